@@ -22,9 +22,12 @@ const domainsOf = (product) =>
     ),
   ].map(([, folder]) => folder);
 
+/** The domains that only the SaaS backend has, and loads only if they are configured. */
+const LAZY_SAAS_DOMAINS = ['federation'];
+
 /** The program that the errors of a folder of src belong to; those of the shared folders belong to both. */
 const PROGRAM_OF = Object.fromEntries([
-  ...['saas', ...domainsOf('saas')].map((folder) => [folder, 'saas-backend']),
+  ...['saas', ...domainsOf('saas'), ...LAZY_SAAS_DOMAINS].map((folder) => [folder, 'saas-backend']),
   ...['idp', ...domainsOf('idp')].map((folder) => [folder, 'idp']),
   ...[
     ...['http', 'kernel', 'passwords', 'throttle', 'storage', 'ops', 'console', 'config', 'server'],
@@ -117,6 +120,7 @@ async function routesPage() {
   const saas = {
     ...{ jwtAccessSecret: secret, jwtRefreshSecret: secret, adminPassword: secret },
     factorEncryptionKey: `${secret}factors`,
+    login: { google: { clientId: 'x', clientSecret: 'x' } },
   };
   const idp = {
     ...{ ed25519Seed: '5'.repeat(64), adminToken: secret },
@@ -134,7 +138,8 @@ All routes of both servers and who can call them. Nothing else is exposed. \`/me
 \`user\` requires an access token in \`Authorization: Bearer\`, \`admin\` and \`metrics\` require HTTP Basic
 authentication and, except for GET, the header \`X-Requested-With\`. \`recent-user\` requires, in addition, that the user signed in or
 called \`POST /api/auth/reauthenticate\` within the last ten minutes. Routes with \`second-factor\` exist with
-\`FACTOR_ENCRYPTION_KEY\`.
+\`FACTOR_ENCRYPTION_KEY\`; \`/auth/providers\`, \`/auth/login\` (GET), \`/auth/callback\`, \`/auth/exchange\` and \`/user/identities\` with
+\`LOGIN_PROVIDERS\`.
 
 ${await routeTable(createServer({ ...shared, ...saas }))}
 ## idp

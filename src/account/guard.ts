@@ -84,7 +84,7 @@ export function createPersonGuard({ signIn, clock }: { signIn: SignIn; clock: Cl
     formsOf,
     checkForm(request) {
       if (!formsOf(request).isValid(request.body.form)) {
-        throw accountErrors.login_rejected({ page: 'foreign_request' });
+        throw accountErrors.login_rejected({ page: 'stale_form' });
       }
     },
   };

@@ -4,12 +4,14 @@ import type { Page, Pages } from '../http/pages.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import type { PersonGuard } from './guard.js';
 import { CodeBody, EmptyBody, FactorRemovalBody } from './schemas.js';
-import type { AccountService, SecondFactors } from './service.js';
+import type { AccountService, AddressVerification, SecondFactors } from './service.js';
 
 export interface SecondFactorOptions {
   guard: PersonGuard;
   service: Pick<AccountService, 'provePassword'>;
   factors: SecondFactors;
+  /** Absent without a mail server. */
+  verification: Pick<AddressVerification, 'isDue'> | undefined;
   pages: Pages;
   mount(): string;
 }
@@ -22,9 +24,13 @@ interface Failure {
 
 /** The page on which people set up an authenticator app, get recovery codes and remove both. */
 export async function secondFactorPlugin(scope: Scope, options: SecondFactorOptions): Promise<void> {
-  const { guard, service, factors, pages, mount } = options;
+  const { guard, service, factors, verification, pages, mount } = options;
   const config = access('recent-person', { page: true });
   const path = () => `${mount()}/account/second-factor`;
+
+  /** With the address of someone else, a factor would keep its owner from taking the account over by a mailed link. */
+  const isUnconfirmed = (request: FastifyRequest): boolean =>
+    verification?.isDue(guard.personOf(request).principal) ?? false;
 
   scope.get('/account/second-factor', { config }, async (request, reply) =>
     pages.send(reply, await pageOf(request)),
@@ -36,7 +42,7 @@ export async function secondFactorPlugin(scope: Scope, options: SecondFactorOpti
     async (request, reply) => {
       guard.checkForm(request);
       const { id, handle } = guard.personOf(request).principal;
-      if ((await factors.stateOf(id)) === null) await factors.begin(id, handle);
+      if (!isUnconfirmed(request) && (await factors.stateOf(id)) === null) await factors.begin(id, handle);
       return reply.redirect(path(), 303);
     },
   );
@@ -46,6 +52,7 @@ export async function secondFactorPlugin(scope: Scope, options: SecondFactorOpti
     { config, schema: { body: CodeBody } },
     async (request, reply) => {
       guard.checkForm(request);
+      if (isUnconfirmed(request)) return reply.redirect(path(), 303);
       const { code, form } = request.body;
       pages.keepForm(request, await pageOf(request));
       const { id } = guard.personOf(request).principal;
@@ -106,7 +113,8 @@ export async function secondFactorPlugin(scope: Scope, options: SecondFactorOpti
   async function pageOf(request: FastifyRequest, failure?: Failure): Promise<Page> {
     const { id, handle, passkeyOnly } = guard.personOf(request).principal;
     const state = await factors.stateOf(id);
-    const enrolment = state ? null : await factors.pending(id, handle);
+    const mustConfirm = state === null && isUnconfirmed(request);
+    const enrolment = state || mustConfirm ? null : await factors.pending(id, handle);
     const view = {
       path: path(),
       accountHref: `${mount()}/account`,
@@ -114,7 +122,8 @@ export async function secondFactorPlugin(scope: Scope, options: SecondFactorOpti
       handle,
       hasPassword: !passkeyOnly,
       enrolment,
-      canBegin: state === null && enrolment === null,
+      mustConfirm,
+      canBegin: state === null && enrolment === null && !mustConfirm,
       ...(state && {
         isEnrolled: true,
         since: message('account-factor.since', { when: longTime(state.since) }),

@@ -218,7 +218,7 @@ export function createAccountService(
       const proven = await provePassword(person, password, from);
       // On a double click, the browser shows the response to the second form, whose account is already deleted.
       if (!proven || !(await people.delete(proven, from))) return people.isDeleted(person.id);
-      // Nothing of it is valid any more; after a crash, jobs remove it.
+      // Nothing of it is valid any more. After a crash, jobs remove sessions and consents.
       await forget(person.id);
       return true;
     },

@@ -1,5 +1,6 @@
 import type { Origin } from '../http/scope.js';
-import { httpErrors } from '../kernel/errors.js';
+import type { Clock } from '../kernel/clock.js';
+import { httpErrors, invalidFields } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
 import type { PasswordPolicy } from '../passwords/common.js';
 import type { Passwords } from '../passwords/hasher.js';
@@ -7,6 +8,8 @@ import type { Throttle } from '../throttle/throttle.js';
 import { authErrors } from './errors.js';
 import type { ForeignHashes } from './foreign-hashes.js';
 import { authLimits } from './limits.js';
+import { requireRecent } from './recent-auth.js';
+import type { Identity } from './sessions.js';
 import type { UserDocument, Users } from './store.js';
 import type { Unlock } from './unlock.js';
 
@@ -21,6 +24,17 @@ export interface Credentials {
    * @throws INVALID_CREDENTIALS, RATE_LIMITED, OVERLOADED
    */
   verify(given: GivenCredentials, origin: Origin, failureEvent: string): Promise<VerifiedCredentials>;
+  /**
+   * Returns the account of a session, proven by its password or, if it has none, by a recent sign-in.
+   * @param failureEvent as above
+   * @throws INVALID_CREDENTIALS, REAUTHENTICATION_REQUIRED, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED
+   */
+  verifyOwner(
+    identity: Identity,
+    password: string | undefined,
+    origin: Origin,
+    failureEvent: string,
+  ): Promise<UserDocument>;
 }
 
 interface GivenCredentials {
@@ -43,6 +57,7 @@ export interface CredentialDependencies {
   throttle: Pick<Throttle, 'count' | 'attempt'>;
   audit: Audit;
   offerUnlock: Unlock['offerUnlock'];
+  clock: Clock;
 }
 
 export function createCredentials({
@@ -52,8 +67,9 @@ export function createCredentials({
   throttle,
   audit,
   offerUnlock,
+  clock,
 }: CredentialDependencies): Credentials {
-  return {
+  const credentials: Credentials = {
     async verify({ id, email, password, isRepetition }, origin, failureEvent) {
       const { ip, isDisconnected } = origin;
       // Called first, so that a rejection under overload costs neither a read nor a write.
@@ -77,7 +93,19 @@ export function createCredentials({
       if (!verified) throw authErrors.INVALID_CREDENTIALS();
       return verified;
     },
+
+    async verifyOwner(identity, password, origin, failureEvent) {
+      const { id, email } = identity.user;
+      if (password !== undefined)
+        return (await credentials.verify({ id, email, password }, origin, failureEvent)).user;
+      const user = await users.findOne({ id });
+      if (!user) throw httpErrors.UNAUTHENTICATED();
+      if (user.passwordHash !== undefined) throw invalidFields({ path: 'password', message: 'is required' });
+      requireRecent(identity, {}, clock);
+      return user;
+    },
   };
+  return credentials;
 }
 
 /** The rules for new passwords, shared by registration, password reset and password change. */

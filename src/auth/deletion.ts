@@ -15,10 +15,11 @@ import { userNotFound } from './users.js';
  */
 export interface AccountDeletion {
   /**
-   * @throws INVALID_CREDENTIALS, RATE_LIMITED, OVERLOADED; PAYMENT_PROVIDER_ERROR when the subscriptions could not
+   * @param password required if the account has one
+   * @throws INVALID_CREDENTIALS, REAUTHENTICATION_REQUIRED, RATE_LIMITED, OVERLOADED; PAYMENT_PROVIDER_ERROR when the subscriptions could not
    *   be cancelled yet: the account is disabled, and the job deletes it after cancelling them
    */
-  deleteAccount(identity: Identity, password: string, origin: Origin): Promise<void>;
+  deleteAccount(identity: Identity, password: string | undefined, origin: Origin): Promise<void>;
   /**
    * The same on behalf of the operator, also for a suspended account.
    * @throws NOT_FOUND; PAYMENT_PROVIDER_ERROR as above
@@ -74,10 +75,10 @@ export function createAccountDeletion(deps: AccountDeletionDependencies): Accoun
   };
 
   return {
-    async deleteAccount({ user: { id, email } }, password, origin) {
-      const { user } = await credentials.verify({ id, email, password }, origin, 'user.deletion-refused');
+    async deleteAccount(identity, password, origin) {
+      const user = await credentials.verifyOwner(identity, password, origin, 'user.deletion-refused');
       const actor = { ip: origin.ip };
-      const where = { id, passwordVersion: user.passwordVersion, suspendedAt: null };
+      const where = { id: user.id, passwordVersion: user.passwordVersion, suspendedAt: null };
       const closed = await close(where, actor);
       if (!closed) throw authErrors.INVALID_CREDENTIALS();
       await completeDeletion(closed, actor);

@@ -17,7 +17,11 @@ import type { EmailChangeLinks } from './verification.js';
 /** Changes the address of an account once a link sent to the new address is followed. */
 export interface EmailChange extends EmailChangeLinks {
   /** Sends the link to the new address. @throws INVALID_CREDENTIALS, EMAIL_TAKEN, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED */
-  changeEmail(identity: Identity, given: { email: string; password: string }, origin: Origin): Promise<void>;
+  changeEmail(
+    identity: Identity,
+    given: { email: string; password?: string | undefined },
+    origin: Origin,
+  ): Promise<void>;
 }
 
 export interface EmailChangeDependencies
@@ -44,17 +48,14 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
   const isTaken = async (email: string) => (await users.findOne({ email })) !== null;
 
   return {
-    async changeEmail({ user: { id, email } }, given, origin) {
+    async changeEmail(identity, given, origin) {
+      const { id, email } = identity.user;
       const newEmail = given.email.toLowerCase();
       if (newEmail === email) {
         const message = 'is already your address';
         throw httpErrors.VALIDATION_ERROR({ details: [{ path: 'email', message }] });
       }
-      const { user } = await credentials.verify(
-        { id, email, password: given.password },
-        origin,
-        'email.change-refused',
-      );
+      const user = await credentials.verifyOwner(identity, given.password, origin, 'email.change-refused');
       await throttle.count(authLimits.mail, origin.ip);
       // With required verification, no response may disclose which addresses have an account.
       if (!deps.verificationRequired && (await isTaken(newEmail))) throw authErrors.EMAIL_TAKEN();

@@ -154,12 +154,15 @@ export const PasswordBody = Type.Object(
   { additionalProperties: false },
 );
 
+/** Of an account that has one; otherwise, a recent sign-in suffices. */
+const OwnPassword = Type.Optional(PasswordInput);
+
 export const EmailChangeBody = Type.Object(
-  { email: Email, password: PasswordInput },
+  { email: Email, password: OwnPassword },
   { additionalProperties: false },
 );
 
-export const DeletionBody = Type.Object({ password: PasswordInput }, { additionalProperties: false });
+export const DeletionBody = Type.Object({ password: OwnPassword }, { additionalProperties: false });
 
 const Code = Type.String({
   accepts: 'a code of the authenticator app, or a recovery code',
@@ -185,7 +188,7 @@ export const ChallengeCodeBody = Type.Object(
   { additionalProperties: false },
 );
 export const FactorRemovalBody = Type.Object(
-  { password: PasswordInput, code: Code },
+  { password: OwnPassword, code: Code },
   { additionalProperties: false },
 );
 

@@ -17,7 +17,7 @@ import type { SecondFactorStep, SecondFactors } from './second-factor.js';
 import type { AuthService } from './service.js';
 
 export interface SecondFactorPluginOptions {
-  auth: Pick<AuthService, 'provePassword'>;
+  auth: Pick<AuthService, 'proveOwner'>;
   step: SecondFactorStep;
   secondFactors: SecondFactors;
 }
@@ -122,7 +122,7 @@ async function accountRoutes(
     async (request) => {
       const { password, code } = request.body;
       const origin = originOf(request);
-      await auth.provePassword(request.saas, password, origin);
+      await auth.proveOwner(request.saas, password, origin);
       if (!(await secondFactors.verify(request.saas.user.id, code, origin))) throw authErrors.INVALID_CODE();
       await secondFactors.remove(request.saas.user.id, origin);
       return { success: true, message: 'The second factor has been removed.' } as const;

@@ -7,7 +7,14 @@ import { authErrors } from './errors.js';
 import type { TokenKind } from './jwt.js';
 import { authLimits } from './limits.js';
 import type { IssuedTokens, SessionService } from './sessions.js';
-import { AMR, isDisabled, type UserDocument, type Users } from './store.js';
+import {
+  FIRST_FACTOR,
+  type FirstFactor,
+  isDisabled,
+  SECOND_FACTOR,
+  type UserDocument,
+  type Users,
+} from './store.js';
 
 /** The part of second factors that this domain uses. */
 export interface SecondFactors {
@@ -23,7 +30,7 @@ export interface SecondFactors {
    */
   confirm(userId: string, code: string, form: string, origin: Origin): Promise<string[] | null>;
   /** Uses a code; null for a wrong one. @throws RATE_LIMITED */
-  verify(userId: string, code: string, origin: Origin): Promise<keyof typeof AMR | null>;
+  verify(userId: string, code: string, origin: Origin): Promise<keyof typeof SECOND_FACTOR | null>;
   /** @throws FACTOR_CHANGED if there is no factor */
   renewRecoveryCodes(userId: string, form: string, origin: Origin): Promise<string[]>;
   /** False if there was none. */
@@ -45,7 +52,7 @@ type SignedIn = IssuedTokens & { user: User };
  */
 export interface SecondFactorStep {
   /** @throws SECOND_FACTOR_REQUIRED, SECOND_FACTOR_ENROLMENT_REQUIRED, EMAIL_NOT_VERIFIED */
-  demand(user: UserDocument, origin: Origin): Promise<void>;
+  demand(user: UserDocument, first: FirstFactor, origin: Origin): Promise<void>;
   /** @throws INVALID_CHALLENGE, INVALID_CODE, RATE_LIMITED */
   complete(given: { challenge: string; code: string }, origin: Origin): Promise<SignedIn>;
   /** Begins the enrolment without which the account cannot sign in. @throws INVALID_CHALLENGE, RATE_LIMITED */
@@ -70,12 +77,12 @@ export function createSecondFactorStep(deps: SecondFactorStepDependencies): Seco
   const { users, throttle, secondFactors, challenges, startSession, audit, clock } = deps;
 
   /** The account of a challenge, unless it has been disabled or its password or sessions were reset since. */
-  const accountOf = async (challenge: string, purpose: Purpose, { ip }: Origin): Promise<UserDocument> => {
+  const accountOf = async (challenge: string, purpose: Purpose, { ip }: Origin) => {
     await throttle.count(authLimits.login, ip);
     const claims = challenges.verify(challenge, purpose);
     const user = claims && (await users.findOne({ id: claims.sub }));
     if (!user || user.sessionEpoch !== claims.epoch || isDisabled(user)) throw authErrors.INVALID_CHALLENGE();
-    return user;
+    return { user, first: claims.first };
   };
 
   const signIn = async (user: UserDocument, amr: readonly string[], { ip }: Origin): Promise<SignedIn> => {
@@ -85,38 +92,40 @@ export function createSecondFactorStep(deps: SecondFactorStepDependencies): Seco
   };
 
   return {
-    async demand(user, { ip }) {
+    async demand(user, first, { ip }) {
       const { id, emailVerified } = user;
       if (await secondFactors.stateOf(id)) {
         await audit.record({ event: 'login.second-factor-required', subject: id, ip });
-        throw authErrors.SECOND_FACTOR_REQUIRED({ members: { challenge: challenges.issue(user, 'verify') } });
+        throw authErrors.SECOND_FACTOR_REQUIRED({
+          members: { challenge: challenges.issue(user, 'verify', first) },
+        });
       }
       const requiredFrom = await secondFactors.requiredFrom(id);
       if (requiredFrom === null || clock.now() < requiredFrom) return;
       // Whoever registered the address of somebody else must not set up a factor that keeps its owner out.
       if (!emailVerified) throw authErrors.EMAIL_NOT_VERIFIED();
       throw authErrors.SECOND_FACTOR_ENROLMENT_REQUIRED({
-        members: { challenge: challenges.issue(user, 'enrol') },
+        members: { challenge: challenges.issue(user, 'enrol', first) },
       });
     },
 
     async complete({ challenge, code }, origin) {
-      const user = await accountOf(challenge, 'verify', origin);
+      const { user, first } = await accountOf(challenge, 'verify', origin);
       const method = await secondFactors.verify(user.id, code, origin);
       if (method === null) throw authErrors.INVALID_CODE();
-      return signIn(user, AMR[method], origin);
+      return signIn(user, [first, ...SECOND_FACTOR[method]], origin);
     },
 
     async begin(challenge, origin) {
-      const { id, email } = await accountOf(challenge, 'enrol', origin);
-      return secondFactors.begin(id, email);
+      const { user } = await accountOf(challenge, 'enrol', origin);
+      return secondFactors.begin(user.id, user.email);
     },
 
     async confirm({ challenge, code }, origin) {
-      const user = await accountOf(challenge, 'enrol', origin);
+      const { user, first } = await accountOf(challenge, 'enrol', origin);
       const recoveryCodes = await secondFactors.confirm(user.id, code, `${challenge} ${code}`, origin);
       if (!recoveryCodes) throw authErrors.INVALID_CODE();
-      return { ...(await signIn(user, AMR.otp, origin)), recoveryCodes };
+      return { ...(await signIn(user, [first, ...SECOND_FACTOR.otp], origin)), recoveryCodes };
     },
   };
 }
@@ -128,11 +137,12 @@ interface ChallengeClaims {
   sub: string;
   /** The `sessionEpoch` of the user, which a new password increments, too. */
   epoch: number;
+  first: FirstFactor;
 }
 
 /** Signed proofs that the password of an account was given. */
 export interface Challenges {
-  issue(user: UserDocument, purpose: Purpose): string;
+  issue(user: UserDocument, purpose: Purpose, first: FirstFactor): string;
   /** Null for an invalid or expired challenge, and for one with another purpose. */
   verify(token: string, purpose: Purpose): ChallengeClaims | null;
 }
@@ -149,31 +159,36 @@ export interface ChallengeOptions {
 export function createChallenges({ tokens, issuer, clock }: ChallengeOptions): Challenges {
   const audience = (purpose: Purpose) => `saas-second-factor-${purpose}`;
   return {
-    issue({ id, sessionEpoch }, purpose) {
+    issue({ id, sessionEpoch }, purpose, first) {
       const iat = toSeconds(clock.now());
       return tokens.sign({
         iss: issuer(),
         aud: audience(purpose),
         sub: id,
         epoch: sessionEpoch,
+        first,
         iat,
         exp: iat + CHALLENGE_LIFETIME_MS / SECOND,
       });
     },
 
     verify(token, purpose) {
-      const { iss, aud, sub, epoch, iat, exp } = tokens.verify(token) ?? {};
+      const { iss, aud, sub, epoch, first, iat, exp } = tokens.verify(token) ?? {};
       const now = toSeconds(clock.now());
       const isValid =
         iss === issuer() &&
         aud === audience(purpose) &&
         typeof sub === 'string' &&
         typeof epoch === 'number' &&
+        isFirstFactor(first) &&
         typeof iat === 'number' &&
         typeof exp === 'number' &&
         iat <= now + 60 &&
         now < exp;
-      return isValid ? { sub, epoch } : null;
+      return isValid ? { sub, epoch, first } : null;
     },
   };
 }
+
+const isFirstFactor = (value: unknown): value is FirstFactor =>
+  Object.values<unknown>(FIRST_FACTOR).includes(value);

@@ -9,12 +9,13 @@ import { type AccountDeletion, createAccountDeletion } from './deletion.js';
 import type { AuthDependencies } from './dependencies.js';
 import { createEmailChange, type EmailChange } from './email-change.js';
 import { authErrors } from './errors.js';
+import { createFederatedSignIn, type FederatedSignIn } from './federated.js';
 import { createPasswordReset, type PasswordReset } from './password-reset.js';
 import { createReauthentication, type Reauthentication } from './reauthentication.js';
 import { createRegistration, type Registration } from './registration.js';
 import { createSecondFactorStep, type SecondFactorStep } from './second-factor.js';
 import { createSessionService, type IssuedTokens, type SessionService } from './sessions.js';
-import { isDisabled } from './store.js';
+import { FIRST_FACTOR, isDisabled } from './store.js';
 import { createUnlock, type Unlock } from './unlock.js';
 import { createVerification, type Verification } from './verification.js';
 
@@ -31,6 +32,8 @@ export interface AuthService
     Reauthentication {
   /** Absent if no encryption key for second factors is configured. */
   secondFactorStep: SecondFactorStep | undefined;
+  /** For sign-in with other providers. */
+  federated: FederatedSignIn;
   /**
    * @throws INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, SECOND_FACTOR_REQUIRED,
    *   SECOND_FACTOR_ENROLMENT_REQUIRED, RATE_LIMITED, OVERLOADED
@@ -74,6 +77,7 @@ export function createAuthService(deps: AuthDependencies): AuthService {
     ...createAccountService({ ...deps, credentials, passwordRules, usedLinks }),
     ...createAccountDeletion({ ...deps, credentials }),
     ...createReauthentication({ ...deps, credentials }),
+    federated: createFederatedSignIn({ ...deps, startSession, secondFactorStep }),
     secondFactorStep,
     forgotPassword,
     resetPassword,
@@ -96,7 +100,7 @@ export function createAuthService(deps: AuthDependencies): AuthService {
         );
         if (rehashed) await deps.foreignHashes.remove(user);
       }
-      await secondFactorStep?.demand(user, origin);
+      await secondFactorStep?.demand(user, FIRST_FACTOR.password, origin);
       // Started together, so that both writes share one commit.
       const record = { event: 'login.succeeded', subject: user.id, ip: origin.ip };
       const [session] = await Promise.all([startSession(user), audit.record(record)]);

@@ -220,6 +220,8 @@ export function toSessionView(session: SessionDocument): Session {
   };
 }
 
-/** How a user signed in (RFC 8176), by what proved the second factor. */
-export const AMR = { otp: ['pwd', 'otp', 'mfa'], recovery: ['pwd', 'rec', 'mfa'] } as const;
-const PASSWORD_ONLY = ['pwd'];
+/** How a user signed in (RFC 8176): with a password or at another provider, and by what proved the second factor. */
+export const FIRST_FACTOR = { password: 'pwd', federated: 'fed' } as const;
+export type FirstFactor = (typeof FIRST_FACTOR)[keyof typeof FIRST_FACTOR];
+export const SECOND_FACTOR = { otp: ['otp', 'mfa'], recovery: ['rec', 'mfa'] } as const;
+const PASSWORD_ONLY = [FIRST_FACTOR.password];

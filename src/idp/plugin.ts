@@ -150,6 +150,7 @@ export async function mountIdp(
     inviteToken: values.inviteToken,
     removePasskeys: passkeys?.removeAll,
     endSessions: (sub, change) => oidc.endSessions(sub, change),
+    forgetConsents: (sub) => oidc.consents.forget(sub),
   });
   const secondFactor = factors && createSecondFactor(factors, { values, clock: context.clock, provisioning });
   const oidc = createOidcModule(context, {
@@ -175,6 +176,10 @@ export async function mountIdp(
 
   const { principals, links, directory, clients } = provisioning;
   const signIn = oidc.ownPages({ pages });
+  /** Removes what is stored about a deleted person elsewhere. */
+  const forget = async (sub: string): Promise<void> => {
+    await Promise.all([oidc.forget(sub), factors?.forget(sub), passkeys?.forget(sub)]);
+  };
   const account = createAccountModule(context, {
     mount: () => mountPath(issuer()),
     pages,
@@ -187,9 +192,7 @@ export async function mountIdp(
       verification: provisioning.verification,
       factors: secondFactor,
       passkeys,
-      async forget(sub) {
-        await Promise.all([oidc.forget(sub), factors?.forget(sub), passkeys?.forget(sub)]);
-      },
+      forget,
     },
   });
   const operators = createOperatorsModule(context, {
@@ -201,7 +204,7 @@ export async function mountIdp(
         ...directory,
         async deleteHuman(sub, from) {
           const deleted = await directory.deleteHuman(sub, from);
-          if (deleted) await Promise.all([factors?.forget(sub), passkeys?.forget(sub)]);
+          if (deleted) await forget(sub);
           return deleted;
         },
         mintAgent: (input, from) => principals.mintAgent(input, from, true),
@@ -211,6 +214,7 @@ export async function mountIdp(
       clients,
       sessions: oidc.sessions,
       consents: oidc.consents,
+      logoutFailures: oidc.logoutFailures,
       audit: { ...createAuditSearch(store.collection<AuditRecord>('audit')), record: context.audit.record },
       mails: email?.administration,
       keys: publishedKeys(values, oidc.publishedKeys),

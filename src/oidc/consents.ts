@@ -7,6 +7,8 @@ export interface Consent {
   scopes: readonly string[];
   /** How often the user has revoked it, for the grants that are created under it. */
   revocations: number;
+  /** Whether the client is one of the connected applications. */
+  isConnected: boolean;
 }
 
 /** An application that has access to the data of a user. */
@@ -39,9 +41,9 @@ export const covers = ({ scopes }: Consent, scope: string): boolean =>
   namesIn(scope).every((name) => scopes.includes(name));
 
 export function createConsentService(consents: Consents, clock: Clock): ConsentService {
-  const read = async (id: string): Promise<Consent & Pick<ConsentDocument, 'connectedAt'>> => {
+  const read = async (id: string): Promise<Consent> => {
     const { scopes = [], revocations = 0, connectedAt } = (await consents.findOne({ id })) ?? {};
-    return { scopes, revocations, ...(connectedAt !== undefined && { connectedAt }) };
+    return { scopes, revocations, isConnected: isConnected({ scopes, connectedAt }) };
   };
 
   /** Changes the consent, unless it has been revoked since it was read. */
@@ -65,7 +67,7 @@ export function createConsentService(consents: Consents, clock: Clock): ConsentS
         if (known.scopes.length > 0 && covers(known, scope)) return known;
         const scopes = [...new Set([...known.scopes, ...namesIn(scope)])];
         // The last of two simultaneous writes wins. Missing scopes are requested again.
-        if (await change(id, known, { scopes })) return { ...known, scopes };
+        if (await change(id, known, { scopes })) return { ...known, scopes, isConnected: true };
       }
     },
 
@@ -73,23 +75,20 @@ export function createConsentService(consents: Consents, clock: Clock): ConsentS
       const id = idOf(sub, clientId);
       for (;;) {
         const known = await read(id);
-        if (known.scopes.length > 0 || known.connectedAt !== undefined) return known;
-        if (await change(id, known, { connectedAt: clock.now() })) return known;
+        if (known.isConnected) return known;
+        if (await change(id, known, { connectedAt: clock.now() })) return { ...known, isConnected: true };
       }
     },
 
     async list(sub) {
       const { items } = await consents.page({ where: { id: allOf(sub) }, sort: 'id', limit: MAX_LISTED });
-      return items.flatMap(({ id, scopes, connectedAt, updatedAt }) =>
-        scopes.length === 0 && connectedAt === undefined
-          ? []
-          : [{ clientId: partiesOf(id).clientId, scopes, updatedAt }],
-      );
+      return items
+        .filter(isConnected)
+        .map(({ id, scopes, updatedAt }) => ({ clientId: partiesOf(id).clientId, scopes, updatedAt }));
     },
 
     async revoke(sub, clientId) {
-      const { scopes, connectedAt } = await read(idOf(sub, clientId));
-      if (scopes.length === 0 && connectedAt === undefined) return false;
+      if (!(await read(idOf(sub, clientId))).isConnected) return false;
       const revoked = await consents.updateOne(
         { id: idOf(sub, clientId) },
         {
@@ -106,6 +105,12 @@ export function createConsentService(consents: Consents, clock: Clock): ConsentS
     },
   };
 }
+
+const isConnected = ({
+  scopes,
+  connectedAt,
+}: Pick<ConsentDocument, 'scopes'> & { connectedAt?: number | undefined }) =>
+  scopes.length > 0 || connectedAt !== undefined;
 
 const allOf = (sub: string) => ({ gte: idOf(sub, ''), lt: idOf(sub, '~') });
 

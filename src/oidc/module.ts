@@ -6,7 +6,11 @@ import { createInteractionTokens } from './authorize/interaction-token.js';
 import { createSignInPages } from './authorize/pages.js';
 import { createAuthorization } from './authorize/service.js';
 import { createLogoutRequest } from './backchannel/request.js';
-import { type BackchannelLogout, createBackchannelLogout } from './backchannel/service.js';
+import {
+  type BackchannelLogout,
+  createBackchannelLogout,
+  type LogoutFailures,
+} from './backchannel/service.js';
 import { type EndSessions, logoutNoticeCollection } from './backchannel/store.js';
 import { ACR_VALUES, createClaims } from './claims.js';
 import { rejectCrossSiteForms } from './client-auth.js';
@@ -30,7 +34,8 @@ export interface OidcModule {
   ownPages(options: { pages: Pages }): OwnPages;
   sessions: Pick<SessionService, 'list' | 'end' | 'endOwn' | 'endOthers'>;
   endSessions: EndSessions;
-  consents: Pick<ConsentService, 'list' | 'revoke'>;
+  logoutFailures: LogoutFailures;
+  consents: Pick<ConsentService, 'list' | 'revoke' | 'forget'>;
   /** Removes the sessions and consents of a principal that was deleted. */
   forget(sub: string): Promise<void>;
   /** The published keys, those of one algorithm in the order of their configuration. */
@@ -138,6 +143,7 @@ export function createOidcModule(
       createOwnPages({ sessions, cookies, authorization, signInPages, isSignUpOpen, pages }),
     sessions,
     endSessions: backchannel.endSessions,
+    logoutFailures: backchannel.failures,
     consents,
     async forget(sub) {
       await Promise.all([sessions.forget(sub), consents.forget(sub)]);

@@ -7,6 +7,7 @@ import { registerList } from '../console/lists.js';
 import { DisplayName, fits, toTimestamp } from '../http/schemas.js';
 import type { Scope } from '../http/scope.js';
 import { AppError, httpErrors, invalidFields } from '../kernel/errors.js';
+import { LOGOUT_FAILURES } from './logout-failures.js';
 import {
   type Client,
   type ClientInput,
@@ -218,6 +219,9 @@ export async function clientsPlugin(
       { href: `${id}/update`, label: 'Change' },
       ...(secretHash === undefined ? [] : [{ href: `${id}/rotate`, label: 'Rotate the secret' }]),
       { href: `${id}/delete`, label: 'Delete' },
+      ...(client.backchannelLogoutUri === undefined
+        ? []
+        : [{ href: `../${LOGOUT_FAILURES}`, label: 'Failed logout notices' }]),
     ];
     const view = { title: name || id, facts: factsOf(facts), actions, tables: [] };
     return console.send(request, reply, { template: 'console-detail', section, view });

@@ -7,12 +7,16 @@ import { toTimestamp } from '../http/schemas.js';
 import type { Scope } from '../http/scope.js';
 import { type Clock, lastDays } from '../kernel/clock.js';
 import type { Estimate } from '../storage/collection.js';
+import { LOGOUT_FAILURES } from './logout-failures.js';
 import type { ConsoleSources } from './sources.js';
 
 const SHOWN_DAYS = 30;
 
 /** Records read for the sign-ins, which bounds the work of the page. */
 const MAX_RECORDS = 10_000;
+
+/** Failed logout notices that are counted. */
+const MAX_FAILURES = 1000;
 
 const ROTATION = {
   current: 'Signs the id_tokens of this algorithm.',
@@ -28,9 +32,10 @@ export async function overviewPlugin(
   const querystring = Type.Object({ done: Done });
 
   scope.get('/', { config: console.config, schema: { querystring } }, async (request, reply) => {
-    const [principals, clients, signIns] = await Promise.all([
+    const [principals, clients, failures, signIns] = await Promise.all([
       sources.principals.estimate(),
       sources.clients.estimate(),
+      sources.logoutFailures.count(MAX_FAILURES),
       readSignIns(sources, clock),
     ]);
     const { renderPlot } = await import('../console/plots.js');
@@ -42,8 +47,19 @@ export async function overviewPlugin(
         facts: factsOf([
           { label: 'People and agents', text: written(principals) },
           { label: 'Applications', text: written(clients) },
+          ...(failures === 0
+            ? []
+            : [
+                {
+                  label: 'Failed logout notices',
+                  text: `${failures}${failures === MAX_FAILURES ? ' or more' : ''}`,
+                },
+              ]),
         ]),
-        actions: [],
+        actions:
+          failures === 0
+            ? []
+            : [{ href: rootOf(request) + LOGOUT_FAILURES, label: 'See the failed logout notices' }],
         plots: [
           {
             id: 'sign-ins',

@@ -3,6 +3,7 @@ import type { Scope } from '../http/scope.js';
 import type { Clock } from '../kernel/clock.js';
 import { auditPlugin } from './audit.js';
 import { clientsPlugin } from './clients.js';
+import { logoutFailuresPlugin } from './logout-failures.js';
 import { mailsPlugin } from './mails.js';
 import { overviewPlugin } from './overview.js';
 import { principalPagePlugin } from './principal.js';
@@ -37,6 +38,7 @@ export async function consolePlugin(scope: Scope, options: ConsolePluginOptions)
   await scope.register(principalPagePlugin, options);
   await scope.register(principalActionsPlugin, options);
   await scope.register(clientsPlugin, options);
+  await scope.register(logoutFailuresPlugin, options);
   await scope.register(mailsPlugin, options);
   await scope.register(auditPlugin, options);
 }

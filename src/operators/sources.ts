@@ -15,6 +15,7 @@ export interface ConsoleSources {
     end(sid: string): Promise<boolean>;
   };
   consents: { list(sub: string): Promise<{ clientId: string; scopes: string[]; updatedAt: number }[]> };
+  logoutFailures: LogoutFailures;
   audit: AuditSearch & { record(entry: Omit<AuditRecord, 'id' | 'at'>): Promise<void> };
   /** Absent without a mail server. */
   mails?: Outbox | undefined;
@@ -128,6 +129,28 @@ export interface ClientSource {
   update(clientId: string, change: ClientInput, from: Origin): Promise<Client | null>;
   rotate(clientId: string, options: { atOnce: boolean }, from: Origin): Promise<string | null>;
   delete(clientId: string, from: Origin): Promise<Client | null>;
+}
+
+/** Notices about ended sessions that applications have not accepted (Back-Channel Logout). */
+export interface LogoutFailures {
+  /** The latest first. @throws VALIDATION_ERROR for an invalid `after` */
+  list(query: { after: string | undefined; limit: number }): Promise<Page<LogoutFailure>>;
+  /** Up to `limit`. */
+  count(limit: number): Promise<number>;
+  find(id: string): Promise<LogoutFailure | null>;
+  /** Makes the next attempt now. `false` if there is no such notice any more. */
+  retry(id: string): Promise<boolean>;
+}
+
+export interface LogoutFailure {
+  id: string;
+  clientId: string;
+  sub: string;
+  since: number;
+  attempts: number;
+  reason: string;
+  /** Absent if it was given up. */
+  nextAttemptAt?: number;
 }
 
 /** The origin of a change by an operator. */

@@ -92,6 +92,8 @@ export interface LinkDependencies extends Dependencies {
   mails?: PersonMails | undefined;
   removePasskeys?: RemovePasskeys | undefined;
   endSessions: EndSessions;
+  /** Removes what a person has allowed applications. Absent where no link is used. */
+  forgetConsents?: ((sub: string) => Promise<void>) | undefined;
   issuer(): string;
 }
 
@@ -110,7 +112,8 @@ const RESET: LinkKind = { lifetimeMs: DAY, isForOperator: false };
 const REPETITIONS = atMost('link.repetition', 10, DAY);
 
 export function createLinks(principals: PrincipalCollection, deps: LinkDependencies): Links {
-  const { passwords, passwordPolicy, throttle, firstOperator, mails, endSessions, issuer } = deps;
+  const { passwords, passwordPolicy, throttle, firstOperator, mails } = deps;
+  const { endSessions, forgetConsents, issuer } = deps;
   const { audit, clock, random } = deps;
 
   const usedLinks = createUsedLinks(principals, deps);
@@ -206,6 +209,8 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
   ): Promise<PrincipalDocument | null> => {
     const { id, handle, linkHash, mailedLinkHash, operatorLinkHash } = principal;
     const isMailed = mailedLinkHash === usedLinkHash;
+    // Someone else may have signed up with the address. The name of a stranger is not greeted in later e-mails.
+    const changesOwner = isMailed && (principal.emailVerifiedAt ?? principal.invitedAt) === undefined;
     if (linkHash !== usedLinkHash && !isMailed) return null;
     const becomesOperator = operatorLinkHash === usedLinkHash;
     await passwordPolicy.validate(password, [handle]);
@@ -216,9 +221,8 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
     const current = isMailed
       ? { mailedLinkHash: usedLinkHash, mailedLinkExpiresAt: { gt: now } }
       : { linkHash: usedLinkHash, linkExpiresAt: { gt: now } };
-    // Nobody has proven the address yet, so somebody else may have added the passkeys.
     const removePasskeys = async () => {
-      if (isMailed && principal.emailVerifiedAt === undefined) await deps.removePasskeys?.(id, from);
+      if (changesOwner) await deps.removePasskeys?.(id, from);
     };
     await removePasskeys();
     const used = await endSessions(id, () =>
@@ -243,12 +247,14 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
             ...PASSWORD_LINK_FIELDS,
             ...(['operatorLinkHash', 'passkeyOnly'] as const),
             ...(isMailed ? VERIFICATION_FIELDS : []),
+            ...(changesOwner ? (['name'] as const) : []),
           ],
           inc: { epoch: 1, ...(!isInvitation && { passwordVersion: 1 }) },
         },
       ),
     );
-    // Those that were added in between: now, no session is valid any more.
+    // Afterwards, because until then the stranger could allow more, and add passkeys.
+    if (used && changesOwner) await forgetConsents?.(id);
     await removePasskeys();
     return used;
   };

@@ -55,6 +55,8 @@ export interface ProvisioningModuleOptions {
   /** Runs a change that ends all sessions of a principal. */
   removePasskeys?: RemovePasskeys | undefined;
   endSessions: EndSessions;
+  /** Removes what a person has allowed applications. Absent where no link is used. */
+  forgetConsents?(sub: string): Promise<void>;
 }
 
 export function createProvisioningModule(
@@ -81,6 +83,7 @@ export function createProvisioningModule(
     idTokenAlgorithms,
     removePasskeys,
     endSessions,
+    forgetConsents,
   }: ProvisioningModuleOptions,
 ): ProvisioningModule {
   const collection = principalCollection(context.store);
@@ -97,8 +100,8 @@ export function createProvisioningModule(
     issuer,
   });
   const links = createLinks(collection, {
-    ...context,
-    ...{ firstOperator, mails, issuer, endSessions, removePasskeys },
+    ...{ ...context, firstOperator, mails, issuer, endSessions },
+    ...{ forgetConsents, removePasskeys },
   });
   const clients = createClients(clientCollection(context.store), {
     ...context,

@@ -77,7 +77,8 @@ async function forgotPasswordPages(
     { config: CONFIG, schema: { body: ForgotPasswordBody } },
     async (request, reply) => {
       rejectForeignForm(request, issuer());
-      const { handle } = request.body;
+      // As at sign-in: keyboards with autocompletion append a space.
+      const handle = request.body.handle.trim();
       pages.keepForm(request, formOf(handle));
       await recovery.forgotPassword(handle, originOf(request));
       return reply.redirect(`${path()}/sent`, 303);
@@ -91,7 +92,11 @@ async function verificationPages(
   { verification, sessionOf, pages, issuer, hasAccountPages }: MailedPageOptions,
 ): Promise<void> {
   const mount = () => mountOf(issuer());
-  const wayOut = () => ({ accountHref: hasAccountPages ? `${mount()}/account` : undefined });
+  const forgotPassword = () => `${mount()}/account/forgot-password`;
+  const wayOut = () => ({
+    accountHref: hasAccountPages ? `${mount()}/account` : undefined,
+    forgotPassword: forgotPassword(),
+  });
 
   const formOf = async (request: FastifyRequest, token: string, problems?: Localized[]): Promise<Page> => {
     const { id, handle } = await verification.look(token);
@@ -100,7 +105,7 @@ async function verificationPages(
       action: `${mount()}/verify/${token}`,
       handle,
       isSignedIn,
-      forgotPassword: `${mount()}/account/forgot-password`,
+      forgotPassword: forgotPassword(),
       ...(problems && { problems, wrong: true }),
     };
     return { template: 'verify-address', view };

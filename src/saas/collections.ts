@@ -16,6 +16,7 @@ import { duplicateCollection } from '../billing/subscription/duplicates.js';
 import { usageCollection } from '../billing/usage/reports.js';
 import { mailCollection } from '../email/store.js';
 import { factorCollection } from '../factors/store.js';
+import { identityCollection } from '../federation/store.js';
 import { createListedAudit } from '../ops/audit.js';
 import { createCommandContext } from '../server/module-context.js';
 import { settingsCollection } from '../settings/store.js';
@@ -42,6 +43,7 @@ export function declareSaasCollections(store: Store): void {
     paymentCollection,
     usageCollection,
     factorCollection,
+    identityCollection,
     webhookEventCollection,
   ];
   for (const declare of collections) declare(store);

@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyInstance } from 'fastify';
-import type { RecentAuthOptions } from '../auth/reauthentication.js';
+import type { RecentAuthOptions } from '../auth/recent-auth.js';
 import type { Identity } from '../auth/sessions.js';
 import type { KnownPlans } from '../billing/plans/plans.js';
 import { commonHeaders, logFailure } from '../http/answers.js';

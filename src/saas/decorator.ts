@@ -1,5 +1,5 @@
 import type { AuthEvents } from '../auth/events.js';
-import { type RecentAuthOptions, requireRecent } from '../auth/reauthentication.js';
+import { type RecentAuthOptions, requireRecent } from '../auth/recent-auth.js';
 import type { Identity } from '../auth/sessions.js';
 import { billingErrors } from '../billing/errors.js';
 import type { BillingNotifications } from '../billing/notifications.js';

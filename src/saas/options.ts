@@ -8,6 +8,7 @@ import { mountProblem, publicUrlOption } from '../config/public-url.js';
 import { shown } from '../config/validation-messages.js';
 import { emailOptions } from '../email/schemas.js';
 import { factorOptions, refusePolicyWithoutKey } from '../factors/schemas.js';
+import { federationOptions, insecureProviders } from '../federation/schemas.js';
 import { brandOptions, refuseLoneDarkLogo } from '../http/brand.js';
 import { messagesOptions, refuseUnknownLocale } from '../http/messages.js';
 import { systemClock } from '../kernel/clock.js';
@@ -33,6 +34,7 @@ export const saasSchema = defineOptions({
     check: (origins) => origins?.map(originProblem).find((problem) => problem !== undefined),
   }),
   ...authOptions,
+  ...federationOptions,
   ...billingOptions,
   ...adminOptions,
   ...factorOptions('', ['optional', 'required']),
@@ -163,6 +165,8 @@ function validateCombinations(values: SaasConfiguration, report: Report): void {
   if (report.production && values.metrics && values.adminPassword === undefined) {
     report.refuse('METRICS requires ADMIN_PASSWORD.', 'Set ADMIN_PASSWORD, or unset METRICS.');
   }
+  for (const name of insecureProviders(values))
+    report.unsafe(`LOGIN_PROVIDERS has an http address for ${name}.`, 'Use its https address.');
   const problem = apiUrlProblem(values.paymentApiUrl, values.paymentSecretKey);
   if (problem) report.unsafe(`PAYMENT_API_URL ${problem}`);
   refusePolicyWithoutKey(values, '', report);

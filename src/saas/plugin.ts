@@ -41,6 +41,7 @@ import {
 } from './decorator.js';
 import { createErrorRenderers } from './error-rendering.js';
 import { describeInstallation } from './installation.js';
+import { openLoginProviders } from './login-providers.js';
 import { adviseSaas, type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './options.js';
 import { openSecondFactors } from './second-factors.js';
 import { createUserAdministration } from './user-administration.js';
@@ -142,14 +143,21 @@ export async function mountSaas(
           billing.deletion.deleteBillingData(userId),
           email.service.deleteByUser(userId),
           secondFactors?.service.forget(userId),
+          loginProviders?.service.forget(userId),
         ]);
       },
-      deleteLateData: billing.deletion.deleteBillingData,
+      async deleteLateData(userId) {
+        await Promise.all([
+          billing.deletion.deleteBillingData(userId),
+          loginProviders?.service.forget(userId),
+        ]);
+      },
     },
     exportSections: {
       billing: billing.service.recordsOf,
       mails: email.service.listByUser,
       ...(secondFactors && { secondFactor: secondFactors.service.stateOf }),
+      ...(values.login && { identities: async (userId: string) => loginProviders?.service.list(userId) }),
     },
     secondFactor: secondFactors?.option,
     registrationAllowed: async () => (await current()).allowRegistration,
@@ -160,6 +168,11 @@ export async function mountSaas(
     mountedAt,
     pages,
     messages,
+  });
+  const loginProviders = await openLoginProviders(context, {
+    ...{ values, production: config.production, auth, messages },
+    publicUrl: publicUrl.get,
+    apiUrl: () => publicUrl.get() + mountedAt(),
   });
   const profile = createProfileModule({
     async rename(userId, name) {
@@ -252,6 +265,7 @@ export async function mountSaas(
     settings.enforceMaintenance(api);
     await registerCors(api, values.corsOrigin ?? [], async (open) => {
       await open.register(auth.plugin);
+      if (loginProviders) await open.register(loginProviders.plugin);
       await open.register(profile.plugin);
       await open.register(settings.plugin);
       await open.register(billing.plugin);

@@ -5,6 +5,7 @@ import { Agent } from '../kit/agent.js';
 import { auditOf, basic, PASSWORD } from '../kit/app.js';
 import { ADMIN_TOKEN, authorizePath, codeIn, type IdpApp, idpApp, idpStore } from '../kit/idp.js';
 import { mailSink } from '../kit/mail.js';
+import { enterConsole, makeOperator } from '../kit/operator.js';
 import { waitUntil } from '../kit/wait.js';
 import { browse, connect, connected, enterAccount, FIREFOX, HERE } from './kit.js';
 
@@ -74,7 +75,7 @@ t.test('a session of an earlier version is listed without its device', async (t)
 });
 
 t.test('a person ends one session, or all others', async (t) => {
-  const { idp, client, human, get, act, origin } = await connected(t);
+  const { idp, client, human, tokens, get, act, origin } = await connected(t);
   const [second, third] = [
     await enterAccount(idp, human, { 'user-agent': FIREFOX }),
     await enterAccount(idp, human),
@@ -88,6 +89,11 @@ t.test('a person ends one session, or all others', async (t) => {
   t.same([await isSignedIn({ get }), await isSignedIn(second)], [true, false]);
   const silent = await second.browser.open(origin + authorizePath(client, { prompt: 'none' }));
   t.match(silent.location, /error=login_required/);
+  t.equal(
+    (await idp.refresh(client, tokens.refresh_token)).status,
+    200,
+    'applications are disconnected apart',
+  );
   t.match(await eventsOf(t, idp, human.sub), /session\.ended[\s\S]*sessions\.ended/ as never);
 });
 
@@ -167,6 +173,18 @@ t.test('an application that needs no consent is listed and disconnected as well'
   t.match((await get()).body, 'Script');
   await act('/applications/disconnect');
   t.equal((await idp.refresh(byBasic, token)).status, 400);
+});
+
+t.test('an application that refuses the person is not listed as connected', async (t) => {
+  const { idp, human, get, act, browser, origin } = await connected(t);
+  await act('/applications/disconnect');
+  const robots = await idp.createClient({ name: 'Robots', principal_kinds: ['agent'] });
+  const more = { scope: 'openid offline_access' };
+  const refused = await browser.open(origin + authorizePath(robots, more));
+  t.match(refused.location, /error=access_denied/);
+  const byBasic = await idp.authorize(robots, human, more);
+  t.match(byBasic.headers['location'], /error=access_denied/);
+  t.match((await get()).body, 'No application has access to your data');
 });
 
 t.test('a person changes the name, which applications see', async (t) => {
@@ -261,6 +279,16 @@ t.test('a deleted account ends at once, everywhere, and its user name stays take
   await waitUntil('the purge of grants', async () => (await grants.count()) === 0);
 });
 
+t.test('sessions and consents of a person whom the operator deletes are removed at once', async (t) => {
+  const { idp, human } = await connected(t);
+  const { act } = await enterConsole(idp, await makeOperator(t, idp));
+  t.equal((await act(`/principals/${human.sub}/delete`, { confirm: human.handle })).status, 200);
+  const store = await idpStore(t, idp);
+  t.equal((await principalCollection(store).findOne({ id: human.sub }))?.state, 'deleted');
+  t.equal(await sessionCollection(store).count({ sub: human.sub }), 0);
+  t.equal(await consentCollection(store).count(), 0);
+});
+
 t.test('a deletion that is submitted twice says that the account is deleted', async (t) => {
   const { idp, human, get, browser } = await connected(t);
   const form = await get('/delete');
@@ -339,6 +367,16 @@ t.test('a form without the token of its session is refused', async (t) => {
   t.equal((await get()).status, 200);
 });
 
+t.test('a form that was open during another sign-in says that its page is out of date', async (t) => {
+  const { human, get, browser, origin, client } = await connected(t);
+  const old = await get();
+  const form = await browser.open(origin + authorizePath(client, { prompt: 'login' }));
+  await browser.send(form, { handle: human.handle, password: PASSWORD });
+  const rejected = await browser.submit(old, { name: 'Ada' }, '/name');
+  t.equal(rejected.status, 403);
+  t.match(rejected.body, /Page out of date[\s\S]*Open the page again/);
+});
+
 t.test('a page says where to go after a password, an invitation and a sign-out', async (t) => {
   const { idp, get, browser, origin } = await connected(t);
   const form = await get('/password');
@@ -382,7 +420,9 @@ t.test(
       const password = await get('/account/password');
       t.equal(password.statusCode, 401);
       t.equal(password.body.includes('Create an account'), status === 401);
-      t.equal((await get('/invite/done')).body.includes('Go to your account'), status === 401);
+      const done = (await get('/invite/done')).body;
+      t.equal(done.includes('Go to your account'), status === 401);
+      t.equal(done.includes('manage your account here'), status === 401);
     }
   },
 );

@@ -93,8 +93,19 @@ t.test('a form for a sign-up works once, in its own browser, while sign-up is op
   const { interaction = '' } = form.form(ACTION).fields;
   const foreign = { form: { interaction, credential, ...ADA } };
   t.equal((await idp.request('POST', ACTION, foreign)).status, 403);
+  const other = await browse(idp);
+  const late = await other.get('/sign-up');
+  const expired = {
+    ...ADA,
+    credential: new SoftwareAuthenticator(authenticator.origin).create(optionsIn(late.body)),
+  };
   t.equal((await browser.submit(form, { ...ADA, credential }, ACTION)).status, 200);
   t.equal((await browser.submit(form, { ...ADA, credential }, ACTION)).status, 422);
+  idp.clock.advance(15 * 60_000);
+  t.match(await other.browser.submit(late, { ...expired, handle: 'bob' }, ACTION), {
+    status: 403,
+    body: /value="bob"/,
+  });
   const closed = await setUp(t, { disableSignup: true });
   t.equal((await closed.idp.request('POST', ACTION, foreign)).status, 403);
 });

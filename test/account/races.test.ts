@@ -328,8 +328,10 @@ t.test('in every interleaving, a session that was ended is not renewed', async (
 /** Providers on one store, as several processes would run them. */
 async function providers(t: Test, uri: string): Promise<[IdpApp, IdpApp]> {
   const shared = { ...HERE, databaseUri: uri, clock: fakeClock(Date.now()), limits: false };
-  const start = () => idpApp(t, { ...shared, folder: temporaryFolder(t) });
-  return [await start(), await start()];
+  // Each with random values of its own, so that they never choose the same ID.
+  const start = (seed: string) =>
+    idpApp(t, { ...shared, random: countedRandom(seed), folder: temporaryFolder(t) });
+  return [await start('one'), await start('other')];
 }
 
 function forEngine(engine: string, fresh: (t: Test) => string): void {

@@ -2,6 +2,8 @@ import { dirname } from 'node:path';
 import t, { type Test } from 'tap';
 import { mailCollection, nameOf } from '../../src/email/store.js';
 import { factorCollection } from '../../src/factors/store.js';
+import { principalCollection } from '../../src/provisioning/store.js';
+import { VERIFY } from '../auth/kit.js';
 import type { Page } from '../kit/agent.js';
 import { auditOf, basic, PASSWORD } from '../kit/app.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
@@ -15,6 +17,7 @@ import {
   idpStore,
 } from '../kit/idp.js';
 import { makeOperator } from '../kit/operator.js';
+import { mailedIdp } from '../provisioning/kit.js';
 import { enterAccount, HERE, secretIn } from './kit.js';
 
 /** A second factor: codes of an authenticator app, which the tests compute as an app does. */
@@ -152,6 +155,35 @@ t.test('new recovery codes and the removal require a code', async (t) => {
   t.match(end.location, /code=/);
 });
 
+t.test(
+  'a second factor is set up once the address is confirmed, so that its owner can take the account over',
+  async (t) => {
+    const idp = await mailedIdp(t, ENABLED);
+    const human = await idp.makeHuman();
+    const { browser, get } = await enterAccount(idp, human);
+    const asked = await get('/second-factor');
+    t.match(asked.body, 'Confirm your e-mail address first');
+    t.notMatch(asked.body, '<form');
+    const { form = '' } = (await get()).form('/name').fields;
+    const cookie = `idp-session=${browser.cookies()['idp-session']}`;
+    for (const [action, fields] of [
+      ['begin', { form }],
+      ['confirm', { form, code: '000000' }],
+    ] as const) {
+      const answer = await idp.request('POST', `/account/second-factor/${action}`, {
+        form: fields,
+        headers: { cookie },
+      });
+      t.match(answer, { status: 303, headers: { location: '/account/second-factor' } });
+    }
+    t.equal(await factorCollection(await idpStore(t, idp)).count(), 0);
+
+    await idp.request('POST', await idp.linkIn(VERIFY), { form: { password: PASSWORD } });
+    const begun = await browser.submit(await get('/second-factor'), {}, '/begin');
+    t.match(secretIn(begun.body), /^[A-Z2-7]{16,}$/);
+  },
+);
+
 t.test('a form submitted twice shows the same recovery codes', async (t) => {
   const idp = await idpApp(t, ENABLED);
   const { browser, get } = await enterAccount(idp, await idp.makeHuman());
@@ -186,6 +218,12 @@ t.test('the second step belongs to the browser and the password before it', asyn
     headers: { cookie },
   });
   t.match(answer, { status: 403, body: { error: 'login_rejected' } });
+
+  const late = await afterPassword(idp, human);
+  idp.clock.advance(16 * MINUTE);
+  const again = await late.browser.submit(late.asked, { code: code() });
+  t.match([again.status, again.form().action], [403, /login$/], 'the password is asked for again');
+  t.match(again.body, 'This page was open for too long');
 });
 
 t.test('a new password or a disabled account ends a sign-in that waits for its code', async (t) => {
@@ -370,6 +408,8 @@ t.test('whoever has to set up a factor confirms the address first', async (t) =>
 t.test('the person gets a mail about each change, also when a command makes it', async (t) => {
   const idp = await idpApp(t, { ...ENABLED, ...MAIL });
   const human = await idp.makeHuman({ handle: 'ada@example.test' });
+  const principals = principalCollection(await idpStore(t, idp));
+  await principals.updateOne({ id: human.sub }, { set: { emailVerifiedAt: 1 } });
   const { browser, get } = await enterAccount(idp, human);
   const begun = await browser.submit(await get('/second-factor'), {}, '/begin');
   const secret = secretIn(begun.body);

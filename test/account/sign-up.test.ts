@@ -192,6 +192,16 @@ t.test('a form submitted twice leads to the application with one account', async
   t.equal(await principalCollection(await idpStore(t, idp)).count(), 1);
 });
 
+t.test('a wrong password for an existing account is recorded as a failed sign-in', async (t) => {
+  const idp = await idpApp(t, HERE);
+  await idp.makeHuman({ handle: ADA.handle });
+  const { browser, page } = await idp.visit(await idp.createClient(), { prompt: 'create' });
+  const guess = { ...ADA, password: 'a wrong sentence', password_confirm: 'a wrong sentence' };
+  t.equal((await browser.submit(page, guess)).status, 409);
+  const events = (await auditOf(await idpStore(t, idp))).map(({ event }) => event);
+  t.equal(events.filter((event) => event === 'login.failed').length, 1);
+});
+
 t.test('a request about a known person offers no sign-up', async (t) => {
   const idp = await idpApp(t, HERE);
   await idp.listen();

@@ -38,7 +38,7 @@ const mutants = [
   },
   {
     name: 'every session counts as recent',
-    file: 'reauthentication.js',
+    file: 'recent-auth.js',
     text: 'if (age > maxAge * SECOND)',
     replacement: 'if (false)',
     tests: [['second-factor', 'routes can require a recent proof of the user, and a second factor']],

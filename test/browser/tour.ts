@@ -1,11 +1,12 @@
 import type { Page, Response } from 'playwright-core';
 import type { Test } from 'tap';
+import { logoutNoticeCollection } from '../../src/oidc/backchannel/store.js';
 import { enterAccount, FIREFOX, secretIn } from '../account/kit.js';
 import { type MailedApp, mailedApp, RESET, readMails, VERIFY } from '../auth/kit.js';
 import { PASSWORD, SECRETS } from '../kit/app.js';
 import { optionsIn, SoftwareAuthenticator } from '../kit/authenticator.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
-import type { IdpApp } from '../kit/idp.js';
+import { type IdpApp, idpStore } from '../kit/idp.js';
 import { type MailSink, mailSink } from '../kit/mail.js';
 import { makeOperator, ON_THE_HOST, rolesOf } from '../kit/operator.js';
 import { signWebhook } from '../kit/sign-webhook.js';
@@ -164,11 +165,17 @@ async function stopsOfMailedLinks(t: Test, idp: IdpApp, origin: string, sink: Ma
 
 /** Setting up an authenticator app, and the sign-in with it. */
 async function stopsOfSecondFactor(idp: IdpApp, origin: string): Promise<Stop[]> {
-  const { handle, password } = await idp.makeHuman({ handle: `factor.${HANDLE}`, name: NAME });
+  const unconfirmed = await idp.makeHuman({ handle: `unconfirmed.${HANDLE}` });
+  const { handle, password } = await idp.makeHuman({ handle: HANDLE.replace('@', '.at.'), name: NAME });
   const credentials = { 'E-mail or user name': handle, Password: password };
   const code = () => codeAt(secret, idp.clock.now());
   let secret = '';
   return [
+    stop('second-factor-unconfirmed', 200, async (page) => {
+      await page.context().clearCookies();
+      await page.goto(`${origin}/account/second-factor`);
+      return send({ 'E-mail or user name': unconfirmed.handle, Password: unconfirmed.password })(page);
+    }),
     stop('second-factor-begin', 200, async (page) => {
       await page.context().clearCookies();
       await page.goto(`${origin}/account/second-factor`);
@@ -268,8 +275,15 @@ async function stopsOfConsole(t: Test, idp: IdpApp, origin: string): Promise<Sto
   const setup = await empty.idp.server.fastify.idp.createFirstOperatorLink();
   const operator = await makeOperator(t, idp, `operator.${HANDLE}`);
   const agent = await idp.mintAgent({ name: NAME });
-  const client = await idp.createClient({ name: NAME });
+  const address = `https://${HANDLE.split('@')[1]}/back-channel-logout`;
+  const client = await idp.createClient({ name: NAME, backchannel_logout_uri: address });
   await idp.admin('POST', '/v1/invites', { handle: `invited.${HANDLE}` });
+  const sid = `sid_${'0'.repeat(32)}`;
+  await logoutNoticeCollection(await idpStore(t, idp)).insert({
+    ...{ id: `${sid}.${client.id}`, clientId: client.id, sub: operator.sub, sid, session: sid, attempts: 3 },
+    ...{ failingSince: idp.clock.now(), lastFailure: 'connect ECONNREFUSED 203.0.113.7:443' },
+    ...{ dueAt: idp.clock.now() + 3_600_000, expiresAt: idp.clock.now() + 3_600_000 },
+  });
   const page = (path: string) => open(`${origin}/admin${path}`);
   return [
     stop('first-operator', 200, open(setup?.url ?? '')),
@@ -301,6 +315,8 @@ async function stopsOfConsole(t: Test, idp: IdpApp, origin: string): Promise<Sto
       await page.goto(`${origin}/admin/clients/create`);
       return send({ Name: 'Shop', 'Redirect URIs': 'https://app.example/cb' })(page);
     }),
+    stop('console-logout-failures', 200, page('/logout-failures')),
+    stop('console-logout-retry', 200, page(`/logout-failures/${sid}.${client.id}/retry`)),
     stop('console-keys', 200, page('/keys')),
     stop('console-mails', 200, page('/mails')),
     stop('console-audit', 200, page('/audit?event=login.')),

@@ -230,6 +230,27 @@ export function saasCases(folder: string): Record<string, Cases> {
   return {
     DATABASE_URI: store('saas-backend'),
     PUBLIC_URL: publicUrl,
+    LOGIN_PROVIDERS: {
+      valid: [
+        ['{"google":{"clientId":"x","clientSecret":"y"}}', { google: { clientId: 'x', clientSecret: 'y' } }],
+        [
+          '{"acme":{"issuer":"https://id.acme.example","clientId":"x","label":"Acme"}}',
+          { acme: { issuer: 'https://id.acme.example', clientId: 'x', label: 'Acme' } },
+        ],
+      ],
+      invalid: [
+        `{"google":{"clientId":"${CANARY}"}`,
+        '["google"]',
+        '{"google":{}}',
+        '{"acme":{"clientId":"x"}}',
+        '{"Acme":{"issuer":"https://id.acme.example","clientId":"x"}}',
+        '{"acme":{"issuer":"id.acme.example","clientId":"x"}}',
+        '{"acme":{"issuer":"https://id.acme.example","clientId":"x","secret":"y"}}',
+        '{"github":{"clientId":"x"}}',
+        '{"google":{"clientId":"x","url":"https://id.acme.example"}}',
+      ],
+      unsafe: ['{"acme":{"issuer":"http://id.acme.example","clientId":"x"}}'],
+    },
     CORS_ORIGIN: {
       valid: [
         ['*', ['*']],

@@ -103,9 +103,8 @@ for (const [program, product] of Object.entries(products)) {
       const refused = [...(cases[env]?.invalid ?? []), ...(cases[env]?.unsafe ?? [])];
       // A host name can be anything that the system resolves.
       if (!/HOST$/.test(env)) t.ok(refused.length > 0, `${env} refuses something`);
-      const looksSecret = /SECRET|PASSWORD|TOKEN$|_KEY(_NEXT|_PREVIOUS)?$|SEED|DATABASE_URI|SMTP_URL/.test(
-        env,
-      );
+      const looksSecret =
+        /SECRET|PASSWORD|TOKEN$|_KEY(_NEXT|_PREVIOUS)?$|SEED|DATABASE_URI|SMTP_URL|LOGIN_PROVIDERS/.test(env);
       t.equal(secret, looksSecret, `${env} is ${looksSecret ? 'a' : 'no'} secret`);
     }
   });

@@ -7,6 +7,7 @@ import { createServer } from '../../src/saas/server.js';
 import type { Server } from '../../src/server/assembly.js';
 import { basic, PASSWORD, testOptions } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
+import { FACTOR_KEY } from '../kit/factors.js';
 import { collectRoutes } from '../kit/fuzz/engine.js';
 import { idpOptions } from '../kit/idp.js';
 import { countDocuments } from '../kit/sqlite.js';
@@ -29,7 +30,13 @@ const PRODUCTS: Record<string, { file: string; open(folder: string): Server }> =
   },
   idp: {
     file: 'idp.db',
-    open: (folder) => createIdentityServer({ ...idpOptions(folder), clock: fakeClock(), limits: false }),
+    open: (folder) =>
+      createIdentityServer({
+        ...idpOptions(folder),
+        ...{ clock: fakeClock(), limits: false, factorEncryptionKey: FACTOR_KEY },
+        // With the pages for forgotten passwords and links; nothing listens there.
+        emailSmtpUrl: 'smtp://127.0.0.1:9',
+      }),
   },
 };
 
@@ -51,6 +58,14 @@ const ATTEMPTS: readonly { headers?: Record<string, string>; payload?: string | 
     },
   },
   { headers: FORM, payload: 'grant_type=authorization_code&code=ac_x&client_id=cid_x&client_secret=x' },
+  {
+    headers: FORM,
+    payload: `handle=nobody%40example.test&password=x&confirm=x&interaction=x&form=1.${'x'.repeat(43)}`,
+  },
+  {
+    headers: { ...FORM, cookie: `idp-session=${'0'.repeat(75)}` },
+    payload: 'handle=nobody%40example.test&name=x',
+  },
   { headers: { 'stripe-signature': 't=1,v1=00' }, payload: { id: 'evt_1' } },
 ];
 

@@ -289,10 +289,8 @@ async function laboratory(t: Test, uri: string) {
 
 function forEngine(engine: string, fresh: (t: Test) => string): void {
   t.test(`${engine}: an application that fails is told again for nine hours, others at once`, async (t) => {
-    const { begin, end, run, notices, clock, state, attempts, audit, warnings } = await laboratory(
-      t,
-      fresh(t),
-    );
+    const laboratoryOf = await laboratory(t, fresh(t));
+    const { begin, end, run, notices, service, clock, state, attempts, audit, warnings } = laboratoryOf;
     const session = await begin('app', 'gone');
     await run();
     t.same(attempts, [], 'the session continues');
@@ -306,10 +304,59 @@ function forEngine(engine: string, fresh: (t: Test) => string): void {
     t.equal(attempts.length, 8);
     const [begun, last] = [attempts[0]?.at ?? 0, attempts.at(-1)?.at ?? 0];
     t.ok(last - begun > 8 * HOUR && last - begun < 10 * HOUR);
-    t.equal(await notices.count(), 0);
     t.match(audit, [{ event: 'logout.undelivered', subject: session.sub, detail: /^app: / }]);
     t.equal(warnings.length, 1);
+
+    const purge = () => service.jobs.purge.run({ term: 1, signal: new AbortController().signal });
+    clock.advance(6 * 24 * HOUR);
+    await purge();
+    const { items } = await service.failures.list({ after: undefined, limit: 10 });
+    t.match(items, [
+      { clientId: 'app', sub: session.sub, attempts: 8, reason: /./, nextAttemptAt: undefined },
+    ]);
+    clock.advance(2 * 24 * HOUR);
+    await purge();
+    t.equal(await notices.count(), 0, 'operators see it for a week');
   });
+
+  t.test(
+    `${engine}: operators see what fails, and retry it before it is due or after it was given up`,
+    async (t) => {
+      const { begin, end, run, service, clock, state, attempts } = await laboratory(t, fresh(t));
+      const failures = async () => (await service.failures.list({ after: undefined, limit: 10 })).items;
+      const [one, two] = [await begin('app'), await begin('app', 'other')];
+      state.of['app'] = 503;
+      await end(one);
+      await run();
+      const since = clock.now();
+      clock.advance(SECOND);
+      await end(two);
+      await run();
+      const [latest, earliest] = await failures();
+      t.match(earliest, { clientId: 'app', sub: one.sub, since, attempts: 1, reason: 'status 503' });
+      t.match(latest, { sub: two.sub, nextAttemptAt: clock.now() + 30 * SECOND });
+      t.equal(await service.failures.count(10), 2, 'a delivered notice is none');
+      const id = earliest?.id ?? '';
+      t.match(await service.failures.find(id), { id });
+
+      t.equal(await service.failures.retry(id), true);
+      await run();
+      t.equal(attempts.length, 4, 'before it is due');
+      t.match(await service.failures.find(id), { since, attempts: 2 });
+      for (let hours = 0; hours < 24; hours++) {
+        clock.advance(HOUR);
+        await run();
+      }
+      const given = await service.failures.find(id);
+      t.match([given?.attempts, given?.nextAttemptAt], [8, undefined], 'given up');
+      delete state.of['app'];
+      t.equal(await service.failures.retry(id), true);
+      await run();
+      t.equal(await service.failures.find(id), null, 'a success removes it');
+      t.equal(await service.failures.retry(id), false);
+      t.equal(await service.failures.retry('none'), false);
+    },
+  );
 
   t.test(
     `${engine}: an application that cannot be reached delays no other, whatever waits for it`,
@@ -466,6 +513,28 @@ t.test('notices of sessions that have expired are removed', async (t) => {
   clock.advance(SECOND);
   await purge();
   t.equal(await notices.count(), 0);
+});
+
+t.test('a run without anything to tell reads two ranges of an index', async (t) => {
+  const store = await openStore(`sqlite:${temporaryFolder(t)}/idp.db`);
+  t.teardown(() => store.close());
+  const calls: unknown[] = [];
+  const notices = new Proxy(logoutNoticeCollection(store), {
+    get:
+      (target, name) =>
+      (...given: [{ where?: object }]) => {
+        calls.push([name, given[0].where]);
+        return Reflect.get(target, name)(...given);
+      },
+  });
+  await store.ready();
+  const clock = fakeClock();
+  const { jobs } = createBackchannelLogout({ notices, clock } as never);
+  await jobs.send.run({ term: 1, signal: new AbortController().signal });
+  t.match(calls, [
+    ['page', { dueAt: { lte: clock.now() } }],
+    ['page', { dueAt: { gt: Number } }],
+  ]);
 });
 
 t.test('only public addresses are called, whatever a name resolves to', async (t) => {

@@ -167,8 +167,8 @@ const mutants = [
   {
     name: 'a form never expires',
     file: 'authorize/interaction-token.js',
-    text: 'return isUnexpired(expiresAt, { now: clock.now(), life: LIFETIME_MS }) ? interaction : null;',
-    replacement: 'return interaction;',
+    text: 'isExpired: !isUnexpired(expiresAt, { now: clock.now(), life: LIFETIME_MS })',
+    replacement: 'isExpired: false',
     tests: [['sign-in', 'a form is accepted only from the browser that it was shown in']],
   },
   {
@@ -227,6 +227,20 @@ const mutants = [
     file: 'backchannel/service.js',
     text: 'leased.attempts < MAX_ATTEMPTS',
     replacement: 'false',
+    tests: [['backchannel', 'SQLite: an application that fails is told again']],
+  },
+  {
+    name: 'operators see failures only once they are given up',
+    file: 'backchannel/service.js',
+    text: '{ ...failed, dueAt:',
+    replacement: '{ dueAt:',
+    tests: [['backchannel', 'SQLite: operators see what fails']],
+  },
+  {
+    name: 'what was given up is removed with its session',
+    file: 'backchannel/service.js',
+    text: '{ ...failed, expiresAt }',
+    replacement: 'failed',
     tests: [['backchannel', 'SQLite: an application that fails is told again']],
   },
   {

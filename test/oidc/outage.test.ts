@@ -29,7 +29,7 @@ function familyInOutage() {
       grants: grantCollection(store),
       unknownWrites,
       directory: { findPrincipal: async () => principal, findClient: async () => null } as never,
-      consents: { find: async () => ({ scopes: [], revocations: 0 }) },
+      consents: { find: async () => ({ scopes: [], revocations: 0, isConnected: false }) },
       keys: {} as never,
       claimsOf: () => ({}),
       issuer: () => 'http://idp.example.test',

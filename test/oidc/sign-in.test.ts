@@ -1,6 +1,6 @@
 import t from 'tap';
 import { clientCollection } from '../../src/provisioning/store.js';
-import { decodeEntities } from '../kit/agent.js';
+import { Agent, decodeEntities } from '../kit/agent.js';
 import { type Answer, auditOf, PASSWORD } from '../kit/app.js';
 import {
   authorizePath,
@@ -27,6 +27,13 @@ async function show(idp: IdpApp, client: RegisteredClient): Promise<Shown> {
   const { text, headers } = await idp.authorize(client);
   const interaction = /name="interaction" value="([\w.-]+)"/.exec(text)?.[1] ?? '';
   return { interaction, cookie: String(headers['set-cookie']).split(';', 1)[0] as string };
+}
+
+const SIGN_UP = { handle: 'ada@example.test', name: '', password: PASSWORD, password_confirm: PASSWORD };
+
+async function openPage(url: string) {
+  const browser = new Agent({ origin: url });
+  return { browser, page: await browser.open(url) };
 }
 
 /** The same token with one parameter changed and the original signature. */
@@ -270,6 +277,34 @@ t.test('a form is accepted only from the browser that it was shown in', async (t
 
   idp.clock.advance(15 * MINUTE);
   t.equal((await submit(idp, foreign, human)).status, 403, 'a form is good for 15 minutes');
+});
+
+t.test('a form that was open for too long stays a form, which still leads to its destination', async (t) => {
+  const idp = await idpApp(t, { publicUrl: undefined });
+  const [client, { handle, password }] = [await idp.createClient(), await idp.makeHuman()];
+  const origin = await idp.listen();
+  const expired = [
+    [await idp.visit(client, { state: 'x' }), { handle, password }, /\/cb\?code=ac_.*state=x/],
+    [await idp.visit(client, { prompt: 'create', state: 'x' }), SIGN_UP, /\/cb\?code=ac_.*state=x/],
+    [await openPage(`${origin}/account`), { handle, password }, /\/account$/],
+    [await openPage(`${origin}/account/sign-up`), { ...SIGN_UP, handle: 'bob@example.test' }, /\/account$/],
+  ] as const;
+  idp.clock.advance(16 * MINUTE);
+  for (const [{ browser, page }, fields, destination] of expired) {
+    const again = await browser.send(page, fields);
+    t.equal(again.status, 403);
+    t.match(again.body, 'This page was open for too long. Enter your password again.');
+    t.equal(again.form().fields['handle'], fields.handle, 'what was typed stays, except the password');
+    t.notMatch(again.body, password);
+    const done = await browser.send(again, fields);
+    t.equal(done.status, 303);
+    t.match(done.location, destination);
+  }
+
+  const { browser } = expired[0][0];
+  const consent = await browser.open(`${origin}${authorizePath(client, { prompt: 'consent' })}`);
+  idp.clock.advance(16 * MINUTE);
+  t.match((await browser.send(consent)).body, 'value="deny"', 'a consent is asked for again');
 });
 
 t.test('two tabs of one browser share its cookie, and a planted cookie is not adopted', async (t) => {

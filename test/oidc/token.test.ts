@@ -2,6 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { createLocalJWKSet, jwtVerify, SignJWT } from 'jose';
 import t from 'tap';
 import { sha256 } from '../../src/kernel/secrets.js';
+import { findOwner } from '../../src/oidc/tokens/issuance.js';
 import { clientCollection, principalCollection } from '../../src/provisioning/store.js';
 import { auditOf, basic } from '../kit/app.js';
 import {
@@ -486,3 +487,32 @@ t.test('deleting a client revokes everything issued to it', async (t) => {
   t.notOk(await isGood(tokens.access_token), 'that it is gone is not forgotten');
   t.ok(await isGood(other.tokens.access_token), 'other tokens stay valid');
 });
+
+t.test(
+  'the account and the consent of a person are read in one round trip, and no consent of an agent',
+  async (t) => {
+    const readsOf = async (kind: 'human' | 'agent', session: object) => {
+      const reads: string[] = [];
+      const owner = await findOwner({ sub: 'u_1', clientId: 'cid_1', ...session } as never, {
+        directory: {
+          async findPrincipal(id) {
+            await new Promise(setImmediate);
+            reads.push('account');
+            return { id, handle: 'ada', kind, updatedAt: 0 };
+          },
+        },
+        consents: {
+          async find() {
+            reads.push('consent');
+            return { scopes: [], revocations: 0, isConnected: false };
+          },
+        },
+      });
+      t.match(owner, { id: 'u_1' });
+      return reads;
+    };
+    t.same(await readsOf('human', { sid: 'sid_1' }), ['consent', 'account'], 'before the account is known');
+    t.same(await readsOf('human', {}), ['account', 'consent'], 'a person who has used Basic');
+    t.same(await readsOf('agent', {}), ['account']);
+  },
+);

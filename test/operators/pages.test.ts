@@ -176,6 +176,38 @@ t.test('applications are created, changed, rotated and deleted', async (t) => {
   t.match(update?.detail, /"before":.*Shop.*"after":.*New shop/);
 });
 
+t.test('operators see which applications were not told that a session has ended, and retry', async (t) => {
+  const idp = await idpApp(t, HERE);
+  const operator = await makeOperator(t, idp);
+  const { get, act } = await enterConsole(idp, operator);
+  t.notMatch((await get('/')).body, 'ailed logout notices');
+  t.match((await get('/logout-failures')).body, 'Every application has been told so far.');
+  // Nothing listens there.
+  const address = 'http://127.0.0.1:9/out';
+  const client = await idp.createClient({ name: 'Shop', backchannel_logout_uri: address });
+  const human = await idp.makeHuman();
+  const { browser, page } = await idp.visit(client);
+  await browser.submit(page, { handle: human.handle, password: human.password });
+  await idp.admin('POST', `/v1/principals/${human.sub}/disable`);
+  await waitUntil('a failure', async () => (await get('/logout-failures')).body.includes('ECONNREFUSED'));
+
+  t.match((await get('/')).body, /Failed logout notices<[\s\S]*href="\.\/logout-failures"/);
+  t.match((await get(`/clients/${client.id}`)).body, 'href="../logout-failures"');
+  const { body } = await get('/logout-failures');
+  for (const shown of ['Shop', address, human.sub, 'retrying']) t.match(body, shown);
+  t.match((await get('/logout-failures.csv')).body, /^Application,Address,Person,[\s\S]*Shop,.*ECONNREFUSED/);
+
+  const [, path = ''] = /href="[./]*(logout-failures\/[^"]*\/retry)"/.exec(body) ?? [];
+  const again = await act(`/${path}`);
+  t.match([again.status, again.url], [200, /\/logout-failures\?done=/]);
+  await waitUntil('another attempt', async () =>
+    /<td class="number">2</.test((await get('/logout-failures')).body),
+  );
+  const [record] = (await auditOf(await idpStore(t, idp))).filter(({ event }) => event === 'logout.retried');
+  t.match(record, { subject: human.sub, by: operator.handle, detail: client.id });
+  t.equal((await get('/logout-failures/none/retry')).status, 404);
+});
+
 t.test(
   'the console names a wrong signature of id_tokens at its field, and keeps one it is not given',
   async (t) => {

@@ -10,6 +10,7 @@ import { fakeClock } from '../kit/clock.js';
 import { type IdpApp, idpApp } from '../kit/idp.js';
 import { enterConsole, ON_THE_HOST } from '../kit/operator.js';
 import { compiled } from '../kit/process.js';
+import { countedRandom } from '../kit/random.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';
 
@@ -27,10 +28,9 @@ async function providers(t: Test, uri: string, count = 2): Promise<IdpApp[]> {
   for (let index = 0; index < count; index++) {
     apps.push(
       await idpApp(t, {
-        databaseUri: uri,
-        clock,
-        limits: false,
-        publicUrl: undefined,
+        ...{ databaseUri: uri, clock, limits: false, publicUrl: undefined },
+        // So that two processes never choose the same ID.
+        random: countedRandom(`process ${index}`),
         folder: temporaryFolder(t),
       }),
     );
@@ -119,8 +119,9 @@ function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly
           const link = await idp.server.fastify.idp.createFirstOperatorLink();
           const path = new URL(link?.url ?? '').pathname;
           const token = path.split('/').at(-1) ?? '';
-          const args = [uri, token, PASSWORD, String(step), moment, 'ada'];
-          const worker = compiled('test/provisioning/accept-worker.js');
+          const work = { accept: token, password: PASSWORD, handle: 'ada' };
+          const args = [uri, String(step), moment, JSON.stringify(work)];
+          const worker = compiled('test/provisioning/kill-worker.js');
           const child = spawn(process.execPath, [worker, ...args], {
             stdio: ['ignore', 'inherit', 'inherit'],
           });

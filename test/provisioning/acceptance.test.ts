@@ -85,8 +85,8 @@ function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly
         const handle = `${moment}-${step}-${HANDLE}`;
         const { body } = await idp.admin('POST', '/v1/invites', { handle });
         const token = body.invite_url.split('/').at(-1);
-        const args = [uri, token, PASSWORD, String(step), moment];
-        const worker = compiled('test/provisioning/accept-worker.js');
+        const args = [uri, String(step), moment, JSON.stringify({ accept: token, password: PASSWORD })];
+        const worker = compiled('test/provisioning/kill-worker.js');
         const child = spawn(process.execPath, [worker, ...args], { stdio: ['ignore', 'inherit', 'inherit'] });
         const [code, signal] = await once(child, 'exit');
         hasEnded = code === 0;

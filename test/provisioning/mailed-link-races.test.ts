@@ -16,6 +16,7 @@ import { nullIfTaken, type Store } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';
 import { codes, holds, insist, ORIGIN, unknownWritesOn } from '../auth/explored-service.js';
 import { CHANGED, RESET, readMails, VERIFY } from '../auth/kit.js';
+import { Agent } from '../kit/agent.js';
 import { PASSWORD } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { explore, type Scenario } from '../kit/explore.js';
@@ -76,47 +77,131 @@ function forEngine(engine: string, fresh: (t: Test) => string): void {
   );
 }
 
+interface Killed {
+  what: string;
+  /** Prepares a process, and returns what it does and what to ask afterwards: whether the change has taken effect. */
+  prepare(step: number): Promise<{ work: object; isDone(): Promise<boolean> }>;
+}
+
+/** Runs a process once for each of its calls to the store, at which it is killed. Both outcomes must occur. */
+async function killAtEachCall(t: Test, uri: string, moments: readonly string[], { what, prepare }: Killed) {
+  const outcomes = new Set<string>();
+  for (const moment of moments) {
+    let hasEnded = false;
+    for (let step = 1; !hasEnded; step++) {
+      const { work, isDone } = await prepare(step);
+      const args = [
+        compiled('test/provisioning/kill-worker.js'),
+        uri,
+        String(step),
+        moment,
+        JSON.stringify(work),
+      ];
+      const child = spawn(process.execPath, args, { stdio: ['ignore', 'inherit', 'inherit'] });
+      const [code, signal] = await once(child, 'exit');
+      hasEnded = code === 0;
+      if (!hasEnded) t.equal(signal, 'SIGKILL', `${moment} call ${step} of ${what}`);
+      outcomes.add(`${moment} ${await isDone()}`);
+      if (step > 40) throw new Error('it never comes to an end');
+    }
+  }
+  t.equal(outcomes.size, 2 * moments.length, 'both outcomes are seen');
+}
+
 /** @param moments of each call of the store at which a process is killed */
 function forKills(engine: string, fresh: (t: Test) => string, moments: readonly string[]): void {
-  t.test(`${engine}: a reset killed at any call is complete and reported, or neither`, async (t) => {
+  /** With the time of the workers. The port is closed, so that the mails stay in the store. */
+  const open = async (t: Test) => {
     const uri = fresh(t);
-    // With the time of the workers. The port is closed, so that the mails stay in the store.
     const clock = fakeClock(Date.now());
-    const idp = await idpApp(t, { databaseUri: uri, clock, emailSmtpUrl: 'smtp://127.0.0.1:9' });
+    const idp = await idpApp(t, {
+      ...{ publicUrl: undefined, databaseUri: uri, clock, limits: false, emailSmtpUrl: 'smtp://127.0.0.1:9' },
+    });
     const store = await openStore(uri);
     t.teardown(() => store.close());
-    const [principals, mails] = [principalCollection(store), mailCollection(store)];
-    const outcomes = new Set<string>();
-    for (const moment of moments) {
-      let hasEnded = false;
-      for (let step = 1; !hasEnded; step++) {
+    const mails = mailCollection(store);
+    const mailsTo = async (sub: string, template: string) =>
+      (await mails.page({ where: { userId: sub }, sort: 'id', limit: 10 })).items.filter(
+        (mail) => mail.template === template,
+      );
+    return { uri, clock, idp, principals: principalCollection(store), mailsTo };
+  };
+  // The outcome is that of another request: writes of a killed process may still reach the server.
+
+  t.test(`${engine}: a reset killed at any call is complete and reported, or neither`, async (t) => {
+    const { uri, clock, idp, principals, mailsTo } = await open(t);
+    await killAtEachCall(t, uri, moments, {
+      what: 'a reset',
+      async prepare() {
         const { sub } = await idp.makeHuman();
         const token = sub.slice('u_'.length) + 'x'.repeat(43);
-        const until = clock.now() + DAY;
-        const link = { mailedLinkHash: sha256(token), mailedLinkExpiresAt: until };
+        const link = { mailedLinkHash: sha256(token), mailedLinkExpiresAt: clock.now() + DAY };
         await principals.updateOne({ id: sub }, { set: link });
-        const args = [uri, token, `${PASSWORD}!`, String(step), moment];
-        const worker = compiled('test/provisioning/accept-worker.js');
-        const child = spawn(process.execPath, [worker, ...args], { stdio: ['ignore', 'inherit', 'inherit'] });
-        const [code] = await once(child, 'exit');
-        hasEnded = code === 0;
-        // Sends a request instead of reading the document: writes of a killed process may still reach the server.
-        const again = await idp.request('POST', `/invite/${token}`, { body: { password: `${PASSWORD}?` } });
-        const isUsed = again.status === 410;
-        t.equal(again.status, isUsed ? 410 : 201, `${moment} call ${step}`);
-        const { passwordVersion } = (await principals.findOne({ id: sub })) ?? {};
-        const { items } = await mails.page({ where: { userId: sub }, sort: 'id', limit: 10 });
-        const reports = items.filter(({ template }) => template === 'password-changed');
-        t.match(
-          [passwordVersion, reports.length, reports[0]?.after?.reaches],
-          [1, 1, 1],
-          'one change, one mail',
-        );
-        outcomes.add(`${moment} ${isUsed}`);
-        if (step > 30) throw new Error('it never comes to an end');
-      }
-    }
-    t.equal(outcomes.size, 2 * moments.length, 'both outcomes are seen');
+        return {
+          work: { accept: token, password: `${PASSWORD}!` },
+          async isDone() {
+            const body = { password: `${PASSWORD}?` };
+            const { status } = await idp.request('POST', `/invite/${token}`, { body });
+            t.ok([201, 410].includes(status), `status ${status}`);
+            const { passwordVersion } = (await principals.findOne({ id: sub })) ?? {};
+            const reports = await mailsTo(sub, 'password-changed');
+            const versions = [passwordVersion, reports.length, reports[0]?.after?.reaches];
+            t.same(versions, [1, 1, 1], 'one change, one mail');
+            return status === 410;
+          },
+        };
+      },
+    });
+  });
+
+  t.test(`${engine}: a verification killed at any call is complete, or can be repeated`, async (t) => {
+    const { uri, clock, idp, principals } = await open(t);
+    await killAtEachCall(t, uri, moments, {
+      what: 'a verification',
+      async prepare() {
+        const { sub } = await idp.makeHuman();
+        const token = sub.slice('u_'.length) + 'x'.repeat(43);
+        const link = { verifyHash: sha256(token), verifyExpiresAt: clock.now() + DAY };
+        await principals.updateOne({ id: sub }, { set: link });
+        return {
+          work: { verify: token, password: PASSWORD },
+          async isDone() {
+            const body = { password: PASSWORD };
+            const { status } = await idp.request('POST', `/verify/${token}`, { body });
+            t.ok([303, 410].includes(status), `status ${status}`);
+            const { emailVerifiedAt, verifyHash } = (await principals.findOne({ id: sub })) ?? {};
+            t.match([typeof emailVerifiedAt, verifyHash], ['number', undefined], 'the address is verified');
+            return status === 410;
+          },
+        };
+      },
+    });
+  });
+
+  t.test(`${engine}: a sign-up killed at any call is complete when the form is sent again`, async (t) => {
+    const { uri, idp, principals, mailsTo } = await open(t);
+    const origin = await idp.listen();
+    let count = 0;
+    await killAtEachCall(t, uri, moments, {
+      what: 'a sign-up',
+      async prepare() {
+        const handle = `ada${count++}@example.test`;
+        const fields = { handle, name: 'The second', password: PASSWORD, password_confirm: PASSWORD };
+        return {
+          work: { handle, name: 'The first', password: PASSWORD },
+          async isDone() {
+            const browser = new Agent({ origin });
+            const page = await browser.submit(await browser.open(`${origin}/account/sign-up`), fields);
+            t.match([page.status, page.url], [200, /\/account$/], 'the person is signed in');
+            const { id = '', name } = (await principals.findOne({ handle })) ?? {};
+            if ((await mailsTo(id, 'verify-email')).length === 0)
+              await browser.submit(page, {}, '/account/verification');
+            t.equal((await mailsTo(id, 'verify-email')).length, 1, 'there is a link for the address');
+            return name === 'The first';
+          },
+        };
+      },
+    });
   });
 }
 

@@ -46,6 +46,20 @@ const VERIFICATIONS = [
 
 const mutants = [
   {
+    name: 'the consents of a stranger stay with the account',
+    file: 'links.js',
+    text: 'await forgetConsents?.(id)',
+    replacement: 'await undefined',
+    tests: [['verification', 'what a stranger has left in an account does not stay with the owner']],
+  },
+  {
+    name: 'every mailed reset disconnects the applications',
+    file: 'links.js',
+    text: 'const changesOwner = isMailed && (principal.emailVerifiedAt ?? principal.invitedAt) === undefined;',
+    replacement: 'const changesOwner = isMailed;',
+    tests: [['verification', 'what a stranger has left in an account does not stay with the owner']],
+  },
+  {
     name: 'a mailed link is used without a condition',
     file: 'links.js',
     text: '{ mailedLinkHash: usedLinkHash, mailedLinkExpiresAt: { gt: now } }',

@@ -50,6 +50,13 @@ t.test('a person who forgot the password chooses a new one by a mailed link, onc
   t.match(changed.text, /Time: .*UTC[\s\S]*IP address: 127\.0\.0\.1[\s\S]*Browser: Firefox/);
 });
 
+t.test('a space that the keyboard has appended to the user name is ignored', async (t) => {
+  const idp = await mailedIdp(t);
+  const ada = await idp.makeHuman();
+  t.match(await idp.forget(`${ada.handle} `), SENT);
+  t.same((await idp.mail(RESET)).to, [ada.handle]);
+});
+
 t.test('every user name gets the same answer, and only an active person gets a mail', async (t) => {
   const idp = await mailedIdp(t, { limits: false });
   const ada = await idp.makeHuman({ handle: 'ada@example.test' });

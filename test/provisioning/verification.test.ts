@@ -97,6 +97,31 @@ t.test('the owner of an address takes over an account that someone else made wit
   await idp.mail(CHANGED);
 });
 
+t.test('what a stranger has left in an account does not stay with the owner of the address', async (t) => {
+  const idp = await mailedIdp(t, HERE);
+  const client = await idp.createClient({ name: 'Shop' });
+  const connect = async (who: Credentials) => {
+    const { browser, page } = await idp.visit(client, { scope: 'openid email' });
+    return browser.submit(page, { handle: who.handle, password: who.password });
+  };
+  const reset = async (handle: string) => {
+    await idp.forget(handle);
+    const path = await idp.linkIn(RESET);
+    t.equal((await idp.request('POST', path, { body: { password: CHOSEN } })).status, 201);
+  };
+  const mallory = await idp.makeHuman({ handle: 'ada@example.test', name: 'Call 555 0100 now' });
+  await connect(mallory);
+  await reset(mallory.handle);
+  const { get } = await enterAccount(idp, { ...mallory, password: CHOSEN });
+  t.match((await get()).body, 'No application');
+  t.notMatch((await get()).body, /Shop|555/);
+
+  // The address is confirmed now: a later reset is that of the same person.
+  await connect({ ...mallory, password: CHOSEN });
+  await reset(mallory.handle);
+  t.match((await (await enterAccount(idp, { ...mallory, password: CHOSEN })).get()).body, 'Shop');
+});
+
 t.test('agents and people with another user name get no mail', async (t) => {
   const idp = await mailedIdp(t);
   await idp.mintAgent({ handle: 'agent@example.test' });
@@ -160,6 +185,20 @@ t.test('without an e-mail address or a mail server, the account page has no such
   const { page } = await enterAccount(silent, eve);
   t.notMatch(page.body, /confirmed|verification/);
   t.equal((await silent.request('POST', '/account/verification', { form: { form: 'x' } })).status, 404);
+});
+
+t.test('an expired link leads to a new one, also without account pages', async (t) => {
+  for (const accountPages of [true, false]) {
+    const idp = await mailedIdp(t, { accountPages });
+    await idp.makeHuman();
+    const path = await idp.linkIn(VERIFY);
+    idp.clock.advance(24 * 3_600_000);
+    const dead = await idp.request('GET', path);
+    t.equal(dead.status, 410);
+    const way = accountPages ? 'account' : 'account&#x2F;forgot-password';
+    t.match(dead.text, `class="button" href="&#x2F;${way}"`);
+    t.equal(dead.text.includes('in your account'), accountPages);
+  }
 });
 
 t.test('wrong passwords at the link count as failed sign-ins', async (t) => {

@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Pages } from '../../http/pages.js';
+import { type Localized, message } from '../../http/messages.js';
+import type { Page, Pages } from '../../http/pages.js';
 import { originOf } from '../../http/scope.js';
 import type { Audit } from '../../ops/audit.js';
 import { AMR } from '../claims.js';
@@ -33,10 +34,19 @@ export interface InteractionForms {
   resumeSignIn(
     request: FastifyRequest,
     token: string,
-  ): Promise<{ purpose: Purpose; proven: ResumedInteraction['proven'] } | { error: ErrorResponse }>;
+  ): Promise<
+    Pick<ResumedInteraction, 'proven' | 'isExpired'> & ({ purpose: Purpose } | { error: ErrorResponse })
+  >;
+  /** Sends a form again that was open for too long, with a new token. */
+  renew(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    purpose: Purpose,
+    form: (renewed: { token: string; problems: Localized[] }) => Page,
+  ): FastifyReply;
   respondWithError(reply: FastifyReply, error: ErrorResponse, status: 302 | 303): FastifyReply;
-  /** The token of the same form, with a new challenge for passkeys. */
-  renew(request: FastifyRequest, purpose: Purpose): string;
+  /** A new token of the same form, with another challenge for passkeys. */
+  newToken(request: FastifyRequest, purpose: Purpose): string;
   /** Continues after the password: with the form for the second factor, if the person has one or must set one up. */
   acceptPassword(
     request: FastifyRequest,
@@ -98,6 +108,13 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
     return resumed;
   };
 
+  const newToken: InteractionForms['newToken'] = (request, purpose) => {
+    const cookie = cookies.form.read(request);
+    return 'returnTo' in purpose
+      ? authorization.beginOwnSignIn(purpose, cookie).token
+      : authorization.beginInteraction(purpose, cookie).token;
+  };
+
   /** The response to an application for which this principal must not be authorized; null for every other one. */
   const refuse = (reply: FastifyReply, purpose: Purpose, principal: Principal): FastifyReply | null => {
     if ('returnTo' in purpose) return null;
@@ -126,23 +143,24 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
 
     async resumeSignIn(request, token) {
       const resumed = await resume(request, token);
-      const { proven } = resumed;
+      const { proven, isExpired } = resumed;
       if ('returnTo' in resumed) {
         const { returnTo, name } = resumed;
-        return { purpose: { returnTo, name }, proven };
+        return { purpose: { returnTo, name }, proven, isExpired };
       }
       const { validated } = resumed;
-      return 'error' in validated ? validated : { purpose: validated.request, proven };
+      const outcome = 'error' in validated ? validated : { purpose: validated.request };
+      return { ...outcome, proven, isExpired };
+    },
+
+    renew(request, reply, purpose, form) {
+      const token = newToken(request, purpose);
+      return pages.send(reply.code(403), form({ token, problems: [message('sign-in.expired')] }));
     },
 
     respondWithError,
 
-    renew(request, purpose) {
-      const cookie = cookies.form.read(request);
-      return 'returnTo' in purpose
-        ? authorization.beginOwnSignIn(purpose, cookie).token
-        : authorization.beginInteraction(purpose, cookie).token;
-    },
+    newToken,
 
     async acceptPassword(request, reply, purpose, principal) {
       const refused = refuse(reply, purpose, principal);

@@ -34,8 +34,8 @@ export interface ClientInteraction {
 export interface InteractionTokens {
   /** Issues the token of a form for the browser with this cookie. */
   issue(interaction: Interaction, cookie: string): string;
-  /** The interaction of a token, or `null` when it is invalid, expired, or bound to another cookie. */
-  verify(token: string, cookie: string): Interaction | null;
+  /** The interaction of a token, or `null` when it is invalid or bound to another cookie. An expired one can only begin again. */
+  verify(token: string, cookie: string): { interaction: Interaction; isExpired: boolean } | null;
 }
 
 const LIFETIME_MS = 15 * MINUTE;
@@ -76,7 +76,7 @@ export function createInteractionTokens(
       const { expiresAt, ...interaction } = JSON.parse(
         Buffer.from(encoded, 'base64url').toString(),
       ) as Payload;
-      return isUnexpired(expiresAt, { now: clock.now(), life: LIFETIME_MS }) ? interaction : null;
+      return { interaction, isExpired: !isUnexpired(expiresAt, { now: clock.now(), life: LIFETIME_MS }) };
     },
   };
 }

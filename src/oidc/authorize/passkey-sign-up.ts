@@ -30,10 +30,15 @@ export async function passkeySignUpPlugin(
     const handle = request.body.handle.trim();
     const resumed = await forms.resumeSignIn(request, form);
     if ('error' in resumed) return forms.respondWithError(reply, resumed.error, 303);
-    const { purpose } = resumed;
+    const { purpose, isExpired } = resumed;
     if (!('returnTo' in purpose) && !admitsNewPeople(purpose)) throw oidcErrors.login_rejected();
+    if (isExpired) {
+      return forms.renew(request, reply, purpose, (renewed) =>
+        signInPages.signUp(purpose, { ...renewed, handle, name }),
+      );
+    }
     // A challenge is used once, so that the next attempt needs another one.
-    const next = { token: forms.renew(request, purpose), handle, name };
+    const next = { token: forms.newToken(request, purpose), handle, name };
     const show = (status: number, failure: Pick<FormState, 'problems' | 'wrong'>) =>
       pages.send(reply.code(status), signInPages.signUp(purpose, { ...next, ...failure }));
     pages.keepForm(request, signInPages.signUp(purpose, next));

@@ -30,9 +30,14 @@ export async function passkeyPlugin(
     const { interaction: form, credential } = request.body;
     const resumed = await forms.resumeSignIn(request, form);
     if ('error' in resumed) return forms.respondWithError(reply, resumed.error, 303);
-    const { purpose } = resumed;
+    const { purpose, isExpired } = resumed;
+    if (isExpired) {
+      return forms.renew(request, reply, purpose, (renewed) =>
+        signInPages.signIn(purpose, { ...renewed, handle: '' }),
+      );
+    }
     // A challenge is used once, so that the next attempt needs another one.
-    const next = { token: forms.renew(request, purpose), handle: '' };
+    const next = { token: forms.newToken(request, purpose), handle: '' };
     pages.keepForm(request, signInPages.signIn(purpose, next));
     const principal = await passkeys.verify({ form, credential }, findPerson, originOf(request));
     if (principal) return forms.acceptPasskey(request, reply, purpose, principal);

@@ -109,7 +109,12 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const { interaction: token, handle } = request.body;
     const resumed = await resumeSignIn(request, token);
     if ('error' in resumed) return respondWithError(reply, resumed.error, 303);
-    const { purpose } = resumed;
+    const { purpose, isExpired } = resumed;
+    if (isExpired) {
+      return forms.renew(request, reply, purpose, (renewed) =>
+        signInPages.signIn(purpose, { ...renewed, handle }),
+      );
+    }
     pages.keepForm(request, signInPages.signIn(purpose, { token, handle }));
     const principal = await signInByForm(request);
     if (principal) return acceptPassword(request, reply, purpose, principal);
@@ -243,14 +248,16 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
 
   /** Lists a client that gets a refresh token without consent, so that the user can revoke it. */
   async function connectIfUnasked(
-    { client, scope }: AuthorizationRequest,
-    { id, kind }: Principal,
+    authRequest: AuthorizationRequest,
+    principal: Principal,
     consent: Consent,
   ): Promise<Consent> {
-    const isListed = kind !== 'human' || consent.scopes.length > 0;
-    return isListed || !scope.split(' ').includes('offline_access')
-      ? consent
-      : consents.connect(id, client.id);
+    const getsRefreshToken =
+      authRequest.scope.split(' ').includes('offline_access') &&
+      authorization.findViolation(authRequest, principal) === null;
+    return principal.kind === 'human' && getsRefreshToken && !consent.isConnected
+      ? consents.connect(principal.id, authRequest.client.id)
+      : consent;
   }
 
   /** The principal with these credentials, if it is accepted; else `null`, after a record in the audit log. */
@@ -308,7 +315,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   }
 }
 
-const NO_CONSENT: Consent = { scopes: [], revocations: 0 };
+const NO_CONSENT: Consent = { scopes: [], revocations: 0, isConnected: false };
 
 const WRONG = [message('sign-in.wrong')];
 

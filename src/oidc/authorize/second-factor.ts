@@ -1,4 +1,4 @@
-import type { FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { message } from '../../http/messages.js';
 import type { Pages } from '../../http/pages.js';
 import { access, originOf, type Scope } from '../../http/scope.js';
@@ -7,13 +7,13 @@ import type { Directory, SecondFactor } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { SecondFactorBody } from '../schemas.js';
 import type { InteractionForms } from './forms.js';
-import type { SignInPages } from './pages.js';
+import type { Purpose, SignInPages } from './pages.js';
 
 export interface SecondFactorPluginOptions {
   forms: InteractionForms;
   secondFactor: SecondFactor;
   directory: Pick<Directory, 'findPrincipal'>;
-  signInPages: Pick<SignInPages, 'secondFactor' | 'secondFactorEnrolment' | 'recoveryCodes'>;
+  signInPages: Pick<SignInPages, 'secondFactor' | 'secondFactorEnrolment' | 'recoveryCodes' | 'signIn'>;
   pages: Pages;
 }
 
@@ -31,6 +31,7 @@ export async function secondFactorPlugin(
       const { interaction: token, code } = request.body;
       const resumed = await resume(request, token);
       if ('error' in resumed) return forms.respondWithError(reply, resumed.error, 303);
+      if ('expired' in resumed) return startAgain(request, reply, resumed.expired);
       const { purpose, principal } = resumed;
       pages.keepForm(request, signInPages.secondFactor(purpose, { token }));
       if (await secondFactor.verify(principal.id, code, originOf(request))) {
@@ -48,6 +49,7 @@ export async function secondFactorPlugin(
       const { interaction: token, code } = request.body;
       const resumed = await resume(request, token);
       if ('error' in resumed) return forms.respondWithError(reply, resumed.error, 303);
+      if ('expired' in resumed) return startAgain(request, reply, resumed.expired);
       const { purpose, principal } = resumed;
       const { id, handle } = principal;
       const enrolment = await secondFactor.pending(id, handle);
@@ -63,11 +65,18 @@ export async function secondFactorPlugin(
     },
   );
 
+  /** Asks for the password again, after a form was open for too long. */
+  const startAgain = (request: FastifyRequest, reply: FastifyReply, purpose: Purpose): FastifyReply =>
+    forms.renew(request, reply, purpose, (renewed) =>
+      signInPages.signIn(purpose, { ...renewed, handle: '' }),
+    );
+
   /** What the sign-in is for and who has given the password, or an error for the application. @throws login_rejected */
   async function resume(request: FastifyRequest, token: string) {
     const resumed = await forms.resumeSignIn(request, token);
     if ('error' in resumed) return resumed;
-    const { purpose, proven } = resumed;
+    const { purpose, proven, isExpired } = resumed;
+    if (isExpired) return { expired: purpose };
     const principal = proven ? await directory.findPrincipal(proven.id) : null;
     // Without a password before it, or after the account was disabled or the password changed.
     if (!principal || principal.epoch !== proven?.epoch) throw oidcErrors.login_rejected();

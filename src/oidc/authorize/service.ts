@@ -46,9 +46,9 @@ export interface Authorization {
     cookie: string | undefined,
   ): { token: string; cookie: string };
   /**
-   * The request or the page that a form was shown for, validated again; `null` when the form is invalid, expired, or was shown to
+   * The request or the page that a form was shown for, validated again; `null` when the form is invalid or was shown to
    * another browser. A form may be submitted twice: on a double click, the browser discards the first response, and the
-   * second one must still redirect to the application.
+   * second one must still redirect to the application. An expired form proves neither a session nor a password.
    *
    * @throws invalid_request
    */
@@ -66,8 +66,13 @@ export interface Authentication {
 }
 
 export type ResumedInteraction =
-  | { validated: ValidationResult; sid: string | undefined; proven: Interaction['proven'] }
-  | (OwnPage & Pick<Interaction, 'proven'>);
+  | {
+      validated: ValidationResult;
+      sid: string | undefined;
+      proven: Interaction['proven'];
+      isExpired: boolean;
+    }
+  | (OwnPage & { proven: Interaction['proven']; isExpired: boolean });
 
 export interface AuthorizationDependencies {
   grants: Grants;
@@ -184,13 +189,16 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
 
     async resume(token, cookie) {
       if (cookie === undefined) return null;
-      const interaction = interactionTokens.verify(token, cookie);
-      if (!interaction) return null;
-      if ('returnTo' in interaction) return interaction;
-      const { parameters, hintedSub, sid, proven } = interaction;
+      const verified = interactionTokens.verify(token, cookie);
+      if (!verified) return null;
+      const { interaction, isExpired } = verified;
+      const proven = isExpired ? undefined : interaction.proven;
+      if ('returnTo' in interaction) return { ...interaction, proven, isExpired };
+      const { parameters, hintedSub } = interaction;
+      const sid = isExpired ? undefined : interaction.sid;
       const validated = await validateAuthorizationRequest(parameters, deps);
       if ('request' in validated && hintedSub !== undefined) validated.request.hintedSub = hintedSub;
-      return { validated, sid, proven };
+      return { validated, sid, proven, isExpired };
     },
   };
 }

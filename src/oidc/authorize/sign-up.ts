@@ -4,6 +4,7 @@ import type { Pages } from '../../http/pages.js';
 import { fits, OptionalName } from '../../http/schemas.js';
 import { access, originOf, type Scope } from '../../http/scope.js';
 import { AppError } from '../../kernel/errors.js';
+import type { Audit } from '../../ops/audit.js';
 import { credentialProblems } from '../../passwords/form-problems.js';
 import type { Directory, Principal, SignUp } from '../directory.js';
 import { oidcErrors } from '../errors.js';
@@ -17,11 +18,12 @@ export interface SignUpPluginOptions {
   signUp: SignUp;
   directory: Pick<Directory, 'authenticate'>;
   pages: Pages;
+  audit: Pick<Audit, 'recordFailure'>;
 }
 
 /** The form with which people create an account, and continue to what they wanted to sign in for. */
 export async function signUpPlugin(scope: Scope, options: SignUpPluginOptions): Promise<void> {
-  const { forms, signInPages, signUp, directory, pages } = options;
+  const { forms, signInPages, signUp, directory, pages, audit } = options;
   const config = access('signup', { page: true });
 
   scope.post('/authorize/sign-up', { config, schema: { body: SignUpBody } }, async (request, reply) => {
@@ -29,10 +31,15 @@ export async function signUpPlugin(scope: Scope, options: SignUpPluginOptions): 
     const handle = request.body.handle.trim();
     const resumed = await forms.resumeSignIn(request, token);
     if ('error' in resumed) return forms.respondWithError(reply, resumed.error, 303);
-    const { purpose } = resumed;
+    const { purpose, isExpired } = resumed;
     if (!('returnTo' in purpose) && !admitsNewPeople(purpose)) throw oidcErrors.login_rejected();
     const show = (status: number, failure: Pick<FormState, 'problems' | 'wrong'>) =>
       pages.send(reply.code(status), signInPages.signUp(purpose, { token, handle, name, ...failure }));
+    if (isExpired) {
+      return forms.renew(request, reply, purpose, (renewed) =>
+        signInPages.signUp(purpose, { ...renewed, handle, name }),
+      );
+    }
     pages.keepForm(request, signInPages.signUp(purpose, { token, handle, name }));
     if (!fits(name, OptionalName)) {
       return show(422, { problems: [message('account.name-invalid')], wrong: { name: true } });
@@ -61,8 +68,9 @@ export async function signUpPlugin(scope: Scope, options: SignUpPluginOptions): 
       if (!(error instanceof AppError) || error.code !== 'handle_taken') throw error;
       const { handle, password } = input;
       const own = await directory.authenticate(handle, password, origin, ({ kind }) => kind === 'human');
-      if (!own) throw error;
-      return own;
+      if (own) return own;
+      await audit.recordFailure({ event: 'login.failed', ip: origin.ip });
+      throw error;
     }
   }
 }

@@ -12,7 +12,8 @@ import { newId, type Random } from '../../kernel/secrets.js';
 import type { Audit } from '../../ops/audit.js';
 import type { Job, JobLog } from '../../ops/jobs.js';
 import { purgeMatching } from '../../ops/purge.js';
-import { nullIfTaken } from '../../storage/collection.js';
+import { nullIfTaken, type Page } from '../../storage/collection.js';
+import { readPage } from '../../storage/pages.js';
 import type { Client, Directory, Principal } from '../directory.js';
 import { REFRESH_MAX_LIFETIME_MS } from '../grant-tokens.js';
 import type { Keys } from '../keys.js';
@@ -40,6 +41,29 @@ export interface BackchannelLogout extends SessionFollower {
   jobs: { send: Job; purge: Job };
   /** Notices that are due, up to `limit`. */
   countDue(limit: number): Promise<number>;
+  failures: LogoutFailures;
+}
+
+/** Notices that applications have not accepted. */
+export interface LogoutFailures {
+  /** The latest first. @throws VALIDATION_ERROR for an invalid `after` */
+  list(query: { after: string | undefined; limit: number }): Promise<Page<LogoutFailure>>;
+  /** Up to `limit`. */
+  count(limit: number): Promise<number>;
+  find(id: string): Promise<LogoutFailure | null>;
+  /** Makes the next attempt now. `false` if there is no such notice any more. */
+  retry(id: string): Promise<boolean>;
+}
+
+export interface LogoutFailure {
+  id: string;
+  clientId: string;
+  sub: string;
+  since: number;
+  attempts: number;
+  reason: string;
+  /** Absent if it was given up. */
+  nextAttemptAt?: number;
 }
 
 export interface BackchannelDependencies {
@@ -78,8 +102,14 @@ const CHANGE_MS = MINUTE;
 /** Lifetime of a logout token (Back-Channel Logout §2.4). */
 const TOKEN_LIFETIME_SECONDS = 120;
 
+/** Longest reason that is stored. Some contain what a certificate says. */
+const MAX_REASON_LENGTH = 300;
+
 /** How long a notice outlives its session, so that attempts go on. */
 const RETENTION_MS = 24 * HOUR;
+
+/** How long operators see at least that it was given up. */
+const FAILURE_RETENTION_MS = 7 * DAY;
 
 /** Notices by client, in their order. */
 function byClient(notices: readonly LogoutNoticeDocument[]): Map<string, LogoutNoticeDocument[]> {
@@ -91,6 +121,18 @@ function byClient(notices: readonly LogoutNoticeDocument[]): Map<string, LogoutN
   }
   return found;
 }
+
+const FAILING = { failingSince: { gt: 0 } };
+
+const failureOf = (notice: LogoutNoticeDocument): LogoutFailure => ({
+  id: notice.id,
+  clientId: notice.clientId,
+  sub: notice.sub,
+  since: notice.failingSince ?? 0,
+  attempts: notice.attempts,
+  reason: notice.lastFailure ?? '',
+  ...(notice.dueAt !== undefined && { nextAttemptAt: notice.dueAt }),
+});
 
 const EVENTS = { 'http://schemas.openid.net/event/backchannel-logout': {} };
 
@@ -141,7 +183,9 @@ export function createBackchannelLogout(deps: BackchannelDependencies): Backchan
       const status = await post(uri, await createToken(notice, client));
       return { failure: status === 200 || status === 204 ? null : `status ${status}`, isReachable: true };
     } catch (error) {
-      return { failure: error instanceof Error ? error.message : String(error), isReachable: false };
+      const reason = error instanceof Error ? error.message : String(error);
+      const printable = reason.slice(0, MAX_REASON_LENGTH).replaceAll(/[\p{Cc}\p{Cs}]/gu, ' ');
+      return { failure: printable || 'no reason', isReachable: false };
     }
   };
 
@@ -167,9 +211,18 @@ export function createBackchannelLogout(deps: BackchannelDependencies): Backchan
     const { failure, isReachable } = await attempt(leased, client, uri);
     if (failure === null) {
       await notices.deleteOne(own);
-    } else if (leased.attempts < MAX_ATTEMPTS) {
-      await notices.updateOne(own, { set: { dueAt: clock.now() + backoffMs(leased.attempts) } });
-    } else if (await notices.deleteOne(own)) {
+      return isReachable;
+    }
+    const failed = { failingSince: leased.failingSince ?? clock.now(), lastFailure: failure };
+    if (leased.attempts < MAX_ATTEMPTS) {
+      await notices.updateOne(own, {
+        set: { ...failed, dueAt: clock.now() + backoffMs(leased.attempts) },
+      });
+      return isReachable;
+    }
+    const expiresAt = Math.max(leased.expiresAt, clock.now() + FAILURE_RETENTION_MS - RETENTION_MS);
+    const givenUp = { set: { ...failed, expiresAt }, unset: ['dueAt', 'announcedAt'] } as const;
+    if (await notices.updateOne(own, givenUp)) {
       log.warn({ clientId, reason: failure }, 'an application could not be told that a session has ended');
       const detail = `${clientId}: ${failure}`;
       await audit.record({ event: 'logout.undelivered', subject: sub, ip: 'local', detail });
@@ -249,5 +302,26 @@ export function createBackchannelLogout(deps: BackchannelDependencies): Backchan
     },
 
     countDue: (limit) => notices.count({ dueAt: { lte: clock.now() } }, limit),
+
+    failures: {
+      async list({ after, limit }) {
+        const query = { where: FAILING, sort: 'failingSince', desc: true, after, limit } as const;
+        const { items, next } = await readPage(notices, query);
+        return { items: items.map(failureOf), next };
+      },
+
+      count: (limit) => notices.count(FAILING, limit),
+
+      async find(id) {
+        const notice = await notices.findOne({ id, ...FAILING });
+        return notice && failureOf(notice);
+      },
+
+      async retry(id) {
+        const retried = await notices.updateOne({ id, ...FAILING }, { set: { dueAt: clock.now() } });
+        if (retried) wake();
+        return retried !== null;
+      },
+    },
   };
 }

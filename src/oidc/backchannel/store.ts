@@ -23,13 +23,17 @@ export interface LogoutNoticeDocument {
   announcedAt?: number;
   /** Incremented before every attempt; only the latest attempt may store its result. */
   attempts: number;
+  /** When the first attempt failed. With it and without `dueAt`, the notice was given up. */
+  failingSince?: number;
+  /** Why the latest attempt failed. */
+  lastFailure?: string;
 }
 
 export type LogoutNotices = Collection<LogoutNoticeDocument>;
 
 export function logoutNoticeCollection(store: Store): LogoutNotices {
   return store.collection<LogoutNoticeDocument>('logout_notices', {
-    indexes: [['session'], ['sub'], ['dueAt'], ['expiresAt']],
+    indexes: [['session'], ['sub'], ['dueAt'], ['expiresAt'], ['failingSince']],
     fields: ['attempts', 'clientId'],
   });
 }

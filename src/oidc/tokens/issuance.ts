@@ -102,14 +102,19 @@ type OwnerDependencies = { directory: Pick<Directory, 'findPrincipal'> } & Pick<
 
 /** The principal of a grant, unless it was disabled, its credentials have changed or it has revoked the access since. */
 export async function findOwner(
-  { sub, epoch, clientId, revocations = 0 }: GrantDocument,
+  { sub, sid, epoch, clientId, revocations = 0 }: GrantDocument,
   { directory, consents }: OwnerDependencies,
 ): Promise<Principal | null> {
-  const principal = await directory.findPrincipal(sub);
+  // Only people have sessions, so both documents are read in one round trip.
+  const [principal, consent] = await Promise.all([
+    directory.findPrincipal(sub),
+    sid === undefined ? undefined : consents.find(sub, clientId),
+  ]);
   if (principal?.epoch !== epoch) return null;
   // Only people can revoke the access of an application.
   if (principal?.kind !== 'human') return principal;
-  return (await consents.find(sub, clientId)).revocations === revocations ? principal : null;
+  const current = consent ?? (await consents.find(sub, clientId));
+  return current.revocations === revocations ? principal : null;
 }
 
 /** The same, unless its kind may no longer sign in to the client. */

@@ -1,6 +1,7 @@
 import { type Mails, mailCollection } from '../../../src/email/store.js';
 import { createIdentityServer } from '../../../src/idp/server.js';
 import { newId, sha256, systemRandom } from '../../../src/kernel/secrets.js';
+import { logoutNoticeCollection } from '../../../src/oidc/backchannel/store.js';
 import { SESSION, sessionCollection } from '../../../src/oidc/store.js';
 import { principalCollection } from '../../../src/provisioning/store.js';
 import { openStore } from '../../../src/storage/open.js';
@@ -34,6 +35,7 @@ const KINDS = {
   sub: /\bu_[0-9a-f]{32}/g,
   client: /class="secret" value="(cid_[\w-]+)"/g,
   invited: /invitations&#x2F;(u_[0-9a-f]{32})&#x2F;withdraw/g,
+  notice: /logout-failures(?:\/|&#x2F;)([\w.-]+)(?:\/|&#x2F;)retry/g,
   sid: /sessions(?:\/|&#x2F;)(sid_[0-9a-f]{32})(?:\/|&#x2F;)end/g,
   token: /name="token" value="(\d+\.[\w-]{43})"/g,
   next: /"next":"([^"]+)"/g,
@@ -58,6 +60,8 @@ interface Common {
   operatorSids: string[];
   /** The first of the people. */
   operatorSub: string;
+  /** An agent that nothing else depends on. */
+  spareAgent: Person & { sub: string };
   /** Whether the client signs in as no other person, so that it always reaches the console. */
   isOperator: boolean;
 }
@@ -277,6 +281,7 @@ function consoleDraft(
   { method, url }: Pick<Route, 'method' | 'url'>,
 ): Partial<FuzzRequest> {
   const path = url
+    .replace('logout-failures/:id', `logout-failures/${self.one('notice')}`)
     // A client that was created in the console: other clients of the fuzz depend on theirs.
     .replace(':id', self.one('client'))
     .replace(':sub', subFor(self, url))
@@ -312,11 +317,12 @@ class IdpVisitor implements Visitor {
   readonly operatorSids: string[];
   /** The latest principal that this client created; no other client depends on it. */
   ownSub = 'none';
-  /** The latest of each kind. */
+  /** The latest of each kind, except agents of the operator's API, which it deletes again. */
   readonly own = { agent: { sub: 'none', handle: '' }, human: { sub: 'none', handle: '' } };
 
   constructor(dice: Dice, common: Common, mails: Mails) {
-    const { clients, agents, people, operatorSub, operatorSids, isOperator } = common;
+    const { clients, agents, people, operatorSub, operatorSids, spareAgent, isOperator } = common;
+    Object.assign(this.own.agent, spareAgent);
     this.#mails = mails;
     this.operatorSids = operatorSids;
     this.operatorSub = operatorSub;
@@ -349,7 +355,7 @@ class IdpVisitor implements Visitor {
     }
     const sent = body && 'json' in body ? (body.json as { password?: string }) : {};
     const person = { handle: made.handle, password: made.password ?? sent.password ?? PASSWORD };
-    if (made.kind === 'agent' || made.kind === 'human')
+    if ((made.kind === 'agent' && path !== '/v1/agents') || made.kind === 'human')
       Object.assign(this.own[made.kind as 'agent' | 'human'], made);
     if (made.kind === 'agent') keep(this.#agents, person);
     if (made.kind === 'human') keep(this.#people, person);
@@ -534,7 +540,7 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     const times = { authTime: now, createdAt: now, expiresAt: now + 3_600_000 };
     return sessions.insert({ id, sub, tokenHash: sha256(id), ...times });
   };
-  const makeAgent = (handle: string): Promise<Person> => make('/v1/agents', { handle });
+  const makeAgent = (handle: string): Promise<Person & { sub: string }> => make('/v1/agents', { handle });
   const makeCommon = async (name: string, isOperator: boolean): Promise<Common> => {
     const person = { handle: `${name}@example.test`, password: PASSWORD };
     const { sub: operatorSub } = await make('/v1/accounts', { ...person, kind: 'human' });
@@ -547,10 +553,22 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
       people: [person],
       operatorSub,
       operatorSids,
+      spareAgent: await makeAgent(`spare-${name}@example.test`),
       isOperator,
     };
   };
   let common = await makeCommon('person', false);
+  // Nothing listens there, so that it remains.
+  const refusing = await make('/v1/clients', {
+    redirect_uris: CALLBACK,
+    backchannel_logout_uri: 'http://127.0.0.1:9/',
+  });
+  const sid = newSid();
+  await logoutNoticeCollection(store).insert({
+    ...{ id: `${sid}.${refusing.client_id}`, clientId: refusing.client_id, sub: common.operatorSub },
+    ...{ sid, session: sid, attempts: 1, failingSince: clock.now(), lastFailure: 'status 503' },
+    expiresAt: clock.now() + 3_600_000,
+  });
 
   return {
     url,

@@ -83,6 +83,29 @@ const RECIPES: Record<string, Recipe> = {
     ...json({ password: PASSWORD, code: '000000' }),
     headers: [self.bearer()],
   }),
+  'GET /api/auth/login/:provider': () => ({
+    path: '/api/auth/login/github',
+    query: [
+      ['returnTo', '/welcome'],
+      ['codeChallenge', 'x'.repeat(43)],
+    ],
+  }),
+  'GET /api/auth/callback/:provider': () => ({
+    path: '/api/auth/callback/github',
+    query: [
+      ['code', 'x'],
+      ['state', `${'x'.repeat(8)}.${'x'.repeat(43)}`],
+    ],
+  }),
+  'POST /api/auth/exchange': () => json({ ticket: 'v1.x', codeVerifier: 'x'.repeat(43) }),
+  'POST /api/user/identities': (self) => ({
+    ...json({ ticket: 'v1.x', codeVerifier: 'x'.repeat(43) }),
+    headers: [self.bearer()],
+  }),
+  'DELETE /api/user/identities/:id': (self) => ({
+    path: `/api/user/identities/${'x'.repeat(43)}`,
+    headers: [self.bearer()],
+  }),
   'POST /api/auth/forgot-password': (self) => json({ email: self.email() }),
   'POST /api/auth/resend-verification': (self) => json({ email: self.email() }),
   'GET /api/auth/reset-password': (self) => ({ query: [['token', self.link('reset')]] }),
@@ -366,6 +389,8 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     paymentApiUrl: provider.url,
     billingAllowPause: true,
     factorEncryptionKey: FACTOR_KEY,
+    // The browser is sent to GitHub without a request before.
+    login: { github: { clientId: 'fuzz', clientSecret: 'fuzz-Wq8ZsT1mXe6YbN0cRj4HuPd9' } },
     settingsEncryptionKey: 'settings-Kq8ZsT1mXe6YbN0cRj4HuPd9',
     customSettings: {
       seats: { schema: Type.Integer({ minimum: 0, maximum: 9 }), public: true, default: 1 },
@@ -399,6 +424,12 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
         ].map((path) => [`POST ${path}`, 'users without a factor sign in']),
       ),
       'POST /api/user/second-factor/begin': 'few addresses are verified',
+      ...Object.fromEntries(
+        [
+          ...['GET /api/auth/callback/:provider', 'POST /api/auth/exchange'],
+          ...['POST /api/user/identities', 'DELETE /api/user/identities/:id'],
+        ].map((route) => [route, 'nobody signs in at the provider']),
+      ),
       'POST /api/auth/unlock': 'without limits no account is locked, and no mail has such a link',
       'POST /admin/mails/:id/retry': NOT_FAILED,
       'POST /admin/api/mails/:id/retry': NOT_FAILED,

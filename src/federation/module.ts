@@ -1,0 +1,61 @@
+import type { TSchema } from 'typebox';
+import type { Messages } from '../http/messages.js';
+import type { Scope } from '../http/scope.js';
+import type { ModuleContext } from '../server/module-context.js';
+import { federationPlugin } from './plugin.js';
+import { createProvider, type Provider } from './providers.js';
+import type { FederationConfiguration } from './schemas.js';
+import { createFederation, type FederatedAccounts, type Federation } from './service.js';
+import { identityCollection } from './store.js';
+import { type BegunLogin, createSealed, type Ticket } from './tickets.js';
+
+/** Sign-in with accounts of other providers. */
+export interface FederationModule {
+  service: Pick<Federation<unknown>, 'forget' | 'list'>;
+  plugin(scope: Scope): Promise<void>;
+}
+
+export interface FederationModuleOptions<S> {
+  providers: NonNullable<FederationConfiguration['login']>;
+  accounts: FederatedAccounts<S>;
+  signInAnswer: TSchema;
+  /** The secrets that encrypt what the browser keeps, the current one first. */
+  secrets: readonly string[];
+  publicUrl(): string;
+  /** The address of the API. */
+  apiUrl(): string;
+  origins: readonly string[];
+  /** Whether providers may be addressed by http. */
+  allowHttp: boolean;
+  messages: Pick<Messages, 'negotiate'>;
+}
+
+export function createFederationModule<S>(
+  context: Pick<ModuleContext, 'store' | 'audit' | 'clock' | 'random' | 'throttle' | 'log'>,
+  options: FederationModuleOptions<S>,
+): FederationModule {
+  const { clock, log } = context;
+  const onRejected = (provider: string, err: unknown) =>
+    log.warn({ provider, err }, 'the response of a sign-in provider was rejected');
+  const providers = new Map<string, Provider>(
+    Object.entries(options.providers).map(([name, configured]) => [
+      name,
+      createProvider(name, configured, { clock, allowHttp: options.allowHttp, onRejected }),
+    ]),
+  );
+  const callbackUrl = (provider: string) => `${options.apiUrl()}/auth/callback/${provider}`;
+  const sealing = { ...context, keys: options.secrets };
+  const federation = createFederation({
+    ...context,
+    ...options,
+    providers,
+    identities: identityCollection(context.store),
+    logins: createSealed<BegunLogin>('begun sign-ins at providers', sealing),
+    tickets: createSealed<Ticket>('tickets of sign-ins at providers', sealing),
+    callbackUrl,
+  });
+  return {
+    service: federation,
+    plugin: (scope) => federationPlugin(scope, { ...options, federation, callbackUrl }),
+  };
+}

@@ -1,0 +1,125 @@
+import { parse, serialize } from 'cookie';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Messages } from '../http/messages.js';
+import { Acknowledgement, ok } from '../http/schemas.js';
+import { access, originOf, type Scope } from '../http/scope.js';
+import { SECOND } from '../kernel/clock.js';
+import {
+  IdentitiesAnswer,
+  IdentityAnswer,
+  IdentityParams,
+  ProviderParams,
+  ProvidersAnswer,
+  StartQuery,
+  TicketBody,
+} from './schemas.js';
+import type { Federation } from './service.js';
+import { LIFETIME_MS } from './tickets.js';
+
+export interface FederationPluginOptions<S> {
+  federation: Federation<S>;
+  /** The schema of the response to a sign-in. */
+  signInAnswer: import('typebox').TSchema;
+  messages: Pick<Messages, 'negotiate'>;
+  publicUrl(): string;
+  /** The address of the callback of a provider. */
+  callbackUrl(provider: string): string;
+}
+
+/** Sign-in at other providers, and the connections of an account to them. */
+export async function federationPlugin<S>(scope: Scope, options: FederationPluginOptions<S>): Promise<void> {
+  await signInRoutes(scope, options);
+  await accountRoutes(scope, options);
+}
+
+async function signInRoutes<S>(
+  scope: Scope,
+  { federation, signInAnswer, messages, publicUrl, callbackUrl }: FederationPluginOptions<S>,
+): Promise<void> {
+  const page = access('public', { page: true });
+  const isSecure = () => publicUrl().startsWith('https:');
+
+  /** One cookie for each sign-in, so that several can be open. Sent with the redirect from the provider: `lax`. */
+  const cookie = (reply: FastifyReply, id: string, value: string, maxAge: number) =>
+    reply.header(
+      'set-cookie',
+      serialize(nameOf(id), value, {
+        path: '/',
+        httpOnly: true,
+        sameSite: 'lax',
+        secure: isSecure(),
+        maxAge,
+      }),
+    );
+  const nameOf = (id: string) => `${isSecure() ? '__Host-' : ''}saas-login-${id}`;
+
+  scope.get(
+    '/auth/providers',
+    { config: access('public'), schema: { response: { 200: ProvidersAnswer } } },
+    async () => ok({ providers: federation.providers() }),
+  );
+
+  scope.get(
+    '/auth/login/:provider',
+    { config: page, schema: { params: ProviderParams, querystring: StartQuery } },
+    async (request, reply) => {
+      const { url, id, cookie: value } = await federation.begin(request.params.provider, request.query);
+      cookie(reply, id, value, LIFETIME_MS / SECOND);
+      return reply.redirect(url, 303);
+    },
+  );
+
+  scope.get(
+    '/auth/callback/:provider',
+    { config: page, exposeHeadRoute: false, schema: { params: ProviderParams } },
+    async (request, reply) => {
+      const { provider } = request.params;
+      const response = responseOf(request, callbackUrl(provider));
+      const id = federation.cookieIdOf(response.searchParams.get('state') ?? undefined);
+      const value = id === undefined ? undefined : parse(request.headers.cookie ?? '')[nameOf(id)];
+      const target = await federation.finish(provider, response, value);
+      if (id !== undefined) cookie(reply, id, '', 0);
+      return reply.redirect(target, 303);
+    },
+  );
+
+  scope.post(
+    '/auth/exchange',
+    { config: access('public'), schema: { body: TicketBody, response: { 200: signInAnswer } } },
+    async (request) =>
+      ok(await federation.exchange(request.body, messages.negotiate(request), originOf(request))),
+  );
+}
+
+/** The address of a request as the provider was given it, with the query of the response. */
+function responseOf(request: FastifyRequest, callbackUrl: string): URL {
+  const url = new URL(callbackUrl);
+  const start = request.url.indexOf('?');
+  url.search = start < 0 ? '' : request.url.slice(start);
+  return url;
+}
+
+async function accountRoutes<S>(scope: Scope, { federation }: FederationPluginOptions<S>): Promise<void> {
+  const recently = access('recent-user');
+
+  scope.get(
+    '/user/identities',
+    { config: access('user'), schema: { response: { 200: IdentitiesAnswer } } },
+    async (request) => ok({ identities: await federation.list(request.saas.user.id) }),
+  );
+
+  scope.post(
+    '/user/identities',
+    { config: recently, schema: { body: TicketBody, response: { 200: IdentityAnswer } } },
+    async (request) => ok(await federation.connect(request.saas.user.id, request.body, originOf(request))),
+  );
+
+  scope.delete(
+    '/user/identities/:id',
+    { config: recently, schema: { params: IdentityParams, response: { 200: Acknowledgement } } },
+    async (request) => {
+      await federation.disconnect(request.saas.user.id, request.params.id, originOf(request));
+      return { success: true } as const;
+    },
+  );
+}

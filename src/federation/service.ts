@@ -1,0 +1,242 @@
+import { withQuery } from '../config/public-url.js';
+import { Email, fits, OptionalName, toTimestamp } from '../http/schemas.js';
+import type { Origin } from '../http/scope.js';
+import type { Clock } from '../kernel/clock.js';
+import { AppError, httpErrors } from '../kernel/errors.js';
+import { newToken, type Random, sha256 } from '../kernel/secrets.js';
+import type { Audit } from '../ops/audit.js';
+import { nullIfTaken } from '../storage/collection.js';
+import { firstPagesOf } from '../storage/pages.js';
+import type { Throttle } from '../throttle/throttle.js';
+import { federationErrors } from './errors.js';
+import type { Provider, ProviderIdentity } from './providers.js';
+import type { IdentityView, StartQuery } from './schemas.js';
+import type { Identities, IdentityDocument } from './store.js';
+import type { BegunLogin, Sealed, Ticket } from './tickets.js';
+
+/** What the accounts of users do for a sign-in with a provider. `S` is the response to a sign-in. */
+export interface FederatedAccounts<S> {
+  /**
+   * Starts a session. Null if there is no such user.
+   * @throws ACCOUNT_SUSPENDED, SECOND_FACTOR_REQUIRED, SECOND_FACTOR_ENROLMENT_REQUIRED
+   */
+  signIn(userId: string, origin: Origin): Promise<S | null>;
+  /**
+   * Creates an account without a password, with a verified address, and starts its session.
+   * @throws REGISTRATION_DISABLED, EMAIL_TAKEN, RATE_LIMITED
+   */
+  register(
+    user: { id: string; email: string; name?: string; locale: string | undefined },
+    origin: Origin,
+  ): Promise<S>;
+  newId(): string;
+  hasPassword(userId: string): Promise<boolean>;
+}
+
+/** Sign-in with accounts of other providers. */
+export interface Federation<S> {
+  providers(): { name: string; label: string }[];
+  /**
+   * Begins a sign-in at a provider: where to send the browser, and the value of its cookie for the callback.
+   * @throws NOT_FOUND, RETURN_NOT_ALLOWED, PROVIDER_UNAVAILABLE
+   */
+  begin(provider: string, query: StartQuery): Promise<{ url: string; id: string; cookie: string }>;
+  /** The cookie of a response, by its `state`. */
+  cookieIdOf(state: string | undefined): string | undefined;
+  /**
+   * Where to send the browser after the response of a provider: back to the application with a ticket or an error.
+   * @throws LOGIN_EXPIRED, PROVIDER_UNAVAILABLE
+   */
+  finish(provider: string, response: URL, cookie: string | undefined): Promise<string>;
+  /**
+   * Signs in, or registers, the owner of the ticket.
+   * @throws INVALID_TICKET, ACCOUNT_EXISTS, PROVIDER_EMAIL_NOT_VERIFIED and those of `FederatedAccounts`
+   */
+  exchange(given: Redemption, locale: string | undefined, origin: Origin): Promise<S>;
+  /** Connects the provider account of the ticket to a user. @throws INVALID_TICKET, IDENTITY_TAKEN */
+  connect(userId: string, given: Redemption, origin: Origin): Promise<IdentityView>;
+  list(userId: string): Promise<IdentityView[]>;
+  /** @throws NOT_FOUND, LAST_LOGIN_METHOD */
+  disconnect(userId: string, id: string, origin: Origin): Promise<void>;
+  /** Removes everything about a deleted user. */
+  forget(userId: string): Promise<void>;
+}
+
+interface Redemption {
+  ticket: string;
+  codeVerifier: string;
+}
+
+export interface FederationDependencies<S> {
+  providers: ReadonlyMap<string, Provider>;
+  identities: Identities;
+  accounts: FederatedAccounts<S>;
+  logins: Sealed<BegunLogin>;
+  tickets: Sealed<Ticket>;
+  /** The address of the callback of a provider. */
+  callbackUrl(provider: string): string;
+  publicUrl(): string;
+  /** The origins of applications, beside that of the public address. */
+  origins: readonly string[];
+  throttle: Pick<Throttle, 'count'>;
+  audit: Pick<Audit, 'record' | 'recordFailure'>;
+  clock: Clock;
+  random: Random;
+}
+
+const MAX_IDENTITIES = 100;
+
+export function createFederation<S>(deps: FederationDependencies<S>): Federation<S> {
+  const { providers, identities, accounts, logins, tickets, publicUrl, audit, clock, random } = deps;
+
+  const providerOf = (name: string): Provider => {
+    const provider = providers.get(name);
+    if (!provider) throw httpErrors.NOT_FOUND({ message: `There is no provider ${name}.` });
+    return provider;
+  };
+
+  /** An absolute address of the application. @throws RETURN_NOT_ALLOWED */
+  const returnAddress = (returnTo: string): string => {
+    const base = publicUrl();
+    const url = URL.canParse(returnTo, base) ? new URL(returnTo, base) : null;
+    const allowed = [new URL(base).origin, ...deps.origins];
+    if (!url || !allowed.includes(url.origin) || url.username || url.password || url.hash)
+      throw federationErrors.RETURN_NOT_ALLOWED();
+    return url.href;
+  };
+
+  const redeem = ({ ticket: text, codeVerifier }: Redemption): Ticket => {
+    const ticket = tickets.open(text);
+    if (!ticket || !providers.has(ticket.provider) || sha256(codeVerifier) !== ticket.codeChallenge)
+      throw federationErrors.INVALID_TICKET();
+    return ticket;
+  };
+
+  const documentOf = (userId: string, { provider, identity }: Ticket): IdentityDocument => ({
+    id: keyOf(identity),
+    userId,
+    provider,
+    issuer: identity.issuer,
+    subject: identity.subject,
+    ...(identity.email !== undefined && { email: identity.email }),
+    createdAt: clock.now(),
+  });
+
+  /**
+   * Reserves the account of a provider for a user who is about to be created, so that it creates one at most. A request that
+   * comes second, or after the end of the first one, continues with the same user. Returns the ID of the user.
+   */
+  const claim = async (document: IdentityDocument): Promise<string> => {
+    const { id, userId } = document;
+    const claimed = await identities.insert(document).then(() => true, nullIfTaken);
+    return claimed ? userId : ((await identities.findOne({ id }))?.userId ?? userId);
+  };
+
+  const recordConnection = (userId: string, { provider }: Ticket, { ip }: Origin): Promise<void> =>
+    audit.record({ event: 'identity.connected', subject: userId, ip, detail: provider });
+
+  const view = ({ id, provider, email, createdAt }: IdentityDocument): IdentityView => ({
+    id,
+    provider,
+    label: providers.get(provider)?.label ?? provider,
+    email: email ?? null,
+    connectedAt: toTimestamp(createdAt),
+  });
+
+  const ofUser = async (userId: string): Promise<IdentityDocument[]> => {
+    const pages = firstPagesOf(identities, { where: { userId }, sort: 'createdAt' }, MAX_IDENTITIES);
+    const found: IdentityDocument[] = [];
+    for await (const items of pages) found.push(...items);
+    return found;
+  };
+
+  return {
+    providers: () => [...providers.values()].map(({ name, label }) => ({ name, label })),
+
+    async begin(name, { returnTo, codeChallenge, loginHint }) {
+      const provider = providerOf(name);
+      const id = newToken(random).slice(0, 8);
+      const checks = {
+        state: `${id}.${newToken(random)}`,
+        nonce: newToken(random),
+        codeVerifier: newToken(random),
+      };
+      const begun = { ...checks, provider: name, returnTo: returnAddress(returnTo), codeChallenge };
+      const url = await provider.authorizationUrl(checks, deps.callbackUrl(name), loginHint);
+      return { url: url.href, id, cookie: logins.seal(begun) };
+    },
+
+    cookieIdOf: (state = '') => /^([\w-]{8})\.[\w-]{43}$/.exec(state)?.[1],
+
+    async finish(name, response, cookie) {
+      const provider = providerOf(name);
+      const begun = cookie === undefined ? null : logins.open(cookie);
+      if (!begun || begun.provider !== name || begun.state !== response.searchParams.get('state'))
+        throw federationErrors.LOGIN_EXPIRED();
+      const { returnTo, codeChallenge } = begun;
+      const identity = await provider.identify(response, begun);
+      if (!identity) {
+        const isRefused = response.searchParams.get('error') === 'access_denied';
+        return withQuery(returnTo, `error=${isRefused ? 'access_denied' : 'login_failed'}`);
+      }
+      const ticket = tickets.seal({ provider: name, identity, codeChallenge });
+      return withQuery(returnTo, `ticket=${ticket}`);
+    },
+
+    async exchange(given, locale, origin) {
+      const ticket = redeem(given);
+      const { identity } = ticket;
+      const id = keyOf(identity);
+      const known = await identities.findOne({ id });
+      const signedIn = known && (await accounts.signIn(known.userId, origin));
+      if (signedIn) return signedIn;
+      const { email, name } = identity;
+      if (email === undefined || !identity.emailVerified || !fits(email, Email))
+        throw federationErrors.PROVIDER_EMAIL_NOT_VERIFIED();
+      const userId = known?.userId ?? (await claim(documentOf(accounts.newId(), ticket)));
+      const user = { id: userId, email, ...(name && fits(name, OptionalName) && { name }), locale };
+      try {
+        const registered = await accounts.register(user, origin);
+        await recordConnection(userId, ticket, origin);
+        return registered;
+      } catch (error) {
+        // Another request may have created the same user in the meantime.
+        const late = isEmailTaken(error) && (await accounts.signIn(userId, origin));
+        if (late) return late;
+        // After an outage of the store, the user may exist.
+        if (error instanceof AppError) await identities.deleteOne({ id, userId });
+        throw isEmailTaken(error) ? federationErrors.ACCOUNT_EXISTS() : error;
+      }
+    },
+
+    async connect(userId, given, origin) {
+      const ticket = redeem(given);
+      const document = documentOf(userId, ticket);
+      const inserted = await identities.insert(document).then(() => document, nullIfTaken);
+      const found = inserted ?? (await identities.findOne({ id: document.id }));
+      if (found?.userId !== userId) throw federationErrors.IDENTITY_TAKEN();
+      if (inserted) await recordConnection(userId, ticket, origin);
+      return view(found);
+    },
+
+    list: async (userId) => (await ofUser(userId)).map(view),
+
+    async disconnect(userId, id, { ip }) {
+      const own = await ofUser(userId);
+      if (!own.some((identity) => identity.id === id)) throw httpErrors.NOT_FOUND();
+      if (own.length === 1 && !(await accounts.hasPassword(userId)))
+        throw federationErrors.LAST_LOGIN_METHOD();
+      const removed = await identities.deleteOne({ id, userId });
+      if (!removed) throw httpErrors.NOT_FOUND();
+      await audit.record({ event: 'identity.disconnected', subject: userId, ip, detail: removed.provider });
+    },
+
+    async forget(userId) {
+      await identities.deleteMany({ userId });
+    },
+  };
+}
+
+const keyOf = ({ issuer, subject }: ProviderIdentity): string => sha256(JSON.stringify([issuer, subject]));
+
+const isEmailTaken = (error: unknown): boolean => (error as { code?: string }).code === 'EMAIL_TAKEN';

@@ -1,0 +1,32 @@
+import type { AuthModule } from '../auth/module.js';
+import { SignInAnswer } from '../auth/schemas.js';
+import type { FederationModule, FederationModuleOptions } from '../federation/module.js';
+import type { ModuleContext } from '../server/module-context.js';
+import type { SaasConfiguration } from './options.js';
+
+export interface LoginProviderOptions
+  extends Pick<FederationModuleOptions<unknown>, 'publicUrl' | 'apiUrl' | 'messages'> {
+  values: SaasConfiguration;
+  production: boolean;
+  auth: AuthModule;
+}
+
+/** Loads the sign-in with other providers if any is configured. */
+export async function openLoginProviders(
+  context: ModuleContext,
+  { values, production, auth, ...options }: LoginProviderOptions,
+): Promise<FederationModule | undefined> {
+  const { login: providers, corsOrigin = [], jwtRefreshSecret, jwtRefreshSecretPrevious } = values;
+  if (providers === undefined || Object.keys(providers).length === 0) return undefined;
+  const { createFederationModule } = await import('../federation/module.js');
+  return createFederationModule(context, {
+    ...options,
+    providers,
+    accounts: auth.service.federated,
+    signInAnswer: SignInAnswer,
+    secrets: [jwtRefreshSecret, jwtRefreshSecretPrevious].filter((secret) => secret !== undefined),
+    // A ticket goes to applications that are named, never to any origin.
+    origins: corsOrigin.filter((origin) => origin !== '*'),
+    allowHttp: !production,
+  });
+}

@@ -1,0 +1,114 @@
+import t from 'tap';
+import { userCollection } from '../../src/auth/store.js';
+import { createFederation, type Federation } from '../../src/federation/service.js';
+import { identityCollection } from '../../src/federation/store.js';
+import { createSealed, type Ticket } from '../../src/federation/tickets.js';
+import { sha256 } from '../../src/kernel/secrets.js';
+import type { Store } from '../../src/storage/collection.js';
+import { codes, holds, insist, mailsOf, ORIGIN, serviceOn } from '../auth/explored-service.js';
+import { fakeClock } from '../kit/clock.js';
+import { explore, type Scenario } from '../kit/explore.js';
+import { countedRandom } from '../kit/random.js';
+import { VERIFIER } from './kit.js';
+
+/** First sign-ins with one account of a provider, in every order of their calls to the store. */
+
+const EMAIL = 'ada@example.test';
+const clock = fakeClock();
+const sealed = <T extends object>(purpose: string) =>
+  createSealed<T>(purpose, { keys: ['key'], clock, random: countedRandom('seal') });
+
+const ticket = sealed<Ticket>('tickets').seal({
+  provider: 'acme',
+  identity: { issuer: 'https://acme.test', subject: 'ada-1', email: EMAIL, emailVerified: true },
+  codeChallenge: sha256(VERIFIER),
+});
+
+/** The domain of one process. */
+function federationOn(store: Store, seed: string): Federation<{ user: { id: string } }> {
+  const provider = {
+    name: 'acme',
+    label: 'Acme',
+    authorizationUrl: async () => new URL('https://acme.test'),
+    identify: async () => null,
+  };
+  return createFederation({
+    providers: new Map([['acme', provider]]),
+    identities: identityCollection(store),
+    accounts: serviceOn(store, seed).federated,
+    logins: sealed('logins'),
+    tickets: sealed('tickets'),
+    callbackUrl: () => '',
+    publicUrl: () => 'https://app.test',
+    origins: [],
+    throttle: { count: async () => undefined },
+    audit: { record: async () => undefined, recordFailure: async () => undefined },
+    clock,
+    random: countedRandom(seed),
+  });
+}
+
+const setup = async (store: Store): Promise<void> => {
+  userCollection(store);
+  identityCollection(store);
+  mailsOf(store);
+};
+const exchange = (seed: string) => (store: Store) =>
+  federationOn(store, seed).exchange({ ticket, codeVerifier: VERIFIER }, undefined, ORIGIN);
+const register = (store: Store) =>
+  serviceOn(store, 'register').register({ email: EMAIL, password: 'old' }, ORIGIN);
+
+const idsOf = (results: Parameters<Scenario['check']>[1]): string[] =>
+  results.flatMap((result) =>
+    result?.status === 'fulfilled' ? [(result.value as { user: { id: string } }).user.id] : [],
+  );
+
+t.test('two first sign-ins create one user, even if a process ends in between', async (t) => {
+  const check: Scenario['check'] = async (store, results) => {
+    insist(
+      codes(results).every((code) => code === 'done'),
+      codes(results).join(),
+    );
+    const { user } = await exchange('later')(store);
+    const ids = [...idsOf(results), user.id];
+    insist(new Set(ids).size === 1, `several users: ${ids}`);
+    insist((await userCollection(store).count()) === 1, 'a user without a way in');
+  };
+  holds(t, await explore({ setup, actors: [exchange('one'), exchange('two')], crash: true, check }));
+});
+
+t.test(
+  'a first sign-in beside a registration with the address: one account, and no claim is left',
+  async (t) => {
+    const check: Scenario['check'] = async (store, results) => {
+      const known = ['done', 'EMAIL_TAKEN', 'ACCOUNT_EXISTS'];
+      insist(
+        codes(results).every((code) => known.includes(code)),
+        codes(results).join(),
+      );
+      const { items } = await userCollection(store).page({ sort: 'id', limit: 9 });
+      insist(items.length <= 1, 'two accounts');
+      const claims = await identityCollection(store).page({ sort: 'id', limit: 9 });
+      const isOrphan = claims.items.some(({ userId }) => items.length > 0 && userId !== items[0]?.id);
+      // What a crash leaves behind is removed by the next attempt.
+      insist(!isOrphan || results.includes(undefined), 'a claim without its user');
+    };
+    holds(t, await explore({ setup, actors: [exchange('one'), register], crash: true, check }));
+  },
+);
+
+t.test('a claim with another user for each request is found out', async (t) => {
+  const { failure } = await explore({
+    setup,
+    actors: ['one', 'two'].map((seed) => async (store: Store) => {
+      const accounts = serviceOn(store, seed).federated;
+      const id = accounts.newId();
+      await identityCollection(store).updateOne({ id: 'key' }, { set: { userId: id } });
+      return accounts.register({ id, email: `${seed}@example.test`, locale: undefined }, ORIGIN);
+    }),
+    async check(store) {
+      insist((await userCollection(store).count()) === 1, 'two users');
+    },
+  });
+  t.equal(failure?.reason, 'two users');
+});

@@ -1,0 +1,70 @@
+import { runMutants } from '../mutants.mjs';
+
+// Breaks the sign-in with other providers, one defect at a time, in a copy of the build, and runs the tests that must
+// notice. Exits with 1 when one survives or when a text to replace is not found. Run by `npm run test:mutants`.
+
+const WRONG = 'a response that is wrong in any way signs nobody in';
+const BELONGS = 'a response belongs to the browser, the provider and the sign-in that it answers';
+
+const mutants = [
+  {
+    name: 'the signature of the id_token is not verified',
+    file: 'providers.js',
+    text: 'execute: [oidc.enableNonRepudiationChecks, ...execute]',
+    replacement: 'execute: [...execute]',
+    tests: [['federation', WRONG]],
+  },
+  {
+    name: 'any nonce fits',
+    file: 'providers.js',
+    text: 'expectedNonce: nonce,',
+    replacement: '',
+    tests: [['federation', 'a person signs up with an account of a provider, and signs in with it again']],
+  },
+  {
+    name: 'a response of one provider is accepted for another',
+    file: 'service.js',
+    text: 'begun.provider !== name || ',
+    replacement: '',
+    tests: [['federation', BELONGS]],
+  },
+  {
+    name: 'an address that is not verified creates an account',
+    file: 'service.js',
+    text: '!identity.emailVerified || ',
+    replacement: '',
+    tests: [['federation', 'an address that the provider has not verified creates no account']],
+  },
+  {
+    name: 'the ticket alone signs in',
+    file: 'service.js',
+    text: ' || sha256(codeVerifier) !== ticket.codeChallenge',
+    replacement: '',
+    tests: [['federation', 'a ticket is worth nothing without the verifier of the application, and expires']],
+  },
+  {
+    name: 'the browser returns anywhere',
+    file: 'service.js',
+    text: '!allowed.includes(url.origin) || ',
+    replacement: '',
+    tests: [['federation', 'the browser returns to the application only']],
+  },
+  {
+    name: 'the last way in is disconnected',
+    file: 'service.js',
+    text: 'own.length === 1 &&',
+    replacement: 'false &&',
+    tests: [
+      ['federation', 'an account without a password is closed with a recent sign-in, and keeps one way in'],
+    ],
+  },
+  {
+    name: 'a second request with a new account of a provider fails',
+    file: 'service.js',
+    text: 'const late = isEmailTaken(error) &&',
+    replacement: 'const late = false &&',
+    tests: [['federation', 'concurrent first sign-ins with one account of a provider create one user']],
+  },
+];
+
+runMutants('federation', mutants);
