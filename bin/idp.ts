@@ -23,7 +23,7 @@ await run({
       load: () => import('./commands/invite.js'),
     },
     principal: {
-      summary: 'Manage principals: list, disable, enable, reset, remove-factor',
+      summary: 'Manage principals: list, disable, enable, reset, remove-factor, remove-passkeys',
       load: () => import('./commands/principal.js'),
     },
     operator: {

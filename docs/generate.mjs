@@ -125,6 +125,7 @@ async function routesPage() {
   const idp = {
     ...{ ed25519Seed: '5'.repeat(64), adminToken: secret },
     ...{ emailSmtpUrl: 'smtp://localhost', factorEncryptionKey: `${secret}factors` },
+    passkeys: true,
   };
   return `${NOTE}
 # Routes
@@ -155,7 +156,7 @@ ${await routeTable(createServer({ ...shared, ...saas }))}
 
 Without a mail server, of the routes for mailed links (\`/verify/…\`, \`/account/forgot-password…\`) only
 \`GET /account/forgot-password\` exists, which says whom to ask. Routes with \`second-factor\` exist with
-\`IDP_FACTOR_ENCRYPTION_KEY\`.
+\`IDP_FACTOR_ENCRYPTION_KEY\`, those with \`passkey\` with \`IDP_PASSKEYS\`.
 
 ${await routeTable(createIdentityServer({ ...shared, ...idp }))}`;
 }

@@ -45,6 +45,12 @@ export function define(group: Command, program: Program): void {
     .argument('<handle>')
     .addHelpText('after', examples('idp principal remove-factor ada@example.com'))
     .action((handle: string, options: CommonOptions) => removeFactor(program, handle, options));
+  group
+    .command('remove-passkeys')
+    .description('Remove all passkeys of a person whose device was stolen; the password stays the same')
+    .argument('<handle>')
+    .addHelpText('after', examples('idp principal remove-passkeys ada@example.com'))
+    .action((handle: string, options: CommonOptions) => removePasskeys(program, handle, options));
 }
 
 function list(program: Program, prefix: string | undefined, options: CommonOptions): Promise<void> {
@@ -87,6 +93,15 @@ function removeFactor(program: Program, handle: string, options: CommonOptions):
     const person = await findPrincipal(administration, handle);
     if (!(await administration.removeFactor(person.id))) fail(1, `${person.handle} has no second factor.`);
     answer(options, { handle: person.handle, removed: true });
+  });
+}
+
+function removePasskeys(program: Program, handle: string, options: CommonOptions): Promise<void> {
+  return withProvisioning(program, { create: false }, async (administration) => {
+    const person = await findPrincipal(administration, handle);
+    const removed = await administration.removePasskeys(person.id);
+    if (removed === 0) fail(1, `${person.handle} has no passkey.`);
+    answer(options, { handle: person.handle, removed });
   });
 }
 

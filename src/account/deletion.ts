@@ -24,7 +24,7 @@ export async function deletionPlugin(scope: Scope, options: DeletionOptions): Pr
   scope.post('/account/delete', { config, schema: { body: DeletionBody } }, async (request, reply) => {
     guard.checkForm(request);
     const { principal } = guard.personOf(request);
-    const { confirm, password } = request.body;
+    const { confirm, password = '' } = request.body;
     pages.keepForm(request, formOf(request, { confirm }));
     if (confirm.trim() !== principal.handle) {
       const problems = [message('account-delete.differs')];
@@ -50,11 +50,13 @@ export async function deletionPlugin(scope: Scope, options: DeletionOptions): Pr
       wrong?: { confirm?: true; password?: true };
     } = {},
   ): Page {
+    const { principal } = guard.personOf(request);
     const view = {
       action: `${mount()}/account/delete`,
       accountHref: `${mount()}/account`,
       form: guard.formsOf(request).issue(),
-      handle: guard.personOf(request).principal.handle,
+      handle: principal.handle,
+      hasPassword: !principal.passkeyOnly,
       ...state,
     };
     return { template: 'account-delete', view };

@@ -96,4 +96,4 @@ function pageOf({ url, server: { prefix } }: FastifyRequest): string {
   return PAGES.find((page) => path === page || path.startsWith(`${page}/`)) ?? '/account';
 }
 
-const PAGES = ['/account/password', '/account/delete', '/account/second-factor'];
+const PAGES = ['/account/password', '/account/delete', '/account/second-factor', '/account/passkeys'];

@@ -22,9 +22,10 @@ export function createAccountModule(
 ): AccountModule {
   const guard = createPersonGuard({ ...options, clock });
   const service = createAccountService(sources, { audit });
-  const { verification, factors } = sources;
+  const { verification, factors, passkeys } = sources;
   return {
     guards: { person: guard.guard, 'recent-person': guard.recentGuard },
-    plugin: (scope) => accountPlugin(scope, { ...options, guard, service, verification, factors, audit }),
+    plugin: (scope) =>
+      accountPlugin(scope, { ...options, guard, service, verification, factors, passkeys, audit }),
   };
 }

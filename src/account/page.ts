@@ -9,11 +9,18 @@ import {
   ApplicationBody,
   EmptyBody,
   NameBody,
-  NOTICES,
   type Notice,
+  noticeIn,
   SessionBody,
 } from './schemas.js';
-import type { AccountService, AddressVerification, Application, SecondFactors, Session } from './service.js';
+import type {
+  AccountService,
+  AddressVerification,
+  Application,
+  Passkeys,
+  SecondFactors,
+  Session,
+} from './service.js';
 
 export interface AccountPageOptions {
   guard: PersonGuard;
@@ -22,21 +29,22 @@ export interface AccountPageOptions {
   verification: AddressVerification | undefined;
   /** Absent if second factors are not configured. */
   factors: Pick<SecondFactors, 'stateOf' | 'requiredFrom'> | undefined;
+  /** Absent if they are not configured. */
+  passkeys: Pick<Passkeys, 'list'> | undefined;
   pages: Pages;
   mount(): string;
 }
 
 /** The page on which people see their account, with the forms to change it. */
 export async function accountPagePlugin(scope: Scope, options: AccountPageOptions): Promise<void> {
-  const { guard, service, verification, factors, pages, mount } = options;
+  const { guard, service, verification, factors, passkeys, pages, mount } = options;
   const config = access('person', { page: true });
   const recently = access('recent-person', { page: true });
   const path = () => `${mount()}/account`;
 
-  scope.get('/account', { config, schema: { querystring: AccountQuery } }, async (request, reply) => {
-    const [, done] = Object.entries(NOTICES).find(([notice]) => notice === request.query.done) ?? [];
-    return pages.send(reply, await accountPage(request, done && { notice: message(done) }));
-  });
+  scope.get('/account', { config, schema: { querystring: AccountQuery } }, async (request, reply) =>
+    pages.send(reply, await accountPage(request, noticeIn(request.query))),
+  );
 
   scope.post('/account/name', { config, schema: { body: NameBody } }, async (request, reply) => {
     guard.checkForm(request);
@@ -102,11 +110,12 @@ export async function accountPagePlugin(scope: Scope, options: AccountPageOption
     } = {},
   ): Promise<Page> {
     const { principal, session } = guard.personOf(request);
-    const [sessions, applications, factor, factorRequiredFrom] = await Promise.all([
+    const [sessions, applications, factor, factorRequiredFrom, owned = []] = await Promise.all([
       service.sessions(principal),
       service.applications(principal),
       factors?.stateOf(principal.id),
       factors?.requiredFrom(principal),
+      passkeys?.list(principal.id),
     ]);
     const view = {
       path: path(),
@@ -122,6 +131,7 @@ export async function accountPagePlugin(scope: Scope, options: AccountPageOption
       ...(factorRequiredFrom && {
         factorRequired: message('account-factor.required', { when: longTime(factorRequiredFrom) }),
       }),
+      ...(passkeys && { hasPasskeyPage: true, passkeyCount: countOf(owned) }),
       signOutHref: `${mount()}/logout`,
       ...state,
     };
@@ -131,17 +141,24 @@ export async function accountPagePlugin(scope: Scope, options: AccountPageOption
 
 const viewOfSession = ({ id, authTime, browser, system, place }: Session, current: string) => ({
   sid: id,
-  device: deviceOf(browser, system),
+  device: deviceOf({ browser, system }) ?? message('account.unknown-device'),
   place: place ?? '',
   signedIn: message('account.signed-in', { when: longTime(authTime) }),
   isCurrent: id === current,
 });
 
-function deviceOf(browser: string | undefined, system: string | undefined): Localized {
+/** The name of a device for its owner; undefined if nothing is known. */
+export function deviceOf({
+  browser,
+  system,
+}: Partial<Record<'browser' | 'system', string | undefined>>): Localized | undefined {
   if (browser !== undefined && system !== undefined) return message('account.device', { browser, system });
   const known = browser ?? system;
-  return known === undefined ? message('account.unknown-device') : () => known;
+  return known === undefined ? undefined : () => known;
 }
+
+const countOf = ({ length }: readonly unknown[]): Localized | undefined =>
+  length === 0 ? undefined : message('account-passkey.count', { count: String(length) });
 
 const viewOfApplication = ({ clientId, name, scopes, since }: Application) => ({
   clientId,

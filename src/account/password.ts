@@ -62,9 +62,15 @@ export async function passwordPlugin(scope: Scope, options: PasswordOptions): Pr
     request: FastifyRequest,
     failure: { problems?: Localized[]; wrong?: { current?: true; password?: true } } = {},
   ): Page {
-    const { handle } = guard.personOf(request).principal;
+    const { handle, passkeyOnly } = guard.personOf(request).principal;
+    const resetHref = `${mount()}/account/forgot-password`;
     const accountHref = hasAccountPages ? `${mount()}/account` : undefined;
     const form = guard.formsOf(request).issue();
-    return { template: 'account-password', view: { action: path(), form, handle, accountHref, ...failure } };
+    const view = {
+      ...{ action: path(), form, handle, accountHref, resetHref },
+      hasPassword: !passkeyOnly,
+      ...failure,
+    };
+    return { template: 'account-password', view };
   }
 }

@@ -3,15 +3,18 @@ import { access, type Scope } from '../http/scope.js';
 import { type DeletionOptions, deletionPlugin } from './deletion.js';
 import type { SignIn } from './guard.js';
 import { type AccountPageOptions, accountPagePlugin } from './page.js';
+import { passkeysPlugin } from './passkeys.js';
 import { type PasswordOptions, passwordPlugin } from './password.js';
 import { secondFactorPlugin } from './second-factor.js';
-import type { AccountService, SecondFactors } from './service.js';
+import type { AccountService, Passkeys, SecondFactors } from './service.js';
 
 export interface AccountPluginOptions extends AccountPageOptions, DeletionOptions, PasswordOptions {
   service: AccountService;
   signIn: SignIn;
   /** Absent if they are not configured. */
   factors: SecondFactors | undefined;
+  /** Absent if they are not configured. */
+  passkeys: Passkeys | undefined;
   /** The path of the issuer, which includes what a proxy adds. */
   mount(): string;
   /** Whether there are more pages than the one for the password. */
@@ -27,8 +30,9 @@ export async function accountPlugin(scope: Scope, options: AccountPluginOptions)
   if (!options.hasAccountPages) return;
   await scope.register(accountPagePlugin, options);
   await scope.register(deletionPlugin, options);
-  const { factors } = options;
+  const { factors, passkeys } = options;
   if (factors) await scope.register(secondFactorPlugin, { ...options, factors });
+  if (passkeys) await scope.register(passkeysPlugin, { ...options, passkeys });
   await scope.register(entrancePlugin, options);
 }
 

@@ -82,7 +82,7 @@ export async function secondFactorPlugin(scope: Scope, options: SecondFactorOpti
     { config, schema: { body: FactorRemovalBody } },
     async (request, reply) => {
       guard.checkForm(request);
-      const { code, password } = request.body;
+      const { code, password = '' } = request.body;
       const { principal } = guard.personOf(request);
       const origin = originOf(request);
       pages.keepForm(request, await pageOf(request));
@@ -111,7 +111,7 @@ export async function secondFactorPlugin(scope: Scope, options: SecondFactorOpti
     });
 
   async function pageOf(request: FastifyRequest, failure?: Failure): Promise<Page> {
-    const { id, handle } = guard.personOf(request).principal;
+    const { id, handle, passkeyOnly } = guard.personOf(request).principal;
     const state = await factors.stateOf(id);
     const mustConfirm = state === null && isUnconfirmed(request);
     const enrolment = state || mustConfirm ? null : await factors.pending(id, handle);
@@ -120,6 +120,7 @@ export async function secondFactorPlugin(scope: Scope, options: SecondFactorOpti
       accountHref: `${mount()}/account`,
       form: guard.formsOf(request).issue(),
       handle,
+      hasPassword: !passkeyOnly,
       enrolment,
       mustConfirm,
       canBegin: state === null && enrolment === null && !mustConfirm,

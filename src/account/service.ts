@@ -9,6 +9,8 @@ export interface Person {
   name?: string;
   epoch?: number;
   emailVerifiedAt?: number;
+  /** Without a password: the person signs in with a passkey. */
+  passkeyOnly?: true;
 }
 
 export interface Session {
@@ -59,6 +61,8 @@ export interface AccountSources {
   verification: AddressVerification | undefined;
   /** Absent if they are not configured. */
   factors: SecondFactors | undefined;
+  /** Absent if they are not configured. */
+  passkeys: Passkeys | undefined;
   /** Removes what is stored about a deleted person elsewhere. */
   forget(sub: string): Promise<void>;
 }
@@ -99,6 +103,33 @@ export interface SecondFactors {
   remove(account: string, from: Origin): Promise<boolean>;
 }
 
+/** A passkey as its owner sees it. */
+export interface Passkey {
+  id: string;
+  name: string;
+  /** Whether it is synchronized to other devices. */
+  backedUp: boolean;
+  createdAt: number;
+  lastUsedAt?: number;
+}
+
+/** The passkeys of people. `account` is the ID of the person, `form` the token of the form with the challenge. */
+export interface Passkeys {
+  /** The script of the pages that use them. */
+  script: string;
+  list(account: string): Promise<Passkey[]>;
+  /** For the browser, as JSON; null if the person has as many as possible. */
+  creationOptions(person: Person, form: string): Promise<string | null>;
+  /** False for an invalid or repeated response of the browser. */
+  add(
+    account: string,
+    created: { form: string; credential: string; name: string },
+    from: Origin,
+  ): Promise<boolean>;
+  rename(account: string, id: string, name: string, from: Origin): Promise<boolean>;
+  remove(account: string, id: string, from: Origin): Promise<boolean>;
+}
+
 /** An application with access to the data of a person. */
 export interface Application {
   clientId: string;
@@ -124,7 +155,7 @@ export interface AccountService {
    * @throws RATE_LIMITED, OVERLOADED
    */
   delete(person: Person, password: string, from: Origin): Promise<boolean>;
-  /** Whether this is the password of the person. @throws RATE_LIMITED, OVERLOADED */
+  /** Whether this is the password of the person, if there is one. @throws RATE_LIMITED, OVERLOADED */
   provePassword(person: Person, password: string, from: Origin): Promise<Person | null>;
 }
 
@@ -132,7 +163,10 @@ export function createAccountService(
   { people, sessions, applications, forget }: AccountSources,
   { audit }: { audit: Pick<Audit, 'record' | 'recordFailure'> },
 ): AccountService {
-  const provePassword: AccountService['provePassword'] = async ({ id, handle }, password, from) => {
+  const provePassword: AccountService['provePassword'] = async (person, password, from) => {
+    // The recent sign-in, which the pages require, was with the passkey.
+    if (person.passkeyOnly) return person;
+    const { id, handle } = person;
     const proven = await people.authenticate(
       handle,
       password,

@@ -7,6 +7,7 @@ import { createMessages } from '../http/messages.js';
 import { systemRandom } from '../kernel/secrets.js';
 import { announceEnd, logoutNoticeCollection } from '../oidc/backchannel/store.js';
 import { createAudit } from '../ops/audit.js';
+import { passkeyCollection, removePasskeys } from '../passkeys/store.js';
 import { createPersonMails } from '../provisioning/mails.js';
 import { createProvisioningModule, type ProvisioningModule } from '../provisioning/module.js';
 import { createLastKnownAddress, principalCollection } from '../provisioning/store.js';
@@ -21,6 +22,8 @@ export interface ProvisioningAdministration
   extends Pick<ProvisioningModule, 'principals' | 'links' | 'directory' | 'clients' | 'operators'> {
   /** Removes the second factor of a person; false without one. */
   removeFactor(sub: string): Promise<boolean>;
+  /** Removes all passkeys of a person and returns their number. */
+  removePasskeys(sub: string): Promise<number>;
   close(): Promise<void>;
 }
 
@@ -63,10 +66,12 @@ export async function openProvisioning(
     },
   });
   const factors = factorCollection(store);
+  const passkeys = passkeyCollection(store);
   const announce = hasMailServer(values) ? announceOf(store, { ...context, issuer }) : undefined;
   return {
     ...{ principals, links, directory, clients, operators },
     removeFactor: (sub) => removeFactor(sub, ON_THE_HOST, { ...context, factors, announce }),
+    removePasskeys: (sub) => removePasskeys(sub, ON_THE_HOST, { passkeys, audit: context.audit }),
     close: () => store.close(),
   };
 }

@@ -5,6 +5,7 @@ import { logoutNoticeCollection } from '../oidc/backchannel/store.js';
 
 import { consentCollection, grantCollection, sessionCollection } from '../oidc/store.js';
 import { createAudit } from '../ops/audit.js';
+import { passkeyCollection, usedChallengeCollection } from '../passkeys/store.js';
 import { setupCollection } from '../provisioning/first-operator.js';
 import { clientCollection, createLastKnownAddress, principalCollection } from '../provisioning/store.js';
 import { createCommandContext } from '../server/module-context.js';
@@ -26,6 +27,8 @@ export function declareIdpCollections(store: Store): void {
     consentCollection,
     mailCollection,
     factorCollection,
+    passkeyCollection,
+    usedChallengeCollection,
     logoutNoticeCollection,
   ];
   for (const declare of collections) declare(store);

@@ -11,6 +11,7 @@ import { equalSecrets, systemRandom } from '../kernel/secrets.js';
 import { oidcOptions } from '../oidc/schemas.js';
 import { auditRetentionOption } from '../ops/audit.js';
 import { metricsOption } from '../ops/metrics.js';
+import { passkeyObstacle, passkeyOptions } from '../passkeys/schemas.js';
 import type { IdTokenAlgorithm } from '../provisioning/clients.js';
 import { provisioningOptions } from '../provisioning/schemas.js';
 import { storeOptions } from '../server/options.js';
@@ -28,6 +29,7 @@ export const idpSchema = defineOptions({
   ...oidcOptions,
   ...provisioningOptions,
   ...factorOptions('IDP_', ['optional', 'operators', 'required']),
+  ...passkeyOptions('IDP_'),
   ...emailOptions('IDP_', '`IDP_BRAND_NAME`'),
   ...brandOptions('IDP_', 'the host of IDP_PUBLIC_URL'),
   ...messagesOptions('IDP_'),
@@ -122,6 +124,7 @@ export function adviseIdp({
   values,
   production,
 }: Pick<Resolved<IdpConfiguration>, 'values' | 'production'>): Advice[] {
+  const obstacle = passkeyObstacle(values.publicUrl);
   return [
     [
       production && !values.disableSignup,
@@ -134,6 +137,12 @@ export function adviseIdp({
       'IDP_EMAIL_SMTP_URL',
       'is not set, so the other options of e-mail have no effect: no e-mail is sent',
       'Set it, or IDP_EMAIL_API_KEY.',
+    ],
+    [
+      values.passkeys && obstacle !== undefined,
+      'IDP_PUBLIC_URL',
+      obstacle ?? '',
+      'Use a host name, or unset IDP_PASSKEYS.',
     ],
   ];
 }

@@ -18,6 +18,7 @@ import { type AuditRecord, createAudit } from '../ops/audit.js';
 import { createAuditSearch } from '../ops/audit-search.js';
 import { healthPlugin } from '../ops/health.js';
 import { metricsPlugin, openMetrics } from '../ops/metrics.js';
+import type { PasskeyModule, PasskeyModuleOptions } from '../passkeys/module.js';
 import { createProvisioningModule } from '../provisioning/module.js';
 import { createLastKnownAddress } from '../provisioning/store.js';
 import type { Mounted } from '../server/assembly.js';
@@ -33,6 +34,7 @@ import {
   type ResolvedIdp,
   resolveIdp,
 } from './options.js';
+import { createPasskeySignUp } from './passkey-sign-up.js';
 import { createSecondFactor, openFactors } from './second-factors.js';
 
 /** The host's `fastify.idp`. */
@@ -136,6 +138,8 @@ export async function mountIdp(
     announce: (kind, sub, version, from) =>
       provisioning.announceFactor(sub, { kind, versionField: FACTOR_VERSION, version }, from),
   });
+  const passkeyModule = await openPasskeys(context, values, { issuer, name: () => brand.name() });
+  const passkeys = passkeyModule && { ...passkeyModule.service, script: passkeyModule.script };
   const provisioning = createProvisioningModule(context, {
     issuer,
     mail: email && { outbox: email.service, messages },
@@ -144,6 +148,7 @@ export async function mountIdp(
     idTokenAlgorithms: idTokenAlgorithmsOf(values),
     adminToken: values.adminToken,
     inviteToken: values.inviteToken,
+    removePasskeys: passkeys?.removeAll,
     endSessions: (sub, change) => oidc.endSessions(sub, change),
     forgetConsents: (sub) => oidc.consents.forget(sub),
   });
@@ -161,6 +166,8 @@ export async function mountIdp(
     isSignUpOpen: !values.disableSignup,
     signUp: (input, from) => provisioning.principals.register({ ...input, kind: 'human' }, from),
     secondFactor,
+    passkeys,
+    passkeySignUp: passkeyModule && createPasskeySignUp(passkeyModule, provisioning.principals),
     hasAccountPages,
     trustedEmailDomains: values.trustedEmailDomains ?? [],
     humansUseBasic: values.basicLogin === 'all',
@@ -171,7 +178,7 @@ export async function mountIdp(
   const signIn = oidc.ownPages({ pages });
   /** Removes what is stored about a deleted person elsewhere. */
   const forget = async (sub: string): Promise<void> => {
-    await Promise.all([oidc.forget(sub), factors?.forget(sub)]);
+    await Promise.all([oidc.forget(sub), factors?.forget(sub), passkeys?.forget(sub)]);
   };
   const account = createAccountModule(context, {
     mount: () => mountPath(issuer()),
@@ -184,6 +191,7 @@ export async function mountIdp(
       applications: { ...oidc.consents, find: clients.find },
       verification: provisioning.verification,
       factors: secondFactor,
+      passkeys,
       forget,
     },
   });
@@ -269,6 +277,17 @@ async function openEmail(
   if (!hasMailServer(options.config.values)) return undefined;
   const { createEmailModule } = await import('../email/module.js');
   return createEmailModule(context, options);
+}
+
+/** Passkeys, which are loaded only if they are enabled. */
+async function openPasskeys(
+  context: ModuleContext,
+  { passkeys }: IdpConfiguration,
+  options: PasskeyModuleOptions,
+): Promise<PasskeyModule | undefined> {
+  if (!passkeys) return undefined;
+  const { createPasskeyModule } = await import('../passkeys/module.js');
+  return createPasskeyModule(context, options);
 }
 
 const defined = (keys: (string | undefined)[]): string[] => keys.filter((key) => key !== undefined);

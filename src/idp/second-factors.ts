@@ -39,7 +39,9 @@ export function createSecondFactor(
     provisioning,
   }: { values: IdpConfiguration; clock: Clock; provisioning: ProvisioningModule },
 ): SecondFactorsOfPeople {
-  const requiredFrom: SecondFactorsOfPeople['requiredFrom'] = async ({ id, operatorSince }) => {
+  const requiredFrom: SecondFactorsOfPeople['requiredFrom'] = async ({ id, operatorSince, passkeyOnly }) => {
+    // A passkey is two factors.
+    if (passkeyOnly) return null;
     const isSubject = rule === 'required' || (rule === 'operators' && operatorSince !== undefined);
     return isSubject ? factors.requiredFrom(id, secondFactorGraceDays * DAY) : null;
   };

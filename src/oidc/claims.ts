@@ -4,11 +4,15 @@ import type { Principal } from './directory.js';
 
 export const SCOPES = ['openid', 'email', 'profile', 'offline_access'] as const;
 
-/** No level of assurance (OIDC Core §2), and a password with a second factor. */
+/** No level of assurance (OIDC Core §2), and a passkey or a password with a second factor. */
 export const ACR_VALUES = ['0', 'mfa'] as const;
 
-/** How a person signed in (RFC 8176). */
-export const AMR = { password: ['pwd'], secondFactor: ['pwd', 'otp', 'mfa'] } as const;
+/** How a person signed in (RFC 8176). A passkey proves a key and, with the verification of the user, a second factor. */
+export const AMR = {
+  password: ['pwd'],
+  secondFactor: ['pwd', 'otp', 'mfa'],
+  passkey: ['pop', 'user', 'mfa'],
+} as const;
 
 /** The class of a sign-in. */
 export const acrOf = (amr: readonly string[] | undefined): string => ACR_VALUES[amr?.includes('mfa') ? 1 : 0];

@@ -18,6 +18,8 @@ export interface Principal {
   vouchedAt?: number;
   /** Present for an operator of the provider. */
   operatorSince?: number;
+  /** Present for a person without a password. */
+  passkeyOnly?: true;
   updatedAt: number;
 }
 
@@ -100,6 +102,41 @@ export interface Enrolment {
   secret: string;
   uri: string;
   qr: string;
+}
+
+/** The passkeys of people. `form` is the token of the form with the challenge. */
+export interface SignInPasskeys {
+  /** The script of the sign-in page. */
+  script: string;
+  /** What the script passes to the browser, as JSON. */
+  requestOptions(form: string): string;
+  /** Whether the person has one. */
+  has(sub: string): Promise<boolean>;
+  /**
+   * The person whose passkey has signed the challenge. Null for an invalid or repeated signature, and if `find` finds nobody.
+   * @throws RATE_LIMITED, after failures only
+   */
+  verify<T>(
+    signed: { form: string; credential: string },
+    find: (sub: string) => Promise<T | null>,
+    from: Origin,
+  ): Promise<T | null>;
+}
+
+/** Sign-up with a passkey instead of a password. `form` is the token of the form with the challenge. */
+export interface PasskeySignUp {
+  /** The script of the sign-up page. */
+  script: string;
+  /** What the script passes to the browser, as JSON, after it has filled in the user name. */
+  creationOptions(form: string): string;
+  /**
+   * Creates a person with the passkey that the browser has created. Null for an invalid or repeated response.
+   * @throws handle_taken, VALIDATION_ERROR, RATE_LIMITED
+   */
+  create(
+    input: { handle: string; name?: string; form: string; credential: string },
+    from: Origin,
+  ): Promise<Principal | null>;
 }
 
 /** Whether a client to which something was issued is still registered. */

@@ -15,7 +15,7 @@ import { type EndSessions, logoutNoticeCollection } from './backchannel/store.js
 import { ACR_VALUES, createClaims } from './claims.js';
 import { rejectCrossSiteForms } from './client-auth.js';
 import { type ConsentService, createConsentService } from './consents.js';
-import type { Directory, SecondFactor, SignUp } from './directory.js';
+import type { Directory, PasskeySignUp, SecondFactor, SignInPasskeys, SignUp } from './directory.js';
 import { pathMetadataPlugin } from './discovery.js';
 import { createHintReader, createKeys, type KeyMaterial } from './keys.js';
 import { createOwnPages, type OwnPages } from './own-pages.js';
@@ -54,6 +54,10 @@ export interface OidcModuleOptions {
   signUp: SignUp;
   /** Absent if it is not configured. */
   secondFactor: SecondFactor | undefined;
+  /** Absent if they are not configured. */
+  passkeys: SignInPasskeys | undefined;
+  /** Absent if passkeys are not configured. */
+  passkeySignUp: PasskeySignUp | undefined;
   /** Whether people have pages at `/account`. */
   hasAccountPages: boolean;
   /** Domains in which an accepted invitation verifies the e-mail address. */
@@ -98,8 +102,8 @@ export function createOidcModule(
   const sessions = createSessionService({ ...shared, follower: backchannel });
   const cookies = createCookies(issuer);
   const signInPages = createSignInPages(issuer, options);
-  const { isSignUpOpen, signUp, secondFactor, hasAccountPages } = options;
-  const acrValues = secondFactor ? ACR_VALUES : ACR_VALUES.slice(0, 1);
+  const { isSignUpOpen, signUp, secondFactor, passkeys, passkeySignUp, hasAccountPages } = options;
+  const acrValues = secondFactor || passkeys ? ACR_VALUES : ACR_VALUES.slice(0, 1);
 
   for (const [name, job] of Object.entries(createPurges(shared))) jobs.add(name, job);
   jobs.add('backchannel-logout', backchannel.jobs.send);
@@ -129,6 +133,8 @@ export function createOidcModule(
         acrValues,
         signUp,
         secondFactor,
+        passkeys,
+        passkeySignUp,
         hasAccountPages,
         meter: throttle.countRequest,
         humansUseBasic,

@@ -127,6 +127,18 @@ export const SecondFactorBody = Type.Object(
   { additionalProperties: false },
 );
 
+export const PasskeyBody = Type.Object(
+  {
+    interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true }),
+    credential: Type.String({
+      accepts: 'the credential with which the browser has signed, as JSON',
+      maxLength: 4096,
+      writeOnly: true,
+    }),
+  },
+  { additionalProperties: false },
+);
+
 export const ConsentBody = Type.Object(
   {
     interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true }),
@@ -142,6 +154,20 @@ export const SignUpBody = Type.Object(
     name: Type.Optional(Type.String({ maxLength: 1024 })),
     password: Type.String({ maxLength: 4096, writeOnly: true }),
     password_confirm: Type.String({ maxLength: 4096, writeOnly: true }),
+  },
+  { additionalProperties: false },
+);
+
+export const PasskeySignUpBody = Type.Object(
+  {
+    interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true }),
+    handle: Type.String({ maxLength: 1024 }),
+    name: Type.String({ maxLength: 1024 }),
+    credential: Type.String({
+      accepts: 'the credential that the browser has created, as JSON',
+      maxLength: 8 * 1024,
+      writeOnly: true,
+    }),
   },
   { additionalProperties: false },
 );

@@ -160,10 +160,11 @@ export function createDirectory(
       const found = await get(sub);
       if (!found || found.state === 'active') return found;
       // No operation gives a disabled principal a password, so the state read above is still current.
-      const hasPassword = found.passwordHash !== undefined || found.secretHash !== undefined;
+      const { passwordHash, secretHash, passkeyOnly = false } = found;
+      const canSignIn = passwordHash !== undefined || secretHash !== undefined || passkeyOnly;
       const enabled = await principals.updateOne(
         { id: sub, state: 'disabled' },
-        { set: { state: hasPassword ? 'active' : 'invited', updatedAt: clock.now() } },
+        { set: { state: canSignIn ? 'active' : 'invited', updatedAt: clock.now() } },
       );
       if (!enabled) throw provisioningErrors.wrong_state();
       await audit.record({

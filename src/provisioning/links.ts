@@ -79,6 +79,9 @@ export interface Links {
   ): Promise<PrincipalDocument>;
 }
 
+/** Removes all passkeys of a person. Absent if they are not configured. */
+export type RemovePasskeys = (sub: string, from: Origin) => Promise<unknown>;
+
 export interface LinkDependencies extends Dependencies {
   passwords: Pick<Passwords, 'problem' | 'hash' | 'verify'>;
   passwordPolicy: PasswordPolicy;
@@ -87,6 +90,7 @@ export interface LinkDependencies extends Dependencies {
   firstOperator: Pick<FirstOperator, 'look' | 'create'>;
   /** Absent without a mail server. */
   mails?: PersonMails | undefined;
+  removePasskeys?: RemovePasskeys | undefined;
   endSessions: EndSessions;
   /** Removes what a person has allowed applications. Absent where no link is used. */
   forgetConsents?: ((sub: string) => Promise<void>) | undefined;
@@ -217,6 +221,10 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
     const current = isMailed
       ? { mailedLinkHash: usedLinkHash, mailedLinkExpiresAt: { gt: now } }
       : { linkHash: usedLinkHash, linkExpiresAt: { gt: now } };
+    const removePasskeys = async () => {
+      if (changesOwner) await deps.removePasskeys?.(id, from);
+    };
+    await removePasskeys();
     const used = await endSessions(id, () =>
       principals.updateOne(
         {
@@ -237,7 +245,7 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
           },
           unset: [
             ...PASSWORD_LINK_FIELDS,
-            'operatorLinkHash',
+            ...(['operatorLinkHash', 'passkeyOnly'] as const),
             ...(isMailed ? VERIFICATION_FIELDS : []),
             ...(changesOwner ? (['name'] as const) : []),
           ],
@@ -245,8 +253,9 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
         },
       ),
     );
-    // Afterwards, because until then the stranger could allow more.
+    // Afterwards, because until then the stranger could allow more, and add passkeys.
     if (used && changesOwner) await forgetConsents?.(id);
+    await removePasskeys();
     return used;
   };
 

@@ -4,7 +4,7 @@ import { type Clients, createClients, type IdTokenAlgorithm } from './clients.js
 import { createDirectory, type PrincipalDirectory } from './directory.js';
 import { createFirstOperator, type FirstOperator, setupCollection } from './first-operator.js';
 import { adminGuard, signupGuard } from './guards.js';
-import { createLinks, type Links } from './links.js';
+import { createLinks, type Links, type RemovePasskeys } from './links.js';
 import { createPersonMails, type MailDependencies, type PersonMails, readMailVersion } from './mails.js';
 import { createOperatorRoles, type OperatorRoles } from './operators.js';
 import { type ProvisioningPluginOptions, provisioningPlugin } from './plugin.js';
@@ -53,6 +53,7 @@ export interface ProvisioningModuleOptions {
   /** The algorithms for which the provider has a key. */
   idTokenAlgorithms: readonly IdTokenAlgorithm[];
   /** Runs a change that ends all sessions of a principal. */
+  removePasskeys?: RemovePasskeys | undefined;
   endSessions: EndSessions;
   /** Removes what a person has allowed applications. Absent where no link is used. */
   forgetConsents?(sub: string): Promise<void>;
@@ -80,6 +81,7 @@ export function createProvisioningModule(
     adminToken,
     inviteToken = adminToken,
     idTokenAlgorithms,
+    removePasskeys,
     endSessions,
     forgetConsents,
   }: ProvisioningModuleOptions,
@@ -99,7 +101,7 @@ export function createProvisioningModule(
   });
   const links = createLinks(collection, {
     ...{ ...context, firstOperator, mails, issuer, endSessions },
-    forgetConsents,
+    ...{ forgetConsents, removePasskeys },
   });
   const clients = createClients(clientCollection(context.store), {
     ...context,

@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import type { Origin } from '../http/scope.js';
 import { type Clock, HOUR, MINUTE } from '../kernel/clock.js';
 import { invalidFields } from '../kernel/errors.js';
@@ -37,10 +38,28 @@ const REGISTRATIONS = atMost('accounts', 30, HOUR);
 /** Agents and invitations that one address block creates. */
 export const CREATIONS: Limit = atMost('agents', 60, HOUR);
 
+const PRINCIPAL = 'u_';
+
+/**
+ * The identifier of the person who signs up with a form: a passkey contains it before the account exists. Unlike others, it
+ * does not begin with the time.
+ */
+export const idOfSignUp = (form: string): string =>
+  PRINCIPAL + hash('sha256', `principal ${form}`, 'hex').slice(0, 32);
+
 export interface Principals {
   /** @throws invalid_kind, handle_taken, VALIDATION_ERROR, WEAK_PASSWORD, RATE_LIMITED, OVERLOADED */
   register(
     input: { handle: string; password: string; kind?: unknown; name?: string },
+    from: Origin,
+  ): Promise<PrincipalDocument>;
+  /**
+   * Creates a person without a password, who signs in with a passkey.
+   * @param id by `idOfSignUp`
+   * @throws handle_taken, VALIDATION_ERROR, RATE_LIMITED
+   */
+  registerWithPasskey(
+    input: { id: string; handle: string; name?: string },
     from: Origin,
   ): Promise<PrincipalDocument>;
   /**
@@ -111,11 +130,12 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
   const { audit, clock, random } = deps;
   const create = async (
     input: { handle: string; name?: string | undefined },
-    rest: Pick<PrincipalDocument, 'kind' | 'passwordHash' | 'secretHash' | 'vouchedAt'>,
+    rest: Pick<PrincipalDocument, 'kind' | 'passwordHash' | 'secretHash' | 'vouchedAt' | 'passkeyOnly'>,
+    id = newId(PRINCIPAL, clock, random),
   ): Promise<PrincipalDocument> => {
     const now = clock.now();
     const principal: PrincipalDocument = {
-      id: newId('u_', clock, random),
+      id,
       handle: input.handle,
       ...(input.name && { name: input.name }),
       state: 'active',
@@ -126,6 +146,15 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
     await principals.insert(principal).catch((error: unknown) => {
       throw error instanceof UniqueViolation ? provisioningErrors.handle_taken() : error;
     });
+    return principal;
+  };
+
+  const welcome = async (principal: PrincipalDocument, from: Origin): Promise<PrincipalDocument> => {
+    const { id, handle, kind } = principal;
+    await throttle.trustOnly(handle, from.ip);
+    await audit.record({ event: 'account.registered', subject: id, ip: from.ip, detail: kind });
+    // Before the response, so that everyone who has signed up has the mail.
+    await verifyAddress?.(principal, from);
     return principal;
   };
 
@@ -171,12 +200,14 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       await passwordPolicy.validate(password, [canonical]);
       await throttle.count(REGISTRATIONS, ip);
       const passwordHash = await passwords.hash(password, isDisconnected);
-      const principal = await create({ handle: canonical, name }, { kind, passwordHash });
-      await throttle.trustOnly(canonical, ip);
-      await audit.record({ event: 'account.registered', subject: principal.id, ip, detail: kind });
-      // Before the response, so that everyone who has signed up has the mail.
-      await verifyAddress?.(principal, from);
-      return principal;
+      return welcome(await create({ handle: canonical, name }, { kind, passwordHash }), from);
+    },
+
+    async registerWithPasskey({ id, handle, name }, from) {
+      const canonical = canonicalHandle(handle);
+      await throttle.count(REGISTRATIONS, from.ip);
+      const rest = { kind: 'human', passkeyOnly: true } as const;
+      return welcome(await create({ handle: canonical, name }, rest, id), from);
     },
 
     async mintAgent({ handle, name, kind = 'agent', password }, from, isVouched) {

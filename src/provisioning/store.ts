@@ -22,6 +22,8 @@ export interface PrincipalDocument {
   passwordHash?: string;
   /** SHA-256 of a generated password: 256 random bits do not require a slow hash. */
   secretHash?: string;
+  /** Present after a sign-up with a passkey, until a link sets a password. */
+  passkeyOnly?: true;
   /** Incremented to invalidate all codes, tokens and sessions issued before. */
   epoch?: number;
   /** Incremented when a human replaces the password. */

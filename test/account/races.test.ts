@@ -139,6 +139,7 @@ function processOn(store: Store, seed = 'a') {
       applications: { ...consents, find: async () => CLIENT },
       verification: undefined,
       factors: undefined,
+      passkeys: undefined,
       forget: async (sub) => {
         await Promise.all([sessions.forget(sub), consents.forget(sub)]);
       },

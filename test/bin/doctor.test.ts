@@ -119,6 +119,8 @@ t.test('risky settings are warnings', async (t) => {
   t.notMatch(idp.text, /5d9c1e8a/);
   const unused = await doctor(t, IDP, { IDP_FROM_EMAIL: 'id@example.com' });
   t.match(unused.text, /IDP_EMAIL_SMTP_URL","message":"is not set, so the other options/);
+  const numbered = await doctor(t, IDP, { IDP_PASSKEYS: 'true', IDP_PUBLIC_URL: 'http://192.0.2.1:8080' });
+  t.match(numbered.text, /IDP_PUBLIC_URL","message":"names an IP address, 192\.0\.2\.1, at which browsers/);
   const used = { IDP_FROM_EMAIL: 'id@example.com', IDP_EMAIL_SMTP_URL: 'smtp://127.0.0.1:9' };
   t.notOk((await doctor(t, IDP, used)).warnings.includes('IDP_EMAIL_SMTP_URL'));
 });

@@ -4,6 +4,7 @@ import { sha256 } from '../../src/kernel/secrets.js';
 import { clientCollection } from '../../src/provisioning/store.js';
 import { enterAccount, HERE, secretIn } from '../account/kit.js';
 import { auditOf, openFile, PASSWORD } from '../kit/app.js';
+import { optionsIn, SoftwareAuthenticator } from '../kit/authenticator.js';
 import { fakeClock } from '../kit/clock.js';
 import { commandLine } from '../kit/command-line.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
@@ -327,6 +328,27 @@ t.test('idp principal remove-factor lets a person in who has lost the app, witho
   const records = await auditOf(await openFile(t, idp.file));
   t.match(
     records.find(({ event }) => event === 'factor.removed'),
+    { subject: human.sub, ip: 'cli' },
+  );
+});
+
+t.test('idp principal remove-passkeys ends the use of a stolen device, without the option', async (t) => {
+  const idp = await idpApp(t, { ...HERE, passkeys: true });
+  const { type } = commandLine(t, { IDP_DATABASE_URI: `sqlite:${idp.file}` });
+  const human = await idp.makeHuman();
+  t.match(await type(['principal', 'remove-passkeys', human.handle]), { code: 1, err: /has no passkey/ });
+  const { browser, get } = await enterAccount(idp, human);
+  const page = await get('/passkeys');
+  const authenticator = new SoftwareAuthenticator(idp.server.fastify.idp.issuer());
+  await browser.submit(page, { credential: authenticator.create(optionsIn(page.body)) }, '/add');
+
+  const removed = await type(['principal', 'remove-passkeys', human.handle, '--json']);
+  t.match(removed, { code: 0, json: { handle: human.handle, removed: 1 } });
+  t.notMatch((await get('/passkeys')).body, 'class="entries"');
+  t.match(await type(['principal', 'remove-passkeys', 'nobody']), { code: 1, err: /No principal has/ });
+  const records = await auditOf(await openFile(t, idp.file));
+  t.match(
+    records.find(({ event }) => event === 'passkey.removed'),
     { subject: human.sub, ip: 'cli' },
   );
 });

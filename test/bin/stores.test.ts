@@ -97,6 +97,7 @@ const OF_WHAT_EXISTS: Record<string, string[]> = {
   'principal enable': ['scout'],
   'principal reset': ['ada'],
   'principal remove-factor': ['ada'],
+  'principal remove-passkeys': ['ada'],
   'billing resync': [],
   'user show': ['ada@example.test'],
   'user suspend': ['ada@example.test'],

@@ -4,6 +4,7 @@ import { logoutNoticeCollection } from '../../src/oidc/backchannel/store.js';
 import { enterAccount, FIREFOX, secretIn } from '../account/kit.js';
 import { type MailedApp, mailedApp, RESET, readMails, VERIFY } from '../auth/kit.js';
 import { PASSWORD, SECRETS } from '../kit/app.js';
+import { optionsIn, SoftwareAuthenticator } from '../kit/authenticator.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
 import { type IdpApp, idpStore } from '../kit/idp.js';
 import { type MailSink, mailSink } from '../kit/mail.js';
@@ -29,7 +30,7 @@ export async function planTour(t: Test): Promise<Stop[]> {
   const required = { secondFactor: 'required', secondFactorGraceDays: 0 } as const;
   const mailed = { emailSmtpUrl: sink.url, factorEncryptionKey: FACTOR_KEY };
   const [{ idp, origin }, ruled, saas] = await Promise.all([
-    reachableIdp(t, mailed),
+    reachableIdp(t, { ...mailed, passkeys: true }),
     reachableIdp(t, { ...mailed, ...required }),
     mailedApp(t, { factorEncryptionKey: FACTOR_KEY }),
   ]);
@@ -39,6 +40,7 @@ export async function planTour(t: Test): Promise<Stop[]> {
     ...(await stopsOfMailedLinks(t, idp, origin, sink)),
     ...(await stopsOfSecondFactor(idp, origin)),
     ...(await stopsOfRule(ruled.idp, ruled.origin)),
+    ...(await stopsOfPasskeys(idp, origin)),
     ...inConsole,
     ...(await stopsOfSaas(saas, await saas.listen())),
   ];
@@ -212,6 +214,58 @@ async function stopsOfRule(idp: IdpApp, origin: string): Promise<Stop[]> {
     stop('second-factor-unconfirmed', 403, await enter(HANDLE)),
     stop('second-factor-required', 200, await enter('ada')),
     stop('second-factor-required-wrong', 401, send({ 'Enter the code that the app shows': '000000' })),
+  ];
+}
+
+/** The pages with passkeys, as their script shows them. */
+async function stopsOfPasskeys(idp: IdpApp, origin: string): Promise<Stop[]> {
+  const { handle, password } = await idp.makeHuman({ handle: `passkey.${HANDLE}`, name: NAME });
+  const url = `${origin}/account/passkeys`;
+  const authenticator = new SoftwareAuthenticator(origin);
+  const reveal = async (page: Page, response: Response | null) => {
+    await page.evaluate(`for (const [selector, hidden] of [['[data-passkey]', false], ['[data-no-passkey]', true]])
+      for (const one of document.querySelectorAll(selector)) one.hidden = hidden;
+      document.querySelector('[data-passkey] [autofocus]')?.focus()`);
+    return response;
+  };
+  /** Submits the form of the script. */
+  const answer = async (page: Page, credential: string) => {
+    const form = "document.querySelector('[data-passkey]')";
+    await page.evaluate(`${form}.elements.credential.value = ${JSON.stringify(credential)}`);
+    const [response] = await Promise.all([page.waitForNavigation(), page.evaluate(`${form}.submit()`)]);
+    return response;
+  };
+  return [
+    stop('passkeys-sign-in', 401, async (page) => {
+      await page.context().clearCookies();
+      return reveal(page, await page.goto(url));
+    }),
+    stop('passkeys-sign-in-wrong', 401, async (page) => reveal(page, await answer(page, '{}'))),
+    stop('passkeys-none', 200, send({ 'E-mail or user name': handle, Password: password })),
+    stop('passkeys-wrong', 422, async (page) => reveal(page, await answer(page, '{}'))),
+    stop('passkeys-added', 200, async (page) => {
+      const credential = authenticator.create(optionsIn(await page.content()));
+      return reveal(page, await answer(page, credential));
+    }),
+    stop('passkeys-sign-up', 200, async (page) => reveal(page, await page.goto(`${origin}/account/sign-up`))),
+    stop('passkeys-no-password', 200, async (page) => {
+      const options = optionsIn(await page.content());
+      const newcomer = new SoftwareAuthenticator(origin);
+      const form = "document.querySelector('[data-passkey]')";
+      await page.evaluate(`${form}.elements.handle.value = 'keys.${HANDLE}'`);
+      await answer(page, newcomer.create(options));
+      return page.goto(`${origin}/account/password`);
+    }),
+    stop('passkeys-no-password-delete', 200, open(`${origin}/account/delete`)),
+    stop('passkeys-enter', 200, async (page) => {
+      await page.context().clearCookies();
+      await page.goto(url);
+      return send({ 'E-mail or user name': handle, Password: password })(page);
+    }),
+    stop('passkeys-renamed-wrong', 422, async (page) => {
+      await page.locator('summary').first().click();
+      return send({ 'New name': '\u2800' })(page);
+    }),
   ];
 }
 

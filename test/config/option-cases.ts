@@ -47,6 +47,17 @@ const seconds = (standard: number, most: number): Cases => ({
   invalid: ['0', '-1', '1.5', '15m', '1e3', ' 60', String(most + 1), '9'.repeat(20)],
 });
 
+const flag: Cases = {
+  default: false,
+  valid: [
+    ['true', true],
+    ['1', true],
+    ['false', false],
+    ['0', false],
+  ],
+  invalid: ['yes', 'TRUE', '2'],
+};
+
 const PATHS = [
   '//evil.test',
   'https://evil.test',
@@ -269,27 +280,8 @@ export function saasCases(folder: string): Record<string, Cases> {
     REFRESH_TOKEN_TTL: seconds(604_800, 31_536_000),
     SESSION_MAX_AGE: seconds(2_592_000, 157_680_000),
     AUDIT_RETENTION_DAYS: seconds(365, 36_500),
-    METRICS: {
-      default: false,
-      requires: { ADMIN_PASSWORD: 'metrics-Ht4wXcRq1zLmKd' },
-      valid: [
-        ['true', true],
-        ['1', true],
-        ['false', false],
-        ['0', false],
-      ],
-      invalid: ['yes', 'TRUE', '2'],
-    },
-    REQUIRE_EMAIL_VERIFICATION: {
-      default: false,
-      valid: [
-        ['true', true],
-        ['1', true],
-        ['false', false],
-        ['0', false],
-      ],
-      invalid: ['yes', 'TRUE', '2'],
-    },
+    METRICS: { ...flag, requires: { ADMIN_PASSWORD: 'metrics-Ht4wXcRq1zLmKd' } },
+    REQUIRE_EMAIL_VERIFICATION: flag,
     RESET_URL_RELATIVE: path(),
     VERIFY_URL_RELATIVE: path(),
     PAYMENT_SECRET_KEY: {
@@ -425,17 +417,7 @@ export function idpCases(folder: string): Record<string, Cases> {
     IDP_ED25519_SEED_NEXT: nextSeed,
     IDP_ED25519_SEED_PREVIOUS: nextSeed,
     IDP_AUDIT_RETENTION_DAYS: seconds(365, 36_500),
-    IDP_METRICS: {
-      default: false,
-      requires: { IDP_ADMIN_TOKEN: 'metrics-Vh3kTz9pLw6QyD1nXc8RbMs5uW' },
-      valid: [
-        ['true', true],
-        ['1', true],
-        ['false', false],
-        ['0', false],
-      ],
-      invalid: ['yes', 'TRUE', '2'],
-    },
+    IDP_METRICS: { ...flag, requires: { IDP_ADMIN_TOKEN: 'metrics-Vh3kTz9pLw6QyD1nXc8RbMs5uW' } },
     IDP_BASIC_LOGIN: {
       default: 'all',
       valid: [
@@ -449,6 +431,7 @@ export function idpCases(folder: string): Record<string, Cases> {
     IDP_ES256_KEY_PREVIOUS: es256,
     IDP_FACTOR_ENCRYPTION_KEY: signing,
     IDP_FACTOR_ENCRYPTION_KEY_PREVIOUS: signing,
+    IDP_PASSKEYS: flag,
     IDP_SECOND_FACTOR: secondFactor('IDP_', ['operators']),
     IDP_SECOND_FACTOR_GRACE_DAYS: graceDays,
     IDP_BACKCHANNEL_PRIVATE_NETWORKS: {

@@ -52,7 +52,7 @@ const PRODUCTS: Record<string, Product> = {
     },
   },
   idp: {
-    open: (folder) => createIdentityServer({ ...idpOptions(folder), limits: false } as never),
+    open: (folder) => createIdentityServer({ ...idpOptions(folder), limits: false, passkeys: true } as never),
     verifiedInHandler: ['client', 'bearer', 'agent'],
     // test/operators/access.test.ts, test/account/account.test.ts
     openedElsewhere: ['operator', 'person', 'recent-person'],

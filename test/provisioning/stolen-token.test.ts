@@ -1,6 +1,7 @@
 import t, { type Test } from 'tap';
 import { factorCollection } from '../../src/factors/store.js';
 import { consentCollection, sessionCollection } from '../../src/oidc/store.js';
+import { passkeyCollection } from '../../src/passkeys/store.js';
 import { setupCollection } from '../../src/provisioning/first-operator.js';
 import { type PrincipalDocument, principalCollection } from '../../src/provisioning/store.js';
 import { RESET, readMails } from '../auth/kit.js';
@@ -13,8 +14,8 @@ import { linkOf } from './kit.js';
 
 /**
  * The promise: the holder of IDP_ADMIN_TOKEN alone cannot sign in as any existing principal, choose or learn an
- * existing password, set up or remove a second factor, change a kind, reuse a handle, bring an agent through the form or a reset, become an operator, open the console
- * or create the link of the first operator. With IDP_INVITE_TOKEN set they create no human either.
+ * existing password, set up or remove a second factor or a passkey, change a kind, reuse a handle, bring an agent through the form or a reset, become an operator,
+ * open the console or create the link of the first operator. With IDP_INVITE_TOKEN set they create no human either.
  */
 
 const INVITE_TOKEN = 'inviter-Wc5rNz8qKm2XvB7dLt4JhYp9';
@@ -476,4 +477,24 @@ t.test('a stolen token neither sets up nor removes a second factor', async (t) =
   for (const call of ['PATCH', 'PUT', 'DELETE'])
     t.ok((await idp.admin(call, `/v1/principals/${human.sub}`, { secondFactor: null })).status >= 400);
   t.same((await factors.page({ sort: 'id', limit: 10 })).items, [{ id: human.sub, ...enrolled }]);
+});
+
+t.test('a stolen token neither adds, renames nor removes a passkey', async (t) => {
+  const idp = await idpApp(t, { limits: false, passkeys: true });
+  const human = await idp.makeHuman();
+  const passkeys = passkeyCollection(await idpStore(t, idp));
+  const theirs = {
+    ...{ id: 'theirs', account: human.sub, publicKey: 'x', counter: 0, transports: [] },
+    ...{ backupEligible: true, backedUp: true, name: 'Laptop', createdAt: 1 },
+  };
+  await passkeys.insert(theirs);
+  for (const verb of ['add', 'rename', 'remove']) {
+    const form = { form: 'x', id: 'theirs', name: 'Mine', credential: '{}' };
+    const answer = await idp.request('POST', `/account/passkeys/${verb}`, { token: ADMIN_TOKEN, form });
+    t.ok([401, 403].includes(answer.status), `${verb}: ${answer.status}`);
+  }
+  for (const path of ['passkeys', 'passkeys/theirs'])
+    for (const call of ['POST', 'PUT', 'PATCH', 'DELETE'])
+      t.equal((await idp.admin(call, `/v1/principals/${human.sub}/${path}`, {})).status, 404);
+  t.same((await passkeys.page({ sort: 'id', limit: 10 })).items, [theirs]);
 });

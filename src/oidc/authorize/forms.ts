@@ -3,6 +3,7 @@ import { type Localized, message } from '../../http/messages.js';
 import type { Page, Pages } from '../../http/pages.js';
 import { originOf } from '../../http/scope.js';
 import type { Audit } from '../../ops/audit.js';
+import { AMR } from '../claims.js';
 import type { ConsentService } from '../consents.js';
 import type { Principal, SecondFactor } from '../directory.js';
 import { oidcErrors } from '../errors.js';
@@ -44,8 +45,17 @@ export interface InteractionForms {
     form: (renewed: { token: string; problems: Localized[] }) => Page,
   ): FastifyReply;
   respondWithError(reply: FastifyReply, error: ErrorResponse, status: 302 | 303): FastifyReply;
+  /** A new token of the same form, with another challenge for passkeys. */
+  newToken(request: FastifyRequest, purpose: Purpose): string;
   /** Continues after the password: with the form for the second factor, if the person has one or must set one up. */
   acceptPassword(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    purpose: Purpose,
+    principal: Principal,
+  ): Promise<FastifyReply>;
+  /** Continues after a passkey. */
+  acceptPasskey(
     request: FastifyRequest,
     reply: FastifyReply,
     purpose: Purpose,
@@ -98,6 +108,20 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
     return resumed;
   };
 
+  const newToken: InteractionForms['newToken'] = (request, purpose) => {
+    const cookie = cookies.form.read(request);
+    return 'returnTo' in purpose
+      ? authorization.beginOwnSignIn(purpose, cookie).token
+      : authorization.beginInteraction(purpose, cookie).token;
+  };
+
+  /** The response to an application for which this principal must not be authorized; null for every other one. */
+  const refuse = (reply: FastifyReply, purpose: Purpose, principal: Principal): FastifyReply | null => {
+    if ('returnTo' in purpose) return null;
+    const violation = authorization.findViolation(purpose, principal);
+    return violation && respondWithError(reply, { ...purpose, violation }, 303);
+  };
+
   const complete: InteractionForms['complete'] = async (request, reply, purpose, principal, amr) => {
     const { ip } = originOf(request);
     if ('returnTo' in purpose) {
@@ -130,20 +154,17 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
     },
 
     renew(request, reply, purpose, form) {
-      const cookie = cookies.form.read(request);
-      const { token } =
-        'returnTo' in purpose
-          ? authorization.beginOwnSignIn(purpose, cookie)
-          : authorization.beginInteraction(purpose, cookie);
+      const token = newToken(request, purpose);
       return pages.send(reply.code(403), form({ token, problems: [message('sign-in.expired')] }));
     },
 
     respondWithError,
 
+    newToken,
+
     async acceptPassword(request, reply, purpose, principal) {
-      const violation = 'returnTo' in purpose ? null : authorization.findViolation(purpose, principal);
-      if (violation && !('returnTo' in purpose))
-        return respondWithError(reply, { ...purpose, violation }, 303);
+      const refused = refuse(reply, purpose, principal);
+      if (refused) return refused;
       const { id, handle } = principal;
       const isEnrolled = (await secondFactor?.isEnrolled(id)) === true;
       if (!secondFactor || (!isEnrolled && !(await secondFactor.mustEnrol(principal))))
@@ -166,6 +187,10 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
       ]);
       const detail = 'returnTo' in purpose ? purpose.name : purpose.client.id;
       await audit.record({ event: 'login.succeeded', subject: id, ip: originOf(request).ip, detail });
+    },
+
+    async acceptPasskey(request, reply, purpose, principal) {
+      return refuse(reply, purpose, principal) ?? complete(request, reply, purpose, principal, AMR.passkey);
     },
 
     complete,

@@ -1,7 +1,7 @@
 import { type Localized, message } from '../../http/messages.js';
 import type { Page } from '../../http/pages.js';
 import { SCOPES } from '../claims.js';
-import type { Enrolment } from '../directory.js';
+import type { Enrolment, PasskeySignUp, SignInPasskeys } from '../directory.js';
 import { mountPath } from '../sessions.js';
 import { asksForSignUp } from './interaction.js';
 import type { OwnPage } from './interaction-token.js';
@@ -45,7 +45,17 @@ export interface SignInPages {
 
 export function createSignInPages(
   issuer: () => string,
-  { isSignUpOpen, hasAccountPages }: { isSignUpOpen: boolean; hasAccountPages: boolean },
+  {
+    isSignUpOpen,
+    hasAccountPages,
+    passkeys,
+    passkeySignUp,
+  }: {
+    isSignUpOpen: boolean;
+    hasAccountPages: boolean;
+    passkeys: Pick<SignInPasskeys, 'script' | 'requestOptions'> | undefined;
+    passkeySignUp: Pick<PasskeySignUp, 'script' | 'creationOptions'> | undefined;
+  },
 ): SignInPages {
   const pageFor = (template: string, purpose: Purpose, view: Record<string, unknown>): Page =>
     'returnTo' in purpose
@@ -60,20 +70,36 @@ export function createSignInPages(
       : admitsNewPeople(purpose));
 
   return {
-    signIn: (purpose, form) =>
-      pageFor('sign-in', purpose, {
+    signIn: (purpose, form) => ({
+      ...pageFor('sign-in', purpose, {
         action: `${mountPath(issuer())}/authorize/login`,
         forgotPassword: `${mountPath(issuer())}/account/forgot-password`,
         ...(offersSignUp(purpose) && { signUpHref: signUpHref(purpose, mountPath(issuer())) }),
+        ...(passkeys && {
+          passkey: {
+            action: `${mountPath(issuer())}/authorize/passkey`,
+            options: passkeys.requestOptions(form.token),
+          },
+        }),
         ...form,
       }),
+      ...(passkeys && { script: passkeys.script }),
+    }),
 
-    signUp: (purpose, form) =>
-      pageFor('sign-up', purpose, {
+    signUp: (purpose, form) => ({
+      ...pageFor('sign-up', purpose, {
         action: `${mountPath(issuer())}/authorize/sign-up`,
         signInHref: signInHref(purpose, mountPath(issuer())),
+        ...(passkeySignUp && {
+          passkey: {
+            action: `${mountPath(issuer())}/authorize/sign-up/passkey`,
+            options: passkeySignUp.creationOptions(form.token),
+          },
+        }),
         ...form,
       }),
+      ...(passkeySignUp && { script: passkeySignUp.script }),
+    }),
 
     secondFactor: (purpose, form) =>
       pageFor('second-factor', purpose, {

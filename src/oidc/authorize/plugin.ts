@@ -8,7 +8,14 @@ import type { Clock } from '../../kernel/clock.js';
 import type { AppError } from '../../kernel/errors.js';
 import type { Audit } from '../../ops/audit.js';
 import { type Consent, type ConsentService, covers } from '../consents.js';
-import type { Directory, Principal, SecondFactor, SignUp } from '../directory.js';
+import type {
+  Directory,
+  PasskeySignUp,
+  Principal,
+  SecondFactor,
+  SignInPasskeys,
+  SignUp,
+} from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { AnyForm, ConsentBody, LoginBody, type LoginForm } from '../schemas.js';
 import { type Cookies, mountPath, type SessionService, type SignedInUser } from '../sessions.js';
@@ -22,6 +29,8 @@ import {
 } from './interaction.js';
 import { MAX_TOKEN_LENGTH } from './interaction-token.js';
 import { agentsOnlyPage, consentPage, type SignInPages } from './pages.js';
+import { passkeyPlugin } from './passkey.js';
+import { passkeySignUpPlugin } from './passkey-sign-up.js';
 import { type AuthorizationRequest, isParameter, readParameters } from './request.js';
 import { type AuthorizationResponse, sendResponse } from './response.js';
 import { secondFactorPlugin } from './second-factor.js';
@@ -47,6 +56,10 @@ export interface AuthorizePluginOptions {
   signUp: SignUp;
   /** Absent if it is not configured. */
   secondFactor: SecondFactor | undefined;
+  /** Absent if they are not configured. */
+  passkeys: SignInPasskeys | undefined;
+  /** Absent if passkeys are not configured. */
+  passkeySignUp: PasskeySignUp | undefined;
 }
 
 /** Longest request target; the form contains its parameters. */
@@ -59,7 +72,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   const { signInPages, isSignUpOpen } = options;
   const forms = createInteractionForms(options);
   const { resume, resumeSignIn, respondWithError, acceptPassword } = forms;
-  const { secondFactor } = options;
+  const { secondFactor, passkeys, passkeySignUp } = options;
   const config = access('public', { page: true });
   // Many agents may share an address, so only their failures count (see `approveBasic`).
   const hasCredentials = ({ headers }: FastifyRequest) => headers.authorization !== undefined;
@@ -111,6 +124,8 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
 
   await signUpPlugin(scope, { ...options, forms });
   if (secondFactor) await scope.register(secondFactorPlugin, { ...options, secondFactor, forms });
+  if (passkeys) await scope.register(passkeyPlugin, { ...options, passkeys, forms });
+  if (passkeySignUp) await scope.register(passkeySignUpPlugin, { ...options, passkeySignUp, forms });
 
   scope.post('/authorize/consent', { config, schema: { body: ConsentBody } }, async (request, reply) => {
     const { interaction: token, decision } = request.body;
@@ -151,13 +166,16 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     user: SignedInUser | null,
     consent: Consent,
   ): Promise<InteractionKind | null> {
-    const mayStepUp = user !== null && needsSecondFactor(authRequest, user);
+    const stepsUp = user !== null && needsSecondFactor(authRequest, user);
     return requiredInteraction(authRequest, user, {
       now: options.clock.now(),
       hasConsent: covers(consent, authRequest.scope),
-      canStepUp: mayStepUp && (await secondFactor?.isEnrolled(user.principal.id)) === true,
+      canStepUp: stepsUp && (await canStepUp(user.principal)),
     });
   }
+
+  const canStepUp = async ({ id }: Principal): Promise<boolean> =>
+    (await secondFactor?.isEnrolled(id)) === true || (await passkeys?.has(id)) === true;
 
   /** Responds to a request without credentials: with a code, a page, or an error for `prompt=none`. */
   async function respondToBrowser(

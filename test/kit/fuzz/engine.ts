@@ -168,7 +168,14 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
         // At once, as long as what it needs from the last one is good.
         const left = unsuccessful();
         for (const missing of target.routes.filter(({ method, url }) => left.includes(`${method} ${url}`)))
-          for (let attempt = 0; attempt < 3; attempt++) await visit(missing);
+          for (let attempt = 0; attempt < 3; attempt++) {
+            // The page with the form, whose token no other sign-in has ended.
+            for (const page of target.routes.filter(
+              ({ method, url }) => method === 'GET' && url === missing.url,
+            ))
+              if (page !== missing) await visit(page);
+            await visit(missing);
+          }
       }
     }
     connection.end();

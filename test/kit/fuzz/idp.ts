@@ -121,6 +121,16 @@ const RECIPES: Record<string, Recipe> = {
     ];
     return { body: { form }, headers: self.browser() };
   },
+  'POST /authorize/sign-up/passkey': (self) => {
+    const { handle, name } = self.newcomer();
+    const form: Pair[] = [
+      ['interaction', self.one('interaction')],
+      ['handle', handle],
+      ['name', name],
+      ['credential', '{}'],
+    ];
+    return { body: { form }, headers: self.browser() };
+  },
   'GET /account/sign-up': (self) => ({ headers: self.browser() }),
   'GET /account': (self) => ({ query: [['done', 'renamed']], headers: self.browser() }),
   'POST /account/name': (self) => self.accountForm([['name', 'Ada']]),
@@ -136,6 +146,27 @@ const RECIPES: Record<string, Recipe> = {
       ['code', '000000'],
       ['password', self.person().password],
     ]),
+  'GET /account/passkeys': (self) => ({ query: [['done', 'passkey-added']], headers: self.browser() }),
+  'POST /account/passkeys/add': (self) =>
+    self.accountForm([
+      ['credential', '{}'],
+      ['name', 'Laptop'],
+    ]),
+  'POST /account/passkeys/rename': (self) =>
+    self.accountForm([
+      ['id', 'x'],
+      ['name', 'Laptop'],
+    ]),
+  'POST /account/passkeys/remove': (self) => self.accountForm([['id', 'x']]),
+  'POST /authorize/passkey': (self) => ({
+    body: {
+      form: [
+        ['interaction', self.one('interaction')],
+        ['credential', '{}'],
+      ],
+    },
+    headers: self.browser(),
+  }),
   'POST /authorize/second-factor': (self) => ({
     body: {
       form: [
@@ -479,6 +510,7 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     // No server listens there, so that the links stay in the store.
     emailSmtpUrl: 'smtp://127.0.0.1:9',
     factorEncryptionKey: FACTOR_KEY,
+    passkeys: true,
   } as never);
   const routes = collectRoutes(server.fastify);
   const { url } = await server.start();
@@ -555,6 +587,9 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
         ].map((path) => [`POST /${path}`, 'people without a factor sign in']),
       ),
       'POST /authorize/second-factor': 'people without a factor sign in',
+      'POST /account/passkeys/add': 'a passkey requires an authenticator',
+      'POST /authorize/sign-up/passkey': 'a passkey requires an authenticator',
+      'POST /authorize/passkey': 'a passkey requires an authenticator',
       'POST /authorize/second-factor/enrol': 'no rule requires a factor',
     },
     unavailable: ['temporarily_unavailable'],
