@@ -211,11 +211,13 @@ export function toUserView(user: UserDocument, subscription: SubscriptionSummary
 }
 
 export function toSessionView(session: SessionDocument): Session {
+  const createdAt = toTimestamp(session.createdAt);
+  const { authenticatedAt } = session;
   return {
     id: session.id,
-    createdAt: toTimestamp(session.createdAt),
+    createdAt,
     expiresAt: toTimestamp(session.expiresAt),
-    authenticatedAt: toTimestamp(session.authenticatedAt ?? session.createdAt),
+    authenticatedAt: authenticatedAt === undefined ? createdAt : toTimestamp(authenticatedAt),
     amr: [...(session.amr ?? PASSWORD_ONLY)],
   };
 }
