@@ -11,6 +11,7 @@ export const federationErrors = defineErrors({
     403,
     'The provider has not confirmed your e-mail address. Confirm it there, or register with a password.',
   ],
+  EMAIL_NOT_VERIFIED: [403, 'Confirm your e-mail address first with the link that was sent to it.'],
   LAST_LOGIN_METHOD: [
     409,
     'Without this provider you could not sign in. Choose a password with "forgot password" first.',

@@ -111,7 +111,7 @@ async function accountRoutes<S>(scope: Scope, { federation }: FederationPluginOp
   scope.post(
     '/user/identities',
     { config: recently, schema: { body: TicketBody, response: { 200: IdentityAnswer } } },
-    async (request) => ok(await federation.connect(request.saas.user.id, request.body, originOf(request))),
+    async (request) => ok(await federation.connect(request.saas.user, request.body, originOf(request))),
   );
 
   scope.delete(

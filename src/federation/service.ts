@@ -7,7 +7,6 @@ import { newToken, type Random, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { firstPagesOf } from '../storage/pages.js';
-import type { Throttle } from '../throttle/throttle.js';
 import { federationErrors } from './errors.js';
 import type { Provider, ProviderIdentity } from './providers.js';
 import type { IdentityView, StartQuery } from './schemas.js';
@@ -53,8 +52,15 @@ export interface Federation<S> {
    * @throws INVALID_TICKET, ACCOUNT_EXISTS, PROVIDER_EMAIL_NOT_VERIFIED and those of `FederatedAccounts`
    */
   exchange(given: Redemption, locale: string | undefined, origin: Origin): Promise<S>;
-  /** Connects the provider account of the ticket to a user. @throws INVALID_TICKET, IDENTITY_TAKEN */
-  connect(userId: string, given: Redemption, origin: Origin): Promise<IdentityView>;
+  /**
+   * Connects the provider account of the ticket to a user.
+   * @throws INVALID_TICKET, EMAIL_NOT_VERIFIED, IDENTITY_TAKEN
+   */
+  connect(
+    user: { id: string; email: string; emailVerified: boolean },
+    given: Redemption,
+    origin: Origin,
+  ): Promise<IdentityView>;
   list(userId: string): Promise<IdentityView[]>;
   /** @throws NOT_FOUND, LAST_LOGIN_METHOD */
   disconnect(userId: string, id: string, origin: Origin): Promise<void>;
@@ -78,7 +84,6 @@ export interface FederationDependencies<S> {
   publicUrl(): string;
   /** The origins of applications, beside that of the public address. */
   origins: readonly string[];
-  throttle: Pick<Throttle, 'count'>;
   audit: Pick<Audit, 'record' | 'recordFailure'>;
   clock: Clock;
   random: Random;
@@ -209,8 +214,12 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
       }
     },
 
-    async connect(userId, given, origin) {
+    async connect({ id: userId, email, emailVerified }, given, origin) {
       const ticket = redeem(given);
+      const { identity } = ticket;
+      const isProven = identity.emailVerified && identity.email?.toLowerCase() === email;
+      // Whoever registered the address of somebody else would keep a way in after its owner has reset the password.
+      if (!emailVerified && !isProven) throw federationErrors.EMAIL_NOT_VERIFIED();
       const document = documentOf(userId, ticket);
       const inserted = await identities.insert(document).then(() => document, nullIfTaken);
       const found = inserted ?? (await identities.findOne({ id: document.id }));

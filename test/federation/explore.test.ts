@@ -41,7 +41,6 @@ function federationOn(store: Store, seed: string): Federation<{ user: { id: stri
     callbackUrl: () => '',
     publicUrl: () => 'https://app.test',
     origins: [],
-    throttle: { count: async () => undefined },
     audit: { record: async () => undefined, recordFailure: async () => undefined },
     clock,
     random: countedRandom(seed),

@@ -21,6 +21,13 @@ async function withProvider(t: Test, options: Partial<CreateServerOptions> = {})
   return { provider, app, browser: visitor(app) };
 }
 
+/** A user with a verified address. */
+async function verified(t: Test, app: SaasApp, email?: string) {
+  const account = await app.signUp(email === undefined ? {} : { email });
+  await userCollection(await storeOf(t, app)).updateOne({ id: account.id }, { set: { emailVerified: true } });
+  return account;
+}
+
 const errorOf = ({ body }: { body: { error?: { code: string } } }) => body.error?.code;
 
 const me = async (app: SaasApp, token: string) =>
@@ -89,11 +96,26 @@ t.test('an account with the address is not taken over: its owner connects the pr
   const connected = await connect(account.accessToken);
   t.match(connected.body.data, { provider: 'acme' });
   t.same((await connect(account.accessToken)).body.data, connected.body.data, 'a repetition is no error');
-  const other = await app.signUp();
+  const other = await verified(t, app);
   t.equal(errorOf(await connect(other.accessToken)), 'IDENTITY_TAKEN');
   const signedIn = await browser.exchange(ticket);
   t.equal(signedIn.body.data.user.id, account.id);
 });
+
+t.test(
+  'no provider with another address is connected before the address of the account is verified',
+  async (t) => {
+    const { provider, app, browser } = await withProvider(t);
+    const stranger = await app.signUp({ email: 'victim@example.test' });
+    const body = { ticket: await browser.ticket(provider.visit), codeVerifier: VERIFIER };
+    const connect = () => app.request('POST', '/api/user/identities', { token: stranger.accessToken, body });
+    t.match(await connect(), { status: 403, body: { error: { code: 'EMAIL_NOT_VERIFIED' } } });
+    provider.lies = { claims: { email: 'victim@example.test', email_verified: false } };
+    body.ticket = await browser.ticket(provider.visit);
+    t.equal(errorOf(await connect()), 'EMAIL_NOT_VERIFIED', 'the provider has not verified it either');
+    t.equal(await identityCollection(await storeOf(t, app)).count(), 0);
+  },
+);
 
 t.test('an address that the provider has not verified creates no account', async (t) => {
   const { provider, app, browser } = await withProvider(t);
@@ -184,7 +206,7 @@ t.test('the browser returns to the application only', async (t) => {
   ])
     t.equal((await begin(returnTo)).status, 400, returnTo);
   t.equal(
-    (await app.request('GET', '/api/auth/login/unknown?returnTo=/&codeChallenge=' + 'x'.repeat(43))).status,
+    (await app.request('GET', `/api/auth/login/unknown?returnTo=/&codeChallenge=${'x'.repeat(43)}`)).status,
     404,
   );
   t.equal(

@@ -8,6 +8,18 @@ const BELONGS = 'a response belongs to the browser, the provider and the sign-in
 
 const mutants = [
   {
+    name: 'a stranger connects a provider to an account whose address nobody has verified',
+    file: 'service.js',
+    text: 'if (!emailVerified && !isProven)',
+    replacement: 'if (false)',
+    tests: [
+      [
+        'federation',
+        'no provider with another address is connected before the address of the account is verified',
+      ],
+    ],
+  },
+  {
     name: 'the signature of the id_token is not verified',
     file: 'providers.js',
     text: 'execute: [oidc.enableNonRepudiationChecks, ...execute]',
