@@ -7,7 +7,7 @@ const mutants = [
   {
     name: 'the password alone opens an account with a second factor',
     file: 'service.js',
-    text: 'await secondFactorStep?.demand(user, origin);',
+    text: 'await secondFactorStep?.demand(user, FIRST_FACTOR.password, origin);',
     replacement: '',
     tests: [['second-factor', 'a user sets up an authenticator app, and sign-in asks for its code']],
   },
