@@ -1,11 +1,10 @@
-import type { User } from '../http/schemas.js';
 import type { Origin } from '../http/scope.js';
-import { nullIfTaken, UniqueViolation } from '../storage/collection.js';
+import { nullIfTaken } from '../storage/collection.js';
 import type { PasswordRules } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
 import { authLimits } from './limits.js';
-import type { IssuedTokens, SessionService } from './sessions.js';
+import type { SignedIn, SignIn } from './sign-in.js';
 import { isDisabled, newUserDocument, type UserDocument } from './store.js';
 
 /** Creates accounts over HTTP. */
@@ -18,36 +17,31 @@ export interface Registration {
   register(
     input: { email: string; password: string; name?: string; locale?: string | undefined },
     origin: Origin,
-  ): Promise<(IssuedTokens & { user: User }) | null>;
+  ): Promise<SignedIn | null>;
 }
 
 export interface RegistrationDependencies
   extends Pick<
-    AuthDependencies,
-    | 'users'
-    | 'mails'
-    | 'emit'
-    | 'presentUser'
-    | 'audit'
-    | 'passwords'
-    | 'throttle'
-    | 'backgroundTasks'
-    | 'clock'
-    | 'random'
-    | 'registrationAllowed'
-    | 'verificationRequired'
-  > {
+      AuthDependencies,
+      | 'users'
+      | 'mails'
+      | 'audit'
+      | 'passwords'
+      | 'throttle'
+      | 'backgroundTasks'
+      | 'clock'
+      | 'random'
+      | 'registrationAllowed'
+      | 'verificationRequired'
+    >,
+    Pick<SignIn, 'createAccount' | 'emitRegistered'> {
   passwordRules: PasswordRules;
-  startSession: SessionService['startSession'];
   sendVerification(user: UserDocument): Promise<void>;
   sendReset(user: UserDocument, origin: Origin): Promise<void>;
 }
 
 export function createRegistration(deps: RegistrationDependencies): Registration {
-  const { users, mails, passwordRules, throttle, audit, clock } = deps;
-
-  const emitRegistered = async (user: UserDocument) =>
-    deps.emit('user.registered', { userId: user.id, user: await deps.presentUser(user) });
+  const { users, mails, passwordRules, throttle, audit, createAccount, emitRegistered, clock } = deps;
 
   /** Does one lookup and one commit before the response, whether or not the account exists, and the rest after it. */
   const registerUnverified = async (user: UserDocument, origin: Origin): Promise<void> => {
@@ -85,15 +79,7 @@ export function createRegistration(deps: RegistrationDependencies): Registration
         await registerUnverified(user, origin);
         return null;
       }
-      if (await users.findOne({ email: user.email })) throw authErrors.EMAIL_TAKEN();
-      // The session is stored first, because a session without a user is invalid: a failure in between creates no
-      // account.
-      const session = await deps.startSession(user);
-      await users.insert(user).catch((error: unknown) => {
-        throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
-      });
-      await emitRegistered(user);
-      await audit.record({ event: 'user.registered', subject: user.id, ip: origin.ip });
+      const session = await createAccount(user, origin);
       deps.backgroundTasks.run('welcome', async () => {
         await Promise.all([throttle.trustOnly(user.email, origin.ip), mails.welcome(user)]);
       });

@@ -1,4 +1,3 @@
-import type { User } from '../http/schemas.js';
 import type { Origin } from '../http/scope.js';
 import { type Clock, MINUTE, SECOND, toSeconds } from '../kernel/clock.js';
 import type { Audit } from '../ops/audit.js';
@@ -6,7 +5,7 @@ import type { Throttle } from '../throttle/throttle.js';
 import { authErrors } from './errors.js';
 import type { TokenKind } from './jwt.js';
 import { authLimits } from './limits.js';
-import type { IssuedTokens, SessionService } from './sessions.js';
+import type { SignedIn, SignIn } from './sign-in.js';
 import {
   FIRST_FACTOR,
   type FirstFactor,
@@ -44,8 +43,6 @@ export interface Enrolment {
   qr: string;
 }
 
-type SignedIn = IssuedTokens & { user: User };
-
 /**
  * The step of a sign-in after the password. The right password of an account with a factor starts no session, but is
  * answered with an error that contains a challenge; the challenge and a code start the session. Nothing is stored in between.
@@ -64,7 +61,7 @@ export interface SecondFactorStep {
   ): Promise<SignedIn & { recoveryCodes: string[] }>;
 }
 
-export interface SecondFactorStepDependencies extends Pick<SessionService, 'startSession'> {
+export interface SecondFactorStepDependencies extends Pick<SignIn, 'signIn'> {
   users: Pick<Users, 'findOne'>;
   throttle: Pick<Throttle, 'count'>;
   clock: Clock;
@@ -74,7 +71,7 @@ export interface SecondFactorStepDependencies extends Pick<SessionService, 'star
 }
 
 export function createSecondFactorStep(deps: SecondFactorStepDependencies): SecondFactorStep {
-  const { users, throttle, secondFactors, challenges, startSession, audit, clock } = deps;
+  const { users, throttle, secondFactors, challenges, signIn, audit, clock } = deps;
 
   /** The account of a challenge, unless it has been disabled or its password or sessions were reset since. */
   const accountOf = async (challenge: string, purpose: Purpose, { ip }: Origin) => {
@@ -83,12 +80,6 @@ export function createSecondFactorStep(deps: SecondFactorStepDependencies): Seco
     const user = claims && (await users.findOne({ id: claims.sub }));
     if (!user || user.sessionEpoch !== claims.epoch || isDisabled(user)) throw authErrors.INVALID_CHALLENGE();
     return { user, first: claims.first };
-  };
-
-  const signIn = async (user: UserDocument, amr: readonly string[], { ip }: Origin): Promise<SignedIn> => {
-    const record = { event: 'login.succeeded', subject: user.id, ip };
-    const [session] = await Promise.all([startSession(user, amr), audit.record(record)]);
-    return session;
   };
 
   return {
@@ -113,7 +104,7 @@ export function createSecondFactorStep(deps: SecondFactorStepDependencies): Seco
       const { user, first } = await accountOf(challenge, 'verify', origin);
       const method = await secondFactors.verify(user.id, code, origin);
       if (method === null) throw authErrors.INVALID_CODE();
-      return signIn(user, [first, ...SECOND_FACTOR[method]], origin);
+      return signIn(user, origin, [first, ...SECOND_FACTOR[method]]);
     },
 
     async begin(challenge, origin) {
@@ -125,7 +116,7 @@ export function createSecondFactorStep(deps: SecondFactorStepDependencies): Seco
       const { user, first } = await accountOf(challenge, 'enrol', origin);
       const recoveryCodes = await secondFactors.confirm(user.id, code, `${challenge} ${code}`, origin);
       if (!recoveryCodes) throw authErrors.INVALID_CODE();
-      return { ...(await signIn(user, [first, ...SECOND_FACTOR.otp], origin)), recoveryCodes };
+      return { ...(await signIn(user, origin, [first, ...SECOND_FACTOR.otp])), recoveryCodes };
     },
   };
 }

@@ -1,4 +1,3 @@
-import type { User } from '../http/schemas.js';
 import type { Origin } from '../http/scope.js';
 import { createUsedLinks } from '../ops/used-links.js';
 import { type AccountService, createAccountService } from './account.js';
@@ -14,7 +13,8 @@ import { createPasswordReset, type PasswordReset } from './password-reset.js';
 import { createReauthentication, type Reauthentication } from './reauthentication.js';
 import { createRegistration, type Registration } from './registration.js';
 import { createSecondFactorStep, type SecondFactorStep } from './second-factor.js';
-import { createSessionService, type IssuedTokens, type SessionService } from './sessions.js';
+import { createSessionService, type SessionService } from './sessions.js';
+import { createSignIn, type SignedIn } from './sign-in.js';
 import { FIRST_FACTOR, isDisabled } from './store.js';
 import { createUnlock, type Unlock } from './unlock.js';
 import { createVerification, type Verification } from './verification.js';
@@ -38,21 +38,22 @@ export interface AuthService
    * @throws INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, SECOND_FACTOR_REQUIRED,
    *   SECOND_FACTOR_ENROLMENT_REQUIRED, RATE_LIMITED, OVERLOADED
    */
-  login(input: { email: string; password: string }, origin: Origin): Promise<IssuedTokens & { user: User }>;
+  login(input: { email: string; password: string }, origin: Origin): Promise<SignedIn>;
   administration: AccountAdministration;
 }
 
 export function createAuthService(deps: AuthDependencies): AuthService {
-  const { users, passwords, audit } = deps;
+  const { users, passwords } = deps;
   const usedLinks = createUsedLinks(users, deps);
   const { startSession, ...sessions } = createSessionService(deps);
+  const signing = createSignIn({ ...deps, startSession });
   const { unlock, offerUnlock } = createUnlock({ ...deps, usedLinks });
   const credentials = createCredentials({ ...deps, offerUnlock });
   const passwordRules = createPasswordRules(deps);
   const { secondFactors, challenges } = deps;
   const secondFactorStep =
     secondFactors && challenges
-      ? createSecondFactorStep({ ...deps, secondFactors, challenges, startSession })
+      ? createSecondFactorStep({ ...deps, ...signing, secondFactors, challenges })
       : undefined;
   const { authenticate } = sessions;
   const confirmation = createAddressConfirmation({ ...deps, passwordRules, authenticate, usedLinks });
@@ -73,11 +74,11 @@ export function createAuthService(deps: AuthDependencies): AuthService {
 
   return {
     ...sessions,
-    ...createRegistration({ ...deps, passwordRules, startSession, sendVerification, sendReset }),
+    ...createRegistration({ ...deps, ...signing, passwordRules, sendVerification, sendReset }),
     ...createAccountService({ ...deps, credentials, passwordRules, usedLinks }),
     ...createAccountDeletion({ ...deps, credentials }),
     ...createReauthentication({ ...deps, credentials }),
-    federated: createFederatedSignIn({ ...deps, startSession, secondFactorStep }),
+    federated: createFederatedSignIn({ ...deps, ...signing, secondFactorStep }),
     secondFactorStep,
     forgotPassword,
     resetPassword,
@@ -101,10 +102,7 @@ export function createAuthService(deps: AuthDependencies): AuthService {
         if (rehashed) await deps.foreignHashes.remove(user);
       }
       await secondFactorStep?.demand(user, FIRST_FACTOR.password, origin);
-      // Started together, so that both writes share one commit.
-      const record = { event: 'login.succeeded', subject: user.id, ip: origin.ip };
-      const [session] = await Promise.all([startSession(user), audit.record(record)]);
-      return session;
+      return signing.signIn(user, origin);
     },
   };
 }

@@ -6,7 +6,6 @@ import { AppError, httpErrors } from '../kernel/errors.js';
 import { newToken, type Random, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import { nullIfTaken } from '../storage/collection.js';
-import { firstPagesOf } from '../storage/pages.js';
 import { federationErrors } from './errors.js';
 import type { Provider, ProviderIdentity } from './providers.js';
 import type { IdentityView, StartQuery } from './schemas.js';
@@ -84,7 +83,7 @@ export interface FederationDependencies<S> {
   publicUrl(): string;
   /** The origins of applications, beside that of the public address. */
   origins: readonly string[];
-  audit: Pick<Audit, 'record' | 'recordFailure'>;
+  audit: Pick<Audit, 'record'>;
   clock: Clock;
   random: Random;
 }
@@ -149,10 +148,8 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
   });
 
   const ofUser = async (userId: string): Promise<IdentityDocument[]> => {
-    const pages = firstPagesOf(identities, { where: { userId }, sort: 'createdAt' }, MAX_IDENTITIES);
-    const found: IdentityDocument[] = [];
-    for await (const items of pages) found.push(...items);
-    return found;
+    const { items } = await identities.page({ where: { userId }, sort: 'createdAt', limit: MAX_IDENTITIES });
+    return items;
   };
 
   return {

@@ -41,7 +41,7 @@ function federationOn(store: Store, seed: string): Federation<{ user: { id: stri
     callbackUrl: () => '',
     publicUrl: () => 'https://app.test',
     origins: [],
-    audit: { record: async () => undefined, recordFailure: async () => undefined },
+    audit: { record: async () => undefined },
     clock,
     random: countedRandom(seed),
   });
