@@ -10,6 +10,7 @@ import { createExpiryPurge } from '../ops/purge.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { type Activity, activityCollection, createActivity } from './activity.js';
 import type { AccountDeletionHooks } from './dependencies.js';
+import type { EmailLoginModule } from './email-login-module.js';
 import type { AuthEvents } from './events.js';
 import { type AccountExportDependencies, createAccountExport, type ExportPluginOptions } from './export.js';
 import { createForeignHashes, type ForeignHashes, foreignHashCollection } from './foreign-hashes.js';
@@ -109,6 +110,8 @@ export interface AuthModuleOptions {
   emit: Emit<AuthEvents>;
   /** Absent if no encryption key is configured. */
   secondFactor?: { service: SecondFactors; challengeTokens: TokenKind } | undefined;
+  /** Absent if sign-in by e-mail is not enabled. */
+  emailLogin?: EmailLoginModule | undefined;
   publicUrl: PublicUrl;
   /** The public path under which the pages are mounted. */
   mountedAt(): string;
@@ -130,6 +133,7 @@ export function createAuthModule(
     pages,
     messages,
     secondFactor,
+    emailLogin,
   } = options;
   const { users, foreignHashes, presentUser, profileMark } = usersModule;
   const sessions = sessionCollection(store);
@@ -142,6 +146,8 @@ export function createAuthModule(
       reset: pageUrl(config.resetUrlRelative, '/auth/reset-password'),
       verify: pageUrl(config.verifyUrlRelative, '/auth/verify-email'),
       unlock: pageUrl(undefined, '/auth/unlock'),
+      login:
+        config.emailLoginUrlRelative === undefined ? undefined : pageUrl(config.emailLoginUrlRelative, ''),
     },
     clock,
   });
@@ -170,6 +176,7 @@ export function createAuthModule(
     challenges:
       secondFactor &&
       createChallenges({ tokens: secondFactor.challengeTokens, issuer: publicUrl.get, clock }),
+    createEmailLogin: emailLogin?.create,
     verificationRequired: config.requireEmailVerification,
     refreshTtl: config.refreshTokenTtl,
     sessionMaxAge: config.sessionMaxAge,
@@ -194,8 +201,8 @@ export function createAuthModule(
       if (user) await mails.secondFactorChanged(user, change, origin);
     },
     activity: createActivity({ activity: activityCollection(store), sessions, clock }),
-    plugin: (scope) =>
-      authPlugin(scope, {
+    async plugin(scope) {
+      await authPlugin(scope, {
         auth: service,
         exportAccount,
         throttle,
@@ -203,6 +210,8 @@ export function createAuthModule(
         messages,
         secondFactors: secondFactor?.service,
         home: publicUrl.get,
-      }),
+      });
+      if (service.emailLogin) await emailLogin?.plugin(scope, service.emailLogin);
+    },
   };
 }
