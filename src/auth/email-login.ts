@@ -100,8 +100,8 @@ export function createEmailLogin(deps: EmailLoginDependencies): EmailLogin {
     const isReceived = user ? !isDisabled(user) : await deps.registrationAllowed();
     if (!isReceived) return;
     // The owner of a mistyped address does not learn where the request came from.
-    const [recipient, from] = user ? [user, origin] : [{ email, locale }, undefined];
-    await mails.loginCode(recipient, { code, requestHash, expiresAt }, from);
+    const from = user?.emailVerified ? origin : undefined;
+    await mails.loginCode(user ?? { email, locale }, { code, requestHash, expiresAt }, from);
   };
 
   /**

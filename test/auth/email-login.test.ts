@@ -401,6 +401,18 @@ t.test('requests are limited by client, and mails by address', async (t) => {
   t.equal((await app.redeem(next.loginToken, next.code)).status, 200, 'a right code is always accepted');
 });
 
+t.test('the location of a sign-in with a code is known to the account', async (t) => {
+  const app = await codeApp(t, { limits: true });
+  await verified(t, app);
+  const sources = (await storeOf(t, app)).collection('knownSources');
+  await waitUntil('the location of the registration is known', async () => (await sources.count()) === 1);
+  const { loginToken, code } = await app.codeFor();
+  const given = { loginToken, code };
+  const from = '203.0.113.9';
+  t.equal((await app.post('/auth/email-login/redeem', given, { from })).status, 200);
+  t.equal(await sources.count(), 2);
+});
+
 t.test('it is off unless it is enabled', async (t) => {
   const app = await saasApp(t, {} satisfies CreateServerOptions);
   for (const path of ['email-login', 'email-login/redeem'])
