@@ -98,7 +98,7 @@ export function createCodeAccounts(deps: CodeAccountDependencies): CodeAccounts 
   const finishTakeOver = async (user: UserDocument, origin: Origin): Promise<void> => {
     // Again, because a request of the stranger may have been under way.
     await deps.forgetCredentials(user.id);
-    await audit.record({ event: 'password.removed', subject: user.id, ip: origin.ip });
+    await audit.record({ event: 'account.taken-over', subject: user.id, ip: origin.ip });
     await deps.finishVerification(user, origin);
     deps.emit('session.revoked', { userId: user.id, scope: 'global' });
   };

@@ -132,7 +132,8 @@ export async function mountSaas(
     issuer: brand.name,
     announce: (...change) => auth.announceFactor(...change),
   });
-  const emailLogin = await openEmailLogin(context, values, {
+  const emailLogin = await openEmailLogin(context, {
+    values,
     async forgetCredentials(userId) {
       await Promise.all([secondFactors?.service.forget(userId), loginProviders?.service.forget(userId)]);
     },

@@ -164,6 +164,8 @@ for (const [name, { account, events: expected }] of Object.entries(ACCOUNTS)) {
       crash: true,
       async check(store, [result]) {
         if (!result) {
+          const isLeft = (await credentialsIn(store).count()) > 0;
+          insist(!isLeft || !(await userIn(store))?.emailVerified, 'the stranger has a credential');
           clock.advance(AFTER_CRASH_MS);
           const again = await Promise.allSettled([redeem('again')(store)]);
           // After its last call, the process had only to send the answer.
