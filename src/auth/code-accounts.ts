@@ -74,8 +74,8 @@ export function createCodeAccounts(deps: CodeAccountDependencies): CodeAccounts 
   };
 
   /**
-   * Gives an account whose address was not verified to the owner of the address: whoever registered it may be a stranger,
-   * who keeps neither the password nor a session. `null` if the account has changed since `user` was read.
+   * Gives an account whose address was not verified to the owner of the address: a stranger may have registered it, who
+   * keeps neither the password nor a session. `null` if the account has changed since `user` was read.
    */
   const takeOver = async (user: UserDocument, use: LinkUse, origin: Origin): Promise<UserDocument | null> => {
     const { id, email, passwordHash, passwordVersion, sessionEpoch } = user;

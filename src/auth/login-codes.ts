@@ -50,6 +50,6 @@ export const newLoginCode = (random: Random): string =>
 export const groupedCode = (code: string): string =>
   `${code.slice(0, CHARACTERS / 2)}-${code.slice(CHARACTERS / 2)}`;
 
-/** The code that somebody typed or copied. Hyphens, spaces and the case do not matter, nor do characters that look alike. */
+/** The code as typed or copied. Hyphens, spaces and the case do not matter, nor do characters that look alike. */
 export const typedCode = (text: string): string =>
   text.replaceAll(/[\s-]/g, '').toUpperCase().replaceAll('O', '0').replaceAll(/[IL]/g, '1');
