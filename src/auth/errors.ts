@@ -15,6 +15,10 @@ export const authErrors = defineErrors({
     401,
     'The refresh token was already used, so the session was revoked. Sign in again.',
   ],
+  ORIGIN_NOT_ALLOWED: [
+    403,
+    'This origin may not use session cookies. The operator can add it to CORS_ORIGIN.',
+  ],
   REGISTRATION_DISABLED: [403, 'Registration is currently disabled.'],
   ACCOUNT_SUSPENDED: [403, 'This account is suspended.'],
   EMAIL_NOT_VERIFIED: [403, 'Confirm your e-mail address first with the link that was sent to it.'],

@@ -1,5 +1,6 @@
 import { type PublicUrl, withLeadingSlash } from '../config/public-url.js';
 import type { RequestOrigin } from '../http/circumstances.js';
+import { createCookie } from '../http/cookies.js';
 import type { Messages } from '../http/messages.js';
 import type { Pages } from '../http/pages.js';
 import type { SubscriptionSummary } from '../http/schemas.js';
@@ -9,6 +10,7 @@ import type { Emit } from '../ops/events.js';
 import { createExpiryPurge } from '../ops/purge.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { type Activity, activityCollection, createActivity } from './activity.js';
+import { keepRefreshTokensInCookies } from './browser-sessions.js';
 import type { AccountDeletionHooks } from './dependencies.js';
 import type { EmailLoginModule } from './email-login-module.js';
 import type { AuthEvents } from './events.js';
@@ -91,6 +93,8 @@ export interface AuthModule {
     change: Parameters<AccountMails['secondFactorChanged']>[1],
     origin: RequestOrigin,
   ): Promise<void>;
+  /** Lets clients keep refresh tokens in cookies, on the routes that are registered on the scope after this. */
+  useSessionCookies(scope: Scope): void;
   plugin(scope: Scope): Promise<void>;
 }
 
@@ -113,6 +117,8 @@ export interface AuthModuleOptions {
   /** Absent if sign-in by e-mail is not enabled. */
   emailLogin?: EmailLoginModule | undefined;
   publicUrl: PublicUrl;
+  /** The origins of pages that may use session cookies, beside that of the public address. */
+  origins: readonly string[];
   /** The public path under which the pages are mounted. */
   mountedAt(): string;
   pages: Pages;
@@ -201,6 +207,15 @@ export function createAuthModule(
       if (user) await mails.secondFactorChanged(user, change, origin);
     },
     activity: createActivity({ activity: activityCollection(store), sessions, clock }),
+    useSessionCookies(scope) {
+      keepRefreshTokensInCookies(scope, {
+        cookie: createCookie('saas-session', publicUrl.get),
+        refreshTtl: config.refreshTokenTtl,
+        origins: () => [new URL(publicUrl.get()).origin, ...options.origins],
+        endSession: service.endSession,
+        backgroundTasks: context.backgroundTasks,
+      });
+    },
     async plugin(scope) {
       await authPlugin(scope, {
         auth: service,

@@ -121,7 +121,7 @@ export const LogoutBody = Type.Object(
 
 const tokens = {
   accessToken: Token,
-  refreshToken: Token,
+  refreshToken: Type.Optional(Token),
   expiresIn: Type.Integer({ description: 'Seconds until the access token expires.' }),
 };
 

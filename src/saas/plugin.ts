@@ -174,6 +174,7 @@ export async function mountSaas(
     profileChanged: billing.sendProfiles,
     emit,
     publicUrl,
+    origins: values.corsOrigin ?? [],
     mountedAt,
     pages,
     messages,
@@ -273,6 +274,7 @@ export async function mountSaas(
   await openScope(fastify, apiRules, async (api) => {
     settings.enforceMaintenance(api);
     await registerCors(api, values.corsOrigin ?? [], async (open) => {
+      auth.useSessionCookies(open);
       await open.register(auth.plugin);
       if (loginProviders) await open.register(loginProviders.plugin);
       await open.register(profile.plugin);

@@ -5,6 +5,41 @@ import { runMutants } from '../mutants.mjs';
 
 const mutants = [
   {
+    name: 'pages of other origins use the cookie',
+    file: 'browser-sessions.js',
+    text: 'return isTrustedOrigin(headers, origins()) ?',
+    replacement: 'return true ?',
+    tests: [['browser-sessions', 'pages of other origins cannot use the cookie, unless they are named']],
+  },
+  {
+    name: 'a request without the header uses the cookie',
+    file: 'browser-sessions.js',
+    text: 'const needsToken = usesCookie(request) &&',
+    replacement: 'const needsToken =',
+    tests: [['browser-sessions', 'a client that does not ask is not affected by a cookie']],
+  },
+  {
+    name: 'the refresh token is in the cookie and in the body',
+    file: 'browser-sessions.js',
+    text: 'return done(null, { ...payload, data });',
+    replacement: 'return done(null, payload);',
+    tests: [['browser-sessions', 'a client that asks for a cookie gets the refresh token in no other place']],
+  },
+  {
+    name: 'a replaced session goes on',
+    file: 'browser-sessions.js',
+    text: 'if (isSignIn)',
+    replacement: 'if (false)',
+    tests: [['browser-sessions', 'a new sign-in ends the session that its cookie replaces']],
+  },
+  {
+    name: 'logout leaves the cookie',
+    file: 'browser-sessions.js',
+    text: "ended !== 'others'",
+    replacement: 'false',
+    tests: [['browser-sessions', 'logout ends the session of the cookie and removes the cookie']],
+  },
+  {
     name: 'the password alone opens an account with a second factor',
     file: 'service.js',
     text: 'await secondFactorStep?.demand(user, FIRST_FACTOR.password, origin);',
