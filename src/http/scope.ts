@@ -58,6 +58,8 @@ export interface ScopeRules extends AnswerRules {
   onResponse?: ((request: FastifyRequest, reply: FastifyReply) => void) | undefined;
   /** Whether the instance belongs to a host, whose log and API description must not include the plugin's URLs. */
   isPlugin: boolean;
+  /** What the API description of a host says about a route, `undefined` to hide it; absent: it hides every route. */
+  describeRoute?: ((route: RouteOptions) => object | undefined) | undefined;
 }
 
 export interface RouteRules {
@@ -268,7 +270,7 @@ function guardRoutes(scope: Scope, rules: ScopeRules, conflicts: RouteConflicts)
     conflicts.add(route);
     route.bodyLimit ??= bodyLimit;
     pinCompilers(route);
-    if (isPlugin) route.schema = { ...route.schema, ...HIDDEN };
+    if (isPlugin) route.schema = { ...route.schema, ...(rules.describeRoute?.(route) ?? HIDDEN) };
     const guard = guards[level];
     if (!guard && level !== 'public') {
       throw new Error(`${route.method} ${route.url} asks for the unknown access level '${level}'.`);

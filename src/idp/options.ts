@@ -163,6 +163,7 @@ export function resolveIdp(options: IdentityProviderOptions, generate = true): R
     limits,
     mongo,
     metricsPeers,
+    openapi,
     ...given
   } = options;
   const rules = (values: IdpConfiguration, report: Report) => {
@@ -193,6 +194,7 @@ export function resolveIdp(options: IdentityProviderOptions, generate = true): R
     ...(limits !== undefined && { limits }),
     ...(mongo && { mongo }),
     ...(metricsPeers && { metricsPeers }),
+    ...(openapi && { openapi }),
     ...(console !== undefined && { console }),
     ...(accountPages !== undefined && { accountPages }),
   };

@@ -6,6 +6,7 @@ import { FACTOR_VERSION } from '../factors/store.js';
 import { type Brand, createBrand } from '../http/brand.js';
 import { answerRules, type HostContext, logConfiguration, pluginContext } from '../http/host-context.js';
 import { createMessages, type Messages } from '../http/messages.js';
+import { createRouteDescriptions, openApiPlugin } from '../http/openapi.js';
 import { createPages, type Pages, wantsPage } from '../http/pages.js';
 import { openScope, routeRules, type ScopeRules } from '../http/scope.js';
 import { renderOAuth } from '../kernel/errors.js';
@@ -236,6 +237,9 @@ export async function mountIdp(
     // At the root of a host, the host handles unknown paths.
     handlesNotFound: prefix !== '',
     isPlugin: server === undefined,
+    describeRoute: runtime.openapi
+      ? await createRouteDescriptions('idp', (url) => url.slice((fastify.prefix + prefix).length))
+      : undefined,
   };
   await openScope(fastify, rules, async (scope) => {
     const sessionOf = async (request: FastifyRequest) => (await signIn.userOf(request))?.principal ?? null;
@@ -243,6 +247,10 @@ export async function mountIdp(
     if (email) await scope.register(email.plugin);
     await scope.register(oidc.plugin, { pages });
     await scope.register(account.plugin);
+    if (ownsItsPaths) {
+      const mounts = [{ path: '', routesAt: fastify.prefix + prefix, reachedAt: () => '' }];
+      await scope.register(openApiPlugin, { product: 'idp', serverUrl: issuer, mounts });
+    }
     if (prefix !== '') await scope.register(healthPlugin, { store, wrap: (state) => state });
     // At the root, the server has the route.
     if (metrics && (prefix !== '' || !server)) await scope.register(metricsPlugin, { metrics });

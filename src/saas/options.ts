@@ -96,6 +96,7 @@ export function resolveSaas(options: SaasBackendOptions, generate = true): Resol
     limits,
     mongo,
     metricsPeers,
+    openapi,
     ...given
   } = options;
   const runtime = {
@@ -108,6 +109,7 @@ export function resolveSaas(options: SaasBackendOptions, generate = true): Resol
     ...(limits !== undefined && { limits }),
     ...(mongo && { mongo }),
     ...(metricsPeers && { metricsPeers }),
+    ...(openapi && { openapi }),
   };
   const config = resolveOptions(
     saasSchema,

@@ -17,6 +17,7 @@ import { createBrand } from '../http/brand.js';
 import { registerCors } from '../http/cors.js';
 import { answerRules, type HostContext, logConfiguration, pluginContext } from '../http/host-context.js';
 import { createMessages } from '../http/messages.js';
+import { openApiPlugin } from '../http/openapi.js';
 import { createPages } from '../http/pages.js';
 import { ok } from '../http/schemas.js';
 import { openScope } from '../http/scope.js';
@@ -43,6 +44,7 @@ import { openEmailLogin } from './email-login.js';
 import { createErrorRenderers } from './error-rendering.js';
 import { describeInstallation } from './installation.js';
 import { openLoginProviders } from './login-providers.js';
+import { openRouteDescriptions } from './openapi.js';
 import { adviseSaas, type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './options.js';
 import { openSecondFactors } from './second-factors.js';
 import { createUserAdministration } from './user-administration.js';
@@ -261,6 +263,7 @@ export async function mountSaas(
     bodyLimit: 100 * 1024,
     handlesNotFound: true,
     isPlugin: hostContext === undefined,
+    describeRoute: await openRouteDescriptions(fastify, runtime),
   };
   const renderError = createErrorRenderers(pages);
 
@@ -282,6 +285,16 @@ export async function mountSaas(
       await open.register(billing.plugin);
       await open.register(email.plugin);
       await open.register(healthPlugin, { store, wrap: ok });
+      await open.register(openApiPlugin, {
+        product: 'saas-backend',
+        serverUrl: publicUrl.get,
+        mounts: [
+          { path: '/api', routesAt: fastify.prefix + prefix, reachedAt: mountedAt },
+          ...(adminPath === false ? [] : [{ path: '/admin', routesAt: fastify.prefix + adminPath }]),
+          // The routes at the root of a host are its own.
+          ...(hostContext ? [{ path: '', routesAt: '' }] : []),
+        ],
+      });
       if (metrics) await open.register(metricsPlugin, { metrics });
     });
     await api.register(billing.webhookPlugin);

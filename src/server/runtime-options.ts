@@ -24,7 +24,12 @@ export interface RuntimeOptions {
   mongo?: HostMongo;
   /** The other processes that serve the same port, if `/metrics` responds with the sums over all of them. */
   metricsPeers?: MetricsPeers;
+  /**
+   * For a plugin: whether the host's @fastify/swagger, registered before it, describes the routes of this plugin, too.
+   * Default `false`.
+   */
+  openapi?: boolean;
 }
 
 /** The runtime options that have no default. */
-export type OptionalRuntime = Pick<RuntimeOptions, 'hashing' | 'limits' | 'mongo' | 'metricsPeers'>;
+export type OptionalRuntime = Pick<RuntimeOptions, 'hashing' | 'limits' | 'mongo' | 'metricsPeers' | 'openapi'>;

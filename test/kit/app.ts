@@ -7,6 +7,7 @@ import type { Server } from '../../src/server/assembly.js';
 import type { Store } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';
 import { type FakeClock, fakeClock } from './clock.js';
+import { checkAnswers, saasPaths } from './openapi.js';
 import { type CountedRandom, countedRandom } from './random.js';
 import { readRows } from './sqlite.js';
 import { temporaryFolder } from './tmp.js';
@@ -93,6 +94,7 @@ export async function saasApp(
   const { clock = fakeClock(), random = countedRandom(), folder = temporaryFolder(t), ...given } = options;
   const server = createServer({ ...testOptions(folder), clock, random, ...given });
   t.teardown(() => server.stop());
+  checkAnswers(t, server.fastify, saasPaths(given));
   await server.fastify.ready();
 
   let people = 0;

@@ -8,6 +8,7 @@ import type { Store } from '../../src/storage/collection.js';
 import { Agent, type Page } from './agent.js';
 import { type Answer, basic, type Call, CHEAP, openFile, PASSWORD, parseJson } from './app.js';
 import { type FakeClock, fakeClock } from './clock.js';
+import { checkAnswers, idpPaths } from './openapi.js';
 import { type CountedRandom, countedRandom } from './random.js';
 import { temporaryFolder } from './tmp.js';
 
@@ -101,8 +102,9 @@ export async function idpApp(t: Test, options: IdpAppOptions = {}): Promise<IdpA
     ...given,
   } as CreateIdentityServerOptions);
   t.teardown(() => server.stop());
-  await server.fastify.ready();
   const { prefix = '' } = given;
+  checkAnswers(t, server.fastify, idpPaths(prefix));
+  await server.fastify.ready();
 
   let count = 0;
   let address: Promise<string> | undefined;

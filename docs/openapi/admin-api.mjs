@@ -1,0 +1,134 @@
+/** The same as `api.mjs` for the API of the admin area. */
+
+const NOT_FOUND = ['NOT_FOUND'];
+const PROVIDER = ['BILLING_NOT_CONFIGURED', 'PAYMENT_PROVIDER_ERROR'];
+const PAGED = 'Pages of 50. `next` is the `after` of the next page, null at the end.';
+
+const user = (verb, summary, more = {}) => [
+  `POST /admin/api/users/:id/${verb}`,
+  { summary, ...more, errors: [...NOT_FOUND, ...(more.errors ?? [])] },
+];
+
+export const adminUsers = {
+  'GET /admin/api/users': { id: 'adminListUsers', summary: 'Users', description: PAGED },
+  'GET /admin/api/users/:id': { id: 'adminGetUser', summary: 'A user', errors: NOT_FOUND },
+  'GET /admin/api/users/:id/sessions': {
+    id: 'adminListSessions',
+    summary: 'The sessions of a user',
+    description: PAGED,
+    errors: NOT_FOUND,
+  },
+  'GET /admin/api/users/:id/purchases': {
+    id: 'adminListPurchases',
+    summary: 'The one-time purchases of a user',
+    description: PAGED,
+    errors: NOT_FOUND,
+  },
+  ...Object.fromEntries([
+    user('export', 'Everything that is stored about a user', {
+      id: 'adminExportUser',
+      responses: { 200: { description: 'The export.', schema: { $ref: '#/components/schemas/Export' } } },
+    }),
+    user('rename', 'Change the name of a user', { id: 'adminRenameUser' }),
+    user('suspend', 'Suspend a user', { id: 'adminSuspendUser' }),
+    user('unsuspend', 'End the suspension of a user', { id: 'adminUnsuspendUser' }),
+    user('send-reset', 'Send a user the link to reset the password', { id: 'adminSendReset' }),
+    user('send-verification', 'Send a user the link to confirm the address', {
+      id: 'adminSendVerification',
+    }),
+    user('grant', 'Give a user a plan without payment', { id: 'adminGrantPlan' }),
+    user('revoke-grant', 'Take back a plan that was given', { id: 'adminRevokeGrant' }),
+    user('remove-second-factor', 'Remove the second factor of a user', {
+      id: 'adminRemoveSecondFactor',
+      errors: ['FACTOR_CHANGED'],
+    }),
+    user('resync', 'Read the subscriptions of a user from the payment provider', {
+      id: 'adminResyncUser',
+      errors: PROVIDER,
+    }),
+    user('delete', 'Delete a user', {
+      id: 'adminDeleteUser',
+      description: '`confirm` is the e-mail address of the user.',
+      errors: PROVIDER,
+    }),
+    user('end-sessions', 'End all sessions of a user', { id: 'adminEndSessions' }),
+    user('sessions/:session/end', 'End a session of a user', { id: 'adminEndSession' }),
+  ]),
+};
+
+export const adminOther = {
+  'GET /admin/api/overview': { id: 'adminGetOverview', summary: 'The figures of the overview' },
+  'GET /admin/api/subscriptions': {
+    id: 'adminListSubscriptions',
+    summary: 'Subscriptions',
+    description: PAGED,
+  },
+  'GET /admin/api/payments': { id: 'adminListPayments', summary: 'Payments', description: PAGED },
+  'GET /admin/api/billing/duplicate-subscriptions': {
+    id: 'adminListDuplicateSubscriptions',
+    summary: 'Users with several subscriptions',
+  },
+  'GET /admin/api/webhooks': {
+    id: 'adminListPaymentEvents',
+    summary: 'Events of the payment provider',
+    description: PAGED,
+  },
+  'GET /admin/api/webhooks/:id': {
+    id: 'adminGetPaymentEvent',
+    summary: 'An event of the payment provider',
+    errors: NOT_FOUND,
+  },
+  'POST /admin/api/webhooks/:id/replay': {
+    id: 'adminReplayPaymentEvent',
+    summary: 'Process an event again',
+    errors: [...NOT_FOUND, ...PROVIDER, 'EVENT_BODY_UNAVAILABLE', 'EVENT_IN_PROGRESS'],
+  },
+  'POST /admin/api/webhooks/:id/assign': {
+    id: 'adminAssignPaymentEvent',
+    summary: 'Assign an unmatched event to a user and process it',
+    errors: [
+      ...[...NOT_FOUND, ...PROVIDER, 'EVENT_BODY_UNAVAILABLE', 'EVENT_IN_PROGRESS'],
+      'EVENT_ALREADY_MATCHED',
+    ],
+  },
+  'GET /admin/api/mails': { id: 'adminListMails', summary: 'The outbox', description: PAGED },
+  'GET /admin/api/mails/:id': { id: 'adminGetMail', summary: 'An e-mail of the outbox', errors: NOT_FOUND },
+  'POST /admin/api/mails/:id/retry': {
+    id: 'adminRetryMail',
+    summary: 'Send a failed e-mail again',
+    errors: [...NOT_FOUND, 'MAIL_NOT_RETRYABLE'],
+  },
+  'GET /admin/api/mails/templates': {
+    id: 'adminListTemplates',
+    summary: 'The templates of e-mails',
+    description: PAGED,
+  },
+  'GET /admin/api/mails/templates/:name': {
+    id: 'adminPreviewTemplate',
+    summary: 'A template with sample data',
+    errors: NOT_FOUND,
+  },
+  'POST /admin/api/mails/templates/:name/test': {
+    id: 'adminSendTestMail',
+    summary: 'Send a template with sample data',
+    errors: [...NOT_FOUND, 'MAIL_NOT_SENT'],
+  },
+  'GET /admin/api/audit': { id: 'adminListAudit', summary: 'The audit', description: PAGED },
+  'GET /admin/api/help': { id: 'adminGetInstallation', summary: 'What this installation has configured' },
+  'GET /admin/api/settings': { id: 'adminGetSettings', summary: 'The settings' },
+  'PATCH /admin/api/settings': {
+    id: 'adminUpdateSettings',
+    summary: 'Change the settings',
+    description: '`version` is the one that was read.',
+    errors: ['VERSION_CONFLICT'],
+  },
+  'GET /admin/api/settings/custom': {
+    id: 'adminGetCustomSettings',
+    summary: 'The settings of the host',
+  },
+  'PATCH /admin/api/settings/custom': {
+    id: 'adminUpdateCustomSettings',
+    summary: 'Change the settings of the host',
+    errors: ['VERSION_CONFLICT'],
+  },
+};

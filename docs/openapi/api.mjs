@@ -1,0 +1,296 @@
+/**
+ * What the schemas of saas-backend's API do not say: operation → ID, summary, and the errors beyond those that follow from
+ * the access level, the body and the scope of the route.
+ */
+
+/** Errors of a sign-in, whose account may be suspended or need a second factor. */
+const SIGN_IN = ['ACCOUNT_SUSPENDED', 'SECOND_FACTOR_REQUIRED', 'SECOND_FACTOR_ENROLMENT_REQUIRED'];
+/** A password or a recent sign-in proves the owner of an account. */
+const PROOF = ['INVALID_CREDENTIALS', 'REAUTHENTICATION_REQUIRED'];
+/** Calls to the payment provider. */
+const PROVIDER = ['BILLING_NOT_CONFIGURED', 'PAYMENT_PROVIDER_ERROR'];
+const CHANGE = [
+  ...PROVIDER,
+  'SUBSCRIPTION_NOT_FOUND',
+  'SUBSCRIPTION_NOT_CHANGEABLE',
+  'PAYMENT_DECLINED',
+  'TAX_LOCATION_INVALID',
+  'TAX_NOT_CONFIGURED',
+];
+const ORDER = [...CHANGE, 'PRICE_NOT_ALLOWED', 'CURRENCY_MISMATCH', 'PROMOTION_NOT_VALID'];
+
+const SENT_ALWAYS =
+  'The response is the same whether or not there is such an account. The e-mail is sent afterwards.';
+
+export const authentication = {
+  'POST /api/auth/register': {
+    id: 'register',
+    summary: 'Create an account',
+    description:
+      'With `REQUIRE_EMAIL_VERIFICATION`, the response is 202 for new and known addresses alike, and the account can be used once its address is confirmed.',
+    errors: ['EMAIL_TAKEN', 'REGISTRATION_DISABLED', 'WEAK_PASSWORD'],
+  },
+  'POST /api/auth/login': {
+    id: 'login',
+    summary: 'Sign in with a password',
+    description:
+      'If the account has a second factor, the response is 401 `SECOND_FACTOR_REQUIRED` with a `challenge` in `error`, with which `POST /api/auth/second-factor` continues.',
+    errors: [...SIGN_IN, 'INVALID_CREDENTIALS', 'EMAIL_NOT_VERIFIED'],
+  },
+  'POST /api/auth/refresh': {
+    id: 'refresh',
+    summary: 'Exchange a refresh token for new tokens',
+    description: 'A refresh token can be used once. Its reuse ends the session.',
+    errors: ['INVALID_REFRESH_TOKEN', 'REFRESH_TOKEN_REUSED', 'ACCOUNT_SUSPENDED'],
+  },
+  'GET /api/auth/me': { id: 'getCurrentUser', summary: 'The user and the session of the access token' },
+  'POST /api/auth/reauthenticate': {
+    id: 'reauthenticate',
+    summary: 'Prove again that this is the user',
+    description: 'Routes that need a recent sign-in then accept the session for ten minutes.',
+    errors: ['INVALID_CREDENTIALS', 'SECOND_FACTOR_REQUIRED', 'INVALID_CODE'],
+  },
+  'POST /api/auth/logout': {
+    id: 'logout',
+    summary: 'End sessions',
+    description:
+      'A refresh token or an access token names the session. `scope` is `local` for this one, `others` for all others, `global` for all. A session that has ended is not an error.',
+    errors: ['INVALID_REFRESH_TOKEN', 'UNAUTHENTICATED', 'TOKEN_EXPIRED', 'ACCOUNT_SUSPENDED'],
+    security: ['accessToken', null],
+  },
+  'GET /api/auth/sessions': { id: 'listSessions', summary: 'The open sessions of the user' },
+  'DELETE /api/auth/sessions/:id': { id: 'endSession', summary: 'End a session', errors: ['NOT_FOUND'] },
+  'POST /api/auth/forgot-password': {
+    id: 'forgotPassword',
+    summary: 'Send a link to reset the password',
+    description: SENT_ALWAYS,
+  },
+  'POST /api/auth/resend-verification': {
+    id: 'resendVerification',
+    summary: 'Send another link to confirm the address',
+    description: SENT_ALWAYS,
+  },
+  'POST /api/auth/reset-password': {
+    id: 'resetPassword',
+    summary: 'Set a new password with the token of a mailed link',
+    errors: ['INVALID_TOKEN', 'WEAK_PASSWORD'],
+  },
+  'POST /api/auth/verify-email': {
+    id: 'verifyEmail',
+    summary: 'Confirm an address with the token of a mailed link',
+    errors: [
+      ...['INVALID_TOKEN', 'WEAK_PASSWORD', 'EMAIL_TAKEN', 'INVALID_CREDENTIALS'],
+      ...['UNAUTHENTICATED', 'TOKEN_EXPIRED', 'ACCOUNT_SUSPENDED'],
+    ],
+    security: ['accessToken', null],
+  },
+  'POST /api/auth/unlock': {
+    id: 'unlock',
+    summary: 'Allow sign-in from this device again with the token of a mailed link',
+    errors: ['INVALID_TOKEN'],
+  },
+};
+
+export const secondFactor = {
+  'POST /api/auth/second-factor': {
+    id: 'completeSignIn',
+    summary: 'Complete a sign-in with a code of the second factor',
+    errors: ['INVALID_CHALLENGE', 'INVALID_CODE', 'ACCOUNT_SUSPENDED', 'SECOND_FACTOR_ENROLMENT_REQUIRED'],
+  },
+  'POST /api/auth/second-factor/begin': {
+    id: 'beginRequiredSecondFactor',
+    summary: 'Begin to set up a second factor that the sign-in requires',
+    errors: ['INVALID_CHALLENGE', 'FACTOR_EXISTS', 'FACTOR_CHANGED'],
+  },
+  'POST /api/auth/second-factor/confirm': {
+    id: 'confirmRequiredSecondFactor',
+    summary: 'Confirm the second factor with its first code, and complete the sign-in',
+    errors: ['INVALID_CHALLENGE', 'INVALID_CODE', 'FACTOR_EXISTS', 'FACTOR_CHANGED', 'ACCOUNT_SUSPENDED'],
+  },
+  'GET /api/user/second-factor': { id: 'getSecondFactor', summary: 'Whether the user has a second factor' },
+  'POST /api/user/second-factor/begin': {
+    id: 'beginSecondFactor',
+    summary: 'Begin to set up a second factor',
+    errors: ['EMAIL_NOT_VERIFIED', 'FACTOR_EXISTS', 'FACTOR_CHANGED'],
+  },
+  'POST /api/user/second-factor/confirm': {
+    id: 'confirmSecondFactor',
+    summary: 'Confirm the second factor with its first code',
+    errors: ['INVALID_CODE', 'FACTOR_EXISTS', 'FACTOR_CHANGED', 'NOT_FOUND'],
+  },
+  'POST /api/user/second-factor/recovery-codes': {
+    id: 'renewRecoveryCodes',
+    summary: 'Replace the recovery codes',
+    errors: ['INVALID_CODE', 'FACTOR_CHANGED', 'NOT_FOUND'],
+  },
+  'POST /api/user/second-factor/remove': {
+    id: 'removeSecondFactor',
+    summary: 'Remove the second factor',
+    errors: [...PROOF, 'INVALID_CODE', 'FACTOR_CHANGED', 'NOT_FOUND'],
+  },
+};
+
+export const otherLogins = {
+  'POST /api/auth/email-login': {
+    id: 'requestLoginCode',
+    summary: 'Send a code to sign in',
+    description: SENT_ALWAYS,
+  },
+  'POST /api/auth/email-login/redeem': {
+    id: 'redeemLoginCode',
+    summary: 'Sign in with a mailed code',
+    errors: [...SIGN_IN, 'INVALID_CODE', 'CODE_EXPIRED', 'REGISTRATION_DISABLED', 'EMAIL_TAKEN'],
+  },
+  'GET /api/auth/providers': { id: 'listProviders', summary: 'The providers at which users can sign in' },
+  'GET /api/auth/login/:provider': {
+    id: 'beginProviderLogin',
+    summary: 'Send the browser to a provider to sign in',
+    description: 'Open this address in the browser; it is not for `fetch`.',
+    responses: { 303: { description: 'To the provider.', headers: ['location', 'set-cookie'] } },
+    errors: ['RETURN_NOT_ALLOWED', 'PROVIDER_UNAVAILABLE', 'NOT_FOUND'],
+  },
+  'GET /api/auth/callback/:provider': {
+    id: 'finishProviderLogin',
+    summary: 'Where a provider sends the browser after the sign-in',
+    description: 'Redirects to `returnTo` with a `ticket` for `POST /api/auth/exchange`, or with an `error`.',
+    query: { code: 'The authorization code.', state: 'The state of the request.', error: 'The error.' },
+    responses: { 303: { description: 'To the application.', headers: ['location'] } },
+    errors: ['LOGIN_EXPIRED', 'NOT_FOUND', 'PROVIDER_UNAVAILABLE'],
+  },
+  'POST /api/auth/exchange': {
+    id: 'exchangeTicket',
+    summary: 'Exchange the ticket of a provider sign-in for tokens',
+    errors: [
+      ...[...SIGN_IN, 'INVALID_TICKET', 'ACCOUNT_EXISTS', 'REGISTRATION_DISABLED'],
+      ...['PROVIDER_EMAIL_NOT_VERIFIED', 'EMAIL_NOT_VERIFIED', 'EMAIL_TAKEN'],
+    ],
+  },
+  'GET /api/user/identities': { id: 'listIdentities', summary: 'The connected providers of the user' },
+  'POST /api/user/identities': {
+    id: 'connectIdentity',
+    summary: 'Connect a provider to the account',
+    errors: ['INVALID_TICKET', 'IDENTITY_TAKEN', 'EMAIL_NOT_VERIFIED'],
+  },
+  'DELETE /api/user/identities/:id': {
+    id: 'disconnectIdentity',
+    summary: 'Disconnect a provider from the account',
+    errors: ['LAST_LOGIN_METHOD', 'NOT_FOUND'],
+  },
+};
+
+export const account = {
+  'POST /api/user/password': {
+    id: 'changePassword',
+    summary: 'Change the password and end all other sessions',
+    errors: ['INVALID_CREDENTIALS', 'WEAK_PASSWORD'],
+  },
+  'POST /api/user/email': {
+    id: 'changeEmail',
+    summary: 'Begin to change the e-mail address',
+    description:
+      'The new address applies once its link is opened. Accounts without a password need a sign-in within the last ten minutes.',
+    errors: PROOF,
+  },
+  'POST /api/user/delete': {
+    id: 'deleteAccount',
+    summary: 'Delete the account',
+    description: 'Ends its subscriptions and deletes its data. It cannot be undone.',
+    errors: [...PROOF, ...PROVIDER],
+  },
+  'GET /api/user/export': {
+    id: 'exportAccount',
+    summary: 'Everything that is stored about the user',
+    description: 'One at a time. Secrets, hashes and counters are left out.',
+    responses: { 200: { description: 'The export.', schema: { $ref: '#/components/schemas/Export' } } },
+  },
+  'GET /api/user/profile': { id: 'getProfile', summary: 'The profile of the user' },
+  'PATCH /api/user/profile': {
+    id: 'updateProfile',
+    summary: 'Change the profile of the user',
+    description: 'Unlike other routes, it rejects unknown fields.',
+    rejectsUnknown: true,
+    errors: ['NOT_FOUND'],
+  },
+};
+
+export const billing = {
+  'GET /api/billing/plans': { id: 'listPlans', summary: 'The plans for sale', errors: PROVIDER },
+  'POST /api/billing/create-checkout-session': {
+    id: 'createCheckoutSession',
+    summary: 'Open a page on which the user buys a plan',
+    errors: [
+      ...[...PROVIDER, 'ALREADY_SUBSCRIBED', 'PRICE_NOT_ALLOWED', 'CURRENCY_MISMATCH'],
+      ...['PROMOTION_NOT_VALID', 'TAX_NOT_CONFIGURED', 'TAX_LOCATION_INVALID', 'PAYMENT_DECLINED'],
+    ],
+  },
+  'POST /api/billing/create-portal-session': {
+    id: 'createPortalSession',
+    summary: 'Open the page on which the user manages payment methods and invoices',
+    errors: [...PROVIDER, 'CUSTOMER_NOT_FOUND'],
+  },
+  'GET /api/billing/subscription': {
+    id: 'getSubscription',
+    summary: 'The subscription of the user',
+    description: '`entitled` alone decides on access.',
+    errors: PROVIDER,
+  },
+  'POST /api/billing/sync': {
+    id: 'syncSubscription',
+    summary: 'Read the subscription from the payment provider',
+    description: 'For the page after a purchase, which may be shown before the webhook arrives.',
+    errors: [...PROVIDER, 'NOT_FOUND'],
+  },
+  'GET /api/billing/invoices': {
+    id: 'listInvoices',
+    summary: 'The newest invoices of the user',
+    errors: PROVIDER,
+  },
+  'GET /api/billing/purchases': {
+    id: 'listPurchases',
+    summary: 'The one-time purchases of the user, the newest first',
+  },
+  'GET /api/billing/subscription/change/preview': {
+    id: 'previewSubscriptionChange',
+    summary: 'What a change would charge now',
+    errors: ORDER,
+  },
+  'POST /api/billing/subscription/change': {
+    id: 'changeSubscription',
+    summary: 'Change the price or the quantity of the subscription',
+    errors: ORDER,
+  },
+  'POST /api/billing/subscription/cancel': {
+    id: 'cancelSubscription',
+    summary: 'Cancel the subscription, at the end of the period or now',
+    errors: CHANGE,
+  },
+  'POST /api/billing/subscription/resume': {
+    id: 'resumeSubscription',
+    summary: 'Take back a cancellation, a scheduled change or a pause',
+    errors: CHANGE,
+  },
+  'POST /api/billing/subscription/pause': {
+    id: 'pauseSubscription',
+    summary: 'Stop the collection of invoices',
+    description: 'Only with `BILLING_ALLOW_PAUSE`.',
+    errors: [...CHANGE, 'FORBIDDEN'],
+  },
+  'POST /api/billing/webhook': {
+    id: 'receivePaymentEvent',
+    summary: 'Receive an event of the payment provider',
+    description: 'The signature covers the bytes of the body.',
+    security: ['webhookSignature'],
+    body: {
+      type: 'object',
+      description: 'An event of the payment provider.',
+      properties: { id: { type: 'string' }, type: { type: 'string' } },
+      required: ['id', 'type'],
+    },
+    errors: ['INVALID_SIGNATURE', 'EVENT_IN_PROGRESS', ...PROVIDER],
+  },
+};
+
+export const settings = {
+  'GET /api/settings/public': { id: 'getPublicSettings', summary: 'The settings for pages before sign-in' },
+  'GET /api/global-settings': { id: 'getGlobalSettings', summary: 'The settings for signed-in users' },
+};

@@ -1,0 +1,270 @@
+/** The same as `api.mjs` for idp. Forms of OAuth are described here, because their routes accept any field. */
+
+const text = (description, more = {}) => ({ type: 'string', description, ...more });
+const form = (properties, required = []) => ({ type: 'object', properties, required });
+
+const CLIENT_FIELDS = {
+  client_id: text('The client, unless it authenticates with HTTP Basic.'),
+  client_secret: text('Its secret, unless it is public or authenticates with HTTP Basic.', { writeOnly: true }),
+};
+const TOKEN_FORM = {
+  token: text('The access token or the refresh token.', { writeOnly: true }),
+  token_type_hint: text('Ignored: the token shows its type.'),
+  ...CLIENT_FIELDS,
+};
+
+const METADATA = {
+  description: 'The metadata of the provider.',
+  schema: {
+    type: 'object',
+    properties: {
+      issuer: { type: 'string' },
+      authorization_endpoint: { type: 'string' },
+      token_endpoint: { type: 'string' },
+      jwks_uri: { type: 'string' },
+    },
+    required: ['issuer', 'authorization_endpoint', 'token_endpoint', 'jwks_uri'],
+    additionalProperties: true,
+  },
+};
+const JWKS = {
+  description: 'A JWK Set.',
+  schema: {
+    type: 'object',
+    properties: { keys: { type: 'array', items: { type: 'object' } } },
+    required: ['keys'],
+  },
+};
+const CLAIMS = {
+  description: 'The claims that the scope of the token covers.',
+  schema: {
+    type: 'object',
+    properties: {
+      sub: { type: 'string' },
+      name: { type: 'string' },
+      preferred_username: { type: 'string' },
+      email: { type: 'string' },
+      email_verified: { type: 'boolean' },
+    },
+    required: ['sub'],
+    additionalProperties: true,
+  },
+};
+
+const AUTHORIZATION = {
+  client_id: 'The client.',
+  redirect_uri: 'Where the response is sent: one of the registered addresses.',
+  response_type: '`code`.',
+  response_mode: '`query` or `form_post`.',
+  scope: '`openid`, and `profile`, `email`, `offline_access`.',
+  state: 'Returned unchanged.',
+  nonce: 'Returned in the id_token.',
+  code_challenge: 'The SHA-256 of the code verifier in base64url. Public clients must send it.',
+  code_challenge_method: '`S256`.',
+  prompt: '`none`, `login`, `consent`, `select_account` or `create`.',
+  max_age: 'The age of the sign-in in seconds at most.',
+  login_hint: 'The user name for the form.',
+  ui_locales: 'The languages of the pages.',
+  acr_values: 'What the sign-in should prove.',
+};
+const page = { description: 'A page, or the form that posts the response.', type: 'text/html' };
+const AUTHORIZED = {
+  200: page,
+  302: { description: 'To the application, with `code` or `error`.', headers: ['location'] },
+  303: { description: 'To a page of the provider.', headers: ['location'] },
+};
+
+const LOGOUT = {
+  id_token_hint: 'An id_token of the session.',
+  logout_hint: 'Ignored.',
+  client_id: 'The client.',
+  post_logout_redirect_uri: 'One of the registered addresses.',
+  state: 'Returned unchanged.',
+  ui_locales: 'The languages of the pages.',
+};
+const LOGGED_OUT = {
+  200: page,
+  302: { description: 'To the application.', headers: ['location'] },
+  303: { description: 'To a page of the provider.', headers: ['location'] },
+};
+
+const fields = (parameters, required) =>
+  form(Object.fromEntries(Object.entries(parameters).map(([name, about]) => [name, text(about)])), required);
+
+export const oauth = {
+  'GET /authorize': {
+    id: 'authorize',
+    summary: 'Ask for an authorization code',
+    description:
+      'Open this address in the browser. Agents send their credentials with HTTP Basic and read the redirect. Errors that are not sent to the application are pages in a browser and JSON otherwise.',
+    security: ['agentBasic', null],
+    query: AUTHORIZATION,
+    required: ['client_id', 'redirect_uri', 'response_type'],
+    responses: AUTHORIZED,
+    errors: ['invalid_request', 'invalid_credentials', 'browser_basic', 'uri_too_long', 'login_rejected'],
+  },
+  'POST /authorize': {
+    id: 'authorizeByForm',
+    summary: 'The same with a form',
+    body: fields(AUTHORIZATION, ['client_id', 'redirect_uri', 'response_type']),
+    responses: AUTHORIZED,
+    errors: ['invalid_request', 'invalid_credentials', 'browser_basic', 'login_rejected', 'uri_too_long'],
+  },
+  'POST /token': {
+    id: 'getTokens',
+    summary: 'Exchange a code or a refresh token for tokens',
+    body: form(
+      {
+        grant_type: text('`authorization_code` or `refresh_token`.', { examples: ['authorization_code'] }),
+        code: text('The authorization code.', { writeOnly: true }),
+        redirect_uri: text('As in the authorization request.'),
+        code_verifier: text('The code verifier (RFC 7636).', { writeOnly: true }),
+        refresh_token: text('The refresh token.', { writeOnly: true }),
+        scope: text('A part of the granted scope.'),
+        ...CLIENT_FIELDS,
+      },
+      ['grant_type'],
+    ),
+    errors: [
+      ...['invalid_request', 'invalid_client', 'invalid_grant', 'invalid_scope', 'unauthorized_client'],
+      ...['unsupported_grant_type', 'RATE_LIMITED'],
+    ],
+  },
+  'POST /revoke': {
+    id: 'revokeToken',
+    summary: 'Revoke a token',
+    body: form(TOKEN_FORM, ['token']),
+    responses: { 200: { description: 'The token is not valid, or never was.' } },
+    errors: ['invalid_request', 'invalid_client', 'RATE_LIMITED'],
+  },
+  'POST /introspect': {
+    id: 'introspectToken',
+    summary: 'Whether a token is active',
+    description: 'Public clients cannot use it.',
+    body: form(TOKEN_FORM, ['token']),
+    errors: ['invalid_request', 'invalid_client', 'RATE_LIMITED'],
+  },
+  'GET /userinfo': {
+    id: 'getUserinfo',
+    summary: 'The claims about a user',
+    responses: { 200: CLAIMS },
+    errors: ['invalid_token', 'invalid_request'],
+  },
+  'POST /userinfo': {
+    id: 'postUserinfo',
+    summary: 'The same with the token in the header or in a form',
+    body: form({ access_token: text('The access token, unless it is in the header.', { writeOnly: true }) }),
+    security: ['accessToken', null],
+    responses: { 200: CLAIMS },
+    errors: ['invalid_token', 'invalid_request'],
+  },
+  'GET /logout': {
+    id: 'logout',
+    summary: 'End the session of a browser',
+    description: 'Open this address in the browser (OpenID Connect RP-Initiated Logout).',
+    query: LOGOUT,
+    responses: LOGGED_OUT,
+    errors: ['invalid_request'],
+  },
+  'POST /logout': {
+    id: 'logoutByForm',
+    summary: 'The same with a form',
+    body: fields(LOGOUT),
+    responses: LOGGED_OUT,
+    errors: ['invalid_request', 'login_rejected'],
+  },
+};
+
+export const discovery = {
+  'GET /.well-known/openid-configuration': {
+    id: 'getOpenidConfiguration',
+    summary: 'Provider metadata (OpenID Connect Discovery)',
+    responses: { 200: METADATA },
+    isOpen: true,
+  },
+  'GET /.well-known/oauth-authorization-server': {
+    id: 'getAuthorizationServerMetadata',
+    summary: 'Provider metadata (RFC 8414)',
+    responses: { 200: METADATA },
+    isOpen: true,
+  },
+  'GET /.well-known/jwks.json': {
+    id: 'getJwks',
+    summary: 'The public keys',
+    responses: { 200: JWKS },
+    isOpen: true,
+  },
+  'GET /jwks': {
+    id: 'getJwksAlias',
+    summary: 'The public keys, at another address',
+    responses: { 200: JWKS },
+    isOpen: true,
+  },
+  'GET /llms.txt': {
+    id: 'getGuide',
+    summary: 'How an agent signs in, as text',
+    responses: {
+      200: { description: 'The guide.', type: 'text/plain', schema: { type: 'string' }, example: '# Sign in' },
+    },
+  },
+};
+
+const KIND = text('`agent` or `human`.', { enum: ['agent', 'human'] });
+const NO_KIND = { kind: { ...KIND, enum: ['agent'] }, password: false };
+
+export const provisioning = {
+  'POST /v1/accounts': {
+    id: 'createAccount',
+    summary: 'Create an account for a person or an agent',
+    fields: { kind: KIND },
+    errors: ['invalid_kind', 'handle_taken', 'WEAK_PASSWORD'],
+  },
+  'POST /v1/agents': {
+    id: 'createAgent',
+    summary: 'Create an agent; its password is shown once',
+    fields: NO_KIND,
+    errors: ['kind_not_allowed', 'handle_taken'],
+  },
+  'POST /v1/agents/self/rotate': {
+    id: 'rotateAgentPassword',
+    summary: 'Replace the password of the agent that calls',
+    errors: ['invalid_credentials', 'browser_basic'],
+  },
+  'DELETE /v1/agents/:sub': {
+    id: 'deleteAgent',
+    summary: 'Delete an agent',
+    responses: { 204: { description: 'The agent is deleted.' } },
+    errors: ['NOT_FOUND', 'wrong_state'],
+  },
+  'POST /v1/invites': {
+    id: 'invite',
+    summary: 'Invite a person with a link that is shown once',
+    fields: {
+      days: { type: 'integer', minimum: 1, maximum: 30, description: 'How long the link is valid.' },
+      kind: { ...KIND, enum: ['human'] },
+      password: false,
+    },
+    errors: ['invalid_days', 'invalid_kind', 'kind_not_allowed', 'handle_taken'],
+  },
+  'POST /v1/clients': {
+    id: 'createClient',
+    summary: 'Register a client; its secret is shown once',
+    description: 'Rejects metadata that is not supported.',
+    fields: { id_token_signed_response_alg: { type: 'string', enum: ['EdDSA', 'ES256'] } },
+    rejectsUnknown: true,
+    errors: ['invalid_client_metadata'],
+  },
+  'GET /v1/clients': { id: 'listClients', summary: 'The registered clients' },
+  'GET /v1/principals': { id: 'listPrincipals', summary: 'People and agents, by handle' },
+  'GET /v1/principals/:sub': { id: 'getPrincipal', summary: 'A person or an agent', errors: ['NOT_FOUND'] },
+  'POST /v1/principals/:sub/disable': {
+    id: 'disablePrincipal',
+    summary: 'Disable a person or an agent, and end all sessions and tokens',
+    errors: ['NOT_FOUND', 'wrong_state'],
+  },
+  'POST /v1/principals/:sub/enable': {
+    id: 'enablePrincipal',
+    summary: 'Enable a person or an agent again',
+    errors: ['NOT_FOUND', 'wrong_state'],
+  },
+};

@@ -1,0 +1,256 @@
+/** What the documents of the two products do not have in common. */
+import { renderOAuth } from '../../dist/src/kernel/errors.js';
+import { adminOther, adminUsers } from './admin-api.mjs';
+import { account, authentication, billing, otherLogins, secondFactor, settings } from './api.mjs';
+import { discovery, oauth, provisioning } from './idp-api.mjs';
+import { documentAt, operationsAt } from './operations.mjs';
+
+const LICENSE = { name: 'MIT', identifier: 'MIT' };
+const INSTALLATION =
+  'The shipped document has every operation; the one that an installation serves has those that are configured.';
+
+/** Errors of every route: its scope, its body, its parameters. */
+function commonCodes(route, about) {
+  const { schema = {}, config, method } = route;
+  const hasBody = method !== 'GET';
+  const isValidated = hasBody || schema.querystring || schema.params;
+  return [
+    'INTERNAL',
+    ...(about.isOpen ? [] : ['NOT_READY', 'OVERLOADED']),
+    ...(config.unmetered === true ? [] : ['RATE_LIMITED']),
+    ...(isValidated ? ['VALIDATION_ERROR'] : []),
+    ...(hasBody ? ['INVALID_JSON', 'PAYLOAD_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE'] : []),
+  ];
+}
+
+const codeSchema = (codes) => (codes.length === 1 ? { const: codes[0] } : { enum: codes });
+
+const details = {
+  type: 'array',
+  description: 'One entry for each invalid field.',
+  items: {
+    type: 'object',
+    properties: { path: { type: 'string' }, message: { type: 'string' } },
+    required: ['path', 'message'],
+  },
+};
+
+const EXPORT = {
+  type: 'object',
+  properties: {
+    success: { const: true },
+    data: {
+      type: 'object',
+      description: 'A section for each kind of data.',
+      properties: { exportedAt: { type: 'string', format: 'date-time' } },
+      required: ['exportedAt'],
+      additionalProperties: true,
+    },
+  },
+  required: ['success', 'data'],
+};
+
+const refreshTokens = ({ schema = {} }) => {
+  const responses = Object.values(schema.response ?? {});
+  return (
+    schema.body?.properties?.refreshToken !== undefined ||
+    responses.some(({ properties }) => properties?.data?.properties?.refreshToken !== undefined)
+  );
+};
+
+const SESSION_MODE = {
+  name: 'Session-Mode',
+  in: 'header',
+  description:
+    '`cookie` keeps the refresh token in a cookie of the browser (`HttpOnly`) instead of the bodies of request and response. Only for pages of `PUBLIC_URL` and `CORS_ORIGIN`.',
+  schema: { type: 'string', const: 'cookie' },
+};
+const REQUESTED_WITH = {
+  name: 'X-Requested-With',
+  in: 'header',
+  required: true,
+  description: 'Any value. Pages of other sites cannot send it.',
+  schema: { type: 'string', examples: ['fetch'] },
+};
+
+/** Errors of the guards. */
+const SAAS_GUARDS = {
+  user: ['UNAUTHENTICATED', 'TOKEN_EXPIRED', 'ACCOUNT_SUSPENDED'],
+  'recent-user': ['UNAUTHENTICATED', 'TOKEN_EXPIRED', 'ACCOUNT_SUSPENDED', 'REAUTHENTICATION_REQUIRED'],
+  admin: ['UNAUTHENTICATED', 'ADMIN_NOT_CONFIGURED', 'RATE_LIMITED'],
+  metrics: ['UNAUTHENTICATED', 'ADMIN_NOT_CONFIGURED', 'RATE_LIMITED'],
+};
+
+export const saasBackend = ({ version, errors, schemas }) => ({
+  info: {
+    title: 'saas-backend',
+    version,
+    license: LICENSE,
+    description: `Accounts, subscriptions and settings of a product. ${INSTALLATION} Unknown properties of requests are ignored, unless an operation says otherwise.`,
+  },
+  server: 'https://app.example.com',
+  tags: {
+    Authentication: { description: 'Sessions and mailed links.', operations: authentication },
+    'Other sign-ins': {
+      description: 'At other providers (`LOGIN_PROVIDERS`), and with a mailed code (`EMAIL_LOGIN`).',
+      operations: otherLogins,
+    },
+    'Second factor': { description: 'With `FACTOR_ENCRYPTION_KEY`.', operations: secondFactor },
+    Account: { description: 'The account of the user.', operations: account },
+    Billing: { description: 'Plans, subscriptions and purchases.', operations: billing },
+    Settings: { description: 'What the operator has set.', operations: settings },
+    'Admin: users': { description: 'Users, for the operator.', operations: adminUsers },
+    'Admin: service': { description: 'Everything else, for the operator.', operations: adminOther },
+    Operations: {
+      description: 'To watch the service.',
+      operations: {
+        ...documentAt('/api'),
+        ...operationsAt('/api', { isEnveloped: true }),
+        ...operationsAt('', { isEnveloped: true, suffix: 'OfServer' }),
+      },
+    },
+  },
+  errors: Object.fromEntries(
+    errors.map(({ code, statusCode, message }) => [code, { status: statusCode, code, message }]),
+  ),
+  schemas,
+  extraSchemas: { Export: EXPORT },
+  hasForms: false,
+  securityOf: {
+    user: ['accessToken'],
+    'recent-user': ['accessToken'],
+    admin: ['adminPassword'],
+    metrics: ['adminPassword'],
+  },
+  securitySchemes: {
+    accessToken: { type: 'http', scheme: 'bearer', bearerFormat: 'JWT', description: 'The access token.' },
+    adminPassword: {
+      type: 'http',
+      scheme: 'basic',
+      description: '`ADMIN_USERNAME` and `ADMIN_PASSWORD`.',
+    },
+    webhookSignature: {
+      type: 'apiKey',
+      in: 'header',
+      name: 'Payment-Signature',
+      description: 'The signature of the payment provider, also as `Stripe-Signature`.',
+    },
+  },
+  headersOf: (route) => [
+    ...(refreshTokens(route) ? [SESSION_MODE] : []),
+    ...(route.config.access === 'admin' && route.method !== 'GET' ? [REQUESTED_WITH] : []),
+  ],
+  commonErrors: (route, about) => [
+    ...commonCodes(route, about),
+    ...(SAAS_GUARDS[route.config.access] ?? []),
+    ...(refreshTokens(route) ? ['ORIGIN_NOT_ALLOWED', 'VALIDATION_ERROR'] : []),
+    ...(route.config.access === 'admin' && route.method !== 'GET' ? ['CSRF_REJECTED'] : []),
+    ...(route.url.startsWith('/api/') && !route.config.duringMaintenance ? ['MAINTENANCE'] : []),
+  ],
+  errorBody: {
+    type: 'object',
+    description: '`error.code` is stable; messages can change.',
+    properties: {
+      success: { const: false },
+      message: { type: 'string' },
+      error: {
+        type: 'object',
+        description: 'Some errors have further members, with which the client continues.',
+        properties: { code: { type: 'string' }, requestId: { type: 'string' }, details },
+        required: ['code', 'requestId'],
+        additionalProperties: true,
+      },
+    },
+    required: ['success', 'message', 'error'],
+  },
+  errorSchema: (codes) => ({
+    allOf: [
+      { $ref: '#/components/schemas/Error' },
+      { properties: { error: { properties: { code: codeSchema(codes) } } } },
+    ],
+  }),
+  errorExample: (code, message) => ({
+    success: false,
+    message,
+    error: { code, requestId: 'req_5f1c0e9a7b2d1' },
+  }),
+});
+
+const IDP_GUARDS = {
+  admin: ['UNAUTHENTICATED', 'invalid_token', 'admin_api_disabled', 'RATE_LIMITED'],
+  metrics: ['UNAUTHENTICATED', 'invalid_token', 'admin_api_disabled', 'RATE_LIMITED'],
+  inviter: ['UNAUTHENTICATED', 'invalid_token', 'admin_api_disabled', 'RATE_LIMITED'],
+  signup: ['signup_disabled'],
+  client: ['invalid_request'],
+  bearer: ['invalid_request'],
+};
+
+export const idp = ({ version, errors, schemas }) => ({
+  info: {
+    title: 'idp',
+    version,
+    license: LICENSE,
+    description: `An OpenID Connect provider for humans and agents. ${INSTALLATION} Pages for people are not part of it.`,
+  },
+  server: 'https://id.example.com',
+  tags: {
+    'OpenID Connect': { description: 'The endpoints for applications.', operations: oauth },
+    Discovery: { description: 'Metadata and keys.', operations: discovery },
+    Provisioning: { description: 'People, agents and clients.', operations: provisioning },
+    Operations: {
+      description: 'To watch the service.',
+      operations: { ...documentAt(''), ...operationsAt('', { isEnveloped: false }) },
+    },
+  },
+  errors: Object.fromEntries(
+    errors.map((error) => [
+      error.code,
+      {
+        status: error.statusCode,
+        code: JSON.parse(renderOAuth(error).body).error,
+        message: error.message,
+      },
+    ]),
+  ),
+  schemas,
+  extraSchemas: {},
+  hasForms: true,
+  securityOf: {
+    admin: ['adminToken'],
+    metrics: ['adminToken'],
+    inviter: ['inviteToken', 'adminToken'],
+    client: ['clientBasic', null],
+    agent: ['agentBasic'],
+    bearer: ['accessToken'],
+  },
+  securitySchemes: {
+    adminToken: { type: 'http', scheme: 'bearer', description: '`IDP_ADMIN_TOKEN`.' },
+    inviteToken: {
+      type: 'http',
+      scheme: 'bearer',
+      description: '`IDP_INVITE_TOKEN`; if it is not set, the administrator token.',
+    },
+    accessToken: { type: 'http', scheme: 'bearer', description: 'An access token of this provider.' },
+    clientBasic: {
+      type: 'http',
+      scheme: 'basic',
+      description: 'ID and secret of a client, form-encoded (RFC 6749 §2.3.1).',
+    },
+    agentBasic: { type: 'http', scheme: 'basic', description: 'Handle and password of an agent.' },
+  },
+  headersOf: () => [],
+  commonErrors: (route, about) => [
+    ...commonCodes(route, about),
+    ...(IDP_GUARDS[route.config.access] ?? []),
+  ],
+  errorBody: {
+    type: 'object',
+    description: '`error` is stable; descriptions can change (RFC 6749 §5.2).',
+    properties: { error: { type: 'string' }, error_description: { type: 'string' }, details },
+    required: ['error', 'error_description'],
+  },
+  errorSchema: (codes) => ({
+    allOf: [{ $ref: '#/components/schemas/Error' }, { properties: { error: codeSchema(codes) } }],
+  }),
+  errorExample: (code, message) => ({ error: code, error_description: message }),
+});

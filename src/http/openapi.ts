@@ -1,0 +1,134 @@
+import { readFile } from 'node:fs/promises';
+import type { RouteOptions } from 'fastify';
+import { access, type Scope } from './scope.js';
+
+/** The OpenAPI document of a product, which the package contains for an installation with every feature. */
+
+type Operation = Record<string, unknown> & { operationId: string };
+
+export interface OpenApiDocument {
+  servers: { url: string }[];
+  tags: { name: string }[];
+  paths: Record<string, Record<string, Operation>>;
+  components: Record<string, Record<string, unknown>>;
+}
+
+export type DocumentedProduct = 'saas-backend' | 'idp';
+
+/** Where an installation has what the document has at `path`. */
+export interface Mount {
+  path: string;
+  /** Where its routes are registered. */
+  routesAt: string;
+  /** Where clients reach them, if that differs: a host's middleware chain may have changed it. */
+  reachedAt?: () => string;
+}
+
+export interface OpenApiPluginOptions {
+  product: DocumentedProduct;
+  /** The address that paths continue. */
+  serverUrl(): string;
+  /** The first mount that a path of the document begins with applies; paths without one are left out. */
+  mounts: readonly Mount[];
+}
+
+export async function readDocument(product: DocumentedProduct): Promise<OpenApiDocument> {
+  return JSON.parse(
+    await readFile(new URL(`../../../docs/openapi/${product}.json`, import.meta.url), 'utf8'),
+  );
+}
+
+/** Serves the document. It is read at the first request, so that it costs neither time at the start nor memory before. */
+export async function openApiPlugin(scope: Scope, options: OpenApiPluginOptions): Promise<void> {
+  // In development, the address is known only once the server listens.
+  let known: { address: string; text: string } | undefined;
+
+  scope.get(
+    '/openapi.json',
+    { config: access('public', { duringMaintenance: true }) },
+    async (_request, reply) => {
+      const address = [options.serverUrl(), ...options.mounts.map(({ reachedAt }) => reachedAt?.())].join(' ');
+      if (known?.address !== address) {
+        const document = adapt(await readDocument(options.product), scope, options);
+        known = { address, text: JSON.stringify(document) };
+      }
+      return reply.type('application/json; charset=utf-8').send(known.text);
+    },
+  );
+}
+
+/** With the operations that exist, at their addresses. */
+function adapt(document: OpenApiDocument, scope: Scope, options: OpenApiPluginOptions): OpenApiDocument {
+  const paths: OpenApiDocument['paths'] = {};
+  for (const [path, operations] of Object.entries(document.paths)) {
+    const mount = options.mounts.find((each) => isBelow(path, each.path));
+    if (!mount) continue;
+    const rest = path.slice(mount.path.length);
+    const url = mount.routesAt + rest.replace(/\{(\w+)\}/g, ':$1');
+    const existing = Object.entries(operations).filter(([method]) =>
+      scope.hasRoute({ method: method.toUpperCase() as 'GET', url }),
+    );
+    if (existing.length > 0)
+      paths[(mount.reachedAt?.() ?? mount.routesAt) + rest] = Object.fromEntries(existing);
+  }
+  const used = new Set(
+    Object.values(paths).flatMap((operations) =>
+      Object.values(operations).flatMap(({ tags }) => tags as string[]),
+    ),
+  );
+  return {
+    ...document,
+    servers: [{ url: options.serverUrl() }],
+    tags: document.tags.filter(({ name }) => used.has(name)),
+    paths,
+    components: usedComponents(document.components, paths),
+  };
+}
+
+const isBelow = (path: string, mount: string) => path === mount || path.startsWith(`${mount}/`);
+
+/** The components that the paths refer to, directly or not. */
+function usedComponents(components: OpenApiDocument['components'], paths: OpenApiDocument['paths']) {
+  const used = new Set<string>();
+  const follow = (value: unknown): void => {
+    for (const [, kind = '', name = ''] of JSON.stringify(value).matchAll(
+      /"#\/components\/(\w+)\/([^"]+)"/g,
+    )) {
+      const key = `${kind}/${name}`;
+      if (used.has(key)) continue;
+      used.add(key);
+      follow(components[kind]?.[name] ?? null);
+    }
+  };
+  follow(paths);
+  const kept = Object.entries(components).map(([kind, entries]) => [
+    kind,
+    kind === 'securitySchemes'
+      ? entries
+      : Object.fromEntries(Object.entries(entries).filter(([name]) => used.has(`${kind}/${name}`))),
+  ]);
+  return Object.fromEntries(kept);
+}
+
+/** What a route has in the description of a host's @fastify/swagger. */
+export type DescribeRoute = (route: RouteOptions) => object | undefined;
+
+/**
+ * Describes routes for a host's @fastify/swagger; pages have no description.
+ *
+ * @param documentPathOf the path of a route in the document
+ */
+export async function createRouteDescriptions(
+  product: DocumentedProduct,
+  documentPathOf: (url: string) => string,
+): Promise<DescribeRoute> {
+  const { paths } = await readDocument(product);
+  return ({ method, url }) => {
+    const path = documentPathOf(url).replace(/:(\w+)/g, '{$1}');
+    const [verb = ''] = [method].flat();
+    const operation = paths[path]?.[verb.toLowerCase()];
+    if (!operation) return undefined;
+    const { operationId, summary, description, tags, security } = operation;
+    return { operationId, summary, ...(description !== undefined && { description }), tags, security };
+  };
+}
