@@ -2,6 +2,12 @@
  * What the schemas of saas-backend's API do not say: operation → ID, summary, and the errors beyond those that follow from
  * the access level, the body and the scope of the route.
  */
+import { Type } from 'typebox';
+import { Envelope } from '../../dist/src/http/schemas.js';
+import { PublicSettingsWithCustom } from '../../dist/src/settings/schemas.js';
+
+const { custom, ...always } = PublicSettingsWithCustom.properties;
+const PUBLIC_SETTINGS = Envelope(Type.Object({ ...always, custom: Type.Optional(custom) }));
 
 /** Errors of a sign-in, whose account may be suspended or need a second factor. */
 const SIGN_IN = ['ACCOUNT_SUSPENDED', 'SECOND_FACTOR_REQUIRED', 'SECOND_FACTOR_ENROLMENT_REQUIRED'];
@@ -219,7 +225,7 @@ export const billing = {
     id: 'createCheckoutSession',
     summary: 'Open a page on which the user buys a plan',
     errors: [
-      ...[...PROVIDER, 'ALREADY_SUBSCRIBED', 'PRICE_NOT_ALLOWED', 'CURRENCY_MISMATCH'],
+      ...[...PROVIDER, 'ALREADY_SUBSCRIBED', 'VERSION_CONFLICT', 'PRICE_NOT_ALLOWED', 'CURRENCY_MISMATCH'],
       ...['PROMOTION_NOT_VALID', 'TAX_NOT_CONFIGURED', 'TAX_LOCATION_INVALID', 'PAYMENT_DECLINED'],
     ],
   },
@@ -238,7 +244,7 @@ export const billing = {
     id: 'syncSubscription',
     summary: 'Read the subscription from the payment provider',
     description: 'For the page after a purchase, which may be shown before the webhook arrives.',
-    errors: [...PROVIDER, 'NOT_FOUND'],
+    errors: [...PROVIDER, 'NOT_FOUND', 'CUSTOMER_NOT_FOUND'],
   },
   'GET /api/billing/invoices': {
     id: 'listInvoices',
@@ -291,6 +297,11 @@ export const billing = {
 };
 
 export const settings = {
-  'GET /api/settings/public': { id: 'getPublicSettings', summary: 'The settings for pages before sign-in' },
+  'GET /api/settings/public': {
+    id: 'getPublicSettings',
+    summary: 'The settings for pages before sign-in',
+    description: '`custom` has the values of the public settings of the host, if there are any.',
+    responses: { 200: { description: 'OK', schema: PUBLIC_SETTINGS } },
+  },
   'GET /api/global-settings': { id: 'getGlobalSettings', summary: 'The settings for signed-in users' },
 };

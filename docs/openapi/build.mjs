@@ -5,7 +5,7 @@ const METHODS_WITHOUT_BODY = ['GET', 'DELETE'];
 
 /**
  * @param product `info`, `tags` (name → description and operations), `errors` (code → status, code in responses, message),
- *   `securityOf` (access level → schemes), `securitySchemes`, `schemas` (name → schema), `errorBody`, `commonErrors`, `formBody`
+ *   `securityOf` (access level → schemes), `securitySchemes`, `schemas` (name → schema), `errorSchema`, `commonErrors`
  * @throws naming operations without a description, and descriptions without an operation
  */
 export function buildDocument(product, routes) {
@@ -15,12 +15,17 @@ export function buildDocument(product, routes) {
     ),
   );
   const known = new Map(routes.map((route) => [`${route.method} ${route.url}`, route]));
-  const missing = [...known].filter(([key, route]) => !described.has(key) && !isPage(route)).map(([key]) => key);
+  const missing = [...known]
+    .filter(([key, route]) => !described.has(key) && !isPage(route))
+    .map(([key]) => key);
   if (missing.length > 0) throw new Error(`docs/openapi does not describe:\n${missing.join('\n')}`);
   const stale = [...described.keys()].filter((key) => !known.has(key));
-  if (stale.length > 0) throw new Error(`docs/openapi describes routes that do not exist:\n${stale.join('\n')}`);
+  if (stale.length > 0)
+    throw new Error(`docs/openapi describes routes that do not exist:\n${stale.join('\n')}`);
 
-  const names = new Map(Object.entries(product.schemas).map(([name, schema]) => [JSON.stringify(schema), name]));
+  const names = new Map(
+    Object.entries(product.schemas).map(([name, schema]) => [JSON.stringify(schema), name]),
+  );
   const components = { schemas: {}, responses: {} };
   const context = { product, components, names };
   const paths = {};
@@ -39,7 +44,7 @@ export function buildDocument(product, routes) {
     tags: Object.entries(product.tags).map(([name, { description }]) => ({ name, description })),
     paths: sorted(paths),
     components: {
-      schemas: sorted({ ...components.schemas, ...Object.fromEntries(used), Error: product.errorBody }),
+      schemas: sorted({ ...components.schemas, ...Object.fromEntries(used) }),
       responses: sorted(components.responses),
       securitySchemes: product.securitySchemes,
     },
@@ -154,7 +159,9 @@ function successOf({ description, schema, type = 'application/json', headers = [
       content: {
         [type]: {
           schema: converted,
-          example: example ?? exampleOf(converted, '', { ...context.components.schemas, ...context.product.extraSchemas }),
+          example:
+            example ??
+            exampleOf(converted, '', { ...context.components.schemas, ...context.product.extraSchemas }),
         },
       },
     }),

@@ -5,7 +5,9 @@ const form = (properties, required = []) => ({ type: 'object', properties, requi
 
 const CLIENT_FIELDS = {
   client_id: text('The client, unless it authenticates with HTTP Basic.'),
-  client_secret: text('Its secret, unless it is public or authenticates with HTTP Basic.', { writeOnly: true }),
+  client_secret: text('Its secret, unless it is public or authenticates with HTTP Basic.', {
+    writeOnly: true,
+  }),
 };
 const TOKEN_FORM = {
   token: text('The access token or the refresh token.', { writeOnly: true }),
@@ -204,7 +206,12 @@ export const discovery = {
     id: 'getGuide',
     summary: 'How an agent signs in, as text',
     responses: {
-      200: { description: 'The guide.', type: 'text/plain', schema: { type: 'string' }, example: '# Sign in' },
+      200: {
+        description: 'The guide.',
+        type: 'text/plain',
+        schema: { type: 'string' },
+        example: '# Sign in',
+      },
     },
   },
 };

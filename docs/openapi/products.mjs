@@ -25,7 +25,7 @@ function commonCodes(route, about) {
 
 const codeSchema = (codes) => (codes.length === 1 ? { const: codes[0] } : { enum: codes });
 
-const details = {
+const ErrorDetails = {
   type: 'array',
   description: 'One entry for each invalid field.',
   items: {
@@ -114,7 +114,7 @@ export const saasBackend = ({ version, errors, schemas }) => ({
     errors.map(({ code, statusCode, message }) => [code, { status: statusCode, code, message }]),
   ),
   schemas,
-  extraSchemas: { Export: EXPORT },
+  extraSchemas: { Export: EXPORT, ErrorDetails },
   hasForms: false,
   securityOf: {
     user: ['accessToken'],
@@ -147,7 +147,7 @@ export const saasBackend = ({ version, errors, schemas }) => ({
     ...(route.config.access === 'admin' && route.method !== 'GET' ? ['CSRF_REJECTED'] : []),
     ...(route.url.startsWith('/api/') && !route.config.duringMaintenance ? ['MAINTENANCE'] : []),
   ],
-  errorBody: {
+  errorSchema: (codes) => ({
     type: 'object',
     description: '`error.code` is stable; messages can change.',
     properties: {
@@ -156,18 +156,16 @@ export const saasBackend = ({ version, errors, schemas }) => ({
       error: {
         type: 'object',
         description: 'Some errors have further members, with which the client continues.',
-        properties: { code: { type: 'string' }, requestId: { type: 'string' }, details },
+        properties: {
+          code: codeSchema(codes),
+          requestId: { type: 'string' },
+          details: { $ref: '#/components/schemas/ErrorDetails' },
+        },
         required: ['code', 'requestId'],
         additionalProperties: true,
       },
     },
     required: ['success', 'message', 'error'],
-  },
-  errorSchema: (codes) => ({
-    allOf: [
-      { $ref: '#/components/schemas/Error' },
-      { properties: { error: { properties: { code: codeSchema(codes) } } } },
-    ],
   }),
   errorExample: (code, message) => ({
     success: false,
@@ -213,7 +211,7 @@ export const idp = ({ version, errors, schemas }) => ({
     ]),
   ),
   schemas,
-  extraSchemas: {},
+  extraSchemas: { ErrorDetails },
   hasForms: true,
   securityOf: {
     admin: ['adminToken'],
@@ -239,18 +237,16 @@ export const idp = ({ version, errors, schemas }) => ({
     agentBasic: { type: 'http', scheme: 'basic', description: 'Handle and password of an agent.' },
   },
   headersOf: () => [],
-  commonErrors: (route, about) => [
-    ...commonCodes(route, about),
-    ...(IDP_GUARDS[route.config.access] ?? []),
-  ],
-  errorBody: {
+  commonErrors: (route, about) => [...commonCodes(route, about), ...(IDP_GUARDS[route.config.access] ?? [])],
+  errorSchema: (codes) => ({
     type: 'object',
     description: '`error` is stable; descriptions can change (RFC 6749 §5.2).',
-    properties: { error: { type: 'string' }, error_description: { type: 'string' }, details },
+    properties: {
+      error: codeSchema(codes),
+      error_description: { type: 'string' },
+      details: { $ref: '#/components/schemas/ErrorDetails' },
+    },
     required: ['error', 'error_description'],
-  },
-  errorSchema: (codes) => ({
-    allOf: [{ $ref: '#/components/schemas/Error' }, { properties: { error: codeSchema(codes) } }],
   }),
   errorExample: (code, message) => ({ error: code, error_description: message }),
 });

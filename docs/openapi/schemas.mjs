@@ -2,7 +2,9 @@
 import { isTimestamp, SubscriptionStatus } from '../../dist/src/http/schemas.js';
 
 const plain = (schema) =>
-  JSON.parse(JSON.stringify(schema, (_, part) => (isTimestamp(part) ? { ...part, format: 'date-time' } : part)));
+  JSON.parse(
+    JSON.stringify(schema, (_, part) => (isTimestamp(part) ? { ...part, format: 'date-time' } : part)),
+  );
 
 const STATUSES = JSON.stringify(SubscriptionStatus);
 

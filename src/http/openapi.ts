@@ -47,7 +47,9 @@ export async function openApiPlugin(scope: Scope, options: OpenApiPluginOptions)
     '/openapi.json',
     { config: access('public', { duringMaintenance: true }) },
     async (_request, reply) => {
-      const address = [options.serverUrl(), ...options.mounts.map(({ reachedAt }) => reachedAt?.())].join(' ');
+      const address = [options.serverUrl(), ...options.mounts.map(({ reachedAt }) => reachedAt?.())].join(
+        ' ',
+      );
       if (known?.address !== address) {
         const document = adapt(await readDocument(options.product), scope, options);
         known = { address, text: JSON.stringify(document) };

@@ -32,4 +32,7 @@ export interface RuntimeOptions {
 }
 
 /** The runtime options that have no default. */
-export type OptionalRuntime = Pick<RuntimeOptions, 'hashing' | 'limits' | 'mongo' | 'metricsPeers' | 'openapi'>;
+export type OptionalRuntime = Pick<
+  RuntimeOptions,
+  'hashing' | 'limits' | 'mongo' | 'metricsPeers' | 'openapi'
+>;

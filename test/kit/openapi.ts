@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { Test } from 'tap';
 import type { DocumentedProduct, OpenApiDocument } from '../../src/http/openapi.js';
 import { routeRules } from '../../src/http/scope.js';
 
@@ -63,7 +62,8 @@ export function problemOf(
   if (typeof payload !== 'string' || payload === '') return undefined;
   const shared = answer.$ref?.slice('#/components/responses/'.length);
   const resolved = shared ? (known.document.components['responses']?.[shared] as Answer) : answer;
-  if (!resolved.content?.[media]) return `${where} is ${media || 'of no type'}, which the document does not have.`;
+  if (!resolved.content?.[media])
+    return `${where} is ${media || 'of no type'}, which the document does not have.`;
   if (media !== 'application/json') return undefined;
   const place = shared
     ? ['components', 'responses', shared]
@@ -78,7 +78,11 @@ export function problemOf(
 const escaped = (part: string) => encodeURIComponent(part.replaceAll('~', '~0').replaceAll('/', '~1'));
 
 /** Fails the test for each answer that the document does not describe. Call it before the routes are registered. */
-export function checkAnswers(t: Pick<Test, 'fail'>, fastify: FastifyInstance, checked: Checked): void {
+export function checkAnswers(
+  t: { fail(problem: string): unknown },
+  fastify: FastifyInstance,
+  checked: Checked,
+): void {
   fastify.addHook('onSend', async (request: FastifyRequest, reply: FastifyReply, payload: unknown) => {
     const type = String(reply.getHeader('content-type') ?? '');
     const problem = problemOf(checked, request, { status: reply.statusCode, type, payload });

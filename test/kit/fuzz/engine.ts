@@ -32,6 +32,8 @@ export interface FuzzTarget {
   unavailable: readonly string[];
   /** The code in the JSON of an error; `undefined` if it has another shape. */
   codeOf(body: unknown): string | undefined;
+  /** Answers that the OpenAPI document does not describe. */
+  undocumented?: string[];
   /** Replaces what mutated requests may have spoilt, like an operator who was disabled, for the visitors to come. */
   renew?(): Promise<void>;
   /** Signs in as usual. @throws if that no longer works */
@@ -188,6 +190,7 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
     stalls.end();
     process.off('unhandledRejection', unhandled).off('uncaughtException', unhandled);
   }
+  problems.push(...(target.undocumented ?? []));
   if (Reflect.has({}, 'x')) problems.push('Object.prototype has a property x');
   const { user, system } = process.cpuUsage(cpuSince);
   return {

@@ -9,6 +9,7 @@ import { basic, PASSWORD } from '../app.js';
 import { fakeClock } from '../clock.js';
 import { FACTOR_KEY } from '../factors.js';
 import { ADMIN_TOKEN, CALLBACK, idpOptions, VERIFIER } from '../idp.js';
+import { checkAnswers, idpPaths } from '../openapi.js';
 import type { Dice } from '../stripe-simulator.js';
 import { CollectedValues } from './collected-values.js';
 import type { FuzzAnswer } from './connection.js';
@@ -513,6 +514,8 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     passkeys: true,
   } as never);
   const routes = collectRoutes(server.fastify);
+  const undocumented: string[] = [];
+  checkAnswers({ fail: (problem) => undocumented.push(problem) }, server.fastify, idpPaths());
   const { url } = await server.start();
   const store = await openStore(idpOptions(folder).databaseUri);
   const mails = mailCollection(store);
@@ -577,6 +580,7 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     busiest: routes.filter(({ url }) => /^\/(authorize(?!\/sign-up)|token)/.test(url)),
     clock,
     visitor: (dice) => new IdpVisitor(dice, common, mails),
+    undocumented,
     unattainable: {
       'POST /account/delete': 'other requests depend on the people',
       ...Object.fromEntries(

@@ -6,6 +6,7 @@ import { openStore } from '../../../src/storage/open.js';
 import { basic, PASSWORD, SECRETS, testOptions } from '../app.js';
 import { fakeClock } from '../clock.js';
 import { FACTOR_KEY } from '../factors.js';
+import { checkAnswers, saasPaths } from '../openapi.js';
 import { signWebhook } from '../sign-webhook.js';
 import { stripeApi } from '../stripe.js';
 import { PRICES } from '../stripe-objects.js';
@@ -405,6 +406,8 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     },
   } as never);
   const routes = collectRoutes(server.fastify);
+  const undocumented: string[] = [];
+  checkAnswers({ fail: (problem) => undocumented.push(problem) }, server.fastify, saasPaths({}));
   const { url } = await server.start();
   const store = await openStore(options.databaseUri);
   const mails = mailCollection(store);
@@ -422,6 +425,7 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     busiest: routes.filter(({ url: path }) => /^\/api\/auth\/(login|refresh|register)/.test(path)),
     clock,
     visitor: (dice) => new SaasVisitor(dice, { now: clock.now, mails, pay }),
+    undocumented,
     unattainable: {
       ...Object.fromEntries(
         [

@@ -1,0 +1,86 @@
+import t from 'tap';
+import { saasApp } from '../kit/app.js';
+import { createHost } from '../kit/host.js';
+import { ISSUER, idpApp } from '../kit/idp.js';
+import { problemOf, saasPaths } from '../kit/openapi.js';
+
+/** The OpenAPI documents of both products. */
+
+t.test('saas-backend serves its document with the operations that it has', async (t) => {
+  const app = await saasApp(t);
+  const { status, headers, body } = await app.request('GET', '/api/openapi.json');
+  t.equal(status, 200);
+  t.match(headers['content-type'], /^application\/json/);
+  t.equal(body.openapi, '3.1.0');
+  t.same(body.servers, [{ url: 'http://app.example.test' }]);
+  t.ok(body.paths['/api/auth/sessions/{id}'].delete);
+  t.ok(body.paths['/admin/api/users/{id}'].get);
+  t.ok(body.paths['/health'].get);
+  t.notOk(body.paths['/api/auth/email-login'], 'not configured');
+  t.notOk(body.paths['/metrics'], 'not configured');
+  const tags = body.tags.map(({ name }: { name: string }) => name);
+  t.notOk(tags.includes('Other sign-ins'));
+
+  const other = await saasApp(t, { emailLogin: true, prefix: '/v2', adminPath: '/office' });
+  const { paths } = (await other.request('GET', '/v2/openapi.json')).body;
+  t.ok(paths['/v2/auth/email-login'].post);
+  t.ok(paths['/office/api/users'].get);
+  t.notOk(paths['/api/auth/login']);
+  t.notOk(paths['/admin/api/users']);
+
+  const none = await saasApp(t, { adminPath: false });
+  const without = (await none.request('GET', '/api/openapi.json')).body.paths;
+  t.same(
+    Object.keys(without).filter((path) => path.startsWith('/admin')),
+    [],
+  );
+});
+
+t.test('idp serves its document below its issuer', async (t) => {
+  const app = await idpApp(t);
+  const { body } = await app.request('GET', '/openapi.json');
+  t.same(body.servers, [{ url: ISSUER }]);
+  t.ok(body.paths['/token'].post && body.paths['/v1/principals/{sub}'].get);
+
+  const below = await idpApp(t, { prefix: '/id', publicUrl: `${ISSUER}/id` });
+  const { servers, paths } = (await below.request('GET', '/openapi.json')).body;
+  t.same(servers, [{ url: `${ISSUER}/id` }]);
+  t.ok(paths['/token'].post);
+});
+
+t.test('the description of a host includes the routes only if it asks', async (t) => {
+  const { saasBackend } = await import('../../src/index.js');
+  const { testOptions } = await import('../kit/app.js');
+  const { temporaryFolder } = await import('../kit/tmp.js');
+  for (const openapi of [false, true]) {
+    const host = await createHost(t, {
+      last: async (app) => void (await app.register(saasBackend, { ...pluginOptions(), openapi })),
+    });
+    const { paths } = (await host.inject('/openapi.json')).json();
+    t.equal(paths['/api/auth/register']?.post.summary, openapi ? 'Create an account' : undefined);
+    t.equal(paths['/admin/api/users']?.get.operationId, openapi ? 'adminListUsers' : undefined);
+    t.notOk(paths['/admin/users'], 'a page');
+    await host.close();
+  }
+
+  function pluginOptions() {
+    const { host: _host, port: _port, logLevel: _level, ...options } = testOptions(temporaryFolder(t));
+    return options;
+  }
+});
+
+t.test('an answer that the document does not describe is found', async (t) => {
+  const problem = (status: number, payload: unknown, type = 'application/json') =>
+    problemOf(
+      saasPaths({}),
+      { method: 'GET', routeOptions: { url: '/api/auth/me', config: { access: 'user' } } } as never,
+      { status, type, payload: JSON.stringify(payload) },
+    );
+  const error = (code: string) => ({ success: false, message: 'x', error: { code, requestId: 'x' } });
+  t.equal(problem(401, error('TOKEN_EXPIRED')), undefined);
+  t.match(problem(401, error('INVALID_CODE')), /does not fit/);
+  t.match(problem(418, error('TOKEN_EXPIRED')), /not in the document/);
+  t.match(problem(401, { error: 'unauthenticated' }), /does not fit/);
+  t.match(problem(200, { success: true, data: {} }), /does not fit/);
+  t.match(problem(200, 'x', 'text/plain'), /does not have/);
+});
