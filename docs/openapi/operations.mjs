@@ -4,7 +4,18 @@ const TEXT = { type: 'string' };
 const METRICS = {
   200: { description: 'The Prometheus text format.', type: 'text/plain', schema: TEXT, example: 'up 1\n' },
 };
-const state = { type: 'object', properties: { status: { const: 'ok' } }, required: ['status'] };
+const state = {
+  type: 'object',
+  properties: {
+    status: { const: 'ok' },
+    product: { type: 'string', description: 'The program. Only for requests from the same machine.' },
+    unlistedProxy: {
+      type: 'string',
+      description: 'A proxy that is not trusted. Only for requests from the same machine.',
+    },
+  },
+  required: ['status'],
+};
 
 const stateAnswer = (isEnveloped) => ({
   200: {

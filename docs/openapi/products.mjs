@@ -11,14 +11,14 @@ const INSTALLATION =
 
 /** Errors of every route: its scope, its body, its parameters. */
 function commonCodes(route, about) {
-  const { schema = {}, config, method } = route;
+  const { config, method } = route;
   const hasBody = method !== 'GET';
-  const isValidated = hasBody || schema.querystring || schema.params;
   return [
     'INTERNAL',
     ...(about.isOpen ? [] : ['NOT_READY', 'OVERLOADED']),
     ...(config.unmetered === true ? [] : ['RATE_LIMITED']),
-    ...(isValidated ? ['VALIDATION_ERROR'] : []),
+    // Also for an invalid Host header.
+    'VALIDATION_ERROR',
     ...(hasBody ? ['INVALID_JSON', 'PAYLOAD_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE'] : []),
   ];
 }
@@ -143,7 +143,7 @@ export const saasBackend = ({ version, errors, schemas }) => ({
   commonErrors: (route, about) => [
     ...commonCodes(route, about),
     ...(SAAS_GUARDS[route.config.access] ?? []),
-    ...(refreshTokens(route) ? ['ORIGIN_NOT_ALLOWED', 'VALIDATION_ERROR'] : []),
+    ...(refreshTokens(route) ? ['ORIGIN_NOT_ALLOWED'] : []),
     ...(route.config.access === 'admin' && route.method !== 'GET' ? ['CSRF_REJECTED'] : []),
     ...(route.url.startsWith('/api/') && !route.config.duringMaintenance ? ['MAINTENANCE'] : []),
   ],

@@ -8,10 +8,11 @@ export async function openRouteDescriptions(
   { openapi, prefix, adminPath }: ResolvedSaas['runtime'],
 ): Promise<DescribeRoute | undefined> {
   if (!openapi) return undefined;
-  const [api, admin] = [hostPrefix + prefix, hostPrefix + adminPath];
-  return createRouteDescriptions('saas-backend', (url) =>
-    adminPath !== false && url.startsWith(`${admin}/`)
-      ? `/admin${url.slice(admin.length)}`
-      : `/api${url.slice(api.length)}`,
-  );
+  const api = hostPrefix + prefix;
+  const admin = adminPath === false ? undefined : hostPrefix + adminPath;
+  return createRouteDescriptions('saas-backend', (url) => {
+    // The document has the default paths.
+    if (admin !== undefined && url.startsWith(`${admin}/`)) return `/admin${url.slice(admin.length)}`;
+    return `/api${url.slice(api.length)}`;
+  });
 }
