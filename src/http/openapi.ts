@@ -130,7 +130,8 @@ export async function createRouteDescriptions(
     const [verb = ''] = [method].flat();
     const operation = paths[path]?.[verb.toLowerCase()];
     if (!operation) return undefined;
-    const { operationId, summary, description, tags, security } = operation;
-    return { operationId, summary, ...(description !== undefined && { description }), tags, security };
+    // Without `security`: @fastify/swagger throws for a scheme that the host does not define.
+    const { operationId, summary, description, tags } = operation;
+    return { operationId, summary, ...(description !== undefined && { description }), tags };
   };
 }
