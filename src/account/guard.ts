@@ -9,8 +9,6 @@ import type { Person, Session } from './service.js';
 /** How old a sign-in may be for what cannot be undone. */
 const MAX_AUTHENTICATION_AGE_MS = 15 * MINUTE;
 
-const PAGE = 'the account page';
-
 /** A person who is signed in, and the token of the session. */
 export interface SignedIn {
   principal: Person & { kind: 'agent' | 'human'; operatorSince?: number };
@@ -18,21 +16,12 @@ export interface SignedIn {
   token: string;
 }
 
-/** The sign-in of the provider. */
+/** The sign-in of the product. `page` is a page to return to, below the account page: `''`, `/password`. */
 export interface SignIn {
-  userOf(request: FastifyRequest): Promise<SignedIn | null>;
+  userOf(request: FastifyRequest, reply: FastifyReply): Promise<SignedIn | null>;
   /** Sends the sign-in form, which returns to the page. */
-  sendSignIn(
-    request: FastifyRequest,
-    reply: FastifyReply,
-    page: { returnTo: string; name: typeof PAGE },
-    handle?: string,
-  ): FastifyReply;
-  sendSignUp(
-    request: FastifyRequest,
-    reply: FastifyReply,
-    page: { returnTo: string; name: typeof PAGE },
-  ): FastifyReply;
+  sendSignIn(request: FastifyRequest, reply: FastifyReply, page: string, handle?: string): FastifyReply;
+  sendSignUp(request: FastifyRequest, reply: FastifyReply, page: string): FastifyReply;
   /** Removes the session from the browser. */
   forgetSession(reply: FastifyReply): void;
 }
@@ -58,14 +47,13 @@ export function createPersonGuard({ signIn, clock }: { signIn: SignIn; clock: Cl
     reply: FastifyReply,
     { within }: { within: number },
   ): Promise<FastifyReply | undefined> => {
-    const user = await signIn.userOf(request);
+    const user = await signIn.userOf(request, reply);
     if (user && isRecent(user.session.authTime, { now: clock.now(), within })) {
       admitted.set(request, user);
       return undefined;
     }
     if (!wantsPage(request.headers.accept)) throw accountErrors.sign_in_first();
-    const page = { returnTo: pageOf(request), name: PAGE } as const;
-    return signIn.sendSignIn(request, reply, page, user?.principal.handle);
+    return signIn.sendSignIn(request, reply, pageOf(request), user?.principal.handle);
   };
 
   const personOf: PersonGuard['personOf'] = (request) => {
@@ -93,7 +81,7 @@ export function createPersonGuard({ signIn, clock }: { signIn: SignIn; clock: Cl
 /** The page that a person wanted to see; after a form, the one that contains it. */
 function pageOf({ url, server: { prefix } }: FastifyRequest): string {
   const [path = ''] = url.slice(prefix.length).split('?');
-  return PAGES.find((page) => path === page || path.startsWith(`${page}/`)) ?? '/account';
+  return PAGES.find((page) => path === page || path.startsWith(`${page}/`)) ?? '';
 }
 
-const PAGES = ['/account/password', '/account/delete', '/account/second-factor', '/account/passkeys'];
+const PAGES = ['/password', '/delete', '/second-factor', '/passkeys'];

@@ -25,6 +25,7 @@ import type { Mounted } from '../server/assembly.js';
 import { openMeasuredStore } from '../server/measured-store.js';
 import { createModuleContext, followLifecycle, type ModuleContext } from '../server/module-context.js';
 import { rejectUnfinishedCopy } from '../server/unfinished-copy.js';
+import { createAccountSignIn, createAccountSources, entrancePlugin } from './account.js';
 import {
   adviseIdp,
   hasMailServer,
@@ -180,20 +181,22 @@ export async function mountIdp(
   const forget = async (sub: string): Promise<void> => {
     await Promise.all([oidc.forget(sub), factors?.forget(sub), passkeys?.forget(sub)]);
   };
+  const mount = () => mountPath(issuer());
   const account = createAccountModule(context, {
-    mount: () => mountPath(issuer()),
+    path: () => `${mount()}/account`,
+    signOutHref: () => `${mount()}/logout`,
     pages,
-    signIn,
+    signIn: createAccountSignIn(signIn),
     hasAccountPages,
-    sources: {
-      people: { ...principals, delete: directory.deleteSelf, isDeleted: directory.isDeleted },
-      sessions: oidc.sessions,
-      applications: { ...oidc.consents, find: clients.find },
+    sources: createAccountSources({
+      ...{ principals, directory, consents: oidc.consents, sessions: oidc.sessions },
+      findClient: clients.find,
       verification: provisioning.verification,
       factors: secondFactor,
       passkeys,
       forget,
-    },
+      audit: context.audit,
+    }),
   });
   const operators = createOperatorsModule(context, {
     issuer,
@@ -242,7 +245,8 @@ export async function mountIdp(
     await scope.register(provisioning.plugin, { pages, hasAccountPages, sessionOf });
     if (email) await scope.register(email.plugin);
     await scope.register(oidc.plugin, { pages });
-    await scope.register(account.plugin);
+    await scope.register(account.plugin, { prefix: '/account' });
+    if (hasAccountPages) await scope.register(entrancePlugin, { mount });
     if (prefix !== '') await scope.register(healthPlugin, { store, wrap: (state) => state });
     // At the root, the server has the route.
     if (metrics && (prefix !== '' || !server)) await scope.register(metricsPlugin, { metrics });
