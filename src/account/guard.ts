@@ -6,9 +6,6 @@ import { type Clock, isRecent, MINUTE } from '../kernel/clock.js';
 import { accountErrors } from './errors.js';
 import type { Person, Session } from './service.js';
 
-/** How old a sign-in may be for what cannot be undone. */
-const MAX_AUTHENTICATION_AGE_MS = 15 * MINUTE;
-
 /** A person who is signed in, and the token of the session. */
 export interface SignedIn {
   principal: Person & { kind: 'agent' | 'human'; operatorSince?: number };
@@ -20,15 +17,19 @@ export interface SignedIn {
 export interface SignIn {
   userOf(request: FastifyRequest, reply: FastifyReply): Promise<SignedIn | null>;
   /** Sends the sign-in form, which returns to the page. */
-  sendSignIn(request: FastifyRequest, reply: FastifyReply, page: string, handle?: string): FastifyReply;
-  sendSignUp(request: FastifyRequest, reply: FastifyReply, page: string): FastifyReply;
+  sendSignIn(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    page: string,
+    handle?: string,
+  ): FastifyReply | Promise<FastifyReply>;
   /** Removes the session from the browser. */
   forgetSession(reply: FastifyReply): void;
 }
 
 export interface PersonGuard {
   guard: Guard;
-  /** The same if the person has signed in within the last 15 minutes. */
+  /** The same if the person has signed in recently. */
   recentGuard: Guard;
   /** The person of a request that a guard has admitted. */
   personOf(request: FastifyRequest): SignedIn;
@@ -39,7 +40,15 @@ export interface PersonGuard {
 }
 
 /** Admits people by their session only: agents have none, and no token or password in a header opens these pages. */
-export function createPersonGuard({ signIn, clock }: { signIn: SignIn; clock: Clock }): PersonGuard {
+export interface PersonGuardOptions {
+  signIn: SignIn;
+  /** How old a sign-in may be for what cannot be undone, in milliseconds. Default: 15 minutes. */
+  maxAuthenticationAge?: number;
+  clock: Clock;
+}
+
+export function createPersonGuard(options: PersonGuardOptions): PersonGuard {
+  const { signIn, maxAuthenticationAge = 15 * MINUTE, clock } = options;
   const admitted = new WeakMap<FastifyRequest, SignedIn>();
 
   const admit = async (
@@ -67,7 +76,7 @@ export function createPersonGuard({ signIn, clock }: { signIn: SignIn; clock: Cl
 
   return {
     guard: (request, reply) => admit(request, reply, { within: Number.POSITIVE_INFINITY }),
-    recentGuard: (request, reply) => admit(request, reply, { within: MAX_AUTHENTICATION_AGE_MS }),
+    recentGuard: (request, reply) => admit(request, reply, { within: maxAuthenticationAge }),
     personOf,
     formsOf,
     checkForm(request) {

@@ -1,6 +1,6 @@
 import type { Guard, Scope } from '../http/scope.js';
 import type { ModuleContext } from '../server/module-context.js';
-import { createPersonGuard } from './guard.js';
+import { createPersonGuard, type PersonGuard, type PersonGuardOptions } from './guard.js';
 import { type AccountPluginOptions, accountPlugin } from './plugin.js';
 import { createAccountService } from './service.js';
 
@@ -8,10 +8,13 @@ import { createAccountService } from './service.js';
 export interface AccountModule {
   /** The access levels of the routes below. */
   guards: Record<'person' | 'recent-person', Guard>;
+  /** For further pages of the account. */
+  guard: PersonGuard;
   plugin(scope: Scope): Promise<void>;
 }
 
-export type AccountModuleOptions = Omit<AccountPluginOptions, 'guard' | 'service'>;
+export type AccountModuleOptions = Omit<AccountPluginOptions, 'guard' | 'service'> &
+  Pick<PersonGuardOptions, 'maxAuthenticationAge'>;
 
 export function createAccountModule(
   { clock }: Pick<ModuleContext, 'clock'>,
@@ -20,6 +23,7 @@ export function createAccountModule(
   const guard = createPersonGuard({ ...options, clock });
   const service = createAccountService(options.sources);
   return {
+    guard,
     guards: { person: guard.guard, 'recent-person': guard.recentGuard },
     plugin: (scope) => accountPlugin(scope, { ...options, guard, service }),
   };

@@ -1,5 +1,5 @@
 import formbody from '@fastify/formbody';
-import { access, type Scope } from '../http/scope.js';
+import type { Scope } from '../http/scope.js';
 import { deletionPlugin } from './deletion.js';
 import type { SignIn } from './guard.js';
 import { type AccountPageOptions, accountPagePlugin } from './page.js';
@@ -18,7 +18,7 @@ const FORM_LIMIT_BYTES = 16 * 1024;
 /** The pages on which people manage their own accounts, in a scope whose prefix is the path of the account page. */
 export async function accountPlugin(scope: Scope, options: AccountPluginOptions): Promise<void> {
   await scope.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
-  const { signIn, sources } = options;
+  const { sources } = options;
   const { people, verification, factors, passkeys } = sources;
   await scope.register(passwordPlugin, { ...options, people });
   if (!options.hasAccountPages) return;
@@ -26,7 +26,4 @@ export async function accountPlugin(scope: Scope, options: AccountPluginOptions)
   await scope.register(deletionPlugin, options);
   if (factors) await scope.register(secondFactorPlugin, { ...options, people, verification, factors });
   if (passkeys) await scope.register(passkeysPlugin, { ...options, passkeys });
-  scope.get('/sign-up', { config: access('public', { page: true }) }, (request, reply) =>
-    signIn.sendSignUp(request, reply, ''),
-  );
 }

@@ -43,8 +43,12 @@ export interface AccountSources {
     /** Whether the session in which the password was changed stays valid. */
     keepsSession: boolean;
     rename(person: Person, name: string, from: Origin): Promise<void>;
-    /** In one step, after which nothing issued to the person is valid; `false` if the credentials have changed. */
-    delete(person: Person, from: Origin): Promise<boolean>;
+    /**
+     * In one step, after which nothing issued to the person is valid; `false` if the password is wrong or was changed in the
+     * meantime.
+     * @throws RATE_LIMITED, OVERLOADED
+     */
+    delete(person: Person, password: string, from: Origin): Promise<boolean>;
     isDeleted(sub: string): Promise<boolean>;
   };
   sessions: {
@@ -169,9 +173,8 @@ export function createAccountService({ people, applications, forget }: AccountSo
     },
 
     async delete(person, password, from) {
-      const proven = await people.provePassword(person, password, from);
       // On a double click, the browser shows the response to the second form, whose account is already deleted.
-      if (!proven || !(await people.delete(proven, from))) return people.isDeleted(person.id);
+      if (!(await people.delete(person, password, from))) return people.isDeleted(person.id);
       // Nothing of it is valid any more. After a crash, jobs remove sessions and consents.
       await forget(person.id);
       return true;

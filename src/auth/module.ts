@@ -1,6 +1,6 @@
 import { type PublicUrl, withLeadingSlash } from '../config/public-url.js';
 import type { RequestOrigin } from '../http/circumstances.js';
-import { createCookie } from '../http/cookies.js';
+import { type Cookie, createCookie } from '../http/cookies.js';
 import type { Messages } from '../http/messages.js';
 import type { Pages } from '../http/pages.js';
 import type { SubscriptionSummary } from '../http/schemas.js';
@@ -13,7 +13,13 @@ import { type Activity, activityCollection, createActivity } from './activity.js
 import { keepRefreshTokensInCookies } from './browser-sessions.js';
 import type { AccountDeletionHooks } from './dependencies.js';
 import type { AuthEvents } from './events.js';
-import { type AccountExportDependencies, createAccountExport, type ExportPluginOptions } from './export.js';
+import {
+  type AccountExportDependencies,
+  createAccountExport,
+  createSendExport,
+  type ExportOptions,
+  type SendExport,
+} from './export.js';
 import { createForeignHashes, type ForeignHashes, foreignHashCollection } from './foreign-hashes.js';
 import { type ImportOptions, type ImportReport, importUsers } from './import.js';
 import type { registerSessionTokenKinds, TokenKind } from './jwt.js';
@@ -83,7 +89,11 @@ export interface AuthModule {
   service: AuthService;
   sessions: Sessions;
   /** The export of an account, for the operator. */
-  exportAccount: ExportPluginOptions['exportAccount'];
+  exportAccount: ExportOptions['exportAccount'];
+  /** The same for the user, as a limited stream. */
+  sendExport: SendExport;
+  /** The cookie of sessions in browsers. */
+  sessionCookie: Cookie;
   /** For the operator; its job is not scheduled. */
   activity: Activity;
   /** Enqueues the mail about a change of the second factor. */
@@ -188,6 +198,9 @@ export function createAuthModule(
     sections: options.exportSections,
   });
 
+  const sendExport = createSendExport({ exportAccount, throttle });
+  const sessionCookie = createCookie('saas-session', publicUrl.get);
+
   jobs.add('account-deletion', service.deletionJob);
   jobs.add('session-purge', createExpiryPurge(sessions, clock));
 
@@ -195,6 +208,8 @@ export function createAuthModule(
     service,
     sessions,
     exportAccount,
+    sendExport,
+    sessionCookie,
     async announceFactor(userId, change, origin) {
       const user = await users.findOne({ id: userId });
       if (user) await mails.secondFactorChanged(user, change, origin);
@@ -202,7 +217,7 @@ export function createAuthModule(
     activity: createActivity({ activity: activityCollection(store), sessions, clock }),
     useSessionCookies(scope) {
       keepRefreshTokensInCookies(scope, {
-        cookie: createCookie('saas-session', publicUrl.get),
+        cookie: sessionCookie,
         refreshTtl: config.refreshTokenTtl,
         origins: () => [new URL(publicUrl.get()).origin, ...options.origins],
         endSession: service.endSession,
@@ -212,8 +227,7 @@ export function createAuthModule(
     plugin: (scope) =>
       authPlugin(scope, {
         auth: service,
-        exportAccount,
-        throttle,
+        sendExport,
         pages,
         messages,
         secondFactors: secondFactor?.service,

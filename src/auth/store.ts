@@ -1,3 +1,4 @@
+import type { Device } from '../http/circumstances.js';
 import { type Session, type SubscriptionSummary, toTimestamp, type User } from '../http/schemas.js';
 import type { Clock } from '../kernel/clock.js';
 import { newId, type Random } from '../kernel/secrets.js';
@@ -80,7 +81,7 @@ export interface UsedLink {
   addressVerified: boolean;
 }
 
-export interface SessionDocument {
+export interface SessionDocument extends Device {
   id: string;
   userId: string;
   /** `sessionEpoch` of the user when the session started. */
@@ -221,6 +222,13 @@ export function toSessionView(session: SessionDocument): Session {
     amr: [...(session.amr ?? PASSWORD_ONLY)],
   };
 }
+
+/** From where a session was started, as far as it is known. */
+export const deviceIn = ({ browser, system, place }: Device): Device => ({
+  ...(browser !== undefined && { browser }),
+  ...(system !== undefined && { system }),
+  ...(place !== undefined && { place }),
+});
 
 /** How a user signed in (RFC 8176): with a password or at another provider, and by what proved the second factor. */
 export const FIRST_FACTOR = { password: 'pwd', federated: 'fed' } as const;

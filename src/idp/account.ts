@@ -23,20 +23,22 @@ export function createAccountSources(deps: IdpAccountDependencies): AccountSourc
   const recordWrongPassword = ({ id }: Person, { ip }: { ip: string }): Promise<void> =>
     audit.recordFailure({ event: 'login.failed', subject: id, ip });
 
+  const provePassword: AccountSources['people']['provePassword'] = async (person, password, from) => {
+    if (person.passkeyOnly) return person;
+    const { id, handle } = person;
+    const proven = await principals.authenticate(
+      handle,
+      password,
+      from,
+      (principal) => principal.id === id && principal.kind === 'human',
+    );
+    if (!proven) await recordWrongPassword(person, from);
+    return proven;
+  };
+
   return {
     people: {
-      async provePassword(person, password, from) {
-        if (person.passkeyOnly) return person;
-        const { id, handle } = person;
-        const proven = await principals.authenticate(
-          handle,
-          password,
-          from,
-          (principal) => principal.id === id && principal.kind === 'human',
-        );
-        if (!proven) await recordWrongPassword(person, from);
-        return proven;
-      },
+      provePassword,
       async changePassword(person, passwords, _session, from) {
         const isChanged = await principals.changePassword(person, passwords, from);
         if (!isChanged) await recordWrongPassword(person, from);
@@ -46,7 +48,10 @@ export function createAccountSources(deps: IdpAccountDependencies): AccountSourc
       async rename(person, name, from) {
         await principals.rename(person, name, from);
       },
-      delete: directory.deleteSelf,
+      async delete(person, password, from) {
+        const proven = await provePassword(person, password, from);
+        return proven !== null && directory.deleteSelf(proven, from);
+      },
       isDeleted: directory.isDeleted,
     },
     sessions: {
@@ -76,17 +81,22 @@ export function createAccountSources(deps: IdpAccountDependencies): AccountSourc
 
 /** The sign-in of the provider, for the account pages. */
 export function createAccountSignIn(own: OwnPages): AccountModuleOptions['signIn'] {
-  const pageAt = (page: string) => ({ returnTo: `/account${page}`, name: 'the account page' }) as const;
   return {
     userOf: own.userOf,
     forgetSession: own.forgetSession,
-    sendSignIn: (request, reply, page, handle) => own.sendSignIn(request, reply, pageAt(page), handle),
-    sendSignUp: (request, reply, page) => own.sendSignUp(request, reply, pageAt(page)),
+    sendSignIn: (request, reply, page, handle) =>
+      own.sendSignIn(request, reply, { returnTo: `/account${page}`, name: 'the account page' }, handle),
   };
 }
 
-/** The ways to the account pages. @param mount the path of the issuer, which includes what a proxy adds */
-export async function entrancePlugin(scope: Scope, { mount }: { mount(): string }): Promise<void> {
+export interface EntranceOptions {
+  own: Pick<OwnPages, 'sendSignUp'>;
+  /** The path of the issuer, which includes what a proxy adds. */
+  mount(): string;
+}
+
+/** The ways to the account pages. */
+export async function entrancePlugin(scope: Scope, { own, mount }: EntranceOptions): Promise<void> {
   const config = access('public', { page: true });
 
   scope.get('/', { config }, (_request, reply) => reply.redirect(`${mount()}/account`, 302));
@@ -94,5 +104,9 @@ export async function entrancePlugin(scope: Scope, { mount }: { mount(): string 
   // Password managers open it (W3C: A Well-Known URL for Changing Passwords).
   scope.get('/.well-known/change-password', { config }, (_request, reply) =>
     reply.redirect(`${mount()}/account/password`, 302),
+  );
+
+  scope.get('/account/sign-up', { config }, (request, reply) =>
+    own.sendSignUp(request, reply, { returnTo: '/account', name: 'the account page' }),
   );
 }

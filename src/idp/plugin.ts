@@ -246,7 +246,7 @@ export async function mountIdp(
     if (email) await scope.register(email.plugin);
     await scope.register(oidc.plugin, { pages });
     await scope.register(account.plugin, { prefix: '/account' });
-    if (hasAccountPages) await scope.register(entrancePlugin, { mount });
+    if (hasAccountPages) await scope.register(entrancePlugin, { own: signIn, mount });
     if (prefix !== '') await scope.register(healthPlugin, { store, wrap: (state) => state });
     // At the root, the server has the route.
     if (metrics && (prefix !== '' || !server)) await scope.register(metricsPlugin, { metrics });

@@ -1,5 +1,6 @@
 import type { AuthModule } from '../auth/module.js';
 import { SignInAnswer } from '../auth/schemas.js';
+import type { SignedIn } from '../auth/sign-in.js';
 import type { FederationModule, FederationModuleOptions } from '../federation/module.js';
 import type { ModuleContext } from '../server/module-context.js';
 import type { SaasConfiguration } from './options.js';
@@ -15,7 +16,7 @@ export interface LoginProviderOptions
 export async function openLoginProviders(
   context: ModuleContext,
   { values, production, auth, ...options }: LoginProviderOptions,
-): Promise<FederationModule | undefined> {
+): Promise<FederationModule<SignedIn> | undefined> {
   const { login: providers, corsOrigin = [], jwtRefreshSecret, jwtRefreshSecretPrevious } = values;
   if (providers === undefined || Object.keys(providers).length === 0) return undefined;
   const { createFederationModule } = await import('../federation/module.js');

@@ -33,6 +33,10 @@ export const saasSchema = defineOptions({
     doc: 'Origins that may call the API from a browser (CORS), separated by commas, or * for any origin.',
     check: (origins) => origins?.map(originProblem).find((problem) => problem !== undefined),
   }),
+  accountPages: option(Type.Boolean({ default: false }), {
+    env: 'ACCOUNT_PAGES',
+    doc: 'Serve pages for users at /account: sign-in, sign-up, password, second factor, sessions and billing.',
+  }),
   ...authOptions,
   ...federationOptions,
   ...billingOptions,
@@ -53,6 +57,8 @@ export interface SaasRuntimeOptions extends RuntimeOptions {
   prefix?: string;
   /** Path of the admin area; `false` disables it. Default `/admin`. */
   adminPath?: string | false;
+  /** Path of the pages for users, if `accountPages` is set. Default `/account`. */
+  accountPath?: string;
   /** Settings of the host that the operator changes in the admin area, by name. */
   customSettings?: CustomSettings;
 }
@@ -61,7 +67,7 @@ export type SaasBackendOptions = Partial<SaasConfiguration> & SaasRuntimeOptions
 
 export interface ResolvedSaas {
   config: Resolved<SaasConfiguration>;
-  runtime: Required<Pick<SaasRuntimeOptions, 'prefix' | 'adminPath' | 'clock' | 'random'>> &
+  runtime: Required<Pick<SaasRuntimeOptions, 'prefix' | 'adminPath' | 'accountPath' | 'clock' | 'random'>> &
     Pick<SaasRuntimeOptions, 'customSettings'> &
     OptionalRuntime;
 }
@@ -88,6 +94,7 @@ export function resolveSaas(options: SaasBackendOptions, generate = true): Resol
   const {
     prefix,
     adminPath,
+    accountPath,
     customSettings,
     env,
     clock,
@@ -101,6 +108,7 @@ export function resolveSaas(options: SaasBackendOptions, generate = true): Resol
   const runtime = {
     prefix: prefix ?? '/api',
     adminPath: adminPath ?? ('/admin' as const),
+    accountPath: accountPath ?? '/account',
     clock: clock ?? systemClock,
     random: random ?? systemRandom,
     ...(customSettings && { customSettings }),
@@ -121,7 +129,7 @@ export function resolveSaas(options: SaasBackendOptions, generate = true): Resol
     (values, report) => {
       const problem = hostDatabaseProblem(options);
       if (problem) report.refuse(problem);
-      validateMountPaths(runtime.prefix, runtime.adminPath, report);
+      validateMountPaths(runtime, values.accountPages, report);
       validateCombinations(values, report);
       const hasKey = values.settingsEncryptionKey !== undefined;
       for (const problem of customSettingsProblems(customSettings ?? {}, hasKey)) report.refuse(problem);
@@ -130,12 +138,32 @@ export function resolveSaas(options: SaasBackendOptions, generate = true): Resol
   return { config, runtime };
 }
 
-function validateMountPaths(prefix: string, adminPath: string | false, report: Report): void {
-  for (const [name, path] of Object.entries({ prefix, ...(adminPath !== false && { adminPath }) })) {
+/** With pages for users, these return from the payment provider to the billing page, unless another path is configured. */
+export function billingConfiguration(values: SaasConfiguration, accountPath: string): SaasConfiguration {
+  const { accountPages, billingReturnUrlRelative: path } = values;
+  const { default: initial } = billingOptions.billingReturnUrlRelative as { default?: string };
+  return accountPages && path === initial
+    ? { ...values, billingReturnUrlRelative: `${accountPath}/billing` }
+    : values;
+}
+
+function validateMountPaths(
+  { prefix, adminPath, accountPath }: ResolvedSaas['runtime'],
+  hasAccountPages: boolean,
+  report: Report,
+): void {
+  const paths = Object.entries({
+    prefix,
+    ...(adminPath !== false && { adminPath }),
+    ...(hasAccountPages && { accountPath }),
+  });
+  for (const [name, path] of paths) {
     const problem = mountProblem(path);
     if (problem) report.refuse(`'${name}' ${problem}`);
   }
-  if (adminPath === prefix) report.refuse("'prefix' and 'adminPath' must differ, like /api and /admin.");
+  const names = paths.map(([name]) => `'${name}'`);
+  if (new Set(paths.map(([, path]) => path)).size < paths.length)
+    report.refuse(`${names.join(', ')} must differ, like /api, /admin and /account.`);
 }
 
 function validateCombinations(values: SaasConfiguration, report: Report): void {

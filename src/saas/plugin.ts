@@ -31,6 +31,7 @@ import { openMeasuredStore } from '../server/measured-store.js';
 import { createModuleContext, followLifecycle } from '../server/module-context.js';
 import { rejectUnfinishedCopy } from '../server/unfinished-copy.js';
 import { createSettingsModule, openCustomSettings } from '../settings/module.js';
+import { openAccountPages } from './account-pages.js';
 import { billingUsers } from './billing-users.js';
 import {
   createEntitlementGuards,
@@ -42,7 +43,13 @@ import {
 import { createErrorRenderers } from './error-rendering.js';
 import { describeInstallation } from './installation.js';
 import { openLoginProviders } from './login-providers.js';
-import { adviseSaas, type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './options.js';
+import {
+  adviseSaas,
+  billingConfiguration,
+  type ResolvedSaas,
+  resolveSaas,
+  type SaasBackendOptions,
+} from './options.js';
 import { openSecondFactors } from './second-factors.js';
 import { createUserAdministration } from './user-administration.js';
 import { createUserApi } from './user-api.js';
@@ -60,7 +67,7 @@ export async function mountSaas(
   }
   logConfiguration(fastify, config, adviseSaas(config));
   const { values } = config;
-  const { clock, random, prefix, adminPath } = runtime;
+  const { clock, random, prefix, adminPath, accountPath } = runtime;
   const host = hostContext ?? pluginContext(fastify, { configured: values.publicUrl, port: 3000 }, random);
   const { publicUrl, mountedAt = () => fastify.prefix + prefix } = host;
   const metrics = values.metrics ? await openMetrics('saas_backend', runtime.metricsPeers) : undefined;
@@ -111,7 +118,7 @@ export async function mountSaas(
         : readUserVersion(documents, userId, field),
   });
   const billing = createBillingModule(context, {
-    config: values,
+    config: billingConfiguration(values, accountPath),
     users: billingUsers(documents),
     outbox: email.service,
     emit,
@@ -175,12 +182,18 @@ export async function mountSaas(
     publicUrl: publicUrl.get,
     apiUrl: () => publicUrl.get() + mountedAt(),
   });
-  const profile = createProfileModule({
-    async rename(userId, name) {
-      const user = await users.directory.rename(userId, name);
-      billing.sendProfiles();
-      return user;
-    },
+  const rename = async (userId: string, name: string) => {
+    const user = await users.directory.rename(userId, name);
+    billing.sendProfiles();
+    return user;
+  };
+  const profile = createProfileModule({ rename });
+  const accountPages = await openAccountPages(context, {
+    ...{ values, auth, users, billing, secondFactors, loginProviders, pages, messages, rename },
+    registrationAllowed: async () => (await current()).allowRegistration,
+    path: accountPath,
+    publicUrl: publicUrl.get,
+    apiPath: mountedAt,
   });
   const admin = createAdminModule(context, {
     config: values,
@@ -284,12 +297,26 @@ export async function mountSaas(
       prefix: adminPath,
       conflictRemedy:
         'Mount the admin area at another path with the adminPath option, or disable it with adminPath: false.',
-      renderError: renderError.admin,
+      renderError: renderError.pages,
     };
     await openScope(fastify, adminRules, async (area) => {
       await area.register(admin.plugin);
       await area.register(settings.adminPlugin);
       await area.register(billing.adminPlugin);
+    });
+  }
+  if (accountPages) {
+    const accountRules = {
+      ...rules,
+      guards: accountPages.guards,
+      prefix: accountPath,
+      conflictRemedy: 'Mount the pages for users at another path with the accountPath option.',
+      renderError: renderError.pages,
+      meter: context.throttle.countRequest,
+    };
+    await openScope(fastify, accountRules, async (area) => {
+      settings.enforceMaintenance(area);
+      await area.register(accountPages.plugin);
     });
   }
   // All collections are declared here, so a faulty store prevents the start.
