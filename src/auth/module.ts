@@ -12,6 +12,7 @@ import type { ModuleContext } from '../server/module-context.js';
 import { type Activity, activityCollection, createActivity } from './activity.js';
 import { keepRefreshTokensInCookies } from './browser-sessions.js';
 import type { AccountDeletionHooks } from './dependencies.js';
+import type { EmailLoginModule } from './email-login-module.js';
 import type { AuthEvents } from './events.js';
 import {
   type AccountExportDependencies,
@@ -123,6 +124,8 @@ export interface AuthModuleOptions {
   emit: Emit<AuthEvents>;
   /** Absent if no encryption key is configured. */
   secondFactor?: { service: SecondFactors; challengeTokens: TokenKind } | undefined;
+  /** Absent if sign-in by e-mail is not enabled. */
+  emailLogin?: EmailLoginModule | undefined;
   publicUrl: PublicUrl;
   /** The origins of pages that may use session cookies, beside that of the public address. */
   origins: readonly string[];
@@ -146,6 +149,7 @@ export function createAuthModule(
     pages,
     messages,
     secondFactor,
+    emailLogin,
   } = options;
   const { users, foreignHashes, presentUser, profileMark } = usersModule;
   const sessions = sessionCollection(store);
@@ -158,6 +162,8 @@ export function createAuthModule(
       reset: pageUrl(config.resetUrlRelative, '/auth/reset-password'),
       verify: pageUrl(config.verifyUrlRelative, '/auth/verify-email'),
       unlock: pageUrl(undefined, '/auth/unlock'),
+      login:
+        config.emailLoginUrlRelative === undefined ? undefined : pageUrl(config.emailLoginUrlRelative, ''),
     },
     clock,
   });
@@ -186,6 +192,7 @@ export function createAuthModule(
     challenges:
       secondFactor &&
       createChallenges({ tokens: secondFactor.challengeTokens, issuer: publicUrl.get, clock }),
+    createEmailLogin: emailLogin?.create,
     verificationRequired: config.requireEmailVerification,
     refreshTtl: config.refreshTokenTtl,
     sessionMaxAge: config.sessionMaxAge,
@@ -224,14 +231,16 @@ export function createAuthModule(
         backgroundTasks: context.backgroundTasks,
       });
     },
-    plugin: (scope) =>
-      authPlugin(scope, {
+    async plugin(scope) {
+      await authPlugin(scope, {
         auth: service,
         sendExport,
         pages,
         messages,
         secondFactors: secondFactor?.service,
         home: publicUrl.get,
-      }),
+      });
+      if (service.emailLogin) await emailLogin?.plugin(scope, service.emailLogin);
+    },
   };
 }

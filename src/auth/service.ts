@@ -7,6 +7,7 @@ import { createCredentials, createPasswordRules } from './credentials.js';
 import { type AccountDeletion, createAccountDeletion } from './deletion.js';
 import type { AuthDependencies } from './dependencies.js';
 import { createEmailChange, type EmailChange } from './email-change.js';
+import type { EmailLogin, EmailLoginDependencies } from './email-login.js';
 import { authErrors } from './errors.js';
 import { createFederatedSignIn, type FederatedSignIn } from './federated.js';
 import { createPasswordReset, type PasswordReset } from './password-reset.js';
@@ -34,6 +35,8 @@ export interface AuthService
   secondFactorStep: SecondFactorStep | undefined;
   /** For sign-in with other providers. */
   federated: FederatedSignIn;
+  /** Absent if sign-in by e-mail is not enabled. */
+  emailLogin: EmailLogin | undefined;
   /**
    * @throws INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, SECOND_FACTOR_REQUIRED,
    *   SECOND_FACTOR_ENROLMENT_REQUIRED, RATE_LIMITED, OVERLOADED
@@ -42,7 +45,14 @@ export interface AuthService
   administration: AccountAdministration;
 }
 
-export function createAuthService(deps: AuthDependencies): AuthService {
+export interface AuthServiceOptions extends AuthDependencies {
+  /** Absent if sign-in by e-mail is not enabled. */
+  createEmailLogin?:
+    | ((accounts: Omit<EmailLoginDependencies, 'codes' | 'loginTokens' | 'forgetCredentials'>) => EmailLogin)
+    | undefined;
+}
+
+export function createAuthService(deps: AuthServiceOptions): AuthService {
   const { users, passwords } = deps;
   const usedLinks = createUsedLinks(users, deps);
   const { startSession, ...sessions } = createSessionService(deps);
@@ -79,6 +89,7 @@ export function createAuthService(deps: AuthDependencies): AuthService {
     ...createAccountDeletion({ ...deps, credentials }),
     ...createReauthentication({ ...deps, credentials }),
     federated: createFederatedSignIn({ ...deps, ...signing, secondFactorStep }),
+    emailLogin: deps.createEmailLogin?.({ ...deps, ...signing, secondFactorStep, finishVerification }),
     secondFactorStep,
     forgotPassword,
     resetPassword,

@@ -3,6 +3,7 @@ import { Email, fits, OptionalName, toTimestamp } from '../http/schemas.js';
 import type { Origin } from '../http/scope.js';
 import type { Clock } from '../kernel/clock.js';
 import { AppError, httpErrors } from '../kernel/errors.js';
+import type { Sealed } from '../kernel/sealed.js';
 import { newToken, type Random, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import { nullIfTaken } from '../storage/collection.js';
@@ -10,7 +11,7 @@ import { federationErrors } from './errors.js';
 import type { Provider, ProviderIdentity } from './providers.js';
 import type { IdentityView, StartQuery } from './schemas.js';
 import type { Identities, IdentityDocument } from './store.js';
-import type { BegunLogin, Sealed, Ticket } from './tickets.js';
+import type { BegunLogin, Ticket } from './tickets.js';
 
 /** What the accounts of users do for a sign-in with a provider. `S` is the response to a sign-in. */
 export interface FederatedAccounts<S> {

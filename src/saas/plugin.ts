@@ -40,6 +40,7 @@ import {
   type SettingsApi,
   type UserRequest,
 } from './decorator.js';
+import { openEmailLogin } from './email-login.js';
 import { createErrorRenderers } from './error-rendering.js';
 import { describeInstallation } from './installation.js';
 import { openLoginProviders } from './login-providers.js';
@@ -138,6 +139,13 @@ export async function mountSaas(
     issuer: brand.name,
     announce: (...change) => auth.announceFactor(...change),
   });
+  const emailLogin = await openEmailLogin(context, {
+    values,
+    async forgetCredentials(userId) {
+      await Promise.all([secondFactors?.service.forget(userId), loginProviders?.service.forget(userId)]);
+    },
+    messages,
+  });
   const auth = createAuthModule(context, {
     config: values,
     tokenKinds: await registerSessionTokenKinds(fastify, mount, values),
@@ -167,6 +175,7 @@ export async function mountSaas(
       ...(values.login && { identities: async (userId: string) => loginProviders?.service.list(userId) }),
     },
     secondFactor: secondFactors?.option,
+    emailLogin,
     registrationAllowed: async () => (await current()).allowRegistration,
     siteName,
     profileChanged: billing.sendProfiles,

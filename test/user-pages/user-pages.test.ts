@@ -25,8 +25,13 @@ interface Visit {
   fill(path: string, fields: Record<string, string>, action?: string): Promise<Page>;
 }
 
+const origins = new WeakMap<SaasApp, Promise<string>>();
+
+/** A new browser. */
 async function visit(app: SaasApp): Promise<Visit> {
-  const origin = await app.listen();
+  const listening = origins.get(app) ?? app.listen();
+  origins.set(app, listening);
+  const origin = await listening;
   const browser = new Agent({ origin });
   const get = (path = '') => browser.open(`${origin}/account${path}`);
   return {
