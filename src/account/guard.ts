@@ -42,14 +42,23 @@ export interface PersonGuard {
 /** Admits people by their session only: agents have none, and no token or password in a header opens these pages. */
 export interface PersonGuardOptions {
   signIn: SignIn;
+  /** Further pages that a sign-in returns to, below the account page: `/address`. */
+  furtherPages?: readonly string[];
   /** How old a sign-in may be for what cannot be undone, in milliseconds. Default: 15 minutes. */
   maxAuthenticationAge?: number;
   clock: Clock;
 }
 
 export function createPersonGuard(options: PersonGuardOptions): PersonGuard {
-  const { signIn, maxAuthenticationAge = 15 * MINUTE, clock } = options;
+  const { signIn, furtherPages = [], maxAuthenticationAge = 15 * MINUTE, clock } = options;
+  const known = [...PAGES, ...furtherPages];
   const admitted = new WeakMap<FastifyRequest, SignedIn>();
+
+  /** The page that a person wanted to see; after a form, the one that contains it. */
+  const pageOf = ({ url, server: { prefix } }: FastifyRequest): string => {
+    const [path = ''] = url.slice(prefix.length).split('?');
+    return known.find((page) => path === page || path.startsWith(`${page}/`)) ?? '';
+  };
 
   const admit = async (
     request: FastifyRequest,
@@ -87,10 +96,5 @@ export function createPersonGuard(options: PersonGuardOptions): PersonGuard {
   };
 }
 
-/** The page that a person wanted to see; after a form, the one that contains it. */
-function pageOf({ url, server: { prefix } }: FastifyRequest): string {
-  const [path = ''] = url.slice(prefix.length).split('?');
-  return PAGES.find((page) => path === page || path.startsWith(`${page}/`)) ?? '';
-}
-
+/** The pages of this domain. */
 const PAGES = ['/password', '/delete', '/second-factor', '/passkeys'];

@@ -14,7 +14,7 @@ export interface AccountModule {
 }
 
 export type AccountModuleOptions = Omit<AccountPluginOptions, 'guard' | 'service'> &
-  Pick<PersonGuardOptions, 'maxAuthenticationAge'>;
+  Pick<PersonGuardOptions, 'maxAuthenticationAge' | 'furtherPages'>;
 
 export function createAccountModule(
   { clock }: Pick<ModuleContext, 'clock'>,

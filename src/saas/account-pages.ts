@@ -82,6 +82,7 @@ export async function openAccountPages(
     hasAccountPages: true,
     // As for the routes of the API that need a recent sign-in.
     maxAuthenticationAge: 10 * MINUTE,
+    furtherPages: userPages.paths,
     handleLabel: message('user-address.label'),
     sections: async () => userPages.sections(),
     sources: sourcesOf(options, identityOf),

@@ -12,6 +12,8 @@ import { createSignInPages, type SignInPages } from './sign-in-pages.js';
 export interface UserPagesModule {
   sessions: PageSessions;
   signInPages: SignInPages;
+  /** The pages that a sign-in can return to, below the account page. */
+  paths: readonly string[];
   /** The sections of the account page that lead to these pages. */
   sections(): Section[];
   /** @param guard of the account pages, which these extend */
@@ -52,6 +54,7 @@ export function createUserPagesModule(
   return {
     sessions,
     signInPages,
+    paths: ['/address', '/providers', '/billing', '/export', '/sign-out'],
     sections: () => [
       ...(billing ? [section('billing')] : []),
       section('address'),
