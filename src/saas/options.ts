@@ -138,13 +138,16 @@ export function resolveSaas(options: SaasBackendOptions, generate = true): Resol
   return { config, runtime };
 }
 
-/** With pages for users, these return from the payment provider to the billing page, unless another path is configured. */
-export function billingConfiguration(values: SaasConfiguration, accountPath: string): SaasConfiguration {
-  const { accountPages, billingReturnUrlRelative: path } = values;
+/** With pages for users, these are the default of the paths to which the payment provider and mailed codes lead. */
+export function withAccountPages(values: SaasConfiguration, accountPath: string): SaasConfiguration {
+  if (!values.accountPages) return values;
   const { default: initial } = billingOptions.billingReturnUrlRelative as { default?: string };
-  return accountPages && path === initial
-    ? { ...values, billingReturnUrlRelative: `${accountPath}/billing` }
-    : values;
+  const { billingReturnUrlRelative: path } = values;
+  return {
+    ...values,
+    emailLoginUrlRelative: values.emailLoginUrlRelative ?? `${accountPath}/sign-in/code/enter`,
+    billingReturnUrlRelative: path === initial ? `${accountPath}/billing` : path,
+  };
 }
 
 function validateMountPaths(

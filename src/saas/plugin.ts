@@ -46,10 +46,10 @@ import { describeInstallation } from './installation.js';
 import { openLoginProviders } from './login-providers.js';
 import {
   adviseSaas,
-  billingConfiguration,
   type ResolvedSaas,
   resolveSaas,
   type SaasBackendOptions,
+  withAccountPages,
 } from './options.js';
 import { openSecondFactors } from './second-factors.js';
 import { createUserAdministration } from './user-administration.js';
@@ -67,8 +67,8 @@ export async function mountSaas(
     );
   }
   logConfiguration(fastify, config, adviseSaas(config));
-  const { values } = config;
   const { clock, random, prefix, adminPath, accountPath } = runtime;
+  const values = withAccountPages(config.values, accountPath);
   const host = hostContext ?? pluginContext(fastify, { configured: values.publicUrl, port: 3000 }, random);
   const { publicUrl, mountedAt = () => fastify.prefix + prefix } = host;
   const metrics = values.metrics ? await openMetrics('saas_backend', runtime.metricsPeers) : undefined;
@@ -119,7 +119,7 @@ export async function mountSaas(
         : readUserVersion(documents, userId, field),
   });
   const billing = createBillingModule(context, {
-    config: billingConfiguration(values, accountPath),
+    config: values,
     users: billingUsers(documents),
     outbox: email.service,
     emit,

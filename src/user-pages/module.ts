@@ -22,7 +22,7 @@ export interface UserPagesModule {
 
 type Given = Omit<
   UserPagesPluginOptions,
-  'sessions' | 'signInPages' | 'guard' | 'identityOf' | 'destinationOf' | 'cookie' | 'random'
+  'sessions' | 'signInPages' | 'guard' | 'identityOf' | 'destinationOf' | 'cookie' | 'codeCookie' | 'random'
 >;
 
 export interface UserPagesModuleOptions extends Given, Pick<PageSessionOptions, 'refreshTtl'> {
@@ -69,6 +69,7 @@ export function createUserPagesModule(
         guard,
         destinationOf: resolve,
         cookie: createCookie('saas-page-login', publicUrl),
+        codeCookie: createCookie('saas-page-code', publicUrl),
         random,
       }),
   };

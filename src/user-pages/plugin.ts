@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { access, type Scope } from '../http/scope.js';
 import { type AddressOptions, addressPlugin } from './address.js';
 import { type BillingPageOptions, billingPagePlugin } from './billing.js';
+import { type CodePageOptions, codePlugin } from './code.js';
 import { type ProviderPageOptions, providersPlugin } from './providers.js';
 import type { Accounts, Billing, LoginProviders } from './services.js';
 import { type SignInOptions, signInPlugin } from './sign-in.js';
@@ -11,7 +12,8 @@ import { type SignUpOptions, signUpPlugin } from './sign-up.js';
 export type UserPagesPluginOptions = Omit<SignInOptions & SignUpOptions, 'accounts'> &
   Omit<AddressOptions, 'accounts'> &
   Omit<ProviderPageOptions, 'providers'> &
-  Omit<BillingPageOptions, 'billing'> & {
+  Omit<BillingPageOptions, 'billing'> &
+  Omit<CodePageOptions, 'emailLogin'> & {
     accounts: Accounts;
     /** Absent if none is configured. */
     providers: LoginProviders | undefined;
@@ -30,6 +32,8 @@ export async function userPagesPlugin(scope: Scope, options: UserPagesPluginOpti
   await scope.register(signInPlugin, options);
   await scope.register(signUpPlugin, options);
   await scope.register(addressPlugin, options);
+  const { emailLogin } = options.accounts;
+  if (emailLogin) await scope.register(codePlugin, { ...options, emailLogin });
   if (providers) await scope.register(providersPlugin, { ...options, providers });
   if (billing) await scope.register(billingPagePlugin, { ...options, billing });
   scope.get('/export', { config: access('recent-person', { page: true }) }, (request, reply) =>

@@ -15,7 +15,7 @@ import {
   ReturnQuery,
 } from './schemas.js';
 import type { Identity, LoginProviders, PersonGuard } from './services.js';
-import type { PageSessions } from './session.js';
+import { decodeState, encodeState, type PageSessions } from './session.js';
 import type { SignInPages } from './sign-in-pages.js';
 
 export interface ProviderPageOptions {
@@ -35,13 +35,8 @@ export interface ProviderPageOptions {
   random: Random;
 }
 
-/** A sign-in at a provider that has begun in this browser. */
-interface Begun {
-  codeVerifier: string;
-  /** Absent if the account of the provider is to be connected. */
-  returnTo?: string | undefined;
-  connects?: true;
-}
+/** What the sign-in at a provider is for. */
+type Purpose = { purpose: 'sign-in'; returnTo?: string | undefined } | { purpose: 'connection' };
 
 const CONFIG = access('public', { page: true });
 const LIFETIME_SECONDS = (10 * MINUTE) / SECOND;
@@ -53,24 +48,27 @@ export async function providersPlugin(scope: Scope, options: ProviderPageOptions
   scope.get(
     '/sign-in/with/:provider',
     { config: CONFIG, schema: { params: ProviderParams, querystring: ReturnQuery } },
-    (request, reply) => begin(options, reply, request.params.provider, { returnTo: request.query.return_to }),
+    (request, reply) =>
+      begin(options, reply, request.params.provider, {
+        purpose: 'sign-in',
+        returnTo: request.query.return_to,
+      }),
   );
 
   scope.get(
     '/sign-in/return',
     { config: CONFIG, exposeHeadRoute: false, schema: { querystring: ReturnedQuery } },
     async (request, reply) => {
-      const begun = readBegun(cookie.read(request));
+      const { purpose, codeVerifier = '', returnTo } = decodeState(cookie.read(request));
       cookie.clear(reply);
       const { ticket, error } = request.query;
-      if (begun?.connects) return connect(request, reply, begun, ticket);
-      const returnTo = begun?.returnTo;
-      if (!begun || ticket === undefined) {
+      if (purpose === 'connection') return connect(request, reply, { ticket, codeVerifier });
+      if (purpose === undefined || ticket === undefined) {
         const problem = error === 'access_denied' ? 'user-sign-in.cancelled' : 'user-sign-in.expired';
         const page = await signInPages.signIn(returnTo, { problems: [message(problem)] });
         return pages.send(reply.code(401), page);
       }
-      const given = { ticket, codeVerifier: begun.codeVerifier };
+      const given = { ticket, codeVerifier };
       const attempt = providers.exchange(given, messages.negotiate(request), originOf(request));
       return signInPages.finish(request, reply, attempt, { returnTo });
     },
@@ -80,8 +78,7 @@ export async function providersPlugin(scope: Scope, options: ProviderPageOptions
   const connect = async (
     request: FastifyRequest,
     reply: FastifyReply,
-    { codeVerifier }: Begun,
-    ticket: string | undefined,
+    { ticket, codeVerifier }: { ticket: string | undefined; codeVerifier: string },
   ): Promise<FastifyReply> => {
     const identity = await sessions.find(request, reply);
     if (!identity) return reply.redirect(`${path()}/sign-in`, 303);
@@ -127,7 +124,7 @@ async function connectionPages(scope: Scope, options: ProviderPageOptions): Prom
 
   scope.post('/providers/connect', { config, schema: { body: ProviderBody } }, async (request, reply) => {
     guard.checkForm(request);
-    return begin(options, reply, request.body.provider, { connects: true });
+    return begin(options, reply, request.body.provider, { purpose: 'connection' });
   });
 
   scope.post('/providers/disconnect', { config, schema: { body: IdentityBody } }, async (request, reply) => {
@@ -174,34 +171,13 @@ function begin(
   { cookie, path, apiPath, random }: ProviderPageOptions,
   reply: FastifyReply,
   provider: string,
-  begun: Omit<Begun, 'codeVerifier'>,
+  purpose: Purpose,
 ): FastifyReply {
   const codeVerifier = newToken(random);
-  cookie.set(
-    reply,
-    Buffer.from(JSON.stringify({ ...begun, codeVerifier })).toString('base64url'),
-    LIFETIME_SECONDS,
-  );
+  cookie.set(reply, encodeState({ ...purpose, codeVerifier }), LIFETIME_SECONDS);
   const query = new URLSearchParams({
     returnTo: `${path()}/sign-in/return`,
     codeChallenge: sha256(codeVerifier),
   });
   return reply.redirect(`${apiPath()}/auth/login/${provider}?${query}`, 303);
-}
-
-/** The cookie comes from this browser and decides about nothing but its own sign-in. */
-function readBegun(cookie: string | undefined): Begun | null {
-  if (cookie === undefined) return null;
-  try {
-    const { codeVerifier, returnTo, connects } = JSON.parse(Buffer.from(cookie, 'base64url').toString());
-    if (typeof codeVerifier !== 'string') return null;
-    return {
-      codeVerifier,
-      ...(typeof returnTo === 'string' && { returnTo }),
-      ...(connects === true && { connects }),
-    };
-  } catch {
-    // Not from these pages.
-    return null;
-  }
 }

@@ -42,6 +42,15 @@ export const SignUpBody = form({
 });
 export const EmailBody = form({ email: Typed });
 
+const mailedCode = {
+  maxLength: 64,
+  pattern: '^[^\\p{Cc}\\p{Cs}]*$',
+  accepts: 'the mailed code',
+  writeOnly: true,
+};
+export const MailedCodeQuery = Type.Object({ code: Type.Optional(Type.String(mailedCode)) });
+export const MailedCodeBody = form({ code: Type.String(mailedCode) });
+
 export const EmptyBody = ownForm({});
 export const AddressBody = ownForm({ email: Typed, password: Type.Optional(Password) });
 

@@ -62,6 +62,8 @@ export interface Accounts {
   endSession(refreshToken: string, origin: Pick<Origin, 'ip'>): Promise<void>;
   /** Absent if no encryption key for second factors is configured. */
   secondFactorStep: SecondFactorStep | undefined;
+  /** Absent if it is not enabled. */
+  emailLogin: EmailLogin | undefined;
 }
 
 /** Sign-in with accounts of other providers. */
@@ -152,4 +154,15 @@ export interface Billing {
   resume(userId: string, order: object, ip: string): Promise<unknown>;
   /** @param amount in the currency's smallest unit, as the provider counts it */
   formatAmount(amount: number, currency: string, locale: string): string;
+}
+
+/** Sign-in with a mailed code. */
+export interface EmailLogin {
+  /** Returns the login token, without which the code is useless. @throws RATE_LIMITED */
+  requestCode(given: { email: string; locale?: string | undefined }, origin: Origin): Promise<string>;
+  /** @throws INVALID_CODE, CODE_EXPIRED, REGISTRATION_DISABLED and those of `login` */
+  redeem(
+    given: { loginToken: string; code: string; locale?: string | undefined },
+    origin: Origin,
+  ): Promise<Tokens>;
 }

@@ -83,3 +83,21 @@ export function destinationOf(
     ? { href: url.href, formTargets: [url.origin] }
     : { href: fallback, formTargets: [] };
 }
+
+/** The state of a sign-in, in a cookie of the browser that it belongs to. */
+export const encodeState = (state: Readonly<Record<string, string | undefined>>): string =>
+  Buffer.from(JSON.stringify(state)).toString('base64url');
+
+/** Empty for a cookie that these pages have not set: it decides about nothing but the sign-in of its own browser. */
+export function decodeState(cookie: string | undefined): Readonly<Record<string, string | undefined>> {
+  try {
+    const state: unknown = JSON.parse(Buffer.from(cookie ?? '', 'base64url').toString());
+    return Object.fromEntries(
+      Object.entries(Object(state)).filter(
+        (entry): entry is [string, string] => typeof entry[1] === 'string',
+      ),
+    );
+  } catch {
+    return {};
+  }
+}

@@ -7,7 +7,7 @@ import type { Accounts, Enrolment, LoginProviders, Tokens } from './services.js'
 import type { Destination, PageSessions } from './session.js';
 
 export interface SignInPageOptions {
-  accounts: Pick<Accounts, 'login' | 'resendVerification' | 'secondFactorStep'>;
+  accounts: Pick<Accounts, 'resendVerification' | 'secondFactorStep' | 'emailLogin'>;
   sessions: PageSessions;
   /** Absent if none is configured. */
   providers: Pick<LoginProviders, 'providers'> | undefined;
@@ -114,8 +114,9 @@ export function createSignInPages(options: SignInPageOptions): SignInPages {
       email: '',
       forgotHref: `${path()}/forgot-password`,
       ...((await registrationAllowed()) && { signUpHref: withReturn(`${path()}/sign-up`, returnTo) }),
+      ...(accounts.emailLogin && { codeHref: withReturn(`${path()}/sign-in/code`, returnTo) }),
       providers: providersOf(returnTo),
-      hasProviders: providers !== undefined,
+      hasChoices: providers !== undefined || accounts.emailLogin !== undefined,
       ...state,
     },
     formTargets: destinationOf(returnTo).formTargets,

@@ -1,11 +1,10 @@
 import t, { type Test } from 'tap';
 import { mailedApp, RESET, VERIFY } from '../auth/kit.js';
-import { deliver, KEY, provider as paymentProvider, subscriptionEvent } from '../billing/kit.js';
+import { KEY, provider as paymentProvider } from '../billing/kit.js';
 import { CLIENT, fakeProvider } from '../federation/kit.js';
 import { Agent, type Page } from '../kit/agent.js';
 import { PASSWORD, type SaasApp, saasApp } from '../kit/app.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
-import { mailSink } from '../kit/mail.js';
 
 /** The pages for users of saas-backend, in a browser without scripts. */
 
@@ -395,17 +394,81 @@ t.test('a user buys, changes, cancels and resumes a plan', async (t) => {
   const api = await paymentProvider(t);
   const visitor = await visitNew(t, {
     ...{ paymentSecretKey: KEY, paymentApiUrl: api.url },
-    billing: { plans: { pro: { prices: ['price_pro'] }, team: { prices: ['price_team'] } } },
+    billing: { plans: { pro: { prices: ['price_pro'] }, basic: { prices: ['price_basic'] } } },
   });
   const { app } = visitor;
   await signUp(visitor);
   t.match((await visitor.get()).body, /Plan and payments/);
   const page = await visitor.get('/billing');
   t.match([page.status, page.body], [200, /No paid plan/]);
+  t.match(page.body, /no invoices yet/);
+  const forged = await visitor.browser.send(page, { form: 'x' }, '/checkout');
+  t.match([forged.status, api.sessions.size], [403, 0]);
   const leaving = await visitor.browser.submit(page, {}, '/checkout');
-  t.match(leaving.location, /^https?:\/\//, page.body);
-  t.notOk(leaving.location?.startsWith(visitor.origin), 'the payment page of the provider');
-  void [app, deliver, subscriptionEvent, mailSink];
+  t.notOk(
+    (leaving.location ?? visitor.origin).startsWith(visitor.origin),
+    'the payment page of the provider',
+  );
+  t.equal(api.sessions.size, 1);
+
+  const { id } = await me(app);
+  const customer = String([...api.sessions.values()][0]?.['customer']);
+  Object.assign(api.world.subscribe(customer, id, true), {
+    ...{ status: 'active', price: 'price_pro', quantity: 1, trialEnd: null },
+  });
+  await app.request('POST', '/api/billing/sync', { token: (await me(app)).token, body: {} });
+  const subscribed = await visitor.get('/billing');
+  t.match(subscribed.body, /Renews on/);
+  t.match(subscribed.body, /your plan/);
+  const preview = await visitor.browser.submit(subscribed, {}, '/change');
+  t.match([titleOf(preview), preview.body], ['Change the plan?', /basic/i]);
+  const changed = await visitor.browser.submit(preview);
+  t.match([changed.status, changed.body], [200, /plan has been changed/]);
+  const cancelled = await visitor.browser.submit(changed, {}, '/cancel');
+  t.match(cancelled.body, /Ends on/);
+  t.notMatch(cancelled.body, /billing\/cancel/);
+  const resumed = await visitor.browser.submit(cancelled, {}, '/resume');
+  t.match(resumed.body, /The plan continues/);
+  const portal = await visitor.browser.send(resumed, {}, '/portal');
+  t.notOk(portal.location?.startsWith(visitor.origin));
+
+  api.fault = () => ({ status: 500, body: '{}' });
+  const failed = await visitor.browser.submit(resumed, {}, '/cancel');
+  t.match([failed.status, failed.body], [502, /payment service does not respond/], 'an outage says so');
+});
+
+/** The user of the tests at the API. */
+async function me(app: SaasApp): Promise<{ id: string; token: string }> {
+  const { body } = await app.request('POST', '/api/auth/login', {
+    body: { email: EMAIL, password: PASSWORD },
+  });
+  return { id: body.data.user.id, token: body.data.accessToken };
+}
+
+t.test('a mailed code signs in, in the browser that asked for it', async (t) => {
+  const app = await mailedApp(t, { ...HERE, emailLogin: true });
+  await app.signUp({ email: EMAIL });
+  const visitor = await visit(app);
+  t.match((await visitor.get('/sign-in')).body, /Sign in with a code by e-mail/);
+  const invalid = await visitor.fill('/sign-in/code', { email: 'ada' });
+  t.match([invalid.status, invalid.body], [422, /Enter an e-mail address/]);
+  const entering = await visitor.fill('/sign-in/code?return_to=%2Faccount%2Fsign-out', { email: EMAIL });
+  t.equal(titleOf(entering), 'Enter the code');
+  const mail = await app.mail(/code/);
+  const link = /(http:\S*sign-in\/code\/enter\S*)/.exec(mail.text)?.[1] ?? '';
+
+  const elsewhere = await visit(app);
+  const dead = await elsewhere.browser.open(link);
+  t.match([dead.status, dead.body], [400, /Use the browser/]);
+  const wrong = await visitor.browser.submit(entering, { code: 'AAAA-AAAA' });
+  t.match([wrong.status, wrong.body], [401, /code is incorrect/]);
+  const linked = await visitor.browser.open(link);
+  t.equal(titleOf(linked), 'Enter the code', 'a GET uses no code');
+  const done = await visitor.browser.submit(linked);
+  t.ok(isAt(done, '/account/sign-out'), 'the destination survives');
+  const again = await visit(app);
+  const spent = await again.browser.submit(entering, { code: linked.form().fields['code'] ?? '' });
+  t.match([spent.status, titleOf(spent)], [401, 'Sign in with a code'], 'without the cookie');
 });
 
 t.test('maintenance mode closes the pages, and says so', async (t) => {
