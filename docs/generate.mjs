@@ -23,7 +23,7 @@ const domainsOf = (product) =>
   ].map(([, folder]) => folder);
 
 /** The domains that only the SaaS backend has, and loads only if they are configured. */
-const LAZY_SAAS_DOMAINS = ['federation'];
+const LAZY_SAAS_DOMAINS = ['federation', 'user-pages'];
 
 /** The program that the errors of a folder of src belong to; those of the shared folders belong to both. */
 const PROGRAM_OF = Object.fromEntries([
@@ -122,6 +122,7 @@ async function routesPage() {
     factorEncryptionKey: `${secret}factors`,
     login: { google: { clientId: 'x', clientSecret: 'x' } },
     emailLogin: true,
+    accountPages: true,
   };
   const idp = {
     ...{ ed25519Seed: '5'.repeat(64), adminToken: secret },

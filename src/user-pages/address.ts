@@ -10,6 +10,7 @@ import type { Accounts, Identity, PersonGuard } from './services.js';
 export interface AddressOptions {
   accounts: Pick<Accounts, 'changeEmail'>;
   guard: PersonGuard;
+  /** The user and session of a request that the guard has admitted. */
   identityOf(request: FastifyRequest): Identity;
   pages: Pages;
   path(): string;

@@ -1,10 +1,9 @@
-import type { FastifyRequest } from 'fastify';
 import { createCookie } from '../http/cookies.js';
 import { message } from '../http/messages.js';
 import type { Scope } from '../http/scope.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { type UserPagesPluginOptions, userPagesPlugin } from './plugin.js';
-import type { Identity, PersonGuard, Section } from './services.js';
+import type { PersonGuard, Section } from './services.js';
 import { createPageSessions, destinationOf, type PageSessionOptions, type PageSessions } from './session.js';
 import { createSignInPages, type SignInPages } from './sign-in-pages.js';
 
@@ -22,7 +21,7 @@ export interface UserPagesModule {
 
 type Given = Omit<
   UserPagesPluginOptions,
-  'sessions' | 'signInPages' | 'guard' | 'identityOf' | 'destinationOf' | 'cookie' | 'codeCookie' | 'random'
+  'sessions' | 'signInPages' | 'guard' | 'destinationOf' | 'cookie' | 'codeCookie' | 'random'
 >;
 
 export interface UserPagesModuleOptions extends Given, Pick<PageSessionOptions, 'refreshTtl'> {
@@ -30,8 +29,6 @@ export interface UserPagesModuleOptions extends Given, Pick<PageSessionOptions, 
   sessionCookie: PageSessionOptions['cookie'];
   /** The origins of pages at which a user may continue, beside that of the public address. */
   origins: readonly string[];
-  /** The user and session of a request that a guard has admitted. */
-  identityOf(request: FastifyRequest): Identity;
 }
 
 export function createUserPagesModule(

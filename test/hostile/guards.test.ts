@@ -38,7 +38,7 @@ const FORM = { 'content-type': 'application/x-www-form-urlencoded' };
 
 const PRODUCTS: Record<string, Product> = {
   'saas-backend': {
-    open: (folder) => createServer({ ...testOptions(folder), limits: false } as never),
+    open: (folder) => createServer({ ...testOptions(folder), limits: false, accountPages: true } as never),
     verifiedInHandler: [],
     openedElsewhere: [],
     least: 15,

@@ -14,6 +14,7 @@ import { CollectedValues } from './collected-values.js';
 import type { FuzzAnswer } from './connection.js';
 import { collectRoutes, type FuzzTarget, type Route, type Visitor } from './engine.js';
 import type { FuzzRequest, Pair } from './request.js';
+import { UNATTAINABLE_USER_PAGES, userPageDraft } from './user-pages.js';
 
 /** The backend of a subscription product, and valid requests for its flows. */
 
@@ -26,6 +27,7 @@ const KINDS = {
   session: /"id":"(\w+)","createdAt"/g,
   checkout: /"sessionId":"(\w+)"/g,
   form: /name="token" value="(\d+\.[\w-]{43})"/g,
+  pageForm: /name="form" value="(\d+\.[\w-]{43})"/g,
   event: /\bevt_\d+\b/g,
   mail: /\bmail_[0-9a-f]{32}/g,
   // Found only in e-mails.
@@ -270,6 +272,7 @@ class SaasVisitor implements Visitor {
   draft({ method, url }: Route): FuzzRequest {
     const recipe =
       RECIPES[`${method} ${url}`]?.(this) ??
+      userPageDraft(this, method, url) ??
       (/^\/admin\b/.test(url) ? adminDraft(this, { method, url }) : { headers: [this.bearer()] });
     return { method, path: url, query: [], headers: [], ...recipe };
   }
@@ -326,6 +329,11 @@ class SaasVisitor implements Visitor {
   ownSession = (): [user: string, session: string] => [...this.#sessionOf].at(-1) ?? ['none', 'none'];
   email = (): string => this.dice.one(this.#emails);
   newcomer = (): string => `f${names++}@example.test`;
+  browser = (): Pair[] => [
+    ['cookie', this.#collected.cookie],
+    ['accept', 'text/html'],
+    ['sec-fetch-site', 'same-origin'],
+  ];
   bearer = (): Pair => ['authorization', `Bearer ${this.one('access')}`];
 
   /** The user who bought last. */
@@ -396,6 +404,7 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     billingAllowPause: true,
     factorEncryptionKey: FACTOR_KEY,
     emailLogin: true,
+    accountPages: true,
     // The browser is sent to GitHub without a request before.
     login: { github: { clientId: 'fuzz', clientSecret: 'fuzz-Wq8ZsT1mXe6YbN0cRj4HuPd9' } },
     settingsEncryptionKey: 'settings-Kq8ZsT1mXe6YbN0cRj4HuPd9',
@@ -438,6 +447,7 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
         ].map((route) => [route, 'nobody signs in at the provider']),
       ),
       'POST /api/auth/email-login/redeem': 'a code meets its login token only by chance',
+      ...UNATTAINABLE_USER_PAGES,
       'POST /api/auth/unlock': 'without limits no account is locked, and no mail has such a link',
       'POST /admin/mails/:id/retry': NOT_FAILED,
       'POST /admin/api/mails/:id/retry': NOT_FAILED,
