@@ -2,6 +2,7 @@ import { withQuery } from '../config/public-url.js';
 import { circumstancesOf, type RequestOrigin } from '../http/circumstances.js';
 import { inHours, type Localized } from '../http/messages.js';
 import { type Clock, DAY } from '../kernel/clock.js';
+import { sha256 } from '../kernel/secrets.js';
 import type { LinkToken } from './link-tokens.js';
 import type { UserDocument } from './store.js';
 
@@ -19,6 +20,8 @@ export interface Outbox {
       | 'email-changed'
       | 'second-factor-added'
       | 'second-factor-removed'
+      | 'passkey-added'
+      | 'passkey-removed'
       | 'welcome'
       | 'unlock';
     values: Record<string, string | Localized>;
@@ -51,6 +54,12 @@ export interface AccountMails {
   secondFactorChanged(
     recipient: Recipient,
     change: { kind: 'added' | 'removed'; versionField: string; version: number },
+    origin: RequestOrigin,
+  ): Promise<void>;
+  /** Enqueued before the change and sent once the version is 1. */
+  passkeyChanged(
+    recipient: Recipient,
+    change: { kind: 'added' | 'removed'; passkey: string; versionField: string },
     origin: RequestOrigin,
   ): Promise<void>;
   welcome(recipient: Recipient): Promise<void>;
@@ -164,6 +173,19 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         },
         security: true,
         sendCondition: { userId: recipient.id, versionField, minVersion: version },
+        expiresAt: inDays(7),
+      }),
+
+    passkeyChanged: (recipient, { kind, passkey, versionField }, origin) =>
+      outbox.put({
+        key: `passkey-${kind}:${sha256(passkey)}`,
+        userId: recipient.id,
+        to: recipient.email,
+        locale: recipient.locale,
+        template: `passkey-${kind}`,
+        values: { email: recipient.email, ...greeting(recipient), ...circumstances(origin) },
+        security: true,
+        sendCondition: { userId: recipient.id, versionField, minVersion: 1 },
         expiresAt: inDays(7),
       }),
 

@@ -9,6 +9,7 @@ import type { AuthDependencies } from './dependencies.js';
 import { createEmailChange, type EmailChange } from './email-change.js';
 import { authErrors } from './errors.js';
 import { createFederatedSignIn, type FederatedSignIn } from './federated.js';
+import { createPasskeySignIn, type PasskeySignIn } from './passkey.js';
 import { createPasswordReset, type PasswordReset } from './password-reset.js';
 import { createReauthentication, type Reauthentication } from './reauthentication.js';
 import { createRegistration, type Registration } from './registration.js';
@@ -22,7 +23,7 @@ import { createVerification, type Verification } from './verification.js';
 /** All account flows; each is implemented in a file of its own. */
 export interface AuthService
   extends Omit<SessionService, 'startSession'>,
-    Registration,
+    Pick<Registration, 'register'>,
     PasswordReset,
     Pick<Verification, 'verifyEmail' | 'resendVerification'>,
     Pick<EmailChange, 'changeEmail'>,
@@ -34,6 +35,8 @@ export interface AuthService
   secondFactorStep: SecondFactorStep | undefined;
   /** For sign-in with other providers. */
   federated: FederatedSignIn;
+  /** For sign-in with passkeys. */
+  passkey: PasskeySignIn;
   /**
    * @throws INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, SECOND_FACTOR_REQUIRED,
    *   SECOND_FACTOR_ENROLMENT_REQUIRED, RATE_LIMITED, OVERLOADED
@@ -72,13 +75,19 @@ export function createAuthService(deps: AuthDependencies): AuthService {
     finishVerification,
   });
 
+  const { register, registerUnverified } = createRegistration({
+    ...{ ...deps, ...signing },
+    ...{ passwordRules, sendVerification, sendReset },
+  });
+
   return {
     ...sessions,
-    ...createRegistration({ ...deps, ...signing, passwordRules, sendVerification, sendReset }),
+    register,
     ...createAccountService({ ...deps, credentials, passwordRules, usedLinks }),
     ...createAccountDeletion({ ...deps, credentials }),
     ...createReauthentication({ ...deps, credentials }),
     federated: createFederatedSignIn({ ...deps, ...signing, secondFactorStep }),
+    passkey: createPasskeySignIn({ ...deps, ...signing, registerUnverified, verifyEmail }),
     secondFactorStep,
     forgotPassword,
     resetPassword,

@@ -1,13 +1,14 @@
 import type { TSchema } from 'typebox';
 import type { Messages } from '../http/messages.js';
 import type { Scope } from '../http/scope.js';
+import { createSealed } from '../kernel/sealed.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { federationPlugin } from './plugin.js';
 import { createProvider, type Provider } from './providers.js';
 import type { FederationConfiguration } from './schemas.js';
 import { createFederation, type FederatedAccounts, type Federation } from './service.js';
 import { identityCollection } from './store.js';
-import { type BegunLogin, createSealed, type Ticket } from './tickets.js';
+import { type BegunLogin, LIFETIME_MS, type Ticket } from './tickets.js';
 
 /** Sign-in with accounts of other providers. */
 export interface FederationModule {
@@ -44,7 +45,7 @@ export function createFederationModule<S>(
     ]),
   );
   const callbackUrl = (provider: string) => `${options.apiUrl()}/auth/callback/${provider}`;
-  const sealing = { ...context, keys: options.secrets };
+  const sealing = { ...context, keys: options.secrets, lifetimeMs: LIFETIME_MS };
   const federation = createFederation({
     ...context,
     ...options,

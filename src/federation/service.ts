@@ -3,6 +3,7 @@ import { Email, fits, OptionalName, toTimestamp } from '../http/schemas.js';
 import type { Origin } from '../http/scope.js';
 import type { Clock } from '../kernel/clock.js';
 import { AppError, httpErrors } from '../kernel/errors.js';
+import type { Sealed } from '../kernel/sealed.js';
 import { newToken, type Random, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import { nullIfTaken } from '../storage/collection.js';
@@ -10,7 +11,7 @@ import { federationErrors } from './errors.js';
 import type { Provider, ProviderIdentity } from './providers.js';
 import type { IdentityView, StartQuery } from './schemas.js';
 import type { Identities, IdentityDocument } from './store.js';
-import type { BegunLogin, Sealed, Ticket } from './tickets.js';
+import type { BegunLogin, Ticket } from './tickets.js';
 
 /** What the accounts of users do for a sign-in with a provider. `S` is the response to a sign-in. */
 export interface FederatedAccounts<S> {
@@ -28,7 +29,8 @@ export interface FederatedAccounts<S> {
     origin: Origin,
   ): Promise<S>;
   newId(): string;
-  hasPassword(userId: string): Promise<boolean>;
+  /** Whether the user can sign in without a provider: by password, or with a passkey. */
+  hasOtherLogin(userId: string): Promise<boolean>;
 }
 
 /** Sign-in with accounts of other providers. */
@@ -230,7 +232,7 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
     async disconnect(userId, id, { ip }) {
       const own = await ofUser(userId);
       if (!own.some((identity) => identity.id === id)) throw httpErrors.NOT_FOUND();
-      if (own.length === 1 && !(await accounts.hasPassword(userId)))
+      if (own.length === 1 && !(await accounts.hasOtherLogin(userId)))
         throw federationErrors.LAST_LOGIN_METHOD();
       const removed = await identities.deleteOne({ id, userId });
       if (!removed) throw httpErrors.NOT_FOUND();

@@ -3,6 +3,7 @@ import { mailboxOf } from '../http/mailboxes.js';
 import { inHours, type Localized, type Messages } from '../http/messages.js';
 import type { Origin } from '../http/scope.js';
 import { type Clock, DAY, HOUR } from '../kernel/clock.js';
+import { sha256 } from '../kernel/secrets.js';
 import type { PrincipalCollection, PrincipalDocument } from './store.js';
 
 /** The part of the e-mail outbox that this domain uses. */
@@ -16,7 +17,9 @@ export interface Outbox {
       | 'password-changed'
       | 'verify-email'
       | 'second-factor-added'
-      | 'second-factor-removed';
+      | 'second-factor-removed'
+      | 'passkey-added'
+      | 'passkey-removed';
     values: Record<string, string | Localized>;
     /** The language of the recipient, if known. */
     locale: string | undefined;
@@ -58,6 +61,12 @@ export interface PersonMails {
   secondFactorChanged(
     person: Recipient,
     change: { kind: 'added' | 'removed'; versionField: string; version: number },
+    from: MailOrigin | undefined,
+  ): Promise<void>;
+  /** Enqueued before the change and sent once the version is 1. @param from absent for the operator */
+  passkeyChanged(
+    person: Recipient,
+    change: { kind: 'added' | 'removed'; passkey: string; versionField: string },
     from: MailOrigin | undefined,
   ): Promise<void>;
   /** Deletes all mails about a person, sent or not. */
@@ -162,6 +171,16 @@ export function createPersonMails({
         values: { ...greetingOf(person), ...circumstancesOf(from, clock.now()) },
         versionField,
         minVersion: version,
+        expiresAt: clock.now() + 7 * DAY,
+      }),
+
+    passkeyChanged: (person, { kind, passkey, versionField }, from) =>
+      put(person, from, {
+        key: `passkey-${kind}:${sha256(passkey)}`,
+        template: `passkey-${kind}`,
+        values: { ...greetingOf(person), ...circumstancesOf(from, clock.now()) },
+        versionField,
+        minVersion: 1,
         expiresAt: clock.now() + 7 * DAY,
       }),
 

@@ -18,6 +18,7 @@ import { mailCollection } from '../email/store.js';
 import { factorCollection } from '../factors/store.js';
 import { identityCollection } from '../federation/store.js';
 import { createListedAudit } from '../ops/audit.js';
+import { passkeyCollection, usedChallengeCollection } from '../passkeys/store.js';
 import { createCommandContext } from '../server/module-context.js';
 import { settingsCollection } from '../settings/store.js';
 import type { Store } from '../storage/collection.js';
@@ -44,6 +45,8 @@ export function declareSaasCollections(store: Store): void {
     usageCollection,
     factorCollection,
     identityCollection,
+    passkeyCollection,
+    usedChallengeCollection,
     webhookEventCollection,
   ];
   for (const declare of collections) declare(store);

@@ -25,12 +25,14 @@ import { createAuditSearch } from '../ops/audit-search.js';
 import { createEvents, type Emit } from '../ops/events.js';
 import { healthPlugin } from '../ops/health.js';
 import { metricsPlugin, openMetrics } from '../ops/metrics.js';
+import { passkeyCollection, readPasskeyVersion } from '../passkeys/store.js';
 import { createProfileModule } from '../profile/module.js';
 import type { Mounted } from '../server/assembly.js';
 import { openMeasuredStore } from '../server/measured-store.js';
 import { createModuleContext, followLifecycle } from '../server/module-context.js';
 import { rejectUnfinishedCopy } from '../server/unfinished-copy.js';
 import { createSettingsModule, openCustomSettings } from '../settings/module.js';
+import { accountData } from './account-data.js';
 import { billingUsers } from './billing-users.js';
 import {
   createEntitlementGuards,
@@ -43,6 +45,7 @@ import { createErrorRenderers } from './error-rendering.js';
 import { describeInstallation } from './installation.js';
 import { openLoginProviders } from './login-providers.js';
 import { adviseSaas, type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './options.js';
+import { openPasskeys } from './passkeys.js';
 import { openSecondFactors } from './second-factors.js';
 import { createUserAdministration } from './user-administration.js';
 import { createUserApi } from './user-api.js';
@@ -89,6 +92,7 @@ export async function mountSaas(
   // TypeScript does not infer that a function for all events accepts a subset of them.
   const emit = emitAny as Emit<AuthEvents> & Emit<BillingNotifications>;
   const documents = userCollection(store);
+  const passkeyDocuments = passkeyCollection(store);
 
   const { customSettings: definitions } = runtime;
   const keys = [values.settingsEncryptionKey, values.settingsEncryptionKeyPrevious];
@@ -108,7 +112,8 @@ export async function mountSaas(
     readUserVersion: async (userId, field) =>
       field === FACTOR_VERSION && secondFactors
         ? secondFactors.service.version(userId)
-        : readUserVersion(documents, userId, field),
+        : ((await readPasskeyVersion(passkeyDocuments, userId, field)) ??
+          readUserVersion(documents, userId, field)),
   });
   const billing = createBillingModule(context, {
     config: values,
@@ -136,29 +141,15 @@ export async function mountSaas(
     tokenKinds: await registerSessionTokenKinds(fastify, mount, values),
     users,
     outbox: email.service,
-    deletionHooks: {
-      cancelSubscriptions: billing.deletion.cancelSubscriptions,
-      async deleteData(userId) {
-        await Promise.all([
-          billing.deletion.deleteBillingData(userId),
-          email.service.deleteByUser(userId),
-          secondFactors?.service.forget(userId),
-          loginProviders?.service.forget(userId),
-        ]);
+    ...accountData(context, {
+      ...{ billing, mails: email.service, passkeyDocuments },
+      optional: () => ({ secondFactors, loginProviders, passkeys }),
+      isConfigured: {
+        secondFactors: secondFactors !== undefined,
+        loginProviders: values.login !== undefined,
+        passkeys: values.passkeys,
       },
-      async deleteLateData(userId) {
-        await Promise.all([
-          billing.deletion.deleteBillingData(userId),
-          loginProviders?.service.forget(userId),
-        ]);
-      },
-    },
-    exportSections: {
-      billing: billing.service.recordsOf,
-      mails: email.service.listByUser,
-      ...(secondFactors && { secondFactor: secondFactors.service.stateOf }),
-      ...(values.login && { identities: async (userId: string) => loginProviders?.service.list(userId) }),
-    },
+    }),
     secondFactor: secondFactors?.option,
     registrationAllowed: async () => (await current()).allowRegistration,
     siteName,
@@ -173,6 +164,11 @@ export async function mountSaas(
     ...{ values, production: config.production, auth, messages },
     publicUrl: publicUrl.get,
     apiUrl: () => publicUrl.get() + mountedAt(),
+    hasPasskeys: async (userId) => passkeys?.service.has(userId) ?? false,
+  });
+  const passkeys = await openPasskeys(context, {
+    ...{ values, auth, messages, address: publicUrl.get, name: brand.name },
+    hasIdentities: async (userId) => ((await loginProviders?.service.list(userId)) ?? []).length > 0,
   });
   const profile = createProfileModule({
     async rename(userId, name) {
@@ -201,6 +197,7 @@ export async function mountSaas(
       hasPaymentKey: values.paymentSecretKey !== undefined,
       mails: email.service,
       secondFactors: secondFactors?.service,
+      passkeys: passkeys?.service,
     }),
     billing: { ...billing.records, schemas: billingRecordSchemas },
     webhooks: { ...billing.eventLog, schema: EventRecord },
@@ -215,7 +212,7 @@ export async function mountSaas(
   const requireUser = async (request: UserRequest): Promise<void> => {
     request.saas = await auth.service.authenticate(request.headers.authorization);
   };
-  const hasSecondFactors = secondFactors !== undefined;
+  const hasSecondFactors = secondFactors !== undefined || passkeys !== undefined;
   const requireRecentAuth = createRecentAuthGuards(requireUser, { hasSecondFactors, clock });
   const requireAdmin = await admin.createGuard(fastify);
   const metricsEndpoint = metrics && { metrics, guard: await admin.createGuardForOutages(fastify) };
@@ -266,6 +263,7 @@ export async function mountSaas(
     await registerCors(api, values.corsOrigin ?? [], async (open) => {
       await open.register(auth.plugin);
       if (loginProviders) await open.register(loginProviders.plugin);
+      if (passkeys) await open.register(passkeys.plugin);
       await open.register(profile.plugin);
       await open.register(settings.plugin);
       await open.register(billing.plugin);

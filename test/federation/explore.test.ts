@@ -2,7 +2,8 @@ import t from 'tap';
 import { userCollection } from '../../src/auth/store.js';
 import { createFederation, type Federation } from '../../src/federation/service.js';
 import { identityCollection } from '../../src/federation/store.js';
-import { createSealed, type Ticket } from '../../src/federation/tickets.js';
+import { LIFETIME_MS, type Ticket } from '../../src/federation/tickets.js';
+import { createSealed } from '../../src/kernel/sealed.js';
 import { sha256 } from '../../src/kernel/secrets.js';
 import type { Store } from '../../src/storage/collection.js';
 import { codes, holds, insist, mailsOf, ORIGIN, serviceOn } from '../auth/explored-service.js';
@@ -16,7 +17,10 @@ import { VERIFIER } from './kit.js';
 const EMAIL = 'ada@example.test';
 const clock = fakeClock();
 const sealed = <T extends object>(purpose: string) =>
-  createSealed<T>(purpose, { keys: ['key'], clock, random: countedRandom('seal') });
+  createSealed<T>(purpose, {
+    ...{ keys: ['key'], clock, random: countedRandom('seal') },
+    lifetimeMs: LIFETIME_MS,
+  });
 
 const ticket = sealed<Ticket>('tickets').seal({
   provider: 'acme',
@@ -35,7 +39,7 @@ function federationOn(store: Store, seed: string): Federation<{ user: { id: stri
   return createFederation({
     providers: new Map([['acme', provider]]),
     identities: identityCollection(store),
-    accounts: serviceOn(store, seed).federated,
+    accounts: { ...serviceOn(store, seed).federated, hasOtherLogin: async () => false },
     logins: sealed('logins'),
     tickets: sealed('tickets'),
     callbackUrl: () => '',

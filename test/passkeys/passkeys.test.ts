@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap';
+import { systemRandom } from '../../src/kernel/secrets.js';
 import { createPasskeyService, type PasskeyService } from '../../src/passkeys/service.js';
 import { passkeyCollection, usedChallengeCollection } from '../../src/passkeys/store.js';
 import type { Store } from '../../src/storage/collection.js';
@@ -14,6 +15,7 @@ const FROM = { ip: '192.0.2.1', isDisconnected: () => false };
 const ORIGIN = 'https://id.example.test';
 const ADA = { id: `pr_${'1'.repeat(32)}`, handle: 'ada@example.test' };
 const PROCESSES = 4;
+const ANY = { keepsOne: false };
 
 const clock = fakeClock();
 
@@ -22,10 +24,11 @@ function serviceOn(store: Store, events: string[]): PasskeyService {
   return createPasskeyService({
     passkeys: passkeyCollection(store),
     usedChallenges: usedChallengeCollection(store),
-    relyingParty: () => ({ id: 'id.example.test', origin: ORIGIN, name: 'Example' }),
+    relyingParty: () => ({ id: 'id.example.test', origins: [ORIGIN], name: 'Example' }),
     throttle: { attempt: (_guess, evaluate) => evaluate() },
     audit: { record, recordFailure: record },
     clock,
+    random: systemRandom,
   });
 }
 
@@ -84,7 +87,7 @@ function forEngine(engine: string, fresh: (t: Test) => string): void {
     const created = { form, credential, name: 'Laptop' };
     const results = await spread(Array(50).fill(created), (process, one) => process.add(ADA.id, one, FROM));
     t.equal(results.filter(Boolean).length, 1);
-    t.ok(await service.remove(ADA.id, authenticator.name, FROM));
+    t.equal(await service.remove(ADA.id, authenticator.name, FROM, ANY), 'removed');
     t.notOk(await service.add(ADA.id, created, FROM), 'nor after its removal');
     t.same(await service.list(ADA.id), []);
   });
@@ -233,10 +236,10 @@ t.test('nobody renames or removes the passkey of another account', async (t) => 
   const authenticator = new SoftwareAuthenticator(ORIGIN);
   t.ok(await add(service, authenticator));
   t.notOk(await service.rename('pr_other', authenticator.name, 'Mine', FROM));
-  t.notOk(await service.remove('pr_other', authenticator.name, FROM));
+  t.equal(await service.remove('pr_other', authenticator.name, FROM, ANY), 'unknown');
   t.ok(await service.rename(ADA.id, authenticator.name, 'Phone', FROM));
   t.match(await service.list(ADA.id), [{ name: 'Phone' }]);
-  t.ok(await service.remove(ADA.id, authenticator.name, FROM));
+  t.equal(await service.remove(ADA.id, authenticator.name, FROM, ANY), 'removed');
   t.same(events, ['passkey.added', 'passkey.renamed', 'passkey.removed']);
   t.equal(await signIn(service, authenticator), null);
 });
