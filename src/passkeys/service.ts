@@ -81,7 +81,7 @@ const MAX_PER_ACCOUNT = 20;
 
 /** The key of nobody: a signature of an unknown passkey is verified, too, so that the time does not tell it from a known one. */
 const DECOY = {
-  account: '',
+  account: 'none',
   publicKey:
     'pQECAyYgASFYID9_J13qifyruw0yFzmL2Bns8n0cmoYlp900vjm8wVLSIlggb9g1542uR-mImZouj7aZq8SG85AbN9zZia6fz9FLZJ0',
 };
