@@ -7,6 +7,7 @@ import type { Where } from '../storage/collection.js';
 import type { Throttle } from '../throttle/throttle.js';
 import type { PasswordRules } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';
+import { authErrors } from './errors.js';
 import { authLimits } from './limits.js';
 import type { SessionService } from './sessions.js';
 import { ALL_LINK_FIELDS, type UserDocument } from './store.js';
@@ -28,7 +29,8 @@ export interface AddressConfirmation {
    * link of the previous holder.
    *
    * @returns the user after the change, or `null` when the link was redeemed or replaced in the meantime
-   * @throws VALIDATION_ERROR (also without any proof), WEAK_PASSWORD, UNAUTHENTICATED, TOKEN_EXPIRED, OVERLOADED
+   * @throws VALIDATION_ERROR (also without any proof), WEAK_PASSWORD, INVALID_TOKEN for another user than `signedIn`,
+   *   UNAUTHENTICATED, TOKEN_EXPIRED, OVERLOADED
    */
   confirmAddress(
     user: UserDocument,
@@ -83,6 +85,7 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
     { authorization, signedIn }: AccountProof,
   ): Promise<void> => {
     if (signedIn === id) return;
+    if (signedIn !== undefined) throw authErrors.INVALID_TOKEN();
     const identity = authorization === undefined ? null : await deps.authenticate(authorization);
     if (identity?.user.id === id) return;
     throw httpErrors.VALIDATION_ERROR({

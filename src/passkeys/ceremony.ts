@@ -138,6 +138,9 @@ export async function verifyAssertion(
   };
 }
 
+/** Verifies what browsers respond. */
+export type Verification = { verifyCreation: typeof verifyCreation; verifyAssertion: typeof verifyAssertion };
+
 const expectationsOf = (rp: RelyingParty, form: string) => ({
   expectedChallenge: challengeOf(form),
   expectedOrigin: [...rp.origins],

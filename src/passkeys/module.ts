@@ -5,6 +5,7 @@ import { MINUTE } from '../kernel/clock.js';
 import { createSealed } from '../kernel/sealed.js';
 import { createExpiryPurge } from '../ops/purge.js';
 import type { ModuleContext } from '../server/module-context.js';
+import { verifyAssertion, verifyCreation } from './ceremony.js';
 import {
   type Ceremony,
   createPasskeyFlows,
@@ -45,6 +46,8 @@ export function createPasskeyModule(
     ...context,
     passkeys: passkeyCollection(context.store),
     usedChallenges,
+    verifyCreation,
+    verifyAssertion,
     announce,
     relyingParty() {
       const { hostname, origin } = new URL(address());

@@ -13,8 +13,7 @@ import {
   type RelyingParty,
   requestOptions,
   userHandleOf,
-  verifyAssertion,
-  verifyCreation,
+  type Verification,
 } from './ceremony.js';
 import {
   type ChangeOrigin,
@@ -68,7 +67,7 @@ export interface PasskeyService {
   forget(account: string): Promise<void>;
 }
 
-export interface PasskeyDependencies extends RemovalDependencies {
+export interface PasskeyDependencies extends RemovalDependencies, Verification {
   usedChallenges: UsedChallenges;
   relyingParty(): RelyingParty;
   throttle: Pick<Throttle, 'attempt'>;
@@ -124,7 +123,7 @@ export function createPasskeyService(deps: PasskeyDependencies): PasskeyService 
   };
 
   const stateIn = (assertion: Assertion, publicKey: string, form: string) =>
-    verifyAssertion(relyingParty(), form, assertion, { id: assertion.id, publicKey });
+    deps.verifyAssertion(relyingParty(), form, assertion, { id: assertion.id, publicKey });
 
   /**
    * Marks a passkey that is about to be removed, and returns the mark; null if it has changed. Each removal marks first and then
@@ -151,7 +150,7 @@ export function createPasskeyService(deps: PasskeyDependencies): PasskeyService 
     firstCreationOptions: (user, form) => JSON.stringify(creationOptions(relyingParty(), user, form, [])),
 
     async add(account, { form, credential, name }, from) {
-      const created = await verifyCreation(relyingParty(), form, credential);
+      const created = await deps.verifyCreation(relyingParty(), form, credential);
       if (!created || !(await useChallenge(form))) return null;
       const passkey = { ...created, account, name, createdAt: clock.now() };
       await announce?.('added', account, created.id, from);
