@@ -22,8 +22,8 @@ const domainsOf = (product) =>
     ),
   ].map(([, folder]) => folder);
 
-/** The domains that only the SaaS backend has, and loads only if they are configured. */
-const LAZY_SAAS_DOMAINS = ['federation'];
+/** The domains whose errors only the SaaS backend has, and which it loads only if they are configured. */
+const LAZY_SAAS_DOMAINS = ['federation', 'passkeys'];
 
 /** The program that the errors of a folder of src belong to; those of the shared folders belong to both. */
 const PROGRAM_OF = Object.fromEntries([
@@ -121,6 +121,7 @@ async function routesPage() {
     ...{ jwtAccessSecret: secret, jwtRefreshSecret: secret, adminPassword: secret },
     factorEncryptionKey: `${secret}factors`,
     login: { google: { clientId: 'x', clientSecret: 'x' } },
+    passkeys: true,
   };
   const idp = {
     ...{ ed25519Seed: '5'.repeat(64), adminToken: secret },
@@ -139,7 +140,7 @@ All routes of both servers and who can call them. Nothing else is exposed. \`/me
 authentication and, except for GET, the header \`X-Requested-With\`. \`recent-user\` requires, in addition, that the user signed in or
 called \`POST /api/auth/reauthenticate\` within the last ten minutes. Routes with \`second-factor\` exist with
 \`FACTOR_ENCRYPTION_KEY\`; \`/auth/providers\`, \`/auth/login\` (GET), \`/auth/callback\`, \`/auth/exchange\` and \`/user/identities\` with
-\`LOGIN_PROVIDERS\`.
+\`LOGIN_PROVIDERS\`; those with \`passkey\` with \`PASSKEYS\`.
 
 ${await routeTable(createServer({ ...shared, ...saas }))}
 ## idp
