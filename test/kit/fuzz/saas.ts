@@ -456,7 +456,9 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
   return {
     url,
     routes,
-    busiest: routes.filter(({ url: path }) => /^\/api\/auth\/(login|refresh|register)(\/:provider)?$/.test(path)),
+    busiest: routes.filter(({ url: path }) =>
+      /^\/api\/auth\/(login|refresh|register)(\/:provider)?$/.test(path),
+    ),
     clock,
     visitor: (dice) => new SaasVisitor(dice, { now: clock.now, mails, pay }),
     unattainable: {
