@@ -137,6 +137,14 @@ t.test('simultaneous removals, in every order and with a crash, leave one passke
   }
 });
 
+t.test('the use of a passkey ends a removal that has crashed', async (t) => {
+  const check: Scenario['check'] = async (store) => {
+    insist((await remove('two', 'later')(store)) === 'removed', 'the mark stays');
+  };
+  const { failure } = await explore({ setup: two('stale'), actors: [use], check });
+  t.equal(failure, undefined);
+});
+
 t.test('removals that look first and then remove are found out', async (t) => {
   const careless = (id: string) => async (store: Store) => {
     if ((await passkeyCollection(store).count({ account: ADA }, 2)) > 1)
