@@ -1,6 +1,7 @@
 import t, { type Test } from 'tap';
 import { userCollection } from '../../src/auth/store.js';
 import { mailCollection, nameOf } from '../../src/email/store.js';
+import { identityCollection } from '../../src/federation/store.js';
 import { passkeyCollection } from '../../src/passkeys/store.js';
 import type { CreateServerOptions } from '../../src/saas/server.js';
 import { type MailedApp, mailedApp, RESET, VERIFY } from '../auth/kit.js';
@@ -327,8 +328,8 @@ t.test(
 );
 
 /** A stranger has signed up with the address of someone else. */
-async function hijacked(t: Test) {
-  const app = await mailedApp(t, ENABLED);
+async function hijacked(t: Test, options: CreateServerOptions = {}) {
+  const app = await mailedApp(t, { ...ENABLED, ...options });
   const authenticator = new SoftwareAuthenticator(ORIGIN);
   const { data } = (await signUp(app, authenticator, 'owner@example.test')).body;
   return { app, authenticator, token: data.accessToken as string, id: data.user.id as string };
@@ -358,8 +359,12 @@ t.test(
   'a new address with a new password ends the passkeys, and a session that confirms it keeps them',
   async (t) => {
     const move = async (isOwner: boolean) => {
-      const { app, authenticator, token, id } = await hijacked(t);
+      const login = { github: { clientId: 'x', clientSecret: 'x' } };
+      const { app, authenticator, token, id } = await hijacked(t, { login });
       await verify(t, app, id);
+      const identities = identityCollection(await storeOf(t, app));
+      const identity = { provider: 'github', issuer: 'https://github.com', subject: '1', createdAt: 1 };
+      await identities.insert({ id: 'theirs', userId: id, ...identity });
       const email = 'victim@example.test';
       t.equal((await app.request('POST', '/api/user/email', { token, body: { email } })).status, 202);
       const link = await app.tokenIn(VERIFY);
@@ -369,6 +374,7 @@ t.test(
         ...(isOwner && { token }),
       });
       t.equal(confirmed.status, 200, confirmed.text);
+      t.equal(await identities.count(), isOwner ? 1 : 0, 'connected providers');
       return signIn(app, authenticator);
     };
     t.equal(errorOf(await move(false)), 'INVALID_PASSKEY');
