@@ -223,6 +223,7 @@ t.test('a passkey is added by a recent session of a verified user only, for whom
   const foreign = new SoftwareAuthenticator('https://evil.test').create(begun.options);
   t.equal(errorOf(await submit(app, path, begun, foreign, { token })), 'PASSKEY_REJECTED');
   const credential = create();
+  app.clock.advance(1000);
   t.equal((await submit(app, path, begun, credential, { token, name: 'Laptop' })).status, 201);
   t.equal(errorOf(await submit(app, path, begun, credential, { token })), 'PASSKEY_REJECTED', 'once');
   t.match(
@@ -328,7 +329,7 @@ t.test(
 );
 
 /** A stranger has signed up with the address of someone else. */
-async function hijacked(t: Test, options: CreateServerOptions = {}) {
+async function hijacked(t: Test, options: Parameters<typeof mailedApp>[1] = {}) {
   const app = await mailedApp(t, { ...ENABLED, ...options });
   const authenticator = new SoftwareAuthenticator(ORIGIN);
   const { data } = (await signUp(app, authenticator, 'owner@example.test')).body;
