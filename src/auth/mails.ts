@@ -2,7 +2,6 @@ import { withQuery } from '../config/public-url.js';
 import { circumstancesOf, type RequestOrigin } from '../http/circumstances.js';
 import { inHours, type Localized } from '../http/messages.js';
 import { type Clock, DAY } from '../kernel/clock.js';
-import { sha256 } from '../kernel/secrets.js';
 import type { LinkToken } from './link-tokens.js';
 import type { UserDocument } from './store.js';
 
@@ -56,10 +55,10 @@ export interface AccountMails {
     change: { kind: 'added' | 'removed'; versionField: string; version: number },
     origin: RequestOrigin,
   ): Promise<void>;
-  /** Enqueued before the change and sent once the version is 1. */
+  /** Enqueued before the change and sent once it is stored. */
   passkeyChanged(
     recipient: Recipient,
-    change: { kind: 'added' | 'removed'; passkey: string; versionField: string },
+    change: { kind: 'added' | 'removed'; key: string; versionField: string; version: number },
     origin: RequestOrigin,
   ): Promise<void>;
   welcome(recipient: Recipient): Promise<void>;
@@ -176,16 +175,16 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         expiresAt: inDays(7),
       }),
 
-    passkeyChanged: (recipient, { kind, passkey, versionField }, origin) =>
+    passkeyChanged: (recipient, { kind, key, versionField, version }, origin) =>
       outbox.put({
-        key: `passkey-${kind}:${sha256(passkey)}`,
+        key: `passkey-${kind}:${key}`,
         userId: recipient.id,
         to: recipient.email,
         locale: recipient.locale,
         template: `passkey-${kind}`,
         values: { email: recipient.email, ...greeting(recipient), ...circumstances(origin) },
         security: true,
-        sendCondition: { userId: recipient.id, versionField, minVersion: 1 },
+        sendCondition: { userId: recipient.id, versionField, minVersion: version },
         expiresAt: inDays(7),
       }),
 

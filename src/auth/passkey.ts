@@ -23,9 +23,9 @@ export interface PasskeySignIn {
   /**
    * Creates an account without a password, and starts a session. The passkey is stored first: after a crash in between, it
    * belongs to no account.
-   * @param removePasskey is called if the address has an account already
+   * @param passkey `remove` is called if the address has an account already
    * @returns `null` if the address must be verified first; the response is the same for an existing account
-   * @throws REGISTRATION_DISABLED, EMAIL_TAKEN, RATE_LIMITED, and what `addPasskey` throws
+   * @throws REGISTRATION_DISABLED, EMAIL_TAKEN, RATE_LIMITED, and what `add` throws
    */
   register(
     given: { id: string; email: string; name?: string | undefined; locale: string | undefined },

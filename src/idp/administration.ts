@@ -7,12 +7,7 @@ import { createMessages } from '../http/messages.js';
 import { systemRandom } from '../kernel/secrets.js';
 import { announceEnd, logoutNoticeCollection } from '../oidc/backchannel/store.js';
 import { createAudit } from '../ops/audit.js';
-import {
-  type AnnouncePasskey,
-  passkeyCollection,
-  passkeyVersionField,
-  removePasskeys,
-} from '../passkeys/store.js';
+import { type AnnouncePasskey, passkeyCollection, removePasskeys } from '../passkeys/store.js';
 import { createPersonMails } from '../provisioning/mails.js';
 import { createProvisioningModule, type ProvisioningModule } from '../provisioning/module.js';
 import { createLastKnownAddress, principalCollection } from '../provisioning/store.js';
@@ -105,9 +100,8 @@ function announcementsOf(
       const change = { kind, versionField: FACTOR_VERSION, version };
       if (person) await mails.secondFactorChanged(person, change, undefined);
     },
-    async passkey(kind, sub, id) {
+    async passkey(change, sub) {
       const person = await people.findOne({ id: sub });
-      const change = { kind, passkey: id, versionField: passkeyVersionField(kind, id) };
       if (person) await mails.passkeyChanged(person, change, undefined);
     },
   };

@@ -2,8 +2,6 @@ import { AppError } from '../kernel/errors.js';
 import type { PasskeySignUp } from '../oidc/directory.js';
 import type { PasskeyModuleOptions } from '../passkeys/module.js';
 import type { PasskeyService } from '../passkeys/service.js';
-import { type AnnouncePasskey, passkeyVersionField } from '../passkeys/store.js';
-import type { ProvisioningModule } from '../provisioning/module.js';
 import { idOfSignUp, type Principals } from '../provisioning/principals.js';
 import type { ModuleContext } from '../server/module-context.js';
 import type { IdpConfiguration } from './options.js';
@@ -21,12 +19,6 @@ export async function openPasskeys(
   const { createPasskeyModule, readPasskeyScript } = await import('../passkeys/module.js');
   return { ...createPasskeyModule(context, options).service, script: readPasskeyScript() };
 }
-
-/** Enqueues the mails about passkeys. */
-export const announcePasskeys =
-  ({ announcePasskey }: Pick<ProvisioningModule, 'announcePasskey'>): AnnouncePasskey =>
-  (kind, sub, id, from) =>
-    announcePasskey(sub, { kind, passkey: id, versionField: passkeyVersionField(kind, id) }, from);
 
 /**
  * Creates people with a passkey and without a password. The passkey is stored first: after a crash in between, nobody has

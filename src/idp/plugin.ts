@@ -34,7 +34,7 @@ import {
   type ResolvedIdp,
   resolveIdp,
 } from './options.js';
-import { announcePasskeys, createPasskeySignUp, openPasskeys } from './passkeys.js';
+import { createPasskeySignUp, openPasskeys } from './passkeys.js';
 import { createSecondFactor, openFactors } from './second-factors.js';
 
 /** The host's `fastify.idp`. */
@@ -146,7 +146,7 @@ export async function mountIdp(
   const passkeys = await openPasskeys(context, values, {
     address: issuer,
     name: () => brand.name(),
-    announce: (...change) => announcePasskeys(provisioning)(...change),
+    announce: (change, sub, from) => provisioning.announcePasskey(sub, change, from),
   });
   const provisioning = createProvisioningModule(context, {
     issuer,

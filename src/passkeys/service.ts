@@ -17,6 +17,7 @@ import {
 } from './ceremony.js';
 import {
   type ChangeOrigin,
+  changeOf,
   type PasskeyDocument,
   type RemovalDependencies,
   removePasskeys,
@@ -153,7 +154,7 @@ export function createPasskeyService(deps: PasskeyDependencies): PasskeyService 
       const created = await deps.verifyCreation(relyingParty(), form, credential);
       if (!created || !(await useChallenge(form))) return null;
       const passkey = { ...created, account, name, createdAt: clock.now() };
-      await announce?.('added', account, created.id, from);
+      await announce?.(changeOf('added', passkey), account, from);
       if (!(await passkeys.insert(passkey).then(() => true, nullIfTaken))) return null;
       // Counted after the insertion, because others may be added at the same time.
       if ((await passkeys.count({ account }, MAX_PER_ACCOUNT + 1)) > MAX_PER_ACCOUNT) {
@@ -199,7 +200,7 @@ export function createPasskeyService(deps: PasskeyDependencies): PasskeyService 
           await passkeys.changeOne({ id, leaving }, { unset: ['leaving'] });
           return 'last';
         }
-        await announce?.('removed', account, id, from.by === undefined ? from : undefined);
+        await announce?.(changeOf('removed', found), account, from.by === undefined ? from : undefined);
         if (await passkeys.deleteOne({ id, account, ...(leaving !== undefined && { leaving }) })) break;
       }
       await audit.record({ event: 'passkey.removed', subject: account, ...actorOf(from) });

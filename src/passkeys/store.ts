@@ -1,4 +1,5 @@
 import type { Origin } from '../http/scope.js';
+import { sha256 } from '../kernel/secrets.js';
 import { type Audit, actorOf } from '../ops/audit.js';
 import type { Collection, Store } from '../storage/collection.js';
 
@@ -43,33 +44,48 @@ export const usedChallengeCollection = (store: Store): UsedChallenges =>
 /** Who changes a passkey: the person, or the operator named by `by`. */
 export type ChangeOrigin = Pick<Origin, 'ip' | 'by' | 'browser' | 'acceptLanguage'>;
 
+/** A new passkey or a removal, for the mail about it. */
+export interface PasskeyChange {
+  kind: 'added' | 'removed';
+  /** Identifies the mail: one for each change, also if a passkey is added again. */
+  key: string;
+  /** The change is stored once this field has reached the version. */
+  versionField: string;
+  version: number;
+}
+
 /**
- * Enqueues the mail about a new passkey or one that is removed, before the change and to be sent after it.
+ * Enqueues the mail about a change, before the change and to be sent after it.
  *
- * @param id of the passkey
  * @param from absent if the operator makes the change
  */
 export type AnnouncePasskey = (
-  change: 'added' | 'removed',
+  change: PasskeyChange,
   account: string,
-  id: string,
   from: ChangeOrigin | undefined,
 ) => Promise<void>;
 
-/** The version field of the mail about a passkey, for its send condition: 1 once the change is stored. */
-export const passkeyVersionField = (change: 'added' | 'removed', id: string): string =>
-  `passkey-${change} ${id}`;
+export const changeOf = (
+  kind: PasskeyChange['kind'],
+  { id, account, createdAt }: Pick<PasskeyDocument, 'id' | 'account' | 'createdAt'>,
+): PasskeyChange => ({
+  kind,
+  // With the account: someone else could otherwise replace the mail by naming the same passkey.
+  key: sha256(`${kind} ${account} ${id} ${createdAt}`),
+  versionField: `passkey-${kind} ${id}`,
+  version: kind === 'added' ? createdAt : createdAt + 1,
+});
 
-/** The current value of such a field; undefined for any other field. */
+/** The current value of the `versionField` of a change; undefined for any other field. */
 export async function readPasskeyVersion(
   passkeys: Pick<Passkeys, 'findOne'>,
   account: string,
   field: string,
 ): Promise<number | undefined> {
-  const [, change, id] = /^passkey-(added|removed) ([\w-]+)$/.exec(field) ?? [];
+  const [, kind, id] = /^passkey-(added|removed) ([\w-]+)$/.exec(field) ?? [];
   if (id === undefined) return undefined;
-  const isThere = (await passkeys.findOne({ id, account })) !== null;
-  return isThere === (change === 'added') ? 1 : 0;
+  const found = await passkeys.findOne({ id, account });
+  return found?.createdAt ?? (kind === 'added' ? 0 : Number.MAX_SAFE_INTEGER);
 }
 
 export interface RemovalDependencies {
@@ -91,7 +107,8 @@ export async function removePasskeys(
     const { items } = await passkeys.page({ where: { account }, sort: 'account', limit: 1 });
     // One mail about all of them.
     const [first] = items;
-    if (first) await announce('removed', account, first.id, from.by === undefined ? from : undefined);
+    const by = from.by === undefined ? from : undefined;
+    if (first) await announce(changeOf('removed', first), account, by);
   }
   const removed = await passkeys.deleteMany({ account });
   if (removed > 0) await audit.record({ event: 'passkey.removed', subject: account, ...actorOf(from) });

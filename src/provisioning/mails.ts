@@ -3,7 +3,6 @@ import { mailboxOf } from '../http/mailboxes.js';
 import { inHours, type Localized, type Messages } from '../http/messages.js';
 import type { Origin } from '../http/scope.js';
 import { type Clock, DAY, HOUR } from '../kernel/clock.js';
-import { sha256 } from '../kernel/secrets.js';
 import type { PrincipalCollection, PrincipalDocument } from './store.js';
 
 /** The part of the e-mail outbox that this domain uses. */
@@ -63,10 +62,10 @@ export interface PersonMails {
     change: { kind: 'added' | 'removed'; versionField: string; version: number },
     from: MailOrigin | undefined,
   ): Promise<void>;
-  /** Enqueued before the change and sent once the version is 1. @param from absent for the operator */
+  /** Enqueued before the change and sent once it is stored. @param from absent for the operator */
   passkeyChanged(
     person: Recipient,
-    change: { kind: 'added' | 'removed'; passkey: string; versionField: string },
+    change: { kind: 'added' | 'removed'; key: string; versionField: string; version: number },
     from: MailOrigin | undefined,
   ): Promise<void>;
   /** Deletes all mails about a person, sent or not. */
@@ -174,13 +173,13 @@ export function createPersonMails({
         expiresAt: clock.now() + 7 * DAY,
       }),
 
-    passkeyChanged: (person, { kind, passkey, versionField }, from) =>
+    passkeyChanged: (person, { kind, key, versionField, version }, from) =>
       put(person, from, {
-        key: `passkey-${kind}:${sha256(passkey)}`,
+        key: `passkey-${kind}:${key}`,
         template: `passkey-${kind}`,
         values: { ...greetingOf(person), ...circumstancesOf(from, clock.now()) },
         versionField,
-        minVersion: 1,
+        minVersion: version,
         expiresAt: clock.now() + 7 * DAY,
       }),
 

@@ -5,7 +5,6 @@ import type { Scope } from '../http/scope.js';
 import type { PasskeyFlows } from '../passkeys/flows.js';
 import type { PasskeyModuleOptions } from '../passkeys/module.js';
 import type { PasskeyService } from '../passkeys/service.js';
-import { type AnnouncePasskey, passkeyVersionField } from '../passkeys/store.js';
 import type { ModuleContext } from '../server/module-context.js';
 import type { SaasConfiguration } from './options.js';
 
@@ -32,10 +31,12 @@ export async function openPasskeys(
 ): Promise<SaasPasskeys | undefined> {
   if (!values.passkeys) return undefined;
   const { createPasskeyModule, createPasskeyApi } = await import('../passkeys/module.js');
-  const announce: AnnouncePasskey = (kind, userId, id, from) =>
-    auth.announcePasskey(userId, { kind, passkey: id, versionField: passkeyVersionField(kind, id) }, from);
   const { corsOrigin: origins = [], jwtRefreshSecret, jwtRefreshSecretPrevious } = values;
-  const { service } = createPasskeyModule(context, { ...options, origins, announce });
+  const { service } = createPasskeyModule(context, {
+    ...options,
+    origins,
+    announce: (change, userId, from) => auth.announcePasskey(userId, change, from),
+  });
   const { federated, passkey, proveOwner } = auth.service;
   const { flows, plugin } = createPasskeyApi(context, {
     service,

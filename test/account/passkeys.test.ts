@@ -332,7 +332,7 @@ t.test('the person gets a mail when a passkey was added or removed, also by a co
   };
   t.match(await sent(), [{ to: 'ada@example.test', after: { is: `passkey-added ${authenticator.name}` } }]);
   await browser.submit(await get('/passkeys'), { id: authenticator.name }, '/remove');
-  t.same((await sent()).map(nameOf), ['passkey-added', 'passkey-removed']);
+  t.same((await sent()).map(nameOf).sort(), ['passkey-added', 'passkey-removed']);
   await add(new SoftwareAuthenticator(authenticator.origin));
   const env = { IDP_DATABASE_URI: `sqlite:${idp.file}`, IDP_EMAIL_SMTP_URL: 'smtp://127.0.0.1:9' };
   const { type } = commandLine(t, env);

@@ -484,3 +484,18 @@ t.test('a user gets an e-mail when a passkey was added or removed', async (t) =>
   t.equal((await remove(app, account.accessToken, authenticator.name)).status, 200);
   t.match((await app.mail(/was removed$/)).text, /can no longer be used to sign in/);
 });
+
+t.test('every new passkey is reported, whatever another user or an earlier one was called', async (t) => {
+  const { app, account, token, authenticator } = await withPasskey(t);
+  const eve = await app.signUp();
+  await verify(t, app, eve.id);
+  const copied = await add(app, eve.accessToken, authenticator);
+  t.equal(errorOf(copied), 'PASSKEY_REJECTED', 'the ID is taken');
+  t.equal((await remove(app, token, authenticator.name)).status, 200);
+  app.clock.advance(1000);
+  t.equal((await add(app, token, authenticator)).status, 201, 'the same again');
+  const mails = mailCollection(await storeOf(t, app));
+  const { items } = await mails.page({ where: { userId: account.id }, sort: 'id', limit: 50 });
+  const names = items.map(nameOf).filter((name) => name.startsWith('passkey-'));
+  t.same(names.sort(), ['passkey-added', 'passkey-added', 'passkey-removed']);
+});

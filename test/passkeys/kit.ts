@@ -6,7 +6,7 @@ import { systemClock as clock } from '../../src/kernel/clock.js';
 import { systemRandom as random } from '../../src/kernel/secrets.js';
 import { verifyAssertion, verifyCreation } from '../../src/passkeys/ceremony.js';
 import { createPasskeyService, type PasskeyService } from '../../src/passkeys/service.js';
-import { passkeyCollection, passkeyVersionField, usedChallengeCollection } from '../../src/passkeys/store.js';
+import { passkeyCollection, usedChallengeCollection } from '../../src/passkeys/store.js';
 import type { Store } from '../../src/storage/collection.js';
 
 export const ORIGIN = 'https://app.example.test';
@@ -26,12 +26,8 @@ export function reportingService(store: Store): PasskeyService {
     relyingParty: () => ({ id: 'app.example.test', origins: [ORIGIN], name: 'Example' }),
     throttle: { attempt: (_guess, evaluate) => evaluate() },
     audit: { record: async () => undefined, recordFailure: async () => undefined },
-    announce: (kind, id, passkey, from = FROM) =>
-      mails.passkeyChanged(
-        { id, email: 'ada@example.test' },
-        { kind, passkey, versionField: passkeyVersionField(kind, passkey) },
-        from,
-      ),
+    announce: (change, id, from = FROM) =>
+      mails.passkeyChanged({ id, email: 'ada@example.test' }, change, from),
     ...{ verifyCreation, verifyAssertion, clock, random },
   });
 }

@@ -177,8 +177,8 @@ const mutants = [
   {
     name: 'the mail about a new passkey is enqueued after it',
     file: 'service.js',
-    text: "await announce?.('added', account, created.id, from);",
-    replacement: "setImmediate(() => announce?.('added', account, created.id, from));",
+    text: "await announce?.(changeOf('added', passkey), account, from);",
+    replacement: "setImmediate(() => announce?.(changeOf('added', passkey), account, from));",
     tests: [ADDED_TWICE],
   },
   {
@@ -292,6 +292,13 @@ const mutants = [
     text: 'if (isDisabled(user))',
     replacement: 'if (false)',
     tests: [['api', 'a suspended user is refused, and a deleted one leaves nothing behind']],
+  },
+  {
+    name: 'a mail is the same for every account',
+    file: 'store.js',
+    text: 'key: sha256(',
+    replacement: 'key: sha256(id ?? ',
+    tests: [['api', 'every new passkey is reported, whatever another user or an earlier one was called']],
   },
   {
     name: 'pages without TLS use passkeys',
