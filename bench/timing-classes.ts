@@ -3,12 +3,14 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
+import { loginCodeCollection } from '../src/auth/login-codes.js';
 import { userCollection } from '../src/auth/store.js';
 import { principalCollection } from '../src/provisioning/store.js';
 import { openUserAdministration } from '../src/saas/administration.js';
 import { openStore } from '../src/storage/open.js';
 import { SoftwareAuthenticator } from '../test/kit/authenticator.js';
 import { codeAt, FACTOR_KEY } from '../test/kit/factors.js';
+import { waitUntil } from '../test/kit/wait.js';
 import { basic, CALLBACK, create } from './idp-rows.js';
 import type { Lab } from './lab.js';
 import { request } from './load.js';
@@ -34,6 +36,7 @@ export const TIMING_ROWS: Record<string, (lab: Lab) => Promise<TimingRow[]>> = {
   login,
   forgot,
   register,
+  code,
   basic: basicLogin,
   links,
   factors,
@@ -136,6 +139,49 @@ async function register(lab: Lab): Promise<TimingRow[]> {
     unknown: () => apply(`other-${strangers++}@example.com`),
   };
   return [{ name: 'POST /api/auth/register, confirmed addresses', url, expected: 202, classes }];
+}
+
+/** Requests for a code to sign in, and wrong codes. */
+async function code(lab: Lab): Promise<TimingRow[]> {
+  const more = { EMAIL_LOGIN: 'true' };
+  const file = join(lab.folder(), 'saas.db');
+  const { url } = await lab.unbound('saas-backend', 'code', { uri: `sqlite:${file}`, more });
+  const [known, unknown] = ['known', 'other'].map((name) =>
+    Array.from({ length: ACCOUNTS }, (_, number) => `${name}-${number}@example.com`),
+  ) as [string[], string[]];
+  for (const email of known) await post(`${url}/api/auth/register`, { email, password: PASSWORD });
+  const asking = (emails: string[]) =>
+    inTurn(
+      emails.map((email) => request('POST', '/api/auth/email-login', JSON_BODY, JSON.stringify({ email }))),
+    );
+  const [path, name] = ['/api/auth/email-login/redeem', 'POST /api/auth/email-login'];
+  const tokensOf = (emails: string[]) =>
+    times(emails.length, async (index) => {
+      const body = { email: emails[index] };
+      return (await post(`${url}/api/auth/email-login`, body, 202)).data.loginToken;
+    });
+  const redeeming = (tokens: string[]) =>
+    inTurn(
+      tokens.map((loginToken) =>
+        request('POST', path, JSON_BODY, JSON.stringify({ loginToken, code: 'ABCD-EFGH' })),
+      ),
+    );
+  const tokens = { known: await tokensOf(known), unknown: await tokensOf(unknown) };
+  const store = await openStore(`sqlite:${file}`);
+  const stored = loginCodeCollection(store);
+  await waitUntil('all requests are stored', async () => (await stored.count()) === 2 * ACCOUNTS);
+  await stored.updateMany({ attemptsLeft: { gt: 0 } }, { set: { attemptsLeft: 1_000_000 } });
+  await store.close();
+  return [
+    // First, because new requests end the tokens.
+    {
+      name: `${name}/redeem`,
+      url,
+      expected: 401,
+      classes: { known: redeeming(tokens.known), unknown: redeeming(tokens.unknown) },
+    },
+    { name, url, expected: 202, classes: { known: asking(known), unknown: asking(unknown) } },
+  ];
 }
 
 async function basicLogin(lab: Lab): Promise<TimingRow[]> {
@@ -243,6 +289,7 @@ interface Answer {
     recoveryCodes: string[];
     ceremony: string;
     options: object;
+    loginToken: string;
   };
   error: { challenge: string };
 }

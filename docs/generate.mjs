@@ -122,6 +122,7 @@ async function routesPage() {
     factorEncryptionKey: `${secret}factors`,
     login: { google: { clientId: 'x', clientSecret: 'x' } },
     passkeys: true,
+    emailLogin: true,
   };
   const idp = {
     ...{ ed25519Seed: '5'.repeat(64), adminToken: secret },
@@ -140,7 +141,7 @@ All routes of both servers and who can call them. Nothing else is exposed. \`/me
 authentication and, except for GET, the header \`X-Requested-With\`. \`recent-user\` requires, in addition, that the user signed in or
 called \`POST /api/auth/reauthenticate\` within the last ten minutes. Routes with \`second-factor\` exist with
 \`FACTOR_ENCRYPTION_KEY\`; \`/auth/providers\`, \`/auth/login\` (GET), \`/auth/callback\`, \`/auth/exchange\` and \`/user/identities\` with
-\`LOGIN_PROVIDERS\`; those with \`passkey\` with \`PASSKEYS\`.
+\`LOGIN_PROVIDERS\`; \`/auth/email-login\` and \`/auth/email-login/redeem\` with \`EMAIL_LOGIN\`; those with \`passkey\` with \`PASSKEYS\`.
 
 ${await routeTable(createServer({ ...shared, ...saas }))}
 ## idp

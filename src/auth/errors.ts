@@ -5,6 +5,7 @@ export const authErrors = defineErrors({
   TOKEN_EXPIRED: [401, 'The access token has expired. Refresh it.'],
   INVALID_CREDENTIALS: [401, 'The e-mail address or password is incorrect.'],
   INVALID_CODE: [401, 'The code is incorrect or was used before.'],
+  CODE_EXPIRED: [401, 'The code has expired, was used or was replaced by a newer one. Request a new code.'],
   INVALID_CHALLENGE: [401, 'The sign-in has expired or was invalidated. Start again with the password.'],
   SECOND_FACTOR_REQUIRED: [401, 'This account has a second factor. Enter a code of it.'],
   SECOND_FACTOR_ENROLMENT_REQUIRED: [401, 'This account must have a second factor. Set it up to sign in.'],
@@ -13,6 +14,10 @@ export const authErrors = defineErrors({
   REFRESH_TOKEN_REUSED: [
     401,
     'The refresh token was already used, so the session was revoked. Sign in again.',
+  ],
+  ORIGIN_NOT_ALLOWED: [
+    403,
+    'This origin may not use session cookies. The operator can add it to CORS_ORIGIN.',
   ],
   REGISTRATION_DISABLED: [403, 'Registration is currently disabled.'],
   ACCOUNT_SUSPENDED: [403, 'This account is suspended.'],

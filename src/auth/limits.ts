@@ -9,6 +9,10 @@ const mailTo = (kind: string) => atMost(`mail.${kind}`, 3, 15 * MINUTE);
 export const authLimits = {
   login: atMost('login', 30, MINUTE),
   register: atMost('register', 10, HOUR),
+  /** Requests for a code to sign in. */
+  loginCode: atMost('login-code', 60, HOUR),
+  /** The same for one address; the key is that and the block. */
+  loginCodeFrom: atMost('login-code.address', 3, 15 * MINUTE),
   /** Requests for a link by mail. */
   mail: atMost('mail', 10, HOUR),
   /** One limit for each kind of link, so that requests for one kind cannot use up another. */
@@ -16,6 +20,7 @@ export const authLimits = {
     reset: mailTo('reset'),
     verify: mailTo('verify'),
     change: mailTo('change'),
+    login: atMost('mail.login', 6, 15 * MINUTE),
     /** The server sends these links without a request; each is valid until the next one may be sent. */
     unlock: atMost('mail.unlock', 1, UNLOCK_LINK_TTL_MS),
   },

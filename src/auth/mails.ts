@@ -1,15 +1,17 @@
 import { withQuery } from '../config/public-url.js';
 import { circumstancesOf, type RequestOrigin } from '../http/circumstances.js';
-import { inHours, type Localized } from '../http/messages.js';
-import { type Clock, DAY } from '../kernel/clock.js';
+import { inHours, inMinutes, type Localized } from '../http/messages.js';
+import { type Clock, DAY, MINUTE } from '../kernel/clock.js';
 import type { LinkToken } from './link-tokens.js';
+import { groupedCode, LOGIN_CODE_TTL_MS } from './login-codes.js';
 import type { UserDocument } from './store.js';
 
 /** The part of the e-mail outbox that this domain uses. */
 export interface Outbox {
   put(mail: {
     key: string;
-    userId: string;
+    /** Absent for an address without an account. */
+    userId?: string;
     to: string;
     template:
       | 'password-reset'
@@ -22,7 +24,8 @@ export interface Outbox {
       | 'passkey-added'
       | 'passkey-removed'
       | 'welcome'
-      | 'unlock';
+      | 'unlock'
+      | 'login-code';
     values: Record<string, string | Localized>;
     /** The language of the recipient, if known. */
     locale?: string | undefined;
@@ -45,6 +48,12 @@ export interface AccountMails {
   confirmAddressChange(recipient: Omit<Recipient, 'name'>, link: LinkToken): Promise<void>;
   /** Allows sign-in from a new address while wrong passwords from other addresses exhaust the limit of the account. */
   unlock(recipient: Recipient, link: LinkToken, origin: RequestOrigin): Promise<void>;
+  /** The code to sign in, for an account or for an address without one. */
+  loginCode(
+    recipient: Partial<Recipient> & Pick<Recipient, 'email'>,
+    login: { code: string; requestHash: string; expiresAt: number },
+    origin: RequestOrigin,
+  ): Promise<void>;
   /** Enqueued before the change and sent once the password has this version. */
   passwordChanged(recipient: Recipient, version: number, origin: RequestOrigin): Promise<void>;
   /** To the old address; enqueued before the change and sent once the address has this version. */
@@ -67,12 +76,18 @@ export interface AccountMails {
 export interface AccountMailOptions {
   outbox: Outbox;
   /** Absolute URLs of the linked pages, without the token. */
-  pages: { reset(): string; verify(): string; unlock(): string };
+  pages: {
+    reset(): string;
+    verify(): string;
+    unlock(): string;
+    /** Absent if the application has no page for the code. */
+    login?: (() => string) | undefined;
+  };
   clock: Clock;
 }
 
 export function createAccountMails({ outbox, pages, clock }: AccountMailOptions): AccountMails {
-  const greeting = ({ name }: Recipient) => (name === undefined ? {} : { name });
+  const greeting = ({ name }: Pick<Recipient, 'name'>) => (name === undefined ? {} : { name });
   const inDays = (days: number) => clock.now() + days * DAY;
 
   const circumstances = (origin: RequestOrigin) => circumstancesOf(origin, clock.now());
@@ -125,6 +140,25 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
           email: recipient.email,
           link: withQuery(pages.unlock(), `token=${token}`),
           validFor: inHours(1),
+          ...greeting(recipient),
+          ...circumstances(origin),
+        },
+        security: true,
+        expiresAt,
+      }),
+
+    loginCode: ({ id, email, locale, ...recipient }, { code, requestHash, expiresAt }, origin) =>
+      outbox.put({
+        key: `login-code:${requestHash}`,
+        ...(id !== undefined && { userId: id }),
+        to: email,
+        locale,
+        template: 'login-code',
+        values: {
+          email,
+          code: groupedCode(code),
+          ...(pages.login && { link: withQuery(pages.login(), `code=${code}`) }),
+          validFor: inMinutes(LOGIN_CODE_TTL_MS / MINUTE),
           ...greeting(recipient),
           ...circumstances(origin),
         },

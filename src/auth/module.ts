@@ -1,5 +1,6 @@
 import { type PublicUrl, withLeadingSlash } from '../config/public-url.js';
 import type { RequestOrigin } from '../http/circumstances.js';
+import { createCookie } from '../http/cookies.js';
 import type { Messages } from '../http/messages.js';
 import type { Pages } from '../http/pages.js';
 import type { SubscriptionSummary } from '../http/schemas.js';
@@ -9,7 +10,9 @@ import type { Emit } from '../ops/events.js';
 import { createExpiryPurge } from '../ops/purge.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { type Activity, activityCollection, createActivity } from './activity.js';
+import { keepRefreshTokensInCookies } from './browser-sessions.js';
 import type { AccountDeletionHooks, AuthDependencies } from './dependencies.js';
+import type { EmailLoginModule } from './email-login-module.js';
 import type { AuthEvents } from './events.js';
 import { type AccountExportDependencies, createAccountExport, type ExportPluginOptions } from './export.js';
 import { createForeignHashes, type ForeignHashes, foreignHashCollection } from './foreign-hashes.js';
@@ -96,6 +99,8 @@ export interface AuthModule {
     change: Parameters<AccountMails['passkeyChanged']>[1],
     origin: RequestOrigin,
   ): Promise<void>;
+  /** Lets clients keep refresh tokens in cookies, on the routes that are registered on the scope after this. */
+  useSessionCookies(scope: Scope): void;
   plugin(scope: Scope): Promise<void>;
 }
 
@@ -116,7 +121,11 @@ export interface AuthModuleOptions {
   emit: Emit<AuthEvents>;
   /** Absent if no encryption key is configured. */
   secondFactor?: { service: SecondFactors; challengeTokens: TokenKind } | undefined;
+  /** Absent if sign-in by e-mail is not enabled. */
+  emailLogin?: EmailLoginModule | undefined;
   publicUrl: PublicUrl;
+  /** The origins of pages that may use session cookies, beside that of the public address. */
+  origins: readonly string[];
   /** The public path under which the pages are mounted. */
   mountedAt(): string;
   pages: Pages;
@@ -137,6 +146,7 @@ export function createAuthModule(
     pages,
     messages,
     secondFactor,
+    emailLogin,
   } = options;
   const { users, foreignHashes, presentUser, profileMark } = usersModule;
   const sessions = sessionCollection(store);
@@ -149,6 +159,8 @@ export function createAuthModule(
       reset: pageUrl(config.resetUrlRelative, '/auth/reset-password'),
       verify: pageUrl(config.verifyUrlRelative, '/auth/verify-email'),
       unlock: pageUrl(undefined, '/auth/unlock'),
+      login:
+        config.emailLoginUrlRelative === undefined ? undefined : pageUrl(config.emailLoginUrlRelative, ''),
     },
     clock,
   });
@@ -178,6 +190,7 @@ export function createAuthModule(
     challenges:
       secondFactor &&
       createChallenges({ tokens: secondFactor.challengeTokens, issuer: publicUrl.get, clock }),
+    createEmailLogin: emailLogin?.create,
     verificationRequired: config.requireEmailVerification,
     refreshTtl: config.refreshTokenTtl,
     sessionMaxAge: config.sessionMaxAge,
@@ -206,8 +219,17 @@ export function createAuthModule(
       if (user) await mails.passkeyChanged(user, change, origin);
     },
     activity: createActivity({ activity: activityCollection(store), sessions, clock }),
-    plugin: (scope) =>
-      authPlugin(scope, {
+    useSessionCookies(scope) {
+      keepRefreshTokensInCookies(scope, {
+        cookie: createCookie('saas-session', publicUrl.get),
+        refreshTtl: config.refreshTokenTtl,
+        origins: () => [new URL(publicUrl.get()).origin, ...options.origins],
+        endSession: service.endSession,
+        backgroundTasks: context.backgroundTasks,
+      });
+    },
+    async plugin(scope) {
+      await authPlugin(scope, {
         auth: service,
         exportAccount,
         throttle,
@@ -215,6 +237,8 @@ export function createAuthModule(
         messages,
         secondFactors: secondFactor?.service,
         home: publicUrl.get,
-      }),
+      });
+      if (service.emailLogin) await emailLogin?.plugin(scope, service.emailLogin);
+    },
   };
 }

@@ -78,6 +78,16 @@ export const authOptions = {
     shown: 'the built-in page',
     check: (path) => pathProblem(path ?? '', '/confirm-address'),
   }),
+  emailLogin: option(Type.Boolean({ default: false }), {
+    env: 'EMAIL_LOGIN',
+    doc: 'Let users sign in with a code that is sent to their e-mail address (docs/email-login.md). While registration is allowed, new addresses get an account.',
+  }),
+  emailLoginUrlRelative: option(Type.Optional(Type.String()), {
+    env: 'EMAIL_LOGIN_URL_RELATIVE',
+    doc: 'Path of your page for the code to sign in, relative to PUBLIC_URL. The link in the e-mail appends ?code= to it.',
+    shown: 'the e-mail contains the code without a link',
+    check: (path) => pathProblem(path ?? '', '/enter-code'),
+  }),
 };
 
 export type AuthConfiguration = Static<TObject<typeof authOptions>>;
@@ -111,7 +121,7 @@ export const LogoutBody = Type.Object(
 
 const tokens = {
   accessToken: Token,
-  refreshToken: Token,
+  refreshToken: Type.Optional(Token),
   expiresIn: Type.Integer({ description: 'Seconds until the access token expires.' }),
 };
 
@@ -174,6 +184,27 @@ const Challenge = Type.String({
   pattern: '^[\\w.-]{1,2048}$',
   writeOnly: true,
 });
+
+const LoginToken = Type.String({
+  accepts: 'the loginToken of the response to the request for the code',
+  pattern: '^[\\w.-]{1,1024}$',
+  writeOnly: true,
+});
+const MailedCode = Type.String({
+  accepts: 'the code of the e-mail',
+  pattern: '^[\\w\\s-]{1,64}$',
+  writeOnly: true,
+});
+export const LoginCodeBody = Type.Object(
+  { loginToken: LoginToken, code: MailedCode },
+  { additionalProperties: false },
+);
+export const LoginTokenAnswer = Envelope(
+  Type.Object({
+    loginToken: Type.String({ description: 'For the code; only the client that requested it may have it.' }),
+    expiresIn: Type.Integer({ description: 'Seconds until the code expires.' }),
+  }),
+);
 
 export const ReauthenticationBody = Type.Object(
   { password: PasswordInput, code: Type.Optional(Code) },

@@ -104,7 +104,7 @@ export function createSecondFactorStep(deps: SecondFactorStepDependencies): Seco
       const { user, first } = await accountOf(challenge, 'verify', origin);
       const method = await secondFactors.verify(user.id, code, origin);
       if (method === null) throw authErrors.INVALID_CODE();
-      return signIn(user, origin, [first, ...SECOND_FACTOR[method]]);
+      return signIn(user, origin, amrOf(first, method));
     },
 
     async begin(challenge, origin) {
@@ -116,10 +116,15 @@ export function createSecondFactorStep(deps: SecondFactorStepDependencies): Seco
       const { user, first } = await accountOf(challenge, 'enrol', origin);
       const recoveryCodes = await secondFactors.confirm(user.id, code, `${challenge} ${code}`, origin);
       if (!recoveryCodes) throw authErrors.INVALID_CODE();
-      return { ...(await signIn(user, origin, [first, ...SECOND_FACTOR.otp])), recoveryCodes };
+      return { ...(await signIn(user, origin, amrOf(first, 'otp'))), recoveryCodes };
     },
   };
 }
+
+/** A mailed code and one of an app are the same method. */
+const amrOf = (first: FirstFactor, second: keyof typeof SECOND_FACTOR): string[] => [
+  ...new Set([first, ...SECOND_FACTOR[second]]),
+];
 
 /** What the right password allows: to give a code, or to set up a factor. */
 type Purpose = 'verify' | 'enrol';

@@ -7,6 +7,7 @@ import { createCredentials, createPasswordRules } from './credentials.js';
 import { type AccountDeletion, createAccountDeletion } from './deletion.js';
 import type { AuthDependencies } from './dependencies.js';
 import { createEmailChange, type EmailChange } from './email-change.js';
+import type { EmailLogin, EmailLoginDependencies } from './email-login.js';
 import { authErrors } from './errors.js';
 import { createFederatedSignIn, type FederatedSignIn } from './federated.js';
 import { createPasskeySignIn, type PasskeySignIn } from './passkey.js';
@@ -37,6 +38,8 @@ export interface AuthService
   federated: FederatedSignIn;
   /** For sign-in with passkeys. */
   passkey: PasskeySignIn;
+  /** Absent if sign-in by e-mail is not enabled. */
+  emailLogin: EmailLogin | undefined;
   /**
    * @throws INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, SECOND_FACTOR_REQUIRED,
    *   SECOND_FACTOR_ENROLMENT_REQUIRED, RATE_LIMITED, OVERLOADED
@@ -45,7 +48,14 @@ export interface AuthService
   administration: AccountAdministration;
 }
 
-export function createAuthService(deps: AuthDependencies): AuthService {
+export interface AuthServiceOptions extends AuthDependencies {
+  /** Absent if sign-in by e-mail is not enabled. */
+  createEmailLogin?:
+    | ((accounts: Omit<EmailLoginDependencies, 'codes' | 'loginTokens' | 'forgetCredentials'>) => EmailLogin)
+    | undefined;
+}
+
+export function createAuthService(deps: AuthServiceOptions): AuthService {
   const { users, passwords } = deps;
   const usedLinks = createUsedLinks(users, deps);
   const { startSession, ...sessions } = createSessionService(deps);
@@ -88,6 +98,7 @@ export function createAuthService(deps: AuthDependencies): AuthService {
     ...createReauthentication({ ...deps, credentials }),
     federated: createFederatedSignIn({ ...deps, ...signing, secondFactorStep }),
     passkey: createPasskeySignIn({ ...deps, ...signing, registerUnverified, verifyEmail }),
+    emailLogin: deps.createEmailLogin?.({ ...deps, ...signing, secondFactorStep, finishVerification }),
     secondFactorStep,
     forgotPassword,
     resetPassword,

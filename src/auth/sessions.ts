@@ -47,6 +47,8 @@ export interface SessionService {
     input: { authorization?: string; refreshToken?: string; scope: LogoutScope },
     origin: Pick<Origin, 'ip'>,
   ): Promise<void>;
+  /** Ends the session of a refresh token, if there is one. */
+  endSession(refreshToken: string, origin: Pick<Origin, 'ip'>): Promise<void>;
 }
 
 export type LogoutScope = 'local' | 'others' | 'global';
@@ -229,6 +231,11 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       const found = await findValidSession(verified.claims);
       if (!found) throw httpErrors.UNAUTHENTICATED({ headers: bearer('invalid_token') });
       return { user: await deps.presentUser(found.user), session: toSessionView(found.session) };
+    },
+
+    async endSession(refreshToken, { ip }) {
+      const verified = tokens.verifyRefresh(refreshToken);
+      if (verified) await logoutWith(verified.claims, 'local', ip);
     },
 
     async logout({ authorization, refreshToken, scope }, { ip }) {

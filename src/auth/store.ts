@@ -222,8 +222,8 @@ export function toSessionView(session: SessionDocument): Session {
   };
 }
 
-/** How a user signed in (RFC 8176): with a password or at another provider, and by what proved the second factor. */
-export const FIRST_FACTOR = { password: 'pwd', federated: 'fed' } as const;
+/** How a user signed in (RFC 8176): first with a password, at another provider or with a mailed code, then with a second factor. */
+export const FIRST_FACTOR = { password: 'pwd', federated: 'fed', code: 'otp' } as const;
 export type FirstFactor = (typeof FIRST_FACTOR)[keyof typeof FIRST_FACTOR];
 export const SECOND_FACTOR = { otp: ['otp', 'mfa'], recovery: ['rec', 'mfa'] } as const;
 const PASSWORD_ONLY = [FIRST_FACTOR.password];

@@ -1,5 +1,5 @@
-import { parse, serialize } from 'cookie';
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyRequest } from 'fastify';
+import { createCookie } from '../http/cookies.js';
 import type { Messages } from '../http/messages.js';
 import { Acknowledgement, ok } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
@@ -37,21 +37,8 @@ async function signInRoutes<S>(
   { federation, signInAnswer, messages, publicUrl, callbackUrl }: FederationPluginOptions<S>,
 ): Promise<void> {
   const page = access('public', { page: true });
-  const isSecure = () => publicUrl().startsWith('https:');
-
-  /** One cookie for each sign-in, so that several can be open. Sent with the redirect from the provider: `lax`. */
-  const cookie = (reply: FastifyReply, id: string, value: string, maxAge: number) =>
-    reply.header(
-      'set-cookie',
-      serialize(nameOf(id), value, {
-        path: '/',
-        httpOnly: true,
-        sameSite: 'lax',
-        secure: isSecure(),
-        maxAge,
-      }),
-    );
-  const nameOf = (id: string) => `${isSecure() ? '__Host-' : ''}saas-login-${id}`;
+  /** One cookie for each sign-in, so that several can be open. Sent with the redirect from the provider. */
+  const cookieOf = (id: string) => createCookie(`saas-login-${id}`, publicUrl);
 
   scope.get(
     '/auth/providers',
@@ -64,7 +51,7 @@ async function signInRoutes<S>(
     { config: page, schema: { params: ProviderParams, querystring: StartQuery } },
     async (request, reply) => {
       const { url, id, cookie: value } = await federation.begin(request.params.provider, request.query);
-      cookie(reply, id, value, LIFETIME_MS / SECOND);
+      cookieOf(id).set(reply, value, LIFETIME_MS / SECOND);
       return reply.redirect(url, 303);
     },
   );
@@ -76,9 +63,9 @@ async function signInRoutes<S>(
       const { provider } = request.params;
       const response = responseOf(request, callbackUrl(provider));
       const id = federation.cookieIdOf(response.searchParams.get('state') ?? undefined);
-      const value = id === undefined ? undefined : parse(request.headers.cookie ?? '')[nameOf(id)];
-      const target = await federation.finish(provider, response, value);
-      if (id !== undefined) cookie(reply, id, '', 0);
+      const cookie = id === undefined ? undefined : cookieOf(id);
+      const target = await federation.finish(provider, response, cookie?.read(request));
+      cookie?.clear(reply);
       return reply.redirect(target, 303);
     },
   );

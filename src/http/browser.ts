@@ -18,6 +18,18 @@ export function isFormOfOtherSite(
 }
 
 /**
+ * Whether a page of the server's own origin or of one of these sent the request, or no page at all. Browsers that do not send
+ * Fetch Metadata send the origin with every request that is not a GET.
+ */
+export function isTrustedOrigin(
+  { 'sec-fetch-site': site, origin }: IncomingHttpHeaders,
+  origins: readonly string[],
+): boolean {
+  if (site === 'same-origin') return true;
+  return origin === undefined ? site === undefined || site === 'none' : origins.includes(origin);
+}
+
+/**
  * Whether a page or a navigation sent the request, possibly with cached credentials. The `fetch` of a program sends
  * `sec-fetch-mode: cors` only.
  */

@@ -23,8 +23,11 @@ export async function registerCors(
 
 async function allowOrigins(scope: Scope, origins: readonly string[]): Promise<void> {
   answerPreflightsByRoute(scope);
+  const isOpen = origins.includes('*');
   await scope.register(cors, {
-    origin: origins.includes('*') ? '*' : [...origins],
+    origin: isOpen ? '*' : [...origins],
+    // For session cookies. Browsers reject credentials for any origin.
+    credentials: !isOpen,
     methods: 'GET, HEAD, POST, PATCH, DELETE',
     exposedHeaders: 'Retry-After, X-Request-Id, WWW-Authenticate',
     // Preflights reach the OPTIONS routes below, whose responses have the common headers.

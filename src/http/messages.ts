@@ -39,10 +39,13 @@ export const fromNow =
   };
 
 /** `24 hours`. */
-export const inHours =
+const inUnits =
+  (unit: 'hour' | 'minute') =>
   (count: number): Localized =>
   ({ locale }) =>
-    new Intl.NumberFormat(locale, { style: 'unit', unit: 'hour', unitDisplay: 'long' }).format(count);
+    new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay: 'long' }).format(count);
+export const inHours = inUnits('hour');
+export const inMinutes = inUnits('minute');
 
 /** `31 January 2030`, in UTC. @param time Unix time in milliseconds */
 export const longDate =

@@ -168,7 +168,8 @@ export const Session = Type.Object({
   expiresAt: Timestamp,
   authenticatedAt: Type.String({ description: 'When the user last signed in or proved it again.' }),
   amr: Type.Array(Type.String(), {
-    description: 'How: `pwd`; `otp` or `rec` for a code of an app or a recovery code, with `mfa` (RFC 8176).',
+    description:
+      'How: `pwd`, `fed` or `otp` for a password, another provider or a mailed code; with `mfa`, `otp` or `rec` is for a code of an app or a recovery code (RFC 8176).',
   }),
 });
 export type Session = Static<typeof Session>;

@@ -2,7 +2,7 @@ import { type Clock, isUnexpired } from './clock.js';
 import { createEncryption } from './encryption.js';
 import type { Random } from './secrets.js';
 
-/** Encrypted state that is not stored: only this server reads or changes it. */
+/** Encrypted state that a client keeps and that is not stored: only this server reads or changes it. */
 export interface Sealed<T> {
   seal(value: T): string;
   /** Null if it is invalid or has expired. */

@@ -1,5 +1,4 @@
-import { parse, serialize } from 'cookie';
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type Cookie, createCookie } from '../http/cookies.js';
 import type { Origin } from '../http/scope.js';
 import { addressBlock, UNKNOWN_ADDRESS } from '../kernel/addresses.js';
 import { type Clock, HOUR, isUnexpired } from '../kernel/clock.js';
@@ -167,13 +166,6 @@ function sessionIdOf(token: string): string | undefined {
 
 const isSessionId = (text: string): boolean => /^sid_[0-9a-f]{32}$/.test(text);
 
-/** A cookie for this host only, which scripts cannot read. */
-export interface Cookie {
-  read(request: Pick<FastifyRequest, 'headers'>): string | undefined;
-  set(reply: FastifyReply, value: string): void;
-  clear(reply: FastifyReply): void;
-}
-
 export interface Cookies {
   /** Binds a form to a browser. */
   form: Cookie;
@@ -181,24 +173,10 @@ export interface Cookies {
   session: Cookie;
 }
 
-export function createCookies(issuer: () => string): Cookies {
-  const isSecure = () => issuer().startsWith('https:');
-  const cookie = (plain: string): Cookie => {
-    // The prefix prevents other hosts of the domain from setting the cookie; browsers require https for it.
-    const name = () => (isSecure() ? `__Host-${plain}` : plain);
-    const attributes = () => ({ path: '/', httpOnly: true, sameSite: 'lax', secure: isSecure() }) as const;
-    return {
-      read: ({ headers }) => parse(headers.cookie ?? '')[name()],
-      set: (reply, value) => void reply.header('set-cookie', serialize(name(), value, attributes())),
-      clear: (reply) =>
-        void reply.header(
-          'set-cookie',
-          serialize(name(), '', { ...attributes(), maxAge: 0, expires: new Date(0) }),
-        ),
-    };
-  };
-  return { form: cookie('idp'), session: cookie('idp-session') };
-}
+export const createCookies = (issuer: () => string): Cookies => ({
+  form: createCookie('idp', issuer),
+  session: createCookie('idp-session', issuer),
+});
 
 /** The path of the issuer, which includes what a proxy adds. */
 export function mountPath(issuer: string): string {

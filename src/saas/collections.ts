@@ -1,5 +1,6 @@
 import { activityCollection } from '../auth/activity.js';
 import { foreignHashCollection } from '../auth/foreign-hashes.js';
+import { loginCodeCollection } from '../auth/login-codes.js';
 import { sessionCollection, userCollection } from '../auth/store.js';
 import { trialCollections } from '../billing/checkout/trials.js';
 import { figureCollections } from '../billing/figures/store.js';
@@ -47,6 +48,7 @@ export function declareSaasCollections(store: Store): void {
     identityCollection,
     passkeyCollection,
     usedChallengeCollection,
+    loginCodeCollection,
     webhookEventCollection,
   ];
   for (const declare of collections) declare(store);

@@ -41,6 +41,7 @@ import {
   type SettingsApi,
   type UserRequest,
 } from './decorator.js';
+import { openEmailLogin } from './email-login.js';
 import { createErrorRenderers } from './error-rendering.js';
 import { describeInstallation } from './installation.js';
 import { openLoginProviders } from './login-providers.js';
@@ -136,26 +137,25 @@ export async function mountSaas(
     issuer: brand.name,
     announce: (...change) => auth.announceFactor(...change),
   });
+  const { forgetCredentials, ...data } = accountData(context, {
+    ...{ values, billing, mails: email.service, passkeyDocuments, secondFactors },
+    optional: () => ({ loginProviders, passkeys }),
+  });
+  const emailLogin = await openEmailLogin(context, { values, forgetCredentials, messages });
   const auth = createAuthModule(context, {
     config: values,
     tokenKinds: await registerSessionTokenKinds(fastify, mount, values),
     users,
     outbox: email.service,
-    ...accountData(context, {
-      ...{ billing, mails: email.service, passkeyDocuments },
-      optional: () => ({ secondFactors, loginProviders, passkeys }),
-      isConfigured: {
-        secondFactors: secondFactors !== undefined,
-        loginProviders: values.login !== undefined,
-        passkeys: values.passkeys,
-      },
-    }),
+    ...data,
     secondFactor: secondFactors?.option,
+    emailLogin,
     registrationAllowed: async () => (await current()).allowRegistration,
     siteName,
     profileChanged: billing.sendProfiles,
     emit,
     publicUrl,
+    origins: values.corsOrigin ?? [],
     mountedAt,
     pages,
     messages,
@@ -261,6 +261,7 @@ export async function mountSaas(
   await openScope(fastify, apiRules, async (api) => {
     settings.enforceMaintenance(api);
     await registerCors(api, values.corsOrigin ?? [], async (open) => {
+      auth.useSessionCookies(open);
       await open.register(auth.plugin);
       if (loginProviders) await open.register(loginProviders.plugin);
       if (passkeys) await open.register(passkeys.plugin);

@@ -28,14 +28,18 @@ const BUDGET = leakyBucket('guesses.account', { burst: 60, interval: 36 * MINUTE
 /** Share of an IPv6 /48 in the budget, so that one customer with many blocks cannot use it up. */
 const NETWORK = leakyBucket('guesses.network', { burst: 20, interval: 2 * HOUR });
 
-/** Secrets of agents and clients are 256 random bits, which cannot be guessed; nor can signatures of passkeys. */
-export type SecretKind = 'password' | 'agent' | 'client' | 'passkey';
+/**
+ * Secrets of agents and clients are 256 random bits, which cannot be guessed; nor can signatures of passkeys, nor mailed
+ * codes, of which each allows a few attempts only.
+ */
+export type SecretKind = 'password' | 'agent' | 'client' | 'passkey' | 'code';
 
 const SOURCES: Record<SecretKind, Limit> = {
   password: growingDelay('guesses.source', DELAY),
   agent: growingDelay('guesses.agent', DELAY),
   client: growingDelay('guesses.client', DELAY),
   passkey: growingDelay('guesses.passkey', DELAY),
+  code: growingDelay('guesses.code', DELAY),
 };
 
 export interface Guess {

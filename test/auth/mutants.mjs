@@ -5,6 +5,41 @@ import { runMutants } from '../mutants.mjs';
 
 const mutants = [
   {
+    name: 'pages of other origins use the cookie',
+    file: 'browser-sessions.js',
+    text: 'return isTrustedOrigin(headers, origins()) ?',
+    replacement: 'return true ?',
+    tests: [['browser-sessions', 'pages of other origins cannot use the cookie, unless they are named']],
+  },
+  {
+    name: 'a request without the header uses the cookie',
+    file: 'browser-sessions.js',
+    text: 'const needsToken = usesCookie(request) &&',
+    replacement: 'const needsToken =',
+    tests: [['browser-sessions', 'a client that does not ask is not affected by a cookie']],
+  },
+  {
+    name: 'the refresh token is in the cookie and in the body',
+    file: 'browser-sessions.js',
+    text: 'return done(null, { ...payload, data });',
+    replacement: 'return done(null, payload);',
+    tests: [['browser-sessions', 'a client that asks for a cookie gets the refresh token in no other place']],
+  },
+  {
+    name: 'a replaced session goes on',
+    file: 'browser-sessions.js',
+    text: 'if (isSignIn)',
+    replacement: 'if (false)',
+    tests: [['browser-sessions', 'a new sign-in ends the session that its cookie replaces']],
+  },
+  {
+    name: 'logout leaves the cookie',
+    file: 'browser-sessions.js',
+    text: "ended !== 'others'",
+    replacement: 'false',
+    tests: [['browser-sessions', 'logout ends the session of the cookie and removes the cookie']],
+  },
+  {
     name: 'the password alone opens an account with a second factor',
     file: 'service.js',
     text: 'await secondFactorStep?.demand(user, FIRST_FACTOR.password, origin);',
@@ -159,6 +194,156 @@ const mutants = [
     tests: [
       ['links-outage', 'a reset without an answer is repeated with success, and everything is completed'],
     ],
+  },
+  {
+    name: 'a mailed code can be tried without end',
+    file: 'email-login.js',
+    text: 'attemptsLeft: { gt: 0 } }, {',
+    replacement: '}, {',
+    tests: [['email-login', 'five wrong codes end a request, also if they are sent at once']],
+  },
+  {
+    name: 'the attempts of a mailed code are counted afterwards',
+    file: 'email-login.js',
+    text: '{ inc: { attemptsLeft: -1 } }',
+    replacement: '{ inc: { attemptsLeft: 0 } }',
+    tests: [['login-codes-outage', 'parallel requests compare no more codes than attempts are left']],
+  },
+  {
+    name: 'any mailed code is right',
+    file: 'email-login.js',
+    text: '!isSecretOf(textOf(secret, code), counted.codeHash)',
+    replacement: 'false',
+    tests: [['email-login', 'five wrong codes end a request, also if they are sent at once']],
+  },
+  {
+    name: 'an older login token uses up the attempts of a newer code',
+    file: 'email-login.js',
+    text: `requestHash: sha256(secret),
+            usedLinkHash`,
+    replacement: 'usedLinkHash',
+    tests: [['email-login', 'a code ends with a newer request and with whatever ends all sessions']],
+  },
+  {
+    name: 'a mailed code works several times',
+    file: 'email-login.js',
+    text: 'usedLinkHash: null,',
+    replacement: '',
+    tests: [['email-login', 'of parallel requests with the right code, one signs in']],
+  },
+  {
+    name: 'wrong codes reveal which addresses have an account',
+    file: 'email-login.js',
+    text: 'await storeRequest(sha256(email), {',
+    replacement: "await storeRequest(sha256(user ? email : ''), {",
+    tests: [['email-login', 'nothing reveals whether an address has an account, not even wrong codes']],
+  },
+  {
+    name: 'codes are mailed to suspended accounts',
+    file: 'email-login.js',
+    text: 'user ? !isDisabled(user) :',
+    replacement: 'user ? true :',
+    tests: [['email-login', 'nothing reveals whether an address has an account, not even wrong codes']],
+  },
+  {
+    name: 'the owner of a mistyped address learns where a code was requested',
+    file: 'email-login.js',
+    text: 'user?.emailVerified ? origin : undefined',
+    replacement: 'origin',
+    tests: [['email-login', 'the link is harmless for mail scanners, and says where the request came from']],
+  },
+  {
+    name: 'one client uses up the codes of an address',
+    file: 'email-login.js',
+    text: 'await throttle.countKey(authLimits.loginCodeFrom',
+    replacement: 'await throttle.tryCountKey(authLimits.loginCodeFrom',
+    tests: [['email-login', 'requests are limited by client, and mails by address']],
+  },
+  {
+    name: 'a stranger keeps the password after a mailed code',
+    file: 'code-accounts.js',
+    text: "'passwordHash', ...ALL",
+    replacement: '...ALL',
+    tests: [
+      ['email-login', 'an account that a stranger registered belongs to the owner of the address alone'],
+    ],
+  },
+  {
+    name: 'a stranger keeps the sessions after a mailed code',
+    file: 'code-accounts.js',
+    text: 'inc: { passwordVersion: 1, sessionEpoch: 1 }',
+    replacement: 'inc: { passwordVersion: 1 }',
+    tests: [
+      ['email-login', 'an account that a stranger registered belongs to the owner of the address alone'],
+    ],
+  },
+  {
+    name: 'a crash leaves the credentials of a stranger in a verified account',
+    file: 'code-accounts.js',
+    text: 'await deps.forgetCredentials(id);',
+    replacement: '',
+    tests: [
+      [
+        'login-codes-outage',
+        'a code for an account of a stranger is completed by a repetition, whenever its process crashes',
+      ],
+    ],
+  },
+  {
+    name: 'a mailed code opens an account with a second factor',
+    file: 'code-accounts.js',
+    text: 'await deps.secondFactorStep?.demand(user, FIRST_FACTOR.code, origin);',
+    replacement: '',
+    tests: [['email-login', 'a code is the first factor: the second one is demanded']],
+  },
+  {
+    name: 'a mailed code that was answered with a challenge can be repeated',
+    file: 'code-accounts.js',
+    text: 'return { refusal: error };',
+    replacement: 'throw error;',
+    tests: [['email-login', 'a code is the first factor: the second one is demanded']],
+  },
+  {
+    name: 'a mailed code outlives the end of all sessions',
+    file: 'code-accounts.js',
+    text: '|| user?.sessionEpoch === epoch)',
+    replacement: '|| true)',
+    tests: [['email-login', 'a code ends with a newer request and with whatever ends all sessions']],
+  },
+  {
+    name: 'a mailed code creates a deleted account again',
+    file: 'code-accounts.js',
+    text: '!user && userId === undefined',
+    replacement: '!user',
+    tests: [['email-login', 'a code ends with a newer request and with whatever ends all sessions']],
+  },
+  {
+    name: 'a mailed code registers while registration is closed',
+    file: 'code-accounts.js',
+    text: '!(await deps.registrationAllowed())',
+    replacement: 'false',
+    tests: [
+      ['email-login', 'a new address gets an account without a password, while registration is allowed'],
+    ],
+  },
+  {
+    name: 'a repetition does not find the account that it has taken over',
+    file: 'code-accounts.js',
+    text: 'user?.usedLinkHash === use.usedLinkHash && user.sessionEpoch === epoch + 1',
+    replacement: 'false',
+    tests: [
+      [
+        'login-codes-outage',
+        'a code for an account of a stranger without an answer is repeated with success, and once',
+      ],
+    ],
+  },
+  {
+    name: 'the location of a sign-in with a code stays unknown',
+    file: 'code-accounts.js',
+    text: 'throttle.trust(user.email, origin.ip),',
+    replacement: '',
+    tests: [['email-login', 'the location of a sign-in with a code is known to the account']],
   },
 ];
 

@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap';
 import { type Answer, basic, PASSWORD, parseJson, testOptions } from '../kit/app.js';
+import { mailSink, readMail } from '../kit/mail.js';
 import { compiled, type Program, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
@@ -11,7 +12,7 @@ const PROCESSES = 4;
 
 async function startAll(
   t: Test,
-  more: { databaseUri?: string } = {},
+  more: { databaseUri?: string; emailLogin?: boolean; emailSmtpUrl?: string } = {},
 ): Promise<{ programs: Program[]; urls: string[]; options: object }> {
   const options = { ...testOptions(temporaryFolder(t)), logLevel: 'info', ...more };
   const start = () =>
@@ -90,9 +91,48 @@ t.test('four processes share login throttling on one SQLite file', async (t) =>
   guesses(t, await startAll(t)),
 );
 
+/** Requests with mailed codes, at all processes at once. */
+async function loginCodes(t: Test, more: { databaseUri?: string } = {}): Promise<void> {
+  const sink = await mailSink(t);
+  const { urls } = await startAll(t, { emailLogin: true, emailSmtpUrl: sink.url, ...more });
+  const [url] = urls as [string];
+  const request = async () => {
+    const asked = await post(`${url}/api/auth/email-login`, { email: 'ada@example.test' });
+    let code: string | undefined;
+    while (code === undefined) code = /^\w{4}-\w{4}(?=\r?$)/m.exec(readMail(await sink.next()).text)?.[0];
+    return { loginToken: asked.body.data.loginToken as string, code };
+  };
+  /** The outcomes of 50 requests, of which those that end with 503 are not repeated. */
+  const redeem = async (given: { loginToken: string; code: string }) => {
+    const answers = await spread(urls, 50, (at) => post(`${at}/api/auth/email-login/redeem`, given));
+    const count = (status: number, code?: string) =>
+      answers.filter((answer) => answer.status === status && answer.body.error?.code === code).length;
+    return { signedIn: count(200), wrong: count(401, 'INVALID_CODE'), expired: count(401, 'CODE_EXPIRED') };
+  };
+
+  for (const state of ['a new address', 'an account']) {
+    const { signedIn, wrong, expired } = await redeem(await request());
+    t.same({ signedIn, wrong }, { signedIn: 1, wrong: 0 }, state);
+    t.ok(expired >= 40, `${state}: ${expired} came too late`);
+  }
+  const given = await request();
+  const { signedIn, wrong } = await redeem({ ...given, code: 'ABCD-EFGH' });
+  t.equal(signedIn, 0);
+  t.ok(wrong <= 5, `${wrong} wrong codes compared`);
+  t.equal((await redeem(given)).signedIn, 0, 'too late');
+}
+
+t.test('four processes accept a mailed code once, and five wrong ones, on one SQLite file', async (t) =>
+  loginCodes(t),
+);
+
 await onMongod((server) => {
   t.test('four processes share login throttling on one MongoDB', async (t) =>
     guesses(t, await startAll(t, { databaseUri: server.fresh(t) })),
+  );
+
+  t.test('four processes accept a mailed code once, and five wrong ones, on one MongoDB', async (t) =>
+    loginCodes(t, { databaseUri: server.fresh(t) }),
   );
 });
 

@@ -400,6 +400,7 @@ t.test('the target gets the tables and indexes that the servers create', async (
       PAYMENT_SECRET_KEY: 'sk_test_123456789',
       PAYMENT_WEBHOOK_SECRET: 'whsec_123456789012345678901234567890',
       IDP_EMAIL_SMTP_URL: 'smtp://127.0.0.1:9',
+      EMAIL_LOGIN: 'true',
       LOGIN_PROVIDERS: '{"github":{"clientId":"x","clientSecret":"x"}}',
       IDP_FACTOR_ENCRYPTION_KEY: 'Rk7tQ2vXw9ZbN4mLp6Jd3Hs8Fg1Yc5Ae',
       PASSKEYS: 'true',

@@ -17,10 +17,7 @@ import { VERIFIER } from './kit.js';
 const EMAIL = 'ada@example.test';
 const clock = fakeClock();
 const sealed = <T extends object>(purpose: string) =>
-  createSealed<T>(purpose, {
-    ...{ keys: ['key'], clock, random: countedRandom('seal') },
-    lifetimeMs: LIFETIME_MS,
-  });
+  createSealed<T>(purpose, { keys: ['key'], lifetimeMs: LIFETIME_MS, clock, random: countedRandom('seal') });
 
 const ticket = sealed<Ticket>('tickets').seal({
   provider: 'acme',

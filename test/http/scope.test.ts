@@ -518,12 +518,12 @@ t.test('CORS admits exactly the listed origins, and only where needed', async (t
     const { headers } = await app.request(method, path, {
       headers: { origin: from, ...(method === 'OPTIONS' && ask) },
     });
-    t.equal(headers['access-control-allow-credentials'], undefined);
     return headers;
   };
   for (const listed of [origin, 'https://other.example:8443']) {
     const headers = await allowed('GET', '/api/auth/me', listed);
     t.equal(headers['access-control-allow-origin'], listed);
+    t.equal(headers['access-control-allow-credentials'], 'true', 'for session cookies');
     t.match(headers['vary'], 'Origin');
     t.equal(headers['access-control-expose-headers'], 'Retry-After, X-Request-Id, WWW-Authenticate');
     t.equal((await allowed('OPTIONS', LOGIN, listed))['access-control-allow-origin'], listed);
@@ -554,6 +554,7 @@ t.test('CORS admits exactly the listed origins, and only where needed', async (t
   const open = await saasApp(t, { corsOrigin: ['*'] });
   const answer = await open.request('GET', '/api/auth/me', { headers: { origin: 'https://any.test' } });
   t.equal(answer.headers['access-control-allow-origin'], '*');
+  t.equal(answer.headers['access-control-allow-credentials'], undefined);
   const closed = await saasApp(t);
   const none = await closed.request('GET', '/api/auth/me', { headers: { origin } });
   t.equal(none.headers['access-control-allow-origin'], undefined);

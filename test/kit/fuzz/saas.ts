@@ -22,6 +22,7 @@ const KINDS = {
   access: /"accessToken":"([\w.-]+)"/g,
   refresh: /"refreshToken":"([\w.-]+)"/g,
   challenge: /"challenge":"([\w.-]+)"/g,
+  loginToken: /"loginToken":"([\w.-]+)"/g,
   user: /\busr_[0-9a-f]{32}/g,
   session: /"id":"(\w+)","createdAt"/g,
   checkout: /"sessionId":"(\w+)"/g,
@@ -31,13 +32,14 @@ const KINDS = {
   // Found only in e-mails.
   reset: null,
   verify: null,
+  code: null,
 };
 
 /** E-mails with a link → the kind of its token. */
 const LINKS = { 'password-reset': 'reset', 'verify-email': 'verify' } as const;
 
 /** Requests that may have put such e-mails into the outbox. */
-const MAILING = /^\/api\/(auth\/(register|forgot-password|resend-verification)|user\/email)$/;
+const MAILING = /^\/api\/(auth\/(register|forgot-password|resend-verification|email-login)|user\/email)$/;
 
 type Recipe = (self: SaasVisitor) => Partial<FuzzRequest>;
 
@@ -101,6 +103,9 @@ const RECIPES: Record<string, Recipe> = {
       ['state', `${'x'.repeat(8)}.${'x'.repeat(43)}`],
     ],
   }),
+  'POST /api/auth/email-login': (self) => json({ email: self.email() }),
+  'POST /api/auth/email-login/redeem': (self) =>
+    json({ loginToken: self.one('loginToken'), code: self.one('code') }),
   'POST /api/auth/exchange': () => json({ ticket: 'v1.x', codeVerifier: 'x'.repeat(43) }),
   'POST /api/user/identities': (self) => ({
     ...json({ ticket: 'v1.x', codeVerifier: 'x'.repeat(43) }),
@@ -378,6 +383,7 @@ class SaasVisitor implements Visitor {
   async #readMails(): Promise<void> {
     const { items } = await this.#mails.page({ sort: 'id', desc: true, limit: 4 });
     for (const { template, values } of items) {
+      if (values?.['code'] !== undefined) this.#collected.add('code', values['code']);
       const link = values?.['link'];
       const kind = LINKS[template as keyof typeof LINKS];
       if (kind && link !== undefined)
@@ -433,6 +439,7 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     billingAllowPause: true,
     factorEncryptionKey: FACTOR_KEY,
     passkeys: true,
+    emailLogin: true,
     // The browser is sent to GitHub without a request before.
     login: { github: { clientId: 'fuzz', clientSecret: 'fuzz-Wq8ZsT1mXe6YbN0cRj4HuPd9' } },
     settingsEncryptionKey: 'settings-Kq8ZsT1mXe6YbN0cRj4HuPd9',
@@ -481,6 +488,7 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
           ...['POST /api/user/identities', 'DELETE /api/user/identities/:id'],
         ].map((route) => [route, 'nobody signs in at the provider']),
       ),
+      'POST /api/auth/email-login/redeem': 'a code meets its login token only by chance',
       'POST /api/auth/unlock': 'without limits no account is locked, and no mail has such a link',
       'POST /admin/mails/:id/retry': NOT_FAILED,
       'POST /admin/api/mails/:id/retry': NOT_FAILED,

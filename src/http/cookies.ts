@@ -1,0 +1,33 @@
+import { parse, serialize } from 'cookie';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+
+/** A cookie for this host only, which scripts cannot read. */
+export interface Cookie {
+  read(request: Pick<FastifyRequest, 'headers'>): string | undefined;
+  /** @param maxAge seconds; absent: until the browser is closed */
+  set(reply: FastifyReply, value: string, maxAge?: number): void;
+  clear(reply: FastifyReply): void;
+}
+
+/**
+ * A cookie that browsers send with requests of the same site and when they follow a link (`SameSite=Lax`).
+ *
+ * @param publicUrl decides whether the cookie is for https only
+ */
+export function createCookie(plainName: string, publicUrl: () => string): Cookie {
+  const isSecure = () => publicUrl().startsWith('https:');
+  // The prefix prevents other hosts of the domain from setting the cookie; browsers require https for it.
+  const name = () => (isSecure() ? `__Host-${plainName}` : plainName);
+  const attributes = () => ({ path: '/', httpOnly: true, sameSite: 'lax', secure: isSecure() }) as const;
+  return {
+    read: ({ headers }) => parse(headers.cookie ?? '')[name()],
+    set(reply, value, maxAge) {
+      const lifetime = maxAge === undefined ? {} : { maxAge };
+      reply.header('set-cookie', serialize(name(), value, { ...attributes(), ...lifetime }));
+    },
+    clear(reply) {
+      const expired = { ...attributes(), maxAge: 0, expires: new Date(0) };
+      reply.header('set-cookie', serialize(name(), '', expired));
+    },
+  };
+}
