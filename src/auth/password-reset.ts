@@ -82,7 +82,7 @@ export function createPasswordReset(
     // The mail is enqueued before the change and sent only after it, so a crash in between loses nothing.
     await mails.passwordChanged(user, user.passwordVersion + 1, origin);
     const addressVerified = !user.emailVerified;
-    // Someone else may have registered the address.
+    // Someone else may have registered the address. Nothing more is added before it is verified.
     if (addressVerified) await deps.removeOtherLogins?.(id, origin);
     const usedLink = { kind: 'reset', expiresAt, passwordChanged: true, addressVerified } as const;
     const changed = await users.updateOne(
@@ -140,7 +140,6 @@ export function createPasswordReset(
           audit.record({ event: 'password.reset', subject: user.id, ip: origin.ip }),
           throttle.trustOnly(changed.email, origin.ip),
           changed.usedLink?.addressVerified && deps.finishVerification(changed, origin),
-          changed.usedLink?.addressVerified && deps.removeOtherLogins?.(user.id, origin),
         ]);
         deps.emit('session.revoked', { userId: user.id, scope: 'global' });
       });

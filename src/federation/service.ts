@@ -29,7 +29,7 @@ export interface FederatedAccounts<S> {
     origin: Origin,
   ): Promise<S>;
   newId(): string;
-  /** Whether the user can sign in without a provider: by password, or with a passkey. */
+  /** Whether the user can sign in without a provider: by password, by e-mail or with a passkey. */
   hasOtherLogin(userId: string): Promise<boolean>;
 }
 

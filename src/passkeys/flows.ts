@@ -32,7 +32,7 @@ export interface PasskeyAccounts<U, S> {
   ensureCurrent(identity: Holder): Promise<void>;
   /** @throws INVALID_CREDENTIALS, REAUTHENTICATION_REQUIRED, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED */
   proveOwner(identity: Holder, password: string | undefined, origin: Origin): Promise<void>;
-  /** Whether the user can sign in without a passkey: by password, or at a provider. */
+  /** Whether the user can sign in without a passkey: by password, by e-mail or at a provider. */
   hasOtherLogin(userId: string): Promise<boolean>;
 }
 

@@ -26,7 +26,8 @@ export async function openLoginProviders(
     providers,
     accounts: {
       ...federated,
-      hasOtherLogin: async (userId) => (await federated.hasPassword(userId)) || (await hasPasskeys(userId)),
+      hasOtherLogin: async (userId) =>
+        values.emailLogin || (await federated.hasPassword(userId)) || (await hasPasskeys(userId)),
     },
     signInAnswer: SignInAnswer,
     secrets: [jwtRefreshSecret, jwtRefreshSecretPrevious].filter((secret) => secret !== undefined),

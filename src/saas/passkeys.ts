@@ -43,7 +43,8 @@ export async function openPasskeys(
     accounts: {
       ...passkey,
       proveOwner,
-      hasOtherLogin: async (userId) => (await federated.hasPassword(userId)) || (await hasIdentities(userId)),
+      hasOtherLogin: async (userId) =>
+        values.emailLogin || (await federated.hasPassword(userId)) || (await hasIdentities(userId)),
     },
     secrets: [jwtRefreshSecret, jwtRefreshSecretPrevious].filter((secret) => secret !== undefined),
     signInAnswer: SignInAnswer,

@@ -499,3 +499,20 @@ t.test('every new passkey is reported, whatever another user or an earlier one w
   const names = items.map(nameOf).filter((name) => name.startsWith('passkey-'));
   t.same(names.sort(), ['passkey-added', 'passkey-added', 'passkey-removed']);
 });
+
+t.test('a mailed code gives the account to the owner of its address, without the passkeys', async (t) => {
+  const { app, authenticator, id } = await hijacked(t, { emailLogin: true });
+  const email = 'owner@example.test';
+  const asked = await app.post('/auth/email-login', { email });
+  const { loginToken } = asked.body.data;
+  const { text } = await app.mail(/^Your code to sign in/);
+  const code = /^[0-9A-Z]{4}-[0-9A-Z]{4}$/m.exec(text)?.[0] ?? '';
+  const redeemed = await app.post('/auth/email-login/redeem', { loginToken, code });
+  t.equal(redeemed.status, 200, redeemed.text);
+  t.equal(errorOf(await signIn(app, authenticator)), 'INVALID_PASSKEY');
+  t.equal(await passkeyCollection(await storeOf(t, app)).count({ account: id }), 0);
+  const token = redeemed.body.data.accessToken;
+  const own = new SoftwareAuthenticator(ORIGIN);
+  t.equal((await add(app, token, own)).status, 201);
+  t.equal((await remove(app, token, own.name, {})).status, 200, 'a code can always be mailed');
+});
