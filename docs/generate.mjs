@@ -22,8 +22,8 @@ const domainsOf = (product) =>
     ),
   ].map(([, folder]) => folder);
 
-/** The domains that only the SaaS backend has, and loads only if they are configured. */
-const LAZY_SAAS_DOMAINS = ['federation', 'user-pages'];
+/** The domains whose errors only the SaaS backend has, and which it loads only if they are configured. */
+const LAZY_SAAS_DOMAINS = ['federation', 'passkeys', 'user-pages'];
 
 /** The program that the errors of a folder of src belong to; those of the shared folders belong to both. */
 const PROGRAM_OF = Object.fromEntries([
@@ -121,6 +121,7 @@ async function routesPage() {
     ...{ jwtAccessSecret: secret, jwtRefreshSecret: secret, adminPassword: secret },
     factorEncryptionKey: `${secret}factors`,
     login: { google: { clientId: 'x', clientSecret: 'x' } },
+    passkeys: true,
     emailLogin: true,
     accountPages: true,
   };
@@ -141,7 +142,7 @@ All routes of both servers and who can call them. Nothing else is exposed. \`/me
 authentication and, except for GET, the header \`X-Requested-With\`. \`recent-user\` requires, in addition, that the user signed in or
 called \`POST /api/auth/reauthenticate\` within the last ten minutes. Routes with \`second-factor\` exist with
 \`FACTOR_ENCRYPTION_KEY\`; \`/auth/providers\`, \`/auth/login\` (GET), \`/auth/callback\`, \`/auth/exchange\` and \`/user/identities\` with
-\`LOGIN_PROVIDERS\`; \`/auth/email-login\` and \`/auth/email-login/redeem\` with \`EMAIL_LOGIN\`.
+\`LOGIN_PROVIDERS\`; \`/auth/email-login\` and \`/auth/email-login/redeem\` with \`EMAIL_LOGIN\`; those with \`passkey\` with \`PASSKEYS\`.
 
 ${await routeTable(createServer({ ...shared, ...saas }))}
 ## idp

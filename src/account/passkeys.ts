@@ -67,11 +67,11 @@ export async function passkeysPlugin(scope: Scope, options: PasskeysOptions): Pr
   scope.post('/passkeys/remove', { config, schema: { body: PasskeyRemovalBody } }, async (request, reply) => {
     guard.checkForm(request);
     const { id, passkeyOnly } = guard.personOf(request).principal;
-    if (passkeyOnly && (await passkeys.list(id)).length <= 1) {
+    const rule = { keepsOne: passkeyOnly === true };
+    if ((await passkeys.remove(id, request.body.id, originOf(request), rule)) === 'last') {
       const problems = [message('account-passkey.last')];
       return pages.send(reply.code(422), await pageOf(request, { problems }));
     }
-    await passkeys.remove(id, request.body.id, originOf(request));
     return returnWith(reply, 'passkey-removed');
   });
 

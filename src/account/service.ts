@@ -127,14 +127,15 @@ export interface Passkeys {
   list(account: string): Promise<Passkey[]>;
   /** For the browser, as JSON; null if the person has as many as possible. */
   creationOptions(person: Person, form: string): Promise<string | null>;
-  /** False for an invalid or repeated response of the browser. */
+  /** Null for an invalid or repeated response of the browser. */
   add(
     account: string,
     created: { form: string; credential: string; name: string },
     from: Origin,
-  ): Promise<boolean>;
+  ): Promise<Passkey | null>;
   rename(account: string, id: string, name: string, from: Origin): Promise<boolean>;
-  remove(account: string, id: string, from: Origin): Promise<boolean>;
+  /** @param rule `keepsOne`: the last passkey stays, and the answer is `last` */
+  remove(account: string, id: string, from: Origin, rule: { keepsOne: boolean }): Promise<string>;
 }
 
 /** An application with access to the data of a person. */

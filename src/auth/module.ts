@@ -11,7 +11,7 @@ import { createExpiryPurge } from '../ops/purge.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { type Activity, activityCollection, createActivity } from './activity.js';
 import { keepRefreshTokensInCookies } from './browser-sessions.js';
-import type { AccountDeletionHooks } from './dependencies.js';
+import type { AccountDeletionHooks, AuthDependencies } from './dependencies.js';
 import type { EmailLoginModule } from './email-login-module.js';
 import type { AuthEvents } from './events.js';
 import {
@@ -103,6 +103,12 @@ export interface AuthModule {
     change: Parameters<AccountMails['secondFactorChanged']>[1],
     origin: RequestOrigin,
   ): Promise<void>;
+  /** Enqueues the mail about a new or removed passkey. */
+  announcePasskey(
+    userId: string,
+    change: Parameters<AccountMails['passkeyChanged']>[1],
+    origin: RequestOrigin,
+  ): Promise<void>;
   /** Lets clients keep refresh tokens in cookies, on the routes that are registered on the scope after this. */
   useSessionCookies(scope: Scope): void;
   plugin(scope: Scope): Promise<void>;
@@ -115,6 +121,7 @@ export interface AuthModuleOptions {
   outbox: Outbox;
   /** Called before and after an account is deleted. */
   deletionHooks: AccountDeletionHooks;
+  removeOtherLogins?: AuthDependencies['removeOtherLogins'];
   /** What the other domains store about a user, by the name of its section in the export. */
   exportSections: AccountExportDependencies['sections'];
   registrationAllowed(): Promise<boolean>;
@@ -184,6 +191,7 @@ export function createAuthModule(
     }),
     mails,
     deletionHooks: options.deletionHooks,
+    ...(options.removeOtherLogins && { removeOtherLogins: options.removeOtherLogins }),
     registrationAllowed: options.registrationAllowed,
     siteName: options.siteName,
     profileChanged: options.profileChanged,
@@ -220,6 +228,10 @@ export function createAuthModule(
     async announceFactor(userId, change, origin) {
       const user = await users.findOne({ id: userId });
       if (user) await mails.secondFactorChanged(user, change, origin);
+    },
+    async announcePasskey(userId, change, origin) {
+      const user = await users.findOne({ id: userId });
+      if (user) await mails.passkeyChanged(user, change, origin);
     },
     activity: createActivity({ activity: activityCollection(store), sessions, clock }),
     useSessionCookies(scope) {

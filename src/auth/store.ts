@@ -235,3 +235,5 @@ export const FIRST_FACTOR = { password: 'pwd', federated: 'fed', code: 'otp' } a
 export type FirstFactor = (typeof FIRST_FACTOR)[keyof typeof FIRST_FACTOR];
 export const SECOND_FACTOR = { otp: ['otp', 'mfa'], recovery: ['rec', 'mfa'] } as const;
 const PASSWORD_ONLY = [FIRST_FACTOR.password];
+/** A passkey proves a key and, because the user is verified, a second factor. */
+export const PASSKEY = ['pop', 'user', 'mfa'] as const;

@@ -15,6 +15,7 @@ import { systemClock } from '../kernel/clock.js';
 import { equalSecrets, systemRandom } from '../kernel/secrets.js';
 import { auditRetentionOption } from '../ops/audit.js';
 import { metricsOption } from '../ops/metrics.js';
+import { passkeyOptions, refuseUnusablePasskeys } from '../passkeys/schemas.js';
 import { storeOptions } from '../server/options.js';
 import type { OptionalRuntime, RuntimeOptions } from '../server/runtime-options.js';
 import { type CustomSettings, customSettingsProblems } from '../settings/definitions.js';
@@ -42,6 +43,7 @@ export const saasSchema = defineOptions({
   ...billingOptions,
   ...adminOptions,
   ...factorOptions('', ['optional', 'required']),
+  ...passkeyOptions(''),
   ...emailOptions('', 'the site name'),
   ...settingsOptions,
   ...brandOptions('', 'the site name'),
@@ -201,6 +203,7 @@ function validateCombinations(values: SaasConfiguration, report: Report): void {
   const problem = apiUrlProblem(values.paymentApiUrl, values.paymentSecretKey);
   if (problem) report.unsafe(`PAYMENT_API_URL ${problem}`);
   refusePolicyWithoutKey(values, '', report);
+  refuseUnusablePasskeys(values, '', report);
   refuseLoneDarkLogo(values, '', report);
   refuseUnknownLocale(values, '', report);
   validatePlans(values, report);

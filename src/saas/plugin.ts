@@ -25,12 +25,14 @@ import { createAuditSearch } from '../ops/audit-search.js';
 import { createEvents, type Emit } from '../ops/events.js';
 import { healthPlugin } from '../ops/health.js';
 import { metricsPlugin, openMetrics } from '../ops/metrics.js';
+import { passkeyCollection, readPasskeyVersion } from '../passkeys/store.js';
 import { createProfileModule } from '../profile/module.js';
 import type { Mounted } from '../server/assembly.js';
 import { openMeasuredStore } from '../server/measured-store.js';
 import { createModuleContext, followLifecycle } from '../server/module-context.js';
 import { rejectUnfinishedCopy } from '../server/unfinished-copy.js';
 import { createSettingsModule, openCustomSettings } from '../settings/module.js';
+import { accountData } from './account-data.js';
 import { openAccountPages } from './account-pages.js';
 import { billingUsers } from './billing-users.js';
 import {
@@ -51,6 +53,7 @@ import {
   type SaasBackendOptions,
   withAccountPages,
 } from './options.js';
+import { openPasskeys } from './passkeys.js';
 import { openSecondFactors } from './second-factors.js';
 import { createUserAdministration } from './user-administration.js';
 import { createUserApi } from './user-api.js';
@@ -97,6 +100,7 @@ export async function mountSaas(
   // TypeScript does not infer that a function for all events accepts a subset of them.
   const emit = emitAny as Emit<AuthEvents> & Emit<BillingNotifications>;
   const documents = userCollection(store);
+  const passkeyDocuments = passkeyCollection(store);
 
   const { customSettings: definitions } = runtime;
   const keys = [values.settingsEncryptionKey, values.settingsEncryptionKeyPrevious];
@@ -116,7 +120,8 @@ export async function mountSaas(
     readUserVersion: async (userId, field) =>
       field === FACTOR_VERSION && secondFactors
         ? secondFactors.service.version(userId)
-        : readUserVersion(documents, userId, field),
+        : ((await readPasskeyVersion(passkeyDocuments, userId, field)) ??
+          readUserVersion(documents, userId, field)),
   });
   const billing = createBillingModule(context, {
     config: values,
@@ -139,41 +144,17 @@ export async function mountSaas(
     issuer: brand.name,
     announce: (...change) => auth.announceFactor(...change),
   });
-  const emailLogin = await openEmailLogin(context, {
-    values,
-    async forgetCredentials(userId) {
-      await Promise.all([secondFactors?.service.forget(userId), loginProviders?.service.forget(userId)]);
-    },
-    messages,
+  const { forgetCredentials, ...data } = accountData(context, {
+    ...{ values, billing, mails: email.service, passkeyDocuments, secondFactors },
+    optional: () => ({ loginProviders, passkeys }),
   });
+  const emailLogin = await openEmailLogin(context, { values, forgetCredentials, messages });
   const auth = createAuthModule(context, {
     config: values,
     tokenKinds: await registerSessionTokenKinds(fastify, mount, values),
     users,
     outbox: email.service,
-    deletionHooks: {
-      cancelSubscriptions: billing.deletion.cancelSubscriptions,
-      async deleteData(userId) {
-        await Promise.all([
-          billing.deletion.deleteBillingData(userId),
-          email.service.deleteByUser(userId),
-          secondFactors?.service.forget(userId),
-          loginProviders?.service.forget(userId),
-        ]);
-      },
-      async deleteLateData(userId) {
-        await Promise.all([
-          billing.deletion.deleteBillingData(userId),
-          loginProviders?.service.forget(userId),
-        ]);
-      },
-    },
-    exportSections: {
-      billing: billing.service.recordsOf,
-      mails: email.service.listByUser,
-      ...(secondFactors && { secondFactor: secondFactors.service.stateOf }),
-      ...(values.login && { identities: async (userId: string) => loginProviders?.service.list(userId) }),
-    },
+    ...data,
     secondFactor: secondFactors?.option,
     emailLogin,
     registrationAllowed: async () => (await current()).allowRegistration,
@@ -190,6 +171,11 @@ export async function mountSaas(
     ...{ values, production: config.production, auth, messages },
     publicUrl: publicUrl.get,
     apiUrl: () => publicUrl.get() + mountedAt(),
+    hasPasskeys: async (userId) => passkeys?.service.has(userId) ?? false,
+  });
+  const passkeys = await openPasskeys(context, {
+    ...{ values, auth, messages, address: publicUrl.get, name: brand.name },
+    hasIdentities: async (userId) => ((await loginProviders?.service.list(userId)) ?? []).length > 0,
   });
   const rename = async (userId: string, name: string) => {
     const user = await users.directory.rename(userId, name);
@@ -224,6 +210,7 @@ export async function mountSaas(
       hasPaymentKey: values.paymentSecretKey !== undefined,
       mails: email.service,
       secondFactors: secondFactors?.service,
+      passkeys: passkeys?.service,
     }),
     billing: { ...billing.records, schemas: billingRecordSchemas },
     webhooks: { ...billing.eventLog, schema: EventRecord },
@@ -238,7 +225,7 @@ export async function mountSaas(
   const requireUser = async (request: UserRequest): Promise<void> => {
     request.saas = await auth.service.authenticate(request.headers.authorization);
   };
-  const hasSecondFactors = secondFactors !== undefined;
+  const hasSecondFactors = secondFactors !== undefined || passkeys !== undefined;
   const requireRecentAuth = createRecentAuthGuards(requireUser, { hasSecondFactors, clock });
   const requireAdmin = await admin.createGuard(fastify);
   const metricsEndpoint = metrics && { metrics, guard: await admin.createGuardForOutages(fastify) };
@@ -290,6 +277,7 @@ export async function mountSaas(
       auth.useSessionCookies(open);
       await open.register(auth.plugin);
       if (loginProviders) await open.register(loginProviders.plugin);
+      if (passkeys) await open.register(passkeys.plugin);
       await open.register(profile.plugin);
       await open.register(settings.plugin);
       await open.register(billing.plugin);

@@ -67,7 +67,8 @@ export function createServer(options: CreateServerOptions = {}): SaasServer | Sa
   });
   const { random } = saas.runtime;
   const plans = knownPlans(saas.config.values);
-  const hasSecondFactors = saas.config.values.factorEncryptionKey !== undefined;
+  const hasSecondFactors =
+    saas.config.values.factorEncryptionKey !== undefined || saas.config.values.passkeys;
   return {
     ...assembled,
     ...createConnectGuards({ app: assembled.fastify, hostContext, random, plans, hasSecondFactors }),

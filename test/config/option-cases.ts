@@ -230,6 +230,7 @@ export function saasCases(folder: string): Record<string, Cases> {
   return {
     DATABASE_URI: store('saas-backend'),
     PUBLIC_URL: publicUrl,
+    PASSKEYS: flag,
     LOGIN_PROVIDERS: {
       valid: [
         ['{"google":{"clientId":"x","clientSecret":"y"}}', { google: { clientId: 'x', clientSecret: 'y' } }],

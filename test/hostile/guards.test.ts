@@ -38,7 +38,8 @@ const FORM = { 'content-type': 'application/x-www-form-urlencoded' };
 
 const PRODUCTS: Record<string, Product> = {
   'saas-backend': {
-    open: (folder) => createServer({ ...testOptions(folder), limits: false, accountPages: true } as never),
+    open: (folder) =>
+      createServer({ ...testOptions(folder), limits: false, passkeys: true, accountPages: true } as never),
     verifiedInHandler: [],
     openedElsewhere: [],
     least: 15,
@@ -47,6 +48,7 @@ const PRODUCTS: Record<string, Product> = {
       const { data } = (await fastify.inject({ method: 'POST', url: '/api/auth/register', payload })).json();
       return {
         user: { authorization: `Bearer ${data.accessToken}` },
+        'recent-user': { authorization: `Bearer ${data.accessToken}` },
         admin: { authorization: basic(), 'x-requested-with': 'test' },
       };
     },

@@ -4,6 +4,7 @@ import { MAIL_NAMES } from '../../../src/email/templates.js';
 import { createServer } from '../../../src/saas/server.js';
 import { openStore } from '../../../src/storage/open.js';
 import { basic, PASSWORD, SECRETS, testOptions } from '../app.js';
+import { SoftwareAuthenticator } from '../authenticator.js';
 import { fakeClock } from '../clock.js';
 import { FACTOR_KEY } from '../factors.js';
 import { signWebhook } from '../sign-webhook.js';
@@ -50,6 +51,9 @@ const asAdmin = (): Pair[] => [
   ['authorization', basic()],
   ['x-requested-with', 'fuzz'],
 ];
+
+/** Of the pages that use passkeys: the public address of `testOptions`. */
+const ORIGIN = 'http://app.example.test';
 
 const SETTINGS = '/admin/api/settings';
 
@@ -113,6 +117,15 @@ const RECIPES: Record<string, Recipe> = {
     path: `/api/user/identities/${'x'.repeat(43)}`,
     headers: [self.bearer()],
   }),
+  'POST /api/auth/register/passkey/begin': (self) => json({ email: self.newcomer(), name: 'Person' }),
+  'POST /api/auth/register/passkey': (self) => json(self.response('/api/auth/register/passkey')),
+  'POST /api/auth/passkey': (self) => json(self.response('/api/auth/passkey')),
+  'POST /api/user/passkeys': (self) => ({
+    ...json({ ...self.response('/api/user/passkeys'), name: 'Laptop' }),
+    headers: [self.bearer()],
+  }),
+  'POST /api/user/passkeys/rename': (self) => self.ofPasskey({ name: 'Phone' }),
+  'POST /api/user/passkeys/remove': (self) => self.ofPasskey({ password: PASSWORD }),
   'POST /api/auth/forgot-password': (self) => json({ email: self.email() }),
   'POST /api/auth/resend-verification': (self) => json({ email: self.email() }),
   'GET /api/auth/reset-password': (self) => ({ query: [['token', self.link('reset')]] }),
@@ -261,6 +274,11 @@ class SaasVisitor implements Visitor {
   readonly #mails: Mails;
   readonly #pay: (sessionId: string) => void;
   #customer: Pair | undefined;
+  /** The ceremonies of passkeys that were begun last, by the path where they end. */
+  readonly #begun = new Map<string, { ceremony: string; options: object }>();
+  /** The newest one of this visitor, and the one that has signed up last with the user. */
+  #created = new SoftwareAuthenticator(ORIGIN);
+  #owned: { authenticator: SoftwareAuthenticator; bearer: Pair } | undefined;
 
   constructor(dice: Dice, { now, mails, pay }: Surroundings) {
     this.dice = dice;
@@ -286,6 +304,12 @@ class SaasVisitor implements Visitor {
     const [, user, session] =
       /"user":\{"id":"(usr_\w+)".*"session":\{"id":"(ses_\w+)"/.exec(answer.body) ?? [];
     if (user !== undefined && session !== undefined) this.#sessionOf.set(user, session);
+    const [, end] = /^(\/api\/.*passkeys?)\/begin$/.exec(path) ?? [];
+    if (end !== undefined && answer.status === 200) this.#begun.set(end, JSON.parse(answer.body).data);
+    if (path === '/api/auth/register/passkey' && answer.status === 201) {
+      const bearer: Pair = ['authorization', `Bearer ${JSON.parse(answer.body).data.accessToken}`];
+      this.#owned = { authenticator: this.#created, bearer };
+    }
     if (MAILING.test(path)) await this.#readMails();
     if (path === '/api/billing/webhook' && body && 'raw' in body) {
       const [id] = /\bevt_\d+\b/.exec(String(body.raw)) ?? [];
@@ -338,6 +362,25 @@ class SaasVisitor implements Visitor {
 
   /** The user who bought last. */
   customer = (): Pair => (this.#customer ? [...this.#customer] : this.bearer());
+
+  /** What an authenticator responds to the ceremony that was begun last. */
+  response(path: string): { ceremony: string; credential: unknown } {
+    const { ceremony, options } = this.#begun.get(path) ?? { ceremony: 'none', options: { challenge: 'x' } };
+    const text = JSON.stringify(options);
+    if (path === '/api/auth/passkey') {
+      const { authenticator } = this.#owned ?? { authenticator: this.#created };
+      return { ceremony, credential: JSON.parse(authenticator.get(text)) };
+    }
+    this.#created = new SoftwareAuthenticator(ORIGIN);
+    return { ceremony, credential: JSON.parse(this.#created.create(text)) };
+  }
+
+  /** A change of the passkey that has signed up last. */
+  ofPasskey(change: object): Partial<FuzzRequest> {
+    const id = (this.#owned?.authenticator ?? this.#created).name;
+    const bearer = this.#owned?.bearer ?? this.bearer();
+    return { ...json({ id, ...change }), headers: [[...bearer] as Pair] };
+  }
 
   /** Mostly from an e-mail. */
   link(kind: 'reset' | 'verify'): string {
@@ -403,6 +446,7 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     paymentApiUrl: provider.url,
     billingAllowPause: true,
     factorEncryptionKey: FACTOR_KEY,
+    passkeys: true,
     emailLogin: true,
     accountPages: true,
     // The browser is sent to GitHub without a request before.
@@ -428,7 +472,9 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
   return {
     url,
     routes,
-    busiest: routes.filter(({ url: path }) => /^\/api\/auth\/(login|refresh|register)/.test(path)),
+    busiest: routes.filter(({ url: path }) =>
+      /^\/api\/auth\/(login|refresh|register)(\/:provider)?$/.test(path),
+    ),
     clock,
     visitor: (dice) => new SaasVisitor(dice, { now: clock.now, mails, pay }),
     unattainable: {
@@ -440,6 +486,11 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
         ].map((path) => [`POST ${path}`, 'users without a factor sign in']),
       ),
       'POST /api/user/second-factor/begin': 'few addresses are verified',
+      'POST /api/user/passkeys/begin': 'few addresses are verified',
+      'POST /api/user/passkeys': 'few addresses are verified',
+      'POST /api/user/passkeys/remove': 'the only passkey of an account without a password stays',
+      'POST /admin/users/:id/remove-passkeys': 'few users have one',
+      'POST /admin/api/users/:id/remove-passkeys': 'few users have one',
       ...Object.fromEntries(
         [
           ...['GET /api/auth/callback/:provider', 'POST /api/auth/exchange'],
