@@ -48,7 +48,9 @@ export async function passkeysPlugin(scope: Scope, options: PasskeysOptions): Pr
       return pages.send(reply.code(422), await pageOf(request, failure));
     };
     if (!fits(name, DisplayName)) return show('account-passkey.name-invalid');
-    const { id } = guard.personOf(request).principal;
+    const { principal } = guard.personOf(request);
+    const { id } = principal;
+    if (passkeys.isOpenTo?.(principal) === false) return reply.redirect(own(), 303);
     const isAdded = await passkeys.add(id, { form, credential, name }, originOf(request));
     return isAdded ? returnWith(reply, 'passkey-added') : show('account-passkey.rejected');
   });
@@ -84,9 +86,10 @@ export async function passkeysPlugin(scope: Scope, options: PasskeysOptions): Pr
   ): Promise<Page> {
     const { principal } = guard.personOf(request);
     const form = guard.formsOf(request).issue();
+    const isOpen = passkeys.isOpenTo?.(principal) ?? true;
     const [owned, options] = await Promise.all([
       passkeys.list(principal.id),
-      passkeys.creationOptions(principal, form),
+      isOpen ? passkeys.creationOptions(principal, form) : null,
     ]);
     const { browser, system } = originOf(request);
     const device = deviceOf({ browser: browser?.(), system: system?.() });
@@ -102,6 +105,7 @@ export async function passkeysPlugin(scope: Scope, options: PasskeysOptions): Pr
       })),
       hasPasskeys: owned.length > 0,
       options,
+      mustConfirm: !isOpen,
       suggested: isAdded ? name : (device ?? message('account-passkey.unnamed')),
       wrong: wrong && { added: isAdded },
       ...state,

@@ -125,6 +125,8 @@ export interface Passkeys {
   /** The script of the pages that use them. */
   script: string;
   list(account: string): Promise<Passkey[]>;
+  /** Whether the person may add one: not before the address is confirmed, where a stranger may have registered it. */
+  isOpenTo?(person: Person): boolean;
   /** For the browser, as JSON; null if the person has as many as possible. */
   creationOptions(person: Person, form: string): Promise<string | null>;
   /** Null for an invalid or repeated response of the browser. */

@@ -69,7 +69,7 @@ export function accountData(
       ...(values.login && {
         identities: async (userId: string) => optional().loginProviders?.service.list(userId),
       }),
-      ...(values.passkeys && { passkeys: async (userId: string) => optional().passkeys?.list(userId) }),
+      ...(values.passkeys && { passkeys: async (userId: string) => optional().passkeys?.flows.list(userId) }),
     },
   };
 }

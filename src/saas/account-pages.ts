@@ -14,6 +14,7 @@ import { MINUTE } from '../kernel/clock.js';
 import { AppError } from '../kernel/errors.js';
 import type { ModuleContext } from '../server/module-context.js';
 import type { SaasConfiguration } from './options.js';
+import type { SaasPasskeys } from './passkeys.js';
 import type { SaasSecondFactors } from './second-factors.js';
 
 export interface AccountPageOptions {
@@ -23,6 +24,7 @@ export interface AccountPageOptions {
   billing: BillingModule;
   secondFactors: SaasSecondFactors | undefined;
   loginProviders: FederationModule<SignedIn> | undefined;
+  passkeys: SaasPasskeys | undefined;
   rename(userId: string, name: string): Promise<unknown>;
   registrationAllowed(): Promise<boolean>;
   pages: Pages;
@@ -44,13 +46,14 @@ export async function openAccountPages(
   context: ModuleContext,
   options: AccountPageOptions,
 ): Promise<AccountPages | undefined> {
-  const { values, auth, billing, loginProviders, messages, pages, publicUrl } = options;
+  const { values, auth, billing, loginProviders, passkeys, messages, pages, publicUrl } = options;
   if (!values.accountPages) return undefined;
   const [{ createAccountModule }, { createUserPagesModule }] = await Promise.all([
     import('../account/module.js'),
     import('../user-pages/module.js'),
   ]);
   const path = () => options.path;
+  const script = passkeys?.readScript() ?? '';
   const identities = new WeakMap<object, Identity>();
   const identityOf = (key: Person | FastifyRequest): Identity => {
     const identity = identities.get(key);
@@ -61,6 +64,7 @@ export async function openAccountPages(
   const userPages = createUserPagesModule(context, {
     accounts: auth.service,
     providers: loginProviders?.service,
+    passkeys: passkeys && { ...passkeys.flows, script },
     billing: values.paymentSecretKey === undefined ? undefined : billingOf(billing),
     sessionCookie: auth.sessionCookie,
     refreshTtl: values.refreshTokenTtl,
@@ -85,7 +89,7 @@ export async function openAccountPages(
     furtherPages: userPages.paths,
     handleLabel: message('user-address.label'),
     sections: async () => userPages.sections(),
-    sources: sourcesOf(options, identityOf),
+    sources: sourcesOf(options, identityOf, script),
     signIn: {
       async userOf(request, reply) {
         const identity = await userPages.sessions.find(request, reply);
@@ -136,8 +140,9 @@ const nullFor =
 
 /** What the account pages show and change. */
 function sourcesOf(
-  { auth, users, secondFactors, rename }: AccountPageOptions,
+  { auth, users, secondFactors, passkeys, rename }: AccountPageOptions,
   identityOf: (person: Person) => Identity,
+  script: string,
 ): AccountSources {
   const { service } = auth;
   const done = () => true;
@@ -194,7 +199,15 @@ function sourcesOf(
       ...secondFactors.option.service,
       requiredFrom: ({ id }) => secondFactors.option.service.requiredFrom(id),
     },
-    passkeys: undefined,
+    passkeys: passkeys && {
+      ...passkeys.service,
+      script,
+      isOpenTo: (person) => identityOf(person).user.emailVerified,
+      remove: async (id, passkey, from, { keepsOne }) =>
+        passkeys.service.remove(id, passkey, from, {
+          keepsOne: keepsOne && !(await passkeys.hasOtherLogin(id)),
+        }),
+    },
     // The deletion of an account deletes everything.
     forget: async () => undefined,
   };

@@ -1,5 +1,6 @@
 import type { AuthModule } from '../auth/module.js';
 import { SignInAnswer } from '../auth/schemas.js';
+import type { SignedIn } from '../auth/sign-in.js';
 import type { Messages } from '../http/messages.js';
 import type { Scope } from '../http/scope.js';
 import type { PasskeyFlows } from '../passkeys/flows.js';
@@ -11,8 +12,11 @@ import type { SaasConfiguration } from './options.js';
 /** The passkeys of users, for the other domains. */
 export interface SaasPasskeys {
   service: PasskeyService;
-  /** As users see them. */
-  list: PasskeyFlows<unknown>['list'];
+  flows: PasskeyFlows<SignedIn>;
+  /** Whether the user can sign in without a passkey. */
+  hasOtherLogin(userId: string): Promise<boolean>;
+  /** Reads the script of the pages that use them. */
+  readScript(): string;
   plugin(scope: Scope): Promise<void>;
 }
 
@@ -30,7 +34,7 @@ export async function openPasskeys(
   { values, auth, messages, hasIdentities, ...options }: PasskeyOptions,
 ): Promise<SaasPasskeys | undefined> {
   if (!values.passkeys) return undefined;
-  const { createPasskeyModule, createPasskeyApi } = await import('../passkeys/module.js');
+  const { createPasskeyModule, createPasskeyApi, readPasskeyScript } = await import('../passkeys/module.js');
   const { corsOrigin: origins = [], jwtRefreshSecret, jwtRefreshSecretPrevious } = values;
   const { service } = createPasskeyModule(context, {
     ...options,
@@ -38,17 +42,14 @@ export async function openPasskeys(
     announce: (change, userId, from) => auth.announcePasskey(userId, change, from),
   });
   const { federated, passkey, proveOwner } = auth.service;
+  const hasOtherLogin = async (userId: string): Promise<boolean> =>
+    values.emailLogin || (await federated.hasPassword(userId)) || (await hasIdentities(userId));
   const { flows, plugin } = createPasskeyApi(context, {
     service,
-    accounts: {
-      ...passkey,
-      proveOwner,
-      hasOtherLogin: async (userId) =>
-        values.emailLogin || (await federated.hasPassword(userId)) || (await hasIdentities(userId)),
-    },
+    accounts: { ...passkey, proveOwner, hasOtherLogin },
     secrets: [jwtRefreshSecret, jwtRefreshSecretPrevious].filter((secret) => secret !== undefined),
     signInAnswer: SignInAnswer,
     messages,
   });
-  return { service, list: flows.list, plugin };
+  return { service, flows, hasOtherLogin, readScript: readPasskeyScript, plugin };
 }

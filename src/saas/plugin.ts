@@ -184,7 +184,7 @@ export async function mountSaas(
   };
   const profile = createProfileModule({ rename });
   const accountPages = await openAccountPages(context, {
-    ...{ values, auth, users, billing, secondFactors, loginProviders, pages, messages, rename },
+    ...{ values, auth, users, billing, secondFactors, loginProviders, passkeys, pages, messages, rename },
     registrationAllowed: async () => (await current()).allowRegistration,
     path: accountPath,
     publicUrl: publicUrl.get,

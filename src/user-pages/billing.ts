@@ -139,6 +139,7 @@ export async function billingPagePlugin(scope: Scope, options: BillingPageOption
       state: stateOf(subscription),
       canCancel: isSubscribed && !endsOf(subscription),
       canResume: isSubscribed && endsOf(subscription),
+      hasActions: isSubscribed || (invoices ?? []).length > 0,
       isUnavailable: plans === null,
       hasPortal: (invoices ?? []).length > 0 || isSubscribed,
       plans: plans
@@ -209,9 +210,12 @@ function stateOf(subscription: Subscription): Localized | undefined {
 function intervalText({ interval, intervalCount }: Plan): Localized {
   if (interval === null) return message('user-billing.once');
   return (catalogue) => {
+    const count = intervalCount ?? 1;
     const format = { style: 'unit', unit: interval, unitDisplay: 'long' } as const;
-    const period = new Intl.NumberFormat(catalogue.locale, format).format(intervalCount ?? 1);
-    return catalogue.text('user-billing.every', { period });
+    const parts = new Intl.NumberFormat(catalogue.locale, format).formatToParts(count);
+    // `per month` instead of `per 1 month`.
+    const named = count === 1 ? parts.filter(({ type }) => type === 'unit') : parts;
+    return catalogue.text('user-billing.every', { period: named.map(({ value }) => value).join('') });
   };
 }
 

@@ -6,6 +6,7 @@ import { type UserPagesPluginOptions, userPagesPlugin } from './plugin.js';
 import type { PersonGuard, Section } from './services.js';
 import { createPageSessions, destinationOf, type PageSessionOptions, type PageSessions } from './session.js';
 import { createSignInPages, type SignInPages } from './sign-in-pages.js';
+import { createSignUpForm } from './sign-up.js';
 
 /** The pages for users of saas-backend: sign-in, sign-up, address, connected providers and billing. */
 export interface UserPagesModule {
@@ -21,7 +22,7 @@ export interface UserPagesModule {
 
 type Given = Omit<
   UserPagesPluginOptions,
-  'sessions' | 'signInPages' | 'guard' | 'destinationOf' | 'cookie' | 'codeCookie' | 'random'
+  'sessions' | 'signInPages' | 'signUpForm' | 'guard' | 'destinationOf' | 'cookie' | 'codeCookie' | 'random'
 >;
 
 export interface UserPagesModuleOptions extends Given, Pick<PageSessionOptions, 'refreshTtl'> {
@@ -40,6 +41,12 @@ export function createUserPagesModule(
   const resolve = (returnTo: string | undefined) =>
     destinationOf(returnTo, { publicUrl: publicUrl(), origins, fallback: path() });
   const signInPages = createSignInPages({ ...options, sessions, destinationOf: resolve });
+  const signUpForm = createSignUpForm({
+    ...options,
+    signInPages,
+    hasPasskeys: options.passkeys !== undefined,
+    destinationOf: resolve,
+  });
   const section = (id: string, to = id): Section => ({
     id,
     title: message(`user-${id}.title`),
@@ -63,6 +70,7 @@ export function createUserPagesModule(
         ...options,
         sessions,
         signInPages,
+        signUpForm,
         guard,
         destinationOf: resolve,
         cookie: createCookie('saas-page-login', publicUrl),

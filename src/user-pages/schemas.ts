@@ -79,3 +79,18 @@ const PriceId = Type.String({
 });
 export const PriceBody = ownForm({ price: PriceId });
 export const PriceQuery = Type.Object({ price: PriceId });
+
+export const PasskeyBody = form({
+  ceremony: Type.String({
+    accepts: 'the ceremony of the form',
+    maxLength: 4096,
+    pattern: '^[\\w.-]+$',
+    writeOnly: true,
+  }),
+  credential: Type.String({
+    accepts: 'the response of the browser, as JSON',
+    maxLength: 12 * 1024,
+    pattern: '^[^\\p{Cs}]*$',
+    writeOnly: true,
+  }),
+});

@@ -166,3 +166,26 @@ export interface EmailLogin {
     origin: Origin,
   ): Promise<Tokens>;
 }
+
+/** A ceremony of WebAuthn for the browser, and the token that returns with its response. */
+interface Begun {
+  ceremony: string;
+  options: Record<string, unknown>;
+}
+
+/** Sign-in and registration with a passkey. */
+export interface Passkeys {
+  /** The script of the pages that use them. */
+  script: string;
+  beginSignIn(): Begun;
+  /** @throws PASSKEY_EXPIRED, INVALID_PASSKEY, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED */
+  signIn(given: { ceremony: string; credential: object }, origin: Origin): Promise<Tokens>;
+  /** The same response for every address. */
+  beginSignUp(given: { email: string; name?: string }): Begun;
+  /** Null if the address must be verified first. @throws PASSKEY_EXPIRED, PASSKEY_REJECTED and those of `register` */
+  signUp(
+    given: { ceremony: string; credential: object },
+    locale: string | undefined,
+    origin: Origin,
+  ): Promise<Tokens | null>;
+}

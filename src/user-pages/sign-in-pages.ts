@@ -3,7 +3,7 @@ import { type Localized, message } from '../http/messages.js';
 import type { Page, Pages } from '../http/pages.js';
 import { originOf } from '../http/scope.js';
 import { AppError } from '../kernel/errors.js';
-import type { Accounts, Enrolment, LoginProviders, Tokens } from './services.js';
+import type { Accounts, Enrolment, LoginProviders, Passkeys, Tokens } from './services.js';
 import type { Destination, PageSessions } from './session.js';
 
 export interface SignInPageOptions {
@@ -11,6 +11,8 @@ export interface SignInPageOptions {
   sessions: PageSessions;
   /** Absent if none is configured. */
   providers: Pick<LoginProviders, 'providers'> | undefined;
+  /** Absent if they are not enabled. */
+  passkeys: Passkeys | undefined;
   pages: Pages;
   /** The path of the account page, which includes what a proxy adds. */
   path(): string;
@@ -61,11 +63,22 @@ const PROBLEMS: Readonly<Record<string, string>> = {
   INVALID_TICKET: 'user-sign-in.expired',
   INVALID_CHALLENGE: 'user-sign-in.expired',
   REGISTRATION_DISABLED: 'user-sign-in.closed',
+  INVALID_PASSKEY: 'sign-in.passkey-wrong',
+  PASSKEY_EXPIRED: 'sign-in.passkey-wrong',
 };
 
 export function createSignInPages(options: SignInPageOptions): SignInPages {
-  const { accounts, sessions, providers, pages, path, publicUrl, registrationAllowed, destinationOf } =
-    options;
+  const {
+    accounts,
+    sessions,
+    providers,
+    passkeys,
+    pages,
+    path,
+    publicUrl,
+    registrationAllowed,
+    destinationOf,
+  } = options;
   const { secondFactorStep } = accounts;
 
   const finish: SignInPages['finish'] = async (request, reply, attempt, { returnTo, email }, next) => {
@@ -115,11 +128,13 @@ export function createSignInPages(options: SignInPageOptions): SignInPages {
       forgotHref: `${path()}/forgot-password`,
       ...((await registrationAllowed()) && { signUpHref: withReturn(`${path()}/sign-up`, returnTo) }),
       ...(accounts.emailLogin && { codeHref: withReturn(`${path()}/sign-in/code`, returnTo) }),
+      ...(passkeys && passkeyView(passkeys, withReturn(`${path()}/sign-in/passkey`, returnTo))),
       providers: providersOf(returnTo),
       hasChoices: providers !== undefined || accounts.emailLogin !== undefined,
       ...state,
     },
     formTargets: destinationOf(returnTo).formTargets,
+    ...(passkeys && { script: passkeys.script }),
   });
 
   const providersOf = (returnTo: string | undefined) =>
@@ -154,6 +169,12 @@ export function createSignInPages(options: SignInPageOptions): SignInPages {
   });
 
   return { signIn, finish, code, enrolment: enrolmentOf };
+}
+
+/** The part of the page that offers passkeys. */
+function passkeyView(passkeys: Passkeys, passkeyAction: string): { passkey: Record<string, string> } {
+  const { ceremony, options } = passkeys.beginSignIn();
+  return { passkey: { passkeyAction, ceremony, options: JSON.stringify(options) } };
 }
 
 /** An address of a page with the place to continue at. */

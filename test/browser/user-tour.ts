@@ -15,7 +15,7 @@ export async function stopsOfUserPages(t: Test, email: string, name: string): Pr
   const [upstream, api] = await Promise.all([fakeProvider(t), paymentProvider(t)]);
   const login = { acme: { issuer: upstream.url, ...CLIENT, label: name.slice(0, 60) } };
   const app = await mailedApp(t, {
-    ...{ ...HERE, login, emailLogin: true, factorEncryptionKey: FACTOR_KEY },
+    ...{ ...HERE, login, emailLogin: true, passkeys: true, factorEncryptionKey: FACTOR_KEY },
     ...{ paymentSecretKey: KEY, paymentApiUrl: api.url },
     billing: { plans: { pro: { prices: ['price_pro'] }, basic: { prices: ['price_basic'] } } },
   });
@@ -26,7 +26,11 @@ export async function stopsOfUserPages(t: Test, email: string, name: string): Pr
   );
   const account = `${origin}/account`;
   const user = await app.signUp({ email, name });
-  const customer = 'cus_tour';
+  const opened = await app.request('POST', '/api/billing/create-checkout-session', {
+    token: user.accessToken,
+    body: { mode: 'setup' },
+  });
+  const customer = String(api.sessions.get(opened.body.data.sessionId)?.['customer']);
   const known = { [EMAIL_LABEL]: email, Password: PASSWORD };
   const added = { [EMAIL_LABEL]: 'new@example.test', 'Confirm password': PASSWORD, Password: PASSWORD };
   await app.post('/auth/resend-verification', { email });
@@ -47,6 +51,13 @@ export async function stopsOfUserPages(t: Test, email: string, name: string): Pr
     stop('user-sign-up-taken', 409, send({ ...added, [EMAIL_LABEL]: email })),
     stop('user-sign-up-differ', 422, send({ ...added, 'Confirm password': 'another' })),
     stop('user-sign-up-closed', 403, open(`${closedOrigin}/account/sign-up`)),
+    stop('user-sign-up-passkey', 200, async (page) => {
+      await page.goto(`${account}/sign-up`);
+      await page.getByLabel(EMAIL_LABEL, { exact: true }).fill('new@example.test');
+      const button = page.getByRole('button', { name: 'Create account with a passkey' });
+      const [response] = await Promise.all([page.waitForNavigation(), button.click()]);
+      return response;
+    }),
     stop('user-forgot-password', 200, open(`${account}/forgot-password`)),
     stop('user-forgot-password-sent', 200, send({ [EMAIL_LABEL]: email })),
     stop('user-code-elsewhere', 400, open(`${account}/sign-in/code/enter`)),
@@ -57,6 +68,7 @@ export async function stopsOfUserPages(t: Test, email: string, name: string): Pr
       await page.goto(`${account}/sign-in`);
       return send(known)(page);
     }),
+    stop('user-passkeys', 200, open(`${account}/passkeys`)),
     stop('user-address', 200, open(`${account}/address`)),
     stop('user-address-wrong', 401, send({ 'New e-mail address': 'new@example.test', Password: 'wrong' })),
     stop('user-providers', 200, open(`${account}/providers`)),

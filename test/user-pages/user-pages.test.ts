@@ -4,6 +4,7 @@ import { KEY, provider as paymentProvider } from '../billing/kit.js';
 import { CLIENT, fakeProvider } from '../federation/kit.js';
 import { Agent, type Page } from '../kit/agent.js';
 import { PASSWORD, type SaasApp, saasApp } from '../kit/app.js';
+import { optionsIn, SoftwareAuthenticator } from '../kit/authenticator.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
 
 /** The pages for users of saas-backend, in a browser without scripts. */
@@ -469,6 +470,61 @@ t.test('a mailed code signs in, in the browser that asked for it', async (t) => 
   const again = await visit(app);
   const spent = await again.browser.submit(entering, { code: linked.form().fields['code'] ?? '' });
   t.match([spent.status, titleOf(spent)], [401, 'Sign in with a code'], 'without the cookie');
+});
+
+t.test('a passkey creates an account, signs in, and is added to and removed from an account', async (t) => {
+  const app = await mailedApp(t, { ...HERE, passkeys: true });
+  const visitor = await visit(app);
+  const { browser, origin } = visitor;
+  const authenticator = new SoftwareAuthenticator(origin);
+  const next = () => app.clock.advance(1);
+  const form = (await visitor.get('/sign-up')).form();
+  const typed = { ...form.fields, email: EMAIL, name: 'Ada', password: '', password_confirm: '' };
+  const post = (fields: Record<string, string>) =>
+    app.request('POST', '/account/sign-up/passkey', {
+      body: String(new URLSearchParams(fields)),
+      headers: { 'content-type': 'application/x-www-form-urlencoded', accept: 'text/html', origin },
+    });
+  t.match(await post({ ...typed, email: 'ada' }), { status: 422, text: /Enter an e-mail address/ });
+  const begun = await post(typed);
+  t.match([begun.status, begun.text], [200, /Create an account with a passkey/]);
+  const ceremony = /name="ceremony" value="([^"]*)"/.exec(begun.text)?.[1] ?? '';
+  const step: Page = {
+    ...(await visitor.get('/sign-up')),
+    form: () => ({
+      method: 'post',
+      action: `${origin}/account/sign-up/passkey/finish`,
+      fields: { ceremony },
+    }),
+  };
+  const nothing = await browser.submit(step, { credential: 'x' });
+  t.match([nothing.status, titleOf(nothing)], [400, 'Create an account']);
+  const created = await browser.submit(step, { credential: authenticator.create(optionsIn(begun.text)) });
+  t.match([created.status, titleOf(created)], [200, 'Your account']);
+  t.match((await visitor.get('/password')).body, /no password/);
+  await visitor.fill('/sign-out', {});
+
+  next();
+  const page = await visitor.get('/sign-in');
+  t.match(page.body, /autocomplete="username webauthn"/);
+  t.match(page.headers.get('content-security-policy'), /script-src 'sha256-/);
+  const wrong = await browser.submit(page, { credential: '{}' }, '/passkey');
+  t.match([wrong.status, wrong.body], [401, /passkey was not accepted/]);
+  next();
+  const fresh = await visitor.get('/sign-in?return_to=%2Faccount%2Fpasskeys');
+  const credential = authenticator.get(optionsIn(fresh.body));
+  const signedIn = await browser.submit(fresh, { credential }, 'passkey?return_to=%2Faccount%2Fpasskeys');
+  t.ok(isAt(signedIn, '/account/passkeys'));
+  const replayed = await (await visit(app)).browser.submit(
+    fresh,
+    { credential },
+    'passkey?return_to=%2Faccount%2Fpasskeys',
+  );
+  t.equal(replayed.status, 401, 'a response works once');
+
+  t.match(signedIn.body, /Confirm your|confirm/, 'no further one before the address is confirmed');
+  const kept = await browser.submit(signedIn, {}, '/remove');
+  t.match([kept.status, kept.body], [422, /last|only/], 'the last one stays without another way to sign in');
 });
 
 t.test('maintenance mode closes the pages, and says so', async (t) => {
