@@ -28,6 +28,11 @@ const CHALLENGE: Pair[] = [
   ['code', '000000'],
 ];
 
+const CEREMONY: Pair[] = [
+  ['ceremony', 'v1.x'],
+  ['credential', '{}'],
+];
+
 export const USER_PAGE_RECIPES: Record<string, Recipe> = {
   'GET /account/sign-in': () => ({ query: [['return_to', '/welcome']], headers: [['accept', 'text/html']] }),
   'POST /account/sign-in': (self) =>
@@ -52,6 +57,26 @@ export const USER_PAGE_RECIPES: Record<string, Recipe> = {
       ['password', PASSWORD],
       ['password_confirm', PASSWORD],
     ]),
+  'POST /account/sign-up/passkey': (self) =>
+    form(self, [
+      ['email', self.newcomer()],
+      ['name', 'Ada'],
+      ['password', ''],
+      ['password_confirm', ''],
+    ]),
+  'POST /account/sign-up/passkey/finish': (self) => form(self, CEREMONY),
+  'POST /account/sign-in/passkey': (self) => form(self, CEREMONY),
+  'POST /account/passkeys/add': (self) =>
+    own(self, [
+      ['credential', '{}'],
+      ['name', 'Key'],
+    ]),
+  'POST /account/passkeys/rename': (self) =>
+    own(self, [
+      ['id', 'x'],
+      ['name', 'Key'],
+    ]),
+  'POST /account/passkeys/remove': (self) => own(self, [['id', 'x']]),
   'POST /account/forgot-password': (self) => form(self, [['email', self.email()]]),
   'POST /account/sign-out': (self) => own(self),
   'POST /account/name': (self) => own(self, [['name', 'Ada']]),
@@ -111,6 +136,12 @@ export const UNATTAINABLE_USER_PAGES: Record<string, string> = {
     ].map((path) => [`POST /account/${path}`, 'few users have a verified address, and none a factor']),
   ),
   'POST /account/sign-in/code/enter': 'a code meets its login token only by chance',
+  ...Object.fromEntries(
+    ['sign-in/passkey', 'sign-up/passkey/finish', 'passkeys/add'].map((path) => [
+      `POST /account/${path}`,
+      'a passkey requires an authenticator',
+    ]),
+  ),
   'GET /account/sign-in/return': 'nobody signs in at the provider',
   'POST /account/delete': 'the address is that of the session only by chance',
   ...Object.fromEntries(
