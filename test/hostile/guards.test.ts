@@ -41,7 +41,8 @@ const PRODUCTS: Record<string, Product> = {
     open: (folder) =>
       createServer({ ...testOptions(folder), limits: false, passkeys: true, accountPages: true } as never),
     verifiedInHandler: [],
-    openedElsewhere: [],
+    // test/user-pages/user-pages.test.ts
+    openedElsewhere: ['person', 'recent-person'],
     least: 15,
     async credentials(fastify) {
       const payload = { email: 'ada@example.test', password: PASSWORD };

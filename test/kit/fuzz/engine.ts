@@ -32,6 +32,8 @@ export interface FuzzTarget {
   unavailable: readonly string[];
   /** The code in the JSON of an error; `undefined` if it has another shape. */
   codeOf(body: unknown): string | undefined;
+  /** The path of the page that contains the form of a route. Default: the path of the route. */
+  pageOf?(url: string): string;
   /** Replaces what mutated requests may have spoilt, like an operator who was disabled, for the visitors to come. */
   renew?(): Promise<void>;
   /** Signs in as usual. @throws if that no longer works */
@@ -171,7 +173,7 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
           for (let attempt = 0; attempt < 3; attempt++) {
             // The page with the form, whose token no other sign-in has ended.
             for (const page of target.routes.filter(
-              ({ method, url }) => method === 'GET' && url === missing.url,
+              ({ method, url }) => method === 'GET' && url === (target.pageOf?.(missing.url) ?? missing.url),
             ))
               if (page !== missing) await visit(page);
             await visit(missing);

@@ -353,8 +353,10 @@ class SaasVisitor implements Visitor {
   ownSession = (): [user: string, session: string] => [...this.#sessionOf].at(-1) ?? ['none', 'none'];
   email = (): string => this.dice.one(this.#emails);
   newcomer = (): string => `f${names++}@example.test`;
+  pageForm = (): string =>
+    this.dice.happens(0.7) ? this.#collected.latest('pageForm') : this.one('pageForm');
   browser = (): Pair[] => [
-    ['cookie', this.#collected.cookie],
+    ['cookie', this.#pageCookies()],
     ['accept', 'text/html'],
     ['sec-fetch-site', 'same-origin'],
   ];
@@ -380,6 +382,12 @@ class SaasVisitor implements Visitor {
     const id = (this.#owned?.authenticator ?? this.#created).name;
     const bearer = this.#owned?.bearer ?? this.bearer();
     return { ...json({ id, ...change }), headers: [[...bearer] as Pair] };
+  }
+
+  /** Without those of sign-ins at a provider, each of which has one of its own: a real browser begins a few. */
+  #pageCookies(): string {
+    const all = this.#collected.cookie.split('; ');
+    return all.filter((cookie) => !cookie.startsWith('saas-login-')).join('; ');
   }
 
   /** Mostly from an e-mail. */
@@ -469,6 +477,20 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     });
   await register('person@example.test');
 
+  const openToUsers = async (): Promise<void> => {
+    // Fuzzed settings may lock users out, as an operator may.
+    const settings = { allowRegistration: true, maintenanceMode: false };
+    const admin = Object.fromEntries(asAdmin());
+    const { version } = (await server.fastify.inject({ url: SETTINGS, headers: admin })).json().data;
+    const patched = await server.fastify.inject({
+      method: 'PATCH',
+      url: SETTINGS,
+      headers: admin,
+      payload: { ...settings, version },
+    });
+    if (patched.statusCode !== 200) throw new Error(`the settings cannot be changed: ${patched.body}`);
+  };
+
   return {
     url,
     routes,
@@ -512,18 +534,9 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
       const { code } = (error ?? {}) as { code?: unknown };
       return success === false && typeof message === 'string' && typeof code === 'string' ? code : undefined;
     },
+    renew: openToUsers,
     async prove() {
-      // Fuzzed settings may lock users out, as an operator may.
-      const settings = { allowRegistration: true, maintenanceMode: false };
-      const admin = Object.fromEntries(asAdmin());
-      const { version } = (await server.fastify.inject({ url: SETTINGS, headers: admin })).json().data;
-      const patched = await server.fastify.inject({
-        method: 'PATCH',
-        url: SETTINGS,
-        headers: admin,
-        payload: { ...settings, version },
-      });
-      if (patched.statusCode !== 200) throw new Error(`the settings cannot be changed: ${patched.body}`);
+      await openToUsers();
       const { statusCode, body } = await register('last@example.test');
       if (statusCode !== 201) throw new Error(`sign-up fails after the fuzzing: ${body}`);
     },

@@ -6,8 +6,9 @@ import type { FuzzRequest, Pair } from './request.js';
 export interface PageVisitor {
   /** The headers of a browser with its cookies. */
   browser(): Pair[];
-  /** The token of the forms of a page. */
-  one(kind: 'pageForm' | 'session' | 'code'): string;
+  /** Mostly that of the latest page, because a new sign-in ends the others. */
+  pageForm(): string;
+  one(kind: 'session' | 'code'): string;
   email(): string;
   newcomer(): string;
 }
@@ -21,7 +22,7 @@ const form = (self: PageVisitor, fields: Pair[]): Partial<FuzzRequest> => ({
 
 /** A form of a page behind the sign-in. */
 const own = (self: PageVisitor, fields: Pair[] = []): Partial<FuzzRequest> =>
-  form(self, [['form', self.one('pageForm')], ...fields]);
+  form(self, [['form', self.pageForm()], ...fields]);
 
 const CHALLENGE: Pair[] = [
   ['interaction', 'a.b.c'],
@@ -91,7 +92,7 @@ export const USER_PAGE_RECIPES: Record<string, Recipe> = {
     ]),
   'POST /account/delete': (self) =>
     own(self, [
-      ['confirm', self.email()],
+      ['confirm', self.newcomer()],
       ['password', PASSWORD],
     ]),
   'POST /account/address': (self) =>
@@ -143,7 +144,7 @@ export const UNATTAINABLE_USER_PAGES: Record<string, string> = {
     ]),
   ),
   'GET /account/sign-in/return': 'nobody signs in at the provider',
-  'POST /account/delete': 'the address is that of the session only by chance',
+  'POST /account/delete': 'other requests depend on the users',
   ...Object.fromEntries(
     ['GET /account/billing/change', 'POST /account/billing/change', 'POST /account/billing/portal'].map(
       (route) => [route, 'the user of the browser has a subscription only by chance'],
