@@ -8,6 +8,7 @@ import { userCollection } from '../src/auth/store.js';
 import { principalCollection } from '../src/provisioning/store.js';
 import { openUserAdministration } from '../src/saas/administration.js';
 import { openStore } from '../src/storage/open.js';
+import { SoftwareAuthenticator } from '../test/kit/authenticator.js';
 import { codeAt, FACTOR_KEY } from '../test/kit/factors.js';
 import { waitUntil } from '../test/kit/wait.js';
 import { basic, CALLBACK, create } from './idp-rows.js';
@@ -39,6 +40,7 @@ export const TIMING_ROWS: Record<string, (lab: Lab) => Promise<TimingRow[]>> = {
   basic: basicLogin,
   links,
   factors,
+  passkeys,
 };
 
 /** Hashes without a password, in the default formats of bcrypt and argon2. */
@@ -285,6 +287,8 @@ interface Answer {
     accessToken: string;
     secret: string;
     recoveryCodes: string[];
+    ceremony: string;
+    options: object;
     loginToken: string;
   };
   error: { challenge: string };
@@ -333,4 +337,61 @@ async function factors(lab: Lab): Promise<TimingRow[]> {
       },
     },
   ];
+}
+
+/** The origin of the public address in the lab. */
+const PAGES = 'https://app.example';
+
+/** Signatures that are refused: of passkeys that exist, and of others. Credential IDs are at least 16 random bytes. */
+async function passkeys(lab: Lab): Promise<TimingRow[]> {
+  const { url } = await lab.unbound('saas-backend', 'passkeys', { more: { PASSKEYS: 'true' } });
+  const path = '/api/auth/passkey';
+  const signUp = `${url}/api/auth/register/passkey`;
+  const known = await times(ACCOUNTS, async (number) => {
+    const authenticator = new SoftwareAuthenticator(PAGES);
+    const begun = await post(`${signUp}/begin`, { email: `known-${number}@example.com` }, 200);
+    const credential = JSON.parse(authenticator.create(JSON.stringify(begun.data.options)));
+    await post(signUp, { ceremony: begun.data.ceremony, credential });
+    return authenticator;
+  });
+  const unknown = known.map((authenticator) => {
+    const stranger = new SoftwareAuthenticator(PAGES);
+    stranger.create(JSON.stringify({ challenge: 'x', user: { id: authenticator.user } }));
+    return stranger;
+  });
+  const { ceremony, options } = (await post(`${url}${path}/begin`, {}, 200)).data;
+  const text = JSON.stringify(options);
+  const ask = (credential: object) =>
+    request('POST', path, JSON_BODY, JSON.stringify({ ceremony, credential }));
+  const requests = (of: SoftwareAuthenticator[], change: (signed: Signed) => void) =>
+    inTurn(
+      of.map((authenticator) => {
+        const signed = JSON.parse(authenticator.get(text)) as Signed;
+        change(signed);
+        return ask(signed);
+      }),
+    );
+  const [other] = unknown as [SoftwareAuthenticator, ...SoftwareAuthenticator[]];
+  const wrongKey = (signed: Signed) => {
+    signed.response.signature = (JSON.parse(other.get(text)) as Signed).response.signature;
+  };
+  const wrongUser = (signed: Signed) => {
+    signed.response.userHandle = Buffer.from(`usr_${'0'.repeat(32)}`).toString('base64url');
+  };
+  return [
+    {
+      name: `POST ${path}`,
+      url,
+      expected: 401,
+      classes: {
+        unknown: requests(unknown, () => undefined),
+        'known, wrong signature': requests(known, wrongKey),
+        'known, of another user': requests(known, wrongUser),
+      },
+    },
+  ];
+}
+
+interface Signed {
+  response: { signature: string; userHandle: string };
 }

@@ -25,8 +25,8 @@ const domainsOf = (product) =>
     ),
   ].map(([, folder]) => folder);
 
-/** The domains that only the SaaS backend has, and loads only if they are configured. */
-const LAZY_SAAS_DOMAINS = ['federation'];
+/** The domains whose errors only the SaaS backend has, and which it loads only if they are configured. */
+const LAZY_SAAS_DOMAINS = ['federation', 'passkeys', 'user-pages'];
 
 /** The program that the errors of a folder of src belong to; those of the shared folders belong to both. */
 const PROGRAM_OF = Object.fromEntries([
@@ -137,7 +137,9 @@ function serverOf(program) {
     ...{ ...shared, jwtAccessSecret: secret, jwtRefreshSecret: secret, adminPassword: secret },
     factorEncryptionKey: `${secret}factors`,
     login: { google: { clientId: 'x', clientSecret: 'x' } },
+    passkeys: true,
     emailLogin: true,
+    accountPages: true,
     paymentSecretKey: 'sk_test_x',
     customSettings: { example: { schema: Type.String(), default: '' } },
   });
@@ -156,7 +158,7 @@ All routes of both servers and who can call them. Nothing else is exposed. \`/me
 authentication and, except for GET, the header \`X-Requested-With\`. \`recent-user\` requires, in addition, that the user signed in or
 called \`POST /api/auth/reauthenticate\` within the last ten minutes. Routes with \`second-factor\` exist with
 \`FACTOR_ENCRYPTION_KEY\`; \`/auth/providers\`, \`/auth/login\` (GET), \`/auth/callback\`, \`/auth/exchange\` and \`/user/identities\` with
-\`LOGIN_PROVIDERS\`; \`/auth/email-login\` and \`/auth/email-login/redeem\` with \`EMAIL_LOGIN\`;
+\`LOGIN_PROVIDERS\`; \`/auth/email-login\` and \`/auth/email-login/redeem\` with \`EMAIL_LOGIN\`; those with \`passkey\` with \`PASSKEYS\`;
 \`…/resync\` with \`PAYMENT_SECRET_KEY\`; \`/admin/settings/custom\` and \`/admin/api/settings/custom\` with \`customSettings\`.
 
 The same as OpenAPI: [openapi.md](openapi.md).

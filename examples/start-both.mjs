@@ -16,6 +16,8 @@ if (!programs.every(([file]) => existsSync(file))) {
 // Both programs read the same .env, and a PORT in it must not apply to both.
 if (existsSync('.env')) process.loadEnvFile();
 process.env.IDP_PORT ??= '8080';
+// http://localhost:3000/account
+process.env.ACCOUNT_PAGES ??= 'true';
 
 // Separate process groups: a terminal sends Ctrl-C to the whole group, and a second signal would not wait.
 const children = programs.map((program) =>

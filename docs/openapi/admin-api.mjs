@@ -42,6 +42,7 @@ export const adminUsers = {
       id: 'adminRemoveSecondFactor',
       errors: ['FACTOR_CHANGED'],
     }),
+    user('remove-passkeys', 'Remove the passkeys of a user', { id: 'adminRemovePasskeys' }),
     user('resync', 'Read the subscriptions of a user from the payment provider', {
       id: 'adminResyncUser',
       errors: PROVIDER,

@@ -147,6 +147,54 @@ export const otherLogins = {
     summary: 'Sign in with a mailed code',
     errors: [...SIGN_IN, 'INVALID_CODE', 'CODE_EXPIRED', 'REGISTRATION_DISABLED', 'EMAIL_TAKEN'],
   },
+  'POST /api/auth/passkey/begin': {
+    id: 'beginPasskeyLogin',
+    summary: 'Begin a sign-in with a passkey',
+    description: 'The browser needs `options`, and `POST /api/auth/passkey` the token `ceremony`.',
+  },
+  'POST /api/auth/passkey': {
+    id: 'passkeyLogin',
+    summary: 'Sign in with a passkey',
+    errors: [
+      ...SIGN_IN,
+      ...['PASSKEY_EXPIRED', 'INVALID_PASSKEY', 'EMAIL_NOT_VERIFIED', 'INVALID_TOKEN', 'INVALID_CREDENTIALS'],
+    ],
+  },
+  'POST /api/auth/register/passkey/begin': {
+    id: 'beginPasskeyRegistration',
+    summary: 'Begin the registration with a passkey',
+    description: 'The response is the same for every address.',
+    errors: ['REGISTRATION_DISABLED'],
+  },
+  'POST /api/auth/register/passkey': {
+    id: 'registerWithPasskey',
+    summary: 'Create an account with a passkey and without a password',
+    description:
+      'With `REQUIRE_EMAIL_VERIFICATION`, the response is 202, and the account can be used once its address is confirmed.',
+    errors: ['PASSKEY_EXPIRED', 'PASSKEY_REJECTED', 'EMAIL_TAKEN', 'REGISTRATION_DISABLED'],
+  },
+  'GET /api/user/passkeys': { id: 'listPasskeys', summary: 'The passkeys of the user' },
+  'POST /api/user/passkeys/begin': {
+    id: 'beginAddingPasskey',
+    summary: 'Begin to add a passkey',
+    errors: ['EMAIL_NOT_VERIFIED', 'TOO_MANY_PASSKEYS'],
+  },
+  'POST /api/user/passkeys': {
+    id: 'addPasskey',
+    summary: 'Add a passkey',
+    errors: ['EMAIL_NOT_VERIFIED', 'PASSKEY_EXPIRED', 'PASSKEY_REJECTED', 'TOO_MANY_PASSKEYS'],
+  },
+  'POST /api/user/passkeys/rename': {
+    id: 'renamePasskey',
+    summary: 'Rename a passkey',
+    errors: ['NOT_FOUND'],
+  },
+  'POST /api/user/passkeys/remove': {
+    id: 'removePasskey',
+    summary: 'Remove a passkey',
+    description: 'An account with a password sends it, any other one needs a recent sign-in.',
+    errors: [...PROOF, 'NOT_FOUND', 'LAST_LOGIN_METHOD'],
+  },
   'GET /api/auth/providers': { id: 'listProviders', summary: 'The providers at which users can sign in' },
   'GET /api/auth/login/:provider': {
     id: 'beginProviderLogin',

@@ -11,17 +11,18 @@ export interface DeletionOptions {
   service: Pick<AccountService, 'delete'>;
   signIn: Pick<SignIn, 'forgetSession'>;
   pages: Pages;
-  mount(): string;
+  /** The path of the account page, which includes what a proxy adds. */
+  path(): string;
 }
 
 /** The page on which a person deletes the account: the user name has to be typed, and the password. */
 export async function deletionPlugin(scope: Scope, options: DeletionOptions): Promise<void> {
-  const { guard, service, signIn, pages, mount } = options;
+  const { guard, service, signIn, pages, path } = options;
   const config = access('recent-person', { page: true });
 
-  scope.get('/account/delete', { config }, (request, reply) => pages.send(reply, formOf(request)));
+  scope.get('/delete', { config }, (request, reply) => pages.send(reply, formOf(request)));
 
-  scope.post('/account/delete', { config, schema: { body: DeletionBody } }, async (request, reply) => {
+  scope.post('/delete', { config, schema: { body: DeletionBody } }, async (request, reply) => {
     guard.checkForm(request);
     const { principal } = guard.personOf(request);
     const { confirm, password = '' } = request.body;
@@ -32,13 +33,13 @@ export async function deletionPlugin(scope: Scope, options: DeletionOptions): Pr
     }
     if (await service.delete(principal, password, originOf(request))) {
       signIn.forgetSession(reply);
-      return reply.redirect(`${mount()}/account/deleted`, 303);
+      return reply.redirect(`${path()}/deleted`, 303);
     }
     const problems = [message('account-delete.wrong')];
     return pages.send(reply.code(401), formOf(request, { confirm, problems, wrong: { password: true } }));
   });
 
-  scope.get('/account/deleted', { config: access('public', { page: true }) }, (_request, reply) =>
+  scope.get('/deleted', { config: access('public', { page: true }) }, (_request, reply) =>
     pages.send(reply, { template: 'account-deleted' }),
   );
 
@@ -52,8 +53,8 @@ export async function deletionPlugin(scope: Scope, options: DeletionOptions): Pr
   ): Page {
     const { principal } = guard.personOf(request);
     const view = {
-      action: `${mount()}/account/delete`,
-      accountHref: `${mount()}/account`,
+      action: `${path()}/delete`,
+      accountHref: path(),
       form: guard.formsOf(request).issue(),
       handle: principal.handle,
       hasPassword: !principal.passkeyOnly,

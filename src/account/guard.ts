@@ -6,11 +6,6 @@ import { type Clock, isRecent, MINUTE } from '../kernel/clock.js';
 import { accountErrors } from './errors.js';
 import type { Person, Session } from './service.js';
 
-/** How old a sign-in may be for what cannot be undone. */
-const MAX_AUTHENTICATION_AGE_MS = 15 * MINUTE;
-
-const PAGE = 'the account page';
-
 /** A person who is signed in, and the token of the session. */
 export interface SignedIn {
   principal: Person & { kind: 'agent' | 'human'; operatorSince?: number };
@@ -18,28 +13,23 @@ export interface SignedIn {
   token: string;
 }
 
-/** The sign-in of the provider. */
+/** The sign-in of the product. `page` is a page to return to, below the account page: `''`, `/password`. */
 export interface SignIn {
-  userOf(request: FastifyRequest): Promise<SignedIn | null>;
+  userOf(request: FastifyRequest, reply: FastifyReply): Promise<SignedIn | null>;
   /** Sends the sign-in form, which returns to the page. */
   sendSignIn(
     request: FastifyRequest,
     reply: FastifyReply,
-    page: { returnTo: string; name: typeof PAGE },
+    page: string,
     handle?: string,
-  ): FastifyReply;
-  sendSignUp(
-    request: FastifyRequest,
-    reply: FastifyReply,
-    page: { returnTo: string; name: typeof PAGE },
-  ): FastifyReply;
+  ): FastifyReply | Promise<FastifyReply>;
   /** Removes the session from the browser. */
   forgetSession(reply: FastifyReply): void;
 }
 
 export interface PersonGuard {
   guard: Guard;
-  /** The same if the person has signed in within the last 15 minutes. */
+  /** The same if the person has signed in recently. */
   recentGuard: Guard;
   /** The person of a request that a guard has admitted. */
   personOf(request: FastifyRequest): SignedIn;
@@ -50,22 +40,38 @@ export interface PersonGuard {
 }
 
 /** Admits people by their session only: agents have none, and no token or password in a header opens these pages. */
-export function createPersonGuard({ signIn, clock }: { signIn: SignIn; clock: Clock }): PersonGuard {
+export interface PersonGuardOptions {
+  signIn: SignIn;
+  /** Further pages that a sign-in returns to, below the account page: `/address`. */
+  furtherPages?: readonly string[];
+  /** How old a sign-in may be for what cannot be undone, in milliseconds. Default: 15 minutes. */
+  maxAuthenticationAge?: number;
+  clock: Clock;
+}
+
+export function createPersonGuard(options: PersonGuardOptions): PersonGuard {
+  const { signIn, furtherPages = [], maxAuthenticationAge = 15 * MINUTE, clock } = options;
+  const known = [...PAGES, ...furtherPages];
   const admitted = new WeakMap<FastifyRequest, SignedIn>();
+
+  /** The page that a person wanted to see; after a form, the one that contains it. */
+  const pageOf = ({ url, server: { prefix } }: FastifyRequest): string => {
+    const [path = ''] = url.slice(prefix.length).split('?');
+    return known.find((page) => path === page || path.startsWith(`${page}/`)) ?? '';
+  };
 
   const admit = async (
     request: FastifyRequest,
     reply: FastifyReply,
     { within }: { within: number },
   ): Promise<FastifyReply | undefined> => {
-    const user = await signIn.userOf(request);
+    const user = await signIn.userOf(request, reply);
     if (user && isRecent(user.session.authTime, { now: clock.now(), within })) {
       admitted.set(request, user);
       return undefined;
     }
     if (!wantsPage(request.headers.accept)) throw accountErrors.sign_in_first();
-    const page = { returnTo: pageOf(request), name: PAGE } as const;
-    return signIn.sendSignIn(request, reply, page, user?.principal.handle);
+    return signIn.sendSignIn(request, reply, pageOf(request), user?.principal.handle);
   };
 
   const personOf: PersonGuard['personOf'] = (request) => {
@@ -79,7 +85,7 @@ export function createPersonGuard({ signIn, clock }: { signIn: SignIn; clock: Cl
 
   return {
     guard: (request, reply) => admit(request, reply, { within: Number.POSITIVE_INFINITY }),
-    recentGuard: (request, reply) => admit(request, reply, { within: MAX_AUTHENTICATION_AGE_MS }),
+    recentGuard: (request, reply) => admit(request, reply, { within: maxAuthenticationAge }),
     personOf,
     formsOf,
     checkForm(request) {
@@ -90,10 +96,5 @@ export function createPersonGuard({ signIn, clock }: { signIn: SignIn; clock: Cl
   };
 }
 
-/** The page that a person wanted to see; after a form, the one that contains it. */
-function pageOf({ url, server: { prefix } }: FastifyRequest): string {
-  const [path = ''] = url.slice(prefix.length).split('?');
-  return PAGES.find((page) => path === page || path.startsWith(`${page}/`)) ?? '/account';
-}
-
-const PAGES = ['/account/password', '/account/delete', '/account/second-factor', '/account/passkeys'];
+/** The pages of this domain. */
+const PAGES = ['/password', '/delete', '/second-factor', '/passkeys'];

@@ -1,31 +1,30 @@
 import type { Guard, Scope } from '../http/scope.js';
 import type { ModuleContext } from '../server/module-context.js';
-import { createPersonGuard } from './guard.js';
+import { createPersonGuard, type PersonGuard, type PersonGuardOptions } from './guard.js';
 import { type AccountPluginOptions, accountPlugin } from './plugin.js';
-import { type AccountSources, createAccountService } from './service.js';
+import { createAccountService } from './service.js';
 
 /** The pages on which people manage their own accounts. */
 export interface AccountModule {
   /** The access levels of the routes below. */
   guards: Record<'person' | 'recent-person', Guard>;
+  /** For further pages of the account. */
+  guard: PersonGuard;
   plugin(scope: Scope): Promise<void>;
 }
 
-export interface AccountModuleOptions
-  extends Pick<AccountPluginOptions, 'signIn' | 'pages' | 'mount' | 'hasAccountPages'> {
-  sources: AccountSources;
-}
+export type AccountModuleOptions = Omit<AccountPluginOptions, 'guard' | 'service'> &
+  Pick<PersonGuardOptions, 'maxAuthenticationAge' | 'furtherPages'>;
 
 export function createAccountModule(
-  { audit, clock }: Pick<ModuleContext, 'audit' | 'clock'>,
-  { sources, ...options }: AccountModuleOptions,
+  { clock }: Pick<ModuleContext, 'clock'>,
+  options: AccountModuleOptions,
 ): AccountModule {
   const guard = createPersonGuard({ ...options, clock });
-  const service = createAccountService(sources, { audit });
-  const { verification, factors, passkeys } = sources;
+  const service = createAccountService(options.sources);
   return {
+    guard,
     guards: { person: guard.guard, 'recent-person': guard.recentGuard },
-    plugin: (scope) =>
-      accountPlugin(scope, { ...options, guard, service, verification, factors, passkeys, audit }),
+    plugin: (scope) => accountPlugin(scope, { ...options, guard, service }),
   };
 }

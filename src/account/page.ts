@@ -13,83 +13,85 @@ import {
   noticeIn,
   SessionBody,
 } from './schemas.js';
-import type {
-  AccountService,
-  AddressVerification,
-  Application,
-  Passkeys,
-  SecondFactors,
-  Session,
-} from './service.js';
+import type { AccountService, AccountSources, Application, Person, Session } from './service.js';
 
 export interface AccountPageOptions {
   guard: PersonGuard;
   service: AccountService;
-  /** Absent without a mail server. */
-  verification: AddressVerification | undefined;
-  /** Absent if second factors are not configured. */
-  factors: Pick<SecondFactors, 'stateOf' | 'requiredFrom'> | undefined;
-  /** Absent if they are not configured. */
-  passkeys: Pick<Passkeys, 'list'> | undefined;
+  sources: AccountSources;
   pages: Pages;
-  mount(): string;
+  /** The path of the account page, which includes what a proxy adds. */
+  path(): string;
+  signOutHref(): string;
+  /** What the page calls the name with which people sign in. Default: the sentence `invite.handle`. */
+  handleLabel?: Localized;
+  /** Further sections of the page, each with a link to a page of its own. */
+  sections?(principal: Person): Promise<Section[]>;
+}
+
+export interface Section {
+  /** Of the heading in the document. */
+  id: string;
+  title: Localized;
+  text: Localized;
+  href: string;
+  label: Localized;
 }
 
 /** The page on which people see their account, with the forms to change it. */
 export async function accountPagePlugin(scope: Scope, options: AccountPageOptions): Promise<void> {
-  const { guard, service, verification, factors, passkeys, pages, mount } = options;
+  const { guard, service, sources, pages, path } = options;
+  const { people, sessions, applications, verification, factors, passkeys } = sources;
   const config = access('person', { page: true });
   const recently = access('recent-person', { page: true });
-  const path = () => `${mount()}/account`;
 
-  scope.get('/account', { config, schema: { querystring: AccountQuery } }, async (request, reply) =>
+  scope.get('', { config, schema: { querystring: AccountQuery } }, async (request, reply) =>
     pages.send(reply, await accountPage(request, noticeIn(request.query))),
   );
 
-  scope.post('/account/name', { config, schema: { body: NameBody } }, async (request, reply) => {
+  scope.post('/name', { config, schema: { body: NameBody } }, async (request, reply) => {
     guard.checkForm(request);
     const { name } = request.body;
     if (!fits(name, OptionalName)) {
       const failure = { name, problems: [message('account.name-invalid')], wrong: { name: true } } as const;
       return pages.send(reply.code(422), await accountPage(request, failure));
     }
-    await service.rename(guard.personOf(request).principal, name, originOf(request));
+    await people.rename(guard.personOf(request).principal, name, originOf(request));
     return returnWith(reply, 'renamed');
   });
 
-  scope.post(
-    '/account/sessions/end',
-    { config: recently, schema: { body: SessionBody } },
-    async (request, reply) => {
-      guard.checkForm(request);
-      await service.endSession(guard.personOf(request).principal, request.body.sid, originOf(request));
-      return returnWith(reply, 'session-ended');
-    },
-  );
+  scope.post('/sessions/end', { config: recently, schema: { body: SessionBody } }, async (request, reply) => {
+    guard.checkForm(request);
+    await sessions.end(guard.personOf(request).principal, request.body.sid, originOf(request));
+    return returnWith(reply, 'session-ended');
+  });
 
   scope.post(
-    '/account/sessions/end-others',
+    '/sessions/end-others',
     { config: recently, schema: { body: EmptyBody } },
     async (request, reply) => {
       guard.checkForm(request);
       const { principal, session } = guard.personOf(request);
-      await service.endOtherSessions(principal, session.id, originOf(request));
+      await sessions.endOthers(principal, session, originOf(request));
       return returnWith(reply, 'sessions-ended');
     },
   );
 
-  scope.post(
-    '/account/applications/disconnect',
-    { config: recently, schema: { body: ApplicationBody } },
-    async (request, reply) => {
-      guard.checkForm(request);
-      await service.disconnect(guard.personOf(request).principal, request.body.client_id, originOf(request));
-      return returnWith(reply, 'disconnected');
-    },
-  );
+  if (applications) {
+    scope.post(
+      '/applications/disconnect',
+      { config: recently, schema: { body: ApplicationBody } },
+      async (request, reply) => {
+        guard.checkForm(request);
+        const { client_id: clientId } = request.body;
+        await applications.disconnect(guard.personOf(request).principal, clientId, originOf(request));
+        return returnWith(reply, 'disconnected');
+      },
+    );
+  }
 
   if (verification) {
-    scope.post('/account/verification', { config, schema: { body: EmptyBody } }, async (request, reply) => {
+    scope.post('/verification', { config, schema: { body: EmptyBody } }, async (request, reply) => {
       guard.checkForm(request);
       pages.keepForm(request, await accountPage(request));
       const isSent = await verification.sendAgain(guard.personOf(request).principal.id, originOf(request));
@@ -110,29 +112,35 @@ export async function accountPagePlugin(scope: Scope, options: AccountPageOption
     } = {},
   ): Promise<Page> {
     const { principal, session } = guard.personOf(request);
-    const [sessions, applications, factor, factorRequiredFrom, owned = []] = await Promise.all([
-      service.sessions(principal),
+    const [open, connected, factor, factorRequiredFrom, owned = [], sections = []] = await Promise.all([
+      sessions.list(principal, session),
       service.applications(principal),
       factors?.stateOf(principal.id),
       factors?.requiredFrom(principal),
       passkeys?.list(principal.id),
+      options.sections?.(principal),
     ]);
     const view = {
       path: path(),
       form: guard.formsOf(request).issue(),
       handle: principal.handle,
+      handleLabel: options.handleLabel ?? message('invite.handle'),
       name: principal.name ?? '',
       isUnconfirmed: verification?.isDue(principal) ?? false,
-      sessions: sessions.map((one) => viewOfSession(one, session.id)),
-      hasOtherSessions: sessions.some(({ id }) => id !== session.id),
-      applications: applications.map(viewOfApplication),
-      hasApplications: applications.length > 0,
+      sessions: open.map((one) => viewOfSession(one, session.id)),
+      hasOtherSessions: open.some(({ id }) => id !== session.id),
+      ...(connected && {
+        isProvider: true,
+        applications: connected.map(viewOfApplication),
+        hasApplications: connected.length > 0,
+      }),
+      sections,
       ...(factors && { factor: { isEnrolled: factor !== null } }),
       ...(factorRequiredFrom && {
         factorRequired: message('account-factor.required', { when: longTime(factorRequiredFrom) }),
       }),
       ...(passkeys && { hasPasskeyPage: true, passkeyCount: countOf(owned) }),
-      signOutHref: `${mount()}/logout`,
+      signOutHref: options.signOutHref(),
       ...state,
     };
     return { template: 'account', view };

@@ -19,7 +19,8 @@ export interface PasskeysOptions {
   guard: PersonGuard;
   passkeys: Passkeys;
   pages: Pages;
-  mount(): string;
+  /** The path of the account page, which includes what a proxy adds. */
+  path(): string;
 }
 
 /** What is wrong with a form: the one that adds a passkey, or the one that names it. */
@@ -31,15 +32,15 @@ interface Failure {
 
 /** The page on which people add, name and remove passkeys. */
 export async function passkeysPlugin(scope: Scope, options: PasskeysOptions): Promise<void> {
-  const { guard, passkeys, pages, mount } = options;
+  const { guard, passkeys, pages, path } = options;
   const config = access('recent-person', { page: true });
-  const path = () => `${mount()}/account/passkeys`;
+  const own = () => `${path()}/passkeys`;
 
-  scope.get('/account/passkeys', { config, schema: { querystring: AccountQuery } }, async (request, reply) =>
+  scope.get('/passkeys', { config, schema: { querystring: AccountQuery } }, async (request, reply) =>
     pages.send(reply, await pageOf(request, noticeIn(request.query))),
   );
 
-  scope.post('/account/passkeys/add', { config, schema: { body: PasskeyBody } }, async (request, reply) => {
+  scope.post('/passkeys/add', { config, schema: { body: PasskeyBody } }, async (request, reply) => {
     guard.checkForm(request);
     const { form, credential, name } = request.body;
     const show = async (problem: string) => {
@@ -47,43 +48,37 @@ export async function passkeysPlugin(scope: Scope, options: PasskeysOptions): Pr
       return pages.send(reply.code(422), await pageOf(request, failure));
     };
     if (!fits(name, DisplayName)) return show('account-passkey.name-invalid');
-    const { id } = guard.personOf(request).principal;
+    const { principal } = guard.personOf(request);
+    const { id } = principal;
+    if (passkeys.isOpenTo?.(principal) === false) return reply.redirect(own(), 303);
     const isAdded = await passkeys.add(id, { form, credential, name }, originOf(request));
     return isAdded ? returnWith(reply, 'passkey-added') : show('account-passkey.rejected');
   });
 
-  scope.post(
-    '/account/passkeys/rename',
-    { config, schema: { body: PasskeyNameBody } },
-    async (request, reply) => {
-      guard.checkForm(request);
-      const { id, name } = request.body;
-      if (!fits(name, DisplayName)) {
-        const failure = { problems: [message('account-passkey.name-invalid')], wrong: { id }, name };
-        return pages.send(reply.code(422), await pageOf(request, failure));
-      }
-      await passkeys.rename(guard.personOf(request).principal.id, id, name, originOf(request));
-      return returnWith(reply, 'passkey-renamed');
-    },
-  );
+  scope.post('/passkeys/rename', { config, schema: { body: PasskeyNameBody } }, async (request, reply) => {
+    guard.checkForm(request);
+    const { id, name } = request.body;
+    if (!fits(name, DisplayName)) {
+      const failure = { problems: [message('account-passkey.name-invalid')], wrong: { id }, name };
+      return pages.send(reply.code(422), await pageOf(request, failure));
+    }
+    await passkeys.rename(guard.personOf(request).principal.id, id, name, originOf(request));
+    return returnWith(reply, 'passkey-renamed');
+  });
 
-  scope.post(
-    '/account/passkeys/remove',
-    { config, schema: { body: PasskeyRemovalBody } },
-    async (request, reply) => {
-      guard.checkForm(request);
-      const { id, passkeyOnly } = guard.personOf(request).principal;
-      if (passkeyOnly && (await passkeys.list(id)).length <= 1) {
-        const problems = [message('account-passkey.last')];
-        return pages.send(reply.code(422), await pageOf(request, { problems }));
-      }
-      await passkeys.remove(id, request.body.id, originOf(request));
-      return returnWith(reply, 'passkey-removed');
-    },
-  );
+  scope.post('/passkeys/remove', { config, schema: { body: PasskeyRemovalBody } }, async (request, reply) => {
+    guard.checkForm(request);
+    const { id, passkeyOnly } = guard.personOf(request).principal;
+    const rule = { keepsOne: passkeyOnly === true };
+    if ((await passkeys.remove(id, request.body.id, originOf(request), rule)) === 'last') {
+      const problems = [message('account-passkey.last')];
+      return pages.send(reply.code(422), await pageOf(request, { problems }));
+    }
+    return returnWith(reply, 'passkey-removed');
+  });
 
   const returnWith = (reply: FastifyReply, done: Notice): FastifyReply =>
-    reply.redirect(`${path()}?done=${done}`, 303);
+    reply.redirect(`${own()}?done=${done}`, 303);
 
   async function pageOf(
     request: FastifyRequest,
@@ -91,17 +86,18 @@ export async function passkeysPlugin(scope: Scope, options: PasskeysOptions): Pr
   ): Promise<Page> {
     const { principal } = guard.personOf(request);
     const form = guard.formsOf(request).issue();
+    const isOpen = passkeys.isOpenTo?.(principal) ?? true;
     const [owned, options] = await Promise.all([
       passkeys.list(principal.id),
-      passkeys.creationOptions(principal, form),
+      isOpen ? passkeys.creationOptions(principal, form) : null,
     ]);
     const { browser, system } = originOf(request);
     const device = deviceOf({ browser: browser?.(), system: system?.() });
     const isAdded = wrong !== undefined && 'added' in wrong;
     const wrongId = wrong !== undefined && 'id' in wrong ? wrong.id : undefined;
     const view = {
-      path: path(),
-      accountHref: `${mount()}/account`,
+      path: own(),
+      accountHref: path(),
       form,
       passkeys: owned.map((passkey) => ({
         ...viewOf(passkey),
@@ -109,6 +105,7 @@ export async function passkeysPlugin(scope: Scope, options: PasskeysOptions): Pr
       })),
       hasPasskeys: owned.length > 0,
       options,
+      mustConfirm: !isOpen,
       suggested: isAdded ? name : (device ?? message('account-passkey.unnamed')),
       wrong: wrong && { added: isAdded },
       ...state,

@@ -4,16 +4,17 @@ import type { Page, Pages } from '../http/pages.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import type { PersonGuard } from './guard.js';
 import { CodeBody, EmptyBody, FactorRemovalBody } from './schemas.js';
-import type { AccountService, AddressVerification, SecondFactors } from './service.js';
+import type { AccountSources, AddressVerification, SecondFactors } from './service.js';
 
 export interface SecondFactorOptions {
   guard: PersonGuard;
-  service: Pick<AccountService, 'provePassword'>;
+  people: Pick<AccountSources['people'], 'provePassword'>;
   factors: SecondFactors;
   /** Absent without a mail server. */
   verification: Pick<AddressVerification, 'isDue'> | undefined;
   pages: Pages;
-  mount(): string;
+  /** The path of the account page, which includes what a proxy adds. */
+  path(): string;
 }
 
 /** What is wrong with a form, and which one. */
@@ -24,46 +25,36 @@ interface Failure {
 
 /** The page on which people set up an authenticator app, get recovery codes and remove both. */
 export async function secondFactorPlugin(scope: Scope, options: SecondFactorOptions): Promise<void> {
-  const { guard, service, factors, verification, pages, mount } = options;
+  const { guard, people, factors, verification, pages, path } = options;
   const config = access('recent-person', { page: true });
-  const path = () => `${mount()}/account/second-factor`;
+  const own = () => `${path()}/second-factor`;
 
   /** With the address of someone else, a factor would keep its owner from taking the account over by a mailed link. */
   const isUnconfirmed = (request: FastifyRequest): boolean =>
     verification?.isDue(guard.personOf(request).principal) ?? false;
 
-  scope.get('/account/second-factor', { config }, async (request, reply) =>
-    pages.send(reply, await pageOf(request)),
-  );
+  scope.get('/second-factor', { config }, async (request, reply) => pages.send(reply, await pageOf(request)));
+
+  scope.post('/second-factor/begin', { config, schema: { body: EmptyBody } }, async (request, reply) => {
+    guard.checkForm(request);
+    const { id, handle } = guard.personOf(request).principal;
+    if (!isUnconfirmed(request) && (await factors.stateOf(id)) === null) await factors.begin(id, handle);
+    return reply.redirect(own(), 303);
+  });
+
+  scope.post('/second-factor/confirm', { config, schema: { body: CodeBody } }, async (request, reply) => {
+    guard.checkForm(request);
+    if (isUnconfirmed(request)) return reply.redirect(own(), 303);
+    const { code, form } = request.body;
+    pages.keepForm(request, await pageOf(request));
+    const { id } = guard.personOf(request).principal;
+    const codes = await factors.confirm(id, withoutSpaces(code), form, originOf(request));
+    if (codes) return sendCodes(reply, codes);
+    return pages.send(reply.code(401), await pageOf(request, wrongCode({})));
+  });
 
   scope.post(
-    '/account/second-factor/begin',
-    { config, schema: { body: EmptyBody } },
-    async (request, reply) => {
-      guard.checkForm(request);
-      const { id, handle } = guard.personOf(request).principal;
-      if (!isUnconfirmed(request) && (await factors.stateOf(id)) === null) await factors.begin(id, handle);
-      return reply.redirect(path(), 303);
-    },
-  );
-
-  scope.post(
-    '/account/second-factor/confirm',
-    { config, schema: { body: CodeBody } },
-    async (request, reply) => {
-      guard.checkForm(request);
-      if (isUnconfirmed(request)) return reply.redirect(path(), 303);
-      const { code, form } = request.body;
-      pages.keepForm(request, await pageOf(request));
-      const { id } = guard.personOf(request).principal;
-      const codes = await factors.confirm(id, withoutSpaces(code), form, originOf(request));
-      if (codes) return sendCodes(reply, codes);
-      return pages.send(reply.code(401), await pageOf(request, wrongCode({})));
-    },
-  );
-
-  scope.post(
-    '/account/second-factor/recovery-codes',
+    '/second-factor/recovery-codes',
     { config, schema: { body: CodeBody } },
     async (request, reply) => {
       guard.checkForm(request);
@@ -78,7 +69,7 @@ export async function secondFactorPlugin(scope: Scope, options: SecondFactorOpti
   );
 
   scope.post(
-    '/account/second-factor/remove',
+    '/second-factor/remove',
     { config, schema: { body: FactorRemovalBody } },
     async (request, reply) => {
       guard.checkForm(request);
@@ -87,7 +78,7 @@ export async function secondFactorPlugin(scope: Scope, options: SecondFactorOpti
       const origin = originOf(request);
       pages.keepForm(request, await pageOf(request));
       const wrong = { removal: true } as const;
-      if (!(await service.provePassword(principal, password, origin))) {
+      if (!(await people.provePassword(principal, password, origin))) {
         const problems = [message('account-delete.wrong')];
         return pages.send(reply.code(401), await pageOf(request, { problems, wrong }));
       }
@@ -95,7 +86,7 @@ export async function secondFactorPlugin(scope: Scope, options: SecondFactorOpti
         return pages.send(reply.code(401), await pageOf(request, wrongCode(wrong)));
       }
       await factors.remove(principal.id, origin);
-      return reply.redirect(`${mount()}/account?done=factor-removed`, 303);
+      return reply.redirect(`${path()}?done=factor-removed`, 303);
     },
   );
 
@@ -107,7 +98,7 @@ export async function secondFactorPlugin(scope: Scope, options: SecondFactorOpti
   const sendCodes = (reply: FastifyReply, codes: string[]): FastifyReply =>
     pages.send(reply, {
       template: 'account-recovery-codes',
-      view: { codes, doneHref: `${mount()}/account` },
+      view: { codes, doneHref: path() },
     });
 
   async function pageOf(request: FastifyRequest, failure?: Failure): Promise<Page> {
@@ -116,8 +107,8 @@ export async function secondFactorPlugin(scope: Scope, options: SecondFactorOpti
     const mustConfirm = state === null && isUnconfirmed(request);
     const enrolment = state || mustConfirm ? null : await factors.pending(id, handle);
     const view = {
-      path: path(),
-      accountHref: `${mount()}/account`,
+      path: own(),
+      accountHref: path(),
       form: guard.formsOf(request).issue(),
       handle,
       hasPassword: !passkeyOnly,

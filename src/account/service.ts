@@ -1,5 +1,4 @@
 import type { Origin } from '../http/scope.js';
-import type { Audit } from '../ops/audit.js';
 
 /** What people do with their own accounts. Other domains provide it; the product passes it on. */
 
@@ -9,7 +8,7 @@ export interface Person {
   name?: string;
   epoch?: number;
   emailVerifiedAt?: number;
-  /** Without a password: the person signs in with a passkey. */
+  /** Without a password: the person signs in by another way. */
   passkeyOnly?: true;
 }
 
@@ -24,37 +23,45 @@ export interface Session {
 
 export interface AccountSources {
   people: {
-    /** @throws RATE_LIMITED, OVERLOADED */
-    authenticate(
-      handle: string,
-      password: string,
-      from: Origin,
-      accepts: (principal: Person & { kind: 'agent' | 'human' }) => boolean,
-    ): Promise<Person | null>;
+    /**
+     * The person if this is the password, or if there is none: the recent sign-in, which the pages require, was by another
+     * way. Null for a wrong password.
+     * @throws RATE_LIMITED, OVERLOADED
+     */
+    provePassword(person: Person, password: string, from: Origin): Promise<Person | null>;
     /**
      * Changes the password and revokes everything issued under the old one. `false` if `current` is wrong or was changed
      * in the meantime, unless to `chosen`.
-     * @throws WEAK_PASSWORD, RATE_LIMITED, OVERLOADED
+     * @throws WEAK_PASSWORD, VALIDATION_ERROR for the length, RATE_LIMITED, OVERLOADED
      */
     changePassword(
       person: Person,
       passwords: { current: string; chosen: string },
+      session: Session,
       from: Origin,
     ): Promise<boolean>;
-    rename(person: Person, name: string, from: Origin): Promise<boolean>;
-    /** In one step, after which nothing issued to the person is valid; `false` if the credentials have changed. */
-    delete(person: Person, from: Origin): Promise<boolean>;
+    /** Whether the session in which the password was changed stays valid. */
+    keepsSession: boolean;
+    rename(person: Person, name: string, from: Origin): Promise<void>;
+    /**
+     * In one step, after which nothing issued to the person is valid; `false` if the password is wrong or was changed in the
+     * meantime.
+     * @throws RATE_LIMITED, OVERLOADED
+     */
+    delete(person: Person, password: string, from: Origin): Promise<boolean>;
     isDeleted(sub: string): Promise<boolean>;
   };
   sessions: {
     /** The valid sessions, the newest first. */
-    list(person: Person): Promise<Session[]>;
-    endOwn(sub: string, sid: string): Promise<boolean>;
-    endOthers(sub: string, current: string): Promise<void>;
+    list(person: Person, current: Session): Promise<Session[]>;
+    end(person: Person, sid: string, from: Origin): Promise<void>;
+    endOthers(person: Person, current: Session, from: Origin): Promise<void>;
   };
-  applications: {
+  /** Absent in a product without applications. */
+  applications?: {
     list(sub: string): Promise<{ clientId: string; scopes: string[]; updatedAt: number }[]>;
-    revoke(sub: string, clientId: string): Promise<boolean>;
+    /** Revokes the access of an application, which has to ask for it again. */
+    disconnect(person: Person, clientId: string, from: Origin): Promise<void>;
     find(clientId: string): Promise<{ name: string; redirectUris: readonly string[] } | null>;
   };
   /** Absent without a mail server. */
@@ -118,16 +125,19 @@ export interface Passkeys {
   /** The script of the pages that use them. */
   script: string;
   list(account: string): Promise<Passkey[]>;
+  /** Whether the person may add one: not before the address is confirmed, where a stranger may have registered it. */
+  isOpenTo?(person: Person): boolean;
   /** For the browser, as JSON; null if the person has as many as possible. */
   creationOptions(person: Person, form: string): Promise<string | null>;
-  /** False for an invalid or repeated response of the browser. */
+  /** Null for an invalid or repeated response of the browser. */
   add(
     account: string,
     created: { form: string; credential: string; name: string },
     from: Origin,
-  ): Promise<boolean>;
+  ): Promise<Passkey | null>;
   rename(account: string, id: string, name: string, from: Origin): Promise<boolean>;
-  remove(account: string, id: string, from: Origin): Promise<boolean>;
+  /** @param rule `keepsOne`: the last passkey stays, and the answer is `last` */
+  remove(account: string, id: string, from: Origin, rule: { keepsOne: boolean }): Promise<string>;
 }
 
 /** An application with access to the data of a person. */
@@ -140,49 +150,20 @@ export interface Application {
 }
 
 export interface AccountService {
-  sessions(person: Person): Promise<Session[]>;
-  /** The latest first. */
-  applications(person: Person): Promise<Application[]>;
-  changePassword: AccountSources['people']['changePassword'];
-  rename(person: Person, name: string, from: Origin): Promise<void>;
-  endSession(person: Person, sid: string, from: Origin): Promise<void>;
-  endOtherSessions(person: Person, current: string, from: Origin): Promise<void>;
-  /** Revokes the access of an application, which has to ask for it again. */
-  disconnect(person: Person, clientId: string, from: Origin): Promise<void>;
+  /** The latest first; absent in a product without applications. */
+  applications(person: Person): Promise<Application[] | undefined>;
   /**
-   * Deletes the account; its user name stays taken. `false` if the password is wrong or was changed in the meantime;
-   * `true` also if another request has deleted it.
+   * Deletes the account. `false` if the password is wrong or was changed in the meantime; `true` also if another request has
+   * deleted it.
    * @throws RATE_LIMITED, OVERLOADED
    */
   delete(person: Person, password: string, from: Origin): Promise<boolean>;
-  /** Whether this is the password of the person, if there is one. @throws RATE_LIMITED, OVERLOADED */
-  provePassword(person: Person, password: string, from: Origin): Promise<Person | null>;
 }
 
-export function createAccountService(
-  { people, sessions, applications, forget }: AccountSources,
-  { audit }: { audit: Pick<Audit, 'record' | 'recordFailure'> },
-): AccountService {
-  const provePassword: AccountService['provePassword'] = async (person, password, from) => {
-    // The recent sign-in, which the pages require, was with the passkey.
-    if (person.passkeyOnly) return person;
-    const { id, handle } = person;
-    const proven = await people.authenticate(
-      handle,
-      password,
-      from,
-      (principal) => principal.id === id && principal.kind === 'human',
-    );
-    if (!proven) await audit.recordFailure({ event: 'login.failed', subject: id, ip: from.ip });
-    return proven;
-  };
-
+export function createAccountService({ people, applications, forget }: AccountSources): AccountService {
   return {
-    provePassword,
-
-    sessions: (person) => sessions.list(person),
-
     async applications({ id }) {
+      if (!applications) return undefined;
       const connections = await applications.list(id);
       const found = await Promise.all(
         connections.map(async ({ clientId, scopes, updatedAt: since }) => {
@@ -194,30 +175,9 @@ export function createAccountService(
       return found.filter((application) => application !== null).sort((a, b) => b.since - a.since);
     },
 
-    changePassword: people.changePassword,
-
-    async rename(person, name, from) {
-      await people.rename(person, name, from);
-    },
-
-    async endSession({ id }, sid, { ip }) {
-      if (await sessions.endOwn(id, sid)) await audit.record({ event: 'session.ended', subject: id, ip });
-    },
-
-    async endOtherSessions({ id }, current, { ip }) {
-      await sessions.endOthers(id, current);
-      await audit.record({ event: 'sessions.ended', subject: id, ip });
-    },
-
-    async disconnect({ id }, clientId, { ip }) {
-      if (!(await applications.revoke(id, clientId))) return;
-      await audit.record({ event: 'consent.revoked', subject: id, ip, detail: clientId });
-    },
-
     async delete(person, password, from) {
-      const proven = await provePassword(person, password, from);
       // On a double click, the browser shows the response to the second form, whose account is already deleted.
-      if (!proven || !(await people.delete(proven, from))) return people.isDeleted(person.id);
+      if (!(await people.delete(person, password, from))) return people.isDeleted(person.id);
       // Nothing of it is valid any more. After a crash, jobs remove sessions and consents.
       await forget(person.id);
       return true;

@@ -24,6 +24,8 @@ export interface UserChanges {
   resync?: ((userId: string, by: Operator) => Promise<void>) | undefined;
   /** Absent while no encryption key for second factors is configured. */
   secondFactors?: SecondFactorsOfUsers | undefined;
+  /** Absent while passkeys are not enabled. */
+  passkeys?: PasskeysOfUsers | undefined;
   delete(userId: string, by: Operator): Promise<void>;
   /** @throws NOT_FOUND, also if the session has ended */
   findSession(userId: string, sessionId: string): Promise<{ id: string }>;
@@ -38,6 +40,12 @@ export interface SecondFactorsOfUsers {
   remove(userId: string, by: Operator): Promise<void>;
 }
 
+export interface PasskeysOfUsers {
+  count(userId: string): Promise<number>;
+  /** Removes all of them. @throws VALIDATION_ERROR if there is none */
+  remove(userId: string, by: Operator): Promise<void>;
+}
+
 /** Longer than the provider takes, which is called several times. */
 const PROVIDER_TIMEOUT_MS = 20_000;
 
@@ -49,7 +57,8 @@ export function linksTo(
     emailVerified,
     granted,
     secondFactorSince,
-  }: OperatedUser & { secondFactorSince: string | null },
+    passkeys,
+  }: OperatedUser & { secondFactorSince: string | null; passkeys: number },
   { resync }: Pick<UserChanges, 'resync'>,
 ) {
   const links: [verb: string, label: string, applies: boolean][] = [
@@ -61,6 +70,7 @@ export function linksTo(
     ['revoke-grant', 'Withdraw the granted plan', granted !== null],
     ['resync', 'Sync with the payment provider', resync !== undefined],
     ['remove-second-factor', 'Remove the second factor', secondFactorSince !== null],
+    ['remove-passkeys', 'Remove the passkeys', passkeys > 0],
     ['suspend', 'Suspend', state === 'active'],
     ['unsuspend', 'Lift the suspension', state === 'suspended'],
     ['delete', 'Delete', true],
@@ -171,7 +181,7 @@ export async function userActionsPlugin(
     done: 'The granted plan was withdrawn.',
   });
 
-  const { resync, secondFactors } = users;
+  const { resync, secondFactors, passkeys } = users;
   if (secondFactors) {
     await register('remove-second-factor', {
       title: 'Remove the second factor of',
@@ -181,6 +191,17 @@ export async function userActionsPlugin(
       isDestructive: true,
       run: ({ id }, _, by) => secondFactors.remove(id, by),
       done: 'The second factor was removed.',
+    });
+  }
+  if (passkeys) {
+    await register('remove-passkeys', {
+      title: 'Remove the passkeys of',
+      consequences:
+        'No passkey of the user can be used to sign in any more, and the user gets an e-mail about it. A user without a password needs a password link to sign in. Make sure first that the person who asks for it is the user.',
+      button: 'Remove passkeys',
+      isDestructive: true,
+      run: ({ id }, _, by) => passkeys.remove(id, by),
+      done: 'The passkeys were removed.',
     });
   }
   if (resync) {

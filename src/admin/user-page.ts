@@ -55,6 +55,7 @@ const UserDetails = Type.Object({
   ...OperatedUser.properties,
   customer: Type.Union([Customer, Type.Null()]),
   secondFactorSince: Type.Union([Timestamp, Type.Null()]),
+  passkeys: Type.Integer(),
 });
 type UserDetails = Static<typeof UserDetails>;
 
@@ -71,12 +72,13 @@ export async function userPagePlugin(
   const idOf = (request: FastifyRequest) => (request.params as { id: string }).id;
 
   const read = async (id: string): Promise<UserDetails> => {
-    const [user, customer, secondFactorSince = null] = await Promise.all([
+    const [user, customer, secondFactorSince = null, passkeys = 0] = await Promise.all([
       users.findOperated(id),
       users.findCustomer(id),
       users.secondFactors?.since(id),
+      users.passkeys?.count(id),
     ]);
-    return { ...user, customer, secondFactorSince };
+    return { ...user, customer, secondFactorSince, passkeys };
   };
 
   const sessions = (userId: string): UserSection<OperatedSession> => ({
@@ -106,7 +108,7 @@ export async function userPagePlugin(
       ]);
       const view = {
         title: user.email,
-        facts: factsOf(user, users.secondFactors !== undefined),
+        facts: factsOf(user, users),
         customer: user.customer,
         actions: linksTo(user, users),
         exportAction: `${id}/export`,
@@ -190,7 +192,10 @@ async function sectionView(section: UserSection<never>, userId: string, root: st
 }
 
 /** Terms and descriptions. */
-function factsOf(user: UserDetails, hasSecondFactors: boolean): { term: string; text: string }[] {
+function factsOf(
+  user: UserDetails,
+  { secondFactors, passkeys }: Pick<UserPageSource, 'secondFactors' | 'passkeys'>,
+): { term: string; text: string }[] {
   const { id, name, emailVerified, state, suspendedAt, subscription, granted, hasPassword, createdAt } = user;
   const { secondFactorSince } = user;
   const factor = secondFactorSince === null ? 'not set' : `set up on ${toMinute(secondFactorSince)}`;
@@ -202,7 +207,8 @@ function factsOf(user: UserDetails, hasSecondFactors: boolean): { term: string; 
     { term: 'Address', text: emailVerified ? 'verified' : 'not verified' },
     { term: 'State', text: state + since },
     { term: 'Password', text: hasPassword ? 'set' : 'not set' },
-    ...(hasSecondFactors ? [{ term: 'Second factor', text: factor }] : []),
+    ...(secondFactors ? [{ term: 'Second factor', text: factor }] : []),
+    ...(passkeys ? [{ term: 'Passkeys', text: String(user.passkeys) }] : []),
     { term: 'Registered', text: toMinute(createdAt) },
     { term: 'Subscription', text: `${subscription.status}, plan ${subscription.plan}` },
     { term: 'Granted plan', text: granted === null ? 'none' : `${granted.plan}${until}` },

@@ -11,7 +11,7 @@ import { authLimits } from './limits.js';
 import { RESET_LINK_TTL_MS } from './link-tokens.js';
 import type { ListedSession } from './schemas.js';
 import { type Identity, isSessionValid } from './sessions.js';
-import { PASSWORD_BOUND_LINK_FIELDS, toSessionView, type UserDocument } from './store.js';
+import { deviceIn, PASSWORD_BOUND_LINK_FIELDS, toSessionView, type UserDocument } from './store.js';
 
 /** Account management by the signed-in user. */
 export interface AccountService {
@@ -26,9 +26,15 @@ export interface AccountService {
     origin: Origin,
   ): Promise<void>;
   /** Returns the valid sessions, newest first. */
-  listSessions(identity: Identity): Promise<ListedSession[]>;
+  listSessions(identity: SessionOfUser): Promise<ListedSession[]>;
   /** @throws NOT_FOUND if the caller has no such session */
-  revokeSession(identity: Identity, id: string, origin: Origin): Promise<void>;
+  revokeSession(identity: Pick<SessionOfUser, 'user'>, id: string, origin: Origin): Promise<void>;
+}
+
+/** The identifiers of a session and its user. */
+interface SessionOfUser {
+  user: Pick<Identity['user'], 'id'>;
+  session: Pick<Identity['session'], 'id'>;
 }
 
 export interface AccountServiceDependencies
@@ -140,6 +146,7 @@ export function createAccountService(deps: AccountServiceDependencies): AccountS
         .map((session) => ({
           ...toSessionView(session),
           refreshedAt: toTimestamp(session.rotatedAt),
+          ...deviceIn(session),
           current: session.id === current.id,
         }));
     },

@@ -7,6 +7,7 @@ import type { Where } from '../storage/collection.js';
 import type { Throttle } from '../throttle/throttle.js';
 import type { PasswordRules } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';
+import { authErrors } from './errors.js';
 import { authLimits } from './limits.js';
 import type { SessionService } from './sessions.js';
 import { ALL_LINK_FIELDS, type UserDocument } from './store.js';
@@ -17,6 +18,8 @@ export interface AccountProof {
   password?: string;
   /** An Authorization header with an access token. Ignored when there is a password. */
   authorization?: string;
+  /** The user who has just signed in by other means. Ignored when there is a password. */
+  signedIn?: string;
 }
 
 export interface AddressConfirmation {
@@ -26,7 +29,8 @@ export interface AddressConfirmation {
    * link of the previous holder.
    *
    * @returns the user after the change, or `null` when the link was redeemed or replaced in the meantime
-   * @throws VALIDATION_ERROR (also without any proof), WEAK_PASSWORD, UNAUTHENTICATED, TOKEN_EXPIRED, OVERLOADED
+   * @throws VALIDATION_ERROR (also without any proof), WEAK_PASSWORD, INVALID_TOKEN for another user than `signedIn`,
+   *   UNAUTHENTICATED, TOKEN_EXPIRED, OVERLOADED
    */
   confirmAddress(
     user: UserDocument,
@@ -61,7 +65,10 @@ export interface Confirmation {
 export type ConfirmedUser = UserDocument & Required<Pick<UserDocument, 'usedLink'>>;
 
 export interface AddressConfirmationDependencies
-  extends Pick<AuthDependencies, 'users' | 'passwords' | 'foreignHashes' | 'mails' | 'emit' | 'profileMark'> {
+  extends Pick<
+    AuthDependencies,
+    'users' | 'passwords' | 'foreignHashes' | 'mails' | 'emit' | 'profileMark' | 'removeOtherLogins'
+  > {
   passwordRules: PasswordRules;
   throttle: Pick<Throttle, 'countKey'>;
   audit: Audit;
@@ -73,7 +80,12 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
   const { users, passwords, passwordRules, mails, throttle, audit, emit, usedLinks } = deps;
 
   /** @throws VALIDATION_ERROR without a session of this user, UNAUTHENTICATED, TOKEN_EXPIRED */
-  const requireSession = async ({ id }: UserDocument, { authorization }: AccountProof): Promise<void> => {
+  const requireSession = async (
+    { id }: UserDocument,
+    { authorization, signedIn }: AccountProof,
+  ): Promise<void> => {
+    if (signedIn === id) return;
+    if (signedIn !== undefined) throw authErrors.INVALID_TOKEN();
     const identity = authorization === undefined ? null : await deps.authenticate(authorization);
     if (identity?.user.id === id) return;
     throw httpErrors.VALIDATION_ERROR({
@@ -128,6 +140,8 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
         return confirmed && { ...confirmed, usedLink };
       }
       await mails.passwordChanged(user, user.passwordVersion + 1, origin);
+      // A change of the address can still fail, and the account then keeps its owner.
+      if (!isChange) await deps.removeOtherLogins?.(user.id, origin);
       const confirmed = await users.updateOne(where, {
         set: { ...set, passwordHash: verified.passwordHash },
         unset: [...ALL_LINK_FIELDS, 'keptSession'],
@@ -153,9 +167,10 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
       return { ...(user as UserDocument), usedLink };
     },
 
-    async finishPasswordChange({ id, usedLink }, { ip }) {
+    async finishPasswordChange({ id, usedLink }, origin) {
       if (!usedLink.passwordChanged) return;
-      await audit.record({ event: 'password.reset', subject: id, ip });
+      await deps.removeOtherLogins?.(id, origin);
+      await audit.record({ event: 'password.reset', subject: id, ip: origin.ip });
       emit('session.revoked', { userId: id, scope: 'global' });
     },
   };

@@ -1,3 +1,4 @@
+import type { Origin } from '../http/scope.js';
 import type { BackgroundTasks } from '../ops/background-tasks.js';
 import type { PasswordPolicy } from '../passwords/common.js';
 import type { Passwords } from '../passwords/hasher.js';
@@ -30,6 +31,11 @@ export interface AuthDependencies extends SessionDependencies {
   /** Absent if no encryption key is configured. */
   secondFactors?: SecondFactors | undefined;
   challenges?: Challenges | undefined;
+  /**
+   * Removes what signs in to an account without its password, because the account has a new owner. Idempotent. Absent if there
+   * is nothing but passwords.
+   */
+  removeOtherLogins?(userId: string, origin: Origin): Promise<void>;
   /** Whether the operator allows new registrations. */
   registrationAllowed(): Promise<boolean>;
   /** Whether the address must be verified before the first login. */

@@ -1,3 +1,4 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { streamJson } from '../http/json-stream.js';
 import { ok, toTimestamp } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
@@ -7,26 +8,29 @@ import type { ListedAudit } from '../ops/audit.js';
 import { firstPagesOf, mapPages } from '../storage/pages.js';
 import type { Throttle } from '../throttle/throttle.js';
 import { authLimits } from './limits.js';
-import type { PresentUser, Sessions, UserDocument, Users } from './store.js';
+import { deviceIn, type PresentUser, type Sessions, type UserDocument, type Users } from './store.js';
 
-export interface ExportPluginOptions {
+export interface ExportOptions {
   /** Everything stored about a user except secrets, hashes and throttle counters. Long lists are async iterables of pages. */
   exportAccount(userId: string): Promise<Record<string, unknown>>;
   throttle: Pick<Throttle, 'countKey'>;
 }
 
+/** Streams the export of a user. @throws RATE_LIMITED */
+export type SendExport = (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  userId: string,
+) => Promise<FastifyReply>;
+
 /** The `Retry-After` of a request while another export of the same user is running. */
 const RETRY_AFTER_RUNNING_SECONDS = '10';
 
-/** Streams the export: a limited number per user, one at a time. */
-export async function exportPlugin(
-  scope: Scope,
-  { exportAccount, throttle }: ExportPluginOptions,
-): Promise<void> {
+/** Exports are limited in number per user, one at a time. */
+export function createSendExport({ exportAccount, throttle }: ExportOptions): SendExport {
   const running = new Set<string>();
 
-  scope.get('/user/export', { config: access('user') }, async (request, reply) => {
-    const { id } = request.saas.user;
+  return async (request, reply, id) => {
     // One at a time, so that a client that does not read its exports keeps one stream open at most.
     if (running.has(id))
       throw httpErrors.RATE_LIMITED({ headers: { 'retry-after': RETRY_AFTER_RUNNING_SECONDS } });
@@ -38,7 +42,13 @@ export async function exportPlugin(
       running.delete(id);
       throw error;
     }
-  });
+  };
+}
+
+export async function exportPlugin(scope: Scope, { sendExport }: { sendExport: SendExport }): Promise<void> {
+  scope.get('/user/export', { config: access('user') }, (request, reply) =>
+    sendExport(request, reply, request.saas.user.id),
+  );
 }
 
 export interface AccountExportDependencies {
@@ -53,9 +63,7 @@ export interface AccountExportDependencies {
 
 const MAX_SESSIONS = 10_000;
 
-export function createAccountExport(
-  deps: AccountExportDependencies,
-): Pick<ExportPluginOptions, 'exportAccount'> {
+export function createAccountExport(deps: AccountExportDependencies): Pick<ExportOptions, 'exportAccount'> {
   const { users, sessions, presentUser, audit, sections, clock } = deps;
 
   const exportUser = async (user: UserDocument) => ({
@@ -78,6 +86,7 @@ export function createAccountExport(
           createdAt: toTimestamp(session.createdAt),
           refreshedAt: toTimestamp(session.rotatedAt),
           expiresAt: toTimestamp(session.expiresAt),
+          ...deviceIn(session),
           ...(session.revokedAt !== undefined && { revokedAt: toTimestamp(session.revokedAt) }),
         })),
         ...Object.fromEntries(await Promise.all(ofOtherDomains)),

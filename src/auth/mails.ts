@@ -21,6 +21,8 @@ export interface Outbox {
       | 'email-changed'
       | 'second-factor-added'
       | 'second-factor-removed'
+      | 'passkey-added'
+      | 'passkey-removed'
       | 'welcome'
       | 'unlock'
       | 'login-code';
@@ -60,6 +62,12 @@ export interface AccountMails {
   secondFactorChanged(
     recipient: Recipient,
     change: { kind: 'added' | 'removed'; versionField: string; version: number },
+    origin: RequestOrigin,
+  ): Promise<void>;
+  /** Enqueued before the change and sent once it is stored. */
+  passkeyChanged(
+    recipient: Recipient,
+    change: { kind: 'added' | 'removed'; key: string; versionField: string; version: number },
     origin: RequestOrigin,
   ): Promise<void>;
   welcome(recipient: Recipient): Promise<void>;
@@ -196,6 +204,19 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
           ...greeting(recipient),
           ...circumstances(origin),
         },
+        security: true,
+        sendCondition: { userId: recipient.id, versionField, minVersion: version },
+        expiresAt: inDays(7),
+      }),
+
+    passkeyChanged: (recipient, { kind, key, versionField, version }, origin) =>
+      outbox.put({
+        key: `passkey-${kind}:${key}`,
+        userId: recipient.id,
+        to: recipient.email,
+        locale: recipient.locale,
+        template: `passkey-${kind}`,
+        values: { email: recipient.email, ...greeting(recipient), ...circumstances(origin) },
         security: true,
         sendCondition: { userId: recipient.id, versionField, minVersion: version },
         expiresAt: inDays(7),

@@ -1,6 +1,6 @@
 import { type PublicUrl, withLeadingSlash } from '../config/public-url.js';
 import type { RequestOrigin } from '../http/circumstances.js';
-import { createCookie } from '../http/cookies.js';
+import { type Cookie, createCookie } from '../http/cookies.js';
 import type { Messages } from '../http/messages.js';
 import type { Pages } from '../http/pages.js';
 import type { SubscriptionSummary } from '../http/schemas.js';
@@ -11,10 +11,16 @@ import { createExpiryPurge } from '../ops/purge.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { type Activity, activityCollection, createActivity } from './activity.js';
 import { keepRefreshTokensInCookies } from './browser-sessions.js';
-import type { AccountDeletionHooks } from './dependencies.js';
+import type { AccountDeletionHooks, AuthDependencies } from './dependencies.js';
 import type { EmailLoginModule } from './email-login-module.js';
 import type { AuthEvents } from './events.js';
-import { type AccountExportDependencies, createAccountExport, type ExportPluginOptions } from './export.js';
+import {
+  type AccountExportDependencies,
+  createAccountExport,
+  createSendExport,
+  type ExportOptions,
+  type SendExport,
+} from './export.js';
 import { createForeignHashes, type ForeignHashes, foreignHashCollection } from './foreign-hashes.js';
 import { type ImportOptions, type ImportReport, importUsers } from './import.js';
 import type { registerSessionTokenKinds, TokenKind } from './jwt.js';
@@ -84,13 +90,23 @@ export interface AuthModule {
   service: AuthService;
   sessions: Sessions;
   /** The export of an account, for the operator. */
-  exportAccount: ExportPluginOptions['exportAccount'];
+  exportAccount: ExportOptions['exportAccount'];
+  /** The same for the user, as a limited stream. */
+  sendExport: SendExport;
+  /** The cookie of sessions in browsers. */
+  sessionCookie: Cookie;
   /** For the operator; its job is not scheduled. */
   activity: Activity;
   /** Enqueues the mail about a change of the second factor. */
   announceFactor(
     userId: string,
     change: Parameters<AccountMails['secondFactorChanged']>[1],
+    origin: RequestOrigin,
+  ): Promise<void>;
+  /** Enqueues the mail about a new or removed passkey. */
+  announcePasskey(
+    userId: string,
+    change: Parameters<AccountMails['passkeyChanged']>[1],
     origin: RequestOrigin,
   ): Promise<void>;
   /** Lets clients keep refresh tokens in cookies, on the routes that are registered on the scope after this. */
@@ -105,6 +121,7 @@ export interface AuthModuleOptions {
   outbox: Outbox;
   /** Called before and after an account is deleted. */
   deletionHooks: AccountDeletionHooks;
+  removeOtherLogins?: AuthDependencies['removeOtherLogins'];
   /** What the other domains store about a user, by the name of its section in the export. */
   exportSections: AccountExportDependencies['sections'];
   registrationAllowed(): Promise<boolean>;
@@ -174,6 +191,7 @@ export function createAuthModule(
     }),
     mails,
     deletionHooks: options.deletionHooks,
+    ...(options.removeOtherLogins && { removeOtherLogins: options.removeOtherLogins }),
     registrationAllowed: options.registrationAllowed,
     siteName: options.siteName,
     profileChanged: options.profileChanged,
@@ -195,6 +213,9 @@ export function createAuthModule(
     sections: options.exportSections,
   });
 
+  const sendExport = createSendExport({ exportAccount, throttle });
+  const sessionCookie = createCookie('saas-session', publicUrl.get);
+
   jobs.add('account-deletion', service.deletionJob);
   jobs.add('session-purge', createExpiryPurge(sessions, clock));
 
@@ -202,14 +223,20 @@ export function createAuthModule(
     service,
     sessions,
     exportAccount,
+    sendExport,
+    sessionCookie,
     async announceFactor(userId, change, origin) {
       const user = await users.findOne({ id: userId });
       if (user) await mails.secondFactorChanged(user, change, origin);
     },
+    async announcePasskey(userId, change, origin) {
+      const user = await users.findOne({ id: userId });
+      if (user) await mails.passkeyChanged(user, change, origin);
+    },
     activity: createActivity({ activity: activityCollection(store), sessions, clock }),
     useSessionCookies(scope) {
       keepRefreshTokensInCookies(scope, {
-        cookie: createCookie('saas-session', publicUrl.get),
+        cookie: sessionCookie,
         refreshTtl: config.refreshTokenTtl,
         origins: () => [new URL(publicUrl.get()).origin, ...options.origins],
         endSession: service.endSession,
@@ -219,8 +246,7 @@ export function createAuthModule(
     async plugin(scope) {
       await authPlugin(scope, {
         auth: service,
-        exportAccount,
-        throttle,
+        sendExport,
         pages,
         messages,
         secondFactors: secondFactor?.service,

@@ -29,7 +29,15 @@ export interface PasswordReset {
 export interface PasswordResetDependencies
   extends Pick<
     AuthDependencies,
-    'users' | 'passwords' | 'foreignHashes' | 'mails' | 'emit' | 'backgroundTasks' | 'clock' | 'random'
+    | 'users'
+    | 'passwords'
+    | 'foreignHashes'
+    | 'mails'
+    | 'emit'
+    | 'backgroundTasks'
+    | 'clock'
+    | 'random'
+    | 'removeOtherLogins'
   > {
   passwordRules: PasswordRules;
   throttle: Pick<Throttle, 'count' | 'countKey' | 'tryCountKey' | 'trustOnly'>;
@@ -74,6 +82,8 @@ export function createPasswordReset(
     // The mail is enqueued before the change and sent only after it, so a crash in between loses nothing.
     await mails.passwordChanged(user, user.passwordVersion + 1, origin);
     const addressVerified = !user.emailVerified;
+    // Someone else may have registered the address. Nothing more is added before it is verified.
+    if (addressVerified) await deps.removeOtherLogins?.(id, origin);
     const usedLink = { kind: 'reset', expiresAt, passwordChanged: true, addressVerified } as const;
     const changed = await users.updateOne(
       { id, email, resetHash, suspendedAt: null },

@@ -1,7 +1,7 @@
 import type { Messages } from '../http/messages.js';
 import { Acknowledgement, ok } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
-import { type ExportPluginOptions, exportPlugin } from './export.js';
+import { exportPlugin, type SendExport } from './export.js';
 import { type LinkPagesOptions, linkPagesPlugin } from './link-pages.js';
 import {
   BODY_LIMIT,
@@ -24,7 +24,8 @@ import type { SecondFactors } from './second-factor.js';
 import { secondFactorPlugin } from './second-factor-plugin.js';
 import type { AuthService } from './service.js';
 
-export interface AuthPluginOptions extends ExportPluginOptions, LinkPagesOptions {
+export interface AuthPluginOptions extends LinkPagesOptions {
+  sendExport: SendExport;
   auth: AuthService;
   /** Chooses the language of a new user. */
   messages: Pick<Messages, 'negotiate'>;

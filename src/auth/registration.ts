@@ -18,6 +18,11 @@ export interface Registration {
     input: { email: string; password: string; name?: string; locale?: string | undefined },
     origin: Origin,
   ): Promise<SignedIn | null>;
+  /**
+   * Stores a user who has to verify the address first. Does one lookup and one commit before the response, whether or not the
+   * account exists, and the rest after it. False if it exists.
+   */
+  registerUnverified(user: UserDocument, origin: Origin): Promise<boolean>;
 }
 
 export interface RegistrationDependencies
@@ -43,8 +48,7 @@ export interface RegistrationDependencies
 export function createRegistration(deps: RegistrationDependencies): Registration {
   const { users, mails, passwordRules, throttle, audit, createAccount, emitRegistered, clock } = deps;
 
-  /** Does one lookup and one commit before the response, whether or not the account exists, and the rest after it. */
-  const registerUnverified = async (user: UserDocument, origin: Origin): Promise<void> => {
+  const registerUnverified: Registration['registerUnverified'] = async (user, origin) => {
     const { ip } = origin;
     const auditRepeated = (existing: UserDocument) =>
       audit.recordFailure({ event: 'registration.repeated', subject: existing.id, ip });
@@ -63,9 +67,12 @@ export function createRegistration(deps: RegistrationDependencies): Registration
       // password.
       await (existing ? deps.sendReset(existing, origin) : deps.sendVerification(user));
     });
+    return existing === null;
   };
 
   return {
+    registerUnverified,
+
     async register({ email, password, name, locale }, origin) {
       if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
       passwordRules.validateFormat(password);

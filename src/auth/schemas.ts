@@ -249,6 +249,11 @@ export const EnrolledSignInAnswer = Envelope(
 const ListedSession = Type.Object({
   ...Session.properties,
   refreshedAt: Timestamp,
+  browser: Type.Optional(
+    Type.String({ description: 'Of the sign-in, such as `Firefox`; absent if unknown.' }),
+  ),
+  system: Type.Optional(Type.String({ description: 'Such as `Windows`; absent if unknown.' })),
+  place: Type.Optional(Type.String({ description: 'The IPv4 address or the /64 of the sign-in.' })),
   current: Type.Boolean({ description: 'Whether this is the session of the request.' }),
 });
 export type ListedSession = Static<typeof ListedSession>;

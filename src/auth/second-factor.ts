@@ -23,6 +23,8 @@ export interface SecondFactors {
   requiredFrom(userId: string): Promise<number | null>;
   /** A secret for a new authenticator app. @param label the user name, which the app shows */
   begin(userId: string, label: string): Promise<Enrolment>;
+  /** What was begun and not confirmed yet. */
+  pending(userId: string, label: string): Promise<Enrolment | null>;
   /**
    * Confirms the new app with a code of it. Returns the recovery codes, the same ones for the same `form`; null for a wrong code.
    * @throws FACTOR_CHANGED, RATE_LIMITED
@@ -54,6 +56,8 @@ export interface SecondFactorStep {
   complete(given: { challenge: string; code: string }, origin: Origin): Promise<SignedIn>;
   /** Begins the enrolment without which the account cannot sign in. @throws INVALID_CHALLENGE, RATE_LIMITED */
   begin(challenge: string, origin: Origin): Promise<Enrolment>;
+  /** What was begun, for the same page after a wrong code; null if it has expired. @throws as `begin` */
+  pending(challenge: string, origin: Origin): Promise<Enrolment | null>;
   /** @throws INVALID_CHALLENGE, INVALID_CODE, FACTOR_CHANGED, RATE_LIMITED */
   confirm(
     given: { challenge: string; code: string },
@@ -110,6 +114,11 @@ export function createSecondFactorStep(deps: SecondFactorStepDependencies): Seco
     async begin(challenge, origin) {
       const { user } = await accountOf(challenge, 'enrol', origin);
       return secondFactors.begin(user.id, user.email);
+    },
+
+    async pending(challenge, origin) {
+      const { user } = await accountOf(challenge, 'enrol', origin);
+      return secondFactors.pending(user.id, user.email);
     },
 
     async confirm({ challenge, code }, origin) {

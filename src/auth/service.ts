@@ -10,6 +10,7 @@ import { createEmailChange, type EmailChange } from './email-change.js';
 import type { EmailLogin, EmailLoginDependencies } from './email-login.js';
 import { authErrors } from './errors.js';
 import { createFederatedSignIn, type FederatedSignIn } from './federated.js';
+import { createPasskeySignIn, type PasskeySignIn } from './passkey.js';
 import { createPasswordReset, type PasswordReset } from './password-reset.js';
 import { createReauthentication, type Reauthentication } from './reauthentication.js';
 import { createRegistration, type Registration } from './registration.js';
@@ -23,7 +24,7 @@ import { createVerification, type Verification } from './verification.js';
 /** All account flows; each is implemented in a file of its own. */
 export interface AuthService
   extends Omit<SessionService, 'startSession'>,
-    Registration,
+    Pick<Registration, 'register'>,
     PasswordReset,
     Pick<Verification, 'verifyEmail' | 'resendVerification'>,
     Pick<EmailChange, 'changeEmail'>,
@@ -35,6 +36,8 @@ export interface AuthService
   secondFactorStep: SecondFactorStep | undefined;
   /** For sign-in with other providers. */
   federated: FederatedSignIn;
+  /** For sign-in with passkeys. */
+  passkey: PasskeySignIn;
   /** Absent if sign-in by e-mail is not enabled. */
   emailLogin: EmailLogin | undefined;
   /**
@@ -82,13 +85,19 @@ export function createAuthService(deps: AuthServiceOptions): AuthService {
     finishVerification,
   });
 
+  const { register, registerUnverified } = createRegistration({
+    ...{ ...deps, ...signing },
+    ...{ passwordRules, sendVerification, sendReset },
+  });
+
   return {
     ...sessions,
-    ...createRegistration({ ...deps, ...signing, passwordRules, sendVerification, sendReset }),
+    register,
     ...createAccountService({ ...deps, credentials, passwordRules, usedLinks }),
     ...createAccountDeletion({ ...deps, credentials }),
     ...createReauthentication({ ...deps, credentials }),
     federated: createFederatedSignIn({ ...deps, ...signing, secondFactorStep }),
+    passkey: createPasskeySignIn({ ...deps, ...signing, registerUnverified, verifyEmail }),
     emailLogin: deps.createEmailLogin?.({ ...deps, ...signing, secondFactorStep, finishVerification }),
     secondFactorStep,
     forgotPassword,

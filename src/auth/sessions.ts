@@ -1,7 +1,8 @@
+import { deviceOf } from '../http/circumstances.js';
 import type { Session, User } from '../http/schemas.js';
 import type { Origin } from '../http/scope.js';
-import { type Clock, isRecent } from '../kernel/clock.js';
-import { httpErrors } from '../kernel/errors.js';
+import { type Clock, isRecent, SECOND } from '../kernel/clock.js';
+import { AppError, httpErrors } from '../kernel/errors.js';
 import { newId, type Random, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import type { Emit } from '../ops/events.js';
@@ -33,7 +34,11 @@ export interface IssuedTokens {
 
 export interface SessionService {
   /** Starts a session, which is invalid until its user is stored. @param amr how the user signed in; default: by password */
-  startSession(user: UserDocument, amr?: readonly string[]): Promise<IssuedTokens & { user: User }>;
+  startSession(
+    user: UserDocument,
+    origin: SessionOrigin,
+    amr?: readonly string[],
+  ): Promise<IssuedTokens & { user: User }>;
   /** Exchanges a refresh token for its only successor. @throws INVALID_REFRESH_TOKEN, REFRESH_TOKEN_REUSED */
   refresh(refreshToken: string, origin: Origin): Promise<IssuedTokens>;
   /** Returns the user and session of an Authorization header, as stored now. @throws UNAUTHENTICATED, TOKEN_EXPIRED */
@@ -47,9 +52,19 @@ export interface SessionService {
     input: { authorization?: string; refreshToken?: string; scope: LogoutScope },
     origin: Pick<Origin, 'ip'>,
   ): Promise<void>;
+  /**
+   * The user and session of a refresh token in a cookie, for a page. A token that is older than an access token is exchanged,
+   * as an application does it. Null if the session has ended.
+   */
+  resume(refreshToken: string, origin: Origin): Promise<{ identity: Identity; refreshToken: string } | null>;
+  /** Ends the other sessions of the user. */
+  endOthers(session: { userId: string; id: string }, origin: Pick<Origin, 'ip'>): Promise<void>;
   /** Ends the session of a refresh token, if there is one. */
   endSession(refreshToken: string, origin: Pick<Origin, 'ip'>): Promise<void>;
 }
+
+/** From where a user signs in. */
+export type SessionOrigin = Pick<Origin, 'ip' | 'browser' | 'system'>;
 
 export type LogoutScope = 'local' | 'others' | 'global';
 
@@ -118,7 +133,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
 
   /** Returns the session and its user if the session is valid now. */
   const findValidSession = async (
-    claims: SessionClaims,
+    claims: Pick<SessionClaims, 'sub' | 'sid'>,
   ): Promise<{ user: UserDocument; session: SessionDocument } | null> => {
     const [user, session] = await Promise.all([
       users.findOne({ id: claims.sub }),
@@ -144,7 +159,11 @@ export function createSessionService(deps: SessionDependencies): SessionService 
   };
 
   /** Logs out with the claims of one token. Does nothing when its session has ended already. */
-  const logoutWith = async (claims: SessionClaims, scope: LogoutScope, ip: string): Promise<void> => {
+  const logoutWith = async (
+    claims: Pick<SessionClaims, 'sub' | 'sid'>,
+    scope: LogoutScope,
+    ip: string,
+  ): Promise<void> => {
     const found = await findValidSession(claims);
     if (!found) return;
     const { user, session } = found;
@@ -156,8 +175,66 @@ export function createSessionService(deps: SessionDependencies): SessionService 
     if (isEnded) emit('session.revoked', { userId: user.id, scope, ...sessionId });
   };
 
+  const refresh: SessionService['refresh'] = async (refreshToken, { ip }) => {
+    const verified = tokens.verifyRefresh(refreshToken);
+    const found = verified && !verified.isExpired ? await findValidSession(verified.claims) : null;
+    if (!verified || !found) throw authErrors.INVALID_REFRESH_TOKEN();
+    const { user } = found;
+    const { sid: id, jti } = verified.claims;
+    const presented = sha256(jti);
+    const nextId = tokens.nextRefreshId(id, jti);
+    const now = clock.now();
+    const next = sha256(nextId);
+    const change = {
+      previousId: presented,
+      currentId: next,
+      rotatedAt: now,
+      expiresAt: expiry(found.session.createdAt),
+    };
+    const isRotated = await sessions
+      .changeOne(
+        { id, userId: user.id, currentId: presented, revokedAt: null, expiresAt: { gt: now } },
+        { set: change },
+      )
+      .catch((error: unknown) => {
+        rotations.remember(presented, { id, presented, next, rotatedAt: now }, error);
+        throw error;
+      });
+    if (isRotated) rotations.forget(presented);
+    else await rotations.settle(presented);
+    // Of a session that is not revoked, no other field that the tokens contain ever changes.
+    const session = isRotated ? { ...found.session, ...change } : await sessions.findOne({ id });
+    if (!session || !isSessionValid(user, session, now)) throw authErrors.INVALID_REFRESH_TOKEN();
+    if (isRotated) return issueTokens(session, nextId);
+
+    // The token was used before. Within the window it returns the same successor; after that it is treated as stolen
+    // (RFC 9700 §4.14.2).
+    const isPrevious = session.previousId === presented;
+    const inWindow = isPrevious && isRecent(session.rotatedAt, { now: clock.now(), within: REUSE_WINDOW_MS });
+    if (inWindow && session.currentId === next) return issueTokens(session, nextId);
+    // Another version of this package may derive successors differently, so this is not treated as a replay.
+    if (inWindow) throw authErrors.INVALID_REFRESH_TOKEN();
+
+    const revoked = await sessions.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
+    if (revoked) {
+      emit('session.revoked', { userId: session.userId, scope: 'local', sessionId: id });
+      await audit.record({ event: 'refresh.reused', subject: session.userId, ip });
+    }
+    throw authErrors.REFRESH_TOKEN_REUSED();
+  };
+
+  /** Null if the token is used or its session has ended. */
+  const refreshOrEnd = (refreshToken: string, origin: Origin): Promise<string | null> =>
+    refresh(refreshToken, origin).then(
+      (issued) => issued.refreshToken,
+      (error: unknown) => {
+        if (error instanceof AppError && error.statusCode === 401) return null;
+        throw error;
+      },
+    );
+
   return {
-    async startSession(user, amr) {
+    async startSession(user, origin, amr) {
       const now = clock.now();
       const refreshId = tokens.newRefreshId();
       const session: SessionDocument = {
@@ -169,59 +246,13 @@ export function createSessionService(deps: SessionDependencies): SessionService 
         createdAt: now,
         expiresAt: expiry(now),
         ...(amr && { amr }),
+        ...deviceOf(origin),
       };
       await sessions.insert(session);
       return { user: await deps.presentUser(user), ...issueTokens(session, refreshId) };
     },
 
-    async refresh(refreshToken, { ip }) {
-      const verified = tokens.verifyRefresh(refreshToken);
-      const found = verified && !verified.isExpired ? await findValidSession(verified.claims) : null;
-      if (!verified || !found) throw authErrors.INVALID_REFRESH_TOKEN();
-      const { user } = found;
-      const { sid: id, jti } = verified.claims;
-      const presented = sha256(jti);
-      const nextId = tokens.nextRefreshId(id, jti);
-      const now = clock.now();
-      const next = sha256(nextId);
-      const change = {
-        previousId: presented,
-        currentId: next,
-        rotatedAt: now,
-        expiresAt: expiry(found.session.createdAt),
-      };
-      const isRotated = await sessions
-        .changeOne(
-          { id, userId: user.id, currentId: presented, revokedAt: null, expiresAt: { gt: now } },
-          { set: change },
-        )
-        .catch((error: unknown) => {
-          rotations.remember(presented, { id, presented, next, rotatedAt: now }, error);
-          throw error;
-        });
-      if (isRotated) rotations.forget(presented);
-      else await rotations.settle(presented);
-      // Of a session that is not revoked, no other field that the tokens contain ever changes.
-      const session = isRotated ? { ...found.session, ...change } : await sessions.findOne({ id });
-      if (!session || !isSessionValid(user, session, now)) throw authErrors.INVALID_REFRESH_TOKEN();
-      if (isRotated) return issueTokens(session, nextId);
-
-      // The token was used before. Within the window it returns the same successor; after that it is treated as stolen
-      // (RFC 9700 §4.14.2).
-      const isPrevious = session.previousId === presented;
-      const inWindow =
-        isPrevious && isRecent(session.rotatedAt, { now: clock.now(), within: REUSE_WINDOW_MS });
-      if (inWindow && session.currentId === next) return issueTokens(session, nextId);
-      // Another version of this package may derive successors differently, so this is not treated as a replay.
-      if (inWindow) throw authErrors.INVALID_REFRESH_TOKEN();
-
-      const revoked = await sessions.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
-      if (revoked) {
-        emit('session.revoked', { userId: session.userId, scope: 'local', sessionId: id });
-        await audit.record({ event: 'refresh.reused', subject: session.userId, ip });
-      }
-      throw authErrors.REFRESH_TOKEN_REUSED();
-    },
+    refresh,
 
     async authenticate(authorization) {
       if (authorization === undefined) throw httpErrors.UNAUTHENTICATED({ headers: bearer() });
@@ -232,6 +263,23 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       if (!found) throw httpErrors.UNAUTHENTICATED({ headers: bearer('invalid_token') });
       return { user: await deps.presentUser(found.user), session: toSessionView(found.session) };
     },
+
+    async resume(refreshToken, origin) {
+      const verified = tokens.verifyRefresh(refreshToken);
+      const found = verified && !verified.isExpired ? await findValidSession(verified.claims) : null;
+      if (!verified || !found) return null;
+      const { user, session } = found;
+      const within = tokens.accessTtl * SECOND;
+      const isFresh =
+        session.currentId === sha256(verified.claims.jti) &&
+        isRecent(session.rotatedAt, { now: clock.now(), within });
+      const next = isFresh ? refreshToken : await refreshOrEnd(refreshToken, origin);
+      if (next === null) return null;
+      const identity = { user: await deps.presentUser(user), session: toSessionView(session) };
+      return { identity, refreshToken: next };
+    },
+
+    endOthers: ({ userId: sub, id: sid }, { ip }) => logoutWith({ sub, sid }, 'others', ip),
 
     async endSession(refreshToken, { ip }) {
       const verified = tokens.verifyRefresh(refreshToken);

@@ -1,16 +1,15 @@
 import type { User } from '../http/schemas.js';
-import type { Origin } from '../http/scope.js';
 import { UniqueViolation } from '../storage/collection.js';
 import { authErrors } from './errors.js';
-import type { IssuedTokens, SessionDependencies, SessionService } from './sessions.js';
+import type { IssuedTokens, SessionDependencies, SessionOrigin, SessionService } from './sessions.js';
 import type { UserDocument } from './store.js';
 
 /** What every way to sign in and to register ends with. `amr` says how; absent: by password. */
 export interface SignIn {
   /** Starts a session and records it. */
-  signIn(user: UserDocument, origin: Pick<Origin, 'ip'>, amr?: readonly string[]): Promise<SignedIn>;
+  signIn(user: UserDocument, origin: SessionOrigin, amr?: readonly string[]): Promise<SignedIn>;
   /** Stores a new user, with the first session. @throws EMAIL_TAKEN */
-  createAccount(user: UserDocument, origin: Pick<Origin, 'ip'>, amr?: readonly string[]): Promise<SignedIn>;
+  createAccount(user: UserDocument, origin: SessionOrigin, amr?: readonly string[]): Promise<SignedIn>;
   emitRegistered(user: UserDocument): Promise<void>;
 }
 
@@ -29,23 +28,23 @@ export function createSignIn(deps: SignInDependencies): SignIn {
   return {
     emitRegistered,
 
-    async signIn(user, { ip }, amr) {
+    async signIn(user, origin, amr) {
       // Started together, so that both writes share one commit.
-      const record = { event: 'login.succeeded', subject: user.id, ip };
-      const [session] = await Promise.all([startSession(user, amr), audit.record(record)]);
+      const record = { event: 'login.succeeded', subject: user.id, ip: origin.ip };
+      const [session] = await Promise.all([startSession(user, origin, amr), audit.record(record)]);
       return session;
     },
 
-    async createAccount(user, { ip }, amr) {
+    async createAccount(user, origin, amr) {
       if (await users.findOne({ email: user.email })) throw authErrors.EMAIL_TAKEN();
       // The session is stored first, because a session without a user is invalid: a failure in between creates no
       // account.
-      const session = await startSession(user, amr);
+      const session = await startSession(user, origin, amr);
       await users.insert(user).catch((error: unknown) => {
         throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
       });
       await emitRegistered(user);
-      await audit.record({ event: 'user.registered', subject: user.id, ip });
+      await audit.record({ event: 'user.registered', subject: user.id, ip: origin.ip });
       return session;
     },
   };

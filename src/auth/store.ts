@@ -1,3 +1,4 @@
+import type { Device } from '../http/circumstances.js';
 import { type Session, type SubscriptionSummary, toTimestamp, type User } from '../http/schemas.js';
 import type { Clock } from '../kernel/clock.js';
 import { newId, type Random } from '../kernel/secrets.js';
@@ -80,7 +81,7 @@ export interface UsedLink {
   addressVerified: boolean;
 }
 
-export interface SessionDocument {
+export interface SessionDocument extends Device {
   id: string;
   userId: string;
   /** `sessionEpoch` of the user when the session started. */
@@ -222,8 +223,17 @@ export function toSessionView(session: SessionDocument): Session {
   };
 }
 
+/** From where a session was started, as far as it is known. */
+export const deviceIn = ({ browser, system, place }: Device): Device => ({
+  ...(browser !== undefined && { browser }),
+  ...(system !== undefined && { system }),
+  ...(place !== undefined && { place }),
+});
+
 /** How a user signed in (RFC 8176): first with a password, at another provider or with a mailed code, then with a second factor. */
 export const FIRST_FACTOR = { password: 'pwd', federated: 'fed', code: 'otp' } as const;
 export type FirstFactor = (typeof FIRST_FACTOR)[keyof typeof FIRST_FACTOR];
 export const SECOND_FACTOR = { otp: ['otp', 'mfa'], recovery: ['rec', 'mfa'] } as const;
 const PASSWORD_ONLY = [FIRST_FACTOR.password];
+/** A passkey proves a key and, because the user is verified, a second factor. */
+export const PASSKEY = ['pop', 'user', 'mfa'] as const;

@@ -18,7 +18,7 @@ import { type BillingFigures, createBillingFigures, createFigureJob } from './fi
 import { createGrants, type Grants } from './grants.js';
 import { type BillingOutbox, createEnqueueMail, type Emit } from './notifications.js';
 import { type BillingConfiguration, mayBeLiveKey } from './options.js';
-import { createCatalog } from './plans/catalog.js';
+import { type Catalog, createCatalog } from './plans/catalog.js';
 import { createPlans, type Plans } from './plans/plans.js';
 import { billingAdminPlugin, billingPlugin } from './plugin.js';
 import { createDashboardUrl } from './provider/dashboard.js';
@@ -42,6 +42,7 @@ import type { BillingUsers } from './users.js';
 export interface BillingModule {
   service: BillingService;
   checkout: CheckoutService;
+  catalog: Catalog;
   subscription: SubscriptionService;
   changes: SubscriptionChanges;
   reportUsage: ReportUsage;
@@ -164,6 +165,7 @@ export function createBillingModule(
     service,
     checkout,
     subscription,
+    catalog,
     changes,
     reportUsage: createReportUsage({
       ...base,

@@ -14,7 +14,7 @@ export const federationErrors = defineErrors({
   EMAIL_NOT_VERIFIED: [403, 'Confirm your e-mail address first with the link that was sent to it.'],
   LAST_LOGIN_METHOD: [
     409,
-    'Without this provider you could not sign in. Choose a password with "forgot password" first.',
+    'Without it you could not sign in. Choose a password with "forgot password" first.',
   ],
   ACCOUNT_EXISTS: [
     409,

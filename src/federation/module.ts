@@ -11,8 +11,8 @@ import { identityCollection } from './store.js';
 import { type BegunLogin, LIFETIME_MS, type Ticket } from './tickets.js';
 
 /** Sign-in with accounts of other providers. */
-export interface FederationModule {
-  service: Pick<Federation<unknown>, 'forget' | 'list'>;
+export interface FederationModule<S> {
+  service: Federation<S>;
   plugin(scope: Scope): Promise<void>;
 }
 
@@ -34,7 +34,7 @@ export interface FederationModuleOptions<S> {
 export function createFederationModule<S>(
   context: Pick<ModuleContext, 'store' | 'audit' | 'clock' | 'random' | 'throttle' | 'log'>,
   options: FederationModuleOptions<S>,
-): FederationModule {
+): FederationModule<S> {
   const { clock, log } = context;
   const onRejected = (provider: string, err: unknown) =>
     log.warn({ provider, err }, 'the response of a sign-in provider was rejected');

@@ -29,7 +29,8 @@ export interface FederatedAccounts<S> {
     origin: Origin,
   ): Promise<S>;
   newId(): string;
-  hasPassword(userId: string): Promise<boolean>;
+  /** Whether the user can sign in without a provider: by password, by e-mail or with a passkey. */
+  hasOtherLogin(userId: string): Promise<boolean>;
 }
 
 /** Sign-in with accounts of other providers. */
@@ -231,7 +232,7 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
     async disconnect(userId, id, { ip }) {
       const own = await ofUser(userId);
       if (!own.some((identity) => identity.id === id)) throw httpErrors.NOT_FOUND();
-      if (own.length === 1 && !(await accounts.hasPassword(userId)))
+      if (own.length === 1 && !(await accounts.hasOtherLogin(userId)))
         throw federationErrors.LAST_LOGIN_METHOD();
       const removed = await identities.deleteOne({ id, userId });
       if (!removed) throw httpErrors.NOT_FOUND();

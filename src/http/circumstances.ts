@@ -21,3 +21,19 @@ export function circumstancesOf(origin: RequestOrigin, now: number): Record<stri
     ...(browser !== undefined && { browser }),
   };
 }
+
+/** A device as its owner recognizes it: never more than the families of the browser and the system, and the address block. */
+export interface Device {
+  browser?: string;
+  system?: string;
+  place?: string;
+}
+
+export function deviceOf({ ip, browser, system }: Pick<Origin, 'ip' | 'browser' | 'system'>): Device {
+  const [family, name, place] = [browser?.(), system?.(), addressBlock(ip)];
+  return {
+    ...(family !== undefined && { browser: family }),
+    ...(name !== undefined && { system: name }),
+    ...(place !== UNKNOWN_ADDRESS && { place }),
+  };
+}

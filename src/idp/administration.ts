@@ -7,7 +7,7 @@ import { createMessages } from '../http/messages.js';
 import { systemRandom } from '../kernel/secrets.js';
 import { announceEnd, logoutNoticeCollection } from '../oidc/backchannel/store.js';
 import { createAudit } from '../ops/audit.js';
-import { passkeyCollection, removePasskeys } from '../passkeys/store.js';
+import { type AnnouncePasskey, passkeyCollection, removePasskeys } from '../passkeys/store.js';
 import { createPersonMails } from '../provisioning/mails.js';
 import { createProvisioningModule, type ProvisioningModule } from '../provisioning/module.js';
 import { createLastKnownAddress, principalCollection } from '../provisioning/store.js';
@@ -67,20 +67,23 @@ export async function openProvisioning(
   });
   const factors = factorCollection(store);
   const passkeys = passkeyCollection(store);
-  const announce = hasMailServer(values) ? announceOf(store, { ...context, issuer }) : undefined;
+  const { audit } = context;
+  const announce = hasMailServer(values) ? announcementsOf(store, { ...context, issuer }) : undefined;
   return {
     ...{ principals, links, directory, clients, operators },
-    removeFactor: (sub) => removeFactor(sub, ON_THE_HOST, { ...context, factors, announce }),
-    removePasskeys: (sub) => removePasskeys(sub, ON_THE_HOST, { passkeys, audit: context.audit }),
+    removeFactor: (sub) =>
+      removeFactor(sub, ON_THE_HOST, { ...context, factors, announce: announce?.factor }),
+    removePasskeys: (sub) =>
+      removePasskeys(sub, ON_THE_HOST, { passkeys, audit, announce: announce?.passkey }),
     close: () => store.close(),
   };
 }
 
-/** Enqueues the mails about removed factors, which a server sends. */
-function announceOf(
+/** Enqueues the mails about removed factors and passkeys, which a server sends. */
+function announcementsOf(
   store: Store,
   context: Pick<ModuleContext, 'clock' | 'random'> & { issuer(): string },
-): AnnounceFactor {
+): { factor: AnnounceFactor; passkey: AnnouncePasskey } {
   const messages = createMessages();
   const outbox = createOutbox({
     ...context,
@@ -91,9 +94,15 @@ function announceOf(
   });
   const mails = createPersonMails({ ...context, outbox, messages });
   const people = principalCollection(store);
-  return async (kind, sub, version) => {
-    const person = await people.findOne({ id: sub });
-    const change = { kind, versionField: FACTOR_VERSION, version };
-    if (person) await mails.secondFactorChanged(person, change, undefined);
+  return {
+    async factor(kind, sub, version) {
+      const person = await people.findOne({ id: sub });
+      const change = { kind, versionField: FACTOR_VERSION, version };
+      if (person) await mails.secondFactorChanged(person, change, undefined);
+    },
+    async passkey(change, sub) {
+      const person = await people.findOne({ id: sub });
+      if (person) await mails.passkeyChanged(person, change, undefined);
+    },
   };
 }

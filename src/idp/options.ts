@@ -11,7 +11,7 @@ import { equalSecrets, systemRandom } from '../kernel/secrets.js';
 import { oidcOptions } from '../oidc/schemas.js';
 import { auditRetentionOption } from '../ops/audit.js';
 import { metricsOption } from '../ops/metrics.js';
-import { passkeyObstacle, passkeyOptions } from '../passkeys/schemas.js';
+import { passkeyOptions, refuseUnusablePasskeys } from '../passkeys/schemas.js';
 import type { IdTokenAlgorithm } from '../provisioning/clients.js';
 import { provisioningOptions } from '../provisioning/schemas.js';
 import { storeOptions } from '../server/options.js';
@@ -124,7 +124,6 @@ export function adviseIdp({
   values,
   production,
 }: Pick<Resolved<IdpConfiguration>, 'values' | 'production'>): Advice[] {
-  const obstacle = passkeyObstacle(values.publicUrl);
   return [
     [
       production && !values.disableSignup,
@@ -137,12 +136,6 @@ export function adviseIdp({
       'IDP_EMAIL_SMTP_URL',
       'is not set, so the other options of e-mail have no effect: no e-mail is sent',
       'Set it, or IDP_EMAIL_API_KEY.',
-    ],
-    [
-      values.passkeys && obstacle !== undefined,
-      'IDP_PUBLIC_URL',
-      obstacle ?? '',
-      'Use a host name, or unset IDP_PASSKEYS.',
     ],
   ];
 }
@@ -180,6 +173,7 @@ export function resolveIdp(options: IdentityProviderOptions, generate = true): R
     }
     refuseEqualSecrets(values, report);
     refusePolicyWithoutKey(values, 'IDP_', report);
+    refuseUnusablePasskeys(values, 'IDP_', report);
     refuseLoneDarkLogo(values, 'IDP_', report);
     refuseUnknownLocale(values, 'IDP_', report);
     // Outside production, it is generated.

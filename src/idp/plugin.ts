@@ -19,13 +19,14 @@ import { type AuditRecord, createAudit } from '../ops/audit.js';
 import { createAuditSearch } from '../ops/audit-search.js';
 import { healthPlugin } from '../ops/health.js';
 import { metricsPlugin, openMetrics } from '../ops/metrics.js';
-import type { PasskeyModule, PasskeyModuleOptions } from '../passkeys/module.js';
+import { passkeyCollection, readPasskeyVersion, removePasskeys } from '../passkeys/store.js';
 import { createProvisioningModule } from '../provisioning/module.js';
 import { createLastKnownAddress } from '../provisioning/store.js';
 import type { Mounted } from '../server/assembly.js';
 import { openMeasuredStore } from '../server/measured-store.js';
 import { createModuleContext, followLifecycle, type ModuleContext } from '../server/module-context.js';
 import { rejectUnfinishedCopy } from '../server/unfinished-copy.js';
+import { createAccountSignIn, createAccountSources, entrancePlugin } from './account.js';
 import {
   adviseIdp,
   hasMailServer,
@@ -35,7 +36,7 @@ import {
   type ResolvedIdp,
   resolveIdp,
 } from './options.js';
-import { createPasskeySignUp } from './passkey-sign-up.js';
+import { createPasskeySignUp, openPasskeys } from './passkeys.js';
 import { createSecondFactor, openFactors } from './second-factors.js';
 
 /** The host's `fastify.idp`. */
@@ -125,6 +126,8 @@ export async function mountIdp(
   const ownsItsPaths = server !== undefined || prefix !== '';
   const hasAccountPages = runtime.accountPages ?? ownsItsPaths;
 
+  // Also without the option: an account that is deleted or has a new owner loses its passkeys.
+  const passkeyDocuments = passkeyCollection(store);
   const email = await openEmail(context, {
     config,
     messages,
@@ -132,15 +135,21 @@ export async function mountIdp(
     publicUrl: issuer,
     settings: async () => ({ siteName: brand.name(), emailNotifications: true }),
     readUserVersion: async (sub, field) =>
-      field === FACTOR_VERSION && factors ? factors.version(sub) : provisioning.readMailVersion(sub, field),
+      field === FACTOR_VERSION && factors
+        ? factors.version(sub)
+        : ((await readPasskeyVersion(passkeyDocuments, sub, field)) ??
+          provisioning.readMailVersion(sub, field)),
   });
   const factors = await openFactors(context, values, {
     issuer: () => brand.name(),
     announce: (kind, sub, version, from) =>
       provisioning.announceFactor(sub, { kind, versionField: FACTOR_VERSION, version }, from),
   });
-  const passkeyModule = await openPasskeys(context, values, { issuer, name: () => brand.name() });
-  const passkeys = passkeyModule && { ...passkeyModule.service, script: passkeyModule.script };
+  const passkeys = await openPasskeys(context, values, {
+    address: issuer,
+    name: () => brand.name(),
+    announce: (change, sub, from) => provisioning.announcePasskey(sub, change, from),
+  });
   const provisioning = createProvisioningModule(context, {
     issuer,
     mail: email && { outbox: email.service, messages },
@@ -149,7 +158,9 @@ export async function mountIdp(
     idTokenAlgorithms: idTokenAlgorithmsOf(values),
     adminToken: values.adminToken,
     inviteToken: values.inviteToken,
-    removePasskeys: passkeys?.removeAll,
+    // The owner of the address gets no mail about the passkeys of a stranger.
+    removePasskeys: (sub, from) =>
+      removePasskeys(sub, from, { passkeys: passkeyDocuments, audit: context.audit }),
     endSessions: (sub, change) => oidc.endSessions(sub, change),
     forgetConsents: (sub) => oidc.consents.forget(sub),
   });
@@ -168,7 +179,7 @@ export async function mountIdp(
     signUp: (input, from) => provisioning.principals.register({ ...input, kind: 'human' }, from),
     secondFactor,
     passkeys,
-    passkeySignUp: passkeyModule && createPasskeySignUp(passkeyModule, provisioning.principals),
+    passkeySignUp: passkeys && createPasskeySignUp(passkeys, provisioning.principals),
     hasAccountPages,
     trustedEmailDomains: values.trustedEmailDomains ?? [],
     humansUseBasic: values.basicLogin === 'all',
@@ -179,22 +190,28 @@ export async function mountIdp(
   const signIn = oidc.ownPages({ pages });
   /** Removes what is stored about a deleted person elsewhere. */
   const forget = async (sub: string): Promise<void> => {
-    await Promise.all([oidc.forget(sub), factors?.forget(sub), passkeys?.forget(sub)]);
+    await Promise.all([
+      oidc.forget(sub),
+      factors?.forget(sub),
+      passkeyDocuments.deleteMany({ account: sub }),
+    ]);
   };
+  const mount = () => mountPath(issuer());
   const account = createAccountModule(context, {
-    mount: () => mountPath(issuer()),
+    path: () => `${mount()}/account`,
+    signOutHref: () => `${mount()}/logout`,
     pages,
-    signIn,
+    signIn: createAccountSignIn(signIn),
     hasAccountPages,
-    sources: {
-      people: { ...principals, delete: directory.deleteSelf, isDeleted: directory.isDeleted },
-      sessions: oidc.sessions,
-      applications: { ...oidc.consents, find: clients.find },
+    sources: createAccountSources({
+      ...{ principals, directory, consents: oidc.consents, sessions: oidc.sessions },
+      findClient: clients.find,
       verification: provisioning.verification,
       factors: secondFactor,
       passkeys,
       forget,
-    },
+      audit: context.audit,
+    }),
   });
   const operators = createOperatorsModule(context, {
     issuer,
@@ -246,7 +263,8 @@ export async function mountIdp(
     await scope.register(provisioning.plugin, { pages, hasAccountPages, sessionOf });
     if (email) await scope.register(email.plugin);
     await scope.register(oidc.plugin, { pages });
-    await scope.register(account.plugin);
+    await scope.register(account.plugin, { prefix: '/account' });
+    if (hasAccountPages) await scope.register(entrancePlugin, { own: signIn, mount });
     if (ownsItsPaths) {
       const mounts = [{ path: '', routesAt: fastify.prefix + prefix, reachedAt: () => '' }];
       await scope.register(openApiPlugin, { product: 'idp', serverUrl: issuer, mounts });
@@ -285,17 +303,6 @@ async function openEmail(
   if (!hasMailServer(options.config.values)) return undefined;
   const { createEmailModule } = await import('../email/module.js');
   return createEmailModule(context, options);
-}
-
-/** Passkeys, which are loaded only if they are enabled. */
-async function openPasskeys(
-  context: ModuleContext,
-  { passkeys }: IdpConfiguration,
-  options: PasskeyModuleOptions,
-): Promise<PasskeyModule | undefined> {
-  if (!passkeys) return undefined;
-  const { createPasskeyModule } = await import('../passkeys/module.js');
-  return createPasskeyModule(context, options);
 }
 
 const defined = (keys: (string | undefined)[]): string[] => keys.filter((key) => key !== undefined);

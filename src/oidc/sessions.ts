@@ -1,6 +1,6 @@
+import { deviceOf } from '../http/circumstances.js';
 import { type Cookie, createCookie } from '../http/cookies.js';
 import type { Origin } from '../http/scope.js';
-import { addressBlock, UNKNOWN_ADDRESS } from '../kernel/addresses.js';
 import { type Clock, HOUR, isUnexpired } from '../kernel/clock.js';
 import { isSecretOf, newId, newToken, type Random, sha256 } from '../kernel/secrets.js';
 import type { Directory, Principal } from './directory.js';
@@ -145,16 +145,6 @@ export function createSessionService(deps: SessionDependencies): SessionService 
     async forget(sub) {
       await sessions.deleteMany({ sub });
     },
-  };
-}
-
-/** What the user sees in the list of sessions: never more than the family of the browser and the address block. */
-function deviceOf({ ip, browser, system }: Origin): Pick<SessionDocument, 'browser' | 'system' | 'place'> {
-  const [family, name, place] = [browser?.(), system?.(), addressBlock(ip)];
-  return {
-    ...(family !== undefined && { browser: family }),
-    ...(name !== undefined && { system: name }),
-    ...(place !== UNKNOWN_ADDRESS && { place }),
   };
 }
 

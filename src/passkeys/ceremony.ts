@@ -9,7 +9,8 @@ import type { PasskeyDocument } from './store.js';
 export interface RelyingParty {
   /** The host to which passkeys are bound. */
   id: string;
-  origin: string;
+  /** The origins of the pages that may use them. */
+  origins: readonly string[];
   /** What browsers and password managers show. */
   name: string;
 }
@@ -137,9 +138,12 @@ export async function verifyAssertion(
   };
 }
 
+/** Verifies what browsers respond. */
+export type Verification = { verifyCreation: typeof verifyCreation; verifyAssertion: typeof verifyAssertion };
+
 const expectationsOf = (rp: RelyingParty, form: string) => ({
   expectedChallenge: challengeOf(form),
-  expectedOrigin: rp.origin,
+  expectedOrigin: [...rp.origins],
   expectedRPID: rp.id,
   requireUserVerification: true,
 });

@@ -1,40 +1,88 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import type { Scope } from '../http/scope.js';
+import { MINUTE } from '../kernel/clock.js';
+import { createSealed } from '../kernel/sealed.js';
 import { createExpiryPurge } from '../ops/purge.js';
 import type { ModuleContext } from '../server/module-context.js';
+import { verifyAssertion, verifyCreation } from './ceremony.js';
+import {
+  type Ceremony,
+  createPasskeyFlows,
+  type PasskeyFlowDependencies,
+  type PasskeyFlows,
+} from './flows.js';
+import { type PasskeyPluginOptions, passkeyPlugin } from './plugin.js';
 import { createPasskeyService, type PasskeyService } from './service.js';
-import { passkeyCollection, usedChallengeCollection } from './store.js';
+import { type AnnouncePasskey, passkeyCollection, usedChallengeCollection } from './store.js';
 
 /** The passkeys of accounts. */
 export interface PasskeyModule {
   service: PasskeyService;
-  /** The script of the pages that use them. Without it, or in a browser without passkeys, they show none. */
-  script: string;
 }
 
 export interface PasskeyModuleOptions {
-  /** The address of the pages, to whose host passkeys are bound. */
-  issuer(): string;
+  /** The public address, to whose host passkeys are bound. */
+  address(): string;
+  /** The origins of further pages; those of other hosts are ignored. Default: none. */
+  origins?: readonly string[];
   /** What browsers and password managers show. */
   name(): string;
+  /** Enqueues a mail to the person about a change; absent without e-mail. */
+  announce?: AnnouncePasskey | undefined;
 }
+
+/** The script of the pages that use them. Without it, or in a browser without passkeys, they show none. */
+export const readPasskeyScript = (): string => readFileSync(SCRIPT, 'utf8');
 
 const SCRIPT = fileURLToPath(new URL('../../../templates/pages/passkeys.js', import.meta.url));
 
 export function createPasskeyModule(
-  context: Pick<ModuleContext, 'store' | 'audit' | 'clock' | 'throttle' | 'jobs'>,
-  { issuer, name }: PasskeyModuleOptions,
+  context: Pick<ModuleContext, 'store' | 'audit' | 'clock' | 'random' | 'throttle' | 'jobs'>,
+  { address, origins = [], name, announce }: PasskeyModuleOptions,
 ): PasskeyModule {
   const usedChallenges = usedChallengeCollection(context.store);
   const service = createPasskeyService({
     ...context,
     passkeys: passkeyCollection(context.store),
     usedChallenges,
+    verifyCreation,
+    verifyAssertion,
+    announce,
     relyingParty() {
-      const { hostname, origin } = new URL(issuer());
-      return { id: hostname, origin, name: name() };
+      const { hostname, origin } = new URL(address());
+      const others = origins.filter((other) => belongsTo(other, hostname));
+      return { id: hostname, origins: [origin, ...others], name: name() };
     },
   });
   context.jobs.add('used-challenge-purge', createExpiryPurge(usedChallenges, context.clock));
-  return { service, script: readFileSync(SCRIPT, 'utf8') };
+  return { service };
+}
+
+export interface PasskeyApiOptions<U, S>
+  extends Pick<PasskeyFlowDependencies<U, S>, 'service' | 'accounts'>,
+    Pick<PasskeyPluginOptions<S>, 'signInAnswer' | 'messages'> {
+  /** The secrets that encrypt what the browser keeps, the current one first. */
+  secrets: readonly string[];
+}
+
+const CEREMONY_MS = 10 * MINUTE;
+
+/** The JSON API of passkeys, for products without pages of their own. */
+export function createPasskeyApi<U, S>(
+  context: Pick<ModuleContext, 'clock' | 'random'>,
+  { service, accounts, secrets: keys, ...options }: PasskeyApiOptions<U, S>,
+): { flows: PasskeyFlows<S>; plugin(scope: Scope): Promise<void> } {
+  const sealing = { ...context, keys, lifetimeMs: CEREMONY_MS };
+  const ceremonies = createSealed<Ceremony>('ceremonies of passkeys', sealing);
+  const flows = createPasskeyFlows({ service, accounts, ceremonies });
+  return { flows, plugin: (scope) => passkeyPlugin(scope, { ...options, flows }) };
+}
+
+/** Whether browsers let pages of this origin use the passkeys of a host: at the host and below it, and not without https. */
+export function belongsTo(origin: string, host: string): boolean {
+  if (!URL.canParse(origin)) return false;
+  const { protocol, hostname } = new URL(origin);
+  const isSecure = protocol === 'https:' || /^(.+\.)?localhost$/.test(hostname);
+  return isSecure && (hostname === host || hostname.endsWith(`.${host}`));
 }

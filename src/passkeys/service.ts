@@ -1,6 +1,7 @@
 import type { Origin } from '../http/scope.js';
 import { type Clock, HOUR } from '../kernel/clock.js';
-import type { Audit } from '../ops/audit.js';
+import { newToken, type Random } from '../kernel/secrets.js';
+import { type Audit, actorOf } from '../ops/audit.js';
 import { nullIfTaken } from '../storage/collection.js';
 import type { Throttle } from '../throttle/throttle.js';
 import {
@@ -12,10 +13,16 @@ import {
   type RelyingParty,
   requestOptions,
   userHandleOf,
-  verifyAssertion,
-  verifyCreation,
+  type Verification,
 } from './ceremony.js';
-import { type PasskeyDocument, type Passkeys, removePasskeys, type UsedChallenges } from './store.js';
+import {
+  type ChangeOrigin,
+  changeOf,
+  type PasskeyDocument,
+  type RemovalDependencies,
+  removePasskeys,
+  type UsedChallenges,
+} from './store.js';
 
 /** The passkeys of accounts. `form` is the token of the form that contains the challenge and its response. */
 export interface PasskeyService {
@@ -24,14 +31,14 @@ export interface PasskeyService {
   has(account: string): Promise<boolean>;
   /** For the browser, as JSON; null if the account has as many as it can have. */
   creationOptions(user: { id: string; handle: string; name?: string }, form: string): Promise<string | null>;
-  /** The same for an account that does not exist yet, whose name the page fills in. */
-  firstCreationOptions(account: string, form: string): string;
-  /** Adds the passkey that the browser has created. False for an invalid or repeated response, and beyond the limit. */
+  /** The same for an account that does not exist yet. */
+  firstCreationOptions(user: { id: string; handle: string; name?: string }, form: string): string;
+  /** Adds the passkey that the browser has created. Null for an invalid or repeated response, and beyond the limit. */
   add(
     account: string,
     created: { form: string; credential: string; name: string },
     from: Origin,
-  ): Promise<boolean>;
+  ): Promise<PasskeyDocument | null>;
   /** For the browser, as JSON. */
   requestOptions(form: string): string;
   /**
@@ -45,29 +52,45 @@ export interface PasskeyService {
     from: Origin,
   ): Promise<T | null>;
   rename(account: string, id: string, name: string, from: Origin): Promise<boolean>;
-  remove(account: string, id: string, from: Origin): Promise<boolean>;
+  /**
+   * @param rule `keepsOne`: the last passkey of the account stays, also if several are removed at the same time
+   * @returns `last` if the passkey stays for this reason, `unknown` if the account has no such passkey
+   */
+  remove(
+    account: string,
+    id: string,
+    from: ChangeOrigin,
+    rule: { keepsOne: boolean },
+  ): Promise<'removed' | 'last' | 'unknown'>;
   /** Removes all passkeys and returns their number. */
-  removeAll(account: string, from: Origin): Promise<number>;
+  removeAll(account: string, from: ChangeOrigin): Promise<number>;
   /** Removes everything about a deleted account. */
   forget(account: string): Promise<void>;
 }
 
-export interface PasskeyDependencies {
-  passkeys: Passkeys;
+export interface PasskeyDependencies extends RemovalDependencies, Verification {
   usedChallenges: UsedChallenges;
   relyingParty(): RelyingParty;
   throttle: Pick<Throttle, 'attempt'>;
   audit: Pick<Audit, 'record' | 'recordFailure'>;
   clock: Clock;
+  random: Random;
 }
 
 const MAX_PER_ACCOUNT = 20;
+
+/** The key of nobody: a signature of an unknown passkey is verified, too, so that the time does not tell it from a known one. */
+const DECOY = {
+  account: 'none',
+  publicKey:
+    'pQECAyYgASFYID9_J13qifyruw0yFzmL2Bns8n0cmoYlp900vjm8wVLSIlggb9g1542uR-mImZouj7aZq8SG85AbN9zZia6fz9FLZJ0',
+};
 
 /** Longer than any form with a challenge can be submitted. */
 const USED_CHALLENGE_MS = HOUR;
 
 export function createPasskeyService(deps: PasskeyDependencies): PasskeyService {
-  const { passkeys, usedChallenges, relyingParty, throttle, audit, clock } = deps;
+  const { passkeys, usedChallenges, relyingParty, throttle, audit, announce, clock, random } = deps;
 
   const list = async (account: string): Promise<PasskeyDocument[]> => {
     const { items } = await passkeys.page({ where: { account }, sort: 'account', limit: MAX_PER_ACCOUNT });
@@ -94,15 +117,24 @@ export function createPasskeyService(deps: PasskeyDependencies): PasskeyService 
       }
       const { id, counter } = stored;
       const set = { counter: seen.counter, backedUp: seen.backedUp, lastUsedAt: clock.now() };
-      if (await passkeys.changeOne({ id, counter }, { set })) return true;
+      if (await passkeys.changeOne({ id, counter }, { set, unset: ['leaving'] })) return true;
       stored = await passkeys.findOne({ id });
     }
     return false;
   };
 
-  const isSigned = async (passkey: PasskeyDocument, assertion: Assertion, form: string, from: Origin) => {
-    const seen = await verifyAssertion(relyingParty(), form, assertion, passkey);
-    return seen !== null && (await useChallenge(form)) && update(passkey, seen, from);
+  const stateIn = (assertion: Assertion, publicKey: string, form: string) =>
+    deps.verifyAssertion(relyingParty(), form, assertion, { id: assertion.id, publicKey });
+
+  /**
+   * Marks a passkey that is about to be removed, and returns the mark; null if it has changed. Each removal marks first and then
+   * looks for a passkey without a mark, so that the removal that has marked last finds the one that stays. A mark that a crash
+   * leaves is taken over by the next removal, and removed by the next use.
+   */
+  const mark = async ({ id, leaving }: PasskeyDocument): Promise<string | null> => {
+    if (leaving !== undefined) return leaving;
+    const token = newToken(random);
+    return (await passkeys.changeOne({ id, leaving: null }, { set: { leaving: token } })) ? token : null;
   };
 
   return {
@@ -116,21 +148,21 @@ export function createPasskeyService(deps: PasskeyDependencies): PasskeyService 
       return JSON.stringify(creationOptions(relyingParty(), user, form, existing));
     },
 
-    firstCreationOptions: (account, form) =>
-      JSON.stringify(creationOptions(relyingParty(), { id: account, handle: '' }, form, [])),
+    firstCreationOptions: (user, form) => JSON.stringify(creationOptions(relyingParty(), user, form, [])),
 
-    async add(account, { form, credential, name }, { ip }) {
-      const created = await verifyCreation(relyingParty(), form, credential);
-      if (!created || !(await useChallenge(form))) return false;
+    async add(account, { form, credential, name }, from) {
+      const created = await deps.verifyCreation(relyingParty(), form, credential);
+      if (!created || !(await useChallenge(form))) return null;
       const passkey = { ...created, account, name, createdAt: clock.now() };
-      if (!(await passkeys.insert(passkey).then(() => true, nullIfTaken))) return false;
+      await announce?.(changeOf('added', passkey), account, from);
+      if (!(await passkeys.insert(passkey).then(() => true, nullIfTaken))) return null;
       // Counted after the insertion, because others may be added at the same time.
       if ((await passkeys.count({ account }, MAX_PER_ACCOUNT + 1)) > MAX_PER_ACCOUNT) {
         await passkeys.deleteOne({ id: created.id });
-        return false;
+        return null;
       }
-      await audit.record({ event: 'passkey.added', subject: account, ip });
-      return true;
+      await audit.record({ event: 'passkey.added', subject: account, ip: from.ip });
+      return passkey;
     },
 
     requestOptions: (form) => JSON.stringify(requestOptions(relyingParty(), form)),
@@ -138,11 +170,15 @@ export function createPasskeyService(deps: PasskeyDependencies): PasskeyService 
     verify({ form, credential }, find, from) {
       return throttle.attempt({ account: 'passkeys', ip: from.ip, kind: 'passkey' }, async () => {
         const assertion = parseAssertion(credential);
-        const passkey = assertion && (await passkeys.findOne({ id: assertion.id }));
-        const isOwn = passkey !== null && assertion?.userHandle === userHandleOf(passkey.account);
-        const found = isOwn ? await find(passkey.account) : null;
-        if (found !== null && isOwn && (await isSigned(passkey, assertion, form, from))) return found;
-        const subject = passkey && { subject: passkey.account };
+        const known = assertion && (await passkeys.findOne({ id: assertion.id }));
+        const { account, publicKey } = known ?? DECOY;
+        const isOwn = assertion?.userHandle === userHandleOf(account);
+        const found = await find(account);
+        const seen = assertion && (await stateIn(assertion, publicKey, form));
+        if (known && found !== null && isOwn && seen && (await useChallenge(form))) {
+          if (await update(known, seen, from)) return found;
+        }
+        const subject = known && { subject: account };
         await audit.recordFailure({ event: 'login.failed', ip: from.ip, ...subject });
         return null;
       });
@@ -154,10 +190,21 @@ export function createPasskeyService(deps: PasskeyDependencies): PasskeyService 
       return isRenamed;
     },
 
-    async remove(account, id, { ip }) {
-      const removed = await passkeys.deleteOne({ id, account });
-      if (removed) await audit.record({ event: 'passkey.removed', subject: account, ip });
-      return removed !== null;
+    async remove(account, id, from, { keepsOne }) {
+      for (;;) {
+        const found = await passkeys.findOne({ id, account });
+        if (!found) return 'unknown';
+        const leaving = keepsOne ? await mark(found) : undefined;
+        if (leaving === null) continue;
+        if (leaving !== undefined && (await passkeys.count({ account, leaving: null }, 1)) === 0) {
+          await passkeys.changeOne({ id, leaving }, { unset: ['leaving'] });
+          return 'last';
+        }
+        await announce?.(changeOf('removed', found), account, from.by === undefined ? from : undefined);
+        if (await passkeys.deleteOne({ id, account, ...(leaving !== undefined && { leaving }) })) break;
+      }
+      await audit.record({ event: 'passkey.removed', subject: account, ...actorOf(from) });
+      return 'removed';
     },
 
     removeAll: (account, from) => removePasskeys(account, from, deps),

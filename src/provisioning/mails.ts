@@ -16,7 +16,9 @@ export interface Outbox {
       | 'password-changed'
       | 'verify-email'
       | 'second-factor-added'
-      | 'second-factor-removed';
+      | 'second-factor-removed'
+      | 'passkey-added'
+      | 'passkey-removed';
     values: Record<string, string | Localized>;
     /** The language of the recipient, if known. */
     locale: string | undefined;
@@ -58,6 +60,12 @@ export interface PersonMails {
   secondFactorChanged(
     person: Recipient,
     change: { kind: 'added' | 'removed'; versionField: string; version: number },
+    from: MailOrigin | undefined,
+  ): Promise<void>;
+  /** Enqueued before the change and sent once it is stored. @param from absent for the operator */
+  passkeyChanged(
+    person: Recipient,
+    change: { kind: 'added' | 'removed'; key: string; versionField: string; version: number },
     from: MailOrigin | undefined,
   ): Promise<void>;
   /** Deletes all mails about a person, sent or not. */
@@ -159,6 +167,16 @@ export function createPersonMails({
       put(person, from, {
         key: `second-factor-${kind}:${person.id}:${version}`,
         template: `second-factor-${kind}`,
+        values: { ...greetingOf(person), ...circumstancesOf(from, clock.now()) },
+        versionField,
+        minVersion: version,
+        expiresAt: clock.now() + 7 * DAY,
+      }),
+
+    passkeyChanged: (person, { kind, key, versionField, version }, from) =>
+      put(person, from, {
+        key: `passkey-${kind}:${key}`,
+        template: `passkey-${kind}`,
         values: { ...greetingOf(person), ...circumstancesOf(from, clock.now()) },
         versionField,
         minVersion: version,

@@ -31,6 +31,12 @@ export interface ProvisioningModule {
     change: Parameters<PersonMails['secondFactorChanged']>[1],
     from: Parameters<PersonMails['secondFactorChanged']>[2],
   ): Promise<void>;
+  /** Enqueues the mail about a new or removed passkey. Without a mail server, it does nothing. */
+  announcePasskey(
+    sub: string,
+    change: Parameters<PersonMails['passkeyChanged']>[1],
+    from: Parameters<PersonMails['passkeyChanged']>[2],
+  ): Promise<void>;
   /** The access levels of the routes below. */
   guards: Record<'admin' | 'metrics' | 'inviter' | 'signup' | 'agent', Guard>;
   plugin(
@@ -123,6 +129,10 @@ export function createProvisioningModule(
     async announceFactor(sub, change, from) {
       const person = mails && (await collection.findOne({ id: sub }));
       if (person) await mails.secondFactorChanged(person, change, from);
+    },
+    async announcePasskey(sub, change, from) {
+      const person = mails && (await collection.findOne({ id: sub }));
+      if (person) await mails.passkeyChanged(person, change, from);
     },
     guards: {
       admin: adminGuard(adminToken, context),

@@ -19,6 +19,7 @@ import { mailCollection } from '../email/store.js';
 import { factorCollection } from '../factors/store.js';
 import { identityCollection } from '../federation/store.js';
 import { createListedAudit } from '../ops/audit.js';
+import { passkeyCollection, usedChallengeCollection } from '../passkeys/store.js';
 import { createCommandContext } from '../server/module-context.js';
 import { settingsCollection } from '../settings/store.js';
 import type { Store } from '../storage/collection.js';
@@ -45,6 +46,8 @@ export function declareSaasCollections(store: Store): void {
     usageCollection,
     factorCollection,
     identityCollection,
+    passkeyCollection,
+    usedChallengeCollection,
     loginCodeCollection,
     webhookEventCollection,
   ];

@@ -119,7 +119,7 @@ export function createRecentAuthGuards(
 export function refuseMissingFactors({ secondFactor }: RecentAuthOptions, hasSecondFactors: boolean): void {
   if (!secondFactor || hasSecondFactors) return;
   throw new Error(
-    'requireRecentAuth: secondFactor needs FACTOR_ENCRYPTION_KEY, without which nobody has one.',
+    'requireRecentAuth: secondFactor needs FACTOR_ENCRYPTION_KEY or PASSKEYS, without which nobody has one.',
   );
 }
 

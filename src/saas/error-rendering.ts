@@ -5,10 +5,10 @@ import { renderEnvelope } from '../kernel/errors.js';
 type Render = ScopeRules['renderError'];
 
 /**
- * Creates the functions that render errors of the API and of the admin area: as JSON for applications, and as pages for
+ * Creates the functions that render errors of the API and of the pages: as JSON for applications, and as pages for
  * browsers.
  */
-export function createErrorRenderers(pages: Pages): { api: Render; admin: Render } {
+export function createErrorRenderers(pages: Pages): { api: Render; pages: Render } {
   return {
     // Applications use the paths of pages, too, so only their GETs and forms get an error page.
     api: (error, request, requestId) =>
@@ -16,7 +16,7 @@ export function createErrorRenderers(pages: Pages): { api: Render; admin: Render
         ? pages.renderError(error, request, requestId)
         : renderEnvelope(error, requestId),
 
-    admin: (error, request, requestId) =>
+    pages: (error, request, requestId) =>
       wantsPage(request.headers.accept)
         ? pages.renderError(error, request, requestId)
         : renderEnvelope(error, requestId),

@@ -15,6 +15,7 @@ import { systemClock } from '../kernel/clock.js';
 import { equalSecrets, systemRandom } from '../kernel/secrets.js';
 import { auditRetentionOption } from '../ops/audit.js';
 import { metricsOption } from '../ops/metrics.js';
+import { passkeyOptions, refuseUnusablePasskeys } from '../passkeys/schemas.js';
 import { storeOptions } from '../server/options.js';
 import type { OptionalRuntime, RuntimeOptions } from '../server/runtime-options.js';
 import { type CustomSettings, customSettingsProblems } from '../settings/definitions.js';
@@ -33,11 +34,16 @@ export const saasSchema = defineOptions({
     doc: 'Origins that may call the API from a browser (CORS), separated by commas, or * for any origin.',
     check: (origins) => origins?.map(originProblem).find((problem) => problem !== undefined),
   }),
+  accountPages: option(Type.Boolean({ default: false }), {
+    env: 'ACCOUNT_PAGES',
+    doc: 'Serve pages for users at /account: sign-in, sign-up, password, second factor, sessions and billing.',
+  }),
   ...authOptions,
   ...federationOptions,
   ...billingOptions,
   ...adminOptions,
   ...factorOptions('', ['optional', 'required']),
+  ...passkeyOptions(''),
   ...emailOptions('', 'the site name'),
   ...settingsOptions,
   ...brandOptions('', 'the site name'),
@@ -53,6 +59,8 @@ export interface SaasRuntimeOptions extends RuntimeOptions {
   prefix?: string;
   /** Path of the admin area; `false` disables it. Default `/admin`. */
   adminPath?: string | false;
+  /** Path of the pages for users, if `accountPages` is set. Default `/account`. */
+  accountPath?: string;
   /** Settings of the host that the operator changes in the admin area, by name. */
   customSettings?: CustomSettings;
 }
@@ -61,7 +69,7 @@ export type SaasBackendOptions = Partial<SaasConfiguration> & SaasRuntimeOptions
 
 export interface ResolvedSaas {
   config: Resolved<SaasConfiguration>;
-  runtime: Required<Pick<SaasRuntimeOptions, 'prefix' | 'adminPath' | 'clock' | 'random'>> &
+  runtime: Required<Pick<SaasRuntimeOptions, 'prefix' | 'adminPath' | 'accountPath' | 'clock' | 'random'>> &
     Pick<SaasRuntimeOptions, 'customSettings'> &
     OptionalRuntime;
 }
@@ -88,6 +96,7 @@ export function resolveSaas(options: SaasBackendOptions, generate = true): Resol
   const {
     prefix,
     adminPath,
+    accountPath,
     customSettings,
     env,
     clock,
@@ -102,6 +111,7 @@ export function resolveSaas(options: SaasBackendOptions, generate = true): Resol
   const runtime = {
     prefix: prefix ?? '/api',
     adminPath: adminPath ?? ('/admin' as const),
+    accountPath: accountPath ?? '/account',
     clock: clock ?? systemClock,
     random: random ?? systemRandom,
     ...(customSettings && { customSettings }),
@@ -123,7 +133,7 @@ export function resolveSaas(options: SaasBackendOptions, generate = true): Resol
     (values, report) => {
       const problem = hostDatabaseProblem(options);
       if (problem) report.refuse(problem);
-      validateMountPaths(runtime.prefix, runtime.adminPath, report);
+      validateMountPaths(runtime, values.accountPages, report);
       validateCombinations(values, report);
       const hasKey = values.settingsEncryptionKey !== undefined;
       for (const problem of customSettingsProblems(customSettings ?? {}, hasKey)) report.refuse(problem);
@@ -132,12 +142,35 @@ export function resolveSaas(options: SaasBackendOptions, generate = true): Resol
   return { config, runtime };
 }
 
-function validateMountPaths(prefix: string, adminPath: string | false, report: Report): void {
-  for (const [name, path] of Object.entries({ prefix, ...(adminPath !== false && { adminPath }) })) {
+/** With pages for users, these are the default of the paths to which the payment provider and mailed codes lead. */
+export function withAccountPages(values: SaasConfiguration, accountPath: string): SaasConfiguration {
+  if (!values.accountPages) return values;
+  const { default: initial } = billingOptions.billingReturnUrlRelative as { default?: string };
+  const { billingReturnUrlRelative: path } = values;
+  return {
+    ...values,
+    emailLoginUrlRelative: values.emailLoginUrlRelative ?? `${accountPath}/sign-in/code/enter`,
+    billingReturnUrlRelative: path === initial ? `${accountPath}/billing` : path,
+  };
+}
+
+function validateMountPaths(
+  { prefix, adminPath, accountPath }: ResolvedSaas['runtime'],
+  hasAccountPages: boolean,
+  report: Report,
+): void {
+  const paths = Object.entries({
+    prefix,
+    ...(adminPath !== false && { adminPath }),
+    ...(hasAccountPages && { accountPath }),
+  });
+  for (const [name, path] of paths) {
     const problem = mountProblem(path);
     if (problem) report.refuse(`'${name}' ${problem}`);
   }
-  if (adminPath === prefix) report.refuse("'prefix' and 'adminPath' must differ, like /api and /admin.");
+  const names = paths.map(([name]) => `'${name}'`);
+  if (new Set(paths.map(([, path]) => path)).size < paths.length)
+    report.refuse(`${names.join(', ')} must differ, like /api, /admin and /account.`);
 }
 
 function validateCombinations(values: SaasConfiguration, report: Report): void {
@@ -172,6 +205,7 @@ function validateCombinations(values: SaasConfiguration, report: Report): void {
   const problem = apiUrlProblem(values.paymentApiUrl, values.paymentSecretKey);
   if (problem) report.unsafe(`PAYMENT_API_URL ${problem}`);
   refusePolicyWithoutKey(values, '', report);
+  refuseUnusablePasskeys(values, '', report);
   refuseLoneDarkLogo(values, '', report);
   refuseUnknownLocale(values, '', report);
   validatePlans(values, report);

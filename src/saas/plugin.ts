@@ -26,12 +26,15 @@ import { createAuditSearch } from '../ops/audit-search.js';
 import { createEvents, type Emit } from '../ops/events.js';
 import { healthPlugin } from '../ops/health.js';
 import { metricsPlugin, openMetrics } from '../ops/metrics.js';
+import { passkeyCollection, readPasskeyVersion } from '../passkeys/store.js';
 import { createProfileModule } from '../profile/module.js';
 import type { Mounted } from '../server/assembly.js';
 import { openMeasuredStore } from '../server/measured-store.js';
 import { createModuleContext, followLifecycle } from '../server/module-context.js';
 import { rejectUnfinishedCopy } from '../server/unfinished-copy.js';
 import { createSettingsModule, openCustomSettings } from '../settings/module.js';
+import { accountData } from './account-data.js';
+import { openAccountPages } from './account-pages.js';
 import { billingUsers } from './billing-users.js';
 import {
   createEntitlementGuards,
@@ -45,7 +48,14 @@ import { createErrorRenderers } from './error-rendering.js';
 import { describeInstallation } from './installation.js';
 import { openLoginProviders } from './login-providers.js';
 import { openRouteDescriptions } from './openapi.js';
-import { adviseSaas, type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './options.js';
+import {
+  adviseSaas,
+  type ResolvedSaas,
+  resolveSaas,
+  type SaasBackendOptions,
+  withAccountPages,
+} from './options.js';
+import { openPasskeys } from './passkeys.js';
 import { openSecondFactors } from './second-factors.js';
 import { createUserAdministration } from './user-administration.js';
 import { createUserApi } from './user-api.js';
@@ -62,8 +72,8 @@ export async function mountSaas(
     );
   }
   logConfiguration(fastify, config, adviseSaas(config));
-  const { values } = config;
-  const { clock, random, prefix, adminPath } = runtime;
+  const { clock, random, prefix, adminPath, accountPath } = runtime;
+  const values = withAccountPages(config.values, accountPath);
   const host = hostContext ?? pluginContext(fastify, { configured: values.publicUrl, port: 3000 }, random);
   const { publicUrl, mountedAt = () => fastify.prefix + prefix } = host;
   const metrics = values.metrics ? await openMetrics('saas_backend', runtime.metricsPeers) : undefined;
@@ -92,6 +102,7 @@ export async function mountSaas(
   // TypeScript does not infer that a function for all events accepts a subset of them.
   const emit = emitAny as Emit<AuthEvents> & Emit<BillingNotifications>;
   const documents = userCollection(store);
+  const passkeyDocuments = passkeyCollection(store);
 
   const { customSettings: definitions } = runtime;
   const keys = [values.settingsEncryptionKey, values.settingsEncryptionKeyPrevious];
@@ -111,7 +122,8 @@ export async function mountSaas(
     readUserVersion: async (userId, field) =>
       field === FACTOR_VERSION && secondFactors
         ? secondFactors.service.version(userId)
-        : readUserVersion(documents, userId, field),
+        : ((await readPasskeyVersion(passkeyDocuments, userId, field)) ??
+          readUserVersion(documents, userId, field)),
   });
   const billing = createBillingModule(context, {
     config: values,
@@ -134,41 +146,17 @@ export async function mountSaas(
     issuer: brand.name,
     announce: (...change) => auth.announceFactor(...change),
   });
-  const emailLogin = await openEmailLogin(context, {
-    values,
-    async forgetCredentials(userId) {
-      await Promise.all([secondFactors?.service.forget(userId), loginProviders?.service.forget(userId)]);
-    },
-    messages,
+  const { forgetCredentials, ...data } = accountData(context, {
+    ...{ values, billing, mails: email.service, passkeyDocuments, secondFactors },
+    optional: () => ({ loginProviders, passkeys }),
   });
+  const emailLogin = await openEmailLogin(context, { values, forgetCredentials, messages });
   const auth = createAuthModule(context, {
     config: values,
     tokenKinds: await registerSessionTokenKinds(fastify, mount, values),
     users,
     outbox: email.service,
-    deletionHooks: {
-      cancelSubscriptions: billing.deletion.cancelSubscriptions,
-      async deleteData(userId) {
-        await Promise.all([
-          billing.deletion.deleteBillingData(userId),
-          email.service.deleteByUser(userId),
-          secondFactors?.service.forget(userId),
-          loginProviders?.service.forget(userId),
-        ]);
-      },
-      async deleteLateData(userId) {
-        await Promise.all([
-          billing.deletion.deleteBillingData(userId),
-          loginProviders?.service.forget(userId),
-        ]);
-      },
-    },
-    exportSections: {
-      billing: billing.service.recordsOf,
-      mails: email.service.listByUser,
-      ...(secondFactors && { secondFactor: secondFactors.service.stateOf }),
-      ...(values.login && { identities: async (userId: string) => loginProviders?.service.list(userId) }),
-    },
+    ...data,
     secondFactor: secondFactors?.option,
     emailLogin,
     registrationAllowed: async () => (await current()).allowRegistration,
@@ -185,13 +173,24 @@ export async function mountSaas(
     ...{ values, production: config.production, auth, messages },
     publicUrl: publicUrl.get,
     apiUrl: () => publicUrl.get() + mountedAt(),
+    hasPasskeys: async (userId) => passkeys?.service.has(userId) ?? false,
   });
-  const profile = createProfileModule({
-    async rename(userId, name) {
-      const user = await users.directory.rename(userId, name);
-      billing.sendProfiles();
-      return user;
-    },
+  const passkeys = await openPasskeys(context, {
+    ...{ values, auth, messages, address: publicUrl.get, name: brand.name },
+    hasIdentities: async (userId) => ((await loginProviders?.service.list(userId)) ?? []).length > 0,
+  });
+  const rename = async (userId: string, name: string) => {
+    const user = await users.directory.rename(userId, name);
+    billing.sendProfiles();
+    return user;
+  };
+  const profile = createProfileModule({ rename });
+  const accountPages = await openAccountPages(context, {
+    ...{ values, auth, users, billing, secondFactors, loginProviders, passkeys, pages, messages, rename },
+    registrationAllowed: async () => (await current()).allowRegistration,
+    path: accountPath,
+    publicUrl: publicUrl.get,
+    apiPath: mountedAt,
   });
   const admin = createAdminModule(context, {
     config: values,
@@ -213,6 +212,7 @@ export async function mountSaas(
       hasPaymentKey: values.paymentSecretKey !== undefined,
       mails: email.service,
       secondFactors: secondFactors?.service,
+      passkeys: passkeys?.service,
     }),
     billing: { ...billing.records, schemas: billingRecordSchemas },
     webhooks: { ...billing.eventLog, schema: EventRecord },
@@ -227,7 +227,7 @@ export async function mountSaas(
   const requireUser = async (request: UserRequest): Promise<void> => {
     request.saas = await auth.service.authenticate(request.headers.authorization);
   };
-  const hasSecondFactors = secondFactors !== undefined;
+  const hasSecondFactors = secondFactors !== undefined || passkeys !== undefined;
   const requireRecentAuth = createRecentAuthGuards(requireUser, { hasSecondFactors, clock });
   const requireAdmin = await admin.createGuard(fastify);
   const metricsEndpoint = metrics && { metrics, guard: await admin.createGuardForOutages(fastify) };
@@ -280,6 +280,7 @@ export async function mountSaas(
       auth.useSessionCookies(open);
       await open.register(auth.plugin);
       if (loginProviders) await open.register(loginProviders.plugin);
+      if (passkeys) await open.register(passkeys.plugin);
       await open.register(profile.plugin);
       await open.register(settings.plugin);
       await open.register(billing.plugin);
@@ -306,12 +307,26 @@ export async function mountSaas(
       prefix: adminPath,
       conflictRemedy:
         'Mount the admin area at another path with the adminPath option, or disable it with adminPath: false.',
-      renderError: renderError.admin,
+      renderError: renderError.pages,
     };
     await openScope(fastify, adminRules, async (area) => {
       await area.register(admin.plugin);
       await area.register(settings.adminPlugin);
       await area.register(billing.adminPlugin);
+    });
+  }
+  if (accountPages) {
+    const accountRules = {
+      ...rules,
+      guards: accountPages.guards,
+      prefix: accountPath,
+      conflictRemedy: 'Mount the pages for users at another path with the accountPath option.',
+      renderError: renderError.pages,
+      meter: context.throttle.countRequest,
+    };
+    await openScope(fastify, accountRules, async (area) => {
+      settings.enforceMaintenance(area);
+      await area.register(accountPages.plugin);
     });
   }
   // All collections are declared here, so a faulty store prevents the start.

@@ -36,7 +36,7 @@ export function createServer(options: CreateServerOptions = {}): SaasServer | Sa
     () => resolveServer('saas-backend', saasServerSchema, own, given),
     () => resolveSaas(given),
   );
-  const { prefix, adminPath } = saas.runtime;
+  const { prefix, adminPath, accountPath } = saas.runtime;
   let mountedAt: string | undefined;
   const hostContext = {
     ...serverContext(saas.config.values.publicUrl, server.values.port),
@@ -57,11 +57,18 @@ export function createServer(options: CreateServerOptions = {}): SaasServer | Sa
       // Mailed links contain the path, so the first one is kept, and patterns are ignored.
       if (mountProblem(path) === null) mountedAt ??= path;
     },
-    mountPoints: middleware ? [prefix, ...(adminPath === false ? [] : [adminPath])] : undefined,
+    mountPoints: middleware
+      ? [
+          prefix,
+          ...(adminPath === false ? [] : [adminPath]),
+          ...(saas.config.values.accountPages ? [accountPath] : []),
+        ]
+      : undefined,
   });
   const { random } = saas.runtime;
   const plans = knownPlans(saas.config.values);
-  const hasSecondFactors = saas.config.values.factorEncryptionKey !== undefined;
+  const hasSecondFactors =
+    saas.config.values.factorEncryptionKey !== undefined || saas.config.values.passkeys;
   return {
     ...assembled,
     ...createConnectGuards({ app: assembled.fastify, hostContext, random, plans, hasSecondFactors }),

@@ -12,6 +12,7 @@ import { toTimestamp } from '../http/schemas.js';
 import { type Clock, DAY } from '../kernel/clock.js';
 import { httpErrors, invalidFields } from '../kernel/errors.js';
 import { changeDetail, type ListedAudit, madeBy, type Operator } from '../ops/audit.js';
+import type { PasskeyService } from '../passkeys/service.js';
 
 export interface UserAdministrationDependencies {
   users: UsersModule;
@@ -22,6 +23,8 @@ export interface UserAdministrationDependencies {
   mails: Pick<EmailService, 'listByUser'>;
   /** Absent if no encryption key is configured. */
   secondFactors: Pick<FactorService, 'stateOf' | 'remove'> | undefined;
+  /** Absent if they are not enabled. */
+  passkeys: Pick<PasskeyService, 'list' | 'removeAll'> | undefined;
   audit: ListedAudit;
   clock: Clock;
 }
@@ -34,6 +37,7 @@ export function createUserAdministration({
   hasPaymentKey,
   mails,
   secondFactors,
+  passkeys,
   audit,
   clock,
 }: UserAdministrationDependencies): {
@@ -81,6 +85,13 @@ export function createUserAdministration({
         async remove(id, { name, ip }) {
           const isRemoved = await secondFactors.remove(id, { by: name, ip });
           if (!isRemoved) throw httpErrors.VALIDATION_ERROR({ message: 'The user has no second factor.' });
+        },
+      },
+      passkeys: passkeys && {
+        count: async (id) => (await passkeys.list(id)).length,
+        async remove(id, { name, ip }) {
+          const removed = await passkeys.removeAll(id, { by: name, ip });
+          if (removed === 0) throw httpErrors.VALIDATION_ERROR({ message: 'The user has no passkey.' });
         },
       },
       delete: auth.service.deleteByOperator,

@@ -1,3 +1,4 @@
+import { dirname } from 'node:path';
 import t, { type Test } from 'tap';
 import { passkeyCollection } from '../../src/passkeys/store.js';
 import { principalCollection } from '../../src/provisioning/store.js';
@@ -195,6 +196,29 @@ t.test('the last passkey of a person without a password cannot be removed', asyn
   await browser.submit(page, { credential: other.create(optionsIn(page.body)) }, '/add');
   t.match((await remove(authenticator.name)).body, 'The passkey has been removed.');
   t.equal(await passkeyCollection(await idpStore(t, idp)).count(), 1);
+});
+
+t.test('the owner takes the account over also while passkeys are not enabled', async (t) => {
+  const { idp, authenticator } = await signedUp(t);
+  const passkeys = passkeyCollection(await idpStore(t, idp));
+  t.equal(await passkeys.count(), 1);
+  await idp.server.stop();
+  const off = await mailedIdp(t, { ...HERE, folder: dirname(idp.file) });
+  await off.listen();
+  await off.forget(ADA.handle);
+  const chosen = { password: PASSWORD, password_confirm: PASSWORD };
+  t.equal((await off.request('POST', await off.linkIn(RESET), { form: chosen })).status, 303);
+  t.equal(await passkeyCollection(await idpStore(t, off)).count(), 0, authenticator.name);
+});
+
+t.test('of two removals at the same time, one passkey of a person without a password stays', async (t) => {
+  const { authenticator, browser, get, idp } = await signedUp(t);
+  const other = new SoftwareAuthenticator(authenticator.origin);
+  const page = await get('/passkeys');
+  await browser.submit(page, { credential: other.create(optionsIn(page.body)) }, '/add');
+  const form = await get('/passkeys');
+  await Promise.all([authenticator, other].map(({ name }) => browser.submit(form, { id: name }, '/remove')));
+  t.ok((await passkeyCollection(await idpStore(t, idp)).count()) > 0);
 });
 
 t.test('a disabled person without a password is active again when enabled', async (t) => {

@@ -1,8 +1,11 @@
+import { dirname } from 'node:path';
 import t, { type Test } from 'tap';
+import { mailCollection, nameOf } from '../../src/email/store.js';
 import { passkeyCollection, usedChallengeCollection } from '../../src/passkeys/store.js';
 import type { Page } from '../kit/agent.js';
 import { auditOf, PASSWORD } from '../kit/app.js';
 import { optionsIn, SoftwareAuthenticator } from '../kit/authenticator.js';
+import { commandLine } from '../kit/command-line.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
 import {
   authorizePath,
@@ -26,9 +29,13 @@ const ENABLED = { ...HERE, passkeys: true } satisfies IdpAppOptions;
 const headers = { 'user-agent': FIREFOX };
 
 /** A person with a passkey, in the browser in which it was added. */
-async function withPasskey(t: Test, options: IdpAppOptions = {}, counter = 0) {
+async function withPasskey(
+  t: Test,
+  { handle, ...options }: IdpAppOptions & { handle?: string } = {},
+  counter = 0,
+) {
   const idp = await idpApp(t, { ...ENABLED, ...options });
-  const human = await idp.makeHuman();
+  const human = await idp.makeHuman(handle === undefined ? {} : { handle });
   const entered = await enterAccount(idp, human, headers);
   const authenticator = new SoftwareAuthenticator(idp.server.fastify.idp.issuer(), { counter });
   const add = async (one = authenticator, fields: Record<string, string> = {}) => {
@@ -301,6 +308,36 @@ t.test('a deleted account leaves no passkey behind, whoever deletes it', async (
   const action = await admin.open(`${origin}/admin/principals/${other.sub}/delete`);
   t.equal((await admin.submit(action, { confirm: other.handle })).status, 200);
   t.equal(await passkeys.count(), 0);
+});
+
+t.test('without the option, a deleted account leaves no passkey behind either', async (t) => {
+  const { idp, human } = await withPasskey(t);
+  await idp.server.stop();
+  const off = await idpApp(t, { ...HERE, folder: dirname(idp.file) });
+  const { browser, get } = await enterAccount(off, human);
+  t.equal(await passkeyCollection(await idpStore(t, off)).count(), 1);
+  await browser.submit(await get('/delete'), { confirm: human.handle, password: PASSWORD });
+  t.equal(await passkeyCollection(await idpStore(t, off)).count(), 0);
+});
+
+t.test('the person gets a mail when a passkey was added or removed, also by a command', async (t) => {
+  const { idp, human, authenticator, browser, get, add } = await withPasskey(t, {
+    emailSmtpUrl: 'smtp://127.0.0.1:9',
+    handle: 'ada@example.test',
+  });
+  const mails = mailCollection(await idpStore(t, idp));
+  const sent = async () => {
+    const { items } = await mails.page({ where: { userId: human.sub }, sort: 'id', limit: 100 });
+    return items.filter((mail) => nameOf(mail).startsWith('passkey-'));
+  };
+  t.match(await sent(), [{ to: 'ada@example.test', after: { is: `passkey-added ${authenticator.name}` } }]);
+  await browser.submit(await get('/passkeys'), { id: authenticator.name }, '/remove');
+  t.same((await sent()).map(nameOf).sort(), ['passkey-added', 'passkey-removed']);
+  await add(new SoftwareAuthenticator(authenticator.origin));
+  const env = { IDP_DATABASE_URI: `sqlite:${idp.file}`, IDP_EMAIL_SMTP_URL: 'smtp://127.0.0.1:9' };
+  const { type } = commandLine(t, env);
+  t.equal((await type(['principal', 'remove-passkeys', human.handle])).code, 0);
+  t.equal((await sent()).filter((mail) => nameOf(mail) === 'passkey-removed').length, 2);
 });
 
 t.test('used challenges are deleted when their forms have expired', async (t) => {

@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap';
 import { createAccountService } from '../../src/account/service.js';
+import { createAccountSources } from '../../src/idp/account.js';
 import { sha256 } from '../../src/kernel/secrets.js';
 import { createAuthorization } from '../../src/oidc/authorize/service.js';
 import { covers, createConsentService } from '../../src/oidc/consents.js';
@@ -36,6 +37,8 @@ const CLIENT = {
 };
 const GRANT_ID = `gr_${'1'.repeat(32)}`;
 const REFRESH = newRefreshToken(GRANT_ID, countedRandom(), SEED);
+/** The session in which the person uses the account page. */
+const OPEN = { id: `sid_${'1'.repeat(32)}`, authTime: NOW };
 const FROM = { ip: '192.0.2.1', isDisconnected: () => false };
 const [CURRENT, OTHER] = [`sid_${'1'.repeat(32)}`, `sid_${'2'.repeat(32)}`];
 
@@ -132,22 +135,20 @@ function processOn(store: Store, seed = 'a') {
     readHint: async () => null,
     issuer: () => 'https://id.example.test',
   });
-  const account = createAccountService(
-    {
-      people: { ...principals, delete: deleteSelf, isDeleted },
-      sessions,
-      applications: { ...consents, find: async () => CLIENT },
-      verification: undefined,
-      factors: undefined,
-      passkeys: undefined,
-      forget: async (sub) => {
-        await Promise.all([sessions.forget(sub), consents.forget(sub)]);
-      },
+  const sources = createAccountSources({
+    ...{ principals, directory: { deleteSelf, isDeleted }, sessions, consents, audit },
+    findClient: async () => CLIENT,
+    verification: undefined,
+    factors: undefined,
+    passkeys: undefined,
+    forget: async (sub) => {
+      await Promise.all([sessions.forget(sub), consents.forget(sub)]);
     },
-    { audit },
-  );
+  });
   return {
-    account,
+    account: { ...sources.people, ...createAccountService(sources) },
+    applications: sources.applications as NonNullable<typeof sources.applications>,
+    ownSessions: sources.sessions,
     sessions,
     refresh: () => tokens.refresh(CLIENT as never, { token: REFRESH, scope: undefined }, FROM.ip),
     redeem: (code: string) =>
@@ -199,7 +200,7 @@ t.test('in every interleaving, a disconnected application keeps no access', asyn
   const { failure, orders } = await explore({
     setup,
     actors: [
-      (store) => processOn(store, 'a').account.disconnect(PERSON, CLIENT.id, FROM),
+      (store) => processOn(store, 'a').applications.disconnect(PERSON, CLIENT.id, FROM),
       (store) => processOn(store, 'b').refresh(),
       (store) => processOn(store, 'c').signInSilently(),
     ],
@@ -230,7 +231,7 @@ t.test(
     const { failure, orders } = await explore({
       setup,
       actors: [
-        (store) => processOn(store, 'a').account.disconnect(PERSON, CLIENT.id, FROM),
+        (store) => processOn(store, 'a').applications.disconnect(PERSON, CLIENT.id, FROM),
         (store) => remember(store, 'openid email'),
       ],
       crash: true,
@@ -287,7 +288,7 @@ t.test('in every interleaving of deletion and password change one succeeds', asy
     actors: [
       (store) => processOn(store, 'a').account.delete(PERSON, 'old', FROM),
       (store) =>
-        processOn(store, 'b').account.changePassword(PERSON, { current: 'old', chosen: 'new' }, FROM),
+        processOn(store, 'b').account.changePassword(PERSON, { current: 'old', chosen: 'new' }, OPEN, FROM),
     ],
     async check(store, [deleted, changed]) {
       const person = await principalCollection(store).findOne({ id: SUB });
@@ -304,11 +305,14 @@ t.test('in every interleaving of deletion and password change one succeeds', asy
 
 t.test('in every interleaving, a session that was ended is not renewed', async (t) => {
   const other = { id: OTHER, tokenHash: 'x', sub: SUB, authTime: NOW, createdAt: NOW, expiresAt: NOW + 1000 };
-  for (const end of ['endSession', 'endOtherSessions'] as const) {
+  for (const end of [
+    (store: Store) => processOn(store, 'a').ownSessions.end(PERSON, OTHER, FROM),
+    (store: Store) => processOn(store, 'a').ownSessions.endOthers(PERSON, OPEN, FROM),
+  ]) {
     const { failure, orders } = await explore({
       setup,
       actors: [
-        (store) => processOn(store, 'a').account[end](PERSON, end === 'endSession' ? OTHER : CURRENT, FROM),
+        end,
         (store) => processOn(store, 'b').sessions.extend(other),
         (store) => processOn(store, 'c').signInSilently(),
       ],

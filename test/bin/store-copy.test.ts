@@ -403,6 +403,7 @@ t.test('the target gets the tables and indexes that the servers create', async (
       EMAIL_LOGIN: 'true',
       LOGIN_PROVIDERS: '{"github":{"clientId":"x","clientSecret":"x"}}',
       IDP_FACTOR_ENCRYPTION_KEY: 'Rk7tQ2vXw9ZbN4mLp6Jd3Hs8Fg1Yc5Ae',
+      PASSKEYS: 'true',
       IDP_PASSKEYS: 'true',
     };
     const program = startProgram(t, script, { args: ['serve', '-p', '0'], cwd, env });

@@ -1,7 +1,10 @@
+import fastify from 'fastify';
 import type { Browser, CDPSession, Page } from 'playwright-core';
 import t, { type Test } from 'tap';
+import { saasBackend } from '../../src/index.js';
 import { PASSWORD } from '../kit/app.js';
 import { onChromium } from '../kit/chromium.js';
+import { saasPluginOptions } from '../kit/host.js';
 import { claimsOf, codeIn, type IdpAppOptions } from '../kit/idp.js';
 import { authorizeUrl, fillSignIn, reachableIdp, refusalsOf, serveElsewhere } from './kit.js';
 
@@ -70,7 +73,84 @@ async function setUp(t: Test, options: IdpAppOptions = {}) {
 
 const button = (page: Page) => page.getByRole('button', { name: 'Sign in with a passkey' });
 
+/** A page of an application that calls the API of saas-backend; its buttons do what their names say. */
+const APPLICATION = `<!doctype html><title>Shop</title>
+<input id="email" autocomplete="username webauthn"><output></output>
+<button id="sign-up">Sign up</button><button id="sign-in">Sign in</button><button id="add">Add</button>
+<script>
+  let token = '';
+  const call = async (path, body) => {
+    const headers = { 'content-type': 'application/json', ...(token && { authorization: 'Bearer ' + token }) };
+    const response = await fetch('/api' + path, { method: 'POST', headers, body: JSON.stringify(body ?? {}) });
+    const { data, error } = await response.json();
+    if (error) throw new Error(error.code);
+    return data;
+  };
+  const create = async (path, body) => {
+    const { ceremony, options } = await call(path + '/begin', body);
+    const publicKey = PublicKeyCredential.parseCreationOptionsFromJSON(options);
+    return call(path, { ceremony, credential: await navigator.credentials.create({ publicKey }) });
+  };
+  const get = async (more) => {
+    const { ceremony, options } = await call('/auth/passkey/begin');
+    const publicKey = PublicKeyCredential.parseRequestOptionsFromJSON(options);
+    return call('/auth/passkey', { ceremony, credential: await navigator.credentials.get({ publicKey, ...more }) });
+  };
+  const email = document.getElementById('email');
+  const show = (work) => work.then(
+    ({ user, accessToken, name }) => {
+      token = accessToken ?? token;
+      document.querySelector('output').value = user ? 'signed in as ' + user.email : 'added ' + name;
+    },
+    (error) => { document.querySelector('output').value = 'failed: ' + (error.message || error.name); },
+  );
+  document.getElementById('sign-up').onclick = () => show(create('/auth/register/passkey', { email: email.value }));
+  document.getElementById('sign-in').onclick = () => show(get());
+  document.getElementById('add').onclick = () => show(create('/user/passkeys'));
+  if (location.hash === '#offer') show(get({ mediation: 'conditional' }));
+</script>`;
+
+/** The application and its API on one origin. */
+async function openApplication(t: Test) {
+  const app = fastify({ forceCloseConnections: true });
+  t.teardown(() => app.close());
+  app.get('/', (_request, reply) => reply.type('text/html').send(APPLICATION));
+  const { publicUrl: _, ...options } = saasPluginOptions(t);
+  await app.register(saasBackend, { ...options, passkeys: true });
+  const { port } = new URL(await app.listen({ host: '127.0.0.1', port: 0 }));
+  return { app, origin: `http://localhost:${port}` };
+}
+
 await onChromium((browser) => {
+  t.test('an application uses the passkeys of saas-backend by its API', async (t) => {
+    const { app, origin } = await openApplication(t);
+    const { page, devtools, authenticator } = await openDevice(t, browser);
+    await page.goto(origin);
+    await page.locator('#email').fill('ada@example.test');
+    const output = page.locator('output');
+    const press = async (name: string, expected: RegExp) => {
+      await page.getByRole('button', { name, exact: true }).click();
+      await output.filter({ hasText: expected }).waitFor();
+    };
+    await press('Sign up', /^signed in as ada@example\.test$/);
+    const { credentials } = await devtools.send('WebAuthn.getCredentials', {
+      authenticatorId: authenticator,
+    });
+    t.match(credentials, [{ isResidentCredential: true, rpId: 'localhost' }]);
+    await press('Add', /^failed: EMAIL_NOT_VERIFIED$/);
+
+    await page.goto(origin);
+    await press('Sign in', /^signed in as ada@example\.test$/);
+    // The virtual authenticator chooses the passkey in the field by itself.
+    await page.goto(`${origin}/?again#offer`);
+    await output.filter({ hasText: /^signed in as ada/ }).waitFor();
+
+    const user = await app.saas.users.find({ email: 'ada@example.test' });
+    await app.saas.users.suspend({ id: user?.id ?? '' });
+    await press('Sign in', /^failed: ACCOUNT_SUSPENDED$/);
+    t.pass('as the page says');
+  });
+
   t.test('a person adds a passkey, and the browser offers it by the button and in the field', async (t) => {
     const { human, start, enter, add, signOut, arrive } = await setUp(t);
     const { page, devtools, authenticator, refusals } = await openDevice(t, browser);

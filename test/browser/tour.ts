@@ -12,18 +12,13 @@ import { makeOperator, ON_THE_HOST, rolesOf } from '../kit/operator.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { linkOf } from '../provisioning/kit.js';
 import { authorizeUrl, reachableIdp } from './kit.js';
+import { open, type Stop, send, stop } from './stops.js';
+import { stopsOfUserPages } from './user-tour.js';
 
 /** Every HTML page, in an order in which a browser can visit them. */
 
 const HANDLE = 'maximiliane.von-und-zu-hohenlohe-langenburg@department.of.some-company.example';
 const NAME = 'The Application of Unreasonably Great Length for Donaudampfschifffahrtsgesellschaftskapitäne';
-
-export interface Stop {
-  name: string;
-  status: number;
-  /** Opens the page. */
-  go(page: Page): Promise<Response | null>;
-}
 
 export async function planTour(t: Test): Promise<Stop[]> {
   const sink = await mailSink(t);
@@ -43,26 +38,9 @@ export async function planTour(t: Test): Promise<Stop[]> {
     ...(await stopsOfPasskeys(idp, origin)),
     ...inConsole,
     ...(await stopsOfSaas(saas, await saas.listen())),
+    ...(await stopsOfUserPages(t, HANDLE, NAME)),
   ];
 }
-
-const stop = (name: string, status: number, go: Stop['go']): Stop => ({ name, status, go });
-
-const open = (url: string) => (page: Page) => page.goto(url);
-
-/** Fills in fields by their labels and submits the form that contains the last one, or else the first form. */
-const send =
-  (fields: Record<string, string> = {}) =>
-  async (page: Page) => {
-    const last = Object.keys(fields).at(-1);
-    const form =
-      last === undefined ? page : page.locator('form', { has: page.getByLabel(last, { exact: true }) });
-    for (const [label, value] of Object.entries(fields)) {
-      await page.getByLabel(label, { exact: true }).fill(value);
-    }
-    const [response] = await Promise.all([page.waitForNavigation(), form.locator('button').first().click()]);
-    return response;
-  };
 
 async function stopsOfIdp(t: Test, idp: IdpApp, origin: string): Promise<Stop[]> {
   const client = await idp.createClient({ name: NAME, redirect_uris: `${origin}/health` });

@@ -230,6 +230,7 @@ export function saasCases(folder: string): Record<string, Cases> {
   return {
     DATABASE_URI: store('saas-backend'),
     PUBLIC_URL: publicUrl,
+    PASSKEYS: flag,
     LOGIN_PROVIDERS: {
       valid: [
         ['{"google":{"clientId":"x","clientSecret":"y"}}', { google: { clientId: 'x', clientSecret: 'y' } }],
@@ -282,6 +283,7 @@ export function saasCases(folder: string): Record<string, Cases> {
     AUDIT_RETENTION_DAYS: seconds(365, 36_500),
     METRICS: { ...flag, requires: { ADMIN_PASSWORD: 'metrics-Ht4wXcRq1zLmKd' } },
     REQUIRE_EMAIL_VERIFICATION: flag,
+    ACCOUNT_PAGES: flag,
     EMAIL_LOGIN: flag,
     EMAIL_LOGIN_URL_RELATIVE: path(),
     RESET_URL_RELATIVE: path(),

@@ -36,7 +36,7 @@ function federationOn(store: Store, seed: string): Federation<{ user: { id: stri
   return createFederation({
     providers: new Map([['acme', provider]]),
     identities: identityCollection(store),
-    accounts: serviceOn(store, seed).federated,
+    accounts: { ...serviceOn(store, seed).federated, hasOtherLogin: async () => false },
     logins: sealed('logins'),
     tickets: sealed('tickets'),
     callbackUrl: () => '',

@@ -38,15 +38,18 @@ const FORM = { 'content-type': 'application/x-www-form-urlencoded' };
 
 const PRODUCTS: Record<string, Product> = {
   'saas-backend': {
-    open: (folder) => createServer({ ...testOptions(folder), limits: false } as never),
+    open: (folder) =>
+      createServer({ ...testOptions(folder), limits: false, passkeys: true, accountPages: true } as never),
     verifiedInHandler: [],
-    openedElsewhere: [],
+    // test/user-pages/user-pages.test.ts
+    openedElsewhere: ['person', 'recent-person'],
     least: 15,
     async credentials(fastify) {
       const payload = { email: 'ada@example.test', password: PASSWORD };
       const { data } = (await fastify.inject({ method: 'POST', url: '/api/auth/register', payload })).json();
       return {
         user: { authorization: `Bearer ${data.accessToken}` },
+        'recent-user': { authorization: `Bearer ${data.accessToken}` },
         admin: { authorization: basic(), 'x-requested-with': 'test' },
       };
     },

@@ -60,6 +60,11 @@ export class SoftwareAuthenticator {
     return this;
   }
 
+  /** The user handle, base64url. */
+  get user(): string {
+    return this.#user;
+  }
+
   get name(): string {
     return base64url(this.id);
   }

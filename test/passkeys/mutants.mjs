@@ -16,12 +16,27 @@ const OTHERS = [
   'a signature of another key, a changed one and anything else that is none are refused',
 ];
 
+const LEAVES_ONE = ['explore', 'simultaneous removals, in every order and with a crash, leave one passkey'];
+const ADDED_TWICE = [
+  'explore',
+  'a new passkey whose response is sent twice is added once and reported, even with a crash',
+];
+const ADDED_BY = [
+  'api',
+  'a passkey is added by a recent session of a verified user only, for whom it was begun',
+];
+const TAKEN_OVER = [
+  'explore',
+  'after the owner of an address has taken the account over, no passkey of before opens it',
+];
+const ORIGINS = ['api', 'pages of listed origins below the host use passkeys, and no others'];
+
 const mutants = [
   {
     name: 'the origin is the one that the browser names',
     file: 'ceremony.js',
-    text: 'expectedOrigin: rp.origin,',
-    replacement: "expectedOrigin: [rp.origin, 'https://evil.test', rp.origin + ':8443'],",
+    text: 'expectedOrigin: [...rp.origins],',
+    replacement: "expectedOrigin: [...rp.origins, 'https://evil.test', rp.origins[0] + ':8443'],",
     tests: [VALID, ADDED],
   },
   {
@@ -62,8 +77,8 @@ const mutants = [
   {
     name: 'a passkey signs in to any account',
     file: 'service.js',
-    text: 'passkey !== null && assertion?.userHandle === userHandleOf(passkey.account)',
-    replacement: 'passkey !== null',
+    text: 'assertion?.userHandle === userHandleOf(account)',
+    replacement: 'true',
     tests: [VALID],
   },
   {
@@ -113,8 +128,8 @@ const mutants = [
   {
     name: 'the counter of an earlier use is stored last',
     file: 'service.js',
-    text: 'changeOne({ id, counter }, { set })',
-    replacement: 'changeOne({ id }, { set })',
+    text: 'changeOne({ id, counter },',
+    replacement: 'changeOne({ id },',
     tests: [['passkeys', 'SQLite: of concurrent uses, the counter keeps the highest']],
   },
   {
@@ -127,9 +142,163 @@ const mutants = [
   {
     name: 'passkeys of other accounts can be removed',
     file: 'service.js',
-    text: 'deleteOne({ id, account })',
-    replacement: 'deleteOne({ id })',
+    text: 'const found = await passkeys.findOne({ id, account });',
+    replacement: 'const found = await passkeys.findOne({ id });',
     tests: [['passkeys', 'nobody renames or removes the passkey of another account']],
+  },
+  {
+    name: 'removals look without marks',
+    file: 'service.js',
+    text: 'count({ account, leaving: null }, 1)) === 0',
+    replacement: 'count({ account }, 2)) <= 1',
+    tests: [LEAVES_ONE],
+  },
+  {
+    name: 'a refused removal leaves its mark',
+    file: 'service.js',
+    text: "await passkeys.changeOne({ id, leaving }, { unset: ['leaving'] });",
+    replacement: '',
+    tests: [LEAVES_ONE],
+  },
+  {
+    name: 'a removal ignores that its mark is gone',
+    file: 'service.js',
+    text: '...(leaving !== undefined && { leaving })',
+    replacement: '',
+    tests: [LEAVES_ONE],
+  },
+  {
+    name: 'the mail about a new passkey is enqueued after it',
+    file: 'service.js',
+    text: "await announce?.(changeOf('added', passkey), account, from);",
+    replacement: "setImmediate(() => announce?.(changeOf('added', passkey), account, from));",
+    tests: [ADDED_TWICE],
+  },
+  {
+    name: 'passkeys are added before the address is verified',
+    file: 'flows.js',
+    text: 'if (!user.emailVerified)',
+    replacement: 'if (false)',
+    tests: [ADDED_BY],
+  },
+  {
+    name: 'a ceremony adds a passkey to another account',
+    file: 'flows.js',
+    text: 'account !== identity.user.id',
+    replacement: 'false',
+    tests: [ADDED_BY],
+  },
+  {
+    name: 'a ceremony serves another purpose',
+    file: 'flows.js',
+    text: 'ceremony?.kind !== kind',
+    replacement: 'ceremony === null',
+    tests: [
+      [
+        'api',
+        'a signature is accepted once, from its own origin and account, and before its request expires',
+      ],
+    ],
+  },
+  {
+    name: 'a passkey stays although its session has ended',
+    file: 'flows.js',
+    text: 'await service.remove(account, added.id, origin, { keepsOne: false });',
+    replacement: '',
+    tests: [['explore', 'a passkey that is added while its session ends does not stay']],
+  },
+  {
+    name: 'the last way to sign in can be removed',
+    file: 'flows.js',
+    text: 'const keepsOne = !(await accounts.hasOtherLogin(userId));',
+    replacement: 'const keepsOne = false;',
+    tests: [['api', 'a removal needs the password, and the last way to sign in stays']],
+  },
+  {
+    name: 'a passkey is removed without the password',
+    file: 'flows.js',
+    text: 'await accounts.proveOwner(identity, password, origin);',
+    replacement: '',
+    tests: [['api', 'a removal needs the password, and the last way to sign in stays']],
+  },
+  {
+    name: 'a removal that has crashed stays for ever',
+    file: 'service.js',
+    text: "{ set, unset: ['leaving'] }",
+    replacement: '{ set }',
+    tests: [['explore', 'the use of a passkey ends a removal that has crashed']],
+  },
+  {
+    name: 'the passkeys of a stranger survive a reset',
+    file: '../auth/password-reset.js',
+    text: 'await deps.removeOtherLogins?.(id, origin);',
+    replacement: '',
+    tests: [TAKEN_OVER],
+  },
+  {
+    name: 'a session continues although its passkey was removed',
+    file: '../auth/passkey.js',
+    text: 'return deps.signIn(user, origin, PASSKEY);',
+    replacement: 'return deps.signIn((await find(user.id)) ?? user, origin, PASSKEY);',
+    tests: [TAKEN_OVER],
+  },
+  {
+    name: 'an unknown outcome of a sign-up removes the passkey',
+    file: '../auth/passkey.js',
+    text: 'if (isEmailTaken(error))',
+    replacement: 'if (true)',
+    tests: [
+      ['explore', 'a sign-up with a passkey, with a crash or unknown outcomes, makes no account without it'],
+    ],
+  },
+  {
+    name: 'a new address keeps the passkeys of the previous holder',
+    file: '../auth/confirm-address.js',
+    text: 'await deps.removeOtherLogins?.(id, origin);',
+    replacement: '',
+    tests: [
+      [
+        'api',
+        'a new address with a new password ends the passkeys, and a session that confirms it keeps them',
+      ],
+    ],
+  },
+  {
+    name: 'the mailed link of another account confirms an address',
+    file: '../auth/confirm-address.js',
+    text: 'if (signedIn === id)',
+    replacement: 'if (signedIn !== undefined)',
+    tests: [
+      ['api', 'where addresses are confirmed first, the passkey and the mailed link do it in one step'],
+    ],
+  },
+  {
+    name: 'a suspended user signs in',
+    file: '../auth/passkey.js',
+    text: 'if (isDisabled(user))',
+    replacement: 'if (false)',
+    tests: [['api', 'a suspended user is refused, and a deleted one leaves nothing behind']],
+  },
+  {
+    name: 'a mail is the same for every account',
+    file: 'store.js',
+    text: 'key: sha256(',
+    replacement: 'key: sha256(id ?? ',
+    tests: [['api', 'every new passkey is reported, whatever another user or an earlier one was called']],
+  },
+  {
+    name: 'pages without TLS use passkeys',
+    file: 'module.js',
+    text: 'return isSecure && (',
+    replacement: 'return (',
+    tests: [ORIGINS],
+  },
+  {
+    name: 'pages of every listed origin use passkeys',
+    file: 'module.js',
+    text: 'hostname === host ||',
+    replacement: 'true ||',
+    tests: [ORIGINS],
   },
 ];
 

@@ -1,4 +1,6 @@
 import t, { type Test } from 'tap';
+import { systemRandom } from '../../src/kernel/secrets.js';
+import { verifyAssertion, verifyCreation } from '../../src/passkeys/ceremony.js';
 import { createPasskeyService, type PasskeyService } from '../../src/passkeys/service.js';
 import { passkeyCollection, usedChallengeCollection } from '../../src/passkeys/store.js';
 import type { Store } from '../../src/storage/collection.js';
@@ -14,6 +16,7 @@ const FROM = { ip: '192.0.2.1', isDisconnected: () => false };
 const ORIGIN = 'https://id.example.test';
 const ADA = { id: `pr_${'1'.repeat(32)}`, handle: 'ada@example.test' };
 const PROCESSES = 4;
+const ANY = { keepsOne: false };
 
 const clock = fakeClock();
 
@@ -22,10 +25,13 @@ function serviceOn(store: Store, events: string[]): PasskeyService {
   return createPasskeyService({
     passkeys: passkeyCollection(store),
     usedChallenges: usedChallengeCollection(store),
-    relyingParty: () => ({ id: 'id.example.test', origin: ORIGIN, name: 'Example' }),
+    relyingParty: () => ({ id: 'id.example.test', origins: [ORIGIN], name: 'Example' }),
     throttle: { attempt: (_guess, evaluate) => evaluate() },
     audit: { record, recordFailure: record },
     clock,
+    random: systemRandom,
+    verifyCreation,
+    verifyAssertion,
   });
 }
 
@@ -40,8 +46,11 @@ async function processes(t: Test, uri: string) {
   const services = stores.map((store) => serviceOn(store, events));
   const [service] = services as [PasskeyService, ...PasskeyService[]];
   /** Runs one call per item, spread over the processes. */
-  const spread = <Item, T>(items: Item[], call: (service: PasskeyService, item: Item) => Promise<T>) =>
-    Promise.all(items.map((item, index) => call(services[index % PROCESSES] as PasskeyService, item)));
+  const spread = <Item, T>(
+    items: Item[],
+    call: (service: PasskeyService, item: Item, index: number) => Promise<T>,
+  ) =>
+    Promise.all(items.map((item, index) => call(services[index % PROCESSES] as PasskeyService, item, index)));
   return { service, spread, events, store: stores[0] as Store };
 }
 
@@ -84,7 +93,7 @@ function forEngine(engine: string, fresh: (t: Test) => string): void {
     const created = { form, credential, name: 'Laptop' };
     const results = await spread(Array(50).fill(created), (process, one) => process.add(ADA.id, one, FROM));
     t.equal(results.filter(Boolean).length, 1);
-    t.ok(await service.remove(ADA.id, authenticator.name, FROM));
+    t.equal(await service.remove(ADA.id, authenticator.name, FROM, ANY), 'removed');
     t.notOk(await service.add(ADA.id, created, FROM), 'nor after its removal');
     t.same(await service.list(ADA.id), []);
   });
@@ -101,6 +110,25 @@ function forEngine(engine: string, fresh: (t: Test) => string): void {
       t.ok(await add(service, new SoftwareAuthenticator(ORIGIN)));
     t.equal(await service.creationOptions(ADA, newForm()), null);
     t.notOk(await add(service, new SoftwareAuthenticator(ORIGIN)));
+  });
+
+  t.test(`${engine}: of 50 concurrent removals of all passkeys, one passkey stays`, async (t) => {
+    const { service, spread } = await processes(t, fresh(t));
+    for (let round = 0; round < 4; round++) {
+      const passkeys = [1, 2, 3].map(() => new SoftwareAuthenticator(ORIGIN));
+      for (const passkey of passkeys) t.ok(await add(service, passkey));
+      const outcomes = await spread(Array.from({ length: 50 }), (process, _, index) =>
+        process.remove(ADA.id, passkeys[index % 3]?.name ?? '', FROM, { keepsOne: true }),
+      );
+      t.ok(outcomes.includes('last'));
+      const left = await service.list(ADA.id);
+      t.ok(left.length > 0, 'one stays');
+      t.equal(outcomes.filter((outcome) => outcome === 'removed').length, 3 - left.length);
+      for (const { id } of left.slice(1))
+        t.equal(await service.remove(ADA.id, id, FROM, { keepsOne: true }), 'removed', 'one after the other');
+      t.equal(await service.remove(ADA.id, left[0]?.id ?? '', FROM, { keepsOne: true }), 'last');
+      await service.removeAll(ADA.id, FROM);
+    }
   });
 
   t.test(`${engine}: of concurrent uses, the counter keeps the highest`, async (t) => {
@@ -233,10 +261,10 @@ t.test('nobody renames or removes the passkey of another account', async (t) => 
   const authenticator = new SoftwareAuthenticator(ORIGIN);
   t.ok(await add(service, authenticator));
   t.notOk(await service.rename('pr_other', authenticator.name, 'Mine', FROM));
-  t.notOk(await service.remove('pr_other', authenticator.name, FROM));
+  t.equal(await service.remove('pr_other', authenticator.name, FROM, ANY), 'unknown');
   t.ok(await service.rename(ADA.id, authenticator.name, 'Phone', FROM));
   t.match(await service.list(ADA.id), [{ name: 'Phone' }]);
-  t.ok(await service.remove(ADA.id, authenticator.name, FROM));
+  t.equal(await service.remove(ADA.id, authenticator.name, FROM, ANY), 'removed');
   t.same(events, ['passkey.added', 'passkey.renamed', 'passkey.removed']);
   t.equal(await signIn(service, authenticator), null);
 });

@@ -34,6 +34,8 @@ export interface FuzzTarget {
   codeOf(body: unknown): string | undefined;
   /** Answers that the OpenAPI document does not describe. */
   undocumented?: string[];
+  /** The path of the page that contains the form of a route. Default: the path of the route. */
+  pageOf?(url: string): string;
   /** Replaces what mutated requests may have spoilt, like an operator who was disabled, for the visitors to come. */
   renew?(): Promise<void>;
   /** Signs in as usual. @throws if that no longer works */
@@ -173,7 +175,7 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
           for (let attempt = 0; attempt < 3; attempt++) {
             // The page with the form, whose token no other sign-in has ended.
             for (const page of target.routes.filter(
-              ({ method, url }) => method === 'GET' && url === missing.url,
+              ({ method, url }) => method === 'GET' && url === (target.pageOf?.(missing.url) ?? missing.url),
             ))
               if (page !== missing) await visit(page);
             await visit(missing);

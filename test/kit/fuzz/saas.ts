@@ -4,6 +4,7 @@ import { MAIL_NAMES } from '../../../src/email/templates.js';
 import { createServer } from '../../../src/saas/server.js';
 import { openStore } from '../../../src/storage/open.js';
 import { basic, PASSWORD, SECRETS, testOptions } from '../app.js';
+import { SoftwareAuthenticator } from '../authenticator.js';
 import { fakeClock } from '../clock.js';
 import { FACTOR_KEY } from '../factors.js';
 import { checkAnswers, saasPaths } from '../openapi.js';
@@ -15,6 +16,7 @@ import { CollectedValues } from './collected-values.js';
 import type { FuzzAnswer } from './connection.js';
 import { collectRoutes, type FuzzTarget, type Route, type Visitor } from './engine.js';
 import type { FuzzRequest, Pair } from './request.js';
+import { UNATTAINABLE_USER_PAGES, userPageDraft } from './user-pages.js';
 
 /** The backend of a subscription product, and valid requests for its flows. */
 
@@ -27,6 +29,7 @@ const KINDS = {
   session: /"id":"(\w+)","createdAt"/g,
   checkout: /"sessionId":"(\w+)"/g,
   form: /name="token" value="(\d+\.[\w-]{43})"/g,
+  pageForm: /name="form" value="(\d+\.[\w-]{43})"/g,
   event: /\bevt_\d+\b/g,
   mail: /\bmail_[0-9a-f]{32}/g,
   // Found only in e-mails.
@@ -49,6 +52,9 @@ const asAdmin = (): Pair[] => [
   ['authorization', basic()],
   ['x-requested-with', 'fuzz'],
 ];
+
+/** Of the pages that use passkeys: the public address of `testOptions`. */
+const ORIGIN = 'http://app.example.test';
 
 const SETTINGS = '/admin/api/settings';
 
@@ -112,6 +118,15 @@ const RECIPES: Record<string, Recipe> = {
     path: `/api/user/identities/${'x'.repeat(43)}`,
     headers: [self.bearer()],
   }),
+  'POST /api/auth/register/passkey/begin': (self) => json({ email: self.newcomer(), name: 'Person' }),
+  'POST /api/auth/register/passkey': (self) => json(self.response('/api/auth/register/passkey')),
+  'POST /api/auth/passkey': (self) => json(self.response('/api/auth/passkey')),
+  'POST /api/user/passkeys': (self) => ({
+    ...json({ ...self.response('/api/user/passkeys'), name: 'Laptop' }),
+    headers: [self.bearer()],
+  }),
+  'POST /api/user/passkeys/rename': (self) => self.ofPasskey({ name: 'Phone' }),
+  'POST /api/user/passkeys/remove': (self) => self.ofPasskey({ password: PASSWORD }),
   'POST /api/auth/forgot-password': (self) => json({ email: self.email() }),
   'POST /api/auth/resend-verification': (self) => json({ email: self.email() }),
   'GET /api/auth/reset-password': (self) => ({ query: [['token', self.link('reset')]] }),
@@ -260,6 +275,11 @@ class SaasVisitor implements Visitor {
   readonly #mails: Mails;
   readonly #pay: (sessionId: string) => void;
   #customer: Pair | undefined;
+  /** The ceremonies of passkeys that were begun last, by the path where they end. */
+  readonly #begun = new Map<string, { ceremony: string; options: object }>();
+  /** The newest one of this visitor, and the one that has signed up last with the user. */
+  #created = new SoftwareAuthenticator(ORIGIN);
+  #owned: { authenticator: SoftwareAuthenticator; bearer: Pair } | undefined;
 
   constructor(dice: Dice, { now, mails, pay }: Surroundings) {
     this.dice = dice;
@@ -271,6 +291,7 @@ class SaasVisitor implements Visitor {
   draft({ method, url }: Route): FuzzRequest {
     const recipe =
       RECIPES[`${method} ${url}`]?.(this) ??
+      userPageDraft(this, method, url) ??
       (/^\/admin\b/.test(url) ? adminDraft(this, { method, url }) : { headers: [this.bearer()] });
     return { method, path: url, query: [], headers: [], ...recipe };
   }
@@ -284,6 +305,12 @@ class SaasVisitor implements Visitor {
     const [, user, session] =
       /"user":\{"id":"(usr_\w+)".*"session":\{"id":"(ses_\w+)"/.exec(answer.body) ?? [];
     if (user !== undefined && session !== undefined) this.#sessionOf.set(user, session);
+    const [, end] = /^(\/api\/.*passkeys?)\/begin$/.exec(path) ?? [];
+    if (end !== undefined && answer.status === 200) this.#begun.set(end, JSON.parse(answer.body).data);
+    if (path === '/api/auth/register/passkey' && answer.status === 201) {
+      const bearer: Pair = ['authorization', `Bearer ${JSON.parse(answer.body).data.accessToken}`];
+      this.#owned = { authenticator: this.#created, bearer };
+    }
     if (MAILING.test(path)) await this.#readMails();
     if (path === '/api/billing/webhook' && body && 'raw' in body) {
       const [id] = /\bevt_\d+\b/.exec(String(body.raw)) ?? [];
@@ -327,10 +354,42 @@ class SaasVisitor implements Visitor {
   ownSession = (): [user: string, session: string] => [...this.#sessionOf].at(-1) ?? ['none', 'none'];
   email = (): string => this.dice.one(this.#emails);
   newcomer = (): string => `f${names++}@example.test`;
+  pageForm = (): string =>
+    this.dice.happens(0.7) ? this.#collected.latest('pageForm') : this.one('pageForm');
+  browser = (): Pair[] => [
+    ['cookie', this.#pageCookies()],
+    ['accept', 'text/html'],
+    ['sec-fetch-site', 'same-origin'],
+  ];
   bearer = (): Pair => ['authorization', `Bearer ${this.one('access')}`];
 
   /** The user who bought last. */
   customer = (): Pair => (this.#customer ? [...this.#customer] : this.bearer());
+
+  /** What an authenticator responds to the ceremony that was begun last. */
+  response(path: string): { ceremony: string; credential: unknown } {
+    const { ceremony, options } = this.#begun.get(path) ?? { ceremony: 'none', options: { challenge: 'x' } };
+    const text = JSON.stringify(options);
+    if (path === '/api/auth/passkey') {
+      const { authenticator } = this.#owned ?? { authenticator: this.#created };
+      return { ceremony, credential: JSON.parse(authenticator.get(text)) };
+    }
+    this.#created = new SoftwareAuthenticator(ORIGIN);
+    return { ceremony, credential: JSON.parse(this.#created.create(text)) };
+  }
+
+  /** A change of the passkey that has signed up last. */
+  ofPasskey(change: object): Partial<FuzzRequest> {
+    const id = (this.#owned?.authenticator ?? this.#created).name;
+    const bearer = this.#owned?.bearer ?? this.bearer();
+    return { ...json({ id, ...change }), headers: [[...bearer] as Pair] };
+  }
+
+  /** Without those of sign-ins at a provider, each of which has one of its own: a real browser begins a few. */
+  #pageCookies(): string {
+    const all = this.#collected.cookie.split('; ');
+    return all.filter((cookie) => !cookie.startsWith('saas-login-')).join('; ');
+  }
 
   /** Mostly from an e-mail. */
   link(kind: 'reset' | 'verify'): string {
@@ -396,7 +455,9 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     paymentApiUrl: provider.url,
     billingAllowPause: true,
     factorEncryptionKey: FACTOR_KEY,
+    passkeys: true,
     emailLogin: true,
+    accountPages: true,
     // The browser is sent to GitHub without a request before.
     login: { github: { clientId: 'fuzz', clientSecret: 'fuzz-Wq8ZsT1mXe6YbN0cRj4HuPd9' } },
     settingsEncryptionKey: 'settings-Kq8ZsT1mXe6YbN0cRj4HuPd9',
@@ -419,10 +480,26 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     });
   await register('person@example.test');
 
+  const openToUsers = async (): Promise<void> => {
+    // Fuzzed settings may lock users out, as an operator may.
+    const settings = { allowRegistration: true, maintenanceMode: false };
+    const admin = Object.fromEntries(asAdmin());
+    const { version } = (await server.fastify.inject({ url: SETTINGS, headers: admin })).json().data;
+    const patched = await server.fastify.inject({
+      method: 'PATCH',
+      url: SETTINGS,
+      headers: admin,
+      payload: { ...settings, version },
+    });
+    if (patched.statusCode !== 200) throw new Error(`the settings cannot be changed: ${patched.body}`);
+  };
+
   return {
     url,
     routes,
-    busiest: routes.filter(({ url: path }) => /^\/api\/auth\/(login|refresh|register)/.test(path)),
+    busiest: routes.filter(({ url: path }) =>
+      /^\/api\/auth\/(login|refresh|register)(\/:provider)?$/.test(path),
+    ),
     clock,
     visitor: (dice) => new SaasVisitor(dice, { now: clock.now, mails, pay }),
     undocumented,
@@ -435,6 +512,11 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
         ].map((path) => [`POST ${path}`, 'users without a factor sign in']),
       ),
       'POST /api/user/second-factor/begin': 'few addresses are verified',
+      'POST /api/user/passkeys/begin': 'few addresses are verified',
+      'POST /api/user/passkeys': 'few addresses are verified',
+      'POST /api/user/passkeys/remove': 'the only passkey of an account without a password stays',
+      'POST /admin/users/:id/remove-passkeys': 'few users have one',
+      'POST /admin/api/users/:id/remove-passkeys': 'few users have one',
       ...Object.fromEntries(
         [
           ...['GET /api/auth/callback/:provider', 'POST /api/auth/exchange'],
@@ -442,6 +524,7 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
         ].map((route) => [route, 'nobody signs in at the provider']),
       ),
       'POST /api/auth/email-login/redeem': 'a code meets its login token only by chance',
+      ...UNATTAINABLE_USER_PAGES,
       'POST /api/auth/unlock': 'without limits no account is locked, and no mail has such a link',
       'POST /admin/mails/:id/retry': NOT_FAILED,
       'POST /admin/api/mails/:id/retry': NOT_FAILED,
@@ -455,18 +538,9 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
       const { code } = (error ?? {}) as { code?: unknown };
       return success === false && typeof message === 'string' && typeof code === 'string' ? code : undefined;
     },
+    renew: openToUsers,
     async prove() {
-      // Fuzzed settings may lock users out, as an operator may.
-      const settings = { allowRegistration: true, maintenanceMode: false };
-      const admin = Object.fromEntries(asAdmin());
-      const { version } = (await server.fastify.inject({ url: SETTINGS, headers: admin })).json().data;
-      const patched = await server.fastify.inject({
-        method: 'PATCH',
-        url: SETTINGS,
-        headers: admin,
-        payload: { ...settings, version },
-      });
-      if (patched.statusCode !== 200) throw new Error(`the settings cannot be changed: ${patched.body}`);
+      await openToUsers();
       const { statusCode, body } = await register('last@example.test');
       if (statusCode !== 201) throw new Error(`sign-up fails after the fuzzing: ${body}`);
     },

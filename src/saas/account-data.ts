@@ -1,0 +1,75 @@
+import type { EmailLoginModuleOptions } from '../auth/email-login-module.js';
+import type { AuthModuleOptions } from '../auth/module.js';
+import type { BillingModule } from '../billing/module.js';
+import type { EmailService } from '../email/service.js';
+import type { FederationModule } from '../federation/module.js';
+import { type Passkeys, removePasskeys } from '../passkeys/store.js';
+import type { ModuleContext } from '../server/module-context.js';
+import type { SaasConfiguration } from './options.js';
+import type { SaasPasskeys } from './passkeys.js';
+import type { SaasSecondFactors } from './second-factors.js';
+
+export interface AccountDataSources {
+  values: Pick<SaasConfiguration, 'login' | 'passkeys'>;
+  billing: Pick<BillingModule, 'deletion' | 'service'>;
+  mails: Pick<EmailService, 'deleteByUser' | 'listByUser'>;
+  /** Also without the option: an account that is deleted or has a new owner loses its passkeys. */
+  passkeyDocuments: Passkeys;
+  secondFactors: SaasSecondFactors | undefined;
+  /** What is loaded later, and only if it is configured. */
+  optional(): {
+    loginProviders: Pick<FederationModule<unknown>, 'service'> | undefined;
+    passkeys: SaasPasskeys | undefined;
+  };
+}
+
+type AccountData = Pick<AuthModuleOptions, 'deletionHooks' | 'exportSections' | 'removeOtherLogins'> &
+  Pick<EmailLoginModuleOptions, 'forgetCredentials'>;
+
+/** What the domains other than `auth` store about a user: how it is exported, and when it is deleted. */
+export function accountData(
+  { audit }: Pick<ModuleContext, 'audit'>,
+  { values, billing, mails, passkeyDocuments, secondFactors, optional }: AccountDataSources,
+): AccountData {
+  const deleteLogins = (userId: string) =>
+    Promise.all([
+      passkeyDocuments.deleteMany({ account: userId }),
+      optional().loginProviders?.service.forget(userId),
+    ]);
+  const forgetCredentials = async (userId: string): Promise<void> => {
+    await Promise.all([secondFactors?.service.forget(userId), deleteLogins(userId)]);
+  };
+
+  return {
+    forgetCredentials,
+    deletionHooks: {
+      cancelSubscriptions: billing.deletion.cancelSubscriptions,
+      async deleteData(userId) {
+        await Promise.all([
+          billing.deletion.deleteBillingData(userId),
+          mails.deleteByUser(userId),
+          forgetCredentials(userId),
+        ]);
+      },
+      async deleteLateData(userId) {
+        await Promise.all([billing.deletion.deleteBillingData(userId), deleteLogins(userId)]);
+      },
+    },
+    // The new owner gets no mail about the passkeys of a stranger.
+    async removeOtherLogins(userId, origin) {
+      await Promise.all([
+        removePasskeys(userId, origin, { passkeys: passkeyDocuments, audit }),
+        optional().loginProviders?.service.forget(userId),
+      ]);
+    },
+    exportSections: {
+      billing: billing.service.recordsOf,
+      mails: mails.listByUser,
+      ...(secondFactors && { secondFactor: secondFactors.service.stateOf }),
+      ...(values.login && {
+        identities: async (userId: string) => optional().loginProviders?.service.list(userId),
+      }),
+      ...(values.passkeys && { passkeys: async (userId: string) => optional().passkeys?.flows.list(userId) }),
+    },
+  };
+}

@@ -1,0 +1,228 @@
+import { createHmac } from 'node:crypto';
+import type { FastifyRequest } from 'fastify';
+import type { AccountSources, Person } from '../account/service.js';
+import type { AuthModule, UsersModule } from '../auth/module.js';
+import type { Identity } from '../auth/sessions.js';
+import type { SignedIn } from '../auth/sign-in.js';
+import type { BillingModule } from '../billing/module.js';
+import { formatAmount } from '../billing/notifications.js';
+import type { FederationModule } from '../federation/module.js';
+import { type Messages, message } from '../http/messages.js';
+import type { Pages } from '../http/pages.js';
+import type { Guard, Scope } from '../http/scope.js';
+import { MINUTE } from '../kernel/clock.js';
+import { AppError } from '../kernel/errors.js';
+import type { ModuleContext } from '../server/module-context.js';
+import type { SaasConfiguration } from './options.js';
+import type { SaasPasskeys } from './passkeys.js';
+import type { SaasSecondFactors } from './second-factors.js';
+
+export interface AccountPageOptions {
+  values: SaasConfiguration;
+  auth: AuthModule;
+  users: UsersModule;
+  billing: BillingModule;
+  secondFactors: SaasSecondFactors | undefined;
+  loginProviders: FederationModule<SignedIn> | undefined;
+  passkeys: SaasPasskeys | undefined;
+  rename(userId: string, name: string): Promise<unknown>;
+  registrationAllowed(): Promise<boolean>;
+  pages: Pages;
+  messages: Messages;
+  /** The path of the account page. */
+  path: string;
+  publicUrl(): string;
+  apiPath(): string;
+}
+
+/** The pages for users, for a scope with the path of the account page as its prefix. */
+export interface AccountPages {
+  guards: Record<'person' | 'recent-person', Guard>;
+  plugin(scope: Scope): Promise<void>;
+}
+
+/** Loads the pages for users if they are enabled. */
+export async function openAccountPages(
+  context: ModuleContext,
+  options: AccountPageOptions,
+): Promise<AccountPages | undefined> {
+  const { values, auth, billing, loginProviders, passkeys, messages, pages, publicUrl } = options;
+  if (!values.accountPages) return undefined;
+  const [{ createAccountModule }, { createUserPagesModule }] = await Promise.all([
+    import('../account/module.js'),
+    import('../user-pages/module.js'),
+  ]);
+  const path = () => options.path;
+  const script = passkeys?.readScript() ?? '';
+  const identities = new WeakMap<object, Identity>();
+  const identityOf = (key: Person | FastifyRequest): Identity => {
+    const identity = identities.get(key);
+    if (!identity) throw new Error('No guard of the account pages has admitted the request.');
+    return identity;
+  };
+
+  const userPages = createUserPagesModule(context, {
+    accounts: auth.service,
+    providers: loginProviders?.service,
+    passkeys: passkeys && { ...passkeys.flows, script },
+    billing: values.paymentSecretKey === undefined ? undefined : billingOf(billing),
+    sessionCookie: auth.sessionCookie,
+    refreshTtl: values.refreshTokenTtl,
+    origins: (values.corsOrigin ?? []).filter((origin) => origin !== '*'),
+    ...{ identityOf, pages, messages, path, publicUrl },
+    apiPath: options.apiPath,
+    registrationAllowed: options.registrationAllowed,
+    sendExport: (request, reply, userId) =>
+      auth.sendExport(
+        request,
+        reply.header('content-disposition', 'attachment; filename="account.json"'),
+        userId,
+      ),
+  });
+
+  const account = createAccountModule(context, {
+    ...{ path, pages },
+    signOutHref: () => `${path()}/sign-out`,
+    hasAccountPages: true,
+    // As for the routes of the API that need a recent sign-in.
+    maxAuthenticationAge: 10 * MINUTE,
+    furtherPages: userPages.paths,
+    handleLabel: message('user-address.label'),
+    sections: async () => userPages.sections(),
+    sources: sourcesOf(options, identityOf, script),
+    signIn: {
+      async userOf(request, reply) {
+        const identity = await userPages.sessions.find(request, reply);
+        if (!identity) return null;
+        const { user, session } = identity;
+        const hasPassword = await auth.service.federated.hasPassword(user.id);
+        const principal = {
+          id: user.id,
+          handle: user.email,
+          name: user.name,
+          kind: 'human' as const,
+          ...(!hasPassword && { passkeyOnly: true as const }),
+        };
+        identities.set(principal, identity).set(request, identity);
+        return {
+          principal,
+          session: { id: session.id, authTime: Date.parse(session.authenticatedAt) },
+          token: formSecretOf(values, session.id),
+        };
+      },
+      async sendSignIn(_request, reply, page, email = '') {
+        return pages.send(reply.code(401), await userPages.signInPages.signIn(path() + page, { email }));
+      },
+      forgetSession: userPages.sessions.forget,
+    },
+  });
+
+  return {
+    guards: account.guards,
+    async plugin(scope) {
+      await scope.register(account.plugin);
+      await scope.register((inner: Scope) => userPages.plugin(inner, account.guard));
+    },
+  };
+}
+
+/** Binds the tokens of forms to a session, whose ID is not secret. */
+const formSecretOf = ({ jwtRefreshSecret }: SaasConfiguration, sessionId: string): string =>
+  createHmac('sha256', jwtRefreshSecret).update(`forms of ${sessionId}`).digest('base64url');
+
+/** Null for these errors. */
+const nullFor =
+  (...codes: string[]) =>
+  (error: unknown): null => {
+    if (error instanceof AppError && codes.includes(error.code)) return null;
+    throw error;
+  };
+
+/** What the account pages show and change. */
+function sourcesOf(
+  { auth, users, secondFactors, passkeys, rename }: AccountPageOptions,
+  identityOf: (person: Person) => Identity,
+  script: string,
+): AccountSources {
+  const { service } = auth;
+  const done = () => true;
+  const wrong = nullFor('INVALID_CREDENTIALS', 'VALIDATION_ERROR');
+  const passwordOf = ({ passkeyOnly }: Person, password: string) => (passkeyOnly ? undefined : password);
+
+  return {
+    people: {
+      async provePassword(person, password, from) {
+        const given = passwordOf(person, password);
+        return service.proveOwner(identityOf(person), given, from).then(() => person, wrong);
+      },
+      async changePassword(person, { current, chosen }, _session, from) {
+        const given = { currentPassword: current, newPassword: chosen };
+        const changed = service.changePassword(identityOf(person), given, from);
+        return (await changed.then(done, nullFor('INVALID_CREDENTIALS'))) ?? false;
+      },
+      keepsSession: true,
+      async rename({ id }, name) {
+        await rename(id, name);
+      },
+      async delete(person, password, from) {
+        const deleted = service.deleteAccount(identityOf(person), passwordOf(person, password), from);
+        return (await deleted.then(done, wrong)) ?? false;
+      },
+      async isDeleted(id) {
+        const user = await users.users.findOne({ id });
+        return user === null || user.deletingAt !== undefined;
+      },
+    },
+    sessions: {
+      async list({ id }, session) {
+        const listed = await service.listSessions({ user: { id }, session });
+        return listed.map(({ authenticatedAt, ...one }) => ({
+          ...one,
+          authTime: Date.parse(authenticatedAt),
+        }));
+      },
+      async end({ id }, sid, from) {
+        await service.revokeSession({ user: { id } }, sid, from).catch(nullFor('NOT_FOUND'));
+      },
+      endOthers: ({ id: userId }, { id }, from) => service.endOthers({ userId, id }, from),
+    },
+    verification: {
+      isDue: (person) => !identityOf(person).user.emailVerified,
+      async sendAgain(id, from) {
+        const user = await users.users.findOne({ id });
+        if (!user || user.emailVerified) return false;
+        await service.resendVerification(user.email, from);
+        return true;
+      },
+    },
+    factors: secondFactors && {
+      ...secondFactors.option.service,
+      requiredFrom: ({ id }) => secondFactors.option.service.requiredFrom(id),
+    },
+    passkeys: passkeys && {
+      ...passkeys.service,
+      script,
+      isOpenTo: (person) => identityOf(person).user.emailVerified,
+      remove: async (id, passkey, from, { keepsOne }) =>
+        passkeys.service.remove(id, passkey, from, {
+          keepsOne: keepsOne && !(await passkeys.hasOtherLogin(id)),
+        }),
+    },
+    // The deletion of an account deletes everything.
+    forget: async () => undefined,
+  };
+}
+
+/** Purchases and subscriptions, for the pages. */
+const billingOf = ({ subscription, catalog, changes, checkout, service }: BillingModule) => ({
+  current: (userId: string) => subscription.current(userId, { withNextInvoice: false }),
+  plans: catalog.plans,
+  invoices: catalog.invoices,
+  openCheckout: checkout.open,
+  openPortal: service.portal,
+  previewChange: changes.preview,
+  change: changes.change,
+  cancel: changes.cancel,
+  resume: changes.resume,
+  formatAmount,
+});

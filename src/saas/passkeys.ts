@@ -1,0 +1,55 @@
+import type { AuthModule } from '../auth/module.js';
+import { SignInAnswer } from '../auth/schemas.js';
+import type { SignedIn } from '../auth/sign-in.js';
+import type { Messages } from '../http/messages.js';
+import type { Scope } from '../http/scope.js';
+import type { PasskeyFlows } from '../passkeys/flows.js';
+import type { PasskeyModuleOptions } from '../passkeys/module.js';
+import type { PasskeyService } from '../passkeys/service.js';
+import type { ModuleContext } from '../server/module-context.js';
+import type { SaasConfiguration } from './options.js';
+
+/** The passkeys of users, for the other domains. */
+export interface SaasPasskeys {
+  service: PasskeyService;
+  flows: PasskeyFlows<SignedIn>;
+  /** Whether the user can sign in without a passkey. */
+  hasOtherLogin(userId: string): Promise<boolean>;
+  /** Reads the script of the pages that use them. */
+  readScript(): string;
+  plugin(scope: Scope): Promise<void>;
+}
+
+export interface PasskeyOptions extends Pick<PasskeyModuleOptions, 'address' | 'name'> {
+  values: SaasConfiguration;
+  auth: AuthModule;
+  messages: Pick<Messages, 'negotiate'>;
+  /** Whether the user can sign in at another provider. */
+  hasIdentities(userId: string): Promise<boolean>;
+}
+
+/** Loads passkeys if they are enabled. */
+export async function openPasskeys(
+  context: ModuleContext,
+  { values, auth, messages, hasIdentities, ...options }: PasskeyOptions,
+): Promise<SaasPasskeys | undefined> {
+  if (!values.passkeys) return undefined;
+  const { createPasskeyModule, createPasskeyApi, readPasskeyScript } = await import('../passkeys/module.js');
+  const { corsOrigin: origins = [], jwtRefreshSecret, jwtRefreshSecretPrevious } = values;
+  const { service } = createPasskeyModule(context, {
+    ...options,
+    origins,
+    announce: (change, userId, from) => auth.announcePasskey(userId, change, from),
+  });
+  const { federated, passkey, proveOwner } = auth.service;
+  const hasOtherLogin = async (userId: string): Promise<boolean> =>
+    values.emailLogin || (await federated.hasPassword(userId)) || (await hasIdentities(userId));
+  const { flows, plugin } = createPasskeyApi(context, {
+    service,
+    accounts: { ...passkey, proveOwner, hasOtherLogin },
+    secrets: [jwtRefreshSecret, jwtRefreshSecretPrevious].filter((secret) => secret !== undefined),
+    signInAnswer: SignInAnswer,
+    messages,
+  });
+  return { service, flows, hasOtherLogin, readScript: readPasskeyScript, plugin };
+}

@@ -1,0 +1,81 @@
+import { createCookie } from '../http/cookies.js';
+import { message } from '../http/messages.js';
+import type { Scope } from '../http/scope.js';
+import type { ModuleContext } from '../server/module-context.js';
+import { type UserPagesPluginOptions, userPagesPlugin } from './plugin.js';
+import type { PersonGuard, Section } from './services.js';
+import { createPageSessions, destinationOf, type PageSessionOptions, type PageSessions } from './session.js';
+import { createSignInPages, type SignInPages } from './sign-in-pages.js';
+import { createSignUpForm } from './sign-up.js';
+
+/** The pages for users of saas-backend: sign-in, sign-up, address, connected providers and billing. */
+export interface UserPagesModule {
+  sessions: PageSessions;
+  signInPages: SignInPages;
+  /** The pages that a sign-in can return to, below the account page. */
+  paths: readonly string[];
+  /** The sections of the account page that lead to these pages. */
+  sections(): Section[];
+  /** @param guard of the account pages, which these extend */
+  plugin(scope: Scope, guard: PersonGuard): Promise<void>;
+}
+
+type Given = Omit<
+  UserPagesPluginOptions,
+  'sessions' | 'signInPages' | 'signUpForm' | 'guard' | 'destinationOf' | 'cookie' | 'codeCookie' | 'random'
+>;
+
+export interface UserPagesModuleOptions extends Given, Pick<PageSessionOptions, 'refreshTtl'> {
+  /** The cookie of the API with the refresh token. */
+  sessionCookie: PageSessionOptions['cookie'];
+  /** The origins of pages at which a user may continue, beside that of the public address. */
+  origins: readonly string[];
+}
+
+export function createUserPagesModule(
+  { random }: Pick<ModuleContext, 'random'>,
+  { sessionCookie, refreshTtl, origins, ...options }: UserPagesModuleOptions,
+): UserPagesModule {
+  const { accounts, providers, billing, publicUrl, path } = options;
+  const sessions = createPageSessions({ accounts, cookie: sessionCookie, refreshTtl });
+  const resolve = (returnTo: string | undefined) =>
+    destinationOf(returnTo, { publicUrl: publicUrl(), origins, fallback: path() });
+  const signInPages = createSignInPages({ ...options, sessions, destinationOf: resolve });
+  const signUpForm = createSignUpForm({
+    ...options,
+    signInPages,
+    hasPasskeys: options.passkeys !== undefined,
+    destinationOf: resolve,
+  });
+  const section = (id: string, to = id): Section => ({
+    id,
+    title: message(`user-${id}.title`),
+    text: message(`user-${id}.explained`),
+    href: `${path()}/${to}`,
+    label: message(`user-${id}.open`),
+  });
+
+  return {
+    sessions,
+    signInPages,
+    paths: ['/address', '/providers', '/billing', '/export', '/sign-out'],
+    sections: () => [
+      ...(billing ? [section('billing')] : []),
+      section('address'),
+      ...(providers ? [section('providers')] : []),
+      section('export'),
+    ],
+    plugin: (scope, guard) =>
+      userPagesPlugin(scope, {
+        ...options,
+        sessions,
+        signInPages,
+        signUpForm,
+        guard,
+        destinationOf: resolve,
+        cookie: createCookie('saas-page-login', publicUrl),
+        codeCookie: createCookie('saas-page-code', publicUrl),
+        random,
+      }),
+  };
+}

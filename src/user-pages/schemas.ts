@@ -1,0 +1,96 @@
+import { type TProperties, Type } from 'typebox';
+
+const form = <Fields extends TProperties>(fields: Fields) =>
+  Type.Object(fields, { additionalProperties: false });
+
+/** The body of a form of the account pages; `form` proves that a page of this session contained it. */
+const ownForm = <Fields extends TProperties>(fields: Fields) =>
+  form({ form: Type.String({ maxLength: 128, writeOnly: true }), ...fields });
+
+// What a person types is checked by the service, so that the form is shown again with the reason.
+const Typed = Type.String({ maxLength: 1024 });
+const Password = Type.String({ maxLength: 4096, writeOnly: true });
+const Challenge = Type.String({
+  accepts: 'the challenge of the form',
+  maxLength: 2048,
+  pattern: '^[\\w.-]+$',
+  writeOnly: true,
+});
+
+const returnTo = Type.Optional(
+  Type.String({ accepts: 'an address to continue at', maxLength: 2048, pattern: '^[^\\p{Cc}\\p{Cs}]*$' }),
+);
+
+const done = Type.Optional(
+  Type.String({ accepts: 'the name of a notice', maxLength: 64, pattern: '^[a-z-]*$' }),
+);
+
+export const SignInQuery = Type.Object({ return_to: returnTo, done });
+export const NoticeQuery = Type.Object({ done });
+export const ReturnQuery = Type.Object({ return_to: returnTo });
+
+export const SignInBody = form({ email: Typed, password: Password });
+export const CodeBody = form({
+  interaction: Challenge,
+  code: Type.String({ maxLength: 64, writeOnly: true }),
+});
+export const SignUpBody = form({
+  email: Typed,
+  name: Typed,
+  password: Password,
+  password_confirm: Password,
+});
+export const EmailBody = form({ email: Typed });
+
+const mailedCode = {
+  maxLength: 64,
+  pattern: '^[^\\p{Cc}\\p{Cs}]*$',
+  accepts: 'the mailed code',
+  writeOnly: true,
+};
+export const MailedCodeQuery = Type.Object({ code: Type.Optional(Type.String(mailedCode)) });
+export const MailedCodeBody = form({ code: Type.String(mailedCode) });
+
+export const EmptyBody = ownForm({});
+export const AddressBody = ownForm({ email: Typed, password: Type.Optional(Password) });
+
+const ProviderName = Type.String({ accepts: 'the name of a provider', maxLength: 64, pattern: '^[\\w-]+$' });
+export const ProviderParams = Type.Object({ provider: ProviderName });
+export const ProviderBody = ownForm({ provider: ProviderName });
+export const ReturnedQuery = Type.Object({
+  ticket: Type.Optional(
+    Type.String({
+      accepts: 'the ticket of a sign-in',
+      maxLength: 8192,
+      pattern: '^[\\w.~+/=-]+$',
+      writeOnly: true,
+    }),
+  ),
+  error: Type.Optional(Type.String({ accepts: 'an error code', maxLength: 64, pattern: '^[a-z_]*$' })),
+});
+export const IdentityBody = ownForm({
+  id: Type.String({ accepts: 'the ID of a connection', maxLength: 128, pattern: '^[\\w-]+$' }),
+});
+
+const PriceId = Type.String({
+  accepts: 'the ID of a price',
+  maxLength: 255,
+  pattern: '^[^\\p{Cc}\\p{Cs}]+$',
+});
+export const PriceBody = ownForm({ price: PriceId });
+export const PriceQuery = Type.Object({ price: PriceId });
+
+export const PasskeyBody = form({
+  ceremony: Type.String({
+    accepts: 'the ceremony of the form',
+    maxLength: 4096,
+    pattern: '^[\\w.-]+$',
+    writeOnly: true,
+  }),
+  credential: Type.String({
+    accepts: 'the response of the browser, as JSON',
+    maxLength: 12 * 1024,
+    pattern: '^[^\\p{Cs}]*$',
+    writeOnly: true,
+  }),
+});

@@ -1,0 +1,103 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { isTrustedOrigin } from '../http/browser.js';
+import type { Cookie } from '../http/cookies.js';
+import { originOf } from '../http/scope.js';
+import { userPageErrors } from './errors.js';
+import type { Accounts, Identity, Tokens } from './services.js';
+
+/** The session of a browser in the cookie of the API, so that pages and an application at the same address share it. */
+export interface PageSessions {
+  /** The user of the session, whose refresh token is rotated when it is old enough. */
+  find(request: FastifyRequest, reply: FastifyReply): Promise<Identity | null>;
+  /** Stores a new session in the browser, and ends the one that it replaces. */
+  start(request: FastifyRequest, reply: FastifyReply, tokens: Tokens): Promise<void>;
+  end(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** Removes a session from the browser that has ended already. */
+  forget(reply: FastifyReply): void;
+}
+
+export interface PageSessionOptions {
+  accounts: Pick<Accounts, 'resume' | 'endSession'>;
+  cookie: Cookie;
+  /** Lifetime of a refresh token in seconds. */
+  refreshTtl: number;
+}
+
+export function createPageSessions({ accounts, cookie, refreshTtl }: PageSessionOptions): PageSessions {
+  const endPrevious = async (request: FastifyRequest): Promise<void> => {
+    const previous = cookie.read(request);
+    if (previous !== undefined) await accounts.endSession(previous, originOf(request));
+  };
+
+  return {
+    async find(request, reply) {
+      const presented = cookie.read(request);
+      const resumed = presented === undefined ? null : await accounts.resume(presented, originOf(request));
+      if (!resumed) return null;
+      if (resumed.refreshToken !== presented) cookie.set(reply, resumed.refreshToken, refreshTtl);
+      return resumed.identity;
+    },
+
+    async start(request, reply, { refreshToken }) {
+      await endPrevious(request);
+      cookie.set(reply, refreshToken, refreshTtl);
+    },
+
+    async end(request, reply) {
+      await endPrevious(request);
+      cookie.clear(reply);
+    },
+
+    forget: cookie.clear,
+  };
+}
+
+/** Rejects forms of other sites, which could sign a browser in as somebody else. @throws FORM_REJECTED */
+export function rejectForeignForm({ headers }: FastifyRequest, publicUrl: string): void {
+  if (!isTrustedOrigin(headers, [new URL(publicUrl).origin])) throw userPageErrors.FORM_REJECTED();
+}
+
+/** Where a user continues after a sign-in. */
+export interface Destination {
+  href: string;
+  /** Further sources of `form-action` for the page with the form. */
+  formTargets: string[];
+}
+
+/**
+ * An address of the application, or the account page for any other.
+ *
+ * @param returnTo a path, or an address at one of the `origins`
+ */
+export function destinationOf(
+  returnTo: string | undefined,
+  { publicUrl, origins, fallback }: { publicUrl: string; origins: readonly string[]; fallback: string },
+): Destination {
+  const own = new URL(publicUrl).origin;
+  const url = returnTo !== undefined && URL.canParse(returnTo, own) ? new URL(returnTo, own) : null;
+  if (!url || url.username || url.password) return { href: fallback, formTargets: [] };
+  // Relative, because in development the page may be open at another name of this machine.
+  const path = url.pathname + url.search + url.hash;
+  if (url.origin === own) return { href: path.startsWith('//') ? fallback : path, formTargets: [] };
+  return origins.includes(url.origin)
+    ? { href: url.href, formTargets: [url.origin] }
+    : { href: fallback, formTargets: [] };
+}
+
+/** The state of a sign-in, in a cookie of the browser that it belongs to. */
+export const encodeState = (state: Readonly<Record<string, string | undefined>>): string =>
+  Buffer.from(JSON.stringify(state)).toString('base64url');
+
+/** Empty for a cookie that these pages have not set: it decides about nothing but the sign-in of its own browser. */
+export function decodeState(cookie: string | undefined): Readonly<Record<string, string | undefined>> {
+  try {
+    const state: unknown = JSON.parse(Buffer.from(cookie ?? '', 'base64url').toString());
+    return Object.fromEntries(
+      Object.entries(Object(state)).filter(
+        (entry): entry is [string, string] => typeof entry[1] === 'string',
+      ),
+    );
+  } catch {
+    return {};
+  }
+}

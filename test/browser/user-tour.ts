@@ -1,0 +1,105 @@
+import type { Page } from 'playwright-core';
+import type { Test } from 'tap';
+import { mailedApp, VERIFY } from '../auth/kit.js';
+import { KEY, provider as paymentProvider } from '../billing/kit.js';
+import { CLIENT, fakeProvider } from '../federation/kit.js';
+import { PASSWORD, saasApp } from '../kit/app.js';
+import { codeAt, FACTOR_KEY } from '../kit/factors.js';
+import { open, type Stop, send, stop } from './stops.js';
+
+const HERE = { publicUrl: undefined, accountPages: true } as unknown as { accountPages: true };
+const EMAIL_LABEL = 'E-mail address';
+
+/** The pages for users of saas-backend. */
+export async function stopsOfUserPages(t: Test, email: string, name: string): Promise<Stop[]> {
+  const [upstream, api] = await Promise.all([fakeProvider(t), paymentProvider(t)]);
+  const login = { acme: { issuer: upstream.url, ...CLIENT, label: name.slice(0, 60) } };
+  const app = await mailedApp(t, {
+    ...{ ...HERE, login, emailLogin: true, passkeys: true, factorEncryptionKey: FACTOR_KEY },
+    ...{ paymentSecretKey: KEY, paymentApiUrl: api.url },
+    billing: { plans: { pro: { prices: ['price_pro'] }, basic: { prices: ['price_basic'] } } },
+  });
+  const closed = await saasApp(t, HERE);
+  await closed.admin('PATCH', '/admin/api/settings', { version: 0, allowRegistration: false });
+  const [origin, closedOrigin] = (await Promise.all([app.listen(), closed.listen()])).map((url) =>
+    url.replace('127.0.0.1', 'localhost'),
+  );
+  const account = `${origin}/account`;
+  const user = await app.signUp({ email, name });
+  const opened = await app.request('POST', '/api/billing/create-checkout-session', {
+    token: user.accessToken,
+    body: { mode: 'setup' },
+  });
+  const customer = String(api.sessions.get(opened.body.data.sessionId)?.['customer']);
+  const known = { [EMAIL_LABEL]: email, Password: PASSWORD };
+  const added = { [EMAIL_LABEL]: 'new@example.test', 'Confirm password': PASSWORD, Password: PASSWORD };
+  await app.post('/auth/resend-verification', { email });
+  await app.post('/auth/verify-email', { token: await app.tokenIn(VERIFY), password: PASSWORD });
+  let secret = '';
+
+  const subscribe = async () => {
+    Object.assign(api.world.subscribe(customer, user.id, true), {
+      ...{ status: 'active', price: 'price_pro', quantity: 1, trialEnd: null },
+    });
+    await app.request('POST', '/api/billing/sync', { token: user.accessToken, body: {} });
+  };
+
+  return [
+    stop('user-sign-in', 200, open(`${account}/sign-in`)),
+    stop('user-sign-in-wrong', 401, send({ ...known, Password: 'wrong' })),
+    stop('user-sign-up', 200, open(`${account}/sign-up`)),
+    stop('user-sign-up-taken', 409, send({ ...added, [EMAIL_LABEL]: email })),
+    stop('user-sign-up-differ', 422, send({ ...added, 'Confirm password': 'another' })),
+    stop('user-sign-up-closed', 403, open(`${closedOrigin}/account/sign-up`)),
+    stop('user-sign-up-passkey', 200, async (page) => {
+      await page.goto(`${account}/sign-up`);
+      await page.getByLabel(EMAIL_LABEL, { exact: true }).fill('new@example.test');
+      const button = page.getByRole('button', { name: 'Create account with a passkey' });
+      const [response] = await Promise.all([page.waitForNavigation(), button.click()]);
+      return response;
+    }),
+    stop('user-forgot-password', 200, open(`${account}/forgot-password`)),
+    stop('user-forgot-password-sent', 200, send({ [EMAIL_LABEL]: email })),
+    stop('user-code-elsewhere', 400, open(`${account}/sign-in/code/enter`)),
+    stop('user-code-request', 200, open(`${account}/sign-in/code`)),
+    stop('user-code', 200, send({ [EMAIL_LABEL]: 'nobody@example.test' })),
+    stop('user-code-wrong', 401, send({ Code: 'AAAA-AAAA' })),
+    stop('user-account', 200, async (page) => {
+      await page.goto(`${account}/sign-in`);
+      return send(known)(page);
+    }),
+    stop('user-passkeys', 200, open(`${account}/passkeys`)),
+    stop('user-address', 200, open(`${account}/address`)),
+    stop('user-address-wrong', 401, send({ 'New e-mail address': 'new@example.test', Password: 'wrong' })),
+    stop('user-providers', 200, open(`${account}/providers`)),
+    stop('user-billing-none', 200, open(`${account}/billing`)),
+    stop('user-billing', 200, async (page) => {
+      await subscribe();
+      return page.goto(`${account}/billing`);
+    }),
+    stop('user-billing-change', 200, open(`${account}/billing/change?price=price_basic`)),
+    stop('user-billing-cancelled', 200, async (page) => {
+      await page.goto(`${account}/billing`);
+      const button = page.getByRole('button', { name: 'Cancel at the end of the period' });
+      const [response] = await Promise.all([page.waitForNavigation(), button.click()]);
+      return response;
+    }),
+    stop('user-second-factor', 200, open(`${account}/second-factor`)),
+    stop('user-second-factor-enrolment', 200, async (page) => {
+      const response = await send()(page);
+      secret = ((await page.locator('code.wrap').textContent()) ?? '').replaceAll(' ', '');
+      return response;
+    }),
+    stop('user-recovery-codes', 200, async (page) => enrol(page, codeAt(secret, app.clock.now()))),
+    stop('user-sign-out', 200, open(`${account}/sign-out`)),
+    stop('user-signed-out', 200, send()),
+    stop('user-second-factor-code', 200, send(known)),
+  ];
+}
+
+async function enrol(page: Page, code: string) {
+  await page.locator('#code').fill(code);
+  const button = page.locator('form', { has: page.locator('#code') }).locator('button');
+  const [response] = await Promise.all([page.waitForNavigation(), button.click()]);
+  return response;
+}
