@@ -8,7 +8,7 @@ import { temporaryFolder } from './kit/tmp.js';
 
 /** A short round of `npm run fuzz`, the same in each run. */
 
-const REQUESTS = 2000;
+const REQUESTS = 2600;
 
 for (const [product, open] of Object.entries(FUZZ_TARGETS)) {
   t.test(`${product} answers every malformed request to any route with a documented error`, async (t) => {

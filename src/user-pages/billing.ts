@@ -169,17 +169,17 @@ const nullIfRejected = (error: unknown): null => {
   throw error;
 };
 
-/** The sentences of errors that have one; for others, that of the provider's failure. */
-const PROBLEMS = [
-  'PAYMENT_DECLINED',
-  'ALREADY_SUBSCRIBED',
-  'CURRENCY_MISMATCH',
-  'PRICE_NOT_ALLOWED',
-  'SUBSCRIPTION_NOT_CHANGEABLE',
-];
+/** The sentences of errors that have one; for others, that of a failure of the provider. */
+const PROBLEMS: Readonly<Record<string, Localized>> = {
+  PAYMENT_DECLINED: message('user-billing.problems.PAYMENT_DECLINED'),
+  ALREADY_SUBSCRIBED: message('user-billing.problems.ALREADY_SUBSCRIBED'),
+  CURRENCY_MISMATCH: message('user-billing.problems.CURRENCY_MISMATCH'),
+  PRICE_NOT_ALLOWED: message('user-billing.problems.PRICE_NOT_ALLOWED'),
+  SUBSCRIPTION_NOT_CHANGEABLE: message('user-billing.problems.SUBSCRIPTION_NOT_CHANGEABLE'),
+};
 
 const problemOf = ({ code }: AppError): Localized =>
-  message(`user-billing.problems.${PROBLEMS.includes(code) ? code : 'PAYMENT_PROVIDER_ERROR'}`);
+  PROBLEMS[code] ?? message('user-billing.problems.PAYMENT_PROVIDER_ERROR');
 
 const dateText = (timestamp: string): Localized => longDate(Date.parse(timestamp));
 

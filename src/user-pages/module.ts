@@ -36,7 +36,7 @@ export function createUserPagesModule(
   { random }: Pick<ModuleContext, 'random'>,
   { sessionCookie, refreshTtl, origins, ...options }: UserPagesModuleOptions,
 ): UserPagesModule {
-  const { accounts, providers, billing, publicUrl, path } = options;
+  const { accounts, publicUrl, path } = options;
   const sessions = createPageSessions({ accounts, cookie: sessionCookie, refreshTtl });
   const resolve = (returnTo: string | undefined) =>
     destinationOf(returnTo, { publicUrl: publicUrl(), origins, fallback: path() });
@@ -47,24 +47,11 @@ export function createUserPagesModule(
     hasPasskeys: options.passkeys !== undefined,
     destinationOf: resolve,
   });
-  const section = (id: string, to = id): Section => ({
-    id,
-    title: message(`user-${id}.title`),
-    text: message(`user-${id}.explained`),
-    href: `${path()}/${to}`,
-    label: message(`user-${id}.open`),
-  });
-
   return {
     sessions,
     signInPages,
     paths: ['/address', '/providers', '/billing', '/export', '/sign-out'],
-    sections: () => [
-      ...(billing ? [section('billing')] : []),
-      section('address'),
-      ...(providers ? [section('providers')] : []),
-      section('export'),
-    ],
+    sections: () => sectionsOf(options),
     plugin: (scope, guard) =>
       userPagesPlugin(scope, {
         ...options,
@@ -78,4 +65,38 @@ export function createUserPagesModule(
         random,
       }),
   };
+}
+
+/** The sections of what is configured. */
+function sectionsOf({ path, billing, providers }: Pick<Given, 'path' | 'billing' | 'providers'>): Section[] {
+  const section = (id: string, text: Omit<Section, 'id' | 'href'>): Section => ({
+    id,
+    href: `${path()}/${id}`,
+    ...text,
+  });
+  const sections: (Section | undefined)[] = [
+    billing &&
+      section('billing', {
+        title: message('user-billing.title'),
+        text: message('user-billing.explained'),
+        label: message('user-billing.open'),
+      }),
+    section('address', {
+      title: message('user-address.title'),
+      text: message('user-address.explained'),
+      label: message('user-address.open'),
+    }),
+    providers &&
+      section('providers', {
+        title: message('user-providers.title'),
+        text: message('user-providers.explained'),
+        label: message('user-providers.open'),
+      }),
+    section('export', {
+      title: message('user-export.title'),
+      text: message('user-export.explained'),
+      label: message('user-export.open'),
+    }),
+  ];
+  return sections.filter((one) => one !== undefined);
 }
