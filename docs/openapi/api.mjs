@@ -243,7 +243,7 @@ export const account = {
     summary: 'Begin to change the e-mail address',
     description:
       'The new address applies once its link is opened. Accounts without a password need a sign-in within the last ten minutes.',
-    errors: PROOF,
+    errors: [...PROOF, 'EMAIL_TAKEN'],
   },
   'POST /api/user/delete': {
     id: 'deleteAccount',
