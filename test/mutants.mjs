@@ -60,7 +60,7 @@ export function copyBuild() {
   const copy = mkdtempSync(join(tmpdir(), 'saas-backend-mutants-'));
   process.once('exit', () => rmSync(copy, { recursive: true, force: true }));
   for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => process.exit(1));
-  for (const name of ['dist', 'lists', 'templates', 'package.json'])
+  for (const name of ['dist', 'lists', 'templates', 'docs/openapi', 'package.json'])
     cpSync(join(root, name), join(copy, name), { recursive: true });
   symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'));
   return copy;
