@@ -13,7 +13,7 @@ import {
   noticeIn,
   SessionBody,
 } from './schemas.js';
-import type { AccountService, AccountSources, Application, Person, Session } from './service.js';
+import type { AccountService, AccountSources, Application, Session } from './service.js';
 
 export interface AccountPageOptions {
   guard: PersonGuard;
@@ -26,7 +26,7 @@ export interface AccountPageOptions {
   /** What the page calls the name with which people sign in. Default: the sentence `invite.handle`. */
   handleLabel?: Localized;
   /** Further sections of the page, each with a link to a page of its own. */
-  sections?(principal: Person): Promise<Section[]>;
+  sections?(): readonly Section[];
 }
 
 export interface Section {
@@ -112,13 +112,12 @@ export async function accountPagePlugin(scope: Scope, options: AccountPageOption
     } = {},
   ): Promise<Page> {
     const { principal, session } = guard.personOf(request);
-    const [open, connected, factor, factorRequiredFrom, owned = [], sections = []] = await Promise.all([
+    const [open, connected, factor, factorRequiredFrom, owned = []] = await Promise.all([
       sessions.list(principal, session),
       service.applications(principal),
       factors?.stateOf(principal.id),
       factors?.requiredFrom(principal),
       passkeys?.list(principal.id),
-      options.sections?.(principal),
     ]);
     const view = {
       path: path(),
@@ -134,7 +133,7 @@ export async function accountPagePlugin(scope: Scope, options: AccountPageOption
         applications: connected.map(viewOfApplication),
         hasApplications: connected.length > 0,
       }),
-      sections,
+      sections: options.sections?.() ?? [],
       ...(factors && { factor: { isEnrolled: factor !== null } }),
       ...(factorRequiredFrom && {
         factorRequired: message('account-factor.required', { when: longTime(factorRequiredFrom) }),

@@ -13,7 +13,7 @@ import type { Guard, Scope } from '../http/scope.js';
 import { MINUTE } from '../kernel/clock.js';
 import { AppError } from '../kernel/errors.js';
 import type { ModuleContext } from '../server/module-context.js';
-import type { SaasConfiguration } from './options.js';
+import { namedOrigins, type SaasConfiguration } from './options.js';
 import type { SaasPasskeys } from './passkeys.js';
 import type { SaasSecondFactors } from './second-factors.js';
 
@@ -68,7 +68,7 @@ export async function openAccountPages(
     billing: values.paymentSecretKey === undefined ? undefined : billingOf(billing),
     sessionCookie: auth.sessionCookie,
     refreshTtl: values.refreshTokenTtl,
-    origins: (values.corsOrigin ?? []).filter((origin) => origin !== '*'),
+    origins: namedOrigins(values),
     ...{ identityOf, pages, messages, path, publicUrl },
     apiPath: options.apiPath,
     registrationAllowed: options.registrationAllowed,
@@ -88,7 +88,7 @@ export async function openAccountPages(
     maxAuthenticationAge: 10 * MINUTE,
     furtherPages: userPages.paths,
     handleLabel: message('user-address.label'),
-    sections: async () => userPages.sections(),
+    sections: userPages.sections,
     sources: sourcesOf(options, identityOf, script),
     signIn: {
       async userOf(request, reply) {

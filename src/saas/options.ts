@@ -154,6 +154,17 @@ export function withAccountPages(values: SaasConfiguration, accountPath: string)
   };
 }
 
+/** The secrets of refresh tokens, the current one first, which also encrypt what clients keep during a sign-in. */
+export const sealingSecrets = ({
+  jwtRefreshSecret,
+  jwtRefreshSecretPrevious,
+}: Pick<SaasConfiguration, 'jwtRefreshSecret' | 'jwtRefreshSecretPrevious'>): string[] =>
+  [jwtRefreshSecret, jwtRefreshSecretPrevious].filter((secret) => secret !== undefined);
+
+/** The origins that CORS_ORIGIN names; `*` names none. */
+export const namedOrigins = ({ corsOrigin = [] }: Pick<SaasConfiguration, 'corsOrigin'>): string[] =>
+  corsOrigin.filter((origin) => origin !== '*');
+
 function validateMountPaths(
   { prefix, adminPath, accountPath }: ResolvedSaas['runtime'],
   hasAccountPages: boolean,

@@ -7,7 +7,7 @@ import type { PasskeyFlows } from '../passkeys/flows.js';
 import type { PasskeyModuleOptions } from '../passkeys/module.js';
 import type { PasskeyService } from '../passkeys/service.js';
 import type { ModuleContext } from '../server/module-context.js';
-import type { SaasConfiguration } from './options.js';
+import { namedOrigins, type SaasConfiguration, sealingSecrets } from './options.js';
 
 /** The passkeys of users, for the other domains. */
 export interface SaasPasskeys {
@@ -35,10 +35,9 @@ export async function openPasskeys(
 ): Promise<SaasPasskeys | undefined> {
   if (!values.passkeys) return undefined;
   const { createPasskeyModule, createPasskeyApi, readPasskeyScript } = await import('../passkeys/module.js');
-  const { corsOrigin: origins = [], jwtRefreshSecret, jwtRefreshSecretPrevious } = values;
   const { service } = createPasskeyModule(context, {
     ...options,
-    origins,
+    origins: namedOrigins(values),
     announce: (change, userId, from) => auth.announcePasskey(userId, change, from),
   });
   const { federated, passkey, proveOwner } = auth.service;
@@ -47,7 +46,7 @@ export async function openPasskeys(
   const { flows, plugin } = createPasskeyApi(context, {
     service,
     accounts: { ...passkey, proveOwner, hasOtherLogin },
-    secrets: [jwtRefreshSecret, jwtRefreshSecretPrevious].filter((secret) => secret !== undefined),
+    secrets: sealingSecrets(values),
     signInAnswer: SignInAnswer,
     messages,
   });

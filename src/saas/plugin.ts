@@ -43,10 +43,8 @@ import {
   type SettingsApi,
   type UserRequest,
 } from './decorator.js';
-import { openEmailLogin } from './email-login.js';
 import { createErrorRenderers } from './error-rendering.js';
 import { describeInstallation } from './installation.js';
-import { openLoginProviders } from './login-providers.js';
 import { openRouteDescriptions } from './openapi.js';
 import {
   adviseSaas,
@@ -55,6 +53,7 @@ import {
   type SaasBackendOptions,
   withAccountPages,
 } from './options.js';
+import { openEmailLogin, openLoginProviders } from './other-logins.js';
 import { openPasskeys } from './passkeys.js';
 import { openSecondFactors } from './second-factors.js';
 import { createUserAdministration } from './user-administration.js';

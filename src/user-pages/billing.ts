@@ -5,6 +5,7 @@ import { access, originOf, type Scope } from '../http/scope.js';
 import { AppError } from '../kernel/errors.js';
 import { EmptyBody, NoticeQuery, PriceBody, PriceQuery } from './schemas.js';
 import type { Billing, Identity, Invoice, PersonGuard, Plan, Subscription } from './services.js';
+import { providerTargets } from './session.js';
 
 export interface BillingPageOptions {
   billing: Billing;
@@ -158,9 +159,7 @@ export async function billingPagePlugin(scope: Scope, options: BillingPageOption
       hasInvoices: (invoices ?? []).length > 0,
       ...state,
     };
-    // Browsers check every redirect after the submission, including that to the provider.
-    const formTargets = publicUrl().startsWith('https:') ? ['https:'] : ['https:', 'http:'];
-    return { template: 'user-billing', view, formTargets };
+    return { template: 'user-billing', view, formTargets: providerTargets(publicUrl()) };
   }
 }
 

@@ -3,12 +3,10 @@ import { type Localized, type Messages, message } from '../http/messages.js';
 import type { Page, Pages } from '../http/pages.js';
 import { Email, fits } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
-import { MINUTE, SECOND } from '../kernel/clock.js';
-import { AppError } from '../kernel/errors.js';
 import { EmailBody, MailedCodeBody, MailedCodeQuery, ReturnQuery } from './schemas.js';
 import type { EmailLogin } from './services.js';
-import { decodeState, encodeState, rejectForeignForm } from './session.js';
-import { type SignInPages, withReturn } from './sign-in-pages.js';
+import { decodeState, encodeState, rejectForeignForm, STATE_LIFETIME_SECONDS } from './session.js';
+import { rejectionOf, type SignInPages, withReturn } from './sign-in-pages.js';
 
 export interface CodePageOptions {
   emailLogin: EmailLogin;
@@ -22,7 +20,6 @@ export interface CodePageOptions {
 }
 
 const CONFIG = access('public', { page: true });
-const LIFETIME_SECONDS = (10 * MINUTE) / SECOND;
 
 /** Sign-in with a mailed code. No GET uses a code, because mail scanners open every link. */
 export async function codePlugin(scope: Scope, options: CodePageOptions): Promise<void> {
@@ -46,7 +43,7 @@ export async function codePlugin(scope: Scope, options: CodePageOptions): Promis
       }
       const locale = messages.negotiate(request);
       const loginToken = await emailLogin.requestCode({ email, locale }, originOf(request));
-      codeCookie.set(reply, encodeState({ loginToken, returnTo }), LIFETIME_SECONDS);
+      codeCookie.set(reply, encodeState({ loginToken, returnTo }), STATE_LIFETIME_SECONDS);
       return reply.redirect(`${path()}/sign-in/code/enter`, 303);
     },
   );
@@ -102,9 +99,3 @@ export async function codePlugin(scope: Scope, options: CodePageOptions): Promis
     view: { action: `${path()}/sign-in/code/enter`, requestHref: `${path()}/sign-in/code`, ...state },
   });
 }
-
-const rejectionOf = (attempt: Promise<unknown>): Promise<string | undefined> =>
-  attempt.then(
-    () => undefined,
-    (error: unknown) => (error instanceof AppError ? error.code : undefined),
-  );

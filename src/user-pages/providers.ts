@@ -3,7 +3,6 @@ import type { Cookie } from '../http/cookies.js';
 import { type Localized, longTime, type Messages, message } from '../http/messages.js';
 import type { Page, Pages } from '../http/pages.js';
 import { access, originOf, type Scope } from '../http/scope.js';
-import { MINUTE, SECOND } from '../kernel/clock.js';
 import { AppError } from '../kernel/errors.js';
 import { newToken, type Random, sha256 } from '../kernel/secrets.js';
 import {
@@ -15,7 +14,13 @@ import {
   ReturnQuery,
 } from './schemas.js';
 import type { Identity, LoginProviders, PersonGuard } from './services.js';
-import { decodeState, encodeState, type PageSessions } from './session.js';
+import {
+  decodeState,
+  encodeState,
+  type PageSessions,
+  providerTargets,
+  STATE_LIFETIME_SECONDS,
+} from './session.js';
 import type { SignInPages } from './sign-in-pages.js';
 
 export interface ProviderPageOptions {
@@ -39,7 +44,6 @@ export interface ProviderPageOptions {
 type Purpose = { purpose: 'sign-in'; returnTo?: string | undefined } | { purpose: 'connection' };
 
 const CONFIG = access('public', { page: true });
-const LIFETIME_SECONDS = (10 * MINUTE) / SECOND;
 
 /** Sign-in with other providers, and the page on which users connect them. */
 export async function providersPlugin(scope: Scope, options: ProviderPageOptions): Promise<void> {
@@ -160,9 +164,7 @@ async function connectionPages(scope: Scope, options: ProviderPageOptions): Prom
       providers: providers.providers(),
       ...state,
     };
-    // Browsers check every redirect after the submission, including that to the provider.
-    const formTargets = publicUrl().startsWith('https:') ? ['https:'] : ['https:', 'http:'];
-    return { template: 'user-providers', view, formTargets };
+    return { template: 'user-providers', view, formTargets: providerTargets(publicUrl()) };
   }
 }
 
@@ -174,7 +176,7 @@ function begin(
   purpose: Purpose,
 ): FastifyReply {
   const codeVerifier = newToken(random);
-  cookie.set(reply, encodeState({ ...purpose, codeVerifier }), LIFETIME_SECONDS);
+  cookie.set(reply, encodeState({ ...purpose, codeVerifier }), STATE_LIFETIME_SECONDS);
   const query = new URLSearchParams({
     returnTo: `${path()}/sign-in/return`,
     codeChallenge: sha256(codeVerifier),

@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { isTrustedOrigin } from '../http/browser.js';
 import type { Cookie } from '../http/cookies.js';
 import { originOf } from '../http/scope.js';
+import { MINUTE, SECOND } from '../kernel/clock.js';
 import { userPageErrors } from './errors.js';
 import type { Accounts, Identity, Tokens } from './services.js';
 
@@ -52,7 +53,7 @@ export function createPageSessions({ accounts, cookie, refreshTtl }: PageSession
   };
 }
 
-/** Rejects forms of other sites, which could sign a browser in as somebody else. @throws FORM_REJECTED */
+/** Rejects forms of other sites, which could sign a browser in to another account. @throws FORM_REJECTED */
 export function rejectForeignForm({ headers }: FastifyRequest, publicUrl: string): void {
   if (!isTrustedOrigin(headers, [new URL(publicUrl).origin])) throw userPageErrors.FORM_REJECTED();
 }
@@ -83,6 +84,13 @@ export function destinationOf(
     ? { href: url.href, formTargets: [url.origin] }
     : { href: fallback, formTargets: [] };
 }
+
+/** Sources of `form-action` for pages whose forms lead to a provider: browsers check every redirect after a submission. */
+export const providerTargets = (publicUrl: string): string[] =>
+  publicUrl.startsWith('https:') ? ['https:'] : ['https:', 'http:'];
+
+/** How long a browser keeps the state of a sign-in, in seconds. */
+export const STATE_LIFETIME_SECONDS = (10 * MINUTE) / SECOND;
 
 /** The state of a sign-in, in a cookie of the browser that it belongs to. */
 export const encodeState = (state: Readonly<Record<string, string | undefined>>): string =>

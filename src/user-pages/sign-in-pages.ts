@@ -180,3 +180,10 @@ function passkeyView(passkeys: Passkeys, passkeyAction: string): { passkey: Reco
 /** An address of a page with the place to continue at. */
 export const withReturn = (page: string, returnTo: string | undefined): string =>
   returnTo === undefined ? page : `${page}?${new URLSearchParams({ return_to: returnTo })}`;
+
+/** The code with which an attempt was rejected; undefined if it succeeded or failed otherwise. */
+export const rejectionOf = (attempt: Promise<unknown>): Promise<string | undefined> =>
+  attempt.then(
+    () => undefined,
+    (error: unknown) => (error instanceof AppError ? error.code : undefined),
+  );

@@ -1,11 +1,10 @@
 import { message } from '../http/messages.js';
 import type { Pages } from '../http/pages.js';
 import { access, originOf, type Scope } from '../http/scope.js';
-import { AppError } from '../kernel/errors.js';
 import { CodeBody, EmptyBody, ReturnQuery, SignInBody, SignInQuery } from './schemas.js';
 import type { Accounts, PersonGuard } from './services.js';
 import { type Destination, type PageSessions, rejectForeignForm } from './session.js';
-import type { SignInPages } from './sign-in-pages.js';
+import { rejectionOf, type SignInPages } from './sign-in-pages.js';
 
 export interface SignInOptions {
   accounts: Pick<Accounts, 'login' | 'secondFactorStep'>;
@@ -77,7 +76,7 @@ async function secondFactorRoutes(
     const { interaction: challenge, code } = request.body;
     pages.keepForm(request, signInPages.code(challenge, returnTo));
     const attempt = step.complete({ challenge, code }, originOf(request));
-    if (await isWrongCode(attempt)) {
+    if ((await rejectionOf(attempt)) === 'INVALID_CODE') {
       const page = signInPages.code(challenge, returnTo, [message('second-factor.wrong')]);
       return pages.send(reply.code(401), page);
     }
@@ -90,7 +89,7 @@ async function secondFactorRoutes(
     const { interaction: challenge, code } = request.body;
     const origin = originOf(request);
     const attempt = step.confirm({ challenge, code }, origin);
-    if (await isWrongCode(attempt)) {
+    if ((await rejectionOf(attempt)) === 'INVALID_CODE') {
       const enrolment = await step.pending(challenge, origin);
       const problems = [message('second-factor.wrong')];
       return pages.send(reply.code(401), signInPages.enrolment(challenge, returnTo, { enrolment, problems }));
@@ -101,9 +100,3 @@ async function secondFactorRoutes(
     }));
   });
 }
-
-const isWrongCode = (attempt: Promise<unknown>): Promise<boolean> =>
-  attempt.then(
-    () => false,
-    (error: unknown) => error instanceof AppError && error.code === 'INVALID_CODE',
-  );

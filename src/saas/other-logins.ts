@@ -1,9 +1,10 @@
+import type { EmailLoginModule, EmailLoginModuleOptions } from '../auth/email-login-module.js';
 import type { AuthModule } from '../auth/module.js';
 import { SignInAnswer } from '../auth/schemas.js';
 import type { SignedIn } from '../auth/sign-in.js';
 import type { FederationModule, FederationModuleOptions } from '../federation/module.js';
 import type { ModuleContext } from '../server/module-context.js';
-import type { SaasConfiguration } from './options.js';
+import { namedOrigins, type SaasConfiguration, sealingSecrets } from './options.js';
 
 export interface LoginProviderOptions
   extends Pick<FederationModuleOptions<unknown>, 'publicUrl' | 'apiUrl' | 'messages'> {
@@ -18,7 +19,7 @@ export async function openLoginProviders(
   context: ModuleContext,
   { values, production, auth, hasPasskeys, ...options }: LoginProviderOptions,
 ): Promise<FederationModule<SignedIn> | undefined> {
-  const { login: providers, corsOrigin = [], jwtRefreshSecret, jwtRefreshSecretPrevious } = values;
+  const { login: providers } = values;
   if (providers === undefined || Object.keys(providers).length === 0) return undefined;
   const { federated } = auth.service;
   const { createFederationModule } = await import('../federation/module.js');
@@ -31,9 +32,24 @@ export async function openLoginProviders(
         values.emailLogin || (await federated.hasPassword(userId)) || (await hasPasskeys(userId)),
     },
     signInAnswer: SignInAnswer,
-    secrets: [jwtRefreshSecret, jwtRefreshSecretPrevious].filter((secret) => secret !== undefined),
+    secrets: sealingSecrets(values),
     // A ticket goes to applications that are named, never to any origin.
-    origins: corsOrigin.filter((origin) => origin !== '*'),
+    origins: namedOrigins(values),
     allowHttp: !production,
   });
+}
+
+export interface EmailLoginOptions extends Omit<EmailLoginModuleOptions, 'secrets'> {
+  /** With the secrets of refresh tokens, which also encrypt login tokens. */
+  values: SaasConfiguration;
+}
+
+/** Loads the sign-in by e-mail if it is enabled. */
+export async function openEmailLogin(
+  context: ModuleContext,
+  { values, ...options }: EmailLoginOptions,
+): Promise<EmailLoginModule | undefined> {
+  if (!values.emailLogin) return undefined;
+  const { createEmailLoginModule } = await import('../auth/email-login-module.js');
+  return createEmailLoginModule(context, { ...options, secrets: sealingSecrets(values) });
 }
