@@ -22,12 +22,17 @@ export function setBodyParser(scope: FastifyInstance): void {
   });
 }
 
+/** Methods for which Fastify reads no body. */
+export const METHODS_WITHOUT_BODY: ReadonlySet<string> = new Set(['GET', 'HEAD']);
+
 /** Hooks of every route with a body. An absent body becomes `{}`, so that the schema reports missing properties. */
 export const readBody: { preParsing: preParsingHookHandler; preValidation: preValidationHookHandler } = {
   preParsing(request, _reply, payload, done) {
     const encoding = request.headers['content-encoding'];
+    // A route may have several methods.
+    if (METHODS_WITHOUT_BODY.has(request.method)) done(null, payload);
     // No client needs compressed bodies, and a decoder is attack surface.
-    if (encoding !== undefined && encoding !== 'identity') done(httpErrors.UNSUPPORTED_MEDIA_TYPE());
+    else if (encoding !== undefined && encoding !== 'identity') done(httpErrors.UNSUPPORTED_MEDIA_TYPE());
     else done(null, replayReadBody(request, payload));
   },
   preValidation(request, _reply, done) {

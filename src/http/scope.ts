@@ -17,7 +17,7 @@ import { plainAddress } from '../kernel/addresses.js';
 import { type AppError, httpErrors } from '../kernel/errors.js';
 import { RequestBudget } from '../storage/request-budget.js';
 import { type AnswerRules, describeRequest, sendError, setCommonHeaders } from './answers.js';
-import { readBody, setBodyParser } from './bodies.js';
+import { METHODS_WITHOUT_BODY, readBody, setBodyParser } from './bodies.js';
 import { browserFamily, systemFamily } from './browser.js';
 import { pinCompilers, setCompilers } from './compilers.js';
 import { type RouteConflicts, watchRouteConflicts } from './route-conflicts.js';
@@ -284,9 +284,6 @@ function guardRoutes(scope: Scope, rules: ScopeRules, conflicts: RouteConflicts)
     route.preValidation = [resume, readBody.preValidation, route.preValidation ?? []].flat();
   });
 }
-
-/** Methods for which Fastify reads no body. */
-const METHODS_WITHOUT_BODY = new Set(['GET', 'HEAD']);
 
 /** In a host only: Fastify checks the result of a logger factory for each request, and a server configures its log instead. */
 function nameRoutesInLog(scope: Scope): void {

@@ -91,6 +91,9 @@ t.test('a body must be a declared, unencoded form or JSON', async (t) => {
       t.equal((await idp.request('POST', path, { form: 'a=b', headers })).status, 415, `${path} ${encoding}`);
     }
   }
+  // RFC 9110 §9.3.1: the content of a GET request has no meaning.
+  const headers = { 'content-encoding': 'gzip' };
+  t.equal((await idp.request('GET', '/userinfo', { headers })).status, 401);
 });
 
 t.test('every field accepts only one string', async (t) => {
