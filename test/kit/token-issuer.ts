@@ -25,6 +25,8 @@ export interface TokenIssuer {
   /** A path → how its next answers fail. */
   faults: Map<string, (attempt: number) => number | 'cut' | undefined>;
   requests: string[];
+  /** Requests for the list that are held back until it changes: whoever sent them has read the present one. */
+  waiting: number;
   /** Sends the new list to everyone who waits for it. */
   revoke(list: Partial<RevocationList>): void;
   sign(claims: JWTPayload, header?: Partial<JWTHeaderParameters>, key?: CryptoKey): Promise<string>;
@@ -59,7 +61,10 @@ export async function tokenIssuer(
     if (fault === 'cut') return void response.destroy();
     if (fault !== undefined) return void response.writeHead(fault).end('{}');
     if (path !== '/revocations') return void response.end(JSON.stringify(answers[path]?.()));
-    if (request.headers['if-none-match'] === `"${version}"` && request.headers.prefer) await change;
+    if (request.headers['if-none-match'] === `"${version}"` && request.headers.prefer) {
+      issuer.waiting++;
+      await change;
+    }
     const iat = toSeconds(clock.now());
     const text = await issuer.sign(
       { iss: issuer.url, iat, exp: iat + 60, revoked: list },
@@ -80,9 +85,11 @@ export async function tokenIssuer(
     metadata: {},
     faults: new Map(),
     requests: [],
+    waiting: 0,
     revoke(more) {
       Object.assign(list, more);
       version++;
+      issuer.waiting = 0;
       const notify = changed;
       change = new Promise<void>((resolve) => (changed = resolve));
       notify();
