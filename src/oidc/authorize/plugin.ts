@@ -17,6 +17,7 @@ import type {
   SignUp,
 } from '../directory.js';
 import { oidcErrors } from '../errors.js';
+import { findRefusal, scopesOf } from '../resources.js';
 import { AnyForm, ConsentBody, LoginBody, type LoginForm } from '../schemas.js';
 import { type Cookies, mountPath, type SessionService, type SignedInUser } from '../sessions.js';
 import { createInteractionForms } from './forms.js';
@@ -147,8 +148,9 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
       return respondToBrowser(authRequest, request, reply);
     }
     const { handle } = user.principal;
-    pages.keepForm(request, consentPage(authRequest, issuer(), { token, handle }));
-    const consent = await consents.remember(user.principal.id, authRequest.client.id, authRequest.scope);
+    pages.keepForm(request, consentPage(authRequest, issuer(), { token, handle, consent: NO_CONSENT }));
+    const { client, scope: scopes, targets } = authRequest;
+    const consent = await consents.remember(user.principal.id, client.id, scopes, scopesOf(targets));
     return sendResponse(pages, reply, await approveUser(authRequest, user, consent, request), 303);
   });
 
@@ -169,7 +171,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const stepsUp = user !== null && needsSecondFactor(authRequest, user);
     return requiredInteraction(authRequest, user, {
       now: options.clock.now(),
-      hasConsent: covers(consent, authRequest.scope),
+      hasConsent: covers(consent, authRequest.scope, scopesOf(authRequest.targets)),
       canStepUp: stepsUp && (await canStepUp(user.principal)),
     });
   }
@@ -204,13 +206,19 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
       const response = authorization.errorResponse({ ...authRequest, violation: WRONG_KIND });
       return pages.send(reply.code(403), agentsOnlyPage(authRequest, response));
     }
-    return sendPage(kind, authRequest, user, request, reply);
+    const refusal = findRefusal(authRequest.targets, 'human');
+    if (refusal !== null) {
+      const violation = { error: 'access_denied', description: refusal };
+      return respondWithError(reply, { ...authRequest, violation }, redirectStatus);
+    }
+    return sendPage(kind, authRequest, user, consent, request, reply);
   }
 
   async function sendPage(
     kind: InteractionKind,
     authRequest: AuthorizationRequest,
     user: SignedInUser | null,
+    consent: Consent,
     request: FastifyRequest,
     reply: FastifyReply,
   ): Promise<FastifyReply> {
@@ -224,7 +232,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     if (token.length > MAX_TOKEN_LENGTH) throw oidcErrors.uri_too_long();
     if (kind === 'consent' && user) {
       const { handle } = user.principal;
-      return pages.send(reply, consentPage(authRequest, issuer(), { token, handle }));
+      return pages.send(reply, consentPage(authRequest, issuer(), { token, handle, consent }));
     }
     const { login_hint: handle = '' } = authRequest.parameters;
     const form = { token, handle };
@@ -315,7 +323,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   }
 }
 
-const NO_CONSENT: Consent = { scopes: [], revocations: 0, isConnected: false };
+const NO_CONSENT: Consent = { scopes: [], resources: [], revocations: 0, isConnected: false };
 
 const WRONG = [message('sign-in.wrong')];
 

@@ -6,6 +6,7 @@ import { acrOf } from '../claims.js';
 import type { Directory, Principal } from '../directory.js';
 import { CODE_LIFETIME_MS, newGrantToken } from '../grant-tokens.js';
 import type { ReadHint } from '../keys.js';
+import { findRefusal, type Resources, scopesOf } from '../resources.js';
 import { GRANT, type Grants, type SessionDocument } from '../store.js';
 import type { Interaction, InteractionTokens, OwnPage } from './interaction-token.js';
 import {
@@ -79,6 +80,7 @@ export interface AuthorizationDependencies {
   interactionTokens: InteractionTokens;
   backchannel: Pick<BackchannelLogout, 'remember'>;
   directory: Directory;
+  resources: Resources;
   readHint: ReadHint;
   issuer(): string;
   audit: Audit;
@@ -110,8 +112,10 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
   const errorResponse = ({ violation, ...request }: ErrorResponse): AuthorizationResponse =>
     respond(request, { error: violation.error, error_description: violation.description });
 
-  const findViolation = ({ client, hintedSub }: AuthorizationRequest, { id, kind }: Principal) => {
+  const findViolation = ({ client, hintedSub, targets }: AuthorizationRequest, { id, kind }: Principal) => {
     if (!client.principalKinds.includes(kind)) return WRONG_KIND;
+    const refusal = findRefusal(targets, kind);
+    if (refusal !== null) return { error: 'access_denied', description: refusal };
     return hintedSub !== undefined && hintedSub !== id ? OTHER_USER : null;
   };
 
@@ -126,7 +130,7 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
     async approve(request, { principal, session, revocations, isSilent = false }, ip) {
       const violation = findViolation(request, principal);
       if (violation) return errorResponse({ ...request, violation });
-      const { parameters, client, redirectUri, scope } = request;
+      const { parameters, client, redirectUri, scope, targets } = request;
       const id = newId(GRANT, clock, random);
       const code = newGrantToken('ac_', id, random);
       const now = clock.now();
@@ -139,6 +143,7 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
         ...(principal.epoch !== undefined && { epoch: principal.epoch }),
         redirectUri,
         scope,
+        ...(targets.length > 0 && { resources: scopesOf(targets) }),
         ...(nonce && { nonce }),
         ...(challenge && { challenge }),
         // The class of the sign-in, whichever was requested (OIDC Core §3.1.2.1).
