@@ -30,7 +30,7 @@ export function define(group: Command, program: Program): void {
   group.addHelpText(
     'after',
     examples(
-      'idp resource add https://api.example.com --name "Files" --scopes files:read,files:write',
+      'idp resource add https://api.example.com --scopes files:read,files:write',
       'idp resource list',
       'idp resource remove https://api.example.com',
     ),

@@ -1,5 +1,5 @@
 import { access, type Scope } from '../http/scope.js';
-import { ResourceList, ResourceQuery, resourcePage } from './schemas.js';
+import { ResourceList, ResourceQuery, resourceView } from './schemas.js';
 import type { ResourceService } from './service.js';
 
 export interface ResourcesPluginOptions {
@@ -14,6 +14,9 @@ export async function resourcesPlugin(scope: Scope, { service }: ResourcesPlugin
       config: access('admin'),
       schema: { querystring: ResourceQuery, response: { 200: ResourceList } },
     },
-    async ({ query }) => resourcePage(await service.list(query.after)),
+    async ({ query }) => {
+      const { items, next } = await service.list(query.after);
+      return { resources: items.map(resourceView), next };
+    },
   );
 }

@@ -1,6 +1,5 @@
 import { Type } from 'typebox';
 import { After, Next, Timestamp, toTimestamp } from '../http/schemas.js';
-import type { Page } from '../storage/collection.js';
 import { KINDS, type ResourceDocument } from './store.js';
 
 export const ResourceQuery = Type.Object({ after: After });
@@ -39,8 +38,3 @@ export function resourceView(resource: ResourceDocument) {
     updated_at: toTimestamp(resource.updatedAt),
   };
 }
-
-export const resourcePage = ({ items, next }: Page<ResourceDocument>) => ({
-  resources: items.map(resourceView),
-  next,
-});

@@ -1,4 +1,6 @@
 import type { Test } from 'tap';
+import type { Clock } from '../../src/kernel/clock.js';
+import type { Random } from '../../src/kernel/secrets.js';
 import { SCOPES } from '../../src/oidc/claims.js';
 import type { Resources } from '../../src/oidc/resources.js';
 import type { Audit } from '../../src/ops/audit.js';
@@ -37,7 +39,7 @@ const SILENT: Audit = { record: async () => undefined, recordFailure: async () =
 /** The commands on a store, as another process runs them. */
 export function resourcesIn(
   store: Store,
-  { clock, random }: Pick<IdpApp, 'clock' | 'random'>,
+  { clock, random }: { clock: Clock; random: Random },
   audit: Audit = SILENT,
 ) {
   const dependencies = { audit, clock, random, allowHttp: false, reservedScopes: SCOPES };
