@@ -236,6 +236,7 @@ export async function mountIdp(
       sessions: oidc.sessions,
       consents: oidc.consents,
       logoutFailures: oidc.logoutFailures,
+      resources: resources.service,
       audit: { ...createAuditSearch(store.collection<AuditRecord>('audit')), record: context.audit.record },
       mails: email?.administration,
       keys: publishedKeys(values, oidc.publishedKeys),

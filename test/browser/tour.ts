@@ -305,6 +305,7 @@ async function stopsOfConsole(t: Test, idp: IdpApp, origin: string): Promise<Sto
       await page.goto(`${origin}/admin/clients/create`);
       return send({ Name: 'Shop', 'Redirect URIs': 'https://app.example/cb' })(page);
     }),
+    stop('console-resources', 200, page('/resources')),
     stop('console-logout-failures', 200, page('/logout-failures')),
     stop('console-logout-retry', 200, page(`/logout-failures/${sid}.${client.id}/retry`)),
     stop('console-keys', 200, page('/keys')),

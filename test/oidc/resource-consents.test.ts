@@ -136,6 +136,20 @@ t.test('a revoked consent ends the access to resources, and is asked for again',
   t.match((await open(idp, browser, client, request)).body, /Read your files/);
 });
 
+t.test('a page that asked for new scopes only does not restore what was revoked meanwhile', async (t) => {
+  const { idp, client, browser } = await signedIn(t);
+  const ask = (scope: string) => open(idp, browser, client, { resource: FILES, scope });
+  await browser.submit(await ask('openid files:read'), { decision: 'allow' });
+  const more = await ask('openid files:read files:write');
+  t.notMatch(more.body, /Read your files/);
+  const account = await browser.open(`${await idp.listen()}/account`);
+  await browser.submit(account, { client_id: client.id }, '/applications/disconnect');
+  const again = await browser.submit(more, { decision: 'allow' });
+  t.equal(again.location, undefined);
+  t.match(again.body, /wants to see[\s\S]*Read your files[\s\S]*Change your files/);
+  t.match((await browser.submit(again, { decision: 'allow' })).location, /code=/);
+});
+
 t.test('openid-client sends the resource, and oauth4webapi accepts the token', async (t) => {
   const idp = await idpApp(t);
   await addResource(t, idp);

@@ -1,7 +1,8 @@
 import { createLocalJWKSet, decodeProtectedHeader, jwtVerify } from 'jose';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { revocationCollection } from '../../src/oidc/revocations.js';
 import { clientCollection } from '../../src/provisioning/store.js';
+import { openStore } from '../../src/storage/open.js';
 import { basic } from '../kit/app.js';
 import {
   ADMIN_TOKEN,
@@ -10,6 +11,7 @@ import {
   claimsOf,
   codeIn,
   type IdpApp,
+  type IdpAppOptions,
   ISSUER,
   idpApp,
   idpStore,
@@ -18,7 +20,8 @@ import {
   redemption,
 } from '../kit/idp.js';
 import { ON_THE_HOST } from '../kit/operator.js';
-import { addResource, FILES, introspect } from '../kit/resources.js';
+import { addResource, FILES, FILES_INPUT, introspect, resourcesIn } from '../kit/resources.js';
+import { onMongod } from '../storage/mongod.js';
 
 const SECOND = 1000;
 const MAIL = 'https://mail.example.test/v1';
@@ -31,15 +34,19 @@ async function flow(idp: IdpApp, more: Parameters = READ, who?: Credentials) {
   return { client, principal, code, tokens: (await idp.redeem(client, code)).body };
 }
 
-/** /authorize with a query that repeats parameters. */
-const authorizeAll = (idp: IdpApp, client: RegisteredClient, who: Credentials, resources: string[]) =>
-  idp.request(
-    'GET',
-    `${authorizePath(client, { scope: 'openid files:read mail:send offline_access' })}&${resources.map((one) => `resource=${encodeURIComponent(one)}`).join('&')}`,
-    {
-      headers: { authorization: basic(who.handle, who.password) },
-    },
-  );
+/** /authorize with several resources. */
+function authorizeAll(
+  idp: IdpApp,
+  client: RegisteredClient,
+  who: Credentials,
+  resources: string[],
+  scope = 'openid files:read mail:send offline_access',
+) {
+  const named = resources.map((one) => `&resource=${encodeURIComponent(one)}`).join('');
+  return idp.request('GET', authorizePath(client, { scope }) + named, {
+    headers: { authorization: basic(who.handle, who.password) },
+  });
+}
 
 const errorIn = (location: string | undefined) => {
   const { searchParams } = new URL(location ?? 'none:');
@@ -201,6 +208,60 @@ t.test('one token has one audience, and refreshing keeps what was authorized', a
   t.notOk('id_token' in third);
   const none = (await idp.refresh(client, third.refresh_token, { resource: FILES, scope: 'openid' })).body;
   t.notOk('scope' in claimsOf(none.access_token), 'a token without a scope of the resource');
+});
+
+/** On both engines: of what happens at the same time, one wins. */
+async function races(t: Test, options: IdpAppOptions = {}) {
+  const idp = await idpApp(t, options);
+  const store = await openStore(options.databaseUri ?? `sqlite:${idp.file}`);
+  t.teardown(() => store.close());
+  const resources = resourcesIn(store, idp);
+  const add = (identifier: string) =>
+    resources.add(identifier, FILES_INPUT, ON_THE_HOST).then(
+      () => true,
+      () => false,
+    );
+  const added = await Promise.all(Array.from({ length: 8 }, () => add(FILES)));
+  t.equal(added.filter(Boolean).length, 1, 'one registration');
+  t.equal(await add(MAIL), true);
+  const rotated = await Promise.all(
+    Array.from({ length: 8 }, () => resources.rotate(FILES, { atOnce: true }, ON_THE_HOST)),
+  );
+  const server = rotated.find((one) => one !== null);
+  t.ok(server, 'a rotation');
+
+  const [client, agent] = [await idp.createClient(), await idp.mintAgent()];
+  const both = await authorizeAll(idp, client, agent, [FILES, MAIL], 'openid files:read offline_access');
+  const code = codeIn(both.headers['location']);
+  const { refresh_token: token } = (await idp.redeem(client, code, { resource: FILES })).body;
+  const refreshed = await Promise.all(
+    Array.from({ length: 12 }, (_, index) =>
+      idp.refresh(client, token, { resource: index % 2 ? FILES : MAIL }),
+    ),
+  );
+  const won = refreshed.filter(({ status }) => status === 200).map(({ body }) => body);
+  t.equal(new Set(won.map((body) => body.refresh_token)).size, 1, 'one successor');
+  t.equal(new Set(won.map((body) => claimsOf(body.access_token).jti)).size, 1, 'one access token');
+  t.equal(new Set(won.map((body) => claimsOf(body.access_token).aud)).size, 1, 'of one audience');
+  const lost = refreshed.filter(({ status }) => status !== 200);
+  t.ok(lost.every(({ body }) => body.error === 'invalid_target'));
+  t.equal(won.length, 6);
+  t.equal((await idp.refresh(client, won[0].refresh_token, { resource: MAIL })).status, 200);
+
+  const form = { token: won[0].access_token, client_id: client.id, client_secret: client.secret ?? '' };
+  const revoked = await Promise.all(
+    Array.from({ length: 8 }, () => idp.request('POST', '/revoke', { form })),
+  );
+  t.ok(revoked.every(({ status }) => status === 200));
+  t.equal(await revocationCollection(store).count(), 1, 'one revocation');
+}
+
+t.test('on SQLite, simultaneous changes and refreshes have one outcome', (t) => races(t));
+
+await onMongod((server) => {
+  t.test('on MongoDB, simultaneous changes and refreshes have one outcome', (t) =>
+    races(t, { databaseUri: server.fresh(t) }),
+  );
 });
 
 t.test('a grant without a resource gets none later', async (t) => {

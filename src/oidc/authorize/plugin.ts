@@ -132,23 +132,26 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const { interaction: token, decision } = request.body;
     const resumed = await resume(request, token);
     if ('returnTo' in resumed) throw oidcErrors.login_rejected();
-    const { validated, sid } = resumed;
+    const { validated, shownTo } = resumed;
     if ('error' in validated) return respondWithError(reply, validated.error, 303);
     const { request: authRequest } = validated;
     if (decision === 'deny') {
       return respondWithError(reply, { ...authRequest, violation: DENIED }, 303);
     }
     const user = await sessions.find(cookies.session.read(request));
-    // The user signed out, another one signed in, or the session became too old: the request starts again.
+    const known = user ? await consents.find(user.principal.id, authRequest.client.id) : NO_CONSENT;
+    // The user signed out, another one signed in, the session became too old, or what the page did not ask for again was
+    // revoked meanwhile: the request starts again.
     if (
       !user ||
-      user.session.id !== sid ||
+      user.session.id !== shownTo.sid ||
+      known.revocations !== shownTo.revocations ||
       (await interactionFor(authRequest, user, NO_CONSENT)) === 'login'
     ) {
       return respondToBrowser(authRequest, request, reply);
     }
     const { handle } = user.principal;
-    pages.keepForm(request, consentPage(authRequest, issuer(), { token, handle, consent: NO_CONSENT }));
+    pages.keepForm(request, consentPage(authRequest, issuer(), { token, handle, consent: known }));
     const { client, scope: scopes, targets } = authRequest;
     const consent = await consents.remember(user.principal.id, client.id, scopes, scopesOf(targets));
     return sendResponse(pages, reply, await approveUser(authRequest, user, consent, request), 303);
@@ -225,9 +228,10 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     if (kind === 'sign-up' && !isSignUpOpen) {
       return pages.send(reply.code(403), signInPages.signUpClosed(authRequest));
     }
-    const sid = kind === 'consent' ? user?.session.id : undefined;
+    const shownTo =
+      kind === 'consent' && user ? { sid: user.session.id, revocations: consent.revocations } : undefined;
     const present = cookies.form.read(request);
-    const { token, cookie } = authorization.beginInteraction(authRequest, present, sid);
+    const { token, cookie } = authorization.beginInteraction(authRequest, present, shownTo);
     if (cookie !== present) cookies.form.set(reply, cookie);
     if (token.length > MAX_TOKEN_LENGTH) throw oidcErrors.uri_too_long();
     if (kind === 'consent' && user) {

@@ -36,7 +36,7 @@ export interface Authorization {
   beginInteraction(
     request: AuthorizationRequest,
     cookie: string | undefined,
-    sid?: string,
+    shownTo?: ConsentReader,
   ): { token: string; cookie: string };
   /** The same for the sign-in form of a page of the provider itself. */
   beginOwnSignIn(page: OwnPage, cookie: string | undefined): { token: string; cookie: string };
@@ -66,10 +66,17 @@ export interface Authentication {
   isSilent?: boolean;
 }
 
+/** For whom a consent page was shown: the session, and the state of the consent. */
+export interface ConsentReader {
+  sid: string;
+  /** How often the user had revoked the consent. */
+  revocations: number;
+}
+
 export type ResumedInteraction =
   | {
       validated: ValidationResult;
-      sid: string | undefined;
+      shownTo: Partial<ConsentReader>;
       proven: Interaction['proven'];
       isExpired: boolean;
     }
@@ -164,12 +171,12 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       return respond(request, { code });
     },
 
-    beginInteraction({ parameters: { id_token_hint: _, ...parameters }, hintedSub }, known, sid) {
+    beginInteraction({ parameters: { id_token_hint: _, ...parameters }, hintedSub }, known, shownTo) {
       const cookie = formCookie(known);
       const interaction = {
         parameters,
         ...(hintedSub !== undefined && { hintedSub }),
-        ...(sid !== undefined && { sid }),
+        ...shownTo,
       };
       return { token: interactionTokens.issue(interaction, cookie), cookie };
     },
@@ -200,10 +207,12 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       const proven = isExpired ? undefined : interaction.proven;
       if ('returnTo' in interaction) return { ...interaction, proven, isExpired };
       const { parameters, hintedSub } = interaction;
-      const sid = isExpired ? undefined : interaction.sid;
+      const { sid, revocations } = interaction;
+      const isConsent = !isExpired && sid !== undefined && revocations !== undefined;
+      const shownTo = isConsent ? { sid, revocations } : {};
       const validated = await validateAuthorizationRequest(parameters, deps);
       if ('request' in validated && hintedSub !== undefined) validated.request.hintedSub = hintedSub;
-      return { validated, sid, proven, isExpired };
+      return { validated, shownTo, proven, isExpired };
     },
   };
 }

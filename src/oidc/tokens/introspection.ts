@@ -2,7 +2,7 @@ import { isUnexpired, SECOND, toSeconds } from '../../kernel/clock.js';
 import { isSecretOf, sha256 } from '../../kernel/secrets.js';
 import type { Client, Principal } from '../directory.js';
 import { grantIdOf, REFRESH_IDLE_LIFETIME_MS, TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
-import type { ResourceServer } from '../resources.js';
+import { namesIn, type ResourceServer } from '../resources.js';
 import type { GrantDocument, IssuedToken } from '../store.js';
 import { findOwner, type TokenDependencies } from './issuance.js';
 import type { AccessTokenClaims } from './jwt-access-token.js';
@@ -91,5 +91,9 @@ export async function introspectToken(
   if (!isUnexpired(refreshExpiresAt, { now: clock.now(), life: REFRESH_IDLE_LIFETIME_MS })) return INACTIVE;
   if (!(await findOwner(grant, deps))) return INACTIVE;
   const times = { exp: toSeconds(refreshExpiresAt), iat: toSeconds(rotatedAt ?? consumedAt) };
-  return { active: true, scope: grant.scope, ...about, sub: grant.sub, ...times };
+  return { active: true, scope: completeScopeOf(grant), ...about, sub: grant.sub, ...times };
 }
+
+/** The scopes of the provider and of all resources. */
+const completeScopeOf = ({ scope, resources = [] }: GrantDocument): string =>
+  [...new Set([...namesIn(scope), ...resources.flatMap(({ scopes }) => scopes)])].join(' ');
