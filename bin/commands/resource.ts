@@ -161,7 +161,8 @@ function rotate(
 ): Promise<void> {
   return withProvisioning(program, { create: false }, async ({ resources }) => {
     const rotated = await resources.rotate(identifier, { atOnce: options.atOnce === true }, ON_THE_HOST);
-    const { resource, secret } = rotated ?? unknown(identifier);
+    const { resource, secret } =
+      rotated ?? fail(1, `There is no resource ${identifier}, or another command is rotating its secret.`);
     answer(options, { resource: identifier, client_id: resource.id, client_secret: secret }, SHOWN_ONCE);
   });
 }

@@ -146,34 +146,39 @@ export function createResourceAdministration(
     },
 
     async update(identifier, { sensitive, scopes, principalKinds, ...change }, from) {
-      const before = await find(identifier);
-      if (!before) return null;
-      const described = scopes ?? before.scopes;
-      const names = described.map(({ name }) => name);
-      insist(
-        problemsOf(
-          {
-            ...change,
-            ...(scopes && { scopes }),
-            ...(sensitive && { sensitive }),
-            ...(principalKinds && { principalKinds }),
-          },
-          names,
-        ),
-      );
-      const marked = sensitive ?? before.scopes.filter((scope) => scope.sensitive).map(({ name }) => name);
-      const set = {
-        ...change,
-        ...(principalKinds && { principalKinds: [...principalKinds] }),
-        scopes: markedScopes(described, marked),
-        updatedAt: clock.now(),
-      };
-      const updated = await resources.updateOne({ identifier }, { set });
-      if (updated) {
+      for (;;) {
+        const before = await find(identifier);
+        if (!before) return null;
+        const described = scopes ?? before.scopes;
+        const given = {
+          ...change,
+          ...(scopes && { scopes }),
+          ...(sensitive && { sensitive }),
+          ...(principalKinds && { principalKinds }),
+        };
+        insist(
+          problemsOf(
+            given,
+            described.map(({ name }) => name),
+          ),
+        );
+        const marked = sensitive ?? before.scopes.filter((scope) => scope.sensitive).map(({ name }) => name);
+        const set = {
+          ...change,
+          ...(principalKinds && { principalKinds: [...principalKinds] }),
+          scopes: markedScopes(described, marked),
+          updatedAt: clock.now(),
+        };
+        const updated = await resources.updateOne(
+          { identifier, revision: before.revision ?? null },
+          { set, inc: { revision: 1 } },
+        );
+        // Another command has changed the resource first, so it has to be read again.
+        if (!updated) continue;
         const detail = changeDetail(auditedFields(before), auditedFields(updated));
         await audit.record({ event: 'resource.updated', subject: identifier, ...actorOf(from), detail });
+        return updated;
       }
-      return updated;
     },
 
     async rotate(identifier, { atOnce }, from) {

@@ -27,6 +27,8 @@ export interface ResourceDocument {
   /** The secret before the last rotation, valid until `previousSecretUntil`. */
   previousSecretHash?: string;
   previousSecretUntil?: number;
+  /** Incremented by every change but those of the secrets, which is conditional on the value it read. */
+  revision?: number;
   createdAt: number;
   updatedAt: number;
 }
@@ -36,6 +38,6 @@ export type ResourceCollection = Collection<ResourceDocument>;
 export function resourceCollection(store: Store): ResourceCollection {
   return store.collection<ResourceDocument>('resources', {
     unique: ['identifier'],
-    fields: ['secretHash'],
+    fields: ['secretHash', 'revision'],
   });
 }

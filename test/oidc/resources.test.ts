@@ -2,6 +2,7 @@ import { createLocalJWKSet, decodeProtectedHeader, jwtVerify } from 'jose';
 import t, { type Test } from 'tap';
 import { revocationCollection } from '../../src/oidc/revocations.js';
 import { clientCollection } from '../../src/provisioning/store.js';
+import type { ResourceInput } from '../../src/resources/administration.js';
 import { openStore } from '../../src/storage/open.js';
 import { basic } from '../kit/app.js';
 import {
@@ -229,6 +230,14 @@ async function races(t: Test, options: IdpAppOptions = {}) {
   );
   const server = rotated.find((one) => one !== null);
   t.ok(server, 'a rotation');
+
+  const scopes = [{ name: 'files:read', description: 'Read' }];
+  const change = (input: Partial<ResourceInput>) => resources.update(FILES, input, ON_THE_HOST);
+  const changed = [{ tokenLifetimeSeconds: 60 }, { scopes }, { name: 'Changed' }, { sensitive: [] }];
+  await Promise.all(changed.map(change));
+  const left = await change({ sensitive: ['files:read'] });
+  t.match(left, { tokenLifetimeSeconds: 60, name: 'Changed', scopes: [{ sensitive: true }] });
+  t.equal(left?.scopes.length, 1, 'no change restores what another one has removed');
 
   const [client, agent] = [await idp.createClient(), await idp.mintAgent()];
   const both = await authorizeAll(idp, client, agent, [FILES, MAIL], 'openid files:read offline_access');
