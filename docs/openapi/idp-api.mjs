@@ -198,6 +198,17 @@ export const discovery = {
     responses: { 200: JWKS },
     isOpen: true,
   },
+  'GET /revocations': {
+    id: 'getRevocations',
+    summary: 'The access tokens for APIs that are revoked',
+    description:
+      'A JWT (`revocations+jwt`) with hashes of what was revoked within the last minutes. With `If-None-Match` and `Prefer: wait=10`, the answer comes when the list has changed. There is none until the first API is registered.',
+    responses: {
+      200: { description: 'The list', content: { 'application/revocations+jwt': { schema: { type: 'string' } } } },
+      304: { description: 'The list has not changed' },
+    },
+    errors: ['NOT_FOUND'],
+  },
   'GET /jwks': {
     id: 'getJwksAlias',
     summary: 'The public keys, at another address',

@@ -93,7 +93,10 @@ function providerMetadata(
     acr_values_supported: acrValues,
     scopes_supported: [...SCOPES],
     // RFC 9728 §4
-    ...(identifiers.length > 0 && { protected_resources: identifiers }),
+    ...(identifiers.length > 0 && {
+      protected_resources: identifiers,
+      revocation_list_uri: `${issuer}/revocations`,
+    }),
     claims_supported: [...CLAIMS],
     token_endpoint_auth_methods_supported: [...SECRET_METHODS, 'none'],
     revocation_endpoint_auth_methods_supported: [...SECRET_METHODS, 'none'],

@@ -5,12 +5,14 @@ import { type AuthorizePluginOptions, authorizePlugin } from './authorize/plugin
 import type { Directory } from './directory.js';
 import { type DiscoveryOptions, discoveryPlugin } from './discovery.js';
 import { type LogoutPluginOptions, logoutPlugin } from './logout.js';
+import { type RevocationsPluginOptions, revocationsPlugin } from './revocations/plugin.js';
 import { introspectionPlugin, type TokensPluginOptions, tokensPlugin } from './tokens/plugin.js';
 
 export interface OidcPluginOptions
   extends AuthorizePluginOptions,
     LogoutPluginOptions,
     TokensPluginOptions,
+    RevocationsPluginOptions,
     DiscoveryOptions {
   directory: Directory;
 }
@@ -23,6 +25,7 @@ export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Prom
   await scope.register(authorizePlugin, options);
   await scope.register(logoutPlugin, options);
   await scope.register(introspectionPlugin, options);
+  await scope.register(revocationsPlugin, options);
   await registerCors(scope, ['*'], async (open) => {
     await discoveryPlugin(open, options);
     await tokensPlugin(open, options);

@@ -112,7 +112,10 @@ export interface Dependencies {
 }
 
 /** Runs a change that ends all sessions of a principal, so that the applications are told about it. */
-export type EndSessions = <T>(sub: string, change: () => Promise<T>) => Promise<T>;
+export type EndSessions = <T extends { epoch?: number } | null>(
+  sub: string,
+  change: () => Promise<T>,
+) => Promise<T>;
 
 export interface PrincipalDependencies extends Dependencies {
   endSessions: EndSessions;

@@ -49,6 +49,7 @@ const context = createModuleContext(wrapped, {
 const { links, verification, principals } = createProvisioningModule(context, {
   ...{ issuer, allowHttp: false, isSignupOpen: true, idTokenAlgorithms: ['EdDSA'] },
   endSessions: (_, change) => change(),
+  endClient: (_, change) => change(),
   mail: { outbox, messages },
 });
 await store.ready();

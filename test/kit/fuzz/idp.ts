@@ -256,6 +256,7 @@ const RECIPES: Record<string, Recipe> = {
     },
     headers: [asAdmin],
   }),
+  'GET /revocations': () => ({}),
   'GET /v1/resources': (self) => ({ query: self.page(), headers: [asAdmin] }),
   'GET /v1/clients': (self) => ({ query: self.page(), headers: [asAdmin] }),
   'GET /v1/principals': (self) => ({
