@@ -41,10 +41,10 @@ export async function openProvisioning(
   warn: (message: string) => void,
   { create }: { create: boolean },
 ): Promise<ProvisioningAdministration> {
-  const { databaseUri, publicUrl, es256Key, emailApiKey, emailSmtpUrl } = idpSchema.properties;
+  const { databaseUri, publicUrl, es256Key, emailApiKey, emailSmtpUrl, nativeSchemes } = idpSchema.properties;
   const { values, production } = resolveOptions(
     defineOptions({
-      ...{ databaseUri, publicUrl, es256Key, emailApiKey, emailSmtpUrl },
+      ...{ databaseUri, publicUrl, es256Key, emailApiKey, emailSmtpUrl, nativeSchemes },
       port: idpServerSchema.properties.port,
     }),
     { program: 'idp', given: {}, env: undefined, random: systemRandom },
@@ -56,7 +56,7 @@ export async function openProvisioning(
   const issuer = createPublicUrl(base, values.port).get;
   const { principals, links, directory, clients, operators } = createProvisioningModule(context, {
     issuer,
-    allowHttp: !production,
+    uriRules: { allowHttp: !production, nativeSchemes: values.nativeSchemes ?? [] },
     isSignupOpen: false,
     idTokenAlgorithms: idTokenAlgorithmsOf(values),
     // A server sends the notices.

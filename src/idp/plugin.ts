@@ -153,7 +153,7 @@ export async function mountIdp(
   const provisioning = createProvisioningModule(context, {
     issuer,
     mail: email && { outbox: email.service, messages },
-    allowHttp: !config.production,
+    uriRules: { allowHttp: !config.production, nativeSchemes: values.nativeSchemes ?? [] },
     isSignupOpen: !values.disableSignup,
     idTokenAlgorithms: idTokenAlgorithmsOf(values),
     adminToken: values.adminToken,

@@ -1,6 +1,7 @@
 import type { Pages } from '../http/pages.js';
 import { authenticatedByRoute, type Guard, type Scope } from '../http/scope.js';
 import type { Metrics } from '../ops/metrics.js';
+import { createOutbound } from '../outbound/request.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { createInteractionTokens } from './authorize/interaction-token.js';
 import { createSignInPages } from './authorize/pages.js';
@@ -94,7 +95,7 @@ export function createOidcModule(
     ...shared,
     notices: logoutNoticeCollection(store),
     keys,
-    post: createLogoutRequest({ allowPrivate: callsPrivateNetworks }),
+    post: createLogoutRequest(createOutbound({ reach: callsPrivateNetworks ? 'private' : 'public' })),
     wake: () => void jobs.runNow('backchannel-logout'),
   });
   const interactionTokens = createInteractionTokens(seeds, { clock });

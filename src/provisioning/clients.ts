@@ -1,12 +1,19 @@
-import { isLoopback } from '../config/public-url.js';
 import type { Origin } from '../http/scope.js';
 import { DAY } from '../kernel/clock.js';
-import { type ErrorDetail, invalidFields } from '../kernel/errors.js';
+import { invalidFields } from '../kernel/errors.js';
 import { newId, newToken, sha256 } from '../kernel/secrets.js';
 import { actorOf, changeDetail } from '../ops/audit.js';
 import type { JobLog } from '../ops/jobs.js';
 import type { Estimate, Page } from '../storage/collection.js';
 import { readPage } from '../storage/pages.js';
+import {
+  isLogoUri,
+  LOGO_RULE,
+  logoutUriProblem,
+  redirectUriProblem,
+  type UriRules,
+  uriProblems,
+} from './client-uris.js';
 import { provisioningErrors } from './errors.js';
 import type { Dependencies } from './principals.js';
 import type { ClientCollection, ClientDocument, Kind } from './store.js';
@@ -55,8 +62,7 @@ export interface Clients {
 }
 
 export interface ClientDependencies extends Dependencies {
-  /** Whether redirect URIs may use http on addresses that are not loopback. */
-  allowHttp: boolean;
+  uriRules: UriRules;
   /** The algorithms for which the provider has a key. */
   idTokenAlgorithms: readonly IdTokenAlgorithm[];
   log: Pick<JobLog, 'warn'>;
@@ -64,7 +70,7 @@ export interface ClientDependencies extends Dependencies {
 
 export function createClients(
   clients: ClientCollection,
-  { audit, clock, random, allowHttp, idTokenAlgorithms, log }: ClientDependencies,
+  { audit, clock, random, uriRules, idTokenAlgorithms, log }: ClientDependencies,
 ): Clients {
   const validate = ({
     redirectUris,
@@ -73,21 +79,23 @@ export function createClients(
     backchannelLogoutUri = '',
     idTokenAlg = 'EdDSA',
   }: ClientChange): void => {
-    const problem = backchannelLogoutUri === '' ? null : logoutUriProblem(backchannelLogoutUri, allowHttp);
+    const problem = backchannelLogoutUri === '' ? null : logoutUriProblem(backchannelLogoutUri, uriRules);
     if (redirectUris?.length === 0)
       throw invalidFields({
         path: 'redirect_uris',
         message: 'must contain at least one URI, like https://app.example.com/callback',
       });
     const details = [
-      ...uriProblems('redirect_uris', redirectUris ?? [], allowHttp),
-      ...uriProblems('post_logout_redirect_uris', postLogoutRedirectUris, allowHttp),
+      ...uriProblems('redirect_uris', redirectUris ?? [], uriRules),
+      ...uriProblems('post_logout_redirect_uris', postLogoutRedirectUris, uriRules),
       ...(logoUri === '' || isLogoUri(logoUri) ? [] : [{ path: 'logo_uri', message: LOGO_RULE }]),
       ...(problem === null ? [] : [{ path: 'backchannel_logout_uri', message: problem }]),
     ];
     if (details.length > 0) throw invalidFields(...details);
     refuseIdTokenAlg(idTokenAlg, idTokenAlgorithms);
-    const open = redirectUris?.find((uri) => redirectUriProblem(uri, false) !== null);
+    const open = redirectUris?.find(
+      (uri) => redirectUriProblem(uri, { ...uriRules, allowHttp: false }) !== null,
+    );
     if (open !== undefined)
       log.warn(
         `The redirect URI ${open} uses http on an address that is not loopback. Production rejects it.`,
@@ -228,83 +236,5 @@ function refuseIdTokenAlg(alg: unknown, available: readonly IdTokenAlgorithm[]):
   });
 }
 
-const LOGO_RULE =
-  'must be an https address without a user name, like https://app.example.com/logo.png, or empty for no logo';
-
-/** Its origin becomes a source in the content security policy of the pages that show the image. */
-function isLogoUri(uri: string): boolean {
-  if (/[^\x21-\x7e]|[\\#]/.test(uri) || !URL.canParse(uri) || !WEB_ORIGIN.test(uri)) return false;
-  const { protocol, username, password } = new URL(uri);
-  return protocol === 'https:' && !username && !password;
-}
-
-/** The rules of redirect URIs for the web: the provider itself calls it. */
-const logoutUriProblem = (uri: string, allowHttp: boolean): string | null =>
-  /^https?:/i.test(uri)
-    ? redirectUriProblem(uri, allowHttp)
-    : 'must be an https address, like https://app.example.com/backchannel-logout, or empty for none';
-
 /** Other text is never looked up, because a store may be unable to represent it. */
 const isClientId = (text: string): boolean => /^cid_[\w-]{22,}$/.test(text);
-
-function uriProblems(field: string, uris: string[], allowHttp: boolean): ErrorDetail[] {
-  return uris.flatMap((uri, index) => {
-    const problem = redirectUriProblem(uri, allowHttp);
-    return problem === null ? [] : [{ path: `${field}.${index}`, message: problem }];
-  });
-}
-
-/** Two slashes, a host and an optional port: browsers and Content Security Policy read it without corrections. */
-const WEB_ORIGIN = /^https?:\/\/([\w.-]+|\[[\da-f:.]+\])(:\d+)?([/?]|$)/i;
-
-/**
- * Parameters of an authorization response (RFC 6749 §4.1.2, RFC 9207, OpenID Connect Core and Session Management, JARM).
- * A URI that contains one would give the application two values, and it might use the one that is not the provider's.
- */
-const RESPONSE_PARAMETERS = new Set([
-  'code',
-  'state',
-  'iss',
-  'error',
-  'error_description',
-  'error_uri',
-  'session_state',
-  'id_token',
-  'access_token',
-  'response',
-]);
-
-/**
- * Which redirect URIs a client may register (RFC 9700 §4.1, RFC 8252 §7): https, http to this machine, or the
- * reverse-DNS scheme of a native application. A URI that a browser or parser could read as another address is rejected.
- *
- * @param allowHttp whether http to other hosts is accepted, for development
- * @returns the problem, as the end of a sentence, or `null`
- */
-function redirectUriProblem(uri: string, allowHttp: boolean): string | null {
-  if (/[^\x21-\x7e]|[*\\#]/.test(uri))
-    return 'must not contain spaces, control characters, a wildcard, a backslash or a fragment';
-  if (!URL.canParse(uri)) return 'must be an absolute URI, like https://app.example.com/callback';
-  const { protocol, hostname, username, password, searchParams } = new URL(uri);
-  if (username || password) return 'must not contain a user name or password';
-  const reserved = [...searchParams.keys()].find((name) => RESPONSE_PARAMETERS.has(plainName(name)));
-  if (reserved !== undefined) {
-    return `must not contain the parameter ${plainName(reserved)}, which is reserved for authorization responses`;
-  }
-  const isWeb = protocol === 'https:' || protocol === 'http:';
-  if (isWeb && !WEB_ORIGIN.test(uri)) return 'must contain a host, like https://app.example.com/callback';
-  if (protocol === 'https:') return null;
-  if (protocol === 'http:') {
-    return isLoopback(hostname) || allowHttp
-      ? null
-      : 'must be https, like https://app.example.com/callback; http is allowed for loopback addresses only';
-  }
-  return /^[a-z][a-z0-9-]*(\.[a-z0-9-]+)+:$/.test(protocol)
-    ? null
-    : 'must be https, http on a loopback address, or a scheme like com.example.app:/callback';
-}
-
-/** The name as frameworks read it that treat `Code`, `code[]` and `code[0]` as `code`. */
-function plainName(name: string): string {
-  return name.replace(/\[.*$/s, '').trim().toLowerCase();
-}

@@ -3,6 +3,7 @@ import { option } from '../config/options.js';
 import { After, DisplayName, Next, PasswordInput, Timestamp, toTimestamp } from '../http/schemas.js';
 import { newToken, secretWeakness } from '../kernel/secrets.js';
 import type { Page } from '../storage/collection.js';
+import { nativeSchemeProblem } from './client-uris.js';
 import { ID_TOKEN_ALGORITHMS } from './clients.js';
 import { type ClientDocument, KINDS, type PrincipalDocument } from './store.js';
 
@@ -27,6 +28,11 @@ export const provisioningOptions = {
     doc: 'Bearer token for invitations, at least 32 characters in production. When set, IDP_ADMIN_TOKEN cannot invite people.',
     secret: true,
     safe: (token) => secretWeakness(token ?? '', 32),
+  }),
+  nativeSchemes: option(Type.Optional(Type.Array(Type.String())), {
+    env: 'IDP_NATIVE_SCHEMES',
+    doc: 'Schemes without a dot that redirect URIs of native applications may use, separated by commas, like `cursor,vscode`. Any application on a device can claim such a scheme.',
+    check: (schemes) => schemes?.map(nativeSchemeProblem).find((problem) => problem !== undefined),
   }),
 };
 

@@ -311,6 +311,25 @@ t.test('redirect URIs are https, http to a loopback address, or a reverse-DNS sc
   );
 });
 
+t.test('a scheme without a dot is registered only if the operator allows it', async (t) => {
+  const closed = await idpApp(t);
+  const open = await idpApp(t, { nativeSchemes: ['cursor'] });
+  const uri = 'cursor://app/callback';
+  const refused = await closed.admin('POST', '/v1/clients', { redirect_uris: uri, public: true });
+  t.match(refused, { status: 400, body: { error: 'invalid_request' } });
+  const { body: client } = await open.admin('POST', '/v1/clients', { redirect_uris: uri, public: true });
+  t.match(client, { redirect_uris: [uri] });
+  for (const other of [
+    'cursors://app/callback',
+    'vscode://app/callback',
+    'javascript:alert(1)',
+    `${uri}?code=x`,
+  ])
+    t.equal((await open.admin('POST', '/v1/clients', { redirect_uris: other })).status, 400, other);
+  const { page } = await open.visit({ id: client.client_id, redirectUri: uri });
+  t.match(page.body, 'cursor:');
+});
+
 t.test('/v1/clients accepts one JSON object of the right types', async (t) => {
   const idp = await idpApp(t);
   const wrong: unknown[] = [

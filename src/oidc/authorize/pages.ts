@@ -8,6 +8,7 @@ import type { OwnPage } from './interaction-token.js';
 import { formActionSource, withResponse } from './redirect-uri.js';
 import type { AuthorizationRequest } from './request.js';
 import type { AuthorizationResponse } from './response.js';
+import { isWebUri } from './rules.js';
 
 /** What a sign-in is for: an application, or a page of the provider itself. */
 export type Purpose = AuthorizationRequest | OwnPage;
@@ -190,7 +191,8 @@ function pageOf(
   view: Record<string, unknown>,
 ): Page {
   const target = formActionSource(redirectUri);
-  const returnsTo = new URL(redirectUri).host || target;
+  // The host after another scheme is chosen by the client and says nothing about where the browser goes.
+  const returnsTo = isWebUri(redirectUri) ? new URL(redirectUri).host : target;
   const granted = scope.split(' ');
   // `openid` is included in every scope, because userinfo returns the identifier.
   const shared = SCOPES.filter((known) => known === 'openid' || granted.includes(known));
