@@ -3,8 +3,14 @@ import { factorCollection } from '../factors/store.js';
 
 import { logoutNoticeCollection } from '../oidc/backchannel/store.js';
 
-import { consentCollection, grantCollection, sessionCollection } from '../oidc/store.js';
+import {
+  consentCollection,
+  grantCollection,
+  sessionCollection,
+  usedAssertionCollection,
+} from '../oidc/store.js';
 import { createAudit } from '../ops/audit.js';
+import { documentCollection } from '../outbound/documents.js';
 import { passkeyCollection, usedChallengeCollection } from '../passkeys/store.js';
 import { setupCollection } from '../provisioning/first-operator.js';
 import { clientCollection, createLastKnownAddress, principalCollection } from '../provisioning/store.js';
@@ -30,6 +36,8 @@ export function declareIdpCollections(store: Store): void {
     passkeyCollection,
     usedChallengeCollection,
     logoutNoticeCollection,
+    usedAssertionCollection,
+    documentCollection,
   ];
   for (const declare of collections) declare(store);
 }

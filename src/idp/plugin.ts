@@ -19,6 +19,8 @@ import { type AuditRecord, createAudit } from '../ops/audit.js';
 import { createAuditSearch } from '../ops/audit-search.js';
 import { healthPlugin } from '../ops/health.js';
 import { metricsPlugin, openMetrics } from '../ops/metrics.js';
+import { createDocuments, documentCollection } from '../outbound/documents.js';
+import { createOutbound } from '../outbound/request.js';
 import { passkeyCollection, readPasskeyVersion, removePasskeys } from '../passkeys/store.js';
 import { createProvisioningModule } from '../provisioning/module.js';
 import { createLastKnownAddress } from '../provisioning/store.js';
@@ -165,6 +167,12 @@ export async function mountIdp(
     forgetConsents: (sub) => oidc.consents.forget(sub),
   });
   const secondFactor = factors && createSecondFactor(factors, { values, clock: context.clock, provisioning });
+  const documents = createDocuments(documentCollection(store), {
+    send: createOutbound({ reach: values.loopbackDocuments ? 'loopback' : 'public' }),
+    clock: context.clock,
+    onFailure: (uri, reason) => fastify.log.info({ uri, reason }, 'a document of a client cannot be read'),
+  });
+  context.jobs.add('document-purge', documents.purge);
   const oidc = createOidcModule(context, {
     issuer,
     locales: messages.locales,
@@ -183,6 +191,7 @@ export async function mountIdp(
     hasAccountPages,
     trustedEmailDomains: values.trustedEmailDomains ?? [],
     humansUseBasic: values.basicLogin === 'all',
+    readDocument: documents.read,
     callsPrivateNetworks: values.backchannelPrivateNetworks || !config.production,
   });
 

@@ -1,5 +1,6 @@
 import type { Origin } from '../http/scope.js';
 import { type Clock, isRecent, SECOND } from '../kernel/clock.js';
+import type { PublicJwk } from '../kernel/public-jwk.js';
 
 /** Access to principals and clients, which another domain stores; the product passes a `Directory`. */
 
@@ -27,7 +28,7 @@ export interface Client {
   id: string;
   name: string;
   redirectUris: readonly string[];
-  /** Absent for public clients. */
+  /** Absent for clients without a secret. */
   secretHash?: string;
   /** The secret before the last rotation, while it is valid. */
   previousSecretHash?: string;
@@ -42,7 +43,18 @@ export interface Client {
   idTokenAlg?: 'ES256';
   /** Where the client is told that a session has ended. */
   backchannelLogoutUri?: string;
+  /** The keys of its assertions (`private_key_jwt`), or where it publishes them: one of the two, and then no secret. */
+  jwks?: readonly PublicJwk[];
+  jwksUri?: string;
 }
+
+/** Whether the client cannot authenticate, because it has neither a secret nor a key. */
+export const isPublicClient = ({
+  secretHash,
+  jwks,
+  jwksUri,
+}: Pick<Client, 'secretHash' | 'jwks' | 'jwksUri'>): boolean =>
+  secretHash === undefined && jwks === undefined && jwksUri === undefined;
 
 export interface Directory {
   /**

@@ -1,4 +1,5 @@
 import { access, type Scope } from '../http/scope.js';
+import { CLIENT_KEY_ALGORITHMS } from '../kernel/public-jwk.js';
 import { RESPONSE_MODES } from './authorize/rules.js';
 import { CLAIMS, SCOPES } from './claims.js';
 import type { Keys } from './keys.js';
@@ -62,8 +63,8 @@ function publish(scope: Scope, paths: string[], text: () => string): void {
   }
 }
 
-/** Authentication methods of clients with a secret. */
-const SECRET_METHODS = ['client_secret_basic', 'client_secret_post'] as const;
+/** Authentication methods of clients with a secret or a key. */
+const METHODS = ['client_secret_basic', 'client_secret_post', 'private_key_jwt'] as const;
 
 /** Provider metadata (OIDC Discovery §3, RFC 8414 §2). */
 function providerMetadata(issuer: string, { locales, isSignUpOpen, acrValues, algorithms }: MetadataOptions) {
@@ -84,9 +85,12 @@ function providerMetadata(issuer: string, { locales, isSignUpOpen, acrValues, al
     acr_values_supported: acrValues,
     scopes_supported: [...SCOPES],
     claims_supported: [...CLAIMS],
-    token_endpoint_auth_methods_supported: [...SECRET_METHODS, 'none'],
-    revocation_endpoint_auth_methods_supported: [...SECRET_METHODS, 'none'],
-    introspection_endpoint_auth_methods_supported: [...SECRET_METHODS],
+    token_endpoint_auth_methods_supported: [...METHODS, 'none'],
+    token_endpoint_auth_signing_alg_values_supported: [...CLIENT_KEY_ALGORITHMS],
+    revocation_endpoint_auth_methods_supported: [...METHODS, 'none'],
+    revocation_endpoint_auth_signing_alg_values_supported: [...CLIENT_KEY_ALGORITHMS],
+    introspection_endpoint_auth_methods_supported: [...METHODS],
+    introspection_endpoint_auth_signing_alg_values_supported: [...CLIENT_KEY_ALGORITHMS],
     code_challenge_methods_supported: ['S256'],
     authorization_response_iss_parameter_supported: true,
     prompt_values_supported: [

@@ -1,6 +1,8 @@
 import type { Pages } from '../http/pages.js';
 import { authenticatedByRoute, type Guard, type Scope } from '../http/scope.js';
 import type { Metrics } from '../ops/metrics.js';
+import { createExpiryPurge } from '../ops/purge.js';
+import type { Documents } from '../outbound/documents.js';
 import { createOutbound } from '../outbound/request.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { createInteractionTokens } from './authorize/interaction-token.js';
@@ -14,6 +16,7 @@ import {
 } from './backchannel/service.js';
 import { type EndSessions, logoutNoticeCollection } from './backchannel/store.js';
 import { ACR_VALUES, createClaims } from './claims.js';
+import { createClientAssertions } from './client-assertion.js';
 import { rejectCrossSiteForms } from './client-auth.js';
 import { type ConsentService, createConsentService } from './consents.js';
 import type { Directory, PasskeySignUp, SecondFactor, SignInPasskeys, SignUp } from './directory.js';
@@ -23,7 +26,7 @@ import { createOwnPages, type OwnPages } from './own-pages.js';
 import { oidcPlugin } from './plugin.js';
 import { createPurges } from './purge.js';
 import { createCookies, createSessionService, type SessionService } from './sessions.js';
-import { consentCollection, grantCollection, sessionCollection } from './store.js';
+import { consentCollection, grantCollection, sessionCollection, usedAssertionCollection } from './store.js';
 import { createTokenService } from './tokens/service.js';
 
 /** OpenID Connect: authorization, tokens, sessions and logout. */
@@ -65,6 +68,8 @@ export interface OidcModuleOptions {
   trustedEmailDomains: readonly string[];
   /** Whether users may use HTTP Basic as agents do. */
   humansUseBasic: boolean;
+  /** Where clients publish their keys. */
+  readDocument: Documents['read'];
   /** Whether applications in private networks or without TLS are told about ended sessions. */
   callsPrivateNetworks: boolean;
 }
@@ -83,6 +88,7 @@ export function createOidcModule(
     grants: grantCollection(store),
     sessions: sessionCollection(store),
     consents: consentCollection(store),
+    usedAssertions: usedAssertionCollection(store),
   };
   const { seeds } = options.keys;
   const keys = createKeys(options.keys);
@@ -98,6 +104,7 @@ export function createOidcModule(
     post: createLogoutRequest(createOutbound({ reach: callsPrivateNetworks ? 'private' : 'public' })),
     wake: () => void jobs.runNow('backchannel-logout'),
   });
+  const assertions = createClientAssertions({ ...shared, readDocument: options.readDocument });
   const interactionTokens = createInteractionTokens(seeds, { clock });
   const authorization = createAuthorization({ ...shared, interactionTokens, backchannel, readHint });
   const sessions = createSessionService({ ...shared, follower: backchannel });
@@ -107,6 +114,7 @@ export function createOidcModule(
   const acrValues = secondFactor || passkeys ? ACR_VALUES : ACR_VALUES.slice(0, 1);
 
   for (const [name, job] of Object.entries(createPurges(shared))) jobs.add(name, job);
+  jobs.add('client-assertion-purge', createExpiryPurge(collections.usedAssertions, clock));
   jobs.add('backchannel-logout', backchannel.jobs.send);
   jobs.add('logout-notice-purge', backchannel.jobs.purge);
   if (metrics) measureNotices(metrics, backchannel);
@@ -118,6 +126,7 @@ export function createOidcModule(
         audit,
         clock,
         throttle,
+        assertions,
         directory,
         issuer,
         locales,

@@ -20,6 +20,15 @@ export function isLogoUri(uri: string): boolean {
   return protocol === 'https:' && !username && !password;
 }
 
+/** Whether the provider may read a document there; which addresses it connects to is decided then. */
+export function documentUriProblem(uri: string): string | null {
+  const rule = 'must be an https address, like https://app.example.com/jwks.json';
+  if (/[^\x21-\x7e]|[\\#]/.test(uri) || !URL.canParse(uri) || !WEB_ORIGIN.test(uri)) return rule;
+  const { protocol, hostname, username, password } = new URL(uri);
+  const isWeb = protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname));
+  return isWeb && !username && !password ? null : rule;
+}
+
 /** The rules of redirect URIs for the web: the provider itself calls it. */
 export const logoutUriProblem = (uri: string, rules: UriRules): string | null =>
   /^https?:/i.test(uri)

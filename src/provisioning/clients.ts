@@ -1,12 +1,15 @@
 import type { Origin } from '../http/scope.js';
-import { DAY } from '../kernel/clock.js';
+import { DAY, SECOND } from '../kernel/clock.js';
 import { invalidFields } from '../kernel/errors.js';
+import { readJwkSet } from '../kernel/public-jwk.js';
 import { newId, newToken, sha256 } from '../kernel/secrets.js';
 import { actorOf, changeDetail } from '../ops/audit.js';
-import type { JobLog } from '../ops/jobs.js';
+import type { Job, JobLog } from '../ops/jobs.js';
+import { PURGE_MARGIN_MS, purgeMatching } from '../ops/purge.js';
 import type { Estimate, Page } from '../storage/collection.js';
 import { readPage } from '../storage/pages.js';
 import {
+  documentUriProblem,
   isLogoUri,
   LOGO_RULE,
   logoutUriProblem,
@@ -35,14 +38,20 @@ export interface ClientInput {
   backchannelLogoutUri?: string;
   /** The signature of its id_tokens, one of `ID_TOKEN_ALGORITHMS`; the provider must have a key for it. */
   idTokenAlg?: unknown;
+  /** The keys of its assertions as a JWK Set, or the https address where it publishes them. The client then has no secret. */
+  jwks?: unknown;
+  jwksUri?: string;
 }
+
+/** `origin` of a client that registered itself, which ends when it is not used. */
+export type NewClient = ClientInput & Pick<ClientDocument, 'origin'>;
 
 /** The fields to change; absent fields keep their value. */
 export type ClientChange = Partial<Omit<ClientInput, 'isPublic'>>;
 
 export interface Clients {
   /** @throws VALIDATION_ERROR naming every URI that cannot be registered, invalid_client_metadata */
-  create(input: ClientInput, from: Origin): Promise<{ client: ClientDocument; secret: string | null }>;
+  create(input: NewClient, from: Origin): Promise<{ client: ClientDocument; secret: string | null }>;
   /**
    * Returns `null` if unknown. A client keeps a signature for which there is no key.
    * @throws VALIDATION_ERROR naming every URI that cannot be registered, invalid_client_metadata
@@ -54,6 +63,10 @@ export interface Clients {
    */
   rotate(clientId: string, options: { atOnce: boolean }, from: Origin): Promise<string | null>;
   delete(clientId: string, from: Origin): Promise<ClientDocument | null>;
+  /** Keeps a client that registered itself for another 30 days. Called after each use. */
+  recordUse(clientId: string): Promise<void>;
+  /** Deletes the clients that registered themselves and were not used. */
+  purge: Job;
   /** Includes the previous secret only while that is valid. */
   find(clientId: string): Promise<ClientDocument | null>;
   /** @param after the `next` of the previous page. @throws VALIDATION_ERROR when it is invalid */
@@ -102,17 +115,54 @@ export function createClients(
       );
   };
 
+  const find = async (clientId: string): Promise<ClientDocument | null> => {
+    const client = isClientId(clientId) ? await clients.findOne({ id: clientId }) : null;
+    return client?.expiresAt !== undefined && client.expiresAt <= clock.now() ? null : client;
+  };
+
+  const expired = () => ({ expiresAt: { gt: 0, lte: clock.now() - PURGE_MARGIN_MS } });
+
+  /** The fields of a client with keys, `null` for one without. @throws VALIDATION_ERROR */
+  const readKeys = ({ jwks, jwksUri }: { jwks: unknown; jwksUri: string | undefined }) => {
+    if (jwks === undefined && jwksUri === undefined) return null;
+    if (jwks !== undefined && jwksUri !== undefined)
+      throw invalidFields({ path: 'jwks_uri', message: 'cannot be combined with jwks' });
+    if (jwksUri !== undefined) {
+      const problem = documentUriProblem(jwksUri);
+      if (problem !== null) throw invalidFields({ path: 'jwks_uri', message: problem });
+      return { jwksUri };
+    }
+    const read = readJwkSet(jwks, false);
+    if ('problem' in read) throw invalidFields({ path: 'jwks', message: read.problem });
+    return { jwks: read.keys };
+  };
+
   return {
     async create(
-      { isPublic, trusted, logoUri = '', backchannelLogoutUri = '', idTokenAlg = 'EdDSA', ...input },
+      {
+        isPublic,
+        trusted,
+        logoUri = '',
+        backchannelLogoutUri = '',
+        idTokenAlg = 'EdDSA',
+        jwks,
+        jwksUri,
+        origin,
+        ...input
+      },
       from,
     ) {
       validate({ ...input, logoUri, backchannelLogoutUri, idTokenAlg });
-      const secret = isPublic ? null : newToken(random, 'csec_');
+      const keys = readKeys({ jwks, jwksUri });
+      if (isPublic && keys !== null) throw invalidFields({ path: 'public', message: PUBLIC_WITH_KEYS });
+      const secret = isPublic || keys !== null ? null : newToken(random, 'csec_');
+      const now = clock.now();
       const client: ClientDocument = {
         id: newId('cid_', clock, random),
         ...input,
-        createdAt: clock.now(),
+        ...keys,
+        ...(origin && { origin, unused: true as const, expiresAt: now + UNUSED_LIFETIME_MS }),
+        createdAt: now,
         ...(secret !== null && { secretHash: sha256(secret) }),
         ...(trusted === true && { trusted }),
         ...(logoUri !== '' && { logoUri }),
@@ -126,9 +176,18 @@ export function createClients(
       return { client, secret };
     },
 
-    async update(clientId, { trusted, logoUri, backchannelLogoutUri, idTokenAlg, ...change }, from) {
-      const before = isClientId(clientId) ? await clients.findOne({ id: clientId }) : null;
+    async update(
+      clientId,
+      { trusted, logoUri, backchannelLogoutUri, idTokenAlg, jwks, jwksUri, ...change },
+      from,
+    ) {
+      const before = await find(clientId);
       if (!before) return null;
+      const keys = readKeys({ jwks, jwksUri });
+      if (keys !== null && before.jwks === undefined && before.jwksUri === undefined)
+        throw invalidFields({ path: 'jwks' in keys ? 'jwks' : 'jwks_uri', message: OTHER_METHOD });
+      if (trusted === true && before.origin !== undefined)
+        throw invalidFields({ path: 'trusted', message: 'must be no for a client that registered itself' });
       const optional = {
         ...(logoUri !== undefined && { logoUri }),
         ...(backchannelLogoutUri !== undefined && { backchannelLogoutUri }),
@@ -137,6 +196,7 @@ export function createClients(
       validate({ ...change, ...optional });
       const set = {
         ...change,
+        ...keys,
         ...(trusted === true && { trusted }),
         ...(logoUri && { logoUri }),
         ...(backchannelLogoutUri && { backchannelLogoutUri }),
@@ -147,6 +207,7 @@ export function createClients(
         ...(logoUri === '' ? (['logoUri'] as const) : []),
         ...(backchannelLogoutUri === '' ? (['backchannelLogoutUri'] as const) : []),
         ...(idTokenAlg === 'EdDSA' ? (['idTokenAlg'] as const) : []),
+        ...(keys === null ? [] : (['jwks' in keys ? 'jwksUri' : 'jwks'] as const)),
       ];
       const updated = await clients.updateOne({ id: clientId }, { set, ...(unset.length > 0 && { unset }) });
       if (updated) {
@@ -184,8 +245,23 @@ export function createClients(
       return deleted;
     },
 
+    async recordUse(clientId) {
+      const expiresAt = clock.now() + UNUSED_LIFETIME_MS;
+      await clients.updateOne(
+        { id: clientId, expiresAt: { gt: 0, lt: expiresAt - DAY } },
+        { set: { expiresAt } },
+      );
+      await clients.updateOne({ id: clientId, unused: true }, { unset: ['unused'] });
+    },
+
+    purge: {
+      everySeconds: DAY / SECOND,
+      run: ({ signal }) => purgeMatching(clients, { where: expired(), sort: 'expiresAt', signal }),
+      countBacklog: (limit) => clients.count(expired(), limit),
+    },
+
     async find(clientId) {
-      const client = isClientId(clientId) ? await clients.findOne({ id: clientId }) : null;
+      const client = await find(clientId);
       if (client?.previousSecretUntil === undefined || client.previousSecretUntil > clock.now())
         return client;
       const { previousSecretHash, previousSecretUntil, ...current } = client;
@@ -209,6 +285,8 @@ function auditedFields({
   logoUri,
   backchannelLogoutUri,
   idTokenAlg,
+  jwks,
+  jwksUri,
 }: ClientDocument) {
   return {
     name,
@@ -219,8 +297,16 @@ function auditedFields({
     logoUri,
     backchannelLogoutUri,
     idTokenAlg: idTokenAlg ?? 'EdDSA',
+    jwks: jwks && JSON.stringify(jwks),
+    jwksUri,
   };
 }
+
+/** How long a client that registered itself exists without a use. */
+const UNUSED_LIFETIME_MS = 30 * DAY;
+
+const PUBLIC_WITH_KEYS = 'cannot be combined with keys: a client with keys authenticates with them';
+const OTHER_METHOD = 'cannot be set: the client has another authentication method. Create another client';
 
 /** @throws invalid_client_metadata (RFC 7591 §3.2.2) */
 function refuseIdTokenAlg(alg: unknown, available: readonly IdTokenAlgorithm[]): void {

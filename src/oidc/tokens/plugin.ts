@@ -2,19 +2,17 @@ import type { FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
 import { parseBearer } from '../../http/authorization.js';
 import { access, originOf, type Scope } from '../../http/scope.js';
-import type { Throttle } from '../../throttle/throttle.js';
-import { authenticateClient, invalidClient } from '../client-auth.js';
-import type { Client, Directory } from '../directory.js';
+import { authenticateClient, type ClientAuthDependencies, invalidClient } from '../client-auth.js';
+import { type Client, type Directory, isPublicClient } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import type { Keys } from '../keys.js';
 import { AnyForm, IntrospectionResponse, TokenResponseBody } from '../schemas.js';
 import type { TokenResponse } from './issuance.js';
 import type { TokenService } from './service.js';
 
-export interface TokensPluginOptions {
+export interface TokensPluginOptions extends ClientAuthDependencies {
   tokens: TokenService;
   directory: Directory;
-  throttle: Pick<Throttle, 'attempt'>;
   keys: Keys;
 }
 
@@ -80,7 +78,7 @@ export async function introspectionPlugin(scope: Scope, options: TokensPluginOpt
     async (request) => {
       const { client, fields } = await readRequest(request, options);
       // A client_id alone is not authentication (RFC 7662 §2.1).
-      if (client.secretHash === undefined) throw invalidClient();
+      if (isPublicClient(client)) throw invalidClient();
       return options.tokens.introspect(client, tokenOf(fields));
     },
   );
