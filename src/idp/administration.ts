@@ -11,6 +11,8 @@ import { type AnnouncePasskey, passkeyCollection, removePasskeys } from '../pass
 import { createPersonMails } from '../provisioning/mails.js';
 import { createProvisioningModule, type ProvisioningModule } from '../provisioning/module.js';
 import { createLastKnownAddress, principalCollection } from '../provisioning/store.js';
+import { registrationTokenCollection } from '../registration/store.js';
+import { createRegistrationTokens, type RegistrationTokens } from '../registration/tokens.js';
 import { createCommandContext, type ModuleContext } from '../server/module-context.js';
 import { idpServerSchema } from '../server/options.js';
 import type { Store } from '../storage/collection.js';
@@ -24,6 +26,7 @@ export interface ProvisioningAdministration
   removeFactor(sub: string): Promise<boolean>;
   /** Removes all passkeys of a person and returns their number. */
   removePasskeys(sub: string): Promise<number>;
+  registrationTokens: RegistrationTokens;
   close(): Promise<void>;
 }
 
@@ -75,6 +78,7 @@ export async function openProvisioning(
       removeFactor(sub, ON_THE_HOST, { ...context, factors, announce: announce?.factor }),
     removePasskeys: (sub) =>
       removePasskeys(sub, ON_THE_HOST, { passkeys, audit, announce: announce?.passkey }),
+    registrationTokens: createRegistrationTokens(registrationTokenCollection(store), context),
     close: () => store.close(),
   };
 }

@@ -14,6 +14,7 @@ import { documentCollection } from '../outbound/documents.js';
 import { passkeyCollection, usedChallengeCollection } from '../passkeys/store.js';
 import { setupCollection } from '../provisioning/first-operator.js';
 import { clientCollection, createLastKnownAddress, principalCollection } from '../provisioning/store.js';
+import { registrationTokenCollection } from '../registration/store.js';
 import { createCommandContext } from '../server/module-context.js';
 import type { Store } from '../storage/collection.js';
 
@@ -38,6 +39,7 @@ export function declareIdpCollections(store: Store): void {
     logoutNoticeCollection,
     usedAssertionCollection,
     documentCollection,
+    registrationTokenCollection,
   ];
   for (const declare of collections) declare(store);
 }

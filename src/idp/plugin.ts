@@ -39,6 +39,7 @@ import {
   resolveIdp,
 } from './options.js';
 import { createPasskeySignUp, openPasskeys } from './passkeys.js';
+import { createClientDirectory, openRegistration } from './registration.js';
 import { createSecondFactor, openFactors } from './second-factors.js';
 
 /** The host's `fastify.idp`. */
@@ -152,10 +153,11 @@ export async function mountIdp(
     name: () => brand.name(),
     announce: (change, sub, from) => provisioning.announcePasskey(sub, change, from),
   });
+  const uriRules = { allowHttp: !config.production, nativeSchemes: values.nativeSchemes ?? [] };
   const provisioning = createProvisioningModule(context, {
     issuer,
     mail: email && { outbox: email.service, messages },
-    uriRules: { allowHttp: !config.production, nativeSchemes: values.nativeSchemes ?? [] },
+    uriRules,
     isSignupOpen: !values.disableSignup,
     idTokenAlgorithms: idTokenAlgorithmsOf(values),
     adminToken: values.adminToken,
@@ -173,6 +175,11 @@ export async function mountIdp(
     onFailure: (uri, reason) => fastify.log.info({ uri, reason }, 'a document of a client cannot be read'),
   });
   context.jobs.add('document-purge', documents.purge);
+  const registration = await openRegistration(context, values, {
+    ...{ clients: provisioning.clients, uriRules, documents },
+  });
+  context.jobs.add('unused-client-purge', provisioning.clients.purge);
+  const clientDirectory = createClientDirectory(provisioning.clients, registration?.metadataClients, context);
   const oidc = createOidcModule(context, {
     issuer,
     locales: messages.locales,
@@ -181,9 +188,13 @@ export async function mountIdp(
       authenticate: provisioning.principals.authenticate,
       findPrincipal: provisioning.principals.find,
       isDeleted: provisioning.directory.isDeleted,
-      findClient: provisioning.clients.find,
+      ...clientDirectory,
     },
     isSignUpOpen: !values.disableSignup,
+    clientRegistration: {
+      acceptsMetadata: values.clientIdMetadata,
+      acceptsRegistration: values.clientRegistration,
+    },
     signUp: (input, from) => provisioning.principals.register({ ...input, kind: 'human' }, from),
     secondFactor,
     passkeys,
@@ -214,7 +225,7 @@ export async function mountIdp(
     hasAccountPages,
     sources: createAccountSources({
       ...{ principals, directory, consents: oidc.consents, sessions: oidc.sessions },
-      findClient: clients.find,
+      findClient: clientDirectory.findClient,
       verification: provisioning.verification,
       factors: secondFactor,
       passkeys,
@@ -254,7 +265,7 @@ export async function mountIdp(
     ...answerRules(host),
     prefix,
     conflictRemedy: 'Mount the identity provider at another path with the prefix option.',
-    guards: { ...provisioning.guards, ...oidc.guards, ...account.guards },
+    guards: { ...provisioning.guards, ...oidc.guards, ...registration?.guards, ...account.guards },
     onResponse: metrics?.observeResponse,
     renderError: createErrorRenderer(pages),
     meter: context.throttle.countRequest,
@@ -272,6 +283,7 @@ export async function mountIdp(
     await scope.register(provisioning.plugin, { pages, hasAccountPages, sessionOf });
     if (email) await scope.register(email.plugin);
     await scope.register(oidc.plugin, { pages });
+    if (registration) await scope.register(registration.plugin);
     await scope.register(account.plugin, { prefix: '/account' });
     if (hasAccountPages) await scope.register(entrancePlugin, { own: signIn, mount });
     if (ownsItsPaths) {

@@ -18,7 +18,7 @@ export interface ClientCredentials {
 }
 
 export interface ClientAuthDependencies {
-  directory: Pick<Directory, 'findClient'>;
+  directory: Pick<Directory, 'resolveClient'>;
   throttle: Pick<Throttle, 'attempt' | 'count'>;
   assertions: ClientAssertions;
 }
@@ -47,7 +47,7 @@ export async function authenticateClient(
   if (basic && (body['client_id'] ?? basic.clientId) !== basic.clientId) throw invalidClient();
   const clientId = basic?.clientId ?? body['client_id'];
   const secret = basic?.secret ?? body['client_secret'];
-  const client = clientId ? await directory.findClient(clientId) : null;
+  const client = clientId ? await findClient(clientId, ip, directory) : null;
   // A public client has no secret to guess, so sending one is not counted as a failed attempt.
   if (client && client.secretHash === undefined) {
     if (secret === undefined && isPublicClient(client)) return client;
@@ -65,6 +65,16 @@ export async function authenticateClient(
   return authenticated;
 }
 
+/** The client of a request, or `null` if it is unknown or its metadata cannot be used. */
+async function findClient(
+  clientId: string,
+  ip: string,
+  directory: Pick<Directory, 'resolveClient'>,
+): Promise<Client | null> {
+  const found = await directory.resolveClient(clientId, { ip, allowsStale: true });
+  return found && 'problem' in found ? null : found;
+}
+
 /** `private_key_jwt` (RFC 7523 §2.2). A signature cannot be guessed, so failures only slow the address down. */
 async function authenticateByKey(
   { authorization, body, ip }: ClientCredentials,
@@ -79,7 +89,7 @@ async function authenticateByKey(
   if (type !== ASSERTION_TYPE)
     throw oidcErrors.invalid_request({ message: `client_assertion_type must be ${ASSERTION_TYPE}.` });
   const clientId = body['client_id'] ?? assertions.subjectOf(assertion);
-  const client = clientId ? await directory.findClient(clientId) : null;
+  const client = clientId ? await findClient(clientId, ip, directory) : null;
   const problem = client ? await assertions.verify(client, assertion, ip) : UNVERIFIED;
   if (client && problem === null) return client;
   await throttle.count(FAILURES, ip);

@@ -46,6 +46,12 @@ export interface Client {
   /** The keys of its assertions (`private_key_jwt`), or where it publishes them: one of the two, and then no secret. */
   jwks?: readonly PublicJwk[];
   jwksUri?: string;
+  /** How it became known, if the operator has not registered it: its name is then its own claim. */
+  origin?: 'dynamic' | 'metadata';
+  /** Present while nobody has signed in to such a client. */
+  unused?: true;
+  /** When such a client ends unless it is used. */
+  expiresAt?: number;
 }
 
 /** Whether the client cannot authenticate, because it has neither a secret nor a key. */
@@ -71,7 +77,19 @@ export interface Directory {
   findPrincipal(sub: string): Promise<Principal | null>;
   /** Whether the principal is permanently deleted or never existed. */
   isDeleted(sub: string): Promise<boolean>;
+  /** As it is known, without a request to another host. */
   findClient(clientId: string): Promise<Client | null>;
+  /**
+   * The same for a client that presents itself, whose metadata may have to be fetched from its host.
+   * @param allowsStale whether metadata of the last day is used while the host does not respond
+   * @throws RATE_LIMITED, OVERLOADED
+   */
+  resolveClient(
+    clientId: string,
+    from: { ip: string; allowsStale: boolean },
+  ): Promise<Client | { problem: string } | null>;
+  /** After a sign-in or the issue of tokens. */
+  recordUse(client: Client): Promise<void>;
 }
 
 /**

@@ -13,11 +13,18 @@ const PUBLIC_HEADERS = {
 };
 const WELL_KNOWN = '/.well-known/oauth-authorization-server';
 
+export interface ClientRegistration {
+  acceptsMetadata: boolean;
+  acceptsRegistration: boolean;
+}
+
 export interface DiscoveryOptions {
   keys: Keys;
   /** The languages of the pages. */
   locales: readonly string[];
   isSignUpOpen: boolean;
+  /** How clients become known without the operator. */
+  clientRegistration: ClientRegistration;
   /** What a sign-in can prove. */
   acrValues: readonly string[];
   issuer(): string;
@@ -28,10 +35,10 @@ type MetadataOptions = Omit<DiscoveryOptions, 'keys'> & Pick<Keys, 'algorithms'>
 /** The metadata and the JWK Set. */
 export async function discoveryPlugin(
   scope: Scope,
-  { keys, locales, isSignUpOpen, acrValues, issuer }: DiscoveryOptions,
+  { keys, locales, isSignUpOpen, clientRegistration, acrValues, issuer }: DiscoveryOptions,
 ): Promise<void> {
   const { algorithms } = keys;
-  const metadata = { locales, isSignUpOpen, acrValues, issuer, algorithms };
+  const metadata = { locales, isSignUpOpen, clientRegistration, acrValues, issuer, algorithms };
   publishMetadata(scope, ['/.well-known/openid-configuration', WELL_KNOWN], metadata);
   const jwks = JSON.stringify(keys.jwks);
   publish(scope, ['/.well-known/jwks.json', '/jwks'], () => jwks);
@@ -67,7 +74,10 @@ function publish(scope: Scope, paths: string[], text: () => string): void {
 const METHODS = ['client_secret_basic', 'client_secret_post', 'private_key_jwt'] as const;
 
 /** Provider metadata (OIDC Discovery §3, RFC 8414 §2). */
-function providerMetadata(issuer: string, { locales, isSignUpOpen, acrValues, algorithms }: MetadataOptions) {
+function providerMetadata(
+  issuer: string,
+  { locales, isSignUpOpen, clientRegistration, acrValues, algorithms }: MetadataOptions,
+) {
   return {
     issuer,
     authorization_endpoint: `${issuer}/authorize`,
@@ -75,6 +85,8 @@ function providerMetadata(issuer: string, { locales, isSignUpOpen, acrValues, al
     userinfo_endpoint: `${issuer}/userinfo`,
     revocation_endpoint: `${issuer}/revoke`,
     introspection_endpoint: `${issuer}/introspect`,
+    ...(clientRegistration.acceptsRegistration && { registration_endpoint: `${issuer}/register` }),
+    ...(clientRegistration.acceptsMetadata && { client_id_metadata_document_supported: true }),
     end_session_endpoint: `${issuer}/logout`,
     jwks_uri: `${issuer}/.well-known/jwks.json`,
     response_types_supported: ['code'],

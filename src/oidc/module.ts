@@ -20,7 +20,7 @@ import { createClientAssertions } from './client-assertion.js';
 import { rejectCrossSiteForms } from './client-auth.js';
 import { type ConsentService, createConsentService } from './consents.js';
 import type { Directory, PasskeySignUp, SecondFactor, SignInPasskeys, SignUp } from './directory.js';
-import { pathMetadataPlugin } from './discovery.js';
+import { type ClientRegistration, pathMetadataPlugin } from './discovery.js';
 import { createHintReader, createKeys, type KeyMaterial } from './keys.js';
 import { createOwnPages, type OwnPages } from './own-pages.js';
 import { oidcPlugin } from './plugin.js';
@@ -55,6 +55,7 @@ export interface OidcModuleOptions {
   keys: KeyMaterial;
   directory: Directory;
   isSignUpOpen: boolean;
+  clientRegistration: ClientRegistration;
   signUp: SignUp;
   /** Absent if it is not configured. */
   secondFactor: SecondFactor | undefined;
@@ -110,6 +111,7 @@ export function createOidcModule(
   const sessions = createSessionService({ ...shared, follower: backchannel });
   const cookies = createCookies(issuer);
   const signInPages = createSignInPages(issuer, options);
+  const { clientRegistration } = options;
   const { isSignUpOpen, signUp, secondFactor, passkeys, passkeySignUp, hasAccountPages } = options;
   const acrValues = secondFactor || passkeys ? ACR_VALUES : ACR_VALUES.slice(0, 1);
 
@@ -140,6 +142,7 @@ export function createOidcModule(
         pages,
         signInPages,
         isSignUpOpen,
+        clientRegistration,
         acrValues,
         signUp,
         secondFactor,
@@ -160,7 +163,10 @@ export function createOidcModule(
     },
     publishedKeys: keys.jwks.keys.map(({ kid = '', alg = '' }) => ({ id: kid, algorithm: alg })),
     pathMetadataPlugin: (scope) =>
-      pathMetadataPlugin(scope, { issuer, locales, isSignUpOpen, acrValues, algorithms: keys.algorithms }),
+      pathMetadataPlugin(scope, {
+        ...{ issuer, locales, isSignUpOpen, clientRegistration, acrValues },
+        algorithms: keys.algorithms,
+      }),
   };
 }
 

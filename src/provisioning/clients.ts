@@ -64,7 +64,7 @@ export interface Clients {
   rotate(clientId: string, options: { atOnce: boolean }, from: Origin): Promise<string | null>;
   delete(clientId: string, from: Origin): Promise<ClientDocument | null>;
   /** Keeps a client that registered itself for another 30 days. Called after each use. */
-  recordUse(clientId: string): Promise<void>;
+  recordUse(client: Pick<ClientDocument, 'id' | 'unused' | 'expiresAt'>): Promise<void>;
   /** Deletes the clients that registered themselves and were not used. */
   purge: Job;
   /** Includes the previous secret only while that is valid. */
@@ -245,13 +245,11 @@ export function createClients(
       return deleted;
     },
 
-    async recordUse(clientId) {
+    async recordUse({ id, unused, expiresAt: known }) {
       const expiresAt = clock.now() + UNUSED_LIFETIME_MS;
-      await clients.updateOne(
-        { id: clientId, expiresAt: { gt: 0, lt: expiresAt - DAY } },
-        { set: { expiresAt } },
-      );
-      await clients.updateOne({ id: clientId, unused: true }, { unset: ['unused'] });
+      // At most one write a day.
+      if (known === undefined || (!unused && known > expiresAt - DAY)) return;
+      await clients.updateOne({ id, expiresAt: { gt: 0 } }, { set: { expiresAt }, unset: ['unused'] });
     },
 
     purge: {

@@ -1,7 +1,7 @@
 import { type Localized, message } from '../../http/messages.js';
 import type { Page } from '../../http/pages.js';
 import { SCOPES } from '../claims.js';
-import type { Enrolment, PasskeySignUp, SignInPasskeys } from '../directory.js';
+import type { Client, Enrolment, PasskeySignUp, SignInPasskeys } from '../directory.js';
 import { mountPath } from '../sessions.js';
 import { asksForSignUp } from './interaction.js';
 import type { OwnPage } from './interaction-token.js';
@@ -185,6 +185,18 @@ export function consentPage(
   });
 }
 
+/** What the page says about a client that the operator has not registered. */
+function claimsOfClient({ id, origin, unused }: Client, redirectUri: string): Record<string, unknown> {
+  if (origin === undefined) return {};
+  return {
+    isUnverified: true,
+    // The whole host, however long: it is all that identifies the client.
+    clientHost: origin === 'metadata' ? new URL(id).host : undefined,
+    returnsToDevice: !redirectUri.startsWith('https:'),
+    isFirstVisit: unused === true,
+  };
+}
+
 function pageOf(
   template: string,
   { client, redirectUri, scope, parameters }: AuthorizationRequest,
@@ -203,6 +215,7 @@ function pageOf(
       clientLogo: client.logoUri,
       clientName: client.name || returnsTo,
       returnsTo,
+      ...claimsOfClient(client, redirectUri),
       learns: shared.map((known) => message(`scope.${known}`)),
       ...view,
     },

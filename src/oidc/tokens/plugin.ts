@@ -39,7 +39,9 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
       if (client.idTokenAlg && !options.keys.algorithms.includes(client.idTokenAlg))
         throw oidcErrors.unauthorized_client();
       reply.header('pragma', 'no-cache');
-      return handleGrant(tokens, client, fields, originOf(request).ip);
+      const response = await handleGrant(tokens, client, fields, originOf(request).ip);
+      await options.directory.recordUse(client);
+      return response;
     },
   );
 
