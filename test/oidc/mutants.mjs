@@ -271,6 +271,34 @@ const mutants = [
     replacement: 'if (false && ',
     tests: [['backchannel', 'SQLite: an application that is remembered while its session ends']],
   },
+  {
+    name: 'an assertion is accepted twice',
+    file: 'client-assertion.js',
+    text: "return isFirst ? null : 'The assertion was used before.';",
+    replacement: 'return null;',
+    tests: [['client-keys', 'an assertion is used once, also if the request fails']],
+  },
+  {
+    name: 'an assertion for another server is accepted',
+    file: 'client-assertion.js',
+    text: 'if (aud !== issuer() &&',
+    replacement: 'if (false &&',
+    tests: [['client-keys', 'an assertion that is not one of this client for this issuer is refused']],
+  },
+  {
+    name: 'an assertion is valid for as long as it says',
+    file: 'client-assertion.js',
+    text: 'exp > now + MAX_LIFETIME_SECONDS',
+    replacement: 'false',
+    tests: [['client-keys', 'an assertion that is not one of this client for this issuer is refused']],
+  },
+  {
+    name: 'a client with a key is public',
+    file: 'client-auth.js',
+    text: 'secret === undefined && isPublicClient(client)',
+    replacement: 'secret === undefined',
+    tests: [['client-keys', 'a client has one authentication method']],
+  },
 ];
 
 runMutants('oidc', mutants);
