@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type Command, Option } from 'commander';
 import { parseList } from '../../src/config/options.js';
 import { ID_TOKEN_ALGORITHMS, type IdTokenAlgorithm } from '../../src/provisioning/clients.js';
 import { clientView } from '../../src/provisioning/schemas.js';
 import { KINDS, type Kind } from '../../src/provisioning/store.js';
 import { type CommonOptions, examples } from '../command.js';
-import { displayName } from '../options.js';
+import { displayName, parseKinds } from '../options.js';
 import type { Program } from '../program.js';
 import { allPages, ON_THE_HOST, withProvisioning } from '../provisioning.js';
 import { answer, answerList, fail } from '../terminal.js';
@@ -126,14 +126,6 @@ function readKeys(command: Command, { jwks, jwksUri }: DescribeOptions) {
     const reason = error instanceof Error ? error.message : String(error);
     return command.error(`error: the file of --jwks cannot be read as JSON: ${reason}`);
   }
-}
-
-function parseKinds(text: string): Kind[] {
-  const kinds = text === 'both' ? [...KINDS] : parseList(text);
-  if (kinds.length > 0 && kinds.every((kind): kind is Kind => KINDS.some((known) => known === kind))) {
-    return kinds;
-  }
-  throw new InvalidArgumentError('Use human, agent or both.');
 }
 
 async function create(

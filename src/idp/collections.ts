@@ -3,6 +3,7 @@ import { factorCollection } from '../factors/store.js';
 
 import { logoutNoticeCollection } from '../oidc/backchannel/store.js';
 
+import { revocationCollection } from '../oidc/revocations.js';
 import {
   consentCollection,
   grantCollection,
@@ -15,6 +16,7 @@ import { passkeyCollection, usedChallengeCollection } from '../passkeys/store.js
 import { setupCollection } from '../provisioning/first-operator.js';
 import { clientCollection, createLastKnownAddress, principalCollection } from '../provisioning/store.js';
 import { registrationTokenCollection } from '../registration/store.js';
+import { resourceCollection } from '../resources/store.js';
 import { createCommandContext } from '../server/module-context.js';
 import type { Store } from '../storage/collection.js';
 
@@ -40,6 +42,8 @@ export function declareIdpCollections(store: Store): void {
     usedAssertionCollection,
     documentCollection,
     registrationTokenCollection,
+    resourceCollection,
+    revocationCollection,
   ];
   for (const declare of collections) declare(store);
 }

@@ -24,6 +24,7 @@ import { createOutbound } from '../outbound/request.js';
 import { passkeyCollection, readPasskeyVersion, removePasskeys } from '../passkeys/store.js';
 import { createProvisioningModule } from '../provisioning/module.js';
 import { createLastKnownAddress } from '../provisioning/store.js';
+import { createResourcesModule } from '../resources/module.js';
 import type { Mounted } from '../server/assembly.js';
 import { openMeasuredStore } from '../server/measured-store.js';
 import { createModuleContext, followLifecycle, type ModuleContext } from '../server/module-context.js';
@@ -180,6 +181,7 @@ export async function mountIdp(
   });
   context.jobs.add('unused-client-purge', provisioning.clients.purge);
   const clientDirectory = createClientDirectory(provisioning.clients, registration?.metadataClients, context);
+  const resources = createResourcesModule(context);
   const oidc = createOidcModule(context, {
     issuer,
     locales: messages.locales,
@@ -190,6 +192,7 @@ export async function mountIdp(
       isDeleted: provisioning.directory.isDeleted,
       ...clientDirectory,
     },
+    resources: { ...resources.service, findServer: resources.service.findById },
     isSignUpOpen: !values.disableSignup,
     clientRegistration: {
       acceptsMetadata: values.clientIdMetadata,
@@ -253,6 +256,7 @@ export async function mountIdp(
       sessions: oidc.sessions,
       consents: oidc.consents,
       logoutFailures: oidc.logoutFailures,
+      resources: resources.service,
       audit: { ...createAuditSearch(store.collection<AuditRecord>('audit')), record: context.audit.record },
       mails: email?.administration,
       keys: publishedKeys(values, oidc.publishedKeys),
@@ -281,6 +285,7 @@ export async function mountIdp(
   await openScope(fastify, rules, async (scope) => {
     const sessionOf = async (request: FastifyRequest) => (await signIn.userOf(request))?.principal ?? null;
     await scope.register(provisioning.plugin, { pages, hasAccountPages, sessionOf });
+    await scope.register(resources.plugin);
     if (email) await scope.register(email.plugin);
     await scope.register(oidc.plugin, { pages });
     if (registration) await scope.register(registration.plugin);

@@ -29,14 +29,27 @@ export interface ClientAuthDependencies {
  *
  * @throws invalid_client, invalid_request for two methods at once, RATE_LIMITED
  */
-export async function authenticateClient(
+export function authenticateClient(
   credentials: ClientCredentials,
   deps: ClientAuthDependencies,
 ): Promise<Client> {
-  const { authorization, body, ip } = credentials;
+  if (hasAssertion(credentials)) return authenticateByKey(credentials, deps);
   const { directory, throttle } = deps;
-  if (body['client_assertion'] !== undefined || body['client_assertion_type'] !== undefined)
-    return authenticateByKey(credentials, deps);
+  return authenticate(credentials, (id) => findClient(id, credentials.ip, directory), throttle);
+}
+
+export const hasAssertion = ({ body }: Pick<ClientCredentials, 'body'>): boolean =>
+  body['client_assertion'] !== undefined || body['client_assertion_type'] !== undefined;
+
+/** Who may authenticate with a secret. */
+type SecretHolder = Pick<Client, 'secretHash' | 'previousSecretHash' | 'jwks' | 'jwksUri'>;
+
+/** The same for clients and for others that authenticate as they do. */
+export async function authenticate<T extends SecretHolder>(
+  { authorization, body, ip }: ClientCredentials,
+  find: (id: string) => Promise<T | null>,
+  throttle: Pick<Throttle, 'attempt'>,
+): Promise<T> {
   const basic = authorization === undefined ? null : readBasic(authorization);
   if (authorization !== undefined && !basic) throw invalidClient();
   if (basic && body['client_secret'] !== undefined) {
@@ -47,7 +60,7 @@ export async function authenticateClient(
   if (basic && (body['client_id'] ?? basic.clientId) !== basic.clientId) throw invalidClient();
   const clientId = basic?.clientId ?? body['client_id'];
   const secret = basic?.secret ?? body['client_secret'];
-  const client = clientId ? await findClient(clientId, ip, directory) : null;
+  const client = clientId ? await find(clientId) : null;
   // A public client has no secret to guess, so sending one is not counted as a failed attempt.
   if (client && client.secretHash === undefined) {
     if (secret === undefined && isPublicClient(client)) return client;
@@ -66,7 +79,7 @@ export async function authenticateClient(
 }
 
 /** The client of a request, or `null` if it is unknown or its metadata cannot be used. */
-async function findClient(
+export async function findClient(
   clientId: string,
   ip: string,
   directory: Pick<Directory, 'resolveClient'>,

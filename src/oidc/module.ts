@@ -25,6 +25,8 @@ import { createHintReader, createKeys, type KeyMaterial } from './keys.js';
 import { createOwnPages, type OwnPages } from './own-pages.js';
 import { oidcPlugin } from './plugin.js';
 import { createPurges } from './purge.js';
+import type { Resources } from './resources.js';
+import { createRevocations, revocationCollection } from './revocations.js';
 import { createCookies, createSessionService, type SessionService } from './sessions.js';
 import { consentCollection, grantCollection, sessionCollection, usedAssertionCollection } from './store.js';
 import { createTokenService } from './tokens/service.js';
@@ -54,6 +56,7 @@ export interface OidcModuleOptions {
   locales: readonly string[];
   keys: KeyMaterial;
   directory: Directory;
+  resources: Resources;
   isSignUpOpen: boolean;
   clientRegistration: ClientRegistration;
   signUp: SignUp;
@@ -82,7 +85,7 @@ export function createOidcModule(
   >,
   options: OidcModuleOptions,
 ): OidcModule {
-  const { issuer, locales, directory, trustedEmailDomains } = options;
+  const { issuer, locales, directory, resources, trustedEmailDomains } = options;
   const { humansUseBasic, callsPrivateNetworks } = options;
   const { store, audit, clock, throttle, jobs, metrics } = context;
   const collections = {
@@ -95,9 +98,11 @@ export function createOidcModule(
   const keys = createKeys(options.keys);
   const readHint = createHintReader(keys, issuer);
   const claimsOf = createClaims(trustedEmailDomains);
-  const shared = { ...context, ...collections, directory, issuer };
+  const shared = { ...context, ...collections, directory, resources, issuer };
   const consents = createConsentService(collections.consents, clock);
-  const tokens = createTokenService({ ...shared, consents, keys, claimsOf, seeds });
+  const revocationDocuments = revocationCollection(store);
+  const revocations = createRevocations(revocationDocuments, clock);
+  const tokens = createTokenService({ ...shared, consents, keys, claimsOf, seeds, revocations });
   const backchannel = createBackchannelLogout({
     ...shared,
     notices: logoutNoticeCollection(store),
@@ -117,6 +122,7 @@ export function createOidcModule(
 
   for (const [name, job] of Object.entries(createPurges(shared))) jobs.add(name, job);
   jobs.add('client-assertion-purge', createExpiryPurge(collections.usedAssertions, clock));
+  jobs.add('revocation-purge', createExpiryPurge(revocationDocuments, clock));
   jobs.add('backchannel-logout', backchannel.jobs.send);
   jobs.add('logout-notice-purge', backchannel.jobs.purge);
   if (metrics) measureNotices(metrics, backchannel);
@@ -130,6 +136,7 @@ export function createOidcModule(
         throttle,
         assertions,
         directory,
+        resources,
         issuer,
         locales,
         authorization,
@@ -164,7 +171,7 @@ export function createOidcModule(
     publishedKeys: keys.jwks.keys.map(({ kid = '', alg = '' }) => ({ id: kid, algorithm: alg })),
     pathMetadataPlugin: (scope) =>
       pathMetadataPlugin(scope, {
-        ...{ issuer, locales, isSignUpOpen, clientRegistration, acrValues },
+        ...{ issuer, locales, isSignUpOpen, clientRegistration, acrValues, resources },
         algorithms: keys.algorithms,
       }),
   };

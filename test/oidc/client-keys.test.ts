@@ -267,7 +267,7 @@ const PROCESSES = 4;
 
 function replaysOn(engine: string, fresh: (t: Test) => { databaseUri?: string }): void {
   t.test(
-    `${engine}: of concurrent uses of one assertion in ${PROCESSES} processes, one counts`,
+    `${engine}: of concurrent uses of one assertion in four processes, one counts`,
     async (t) => {
       const options = JSON.stringify({ ...idpOptions(temporaryFolder(t)), logLevel: 'info', ...fresh(t) });
       const programs = Array.from({ length: PROCESSES }, () =>

@@ -12,7 +12,7 @@ const mutants = [
     replacement: 'inc: { usesLeft: 0 }',
     tests: [
       ['registration', 'an application registers itself with an initial access token'],
-      ['registration', 'SQLite: 4 processes register no more clients than a token allows'],
+      ['registration', 'SQLite: four processes register no more clients than a token allows'],
     ],
   },
   {
@@ -20,7 +20,7 @@ const mutants = [
     file: 'service.js',
     text: 'if (!(await tokens.use(tokenId)))',
     replacement: 'if ((await tokens.use(tokenId)) === undefined)',
-    tests: [['registration', 'SQLite: 4 processes register no more clients than a token allows']],
+    tests: [['registration', 'SQLite: four processes register no more clients than a token allows']],
   },
   {
     name: 'a document may name another client',

@@ -2,10 +2,18 @@ import type { FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
 import { parseBearer } from '../../http/authorization.js';
 import { access, originOf, type Scope } from '../../http/scope.js';
-import { authenticateClient, type ClientAuthDependencies, invalidClient } from '../client-auth.js';
+import {
+  authenticate,
+  authenticateClient,
+  type ClientAuthDependencies,
+  findClient,
+  hasAssertion,
+  invalidClient,
+} from '../client-auth.js';
 import { type Client, type Directory, isPublicClient } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import type { Keys } from '../keys.js';
+import type { ResourceServer, Resources } from '../resources.js';
 import { AnyForm, IntrospectionResponse, TokenResponseBody } from '../schemas.js';
 import type { TokenResponse } from './issuance.js';
 import type { TokenService } from './service.js';
@@ -13,6 +21,7 @@ import type { TokenService } from './service.js';
 export interface TokensPluginOptions extends ClientAuthDependencies {
   tokens: TokenService;
   directory: Directory;
+  resources: Resources;
   keys: Keys;
 }
 
@@ -39,7 +48,8 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
       if (client.idTokenAlg && !options.keys.algorithms.includes(client.idTokenAlg))
         throw oidcErrors.unauthorized_client();
       reply.header('pragma', 'no-cache');
-      const response = await handleGrant(tokens, client, fields, originOf(request).ip);
+      const resources = readResources(request.body);
+      const response = await handleGrant(tokens, client, { ...fields, resources }, originOf(request).ip);
       await options.directory.recordUse(client);
       return response;
     },
@@ -78,10 +88,23 @@ export async function introspectionPlugin(scope: Scope, options: TokensPluginOpt
       schema: { body: AnyForm, response: { 200: IntrospectionResponse } },
     },
     async (request) => {
-      const { client, fields } = await readRequest(request, options);
+      const { directory, resources, throttle, tokens } = options;
+      const fields = readSingleValues(request.body);
+      const { authorization } = request.headers;
+      const { ip } = originOf(request);
+      // Both are found by the format of their identifiers, so only one lookup reads the store.
+      const findCaller = async (id: string): Promise<Client | ResourceServer | null> =>
+        (await findClient(id, ip, directory)) ?? resources.findServer(id);
+      const credentials = { authorization, body: fields, ip };
+      const caller = hasAssertion(credentials)
+        ? await authenticateClient(credentials, options)
+        : await authenticate(credentials, findCaller, throttle);
       // A client_id alone is not authentication (RFC 7662 §2.1).
-      if (isPublicClient(client)) throw invalidClient();
-      return options.tokens.introspect(client, tokenOf(fields));
+      if (isPublicClient(caller)) throw invalidClient();
+      const token = tokenOf(fields);
+      return 'identifier' in caller
+        ? tokens.introspectForResource(caller, token)
+        : tokens.introspect(caller, token);
     },
   );
 }
@@ -89,19 +112,30 @@ export async function introspectionPlugin(scope: Scope, options: TokensPluginOpt
 type GrantHandler = (
   tokens: TokenService,
   client: Client,
-  body: Record<string, string>,
+  fields: TokenFields,
   ip: string,
 ) => Promise<TokenResponse>;
+
+/** The fields of a request to /token. */
+interface TokenFields {
+  resources: readonly string[];
+  code?: string;
+  redirect_uri?: string;
+  code_verifier?: string;
+  refresh_token?: string;
+  scope?: string;
+}
 
 const GRANT_HANDLERS = new Map<string, GrantHandler>([
   [
     'authorization_code',
-    (tokens, client, { code, redirect_uri: redirectUri, code_verifier: verifier }, ip) =>
-      tokens.redeem(client, { code, redirectUri, verifier }, ip),
+    (tokens, client, { code, redirect_uri: redirectUri, code_verifier: verifier, resources }, ip) =>
+      tokens.redeem(client, { code, redirectUri, verifier, resources }, ip),
   ],
   [
     'refresh_token',
-    (tokens, client, { refresh_token: token, scope }, ip) => tokens.refresh(client, { token, scope }, ip),
+    (tokens, client, { refresh_token: token, scope, resources }, ip) =>
+      tokens.refresh(client, { token, scope, resources }, ip),
   ],
 ]);
 
@@ -128,6 +162,10 @@ function readSingleValues({ resource: _, ...body }: Static<typeof AnyForm>): Rec
   });
   return Object.fromEntries(pairs.filter(([, value]) => value !== ''));
 }
+
+/** The values of `resource`, which may be repeated. */
+const readResources = ({ resource = [] }: Static<typeof AnyForm>): string[] =>
+  [resource].flat().filter((value) => value !== '');
 
 /**
  * The `token` parameter. `token_type_hint` is ignored, because the prefix of a token shows its type.
