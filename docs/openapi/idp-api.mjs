@@ -204,7 +204,10 @@ export const discovery = {
     description:
       'A JWT (`revocations+jwt`) with hashes of what was revoked within the last minutes. With `If-None-Match` and `Prefer: wait=10`, the answer comes when the list has changed. There is none until the first API is registered.',
     responses: {
-      200: { description: 'The list', content: { 'application/revocations+jwt': { schema: { type: 'string' } } } },
+      200: {
+        description: 'The list',
+        content: { 'application/revocations+jwt': { schema: { type: 'string' } } },
+      },
       304: { description: 'The list has not changed' },
     },
     errors: ['NOT_FOUND'],
@@ -273,6 +276,12 @@ export const provisioning = {
     fields: { id_token_signed_response_alg: { type: 'string', enum: ['EdDSA', 'ES256'] } },
     rejectsUnknown: true,
     errors: ['invalid_client_metadata'],
+  },
+  'POST /register': {
+    id: 'registerClient',
+    summary: 'Register the application itself (RFC 7591)',
+    description: 'Available with IDP_CLIENT_REGISTRATION. Ignores metadata that is not supported.',
+    errors: ['invalid_redirect_uri', 'invalid_client_metadata'],
   },
   'GET /v1/clients': { id: 'listClients', summary: 'The registered clients' },
   'GET /v1/resources': {
