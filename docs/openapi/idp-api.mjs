@@ -206,7 +206,9 @@ export const discovery = {
     responses: {
       200: {
         description: 'The list',
-        content: { 'application/revocations+jwt': { schema: { type: 'string' } } },
+        type: 'application/revocations+jwt',
+        schema: { type: 'string' },
+        example: 'eyJ0eXAiOiJyZXZvY2F0aW9ucytqd3QiLCJhbGciOiJFZERTQSJ9.eyJyZXZva2VkIjp7fX0.c2lnbmF0dXJl',
       },
       304: { description: 'The list has not changed' },
     },

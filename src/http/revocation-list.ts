@@ -81,7 +81,6 @@ export function actorsOf(act: unknown): { sub: string; epoch?: unknown }[] {
 /** The list in the claims of a JWT; null if there is none. */
 export function readRevocations({ revoked }: Record<string, unknown>): RevocationList | null {
   if (typeof revoked !== 'object' || revoked === null) return null;
-  return Object.values(revoked).every((time) => typeof time === 'number')
-    ? (revoked as RevocationList)
-    : null;
+  const isList = Object.values(revoked).every((valid) => valid === true || typeof valid === 'number');
+  return isList ? (revoked as RevocationList) : null;
 }

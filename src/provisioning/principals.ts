@@ -234,13 +234,15 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
 
     async rotate({ id, epoch }, from) {
       const generated = newToken(random, GENERATED_PREFIX);
-      const rotated = await principals.updateOne(
-        { id, kind: 'agent', state: 'active', epoch: epoch ?? null },
-        {
-          set: { secretHash: sha256(generated), updatedAt: clock.now() },
-          unset: ['passwordHash'],
-          inc: { epoch: 1 },
-        },
+      const rotated = await endSessions(id, () =>
+        principals.updateOne(
+          { id, kind: 'agent', state: 'active', epoch: epoch ?? null },
+          {
+            set: { secretHash: sha256(generated), updatedAt: clock.now() },
+            unset: ['passwordHash'],
+            inc: { epoch: 1 },
+          },
+        ),
       );
       if (!rotated) return null;
       await audit.record({ event: 'agent.rotated', subject: id, ...actorOf(from) });

@@ -304,6 +304,20 @@ t.test('revoked tokens are refused as soon as the list says so', async (t) => {
   }
 });
 
+t.test('a list that the issuer begins to publish later is followed', async (t) => {
+  const { call, bearer, issuer, clock } = await protectedApp(t);
+  t.equal((await call(await bearer())).status, 200);
+  issuer.metadata = { revocation_list_uri: `${issuer.url}/revocations` };
+  issuer.revoke({ [revocationKey('jti', 'at_1')]: true });
+  t.equal((await call(await bearer())).status, 200, 'not at once');
+  clock.advance(10 * SECOND);
+  issuer.faults.set('/.well-known/openid-configuration', () => 503);
+  t.equal((await call(await bearer())).status, 200, 'the keys are still known');
+  issuer.faults.clear();
+  clock.advance(SECOND);
+  t.equal((await call(await bearer())).status, 401);
+});
+
 t.test('no token is accepted while the list is older than allowed, and any once it is back', async (t) => {
   const { call, bearer, issuer, clock, failures } = await protectedApp(t, { revocations: true });
   t.equal((await call(await bearer())).status, 200);

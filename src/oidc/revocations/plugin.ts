@@ -41,7 +41,7 @@ export async function revocationsPlugin(scope: Scope, options: RevocationsPlugin
     '/revocations',
     { config: access('public', { unmetered: true }), schema: { headers: Headers } },
     async (request, reply) => {
-      if ((await options.resources.identifiers()).length === 0) throw httpErrors.NOT_FOUND();
+      if (!(await options.resources.hasAny())) throw httpErrors.NOT_FOUND();
       const feed = await load();
       const known = request.headers['if-none-match'];
       const wait = waitOf(request.headers.prefer);

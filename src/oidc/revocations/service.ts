@@ -58,7 +58,7 @@ export interface Revocations {
 export interface RevocationDependencies {
   revocations: RevocationCollection;
   /** Without resources, no token can be verified without the provider. */
-  resources: { identifiers(): Promise<readonly string[]> };
+  resources: { hasAny(): Promise<boolean> };
   /** The active principal. */
   findPrincipal(sub: string): Promise<Generation | null>;
   clock: Clock;
@@ -82,18 +82,16 @@ export function createRevocations({
     else await revocations.updateOne({ id, valid: { lte: valid } }, { set: { ...times, valid } });
   };
 
-  const isInUse = async () => (await resources.identifiers()).length > 0;
-
   return {
     revoke: (kind, value) => record(kind, value),
 
     async end(kind, value, change) {
-      if (await isInUse()) await record(kind, value);
+      if (await resources.hasAny()) await record(kind, value);
       return change();
     },
 
     async endPrincipal(sub, change) {
-      if (!(await isInUse())) return change();
+      if (!(await resources.hasAny())) return change();
       const before = await findPrincipal(sub);
       const begins = (before?.epoch ?? 0) + 1;
       if (before) await record('sub', sub, begins);
@@ -105,7 +103,7 @@ export function createRevocations({
     },
 
     async endAccess(access, generation, change) {
-      if (await isInUse()) await record('access', access, generation);
+      if (await resources.hasAny()) await record('access', access, generation);
       return change();
     },
 
