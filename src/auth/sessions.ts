@@ -44,7 +44,10 @@ export interface SessionService extends Pick<Refresh, 'refresh'> {
    * The user and session of a refresh token in a cookie, for a page. A token that is older than an access token is exchanged,
    * as an application does it. Null if the session has ended.
    */
-  resume(refreshToken: string, origin: Origin): Promise<{ identity: Identity; refreshToken: string } | null>;
+  resume(
+    refreshToken: string,
+    origin: Origin,
+  ): Promise<{ identity: Identity; hasPassword: boolean; refreshToken: string } | null>;
   /** Ends the other sessions of the user. */
   endOthers(session: { userId: string; id: string }, origin: Pick<Origin, 'ip'>): Promise<void>;
   /** Ends the session of a refresh token, if there is one. */
@@ -168,7 +171,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       const next = isFresh ? refreshToken : await refreshOrEnd(refreshToken, origin);
       if (next === null) return null;
       const identity = { user: await deps.presentUser(user), session: toSessionView(session) };
-      return { identity, refreshToken: next };
+      return { identity, hasPassword: user.passwordHash !== undefined, refreshToken: next };
     },
 
     endOthers: ({ userId: sub, id: sid }, { ip }) => logoutWith({ sub, sid }, 'others', ip),

@@ -92,10 +92,10 @@ export async function openAccountPages(
     sources: sourcesOf(options, identityOf, script),
     signIn: {
       async userOf(request, reply) {
-        const identity = await userPages.sessions.find(request, reply);
-        if (!identity) return null;
+        const found = await userPages.sessions.find(request, reply);
+        if (!found) return null;
+        const { identity, hasPassword } = found;
         const { user, session } = identity;
-        const hasPassword = await auth.service.federated.hasPassword(user.id);
         const principal = {
           id: user.id,
           handle: user.email,

@@ -3,9 +3,10 @@ import { mailedApp, RESET, VERIFY } from '../auth/kit.js';
 import { KEY, provider as paymentProvider } from '../billing/kit.js';
 import { CLIENT, fakeProvider } from '../federation/kit.js';
 import { Agent, type Page } from '../kit/agent.js';
-import { PASSWORD, type SaasApp, saasApp } from '../kit/app.js';
+import { basic, PASSWORD, type SaasApp, saasApp } from '../kit/app.js';
 import { optionsIn, SoftwareAuthenticator } from '../kit/authenticator.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
+import { parseMetrics } from '../kit/metrics.js';
 
 /** The pages for users of saas-backend, in a browser without scripts. */
 
@@ -182,6 +183,20 @@ t.test('the session is that of the API, and is rotated and revoked like it', asy
   const thief = new Agent({ origin: visitor.origin, headers: { cookie: `saas-session=${first}` } });
   t.equal((await thief.open(`${visitor.origin}/account`)).status, 401);
   t.equal((await visitor.get()).status, 401, 'a token that is used again ends the session');
+});
+
+t.test('a page reads the user and the session once', async (t) => {
+  const visitor = await visitNew(t, { metrics: true });
+  await signUp(visitor);
+  const reads = async (collection: string) => {
+    const { text } = await visitor.app.request('GET', '/metrics', { headers: { authorization: basic() } });
+    const labels = { collection, operation: 'findOne' };
+    return parseMetrics(text).sum('saas_backend_store_call_duration_seconds_count', labels);
+  };
+  const [users, sessions] = [await reads('users'), await reads('sessions')];
+  t.equal((await visitor.get('/password')).status, 200);
+  t.equal((await reads('users')) - users, 1);
+  t.equal((await reads('sessions')) - sessions, 1);
 });
 
 t.test('signing out ends the session, and only by the form', async (t) => {
