@@ -9,7 +9,7 @@ import { registerCors } from '../http/cors.js';
 import { openApiPlugin } from '../http/openapi.js';
 import type { Pages } from '../http/pages.js';
 import { ok } from '../http/schemas.js';
-import { openScope, type ScopeRules } from '../http/scope.js';
+import { access, openScope, type ScopeRules } from '../http/scope.js';
 import { healthPlugin } from '../ops/health.js';
 import { type Metrics, metricsPlugin } from '../ops/metrics.js';
 import type { ProfileModule } from '../profile/module.js';
@@ -47,6 +47,9 @@ export interface SaasModules {
   admin: AdminModule;
   accountPages: AccountPages | undefined;
 }
+
+/** Password managers open it (W3C: A Well-Known URL for Changing Passwords). */
+export const CHANGE_PASSWORD_PATH = '/.well-known/change-password';
 
 /** Registers the routes of all modules: those of the API, of the admin area and of the pages for users. */
 export async function openScopes(fastify: FastifyInstance, options: SaasScopeOptions): Promise<void> {
@@ -130,5 +133,19 @@ async function openAccountPages(
   await openScope(fastify, accountRules, async (area) => {
     settings.enforceMaintenance(area);
     await area.register(accountPages.plugin);
+  });
+  // A host may have the path itself, and only its root can serve it.
+  const url = CHANGE_PASSWORD_PATH;
+  if (fastify.prefix !== '' || fastify.hasRoute({ method: 'GET', url })) return;
+  const rootRules = {
+    ...accountRules,
+    prefix: '',
+    conflictRemedy: 'Declare it before you register saasBackend, which then leaves it out.',
+    handlesNotFound: false,
+  };
+  await openScope(fastify, rootRules, async (root) => {
+    root.get(url, { config: access('public', { page: true }) }, (_request, reply) =>
+      reply.redirect(`${paths.accountPath}/password`, 302),
+    );
   });
 }

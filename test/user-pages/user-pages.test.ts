@@ -185,6 +185,18 @@ t.test('the session is that of the API, and is rotated and revoked like it', asy
   t.equal((await visitor.get()).status, 401, 'a token that is used again ends the session');
 });
 
+t.test('/.well-known/change-password leads to the password page', async (t) => {
+  const url = '/.well-known/change-password';
+  t.equal((await (await saasApp(t)).request('GET', url)).status, 404, 'there are no pages');
+  const visitor = await visitNew(t, { accountPath: '/me' });
+  t.match(await visitor.app.request('GET', url), { status: 302, headers: { location: '/me/password' } });
+  await visitor.app.signUp({ email: EMAIL });
+  const signInPage = await visitor.browser.open(visitor.origin + url);
+  const page = await visitor.browser.submit(signInPage, { email: EMAIL, password: PASSWORD });
+  t.match([page.status, titleOf(page)], [200, 'Change your password']);
+  t.ok(isAt(page, '/me/password'));
+});
+
 t.test('a page reads the user and the session once', async (t) => {
   const visitor = await visitNew(t, { metrics: true });
   await signUp(visitor);
