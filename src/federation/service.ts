@@ -4,7 +4,7 @@ import type { Origin } from '../http/scope.js';
 import type { Clock } from '../kernel/clock.js';
 import { AppError, httpErrors } from '../kernel/errors.js';
 import type { Sealed } from '../kernel/sealed.js';
-import { newToken, type Random, sha256 } from '../kernel/secrets.js';
+import { newId, newToken, type Random, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { federationErrors } from './errors.js';
@@ -41,7 +41,7 @@ export interface Federation<S> {
    * @throws NOT_FOUND, RETURN_NOT_ALLOWED, PROVIDER_UNAVAILABLE
    */
   begin(provider: string, query: StartQuery): Promise<{ url: string; id: string; cookie: string }>;
-  /** The cookie of a response, by its `state`. */
+  /** The cookie of a response, by its `state`. IDs sort by the time of the sign-in. */
   cookieIdOf(state: string | undefined): string | undefined;
   /**
    * Where to send the browser after the response of a provider: back to the application with a ticket or an error.
@@ -91,6 +91,9 @@ export interface FederationDependencies<S> {
 }
 
 const MAX_IDENTITIES = 100;
+
+/** The time, and 32 random bits. */
+const ID_LENGTH = 20;
 
 export function createFederation<S>(deps: FederationDependencies<S>): Federation<S> {
   const { providers, identities, accounts, logins, tickets, publicUrl, audit, clock, random } = deps;
@@ -159,7 +162,7 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
 
     async begin(name, { returnTo, codeChallenge, loginHint }) {
       const provider = providerOf(name);
-      const id = newToken(random).slice(0, 8);
+      const id = newId('', clock, random).slice(0, ID_LENGTH);
       const checks = {
         state: `${id}.${newToken(random)}`,
         nonce: newToken(random),
@@ -170,7 +173,7 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
       return { url: url.href, id, cookie: logins.seal(begun) };
     },
 
-    cookieIdOf: (state = '') => /^([\w-]{8})\.[\w-]{43}$/.exec(state)?.[1],
+    cookieIdOf: (state = '') => /^([0-9a-f]{20})\.[\w-]{43}$/.exec(state)?.[1],
 
     async finish(name, response, cookie) {
       const provider = providerOf(name);

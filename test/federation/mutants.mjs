@@ -8,6 +8,20 @@ const BELONGS = 'a response belongs to the browser, the provider and the sign-in
 
 const mutants = [
   {
+    name: 'abandoned sign-ins keep their cookies',
+    file: 'plugin.js',
+    text: 'cookies.of(old).clear(reply)',
+    replacement: 'void old',
+    tests: [['federation', 'a browser keeps the three newest of the sign-ins that it has begun']],
+  },
+  {
+    name: 'the newest sign-ins lose their cookies',
+    file: 'plugin.js',
+    text: '.slice(0, 1 - MAX_OPEN)',
+    replacement: '.slice(MAX_OPEN - 1)',
+    tests: [['federation', 'a browser keeps the three newest of the sign-ins that it has begun']],
+  },
+  {
     name: 'a stranger connects a provider to an account whose address nobody has verified',
     file: 'service.js',
     text: 'if (!emailVerified && !isProven)',

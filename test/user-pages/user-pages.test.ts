@@ -365,6 +365,18 @@ t.test('a required second factor is set up at sign-in', async (t) => {
   t.equal(titleOf(await visitor.get()), 'Your account');
 });
 
+t.test('sign-ins that are abandoned at a provider do not lock the browser out', async (t) => {
+  const provider = await fakeProvider(t);
+  const visitor = await visitNew(t, { login: { acme: { issuer: provider.url, ...CLIENT } } });
+  const { app, browser, origin } = visitor;
+  for (let count = 0; count < 40; count++) {
+    const begun = await browser.follow(await browser.get(`${origin}/account/sign-in/with/acme`));
+    t.equal(begun.status, 303, `sign-in ${count + 1}`);
+    app.clock.advance(1000);
+  }
+  t.equal((await visitor.get('/sign-in')).status, 200);
+});
+
 t.test('an account of another provider signs in, is connected and disconnected', async (t) => {
   const provider = await fakeProvider(t);
   const visitor = await visitNew(t, { login: { acme: { issuer: provider.url, ...CLIENT, label: 'Acme' } } });
