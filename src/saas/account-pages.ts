@@ -203,9 +203,10 @@ function sourcesOf(
       ...passkeys.service,
       script,
       isOpenTo: (person) => identityOf(person).user.emailVerified,
-      remove: async (id, passkey, from, { keepsOne }) =>
+      remove: (id, passkey, from, { keepsOne }) =>
         passkeys.service.remove(id, passkey, from, {
-          keepsOne: keepsOne && !(await passkeys.hasOtherLogin(id)),
+          keepsOne,
+          hasOtherLogin: () => passkeys.hasOtherLogin(id),
         }),
     },
     // The deletion of an account deletes everything.

@@ -167,11 +167,11 @@ export async function mountSaas(
     ...{ values, production: config.production, auth, messages },
     publicUrl: publicUrl.get,
     apiUrl: () => publicUrl.get() + mountedAt(),
-    hasPasskeys: async (userId) => passkeys?.service.has(userId) ?? false,
+    hasPasskeys: async (userId) => passkeys?.service.keepsOne(userId) ?? false,
   });
   const passkeys = await openPasskeys(context, {
     ...{ values, auth, messages, address: publicUrl.get, name: brand.name },
-    hasIdentities: async (userId) => ((await loginProviders?.service.list(userId)) ?? []).length > 0,
+    hasIdentities: async (userId) => loginProviders?.service.keepsOne(userId) ?? false,
   });
   const rename = async (userId: string, name: string) => {
     const user = await users.directory.rename(userId, name);
