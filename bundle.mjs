@@ -15,7 +15,13 @@ const BUNDLED = ['typebox', 'commander'];
 const { dependencies } = JSON.parse(readFileSync('package.json', 'utf8'));
 
 const { metafile } = await build({
-  entryPoints: ['dist/bin/saas-backend.js', 'dist/bin/idp.js', 'dist/src/index.js'],
+  entryPoints: [
+    'dist/bin/saas-backend.js',
+    'dist/bin/idp.js',
+    'dist/src/index.js',
+    'dist/src/resource-server/index.js',
+  ],
+  outbase: 'dist',
   bundle: true,
   splitting: true,
   format: 'esm',

@@ -56,7 +56,10 @@ const credentialOf = <R extends Record<string, typeof Base64url>>(response: R) =
         {
           ...response,
           transports: Type.Optional(
-            Type.Array(Type.String({ maxLength: 20, pattern: '^[a-z-]+$' }), { maxItems: 8 }),
+            Type.Array(
+              Type.String({ accepts: 'the name of a transport', maxLength: 20, pattern: '^[a-z-]+$' }),
+              { maxItems: 8 },
+            ),
           ),
         },
         closed,

@@ -8,7 +8,11 @@ const ownForm = <Fields extends TProperties>(fields: Fields) =>
   form({ form: Type.String({ maxLength: 128, writeOnly: true }), ...fields });
 
 // What a person types is checked by the service, so that the form is shown again with the reason.
-const Typed = Type.String({ maxLength: 1024 });
+const Typed = Type.String({
+  accepts: 'text without NUL',
+  maxLength: 1024,
+  pattern: '^[^\\0\\p{Cs}]*$',
+});
 const Password = Type.String({ maxLength: 4096, writeOnly: true });
 const Challenge = Type.String({
   accepts: 'the challenge of the form',

@@ -191,6 +191,22 @@ t.test('a provider that is down gets a 502, and nothing is changed here', async 
   t.same(await stored(), before);
 });
 
+t.test('a subscription that the provider does not have cannot be changed, which is no outage', async (t) => {
+  const { api, truth, post, preview, stored } = await subscriber(t);
+  const before = await stored();
+  api.world.subscriptions.delete(truth.id);
+  for (const answer of [
+    await post(CHANGE, { priceId: 'price_pro' }),
+    await post(CANCEL),
+    await post(RESUME),
+    await preview('priceId=price_pro'),
+  ]) {
+    t.equal(answer.status, 409);
+    t.match(answer.body, { message: /provider has no such/, error: { code: 'SUBSCRIPTION_NOT_CHANGEABLE' } });
+  }
+  t.same(await stored(), before);
+});
+
 t.test('parallel changes end in the state of the provider', async (t) => {
   const { truth, post, stored, api, pass } = await subscriber(t);
   for (let round = 0; round < 5; round++) {

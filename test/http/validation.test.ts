@@ -4,6 +4,7 @@ import { createIdentityServer } from '../../src/idp/server.js';
 import type { ErrorDetail } from '../../src/kernel/errors.js';
 import { createServer } from '../../src/saas/server.js';
 import { ADMIN, type Answer, basic, PASSWORD, saasApp, testOptions } from '../kit/app.js';
+import { FACTOR_KEY } from '../kit/factors.js';
 import { collectRoutes } from '../kit/fuzz/engine.js';
 import { CALLBACK, idpApp, idpOptions } from '../kit/idp.js';
 import { temporaryFolder } from '../kit/tmp.js';
@@ -276,7 +277,10 @@ t.test('the error that a host sees of a refused request contains no password', a
  */
 const UNPATTERNED: [field: RegExp, reason: string][] = [
   [/\.(current_?|new)?password(_confirm)?$/i, 'only its hash is stored'],
-  [/\.(token|refreshToken|interaction|form)$/, 'compared or verified, never stored'],
+  [/\.(token|refreshToken|verificationToken|interaction|form)$/, 'compared or verified, never stored'],
+  [/^POST \/(account|authorize)\/.* body\.code$/, 'compared, never stored'],
+  [/^POST \/(account|authorize)\/.* body\.credential$/, 'only well-formed parts of the JSON text are stored'],
+  [/^POST \/account\/passkeys\/(add|rename) body\.name$/, 'checked as a display name, beside its field'],
   [
     / body\.(allowRegistration|maintenanceMode|emailNotifications)$/,
     'a checkbox: only whether it is there counts',
@@ -286,8 +290,14 @@ const UNPATTERNED: [field: RegExp, reason: string][] = [
     /^POST \/(v1\/(accounts|agents|invites)|invite\/:token) body\.handle$/,
     'the service refuses spaces, colons and control characters',
   ],
-  [/^POST \/authorize\/sign-up body\.handle$/, 'the service refuses spaces, colons and control characters'],
-  [/^POST \/(authorize\/sign-up|account\/name) body\.name$/, 'checked as a display name, beside its field'],
+  [
+    /^POST \/authorize\/sign-up(\/passkey)? body\.handle$/,
+    'the service refuses spaces, colons and control characters',
+  ],
+  [
+    /^POST \/(authorize\/sign-up(\/passkey)?|account\/name) body\.name$/,
+    'checked as a display name, beside its field',
+  ],
   [/^POST \/account\/delete body\.confirm$/, 'compared with the user name'],
   [/^POST \/authorize\/login body\.handle$/, 'a handle that cannot exist is refused like an unknown one'],
   [/^POST \/v1\/clients body\.(post_logout_)?redirect_uris$/, 'the service refuses what is no printable URI'],
@@ -333,9 +343,17 @@ function* partsOf(part: Part, path: string): Generator<[path: string, part: Part
 
 /** Every schema within what the routes of both products accept: `POST /path body.field`. */
 async function acceptedParts(t: Test): Promise<[where: string, part: Part][]> {
+  const factors = { factorEncryptionKey: FACTOR_KEY, passkeys: true };
+  const login = { github: { clientId: 'test', clientSecret: 'test-Wq8ZsT1mXe6YbN0cRj4HuPd9' } };
   const servers = [
-    createServer(testOptions(temporaryFolder(t))),
-    createIdentityServer(idpOptions(temporaryFolder(t))),
+    createServer({
+      ...testOptions(temporaryFolder(t)),
+      ...factors,
+      login,
+      accountPages: true,
+      emailLogin: true,
+    }),
+    createIdentityServer({ ...idpOptions(temporaryFolder(t)), ...factors }),
   ];
   const found: [where: string, part: Part][] = [];
   for (const server of servers) {

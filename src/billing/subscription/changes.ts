@@ -2,7 +2,7 @@ import { toTimestamp } from '../../http/schemas.js';
 import { invalidFields } from '../../kernel/errors.js';
 import type { Audit } from '../../ops/audit.js';
 import { selectBest } from '../entitlement.js';
-import { billingErrors, isPaymentDeclined, subscriptionNotFound } from '../errors.js';
+import { billingErrors, isPaymentDeclined } from '../errors.js';
 import type { Plans } from '../plans/plans.js';
 import type { Gateway } from '../provider/gateway.js';
 import { asInteger, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
@@ -84,6 +84,10 @@ type NextChange = (
 /** Longer than a change takes: if the process is killed meanwhile, a background job syncs the subscription. */
 const SYNC_DELAY_MS = 30_000;
 
+/** The API key belongs to another account or mode, or test data was deleted there. The log of the background job names it. */
+const MISSING =
+  'The payment provider has no such subscription, so it cannot be changed. Contact the support of this site.';
+
 export function createSubscriptionChanges(deps: SubscriptionChangeDependencies): SubscriptionChanges {
   const { subscriptions, writer, plans, audit } = deps;
 
@@ -118,7 +122,7 @@ export function createSubscriptionChanges(deps: SubscriptionChangeDependencies):
 
   const fetch = async (gateway: Gateway, id: string) => {
     const found = await gateway.subscription(id);
-    if (!found) throw subscriptionNotFound();
+    if (!found) throw billingErrors.SUBSCRIPTION_NOT_CHANGEABLE({ message: MISSING });
     return found;
   };
 

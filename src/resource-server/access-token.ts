@@ -1,0 +1,46 @@
+import type { JWTPayload } from 'jose';
+import { actorsOf } from '../http/revocation-list.js';
+import { SECOND } from '../kernel/clock.js';
+
+/** What a verified access token says. */
+export interface AccessToken {
+  /** Whom it is about: the principal for whom the client acts. */
+  subject: string;
+  /** `human` or `agent`. */
+  kind: string | undefined;
+  clientId: string;
+  scopes: readonly string[];
+  /** The agents that act for the subject (RFC 8693 §4.1), the current one first; empty without delegation. */
+  actors: readonly string[];
+  /** The token's own ID. */
+  id: string;
+  /** Milliseconds since 1970. */
+  expiresAt: number;
+  /** When the person signed in, in milliseconds since 1970, and how (RFC 9470). */
+  authTime: number | undefined;
+  acr: string | undefined;
+  amr: readonly string[];
+  /** Every claim. */
+  claims: Readonly<Record<string, unknown>>;
+}
+
+/** The claims of an access token whose required ones were checked (RFC 9068 §2.2). */
+export type AccessClaims = JWTPayload & { sub: string; jti: string; exp: number; client_id: string };
+
+export function accessTokenOf(claims: AccessClaims): AccessToken {
+  const textOf = (value: unknown) => (typeof value === 'string' ? value : undefined);
+  const { kind, scope, acr, amr, auth_time: authTime } = claims;
+  return {
+    subject: claims.sub,
+    kind: textOf(kind),
+    clientId: claims.client_id,
+    scopes: textOf(scope)?.split(' ').filter(Boolean) ?? [],
+    actors: actorsOf(claims['act']),
+    id: claims.jti,
+    expiresAt: claims.exp * SECOND,
+    authTime: typeof authTime === 'number' ? authTime * SECOND : undefined,
+    acr: textOf(acr),
+    amr: Array.isArray(amr) ? amr.filter((each) => typeof each === 'string') : [],
+    claims,
+  };
+}

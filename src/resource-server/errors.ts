@@ -1,0 +1,67 @@
+/** Why a request is refused, as an answer of RFC 6750, RFC 9449 or RFC 9470. */
+
+export type ResourceErrorCode =
+  | 'missing_token'
+  | 'invalid_request'
+  | 'invalid_token'
+  | 'insufficient_scope'
+  | 'insufficient_user_authentication'
+  | 'invalid_dpop_proof'
+  | 'use_dpop_nonce'
+  | 'temporarily_unavailable';
+
+const STATUSES: Record<ResourceErrorCode, number> = {
+  missing_token: 401,
+  invalid_request: 400,
+  invalid_token: 401,
+  insufficient_scope: 403,
+  insufficient_user_authentication: 401,
+  invalid_dpop_proof: 401,
+  use_dpop_nonce: 401,
+  temporarily_unavailable: 503,
+};
+
+/** A refused request, with the status and the headers of its answer. */
+export class ResourceError extends Error {
+  override readonly name = 'ResourceError';
+  readonly code: ResourceErrorCode;
+  readonly statusCode: number;
+  /** `WWW-Authenticate`, and what else belongs to the answer; names are in lower case. */
+  readonly headers: Readonly<Record<string, string>>;
+
+  constructor(
+    code: ResourceErrorCode,
+    message: string,
+    headers: Readonly<Record<string, string>> = {},
+    cause?: unknown,
+  ) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.code = code;
+    this.statusCode = STATUSES[code];
+    this.headers = headers;
+  }
+
+  /** The body of the answer, as in RFC 6749 §5.2. */
+  body(): { error: string; error_description: string } {
+    const error = this.code === 'missing_token' ? 'invalid_token' : this.code;
+    return { error, error_description: this.message };
+  }
+}
+
+/** A quoted string of a challenge (RFC 9110 §5.6.4). RFC 6750 §3 allows printable ASCII only. */
+const quoted = (text: string): string =>
+  `"${text
+    .replace(/[^\x20-\x7e]/g, '?')
+    .replaceAll('\\', '\\\\')
+    .replaceAll('"', '\\"')}"`;
+
+/** `Bearer realm="x", error="y"` (RFC 9110 §11.6.1). */
+export function challengeOf(
+  scheme: string,
+  parameters: Readonly<Record<string, string | undefined>>,
+): string {
+  const written = Object.entries(parameters).flatMap(([name, value]) =>
+    value === undefined ? [] : [`${name}=${quoted(value)}`],
+  );
+  return [scheme, written.join(', ')].filter(Boolean).join(' ');
+}

@@ -1,0 +1,13 @@
+/** `saas-backend/resource-server`: for APIs that accept the access tokens of an identity provider. */
+export type { ReplayCache } from '../http/dpop.js';
+export type { AccessToken } from './access-token.js';
+export { ResourceError, type ResourceErrorCode } from './errors.js';
+export type { ResourceMetadata } from './metadata.js';
+export { type ProtectedResourceDecorator, type ProtectResourceOptions, protectResource } from './plugin.js';
+export {
+  createResourceServer,
+  type ProtectedRequest,
+  type ResourceServer,
+  type ResourceServerOptions,
+  type TokenDemands,
+} from './service.js';

@@ -1,0 +1,51 @@
+import { DPOP_ALGORITHMS } from '../http/dpop.js';
+
+/** The description of a protected resource (RFC 9728), with which clients find its authorization server. */
+
+export interface ResourceMetadata {
+  resource: string;
+  authorization_servers: string[];
+  bearer_methods_supported: ['header'];
+  scopes_supported?: string[];
+  resource_name?: string;
+  resource_documentation?: string;
+  dpop_signing_alg_values_supported: string[];
+  dpop_bound_access_tokens_required?: true;
+}
+
+export interface DescribedResource {
+  /** The issuer of its access tokens: the address of an identity provider, exactly as in its id_tokens. */
+  issuer: string;
+  /** The identifier of the API: the `aud` of its access tokens, as the identity provider has registered it. */
+  resource: string;
+  /** The scopes that the API knows. */
+  scopes?: readonly string[];
+  /** Shown to people. */
+  name?: string;
+  /** The address of a page about the API for developers. */
+  documentation?: string;
+}
+
+export function metadataOf(
+  { issuer, resource, scopes, name, documentation }: DescribedResource,
+  isDpopRequired: boolean,
+): ResourceMetadata {
+  return {
+    resource,
+    authorization_servers: [issuer],
+    bearer_methods_supported: ['header'],
+    ...(scopes && { scopes_supported: [...scopes] }),
+    ...(name !== undefined && { resource_name: name }),
+    ...(documentation !== undefined && { resource_documentation: documentation }),
+    dpop_signing_alg_values_supported: [...DPOP_ALGORITHMS],
+    ...(isDpopRequired && { dpop_bound_access_tokens_required: true }),
+  };
+}
+
+/** Where the metadata of a resource is (RFC 9728 §3.1): its path follows the well-known one. */
+export function metadataPath(resource: string): string {
+  const { pathname } = new URL(resource);
+  return `/.well-known/oauth-protected-resource${pathname === '/' ? '' : pathname}`;
+}
+
+export const metadataUrl = (resource: string): string => new URL(resource).origin + metadataPath(resource);

@@ -1,0 +1,91 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest, onRequestAsyncHookHandler } from 'fastify';
+import fp from 'fastify-plugin';
+import type { AccessToken } from './access-token.js';
+import { ResourceError } from './errors.js';
+import {
+  createResourceServer,
+  type ProtectedRequest,
+  type ResourceServerOptions,
+  type TokenDemands,
+} from './service.js';
+
+/** The host's `fastify.protectedResource`. */
+export interface ProtectedResourceDecorator {
+  /**
+   * A guard for routes: `{ onRequest: fastify.protectedResource.requireToken({ scopes: ['files:read'] }) }`. The handler
+   * finds the token at `request.accessToken`.
+   */
+  requireToken(demands?: TokenDemands): onRequestAsyncHookHandler;
+}
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    protectedResource: ProtectedResourceDecorator;
+  }
+  interface FastifyRequest {
+    /** After `protectedResource.requireToken`; otherwise null. */
+    accessToken: AccessToken | null;
+  }
+}
+
+export interface ProtectResourceOptions extends ResourceServerOptions {
+  /** The address that clients call, if a proxy changes the path. Default: the resource's origin and the path of the request. */
+  urlOf?(request: FastifyRequest): string;
+}
+
+/** How long preflight requests and clients may keep the metadata. */
+const METADATA_SECONDS = 300;
+
+/**
+ * Makes an application a protected resource of an identity provider: it verifies access tokens, answers with the
+ * challenges of RFC 6750, 9449 and 9470, and serves its metadata (RFC 9728). Register it at the root of the host.
+ *
+ * @throws ConfigurationError naming every problem
+ */
+export const protectResource = fp(
+  async (fastify: FastifyInstance, options: ProtectResourceOptions) => {
+    const server = createResourceServer({
+      onFailure: (err) => fastify.log.warn({ err }, 'the identity provider cannot be reached'),
+      ...options,
+    });
+    const { origin } = new URL(options.resource);
+    const urlOf = options.urlOf ?? (({ originalUrl }: FastifyRequest) => origin + originalUrl);
+
+    fastify.decorateRequest('accessToken', null);
+    fastify.decorate('protectedResource', {
+      requireToken: (demands) => async (request, reply) => {
+        try {
+          request.accessToken = await server.verify(readRequest(request, urlOf), demands);
+        } catch (error) {
+          if (!(error instanceof ResourceError)) throw error;
+          return refuse(reply, error);
+        }
+      },
+    } satisfies ProtectedResourceDecorator);
+
+    fastify.get(server.metadataPath, async (_request, reply) => {
+      // Clients in pages of any origin read it before they sign in.
+      reply.header('access-control-allow-origin', '*');
+      reply.header('cache-control', `public, max-age=${METADATA_SECONDS}`);
+      return server.metadata;
+    });
+    fastify.addHook('onClose', async () => server.close());
+  },
+  { fastify: '5.x', name: 'protect-resource' },
+);
+
+function readRequest(request: FastifyRequest, urlOf: (request: FastifyRequest) => string): ProtectedRequest {
+  const { rawHeaders } = request.raw;
+  // In `headers`, Node joins or drops repeated ones, which would hide a second proof.
+  const linesOf = (name: string) =>
+    rawHeaders.filter((_, index) => index % 2 === 1 && rawHeaders[index - 1]?.toLowerCase() === name);
+  const [authorization, dpop] = [linesOf('authorization'), linesOf('dpop')];
+  return { method: request.method, url: urlOf(request), authorization, dpop };
+}
+
+function refuse(reply: FastifyReply, error: ResourceError): FastifyReply {
+  return reply
+    .code(error.statusCode)
+    .headers({ 'cache-control': 'no-store', ...error.headers })
+    .send(error.body());
+}

@@ -1,0 +1,271 @@
+import { ConfigurationError } from '../config/configuration-error.js';
+import { createDpopVerifier, createMemoryReplayCache, DpopError, type ReplayCache } from '../http/dpop.js';
+import { type Clock, SECOND, systemClock, toSeconds } from '../kernel/clock.js';
+import { type AccessClaims, type AccessToken, accessTokenOf } from './access-token.js';
+import { challengeOf, ResourceError, type ResourceErrorCode } from './errors.js';
+import { createIssuerSource, type Fetch, type Issuer } from './issuer.js';
+import {
+  type DescribedResource,
+  metadataOf,
+  metadataPath,
+  metadataUrl,
+  type ResourceMetadata,
+} from './metadata.js';
+import { followRevocations, type Revocations } from './revocations.js';
+
+export interface ResourceServerOptions extends DescribedResource {
+  /** Accept only access tokens that are bound to a key (DPoP, RFC 9449). Default: false; bound ones always need a proof. */
+  requireDpop?: boolean;
+  /** Remembers which DPoP proofs were used. Default: the memory of this process. Several processes need a shared one. */
+  replayCache?: ReplayCache;
+  /**
+   * Seconds without an answer from the issuer's list of revoked tokens after which no token is accepted, 3 to 600. Default:
+   * 30. `false` accepts revoked tokens until they expire, within ten minutes.
+   */
+  maxRevocationSilence?: number | false;
+  /** Called when the issuer cannot be reached. Default: nothing; requests are refused with 503 meanwhile. */
+  onFailure?(error: unknown): void;
+  clock?: Clock;
+  /** Default: the global `fetch`. */
+  fetch?: Fetch;
+}
+
+/** What a route demands of a token. */
+export interface TokenDemands {
+  /** All of these. */
+  scopes?: readonly string[];
+  /** One of these ways to sign in, as the issuer's `acr_values_supported` names them (RFC 9470 §4). */
+  acr?: readonly string[];
+  /** Seconds since the person signed in, at most. */
+  maxAge?: number;
+}
+
+/** The parts of a request that matter, in any framework. */
+export interface ProtectedRequest {
+  method: string;
+  /** Absolute, as the client has called it; only for DPoP. */
+  url: string;
+  /** Values of the headers Authorization and DPoP, one for each line. */
+  authorization: readonly string[];
+  dpop: readonly string[];
+}
+
+export interface ResourceServer {
+  metadata: ResourceMetadata;
+  /** Where to serve the metadata, from the root of the host. */
+  metadataPath: string;
+  /** Reads the issuer's metadata and its list of revoked tokens, so that the first request does not wait for them. */
+  ready(): Promise<void>;
+  /**
+   * @param request of `fetch`, or its parts
+   * @throws ResourceError with the status and the headers of the answer
+   */
+  verify(request: ProtectedRequest | Request, demands?: TokenDemands): Promise<AccessToken>;
+  /** Ends the requests in the background. */
+  close(): void;
+}
+
+/** The clocks of issuer and resource server may differ by this much. */
+const SKEW_S = 5;
+
+/**
+ * Accepts the access tokens that an issuer has made for one resource (RFC 9068).
+ * @throws ConfigurationError naming every problem
+ */
+export function createResourceServer(options: ResourceServerOptions): ResourceServer {
+  requireValid(options);
+  const { issuer, resource, requireDpop = false, maxRevocationSilence = 30, onFailure = () => {} } = options;
+  const { clock = systemClock, fetch = globalThis.fetch } = options;
+  const source = createIssuerSource(issuer, { clock, fetch });
+  const replay = options.replayCache ?? createMemoryReplayCache(clock);
+  const dpop = createDpopVerifier({ clock, replay });
+  let revocations: Revocations | undefined;
+
+  const refuse = (code: ResourceErrorCode, message: string, more: Challenge = {}) => {
+    const { scheme = requireDpop ? 'DPoP' : 'Bearer', cause, ...parameters } = more;
+    const challenge = challengeOf(scheme, {
+      ...(scheme === 'DPoP' && { algs: metadata.dpop_signing_alg_values_supported.join(' ') }),
+      // RFC 6750 §3.1: no error without a token.
+      ...(code !== 'missing_token' && { error: code, error_description: message }),
+      ...parameters,
+      resource_metadata: metadataUrl(resource),
+    });
+    return new ResourceError(code, message, { 'www-authenticate': challenge }, cause);
+  };
+
+  const connect = async (): Promise<Issuer> => {
+    try {
+      const found = await source.get();
+      if (maxRevocationSilence !== false && found.revocationsUri !== undefined) {
+        const maxSilenceMs = maxRevocationSilence * SECOND;
+        revocations ??= followRevocations(found, found.revocationsUri, {
+          ...{ clock, fetch, issuer, maxSilenceMs, onFailure },
+        });
+        await revocations.ready();
+      }
+      return found;
+    } catch (error) {
+      onFailure(error);
+      throw unavailable(error);
+    }
+  };
+
+  const claimsOf = async ({ keys }: Issuer, token: string, scheme: Scheme): Promise<AccessClaims> => {
+    const { jwtVerify, errors } = await import('jose');
+    try {
+      const { payload } = await jwtVerify(token, keys, {
+        issuer,
+        audience: resource,
+        typ: 'at+jwt',
+        algorithms: ['EdDSA', 'Ed25519'],
+        requiredClaims: ['exp', 'iat', 'jti', 'sub', 'client_id'],
+        clockTolerance: SKEW_S,
+        currentDate: new Date(clock.now()),
+      });
+      return payload as AccessClaims;
+    } catch (error) {
+      const isUnreachable =
+        error instanceof errors.JWKSTimeout ||
+        !(error instanceof errors.JOSEError) ||
+        isKeyServerError(error);
+      if (!isUnreachable) throw refuse('invalid_token', reasonOf(error), { scheme, cause: error });
+      onFailure(error);
+      throw unavailable(error);
+    }
+  };
+
+  /** RFC 9449 §7.1: a token that is bound to a key is worth nothing without a proof. */
+  const requireProof = async (
+    claims: AccessClaims,
+    { scheme, token }: { scheme: Scheme; token: string },
+    request: ProtectedRequest,
+  ): Promise<void> => {
+    const bound = (claims['cnf'] as { jkt?: unknown } | undefined)?.jkt;
+    if (bound === undefined) {
+      if (scheme === 'DPoP')
+        throw refuse('invalid_token', 'The access token is bound to no key.', { scheme });
+      if (requireDpop)
+        throw refuse('invalid_token', 'Only access tokens that are bound to a key are accepted.');
+      return;
+    }
+    if (scheme !== 'DPoP')
+      throw refuse('invalid_token', 'The access token needs a DPoP proof.', { scheme: 'DPoP' });
+    const proof = { proofs: request.dpop, method: request.method, url: request.url, accessToken: token };
+    const used = await dpop.verify(proof).catch((error: unknown) => {
+      if (error instanceof DpopError) throw refuse(error.code, error.message, { scheme });
+      throw error;
+    });
+    if (used !== bound)
+      throw refuse('invalid_token', 'The access token is bound to another key.', { scheme });
+  };
+
+  const requireDemands = (token: AccessToken, { scopes = [], acr, maxAge }: TokenDemands, scheme: Scheme) => {
+    const missing = scopes.filter((scope) => !token.scopes.includes(scope));
+    if (missing.length > 0) {
+      // Clients ask for exactly the scopes of the challenge, so it names those that they have, too.
+      const scope = [...new Set([...token.scopes, ...scopes])].join(' ');
+      throw refuse('insufficient_scope', `The access token lacks ${missing.join(' ')}.`, { scheme, scope });
+    }
+    const isStrong = acr === undefined || (token.acr !== undefined && acr.includes(token.acr));
+    const age = toSeconds(clock.now()) - (token.authTime ?? 0) / SECOND;
+    if (isStrong && (maxAge === undefined || age <= maxAge + SKEW_S)) return;
+    throw refuse('insufficient_user_authentication', 'The person must sign in again for this.', {
+      ...{ scheme, acr_values: acr?.join(' '), max_age: maxAge?.toString() },
+    });
+  };
+
+  const metadata = metadataOf(options, requireDpop);
+
+  return {
+    metadata,
+    metadataPath: metadataPath(resource),
+    ready: async () => void (await connect()),
+
+    async verify(received, demands = {}) {
+      const request = received instanceof Request ? partsOf(received) : received;
+      const scope = demands.scopes?.join(' ');
+      const [header] = request.authorization;
+      if (header === undefined) throw refuse('missing_token', 'An access token is required.', { scope });
+      if (request.authorization.length > 1)
+        throw refuse('invalid_request', 'There must be one header Authorization.');
+      const presented = readAuthorization(header);
+      if (!presented) throw refuse('missing_token', 'An access token is required.', { scope });
+      const { scheme, token } = presented;
+      const claims = await claimsOf(await connect(), token, scheme);
+      await requireProof(claims, presented, request);
+      if (revocations && !revocations.isCurrent())
+        throw unavailable(new Error('The list of revoked tokens is too old.'));
+      if (revocations?.includes(claims))
+        throw refuse('invalid_token', 'The access token was revoked.', { scheme });
+      const verified = accessTokenOf(claims);
+      requireDemands(verified, demands, scheme);
+      return verified;
+    },
+
+    close: () => revocations?.stop(),
+  };
+}
+
+type Scheme = 'Bearer' | 'DPoP';
+
+/** Parameters of a challenge, and what it is about. */
+interface Challenge {
+  scheme?: Scheme;
+  scope?: string | undefined;
+  acr_values?: string | undefined;
+  max_age?: string | undefined;
+  cause?: unknown;
+}
+
+const unavailable = (cause: unknown) =>
+  new ResourceError(
+    'temporarily_unavailable',
+    'The access token cannot be verified now. Try again later.',
+    { 'retry-after': '1' },
+    cause,
+  );
+
+/** A `Request` joins repeated headers with commas, which neither of these may contain. */
+function partsOf({ method, url, headers }: Request): ProtectedRequest {
+  const linesOf = (name: string) => headers.get(name) ?? [];
+  return { method, url, authorization: [linesOf('authorization')].flat(), dpop: [linesOf('dpop')].flat() };
+}
+
+/** Schemes have no case (RFC 9110 §11.1). */
+function readAuthorization(header: string): { scheme: Scheme; token: string } | null {
+  const [, name = '', token] = /^(bearer|dpop) +([A-Za-z0-9._~+/-]+=*) *$/i.exec(header) ?? [];
+  return token === undefined ? null : { scheme: /^dpop$/i.test(name) ? 'DPoP' : 'Bearer', token };
+}
+
+/** The code of the generic error of a key server that does not answer with 200 or JSON. */
+const isKeyServerError = (error: unknown) => (error as { code?: unknown }).code === 'ERR_JOSE_GENERIC';
+
+function reasonOf(error: unknown): string {
+  switch ((error as { code?: unknown }).code) {
+    case 'ERR_JWT_EXPIRED':
+      return 'The access token has expired.';
+    case 'ERR_JWT_CLAIM_VALIDATION_FAILED':
+      return 'The access token was not issued for this resource.';
+    default:
+      return 'The access token is invalid.';
+  }
+}
+
+function requireValid({ issuer, resource, maxRevocationSilence = 30 }: ResourceServerOptions): void {
+  const problems: string[] = [];
+  const isSecure = (url: string) => {
+    if (!URL.canParse(url)) return false;
+    const { protocol, hostname } = new URL(url);
+    return protocol === 'https:' || /^(localhost|127\.0\.0\.1|\[::1\])$/.test(hostname);
+  };
+  if (!isSecure(issuer)) problems.push('issuer must be an https address (http on this machine only).');
+  if (!isSecure(resource)) problems.push('resource must be an https address (http on this machine only).');
+  if (/[?#]/.test(resource)) problems.push('resource must have no query and no fragment.');
+  if (maxRevocationSilence !== false && !(maxRevocationSilence >= 3 && maxRevocationSilence <= 600))
+    problems.push('maxRevocationSilence must be 3 to 600 seconds, or false.');
+  if (problems.length > 0)
+    throw new ConfigurationError(
+      'The resource server',
+      problems.map((message) => ({ message })),
+    );
+}

@@ -1,0 +1,127 @@
+import { createHash, randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import {
+  type CryptoKey,
+  exportJWK,
+  generateKeyPair,
+  type JWK,
+  type JWTHeaderParameters,
+  type JWTPayload,
+  SignJWT,
+} from 'jose';
+import type { Test } from 'tap';
+import type { RevocationList } from '../../src/http/revocation-list.js';
+import { type Clock, toSeconds } from '../../src/kernel/clock.js';
+
+/** An authorization server that signs whatever a test wants, to see what a resource server refuses. */
+
+export interface TokenIssuer {
+  url: string;
+  keys: { privateKey: CryptoKey };
+  /** What the metadata say beyond the necessary. */
+  metadata: Record<string, unknown>;
+  /** A path → how its next answers fail. */
+  faults: Map<string, (attempt: number) => number | 'cut' | undefined>;
+  requests: string[];
+  /** Requests for the list that are held back until it changes: whoever sent them has read the present one. */
+  waiting: number;
+  /** Sends the new list to everyone who waits for it. */
+  revoke(list: Partial<RevocationList>): void;
+  sign(claims: JWTPayload, header?: Partial<JWTHeaderParameters>, key?: CryptoKey): Promise<string>;
+}
+
+export async function tokenIssuer(
+  t: Test,
+  { clock, revocations = false }: { clock: Clock; revocations?: boolean },
+): Promise<TokenIssuer> {
+  const keys = await generateKeyPair('EdDSA', { crv: 'Ed25519' });
+  const jwk = { ...(await exportJWK(keys.publicKey)), kid: 'k1', alg: 'EdDSA', use: 'sig' };
+  const list: RevocationList = { jti: [], sid: [], delegation: [], sub: {}, client_id: {} };
+  let version = 0;
+  let changed = () => {};
+  let change = new Promise<void>((resolve) => (changed = resolve));
+
+  const answers: Record<string, () => unknown> = {
+    '/.well-known/openid-configuration': () => ({
+      issuer: issuer.url,
+      jwks_uri: `${issuer.url}/jwks`,
+      ...(revocations && { revocation_list_uri: `${issuer.url}/revocations` }),
+      ...issuer.metadata,
+    }),
+    '/jwks': () => ({ keys: [jwk] }),
+  };
+
+  const server = createServer(async (request, response) => {
+    const path = request.url ?? '';
+    issuer.requests.push(path);
+    const attempts = issuer.requests.filter((each) => each === path).length;
+    const fault = issuer.faults.get(path)?.(attempts);
+    if (fault === 'cut') return void response.destroy();
+    if (fault !== undefined) return void response.writeHead(fault).end('{}');
+    if (path !== '/revocations') return void response.end(JSON.stringify(answers[path]?.()));
+    if (request.headers['if-none-match'] === `"${version}"` && request.headers.prefer) {
+      issuer.waiting++;
+      await change;
+    }
+    const iat = toSeconds(clock.now());
+    const text = await issuer.sign(
+      { iss: issuer.url, iat, exp: iat + 60, revoked: list },
+      { typ: 'revocations+jwt' },
+    );
+    return void response.writeHead(200, { etag: `"${version}"` }).end(text);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+
+  const issuer: TokenIssuer = {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    keys,
+    metadata: {},
+    faults: new Map(),
+    requests: [],
+    waiting: 0,
+    revoke(more) {
+      Object.assign(list, more);
+      version++;
+      issuer.waiting = 0;
+      const notify = changed;
+      change = new Promise<void>((resolve) => (changed = resolve));
+      notify();
+    },
+    sign: (claims, header = {}, key = keys.privateKey) =>
+      new SignJWT(claims).setProtectedHeader({ alg: 'EdDSA', typ: 'at+jwt', kid: 'k1', ...header }).sign(key),
+  };
+  return issuer;
+}
+
+/** A client's key for DPoP, and its proofs. */
+export async function dpopKey(clock: Clock, alg: 'EdDSA' | 'ES256' = 'ES256') {
+  const { privateKey, publicKey } = await generateKeyPair(alg, { extractable: true });
+  const jwk: JWK = await exportJWK(publicKey);
+  return {
+    jwk,
+    privateKey,
+    prove: (
+      request: { method: string; url: string; token?: string },
+      { claims = {}, header = {} }: { claims?: JWTPayload; header?: Partial<JWTHeaderParameters> } = {},
+    ) =>
+      new SignJWT({
+        jti: randomUUID(),
+        htm: request.method,
+        htu: request.url,
+        iat: toSeconds(clock.now()),
+        ...(request.token !== undefined && {
+          ath: createHash('sha256').update(request.token).digest('base64url'),
+        }),
+        ...claims,
+      })
+        .setProtectedHeader({ alg, typ: 'dpop+jwt', jwk, ...header })
+        .sign(privateKey),
+  };
+}

@@ -1,0 +1,402 @@
+import Fastify from 'fastify';
+import { calculateJwkThumbprint, exportJWK, generateKeyPair, type JWTPayload, UnsecuredJWT } from 'jose';
+import t, { type Test } from 'tap';
+import type { RevocationList } from '../../src/http/revocation-list.js';
+import { MINUTE, SECOND, toSeconds } from '../../src/kernel/clock.js';
+import { type ProtectResourceOptions, protectResource } from '../../src/resource-server/plugin.js';
+import { createResourceServer } from '../../src/resource-server/service.js';
+import { fakeClock } from '../kit/clock.js';
+import { dpopKey, tokenIssuer } from '../kit/token-issuer.js';
+import { waitUntil } from '../kit/wait.js';
+
+const RESOURCE = 'https://api.example.test/files';
+const PATH = '/files/1';
+const METADATA = '/.well-known/oauth-protected-resource/files';
+
+/** An application with a route for readers, one for writers, and one that needs a recent and strong sign-in. */
+async function protectedApp(
+  t: Test,
+  { revocations = false, ...options }: Partial<ProtectResourceOptions> & { revocations?: boolean } = {},
+) {
+  const clock = fakeClock();
+  const issuer = await tokenIssuer(t, { clock, revocations });
+  const failures: unknown[] = [];
+  const app = Fastify();
+  t.teardown(() => app.close());
+  await app.register(protectResource, {
+    issuer: issuer.url,
+    resource: RESOURCE,
+    scopes: ['files:read', 'files:write'],
+    clock,
+    onFailure: (error) => failures.push(error),
+    ...options,
+  });
+  const guard = app.protectedResource.requireToken;
+  app.get(PATH, { onRequest: guard({ scopes: ['files:read'] }) }, async ({ accessToken }) => accessToken);
+  app.post(PATH, { onRequest: guard({ scopes: ['files:write'] }) }, async () => ({ done: true }));
+  app.delete(PATH, { onRequest: guard({ acr: ['mfa'], maxAge: 300 }) }, async () => ({ done: true }));
+
+  const claims = (): JWTPayload => {
+    const now = toSeconds(clock.now());
+    const scope = 'files:read openid';
+    return {
+      ...{ iss: issuer.url, aud: RESOURCE, sub: 'usr_1', client_id: 'app_1', scope, jti: 'at_1' },
+      ...{ iat: now, exp: now + 600, kind: 'human', auth_time: now - 10, acr: 'pwd', amr: ['pwd'] },
+    };
+  };
+  const call = async (
+    authorization?: string | string[],
+    {
+      method = 'GET',
+      headers = {},
+    }: { method?: 'GET' | 'POST' | 'DELETE'; headers?: Record<string, string> } = {},
+  ) => {
+    const response = await app.inject({
+      ...{ method, url: PATH },
+      headers: { ...(authorization !== undefined && { authorization: authorization as string }), ...headers },
+    });
+    const challenge = String(response.headers['www-authenticate'] ?? '');
+    return { status: response.statusCode, body: response.json(), challenge, headers: response.headers };
+  };
+  const bearer = async (change: JWTPayload = {}) => `Bearer ${await issuer.sign({ ...claims(), ...change })}`;
+  return { app, clock, issuer, failures, claims, call, bearer };
+}
+
+t.test('a token for this resource is accepted, and the handler sees what it says', async (t) => {
+  const { call, bearer, clock, issuer } = await protectedApp(t);
+  const act = { sub: 'agt_1', act: { sub: 'agt_2' } };
+  for (let time = 0; time < 3; time++) {
+    t.match(await call(await bearer({ act })), {
+      status: 200,
+      body: {
+        subject: 'usr_1',
+        kind: 'human',
+        clientId: 'app_1',
+        scopes: ['files:read', 'openid'],
+        actors: ['agt_1', 'agt_2'],
+        id: 'at_1',
+        expiresAt: clock.now() + 10 * MINUTE,
+        authTime: clock.now() - 10 * SECOND,
+        acr: 'pwd',
+        amr: ['pwd'],
+      },
+    });
+  }
+  t.equal((await call((await bearer()).replace('Bearer', 'bearer  '))).status, 200, 'schemes have no case');
+  t.same(issuer.requests, ['/.well-known/openid-configuration', '/jwks'], 'read once');
+});
+
+t.test('metadata say where tokens come from, also to pages of other origins', async (t) => {
+  const { app, issuer } = await protectedApp(t, {
+    name: 'Files',
+    documentation: 'https://docs.example.test/',
+  });
+  const response = await app.inject({ url: METADATA });
+  t.equal(response.headers['access-control-allow-origin'], '*');
+  t.same(response.json(), {
+    resource: RESOURCE,
+    authorization_servers: [issuer.url],
+    bearer_methods_supported: ['header'],
+    scopes_supported: ['files:read', 'files:write'],
+    resource_name: 'Files',
+    resource_documentation: 'https://docs.example.test/',
+    dpop_signing_alg_values_supported: ['EdDSA', 'ES256'],
+  });
+});
+
+t.test('a request without a token gets a challenge with the metadata and the scopes', async (t) => {
+  const { call } = await protectedApp(t);
+  for (const header of [undefined, '', 'Basic eDp5', 'Bearer', 'Bearer ä', 'Bearer a b']) {
+    const { status, challenge, body, headers } = await call(header);
+    t.equal(status, 401, String(header));
+    t.equal(
+      challenge,
+      `Bearer scope="files:read", resource_metadata="https://api.example.test${METADATA}"`,
+      'RFC 6750 §3.1: no error code without a token',
+    );
+    t.equal(body.error, 'invalid_token');
+    t.equal(headers['cache-control'], 'no-store');
+  }
+});
+
+t.test(
+  'only tokens of this issuer for this resource are accepted, of the right type, within their time',
+  async (t) => {
+    const { call, bearer, issuer, claims, clock } = await protectedApp(t);
+    const stranger = await generateKeyPair('EdDSA', { crv: 'Ed25519' });
+    const es256 = await generateKeyPair('ES256');
+    const now = toSeconds(clock.now());
+    const refused: Record<string, string> = {
+      'another resource': await bearer({ aud: 'https://api.example.test/other' }),
+      'a resource below': await bearer({ aud: `${RESOURCE}/1` }),
+      'no resource': await bearer({ aud: undefined as never }),
+      'another issuer': await bearer({ iss: 'https://evil.test' }),
+      expired: await bearer({ exp: now - 6 }),
+      'without an end': await bearer({ exp: undefined as never }),
+      'not yet valid': await bearer({ nbf: now + 60 }),
+      'without a client': await bearer({ client_id: undefined }),
+      'without a subject': await bearer({ sub: undefined as never }),
+      'an id_token': `Bearer ${await issuer.sign(claims(), { typ: 'JWT' })}`,
+      'without a type': `Bearer ${await issuer.sign(claims(), { typ: undefined as never })}`,
+      'a list of revoked tokens': `Bearer ${await issuer.sign(claims(), { typ: 'revocations+jwt' })}`,
+      'another key': `Bearer ${await issuer.sign(claims(), {}, stranger.privateKey)}`,
+      'an unknown key': `Bearer ${await issuer.sign(claims(), { kid: 'k2' }, stranger.privateKey)}`,
+      'another algorithm': `Bearer ${await issuer.sign(claims(), { alg: 'ES256' }, es256.privateKey)}`,
+      unsigned: `Bearer ${new UnsecuredJWT(claims()).encode()}`,
+      changed: `${(await bearer()).slice(0, -4)}AAAA`,
+      opaque: `Bearer at_${'x'.repeat(43)}`,
+    };
+    for (const [name, header] of Object.entries(refused)) {
+      const { status, challenge, body } = await call(header);
+      t.equal(status, 401, name);
+      t.match(challenge, /^Bearer error="invalid_token", error_description="The access token [^"]+", /, name);
+      t.equal(body.error, 'invalid_token', name);
+    }
+    t.equal((await call(await bearer({ aud: ['https://x.test', RESOURCE] }))).status, 200, 'one of several');
+  },
+);
+
+t.test('a token without the scopes of the route is told which it needs beside its own', async (t) => {
+  const { call, bearer } = await protectedApp(t);
+  const { status, challenge } = await call(await bearer(), { method: 'POST' });
+  t.equal(status, 403);
+  t.match(challenge, /^Bearer error="insufficient_scope", .*scope="files:read openid files:write"/);
+  t.equal((await call(await bearer({ scope: 'files:write' }), { method: 'POST' })).status, 200);
+  t.equal(
+    (await call(await bearer({ scope: 'files:read2 files' }))).status,
+    403,
+    'scopes are compared whole',
+  );
+  t.equal((await call(await bearer({ scope: undefined }))).status, 403);
+});
+
+t.test('a route may demand a strong and recent sign-in', async (t) => {
+  const { call, bearer, clock } = await protectedApp(t);
+  const now = toSeconds(clock.now());
+  for (const change of [
+    { acr: 'pwd' },
+    { acr: undefined },
+    { acr: 'mfa', auth_time: now - 306 },
+    { acr: 'mfa', auth_time: undefined },
+  ]) {
+    const { status, challenge } = await call(await bearer(change), { method: 'DELETE' });
+    t.equal(status, 401);
+    t.match(
+      challenge,
+      /error="insufficient_user_authentication", .*acr_values="mfa", max_age="300"/,
+      'RFC 9470 §3',
+    );
+  }
+  t.equal((await call(await bearer({ acr: 'mfa' }), { method: 'DELETE' })).status, 200);
+});
+
+t.test('a token that is bound to a key needs a proof of it, once, for this request', async (t) => {
+  const { call, issuer, claims, clock } = await protectedApp(t);
+  const url = `https://api.example.test${PATH}`;
+  for (const alg of ['ES256', 'EdDSA'] as const) {
+    const key = await dpopKey(clock, alg);
+    const token = await issuer.sign({ ...claims(), cnf: { jkt: await calculateJwkThumbprint(key.jwk) } });
+    const prove = (claims: JWTPayload = {}, header = {}) =>
+      key.prove({ method: 'GET', url, token }, { claims, header });
+    const send = (dpop: string) => call(`DPoP ${token}`, { headers: { dpop } });
+
+    const proof = await prove();
+    t.equal((await send(proof)).status, 200);
+    t.match(await send(proof), {
+      status: 401,
+      challenge: /^DPoP algs="EdDSA ES256", error="invalid_dpop_proof"/,
+    });
+    t.equal((await send(await prove({ htu: `${url}?a=b#c` }))).status, 200, 'the query does not count');
+    t.equal((await send(await prove({ htu: 'https://API.example.test:443/files/./1' }))).status, 200);
+
+    const now = toSeconds(clock.now());
+    const other = await dpopKey(clock);
+    const { privateKey: secret } = await generateKeyPair('ES256', { extractable: true });
+    const refused: Record<string, string> = {
+      'another method': await prove({ htm: 'POST' }),
+      'another address': await prove({ htu: 'https://api.example.test/files/2' }),
+      'another host': await prove({ htu: `https://evil.test${PATH}` }),
+      'no address': await prove({ htu: undefined }),
+      'another token': await prove({ ath: 'x'.repeat(43) }),
+      'no token': await prove({ ath: undefined }),
+      'no id': await prove({ jti: undefined as never }),
+      'a long id': await prove({ jti: 'x'.repeat(257) }),
+      old: await prove({ iat: now - 61 }),
+      'of the future': await prove({ iat: now + 11 }),
+      'without a time': await prove({ iat: undefined as never }),
+      'another type': await prove({}, { typ: 'JWT' }),
+      'another key in the header': await prove({}, { jwk: other.jwk }),
+      'a private key in the header': await prove({}, { jwk: await exportJWK(secret) }),
+      'no key in the header': await prove({}, { jwk: undefined }),
+      'no proof': 'x',
+      'two proofs': `${await prove()}, ${await prove()}`,
+    };
+    for (const [name, dpop] of Object.entries(refused)) {
+      const { status, challenge } = await send(dpop);
+      t.equal(status, 401, name);
+      t.match(challenge, /^DPoP .*error="invalid_dpop_proof"/, name);
+    }
+    const foreign = await other.prove({ method: 'GET', url, token });
+    t.match(await send(foreign), { status: 401, challenge: /bound to another key/ });
+    t.match(await call(`DPoP ${token}`), { status: 401, challenge: /Exactly one DPoP header/ });
+    t.match(
+      await call(`Bearer ${token}`, { headers: { dpop: await prove() } }),
+      { status: 401, challenge: /^DPoP .*needs a DPoP proof/ },
+      'RFC 9449 §7.1: never as a bearer token',
+    );
+  }
+});
+
+t.test('a bearer token is no DPoP token, and an API may accept those only', async (t) => {
+  const open = await protectedApp(t);
+  const key = await dpopKey(open.clock);
+  const token = await open.issuer.sign(open.claims());
+  const dpop = await key.prove({ method: 'GET', url: `https://api.example.test${PATH}`, token });
+  t.match(await open.call(`DPoP ${token}`, { headers: { dpop } }), {
+    status: 401,
+    challenge: /bound to no key/,
+  });
+
+  const strict = await protectedApp(t, { requireDpop: true });
+  t.match(await strict.call(await strict.bearer()), { status: 401, challenge: /^DPoP .*bound to a key/ });
+  t.match(await strict.call(), { status: 401, challenge: /^DPoP algs="EdDSA ES256", scope=/ });
+  const { dpop_bound_access_tokens_required: isRequired } = (
+    await strict.app.inject({ url: METADATA })
+  ).json();
+  t.equal(isRequired, true);
+});
+
+t.test('revoked tokens are refused as soon as the list says so', async (t) => {
+  const { call, bearer, issuer, clock } = await protectedApp(t, { revocations: true });
+  const now = toSeconds(clock.now());
+  const claims = { sid: 'ses_1', delegation: 'dlg_1', act: { sub: 'agt_1', act: { sub: 'agt_2' } } };
+  t.equal((await call(await bearer(claims))).status, 200);
+  const all = { jti: [], sid: [], delegation: [], sub: {}, client_id: {} };
+  const cases: [revoked: Partial<RevocationList>, other: JWTPayload][] = [
+    [{ jti: ['at_1'] }, { jti: 'at_2' }],
+    [{ sid: ['ses_1'] }, { sid: 'ses_2' }],
+    [{ delegation: ['dlg_1'] }, { delegation: 'dlg_2' }],
+    [{ sub: { usr_1: now } }, { sub: 'usr_2' }],
+    [{ sub: { usr_1: now } }, { iat: now + 1 }],
+    [{ sub: { agt_1: now } }, { act: { sub: 'agt_2' } }],
+    [{ sub: { agt_2: now } }, { act: { sub: 'agt_1' } }],
+    [{ client_id: { app_1: now } }, { client_id: 'app_2' }],
+  ];
+  for (const [revoked, other] of cases) {
+    for (const [list, status] of [
+      [all, 200],
+      [{ ...all, ...revoked }, 401],
+    ] as const) {
+      issuer.revoke(list);
+      await waitUntil('the list is read', () => issuer.waiting > 0);
+      t.equal((await call(await bearer(claims))).status, status, JSON.stringify(revoked));
+    }
+    t.match(await call(await bearer(claims)), { status: 401, challenge: /The access token was revoked/ });
+    t.equal((await call(await bearer({ ...claims, ...other }))).status, 200, JSON.stringify(other));
+  }
+});
+
+t.test('no token is accepted while the list is older than allowed, and any once it is back', async (t) => {
+  const { call, bearer, issuer, clock, failures } = await protectedApp(t, { revocations: true });
+  t.equal((await call(await bearer())).status, 200);
+  issuer.faults.set('/revocations', () => 503);
+  issuer.revoke({});
+  await waitUntil('the list is followed', () => failures.length > 0);
+  clock.advance(30 * SECOND);
+  t.equal((await call(await bearer())).status, 200, 'the last list counts for a while');
+  clock.advance(SECOND);
+  const refused = await call(await bearer());
+  t.match(refused, {
+    status: 503,
+    headers: { 'retry-after': '1' },
+    body: { error: 'temporarily_unavailable' },
+  });
+  issuer.faults.clear();
+  await waitUntil('the list is followed', async () => (await call(await bearer())).status === 200);
+});
+
+t.test('a list with another signature, type or issuer is none', async (t) => {
+  const { call, bearer, issuer, failures } = await protectedApp(t, { revocations: true });
+  const sign = issuer.sign;
+  const stranger = await generateKeyPair('EdDSA', { crv: 'Ed25519' });
+  let forge: typeof sign = (claims, header) => sign(claims, header, stranger.privateKey);
+  issuer.sign = (claims, header = {}, key) =>
+    header.typ === 'revocations+jwt' ? forge(claims, header, key) : sign(claims, header, key);
+  t.equal((await call(await bearer())).status, 503);
+  for (const next of [
+    (claims: JWTPayload) => sign(claims, { typ: 'at+jwt' }),
+    (claims: JWTPayload, header = {}) => sign({ ...claims, iss: 'https://evil.test' }, header),
+    (claims: JWTPayload, header = {}) => sign({ ...claims, revoked: { jti: 'at_1' } }, header),
+    (claims: JWTPayload, header = {}) => sign({ ...claims, exp: 1 }, header),
+  ]) {
+    forge = next;
+    const before = failures.length;
+    await waitUntil('the list is followed', () => failures.length > before || issuer.waiting > 0);
+    t.equal((await call(await bearer())).status, 503);
+  }
+  forge = sign;
+  await waitUntil('the list is followed', async () => (await call(await bearer())).status === 200);
+});
+
+t.test('an issuer that cannot be reached is no reason to accept or to blame a token', async (t) => {
+  const { call, bearer, issuer, clock, failures } = await protectedApp(t);
+  issuer.faults.set('/.well-known/openid-configuration', () => 'cut');
+  t.equal((await call(await bearer())).status, 503);
+  issuer.faults.clear();
+  t.equal((await call(await bearer())).status, 503, 'no further attempt within a second');
+  t.equal(issuer.requests.length, 1);
+  t.ok(failures.length > 0);
+  clock.advance(SECOND);
+  issuer.metadata = { issuer: 'https://evil.test' };
+  t.equal((await call(await bearer())).status, 503, 'metadata of another issuer');
+  clock.advance(SECOND);
+  issuer.metadata = {};
+  issuer.faults.set('/jwks', () => 500);
+  t.equal((await call(await bearer())).status, 503);
+  issuer.faults.clear();
+  t.equal((await call(await bearer())).status, 200);
+});
+
+t.test('any server can verify a request of fetch', async (t) => {
+  const clock = fakeClock();
+  const issuer = await tokenIssuer(t, { clock });
+  const server = createResourceServer({ issuer: issuer.url, resource: RESOURCE, clock });
+  await server.ready();
+  const key = await dpopKey(clock);
+  const [iat, url] = [toSeconds(clock.now()), `${RESOURCE}/1`];
+  const claims = {
+    iss: issuer.url,
+    aud: RESOURCE,
+    sub: 'agt_1',
+    client_id: 'agt_1',
+    jti: 'at_1',
+    iat,
+    exp: iat + 60,
+  };
+  const token = await issuer.sign({ ...claims, cnf: { jkt: await calculateJwkThumbprint(key.jwk) } });
+  const [first, second] = [
+    await key.prove({ method: 'GET', url, token }),
+    await key.prove({ method: 'GET', url, token }),
+  ];
+  const request = (dpop: string, authorization = `DPoP ${token}`) =>
+    new Request(url, { headers: { authorization, dpop } });
+  t.match(await server.verify(request(first)), { subject: 'agt_1', actors: [], scopes: [] });
+  await t.rejects(server.verify(request(first)), { code: 'invalid_dpop_proof', statusCode: 401 });
+  const twice = request(second);
+  twice.headers.append('dpop', await key.prove({ method: 'GET', url, token }));
+  await t.rejects(server.verify(twice), { code: 'invalid_dpop_proof' });
+  await t.rejects(server.verify(new Request(url)), { code: 'missing_token', statusCode: 401 });
+  server.close();
+});
+
+t.test('a configuration that is not safe is refused with every reason', async (t) => {
+  const create =
+    (issuer: string, resource: string, maxRevocationSilence = 30) =>
+    () =>
+      createResourceServer({ issuer, resource, maxRevocationSilence }).close();
+  t.throws(
+    create('http://idp.test', 'http://api.test?x#y', 1),
+    /issuer must be.*resource must be.*resource must have no query.*maxRevocationSilence must be/s,
+  );
+  t.doesNotThrow(create('https://idp.test', 'http://localhost:3000/mcp'));
+});
