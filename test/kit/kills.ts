@@ -35,8 +35,8 @@ export interface KillableProgram {
   /** Counts an acknowledged change. */
   count(): void;
   isOver(): boolean;
-  /** How often it was killed. */
-  killed(): number;
+  /** How often it was killed and has been replaced. */
+  replaced(): number;
 }
 
 async function freePort(): Promise<number> {
@@ -112,6 +112,7 @@ export async function underKills(
   const random = countedRandom('kills');
   let acknowledged = 0;
   let killed = 0;
+  let replaced = 0;
   let killAt = nextKill();
   let endAt = Number.POSITIVE_INFINITY;
   function nextKill(): number {
@@ -121,6 +122,7 @@ export async function underKills(
     killed++;
     killAt = Number.POSITIVE_INFINITY;
     await victim.kill();
+    replaced++;
     if (killed < ROUNDS) killAt = nextKill();
     else endAt = nextKill();
   };
@@ -149,7 +151,7 @@ export async function underKills(
       if (++acknowledged >= killAt) void die();
     },
     isOver: () => acknowledged >= endAt,
-    killed: () => killed,
+    replaced: () => replaced,
   };
   await Promise.all(Array.from({ length: LANES }, (_, number) => lane(killable, number)));
   t.ok(killed >= ROUNDS, `${killed} kills, ${acknowledged} acknowledged`);

@@ -25,13 +25,13 @@ function codes(t: Test, databaseUri = `sqlite:${join(temporaryFolder(t), 'saas.d
 
     /** A code for an address; null if a kill may have prevented its mail. */
     const request = async (killable: KillableProgram, email: string) => {
-      const [known, killed] = [codesFor(email), killable.killed()];
+      const [known, replaced] = [codesFor(email), killable.replaced()];
       const asked = await killable.ask(json('/api/auth/email-login', { email }));
       t.equal(asked.status, 202);
       // A repeated request has sent two mails, of which one has the wrong code.
       if (asked.sent > 1) return null;
       const newCode = () => codesFor(email).find((code) => !known.includes(code));
-      await waitUntil('a mail or a kill', () => newCode() !== undefined || killable.killed() > killed);
+      await waitUntil('a mail or a kill', () => newCode() !== undefined || killable.replaced() > replaced);
       const code = newCode();
       return code === undefined ? null : { loginToken: asked.body.data.loginToken as string, code };
     };
