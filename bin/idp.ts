@@ -14,6 +14,10 @@ await run({
       summary: 'Manage applications: create, list, update, rotate, delete',
       load: () => import('./commands/client.js'),
     },
+    resource: {
+      summary: 'Manage APIs: add, list, update, rotate, remove',
+      load: () => import('./commands/resource.js'),
+    },
     agent: {
       summary: 'Manage agents: mint, rotate',
       load: () => import('./commands/agent.js'),

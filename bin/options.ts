@@ -1,6 +1,8 @@
 import { type Command, InvalidArgumentError } from 'commander';
+import { parseList } from '../src/config/options.js';
 import { mustBe } from '../src/config/validation-messages.js';
 import { DisplayName, fits } from '../src/http/schemas.js';
+import { KINDS, type Kind } from '../src/provisioning/store.js';
 
 /** Values of options that several commands read. */
 
@@ -17,4 +19,13 @@ export function parseInteger(minimum: number, maximum: number, example: number):
 export function displayName(command: Command, { name }: { name?: string }): { name?: string } {
   if (name === undefined) return {};
   return fits(name, DisplayName) ? { name } : command.error(`error: --name ${mustBe(DisplayName, name)}.`);
+}
+
+/** `human`, `agent` or both, as the option `--kinds` names them. */
+export function parseKinds(text: string): Kind[] {
+  const kinds = text === 'both' ? [...KINDS] : parseList(text);
+  if (kinds.length > 0 && kinds.every((kind): kind is Kind => KINDS.some((known) => known === kind))) {
+    return kinds;
+  }
+  throw new InvalidArgumentError('Use human, agent or both.');
 }

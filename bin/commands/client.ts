@@ -1,10 +1,10 @@
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type Command, Option } from 'commander';
 import { parseList } from '../../src/config/options.js';
 import { ID_TOKEN_ALGORITHMS, type IdTokenAlgorithm } from '../../src/provisioning/clients.js';
 import { clientView } from '../../src/provisioning/schemas.js';
 import { KINDS, type Kind } from '../../src/provisioning/store.js';
 import { type CommonOptions, examples } from '../command.js';
-import { displayName } from '../options.js';
+import { displayName, parseKinds } from '../options.js';
 import type { Program } from '../program.js';
 import { allPages, ON_THE_HOST, withProvisioning } from '../provisioning.js';
 import { answer, answerList, fail } from '../terminal.js';
@@ -106,14 +106,6 @@ function describe(command: Command): Command {
       ).choices(ID_TOKEN_ALGORITHMS),
     )
     .option('--logo <url>', 'https address of an image for its sign-in page; an empty one removes it');
-}
-
-function parseKinds(text: string): Kind[] {
-  const kinds = text === 'both' ? [...KINDS] : parseList(text);
-  if (kinds.length > 0 && kinds.every((kind): kind is Kind => KINDS.some((known) => known === kind))) {
-    return kinds;
-  }
-  throw new InvalidArgumentError('Use human, agent or both.');
 }
 
 async function create(

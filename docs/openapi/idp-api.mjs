@@ -58,7 +58,8 @@ const AUTHORIZATION = {
   redirect_uri: 'Where the response is sent: one of the registered addresses.',
   response_type: '`code`.',
   response_mode: '`query` or `form_post`.',
-  scope: '`openid`, and `profile`, `email`, `offline_access`.',
+  scope: '`openid`, and `profile`, `email`, `offline_access`; with `resource` also scopes of the API.',
+  resource: 'The API for which the application needs an access token (RFC 8707). May be repeated.',
   state: 'Returned unchanged.',
   nonce: 'Returned in the id_token.',
   code_challenge: 'The SHA-256 of the code verifier in base64url. Public clients must send it.',
@@ -123,13 +124,14 @@ export const oauth = {
         code_verifier: text('The code verifier (RFC 7636).', { writeOnly: true }),
         refresh_token: text('The refresh token.', { writeOnly: true }),
         scope: text('A part of the granted scope.'),
+        resource: text('The API that the access token is for, if several were authorized (RFC 8707).'),
         ...CLIENT_FIELDS,
       },
       ['grant_type'],
     ),
     errors: [
       ...['invalid_request', 'invalid_client', 'invalid_grant', 'invalid_scope', 'unauthorized_client'],
-      ...['unsupported_grant_type', 'RATE_LIMITED'],
+      ...['invalid_target', 'unsupported_grant_type', 'RATE_LIMITED'],
     ],
   },
   'POST /revoke': {
@@ -262,6 +264,11 @@ export const provisioning = {
     errors: ['invalid_client_metadata'],
   },
   'GET /v1/clients': { id: 'listClients', summary: 'The registered clients' },
+  'GET /v1/resources': {
+    id: 'listResources',
+    summary: 'The APIs for which access tokens are issued',
+    description: 'Only the command line on the host changes them: `idp resource`.',
+  },
   'GET /v1/principals': { id: 'listPrincipals', summary: 'People and agents, by handle' },
   'GET /v1/principals/:sub': { id: 'getPrincipal', summary: 'A person or an agent', errors: ['NOT_FOUND'] },
   'POST /v1/principals/:sub/disable': {

@@ -167,9 +167,10 @@ export function deviceOf({
 const countOf = ({ length }: readonly unknown[]): Localized | undefined =>
   length === 0 ? undefined : message('account-passkey.count', { count: String(length) });
 
-const viewOfApplication = ({ clientId, name, scopes, since }: Application) => ({
+const viewOfApplication = ({ clientId, name, scopes, resources, since }: Application) => ({
   clientId,
   client: name,
   sees: scopes.map((scope) => message(`scope.${scope}`)),
+  resources: resources.map(({ resource, scopes: names }) => ({ resource, names: names.join(', ') })),
   since: message('account.since', { when: longTime(since) }),
 });

@@ -59,7 +59,9 @@ export interface AccountSources {
   };
   /** Absent in a product without applications. */
   applications?: {
-    list(sub: string): Promise<{ clientId: string; scopes: string[]; updatedAt: number }[]>;
+    list(
+      sub: string,
+    ): Promise<{ clientId: string; scopes: string[]; resources: ResourceAccess[]; updatedAt: number }[]>;
     /** Revokes the access of an application, which has to ask for it again. */
     disconnect(person: Person, clientId: string, from: Origin): Promise<void>;
     find(clientId: string): Promise<{ name: string; redirectUris: readonly string[] } | null>;
@@ -146,7 +148,15 @@ export interface Application {
   /** Its name, or else its address. */
   name: string;
   scopes: string[];
+  resources: ResourceAccess[];
   since: number;
+}
+
+/** Scopes of an API that an application may use. */
+export interface ResourceAccess {
+  /** Its identifier. */
+  resource: string;
+  scopes: readonly string[];
 }
 
 export interface AccountService {
@@ -166,10 +176,10 @@ export function createAccountService({ people, applications, forget }: AccountSo
       if (!applications) return undefined;
       const connections = await applications.list(id);
       const found = await Promise.all(
-        connections.map(async ({ clientId, scopes, updatedAt: since }) => {
+        connections.map(async ({ clientId, scopes, resources, updatedAt: since }) => {
           const client = await applications.find(clientId);
           const [address = ''] = client?.redirectUris ?? [];
-          return client && { clientId, name: client.name || hostOf(address), scopes, since };
+          return client && { clientId, name: client.name || hostOf(address), scopes, resources, since };
         }),
       );
       return found.filter((application) => application !== null).sort((a, b) => b.since - a.since);

@@ -1,60 +1,60 @@
+import { sha256 } from '../kernel/secrets.js';
+
 /**
- * The list with which resource servers learn within a second that access tokens are revoked, although they verify them
- * without a request. It contains only what could concern a token that has not expired. It is served as a JWT with the type
- * `revocations+jwt`, which the issuer signs.
+ * The list with which resource servers learn within a second that access tokens are revoked, although they verify tokens
+ * without a request. It contains only what concerns tokens that have not expired, and is served as a JWT that the issuer
+ * signs. Everybody may read it, so it contains hashes instead of identifiers.
  */
 
 /** The `typ` of its header. */
 export const REVOCATION_LIST_TYPE = 'revocations+jwt';
 
-/** Times are seconds since 1970. */
-export interface RevocationList {
-  /** Single access tokens. */
-  jti: string[];
-  /** Sessions that have ended. */
-  sid: string[];
-  /** Delegations that have ended. */
-  delegation: string[];
-  /** Principals and clients: tokens for them, or in their name, that were issued until this time are revoked. */
-  sub: Record<string, number>;
-  client_id: Record<string, number>;
-}
+/**
+ * What a revocation concerns: a token (`jti`), everything issued from one authorization (`txn`), in one session (`sid`) or
+ * for one delegation, all tokens for or by a principal (`sub`), of a client (`client_id`), or of a client for a principal
+ * (`access`).
+ */
+export type RevocationKind = 'jti' | 'txn' | 'sid' | 'delegation' | 'sub' | 'client_id' | 'access';
 
-/** Claims of an access token (RFC 9068 §2.2) that the list refers to. */
+/** Hash → until when the tokens that it concerns were issued, in seconds since 1970. */
+export type RevocationList = Readonly<Record<string, number>>;
+
+/** Claims of an access token (RFC 9068 §2.2) that a revocation may concern. */
 export interface RevocableClaims {
-  jti?: string | undefined;
+  jti?: unknown;
+  txn?: unknown;
   sid?: unknown;
   delegation?: unknown;
-  sub?: string | undefined;
+  sub?: unknown;
   client_id?: unknown;
-  iat?: number | undefined;
   act?: unknown;
 }
 
-/** A list that can be asked quickly: it is read once and asked with each request. */
-export interface RevocationIndex {
-  includes(claims: RevocableClaims): boolean;
+/** 128 bits: enough that no other identifier has the same hash. */
+export const revocationKey = (kind: RevocationKind, value: string): string =>
+  sha256(`${kind} ${value}`).slice(0, 22);
+
+/** The `value` of the kind `access`. */
+export const accessOf = (client: string, sub: string): string => `${client} ${sub}`;
+
+/** The keys of every revocation that would concern a token. */
+export function revocationKeysOf(claims: RevocableClaims): string[] {
+  const { sub, client_id: client, act } = claims;
+  const keys = (['jti', 'txn', 'sid', 'delegation', 'client_id'] as const).flatMap((kind) => {
+    const value = claims[kind];
+    return typeof value === 'string' ? [revocationKey(kind, value)] : [];
+  });
+  const people = typeof sub === 'string' ? [sub, ...actorsOf(act)] : actorsOf(act);
+  keys.push(...people.map((name) => revocationKey('sub', name)));
+  if (typeof sub === 'string' && typeof client === 'string')
+    keys.push(revocationKey('access', accessOf(client, sub)));
+  return keys;
 }
 
-export function indexRevocations(list: RevocationList): RevocationIndex {
-  const [tokens, sessions, delegations] = [list.jti, list.sid, list.delegation].map(
-    (ids) => new Set<unknown>(ids),
-  );
-  const [subjects, clients] = [list.sub, list.client_id].map(
-    (times) => new Map<unknown, number>(Object.entries(times)),
-  );
-  return {
-    includes({ jti, sid, delegation, sub, client_id: client, iat = 0, act }) {
-      const isAfter = (time: number | undefined) => time !== undefined && iat <= time;
-      return (
-        tokens?.has(jti) === true ||
-        sessions?.has(sid) === true ||
-        delegations?.has(delegation) === true ||
-        isAfter(clients?.get(client)) ||
-        [sub, ...actorsOf(act)].some((name) => isAfter(subjects?.get(name)))
-      );
-    },
-  };
+/** Whether a token with these claims is revoked. */
+export function isRevoked(claims: RevocableClaims & { iat?: unknown }, list: RevocationList): boolean {
+  const issuedAt = typeof claims.iat === 'number' ? claims.iat : 0;
+  return revocationKeysOf(claims).some((key) => Object.hasOwn(list, key) && issuedAt <= (list[key] ?? 0));
 }
 
 /** The subjects of a chain of actors (RFC 8693 §4.1), the current one first. */
@@ -71,15 +71,10 @@ export function actorsOf(act: unknown): string[] {
   return chain;
 }
 
-/** The list in the claims of a JWT; null if they are none. */
-export function readRevocations(claims: Record<string, unknown>): RevocationList | null {
-  const isTexts = (value: unknown): value is string[] =>
-    Array.isArray(value) && value.every((each) => typeof each === 'string');
-  const isTimes = (value: unknown): value is Record<string, number> =>
-    typeof value === 'object' &&
-    value !== null &&
-    Object.values(value).every((each) => typeof each === 'number');
-  const { jti, sid, delegation, sub, client_id } = (claims['revoked'] ?? {}) as Record<string, unknown>;
-  const isList = isTexts(jti) && isTexts(sid) && isTexts(delegation) && isTimes(sub) && isTimes(client_id);
-  return isList ? { jti, sid, delegation, sub, client_id } : null;
+/** The list in the claims of a JWT; null if there is none. */
+export function readRevocations({ revoked }: Record<string, unknown>): RevocationList | null {
+  if (typeof revoked !== 'object' || revoked === null) return null;
+  return Object.values(revoked).every((time) => typeof time === 'number')
+    ? (revoked as RevocationList)
+    : null;
 }

@@ -6,20 +6,25 @@ import { type AnnounceFactor, FACTOR_VERSION, factorCollection, removeFactor } f
 import { createMessages } from '../http/messages.js';
 import { systemRandom } from '../kernel/secrets.js';
 import { announceEnd, logoutNoticeCollection } from '../oidc/backchannel/store.js';
+import { SCOPES } from '../oidc/claims.js';
 import { createAudit } from '../ops/audit.js';
 import { type AnnouncePasskey, passkeyCollection, removePasskeys } from '../passkeys/store.js';
 import { createPersonMails } from '../provisioning/mails.js';
 import { createProvisioningModule, type ProvisioningModule } from '../provisioning/module.js';
 import { createLastKnownAddress, principalCollection } from '../provisioning/store.js';
+import { createResourceAdministration, type ResourceAdministration } from '../resources/administration.js';
+import { createResourceService, type ResourceService } from '../resources/service.js';
+import { resourceCollection } from '../resources/store.js';
 import { createCommandContext, type ModuleContext } from '../server/module-context.js';
 import { idpServerSchema } from '../server/options.js';
 import type { Store } from '../storage/collection.js';
 import { openExistingStore, openStore } from '../storage/open.js';
 import { hasMailServer, idpSchema, idTokenAlgorithmsOf } from './options.js';
 
-/** Principals and clients for the operator of the machine: the module of the server, without limits. */
+/** Principals, clients and resources for the operator of the machine: the module of the server, without limits. */
 export interface ProvisioningAdministration
   extends Pick<ProvisioningModule, 'principals' | 'links' | 'directory' | 'clients' | 'operators'> {
+  resources: ResourceAdministration & Pick<ResourceService, 'list'>;
   /** Removes the second factor of a person; false without one. */
   removeFactor(sub: string): Promise<boolean>;
   /** Removes all passkeys of a person and returns their number. */
@@ -71,11 +76,25 @@ export async function openProvisioning(
   const announce = hasMailServer(values) ? announcementsOf(store, { ...context, issuer }) : undefined;
   return {
     ...{ principals, links, directory, clients, operators },
+    resources: openResources(store, context, !production),
     removeFactor: (sub) =>
       removeFactor(sub, ON_THE_HOST, { ...context, factors, announce: announce?.factor }),
     removePasskeys: (sub) =>
       removePasskeys(sub, ON_THE_HOST, { passkeys, audit, announce: announce?.passkey }),
     close: () => store.close(),
+  };
+}
+
+function openResources(
+  store: Store,
+  context: Pick<ModuleContext, 'audit' | 'clock' | 'random'>,
+  allowHttp: boolean,
+): ProvisioningAdministration['resources'] {
+  const resources = resourceCollection(store);
+  const { list } = createResourceService(resources, context);
+  return {
+    ...createResourceAdministration(resources, { ...context, allowHttp, reservedScopes: SCOPES }),
+    list,
   };
 }
 

@@ -3,11 +3,13 @@ import { factorCollection } from '../factors/store.js';
 
 import { logoutNoticeCollection } from '../oidc/backchannel/store.js';
 
+import { revocationCollection } from '../oidc/revocations.js';
 import { consentCollection, grantCollection, sessionCollection } from '../oidc/store.js';
 import { createAudit } from '../ops/audit.js';
 import { passkeyCollection, usedChallengeCollection } from '../passkeys/store.js';
 import { setupCollection } from '../provisioning/first-operator.js';
 import { clientCollection, createLastKnownAddress, principalCollection } from '../provisioning/store.js';
+import { resourceCollection } from '../resources/store.js';
 import { createCommandContext } from '../server/module-context.js';
 import type { Store } from '../storage/collection.js';
 
@@ -30,6 +32,8 @@ export function declareIdpCollections(store: Store): void {
     passkeyCollection,
     usedChallengeCollection,
     logoutNoticeCollection,
+    resourceCollection,
+    revocationCollection,
   ];
   for (const declare of collections) declare(store);
 }

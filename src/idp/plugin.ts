@@ -22,6 +22,7 @@ import { metricsPlugin, openMetrics } from '../ops/metrics.js';
 import { passkeyCollection, readPasskeyVersion, removePasskeys } from '../passkeys/store.js';
 import { createProvisioningModule } from '../provisioning/module.js';
 import { createLastKnownAddress } from '../provisioning/store.js';
+import { createResourcesModule } from '../resources/module.js';
 import type { Mounted } from '../server/assembly.js';
 import { openMeasuredStore } from '../server/measured-store.js';
 import { createModuleContext, followLifecycle, type ModuleContext } from '../server/module-context.js';
@@ -165,6 +166,7 @@ export async function mountIdp(
     forgetConsents: (sub) => oidc.consents.forget(sub),
   });
   const secondFactor = factors && createSecondFactor(factors, { values, clock: context.clock, provisioning });
+  const resources = createResourcesModule(context);
   const oidc = createOidcModule(context, {
     issuer,
     locales: messages.locales,
@@ -175,6 +177,7 @@ export async function mountIdp(
       isDeleted: provisioning.directory.isDeleted,
       findClient: provisioning.clients.find,
     },
+    resources: { ...resources.service, findServer: resources.service.findById },
     isSignUpOpen: !values.disableSignup,
     signUp: (input, from) => provisioning.principals.register({ ...input, kind: 'human' }, from),
     secondFactor,
@@ -233,6 +236,7 @@ export async function mountIdp(
       sessions: oidc.sessions,
       consents: oidc.consents,
       logoutFailures: oidc.logoutFailures,
+      resources: resources.service,
       audit: { ...createAuditSearch(store.collection<AuditRecord>('audit')), record: context.audit.record },
       mails: email?.administration,
       keys: publishedKeys(values, oidc.publishedKeys),
@@ -261,6 +265,7 @@ export async function mountIdp(
   await openScope(fastify, rules, async (scope) => {
     const sessionOf = async (request: FastifyRequest) => (await signIn.userOf(request))?.principal ?? null;
     await scope.register(provisioning.plugin, { pages, hasAccountPages, sessionOf });
+    await scope.register(resources.plugin);
     if (email) await scope.register(email.plugin);
     await scope.register(oidc.plugin, { pages });
     await scope.register(account.plugin, { prefix: '/account' });

@@ -22,10 +22,22 @@ export interface ClientCredentials {
  *
  * @throws invalid_client, invalid_request for two methods at once, RATE_LIMITED
  */
-export async function authenticateClient(
-  { authorization, body, ip }: ClientCredentials,
+export function authenticateClient(
+  credentials: ClientCredentials,
   { directory, throttle }: { directory: Pick<Directory, 'findClient'>; throttle: Pick<Throttle, 'attempt'> },
 ): Promise<Client> {
+  return authenticate(credentials, directory.findClient, throttle);
+}
+
+/** Who may authenticate with a secret. */
+type SecretHolder = Pick<Client, 'secretHash' | 'previousSecretHash'>;
+
+/** The same for clients and for others that authenticate as they do. */
+export async function authenticate<T extends SecretHolder>(
+  { authorization, body, ip }: ClientCredentials,
+  find: (id: string) => Promise<T | null>,
+  throttle: Pick<Throttle, 'attempt'>,
+): Promise<T> {
   const basic = authorization === undefined ? null : readBasic(authorization);
   if (authorization !== undefined && !basic) throw invalidClient();
   if (basic && body['client_secret'] !== undefined) {
@@ -36,7 +48,7 @@ export async function authenticateClient(
   if (basic && (body['client_id'] ?? basic.clientId) !== basic.clientId) throw invalidClient();
   const clientId = basic?.clientId ?? body['client_id'];
   const secret = basic?.secret ?? body['client_secret'];
-  const client = clientId ? await directory.findClient(clientId) : null;
+  const client = clientId ? await find(clientId) : null;
   // A public client has no secret to guess, so sending one is not counted as a failed attempt.
   if (client && client.secretHash === undefined) {
     if (secret === undefined) return client;

@@ -1,10 +1,12 @@
 import type { Clock } from '../kernel/clock.js';
 import { nullIfTaken } from '../storage/collection.js';
+import { namesIn, type ResourceScopes } from './resources.js';
 import type { ConsentDocument, Consents } from './store.js';
 
 /** What a user granted to a client. */
 export interface Consent {
   scopes: readonly string[];
+  resources: readonly ResourceScopes[];
   /** How often the user has revoked it, for the grants that are created under it. */
   revocations: number;
   /** Whether the client is one of the connected applications. */
@@ -16,6 +18,7 @@ export interface Connection {
   clientId: string;
   /** Empty if it needs no consent. */
   scopes: string[];
+  resources: ResourceScopes[];
   updatedAt: number;
 }
 
@@ -23,7 +26,12 @@ export interface Connection {
 export interface ConsentService {
   find(sub: string, clientId: string): Promise<Consent>;
   /** Adds the scopes to what the user granted to this client before. */
-  remember(sub: string, clientId: string, scope: string): Promise<Consent>;
+  remember(
+    sub: string,
+    clientId: string,
+    scope: string,
+    resources?: readonly ResourceScopes[],
+  ): Promise<Consent>;
   /** Before a client receives a refresh token without consent: lists it among the connected applications. */
   connect(sub: string, clientId: string): Promise<Consent>;
   /** The connected applications of a user, up to a hundred. */
@@ -36,21 +44,46 @@ export interface ConsentService {
 
 const MAX_LISTED = 100;
 
+/** What a consent does not include. */
+export interface MissingConsent {
+  scopes: string[];
+  /** With the new scopes only. */
+  resources: ResourceScopes[];
+}
+
+export function missingIn(
+  { scopes, resources }: Pick<Consent, 'scopes' | 'resources'>,
+  scope: string,
+  asked: readonly ResourceScopes[] = [],
+): MissingConsent {
+  return {
+    scopes: namesIn(scope).filter((name) => !scopes.includes(name)),
+    resources: asked.flatMap(({ resource, scopes: names }) => {
+      const known = resources.find((one) => one.resource === resource);
+      const missing = names.filter((name) => !known?.scopes.includes(name));
+      return known && missing.length === 0 ? [] : [{ resource, scopes: missing }];
+    }),
+  };
+}
+
 /** Whether the consent includes all of these scopes. */
-export const covers = ({ scopes }: Consent, scope: string): boolean =>
-  namesIn(scope).every((name) => scopes.includes(name));
+export function covers(consent: Consent, scope: string, asked?: readonly ResourceScopes[]): boolean {
+  const { scopes, resources } = missingIn(consent, scope, asked);
+  return scopes.length === 0 && resources.length === 0;
+}
 
 export function createConsentService(consents: Consents, clock: Clock): ConsentService {
   const read = async (id: string): Promise<Consent> => {
-    const { scopes = [], revocations = 0, connectedAt } = (await consents.findOne({ id })) ?? {};
-    return { scopes, revocations, isConnected: isConnected({ scopes, connectedAt }) };
+    const stored: Partial<ConsentDocument> = (await consents.findOne({ id })) ?? {};
+    const { scopes = [], resources = [], revocations = 0 } = stored;
+    return { scopes, resources, revocations, isConnected: isConnected(stored) };
   };
 
   /** Changes the consent, unless it has been revoked since it was read. */
   const change = async (
     id: string,
     { revocations }: Consent,
-    set: Partial<Pick<ConsentDocument, 'scopes' | 'connectedAt'>>,
+    set: Partial<Pick<ConsentDocument, 'scopes' | 'resources' | 'connectedAt'>>,
   ): Promise<boolean> => {
     const changed = { ...set, updatedAt: clock.now() };
     if (await consents.updateOne({ id, revocations: revocations || null }, { set: changed })) return true;
@@ -60,14 +93,16 @@ export function createConsentService(consents: Consents, clock: Clock): ConsentS
   return {
     find: (sub, clientId) => read(idOf(sub, clientId)),
 
-    async remember(sub, clientId, scope) {
+    async remember(sub, clientId, scope, asked) {
       const id = idOf(sub, clientId);
       for (;;) {
         const known = await read(id);
-        if (known.scopes.length > 0 && covers(known, scope)) return known;
+        if (known.scopes.length + known.resources.length > 0 && covers(known, scope, asked)) return known;
         const scopes = [...new Set([...known.scopes, ...namesIn(scope)])];
+        const resources = joined(known.resources, asked ?? []);
+        const set = { scopes, ...(resources.length > 0 && { resources }) };
         // The last of two simultaneous writes wins. Missing scopes are requested again.
-        if (await change(id, known, { scopes })) return { ...known, scopes, isConnected: true };
+        if (await change(id, known, set)) return { ...known, scopes, resources, isConnected: true };
       }
     },
 
@@ -82,9 +117,10 @@ export function createConsentService(consents: Consents, clock: Clock): ConsentS
 
     async list(sub) {
       const { items } = await consents.page({ where: { id: allOf(sub) }, sort: 'id', limit: MAX_LISTED });
-      return items
-        .filter(isConnected)
-        .map(({ id, scopes, updatedAt }) => ({ clientId: partiesOf(id).clientId, scopes, updatedAt }));
+      return items.filter(isConnected).map(({ id, scopes, resources = [], updatedAt }) => {
+        const { clientId } = partiesOf(id);
+        return { clientId, scopes, resources, updatedAt };
+      });
     },
 
     async revoke(sub, clientId) {
@@ -93,7 +129,7 @@ export function createConsentService(consents: Consents, clock: Clock): ConsentS
         { id: idOf(sub, clientId) },
         {
           set: { scopes: [], updatedAt: clock.now() },
-          unset: ['connectedAt'],
+          unset: ['connectedAt', 'resources'],
           inc: { revocations: 1 },
         },
       );
@@ -107,10 +143,18 @@ export function createConsentService(consents: Consents, clock: Clock): ConsentS
 }
 
 const isConnected = ({
-  scopes,
+  scopes = [],
+  resources,
   connectedAt,
-}: Pick<ConsentDocument, 'scopes'> & { connectedAt?: number | undefined }) =>
-  scopes.length > 0 || connectedAt !== undefined;
+}: Partial<Pick<ConsentDocument, 'scopes' | 'resources' | 'connectedAt'>>) =>
+  scopes.length > 0 || resources !== undefined || connectedAt !== undefined;
+
+/** Both, each resource once with the scopes of both. */
+const joined = (known: readonly ResourceScopes[], more: readonly ResourceScopes[]): ResourceScopes[] =>
+  [...new Set([...known, ...more].map(({ resource }) => resource))].map((resource) => ({
+    resource,
+    scopes: [...new Set([...known, ...more].flatMap((one) => (one.resource === resource ? one.scopes : [])))],
+  }));
 
 const allOf = (sub: string) => ({ gte: idOf(sub, ''), lt: idOf(sub, '~') });
 
@@ -121,5 +165,3 @@ export function partiesOf(consentId: string): { sub: string; clientId: string } 
   const [sub = '', clientId = ''] = consentId.split(' ');
   return { sub, clientId };
 }
-
-const namesIn = (scope: string): string[] => scope.split(' ').filter((name) => name !== '');

@@ -2,6 +2,7 @@ import { access, type Scope } from '../http/scope.js';
 import { RESPONSE_MODES } from './authorize/rules.js';
 import { CLAIMS, SCOPES } from './claims.js';
 import type { Keys } from './keys.js';
+import type { Resources } from './resources.js';
 
 /** Headers of documents that every origin may read and cache. A plain GET needs no preflight. */
 const PUBLIC_HEADERS = {
@@ -19,6 +20,7 @@ export interface DiscoveryOptions {
   isSignUpOpen: boolean;
   /** What a sign-in can prove. */
   acrValues: readonly string[];
+  resources: Resources;
   issuer(): string;
 }
 
@@ -27,10 +29,10 @@ type MetadataOptions = Omit<DiscoveryOptions, 'keys'> & Pick<Keys, 'algorithms'>
 /** The metadata and the JWK Set. */
 export async function discoveryPlugin(
   scope: Scope,
-  { keys, locales, isSignUpOpen, acrValues, issuer }: DiscoveryOptions,
+  { keys, locales, isSignUpOpen, acrValues, resources, issuer }: DiscoveryOptions,
 ): Promise<void> {
   const { algorithms } = keys;
-  const metadata = { locales, isSignUpOpen, acrValues, issuer, algorithms };
+  const metadata = { locales, isSignUpOpen, acrValues, resources, issuer, algorithms };
   publishMetadata(scope, ['/.well-known/openid-configuration', WELL_KNOWN], metadata);
   const jwks = JSON.stringify(keys.jwks);
   publish(scope, ['/.well-known/jwks.json', '/jwks'], () => jwks);
@@ -43,21 +45,24 @@ export async function pathMetadataPlugin(scope: Scope, options: MetadataOptions)
 
 function publishMetadata(scope: Scope, paths: string[], options: MetadataOptions): void {
   // In development, the issuer is known only once the server listens.
-  let known = { issuer: '', text: '' };
-  const text = () => {
-    const current = options.issuer();
-    if (known.issuer !== current)
-      known = { issuer: current, text: JSON.stringify(providerMetadata(current, options)) };
+  let known: { issuer: string; identifiers: readonly string[]; text: string } | undefined;
+  const text = async () => {
+    const issuer = options.issuer();
+    const identifiers = await options.resources.identifiers();
+    if (known?.issuer !== issuer || known.identifiers !== identifiers) {
+      const metadata = providerMetadata(issuer, identifiers, options);
+      known = { issuer, identifiers, text: JSON.stringify(metadata) };
+    }
     return known.text;
   };
   publish(scope, paths, text);
 }
 
 /** Serves text that is serialized once, because these documents are requested often. */
-function publish(scope: Scope, paths: string[], text: () => string): void {
+function publish(scope: Scope, paths: string[], text: () => string | Promise<string>): void {
   for (const path of paths) {
-    scope.get(path, { config: access('public', { cors: false, unmetered: true }) }, (_request, reply) =>
-      reply.headers(PUBLIC_HEADERS).send(text()),
+    scope.get(path, { config: access('public', { cors: false, unmetered: true }) }, async (_request, reply) =>
+      reply.headers(PUBLIC_HEADERS).send(await text()),
     );
   }
 }
@@ -66,7 +71,11 @@ function publish(scope: Scope, paths: string[], text: () => string): void {
 const SECRET_METHODS = ['client_secret_basic', 'client_secret_post'] as const;
 
 /** Provider metadata (OIDC Discovery §3, RFC 8414 §2). */
-function providerMetadata(issuer: string, { locales, isSignUpOpen, acrValues, algorithms }: MetadataOptions) {
+function providerMetadata(
+  issuer: string,
+  identifiers: readonly string[],
+  { locales, isSignUpOpen, acrValues, algorithms }: MetadataOptions,
+) {
   return {
     issuer,
     authorization_endpoint: `${issuer}/authorize`,
@@ -83,6 +92,8 @@ function providerMetadata(issuer: string, { locales, isSignUpOpen, acrValues, al
     id_token_signing_alg_values_supported: algorithms,
     acr_values_supported: acrValues,
     scopes_supported: [...SCOPES],
+    // RFC 9728 §4
+    ...(identifiers.length > 0 && { protected_resources: identifiers }),
     claims_supported: [...CLAIMS],
     token_endpoint_auth_methods_supported: [...SECRET_METHODS, 'none'],
     revocation_endpoint_auth_methods_supported: [...SECRET_METHODS, 'none'],

@@ -8,6 +8,7 @@ export const oidcErrors = defineErrors({
     'The code or refresh token is invalid, expired, already used or was issued to another client.',
   ],
   invalid_scope: [400, 'The requested scope exceeds the granted scope.'],
+  invalid_target: [400, 'The resource is unknown, or was not authorized.'],
   unauthorized_client: [
     400,
     'The client is registered for id_tokens with ES256, and the provider has no such key (IDP_ES256_KEY).',

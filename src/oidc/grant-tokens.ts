@@ -108,10 +108,10 @@ export function refreshExpiry({ createdAt }: Pick<GrantDocument, 'createdAt'>, n
 export function withAccessToken(
   { accessTokens = [] }: Pick<GrantDocument, 'accessTokens'>,
   token: Omit<IssuedToken, 'expiresAt'>,
-  now: number,
+  { now, lifetimeSeconds = TOKEN_LIFETIME_SECONDS }: { now: number; lifetimeSeconds?: number | undefined },
 ): IssuedToken[] {
   const valid = accessTokens.filter(({ expiresAt }) => expiresAt > now);
-  const issued = Object.assign({}, token, { expiresAt: now + TOKEN_LIFETIME_SECONDS * SECOND });
+  const issued = Object.assign({}, token, { expiresAt: now + lifetimeSeconds * SECOND });
   return [...valid.slice(1 - MAX_ACCESS_TOKENS), issued];
 }
 

@@ -16,10 +16,13 @@ export interface Keys {
    * A JWS (RFC 7515 §7.1) over these claims, which must be complete.
    * @throws if there is no key for the algorithm
    */
-  sign(claims: Record<string, unknown>, algorithm?: SigningAlgorithm, type?: 'logout+jwt'): Promise<string>;
-  /** The claims of a JWS that one of these keys signed, expired or not; else `null`. */
-  verify(jws: string): Promise<Record<string, unknown> | null>;
+  sign(claims: Record<string, unknown>, algorithm?: SigningAlgorithm, type?: TokenType): Promise<string>;
+  /** The claims of a JWS of this type that one of these keys signed, expired or not; else `null`. */
+  verify(jws: string, type?: TokenType): Promise<Record<string, unknown> | null>;
 }
+
+/** `typ` of the header, without which one kind of token could be used as another (RFC 8725 §3.11); `JWT` for id_tokens. */
+export type TokenType = 'JWT' | 'logout+jwt' | 'at+jwt';
 
 export interface KeyMaterial {
   /** Ed25519 seeds, 64 hexadecimal characters each; the first signs. */
@@ -48,13 +51,13 @@ export function createKeys({ seeds, es256Keys = [], signsES256 = es256Keys.lengt
       if (!signer) throw new Error(`There is no key for ${algorithm}.`);
       return signer(claims, type);
     },
-    async verify(jws) {
+    async verify(jws, type = 'JWT') {
       const [{ compactVerify }, { JOSEError }] = await Promise.all([
         import('jose/jws/compact/verify'),
         import('jose/errors'),
       ]);
       try {
-        const { payload } = await compactVerify(
+        const { payload, protectedHeader } = await compactVerify(
           jws,
           ({ kid, alg }) => {
             const pair = publicKeys.get(kid);
@@ -63,6 +66,7 @@ export function createKeys({ seeds, es256Keys = [], signsES256 = es256Keys.lengt
           },
           { algorithms: [...SIGNING_ALGORITHMS] },
         );
+        if (protectedHeader.typ !== type) return null;
         return JSON.parse(Buffer.from(payload).toString()) as Record<string, unknown>;
       } catch (error) {
         if (error instanceof JOSEError) return null;
@@ -72,10 +76,10 @@ export function createKeys({ seeds, es256Keys = [], signsES256 = es256Keys.lengt
   };
 }
 
-type Signer = (claims: Record<string, unknown>, type?: string) => Promise<string>;
+type Signer = (claims: Record<string, unknown>, type?: TokenType) => Promise<string>;
 
 function createSigner(alg: SigningAlgorithm, { privateKey, jwk: { kid } }: Pair): Signer {
-  const headerOf = (typ: string) => base64url(JSON.stringify({ alg, typ, kid }));
+  const headerOf = (typ: TokenType) => base64url(JSON.stringify({ alg, typ, kid }));
   const header = headerOf('JWT');
   const digest = alg === 'ES256' ? 'sha256' : null;
   // JWS has the two numbers of an ECDSA signature, not their DER encoding (RFC 7518 §3.4).

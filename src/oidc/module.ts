@@ -1,6 +1,7 @@
 import type { Pages } from '../http/pages.js';
 import { authenticatedByRoute, type Guard, type Scope } from '../http/scope.js';
 import type { Metrics } from '../ops/metrics.js';
+import { createExpiryPurge } from '../ops/purge.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { createInteractionTokens } from './authorize/interaction-token.js';
 import { createSignInPages } from './authorize/pages.js';
@@ -21,6 +22,8 @@ import { createHintReader, createKeys, type KeyMaterial } from './keys.js';
 import { createOwnPages, type OwnPages } from './own-pages.js';
 import { oidcPlugin } from './plugin.js';
 import { createPurges } from './purge.js';
+import type { Resources } from './resources.js';
+import { createRevocations, revocationCollection } from './revocations.js';
 import { createCookies, createSessionService, type SessionService } from './sessions.js';
 import { consentCollection, grantCollection, sessionCollection } from './store.js';
 import { createTokenService } from './tokens/service.js';
@@ -50,6 +53,7 @@ export interface OidcModuleOptions {
   locales: readonly string[];
   keys: KeyMaterial;
   directory: Directory;
+  resources: Resources;
   isSignUpOpen: boolean;
   signUp: SignUp;
   /** Absent if it is not configured. */
@@ -75,7 +79,7 @@ export function createOidcModule(
   >,
   options: OidcModuleOptions,
 ): OidcModule {
-  const { issuer, locales, directory, trustedEmailDomains } = options;
+  const { issuer, locales, directory, resources, trustedEmailDomains } = options;
   const { humansUseBasic, callsPrivateNetworks } = options;
   const { store, audit, clock, throttle, jobs, metrics } = context;
   const collections = {
@@ -87,9 +91,11 @@ export function createOidcModule(
   const keys = createKeys(options.keys);
   const readHint = createHintReader(keys, issuer);
   const claimsOf = createClaims(trustedEmailDomains);
-  const shared = { ...context, ...collections, directory, issuer };
+  const shared = { ...context, ...collections, directory, resources, issuer };
   const consents = createConsentService(collections.consents, clock);
-  const tokens = createTokenService({ ...shared, consents, keys, claimsOf, seeds });
+  const revocationDocuments = revocationCollection(store);
+  const revocations = createRevocations(revocationDocuments, clock);
+  const tokens = createTokenService({ ...shared, consents, keys, claimsOf, seeds, revocations });
   const backchannel = createBackchannelLogout({
     ...shared,
     notices: logoutNoticeCollection(store),
@@ -106,6 +112,7 @@ export function createOidcModule(
   const acrValues = secondFactor || passkeys ? ACR_VALUES : ACR_VALUES.slice(0, 1);
 
   for (const [name, job] of Object.entries(createPurges(shared))) jobs.add(name, job);
+  jobs.add('revocation-purge', createExpiryPurge(revocationDocuments, clock));
   jobs.add('backchannel-logout', backchannel.jobs.send);
   jobs.add('logout-notice-purge', backchannel.jobs.purge);
   if (metrics) measureNotices(metrics, backchannel);
@@ -118,6 +125,7 @@ export function createOidcModule(
         clock,
         throttle,
         directory,
+        resources,
         issuer,
         locales,
         authorization,
@@ -150,7 +158,14 @@ export function createOidcModule(
     },
     publishedKeys: keys.jwks.keys.map(({ kid = '', alg = '' }) => ({ id: kid, algorithm: alg })),
     pathMetadataPlugin: (scope) =>
-      pathMetadataPlugin(scope, { issuer, locales, isSignUpOpen, acrValues, algorithms: keys.algorithms }),
+      pathMetadataPlugin(scope, {
+        issuer,
+        locales,
+        isSignUpOpen,
+        acrValues,
+        resources,
+        algorithms: keys.algorithms,
+      }),
   };
 }
 

@@ -194,4 +194,12 @@ export const IntrospectionResponse = Type.Object({
   aud: Type.Optional(Type.String()),
   exp: Type.Optional(Type.Integer()),
   iat: Type.Optional(Type.Integer()),
+  jti: Type.Optional(Type.String()),
+  txn: Type.Optional(Type.String()),
+  kind: Type.Optional(Type.String()),
+  sub_profile: Type.Optional(Type.String()),
+  auth_time: Type.Optional(Type.Integer()),
+  acr: Type.Optional(Type.String()),
+  amr: Type.Optional(Type.Array(Type.String())),
+  sid: Type.Optional(Type.String()),
 });

@@ -1,4 +1,5 @@
 import type { Collection, Store } from '../storage/collection.js';
+import type { ResourceScopes } from './resources.js';
 
 /**
  * The result of one sign-in to a client: first an authorization code, then the tokens that it is redeemed for. In one
@@ -13,8 +14,10 @@ export interface GrantDocument {
   /** `epoch` of the principal at sign-in. */
   epoch?: number;
   redirectUri: string;
-  /** Separated by spaces. */
+  /** The scopes of the provider itself, separated by spaces. */
   scope: string;
+  /** The resources for which access tokens may be issued, with their scopes. */
+  resources?: ResourceScopes[];
   nonce?: string;
   /** S256 code challenge (RFC 7636). */
   challenge?: string;
@@ -48,9 +51,11 @@ export interface GrantDocument {
 
 /** An issued access token. */
 export interface IssuedToken {
-  /** SHA-256 */
+  /** SHA-256 of an opaque token; `jti` of a token for a resource. */
   hash: string;
   expiresAt: number;
+  /** The audience of a token for a resource. */
+  resource?: string;
   /** Present when it is narrower than the scope of the grant. */
   scope?: string;
 }
@@ -80,6 +85,8 @@ export interface ConsentDocument {
   /** The principal and the client. */
   id: string;
   scopes: string[];
+  /** The scopes of resources, for each resource once. */
+  resources?: ResourceScopes[];
   /** When a client that needs no consent got a refresh token. */
   connectedAt?: number;
   /** How often the user has revoked the access; grants of the client with another number are invalid. */

@@ -8,6 +8,7 @@ import { DisplayName, fits, toTimestamp } from '../http/schemas.js';
 import type { Scope } from '../http/scope.js';
 import { AppError, httpErrors, invalidFields } from '../kernel/errors.js';
 import { LOGOUT_FAILURES } from './logout-failures.js';
+import { RESOURCES } from './resources.js';
 import {
   type Client,
   type ClientInput,
@@ -182,7 +183,10 @@ export async function clientsPlugin(
   registerList<Client>(scope, console, {
     path: section,
     title: 'Applications',
-    links: [{ path: 'clients/create', label: 'Create an application' }],
+    links: [
+      { path: 'clients/create', label: 'Create an application' },
+      { path: RESOURCES, label: 'See the APIs' },
+    ],
     columns: [
       { label: 'Name', text: ({ name, id }) => name || id, href: ({ id }) => `clients/${id}` },
       { label: 'Redirect URIs', text: ({ redirectUris }) => redirectUris.join(' ') },

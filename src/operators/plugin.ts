@@ -9,6 +9,7 @@ import { overviewPlugin } from './overview.js';
 import { principalPagePlugin } from './principal.js';
 import { principalActionsPlugin } from './principal-actions.js';
 import { principalListsPlugin } from './principals.js';
+import { resourcesPlugin } from './resources.js';
 import type { ConsoleSources } from './sources.js';
 
 export interface ConsolePluginOptions {
@@ -39,6 +40,7 @@ export async function consolePlugin(scope: Scope, options: ConsolePluginOptions)
   await scope.register(principalActionsPlugin, options);
   await scope.register(clientsPlugin, options);
   await scope.register(logoutFailuresPlugin, options);
+  await scope.register(resourcesPlugin, options);
   await scope.register(mailsPlugin, options);
   await scope.register(auditPlugin, options);
 }

@@ -92,7 +92,11 @@ export async function principalPagePlugin(
               text: ({ client, clientId }) => client?.name || clientId,
               href: ({ client, clientId }) => (client ? `clients/${clientId}` : null),
             },
-            { label: 'Scopes', text: ({ scopes }) => scopes.join(' ') },
+            {
+              label: 'Scopes',
+              text: ({ scopes, resources }) =>
+                [...scopes, ...resources.map((one) => `${one.resource} ${one.scopes.join(' ')}`)].join(' '),
+            },
             { label: 'Allowed', text: ({ updatedAt }) => toTimestamp(updatedAt), kind: 'time' },
           ],
           applications,

@@ -14,13 +14,33 @@ export interface ConsoleSources {
     list(principal: Pick<Principal, 'id' | 'epoch'>): Promise<Session[]>;
     end(sid: string): Promise<boolean>;
   };
-  consents: { list(sub: string): Promise<{ clientId: string; scopes: string[]; updatedAt: number }[]> };
+  consents: { list(sub: string): Promise<Consent[]> };
+  resources: { list(after?: string, limit?: number): Promise<Page<Resource>> };
   logoutFailures: LogoutFailures;
   audit: AuditSearch & { record(entry: Omit<AuditRecord, 'id' | 'at'>): Promise<void> };
   /** Absent without a mail server. */
   mails?: Outbox | undefined;
   /** The published keys. */
   keys: readonly { id: string; algorithm: string; use: 'current' | 'next' | 'previous' }[];
+}
+
+/** What a person has allowed an application. */
+export interface Consent {
+  clientId: string;
+  scopes: readonly string[];
+  resources: readonly { resource: string; scopes: readonly string[] }[];
+  updatedAt: number;
+}
+
+/** An API. */
+export interface Resource {
+  id: string;
+  identifier: string;
+  name: string;
+  scopes: readonly { name: string; sensitive?: true }[];
+  tokenLifetimeSeconds: number;
+  principalKinds: readonly Kind[];
+  updatedAt: number;
 }
 
 export type Kind = 'agent' | 'human';

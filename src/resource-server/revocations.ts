@@ -1,9 +1,9 @@
 import { setTimeout } from 'node:timers/promises';
 import {
-  indexRevocations,
+  isRevoked,
   REVOCATION_LIST_TYPE,
   type RevocableClaims,
-  type RevocationIndex,
+  type RevocationList,
   readRevocations,
 } from '../http/revocation-list.js';
 import { type Clock, SECOND } from '../kernel/clock.js';
@@ -42,7 +42,7 @@ export function followRevocations({ keys }: Issuer, uri: string, options: Follow
   const { clock, fetch, issuer, maxSilenceMs, onFailure } = options;
   const ended = new AbortController();
   const waitS = Math.min(MAX_WAIT_S, Math.floor(maxSilenceMs / 3 / SECOND));
-  let known: { index: RevocationIndex; etag: string | null } | undefined;
+  let known: { list: RevocationList; etag: string | null } | undefined;
   let answeredAt = Number.NEGATIVE_INFINITY;
 
   const read = async (): Promise<void> => {
@@ -65,7 +65,7 @@ export function followRevocations({ keys }: Issuer, uri: string, options: Follow
     });
     const list = readRevocations(payload);
     if (!list) throw new Error(`${uri} is no list of revoked tokens.`);
-    known = { index: indexRevocations(list), etag: response.headers.get('etag') };
+    known = { list, etag: response.headers.get('etag') };
     answeredAt = asked;
   };
 
@@ -87,7 +87,7 @@ export function followRevocations({ keys }: Issuer, uri: string, options: Follow
   return {
     isCurrent: () => known !== undefined && clock.now() - answeredAt <= maxSilenceMs,
     ready: () => ready,
-    includes: (claims) => known?.index.includes(claims) ?? false,
+    includes: (claims) => known !== undefined && isRevoked(claims, known.list),
     stop: () => ended.abort(),
   };
 }

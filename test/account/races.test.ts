@@ -5,6 +5,7 @@ import { sha256 } from '../../src/kernel/secrets.js';
 import { createAuthorization } from '../../src/oidc/authorize/service.js';
 import { covers, createConsentService } from '../../src/oidc/consents.js';
 import { newRefreshToken } from '../../src/oidc/grant-tokens.js';
+import { createRevocations, revocationCollection } from '../../src/oidc/revocations.js';
 import { createSessionService } from '../../src/oidc/sessions.js';
 import { consentCollection, grantCollection, sessionCollection } from '../../src/oidc/store.js';
 import { createTokenService } from '../../src/oidc/tokens/service.js';
@@ -20,6 +21,7 @@ import { fakeClock } from '../kit/clock.js';
 import { explore } from '../kit/explore.js';
 import { type IdpApp, idpApp, SEED } from '../kit/idp.js';
 import { countedRandom } from '../kit/random.js';
+import { NO_RESOURCES } from '../kit/resources.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';
 import { connect, enterAccount, HERE } from './kit.js';
@@ -118,6 +120,9 @@ function processOn(store: Store, seed = 'a') {
   const tokens = createTokenService({
     ...shared,
     grants,
+    sessions: sessionCollection(store),
+    resources: NO_RESOURCES,
+    revocations: createRevocations(revocationCollection(store), clock),
     consents,
     directory,
     unknownWrites: createUnknownWrites({ clock: quiet, log: { error: () => undefined } }),
@@ -129,6 +134,7 @@ function processOn(store: Store, seed = 'a') {
   const authorization = createAuthorization({
     ...shared,
     grants,
+    resources: NO_RESOURCES,
     directory,
     interactionTokens: {} as never,
     backchannel: { remember: async () => undefined },

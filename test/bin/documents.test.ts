@@ -104,6 +104,7 @@ t.test('the commands of docs/agents.md work as printed', async (t) => {
     .replaceAll('npx idp', `${process.execPath} ${compiled('package/bin/idp.js')}`);
   const printed = await paste(commands, {}, cwd);
   t.match(printed, /"preferred_username":"courier@agents\.example"/, 'userinfo');
+  t.match(printed, /"active":true,"scope":"files:read"/, 'introspection by the API');
   t.match(printed, /\}eyJ[\w-]+\.[\w-]+\.[\w-]+\n/, 'an id_token');
   t.match(printed, /"password":"agp_[\w-]{43}"/, 'a new password');
   t.match(printed, /courier@agents\.example +agent +disabled/);

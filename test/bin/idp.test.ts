@@ -3,7 +3,7 @@ import t, { type Test } from 'tap';
 import { sha256 } from '../../src/kernel/secrets.js';
 import { clientCollection } from '../../src/provisioning/store.js';
 import { enterAccount, HERE, secretIn } from '../account/kit.js';
-import { auditOf, openFile, PASSWORD } from '../kit/app.js';
+import { auditOf, basic, openFile, PASSWORD } from '../kit/app.js';
 import { optionsIn, SoftwareAuthenticator } from '../kit/authenticator.js';
 import { fakeClock } from '../kit/clock.js';
 import { commandLine } from '../kit/command-line.js';
@@ -110,6 +110,95 @@ t.test('clients: every change to the trust in applications happens on the host',
     ...['client.created', 'client.created', 'client.deleted', 'client.rotated', 'client.rotated'],
     ...['client.updated', 'client.updated'],
   ]);
+});
+
+t.test('resources: only the host adds, changes and removes them', async (t) => {
+  const { idp, type, file } = await both(t);
+  const uri = 'https://files.example.test';
+  t.match(await type(['resource', 'list']), { code: 0, err: /There are no resources/ });
+  const scopes = 'files:read=Read, and list your files,files:write=Change a=b,files:admin';
+  const given = ['--name', 'Files', '--scopes', scopes, '--sensitive', 'files:write', '--kinds', 'agent'];
+  const added = (await type(['resource', 'add', uri, ...given, '--lifetime', '300', '--json'])).json;
+  t.match(added, {
+    resource: uri,
+    client_id: /^res_/,
+    client_secret: /^rsec_/,
+    name: 'Files',
+    scopes: [
+      { name: 'files:read', description: 'Read, and list your files', sensitive: false },
+      { name: 'files:write', description: 'Change a=b', sensitive: true },
+      { name: 'files:admin', description: 'files:admin', sensitive: false },
+    ],
+    token_lifetime_seconds: 300,
+    principal_kinds: ['agent'],
+  });
+  const { client_secret: secret, ...listed } = added;
+  t.strictSame((await idp.admin('GET', '/v1/resources')).body.resources, [listed]);
+  const statusOf = async (id: string, password: string) => {
+    const headers = { authorization: basic(id, password) };
+    return (await idp.request('POST', '/introspect', { form: { token: 'x' }, headers })).status;
+  };
+  t.equal(await statusOf(added.client_id, secret), 200);
+
+  t.match(await type(['resource', 'list']), {
+    code: 0,
+    out: `${uri}  Files  files:read files:write files:admin  agent\n`,
+  });
+  const update = (...options: string[]) => type(['resource', 'update', uri, ...options, '--json']);
+  const changed = (await update('--scopes', 'files:write=Change', '--kinds', 'both')).json;
+  t.match(changed, {
+    scopes: [{ name: 'files:write', description: 'Change', sensitive: true }],
+    principal_kinds: ['agent', 'human'],
+    name: 'Files',
+  });
+  t.match((await update('--sensitive', '')).json.scopes, [{ sensitive: false }]);
+  t.match(await update(), { code: 2, err: /no change is given/ });
+
+  const next = (await type(['resource', 'rotate', uri, '--json'])).json;
+  t.same(
+    [await statusOf(next.client_id, secret), await statusOf(next.client_id, next.client_secret)],
+    [200, 200],
+  );
+  await type(['resource', 'rotate', uri, '--at-once']);
+  t.equal(await statusOf(next.client_id, next.client_secret), 401);
+
+  const refused: [string[], RegExp][] = [
+    [['add', uri], /resource is registered already/],
+    [['add', 'files'], /must be an absolute URI/],
+    [['add', `${uri}?a=1`], /must be an absolute URI/],
+    [['add', `${uri}#a`], /must be an absolute URI/],
+    [['add', 'https://FILES.example.test'], /must be written as https:\/\/files\.example\.test\//],
+    [['add', 'https://a:b@files.example.test'], /must not contain a user name/],
+    [['add', 'http://files.example.test'], /must be https/],
+    [['add', 'https://x.test', '--scopes', 'openid'], /openid is a scope of the provider itself/],
+    [['add', 'https://x.test', '--scopes', 'a,a'], /each scope once/],
+    [['add', 'https://x.test', '--sensitive', 'a'], /sensitive a is not a scope/],
+    [['add', 'https://x.test', '--scopes', 'a"b'], /printable ASCII/],
+    [['remove', 'https://x.test'], /There is no resource/],
+    [['remove', ''], /There is no resource/],
+    [['rotate', 'https://x.test'], /There is no resource/],
+    [['update', 'https://x.test', '--lifetime', '60'], /There is no resource/],
+  ];
+  for (const [args, err] of refused)
+    t.match(await type(['resource', ...args]), { code: 1, err }, args.join(' '));
+  for (const lifetime of ['0', '601', 'x']) {
+    t.match(await update('--lifetime', lifetime), { code: 2, err: /from 30 to 600/ });
+  }
+  t.equal((await type(['resource', 'add', 'http://127.0.0.1:9/api'])).code, 0, 'in development');
+  const more = { NODE_ENV: 'production' };
+  t.match(await type(['resource', 'add', 'http://127.0.0.1:9/b'], { more }), {
+    code: 1,
+    err: /must be https/,
+  });
+
+  t.equal((await type(['resource', 'remove', uri])).code, 0);
+  t.equal(await statusOf(next.client_id, next.client_secret), 401);
+  const records = (await auditOf(await openFile(t, file))).filter(({ subject }) => subject === uri);
+  t.same(records.map(({ event }) => event).sort(), [
+    ...['resource.added', 'resource.removed', 'resource.rotated', 'resource.rotated'],
+    ...['resource.updated', 'resource.updated'],
+  ]);
+  t.notOk(records.some(({ detail = '' }) => detail.includes('rsec_')));
 });
 
 t.test('principals: created, rotated, invited, disabled and enabled', async (t) => {

@@ -9,6 +9,7 @@ import { codeAt, FACTOR_KEY } from '../kit/factors.js';
 import { type IdpApp, idpStore } from '../kit/idp.js';
 import { type MailSink, mailSink } from '../kit/mail.js';
 import { makeOperator, ON_THE_HOST, rolesOf } from '../kit/operator.js';
+import { addResource } from '../kit/resources.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { linkOf } from '../provisioning/kit.js';
 import { authorizeUrl, reachableIdp } from './kit.js';
@@ -19,6 +20,8 @@ import { stopsOfUserPages } from './user-tour.js';
 
 const HANDLE = 'maximiliane.von-und-zu-hohenlohe-langenburg@department.of.some-company.example';
 const NAME = 'The Application of Unreasonably Great Length for Donaudampfschifffahrtsgesellschaftskapitäne';
+
+const RESOURCE = 'https://interface.department.of.some-company-with-a-long-name.example/v1/files';
 
 export async function planTour(t: Test): Promise<Stop[]> {
   const sink = await mailSink(t);
@@ -51,8 +54,15 @@ async function stopsOfIdp(t: Test, idp: IdpApp, origin: string): Promise<Stop[]>
   const chosen = { 'New password': 'a new one of mine', 'Confirm new password': 'a new one of mine' };
   const scope = 'openid profile email offline_access';
   const start = authorizeUrl(origin, client, { scope });
+  await addResource(t, idp, RESOURCE, {
+    name: `The Programming Interface of ${NAME}`,
+    sensitive: ['files:write'],
+  });
+  const scopes = `${scope} files:read files:write`;
+  const atResource = authorizeUrl(origin, client, { scope: scopes, resource: RESOURCE });
   return [
     stop('sign-in', 200, open(start)),
+    stop('sign-in-resource', 200, open(atResource)),
     stop('sign-in-wrong', 401, send({ 'E-mail or user name': HANDLE, Password: 'wrong' })),
     stop('sign-up', 200, open(`${start}&prompt=create`)),
     stop('sign-up-taken', 409, send({ ...NEWCOMER, 'E-mail or user name': HANDLE, ...OTHER_PASSWORD })),
@@ -73,6 +83,8 @@ async function stopsOfIdp(t: Test, idp: IdpApp, origin: string): Promise<Stop[]>
       await send({ 'E-mail or user name': HANDLE, Password: PASSWORD })(page);
       return page.goto(`${start}&prompt=consent`);
     }),
+    stop('consent-resource', 200, open(atResource)),
+    stop('consent-resource-all', 200, open(`${atResource}&prompt=consent`)),
     stop('form-post', 200, open(`${start}&response_mode=form_post`)),
     stop('account', 200, async (page) => {
       await enterAccount(idp, { handle: HANDLE, password: PASSWORD }, { 'user-agent': FIREFOX });
@@ -293,6 +305,7 @@ async function stopsOfConsole(t: Test, idp: IdpApp, origin: string): Promise<Sto
       await page.goto(`${origin}/admin/clients/create`);
       return send({ Name: 'Shop', 'Redirect URIs': 'https://app.example/cb' })(page);
     }),
+    stop('console-resources', 200, page('/resources')),
     stop('console-logout-failures', 200, page('/logout-failures')),
     stop('console-logout-retry', 200, page(`/logout-failures/${sid}.${client.id}/retry`)),
     stop('console-keys', 200, page('/keys')),

@@ -28,7 +28,7 @@ export interface TokenIssuer {
   /** Requests for the list that are held back until it changes: whoever sent them has read the present one. */
   waiting: number;
   /** Sends the new list to everyone who waits for it. */
-  revoke(list: Partial<RevocationList>): void;
+  revoke(list: RevocationList): void;
   sign(claims: JWTPayload, header?: Partial<JWTHeaderParameters>, key?: CryptoKey): Promise<string>;
 }
 
@@ -38,7 +38,7 @@ export async function tokenIssuer(
 ): Promise<TokenIssuer> {
   const keys = await generateKeyPair('EdDSA', { crv: 'Ed25519' });
   const jwk = { ...(await exportJWK(keys.publicKey)), kid: 'k1', alg: 'EdDSA', use: 'sig' };
-  const list: RevocationList = { jti: [], sid: [], delegation: [], sub: {}, client_id: {} };
+  let list: RevocationList = {};
   let version = 0;
   let changed = () => {};
   let change = new Promise<void>((resolve) => (changed = resolve));
@@ -86,8 +86,8 @@ export async function tokenIssuer(
     faults: new Map(),
     requests: [],
     waiting: 0,
-    revoke(more) {
-      Object.assign(list, more);
+    revoke(next) {
+      list = next;
       version++;
       issuer.waiting = 0;
       const notify = changed;

@@ -105,7 +105,7 @@ t.test('an unknown client and a repeated parameter are never redirected', async 
     t.equal(answer.body.error, 'invalid_request');
   }
   isRefused(t, await idp.request('GET', `${authorizePath(client, { state: '' })}&state=1`), 'one empty');
-  // RFC 8707 §2 allows several resources, and unknown parameters are ignored even when repeated.
+  // RFC 8707 §2 allows several resources, which are ignored while none is registered, and unknown parameters are ignored even when repeated.
   for (const twice of ['resource', 'unknown', '__proto__']) {
     const answer = await idp.request('GET', `${authorizePath(client)}&${twice}=1&${twice}=2`);
     t.match(answer, { status: 200, text: '<form' }, `${twice} twice`);

@@ -1,7 +1,8 @@
 import t from 'tap';
 import { sha256 } from '../../src/kernel/secrets.js';
 import { newRefreshToken } from '../../src/oidc/grant-tokens.js';
-import { grantCollection } from '../../src/oidc/store.js';
+import { createRevocations, revocationCollection } from '../../src/oidc/revocations.js';
+import { grantCollection, sessionCollection } from '../../src/oidc/store.js';
 import { createTokenService } from '../../src/oidc/tokens/service.js';
 import { createUnknownWrites, type UnknownWritesRegistry } from '../../src/ops/unknown-writes.js';
 import { type Store, StoreUnavailable } from '../../src/storage/collection.js';
@@ -10,6 +11,7 @@ import { fakeClock } from '../kit/clock.js';
 import { explore } from '../kit/explore.js';
 import { SEED } from '../kit/idp.js';
 import { countedRandom } from '../kit/random.js';
+import { NO_RESOURCES } from '../kit/resources.js';
 
 /** Refreshes whose response the store loses, in every order and with every loss. */
 
@@ -27,9 +29,12 @@ function familyInOutage() {
     const principal = { id: 'u_1', kind: 'agent', handle: 'a' };
     const tokens = createTokenService({
       grants: grantCollection(store),
+      sessions: sessionCollection(store),
+      resources: NO_RESOURCES,
+      revocations: createRevocations(revocationCollection(store), clock),
       unknownWrites,
       directory: { findPrincipal: async () => principal, findClient: async () => null } as never,
-      consents: { find: async () => ({ scopes: [], revocations: 0, isConnected: false }) },
+      consents: { find: async () => ({ scopes: [], resources: [], revocations: 0, isConnected: false }) },
       keys: {} as never,
       claimsOf: () => ({}),
       issuer: () => 'http://idp.example.test',

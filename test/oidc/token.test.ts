@@ -356,7 +356,7 @@ t.test('/token accepts a form or a JSON object of strings, each parameter once',
   t.equal((await idp.request('POST', `/token?${form}`)).status, 401, 'nothing is read from the query');
   t.equal((await idp.request('POST', '/token', { body: object })).status, 200, 'the code is still good');
 
-  // RFC 8707 §2 allows several resources, which this provider ignores.
+  // RFC 8707 §2 allows several resources, which are ignored while none is registered.
   const [first, second] = [await idp.codeFor(client, agent), await idp.codeFor(client, agent)];
   const several = `${redemption(client, first)}&resource=https://a.test/&resource=https://b.test/`;
   t.equal((await idp.request('POST', '/token', { form: several })).status, 200);
@@ -504,7 +504,7 @@ t.test(
         consents: {
           async find() {
             reads.push('consent');
-            return { scopes: [], revocations: 0, isConnected: false };
+            return { scopes: [], resources: [], revocations: 0, isConnected: false };
           },
         },
       });

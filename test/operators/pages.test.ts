@@ -3,6 +3,7 @@ import { mailCollection } from '../../src/email/store.js';
 import { auditOf, PASSWORD } from '../kit/app.js';
 import { CALLBACK, idpApp, idpStore } from '../kit/idp.js';
 import { enterConsole, makeOperator } from '../kit/operator.js';
+import { addResource, FILES } from '../kit/resources.js';
 import { waitUntil } from '../kit/wait.js';
 
 /** What operators see and change in the console. */
@@ -174,6 +175,19 @@ t.test('applications are created, changed, rotated and deleted', async (t) => {
   ]);
   const update = records.find(({ event }) => event === 'client.updated');
   t.match(update?.detail, /"before":.*Shop.*"after":.*New shop/);
+});
+
+t.test('operators see the APIs and who has allowed access to them, and change none', async (t) => {
+  const idp = await idpApp(t, HERE);
+  const { get } = await enterConsole(idp, await makeOperator(t, idp));
+  t.match((await get('/clients')).body, 'href="./resources"');
+  t.match((await get('/resources')).body, 'No API is registered');
+  await addResource(t, idp, FILES, { sensitive: ['files:write'], principalKinds: ['agent'] });
+  const { body } = await get('/resources');
+  for (const shown of ['Files', 'files.example.test', 'files:read, files:write (sensitive)', '600'])
+    t.match(body, shown);
+  t.notMatch(body, /<form method="post" action="[^"]*resources/);
+  t.match((await get('/resources.csv')).body, /^Name,Identifier,Scopes,[\s\S]*Files,https:\/\/files/);
 });
 
 t.test('operators see which applications were not told that a session has ended, and retry', async (t) => {

@@ -62,8 +62,8 @@ const mutants = [
   ].map(([name, text, replacement, tests]) => ({ name, file: DPOP, text, replacement, tests })),
   ...[
     ['actors of revoked principals', '[sub, ...actorsOf(act)]', '[sub]', [REVOKED]],
-    ['tokens after a principal is enabled again', 'iat <= time', 'true', [REVOKED]],
-    ['tokens of ended delegations', 'delegations?.has(delegation) === true', 'false', [REVOKED]],
+    ['tokens after a principal is enabled again', 'issuedAt <= (list[key] ?? 0)', 'true', [REVOKED]],
+    ['tokens of ended delegations', "'delegation', ", '', [REVOKED]],
   ].map(([name, text, replacement, tests]) => ({ name, file: LIST, text, replacement, tests })),
 ];
 

@@ -4,12 +4,13 @@ import type { Page, Pages } from '../../http/pages.js';
 import { originOf } from '../../http/scope.js';
 import type { Audit } from '../../ops/audit.js';
 import { AMR } from '../claims.js';
-import type { ConsentService } from '../consents.js';
+import type { Consent, ConsentService } from '../consents.js';
 import type { Principal, SecondFactor } from '../directory.js';
 import { oidcErrors } from '../errors.js';
+import { scopesOf } from '../resources.js';
 import { type Cookies, mountPath, type SessionService } from '../sessions.js';
 import type { Purpose, SignInPages } from './pages.js';
-import type { ErrorResponse } from './request.js';
+import type { AuthorizationRequest, ErrorResponse } from './request.js';
 import { sendResponse } from './response.js';
 import type { Authorization, ResumedInteraction } from './service.js';
 
@@ -101,6 +102,12 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
     return session;
   };
 
+  /** The form has named what the application gets. */
+  const rememberConsent = (
+    { id }: Pick<Principal, 'id'>,
+    { client, scope, targets }: AuthorizationRequest,
+  ): Promise<Consent> => consents.remember(id, client.id, scope, scopesOf(targets));
+
   const resume: InteractionForms['resume'] = async (request, token) => {
     if (request.headers['sec-fetch-site'] === 'cross-site') throw oidcErrors.login_rejected();
     const resumed = await authorization.resume(token, cookies.form.read(request));
@@ -132,7 +139,7 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
     }
     const [session, { revocations }] = await Promise.all([
       startSession(request, reply, principal, amr),
-      consents.remember(principal.id, purpose.client.id, purpose.scope),
+      rememberConsent(principal, purpose),
     ]);
     const approved = await authorization.approve(purpose, { principal, session, revocations }, ip);
     return sendResponse(pages, reply, approved, 303);
@@ -183,7 +190,7 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
       const { id } = principal;
       await Promise.all([
         startSession(request, reply, principal, amr),
-        'returnTo' in purpose || consents.remember(id, purpose.client.id, purpose.scope),
+        'returnTo' in purpose || rememberConsent(principal, purpose),
       ]);
       const detail = 'returnTo' in purpose ? purpose.name : purpose.client.id;
       await audit.record({ event: 'login.succeeded', subject: id, ip: originOf(request).ip, detail });

@@ -29,6 +29,8 @@ export interface ClientInteraction {
   hintedSub?: string;
   /** The session that the consent page was shown to. */
   sid?: string;
+  /** Of the consent when the consent page was shown, which leaves out what it contains. */
+  revocations?: number;
 }
 
 export interface InteractionTokens {

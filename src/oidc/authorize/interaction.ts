@@ -1,3 +1,5 @@
+import type { Principal } from '../directory.js';
+import { findRefusal } from '../resources.js';
 import type { SignedInUser } from '../sessions.js';
 import type { AuthorizationRequest } from './request.js';
 import type { RuleViolation } from './rules.js';
@@ -37,13 +39,16 @@ export function requiredInteraction(
 ): InteractionKind | null {
   if (asksForSignUp(request)) return 'sign-up';
   if (!user) return 'login';
-  // A kind that may not sign in to the client gets an error response, not a page.
-  if (!request.client.principalKinds.includes(user.principal.kind)) return null;
+  // A kind that may not sign in to the client, or to a resource, gets an error response, not a page.
+  if (!admits(request, user.principal.kind)) return null;
   const prompts = promptsOf(request);
   const reason = REASONS.find(([, applies]) => applies({ request, user, prompts, now, canStepUp }));
   if (reason) return reason[0];
   return request.client.trusted || hasConsent ? null : 'consent';
 }
+
+const admits = ({ client, targets }: AuthorizationRequest, kind: Principal['kind']): boolean =>
+  client.principalKinds.includes(kind) && findRefusal(targets, kind) === null;
 
 export function promptsOf({
   parameters: { prompt = '' },

@@ -1,12 +1,16 @@
 import { type Localized, message } from '../../http/messages.js';
 import type { Page } from '../../http/pages.js';
+import { DAY } from '../../kernel/clock.js';
 import { SCOPES } from '../claims.js';
+import { type Consent, type MissingConsent, missingIn } from '../consents.js';
 import type { Enrolment, PasskeySignUp, SignInPasskeys } from '../directory.js';
+import { REFRESH_MAX_LIFETIME_MS } from '../grant-tokens.js';
+import { namesIn, scopesOf, type Target } from '../resources.js';
 import { mountPath } from '../sessions.js';
 import { asksForSignUp } from './interaction.js';
 import type { OwnPage } from './interaction-token.js';
 import { formActionSource, withResponse } from './redirect-uri.js';
-import type { AuthorizationRequest } from './request.js';
+import { type AuthorizationRequest, toSearch } from './request.js';
 import type { AuthorizationResponse } from './response.js';
 
 /** What a sign-in is for: an application, or a page of the provider itself. */
@@ -144,21 +148,21 @@ export const admitsNewPeople = ({ client, hintedSub }: AuthorizationRequest): bo
 
 function signUpHref(purpose: Purpose, mount: string): string {
   if ('returnTo' in purpose) return `${mount}/account/sign-up`;
-  return `${mount}/authorize?${new URLSearchParams({ ...purpose.parameters, prompt: 'create' })}`;
+  return `${mount}/authorize?${toSearch({ ...purpose.parameters, prompt: 'create' })}`;
 }
 
 function signInHref(purpose: Purpose, mount: string): string {
   if ('returnTo' in purpose) return mount + purpose.returnTo;
   const { prompt = '', ...others } = purpose.parameters;
   const rest = prompt === '' || asksForSignUp(purpose) ? others : { ...others, prompt };
-  return `${mount}/authorize?${new URLSearchParams(rest)}`;
+  return `${mount}/authorize?${toSearch(rest)}`;
 }
 
 /** Where a person goes who has just signed in: the request of the application is answered without another page. */
 function continueHref(purpose: Purpose, mount: string): string {
   if ('returnTo' in purpose) return mount + purpose.returnTo;
   const { prompt: _, ...others } = purpose.parameters;
-  return `${mount}/authorize?${new URLSearchParams(others)}`;
+  return `${mount}/authorize?${toSearch(others)}`;
 }
 
 /** Says that only agents sign in to an application, before a person types a password. */
@@ -168,32 +172,43 @@ export function agentsOnlyPage(request: AuthorizationRequest, response: Authoriz
   return pageOf('agents-only', request, { returnHref });
 }
 
-/** The consent page for a signed-in user. */
+/**
+ * The consent page for a signed-in user. It asks for what the user has not allowed yet, or for everything if that is nothing
+ * or the application asks for it.
+ */
 export function consentPage(
   request: AuthorizationRequest,
   issuer: string,
-  { token, handle }: { token: string; handle: string },
+  { token, handle, consent }: { token: string; handle: string; consent: Consent },
 ): Page {
   const { prompt, ...others } = request.parameters;
   const mount = mountPath(issuer);
-  return pageOf('consent', request, {
+  const missing = missingIn(consent, request.scope, scopesOf(request.targets));
+  const isFirst = consent.scopes.length + consent.resources.length === 0;
+  const isMore = !isFirst && missing.scopes.length + missing.resources.length > 0;
+  const asked = isMore && prompt === undefined ? missing : undefined;
+  const view = {
+    isMore: asked !== undefined,
     action: `${mount}/authorize/consent`,
-    otherAccount: `${mount}/authorize?${new URLSearchParams({ ...others, prompt: 'login' })}`,
+    otherAccount: `${mount}/authorize?${toSearch({ ...others, prompt: 'login' })}`,
     handle,
     token,
-  });
+  };
+  return pageOf('consent', request, view, asked);
 }
 
 function pageOf(
   template: string,
-  { client, redirectUri, scope, parameters }: AuthorizationRequest,
+  { client, redirectUri, scope, targets, parameters }: AuthorizationRequest,
   view: Record<string, unknown>,
+  asked?: MissingConsent,
 ): Page {
   const target = formActionSource(redirectUri);
   const returnsTo = new URL(redirectUri).host || target;
-  const granted = scope.split(' ');
-  // `openid` is included in every scope, because userinfo returns the identifier.
-  const shared = SCOPES.filter((known) => known === 'openid' || granted.includes(known));
+  // The identifier is in every token.
+  const shown = asked?.scopes ?? ['openid', ...namesIn(scope)];
+  const shared = SCOPES.filter((known) => shown.includes(known));
+  const isLasting = namesIn(scope).includes('offline_access');
   return {
     template,
     ...(client.logoUri !== undefined && { imageSources: [new URL(client.logoUri).origin] }),
@@ -202,6 +217,7 @@ function pageOf(
       clientName: client.name || returnsTo,
       returnsTo,
       learns: shared.map((known) => message(`scope.${known}`)),
+      resources: shownTargets(targets, asked).map((target) => viewOfTarget(target, isLasting)),
       ...view,
     },
     // Browsers check every redirect after the submission, including those of the application itself.
@@ -209,3 +225,23 @@ function pageOf(
     uiLocales: parameters['ui_locales'],
   };
 }
+
+/** The resources of a request, or of them those that the user is asked for, with these scopes. */
+const shownTargets = (targets: readonly Target[], asked: MissingConsent | undefined): readonly Target[] =>
+  asked
+    ? targets.flatMap(({ resource }) => {
+        const missing = asked.resources.find((one) => one.resource === resource.identifier);
+        return missing ? [{ resource, scopes: missing.scopes }] : [];
+      })
+    : targets;
+
+const viewOfTarget = ({ resource, scopes }: Target, isLasting: boolean) => ({
+  resourceName: resource.name,
+  identifier: resource.identifier,
+  permits: resource.scopes
+    .filter(({ name }) => scopes.includes(name))
+    .map(({ description, sensitive = false }) => ({ description, sensitive })),
+  lasts: isLasting
+    ? message('consent.lasts', { days: String(REFRESH_MAX_LIFETIME_MS / DAY) })
+    : message('consent.ends', { minutes: String(Math.ceil(resource.tokenLifetimeSeconds / 60)) }),
+});

@@ -17,6 +17,7 @@ import type {
   SignUp,
 } from '../directory.js';
 import { oidcErrors } from '../errors.js';
+import { findRefusal, scopesOf } from '../resources.js';
 import { AnyForm, ConsentBody, LoginBody, type LoginForm } from '../schemas.js';
 import { type Cookies, mountPath, type SessionService, type SignedInUser } from '../sessions.js';
 import { createInteractionForms } from './forms.js';
@@ -131,24 +132,28 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const { interaction: token, decision } = request.body;
     const resumed = await resume(request, token);
     if ('returnTo' in resumed) throw oidcErrors.login_rejected();
-    const { validated, sid } = resumed;
+    const { validated, shownTo } = resumed;
     if ('error' in validated) return respondWithError(reply, validated.error, 303);
     const { request: authRequest } = validated;
     if (decision === 'deny') {
       return respondWithError(reply, { ...authRequest, violation: DENIED }, 303);
     }
     const user = await sessions.find(cookies.session.read(request));
-    // The user signed out, another one signed in, or the session became too old: the request starts again.
+    const known = user ? await consents.find(user.principal.id, authRequest.client.id) : NO_CONSENT;
+    // The user signed out, another one signed in, the session became too old, or what the page did not ask for again was
+    // revoked meanwhile: the request starts again.
     if (
       !user ||
-      user.session.id !== sid ||
+      user.session.id !== shownTo.sid ||
+      known.revocations !== shownTo.revocations ||
       (await interactionFor(authRequest, user, NO_CONSENT)) === 'login'
     ) {
       return respondToBrowser(authRequest, request, reply);
     }
     const { handle } = user.principal;
-    pages.keepForm(request, consentPage(authRequest, issuer(), { token, handle }));
-    const consent = await consents.remember(user.principal.id, authRequest.client.id, authRequest.scope);
+    pages.keepForm(request, consentPage(authRequest, issuer(), { token, handle, consent: known }));
+    const { client, scope: scopes, targets } = authRequest;
+    const consent = await consents.remember(user.principal.id, client.id, scopes, scopesOf(targets));
     return sendResponse(pages, reply, await approveUser(authRequest, user, consent, request), 303);
   });
 
@@ -169,7 +174,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const stepsUp = user !== null && needsSecondFactor(authRequest, user);
     return requiredInteraction(authRequest, user, {
       now: options.clock.now(),
-      hasConsent: covers(consent, authRequest.scope),
+      hasConsent: covers(consent, authRequest.scope, scopesOf(authRequest.targets)),
       canStepUp: stepsUp && (await canStepUp(user.principal)),
     });
   }
@@ -204,27 +209,34 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
       const response = authorization.errorResponse({ ...authRequest, violation: WRONG_KIND });
       return pages.send(reply.code(403), agentsOnlyPage(authRequest, response));
     }
-    return sendPage(kind, authRequest, user, request, reply);
+    const refusal = findRefusal(authRequest.targets, 'human');
+    if (refusal !== null) {
+      const violation = { error: 'access_denied', description: refusal };
+      return respondWithError(reply, { ...authRequest, violation }, redirectStatus);
+    }
+    return sendPage(kind, authRequest, user, consent, request, reply);
   }
 
   async function sendPage(
     kind: InteractionKind,
     authRequest: AuthorizationRequest,
     user: SignedInUser | null,
+    consent: Consent,
     request: FastifyRequest,
     reply: FastifyReply,
   ): Promise<FastifyReply> {
     if (kind === 'sign-up' && !isSignUpOpen) {
       return pages.send(reply.code(403), signInPages.signUpClosed(authRequest));
     }
-    const sid = kind === 'consent' ? user?.session.id : undefined;
+    const shownTo =
+      kind === 'consent' && user ? { sid: user.session.id, revocations: consent.revocations } : undefined;
     const present = cookies.form.read(request);
-    const { token, cookie } = authorization.beginInteraction(authRequest, present, sid);
+    const { token, cookie } = authorization.beginInteraction(authRequest, present, shownTo);
     if (cookie !== present) cookies.form.set(reply, cookie);
     if (token.length > MAX_TOKEN_LENGTH) throw oidcErrors.uri_too_long();
     if (kind === 'consent' && user) {
       const { handle } = user.principal;
-      return pages.send(reply, consentPage(authRequest, issuer(), { token, handle }));
+      return pages.send(reply, consentPage(authRequest, issuer(), { token, handle, consent }));
     }
     const { login_hint: handle = '' } = authRequest.parameters;
     const form = { token, handle };
@@ -315,7 +327,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   }
 }
 
-const NO_CONSENT: Consent = { scopes: [], revocations: 0, isConnected: false };
+const NO_CONSENT: Consent = { scopes: [], resources: [], revocations: 0, isConnected: false };
 
 const WRONG = [message('sign-in.wrong')];
 

@@ -3,6 +3,7 @@ import { SCOPES } from '../claims.js';
 import type { Client, Directory } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import type { ReadHint } from '../keys.js';
+import { findTargets, namesIn, type Resources, type Target } from '../resources.js';
 import { matchesRedirectUri } from './redirect-uri.js';
 import { type Parameters, RULES, type RuleViolation } from './rules.js';
 
@@ -13,6 +14,8 @@ export interface AuthorizationRequest {
   redirectUri: string;
   /** The granted scope: the supported values of the requested scope, separated by spaces. */
   scope: string;
+  /** The resources that it names, with their scopes. */
+  targets: readonly Target[];
   /** The user named by `id_token_hint`: no other principal may be authorized. */
   hintedSub?: string;
 }
@@ -31,6 +34,12 @@ const FOREIGN_HINT: RuleViolation = {
   description: 'id_token_hint is not an id_token issued by this provider.',
 };
 
+export interface ValidationDependencies {
+  directory: Pick<Directory, 'findClient'>;
+  resources: Resources;
+  readHint: ReadHint;
+}
+
 /**
  * Validates an authorization request (OIDC Core §3.1.2.2). Until the redirect URI is known to be registered, errors are
  * shown to the user and never redirected.
@@ -39,7 +48,7 @@ const FOREIGN_HINT: RuleViolation = {
  */
 export async function validateAuthorizationRequest(
   parameters: Parameters,
-  { directory, readHint }: { directory: Pick<Directory, 'findClient'>; readHint: ReadHint },
+  { directory, resources, readHint }: ValidationDependencies,
 ): Promise<ValidationResult> {
   const { client_id: clientId, redirect_uri: redirectUri, scope, id_token_hint: idToken } = parameters;
   const client = clientId ? await directory.findClient(clientId) : null;
@@ -58,7 +67,9 @@ export async function validateAuthorizationRequest(
     const violation = rule({ parameters, client, redirectUri });
     if (violation) return { error: { redirectUri, parameters: withModeOfObject(parameters), violation } };
   }
-  const request = { parameters, client, redirectUri, scope: grantedScope(scope) };
+  const targets = await findTargets(namesIn(parameters['resource']), scope, resources);
+  if ('error' in targets) return { error: { redirectUri, parameters, violation: targets } };
+  const request = { parameters, client, redirectUri, scope: grantedScope(scope, targets), targets };
   if (idToken === undefined) return { request };
   const hint = await readHint(idToken);
   if (!hint) return { error: { redirectUri, parameters, violation: FOREIGN_HINT } };
@@ -81,10 +92,14 @@ function withModeOfObject(parameters: Parameters): Parameters {
   }
 }
 
-/** Ignores unknown scopes. The default is `openid`, because a scope must not be empty (RFC 6749 §3.3). */
-function grantedScope(scope = ''): string {
+/**
+ * The supported scopes of the provider itself. The default is `openid`, because a scope must not be empty (RFC 6749 §3.3); a
+ * request for scopes of resources needs none.
+ */
+function grantedScope(scope = '', targets: readonly Target[]): string {
   const requested = new Set(scope.split(' '));
-  return SCOPES.filter((known) => requested.has(known)).join(' ') || 'openid';
+  const own = SCOPES.filter((known) => requested.has(known)).join(' ');
+  return own || (targets.some(({ scopes }) => scopes.length > 0) ? '' : 'openid');
 }
 
 /** Supported parameters. Others are ignored (RFC 6749 §3.1) and never stored. */
@@ -101,18 +116,23 @@ const SUPPORTED = new Set([
     'request',
     'request_uri',
     'ui_locales',
+    'resource',
   ],
 ]);
 
 export const isParameter = (name: string): boolean => SUPPORTED.has(name);
 
-/** The supported parameters with a value; empty ones count as omitted. @throws invalid_request for a repeated one (RFC 6749 §3.1) */
+/**
+ * The supported parameters with a value; empty ones count as omitted. The values of `resource`, which may be repeated (RFC
+ * 8707 §2), are separated by spaces: `toSearch` is the reverse.
+ *
+ * @throws invalid_request for another one that is repeated (RFC 6749 §3.1)
+ */
 export function readParameters(search: URLSearchParams): Parameters {
-  // Ignored parameters may be repeated, as `resource` may (RFC 8707 §2).
   const seen = new Set<string>();
   const parameters: Record<string, string> = {};
   for (const [name, value] of search) {
-    if (!isParameter(name)) continue;
+    if (!isParameter(name) || name === 'resource') continue;
     if (seen.has(name)) {
       const details = [{ path: name, message: 'must not appear more than once' }];
       throw oidcErrors.invalid_request({ details });
@@ -120,5 +140,15 @@ export function readParameters(search: URLSearchParams): Parameters {
     seen.add(name);
     if (value !== '') parameters[name] = value;
   }
-  return parameters;
+  // No identifier contains a space or a percent sign, so an encoded one remains unknown.
+  const resources = search.getAll('resource').map((value) => value.replaceAll(/\s/g, encodeURIComponent));
+  const resource = resources.filter((value) => value !== '').join(' ');
+  return resource === '' ? parameters : { ...parameters, resource };
+}
+
+/** The query that `readParameters` reads as these parameters. */
+export function toSearch({ resource, ...others }: Parameters): URLSearchParams {
+  const search = new URLSearchParams(others);
+  for (const identifier of namesIn(resource)) search.append('resource', identifier);
+  return search;
 }

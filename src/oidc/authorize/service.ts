@@ -6,6 +6,7 @@ import { acrOf } from '../claims.js';
 import type { Directory, Principal } from '../directory.js';
 import { CODE_LIFETIME_MS, newGrantToken } from '../grant-tokens.js';
 import type { ReadHint } from '../keys.js';
+import { findRefusal, type Resources, scopesOf } from '../resources.js';
 import { GRANT, type Grants, type SessionDocument } from '../store.js';
 import type { Interaction, InteractionTokens, OwnPage } from './interaction-token.js';
 import {
@@ -35,7 +36,7 @@ export interface Authorization {
   beginInteraction(
     request: AuthorizationRequest,
     cookie: string | undefined,
-    sid?: string,
+    shownTo?: ConsentReader,
   ): { token: string; cookie: string };
   /** The same for the sign-in form of a page of the provider itself. */
   beginOwnSignIn(page: OwnPage, cookie: string | undefined): { token: string; cookie: string };
@@ -65,10 +66,17 @@ export interface Authentication {
   isSilent?: boolean;
 }
 
+/** For whom a consent page was shown: the session, and the state of the consent. */
+export interface ConsentReader {
+  sid: string;
+  /** How often the user had revoked the consent. */
+  revocations: number;
+}
+
 export type ResumedInteraction =
   | {
       validated: ValidationResult;
-      sid: string | undefined;
+      shownTo: Partial<ConsentReader>;
       proven: Interaction['proven'];
       isExpired: boolean;
     }
@@ -79,6 +87,7 @@ export interface AuthorizationDependencies {
   interactionTokens: InteractionTokens;
   backchannel: Pick<BackchannelLogout, 'remember'>;
   directory: Directory;
+  resources: Resources;
   readHint: ReadHint;
   issuer(): string;
   audit: Audit;
@@ -110,8 +119,10 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
   const errorResponse = ({ violation, ...request }: ErrorResponse): AuthorizationResponse =>
     respond(request, { error: violation.error, error_description: violation.description });
 
-  const findViolation = ({ client, hintedSub }: AuthorizationRequest, { id, kind }: Principal) => {
+  const findViolation = ({ client, hintedSub, targets }: AuthorizationRequest, { id, kind }: Principal) => {
     if (!client.principalKinds.includes(kind)) return WRONG_KIND;
+    const refusal = findRefusal(targets, kind);
+    if (refusal !== null) return { error: 'access_denied', description: refusal };
     return hintedSub !== undefined && hintedSub !== id ? OTHER_USER : null;
   };
 
@@ -126,7 +137,7 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
     async approve(request, { principal, session, revocations, isSilent = false }, ip) {
       const violation = findViolation(request, principal);
       if (violation) return errorResponse({ ...request, violation });
-      const { parameters, client, redirectUri, scope } = request;
+      const { parameters, client, redirectUri, scope, targets } = request;
       const id = newId(GRANT, clock, random);
       const code = newGrantToken('ac_', id, random);
       const now = clock.now();
@@ -139,6 +150,7 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
         ...(principal.epoch !== undefined && { epoch: principal.epoch }),
         redirectUri,
         scope,
+        ...(targets.length > 0 && { resources: scopesOf(targets) }),
         ...(nonce && { nonce }),
         ...(challenge && { challenge }),
         // The class of the sign-in, whichever was requested (OIDC Core §3.1.2.1).
@@ -159,12 +171,12 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       return respond(request, { code });
     },
 
-    beginInteraction({ parameters: { id_token_hint: _, ...parameters }, hintedSub }, known, sid) {
+    beginInteraction({ parameters: { id_token_hint: _, ...parameters }, hintedSub }, known, shownTo) {
       const cookie = formCookie(known);
       const interaction = {
         parameters,
         ...(hintedSub !== undefined && { hintedSub }),
-        ...(sid !== undefined && { sid }),
+        ...shownTo,
       };
       return { token: interactionTokens.issue(interaction, cookie), cookie };
     },
@@ -195,10 +207,12 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       const proven = isExpired ? undefined : interaction.proven;
       if ('returnTo' in interaction) return { ...interaction, proven, isExpired };
       const { parameters, hintedSub } = interaction;
-      const sid = isExpired ? undefined : interaction.sid;
+      const { sid, revocations } = interaction;
+      const isConsent = !isExpired && sid !== undefined && revocations !== undefined;
+      const shownTo = isConsent ? { sid, revocations } : {};
       const validated = await validateAuthorizationRequest(parameters, deps);
       if ('request' in validated && hintedSub !== undefined) validated.request.hintedSub = hintedSub;
-      return { validated, sid, proven, isExpired };
+      return { validated, shownTo, proven, isExpired };
     },
   };
 }

@@ -2,8 +2,10 @@ import { isUnexpired, SECOND, toSeconds } from '../../kernel/clock.js';
 import { isSecretOf, sha256 } from '../../kernel/secrets.js';
 import type { Client, Principal } from '../directory.js';
 import { grantIdOf, REFRESH_IDLE_LIFETIME_MS, TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
+import { namesIn, type ResourceServer } from '../resources.js';
 import type { GrantDocument, IssuedToken } from '../store.js';
 import { findOwner, type TokenDependencies } from './issuance.js';
+import type { AccessTokenClaims } from './jwt-access-token.js';
 
 /** A valid access token with its grant and its owner. */
 export interface ActiveAccessToken {
@@ -26,7 +28,9 @@ export async function findAccessToken(
   const id = grantIdOf('at_', accessToken);
   const grant = id === undefined ? null : await grants.findOne({ id });
   if (!grant || grant.revokedAt !== undefined) return null;
-  const issued = grant.accessTokens?.find(({ hash }) => isSecretOf(accessToken, hash));
+  const issued = grant.accessTokens?.find(
+    ({ hash, resource }) => resource === undefined && isSecretOf(accessToken, hash),
+  );
   if (!issued || !isUnexpired(issued.expiresAt, { now: clock.now(), life: TOKEN_LIFETIME_SECONDS * SECOND }))
     return null;
   if (!(await isRegistered(grant.clientId))) return null;
@@ -47,11 +51,23 @@ export type Introspection =
       aud: string;
       exp: number;
       iat: number;
-    };
+    }
+  | ({ active: true; token_type: 'Bearer' } & AccessTokenClaims);
 
 const INACTIVE: Introspection = { active: false };
 
-/** Describes an access or refresh token to the client that it was issued to, which is also its audience. */
+/** Describes an access token to the resource server that is its audience. */
+export async function introspectForResource(
+  server: ResourceServer,
+  token: string,
+  deps: TokenDependencies,
+): Promise<Introspection> {
+  const { findAccessTokenFor } = await import('./resource-introspection.js');
+  const claims = await findAccessTokenFor(server, token, deps);
+  return claims ? { active: true, token_type: 'Bearer', ...claims } : INACTIVE;
+}
+
+/** Describes an opaque access token or a refresh token to the client that it was issued to, which is also its audience. */
 export async function introspectToken(
   client: Client,
   token: string,
@@ -75,5 +91,9 @@ export async function introspectToken(
   if (!isUnexpired(refreshExpiresAt, { now: clock.now(), life: REFRESH_IDLE_LIFETIME_MS })) return INACTIVE;
   if (!(await findOwner(grant, deps))) return INACTIVE;
   const times = { exp: toSeconds(refreshExpiresAt), iat: toSeconds(rotatedAt ?? consumedAt) };
-  return { active: true, scope: grant.scope, ...about, sub: grant.sub, ...times };
+  return { active: true, scope: completeScopeOf(grant), ...about, sub: grant.sub, ...times };
 }
+
+/** The scopes of the provider and of all resources. */
+const completeScopeOf = ({ scope, resources = [] }: GrantDocument): string =>
+  [...new Set([...namesIn(scope), ...resources.flatMap(({ scopes }) => scopes)])].join(' ');

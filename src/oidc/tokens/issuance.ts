@@ -1,5 +1,5 @@
 import { type Clock, toSeconds } from '../../kernel/clock.js';
-import { newId, type Random } from '../../kernel/secrets.js';
+import { newId, type Random, sha256 } from '../../kernel/secrets.js';
 import type { Audit } from '../../ops/audit.js';
 import type { UnknownWrites } from '../../ops/unknown-writes.js';
 import { AMR, type ClaimsOf } from '../claims.js';
@@ -7,11 +7,16 @@ import type { ConsentService } from '../consents.js';
 import type { Client, Directory, IsRegistered, Principal } from '../directory.js';
 import { TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
 import type { Keys } from '../keys.js';
-import type { GrantDocument, Grants } from '../store.js';
+import type { Resources, Target } from '../resources.js';
+import type { Revocations } from '../revocations.js';
+import type { GrantDocument, Grants, Sessions } from '../store.js';
 import type { Redemption, Rotation } from './unknown-grants.js';
 
 export interface TokenDependencies {
   grants: Grants;
+  sessions: Pick<Sessions, 'findOne'>;
+  resources: Resources;
+  revocations: Revocations;
   directory: Pick<Directory, 'findPrincipal' | 'findClient'>;
   isRegistered: IsRegistered;
   consents: Pick<ConsentService, 'find'>;
@@ -38,10 +43,13 @@ export interface TokenResponse {
 }
 
 export interface IssuedTokens {
+  /** For a resource, only its hash is used, as the `jti` of a signed token. */
   accessToken: string;
+  /** The audience of the access token; `null` for an opaque one. */
+  target: Target | null;
   /** Remaining lifetime of the access token, in seconds. */
   expiresIn: number;
-  /** The granted scope, or a part of it. */
+  /** The granted scope with that of the resource, or a part of it. */
   scope: string;
   refreshToken: string | undefined;
   /** Of the authorization request. Only the first id_token contains it (OIDC Core §12.2). */
@@ -59,7 +67,7 @@ export async function createTokenResponse(
   deps: ResponseDependencies,
 ): Promise<TokenResponse> {
   return {
-    access_token: issued.accessToken,
+    access_token: await accessTokenOf(grant, principal, issued, deps),
     token_type: 'Bearer',
     expires_in: issued.expiresIn,
     scope: issued.scope,
@@ -68,6 +76,17 @@ export async function createTokenResponse(
     }),
     ...(issued.refreshToken !== undefined && { refresh_token: issued.refreshToken }),
   };
+}
+
+async function accessTokenOf(
+  grant: GrantDocument,
+  principal: Principal,
+  { accessToken, target, ...issued }: IssuedTokens,
+  deps: ResponseDependencies,
+): Promise<string> {
+  if (!target) return accessToken;
+  const { signAccessToken } = await import('./jwt-access-token.js');
+  return signAccessToken(grant, principal, { ...issued, target, jti: sha256(accessToken) }, deps);
 }
 
 function signIdToken(

@@ -3,10 +3,11 @@ import type { Static } from 'typebox';
 import { parseBearer } from '../../http/authorization.js';
 import { access, originOf, type Scope } from '../../http/scope.js';
 import type { Throttle } from '../../throttle/throttle.js';
-import { authenticateClient, invalidClient } from '../client-auth.js';
+import { authenticate, authenticateClient, invalidClient } from '../client-auth.js';
 import type { Client, Directory } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import type { Keys } from '../keys.js';
+import type { ResourceServer, Resources } from '../resources.js';
 import { AnyForm, IntrospectionResponse, TokenResponseBody } from '../schemas.js';
 import type { TokenResponse } from './issuance.js';
 import type { TokenService } from './service.js';
@@ -14,6 +15,7 @@ import type { TokenService } from './service.js';
 export interface TokensPluginOptions {
   tokens: TokenService;
   directory: Directory;
+  resources: Resources;
   throttle: Pick<Throttle, 'attempt'>;
   keys: Keys;
 }
@@ -41,7 +43,8 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
       if (client.idTokenAlg && !options.keys.algorithms.includes(client.idTokenAlg))
         throw oidcErrors.unauthorized_client();
       reply.header('pragma', 'no-cache');
-      return handleGrant(tokens, client, fields, originOf(request).ip);
+      const resources = readResources(request.body);
+      return handleGrant(tokens, client, { ...fields, resources }, originOf(request).ip);
     },
   );
 
@@ -78,10 +81,20 @@ export async function introspectionPlugin(scope: Scope, options: TokensPluginOpt
       schema: { body: AnyForm, response: { 200: IntrospectionResponse } },
     },
     async (request) => {
-      const { client, fields } = await readRequest(request, options);
+      const { directory, resources, throttle, tokens } = options;
+      const fields = readSingleValues(request.body);
+      const { authorization } = request.headers;
+      // Both are found by the format of their identifiers, so only one lookup reads the store.
+      const findCaller = async (id: string): Promise<Client | ResourceServer | null> =>
+        (await directory.findClient(id)) ?? resources.findServer(id);
+      const credentials = { authorization, body: fields, ip: originOf(request).ip };
+      const caller = await authenticate(credentials, findCaller, throttle);
       // A client_id alone is not authentication (RFC 7662 §2.1).
-      if (client.secretHash === undefined) throw invalidClient();
-      return options.tokens.introspect(client, tokenOf(fields));
+      if (caller.secretHash === undefined) throw invalidClient();
+      const token = tokenOf(fields);
+      return 'identifier' in caller
+        ? tokens.introspectForResource(caller, token)
+        : tokens.introspect(caller, token);
     },
   );
 }
@@ -89,19 +102,30 @@ export async function introspectionPlugin(scope: Scope, options: TokensPluginOpt
 type GrantHandler = (
   tokens: TokenService,
   client: Client,
-  body: Record<string, string>,
+  fields: TokenFields,
   ip: string,
 ) => Promise<TokenResponse>;
+
+/** The fields of a request to /token. */
+interface TokenFields {
+  resources: readonly string[];
+  code?: string;
+  redirect_uri?: string;
+  code_verifier?: string;
+  refresh_token?: string;
+  scope?: string;
+}
 
 const GRANT_HANDLERS = new Map<string, GrantHandler>([
   [
     'authorization_code',
-    (tokens, client, { code, redirect_uri: redirectUri, code_verifier: verifier }, ip) =>
-      tokens.redeem(client, { code, redirectUri, verifier }, ip),
+    (tokens, client, { code, redirect_uri: redirectUri, code_verifier: verifier, resources }, ip) =>
+      tokens.redeem(client, { code, redirectUri, verifier, resources }, ip),
   ],
   [
     'refresh_token',
-    (tokens, client, { refresh_token: token, scope }, ip) => tokens.refresh(client, { token, scope }, ip),
+    (tokens, client, { refresh_token: token, scope, resources }, ip) =>
+      tokens.refresh(client, { token, scope, resources }, ip),
   ],
 ]);
 
@@ -128,6 +152,10 @@ function readSingleValues({ resource: _, ...body }: Static<typeof AnyForm>): Rec
   });
   return Object.fromEntries(pairs.filter(([, value]) => value !== ''));
 }
+
+/** The values of `resource`, which may be repeated. */
+const readResources = ({ resource = [] }: Static<typeof AnyForm>): string[] =>
+  [resource].flat().filter((value) => value !== '');
 
 /**
  * The `token` parameter. `token_type_hint` is ignored, because the prefix of a token shows its type.

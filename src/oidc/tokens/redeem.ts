@@ -17,17 +17,20 @@ import {
   type TokenDependencies,
   type TokenResponse,
 } from './issuance.js';
+import { chooseTarget, scopeWith } from './target.js';
 
 export interface CodeRedemption {
   code: string | undefined;
   redirectUri: string | undefined;
   verifier: string | undefined;
+  /** The values of `resource`. */
+  resources?: readonly string[];
 }
 
-/** Exchanges a code for tokens, once (RFC 6749 §4.1.3). @throws invalid_request, invalid_grant */
+/** Exchanges a code for tokens, once (RFC 6749 §4.1.3). @throws invalid_request, invalid_grant, invalid_target */
 export async function redeemCode(
   client: Client,
-  { code, redirectUri, verifier }: CodeRedemption,
+  { code, redirectUri, verifier, resources = [] }: CodeRedemption,
   ip: string,
   deps: TokenDependencies,
 ): Promise<TokenResponse> {
@@ -44,13 +47,19 @@ export async function redeemCode(
   const principal = await findAllowedOwner(client, grant, deps);
   if (!principal) throw oidcErrors.invalid_grant();
 
-  const { scope, nonce } = grant;
+  // Before the code is used, which then remains valid.
+  const target = await chooseTarget(grant, resources, principal, deps.resources);
+
+  const { nonce } = grant;
+  const scope = scopeWith(grant.scope, target);
   const accessToken = newGrantToken('at_', grant.id, random);
   const refreshToken = scope.split(' ').includes('offline_access')
     ? newRefreshToken(grant.id, random, deps.seeds[0])
     : undefined;
   const now = clock.now();
   const hash = sha256(accessToken);
+  const lifetimeSeconds = target?.resource.tokenLifetimeSeconds;
+  const issued = { hash, ...(target && { scope, resource: target.resource.identifier }) };
   const isConsumed = await grants
     .changeOne(
       {
@@ -62,7 +71,7 @@ export async function redeemCode(
       {
         set: {
           consumedAt: now,
-          accessTokens: withAccessToken(grant, { hash }, now),
+          accessTokens: withAccessToken(grant, issued, { now, lifetimeSeconds }),
           ...(refreshToken !== undefined && {
             refreshHash: sha256(refreshToken),
             refreshExpiresAt: refreshExpiry(grant, now),
@@ -80,17 +89,18 @@ export async function redeemCode(
     });
   if (isConsumed) deps.redemptions.forget(grant.id);
   if (!isConsumed && (await deps.redemptions.settle(grant.id))) {
-    return redeemCode(client, { code, redirectUri, verifier }, ip, deps);
+    return redeemCode(client, { code, redirectUri, verifier, resources }, ip, deps);
   }
   if (!isConsumed) {
     await revokeReplayed(grant.id, ip, deps);
     throw oidcErrors.invalid_grant();
   }
+  const expiresIn = lifetimeSeconds ?? TOKEN_LIFETIME_SECONDS;
   return createTokenResponse(
     client,
     grant,
     principal,
-    { accessToken, expiresIn: TOKEN_LIFETIME_SECONDS, scope, refreshToken, nonce },
+    { accessToken, target, expiresIn, scope, refreshToken, nonce },
     deps,
   );
 }

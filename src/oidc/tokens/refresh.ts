@@ -12,6 +12,7 @@ import {
   TOKEN_LIFETIME_SECONDS,
   withAccessToken,
 } from '../grant-tokens.js';
+import { namesIn } from '../resources.js';
 import type { GrantDocument } from '../store.js';
 import {
   createTokenResponse,
@@ -19,11 +20,14 @@ import {
   type TokenDependencies,
   type TokenResponse,
 } from './issuance.js';
+import { chooseTarget, scopeWith } from './target.js';
 
 export interface RefreshRequest {
   token: string | undefined;
   /** A part of the granted scope; absent: all of it. */
   scope: string | undefined;
+  /** The values of `resource`. */
+  resources?: readonly string[];
 }
 
 /** How long the previous token still returns the same successor, for a second tab or a lost response. */
@@ -31,11 +35,11 @@ const REUSE_WINDOW_MS = 30_000;
 
 /**
  * Exchanges a refresh token for its one successor (RFC 6749 §6, RFC 9700 §4.14.2).
- * @throws invalid_request, invalid_grant, invalid_scope
+ * @throws invalid_request, invalid_grant, invalid_scope, invalid_target
  */
 export async function refreshTokens(
   client: Client,
-  { token, scope }: RefreshRequest,
+  { token, scope, resources = [] }: RefreshRequest,
   ip: string,
   deps: TokenDependencies,
 ): Promise<TokenResponse> {
@@ -50,15 +54,21 @@ export async function refreshTokens(
       if (await deps.rotations.settle(presented)) continue;
       const isPrevious = grant.previousRefreshHash === presented;
       const isRetry = isPrevious && isRecent(grant.rotatedAt ?? 0, { now, within: REUSE_WINDOW_MS });
-      if (isRetry) return repeatResponse(client, grant, principal, token, deps);
+      if (isRetry) return repeatResponse(client, grant, principal, { token, resources }, deps);
       if (isPrevious || isIssuedRefreshToken(id, token, deps.seeds))
         await revokeReusedFamily(grant, ip, deps);
       throw oidcErrors.invalid_grant();
     }
-    const granted = narrowScope(grant.scope, scope);
+    const target = await chooseTarget(grant, resources, principal, deps.resources);
+    const granted = narrowScope(scopeWith(grant.scope, target), scope);
+    const lifetimeSeconds = target?.resource.tokenLifetimeSeconds;
     const [seed] = deps.seeds;
     const { accessToken, refreshToken } = deriveSuccessor(id, token, seed);
-    const issued = { hash: sha256(accessToken), ...(granted !== grant.scope && { scope: granted }) };
+    const issued = {
+      hash: sha256(accessToken),
+      ...(granted !== grant.scope && { scope: granted }),
+      ...(target && { resource: target.resource.identifier }),
+    };
     const next = sha256(refreshToken);
     const isRotated = await deps.grants
       .changeOne(
@@ -69,7 +79,7 @@ export async function refreshTokens(
             previousRefreshHash: presented,
             rotatedAt: now,
             refreshExpiresAt: refreshExpiry(grant, now),
-            accessTokens: withAccessToken(grant, issued, now),
+            accessTokens: withAccessToken(grant, issued, { now, lifetimeSeconds }),
           },
           inc: { revision: 1 },
         },
@@ -86,7 +96,8 @@ export async function refreshTokens(
       deps.rotations.forget(presented);
       const tokens = {
         accessToken,
-        expiresIn: TOKEN_LIFETIME_SECONDS,
+        target,
+        expiresIn: lifetimeSeconds ?? TOKEN_LIFETIME_SECONDS,
         scope: granted,
         refreshToken,
         nonce: undefined,
@@ -113,12 +124,12 @@ async function findFamily(
   return { grant, principal };
 }
 
-/** The response of the first exchange. @throws invalid_grant if it cannot be derived */
+/** The response of the first exchange. @throws invalid_grant if it cannot be derived, invalid_target for another resource */
 async function repeatResponse(
   client: Client,
   grant: GrantDocument,
   principal: Principal,
-  token: string,
+  { token, resources }: { token: string; resources: readonly string[] },
   deps: TokenDependencies,
 ): Promise<TokenResponse> {
   const now = deps.clock.now();
@@ -126,13 +137,18 @@ async function repeatResponse(
   const issuedBefore = findIssuedSuccessor(grant, token, { seeds: deps.seeds, now });
   if (!issuedBefore) throw oidcErrors.invalid_grant();
   const { successor, issued } = issuedBefore;
+  const target = await chooseTarget(grant, resources, principal, deps.resources);
+  if (issued.resource !== target?.resource.identifier)
+    throw oidcErrors.invalid_target({
+      message: 'The refresh token was used for another resource. Use the new refresh token.',
+    });
   const expiresIn = Math.floor((issued.expiresAt - now) / 1000);
   const scope = issued.scope ?? grant.scope;
   return createTokenResponse(
     client,
     grant,
     principal,
-    { ...successor, expiresIn, scope, nonce: undefined },
+    { ...successor, target, expiresIn, scope, nonce: undefined },
     deps,
   );
 }
@@ -140,8 +156,8 @@ async function repeatResponse(
 /** @throws invalid_scope when the requested scope exceeds the granted one */
 function narrowScope(granted: string, asked: string | undefined): string {
   if (!asked?.trim()) return granted;
-  const names = new Set(asked.split(' ').filter((name) => name !== ''));
-  const known = granted.split(' ');
+  const names = new Set(namesIn(asked));
+  const known = namesIn(granted);
   if ([...names].some((name) => !known.includes(name))) throw oidcErrors.invalid_scope();
   return known.filter((name) => names.has(name)).join(' ');
 }

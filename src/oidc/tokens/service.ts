@@ -3,21 +3,29 @@ import type { UnknownWritesRegistry } from '../../ops/unknown-writes.js';
 import { type Client, createRegistrationCheck } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { grantIdOf } from '../grant-tokens.js';
-import { findAccessToken, type Introspection, introspectToken } from './introspection.js';
+import type { ResourceServer } from '../resources.js';
+import {
+  findAccessToken,
+  type Introspection,
+  introspectForResource,
+  introspectToken,
+} from './introspection.js';
 import type { TokenDependencies, TokenResponse } from './issuance.js';
 import { type CodeRedemption, redeemCode } from './redeem.js';
 import { type RefreshRequest, refreshTokens } from './refresh.js';
 import { trackUnknownGrantWrites, type UnknownGrantWrites } from './unknown-grants.js';
 
 export interface TokenService {
-  /** Exchanges a code for tokens, once. @throws invalid_request, invalid_grant */
+  /** Exchanges a code for tokens, once. @throws invalid_request, invalid_grant, invalid_target */
   redeem(client: Client, redemption: CodeRedemption, ip: string): Promise<TokenResponse>;
-  /** Exchanges a refresh token for its one successor. @throws invalid_request, invalid_grant, invalid_scope */
+  /** Exchanges a refresh token for its one successor. @throws invalid_request, invalid_grant, invalid_scope, invalid_target */
   refresh(client: Client, request: RefreshRequest, ip: string): Promise<TokenResponse>;
   /** Revokes a token of this client, if there is one. */
   revoke(client: Client, token: string, ip: string): Promise<void>;
-  /** Describes a token to the client that it was issued to. */
+  /** Describes an opaque token to the client that it was issued to. */
   introspect(client: Client, token: string): Promise<Introspection>;
+  /** Describes an access token to the resource server that is its audience. */
+  introspectForResource(server: ResourceServer, token: string): Promise<Introspection>;
   /** The claims for the bearer of an access token (OIDC Core §5.3). @throws invalid_token */
   userinfo(accessToken: string): Promise<Record<string, string | number | boolean>>;
 }
@@ -37,6 +45,7 @@ export function createTokenService(
     refresh: (client, request, ip) => refreshTokens(client, request, ip, deps),
     revoke: (client, token, ip) => revokeToken(client, token, ip, deps),
     introspect: (client, token) => introspectToken(client, token, deps),
+    introspectForResource: (server, token) => introspectForResource(server, token, deps),
 
     async userinfo(accessToken) {
       const found = await findAccessToken(accessToken, deps);
@@ -48,7 +57,7 @@ export function createTokenService(
 
 /**
  * Revokes a token of this client (RFC 7009): an access token alone, a refresh token with everything issued from the
- * same grant. Unknown tokens and those of other clients are ignored.
+ * same grant. A token for a resource ends where the resource server asks the provider about it. Unknown tokens and those of other clients are ignored.
  */
 async function revokeToken(
   client: Client,
@@ -59,7 +68,7 @@ async function revokeToken(
   const accessGrantId = grantIdOf('at_', token);
   if (accessGrantId !== undefined) return revokeAccessToken(accessGrantId, client, token, deps);
   const id = grantIdOf('rt_', token);
-  if (id === undefined) return;
+  if (id === undefined) return isJwt(token) ? revokeJwt(client, token, deps) : undefined;
   const { grants, audit, clock } = deps;
   const grant = await grants.findOne({ id });
   const presented = sha256(token);
@@ -69,6 +78,13 @@ async function revokeToken(
   if (!isOwn) return;
   const revoked = await grants.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
   if (revoked) await audit.record({ event: 'grant.revoked', subject: grant.sub, ip, detail: client.id });
+}
+
+const isJwt = (token: string): boolean => token.startsWith('eyJ');
+
+async function revokeJwt(client: Client, token: string, deps: TokenDependencies): Promise<void> {
+  const { revokeJwtAccessToken } = await import('./resource-introspection.js');
+  await revokeJwtAccessToken(client, token, deps);
 }
 
 async function revokeAccessToken(

@@ -10,6 +10,8 @@ import { fakeClock } from '../clock.js';
 import { FACTOR_KEY } from '../factors.js';
 import { ADMIN_TOKEN, CALLBACK, idpOptions, VERIFIER } from '../idp.js';
 import { checkAnswers, idpPaths } from '../openapi.js';
+import { ON_THE_HOST } from '../operator.js';
+import { FILES, FILES_INPUT, resourcesIn } from '../resources.js';
 import type { Dice } from '../stripe-simulator.js';
 import { CollectedValues } from './collected-values.js';
 import type { FuzzAnswer } from './connection.js';
@@ -26,6 +28,8 @@ const KINDS = {
   code: /\bac_[\w-]{75}/g,
   access: /\bat_[0-9a-f]{32}[\w-]{43}/g,
   refresh: /\brt_[0-9a-f]{32}[\w-]{43}/g,
+  // Their header names the type at+jwt.
+  resourceToken: /\beyJhbGciOiJFZERTQSIsInR5cCI6ImF0K2p3dCI[\w-]+\.[\w-]+\.[\w-]+/g,
   idToken: /\beyJ[\w-]+\.[\w-]+\.[\w-]+/g,
   interaction: /name="interaction" value="([\w.-]+)"/g,
   form: /name="form" value="([\w.-]+)"/g,
@@ -61,6 +65,7 @@ interface Common {
   operatorSids: string[];
   /** The first of the people. */
   operatorSub: string;
+  resourceServer: Required<Client>;
   /** An agent that nothing else depends on. */
   spareAgent: Person & { sub: string };
   /** Whether the client signs in as no other person, so that it always reaches the console. */
@@ -97,10 +102,12 @@ const RECIPES: Record<string, Recipe> = {
   'POST /token': (self) => self.asClient(self.exchange()),
   'POST /revoke': (self) => self.asClient([['token', self.token()]]),
   'POST /introspect': (self) =>
-    self.asClient([
-      ['token', self.token()],
-      ['token_type_hint', 'access_token'],
-    ]),
+    self.dice.happens(0.3)
+      ? self.asResourceServer([['token', self.one('resourceToken')]])
+      : self.asClient([
+          ['token', self.token()],
+          ['token_type_hint', 'access_token'],
+        ]),
   'GET /userinfo': (self) => ({ headers: [bearer(self.one('access'))] }),
   'POST /userinfo': (self) =>
     self.dice.happens(0.5)
@@ -249,6 +256,7 @@ const RECIPES: Record<string, Recipe> = {
     },
     headers: [asAdmin],
   }),
+  'GET /v1/resources': (self) => ({ query: self.page(), headers: [asAdmin] }),
   'GET /v1/clients': (self) => ({ query: self.page(), headers: [asAdmin] }),
   'GET /v1/principals': (self) => ({
     query: [...self.page(), ...(self.dice.happens(0.5) ? [['prefix', 'f'] as Pair] : [])],
@@ -315,6 +323,7 @@ class IdpVisitor implements Visitor {
   readonly #isOperator: boolean;
   /** A person with a session, and the operator of the console. */
   readonly operatorSub: string;
+  readonly #resourceServer: Required<Client>;
   readonly operatorSids: string[];
   /** The latest principal that this client created; no other client depends on it. */
   ownSub = 'none';
@@ -323,6 +332,7 @@ class IdpVisitor implements Visitor {
 
   constructor(dice: Dice, common: Common, mails: Mails) {
     const { clients, agents, people, operatorSub, operatorSids, spareAgent, isOperator } = common;
+    this.#resourceServer = common.resourceServer;
     Object.assign(this.own.agent, spareAgent);
     this.#mails = mails;
     this.operatorSids = operatorSids;
@@ -399,7 +409,7 @@ class IdpVisitor implements Visitor {
   /** Someone else than the operator, whose session would end with a new password. */
   newest = (): Person => this.#people.slice(1).at(-1) ?? { handle: 'nobody', password: PASSWORD };
   person = (): Person => this.dice.one(this.#isOperator ? this.#people.slice(0, 1) : this.#people);
-  token = (): string => this.one(this.dice.one(['access', 'refresh']));
+  token = (): string => this.one(this.dice.one(['access', 'refresh', 'resourceToken']));
   newcomer = () => ({ handle: `f${names++}@example.test`, name: 'Robot' });
   page = (): Pair[] => (this.dice.happens(0.3) ? [['after', this.one('next')]] : []);
 
@@ -436,6 +446,7 @@ class IdpVisitor implements Visitor {
       ['ui_locales', 'de fr'],
       ['acr_values', '1 2'],
       ['display', 'page'],
+      ['resource', FILES],
     ];
     const challenge: Pair[] = [
       ['code_challenge', sha256(VERIFIER)],
@@ -451,18 +462,17 @@ class IdpVisitor implements Visitor {
   }
 
   exchange(): Pair[] {
+    const resource: Pair[] = this.dice.happens(0.1) ? [['resource', FILES]] : [];
     const verifier: Pair[] = this.dice.happens(0.3) ? [['code_verifier', VERIFIER]] : [];
     if (this.dice.happens(0.3)) {
-      return [
-        ['grant_type', 'refresh_token'],
-        ['refresh_token', this.one('refresh')],
-      ];
+      return [['grant_type', 'refresh_token'], ['refresh_token', this.one('refresh')], ...resource];
     }
     return [
       ['grant_type', 'authorization_code'],
       ['code', this.one('code')],
       ['redirect_uri', CALLBACK],
       ...verifier,
+      ...resource,
     ];
   }
 
@@ -474,6 +484,11 @@ class IdpVisitor implements Visitor {
       ['client_id', this.client().id],
     ];
     return all.filter(() => this.dice.happens(0.6));
+  }
+
+  asResourceServer(form: Pair[]): Partial<FuzzRequest> {
+    const { id, secret } = this.#resourceServer;
+    return { body: { form }, headers: [['authorization', basic(id, secret)]] };
   }
 
   asClient(form: Pair[]): Partial<FuzzRequest> {
@@ -543,6 +558,12 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     const times = { authTime: now, createdAt: now, expiresAt: now + 3_600_000 };
     return sessions.insert({ id, sub, tokenHash: sha256(id), ...times });
   };
+  const { resource, secret } = await resourcesIn(store, { clock, random: systemRandom }).add(
+    FILES,
+    FILES_INPUT,
+    ON_THE_HOST,
+  );
+  const resourceServer = { id: resource.id, secret };
   const makeAgent = (handle: string): Promise<Person & { sub: string }> => make('/v1/agents', { handle });
   const makeCommon = async (name: string, isOperator: boolean): Promise<Common> => {
     const person = { handle: `${name}@example.test`, password: PASSWORD };
@@ -556,6 +577,7 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
       people: [person],
       operatorSub,
       operatorSids,
+      resourceServer,
       spareAgent: await makeAgent(`spare-${name}@example.test`),
       isOperator,
     };

@@ -1,0 +1,98 @@
+import type { RuleViolation } from './authorize/rules.js';
+import { SCOPES } from './claims.js';
+
+/** Access to resources, which another domain stores; the product passes a `Resources`. */
+
+/** An API that accepts access tokens of this provider. */
+export interface Resource {
+  /** The absolute URI that requests name and that is the audience of its tokens. */
+  identifier: string;
+  name: string;
+  scopes: readonly { name: string; description: string; sensitive?: true }[];
+  tokenLifetimeSeconds: number;
+  /** The kinds of principals that may get a token. */
+  principalKinds: readonly ('agent' | 'human')[];
+}
+
+/** A resource as the caller of /introspect. */
+export interface ResourceServer {
+  /** Its `client_id`. */
+  id: string;
+  identifier: string;
+  secretHash: string;
+  /** The secret before the last rotation, while it is valid. */
+  previousSecretHash?: string;
+}
+
+export interface Resources {
+  /** The resource with exactly this identifier. */
+  find(identifier: string): Promise<Resource | null>;
+  findServer(clientId: string): Promise<ResourceServer | null>;
+  hasAny(): Promise<boolean>;
+  /** All identifiers, at most a second old. */
+  identifiers(): Promise<readonly string[]>;
+}
+
+/** What a request, a grant or a consent names: a resource and scopes of it. */
+export interface ResourceScopes {
+  resource: string;
+  scopes: readonly string[];
+}
+
+/** A resource of an authorization request, with the requested scopes that it has. */
+export interface Target {
+  resource: Resource;
+  scopes: readonly string[];
+}
+
+/** Resources of one request, each of which is a lookup. */
+const MAX_TARGETS = 5;
+
+const UNKNOWN: RuleViolation = { error: 'invalid_target', description: 'resource is not registered.' };
+
+/**
+ * The resources of an authorization request (RFC 8707 §2.1). Without any registered resource, the parameter is ignored:
+ * some clients always send it.
+ */
+export async function findTargets(
+  identifiers: readonly string[],
+  scope: string | undefined,
+  resources: Resources,
+): Promise<Target[] | RuleViolation> {
+  const names = [...new Set(identifiers)];
+  if (names.length === 0) return [];
+  const found = names.length > MAX_TARGETS ? [] : await Promise.all(names.map(resources.find));
+  const known = found.filter((resource) => resource !== null);
+  if (known.length < names.length) {
+    if (!(await resources.hasAny())) return [];
+    if (names.length <= MAX_TARGETS) return UNKNOWN;
+    return { error: 'invalid_target', description: `resource occurs more than ${MAX_TARGETS} times.` };
+  }
+  const requested = new Set(namesIn(scope).filter((name) => !SCOPES.some((own) => own === name)));
+  const targets = known.map((resource) => ({
+    resource,
+    scopes: resource.scopes.flatMap(({ name }) => (requested.has(name) ? [name] : [])),
+  }));
+  const isKnown = (name: string) => targets.some(({ scopes }) => scopes.includes(name));
+  return [...requested].every(isKnown)
+    ? targets
+    : { error: 'invalid_scope', description: 'scope contains a scope that the resource does not have.' };
+}
+
+/** The names in a scope. */
+export const namesIn = (scope = ''): string[] => scope.split(' ').filter((name) => name !== '');
+
+/** As it is stored and compared. */
+export const scopesOf = (targets: readonly Target[]): ResourceScopes[] =>
+  targets.map(({ resource, scopes }) => ({ resource: resource.identifier, scopes }));
+
+/** Why this kind of principal gets no token for one of the resources, or `null`. */
+export function findRefusal(
+  targets: readonly Pick<Target, 'resource'>[],
+  kind: 'agent' | 'human',
+): string | null {
+  const refusing = targets.find(({ resource }) => !resource.principalKinds.includes(kind));
+  return refusing
+    ? `The resource ${refusing.resource.identifier} does not admit ${kind === 'agent' ? 'agents' : 'people'}.`
+    : null;
+}

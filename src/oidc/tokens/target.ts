@@ -1,0 +1,41 @@
+import type { Principal } from '../directory.js';
+import { oidcErrors } from '../errors.js';
+import { findRefusal, type Resources, type Target } from '../resources.js';
+import type { GrantDocument } from '../store.js';
+
+const refuse = (message: string) => oidcErrors.invalid_target({ message });
+
+/**
+ * The audience of the access token that a request to /token gets (RFC 8707 §2.2); `null` for an opaque token. The resource
+ * and its scopes are read again, because the operator may have changed them.
+ *
+ * @throws invalid_target
+ */
+export async function chooseTarget(
+  { resources: granted = [] }: Pick<GrantDocument, 'resources'>,
+  named: readonly string[],
+  { kind }: Pick<Principal, 'kind'>,
+  resources: Resources,
+): Promise<Target | null> {
+  if (granted.length === 0) {
+    // As at /authorize, the parameter is ignored while there is no resource.
+    if (named.length === 0 || !(await resources.hasAny())) return null;
+    throw refuse('The resource was not authorized.');
+  }
+  if (named.length > 1) throw refuse('An access token has one audience. Send one resource.');
+  if (named.length === 0 && granted.length > 1)
+    throw refuse('Several resources were authorized. Send the one that the access token is for.');
+  const identifier = named[0] ?? granted[0]?.resource;
+  const grantedThere = granted.find(({ resource }) => resource === identifier);
+  if (!grantedThere) throw refuse('The resource was not authorized.');
+  const resource = await resources.find(grantedThere.resource);
+  if (!resource) throw refuse('The resource is not registered any more.');
+  const refusal = findRefusal([{ resource }], kind);
+  if (refusal) throw refuse(refusal);
+  const isOffered = (scope: string) => resource.scopes.some(({ name }) => name === scope);
+  return { resource, scopes: grantedThere.scopes.filter(isOffered) };
+}
+
+/** The scope of everything that a response contains: that of the grant, and that of the access token. */
+export const scopeWith = (scope: string, target: Target | null): string =>
+  [scope, ...(target?.scopes ?? [])].filter((name) => name !== '').join(' ');

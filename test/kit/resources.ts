@@ -1,0 +1,70 @@
+import type { Test } from 'tap';
+import type { Clock } from '../../src/kernel/clock.js';
+import type { Random } from '../../src/kernel/secrets.js';
+import { SCOPES } from '../../src/oidc/claims.js';
+import type { Resources } from '../../src/oidc/resources.js';
+import type { Audit } from '../../src/ops/audit.js';
+import { createResourceAdministration, type ResourceInput } from '../../src/resources/administration.js';
+import { resourceCollection } from '../../src/resources/store.js';
+import type { Store } from '../../src/storage/collection.js';
+import { type Answer, basic } from './app.js';
+import { type IdpApp, idpStore, type RegisteredClient, search } from './idp.js';
+import { ON_THE_HOST } from './operator.js';
+
+/** Resources as `idp resource` registers them. */
+
+export const FILES = 'https://files.example.test';
+
+export const FILES_INPUT: ResourceInput = {
+  name: 'Files',
+  scopes: [
+    { name: 'files:read', description: 'Read your files' },
+    { name: 'files:write', description: 'Change your files' },
+  ],
+  tokenLifetimeSeconds: 600,
+  principalKinds: ['agent', 'human'],
+  sensitive: [],
+};
+
+/** For services that are tested without any resource. */
+export const NO_RESOURCES: Resources = {
+  find: async () => null,
+  findServer: async () => null,
+  hasAny: async () => false,
+  identifiers: async () => [],
+};
+
+const SILENT: Audit = { record: async () => undefined, recordFailure: async () => undefined };
+
+/** The commands on a store, as another process runs them. */
+export function resourcesIn(
+  store: Store,
+  { clock, random }: { clock: Clock; random: Random },
+  audit: Audit = SILENT,
+) {
+  const dependencies = { audit, clock, random, allowHttp: false, reservedScopes: SCOPES };
+  return createResourceAdministration(resourceCollection(store), dependencies);
+}
+
+/** Registers an API. */
+export async function addResource(
+  t: Test,
+  idp: IdpApp,
+  identifier = FILES,
+  more: Partial<ResourceInput> = {},
+) {
+  const resources = resourcesIn(await idpStore(t, idp), idp);
+  const { resource, secret } = await resources.add(identifier, { ...FILES_INPUT, ...more }, ON_THE_HOST);
+  return { ...resources, id: resource.id, identifier, secret };
+}
+
+/** What the provider tells a resource server, or another caller, about a token. */
+export const introspect = (
+  idp: IdpApp,
+  caller: { id: string; secret?: string | undefined } | RegisteredClient,
+  token: string,
+): Promise<Answer> =>
+  idp.request('POST', '/introspect', {
+    form: search({ token }),
+    headers: { authorization: basic(caller.id, caller.secret ?? '') },
+  });

@@ -1,0 +1,220 @@
+import t, { type Test } from 'tap';
+import { basic, saasApp } from '../kit/app.js';
+import {
+  ADMIN_TOKEN,
+  claimsOf,
+  codeIn,
+  type IdpApp,
+  ISSUER,
+  idpApp,
+  type RegisteredClient,
+  redemption,
+  refreshing,
+  search,
+} from '../kit/idp.js';
+import { addResource, FILES } from '../kit/resources.js';
+
+/** Each kind of token at each endpoint of both products that takes a token: only the right one is accepted. */
+
+const OTHER = 'https://other.example.test';
+
+interface Caller {
+  id: string;
+  secret?: string;
+}
+
+interface World {
+  idp: IdpApp;
+  client: RegisteredClient;
+  /** Tokens that belong to this client and resource server, or to nobody in particular. */
+  tokens: Record<string, string>;
+  files: Caller;
+  other: Caller;
+}
+
+async function world(t: Test): Promise<World> {
+  const idp = await idpApp(t, { limits: false });
+  const [files, other] = [await addResource(t, idp), await addResource(t, idp, OTHER)];
+  const client = await idp.createClient();
+  const human = await idp.makeHuman();
+  const signIn = async (more: Record<string, string>) => {
+    const { browser, page } = await idp.visit(client, more);
+    const { location } = await browser.submit(page, { handle: human.handle, password: human.password });
+    return { code: codeIn(location), session: Object.values(browser.cookies()).find(Boolean) ?? '' };
+  };
+  const opaque = (await idp.redeem(client, (await signIn({ scope: 'openid offline_access' })).code)).body;
+  const scope = 'openid files:read offline_access';
+  const jwt = (await idp.redeem(client, (await signIn({ scope, resource: FILES })).code)).body;
+  const elsewhere = (await idp.redeem(client, (await signIn({ scope, resource: OTHER })).code)).body;
+  const { code, session } = await signIn({ scope: 'openid' });
+  const saas = await saasApp(t);
+  const account = await saas.signUp();
+  return {
+    ...{ idp, client, files, other },
+    tokens: {
+      id_token: opaque.id_token,
+      'opaque access token': opaque.access_token,
+      'access token for a resource': jwt.access_token,
+      'access token for another resource': elsewhere.access_token,
+      'refresh token': opaque.refresh_token,
+      code,
+      'admin token': ADMIN_TOKEN,
+      'session cookie': session,
+      'client secret': client.secret ?? '',
+      'access token of saas-backend': account.accessToken,
+      'refresh token of saas-backend': account.refreshToken,
+    },
+  };
+}
+
+const ask = async (idp: IdpApp, path: string, caller: Caller, fields: Record<string, string>) =>
+  idp.request('POST', path, {
+    form: search(fields),
+    headers: { authorization: basic(caller.id, caller.secret ?? '') },
+  });
+
+/** Whether an endpoint of the provider accepts the token. */
+const ENDPOINTS: Record<
+  string,
+  { accepts: string[]; isAccepted(world: World, token: string): Promise<boolean> }
+> = {
+  'userinfo, in the header': {
+    accepts: ['opaque access token'],
+    isAccepted: async ({ idp }, token) => (await idp.userinfo(token)).status === 200,
+  },
+  'userinfo, in the form': {
+    accepts: ['opaque access token'],
+    isAccepted: async ({ idp }, token) =>
+      (await idp.request('POST', '/userinfo', { form: { access_token: token } })).status === 200,
+  },
+  'introspection by a resource server': {
+    accepts: ['access token for a resource'],
+    isAccepted: async ({ idp, files }, token) =>
+      (await ask(idp, '/introspect', files, { token })).body.active,
+  },
+  'introspection by another resource server': {
+    accepts: ['access token for another resource'],
+    isAccepted: async ({ idp, other }, token) =>
+      (await ask(idp, '/introspect', other, { token })).body.active,
+  },
+  'introspection by the client': {
+    accepts: ['opaque access token', 'refresh token'],
+    isAccepted: async ({ idp, client }, token) =>
+      (await ask(idp, '/introspect', client, { token })).body.active,
+  },
+  'code at /token': {
+    accepts: ['code'],
+    isAccepted: async ({ idp, client }, token) =>
+      (await idp.request('POST', '/token', { form: redemption(client, token) })).status === 200,
+  },
+  'refresh token at /token': {
+    accepts: ['refresh token'],
+    isAccepted: async ({ idp, client }, token) =>
+      (await idp.request('POST', '/token', { form: refreshing(client, token) })).status === 200,
+  },
+  'client secret': {
+    accepts: ['client secret'],
+    isAccepted: async ({ idp, client }, token) =>
+      (await ask(idp, '/introspect', { id: client.id, secret: token }, { token: 'x' })).status === 200,
+  },
+  'secret of a resource server': {
+    accepts: [],
+    isAccepted: async ({ idp, files }, token) =>
+      (await ask(idp, '/introspect', { id: files.id, secret: token }, { token: 'x' })).status === 200,
+  },
+  'the administrator': {
+    accepts: ['admin token'],
+    isAccepted: async ({ idp }, token) =>
+      (await idp.request('GET', '/v1/resources', { token })).status === 200,
+  },
+  'an invitation': {
+    accepts: [],
+    isAccepted: async ({ idp }, token) =>
+      (await idp.request('GET', `/invite/${encodeURIComponent(token)}`)).status === 200,
+  },
+  'the hint of a sign-in': {
+    accepts: ['id_token'],
+    isAccepted: async ({ idp, client }, token) => {
+      const { headers } = await idp.authorize(client, undefined, { id_token_hint: token, prompt: 'none' });
+      return new URL(headers['location'] ?? '').searchParams.get('error') === 'login_required';
+    },
+  },
+  'the session cookie': {
+    accepts: [],
+    isAccepted: async ({ idp, client }, token) => {
+      const headers = { cookie: `__Host-idp=${token}; __Host-idp-session=${token}` };
+      const path = `/authorize?${search({
+        client_id: client.id,
+        redirect_uri: client.redirectUri,
+        response_type: 'code',
+        prompt: 'none',
+      })}`;
+      const answer = await idp.request('GET', path, { headers });
+      return new URL(answer.headers['location'] ?? '').searchParams.has('code');
+    },
+  },
+  'the hint of a sign-out': {
+    accepts: ['id_token'],
+    isAccepted: async ({ idp }, token) =>
+      (await idp.request('GET', `/logout?${search({ id_token_hint: token })}`)).status === 200,
+  },
+};
+
+t.test('each endpoint of the provider accepts its own kind of token only', async (t) => {
+  for (const [name, { accepts, isAccepted }] of Object.entries(ENDPOINTS)) {
+    const one = await world(t);
+    const kinds = Object.keys(one.tokens);
+    t.ok(accepts.every((kind) => kinds.includes(kind)));
+    // The right one last, because it may be used once only.
+    for (const kind of [...kinds.filter((kind) => !accepts.includes(kind)), ...accepts]) {
+      const isRight = accepts.includes(kind);
+      t.equal(await isAccepted(one, one.tokens[kind] ?? ''), isRight, `${name}: ${kind}`);
+    }
+  }
+});
+
+t.test('what /revoke does not own, it does not revoke', async (t) => {
+  const { idp, client, files, tokens } = await world(t);
+  const stranger = await idp.createClient();
+  for (const token of Object.values(tokens)) {
+    t.equal((await ask(idp, '/revoke', stranger, { token })).status, 200);
+  }
+  const { isAccepted: isActive } = ENDPOINTS['introspection by a resource server'] as never as {
+    isAccepted(world: Pick<World, 'idp' | 'files'>, token: string): Promise<boolean>;
+  };
+  const jwt = tokens['access token for a resource'] ?? '';
+  t.equal(await isActive({ idp, files }, jwt), true);
+  t.equal((await idp.userinfo(tokens['opaque access token'] ?? '')).status, 200);
+  t.equal(
+    (await ask(idp, '/revoke', files, { token: jwt })).status,
+    401,
+    'a resource server revokes nothing',
+  );
+  // Neither does an id_token with the claims of an access token.
+  t.equal((await ask(idp, '/revoke', client, { token: tokens['id_token'] ?? '' })).status, 200);
+  t.equal(await isActive({ idp, files }, jwt), true);
+});
+
+t.test('saas-backend accepts no token of the provider', async (t) => {
+  const { tokens } = await world(t);
+  const saas = await saasApp(t);
+  const { accessToken, refreshToken } = await saas.signUp();
+  const foreign = Object.entries(tokens).filter(([kind]) => !kind.endsWith('of saas-backend'));
+  for (const [kind, token] of [...foreign, ['its own refresh token', refreshToken] as const]) {
+    t.equal((await saas.request('GET', '/api/auth/me', { token })).status, 401, kind);
+  }
+  for (const [kind, token] of [...foreign, ['its own access token', accessToken] as const]) {
+    const answer = await saas.request('POST', '/api/auth/refresh', { body: { refreshToken: token } });
+    t.equal(answer.status, 401, kind);
+  }
+  t.equal((await saas.request('GET', '/api/auth/me', { token: accessToken })).status, 200);
+});
+
+t.test('the claims and the type tell the tokens of one key apart', async (t) => {
+  const { tokens } = await world(t);
+  const typeOf = (token = '') =>
+    JSON.parse(Buffer.from(token.split('.')[0] ?? '', 'base64url').toString()).typ;
+  t.equal(typeOf(tokens['id_token']), 'JWT');
+  t.equal(typeOf(tokens['access token for a resource']), 'at+jwt');
+  t.match(claimsOf(tokens['access token for a resource'] ?? ''), { iss: ISSUER, aud: FILES });
+});
