@@ -11,6 +11,7 @@ import {
   type IdpApp,
   ISSUER,
   idpApp,
+  idpStore,
   type RegisteredClient,
   search,
 } from '../kit/idp.js';
