@@ -18,6 +18,10 @@ await run({
       summary: 'Manage APIs: add, list, update, rotate, remove',
       load: () => import('./commands/resource.js'),
     },
+    'registration-token': {
+      summary: 'Manage tokens with which applications register themselves: create, list, revoke',
+      load: () => import('./commands/registration-token.js'),
+    },
     agent: {
       summary: 'Manage agents: mint, rotate',
       load: () => import('./commands/agent.js'),

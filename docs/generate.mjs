@@ -28,10 +28,13 @@ const domainsOf = (product) =>
 /** The domains whose errors only the SaaS backend has, and which it loads only if they are configured. */
 const LAZY_SAAS_DOMAINS = ['federation', 'passkeys', 'user-pages'];
 
+/** Domains of the identity provider that are loaded only if they are configured. */
+const LAZY_IDP_DOMAINS = ['registration'];
+
 /** The program that the errors of a folder of src belong to; those of the shared folders belong to both. */
 const PROGRAM_OF = Object.fromEntries([
   ...['saas', ...domainsOf('saas'), ...LAZY_SAAS_DOMAINS].map((folder) => [folder, 'saas-backend']),
-  ...['idp', ...domainsOf('idp')].map((folder) => [folder, 'idp']),
+  ...['idp', ...domainsOf('idp'), ...LAZY_IDP_DOMAINS].map((folder) => [folder, 'idp']),
   ...[
     ...['http', 'kernel', 'passwords', 'throttle', 'storage', 'ops', 'console', 'config', 'server'],
     // Loaded only if it is configured.
@@ -131,6 +134,7 @@ function serverOf(program) {
       ...{ ...shared, ed25519Seed: '5'.repeat(64), adminToken: secret },
       ...{ emailSmtpUrl: 'smtp://localhost', factorEncryptionKey: `${secret}factors` },
       passkeys: true,
+      clientRegistration: true,
     });
   }
   return createServer({

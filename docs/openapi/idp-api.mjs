@@ -263,6 +263,12 @@ export const provisioning = {
     rejectsUnknown: true,
     errors: ['invalid_client_metadata'],
   },
+  'POST /register': {
+    id: 'registerClient',
+    summary: 'Register the application itself (RFC 7591)',
+    description: 'Available with IDP_CLIENT_REGISTRATION. Ignores metadata that is not supported.',
+    errors: ['invalid_redirect_uri', 'invalid_client_metadata'],
+  },
   'GET /v1/clients': { id: 'listClients', summary: 'The registered clients' },
   'GET /v1/resources': {
     id: 'listResources',

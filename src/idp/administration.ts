@@ -12,6 +12,8 @@ import { type AnnouncePasskey, passkeyCollection, removePasskeys } from '../pass
 import { createPersonMails } from '../provisioning/mails.js';
 import { createProvisioningModule, type ProvisioningModule } from '../provisioning/module.js';
 import { createLastKnownAddress, principalCollection } from '../provisioning/store.js';
+import { registrationTokenCollection } from '../registration/store.js';
+import { createRegistrationTokens, type RegistrationTokens } from '../registration/tokens.js';
 import { createResourceAdministration, type ResourceAdministration } from '../resources/administration.js';
 import { createResourceService, type ResourceService } from '../resources/service.js';
 import { resourceCollection } from '../resources/store.js';
@@ -29,6 +31,7 @@ export interface ProvisioningAdministration
   removeFactor(sub: string): Promise<boolean>;
   /** Removes all passkeys of a person and returns their number. */
   removePasskeys(sub: string): Promise<number>;
+  registrationTokens: RegistrationTokens;
   close(): Promise<void>;
 }
 
@@ -46,10 +49,10 @@ export async function openProvisioning(
   warn: (message: string) => void,
   { create }: { create: boolean },
 ): Promise<ProvisioningAdministration> {
-  const { databaseUri, publicUrl, es256Key, emailApiKey, emailSmtpUrl } = idpSchema.properties;
+  const { databaseUri, publicUrl, es256Key, emailApiKey, emailSmtpUrl, nativeSchemes } = idpSchema.properties;
   const { values, production } = resolveOptions(
     defineOptions({
-      ...{ databaseUri, publicUrl, es256Key, emailApiKey, emailSmtpUrl },
+      ...{ databaseUri, publicUrl, es256Key, emailApiKey, emailSmtpUrl, nativeSchemes },
       port: idpServerSchema.properties.port,
     }),
     { program: 'idp', given: {}, env: undefined, random: systemRandom },
@@ -61,7 +64,7 @@ export async function openProvisioning(
   const issuer = createPublicUrl(base, values.port).get;
   const { principals, links, directory, clients, operators } = createProvisioningModule(context, {
     issuer,
-    allowHttp: !production,
+    uriRules: { allowHttp: !production, nativeSchemes: values.nativeSchemes ?? [] },
     isSignupOpen: false,
     idTokenAlgorithms: idTokenAlgorithmsOf(values),
     // A server sends the notices.
@@ -81,6 +84,7 @@ export async function openProvisioning(
       removeFactor(sub, ON_THE_HOST, { ...context, factors, announce: announce?.factor }),
     removePasskeys: (sub) =>
       removePasskeys(sub, ON_THE_HOST, { passkeys, audit, announce: announce?.passkey }),
+    registrationTokens: createRegistrationTokens(registrationTokenCollection(store), context),
     close: () => store.close(),
   };
 }

@@ -4,11 +4,18 @@ import { factorCollection } from '../factors/store.js';
 import { logoutNoticeCollection } from '../oidc/backchannel/store.js';
 
 import { revocationCollection } from '../oidc/revocations.js';
-import { consentCollection, grantCollection, sessionCollection } from '../oidc/store.js';
+import {
+  consentCollection,
+  grantCollection,
+  sessionCollection,
+  usedAssertionCollection,
+} from '../oidc/store.js';
 import { createAudit } from '../ops/audit.js';
+import { documentCollection } from '../outbound/documents.js';
 import { passkeyCollection, usedChallengeCollection } from '../passkeys/store.js';
 import { setupCollection } from '../provisioning/first-operator.js';
 import { clientCollection, createLastKnownAddress, principalCollection } from '../provisioning/store.js';
+import { registrationTokenCollection } from '../registration/store.js';
 import { resourceCollection } from '../resources/store.js';
 import { createCommandContext } from '../server/module-context.js';
 import type { Store } from '../storage/collection.js';
@@ -34,6 +41,9 @@ export function declareIdpCollections(store: Store): void {
     logoutNoticeCollection,
     resourceCollection,
     revocationCollection,
+    usedAssertionCollection,
+    documentCollection,
+    registrationTokenCollection,
   ];
   for (const declare of collections) declare(store);
 }

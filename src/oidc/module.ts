@@ -2,6 +2,8 @@ import type { Pages } from '../http/pages.js';
 import { authenticatedByRoute, type Guard, type Scope } from '../http/scope.js';
 import type { Metrics } from '../ops/metrics.js';
 import { createExpiryPurge } from '../ops/purge.js';
+import type { Documents } from '../outbound/documents.js';
+import { createOutbound } from '../outbound/request.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { createInteractionTokens } from './authorize/interaction-token.js';
 import { createSignInPages } from './authorize/pages.js';
@@ -14,10 +16,11 @@ import {
 } from './backchannel/service.js';
 import { type EndSessions, logoutNoticeCollection } from './backchannel/store.js';
 import { ACR_VALUES, createClaims } from './claims.js';
+import { createClientAssertions } from './client-assertion.js';
 import { rejectCrossSiteForms } from './client-auth.js';
 import { type ConsentService, createConsentService } from './consents.js';
 import type { Directory, PasskeySignUp, SecondFactor, SignInPasskeys, SignUp } from './directory.js';
-import { pathMetadataPlugin } from './discovery.js';
+import { type ClientRegistration, pathMetadataPlugin } from './discovery.js';
 import { createHintReader, createKeys, type KeyMaterial } from './keys.js';
 import { createOwnPages, type OwnPages } from './own-pages.js';
 import { oidcPlugin } from './plugin.js';
@@ -25,7 +28,7 @@ import { createPurges } from './purge.js';
 import type { Resources } from './resources.js';
 import { createRevocations, revocationCollection } from './revocations.js';
 import { createCookies, createSessionService, type SessionService } from './sessions.js';
-import { consentCollection, grantCollection, sessionCollection } from './store.js';
+import { consentCollection, grantCollection, sessionCollection, usedAssertionCollection } from './store.js';
 import { createTokenService } from './tokens/service.js';
 
 /** OpenID Connect: authorization, tokens, sessions and logout. */
@@ -55,6 +58,7 @@ export interface OidcModuleOptions {
   directory: Directory;
   resources: Resources;
   isSignUpOpen: boolean;
+  clientRegistration: ClientRegistration;
   signUp: SignUp;
   /** Absent if it is not configured. */
   secondFactor: SecondFactor | undefined;
@@ -68,6 +72,8 @@ export interface OidcModuleOptions {
   trustedEmailDomains: readonly string[];
   /** Whether users may use HTTP Basic as agents do. */
   humansUseBasic: boolean;
+  /** Where clients publish their keys. */
+  readDocument: Documents['read'];
   /** Whether applications in private networks or without TLS are told about ended sessions. */
   callsPrivateNetworks: boolean;
 }
@@ -86,6 +92,7 @@ export function createOidcModule(
     grants: grantCollection(store),
     sessions: sessionCollection(store),
     consents: consentCollection(store),
+    usedAssertions: usedAssertionCollection(store),
   };
   const { seeds } = options.keys;
   const keys = createKeys(options.keys);
@@ -100,19 +107,22 @@ export function createOidcModule(
     ...shared,
     notices: logoutNoticeCollection(store),
     keys,
-    post: createLogoutRequest({ allowPrivate: callsPrivateNetworks }),
+    post: createLogoutRequest(createOutbound({ reach: callsPrivateNetworks ? 'private' : 'public' })),
     wake: () => void jobs.runNow('backchannel-logout'),
   });
+  const assertions = createClientAssertions({ ...shared, readDocument: options.readDocument });
   const interactionTokens = createInteractionTokens(seeds, { clock });
   const authorization = createAuthorization({ ...shared, interactionTokens, backchannel, readHint });
   const sessions = createSessionService({ ...shared, follower: backchannel });
   const cookies = createCookies(issuer);
   const signInPages = createSignInPages(issuer, options);
+  const { clientRegistration } = options;
   const { isSignUpOpen, signUp, secondFactor, passkeys, passkeySignUp, hasAccountPages } = options;
   const acrValues = secondFactor || passkeys ? ACR_VALUES : ACR_VALUES.slice(0, 1);
 
   for (const [name, job] of Object.entries(createPurges(shared))) jobs.add(name, job);
   jobs.add('revocation-purge', createExpiryPurge(revocationDocuments, clock));
+  jobs.add('client-assertion-purge', createExpiryPurge(collections.usedAssertions, clock));
   jobs.add('backchannel-logout', backchannel.jobs.send);
   jobs.add('logout-notice-purge', backchannel.jobs.purge);
   if (metrics) measureNotices(metrics, backchannel);
@@ -124,6 +134,7 @@ export function createOidcModule(
         audit,
         clock,
         throttle,
+        assertions,
         directory,
         resources,
         issuer,
@@ -138,6 +149,7 @@ export function createOidcModule(
         pages,
         signInPages,
         isSignUpOpen,
+        clientRegistration,
         acrValues,
         signUp,
         secondFactor,
@@ -159,11 +171,7 @@ export function createOidcModule(
     publishedKeys: keys.jwks.keys.map(({ kid = '', alg = '' }) => ({ id: kid, algorithm: alg })),
     pathMetadataPlugin: (scope) =>
       pathMetadataPlugin(scope, {
-        issuer,
-        locales,
-        isSignUpOpen,
-        acrValues,
-        resources,
+        ...{ issuer, locales, isSignUpOpen, clientRegistration, acrValues, resources },
         algorithms: keys.algorithms,
       }),
   };

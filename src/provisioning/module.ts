@@ -1,5 +1,6 @@
 import { authenticatedByRoute, type Guard, type Scope } from '../http/scope.js';
 import type { ModuleContext } from '../server/module-context.js';
+import type { UriRules } from './client-uris.js';
 import { type Clients, createClients, type IdTokenAlgorithm } from './clients.js';
 import { createDirectory, type PrincipalDirectory } from './directory.js';
 import { createFirstOperator, type FirstOperator, setupCollection } from './first-operator.js';
@@ -47,8 +48,7 @@ export interface ProvisioningModule {
 
 export interface ProvisioningModuleOptions {
   issuer(): string;
-  /** Whether redirect URIs may use http on addresses that are not loopback. */
-  allowHttp: boolean;
+  uriRules: UriRules;
   isSignupOpen: boolean;
   /** Without it, people get no mails and cannot reset their passwords themselves. */
   mail?: MailDependencies | undefined;
@@ -81,7 +81,7 @@ export function createProvisioningModule(
   >,
   {
     issuer,
-    allowHttp,
+    uriRules,
     isSignupOpen,
     mail,
     adminToken,
@@ -111,7 +111,7 @@ export function createProvisioningModule(
   });
   const clients = createClients(clientCollection(context.store), {
     ...context,
-    allowHttp,
+    uriRules,
     idTokenAlgorithms,
   });
   const directory = createDirectory(collection, { ...context, mails, endSessions });

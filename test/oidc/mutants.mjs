@@ -189,14 +189,14 @@ const mutants = [
   },
   {
     name: 'a name may resolve to a private address',
-    file: 'backchannel/request.js',
-    text: '!addresses.every(({ address }) => isAllowed(address))',
+    file: '../outbound/request.js',
+    text: '!addresses.every(({ address }) => isAdmitted(address))',
     replacement: 'false',
     tests: [['backchannel', 'only public addresses are called']],
   },
   {
     name: 'one of several addresses is checked',
-    file: 'backchannel/request.js',
+    file: '../outbound/request.js',
     text: 'addresses.every(',
     replacement: 'addresses.some(',
     tests: [['backchannel', 'only public addresses are called']],

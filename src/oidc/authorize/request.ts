@@ -1,6 +1,6 @@
 import { decodeJwt } from 'jose';
 import { SCOPES } from '../claims.js';
-import type { Client, Directory } from '../directory.js';
+import type { Client } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import type { ReadHint } from '../keys.js';
 import { findTargets, namesIn, type Resources, type Target } from '../resources.js';
@@ -35,7 +35,7 @@ const FOREIGN_HINT: RuleViolation = {
 };
 
 export interface ValidationDependencies {
-  directory: Pick<Directory, 'findClient'>;
+  findClient(clientId: string): Promise<Client | { problem: string } | null>;
   resources: Resources;
   readHint: ReadHint;
 }
@@ -48,15 +48,17 @@ export interface ValidationDependencies {
  */
 export async function validateAuthorizationRequest(
   parameters: Parameters,
-  { directory, resources, readHint }: ValidationDependencies,
+  { findClient, resources, readHint }: ValidationDependencies,
 ): Promise<ValidationResult> {
   const { client_id: clientId, redirect_uri: redirectUri, scope, id_token_hint: idToken } = parameters;
-  const client = clientId ? await directory.findClient(clientId) : null;
+  const client = clientId ? await findClient(clientId) : null;
   if (!client)
     throw oidcErrors.invalid_request({
       message: 'client_id is not registered.',
       page: 'unknown-client',
     });
+  if ('problem' in client)
+    throw oidcErrors.invalid_request({ message: client.problem, page: 'client-metadata' });
   if (!redirectUri || !matchesRedirectUri(client, redirectUri)) {
     throw oidcErrors.invalid_request({
       message: 'redirect_uri is not registered for this client.',

@@ -2,9 +2,14 @@ import type { FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
 import { parseBearer } from '../../http/authorization.js';
 import { access, originOf, type Scope } from '../../http/scope.js';
-import type { Throttle } from '../../throttle/throttle.js';
-import { authenticate, authenticateClient, invalidClient } from '../client-auth.js';
-import type { Client, Directory } from '../directory.js';
+import {
+  authenticate,
+  authenticateClient,
+  type ClientAuthDependencies,
+  findClient,
+  invalidClient,
+} from '../client-auth.js';
+import { type Client, type Directory, isPublicClient } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import type { Keys } from '../keys.js';
 import type { ResourceServer, Resources } from '../resources.js';
@@ -12,11 +17,10 @@ import { AnyForm, IntrospectionResponse, TokenResponseBody } from '../schemas.js
 import type { TokenResponse } from './issuance.js';
 import type { TokenService } from './service.js';
 
-export interface TokensPluginOptions {
+export interface TokensPluginOptions extends ClientAuthDependencies {
   tokens: TokenService;
   directory: Directory;
   resources: Resources;
-  throttle: Pick<Throttle, 'attempt'>;
   keys: Keys;
 }
 
@@ -44,7 +48,9 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
         throw oidcErrors.unauthorized_client();
       reply.header('pragma', 'no-cache');
       const resources = readResources(request.body);
-      return handleGrant(tokens, client, { ...fields, resources }, originOf(request).ip);
+      const response = await handleGrant(tokens, client, { ...fields, resources }, originOf(request).ip);
+      await options.directory.recordUse(client);
+      return response;
     },
   );
 
@@ -81,16 +87,17 @@ export async function introspectionPlugin(scope: Scope, options: TokensPluginOpt
       schema: { body: AnyForm, response: { 200: IntrospectionResponse } },
     },
     async (request) => {
-      const { directory, resources, throttle, tokens } = options;
+      const { directory, resources, throttle, assertions, tokens } = options;
       const fields = readSingleValues(request.body);
       const { authorization } = request.headers;
+      const { ip } = originOf(request);
       // Both are found by the format of their identifiers, so only one lookup reads the store.
-      const findCaller = async (id: string): Promise<Client | ResourceServer | null> =>
-        (await directory.findClient(id)) ?? resources.findServer(id);
-      const credentials = { authorization, body: fields, ip: originOf(request).ip };
-      const caller = await authenticate(credentials, findCaller, throttle);
+      const find = async (id: string): Promise<Client | ResourceServer | null> =>
+        (await findClient(id, ip, directory)) ?? resources.findServer(id);
+      const credentials = { authorization, body: fields, ip };
+      const caller = await authenticate(credentials, { find, throttle, assertions });
       // A client_id alone is not authentication (RFC 7662 §2.1).
-      if (caller.secretHash === undefined) throw invalidClient();
+      if (isPublicClient(caller)) throw invalidClient();
       const token = tokenOf(fields);
       return 'identifier' in caller
         ? tokens.introspectForResource(caller, token)
