@@ -116,6 +116,8 @@ export const oauth = {
   'POST /token': {
     id: 'getTokens',
     summary: 'Exchange a code or a refresh token for tokens',
+    description:
+      'With a proof in the header DPoP (RFC 9449), the access token is bound to its key if there is an API for which tokens are issued.',
     body: form(
       {
         grant_type: text('`authorization_code` or `refresh_token`.', { examples: ['authorization_code'] }),
@@ -132,6 +134,7 @@ export const oauth = {
     errors: [
       ...['invalid_request', 'invalid_client', 'invalid_grant', 'invalid_scope', 'unauthorized_client'],
       ...['invalid_target', 'unsupported_grant_type', 'RATE_LIMITED'],
+      ...['invalid_dpop_proof', 'use_dpop_nonce'],
     ],
   },
   'POST /revoke': {

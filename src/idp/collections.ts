@@ -9,6 +9,7 @@ import {
   grantCollection,
   sessionCollection,
   usedAssertionCollection,
+  usedProofCollection,
 } from '../oidc/store.js';
 import { createAudit } from '../ops/audit.js';
 import { documentCollection } from '../outbound/documents.js';
@@ -42,6 +43,7 @@ export function declareIdpCollections(store: Store): void {
     resourceCollection,
     revocationCollection,
     usedAssertionCollection,
+    usedProofCollection,
     documentCollection,
     registrationTokenCollection,
   ];

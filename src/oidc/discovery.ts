@@ -1,3 +1,4 @@
+import { DPOP_ALGORITHMS } from '../http/dpop.js';
 import { access, type Scope } from '../http/scope.js';
 import { CLIENT_KEY_ALGORITHMS } from '../kernel/public-jwk.js';
 import { RESPONSE_MODES } from './authorize/rules.js';
@@ -103,7 +104,10 @@ function providerMetadata(
     acr_values_supported: acrValues,
     scopes_supported: [...SCOPES],
     // RFC 9728 §4
-    ...(identifiers.length > 0 && { protected_resources: identifiers }),
+    ...(identifiers.length > 0 && {
+      protected_resources: identifiers,
+      dpop_signing_alg_values_supported: [...DPOP_ALGORITHMS],
+    }),
     claims_supported: [...CLAIMS],
     token_endpoint_auth_methods_supported: [...METHODS, 'none'],
     token_endpoint_auth_signing_alg_values_supported: [...CLIENT_KEY_ALGORITHMS],

@@ -9,6 +9,8 @@ export const oidcErrors = defineErrors({
   ],
   invalid_scope: [400, 'The requested scope exceeds the granted scope.'],
   invalid_target: [400, 'The resource is unknown, or was not authorized.'],
+  invalid_dpop_proof: [400, 'The DPoP proof is missing or invalid.'],
+  use_dpop_nonce: [400, 'The DPoP proof must contain the nonce of the header DPoP-Nonce.'],
   unauthorized_client: [
     400,
     'The client is registered for id_tokens with ES256, and the provider has no such key (IDP_ES256_KEY).',

@@ -24,11 +24,18 @@ import { type ClientRegistration, pathMetadataPlugin } from './discovery.js';
 import { createHintReader, createKeys, type KeyMaterial } from './keys.js';
 import { createOwnPages, type OwnPages } from './own-pages.js';
 import { oidcPlugin } from './plugin.js';
+import type { Proofs } from './proofs.js';
 import { createPurges } from './purge.js';
 import type { Resources } from './resources.js';
 import { createRevocations, revocationCollection } from './revocations.js';
 import { createCookies, createSessionService, type SessionService } from './sessions.js';
-import { consentCollection, grantCollection, sessionCollection, usedAssertionCollection } from './store.js';
+import {
+  consentCollection,
+  grantCollection,
+  sessionCollection,
+  usedAssertionCollection,
+  usedProofCollection,
+} from './store.js';
 import { createTokenService } from './tokens/service.js';
 
 /** OpenID Connect: authorization, tokens, sessions and logout. */
@@ -93,6 +100,7 @@ export function createOidcModule(
     sessions: sessionCollection(store),
     consents: consentCollection(store),
     usedAssertions: usedAssertionCollection(store),
+    usedProofs: usedProofCollection(store),
   };
   const { seeds } = options.keys;
   const keys = createKeys(options.keys);
@@ -111,6 +119,11 @@ export function createOidcModule(
     wake: () => void jobs.runNow('backchannel-logout'),
   });
   const assertions = createClientAssertions({ ...shared, readDocument: options.readDocument });
+  let openedProofs: Promise<Proofs> | undefined;
+  const proofs = () => {
+    openedProofs ??= import('./proofs.js').then(({ createProofs }) => createProofs({ ...shared, seeds }));
+    return openedProofs;
+  };
   const interactionTokens = createInteractionTokens(seeds, { clock });
   const authorization = createAuthorization({ ...shared, interactionTokens, backchannel, readHint });
   const sessions = createSessionService({ ...shared, follower: backchannel });
@@ -123,6 +136,7 @@ export function createOidcModule(
   for (const [name, job] of Object.entries(createPurges(shared))) jobs.add(name, job);
   jobs.add('revocation-purge', createExpiryPurge(revocationDocuments, clock));
   jobs.add('client-assertion-purge', createExpiryPurge(collections.usedAssertions, clock));
+  jobs.add('dpop-proof-purge', createExpiryPurge(collections.usedProofs, clock));
   jobs.add('backchannel-logout', backchannel.jobs.send);
   jobs.add('logout-notice-purge', backchannel.jobs.purge);
   if (metrics) measureNotices(metrics, backchannel);
@@ -135,6 +149,7 @@ export function createOidcModule(
         clock,
         throttle,
         assertions,
+        proofs,
         directory,
         resources,
         issuer,

@@ -183,7 +183,7 @@ export type SignUpForm = Static<typeof SignUpBody>;
 
 export const TokenResponseBody = Type.Object({
   access_token: Token,
-  token_type: Type.Literal('Bearer'),
+  token_type: Type.Enum(['Bearer', 'DPoP']),
   expires_in: Type.Integer(),
   scope: Type.String(),
   id_token: Type.Optional(Token),
@@ -209,4 +209,5 @@ export const IntrospectionResponse = Type.Object({
   acr: Type.Optional(Type.String()),
   amr: Type.Optional(Type.Array(Type.String())),
   sid: Type.Optional(Type.String()),
+  cnf: Type.Optional(Type.Object({ jkt: Type.String() })),
 });

@@ -119,6 +119,7 @@ const SUPPORTED = new Set([
     'request_uri',
     'ui_locales',
     'resource',
+    'dpop_jkt',
   ],
 ]);
 

@@ -1,6 +1,7 @@
-import type { FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
-import { parseBearer } from '../../http/authorization.js';
+import { parseBearer, parseDpop } from '../../http/authorization.js';
+import { DPOP_ALGORITHMS } from '../../http/dpop.js';
 import { access, originOf, type Scope } from '../../http/scope.js';
 import {
   authenticate,
@@ -12,6 +13,7 @@ import {
 import { type Client, type Directory, isPublicClient } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import type { Keys } from '../keys.js';
+import type { Proofs, Prove, ProvenRequest } from '../proofs.js';
 import type { ResourceServer, Resources } from '../resources.js';
 import { AnyForm, IntrospectionResponse, TokenResponseBody } from '../schemas.js';
 import type { TokenResponse } from './issuance.js';
@@ -21,6 +23,7 @@ export interface TokensPluginOptions extends ClientAuthDependencies {
   tokens: TokenService;
   directory: Directory;
   resources: Resources;
+  proofs(): Promise<Proofs>;
   keys: Keys;
 }
 
@@ -48,7 +51,9 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
         throw oidcErrors.unauthorized_client();
       reply.header('pragma', 'no-cache');
       const resources = readResources(request.body);
-      const response = await handleGrant(tokens, client, { ...fields, resources }, originOf(request).ip);
+      const prove = await readProof(request, reply, '/token', options);
+      const { ip } = originOf(request);
+      const response = await handleGrant(tokens, client, { ...fields, resources, prove }, ip);
       await options.directory.recordUse(client);
       return response;
     },
@@ -65,14 +70,19 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
     url: '/userinfo',
     config: access('bearer', { unmetered: true }),
     handler: async (request) => {
-      const token = bearerOf(request);
+      const bound = parseDpop(request.headers.authorization);
+      const token = bound ?? bearerOf(request);
       if (token === undefined) {
-        throw oidcErrors.invalid_token({ headers: challenge() });
+        throw oidcErrors.invalid_token({ headers: challenge('Bearer') });
       }
-      return tokens.userinfo(token).catch((error: unknown) => {
-        throw (error as { code?: unknown }).code === 'invalid_token'
-          ? oidcErrors.invalid_token({ headers: challenge('invalid_token') })
-          : error;
+      const prove =
+        bound === undefined ? undefined : (await options.proofs()).prover(provenBy(request, '/userinfo'));
+      return tokens.userinfo(token, prove).catch((error: unknown) => {
+        const { code, message } = error as { code?: unknown; message?: string };
+        if (code !== 'invalid_token' && code !== 'invalid_dpop_proof') throw error;
+        const headers = challenge(prove ? 'DPoP' : 'Bearer', code);
+        // With the status of the challenge (RFC 9449 §7.1).
+        throw oidcErrors.invalid_token({ headers, ...(message !== undefined && { message }) });
       });
     },
   });
@@ -121,18 +131,19 @@ interface TokenFields {
   code_verifier?: string;
   refresh_token?: string;
   scope?: string;
+  prove?: Prove | undefined;
 }
 
 const GRANT_HANDLERS = new Map<string, GrantHandler>([
   [
     'authorization_code',
-    (tokens, client, { code, redirect_uri: redirectUri, code_verifier: verifier, resources }, ip) =>
-      tokens.redeem(client, { code, redirectUri, verifier, resources }, ip),
+    (tokens, client, { code, redirect_uri: redirectUri, code_verifier: verifier, resources, prove }, ip) =>
+      tokens.redeem(client, { code, redirectUri, verifier, resources, prove }, ip),
   ],
   [
     'refresh_token',
-    (tokens, client, { refresh_token: token, scope, resources }, ip) =>
-      tokens.refresh(client, { token, scope, resources }, ip),
+    (tokens, client, { refresh_token: token, scope, resources, prove }, ip) =>
+      tokens.refresh(client, { token, scope, resources, prove }, ip),
   ],
 ]);
 
@@ -160,6 +171,30 @@ function readSingleValues({ resource: _, ...body }: Static<typeof AnyForm>): Rec
   return Object.fromEntries(pairs.filter(([, value]) => value !== ''));
 }
 
+/**
+ * The proof of a request, not yet verified; `undefined` without one. Without any resource the header is ignored, as it is
+ * by providers without DPoP.
+ */
+export async function readProof(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  path: string,
+  { proofs, resources }: { proofs(): Promise<Proofs>; resources: Pick<Resources, 'hasAny'> },
+): Promise<Prove | undefined> {
+  if (request.headers['dpop'] === undefined || !(await resources.hasAny())) return undefined;
+  const known = await proofs();
+  // Also with errors, so that the next proof has it.
+  reply.header('dpop-nonce', known.nonce());
+  return known.prover(provenBy(request, path));
+}
+
+/** Node joins repeated headers with a comma, which no proof contains. */
+const provenBy = ({ method, headers }: FastifyRequest, path: string): ProvenRequest => ({
+  method,
+  path,
+  proofs: [headers['dpop'] ?? []].flat(),
+});
+
 /** The values of `resource`, which may be repeated. */
 const readResources = ({ resource = [] }: Static<typeof AnyForm>): string[] =>
   [resource].flat().filter((value) => value !== '');
@@ -180,13 +215,15 @@ function bearerOf({ headers, body }: FastifyRequest): string | undefined {
   if ((inHeader !== undefined && inForm !== undefined) || Array.isArray(inForm)) {
     throw oidcErrors.invalid_request({
       message: 'The access token was sent more than once. Send it either in the header or in the body.',
-      headers: challenge('invalid_request'),
+      headers: challenge('Bearer', 'invalid_request'),
     });
   }
   return inHeader ?? (typeof inForm === 'string' ? inForm : undefined);
 }
 
-/** The challenge of a protected resource (RFC 6750 §3). */
-function challenge(error?: string): Record<string, string> {
-  return { 'www-authenticate': `Bearer realm="idp"${error === undefined ? '' : `, error="${error}"`}` };
+/** The challenge of a protected resource (RFC 6750 §3, RFC 9449 §7.1). */
+function challenge(scheme: 'Bearer' | 'DPoP', error?: string): Record<string, string> {
+  const algorithms = scheme === 'DPoP' ? `, algs="${DPOP_ALGORITHMS.join(' ')}"` : '';
+  const named = error === undefined ? '' : `, error="${error}"`;
+  return { 'www-authenticate': `${scheme} realm="idp"${named}${algorithms}` };
 }

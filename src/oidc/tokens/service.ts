@@ -3,6 +3,7 @@ import type { UnknownWritesRegistry } from '../../ops/unknown-writes.js';
 import { type Client, createRegistrationCheck } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { grantIdOf } from '../grant-tokens.js';
+import type { Prove } from '../proofs.js';
 import type { ResourceServer } from '../resources.js';
 import {
   findAccessToken,
@@ -26,8 +27,12 @@ export interface TokenService {
   introspect(client: Client, token: string): Promise<Introspection>;
   /** Describes an access token to the resource server that is its audience. */
   introspectForResource(server: ResourceServer, token: string): Promise<Introspection>;
-  /** The claims for the bearer of an access token (OIDC Core §5.3). @throws invalid_token */
-  userinfo(accessToken: string): Promise<Record<string, string | number | boolean>>;
+  /**
+   * The claims for the bearer of an access token (OIDC Core §5.3).
+   * @param prove present if it was presented as one that is bound to a key
+   * @throws invalid_token, invalid_dpop_proof
+   */
+  userinfo(accessToken: string, prove?: Prove): Promise<Record<string, string | number | boolean>>;
 }
 
 export function createTokenService(
@@ -47,9 +52,12 @@ export function createTokenService(
     introspect: (client, token) => introspectToken(client, token, deps),
     introspectForResource: (server, token) => introspectForResource(server, token, deps),
 
-    async userinfo(accessToken) {
+    async userinfo(accessToken, prove) {
       const found = await findAccessToken(accessToken, deps);
-      if (!found) throw oidcErrors.invalid_token();
+      // A bound token is worth nothing without a proof (RFC 9449 §7.1).
+      if (!found || (found.issued.key === undefined) !== (prove === undefined))
+        throw oidcErrors.invalid_token();
+      if (prove && (await prove(accessToken)) !== found.issued.key) throw oidcErrors.invalid_token();
       return deps.claimsOf(found.principal, found.scope);
     },
   };
