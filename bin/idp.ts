@@ -14,13 +14,13 @@ await run({
       summary: 'Manage applications: create, list, update, rotate, delete',
       load: () => import('./commands/client.js'),
     },
-    resource: {
-      summary: 'Manage APIs: add, list, update, rotate, remove',
-      load: () => import('./commands/resource.js'),
-    },
     'registration-token': {
       summary: 'Manage tokens with which applications register themselves: create, list, revoke',
       load: () => import('./commands/registration-token.js'),
+    },
+    resource: {
+      summary: 'Manage APIs: add, list, update, rotate, remove',
+      load: () => import('./commands/resource.js'),
     },
     agent: {
       summary: 'Manage agents: mint, rotate',

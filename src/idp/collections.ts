@@ -40,12 +40,12 @@ export function declareIdpCollections(store: Store): void {
     passkeyCollection,
     usedChallengeCollection,
     logoutNoticeCollection,
-    resourceCollection,
-    revocationCollection,
     usedAssertionCollection,
     usedProofCollection,
     documentCollection,
     registrationTokenCollection,
+    resourceCollection,
+    revocationCollection,
   ];
   for (const declare of collections) declare(store);
 }

@@ -170,7 +170,6 @@ export async function mountIdp(
     forgetConsents: (sub) => oidc.consents.forget(sub),
   });
   const secondFactor = factors && createSecondFactor(factors, { values, clock: context.clock, provisioning });
-  const resources = createResourcesModule(context);
   const documents = createDocuments(documentCollection(store), {
     send: createOutbound({ reach: values.loopbackDocuments ? 'loopback' : 'public' }),
     clock: context.clock,
@@ -182,6 +181,7 @@ export async function mountIdp(
   });
   context.jobs.add('unused-client-purge', provisioning.clients.purge);
   const clientDirectory = createClientDirectory(provisioning.clients, registration?.metadataClients, context);
+  const resources = createResourcesModule(context);
   const oidc = createOidcModule(context, {
     issuer,
     locales: messages.locales,

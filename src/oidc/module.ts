@@ -134,9 +134,9 @@ export function createOidcModule(
   const acrValues = secondFactor || passkeys ? ACR_VALUES : ACR_VALUES.slice(0, 1);
 
   for (const [name, job] of Object.entries(createPurges(shared))) jobs.add(name, job);
-  jobs.add('revocation-purge', createExpiryPurge(revocationDocuments, clock));
   jobs.add('client-assertion-purge', createExpiryPurge(collections.usedAssertions, clock));
   jobs.add('dpop-proof-purge', createExpiryPurge(collections.usedProofs, clock));
+  jobs.add('revocation-purge', createExpiryPurge(revocationDocuments, clock));
   jobs.add('backchannel-logout', backchannel.jobs.send);
   jobs.add('logout-notice-purge', backchannel.jobs.purge);
   if (metrics) measureNotices(metrics, backchannel);

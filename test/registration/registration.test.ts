@@ -173,7 +173,7 @@ t.test('the routes exist only if they are configured', async (t) => {
 const PROCESSES = 4;
 
 function racesOn(engine: string, fresh: (t: Test) => string): void {
-  t.test(`${engine}: ${PROCESSES} processes register no more clients than a token allows`, async (t) => {
+  t.test(`${engine}: four processes register no more clients than a token allows`, async (t) => {
     const databaseUri = fresh(t);
     const options = {
       ...idpOptions(temporaryFolder(t)),

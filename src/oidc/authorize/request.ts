@@ -35,7 +35,7 @@ const FOREIGN_HINT: RuleViolation = {
 };
 
 export interface ValidationDependencies {
-  findClient(clientId: string): Promise<Client | { problem: string } | null>;
+  directory: { findClient(clientId: string): Promise<Client | { problem: string } | null> };
   resources: Resources;
   readHint: ReadHint;
 }
@@ -48,10 +48,10 @@ export interface ValidationDependencies {
  */
 export async function validateAuthorizationRequest(
   parameters: Parameters,
-  { findClient, resources, readHint }: ValidationDependencies,
+  { directory, resources, readHint }: ValidationDependencies,
 ): Promise<ValidationResult> {
   const { client_id: clientId, redirect_uri: redirectUri, scope, id_token_hint: idToken } = parameters;
-  const client = clientId ? await findClient(clientId) : null;
+  const client = clientId ? await directory.findClient(clientId) : null;
   if (!client)
     throw oidcErrors.invalid_request({
       message: 'client_id is not registered.',

@@ -133,7 +133,9 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
     validate: (parameters, ip) =>
       validateAuthorizationRequest(parameters, {
         ...deps,
-        findClient: (clientId) => directory.resolveClient(clientId, { ip, allowsStale: false }),
+        directory: {
+          findClient: (clientId) => directory.resolveClient(clientId, { ip, allowsStale: false }),
+        },
       }),
     errorResponse,
     findViolation,
@@ -217,9 +219,8 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       const { sid, revocations } = interaction;
       const isConsent = !isExpired && sid !== undefined && revocations !== undefined;
       const shownTo = isConsent ? { sid, revocations } : {};
-      // Its metadata was fetched for the form.
-      const { findClient } = directory;
-      const validated = await validateAuthorizationRequest(parameters, { ...deps, findClient });
+      // The metadata of the client was fetched for the form.
+      const validated = await validateAuthorizationRequest(parameters, deps);
       if ('request' in validated && hintedSub !== undefined) validated.request.hintedSub = hintedSub;
       return { validated, shownTo, proven, isExpired };
     },

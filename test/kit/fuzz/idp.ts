@@ -257,7 +257,6 @@ const RECIPES: Record<string, Recipe> = {
     },
     headers: [asAdmin],
   }),
-  'GET /v1/resources': (self) => ({ query: self.page(), headers: [asAdmin] }),
   'POST /register': (self) => ({
     body: {
       json: {
@@ -268,6 +267,7 @@ const RECIPES: Record<string, Recipe> = {
     },
     headers: [bearer(REGISTRATION_TOKEN)],
   }),
+  'GET /v1/resources': (self) => ({ query: self.page(), headers: [asAdmin] }),
   'GET /v1/clients': (self) => ({ query: self.page(), headers: [asAdmin] }),
   'GET /v1/principals': (self) => ({
     query: [...self.page(), ...(self.dice.happens(0.5) ? [['prefix', 'f'] as Pair] : [])],
