@@ -120,7 +120,10 @@ export const oauth = {
       'With a proof in the header DPoP (RFC 9449), the access token is bound to its key if there is an API for which tokens are issued.',
     body: form(
       {
-        grant_type: text('`authorization_code` or `refresh_token`.', { examples: ['authorization_code'] }),
+        grant_type: text(
+          '`authorization_code`, `refresh_token`, or for agents with a key `client_credentials`.',
+          { examples: ['authorization_code'] },
+        ),
         code: text('The authorization code.', { writeOnly: true }),
         redirect_uri: text('As in the authorization request.'),
         code_verifier: text('The code verifier (RFC 7636).', { writeOnly: true }),

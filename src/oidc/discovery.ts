@@ -98,7 +98,11 @@ function providerMetadata(
     jwks_uri: `${issuer}/.well-known/jwks.json`,
     response_types_supported: ['code'],
     response_modes_supported: [...RESPONSE_MODES],
-    grant_types_supported: ['authorization_code', 'refresh_token'],
+    grant_types_supported: [
+      'authorization_code',
+      'refresh_token',
+      ...(identifiers.length > 0 ? ['client_credentials'] : []),
+    ],
     subject_types_supported: ['public'],
     id_token_signing_alg_values_supported: algorithms,
     acr_values_supported: acrValues,

@@ -16,6 +16,7 @@ import type { Keys } from '../keys.js';
 import type { Proofs, Prove, ProvenRequest } from '../proofs.js';
 import type { ResourceServer, Resources } from '../resources.js';
 import { AnyForm, IntrospectionResponse, TokenResponseBody } from '../schemas.js';
+import { authenticateClientOrAgent, isAgent } from './agents.js';
 import type { TokenResponse } from './issuance.js';
 import type { TokenService } from './service.js';
 
@@ -41,8 +42,11 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
     '/token',
     { config, bodyLimit: TOKEN_LIMIT_BYTES, schema: { body: AnyForm, response: { 200: TokenResponseBody } } },
     async (request, reply) => {
+      const form = readSingleValues(request.body);
+      const grantType = form['grant_type'];
+      if (grantType === 'client_credentials' && (await options.resources.hasAny()))
+        return issueToAgent(request, reply, options);
       const { client, fields } = await readRequest(request, options);
-      const grantType = fields['grant_type'];
       if (!grantType) throw oidcErrors.invalid_request({ message: 'grant_type is missing.' });
       const handleGrant = GRANT_HANDLERS.get(grantType);
       if (!handleGrant) throw oidcErrors.unsupported_grant_type();
@@ -60,7 +64,10 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
   );
 
   scope.post('/revoke', { config, schema: { body: AnyForm } }, async (request, reply) => {
-    const { client, fields } = await readRequest(request, options);
+    const { authorization } = request.headers;
+    const fields = readSingleValues(request.body);
+    const credentials = { authorization, body: fields, ip: originOf(request).ip };
+    const client = await authenticateClientOrAgent(credentials, options);
     await tokens.revoke(client, tokenOf(fields), originOf(request).ip);
     return reply.send();
   });
@@ -114,6 +121,26 @@ export async function introspectionPlugin(scope: Scope, options: TokensPluginOpt
         : tokens.introspect(caller, token);
     },
   );
+}
+
+/** `client_credentials`, which only agents with a key may use. */
+async function issueToAgent(
+  request: ClientRequest,
+  reply: FastifyReply,
+  options: TokensPluginOptions,
+): Promise<TokenResponse> {
+  const { authorization } = request.headers;
+  const { ip } = originOf(request);
+  const fields = readSingleValues(request.body);
+  const agent = await authenticateClientOrAgent({ authorization, body: fields, ip }, options);
+  if (!isAgent(agent))
+    throw oidcErrors.unauthorized_client({
+      message: 'Only agents with a key may use client_credentials, with their sub as client_id.',
+    });
+  reply.header('pragma', 'no-cache');
+  const prove = await readProof(request, reply, '/token', options);
+  const resources = readResources(request.body);
+  return options.tokens.issueToAgent(agent, { resources, scope: fields['scope'], prove }, ip);
 }
 
 type GrantHandler = (
