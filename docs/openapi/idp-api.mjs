@@ -140,6 +140,26 @@ export const oauth = {
       ...['invalid_dpop_proof', 'use_dpop_nonce'],
     ],
   },
+  'POST /par': {
+    id: 'pushAuthorizationRequest',
+    summary: 'Store an authorization request for the redirect of the browser (RFC 9126)',
+    description:
+      'Takes the parameters of `/authorize` and the authentication of the client. `request_uri` replaces the parameters at `/authorize` once, within 90 seconds.',
+    body: form(
+      {
+        response_type: text('`code`.', { examples: ['code'] }),
+        redirect_uri: text('A redirect URI of the client.'),
+        scope: text('Separated by spaces.'),
+        ...CLIENT_FIELDS,
+      },
+      ['response_type', 'redirect_uri'],
+    ),
+    errors: [
+      ...['invalid_request', 'invalid_client', 'invalid_scope', 'invalid_target', 'RATE_LIMITED'],
+      ...['unsupported_response_type', 'request_not_supported', 'request_uri_not_supported'],
+      ...['invalid_dpop_proof', 'use_dpop_nonce'],
+    ],
+  },
   'POST /revoke': {
     id: 'revokeToken',
     summary: 'Revoke a token',

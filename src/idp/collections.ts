@@ -7,6 +7,7 @@ import { revocationCollection } from '../oidc/revocations.js';
 import {
   consentCollection,
   grantCollection,
+  pushedRequestCollection,
   sessionCollection,
   usedAssertionCollection,
   usedProofCollection,
@@ -42,6 +43,7 @@ export function declareIdpCollections(store: Store): void {
     logoutNoticeCollection,
     usedAssertionCollection,
     usedProofCollection,
+    pushedRequestCollection,
     documentCollection,
     registrationTokenCollection,
     resourceCollection,

@@ -32,6 +32,7 @@ import { createCookies, createSessionService, type SessionService } from './sess
 import {
   consentCollection,
   grantCollection,
+  pushedRequestCollection,
   sessionCollection,
   usedAssertionCollection,
   usedProofCollection,
@@ -101,6 +102,7 @@ export function createOidcModule(
     consents: consentCollection(store),
     usedAssertions: usedAssertionCollection(store),
     usedProofs: usedProofCollection(store),
+    pushedRequests: pushedRequestCollection(store),
   };
   const { seeds } = options.keys;
   const keys = createKeys(options.keys);
@@ -124,6 +126,10 @@ export function createOidcModule(
     openedProofs ??= import('./proofs.js').then(({ createProofs }) => createProofs({ ...shared, seeds }));
     return openedProofs;
   };
+  const pushed = async () => {
+    const { createPushedAuthorization } = await import('./authorize/pushed.js');
+    return createPushedAuthorization(collections.pushedRequests, context);
+  };
   const interactionTokens = createInteractionTokens(seeds, { clock });
   const authorization = createAuthorization({ ...shared, interactionTokens, backchannel, readHint });
   const sessions = createSessionService({ ...shared, follower: backchannel });
@@ -135,6 +141,7 @@ export function createOidcModule(
 
   for (const [name, job] of Object.entries(createPurges(shared))) jobs.add(name, job);
   jobs.add('client-assertion-purge', createExpiryPurge(collections.usedAssertions, clock));
+  jobs.add('pushed-request-purge', createExpiryPurge(collections.pushedRequests, clock));
   jobs.add('dpop-proof-purge', createExpiryPurge(collections.usedProofs, clock));
   jobs.add('revocation-purge', createExpiryPurge(revocationDocuments, clock));
   jobs.add('backchannel-logout', backchannel.jobs.send);
@@ -150,6 +157,7 @@ export function createOidcModule(
         throttle,
         assertions,
         proofs,
+        pushed,
         directory,
         resources,
         issuer,

@@ -190,6 +190,11 @@ export const TokenResponseBody = Type.Object({
   refresh_token: Type.Optional(Token),
 });
 
+export const PushedResponse = Type.Object({
+  request_uri: Token,
+  expires_in: Type.Integer(),
+});
+
 /** For an inactive token, only `active`. */
 export const IntrospectionResponse = Type.Object({
   active: Type.Boolean(),

@@ -114,6 +114,17 @@ export interface UsedProofDocument {
   expiresAt: number;
 }
 
+/** An authorization request that a client has pushed (RFC 9126). */
+export interface PushedRequestDocument {
+  /** SHA-256 of the `request_uri`. */
+  id: string;
+  /** SHA-256 of its identifier, which may be an address. */
+  clientId: string;
+  /** The parameters as JSON. */
+  parameters: string;
+  expiresAt: number;
+}
+
 /** Prefix of grant ids. */
 export const GRANT = 'gr_';
 
@@ -133,6 +144,14 @@ export type UsedProofs = Collection<UsedProofDocument>;
 
 export const usedProofCollection = (store: Store): UsedProofs =>
   store.collection<UsedProofDocument>('usedProofs', { indexes: [['expiresAt']] });
+
+export type PushedRequests = Collection<PushedRequestDocument>;
+
+export const pushedRequestCollection = (store: Store): PushedRequests =>
+  store.collection<PushedRequestDocument>('pushedRequests', {
+    indexes: [['expiresAt']],
+    fields: ['clientId'],
+  });
 
 export function grantCollection(store: Store): Grants {
   return store.collection<GrantDocument>('grants', {

@@ -5,7 +5,8 @@ import t, { type Test } from 'tap';
 import { agentWithKey } from '../kit/agent-keys.js';
 import { basic } from '../kit/app.js';
 import { type AssertionOptions, asserted, assertion, clientKey } from '../kit/client-keys.js';
-import { claimsOf, type IdpApp, ISSUER, idpApp, search } from '../kit/idp.js';
+import { fetchOf, skewOf } from '../kit/fetch.js';
+import { claimsOf, ISSUER, idpApp, search } from '../kit/idp.js';
 import { addResource, FILES, introspect } from '../kit/resources.js';
 
 /** Agents that prove a key and get access tokens for themselves (client_credentials). */
@@ -155,22 +156,9 @@ t.test('without a resource, client_credentials is no grant type', async (t) => {
   t.ok((await grants()).includes('client_credentials'));
 });
 
-/** `fetch` to the provider, for libraries. */
-const fetchOf =
-  (idp: IdpApp) =>
-  async (url: string | URL, init: { method?: string; headers?: unknown; body?: unknown } = {}) => {
-    const { pathname, search } = new URL(url);
-    const { status, headers, text } = await idp.request(init.method ?? 'GET', pathname + search, {
-      headers: Object.fromEntries(new Headers(init.headers as Record<string, string>)),
-      ...(init.body != null && { form: String(init.body) }),
-    });
-    const { 'content-length': _, ...others } = headers as Record<string, string>;
-    return new Response(text, { status, headers: others });
-  };
-
 t.test('openid-client and oauth4webapi get such a token, bound by DPoP', async (t) => {
   const { idp, agent } = await start(t);
-  const skew = Math.floor((idp.clock.now() - Date.now()) / 1000);
+  const skew = skewOf(idp);
   const privateKey = await crypto.subtle.importKey(
     'jwk',
     agent.key.privateKey.export({ format: 'jwk' }),

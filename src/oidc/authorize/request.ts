@@ -123,6 +123,9 @@ const SUPPORTED = new Set([
   ],
 ]);
 
+/** The beginning of the `request_uri` of a pushed request (RFC 9126 §2.2). */
+export const REQUEST_URI = 'urn:ietf:params:oauth:request_uri:';
+
 export const isParameter = (name: string): boolean => SUPPORTED.has(name);
 
 /**

@@ -189,7 +189,7 @@ async function readRequest(
 }
 
 /** The parameters with a value. @throws invalid_request for a repeated one, except `resource` (RFC 8707 §2) */
-function readSingleValues({ resource: _, ...body }: Static<typeof AnyForm>): Record<string, string> {
+export function readSingleValues({ resource: _, ...body }: Static<typeof AnyForm>): Record<string, string> {
   const pairs = Object.entries(body).map(([name, value]) => {
     if (typeof value === 'string') return [name, value] as const;
     const details = [{ path: name.slice(0, 100), message: 'must be a single string' }];

@@ -101,6 +101,7 @@ const RECIPES: Record<string, Recipe> = {
     headers: self.browser(),
   }),
   'POST /token': (self) => self.asClient(self.exchange()),
+  'POST /par': (self) => self.asClient(self.authorization().filter(([name]) => name !== 'client_id')),
   'POST /revoke': (self) => self.asClient([['token', self.token()]]),
   'POST /introspect': (self) =>
     self.dice.happens(0.3)
