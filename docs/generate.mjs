@@ -165,7 +165,7 @@ called \`POST /api/auth/reauthenticate\` within the last ten minutes. Routes wit
 \`LOGIN_PROVIDERS\`; \`/auth/email-login\` and \`/auth/email-login/redeem\` with \`EMAIL_LOGIN\`; those with \`passkey\` with \`PASSKEYS\`;
 \`…/resync\` with \`PAYMENT_SECRET_KEY\`; \`/admin/settings/custom\` and \`/admin/api/settings/custom\` with \`customSettings\`.
 
-The pages below \`/account\` exist with \`ACCOUNT_PAGES\` ([pages.md](pages.md)): \`person\` requires the session of a browser, and
+\`/.well-known/change-password\` and the pages below \`/account\` exist with \`ACCOUNT_PAGES\` ([pages.md](pages.md)): \`person\` requires the session of a browser, and
 \`recent-person\` one whose user signed in within the last ten minutes.
 
 The same as OpenAPI: [openapi.md](openapi.md).
