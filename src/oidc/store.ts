@@ -120,7 +120,7 @@ export interface PushedRequestDocument {
   id: string;
   /** SHA-256 of its identifier, which may be an address. */
   clientId: string;
-  /** The parameters as JSON. */
+  /** The parameters, encrypted with the `request_uri`. */
   parameters: string;
   expiresAt: number;
 }

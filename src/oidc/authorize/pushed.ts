@@ -1,4 +1,5 @@
 import { type Clock, isUnexpired, SECOND } from '../../kernel/clock.js';
+import { createEncryption } from '../../kernel/encryption.js';
 import { newToken, type Random, sha256 } from '../../kernel/secrets.js';
 import { atMost } from '../../throttle/throttle.js';
 import { oidcErrors } from '../errors.js';
@@ -20,17 +21,22 @@ const LIFETIME_SECONDS = 90;
 /** Requests from one address block for clients that cannot authenticate, so that a flood stores little. */
 export const PUBLIC_PUSHES = atMost('par', 60, 60 * SECOND);
 
+const PURPOSE = 'pushed authorization request';
+
 export function createPushedAuthorization(
   requests: PushedRequests,
   { clock, random }: { clock: Clock; random: Random },
 ): PushedAuthorization {
+  const encryptionWith = (requestUri: string) =>
+    createEncryption({ keys: [requestUri], purpose: PURPOSE, unreadable: () => PURPOSE, random });
+
   return {
     async push(clientId, parameters) {
       const requestUri = newToken(random, REQUEST_URI);
       const expiresAt = clock.now() + LIFETIME_SECONDS * SECOND;
       const { request_uri: _, ...others } = parameters;
-      // As JSON, which stores can represent whatever characters it contains.
-      const text = JSON.stringify(others);
+      // They may contain an id_token; the store has only the hash of the key.
+      const text = encryptionWith(requestUri).encrypt(PURPOSE, JSON.stringify(others));
       await requests.insert({
         id: sha256(requestUri),
         clientId: sha256(clientId),
@@ -51,7 +57,7 @@ export function createPushedAuthorization(
         throw oidcErrors.invalid_request({
           message: 'request_uri is unknown, has expired, was used before or belongs to another client.',
         });
-      return JSON.parse(taken.parameters) as Parameters;
+      return JSON.parse(encryptionWith(requestUri).decrypt(PURPOSE, taken.parameters)) as Parameters;
     },
   };
 }

@@ -4,7 +4,6 @@ import {
   type ClientAuthDependencies,
   type ClientCredentials,
   findClient,
-  invalidClient,
 } from '../client-auth.js';
 import type { Client, Directory, Principal } from '../directory.js';
 
@@ -36,9 +35,7 @@ export async function authenticateClientOrAgent(
   const { directory, throttle, assertions } = deps;
   const find = async (id: string): Promise<Client | AgentClient | null> =>
     (await findAgent(id, directory)) ?? (await findClient(id, credentials.ip, directory));
-  const found = await authenticate<Client | AgentClient>(credentials, { find, throttle, assertions });
-  if (isAgent(found) && credentials.body['client_assertion'] === undefined) throw invalidClient();
-  return found;
+  return authenticate<Client | AgentClient>(credentials, { find, throttle, assertions });
 }
 
 export const isAgent = (client: Client | AgentClient): client is AgentClient => 'principal' in client;
