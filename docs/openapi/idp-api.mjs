@@ -224,6 +224,22 @@ export const discovery = {
     responses: { 200: JWKS },
     isOpen: true,
   },
+  'GET /revocations': {
+    id: 'getRevocations',
+    summary: 'The access tokens for APIs that are revoked',
+    description:
+      'A JWT (`revocations+jwt`) with hashes of what was revoked within the last minutes. With `If-None-Match` and `Prefer: wait=10`, the answer comes when the list has changed. There is none until the first API is registered.',
+    responses: {
+      200: {
+        description: 'The list',
+        type: 'application/revocations+jwt',
+        schema: { type: 'string' },
+        example: 'eyJ0eXAiOiJyZXZvY2F0aW9ucytqd3QiLCJhbGciOiJFZERTQSJ9.eyJyZXZva2VkIjp7fX0.c2lnbmF0dXJl',
+      },
+      304: { description: 'The list has not changed' },
+    },
+    errors: ['NOT_FOUND'],
+  },
   'GET /jwks': {
     id: 'getJwksAlias',
     summary: 'The public keys, at another address',

@@ -7,6 +7,7 @@ import { createMessages } from '../http/messages.js';
 import { systemRandom } from '../kernel/secrets.js';
 import { announceEnd, logoutNoticeCollection } from '../oidc/backchannel/store.js';
 import { SCOPES } from '../oidc/claims.js';
+import { createRevocations, revocationCollection } from '../oidc/revocations/service.js';
 import { createAudit } from '../ops/audit.js';
 import { type AnnouncePasskey, passkeyCollection, removePasskeys } from '../passkeys/store.js';
 import { type AgentKeys, createAgentKeys } from '../provisioning/agent-keys.js';
@@ -65,17 +66,25 @@ export async function openProvisioning(
   const notices = logoutNoticeCollection(store);
   const context = createCommandContext(store, { production, warn, createAudit });
   const issuer = createPublicUrl(base, values.port).get;
+  const revocations = createRevocations({
+    revocations: revocationCollection(store),
+    resources: createResourceService(resourceCollection(store), context),
+    findPrincipal: (sub) => principalCollection(store).findOne({ id: sub, state: 'active' }),
+    clock: context.clock,
+  });
   // A server sends the notices.
-  const endSessions: EndSessions = async (sub, change) => {
-    await announceEnd(notices, { sub }, context.clock.now());
-    return change();
-  };
+  const endSessions: EndSessions = (sub, change) =>
+    revocations.endPrincipal(sub, async () => {
+      await announceEnd(notices, { sub }, context.clock.now());
+      return change();
+    });
   const { principals, links, directory, clients, operators } = createProvisioningModule(context, {
     issuer,
     uriRules: { allowHttp: !production, nativeSchemes: values.nativeSchemes ?? [] },
     isSignupOpen: false,
     idTokenAlgorithms: idTokenAlgorithmsOf(values),
     endSessions,
+    endClient: (id, change) => revocations.end('client_id', id, change),
   });
   const factors = factorCollection(store);
   const passkeys = passkeyCollection(store);

@@ -3,7 +3,7 @@ import { factorCollection } from '../factors/store.js';
 
 import { logoutNoticeCollection } from '../oidc/backchannel/store.js';
 
-import { revocationCollection } from '../oidc/revocations.js';
+import { revocationCollection } from '../oidc/revocations/service.js';
 import {
   consentCollection,
   grantCollection,

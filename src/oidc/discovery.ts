@@ -112,6 +112,7 @@ function providerMetadata(
     ...(identifiers.length > 0 && {
       protected_resources: identifiers,
       dpop_signing_alg_values_supported: [...DPOP_ALGORITHMS],
+      revocation_list_uri: `${issuer}/revocations`,
     }),
     claims_supported: [...CLAIMS],
     token_endpoint_auth_methods_supported: [...METHODS, 'none'],

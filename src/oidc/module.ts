@@ -27,7 +27,7 @@ import { oidcPlugin } from './plugin.js';
 import type { Proofs } from './proofs.js';
 import { createPurges } from './purge.js';
 import type { Resources } from './resources.js';
-import { createRevocations, revocationCollection } from './revocations.js';
+import { createRevocations, revocationCollection } from './revocations/service.js';
 import { createCookies, createSessionService, type SessionService } from './sessions.js';
 import {
   consentCollection,
@@ -48,6 +48,8 @@ export interface OidcModule {
   ownPages(options: { pages: Pages }): OwnPages;
   sessions: Pick<SessionService, 'list' | 'end' | 'endOwn' | 'endOthers'>;
   endSessions: EndSessions;
+  /** Runs the removal of a client, whose tokens end with it. */
+  endClient<T>(id: string, change: () => Promise<T>): Promise<T>;
   logoutFailures: LogoutFailures;
   consents: Pick<ConsentService, 'list' | 'revoke' | 'forget'>;
   /** Removes the sessions and consents of a principal that was deleted. */
@@ -109,9 +111,12 @@ export function createOidcModule(
   const readHint = createHintReader(keys, issuer);
   const claimsOf = createClaims(trustedEmailDomains);
   const shared = { ...context, ...collections, directory, resources, issuer };
-  const consents = createConsentService(collections.consents, clock);
   const revocationDocuments = revocationCollection(store);
-  const revocations = createRevocations(revocationDocuments, clock);
+  const revocations = createRevocations({
+    ...{ revocations: revocationDocuments, resources, clock },
+    findPrincipal: directory.findPrincipal,
+  });
+  const consents = createConsentService(collections.consents, clock, revocations.endAccess);
   const tokens = createTokenService({ ...shared, consents, keys, claimsOf, seeds, revocations });
   const backchannel = createBackchannelLogout({
     ...shared,
@@ -132,7 +137,13 @@ export function createOidcModule(
   };
   const interactionTokens = createInteractionTokens(seeds, { clock });
   const authorization = createAuthorization({ ...shared, interactionTokens, backchannel, readHint });
-  const sessions = createSessionService({ ...shared, follower: backchannel });
+  const sessions = createSessionService({
+    ...shared,
+    follower: {
+      continueIn: backchannel.continueIn,
+      endSession: (sid, change) => revocations.end('sid', sid, () => backchannel.endSession(sid, change)),
+    },
+  });
   const cookies = createCookies(issuer);
   const signInPages = createSignInPages(issuer, options);
   const { clientRegistration } = options;
@@ -181,11 +192,13 @@ export function createOidcModule(
         hasAccountPages,
         meter: throttle.countRequest,
         humansUseBasic,
+        revocations: revocationDocuments,
       }),
     ownPages: ({ pages }) =>
       createOwnPages({ sessions, cookies, authorization, signInPages, isSignUpOpen, pages }),
     sessions,
-    endSessions: backchannel.endSessions,
+    endSessions: (sub, change) => revocations.endPrincipal(sub, () => backchannel.endSessions(sub, change)),
+    endClient: (id, change) => revocations.end('client_id', id, change),
     logoutFailures: backchannel.failures,
     consents,
     async forget(sub) {

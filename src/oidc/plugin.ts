@@ -6,6 +6,7 @@ import { type AuthorizePluginOptions, authorizePlugin } from './authorize/plugin
 import type { Directory } from './directory.js';
 import { type DiscoveryOptions, discoveryPlugin } from './discovery.js';
 import { type LogoutPluginOptions, logoutPlugin } from './logout.js';
+import { type RevocationsPluginOptions, revocationsPlugin } from './revocations/plugin.js';
 import { introspectionPlugin, type TokensPluginOptions, tokensPlugin } from './tokens/plugin.js';
 
 export interface OidcPluginOptions
@@ -13,6 +14,7 @@ export interface OidcPluginOptions
     LogoutPluginOptions,
     TokensPluginOptions,
     ParPluginOptions,
+    RevocationsPluginOptions,
     DiscoveryOptions {
   directory: Directory;
   throttle: ParPluginOptions['throttle'];
@@ -26,6 +28,7 @@ export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Prom
   await scope.register(authorizePlugin, options);
   await scope.register(logoutPlugin, options);
   await scope.register(introspectionPlugin, options);
+  await scope.register(revocationsPlugin, options);
   await registerCors(scope, ['*'], async (open) => {
     await discoveryPlugin(open, options);
     await tokensPlugin(open, options);

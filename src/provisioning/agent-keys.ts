@@ -38,7 +38,10 @@ export interface AgentKeyDependencies {
   audit: Pick<Audit, 'record'>;
   clock: Clock;
   /** Runs a change that revokes what was issued to a principal. */
-  endSessions<T>(sub: string, change: () => Promise<T>): Promise<T>;
+  endSessions(
+    sub: string,
+    change: () => Promise<PrincipalDocument | null>,
+  ): Promise<PrincipalDocument | null>;
 }
 
 export function createAgentKeys(
@@ -52,7 +55,7 @@ export function createAgentKeys(
 
   /** Stores the keys of an agent, unless another command has changed them. */
   const store = ({ id, keyRevision }: PrincipalDocument, keys: AgentKey[], isRemoval: boolean) =>
-    principals.changeOne(
+    principals.updateOne(
       { id, kind: 'agent', state: { in: ['active', 'disabled'] }, keyRevision: keyRevision ?? null },
       {
         ...(keys.length > 0

@@ -79,11 +79,15 @@ export interface ClientDependencies extends Dependencies {
   /** The algorithms for which the provider has a key. */
   idTokenAlgorithms: readonly IdTokenAlgorithm[];
   log: Pick<JobLog, 'warn'>;
+  endClient: EndClient;
 }
+
+/** Runs the removal of a client, with which its tokens end. */
+export type EndClient = <T>(id: string, change: () => Promise<T>) => Promise<T>;
 
 export function createClients(
   clients: ClientCollection,
-  { audit, clock, random, uriRules, idTokenAlgorithms, log }: ClientDependencies,
+  { audit, clock, random, uriRules, idTokenAlgorithms, log, endClient }: ClientDependencies,
 ): Clients {
   const validate = ({
     redirectUris,
@@ -240,7 +244,9 @@ export function createClients(
     },
 
     async delete(clientId, from) {
-      const deleted = isClientId(clientId) ? await clients.deleteOne({ id: clientId }) : null;
+      const deleted = isClientId(clientId)
+        ? await endClient(clientId, () => clients.deleteOne({ id: clientId }))
+        : null;
       if (deleted) await audit.record({ event: 'client.deleted', subject: clientId, ...actorOf(from) });
       return deleted;
     },

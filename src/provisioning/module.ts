@@ -1,7 +1,7 @@
 import { authenticatedByRoute, type Guard, type Scope } from '../http/scope.js';
 import type { ModuleContext } from '../server/module-context.js';
 import type { UriRules } from './client-uris.js';
-import { type Clients, createClients, type IdTokenAlgorithm } from './clients.js';
+import { type Clients, createClients, type EndClient, type IdTokenAlgorithm } from './clients.js';
 import { createDirectory, type PrincipalDirectory } from './directory.js';
 import { createFirstOperator, type FirstOperator, setupCollection } from './first-operator.js';
 import { adminGuard, signupGuard } from './guards.js';
@@ -61,6 +61,7 @@ export interface ProvisioningModuleOptions {
   /** Runs a change that ends all sessions of a principal. */
   removePasskeys?: RemovePasskeys | undefined;
   endSessions: EndSessions;
+  endClient: EndClient;
   /** Removes what a person has allowed applications. Absent where no link is used. */
   forgetConsents?(sub: string): Promise<void>;
 }
@@ -87,6 +88,7 @@ export function createProvisioningModule(
     adminToken,
     inviteToken = adminToken,
     idTokenAlgorithms,
+    endClient,
     removePasskeys,
     endSessions,
     forgetConsents,
@@ -113,6 +115,7 @@ export function createProvisioningModule(
     ...context,
     uriRules,
     idTokenAlgorithms,
+    endClient,
   });
   const directory = createDirectory(collection, { ...context, mails, endSessions });
   const { audit, throttle } = context;

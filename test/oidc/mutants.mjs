@@ -484,6 +484,46 @@ const mutants = [
     replacement: 'if (false)',
     tests: [['par', 'a request is validated when it is pushed']],
   },
+  ...[
+    [
+      'a disabled principal is not listed',
+      "await record('sub', sub, begins);",
+      ';',
+      'whatever ends what a token was issued for is listed, until the token has expired',
+    ],
+    [
+      'an end of an application is not listed',
+      'if (await resources.hasAny())\n                await record(kind, value);',
+      ';',
+      'a used code or refresh token ends every token of its authorization',
+    ],
+    [
+      'a later end replaces one for good',
+      "await revocations.updateOne({ id }, { set: times, unset: ['valid'] });",
+      'await revocations.deleteOne({ id });',
+      'whatever ends what a token was issued for is listed, until the token has expired',
+    ],
+    [
+      'an earlier generation replaces a later one',
+      'valid: { lte: valid }',
+      '',
+      'what is revoked for good stays so, and a generation is never replaced by an earlier one',
+    ],
+  ].map(([name, text, replacement, test]) => ({
+    ...{ name, file: 'revocations/service.js', text, replacement },
+    tests: [['revocation-list', test]],
+  })),
+  ...[
+    [
+      'who waits is not told',
+      'notify();\n    };\n    const refresh',
+      '{}\n    };\n    const refresh',
+      'a request that waits is answered when the list changes, at its limit, and when the server stops',
+    ],
+  ].map(([name, text, replacement, test]) => ({
+    ...{ name, file: 'revocations/feed.js', text, replacement },
+    tests: [['revocation-list', test]],
+  })),
 ];
 
 runMutants('oidc', mutants);

@@ -54,6 +54,7 @@ const { links, verification, principals } = createProvisioningModule(context, {
     idTokenAlgorithms: ['EdDSA'],
   },
   endSessions: (_, change) => change(),
+  endClient: (_, change) => change(),
   mail: { outbox, messages },
 });
 await store.ready();

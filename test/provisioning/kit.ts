@@ -53,6 +53,7 @@ export async function otherProcess(t: Test, idp: IdpApp) {
   const module = createProvisioningModule(context, {
     ...{ issuer: () => ISSUER, uriRules: { allowHttp: false, nativeSchemes: [] }, isSignupOpen: false },
     endSessions: (_, change) => change(),
+    endClient: (_, change) => change(),
     idTokenAlgorithms: ['EdDSA'],
     mail: { outbox: { put, deleteByUser: async () => undefined }, messages: createMessages() },
   });

@@ -263,6 +263,7 @@ const RECIPES: Record<string, Recipe> = {
     },
     headers: [asAdmin],
   }),
+  'GET /revocations': () => ({}),
   'POST /register': (self) => ({
     body: {
       json: {
