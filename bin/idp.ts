@@ -23,7 +23,7 @@ await run({
       load: () => import('./commands/resource.js'),
     },
     agent: {
-      summary: 'Manage agents: mint, rotate',
+      summary: 'Manage agents: mint, rotate, key',
       load: () => import('./commands/agent.js'),
     },
     invite: {

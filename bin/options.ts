@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { type Command, InvalidArgumentError } from 'commander';
 import { parseList } from '../src/config/options.js';
 import { mustBe } from '../src/config/validation-messages.js';
@@ -19,6 +20,16 @@ export function parseInteger(minimum: number, maximum: number, example: number):
 export function displayName(command: Command, { name }: { name?: string }): { name?: string } {
   if (name === undefined) return {};
   return fits(name, DisplayName) ? { name } : command.error(`error: --name ${mustBe(DisplayName, name)}.`);
+}
+
+/** The content of a JSON file; the command fails if it cannot be read. */
+export function readJson(command: Command, file: string): unknown {
+  try {
+    return JSON.parse(readFileSync(file, 'utf8'));
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    return command.error(`error: ${file} cannot be read as JSON: ${reason}`);
+  }
 }
 
 /** `human`, `agent` or both, as the option `--kinds` names them. */

@@ -122,17 +122,23 @@ async function load(command: Command, program: Program): Promise<void> {
   const entry = program.commands[command.name()];
   if (!entry) return;
   const { define } = await entry.load();
-  command.description(entry.summary).helpCommand(false);
+  command.description(entry.summary);
   define(command, program);
-  const isGroup = command.commands.length > 0;
-  if (isGroup) command.usage('<command> [options]');
-  for (const leaf of isGroup ? command.commands : [command]) {
+  for (const group of groupsIn(command)) group.usage('<command> [options]').helpCommand(false);
+  for (const leaf of leavesIn(command)) {
     leaf.optionsGroup('Global options:');
     // Commands that print more than one line of JSON declare the option themselves.
     if (!leaf.options.some(({ long }) => long === '--json')) leaf.option('--json', 'Print one line of JSON');
     leaf.version(version(), '-v, --version', 'Print the version');
   }
 }
+
+/** The command and those below it that have subcommands. */
+const groupsIn = (command: Command): Command[] =>
+  command.commands.length === 0 ? [] : [command, ...command.commands.flatMap(groupsIn)];
+
+const leavesIn = (command: Command): readonly Command[] =>
+  command.commands.length === 0 ? [command] : command.commands.flatMap(leavesIn);
 
 function helpLayout() {
   const { bold, plain } = style();

@@ -1,29 +1,37 @@
 import type { Command } from 'commander';
+import { MAX_AGENT_KEYS } from '../../src/provisioning/agent-keys.js';
 import { principalView } from '../../src/provisioning/schemas.js';
+import type { AgentKey, PrincipalDocument } from '../../src/provisioning/store.js';
 import { type CommonOptions, examples } from '../command.js';
-import { displayName } from '../options.js';
+import { displayName, readJson } from '../options.js';
 import type { Program } from '../program.js';
 import { findPrincipal, ON_THE_HOST, withProvisioning } from '../provisioning.js';
-import { answer, fail } from '../terminal.js';
+import { answer, answerList, fail } from '../terminal.js';
 
-type MintOptions = CommonOptions & { name?: string };
+type MintOptions = CommonOptions & { name?: string; key?: string };
 
 const SHOWN_ONCE = 'The password is shown only once.';
 
 export function define(group: Command, program: Program): void {
   group.addHelpText(
     'after',
-    examples('idp agent mint scout@agents.example --name Scout', 'idp agent rotate scout@agents.example'),
+    examples(
+      'idp agent mint scout@agents.example --name Scout',
+      'idp agent rotate scout@agents.example',
+      'idp agent key add scout@agents.example jwk.json',
+    ),
   );
   group
     .command('mint')
     .description('Create an agent and show its password once')
     .argument('<handle>', 'Name that the agent signs in with')
     .option('--name <text>', 'Display name')
+    .option('--key <file>', 'File with its public key as a JWK: the agent gets no password')
     .addHelpText(
       'after',
       examples(
         'idp agent mint scout@agents.example --name Scout',
+        'idp agent mint scout@agents.example --key jwk.json',
         'idp agent mint scout@agents.example --json',
       ),
     )
@@ -36,12 +44,53 @@ export function define(group: Command, program: Program): void {
     .argument('<handle>')
     .addHelpText('after', examples('idp agent rotate scout@agents.example'))
     .action((handle: string, options: CommonOptions) => rotate(program, handle, options));
+  defineKeys(group.command('key'), program);
+}
+
+function defineKeys(group: Command, program: Program): void {
+  group
+    .description(`Manage the public keys of an agent, at most ${MAX_AGENT_KEYS}: add, list, remove`)
+    .addHelpText(
+      'after',
+      examples(
+        'idp agent key add scout@agents.example jwk.json',
+        'idp agent key list scout@agents.example',
+        'idp agent key remove scout@agents.example kPrK_qmx…',
+      ),
+    );
+  group
+    .command('add')
+    .description('Add a public key on Ed25519 or P-256')
+    .argument('<handle>')
+    .argument('<file>', 'File with the key as a JWK')
+    .addHelpText('after', examples('idp agent key add scout@agents.example jwk.json'))
+    .action((handle: string, file: string, options: CommonOptions, command: Command) =>
+      addKey(program, handle, readJson(command, file), options),
+    );
+  group
+    .command('list')
+    .description('List the keys of an agent')
+    .argument('<handle>')
+    .addHelpText('after', examples('idp agent key list scout@agents.example --json'))
+    .action((handle: string, options: CommonOptions) => listKeys(program, handle, options));
+  group
+    .command('remove')
+    .description('Remove a key; all tokens of the agent end at once')
+    .argument('<handle>')
+    .argument('<thumbprint>', 'The id of the key in the list')
+    .addHelpText('after', examples('idp agent key remove scout@agents.example kPrK_qmx…'))
+    .action((handle: string, id: string, options: CommonOptions) => removeKey(program, handle, id, options));
 }
 
 async function mint(program: Program, handle: string, options: MintOptions, command: Command): Promise<void> {
-  const name = displayName(command, options);
+  const identity = { handle, ...displayName(command, options) };
+  const key = options.key === undefined ? undefined : readJson(command, options.key);
   await withProvisioning(program, { create: true }, async ({ principals }) => {
-    const { agent, password } = await principals.mintAgent({ handle, ...name }, ON_THE_HOST, true);
+    if (key !== undefined) {
+      const agent = await principals.mintAgentWithKey({ ...identity, key }, ON_THE_HOST);
+      return answer(options, { ...principalView(agent), key: agent.keys?.[0]?.id });
+    }
+    const { agent, password } = await principals.mintAgent(identity, ON_THE_HOST, true);
     answer(options, { ...principalView(agent), password }, SHOWN_ONCE);
   });
 }
@@ -50,9 +99,42 @@ function rotate(program: Program, handle: string, options: CommonOptions): Promi
   return withProvisioning(program, { create: false }, async (administration) => {
     const agent = await findPrincipal(administration, handle);
     const password = await administration.principals.rotate(agent, ON_THE_HOST);
-    if (password === null) {
-      fail(1, `${agent.handle} is not an active agent: its kind is ${agent.kind}, its state ${agent.state}.`);
-    }
+    if (password === null) refuse(agent);
     answer(options, { sub: agent.id, handle: agent.handle, password }, SHOWN_ONCE);
   });
+}
+
+function addKey(program: Program, handle: string, jwk: unknown, options: CommonOptions): Promise<void> {
+  return withProvisioning(program, { create: false }, async (administration) => {
+    const agent = await findPrincipal(administration, handle);
+    const key = await administration.agentKeys.add(agent, jwk, ON_THE_HOST);
+    if (key === null) refuse(agent);
+    answer(options, { sub: agent.id, ...viewOf(key) });
+  });
+}
+
+function listKeys(program: Program, handle: string, options: CommonOptions): Promise<void> {
+  return withProvisioning(program, { create: false }, async (administration) => {
+    const { keys = [] } = await findPrincipal(administration, handle);
+    answerList(options, 'keys', keys.map(viewOf), ['id', 'curve', 'added_at']);
+  });
+}
+
+function removeKey(program: Program, handle: string, id: string, options: CommonOptions): Promise<void> {
+  return withProvisioning(program, { create: false }, async (administration) => {
+    const agent = await findPrincipal(administration, handle);
+    const key = await administration.agentKeys.remove(agent, id, ON_THE_HOST);
+    if (key === null) fail(1, `${agent.handle} has no key ${id}.`);
+    answer(options, { sub: agent.id, ...viewOf(key) });
+  });
+}
+
+const viewOf = ({ id, jwk, addedAt }: AgentKey) => ({
+  id,
+  curve: jwk.crv,
+  added_at: new Date(addedAt).toISOString(),
+});
+
+function refuse({ handle, kind, state }: PrincipalDocument): never {
+  return fail(1, `${handle} is not an active agent: its kind is ${kind}, its state ${state}.`);
 }

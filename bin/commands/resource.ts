@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import { parseList } from '../../src/config/options.js';
 import {
   MAX_TOKEN_LIFETIME_SECONDS,
@@ -19,6 +19,7 @@ interface DescribeOptions extends CommonOptions {
   lifetime?: number;
   kinds?: Kind[];
   sensitive?: string[];
+  dpop?: 'yes' | 'no';
 }
 
 const ADD = `Register an API for which idp issues access tokens, and show its secret once. Applications name it with the \
@@ -89,7 +90,13 @@ function describe(command: Command): Command {
       parseInteger(least, most, 300),
     )
     .option('--kinds <kinds>', 'Who may get a token: human, agent or both', parseKinds)
-    .option('--sensitive <scopes>', 'Scopes that are marked as sensitive; empty for none', parseList);
+    .option('--sensitive <scopes>', 'Scopes that are marked as sensitive; empty for none', parseList)
+    .addOption(
+      new Option(
+        '--dpop <yes|no>',
+        'Whether its tokens work only with a key that the application proves',
+      ).choices(['yes', 'no']),
+    );
 }
 
 /** A comma separates two scopes where the name of a scope follows it, and not a space. */
@@ -108,6 +115,7 @@ const changeOf = (options: DescribeOptions, command: Command): Partial<ResourceI
   ...(options.lifetime !== undefined && { tokenLifetimeSeconds: options.lifetime }),
   ...(options.kinds && { principalKinds: options.kinds }),
   ...(options.sensitive && { sensitive: options.sensitive }),
+  ...(options.dpop && { requiresDpop: options.dpop === 'yes' }),
 });
 
 async function add(
@@ -122,6 +130,7 @@ async function add(
     tokenLifetimeSeconds: MAX_TOKEN_LIFETIME_SECONDS,
     principalKinds: KINDS,
     sensitive: [],
+    requiresDpop: false,
     ...changeOf(options, command),
   };
   await withProvisioning(program, { create: true }, async ({ resources }) => {

@@ -116,9 +116,14 @@ export const oauth = {
   'POST /token': {
     id: 'getTokens',
     summary: 'Exchange a code or a refresh token for tokens',
+    description:
+      'With a proof in the header DPoP (RFC 9449), the access token is bound to its key if there is an API for which tokens are issued.',
     body: form(
       {
-        grant_type: text('`authorization_code` or `refresh_token`.', { examples: ['authorization_code'] }),
+        grant_type: text(
+          '`authorization_code`, `refresh_token`, or for agents with a key `client_credentials`.',
+          { examples: ['authorization_code'] },
+        ),
         code: text('The authorization code.', { writeOnly: true }),
         redirect_uri: text('As in the authorization request.'),
         code_verifier: text('The code verifier (RFC 7636).', { writeOnly: true }),
@@ -132,6 +137,27 @@ export const oauth = {
     errors: [
       ...['invalid_request', 'invalid_client', 'invalid_grant', 'invalid_scope', 'unauthorized_client'],
       ...['invalid_target', 'unsupported_grant_type', 'RATE_LIMITED'],
+      ...['invalid_dpop_proof', 'use_dpop_nonce'],
+    ],
+  },
+  'POST /par': {
+    id: 'pushAuthorizationRequest',
+    summary: 'Store an authorization request for the redirect of the browser (RFC 9126)',
+    description:
+      'Takes the parameters of `/authorize` and the authentication of the client. `request_uri` replaces the parameters at `/authorize` once, within 90 seconds.',
+    body: form(
+      {
+        response_type: text('`code`.', { examples: ['code'] }),
+        redirect_uri: text('A redirect URI of the client.'),
+        scope: text('Separated by spaces.'),
+        ...CLIENT_FIELDS,
+      },
+      ['response_type', 'redirect_uri'],
+    ),
+    errors: [
+      ...['invalid_request', 'invalid_client', 'invalid_scope', 'invalid_target', 'RATE_LIMITED'],
+      ...['unsupported_response_type', 'request_not_supported', 'request_uri_not_supported'],
+      ...['invalid_dpop_proof', 'use_dpop_nonce'],
     ],
   },
   'POST /revoke': {

@@ -21,6 +21,11 @@ export function parseBearer(authorization: string | undefined): string | undefin
   return /^bearer +(\S+) *$/i.exec(authorization ?? '')?.[1];
 }
 
+/** The token of an `Authorization: DPoP` header (RFC 9449 §7.1). */
+export function parseDpop(authorization: string | undefined): string | undefined {
+  return /^dpop +(\S+) *$/i.exec(authorization ?? '')?.[1];
+}
+
 /** Request headers of Node or of `fetch`. */
 export type RequestHeaders =
   | { get(name: string): string | null }

@@ -29,7 +29,7 @@ async function allowOrigins(scope: Scope, origins: readonly string[]): Promise<v
     // For session cookies. Browsers reject credentials for any origin.
     credentials: !isOpen,
     methods: 'GET, HEAD, POST, PATCH, DELETE',
-    exposedHeaders: 'Retry-After, X-Request-Id, WWW-Authenticate',
+    exposedHeaders: 'Retry-After, X-Request-Id, WWW-Authenticate, DPoP-Nonce',
     // Preflights reach the OPTIONS routes below, whose responses have the common headers.
     preflightContinue: true,
     // Otherwise the plugin itself would respond to OPTIONS requests without Origin, without those headers.

@@ -10,8 +10,10 @@ import { SCOPES } from '../oidc/claims.js';
 import { createRevocations, revocationCollection } from '../oidc/revocations/service.js';
 import { createAudit } from '../ops/audit.js';
 import { type AnnouncePasskey, passkeyCollection, removePasskeys } from '../passkeys/store.js';
+import { type AgentKeys, createAgentKeys } from '../provisioning/agent-keys.js';
 import { createPersonMails } from '../provisioning/mails.js';
 import { createProvisioningModule, type ProvisioningModule } from '../provisioning/module.js';
+import type { EndSessions } from '../provisioning/principals.js';
 import { createLastKnownAddress, principalCollection } from '../provisioning/store.js';
 import { registrationTokenCollection } from '../registration/store.js';
 import { createRegistrationTokens, type RegistrationTokens } from '../registration/tokens.js';
@@ -30,6 +32,7 @@ export interface ProvisioningAdministration
   resources: ResourceAdministration & Pick<ResourceService, 'list'>;
   /** Removes the second factor of a person; false without one. */
   removeFactor(sub: string): Promise<boolean>;
+  agentKeys: AgentKeys;
   /** Removes all passkeys of a person and returns their number. */
   removePasskeys(sub: string): Promise<number>;
   registrationTokens: RegistrationTokens;
@@ -69,17 +72,18 @@ export async function openProvisioning(
     findPrincipal: (sub) => principalCollection(store).findOne({ id: sub, state: 'active' }),
     clock: context.clock,
   });
+  // A server sends the notices.
+  const endSessions: EndSessions = (sub, change) =>
+    revocations.endPrincipal(sub, async () => {
+      await announceEnd(notices, { sub }, context.clock.now());
+      return change();
+    });
   const { principals, links, directory, clients, operators } = createProvisioningModule(context, {
     issuer,
     uriRules: { allowHttp: !production, nativeSchemes: values.nativeSchemes ?? [] },
     isSignupOpen: false,
     idTokenAlgorithms: idTokenAlgorithmsOf(values),
-    // A server sends the notices.
-    endSessions: (sub, change) =>
-      revocations.endPrincipal(sub, async () => {
-        await announceEnd(notices, { sub }, context.clock.now());
-        return change();
-      }),
+    endSessions,
     endClient: (id, change) => revocations.end('client_id', id, change),
   });
   const factors = factorCollection(store);
@@ -88,6 +92,7 @@ export async function openProvisioning(
   const announce = hasMailServer(values) ? announcementsOf(store, { ...context, issuer }) : undefined;
   return {
     ...{ principals, links, directory, clients, operators },
+    agentKeys: createAgentKeys(principalCollection(store), { ...context, endSessions }),
     resources: openResources(store, context, !production),
     removeFactor: (sub) =>
       removeFactor(sub, ON_THE_HOST, { ...context, factors, announce: announce?.factor }),

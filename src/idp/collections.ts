@@ -7,8 +7,10 @@ import { revocationCollection } from '../oidc/revocations/service.js';
 import {
   consentCollection,
   grantCollection,
+  pushedRequestCollection,
   sessionCollection,
   usedAssertionCollection,
+  usedProofCollection,
 } from '../oidc/store.js';
 import { createAudit } from '../ops/audit.js';
 import { documentCollection } from '../outbound/documents.js';
@@ -40,6 +42,8 @@ export function declareIdpCollections(store: Store): void {
     usedChallengeCollection,
     logoutNoticeCollection,
     usedAssertionCollection,
+    usedProofCollection,
+    pushedRequestCollection,
     documentCollection,
     registrationTokenCollection,
     resourceCollection,

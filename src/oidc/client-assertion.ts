@@ -14,12 +14,15 @@ import { atMost, type Throttle } from '../throttle/throttle.js';
 import type { Client } from './directory.js';
 import type { UsedAssertions } from './store.js';
 
+/** What can sign an assertion. */
+export type KeyHolder = Pick<Client, 'id' | 'jwks' | 'jwksUri'>;
+
 /** Authentication of clients by a signature (RFC 7523 §3, with the rules of draft-ietf-oauth-rfc7523bis). */
 export interface ClientAssertions {
   /** The client that an assertion claims to be, unverified. */
   subjectOf(assertion: string): string | undefined;
   /** Verifies an assertion and uses it up. Returns what is wrong with it. @throws RATE_LIMITED */
-  verify(client: Client, assertion: string, ip: string): Promise<string | null>;
+  verify(client: KeyHolder, assertion: string, ip: string): Promise<string | null>;
 }
 
 export interface AssertionDependencies {
@@ -92,7 +95,7 @@ export function createClientAssertions({
     return null;
   };
 
-  const readClaims = async (client: Client, assertion: string, ip: string): Promise<JWTPayload | null> => {
+  const readClaims = async (client: KeyHolder, assertion: string, ip: string): Promise<JWTPayload | null> => {
     if (client.jwks) return verifySignature(assertion, client.jwks);
     const { jwksUri } = client;
     if (jwksUri === undefined) return null;
@@ -109,7 +112,7 @@ export function createClientAssertions({
     }
   };
 
-  const problemOf = (client: Client, claims: JWTPayload): string | null => {
+  const problemOf = (client: KeyHolder, claims: JWTPayload): string | null => {
     const { iss, sub, aud, exp, jti } = claims;
     if (iss !== client.id || sub !== client.id) return 'iss and sub of the assertion must be the client_id.';
     // The issuer and nothing else: an assertion for another server must not work here, nor this one there.

@@ -31,25 +31,31 @@ export interface ClientAuthDependencies {
  */
 export function authenticateClient(
   credentials: ClientCredentials,
-  deps: ClientAuthDependencies,
+  { directory, throttle, assertions }: ClientAuthDependencies,
 ): Promise<Client> {
-  if (hasAssertion(credentials)) return authenticateByKey(credentials, deps);
-  const { directory, throttle } = deps;
-  return authenticate(credentials, (id) => findClient(id, credentials.ip, directory), throttle);
+  return authenticate(credentials, {
+    find: (id) => findClient(id, credentials.ip, directory),
+    throttle,
+    assertions,
+  });
 }
 
-export const hasAssertion = ({ body }: Pick<ClientCredentials, 'body'>): boolean =>
-  body['client_assertion'] !== undefined || body['client_assertion_type'] !== undefined;
+/** What authenticates as clients do. */
+export type Authenticatable = Pick<Client, 'id' | 'secretHash' | 'previousSecretHash' | 'jwks' | 'jwksUri'>;
 
-/** Who may authenticate with a secret. */
-type SecretHolder = Pick<Client, 'secretHash' | 'previousSecretHash' | 'jwks' | 'jwksUri'>;
+interface Authentication<T> extends Omit<ClientAuthDependencies, 'directory'> {
+  find(id: string): Promise<T | null>;
+}
 
 /** The same for clients and for others that authenticate as they do. */
-export async function authenticate<T extends SecretHolder>(
-  { authorization, body, ip }: ClientCredentials,
-  find: (id: string) => Promise<T | null>,
-  throttle: Pick<Throttle, 'attempt'>,
+export async function authenticate<T extends Authenticatable>(
+  credentials: ClientCredentials,
+  deps: Authentication<T>,
 ): Promise<T> {
+  const { authorization, body, ip } = credentials;
+  const { find, throttle } = deps;
+  if (body['client_assertion'] !== undefined || body['client_assertion_type'] !== undefined)
+    return authenticateByKey(credentials, deps);
   const basic = authorization === undefined ? null : readBasic(authorization);
   if (authorization !== undefined && !basic) throw invalidClient();
   if (basic && body['client_secret'] !== undefined) {
@@ -89,10 +95,10 @@ export async function findClient(
 }
 
 /** `private_key_jwt` (RFC 7523 §2.2). A signature cannot be guessed, so failures only slow the address down. */
-async function authenticateByKey(
+async function authenticateByKey<T extends Authenticatable>(
   { authorization, body, ip }: ClientCredentials,
-  { directory, throttle, assertions }: ClientAuthDependencies,
-): Promise<Client> {
+  { find, throttle, assertions }: Authentication<T>,
+): Promise<T> {
   if (authorization !== undefined || body['client_secret'] !== undefined) {
     throw oidcErrors.invalid_request({
       message: 'Client credentials were sent in two ways. Use one method.',
@@ -102,7 +108,7 @@ async function authenticateByKey(
   if (type !== ASSERTION_TYPE)
     throw oidcErrors.invalid_request({ message: `client_assertion_type must be ${ASSERTION_TYPE}.` });
   const clientId = body['client_id'] ?? assertions.subjectOf(assertion);
-  const client = clientId ? await findClient(clientId, ip, directory) : null;
+  const client = clientId ? await find(clientId) : null;
   const problem = client ? await assertions.verify(client, assertion, ip) : UNVERIFIED;
   if (client && problem === null) return client;
   await throttle.count(FAILURES, ip);

@@ -21,6 +21,8 @@ export interface Principal {
   operatorSince?: number;
   /** Present for a person without a password. */
   passkeyOnly?: true;
+  /** With which an agent authenticates at /token. */
+  keys?: readonly { jwk: PublicJwk }[];
   updatedAt: number;
 }
 

@@ -1,3 +1,4 @@
+import { DPOP_ALGORITHMS } from '../http/dpop.js';
 import { access, type Scope } from '../http/scope.js';
 import { CLIENT_KEY_ALGORITHMS } from '../kernel/public-jwk.js';
 import { RESPONSE_MODES } from './authorize/rules.js';
@@ -88,6 +89,7 @@ function providerMetadata(
     issuer,
     authorization_endpoint: `${issuer}/authorize`,
     token_endpoint: `${issuer}/token`,
+    pushed_authorization_request_endpoint: `${issuer}/par`,
     userinfo_endpoint: `${issuer}/userinfo`,
     revocation_endpoint: `${issuer}/revoke`,
     introspection_endpoint: `${issuer}/introspect`,
@@ -97,7 +99,11 @@ function providerMetadata(
     jwks_uri: `${issuer}/.well-known/jwks.json`,
     response_types_supported: ['code'],
     response_modes_supported: [...RESPONSE_MODES],
-    grant_types_supported: ['authorization_code', 'refresh_token'],
+    grant_types_supported: [
+      'authorization_code',
+      'refresh_token',
+      ...(identifiers.length > 0 ? ['client_credentials'] : []),
+    ],
     subject_types_supported: ['public'],
     id_token_signing_alg_values_supported: algorithms,
     acr_values_supported: acrValues,
@@ -105,6 +111,7 @@ function providerMetadata(
     // RFC 9728 §4
     ...(identifiers.length > 0 && {
       protected_resources: identifiers,
+      dpop_signing_alg_values_supported: [...DPOP_ALGORITHMS],
       revocation_list_uri: `${issuer}/revocations`,
     }),
     claims_supported: [...CLAIMS],

@@ -24,11 +24,19 @@ import { type ClientRegistration, pathMetadataPlugin } from './discovery.js';
 import { createHintReader, createKeys, type KeyMaterial } from './keys.js';
 import { createOwnPages, type OwnPages } from './own-pages.js';
 import { oidcPlugin } from './plugin.js';
+import type { Proofs } from './proofs.js';
 import { createPurges } from './purge.js';
 import type { Resources } from './resources.js';
 import { createRevocations, revocationCollection } from './revocations/service.js';
 import { createCookies, createSessionService, type SessionService } from './sessions.js';
-import { consentCollection, grantCollection, sessionCollection, usedAssertionCollection } from './store.js';
+import {
+  consentCollection,
+  grantCollection,
+  pushedRequestCollection,
+  sessionCollection,
+  usedAssertionCollection,
+  usedProofCollection,
+} from './store.js';
 import { createTokenService } from './tokens/service.js';
 
 /** OpenID Connect: authorization, tokens, sessions and logout. */
@@ -95,6 +103,8 @@ export function createOidcModule(
     sessions: sessionCollection(store),
     consents: consentCollection(store),
     usedAssertions: usedAssertionCollection(store),
+    usedProofs: usedProofCollection(store),
+    pushedRequests: pushedRequestCollection(store),
   };
   const { seeds } = options.keys;
   const keys = createKeys(options.keys);
@@ -116,6 +126,15 @@ export function createOidcModule(
     wake: () => void jobs.runNow('backchannel-logout'),
   });
   const assertions = createClientAssertions({ ...shared, readDocument: options.readDocument });
+  let openedProofs: Promise<Proofs> | undefined;
+  const proofs = () => {
+    openedProofs ??= import('./proofs.js').then(({ createProofs }) => createProofs({ ...shared, seeds }));
+    return openedProofs;
+  };
+  const pushed = async () => {
+    const { createPushedAuthorization } = await import('./authorize/pushed.js');
+    return createPushedAuthorization(collections.pushedRequests, context);
+  };
   const interactionTokens = createInteractionTokens(seeds, { clock });
   const authorization = createAuthorization({ ...shared, interactionTokens, backchannel, readHint });
   const sessions = createSessionService({
@@ -133,6 +152,8 @@ export function createOidcModule(
 
   for (const [name, job] of Object.entries(createPurges(shared))) jobs.add(name, job);
   jobs.add('client-assertion-purge', createExpiryPurge(collections.usedAssertions, clock));
+  jobs.add('pushed-request-purge', createExpiryPurge(collections.pushedRequests, clock));
+  jobs.add('dpop-proof-purge', createExpiryPurge(collections.usedProofs, clock));
   jobs.add('revocation-purge', createExpiryPurge(revocationDocuments, clock));
   jobs.add('backchannel-logout', backchannel.jobs.send);
   jobs.add('logout-notice-purge', backchannel.jobs.purge);
@@ -146,6 +167,8 @@ export function createOidcModule(
         clock,
         throttle,
         assertions,
+        proofs,
+        pushed,
         directory,
         resources,
         issuer,

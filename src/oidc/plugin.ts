@@ -1,6 +1,7 @@
 import formbody from '@fastify/formbody';
 import { registerCors } from '../http/cors.js';
 import type { Scope } from '../http/scope.js';
+import { type ParPluginOptions, parPlugin } from './authorize/par.js';
 import { type AuthorizePluginOptions, authorizePlugin } from './authorize/plugin.js';
 import type { Directory } from './directory.js';
 import { type DiscoveryOptions, discoveryPlugin } from './discovery.js';
@@ -12,9 +13,11 @@ export interface OidcPluginOptions
   extends AuthorizePluginOptions,
     LogoutPluginOptions,
     TokensPluginOptions,
+    ParPluginOptions,
     RevocationsPluginOptions,
     DiscoveryOptions {
   directory: Directory;
+  throttle: ParPluginOptions['throttle'];
 }
 
 const FORM_LIMIT_BYTES = 16 * 1024;
@@ -29,5 +32,6 @@ export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Prom
   await registerCors(scope, ['*'], async (open) => {
     await discoveryPlugin(open, options);
     await tokensPlugin(open, options);
+    await parPlugin(open, options);
   });
 }

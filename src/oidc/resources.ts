@@ -12,6 +12,8 @@ export interface Resource {
   tokenLifetimeSeconds: number;
   /** The kinds of principals that may get a token. */
   principalKinds: readonly ('agent' | 'human')[];
+  /** Whether its tokens are bound to a key (DPoP). */
+  requiresDpop?: true;
 }
 
 /** A resource as the caller of /introspect. */

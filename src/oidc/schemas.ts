@@ -183,11 +183,16 @@ export type SignUpForm = Static<typeof SignUpBody>;
 
 export const TokenResponseBody = Type.Object({
   access_token: Token,
-  token_type: Type.Literal('Bearer'),
+  token_type: Type.Enum(['Bearer', 'DPoP']),
   expires_in: Type.Integer(),
   scope: Type.String(),
   id_token: Type.Optional(Token),
   refresh_token: Type.Optional(Token),
+});
+
+export const PushedResponse = Type.Object({
+  request_uri: Token,
+  expires_in: Type.Integer(),
 });
 
 /** For an inactive token, only `active`. */
@@ -209,4 +214,5 @@ export const IntrospectionResponse = Type.Object({
   acr: Type.Optional(Type.String()),
   amr: Type.Optional(Type.Array(Type.String())),
   sid: Type.Optional(Type.String()),
+  cnf: Type.Optional(Type.Object({ jkt: Type.String() })),
 });

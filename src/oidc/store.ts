@@ -21,6 +21,10 @@ export interface GrantDocument {
   nonce?: string;
   /** S256 code challenge (RFC 7636). */
   challenge?: string;
+  /** Thumbprint of the key that the code is bound to (RFC 9449 §10). */
+  codeKey?: string;
+  /** Thumbprint of the key that the refresh token is bound to (RFC 9449 §5). */
+  refreshKey?: string;
   /** Authentication context class, if the client requested one. */
   acr?: string;
   /** How the principal signed in, if not with a password alone. */
@@ -58,6 +62,8 @@ export interface IssuedToken {
   resource?: string;
   /** Present when it is narrower than the scope of the grant. */
   scope?: string;
+  /** Thumbprint of the key that it is bound to (RFC 9449 §6). */
+  key?: string;
 }
 
 /** A user who is signed in in one browser. */
@@ -101,6 +107,24 @@ export interface UsedAssertionDocument {
   expiresAt: number;
 }
 
+/** A DPoP proof that was used: none is accepted twice (RFC 9449 §11.1). */
+export interface UsedProofDocument {
+  /** SHA-256 of the key and the `jti`. */
+  id: string;
+  expiresAt: number;
+}
+
+/** An authorization request that a client has pushed (RFC 9126). */
+export interface PushedRequestDocument {
+  /** SHA-256 of the `request_uri`. */
+  id: string;
+  /** SHA-256 of its identifier, which may be an address. */
+  clientId: string;
+  /** The parameters, encrypted with the `request_uri`. */
+  parameters: string;
+  expiresAt: number;
+}
+
 /** Prefix of grant ids. */
 export const GRANT = 'gr_';
 
@@ -115,6 +139,19 @@ export type UsedAssertions = Collection<UsedAssertionDocument>;
 
 export const usedAssertionCollection = (store: Store): UsedAssertions =>
   store.collection<UsedAssertionDocument>('usedAssertions', { indexes: [['expiresAt']] });
+
+export type UsedProofs = Collection<UsedProofDocument>;
+
+export const usedProofCollection = (store: Store): UsedProofs =>
+  store.collection<UsedProofDocument>('usedProofs', { indexes: [['expiresAt']] });
+
+export type PushedRequests = Collection<PushedRequestDocument>;
+
+export const pushedRequestCollection = (store: Store): PushedRequests =>
+  store.collection<PushedRequestDocument>('pushedRequests', {
+    indexes: [['expiresAt']],
+    fields: ['clientId'],
+  });
 
 export function grantCollection(store: Store): Grants {
   return store.collection<GrantDocument>('grants', {

@@ -87,7 +87,7 @@ export function createDirectory(
         {
           set: { state: 'deleted', updatedAt: clock.now() },
           unset: [
-            ...(['name', 'passwordHash', 'secretHash'] as const),
+            ...(['name', 'passwordHash', 'secretHash', 'keys'] as const),
             ...PASSWORD_LINK_FIELDS,
             ...VERIFICATION_FIELDS,
             ...UNANSWERED_LINK_FIELDS,
@@ -160,8 +160,10 @@ export function createDirectory(
       const found = await get(sub);
       if (!found || found.state === 'active') return found;
       // No operation gives a disabled principal a password, so the state read above is still current.
-      const { passwordHash, secretHash, passkeyOnly = false } = found;
-      const canSignIn = passwordHash !== undefined || secretHash !== undefined || passkeyOnly;
+      const { kind, passwordHash, secretHash, passkeyOnly = false } = found;
+      // Agents are never invited.
+      const canSignIn =
+        kind === 'agent' || passwordHash !== undefined || secretHash !== undefined || passkeyOnly;
       const enabled = await principals.updateOne(
         { id: sub, state: 'disabled' },
         { set: { state: canSignIn ? 'active' : 'invited', updatedAt: clock.now() } },

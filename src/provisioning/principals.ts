@@ -10,6 +10,7 @@ import type { Passwords } from '../passwords/hasher.js';
 import { PASSWORD_PROBLEMS } from '../passwords/problems.js';
 import { UniqueViolation } from '../storage/collection.js';
 import { atMost, type Limit, type Throttle } from '../throttle/throttle.js';
+import { readAgentKey } from './agent-keys.js';
 import { provisioningErrors } from './errors.js';
 import { canonicalForm, canonicalHandle, isPossibleHandle } from './handles.js';
 import type { PersonMails } from './mails.js';
@@ -72,6 +73,14 @@ export interface Principals {
     isVouched: boolean,
   ): Promise<{ agent: PrincipalDocument; password: string }>;
   /**
+   * Creates an agent that authenticates with a key and has no password.
+   * @throws handle_taken, VALIDATION_ERROR
+   */
+  mintAgentWithKey(
+    input: { handle: string; name?: string; key: unknown },
+    from: Origin,
+  ): Promise<PrincipalDocument>;
+  /**
    * Gives an agent a new generated password and revokes everything issued under the old one. `null` when `agent` has
    * changed since it was read, so that one of two simultaneous rotations succeeds.
    */
@@ -133,7 +142,10 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
   const { audit, clock, random } = deps;
   const create = async (
     input: { handle: string; name?: string | undefined },
-    rest: Pick<PrincipalDocument, 'kind' | 'passwordHash' | 'secretHash' | 'vouchedAt' | 'passkeyOnly'>,
+    rest: Pick<
+      PrincipalDocument,
+      'kind' | 'passwordHash' | 'secretHash' | 'keys' | 'vouchedAt' | 'passkeyOnly'
+    >,
     id = newId(PRINCIPAL, clock, random),
   ): Promise<PrincipalDocument> => {
     const now = clock.now();
@@ -230,6 +242,16 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       );
       await audit.record({ event: 'agent.minted', subject: agent.id, ...actorOf(from) });
       return { agent, password: generated };
+    },
+
+    async mintAgentWithKey({ handle, name, key }, from) {
+      const canonical = canonicalHandle(handle);
+      const now = clock.now();
+      const keys = [readAgentKey(key, now)];
+      const agent = await create({ handle: canonical, name }, { kind: 'agent', keys, vouchedAt: now });
+      const detail = keys.map(({ id }) => id).join();
+      await audit.record({ event: 'agent.minted', subject: agent.id, ...actorOf(from), detail });
+      return agent;
     },
 
     async rotate({ id, epoch }, from) {

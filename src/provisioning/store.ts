@@ -23,6 +23,10 @@ export interface PrincipalDocument {
   passwordHash?: string;
   /** SHA-256 of a generated password: 256 random bits do not require a slow hash. */
   secretHash?: string;
+  /** The public keys with which an agent authenticates at /token; absent without any. */
+  keys?: AgentKey[];
+  /** Incremented by every change of the keys, which is conditional on the value it read. */
+  keyRevision?: number;
   /** Present after a sign-up with a passkey, until a link sets a password. */
   passkeyOnly?: true;
   /** Incremented to invalidate all codes, tokens and sessions issued before. */
@@ -56,6 +60,13 @@ export interface PrincipalDocument {
   operatorLinkHash?: string;
   createdAt: number;
   updatedAt: number;
+}
+
+export interface AgentKey {
+  /** Its thumbprint (RFC 7638). */
+  id: string;
+  jwk: PublicJwk;
+  addedAt: number;
 }
 
 /** The fields to unset where no link may set a password any more. */
@@ -116,7 +127,7 @@ export function principalCollection(store: Store): PrincipalCollection {
     fields: [
       ...(['epoch', 'linkHash', 'linkExpiresAt', 'usedLinkHash', 'unansweredSince'] as const),
       ...(['mailedLinkHash', 'mailedLinkExpiresAt', 'verifyHash', 'verifyExpiresAt'] as const),
-      'operatorLinkHash',
+      ...(['operatorLinkHash', 'keyRevision'] as const),
     ],
   });
 }

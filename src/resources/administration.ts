@@ -38,6 +38,8 @@ export interface ResourceInput {
   principalKinds: readonly Kind[];
   /** Names of scopes. */
   sensitive: readonly string[];
+  /** Whether its tokens are bound to a key (DPoP). */
+  requiresDpop: boolean;
 }
 
 /** Longest lifetime of an access token, which a resource server accepts without asking the provider. */
@@ -127,13 +129,14 @@ export function createResourceAdministration(
         insist([{ path: 'resource', message: `would be one of more than ${MAX_RESOURCES}` }]);
       const secret = newToken(random, 'rsec_');
       const now = clock.now();
-      const { sensitive, scopes, ...rest } = input;
+      const { sensitive, scopes, requiresDpop, ...rest } = input;
       const resource: ResourceDocument = {
         id: newId('res_', clock, random),
         identifier,
         ...rest,
         principalKinds: [...input.principalKinds],
         scopes: markedScopes(scopes, sensitive),
+        ...(requiresDpop && { requiresDpop }),
         secretHash: sha256(secret),
         createdAt: now,
         updatedAt: now,
@@ -145,7 +148,7 @@ export function createResourceAdministration(
       return { resource, secret };
     },
 
-    async update(identifier, { sensitive, scopes, principalKinds, ...change }, from) {
+    async update(identifier, { sensitive, scopes, principalKinds, requiresDpop, ...change }, from) {
       for (;;) {
         const before = await find(identifier);
         if (!before) return null;
@@ -167,11 +170,12 @@ export function createResourceAdministration(
           ...change,
           ...(principalKinds && { principalKinds: [...principalKinds] }),
           scopes: markedScopes(described, marked),
+          ...(requiresDpop && { requiresDpop }),
           updatedAt: clock.now(),
         };
         const updated = await resources.updateOne(
           { identifier, revision: before.revision ?? null },
-          { set, inc: { revision: 1 } },
+          { set, ...(requiresDpop === false && { unset: ['requiresDpop'] }), inc: { revision: 1 } },
         );
         // Another command has changed the resource first, so it has to be read again.
         if (!updated) continue;
@@ -216,12 +220,19 @@ const markedScopes = (
     ...(sensitive.includes(name) && { sensitive: true as const }),
   }));
 
-function auditedFields({ name, scopes, tokenLifetimeSeconds, principalKinds }: ResourceDocument) {
+function auditedFields({
+  name,
+  scopes,
+  tokenLifetimeSeconds,
+  principalKinds,
+  requiresDpop,
+}: ResourceDocument) {
   return {
     name,
     scopes: scopes.map((scope) => `${scope.name}=${scope.description}`).join(', '),
     sensitive: scopes.flatMap((scope) => (scope.sensitive ? [scope.name] : [])).join(' '),
     tokenLifetimeSeconds,
     principalKinds: principalKinds.join(' '),
+    dpop: requiresDpop ? 'yes' : 'no',
   };
 }

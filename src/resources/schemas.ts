@@ -15,6 +15,7 @@ const ResourceView = Type.Object({
   ),
   token_lifetime_seconds: Type.Integer(),
   principal_kinds: Type.Array(Type.Enum(KINDS)),
+  dpop_bound_access_tokens_required: Type.Boolean(),
   created_at: Timestamp,
   updated_at: Timestamp,
 });
@@ -34,6 +35,7 @@ export function resourceView(resource: ResourceDocument) {
     })),
     token_lifetime_seconds: resource.tokenLifetimeSeconds,
     principal_kinds: resource.principalKinds,
+    dpop_bound_access_tokens_required: resource.requiresDpop === true,
     created_at: toTimestamp(resource.createdAt),
     updated_at: toTimestamp(resource.updatedAt),
   };

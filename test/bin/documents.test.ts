@@ -105,6 +105,11 @@ t.test('the commands of docs/agents.md work as printed', async (t) => {
   const printed = await paste(commands, {}, cwd);
   t.match(printed, /"preferred_username":"courier@agents\.example"/, 'userinfo');
   t.match(printed, /"active":true,"scope":"files:read"/, 'introspection by the API');
+  t.match(
+    printed,
+    /"active":true,"scope":"files:read"[^}]*"client_id":"u_[0-9a-f]{32}"|"client_id":"u_[0-9a-f]{32}"[^}]*"active":true/,
+    'of an agent with a key',
+  );
   t.match(printed, /\}eyJ[\w-]+\.[\w-]+\.[\w-]+\n/, 'an id_token');
   t.match(printed, /"password":"agp_[\w-]{43}"/, 'a new password');
   t.match(printed, /courier@agents\.example +agent +disabled/);

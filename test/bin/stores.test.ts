@@ -92,6 +92,7 @@ const OF_WHAT_EXISTS: Record<string, string[]> = {
   'registration-token revoke': ['rtk_1'],
   'agent rotate': ['scout'],
   'operator grant': ['ada'],
+  'agent key': ['list', 'scout'],
   'operator list': [],
   'operator revoke': ['ada'],
   'principal list': [],

@@ -305,7 +305,7 @@ const UNPATTERNED: [field: RegExp, reason: string][] = [
   [/ querystring\.after$/, 'decoded and checked as the position in a list'],
   [/^POST \/api\/billing\/create-portal-session body\.returnPath$/, 'checked as a path, never stored'],
   [
-    /^POST \/(authorize|logout|introspect|token|revoke) body$/,
+    /^POST \/(authorize|logout|introspect|token|revoke|par) body$/,
     'any form: the protocol checks each parameter',
   ],
 ];

@@ -24,6 +24,7 @@ export const FILES_INPUT: ResourceInput = {
   tokenLifetimeSeconds: 600,
   principalKinds: ['agent', 'human'],
   sensitive: [],
+  requiresDpop: false,
 };
 
 /** For services that are tested without any resource. */

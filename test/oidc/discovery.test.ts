@@ -54,6 +54,7 @@ t.test('discovery lists exactly the supported features', async (t) => {
     issuer: ISSUER,
     authorization_endpoint: `${ISSUER}/authorize`,
     token_endpoint: `${ISSUER}/token`,
+    pushed_authorization_request_endpoint: `${ISSUER}/par`,
     userinfo_endpoint: `${ISSUER}/userinfo`,
     revocation_endpoint: `${ISSUER}/revoke`,
     introspection_endpoint: `${ISSUER}/introspect`,

@@ -1,5 +1,7 @@
 import t, { type Test } from 'tap';
+import { agentWithKey } from '../kit/agent-keys.js';
 import { basic, saasApp } from '../kit/app.js';
+import { asserted, assertion } from '../kit/client-keys.js';
 import {
   ADMIN_TOKEN,
   claimsOf,
@@ -13,6 +15,7 @@ import {
   search,
 } from '../kit/idp.js';
 import { addResource, FILES } from '../kit/resources.js';
+import { dpopKey } from '../kit/token-issuer.js';
 
 /** Each kind of token at each endpoint of both products that takes a token: only the right one is accepted. */
 
@@ -30,6 +33,8 @@ interface World {
   tokens: Record<string, string>;
   files: Caller;
   other: Caller;
+  /** Of the bound token. */
+  key: Awaited<ReturnType<typeof dpopKey>>;
 }
 
 async function world(t: Test): Promise<World> {
@@ -46,17 +51,34 @@ async function world(t: Test): Promise<World> {
   const scope = 'openid files:read offline_access';
   const jwt = (await idp.redeem(client, (await signIn({ scope, resource: FILES })).code)).body;
   const elsewhere = (await idp.redeem(client, (await signIn({ scope, resource: OTHER })).code)).body;
+  const key = await dpopKey(idp.clock);
+  const bind = async (form: string, claims = {}) => {
+    const dpop = await key.prove({ method: 'POST', url: `${ISSUER}/token` }, { claims });
+    return idp.request('POST', '/token', { form, headers: { dpop } });
+  };
+  const boundCode = redemption(client, (await signIn({ scope: 'openid' })).code);
+  const nonce = (await bind(boundCode)).headers['dpop-nonce'];
+  const bound = (await bind(boundCode, { nonce })).body;
+  const agent = await agentWithKey(t, idp);
+  const assert = () => assertion(agent.key, { clientId: agent.sub, issuer: ISSUER, now: idp.clock.now() });
+  const ofAgent = (await askAsAgent(idp, await assert())).body;
+  const pushed = await ask(idp, '/par', client, { response_type: 'code', redirect_uri: client.redirectUri });
   const { code, session } = await signIn({ scope: 'openid' });
   const saas = await saasApp(t);
   const account = await saas.signUp();
   return {
-    ...{ idp, client, files, other },
+    ...{ idp, client, files, other, key },
     tokens: {
       id_token: opaque.id_token,
       'opaque access token': opaque.access_token,
       'access token for a resource': jwt.access_token,
       'access token for another resource': elsewhere.access_token,
       'refresh token': opaque.refresh_token,
+      'access token bound to a key': bound.access_token,
+      'access token of an agent for itself': ofAgent.access_token,
+      'assertion of an agent': await assert(),
+      'DPoP proof': await key.prove({ method: 'GET', url: `${ISSUER}/userinfo` }),
+      request_uri: pushed.body.request_uri,
       code,
       'admin token': ADMIN_TOKEN,
       'session cookie': session,
@@ -73,6 +95,11 @@ const ask = async (idp: IdpApp, path: string, caller: Caller, fields: Record<str
     headers: { authorization: basic(caller.id, caller.secret ?? '') },
   });
 
+const askAsAgent = (idp: IdpApp, text: string) =>
+  idp.request('POST', '/token', {
+    form: { grant_type: 'client_credentials', resource: FILES, scope: 'files:read', ...asserted(text) },
+  });
+
 /** Whether an endpoint of the provider accepts the token. */
 const ENDPOINTS: Record<
   string,
@@ -87,8 +114,26 @@ const ENDPOINTS: Record<
     isAccepted: async ({ idp }, token) =>
       (await idp.request('POST', '/userinfo', { form: { access_token: token } })).status === 200,
   },
+  'userinfo, with a proof': {
+    accepts: ['access token bound to a key'],
+    async isAccepted({ idp, key }, token) {
+      const dpop = await key.prove({ method: 'GET', url: `${ISSUER}/userinfo`, token });
+      const headers = { authorization: `DPoP ${token}`, dpop };
+      return (await idp.request('GET', '/userinfo', { headers })).status === 200;
+    },
+  },
+  'the assertion of an agent': {
+    accepts: ['assertion of an agent'],
+    isAccepted: async ({ idp }, token) => (await askAsAgent(idp, token)).status === 200,
+  },
+  'a pushed request': {
+    accepts: ['request_uri'],
+    isAccepted: async ({ idp, client }, token) =>
+      (await idp.request('GET', `/authorize?${search({ client_id: client.id, request_uri: token })}`))
+        .status === 200,
+  },
   'introspection by a resource server': {
-    accepts: ['access token for a resource'],
+    accepts: ['access token for a resource', 'access token of an agent for itself'],
     isAccepted: async ({ idp, files }, token) =>
       (await ask(idp, '/introspect', files, { token })).body.active,
   },
@@ -98,7 +143,7 @@ const ENDPOINTS: Record<
       (await ask(idp, '/introspect', other, { token })).body.active,
   },
   'introspection by the client': {
-    accepts: ['opaque access token', 'refresh token'],
+    accepts: ['opaque access token', 'access token bound to a key', 'refresh token'],
     isAccepted: async ({ idp, client }, token) =>
       (await ask(idp, '/introspect', client, { token })).body.active,
   },

@@ -5,21 +5,33 @@ import { passkeyCollection } from '../../src/passkeys/store.js';
 import { setupCollection } from '../../src/provisioning/first-operator.js';
 import { type PrincipalDocument, principalCollection } from '../../src/provisioning/store.js';
 import { RESET, readMails } from '../auth/kit.js';
+import { agentWithKey } from '../kit/agent-keys.js';
 import { basic, PASSWORD } from '../kit/app.js';
+import { asserted, assertion, clientKey } from '../kit/client-keys.js';
 import { FACTOR_KEY } from '../kit/factors.js';
-import { ADMIN_TOKEN, CALLBACK, type Credentials, type IdpApp, idpApp, idpStore } from '../kit/idp.js';
+import {
+  ADMIN_TOKEN,
+  CALLBACK,
+  type Credentials,
+  type IdpApp,
+  ISSUER,
+  idpApp,
+  idpStore,
+} from '../kit/idp.js';
 import { mailSink } from '../kit/mail.js';
 import { enterConsole, makeOperator } from '../kit/operator.js';
+import { addResource, FILES } from '../kit/resources.js';
 import { linkOf } from './kit.js';
 
 /**
  * The promise: the holder of IDP_ADMIN_TOKEN alone cannot sign in as any existing principal, choose or learn an
- * existing password, set up or remove a second factor or a passkey, change a kind, reuse a handle, bring an agent through the form or a reset, become an operator,
+ * existing password, add or remove a key of an agent, set up or remove a second factor or a passkey, change a kind, reuse a handle, bring an agent through the form or a reset, become an operator,
  * open the console or create the link of the first operator. With IDP_INVITE_TOKEN set they create no human either.
  */
 
 const INVITE_TOKEN = 'inviter-Wc5rNz8qKm2XvB7dLt4JhYp9';
 const MINE = 'a password of the thief';
+const STOLEN = clientKey('EdDSA', 'thief');
 
 /** The principals that existed before the token was stolen. */
 interface Victims {
@@ -29,6 +41,8 @@ interface Victims {
   disabled: Credentials;
   deleted: Credentials;
   invited: Credentials;
+  /** An agent with a key. */
+  keyed: Credentials;
 }
 
 async function before(
@@ -45,6 +59,7 @@ async function before(
     disabled: await idp.makeHuman(),
     deleted: await idp.mintAgent(),
     invited: { sub: '', handle: 'invited@example.test', password: PASSWORD },
+    keyed: await agentWithKey(t, idp),
   };
   await idp.admin('POST', `/v1/principals/${victims.disabled.sub}/disable`);
   await idp.admin('DELETE', `/v1/agents/${victims.deleted.sub}`);
@@ -73,6 +88,7 @@ async function everythingTheTokenDoes(idp: IdpApp, victims: Partial<Victims>) {
     { handle, sub, id: sub, state: 'active', passwordHash: 'x', secretHash: 'x', epoch: 0 },
     { handle: handle.toUpperCase() },
     { handle, days: 30 },
+    { handle, key: STOLEN.jwk, keys: [STOLEN.jwk], jwks: { keys: [STOLEN.jwk] } },
   ];
   for (const { handle, sub } of Object.values(victims)) {
     for (const body of bodies(handle, sub)) {
@@ -81,6 +97,10 @@ async function everythingTheTokenDoes(idp: IdpApp, victims: Partial<Victims>) {
     for (const method of ['PUT', 'PATCH', 'POST', 'DELETE']) {
       const body = { password: MINE, kind: 'human', handle: 'other', state: 'active' };
       answers.push(await idp.admin(method, `/v1/principals/${sub}`, body));
+    }
+    for (const verb of ['keys', 'key', 'jwks']) {
+      for (const method of ['PUT', 'POST', 'DELETE'])
+        answers.push(await idp.admin(method, `/v1/agents/${sub}/${verb}`, STOLEN.jwk));
     }
     for (const verb of ['reset', 'rotate', 'password', 'invite', 'kind']) {
       answers.push(await idp.admin('POST', `/v1/principals/${sub}/${verb}`, { password: MINE }));
@@ -193,6 +213,24 @@ t.test(
     });
   },
 );
+
+t.test('an agent that a stolen admin token creates has no key, and no key of the thief works', async (t) => {
+  const { idp, victims } = await before(t);
+  await addResource(t, idp);
+  const mine = { handle: 'mine@example.test', key: STOLEN.jwk, keys: [{ id: 'x', jwk: STOLEN.jwk }] };
+  const made = await idp.admin('POST', '/v1/agents', mine);
+  const subs = [...Object.values(victims).map(({ sub }) => sub), made.body.sub ?? 'u_0'];
+  for (const sub of subs) {
+    const text = await assertion(STOLEN, { clientId: sub, issuer: ISSUER, now: idp.clock.now() });
+    const form = {
+      grant_type: 'client_credentials',
+      resource: FILES,
+      scope: 'files:read',
+      ...asserted(text),
+    };
+    t.equal((await idp.request('POST', '/token', { form })).status, 401);
+  }
+});
 
 t.test('a client created with a stolen token is not trusted, and no client can be changed', async (t) => {
   const { idp, client } = await before(t);

@@ -33,7 +33,8 @@ import { MAX_TOKEN_LENGTH } from './interaction-token.js';
 import { agentsOnlyPage, consentPage, type SignInPages } from './pages.js';
 import { passkeyPlugin } from './passkey.js';
 import { passkeySignUpPlugin } from './passkey-sign-up.js';
-import { type AuthorizationRequest, isParameter, readParameters } from './request.js';
+import type { PushedAuthorization } from './pushed.js';
+import { type AuthorizationRequest, isParameter, REQUEST_URI, readParameters } from './request.js';
 import { type AuthorizationResponse, sendResponse } from './response.js';
 import { secondFactorPlugin } from './second-factor.js';
 import { type Authorization, WRONG_KIND } from './service.js';
@@ -51,6 +52,8 @@ export interface AuthorizePluginOptions {
   clock: Clock;
   /** Counts a request of an address block. Returns an error if it exceeds the limit. */
   meter(ip: string): AppError | undefined;
+  /** Requests that clients have pushed. */
+  pushed(): Promise<PushedAuthorization>;
   /** Whether users may use HTTP Basic as agents do. */
   humansUseBasic: boolean;
   signInPages: SignInPages;
@@ -88,10 +91,13 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   // No HEAD route: it would run the handler and create a code.
   scope.get('/authorize', { config: authorizeConfig, exposeHeadRoute: false }, async (request, reply) => {
     if (request.url.length > MAX_URL_BYTES) throw oidcErrors.uri_too_long();
-    const validated = await authorization.validate(
-      readParameters(queryOf(request.url)),
-      originOf(request).ip,
-    );
+    const given = readParameters(queryOf(request.url));
+    const { client_id: clientId, request_uri: requestUri = '' } = given;
+    // The other parameters are ignored (RFC 9126 §4).
+    const parameters = requestUri.startsWith(REQUEST_URI)
+      ? await (await options.pushed()).take(clientId, requestUri)
+      : given;
+    const validated = await authorization.validate(parameters, originOf(request).ip);
     if ('error' in validated) return respondWithError(reply, validated.error, 302);
     if (request.headers.authorization !== undefined) {
       return sendResponse(pages, reply, await approveBasic(validated.request, request), 302);

@@ -119,8 +119,12 @@ const SUPPORTED = new Set([
     'request_uri',
     'ui_locales',
     'resource',
+    'dpop_jkt',
   ],
 ]);
+
+/** The beginning of the `request_uri` of a pushed request (RFC 9126 §2.2). */
+export const REQUEST_URI = 'urn:ietf:params:oauth:request_uri:';
 
 export const isParameter = (name: string): boolean => SUPPORTED.has(name);
 

@@ -81,6 +81,12 @@ const requireWholeMaxAge: Rule = ({ parameters: { max_age: age = '0' } }) =>
     ? null
     : { error: 'invalid_request', description: 'max_age must be a whole number of seconds.' };
 
+/** The thumbprint of the key that the code shall be bound to (RFC 9449 §10). */
+const requireThumbprint: Rule = ({ parameters: { dpop_jkt: key } }) =>
+  key === undefined || /^[\w-]{43}$/.test(key)
+    ? null
+    : { error: 'invalid_request', description: 'dpop_jkt must be 43 base64url characters.' };
+
 /** In this order; the first violation becomes the response. */
 export const RULES: readonly Rule[] = [
   limitLengths,
@@ -90,4 +96,5 @@ export const RULES: readonly Rule[] = [
   requirePkce,
   excludeOtherPrompts,
   requireWholeMaxAge,
+  requireThumbprint,
 ];

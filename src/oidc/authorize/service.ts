@@ -147,7 +147,7 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       const id = newId(GRANT, clock, random);
       const code = newGrantToken('ac_', id, random);
       const now = clock.now();
-      const { nonce, code_challenge: challenge, acr_values: acrValues } = parameters;
+      const { nonce, code_challenge: challenge, acr_values: acrValues, dpop_jkt: key } = parameters;
       const grant = {
         id,
         codeHash: sha256(code),
@@ -159,6 +159,8 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
         ...(targets.length > 0 && { resources: scopesOf(targets) }),
         ...(nonce && { nonce }),
         ...(challenge && { challenge }),
+        // As at /token, DPoP is ignored while there is no resource.
+        ...(key && (await deps.resources.hasAny()) && { codeKey: key }),
         // The class of the sign-in, whichever was requested (OIDC Core §3.1.2.1).
         ...(acrValues && { acr: acrOf(session?.amr) }),
         ...(session?.amr && { amr: session.amr }),

@@ -6,6 +6,7 @@ import { namesIn, type ResourceServer } from '../resources.js';
 import type { GrantDocument, IssuedToken } from '../store.js';
 import { findOwner, type TokenDependencies } from './issuance.js';
 import type { AccessTokenClaims } from './jwt-access-token.js';
+import { confirmationOf, tokenTypeOf } from './key-binding.js';
 
 /** A valid access token with its grant and its owner. */
 export interface ActiveAccessToken {
@@ -45,14 +46,15 @@ export type Introspection =
       active: true;
       scope: string;
       client_id: string;
-      token_type?: 'Bearer';
+      token_type?: 'Bearer' | 'DPoP';
+      cnf?: { jkt: string };
       iss: string;
       sub: string;
       aud: string;
       exp: number;
       iat: number;
     }
-  | ({ active: true; token_type: 'Bearer' } & AccessTokenClaims);
+  | ({ active: true; token_type: 'Bearer' | 'DPoP' } & AccessTokenClaims);
 
 const INACTIVE: Introspection = { active: false };
 
@@ -64,7 +66,7 @@ export async function introspectForResource(
 ): Promise<Introspection> {
   const { findAccessTokenFor } = await import('./resource-introspection.js');
   const claims = await findAccessTokenFor(server, token, deps);
-  return claims ? { active: true, token_type: 'Bearer', ...claims } : INACTIVE;
+  return claims ? { active: true, token_type: tokenTypeOf(claims.cnf?.jkt), ...claims } : INACTIVE;
 }
 
 /** Describes an opaque access token or a refresh token to the client that it was issued to, which is also its audience. */
@@ -81,7 +83,8 @@ export async function introspectToken(
     if (grant.clientId !== client.id) return INACTIVE;
     const exp = toSeconds(issued.expiresAt);
     const times = { exp, iat: exp - TOKEN_LIFETIME_SECONDS };
-    return { active: true, scope, ...about, token_type: 'Bearer', sub: grant.sub, ...times };
+    const key = { token_type: tokenTypeOf(issued.key), ...confirmationOf(issued.key) };
+    return { active: true, scope, ...about, ...key, sub: grant.sub, ...times };
   }
   const id = grantIdOf('rt_', token);
   const grant = id === undefined ? null : await grants.findOne({ id });

@@ -10,6 +10,7 @@ import type { Keys } from '../keys.js';
 import type { Resources, Target } from '../resources.js';
 import type { Revocations } from '../revocations/service.js';
 import type { GrantDocument, Grants, Sessions } from '../store.js';
+import { tokenTypeOf } from './key-binding.js';
 import type { Redemption, Rotation } from './unknown-grants.js';
 
 export interface TokenDependencies {
@@ -34,7 +35,7 @@ export interface TokenDependencies {
 
 export interface TokenResponse {
   access_token: string;
-  token_type: 'Bearer';
+  token_type: 'Bearer' | 'DPoP';
   /** Seconds. */
   expires_in: number;
   scope: string;
@@ -47,6 +48,8 @@ export interface IssuedTokens {
   accessToken: string;
   /** The audience of the access token; `null` for an opaque one. */
   target: Target | null;
+  /** Thumbprint of the key that the access token is bound to. */
+  key: string | undefined;
   /** Remaining lifetime of the access token, in seconds. */
   expiresIn: number;
   /** The granted scope with that of the resource, or a part of it. */
@@ -68,7 +71,7 @@ export async function createTokenResponse(
 ): Promise<TokenResponse> {
   return {
     access_token: await accessTokenOf(grant, principal, issued, deps),
-    token_type: 'Bearer',
+    token_type: tokenTypeOf(issued.key),
     expires_in: issued.expiresIn,
     scope: issued.scope,
     ...(issued.scope.split(' ').includes('openid') && {

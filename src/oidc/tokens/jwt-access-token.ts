@@ -4,6 +4,7 @@ import type { Principal } from '../directory.js';
 import type { Keys } from '../keys.js';
 import { namesIn, type Target } from '../resources.js';
 import type { GrantDocument } from '../store.js';
+import { confirmationOf } from './key-binding.js';
 
 /** Access tokens for resources (RFC 9068). Loaded with the first of them. */
 
@@ -38,6 +39,8 @@ export interface AccessTokenClaims {
   amr?: string[];
   /** The session with which the token ends; absent if the client got a refresh token, which outlives the session. */
   sid?: string;
+  /** The key that the token is bound to (RFC 9449 §6.1). */
+  cnf?: { jkt: string };
 }
 
 export interface AccessTokenRequest {
@@ -47,6 +50,8 @@ export interface AccessTokenRequest {
   /** May contain scopes of the provider, which mean nothing to a resource. */
   scope: string;
   target: Target;
+  /** Thumbprint of the key that the token is bound to. */
+  key: string | undefined;
 }
 
 interface SigningDependencies {
@@ -60,7 +65,7 @@ interface SigningDependencies {
 export function signAccessToken(
   grant: GrantDocument,
   principal: Principal,
-  { jti, expiresIn, scope, target: { resource, scopes } }: AccessTokenRequest,
+  { jti, expiresIn, scope, key, target: { resource, scopes } }: AccessTokenRequest,
   { keys, claimsOf, issuer, clock }: SigningDependencies,
 ): Promise<string> {
   const now = toSeconds(clock.now());
@@ -82,6 +87,7 @@ export function signAccessToken(
       amr: grant.amr ?? [...AMR.password],
     }),
     ...(endsWithSession(grant) && { sid: grant.sid }),
+    ...confirmationOf(key),
   };
   // No scope of the provider, so that neither a name nor an e-mail address reaches the resource.
   return keys.sign({ ...claimsOf(principal, ''), ...claims }, 'EdDSA', TYPE);

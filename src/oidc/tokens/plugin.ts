@@ -1,20 +1,22 @@
-import type { FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
-import { parseBearer } from '../../http/authorization.js';
+import { parseBearer, parseDpop } from '../../http/authorization.js';
+import { DPOP_ALGORITHMS } from '../../http/dpop.js';
 import { access, originOf, type Scope } from '../../http/scope.js';
 import {
   authenticate,
   authenticateClient,
   type ClientAuthDependencies,
   findClient,
-  hasAssertion,
   invalidClient,
 } from '../client-auth.js';
 import { type Client, type Directory, isPublicClient } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import type { Keys } from '../keys.js';
+import type { Proofs, Prove, ProvenRequest } from '../proofs.js';
 import type { ResourceServer, Resources } from '../resources.js';
 import { AnyForm, IntrospectionResponse, TokenResponseBody } from '../schemas.js';
+import { authenticateClientOrAgent, isAgent } from './agents.js';
 import type { TokenResponse } from './issuance.js';
 import type { TokenService } from './service.js';
 
@@ -22,6 +24,7 @@ export interface TokensPluginOptions extends ClientAuthDependencies {
   tokens: TokenService;
   directory: Directory;
   resources: Resources;
+  proofs(): Promise<Proofs>;
   keys: Keys;
 }
 
@@ -39,8 +42,11 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
     '/token',
     { config, bodyLimit: TOKEN_LIMIT_BYTES, schema: { body: AnyForm, response: { 200: TokenResponseBody } } },
     async (request, reply) => {
+      const form = readSingleValues(request.body);
+      const grantType = form['grant_type'];
+      if (grantType === 'client_credentials' && (await options.resources.hasAny()))
+        return issueToAgent(request, reply, options);
       const { client, fields } = await readRequest(request, options);
-      const grantType = fields['grant_type'];
       if (!grantType) throw oidcErrors.invalid_request({ message: 'grant_type is missing.' });
       const handleGrant = GRANT_HANDLERS.get(grantType);
       if (!handleGrant) throw oidcErrors.unsupported_grant_type();
@@ -49,14 +55,19 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
         throw oidcErrors.unauthorized_client();
       reply.header('pragma', 'no-cache');
       const resources = readResources(request.body);
-      const response = await handleGrant(tokens, client, { ...fields, resources }, originOf(request).ip);
+      const prove = await readProof(request, reply, '/token', options);
+      const { ip } = originOf(request);
+      const response = await handleGrant(tokens, client, { ...fields, resources, prove }, ip);
       await options.directory.recordUse(client);
       return response;
     },
   );
 
   scope.post('/revoke', { config, schema: { body: AnyForm } }, async (request, reply) => {
-    const { client, fields } = await readRequest(request, options);
+    const { authorization } = request.headers;
+    const fields = readSingleValues(request.body);
+    const credentials = { authorization, body: fields, ip: originOf(request).ip };
+    const client = await authenticateClientOrAgent(credentials, options);
     await tokens.revoke(client, tokenOf(fields), originOf(request).ip);
     return reply.send();
   });
@@ -66,14 +77,19 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
     url: '/userinfo',
     config: access('bearer', { unmetered: true }),
     handler: async (request) => {
-      const token = bearerOf(request);
+      const bound = parseDpop(request.headers.authorization);
+      const token = bound ?? bearerOf(request);
       if (token === undefined) {
-        throw oidcErrors.invalid_token({ headers: challenge() });
+        throw oidcErrors.invalid_token({ headers: challenge('Bearer') });
       }
-      return tokens.userinfo(token).catch((error: unknown) => {
-        throw (error as { code?: unknown }).code === 'invalid_token'
-          ? oidcErrors.invalid_token({ headers: challenge('invalid_token') })
-          : error;
+      const prove =
+        bound === undefined ? undefined : (await options.proofs()).prover(provenBy(request, '/userinfo'));
+      return tokens.userinfo(token, prove).catch((error: unknown) => {
+        const { code, message } = error as { code?: unknown; message?: string };
+        if (code !== 'invalid_token' && code !== 'invalid_dpop_proof') throw error;
+        const headers = challenge(prove ? 'DPoP' : 'Bearer', code);
+        // With the status of the challenge (RFC 9449 §7.1).
+        throw oidcErrors.invalid_token({ headers, ...(message !== undefined && { message }) });
       });
     },
   });
@@ -88,17 +104,15 @@ export async function introspectionPlugin(scope: Scope, options: TokensPluginOpt
       schema: { body: AnyForm, response: { 200: IntrospectionResponse } },
     },
     async (request) => {
-      const { directory, resources, throttle, tokens } = options;
+      const { directory, resources, throttle, assertions, tokens } = options;
       const fields = readSingleValues(request.body);
       const { authorization } = request.headers;
       const { ip } = originOf(request);
       // Both are found by the format of their identifiers, so only one lookup reads the store.
-      const findCaller = async (id: string): Promise<Client | ResourceServer | null> =>
+      const find = async (id: string): Promise<Client | ResourceServer | null> =>
         (await findClient(id, ip, directory)) ?? resources.findServer(id);
       const credentials = { authorization, body: fields, ip };
-      const caller = hasAssertion(credentials)
-        ? await authenticateClient(credentials, options)
-        : await authenticate(credentials, findCaller, throttle);
+      const caller = await authenticate(credentials, { find, throttle, assertions });
       // A client_id alone is not authentication (RFC 7662 §2.1).
       if (isPublicClient(caller)) throw invalidClient();
       const token = tokenOf(fields);
@@ -107,6 +121,26 @@ export async function introspectionPlugin(scope: Scope, options: TokensPluginOpt
         : tokens.introspect(caller, token);
     },
   );
+}
+
+/** `client_credentials`, which only agents with a key may use. */
+async function issueToAgent(
+  request: ClientRequest,
+  reply: FastifyReply,
+  options: TokensPluginOptions,
+): Promise<TokenResponse> {
+  const { authorization } = request.headers;
+  const { ip } = originOf(request);
+  const fields = readSingleValues(request.body);
+  const agent = await authenticateClientOrAgent({ authorization, body: fields, ip }, options);
+  if (!isAgent(agent))
+    throw oidcErrors.unauthorized_client({
+      message: 'Only agents with a key may use client_credentials, with their sub as client_id.',
+    });
+  reply.header('pragma', 'no-cache');
+  const prove = await readProof(request, reply, '/token', options);
+  const resources = readResources(request.body);
+  return options.tokens.issueToAgent(agent, { resources, scope: fields['scope'], prove }, ip);
 }
 
 type GrantHandler = (
@@ -124,18 +158,19 @@ interface TokenFields {
   code_verifier?: string;
   refresh_token?: string;
   scope?: string;
+  prove?: Prove | undefined;
 }
 
 const GRANT_HANDLERS = new Map<string, GrantHandler>([
   [
     'authorization_code',
-    (tokens, client, { code, redirect_uri: redirectUri, code_verifier: verifier, resources }, ip) =>
-      tokens.redeem(client, { code, redirectUri, verifier, resources }, ip),
+    (tokens, client, { code, redirect_uri: redirectUri, code_verifier: verifier, resources, prove }, ip) =>
+      tokens.redeem(client, { code, redirectUri, verifier, resources, prove }, ip),
   ],
   [
     'refresh_token',
-    (tokens, client, { refresh_token: token, scope, resources }, ip) =>
-      tokens.refresh(client, { token, scope, resources }, ip),
+    (tokens, client, { refresh_token: token, scope, resources, prove }, ip) =>
+      tokens.refresh(client, { token, scope, resources, prove }, ip),
   ],
 ]);
 
@@ -154,7 +189,7 @@ async function readRequest(
 }
 
 /** The parameters with a value. @throws invalid_request for a repeated one, except `resource` (RFC 8707 §2) */
-function readSingleValues({ resource: _, ...body }: Static<typeof AnyForm>): Record<string, string> {
+export function readSingleValues({ resource: _, ...body }: Static<typeof AnyForm>): Record<string, string> {
   const pairs = Object.entries(body).map(([name, value]) => {
     if (typeof value === 'string') return [name, value] as const;
     const details = [{ path: name.slice(0, 100), message: 'must be a single string' }];
@@ -162,6 +197,30 @@ function readSingleValues({ resource: _, ...body }: Static<typeof AnyForm>): Rec
   });
   return Object.fromEntries(pairs.filter(([, value]) => value !== ''));
 }
+
+/**
+ * The proof of a request, not yet verified; `undefined` without one. Without any resource the header is ignored, as it is
+ * by providers without DPoP.
+ */
+export async function readProof(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  path: string,
+  { proofs, resources }: { proofs(): Promise<Proofs>; resources: Pick<Resources, 'hasAny'> },
+): Promise<Prove | undefined> {
+  if (request.headers['dpop'] === undefined || !(await resources.hasAny())) return undefined;
+  const known = await proofs();
+  // Also with errors, so that the next proof has it.
+  reply.header('dpop-nonce', known.nonce());
+  return known.prover(provenBy(request, path));
+}
+
+/** Node joins repeated headers with a comma, which no proof contains. */
+const provenBy = ({ method, headers }: FastifyRequest, path: string): ProvenRequest => ({
+  method,
+  path,
+  proofs: [headers['dpop'] ?? []].flat(),
+});
 
 /** The values of `resource`, which may be repeated. */
 const readResources = ({ resource = [] }: Static<typeof AnyForm>): string[] =>
@@ -183,13 +242,15 @@ function bearerOf({ headers, body }: FastifyRequest): string | undefined {
   if ((inHeader !== undefined && inForm !== undefined) || Array.isArray(inForm)) {
     throw oidcErrors.invalid_request({
       message: 'The access token was sent more than once. Send it either in the header or in the body.',
-      headers: challenge('invalid_request'),
+      headers: challenge('Bearer', 'invalid_request'),
     });
   }
   return inHeader ?? (typeof inForm === 'string' ? inForm : undefined);
 }
 
-/** The challenge of a protected resource (RFC 6750 §3). */
-function challenge(error?: string): Record<string, string> {
-  return { 'www-authenticate': `Bearer realm="idp"${error === undefined ? '' : `, error="${error}"`}` };
+/** The challenge of a protected resource (RFC 6750 §3, RFC 9449 §7.1). */
+function challenge(scheme: 'Bearer' | 'DPoP', error?: string): Record<string, string> {
+  const algorithms = scheme === 'DPoP' ? `, algs="${DPOP_ALGORITHMS.join(' ')}"` : '';
+  const named = error === undefined ? '' : `, error="${error}"`;
+  return { 'www-authenticate': `${scheme} realm="idp"${named}${algorithms}` };
 }

@@ -1,6 +1,6 @@
 import { FUTURE_TOLERANCE_MS } from '../../kernel/clock.js';
 import { isSecretOf, sha256 } from '../../kernel/secrets.js';
-import type { Client } from '../directory.js';
+import { type Client, isPublicClient } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import {
   CODE_LIFETIME_MS,
@@ -11,12 +11,14 @@ import {
   TOKEN_LIFETIME_SECONDS,
   withAccessToken,
 } from '../grant-tokens.js';
+import type { Prove } from '../proofs.js';
 import {
   createTokenResponse,
   findAllowedOwner,
   type TokenDependencies,
   type TokenResponse,
 } from './issuance.js';
+import { findProvenKey } from './key-binding.js';
 import { chooseTarget, scopeWith } from './target.js';
 
 export interface CodeRedemption {
@@ -25,12 +27,14 @@ export interface CodeRedemption {
   verifier: string | undefined;
   /** The values of `resource`. */
   resources?: readonly string[];
+  /** Absent without a DPoP proof. */
+  prove?: Prove | undefined;
 }
 
 /** Exchanges a code for tokens, once (RFC 6749 §4.1.3). @throws invalid_request, invalid_grant, invalid_target */
 export async function redeemCode(
   client: Client,
-  { code, redirectUri, verifier, resources = [] }: CodeRedemption,
+  { code, redirectUri, verifier, resources = [], prove }: CodeRedemption,
   ip: string,
   deps: TokenDependencies,
 ): Promise<TokenResponse> {
@@ -49,6 +53,7 @@ export async function redeemCode(
 
   // Before the code is used, which then remains valid.
   const target = await chooseTarget(grant, resources, principal, deps.resources);
+  const key = await findProvenKey(prove, grant.codeKey, target);
 
   const { nonce } = grant;
   const scope = scopeWith(grant.scope, target);
@@ -59,7 +64,11 @@ export async function redeemCode(
   const now = clock.now();
   const hash = sha256(accessToken);
   const lifetimeSeconds = target?.resource.tokenLifetimeSeconds;
-  const issued = { hash, ...(target && { scope, resource: target.resource.identifier }) };
+  const issued = {
+    hash,
+    ...(target && { scope, resource: target.resource.identifier }),
+    ...(key !== undefined && { key }),
+  };
   const isConsumed = await grants
     .changeOne(
       {
@@ -75,6 +84,8 @@ export async function redeemCode(
           ...(refreshToken !== undefined && {
             refreshHash: sha256(refreshToken),
             refreshExpiresAt: refreshExpiry(grant, now),
+            // Clients that authenticate may change their key (RFC 9449 §5).
+            ...(key !== undefined && isPublicClient(client) && { refreshKey: key }),
           }),
         },
       },
@@ -89,7 +100,7 @@ export async function redeemCode(
     });
   if (isConsumed) deps.redemptions.forget(grant.id);
   if (!isConsumed && (await deps.redemptions.settle(grant.id))) {
-    return redeemCode(client, { code, redirectUri, verifier, resources }, ip, deps);
+    return redeemCode(client, { code, redirectUri, verifier, resources, prove }, ip, deps);
   }
   if (!isConsumed) {
     await revokeReplayed(grant.id, ip, deps);
@@ -100,7 +111,7 @@ export async function redeemCode(
     client,
     grant,
     principal,
-    { accessToken, target, expiresIn, scope, refreshToken, nonce },
+    { accessToken, target, key, expiresIn, scope, refreshToken, nonce },
     deps,
   );
 }

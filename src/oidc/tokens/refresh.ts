@@ -12,6 +12,7 @@ import {
   TOKEN_LIFETIME_SECONDS,
   withAccessToken,
 } from '../grant-tokens.js';
+import type { Prove } from '../proofs.js';
 import { namesIn } from '../resources.js';
 import type { GrantDocument } from '../store.js';
 import {
@@ -20,6 +21,7 @@ import {
   type TokenDependencies,
   type TokenResponse,
 } from './issuance.js';
+import { findProvenKey } from './key-binding.js';
 import { chooseTarget, scopeWith } from './target.js';
 
 export interface RefreshRequest {
@@ -28,6 +30,8 @@ export interface RefreshRequest {
   scope: string | undefined;
   /** The values of `resource`. */
   resources?: readonly string[];
+  /** Absent without a DPoP proof. */
+  prove?: Prove | undefined;
 }
 
 /** How long the previous token still returns the same successor, for a second tab or a lost response. */
@@ -39,7 +43,7 @@ const REUSE_WINDOW_MS = 30_000;
  */
 export async function refreshTokens(
   client: Client,
-  { token, scope, resources = [] }: RefreshRequest,
+  { token, scope, resources = [], prove }: RefreshRequest,
   ip: string,
   deps: TokenDependencies,
 ): Promise<TokenResponse> {
@@ -54,12 +58,13 @@ export async function refreshTokens(
       if (await deps.rotations.settle(presented)) continue;
       const isPrevious = grant.previousRefreshHash === presented;
       const isRetry = isPrevious && isRecent(grant.rotatedAt ?? 0, { now, within: REUSE_WINDOW_MS });
-      if (isRetry) return repeatResponse(client, grant, principal, { token, resources }, deps);
+      if (isRetry) return repeatResponse(client, grant, principal, { token, resources, prove }, deps);
       if (isPrevious || isIssuedRefreshToken(id, token, deps.seeds))
         await revokeReusedFamily(grant, ip, deps);
       throw oidcErrors.invalid_grant();
     }
     const target = await chooseTarget(grant, resources, principal, deps.resources);
+    const key = await findProvenKey(prove, grant.refreshKey, target);
     const granted = narrowScope(scopeWith(grant.scope, target), scope);
     const lifetimeSeconds = target?.resource.tokenLifetimeSeconds;
     const [seed] = deps.seeds;
@@ -68,6 +73,7 @@ export async function refreshTokens(
       hash: sha256(accessToken),
       ...(granted !== grant.scope && { scope: granted }),
       ...(target && { resource: target.resource.identifier }),
+      ...(key !== undefined && { key }),
     };
     const next = sha256(refreshToken);
     const isRotated = await deps.grants
@@ -97,6 +103,7 @@ export async function refreshTokens(
       const tokens = {
         accessToken,
         target,
+        key,
         expiresIn: lifetimeSeconds ?? TOKEN_LIFETIME_SECONDS,
         scope: granted,
         refreshToken,
@@ -129,7 +136,7 @@ async function repeatResponse(
   client: Client,
   grant: GrantDocument,
   principal: Principal,
-  { token, resources }: { token: string; resources: readonly string[] },
+  { token, resources, prove }: { token: string; resources: readonly string[]; prove: Prove | undefined },
   deps: TokenDependencies,
 ): Promise<TokenResponse> {
   const now = deps.clock.now();
@@ -142,13 +149,18 @@ async function repeatResponse(
     throw oidcErrors.invalid_target({
       message: 'The refresh token was used for another resource. Use the new refresh token.',
     });
+  const key = await findProvenKey(prove, grant.refreshKey, target);
+  if (key !== issued.key)
+    throw oidcErrors.invalid_dpop_proof({
+      message: 'The refresh token was used with another key, or with none. Use the new refresh token.',
+    });
   const expiresIn = Math.floor((issued.expiresAt - now) / 1000);
   const scope = issued.scope ?? grant.scope;
   return createTokenResponse(
     client,
     grant,
     principal,
-    { ...successor, target, expiresIn, scope, nonce: undefined },
+    { ...successor, target, key, expiresIn, scope, nonce: undefined },
     deps,
   );
 }

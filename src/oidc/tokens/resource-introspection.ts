@@ -19,7 +19,8 @@ export async function findAccessTokenFor(
   ]);
   if (isRevoked || !grant || grant.revokedAt !== undefined) return null;
   if (claims.sid !== undefined && !(await deps.sessions.findOne({ id: claims.sid }))) return null;
-  if (!(await deps.isRegistered(grant.clientId))) return null;
+  // An agent may be its own client.
+  if (grant.clientId !== grant.sub && !(await deps.isRegistered(grant.clientId))) return null;
   return (await findOwner(grant, deps)) ? claims : null;
 }
 

@@ -3,7 +3,10 @@ import type { UnknownWritesRegistry } from '../../ops/unknown-writes.js';
 import { type Client, createRegistrationCheck } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { grantIdOf } from '../grant-tokens.js';
+import type { Prove } from '../proofs.js';
 import type { ResourceServer } from '../resources.js';
+import type { AgentClient } from './agents.js';
+import type { AgentTokenRequest } from './client-credentials.js';
 import {
   findAccessToken,
   type Introspection,
@@ -20,14 +23,20 @@ export interface TokenService {
   redeem(client: Client, redemption: CodeRedemption, ip: string): Promise<TokenResponse>;
   /** Exchanges a refresh token for its one successor. @throws invalid_request, invalid_grant, invalid_scope, invalid_target */
   refresh(client: Client, request: RefreshRequest, ip: string): Promise<TokenResponse>;
+  /** An access token of an agent for itself. @throws invalid_target, invalid_scope, invalid_dpop_proof, use_dpop_nonce */
+  issueToAgent(agent: AgentClient, request: AgentTokenRequest, ip: string): Promise<TokenResponse>;
   /** Revokes a token of this client, if there is one. */
-  revoke(client: Client, token: string, ip: string): Promise<void>;
+  revoke(client: Pick<Client, 'id'>, token: string, ip: string): Promise<void>;
   /** Describes an opaque token to the client that it was issued to. */
   introspect(client: Client, token: string): Promise<Introspection>;
   /** Describes an access token to the resource server that is its audience. */
   introspectForResource(server: ResourceServer, token: string): Promise<Introspection>;
-  /** The claims for the bearer of an access token (OIDC Core §5.3). @throws invalid_token */
-  userinfo(accessToken: string): Promise<Record<string, string | number | boolean>>;
+  /**
+   * The claims for the bearer of an access token (OIDC Core §5.3).
+   * @param prove present if it was presented as one that is bound to a key
+   * @throws invalid_token, invalid_dpop_proof
+   */
+  userinfo(accessToken: string, prove?: Prove): Promise<Record<string, string | number | boolean>>;
 }
 
 export function createTokenService(
@@ -43,13 +52,20 @@ export function createTokenService(
   return {
     redeem: (client, redemption, ip) => redeemCode(client, redemption, ip, deps),
     refresh: (client, request, ip) => refreshTokens(client, request, ip, deps),
+    async issueToAgent(agent, request, ip) {
+      const { issueToAgent } = await import('./client-credentials.js');
+      return issueToAgent(agent, request, ip, deps);
+    },
     revoke: (client, token, ip) => revokeToken(client, token, ip, deps),
     introspect: (client, token) => introspectToken(client, token, deps),
     introspectForResource: (server, token) => introspectForResource(server, token, deps),
 
-    async userinfo(accessToken) {
+    async userinfo(accessToken, prove) {
       const found = await findAccessToken(accessToken, deps);
-      if (!found) throw oidcErrors.invalid_token();
+      // A bound token is worth nothing without a proof (RFC 9449 §7.1).
+      if (!found || (found.issued.key === undefined) !== (prove === undefined))
+        throw oidcErrors.invalid_token();
+      if (prove && (await prove(accessToken)) !== found.issued.key) throw oidcErrors.invalid_token();
       return deps.claimsOf(found.principal, found.scope);
     },
   };
@@ -60,7 +76,7 @@ export function createTokenService(
  * same grant. A token for a resource ends where the resource server asks the provider about it. Unknown tokens and those of other clients are ignored.
  */
 async function revokeToken(
-  client: Client,
+  client: Pick<Client, 'id'>,
   token: string,
   ip: string,
   deps: TokenDependencies,
@@ -84,14 +100,14 @@ async function revokeToken(
 
 const isJwt = (token: string): boolean => token.startsWith('eyJ');
 
-async function revokeJwt(client: Client, token: string, deps: TokenDependencies): Promise<void> {
+async function revokeJwt(client: Pick<Client, 'id'>, token: string, deps: TokenDependencies): Promise<void> {
   const { revokeJwtAccessToken } = await import('./resource-introspection.js');
   await revokeJwtAccessToken(client, token, deps);
 }
 
 async function revokeAccessToken(
   id: string,
-  client: Client,
+  client: Pick<Client, 'id'>,
   token: string,
   { grants }: TokenDependencies,
 ): Promise<void> {

@@ -43,6 +43,7 @@ const KINDS = {
   invited: /invitations&#x2F;(u_[0-9a-f]{32})&#x2F;withdraw/g,
   notice: /logout-failures(?:\/|&#x2F;)([\w.-]+)(?:\/|&#x2F;)retry/g,
   sid: /sessions(?:\/|&#x2F;)(sid_[0-9a-f]{32})(?:\/|&#x2F;)end/g,
+  requestUri: /"request_uri":"(urn:[^"]+)"/g,
   token: /name="token" value="(\d+\.[\w-]{43})"/g,
   next: /"next":"([^"]+)"/g,
 };
@@ -100,7 +101,12 @@ const RECIPES: Record<string, Recipe> = {
     },
     headers: self.browser(),
   }),
-  'POST /token': (self) => self.asClient(self.exchange()),
+  'POST /token': (self) => {
+    const request = self.asClient(self.exchange());
+    if (self.dice.happens(0.9)) return request;
+    return { ...request, headers: [...(request.headers ?? []), ['dpop', self.one('idToken')]] };
+  },
+  'POST /par': (self) => self.asClient(self.authorization().filter(([name]) => name !== 'client_id')),
   'POST /revoke': (self) => self.asClient([['token', self.token()]]),
   'POST /introspect': (self) =>
     self.dice.happens(0.3)
@@ -447,6 +453,11 @@ class IdpVisitor implements Visitor {
   authorization(): Pair[] {
     const { dice } = this;
     const { id, secret } = this.client();
+    if (dice.happens(0.1))
+      return [
+        ['client_id', id],
+        ['request_uri', this.one('requestUri')],
+      ];
     const more: Pair[] = [
       ['scope', ['openid', ...SCOPES.filter(() => dice.happens(0.5))].join(' ')],
       ['state', 'a b&c'],
@@ -476,6 +487,13 @@ class IdpVisitor implements Visitor {
   exchange(): Pair[] {
     const resource: Pair[] = this.dice.happens(0.1) ? [['resource', FILES]] : [];
     const verifier: Pair[] = this.dice.happens(0.3) ? [['code_verifier', VERIFIER]] : [];
+    if (this.dice.happens(0.1)) {
+      return [
+        ['grant_type', 'client_credentials'],
+        ['resource', FILES],
+        ['scope', 'files:read'],
+      ];
+    }
     if (this.dice.happens(0.3)) {
       return [['grant_type', 'refresh_token'], ['refresh_token', this.one('refresh')], ...resource];
     }

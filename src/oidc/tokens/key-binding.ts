@@ -1,0 +1,37 @@
+import { oidcErrors } from '../errors.js';
+import type { Prove } from '../proofs.js';
+import type { Target } from '../resources.js';
+
+/** Which key the tokens of a request are bound to (RFC 9449 §5). */
+
+/**
+ * The thumbprint of the key that the request has proven; `undefined` for tokens that are bound to no key.
+ *
+ * @param prove absent if the request has no proof
+ * @param required the key that the code or the refresh token is bound to, if it is
+ * @throws invalid_dpop_proof, use_dpop_nonce, invalid_grant for another key
+ */
+export async function findProvenKey(
+  prove: Prove | undefined,
+  required: string | undefined,
+  target: Target | null,
+): Promise<string | undefined> {
+  if (!prove) {
+    if (required !== undefined) throw missing('The code or refresh token is bound to a key.');
+    if (target?.resource.requiresDpop) throw missing('The resource accepts only tokens bound to a key.');
+    return undefined;
+  }
+  const key = await prove();
+  if (required !== undefined && key !== required) throw oidcErrors.invalid_grant();
+  return key;
+}
+
+const missing = (reason: string) =>
+  oidcErrors.invalid_dpop_proof({ message: `${reason} Send a proof in the header DPoP.` });
+
+/** What responses about a token say about its key. */
+export const confirmationOf = (key: string | undefined): { cnf?: { jkt: string } } =>
+  key === undefined ? {} : { cnf: { jkt: key } };
+
+export const tokenTypeOf = (key: string | undefined): 'Bearer' | 'DPoP' =>
+  key === undefined ? 'Bearer' : 'DPoP';

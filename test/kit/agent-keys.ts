@@ -1,0 +1,41 @@
+import type { Test } from 'tap';
+import type { Clock } from '../../src/kernel/clock.js';
+import { createAgentKeys } from '../../src/provisioning/agent-keys.js';
+import { principalCollection } from '../../src/provisioning/store.js';
+import type { Store } from '../../src/storage/collection.js';
+import { type ClientKey, clientKey } from './client-keys.js';
+import { type Credentials, type IdpApp, idpStore } from './idp.js';
+import { ON_THE_HOST } from './operator.js';
+
+/** Agents with keys, as `idp agent key` changes them. */
+
+/** The commands on a store, as another process runs them. */
+export function agentKeysIn(store: Store, { clock }: { clock: Clock }) {
+  const principals = principalCollection(store);
+  const keys = createAgentKeys(principals, {
+    ...{ clock, audit: { record: async () => undefined } },
+    endSessions: (_, change) => change(),
+  });
+  const find = async (sub: string) => {
+    const found = await principals.findOne({ id: sub });
+    if (!found) throw new Error(`there is no principal ${sub}`);
+    return found;
+  };
+  return {
+    add: async (sub: string, { jwk }: Pick<ClientKey, 'jwk'>) => keys.add(await find(sub), jwk, ON_THE_HOST),
+    remove: async (sub: string, id: string) => keys.remove(await find(sub), id, ON_THE_HOST),
+    find,
+  };
+}
+
+/** An agent with a password and a key. */
+export async function agentWithKey(
+  t: Test,
+  idp: IdpApp,
+  algorithm: ClientKey['algorithm'] = 'EdDSA',
+): Promise<Credentials & { key: ClientKey; keyId: string; keys: ReturnType<typeof agentKeysIn> }> {
+  const [agent, key] = [await idp.mintAgent(), clientKey(algorithm)];
+  const keys = agentKeysIn(await idpStore(t, idp), idp);
+  const added = await keys.add(agent.sub, key);
+  return { ...agent, key, keyId: added?.id ?? '', keys };
+}
