@@ -1,5 +1,6 @@
 import { createLocalJWKSet, decodeProtectedHeader, jwtVerify } from 'jose';
 import t, { type Test } from 'tap';
+import { revocationKey } from '../../src/http/revocation-list.js';
 import { revocationCollection } from '../../src/oidc/revocations/service.js';
 import { clientCollection } from '../../src/provisioning/store.js';
 import type { ResourceInput } from '../../src/resources/administration.js';
@@ -391,8 +392,11 @@ t.test('an ended access is inactive for the resource server', async (t) => {
   const next = (await idp.refresh(one.client, one.tokens.refresh_token)).body;
   t.equal(await isActive(next.access_token), true, 'only that token');
   const stored = await revocationCollection(await idpStore(t, idp)).page({ sort: 'id', limit: 10 });
-  const { jti, exp } = claimsOf(one.tokens.access_token);
-  t.strictSame(stored.items, [{ id: `jti:${jti}`, revokedAt: idp.clock.now(), expiresAt: exp * SECOND }]);
+  const id = revocationKey('jti', claimsOf(one.tokens.access_token).jti);
+  t.match(
+    stored.items.filter((revocation) => revocation.id === id),
+    [{ revokedAt: idp.clock.now() }],
+  );
 
   const gone = await flow(idp);
   await clientCollection(await idpStore(t, idp)).deleteOne({ id: gone.client.id });
