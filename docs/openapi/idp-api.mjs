@@ -115,14 +115,18 @@ export const oauth = {
   },
   'POST /token': {
     id: 'getTokens',
-    summary: 'Exchange a code or a refresh token for tokens',
+    summary: 'Exchange a code, a refresh token or a device code for tokens',
     body: form(
       {
-        grant_type: text('`authorization_code` or `refresh_token`.', { examples: ['authorization_code'] }),
+        grant_type: text(
+          '`authorization_code`, `refresh_token` or, with IDP_DEVICE_FLOW, `urn:ietf:params:oauth:grant-type:device_code`.',
+          { examples: ['authorization_code'] },
+        ),
         code: text('The authorization code.', { writeOnly: true }),
         redirect_uri: text('As in the authorization request.'),
         code_verifier: text('The code verifier (RFC 7636).', { writeOnly: true }),
         refresh_token: text('The refresh token.', { writeOnly: true }),
+        device_code: text('The device code (RFC 8628).', { writeOnly: true }),
         scope: text('A part of the granted scope.'),
         resource: text('The API that the access token is for, if several were authorized (RFC 8707).'),
         ...CLIENT_FIELDS,
@@ -132,6 +136,24 @@ export const oauth = {
     errors: [
       ...['invalid_request', 'invalid_client', 'invalid_grant', 'invalid_scope', 'unauthorized_client'],
       ...['invalid_target', 'unsupported_grant_type', 'RATE_LIMITED'],
+      ...['authorization_pending', 'slow_down', 'access_denied', 'expired_token'],
+    ],
+  },
+  'POST /device_authorization': {
+    id: 'authorizeDevice',
+    summary: 'Ask for a code that a person enters in a browser',
+    description:
+      'Only with IDP_DEVICE_FLOW, and for clients that were created for it. The device shows the code and polls /token (RFC 8628).',
+    body: form({
+      scope: text(
+        '`openid`, and `profile`, `email`, `offline_access`; with `resource` also scopes of the API.',
+      ),
+      resource: text('The API that the access token is for (RFC 8707). May be repeated.'),
+      ...CLIENT_FIELDS,
+    }),
+    errors: [
+      ...['invalid_request', 'invalid_client', 'invalid_scope', 'invalid_target', 'unauthorized_client'],
+      'RATE_LIMITED',
     ],
   },
   'POST /revoke': {

@@ -3,6 +3,7 @@ import { factorCollection } from '../factors/store.js';
 
 import { logoutNoticeCollection } from '../oidc/backchannel/store.js';
 
+import { deviceRequestCollection } from '../oidc/device/store.js';
 import { revocationCollection } from '../oidc/revocations.js';
 import { consentCollection, grantCollection, sessionCollection } from '../oidc/store.js';
 import { createAudit } from '../ops/audit.js';
@@ -34,6 +35,7 @@ export function declareIdpCollections(store: Store): void {
     logoutNoticeCollection,
     resourceCollection,
     revocationCollection,
+    deviceRequestCollection,
   ];
   for (const declare of collections) declare(store);
 }

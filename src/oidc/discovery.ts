@@ -3,6 +3,7 @@ import { RESPONSE_MODES } from './authorize/rules.js';
 import { CLAIMS, SCOPES } from './claims.js';
 import type { Keys } from './keys.js';
 import type { Resources } from './resources.js';
+import { DEVICE_GRANT } from './tokens/request.js';
 
 /** Headers of documents that every origin may read and cache. A plain GET needs no preflight. */
 const PUBLIC_HEADERS = {
@@ -21,18 +22,16 @@ export interface DiscoveryOptions {
   /** What a sign-in can prove. */
   acrValues: readonly string[];
   resources: Resources;
+  /** Whether devices may use the provider. */
+  hasDeviceFlow: boolean;
   issuer(): string;
 }
 
 type MetadataOptions = Omit<DiscoveryOptions, 'keys'> & Pick<Keys, 'algorithms'>;
 
 /** The metadata and the JWK Set. */
-export async function discoveryPlugin(
-  scope: Scope,
-  { keys, locales, isSignUpOpen, acrValues, resources, issuer }: DiscoveryOptions,
-): Promise<void> {
-  const { algorithms } = keys;
-  const metadata = { locales, isSignUpOpen, acrValues, resources, issuer, algorithms };
+export async function discoveryPlugin(scope: Scope, { keys, ...options }: DiscoveryOptions): Promise<void> {
+  const metadata = { ...options, algorithms: keys.algorithms };
   publishMetadata(scope, ['/.well-known/openid-configuration', WELL_KNOWN], metadata);
   const jwks = JSON.stringify(keys.jwks);
   publish(scope, ['/.well-known/jwks.json', '/jwks'], () => jwks);
@@ -74,7 +73,7 @@ const SECRET_METHODS = ['client_secret_basic', 'client_secret_post'] as const;
 function providerMetadata(
   issuer: string,
   identifiers: readonly string[],
-  { locales, isSignUpOpen, acrValues, algorithms }: MetadataOptions,
+  { locales, isSignUpOpen, acrValues, algorithms, hasDeviceFlow }: MetadataOptions,
 ) {
   return {
     issuer,
@@ -87,7 +86,9 @@ function providerMetadata(
     jwks_uri: `${issuer}/.well-known/jwks.json`,
     response_types_supported: ['code'],
     response_modes_supported: [...RESPONSE_MODES],
-    grant_types_supported: ['authorization_code', 'refresh_token'],
+    // RFC 8628 §4
+    ...(hasDeviceFlow && { device_authorization_endpoint: `${issuer}/device_authorization` }),
+    grant_types_supported: ['authorization_code', 'refresh_token', ...(hasDeviceFlow ? [DEVICE_GRANT] : [])],
     subject_types_supported: ['public'],
     id_token_signing_alg_values_supported: algorithms,
     acr_values_supported: acrValues,

@@ -16,6 +16,7 @@ import { type EndSessions, logoutNoticeCollection } from './backchannel/store.js
 import { ACR_VALUES, createClaims } from './claims.js';
 import { rejectCrossSiteForms } from './client-auth.js';
 import { type ConsentService, createConsentService } from './consents.js';
+import type { createDeviceModule as CreateDevice } from './device/module.js';
 import type { Directory, PasskeySignUp, SecondFactor, SignInPasskeys, SignUp } from './directory.js';
 import { pathMetadataPlugin } from './discovery.js';
 import { createHintReader, createKeys, type KeyMaterial } from './keys.js';
@@ -62,6 +63,8 @@ export interface OidcModuleOptions {
   passkeys: SignInPasskeys | undefined;
   /** Absent if passkeys are not configured. */
   passkeySignUp: PasskeySignUp | undefined;
+  /** Builds the device flow; absent if it is not enabled. */
+  createDeviceModule: typeof CreateDevice | undefined;
   /** Whether people have pages at `/account`. */
   hasAccountPages: boolean;
   /** Domains in which an accepted invitation verifies the e-mail address. */
@@ -106,9 +109,13 @@ export function createOidcModule(
   const interactionTokens = createInteractionTokens(seeds, { clock });
   const authorization = createAuthorization({ ...shared, interactionTokens, backchannel, readHint });
   const sessions = createSessionService({ ...shared, follower: backchannel });
+  const device = options.createDeviceModule?.({ ...shared, seeds, tokens, consents, sessions, backchannel });
   const cookies = createCookies(issuer);
   const signInPages = createSignInPages(issuer, options);
   const { isSignUpOpen, signUp, secondFactor, passkeys, passkeySignUp, hasAccountPages } = options;
+  const ownPages: OidcModule['ownPages'] = ({ pages }) =>
+    createOwnPages({ sessions, cookies, authorization, signInPages, isSignUpOpen, pages });
+  const hasDeviceFlow = device !== undefined;
   const acrValues = secondFactor || passkeys ? ACR_VALUES : ACR_VALUES.slice(0, 1);
 
   for (const [name, job] of Object.entries(createPurges(shared))) jobs.add(name, job);
@@ -146,9 +153,11 @@ export function createOidcModule(
         hasAccountPages,
         meter: throttle.countRequest,
         humansUseBasic,
+        device,
+        hasDeviceFlow,
+        ownPages: ownPages({ pages }),
       }),
-    ownPages: ({ pages }) =>
-      createOwnPages({ sessions, cookies, authorization, signInPages, isSignUpOpen, pages }),
+    ownPages,
     sessions,
     endSessions: backchannel.endSessions,
     logoutFailures: backchannel.failures,
@@ -164,6 +173,7 @@ export function createOidcModule(
         isSignUpOpen,
         acrValues,
         resources,
+        hasDeviceFlow,
         algorithms: keys.algorithms,
       }),
   };

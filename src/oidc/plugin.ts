@@ -2,9 +2,11 @@ import formbody from '@fastify/formbody';
 import { registerCors } from '../http/cors.js';
 import type { Scope } from '../http/scope.js';
 import { type AuthorizePluginOptions, authorizePlugin } from './authorize/plugin.js';
+import type { DeviceModule } from './device/module.js';
 import type { Directory } from './directory.js';
 import { type DiscoveryOptions, discoveryPlugin } from './discovery.js';
 import { type LogoutPluginOptions, logoutPlugin } from './logout.js';
+import type { OwnPages } from './own-pages.js';
 import { introspectionPlugin, type TokensPluginOptions, tokensPlugin } from './tokens/plugin.js';
 
 export interface OidcPluginOptions
@@ -13,6 +15,9 @@ export interface OidcPluginOptions
     TokensPluginOptions,
     DiscoveryOptions {
   directory: Directory;
+  /** Absent if the device flow is not enabled. */
+  device: DeviceModule | undefined;
+  ownPages: OwnPages;
 }
 
 const FORM_LIMIT_BYTES = 16 * 1024;
@@ -23,6 +28,8 @@ export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Prom
   await scope.register(authorizePlugin, options);
   await scope.register(logoutPlugin, options);
   await scope.register(introspectionPlugin, options);
+  const { device, pages, ownPages: own } = options;
+  if (device) await device.plugin(scope, { pages, own });
   await registerCors(scope, ['*'], async (open) => {
     await discoveryPlugin(open, options);
     await tokensPlugin(open, options);

@@ -99,6 +99,12 @@ export const oidcOptions = {
     shown: '0',
     parse: (text) => ({ 0: false, 1: true })[text] ?? text,
   }),
+  deviceFlow: option(Type.Boolean({ default: false, accepts: '0 or 1' }), {
+    env: 'IDP_DEVICE_FLOW',
+    doc: '1 lets people sign in to applications on devices without a browser, by entering a code at `/device` (RFC 8628). It applies to applications that were created with `idp client create --device`.',
+    shown: '0',
+    parse: (text) => ({ 0: false, 1: true })[text] ?? text,
+  }),
   basicLogin: option(Type.Enum(['all', 'agents'], { default: 'all' }), {
     env: 'IDP_BASIC_LOGIN',
     doc: 'Who may use HTTP Basic at /authorize: all or agents.',

@@ -22,6 +22,8 @@ export interface ClientInput {
   principalKinds: Kind[];
   /** Never set over HTTP. */
   trusted?: boolean;
+  /** Whether it may use the device flow. Never set over HTTP, because its codes can be used for phishing. */
+  device?: boolean;
   /** An https address; an empty one removes it. */
   logoUri?: string;
   /** Where the client is told that a session has ended; an empty one removes it. */
@@ -69,12 +71,13 @@ export function createClients(
   const validate = ({
     redirectUris,
     postLogoutRedirectUris = [],
+    device = false,
     logoUri = '',
     backchannelLogoutUri = '',
     idTokenAlg = 'EdDSA',
   }: ClientChange): void => {
     const problem = backchannelLogoutUri === '' ? null : logoutUriProblem(backchannelLogoutUri, allowHttp);
-    if (redirectUris?.length === 0)
+    if (redirectUris?.length === 0 && !device)
       throw invalidFields({
         path: 'redirect_uris',
         message: 'must contain at least one URI, like https://app.example.com/callback',
@@ -96,10 +99,18 @@ export function createClients(
 
   return {
     async create(
-      { isPublic, trusted, logoUri = '', backchannelLogoutUri = '', idTokenAlg = 'EdDSA', ...input },
+      {
+        isPublic,
+        trusted,
+        device = false,
+        logoUri = '',
+        backchannelLogoutUri = '',
+        idTokenAlg = 'EdDSA',
+        ...input
+      },
       from,
     ) {
-      validate({ ...input, logoUri, backchannelLogoutUri, idTokenAlg });
+      validate({ ...input, device, logoUri, backchannelLogoutUri, idTokenAlg });
       const secret = isPublic ? null : newToken(random, 'csec_');
       const client: ClientDocument = {
         id: newId('cid_', clock, random),
@@ -107,6 +118,7 @@ export function createClients(
         createdAt: clock.now(),
         ...(secret !== null && { secretHash: sha256(secret) }),
         ...(trusted === true && { trusted }),
+        ...(device && { device }),
         ...(logoUri !== '' && { logoUri }),
         ...(backchannelLogoutUri !== '' && { backchannelLogoutUri }),
         ...(idTokenAlg === 'ES256' && { idTokenAlg: 'ES256' as const }),
@@ -118,7 +130,7 @@ export function createClients(
       return { client, secret };
     },
 
-    async update(clientId, { trusted, logoUri, backchannelLogoutUri, idTokenAlg, ...change }, from) {
+    async update(clientId, { trusted, device, logoUri, backchannelLogoutUri, idTokenAlg, ...change }, from) {
       const before = isClientId(clientId) ? await clients.findOne({ id: clientId }) : null;
       if (!before) return null;
       const optional = {
@@ -126,16 +138,18 @@ export function createClients(
         ...(backchannelLogoutUri !== undefined && { backchannelLogoutUri }),
         ...(idTokenAlg !== before.idTokenAlg && { idTokenAlg }),
       };
-      validate({ ...change, ...optional });
+      validate({ ...change, ...optional, device: device ?? before.device === true });
       const set = {
         ...change,
         ...(trusted === true && { trusted }),
+        ...(device === true && { device }),
         ...(logoUri && { logoUri }),
         ...(backchannelLogoutUri && { backchannelLogoutUri }),
         ...(idTokenAlg === 'ES256' && { idTokenAlg: 'ES256' as const }),
       };
       const unset = [
         ...(trusted === false ? (['trusted'] as const) : []),
+        ...(device === false ? (['device'] as const) : []),
         ...(logoUri === '' ? (['logoUri'] as const) : []),
         ...(backchannelLogoutUri === '' ? (['backchannelLogoutUri'] as const) : []),
         ...(idTokenAlg === 'EdDSA' ? (['idTokenAlg'] as const) : []),
@@ -198,6 +212,7 @@ function auditedFields({
   postLogoutRedirectUris,
   principalKinds,
   trusted,
+  device,
   logoUri,
   backchannelLogoutUri,
   idTokenAlg,
@@ -208,6 +223,7 @@ function auditedFields({
     postLogoutRedirectUris: postLogoutRedirectUris.join(' '),
     principalKinds: principalKinds.join(' '),
     trusted: trusted === true,
+    device: device === true,
     logoUri,
     backchannelLogoutUri,
     idTokenAlg: idTokenAlg ?? 'EdDSA',

@@ -219,6 +219,9 @@ const client = {
   public: Type.Boolean(),
   principal_kinds: Kinds,
   trusted: Type.Boolean(),
+  grant_types: Type.Optional(
+    Type.Array(Type.String(), { description: 'Only for an application that may use the device flow.' }),
+  ),
   logo_uri: Type.Optional(LogoUri),
   id_token_signed_response_alg: Type.Optional(Type.Enum(ID_TOKEN_ALGORITHMS, ID_TOKEN_ALG)),
   backchannel_logout_uri: Type.Optional(LogoutUri),
@@ -237,6 +240,10 @@ export const ClientList = Type.Object({
   clients: Type.Array(Type.Object(client)),
   next: Next,
 });
+
+/** The grant types of every client, and the one that the operator allows (RFC 7591 §2, RFC 8628 §3.4). */
+const GRANT_TYPES = ['authorization_code', 'refresh_token'];
+const DEVICE_GRANT_TYPE = 'urn:ietf:params:oauth:grant-type:device_code';
 
 /** Documents as in responses, without hashes. */
 export function principalView({ id, handle, kind, name, createdAt }: PrincipalDocument) {
@@ -267,6 +274,7 @@ export function clientView(client: ClientDocument) {
     public: client.secretHash === undefined,
     principal_kinds: client.principalKinds,
     trusted: client.trusted === true,
+    ...(client.device && { grant_types: [...GRANT_TYPES, DEVICE_GRANT_TYPE] }),
     ...(client.logoUri !== undefined && { logo_uri: client.logoUri }),
     ...(client.idTokenAlg !== undefined && { id_token_signed_response_alg: client.idTokenAlg }),
     ...(client.backchannelLogoutUri !== undefined && {

@@ -55,7 +55,13 @@ const PRODUCTS: Record<string, Product> = {
     },
   },
   idp: {
-    open: (folder) => createIdentityServer({ ...idpOptions(folder), limits: false, passkeys: true } as never),
+    open: (folder) =>
+      createIdentityServer({
+        ...idpOptions(folder),
+        limits: false,
+        passkeys: true,
+        deviceFlow: true,
+      } as never),
     verifiedInHandler: ['client', 'bearer', 'agent'],
     // test/operators/access.test.ts, test/account/account.test.ts
     openedElsewhere: ['operator', 'person', 'recent-person'],

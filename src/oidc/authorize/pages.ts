@@ -140,7 +140,11 @@ export function createSignInPages(
   };
 }
 
-const DESTINATIONS = { 'the console': 'sign-in.console', 'the account page': 'sign-in.account' } as const;
+const DESTINATIONS = {
+  'the console': 'sign-in.console',
+  'the account page': 'sign-in.account',
+  'the device page': 'sign-in.device',
+} as const;
 
 /** Whether a new person could be the user of this request. */
 export const admitsNewPeople = ({ client, hintedSub }: AuthorizationRequest): boolean =>
@@ -205,9 +209,6 @@ function pageOf(
 ): Page {
   const target = formActionSource(redirectUri);
   const returnsTo = new URL(redirectUri).host || target;
-  // The identifier is in every token.
-  const shown = asked?.scopes ?? ['openid', ...namesIn(scope)];
-  const shared = SCOPES.filter((known) => shown.includes(known));
   const isLasting = namesIn(scope).includes('offline_access');
   return {
     template,
@@ -216,7 +217,7 @@ function pageOf(
       clientLogo: client.logoUri,
       clientName: client.name || returnsTo,
       returnsTo,
-      learns: shared.map((known) => message(`scope.${known}`)),
+      learns: asked ? learnsFrom(asked.scopes) : scopesShown(scope),
       resources: shownTargets(targets, asked).map((target) => viewOfTarget(target, isLasting)),
       ...view,
     },
@@ -225,6 +226,12 @@ function pageOf(
     uiLocales: parameters['ui_locales'],
   };
 }
+
+/** What the application will see. The identifier is in every token. */
+export const scopesShown = (scope: string): Localized[] => learnsFrom(['openid', ...namesIn(scope)]);
+
+const learnsFrom = (scopes: readonly string[]): Localized[] =>
+  SCOPES.filter((known) => scopes.includes(known)).map((known) => message(`scope.${known}`));
 
 /** The resources of a request, or of them those that the user is asked for, with these scopes. */
 const shownTargets = (targets: readonly Target[], asked: MissingConsent | undefined): readonly Target[] =>
@@ -235,7 +242,7 @@ const shownTargets = (targets: readonly Target[], asked: MissingConsent | undefi
       })
     : targets;
 
-const viewOfTarget = ({ resource, scopes }: Target, isLasting: boolean) => ({
+export const viewOfTarget = ({ resource, scopes }: Target, isLasting: boolean) => ({
   resourceName: resource.name,
   identifier: resource.identifier,
   permits: resource.scopes

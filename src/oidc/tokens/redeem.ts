@@ -11,6 +11,7 @@ import {
   TOKEN_LIFETIME_SECONDS,
   withAccessToken,
 } from '../grant-tokens.js';
+import type { GrantDocument } from '../store.js';
 import {
   createTokenResponse,
   findAllowedOwner,
@@ -34,16 +35,40 @@ export async function redeemCode(
   ip: string,
   deps: TokenDependencies,
 ): Promise<TokenResponse> {
-  const { grants, clock, random } = deps;
   if (!code) throw oidcErrors.invalid_request({ message: 'code is missing.' });
   const id = grantIdOf('ac_', code);
-  const grant = id === undefined ? null : await grants.findOne({ id });
+  const grant = id === undefined ? null : await deps.grants.findOne({ id });
   if (!grant || !isSecretOf(code, grant.codeHash) || grant.clientId !== client.id) {
     throw oidcErrors.invalid_grant();
   }
   if (grant.redirectUri !== redirectUri || !matchesChallenge(grant.challenge, verifier)) {
     throw oidcErrors.invalid_grant();
   }
+  const redemption = { resources, lifetimeMs: CODE_LIFETIME_MS };
+  const response = await redeemGrant(client, grant, redemption, deps);
+  if (response) return response;
+  await revokeReplayed(grant.id, ip, deps);
+  throw oidcErrors.invalid_grant();
+}
+
+export interface GrantRedemption {
+  /** The values of `resource`. */
+  resources: readonly string[];
+  /** How long the code of the grant is valid. */
+  lifetimeMs: number;
+}
+
+/**
+ * Exchanges a grant, whose code was presented, for tokens. `null` if the code was used or has expired.
+ * @throws invalid_grant, invalid_target
+ */
+export async function redeemGrant(
+  client: Client,
+  grant: GrantDocument,
+  { resources, lifetimeMs }: GrantRedemption,
+  deps: TokenDependencies,
+): Promise<TokenResponse | null> {
+  const { grants, clock, random } = deps;
   const principal = await findAllowedOwner(client, grant, deps);
   if (!principal) throw oidcErrors.invalid_grant();
 
@@ -66,7 +91,7 @@ export async function redeemCode(
         id: grant.id,
         consumedAt: null,
         revokedAt: null,
-        codeExpiresAt: { gt: now, lte: now + CODE_LIFETIME_MS + FUTURE_TOLERANCE_MS },
+        codeExpiresAt: { gt: now, lte: now + lifetimeMs + FUTURE_TOLERANCE_MS },
       },
       {
         set: {
@@ -89,12 +114,9 @@ export async function redeemCode(
     });
   if (isConsumed) deps.redemptions.forget(grant.id);
   if (!isConsumed && (await deps.redemptions.settle(grant.id))) {
-    return redeemCode(client, { code, redirectUri, verifier, resources }, ip, deps);
+    return redeemGrant(client, grant, { resources, lifetimeMs }, deps);
   }
-  if (!isConsumed) {
-    await revokeReplayed(grant.id, ip, deps);
-    throw oidcErrors.invalid_grant();
-  }
+  if (!isConsumed) return null;
   const expiresIn = lifetimeSeconds ?? TOKEN_LIFETIME_SECONDS;
   return createTokenResponse(
     client,

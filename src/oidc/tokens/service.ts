@@ -4,6 +4,7 @@ import { type Client, createRegistrationCheck } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { grantIdOf } from '../grant-tokens.js';
 import type { ResourceServer } from '../resources.js';
+import type { GrantDocument } from '../store.js';
 import {
   findAccessToken,
   type Introspection,
@@ -11,13 +12,19 @@ import {
   introspectToken,
 } from './introspection.js';
 import type { TokenDependencies, TokenResponse } from './issuance.js';
-import { type CodeRedemption, redeemCode } from './redeem.js';
+import { type CodeRedemption, type GrantRedemption, redeemCode, redeemGrant } from './redeem.js';
 import { type RefreshRequest, refreshTokens } from './refresh.js';
 import { trackUnknownGrantWrites, type UnknownGrantWrites } from './unknown-grants.js';
 
 export interface TokenService {
   /** Exchanges a code for tokens, once. @throws invalid_request, invalid_grant, invalid_target */
   redeem(client: Client, redemption: CodeRedemption, ip: string): Promise<TokenResponse>;
+  /** The same for a grant whose code was presented; `null` if it was used or has expired. @throws invalid_grant, invalid_target */
+  redeemGrant(
+    client: Client,
+    grant: GrantDocument,
+    redemption: GrantRedemption,
+  ): Promise<TokenResponse | null>;
   /** Exchanges a refresh token for its one successor. @throws invalid_request, invalid_grant, invalid_scope, invalid_target */
   refresh(client: Client, request: RefreshRequest, ip: string): Promise<TokenResponse>;
   /** Revokes a token of this client, if there is one. */
@@ -42,6 +49,7 @@ export function createTokenService(
   };
   return {
     redeem: (client, redemption, ip) => redeemCode(client, redemption, ip, deps),
+    redeemGrant: (client, grant, redemption) => redeemGrant(client, grant, redemption, deps),
     refresh: (client, request, ip) => refreshTokens(client, request, ip, deps),
     revoke: (client, token, ip) => revokeToken(client, token, ip, deps),
     introspect: (client, token) => introspectToken(client, token, deps),

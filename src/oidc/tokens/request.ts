@@ -1,0 +1,43 @@
+import type { FastifyRequest } from 'fastify';
+import type { Static } from 'typebox';
+import { originOf } from '../../http/scope.js';
+import type { Throttle } from '../../throttle/throttle.js';
+import { authenticateClient } from '../client-auth.js';
+import type { Client, Directory } from '../directory.js';
+import { oidcErrors } from '../errors.js';
+import type { AnyForm } from '../schemas.js';
+
+/** Requests of clients to /token and to the endpoints beside it. */
+
+type ClientRequest = FastifyRequest<{ Body: Static<typeof AnyForm> }>;
+
+/** The grant type of devices (RFC 8628 §3.4). */
+export const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
+
+/**
+ * The client, and the fields with a value; empty ones count as omitted (RFC 6749 §3.2).
+ * @throws invalid_client, invalid_request, RATE_LIMITED
+ */
+export async function readRequest(
+  request: ClientRequest,
+  options: { directory: Pick<Directory, 'findClient'>; throttle: Pick<Throttle, 'attempt'> },
+): Promise<{ client: Client; fields: Record<string, string> }> {
+  const { authorization } = request.headers;
+  const fields = readSingleValues(request.body);
+  const { ip } = originOf(request);
+  return { client: await authenticateClient({ authorization, body: fields, ip }, options), fields };
+}
+
+/** The parameters with a value. @throws invalid_request for a repeated one, except `resource` (RFC 8707 §2) */
+export function readSingleValues({ resource: _, ...body }: Static<typeof AnyForm>): Record<string, string> {
+  const pairs = Object.entries(body).map(([name, value]) => {
+    if (typeof value === 'string') return [name, value] as const;
+    const details = [{ path: name.slice(0, 100), message: 'must be a single string' }];
+    throw oidcErrors.invalid_request({ details });
+  });
+  return Object.fromEntries(pairs.filter(([, value]) => value !== ''));
+}
+
+/** The values of `resource`, which may be repeated. */
+export const readResources = ({ resource = [] }: Static<typeof AnyForm>): string[] =>
+  [resource].flat().filter((value) => value !== '');
