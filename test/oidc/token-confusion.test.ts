@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap';
 import { basic, saasApp } from '../kit/app.js';
+import { begin, decide, deviceClient, poll } from '../kit/device.js';
 import {
   ADMIN_TOKEN,
   claimsOf,
@@ -33,9 +34,9 @@ interface World {
 }
 
 async function world(t: Test): Promise<World> {
-  const idp = await idpApp(t, { limits: false });
+  const idp = await idpApp(t, { limits: false, deviceFlow: true });
   const [files, other] = [await addResource(t, idp), await addResource(t, idp, OTHER)];
-  const client = await idp.createClient();
+  const client = await deviceClient(t, idp);
   const human = await idp.makeHuman();
   const signIn = async (more: Record<string, string>) => {
     const { browser, page } = await idp.visit(client, more);
@@ -47,6 +48,8 @@ async function world(t: Test): Promise<World> {
   const jwt = (await idp.redeem(client, (await signIn({ scope, resource: FILES })).code)).body;
   const elsewhere = (await idp.redeem(client, (await signIn({ scope, resource: OTHER })).code)).body;
   const { code, session } = await signIn({ scope: 'openid' });
+  const device = (await begin(idp, client)).body;
+  await decide(idp, human, device.user_code);
   const saas = await saasApp(t);
   const account = await saas.signUp();
   return {
@@ -58,6 +61,8 @@ async function world(t: Test): Promise<World> {
       'access token for another resource': elsewhere.access_token,
       'refresh token': opaque.refresh_token,
       code,
+      'device code': device.device_code,
+      'user code': device.user_code,
       'admin token': ADMIN_TOKEN,
       'session cookie': session,
       'client secret': client.secret ?? '',
@@ -111,6 +116,10 @@ const ENDPOINTS: Record<
     accepts: ['refresh token'],
     isAccepted: async ({ idp, client }, token) =>
       (await idp.request('POST', '/token', { form: refreshing(client, token) })).status === 200,
+  },
+  'device code at /token': {
+    accepts: ['device code'],
+    isAccepted: async ({ idp, client }, token) => (await poll(idp, client, token)).status === 200,
   },
   'client secret': {
     accepts: ['client secret'],
