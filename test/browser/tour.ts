@@ -116,7 +116,10 @@ async function stopsOfDevices(t: Test, idp: IdpApp, origin: string): Promise<Sto
   ];
   const [first, second] = requests.map(({ body }) => body.user_code);
   return [
-    stop('device-sign-in', 401, open(`${origin}/device?user_code=${first}`)),
+    stop('device-sign-in', 401, async (page) => {
+      await page.context().clearCookies();
+      return page.goto(`${origin}/device?user_code=${first}`);
+    }),
     stop('device', 200, send({ 'E-mail or user name': HANDLE, Password: PASSWORD })),
     stop('device-unknown', 404, send({ Code: 'BBBB-BBBB' })),
     stop('device-confirm', 200, send({ Code: first })),

@@ -1,3 +1,4 @@
+import * as openid from 'openid-client';
 import t, { type Test } from 'tap';
 import { deviceRequestCollection } from '../../src/oidc/device/store.js';
 import { consentCollection, grantCollection } from '../../src/oidc/store.js';
@@ -385,4 +386,38 @@ t.test('the grant of a device is removed in time', async (t) => {
   });
   t.match(grant, { sub: human.sub, clientId: client.id, redirectUri: undefined });
   t.equal(grant?.codeExpiresAt, idp.clock.now() + 10 * MINUTE);
+});
+
+t.test('openid-client signs a device in', async (t) => {
+  const { idp, client, human } = await deviceApp(t);
+  const offset = () => Math.floor((idp.clock.now() - Date.now()) / SECOND);
+  let polls = 0;
+  const send = async (url: string, init: { method?: string; headers?: unknown; body?: unknown } = {}) => {
+    const { pathname, search: query } = new URL(url);
+    if (pathname === '/token') {
+      // The person decides between the second and the third poll; the time of the provider passes.
+      idp.clock.advance(INTERVAL);
+      if (++polls === 3) await decide(idp, human, started.user_code);
+    }
+    const { status, headers, text } = await idp.request(init.method ?? 'GET', pathname + query, {
+      headers: Object.fromEntries(new Headers(init.headers as Record<string, string>)),
+      ...(init.body != null && { form: String(init.body) }),
+    });
+    const { 'content-length': _, ...others } = headers as Record<string, string>;
+    return new Response(text, { status, headers: others });
+  };
+  const config = await openid.discovery(
+    new URL(ISSUER),
+    client.id,
+    { [openid.clockSkew]: offset() },
+    openid.None(),
+    { [openid.customFetch]: send as openid.CustomFetch },
+  );
+  const started = await openid.initiateDeviceAuthorization(config, { scope: 'openid offline_access' });
+  // The library waits in real time.
+  const tokens = await openid.pollDeviceAuthorizationGrant(config, { ...started, interval: 0 });
+  t.equal(polls, 3);
+  t.equal(tokens.claims()?.sub, human.sub);
+  const refreshed = await openid.refreshTokenGrant(config, tokens.refresh_token ?? '');
+  t.type(refreshed.access_token, 'string');
 });
