@@ -14,6 +14,10 @@ await run({
       summary: 'Manage applications: create, list, update, rotate, delete',
       load: () => import('./commands/client.js'),
     },
+    'registration-token': {
+      summary: 'Manage tokens with which applications register themselves: create, list, revoke',
+      load: () => import('./commands/registration-token.js'),
+    },
     resource: {
       summary: 'Manage APIs: add, list, update, rotate, remove',
       load: () => import('./commands/resource.js'),

@@ -28,10 +28,13 @@ const domainsOf = (product) =>
 /** The domains whose errors only the SaaS backend has, and which it loads only if they are configured. */
 const LAZY_SAAS_DOMAINS = ['federation', 'passkeys', 'user-pages'];
 
+/** Domains of the identity provider that are loaded only if they are configured. */
+const LAZY_IDP_DOMAINS = ['registration'];
+
 /** The program that the errors of a folder of src belong to; those of the shared folders belong to both. */
 const PROGRAM_OF = Object.fromEntries([
   ...['saas', ...domainsOf('saas'), ...LAZY_SAAS_DOMAINS].map((folder) => [folder, 'saas-backend']),
-  ...['idp', ...domainsOf('idp')].map((folder) => [folder, 'idp']),
+  ...['idp', ...domainsOf('idp'), ...LAZY_IDP_DOMAINS].map((folder) => [folder, 'idp']),
   ...[
     ...['http', 'kernel', 'passwords', 'throttle', 'storage', 'ops', 'console', 'config', 'server'],
     // Loaded only if it is configured.
@@ -132,6 +135,7 @@ function serverOf(program) {
       ...{ emailSmtpUrl: 'smtp://localhost', factorEncryptionKey: `${secret}factors` },
       passkeys: true,
       deviceFlow: true,
+      clientRegistration: true,
     });
   }
   return createServer({
@@ -162,7 +166,7 @@ called \`POST /api/auth/reauthenticate\` within the last ten minutes. Routes wit
 \`LOGIN_PROVIDERS\`; \`/auth/email-login\` and \`/auth/email-login/redeem\` with \`EMAIL_LOGIN\`; those with \`passkey\` with \`PASSKEYS\`;
 \`…/resync\` with \`PAYMENT_SECRET_KEY\`; \`/admin/settings/custom\` and \`/admin/api/settings/custom\` with \`customSettings\`.
 
-The pages below \`/account\` exist with \`ACCOUNT_PAGES\` ([pages.md](pages.md)): \`person\` requires the session of a browser, and
+\`/.well-known/change-password\` and the pages below \`/account\` exist with \`ACCOUNT_PAGES\` ([pages.md](pages.md)): \`person\` requires the session of a browser, and
 \`recent-person\` one whose user signed in within the last ten minutes.
 
 The same as OpenAPI: [openapi.md](openapi.md).

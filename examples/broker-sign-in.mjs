@@ -27,7 +27,7 @@ function byBasic(browser, url, { handle, password }) {
 const ANSWERS = { human: byForm, agent: byBasic };
 
 /** Keeps cookies for each origin and does not follow redirects. */
-class Browser {
+export class Browser {
   #cookies = new Map();
 
   async ask(url, { headers, ...init } = {}) {

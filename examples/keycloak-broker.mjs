@@ -11,14 +11,15 @@ import {
   signEverybodyIn,
   signPersonOut,
 } from './broker-sign-in.mjs';
+import { signUsersIn } from './keycloak-users.mjs';
 
 const VERSION = '26.4.7';
 const OLDEST_JAVA = 17;
 const REALM = 'demo';
 
 const HELP = `Starts the identity provider and Keycloak with the realm in examples/keycloak-broker.json,
-signs a person and an agent in to an application of Keycloak, signs the person out, shows that a foreign key is
-rejected, and stops everything it started.
+signs a person and an agent in to an application of Keycloak, signs the person out, signs users of Keycloak in to
+saas-backend, shows that a foreign key is rejected, and stops everything it started.
 
 Usage
   node examples/keycloak-broker.mjs [--keycloak <folder or zip>] [--stay]
@@ -82,6 +83,9 @@ async function example(house) {
   console.log(`${provider.issuer} registered as an OpenID Connect provider of realm ${REALM}`);
   await signEverybodyIn(application, provider);
   await signPersonOut(application, provider);
+  // The token of the administrator is valid for a minute.
+  const users = { issuer: application.issuer, realm: REALM, admin: await signInAsAdmin(keycloak) };
+  await signUsersIn(house, users);
   if (flags.stay) {
     console.log(`Keycloak's administrator: admin ${keycloak.password}`);
     await describe(application, provider);
@@ -91,8 +95,9 @@ async function example(house) {
   const foreign = await serveForeignKey(provider);
   try {
     const path = `${REALM}/identity-provider/instances/idp`;
-    const instance = await admin('GET', path);
-    await admin('PUT', path, { ...instance, config: { ...instance.config, jwksUrl: foreign.url } });
+    const again = await signInAsAdmin(keycloak);
+    const instance = await again('GET', path);
+    await again('PUT', path, { ...instance, config: { ...instance.config, jwksUrl: foreign.url } });
     await expectRefusal(application, provider, program, /token signature validation failed/i);
   } finally {
     foreign.close();

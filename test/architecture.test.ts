@@ -17,6 +17,7 @@ const FOUNDATIONS = [
   'src/console',
   'src/passwords',
   'src/throttle',
+  'src/outbound',
   'src/server',
 ];
 const PRODUCTS = ['src/saas', 'src/idp'];

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { type Command, Option } from 'commander';
 import { parseList } from '../../src/config/options.js';
 import { ID_TOKEN_ALGORITHMS, type IdTokenAlgorithm } from '../../src/provisioning/clients.js';
@@ -16,6 +17,8 @@ interface DescribeOptions extends CommonOptions {
   logo?: string;
   backchannelLogoutUri?: string;
   idTokenAlg?: IdTokenAlgorithm;
+  jwks?: string;
+  jwksUri?: string;
 }
 
 type CreateOptions = DescribeOptions & { public?: true; trusted?: true; device?: true };
@@ -117,7 +120,24 @@ function describe(command: Command): Command {
         'Signature of its id_tokens; ES256 needs IDP_ES256_KEY, here and on the server',
       ).choices(ID_TOKEN_ALGORITHMS),
     )
+    .option('--jwks <file>', 'File with its public keys as a JWK Set: it signs in with a key, not a secret')
+    .option('--jwks-uri <url>', 'https address where it publishes these keys')
     .option('--logo <url>', 'https address of an image for its sign-in page; an empty one removes it');
+}
+
+/** The public keys in the file, or where they are published. */
+function readKeys(command: Command, { jwks, jwksUri }: DescribeOptions) {
+  if (jwksUri !== undefined) return { jwksUri, ...(jwks !== undefined && { jwks }) };
+  if (jwks === undefined) return {};
+  try {
+    const set: unknown = JSON.parse(readFileSync(jwks, 'utf8'));
+    // One key is a set of one.
+    const isKey = typeof set === 'object' && set !== null && 'kty' in set;
+    return { jwks: isKey ? { keys: [set] } : set };
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    return command.error(`error: the file of --jwks cannot be read as JSON: ${reason}`);
+  }
 }
 
 async function create(
@@ -139,6 +159,7 @@ async function create(
     trusted: options.trusted === true,
     device: options.device === true,
     ...(options.idTokenAlg && { idTokenAlg: options.idTokenAlg }),
+    ...readKeys(command, options),
     ...(options.logo !== undefined && { logoUri: options.logo }),
     ...(options.backchannelLogoutUri !== undefined && {
       backchannelLogoutUri: options.backchannelLogoutUri,
@@ -175,6 +196,7 @@ async function update(
     ...(device && { device: device === 'yes' }),
     ...(logo !== undefined && { logoUri: logo }),
     ...(idTokenAlg && { idTokenAlg }),
+    ...readKeys(command, options),
     ...(backchannelLogoutUri !== undefined && { backchannelLogoutUri }),
   };
   if (Object.keys(change).length === 0) {
@@ -188,7 +210,8 @@ async function update(
 function rotate(program: Program, clientId: string, options: RotateOptions): Promise<void> {
   return withProvisioning(program, { create: false }, async ({ clients }) => {
     const client = (await clients.find(clientId)) ?? unknown(clientId);
-    if (client.secretHash === undefined) fail(1, `${clientId} is public: it has no secret.`);
+    if (client.secretHash === undefined)
+      fail(1, `${clientId} has no secret: it is public or signs in with a key.`);
     const secret = await clients.rotate(clientId, { atOnce: options.atOnce === true }, ON_THE_HOST);
     if (secret === null) fail(1, `${clientId} was changed at the same time. Check it and try again.`);
     answer(options, { client_id: clientId, client_secret: secret }, SHOWN_ONCE);

@@ -220,6 +220,22 @@ export const discovery = {
     responses: { 200: JWKS },
     isOpen: true,
   },
+  'GET /revocations': {
+    id: 'getRevocations',
+    summary: 'The access tokens for APIs that are revoked',
+    description:
+      'A JWT (`revocations+jwt`) with hashes of what was revoked within the last minutes. With `If-None-Match` and `Prefer: wait=10`, the answer comes when the list has changed. There is none until the first API is registered.',
+    responses: {
+      200: {
+        description: 'The list',
+        type: 'application/revocations+jwt',
+        schema: { type: 'string' },
+        example: 'eyJ0eXAiOiJyZXZvY2F0aW9ucytqd3QiLCJhbGciOiJFZERTQSJ9.eyJyZXZva2VkIjp7fX0.c2lnbmF0dXJl',
+      },
+      304: { description: 'The list has not changed' },
+    },
+    errors: ['NOT_FOUND'],
+  },
   'GET /jwks': {
     id: 'getJwksAlias',
     summary: 'The public keys, at another address',
@@ -284,6 +300,12 @@ export const provisioning = {
     fields: { id_token_signed_response_alg: { type: 'string', enum: ['EdDSA', 'ES256'] } },
     rejectsUnknown: true,
     errors: ['invalid_client_metadata'],
+  },
+  'POST /register': {
+    id: 'registerClient',
+    summary: 'Register the application itself (RFC 7591)',
+    description: 'Available with IDP_CLIENT_REGISTRATION. Ignores metadata that is not supported.',
+    errors: ['invalid_redirect_uri', 'invalid_client_metadata'],
   },
   'GET /v1/clients': { id: 'listClients', summary: 'The registered clients' },
   'GET /v1/resources': {

@@ -179,6 +179,7 @@ const IDP_GUARDS = {
   metrics: ['UNAUTHENTICATED', 'invalid_token', 'admin_api_disabled', 'RATE_LIMITED'],
   inviter: ['UNAUTHENTICATED', 'invalid_token', 'admin_api_disabled', 'RATE_LIMITED'],
   signup: ['signup_disabled'],
+  registration: ['invalid_token', 'RATE_LIMITED'],
   client: ['invalid_request'],
   bearer: ['invalid_request'],
 };
@@ -218,6 +219,7 @@ export const idp = ({ version, errors, schemas }) => ({
     metrics: ['adminToken'],
     inviter: ['inviteToken', 'adminToken'],
     client: ['clientBasic', null],
+    registration: ['initialAccessToken'],
     agent: ['agentBasic'],
     bearer: ['accessToken'],
   },
@@ -229,6 +231,11 @@ export const idp = ({ version, errors, schemas }) => ({
       description: '`IDP_INVITE_TOKEN`; if it is not set, the administrator token.',
     },
     accessToken: { type: 'http', scheme: 'bearer', description: 'An access token of this provider.' },
+    initialAccessToken: {
+      type: 'http',
+      scheme: 'bearer',
+      description: 'A token of `idp registration-token create`.',
+    },
     clientBasic: {
       type: 'http',
       scheme: 'basic',

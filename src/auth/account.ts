@@ -10,8 +10,14 @@ import { authErrors } from './errors.js';
 import { authLimits } from './limits.js';
 import { RESET_LINK_TTL_MS } from './link-tokens.js';
 import type { ListedSession } from './schemas.js';
-import { type Identity, isSessionValid } from './sessions.js';
-import { deviceIn, PASSWORD_BOUND_LINK_FIELDS, toSessionView, type UserDocument } from './store.js';
+import type { Identity } from './sessions.js';
+import {
+  deviceIn,
+  isSessionValid,
+  PASSWORD_BOUND_LINK_FIELDS,
+  toSessionView,
+  type UserDocument,
+} from './store.js';
 
 /** Account management by the signed-in user. */
 export interface AccountService {

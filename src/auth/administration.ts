@@ -4,8 +4,13 @@ import { type Audit, madeBy, type Operator } from '../ops/audit.js';
 import type { Page } from '../storage/collection.js';
 import { readPage } from '../storage/pages.js';
 import type { AuthDependencies } from './dependencies.js';
-import { isSessionValid } from './sessions.js';
-import { isDisabled, type SessionDocument, toSessionView, type UserDocument } from './store.js';
+import {
+  isDisabled,
+  isSessionValid,
+  type SessionDocument,
+  toSessionView,
+  type UserDocument,
+} from './store.js';
 import { userNotFound } from './users.js';
 
 /** What the operator sees and does in the admin area, beside suspension, deletion and grants. */

@@ -5,9 +5,16 @@ import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
 import { authLimits } from './limits.js';
 import type { Registration } from './registration.js';
-import { type Identity, isSessionValid } from './sessions.js';
+import type { Identity } from './sessions.js';
 import type { SignedIn, SignIn } from './sign-in.js';
-import { isDisabled, newUserDocument, PASSKEY, USER_ID_PREFIX, type UserDocument } from './store.js';
+import {
+  isDisabled,
+  isSessionValid,
+  newUserDocument,
+  PASSKEY,
+  USER_ID_PREFIX,
+  type UserDocument,
+} from './store.js';
 import type { Verification } from './verification.js';
 
 /** Sign-in and registration of users with passkeys, which are stored elsewhere. A passkey needs no second factor. */

@@ -6,8 +6,8 @@ import type { Credentials } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
 import type { SecondFactors } from './second-factor.js';
-import { type Identity, isSessionValid } from './sessions.js';
-import { FIRST_FACTOR, SECOND_FACTOR, toSessionView } from './store.js';
+import type { Identity } from './sessions.js';
+import { FIRST_FACTOR, isSessionValid, SECOND_FACTOR, toSessionView } from './store.js';
 
 /** Proves in a session that it is still used by its user (RFC 9470). */
 export interface Reauthentication {

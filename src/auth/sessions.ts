@@ -1,24 +1,20 @@
 import { deviceOf } from '../http/circumstances.js';
 import type { Session, User } from '../http/schemas.js';
 import type { Origin } from '../http/scope.js';
-import { type Clock, isRecent, SECOND } from '../kernel/clock.js';
+import { isRecent, SECOND } from '../kernel/clock.js';
 import { AppError, httpErrors } from '../kernel/errors.js';
 import { newId, type Random, sha256 } from '../kernel/secrets.js';
-import type { Audit } from '../ops/audit.js';
-import type { Emit } from '../ops/events.js';
-import type { UnknownWritesRegistry } from '../ops/unknown-writes.js';
 import { authErrors } from './errors.js';
-import type { AuthEvents } from './events.js';
+import { createRefresh, type IssuedTokens, type Refresh, type RefreshDependencies } from './refresh.js';
 import {
-  isDisabled,
+  isSessionValid,
   type PresentUser,
   type SessionDocument,
-  type Sessions,
   toSessionView,
   type UserDocument,
   type Users,
 } from './store.js';
-import type { SessionClaims, SessionTokens } from './tokens.js';
+import type { SessionClaims } from './tokens.js';
 
 /** The user and session of an authenticated request. */
 export interface Identity {
@@ -26,21 +22,13 @@ export interface Identity {
   session: Session;
 }
 
-export interface IssuedTokens {
-  accessToken: string;
-  refreshToken: string;
-  expiresIn: number;
-}
-
-export interface SessionService {
+export interface SessionService extends Pick<Refresh, 'refresh'> {
   /** Starts a session, which is invalid until its user is stored. @param amr how the user signed in; default: by password */
   startSession(
     user: UserDocument,
     origin: SessionOrigin,
     amr?: readonly string[],
   ): Promise<IssuedTokens & { user: User }>;
-  /** Exchanges a refresh token for its only successor. @throws INVALID_REFRESH_TOKEN, REFRESH_TOKEN_REUSED */
-  refresh(refreshToken: string, origin: Origin): Promise<IssuedTokens>;
   /** Returns the user and session of an Authorization header, as stored now. @throws UNAUTHENTICATED, TOKEN_EXPIRED */
   authenticate(authorization: string | undefined): Promise<Identity>;
   /**
@@ -56,7 +44,10 @@ export interface SessionService {
    * The user and session of a refresh token in a cookie, for a page. A token that is older than an access token is exchanged,
    * as an application does it. Null if the session has ended.
    */
-  resume(refreshToken: string, origin: Origin): Promise<{ identity: Identity; refreshToken: string } | null>;
+  resume(
+    refreshToken: string,
+    origin: Origin,
+  ): Promise<{ identity: Identity; hasPassword: boolean; refreshToken: string } | null>;
   /** Ends the other sessions of the user. */
   endOthers(session: { userId: string; id: string }, origin: Pick<Origin, 'ip'>): Promise<void>;
   /** Ends the session of a refresh token, if there is one. */
@@ -68,68 +59,18 @@ export type SessionOrigin = Pick<Origin, 'ip' | 'browser' | 'system'>;
 
 export type LogoutScope = 'local' | 'others' | 'global';
 
-export interface SessionDependencies {
+export interface SessionDependencies extends Omit<RefreshDependencies, 'findValidSession'> {
   users: Users;
-  sessions: Sessions;
-  tokens: SessionTokens;
-  audit: Audit;
-  emit: Emit<AuthEvents>;
   presentUser: PresentUser;
-  unknownWrites: Pick<UnknownWritesRegistry, 'track'>;
-  clock: Clock;
   random: Random;
-  /** Seconds. */
-  refreshTtl: number;
-  /** Seconds. */
-  sessionMaxAge: number;
 }
 
 const bearer = (error?: string) => ({
   'www-authenticate': `Bearer realm="api"${error ? `, error="${error}"` : ''}`,
 });
 
-/** A rotation of which the response of the store was lost. */
-interface Rotation {
-  id: string;
-  presented: string;
-  next: string;
-  rotatedAt: number;
-}
-
-/** How long the previous refresh token still returns the same successor, for parallel requests and lost responses. */
-const REUSE_WINDOW_MS = 30_000;
-
 export function createSessionService(deps: SessionDependencies): SessionService {
   const { users, sessions, tokens, audit, emit, clock, random } = deps;
-
-  const expiry = (createdAt: number): number =>
-    Math.min(clock.now() + deps.refreshTtl * 1000, createdAt + deps.sessionMaxAge * 1000);
-
-  const issueTokens = (session: SessionDocument, refreshId: string): IssuedTokens => ({
-    accessToken: tokens.signAccess(session),
-    refreshToken: tokens.signRefresh(session, refreshId),
-    expiresIn: tokens.accessTtl,
-  });
-
-  /**
-   * Begins the window of a rotation again that took effect unnoticed, because its client repeats it when the store
-   * responds again. A rotation of another time was answered, so its window stays closed.
-   */
-  const rotations = deps.unknownWrites.track<Rotation>('refresh', async (attempts) => {
-    const [{ id, presented, next }] = attempts as [Rotation];
-    // A write that changes nothing, because a read does not see what the majority has not confirmed yet.
-    const session = await sessions.updateOne(
-      { id, currentId: next, revokedAt: null },
-      { set: { currentId: next } },
-    );
-    if (!session) return false;
-    if (!attempts.some(({ rotatedAt }) => rotatedAt === session.rotatedAt)) return true;
-    const rotatedAt = clock.now();
-    // The outcome of this write may remain unknown as well.
-    attempts.push({ id, presented, next, rotatedAt });
-    await sessions.changeOne({ id, currentId: next, revokedAt: null }, { set: { rotatedAt } });
-    return true;
-  });
 
   /** Returns the session and its user if the session is valid now. */
   const findValidSession = async (
@@ -141,6 +82,8 @@ export function createSessionService(deps: SessionDependencies): SessionService 
     ]);
     return user && session && isSessionValid(user, session, clock.now()) ? { user, session } : null;
   };
+
+  const { refresh, issueTokens, expiry } = createRefresh({ ...deps, findValidSession });
 
   /** Ends the sessions of a scope in one write. Returns `false` when a concurrent write came first. */
   const endSessions = async (
@@ -173,54 +116,6 @@ export function createSessionService(deps: SessionDependencies): SessionService 
     await audit.record({ event: 'logout', subject: user.id, ip, detail: scope });
     const sessionId = scope === 'global' ? {} : { sessionId: session.id };
     if (isEnded) emit('session.revoked', { userId: user.id, scope, ...sessionId });
-  };
-
-  const refresh: SessionService['refresh'] = async (refreshToken, { ip }) => {
-    const verified = tokens.verifyRefresh(refreshToken);
-    const found = verified && !verified.isExpired ? await findValidSession(verified.claims) : null;
-    if (!verified || !found) throw authErrors.INVALID_REFRESH_TOKEN();
-    const { user } = found;
-    const { sid: id, jti } = verified.claims;
-    const presented = sha256(jti);
-    const nextId = tokens.nextRefreshId(id, jti);
-    const now = clock.now();
-    const next = sha256(nextId);
-    const change = {
-      previousId: presented,
-      currentId: next,
-      rotatedAt: now,
-      expiresAt: expiry(found.session.createdAt),
-    };
-    const isRotated = await sessions
-      .changeOne(
-        { id, userId: user.id, currentId: presented, revokedAt: null, expiresAt: { gt: now } },
-        { set: change },
-      )
-      .catch((error: unknown) => {
-        rotations.remember(presented, { id, presented, next, rotatedAt: now }, error);
-        throw error;
-      });
-    if (isRotated) rotations.forget(presented);
-    else await rotations.settle(presented);
-    // Of a session that is not revoked, no other field that the tokens contain ever changes.
-    const session = isRotated ? { ...found.session, ...change } : await sessions.findOne({ id });
-    if (!session || !isSessionValid(user, session, now)) throw authErrors.INVALID_REFRESH_TOKEN();
-    if (isRotated) return issueTokens(session, nextId);
-
-    // The token was used before. Within the window it returns the same successor; after that it is treated as stolen
-    // (RFC 9700 §4.14.2).
-    const isPrevious = session.previousId === presented;
-    const inWindow = isPrevious && isRecent(session.rotatedAt, { now: clock.now(), within: REUSE_WINDOW_MS });
-    if (inWindow && session.currentId === next) return issueTokens(session, nextId);
-    // Another version of this package may derive successors differently, so this is not treated as a replay.
-    if (inWindow) throw authErrors.INVALID_REFRESH_TOKEN();
-
-    const revoked = await sessions.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
-    if (revoked) {
-      emit('session.revoked', { userId: session.userId, scope: 'local', sessionId: id });
-      await audit.record({ event: 'refresh.reused', subject: session.userId, ip });
-    }
-    throw authErrors.REFRESH_TOKEN_REUSED();
   };
 
   /** Null if the token is used or its session has ended. */
@@ -276,7 +171,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       const next = isFresh ? refreshToken : await refreshOrEnd(refreshToken, origin);
       if (next === null) return null;
       const identity = { user: await deps.presentUser(user), session: toSessionView(session) };
-      return { identity, refreshToken: next };
+      return { identity, hasPassword: user.passwordHash !== undefined, refreshToken: next };
     },
 
     endOthers: ({ userId: sub, id: sid }, { ip }) => logoutWith({ sub, sid }, 'others', ip),
@@ -307,15 +202,4 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       else if (scope !== 'others') await logoutWith(second.claims, 'local', ip);
     },
   };
-}
-
-/** Whether a session may be used. Sessions of an earlier epoch are invalid, except `keptSession`. */
-export function isSessionValid(user: UserDocument, session: SessionDocument, now: number): boolean {
-  return (
-    session.userId === user.id &&
-    session.revokedAt === undefined &&
-    session.expiresAt > now &&
-    !isDisabled(user) &&
-    (session.epoch === user.sessionEpoch || session.id === user.keptSession)
-  );
 }

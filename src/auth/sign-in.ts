@@ -1,7 +1,8 @@
 import type { User } from '../http/schemas.js';
 import { UniqueViolation } from '../storage/collection.js';
 import { authErrors } from './errors.js';
-import type { IssuedTokens, SessionDependencies, SessionOrigin, SessionService } from './sessions.js';
+import type { IssuedTokens } from './refresh.js';
+import type { SessionDependencies, SessionOrigin, SessionService } from './sessions.js';
 import type { UserDocument } from './store.js';
 
 /** What every way to sign in and to register ends with. `amr` says how; absent: by password. */

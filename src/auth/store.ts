@@ -177,6 +177,17 @@ export const ALL_LINK_FIELDS = [...PASSWORD_BOUND_LINK_FIELDS, 'verifyHash', 've
 export const isDisabled = ({ suspendedAt, deletingAt }: UserDocument): boolean =>
   (suspendedAt ?? deletingAt) !== undefined;
 
+/** Whether a session may be used. Sessions of an earlier epoch are invalid, except `keptSession`. */
+export function isSessionValid(user: UserDocument, session: SessionDocument, now: number): boolean {
+  return (
+    session.userId === user.id &&
+    session.revokedAt === undefined &&
+    session.expiresAt > now &&
+    !isDisabled(user) &&
+    (session.epoch === user.sessionEpoch || session.id === user.keptSession)
+  );
+}
+
 /** Returns a version field of a user, 0 before the first change; `null` when the user does not exist. */
 export async function readUserVersion(
   users: Pick<Users, 'findOne'>,

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import { createCookie } from '../http/cookies.js';
+import { createCookieGroup } from '../http/cookies.js';
 import type { Messages } from '../http/messages.js';
 import { Acknowledgement, ok } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
@@ -32,13 +32,16 @@ export async function federationPlugin<S>(scope: Scope, options: FederationPlugi
   await accountRoutes(scope, options);
 }
 
+/** Sign-ins that a browser can have begun at the same time: with many cookies, servers would reject all of its requests. */
+const MAX_OPEN = 3;
+
 async function signInRoutes<S>(
   scope: Scope,
   { federation, signInAnswer, messages, publicUrl, callbackUrl }: FederationPluginOptions<S>,
 ): Promise<void> {
   const page = access('public', { page: true });
-  /** One cookie for each sign-in, so that several can be open. Sent with the redirect from the provider. */
-  const cookieOf = (id: string) => createCookie(`saas-login-${id}`, publicUrl);
+  /** One for each sign-in, so that several can be open. Sent with the redirect from the provider. */
+  const cookies = createCookieGroup('saas-login', publicUrl);
 
   scope.get(
     '/auth/providers',
@@ -51,7 +54,8 @@ async function signInRoutes<S>(
     { config: page, schema: { params: ProviderParams, querystring: StartQuery } },
     async (request, reply) => {
       const { url, id, cookie: value } = await federation.begin(request.params.provider, request.query);
-      cookieOf(id).set(reply, value, LIFETIME_MS / SECOND);
+      for (const old of cookies.idsIn(request).slice(0, 1 - MAX_OPEN)) cookies.of(old).clear(reply);
+      cookies.of(id).set(reply, value, LIFETIME_MS / SECOND);
       return reply.redirect(url, 303);
     },
   );
@@ -63,7 +67,7 @@ async function signInRoutes<S>(
       const { provider } = request.params;
       const response = responseOf(request, callbackUrl(provider));
       const id = federation.cookieIdOf(response.searchParams.get('state') ?? undefined);
-      const cookie = id === undefined ? undefined : cookieOf(id);
+      const cookie = id === undefined ? undefined : cookies.of(id);
       const target = await federation.finish(provider, response, cookie?.read(request));
       cookie?.clear(reply);
       return reply.redirect(target, 303);

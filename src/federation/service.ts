@@ -4,8 +4,9 @@ import type { Origin } from '../http/scope.js';
 import type { Clock } from '../kernel/clock.js';
 import { AppError, httpErrors } from '../kernel/errors.js';
 import type { Sealed } from '../kernel/sealed.js';
-import { newToken, type Random, sha256 } from '../kernel/secrets.js';
+import { newId, newToken, type Random, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
+import { createRemovalMarks } from '../ops/removal-marks.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { federationErrors } from './errors.js';
 import type { Provider, ProviderIdentity } from './providers.js';
@@ -29,7 +30,7 @@ export interface FederatedAccounts<S> {
     origin: Origin,
   ): Promise<S>;
   newId(): string;
-  /** Whether the user can sign in without a provider: by password, by e-mail or with a passkey. */
+  /** Whether the user can sign in without a provider: by password, by e-mail or with a passkey that is not being removed. */
   hasOtherLogin(userId: string): Promise<boolean>;
 }
 
@@ -41,7 +42,7 @@ export interface Federation<S> {
    * @throws NOT_FOUND, RETURN_NOT_ALLOWED, PROVIDER_UNAVAILABLE
    */
   begin(provider: string, query: StartQuery): Promise<{ url: string; id: string; cookie: string }>;
-  /** The cookie of a response, by its `state`. */
+  /** The cookie of a response, by its `state`. IDs sort by the time of the sign-in. */
   cookieIdOf(state: string | undefined): string | undefined;
   /**
    * Where to send the browser after the response of a provider: back to the application with a ticket or an error.
@@ -63,7 +64,9 @@ export interface Federation<S> {
     origin: Origin,
   ): Promise<IdentityView>;
   list(userId: string): Promise<IdentityView[]>;
-  /** @throws NOT_FOUND, LAST_LOGIN_METHOD */
+  /** Whether a provider is connected to the user after the removals that have begun. */
+  keepsOne(userId: string): Promise<boolean>;
+  /** The last way to sign in stays, also if several are removed at the same time. @throws NOT_FOUND, LAST_LOGIN_METHOD */
   disconnect(userId: string, id: string, origin: Origin): Promise<void>;
   /** Removes everything about a deleted user. */
   forget(userId: string): Promise<void>;
@@ -91,6 +94,9 @@ export interface FederationDependencies<S> {
 }
 
 const MAX_IDENTITIES = 100;
+
+/** The time, and 32 random bits. */
+const ID_LENGTH = 20;
 
 export function createFederation<S>(deps: FederationDependencies<S>): Federation<S> {
   const { providers, identities, accounts, logins, tickets, publicUrl, audit, clock, random } = deps;
@@ -149,6 +155,11 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
     connectedAt: toTimestamp(createdAt),
   });
 
+  const marks = createRemovalMarks(identities, random);
+
+  const keepsOne = async (userId: string): Promise<boolean> =>
+    (await identities.count({ userId, leaving: null }, 1)) > 0;
+
   const ofUser = async (userId: string): Promise<IdentityDocument[]> => {
     const { items } = await identities.page({ where: { userId }, sort: 'createdAt', limit: MAX_IDENTITIES });
     return items;
@@ -159,7 +170,7 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
 
     async begin(name, { returnTo, codeChallenge, loginHint }) {
       const provider = providerOf(name);
-      const id = newToken(random).slice(0, 8);
+      const id = newId('', clock, random).slice(0, ID_LENGTH);
       const checks = {
         state: `${id}.${newToken(random)}`,
         nonce: newToken(random),
@@ -170,7 +181,7 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
       return { url: url.href, id, cookie: logins.seal(begun) };
     },
 
-    cookieIdOf: (state = '') => /^([\w-]{8})\.[\w-]{43}$/.exec(state)?.[1],
+    cookieIdOf: (state = '') => /^([0-9a-f]{20})\.[\w-]{43}$/.exec(state)?.[1],
 
     async finish(name, response, cookie) {
       const provider = providerOf(name);
@@ -192,6 +203,8 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
       const { identity } = ticket;
       const id = keyOf(identity);
       const known = await identities.findOne({ id });
+      // The use ends a removal that has not been completed.
+      if (known?.leaving !== undefined) await marks.clear(id, known.leaving);
       const signedIn = known && (await accounts.signIn(known.userId, origin));
       if (signedIn) return signedIn;
       const { email, name } = identity;
@@ -229,14 +242,23 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
 
     list: async (userId) => (await ofUser(userId)).map(view),
 
+    keepsOne,
+
     async disconnect(userId, id, { ip }) {
-      const own = await ofUser(userId);
-      if (!own.some((identity) => identity.id === id)) throw httpErrors.NOT_FOUND();
-      if (own.length === 1 && !(await accounts.hasOtherLogin(userId)))
-        throw federationErrors.LAST_LOGIN_METHOD();
-      const removed = await identities.deleteOne({ id, userId });
-      if (!removed) throw httpErrors.NOT_FOUND();
-      await audit.record({ event: 'identity.disconnected', subject: userId, ip, detail: removed.provider });
+      for (;;) {
+        const found = await identities.findOne({ id, userId });
+        if (!found) throw httpErrors.NOT_FOUND();
+        const leaving = await marks.set(found);
+        if (leaving === null) continue;
+        if (!(await keepsOne(userId)) && !(await accounts.hasOtherLogin(userId))) {
+          await marks.clear(id, leaving);
+          throw federationErrors.LAST_LOGIN_METHOD();
+        }
+        const removed = await identities.deleteOne({ id, userId, leaving });
+        if (!removed) continue;
+        await audit.record({ event: 'identity.disconnected', subject: userId, ip, detail: removed.provider });
+        return;
+      }
     },
 
     async forget(userId) {

@@ -12,9 +12,14 @@ export interface IdentityDocument {
   /** As of the first sign-in; only to recognize it. */
   email?: string;
   createdAt: number;
+  /** Identifies a removal that has begun and must leave another way to sign in. */
+  leaving?: string;
 }
 
 export type Identities = Collection<IdentityDocument>;
 
 export const identityCollection = (store: Store): Identities =>
-  store.collection<IdentityDocument>('identities', { indexes: [['userId', 'createdAt']] });
+  store.collection<IdentityDocument>('identities', {
+    fields: ['leaving'],
+    indexes: [['userId', 'createdAt']],
+  });

@@ -16,8 +16,7 @@ export interface Cookie {
  */
 export function createCookie(plainName: string, publicUrl: () => string): Cookie {
   const isSecure = () => publicUrl().startsWith('https:');
-  // The prefix prevents other hosts of the domain from setting the cookie; browsers require https for it.
-  const name = () => (isSecure() ? `__Host-${plainName}` : plainName);
+  const name = () => fullName(plainName, isSecure());
   const attributes = () => ({ path: '/', httpOnly: true, sameSite: 'lax', secure: isSecure() }) as const;
   return {
     read: ({ headers }) => parse(headers.cookie ?? '')[name()],
@@ -31,3 +30,29 @@ export function createCookie(plainName: string, publicUrl: () => string): Cookie
     },
   };
 }
+
+/** Cookies of one purpose, of which a browser can have several. */
+export interface CookieGroup {
+  of(id: string): Cookie;
+  /** Those that the browser has, in the order of their IDs. */
+  idsIn(request: Pick<FastifyRequest, 'headers'>): string[];
+}
+
+/** @param plainName begins the names, which end with the ID */
+export function createCookieGroup(plainName: string, publicUrl: () => string): CookieGroup {
+  const start = () => fullName(`${plainName}-`, publicUrl().startsWith('https:'));
+  return {
+    of: (id) => createCookie(`${plainName}-${id}`, publicUrl),
+    idsIn: ({ headers }) =>
+      Object.keys(parse(headers.cookie ?? ''))
+        .filter((name) => name.startsWith(start()))
+        .map((name) => name.slice(start().length))
+        // A name with other characters could not be set.
+        .filter((id) => /^[\w-]+$/.test(id))
+        .sort(),
+  };
+}
+
+/** The prefix prevents other hosts of the domain from setting the cookie; browsers require https for it. */
+const fullName = (plainName: string, isSecure: boolean): string =>
+  isSecure ? `__Host-${plainName}` : plainName;

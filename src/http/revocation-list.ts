@@ -16,8 +16,8 @@ export const REVOCATION_LIST_TYPE = 'revocations+jwt';
  */
 export type RevocationKind = 'jti' | 'txn' | 'sid' | 'delegation' | 'sub' | 'client_id' | 'access';
 
-/** Hash → until when the tokens that it concerns were issued, in seconds since 1970. */
-export type RevocationList = Readonly<Record<string, number>>;
+/** Hash → `true`, or the lowest generation of tokens that is not revoked. */
+export type RevocationList = Readonly<Record<string, number | true>>;
 
 /** Claims of an access token (RFC 9068 §2.2) that a revocation may concern. */
 export interface RevocableClaims {
@@ -25,8 +25,13 @@ export interface RevocableClaims {
   txn?: unknown;
   sid?: unknown;
   delegation?: unknown;
-  sub?: unknown;
   client_id?: unknown;
+  sub?: unknown;
+  /** Generation of the principal: how often everything that was issued for it has been revoked. */
+  epoch?: unknown;
+  /** Generation of the client's access to the principal. */
+  consent?: unknown;
+  /** The chain of actors (RFC 8693 §4.1), each with its `epoch`. */
   act?: unknown;
 }
 
@@ -37,36 +42,38 @@ export const revocationKey = (kind: RevocationKind, value: string): string =>
 /** The `value` of the kind `access`. */
 export const accessOf = (client: string, sub: string): string => `${client} ${sub}`;
 
-/** The keys of every revocation that would concern a token. */
-export function revocationKeysOf(claims: RevocableClaims): string[] {
-  const { sub, client_id: client, act } = claims;
-  const keys = (['jti', 'txn', 'sid', 'delegation', 'client_id'] as const).flatMap((kind) => {
-    const value = claims[kind];
-    return typeof value === 'string' ? [revocationKey(kind, value)] : [];
-  });
-  const people = typeof sub === 'string' ? [sub, ...actorsOf(act)] : actorsOf(act);
-  keys.push(...people.map((name) => revocationKey('sub', name)));
-  if (typeof sub === 'string' && typeof client === 'string')
-    keys.push(revocationKey('access', accessOf(client, sub)));
+/** Whatever a revocation of this token would be listed as, with the generation of the token. */
+export function revocationKeysOf(claims: RevocableClaims): [key: string, generation: number][] {
+  const { sub, client_id: client, epoch, consent, act } = claims;
+  const keys: [string, number][] = [];
+  const add = (kind: RevocationKind, value: unknown, generation: unknown = 0) => {
+    if (typeof value === 'string')
+      keys.push([revocationKey(kind, value), typeof generation === 'number' ? generation : 0]);
+  };
+  for (const kind of ['jti', 'txn', 'sid', 'delegation', 'client_id'] as const) add(kind, claims[kind]);
+  if (typeof sub === 'string' && typeof client === 'string') add('access', accessOf(client, sub), consent);
+  for (const party of [{ sub, epoch }, ...actorsOf(act)]) add('sub', party.sub, party.epoch);
   return keys;
 }
 
 /** Whether a token with these claims is revoked. */
-export function isRevoked(claims: RevocableClaims & { iat?: unknown }, list: RevocationList): boolean {
-  const issuedAt = typeof claims.iat === 'number' ? claims.iat : 0;
-  return revocationKeysOf(claims).some((key) => Object.hasOwn(list, key) && issuedAt <= (list[key] ?? 0));
+export function isRevoked(claims: RevocableClaims, list: RevocationList): boolean {
+  return revocationKeysOf(claims).some(([key, generation]) => {
+    const valid = Object.hasOwn(list, key) ? list[key] : undefined;
+    return valid !== undefined && (valid === true || generation < valid);
+  });
 }
 
-/** The subjects of a chain of actors (RFC 8693 §4.1), the current one first. */
-export function actorsOf(act: unknown): string[] {
-  const chain: string[] = [];
+/** The actors of a chain (RFC 8693 §4.1), the current one first. */
+export function actorsOf(act: unknown): { sub: string; epoch?: unknown }[] {
+  const chain: { sub: string; epoch?: unknown }[] = [];
   for (
     let actor = act;
     typeof actor === 'object' && actor !== null;
     actor = (actor as { act?: unknown }).act
   ) {
-    const { sub } = actor as { sub?: unknown };
-    if (typeof sub === 'string') chain.push(sub);
+    const { sub, epoch } = actor as { sub?: unknown; epoch?: unknown };
+    if (typeof sub === 'string') chain.push({ sub, epoch });
   }
   return chain;
 }
@@ -74,7 +81,6 @@ export function actorsOf(act: unknown): string[] {
 /** The list in the claims of a JWT; null if there is none. */
 export function readRevocations({ revoked }: Record<string, unknown>): RevocationList | null {
   if (typeof revoked !== 'object' || revoked === null) return null;
-  return Object.values(revoked).every((time) => typeof time === 'number')
-    ? (revoked as RevocationList)
-    : null;
+  const isList = Object.values(revoked).every((valid) => valid === true || typeof valid === 'number');
+  return isList ? (revoked as RevocationList) : null;
 }

@@ -7,11 +7,14 @@ import { createMessages } from '../http/messages.js';
 import { systemRandom } from '../kernel/secrets.js';
 import { announceEnd, logoutNoticeCollection } from '../oidc/backchannel/store.js';
 import { SCOPES } from '../oidc/claims.js';
+import { createRevocations, revocationCollection } from '../oidc/revocations/service.js';
 import { createAudit } from '../ops/audit.js';
 import { type AnnouncePasskey, passkeyCollection, removePasskeys } from '../passkeys/store.js';
 import { createPersonMails } from '../provisioning/mails.js';
 import { createProvisioningModule, type ProvisioningModule } from '../provisioning/module.js';
 import { createLastKnownAddress, principalCollection } from '../provisioning/store.js';
+import { registrationTokenCollection } from '../registration/store.js';
+import { createRegistrationTokens, type RegistrationTokens } from '../registration/tokens.js';
 import { createResourceAdministration, type ResourceAdministration } from '../resources/administration.js';
 import { createResourceService, type ResourceService } from '../resources/service.js';
 import { resourceCollection } from '../resources/store.js';
@@ -29,6 +32,7 @@ export interface ProvisioningAdministration
   removeFactor(sub: string): Promise<boolean>;
   /** Removes all passkeys of a person and returns their number. */
   removePasskeys(sub: string): Promise<number>;
+  registrationTokens: RegistrationTokens;
   close(): Promise<void>;
 }
 
@@ -46,10 +50,10 @@ export async function openProvisioning(
   warn: (message: string) => void,
   { create }: { create: boolean },
 ): Promise<ProvisioningAdministration> {
-  const { databaseUri, publicUrl, es256Key, emailApiKey, emailSmtpUrl } = idpSchema.properties;
+  const { databaseUri, publicUrl, es256Key, emailApiKey, emailSmtpUrl, nativeSchemes } = idpSchema.properties;
   const { values, production } = resolveOptions(
     defineOptions({
-      ...{ databaseUri, publicUrl, es256Key, emailApiKey, emailSmtpUrl },
+      ...{ databaseUri, publicUrl, es256Key, emailApiKey, emailSmtpUrl, nativeSchemes },
       port: idpServerSchema.properties.port,
     }),
     { program: 'idp', given: {}, env: undefined, random: systemRandom },
@@ -59,16 +63,24 @@ export async function openProvisioning(
   const notices = logoutNoticeCollection(store);
   const context = createCommandContext(store, { production, warn, createAudit });
   const issuer = createPublicUrl(base, values.port).get;
+  const revocations = createRevocations({
+    revocations: revocationCollection(store),
+    resources: createResourceService(resourceCollection(store), context),
+    findPrincipal: (sub) => principalCollection(store).findOne({ id: sub, state: 'active' }),
+    clock: context.clock,
+  });
   const { principals, links, directory, clients, operators } = createProvisioningModule(context, {
     issuer,
-    allowHttp: !production,
+    uriRules: { allowHttp: !production, nativeSchemes: values.nativeSchemes ?? [] },
     isSignupOpen: false,
     idTokenAlgorithms: idTokenAlgorithmsOf(values),
     // A server sends the notices.
-    async endSessions(sub, change) {
-      await announceEnd(notices, { sub }, context.clock.now());
-      return change();
-    },
+    endSessions: (sub, change) =>
+      revocations.endPrincipal(sub, async () => {
+        await announceEnd(notices, { sub }, context.clock.now());
+        return change();
+      }),
+    endClient: (id, change) => revocations.end('client_id', id, change),
   });
   const factors = factorCollection(store);
   const passkeys = passkeyCollection(store);
@@ -81,6 +93,7 @@ export async function openProvisioning(
       removeFactor(sub, ON_THE_HOST, { ...context, factors, announce: announce?.factor }),
     removePasskeys: (sub) =>
       removePasskeys(sub, ON_THE_HOST, { passkeys, audit, announce: announce?.passkey }),
+    registrationTokens: createRegistrationTokens(registrationTokenCollection(store), context),
     close: () => store.close(),
   };
 }

@@ -4,12 +4,19 @@ import { factorCollection } from '../factors/store.js';
 import { logoutNoticeCollection } from '../oidc/backchannel/store.js';
 
 import { deviceRequestCollection } from '../oidc/device/store.js';
-import { revocationCollection } from '../oidc/revocations.js';
-import { consentCollection, grantCollection, sessionCollection } from '../oidc/store.js';
+import { revocationCollection } from '../oidc/revocations/service.js';
+import {
+  consentCollection,
+  grantCollection,
+  sessionCollection,
+  usedAssertionCollection,
+} from '../oidc/store.js';
 import { createAudit } from '../ops/audit.js';
+import { documentCollection } from '../outbound/documents.js';
 import { passkeyCollection, usedChallengeCollection } from '../passkeys/store.js';
 import { setupCollection } from '../provisioning/first-operator.js';
 import { clientCollection, createLastKnownAddress, principalCollection } from '../provisioning/store.js';
+import { registrationTokenCollection } from '../registration/store.js';
 import { resourceCollection } from '../resources/store.js';
 import { createCommandContext } from '../server/module-context.js';
 import type { Store } from '../storage/collection.js';
@@ -33,6 +40,9 @@ export function declareIdpCollections(store: Store): void {
     passkeyCollection,
     usedChallengeCollection,
     logoutNoticeCollection,
+    usedAssertionCollection,
+    documentCollection,
+    registrationTokenCollection,
     resourceCollection,
     revocationCollection,
     deviceRequestCollection,

@@ -14,6 +14,7 @@ import { metricsOption } from '../ops/metrics.js';
 import { passkeyOptions, refuseUnusablePasskeys } from '../passkeys/schemas.js';
 import type { IdTokenAlgorithm } from '../provisioning/clients.js';
 import { provisioningOptions } from '../provisioning/schemas.js';
+import { registrationOptions } from '../registration/schemas.js';
 import { storeOptions } from '../server/options.js';
 import type { OptionalRuntime, RuntimeOptions } from '../server/runtime-options.js';
 import { HOST_DATABASE_URI, hostDatabaseProblem } from '../storage/host-database.js';
@@ -28,6 +29,7 @@ export const idpSchema = defineOptions({
   }),
   ...oidcOptions,
   ...provisioningOptions,
+  ...registrationOptions,
   ...factorOptions('IDP_', ['optional', 'operators', 'required']),
   ...passkeyOptions('IDP_'),
   ...emailOptions('IDP_', '`IDP_BRAND_NAME`'),
@@ -130,6 +132,13 @@ export function adviseIdp({
       'IDP_DISABLE_SIGNUP',
       'is not 1: anyone who can reach the service can create an account',
       'Set IDP_DISABLE_SIGNUP=1 unless sign-up is meant to be open.',
+    ],
+    [
+      !values.clientIdMetadata &&
+        (values.clientIdMetadataHosts ?? values.clientIdMetadataDeniedHosts) !== undefined,
+      'IDP_CLIENT_ID_METADATA',
+      'is not true, so the lists of hosts have no effect',
+      'Set it, or unset the lists.',
     ],
     [
       !hasMailServer(values) && MAIL_OPTIONS.some((name) => values[name] !== undefined),

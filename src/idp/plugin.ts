@@ -19,6 +19,8 @@ import { type AuditRecord, createAudit } from '../ops/audit.js';
 import { createAuditSearch } from '../ops/audit-search.js';
 import { healthPlugin } from '../ops/health.js';
 import { metricsPlugin, openMetrics } from '../ops/metrics.js';
+import { createDocuments, documentCollection } from '../outbound/documents.js';
+import { createOutbound } from '../outbound/request.js';
 import { passkeyCollection, readPasskeyVersion, removePasskeys } from '../passkeys/store.js';
 import { createProvisioningModule } from '../provisioning/module.js';
 import { createLastKnownAddress } from '../provisioning/store.js';
@@ -38,6 +40,7 @@ import {
   resolveIdp,
 } from './options.js';
 import { createPasskeySignUp, openPasskeys } from './passkeys.js';
+import { createClientDirectory, openRegistration } from './registration.js';
 import { createSecondFactor, openFactors } from './second-factors.js';
 
 /** The host's `fastify.idp`. */
@@ -151,10 +154,11 @@ export async function mountIdp(
     name: () => brand.name(),
     announce: (change, sub, from) => provisioning.announcePasskey(sub, change, from),
   });
+  const uriRules = { allowHttp: !config.production, nativeSchemes: values.nativeSchemes ?? [] };
   const provisioning = createProvisioningModule(context, {
     issuer,
     mail: email && { outbox: email.service, messages },
-    allowHttp: !config.production,
+    uriRules,
     isSignupOpen: !values.disableSignup,
     idTokenAlgorithms: idTokenAlgorithmsOf(values),
     adminToken: values.adminToken,
@@ -163,9 +167,21 @@ export async function mountIdp(
     removePasskeys: (sub, from) =>
       removePasskeys(sub, from, { passkeys: passkeyDocuments, audit: context.audit }),
     endSessions: (sub, change) => oidc.endSessions(sub, change),
+    endClient: (id, change) => oidc.endClient(id, change),
     forgetConsents: (sub) => oidc.consents.forget(sub),
   });
   const secondFactor = factors && createSecondFactor(factors, { values, clock: context.clock, provisioning });
+  const documents = createDocuments(documentCollection(store), {
+    send: createOutbound({ reach: values.loopbackDocuments ? 'loopback' : 'public' }),
+    clock: context.clock,
+    onFailure: (uri, reason) => fastify.log.info({ uri, reason }, 'a document of a client cannot be read'),
+  });
+  context.jobs.add('document-purge', documents.purge);
+  const registration = await openRegistration(context, values, {
+    ...{ clients: provisioning.clients, uriRules, documents },
+  });
+  context.jobs.add('unused-client-purge', provisioning.clients.purge);
+  const clientDirectory = createClientDirectory(provisioning.clients, registration?.metadataClients, context);
   const resources = createResourcesModule(context);
   const oidc = createOidcModule(context, {
     issuer,
@@ -175,10 +191,14 @@ export async function mountIdp(
       authenticate: provisioning.principals.authenticate,
       findPrincipal: provisioning.principals.find,
       isDeleted: provisioning.directory.isDeleted,
-      findClient: provisioning.clients.find,
+      ...clientDirectory,
     },
     resources: { ...resources.service, findServer: resources.service.findById },
     isSignUpOpen: !values.disableSignup,
+    clientRegistration: {
+      acceptsMetadata: values.clientIdMetadata,
+      acceptsRegistration: values.clientRegistration,
+    },
     signUp: (input, from) => provisioning.principals.register({ ...input, kind: 'human' }, from),
     secondFactor,
     passkeys,
@@ -189,6 +209,7 @@ export async function mountIdp(
     hasAccountPages,
     trustedEmailDomains: values.trustedEmailDomains ?? [],
     humansUseBasic: values.basicLogin === 'all',
+    readDocument: documents.read,
     callsPrivateNetworks: values.backchannelPrivateNetworks || !config.production,
   });
 
@@ -211,7 +232,7 @@ export async function mountIdp(
     hasAccountPages,
     sources: createAccountSources({
       ...{ principals, directory, consents: oidc.consents, sessions: oidc.sessions },
-      findClient: clients.find,
+      findClient: clientDirectory.findClient,
       verification: provisioning.verification,
       factors: secondFactor,
       passkeys,
@@ -252,7 +273,7 @@ export async function mountIdp(
     ...answerRules(host),
     prefix,
     conflictRemedy: 'Mount the identity provider at another path with the prefix option.',
-    guards: { ...provisioning.guards, ...oidc.guards, ...account.guards },
+    guards: { ...provisioning.guards, ...oidc.guards, ...registration?.guards, ...account.guards },
     onResponse: metrics?.observeResponse,
     renderError: createErrorRenderer(pages),
     meter: context.throttle.countRequest,
@@ -271,6 +292,7 @@ export async function mountIdp(
     await scope.register(resources.plugin);
     if (email) await scope.register(email.plugin);
     await scope.register(oidc.plugin, { pages });
+    if (registration) await scope.register(registration.plugin);
     await scope.register(account.plugin, { prefix: '/account' });
     if (hasAccountPages) await scope.register(entrancePlugin, { own: signIn, mount });
     if (ownsItsPaths) {

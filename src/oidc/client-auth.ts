@@ -4,7 +4,8 @@ import type { Guard } from '../http/scope.js';
 import { MINUTE } from '../kernel/clock.js';
 import { isSecretOf, UNUSED_HASH } from '../kernel/secrets.js';
 import { atMost, type Throttle } from '../throttle/throttle.js';
-import type { Client, Directory } from './directory.js';
+import { type ClientAssertions, UNVERIFIED } from './client-assertion.js';
+import { type Client, type Directory, isPublicClient } from './directory.js';
 import { oidcErrors } from './errors.js';
 
 /** Wrong secrets from one address block. */
@@ -16,21 +17,32 @@ export interface ClientCredentials {
   ip: string;
 }
 
+export interface ClientAuthDependencies {
+  directory: Pick<Directory, 'resolveClient'>;
+  throttle: Pick<Throttle, 'attempt' | 'count'>;
+  assertions: ClientAssertions;
+}
+
 /**
- * The client of a token request (RFC 6749 §2.3): `client_secret_basic`, `client_secret_post`, or for public
- * clients only its `client_id`.
+ * The client of a token request (RFC 6749 §2.3): `client_secret_basic`, `client_secret_post`, `private_key_jwt`, or for
+ * public clients only its `client_id`. Each client has one of them, both ways of sending a secret being the same one.
  *
  * @throws invalid_client, invalid_request for two methods at once, RATE_LIMITED
  */
 export function authenticateClient(
   credentials: ClientCredentials,
-  { directory, throttle }: { directory: Pick<Directory, 'findClient'>; throttle: Pick<Throttle, 'attempt'> },
+  deps: ClientAuthDependencies,
 ): Promise<Client> {
-  return authenticate(credentials, directory.findClient, throttle);
+  if (hasAssertion(credentials)) return authenticateByKey(credentials, deps);
+  const { directory, throttle } = deps;
+  return authenticate(credentials, (id) => findClient(id, credentials.ip, directory), throttle);
 }
 
+export const hasAssertion = ({ body }: Pick<ClientCredentials, 'body'>): boolean =>
+  body['client_assertion'] !== undefined || body['client_assertion_type'] !== undefined;
+
 /** Who may authenticate with a secret. */
-type SecretHolder = Pick<Client, 'secretHash' | 'previousSecretHash'>;
+type SecretHolder = Pick<Client, 'secretHash' | 'previousSecretHash' | 'jwks' | 'jwksUri'>;
 
 /** The same for clients and for others that authenticate as they do. */
 export async function authenticate<T extends SecretHolder>(
@@ -51,7 +63,7 @@ export async function authenticate<T extends SecretHolder>(
   const client = clientId ? await find(clientId) : null;
   // A public client has no secret to guess, so sending one is not counted as a failed attempt.
   if (client && client.secretHash === undefined) {
-    if (secret === undefined) return client;
+    if (secret === undefined && isPublicClient(client)) return client;
     throw invalidClient();
   }
   const guess = { account: `client ${clientId}`, ip, kind: 'client', perAddress: FAILURES } as const;
@@ -66,9 +78,45 @@ export async function authenticate<T extends SecretHolder>(
   return authenticated;
 }
 
+/** The client of a request, or `null` if it is unknown or its metadata cannot be used. */
+export async function findClient(
+  clientId: string,
+  ip: string,
+  directory: Pick<Directory, 'resolveClient'>,
+): Promise<Client | null> {
+  const found = await directory.resolveClient(clientId, { ip, allowsStale: true });
+  return found && 'problem' in found ? null : found;
+}
+
+/** `private_key_jwt` (RFC 7523 §2.2). A signature cannot be guessed, so failures only slow the address down. */
+async function authenticateByKey(
+  { authorization, body, ip }: ClientCredentials,
+  { directory, throttle, assertions }: ClientAuthDependencies,
+): Promise<Client> {
+  if (authorization !== undefined || body['client_secret'] !== undefined) {
+    throw oidcErrors.invalid_request({
+      message: 'Client credentials were sent in two ways. Use one method.',
+    });
+  }
+  const { client_assertion: assertion = '', client_assertion_type: type } = body;
+  if (type !== ASSERTION_TYPE)
+    throw oidcErrors.invalid_request({ message: `client_assertion_type must be ${ASSERTION_TYPE}.` });
+  const clientId = body['client_id'] ?? assertions.subjectOf(assertion);
+  const client = clientId ? await findClient(clientId, ip, directory) : null;
+  const problem = client ? await assertions.verify(client, assertion, ip) : UNVERIFIED;
+  if (client && problem === null) return client;
+  await throttle.count(FAILURES, ip);
+  throw invalidClient(problem ?? undefined);
+}
+
+const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer';
+
 /** With the challenge that every 401 response to a token request contains (RFC 6749 §5.2). */
-export const invalidClient = () =>
-  oidcErrors.invalid_client({ headers: { 'www-authenticate': 'Basic realm="idp", charset="UTF-8"' } });
+export const invalidClient = (message?: string) =>
+  oidcErrors.invalid_client({
+    headers: { 'www-authenticate': 'Basic realm="idp", charset="UTF-8"' },
+    ...(message !== undefined && { message }),
+  });
 
 /** Identifier and secret are form-encoded inside the header (RFC 6749 §2.3.1). */
 function readBasic(authorization: string): { clientId: string; secret: string } | null {

@@ -1,3 +1,4 @@
+import { accessOf } from '../http/revocation-list.js';
 import type { Clock } from '../kernel/clock.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { namesIn, type ResourceScopes } from './resources.js';
@@ -72,7 +73,14 @@ export function covers(consent: Consent, scope: string, asked?: readonly Resourc
   return scopes.length === 0 && resources.length === 0;
 }
 
-export function createConsentService(consents: Consents, clock: Clock): ConsentService {
+/** Runs a revocation, after which tokens of the earlier generation of an access are refused everywhere. */
+export type EndAccess = <T>(access: string, generation: number, change: () => Promise<T>) => Promise<T>;
+
+export function createConsentService(
+  consents: Consents,
+  clock: Clock,
+  endAccess: EndAccess = (_access, _generation, change) => change(),
+): ConsentService {
   const read = async (id: string): Promise<Consent> => {
     const stored: Partial<ConsentDocument> = (await consents.findOne({ id })) ?? {};
     const { scopes = [], resources = [], revocations = 0 } = stored;
@@ -124,14 +132,17 @@ export function createConsentService(consents: Consents, clock: Clock): ConsentS
     },
 
     async revoke(sub, clientId) {
-      if (!(await read(idOf(sub, clientId))).isConnected) return false;
-      const revoked = await consents.updateOne(
-        { id: idOf(sub, clientId) },
-        {
-          set: { scopes: [], updatedAt: clock.now() },
-          unset: ['connectedAt', 'resources'],
-          inc: { revocations: 1 },
-        },
+      const { isConnected, revocations } = await read(idOf(sub, clientId));
+      if (!isConnected) return false;
+      const revoked = await endAccess(accessOf(clientId, sub), revocations + 1, () =>
+        consents.updateOne(
+          { id: idOf(sub, clientId) },
+          {
+            set: { scopes: [], updatedAt: clock.now() },
+            unset: ['connectedAt', 'resources'],
+            inc: { revocations: 1 },
+          },
+        ),
       );
       return revoked !== null;
     },

@@ -1,5 +1,6 @@
 import type { Origin } from '../http/scope.js';
 import { type Clock, isRecent, SECOND } from '../kernel/clock.js';
+import type { PublicJwk } from '../kernel/public-jwk.js';
 
 /** Access to principals and clients, which another domain stores; the product passes a `Directory`. */
 
@@ -27,7 +28,7 @@ export interface Client {
   id: string;
   name: string;
   redirectUris: readonly string[];
-  /** Absent for public clients. */
+  /** Absent for clients without a secret. */
   secretHash?: string;
   /** The secret before the last rotation, while it is valid. */
   previousSecretHash?: string;
@@ -44,7 +45,24 @@ export interface Client {
   idTokenAlg?: 'ES256';
   /** Where the client is told that a session has ended. */
   backchannelLogoutUri?: string;
+  /** The keys of its assertions (`private_key_jwt`), or where it publishes them: one of the two, and then no secret. */
+  jwks?: readonly PublicJwk[];
+  jwksUri?: string;
+  /** How it became known, if the operator has not registered it: its name is then its own claim. */
+  origin?: 'dynamic' | 'metadata';
+  /** Present while nobody has signed in to such a client. */
+  unused?: true;
+  /** When such a client ends unless it is used. */
+  expiresAt?: number;
 }
+
+/** Whether the client cannot authenticate, because it has neither a secret nor a key. */
+export const isPublicClient = ({
+  secretHash,
+  jwks,
+  jwksUri,
+}: Pick<Client, 'secretHash' | 'jwks' | 'jwksUri'>): boolean =>
+  secretHash === undefined && jwks === undefined && jwksUri === undefined;
 
 export interface Directory {
   /**
@@ -61,7 +79,19 @@ export interface Directory {
   findPrincipal(sub: string): Promise<Principal | null>;
   /** Whether the principal is permanently deleted or never existed. */
   isDeleted(sub: string): Promise<boolean>;
+  /** As it is known, without a request to another host. */
   findClient(clientId: string): Promise<Client | null>;
+  /**
+   * The same for a client that presents itself, whose metadata may have to be fetched from its host.
+   * @param allowsStale whether metadata of the last day is used while the host does not respond
+   * @throws RATE_LIMITED, OVERLOADED
+   */
+  resolveClient(
+    clientId: string,
+    from: { ip: string; allowsStale: boolean },
+  ): Promise<Client | { problem: string } | null>;
+  /** After a sign-in or the issue of tokens. */
+  recordUse(client: Client): Promise<void>;
 }
 
 /**

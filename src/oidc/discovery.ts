@@ -1,4 +1,5 @@
 import { access, type Scope } from '../http/scope.js';
+import { CLIENT_KEY_ALGORITHMS } from '../kernel/public-jwk.js';
 import { RESPONSE_MODES } from './authorize/rules.js';
 import { CLAIMS, SCOPES } from './claims.js';
 import type { Keys } from './keys.js';
@@ -14,11 +15,18 @@ const PUBLIC_HEADERS = {
 };
 const WELL_KNOWN = '/.well-known/oauth-authorization-server';
 
+export interface ClientRegistration {
+  acceptsMetadata: boolean;
+  acceptsRegistration: boolean;
+}
+
 export interface DiscoveryOptions {
   keys: Keys;
   /** The languages of the pages. */
   locales: readonly string[];
   isSignUpOpen: boolean;
+  /** How clients become known without the operator. */
+  clientRegistration: ClientRegistration;
   /** What a sign-in can prove. */
   acrValues: readonly string[];
   resources: Resources;
@@ -66,14 +74,14 @@ function publish(scope: Scope, paths: string[], text: () => string | Promise<str
   }
 }
 
-/** Authentication methods of clients with a secret. */
-const SECRET_METHODS = ['client_secret_basic', 'client_secret_post'] as const;
+/** Authentication methods of clients with a secret or a key. */
+const METHODS = ['client_secret_basic', 'client_secret_post', 'private_key_jwt'] as const;
 
 /** Provider metadata (OIDC Discovery §3, RFC 8414 §2). */
 function providerMetadata(
   issuer: string,
   identifiers: readonly string[],
-  { locales, isSignUpOpen, acrValues, algorithms, hasDeviceFlow }: MetadataOptions,
+  { locales, isSignUpOpen, clientRegistration, acrValues, algorithms, hasDeviceFlow }: MetadataOptions,
 ) {
   return {
     issuer,
@@ -82,6 +90,8 @@ function providerMetadata(
     userinfo_endpoint: `${issuer}/userinfo`,
     revocation_endpoint: `${issuer}/revoke`,
     introspection_endpoint: `${issuer}/introspect`,
+    ...(clientRegistration.acceptsRegistration && { registration_endpoint: `${issuer}/register` }),
+    ...(clientRegistration.acceptsMetadata && { client_id_metadata_document_supported: true }),
     end_session_endpoint: `${issuer}/logout`,
     jwks_uri: `${issuer}/.well-known/jwks.json`,
     response_types_supported: ['code'],
@@ -94,11 +104,17 @@ function providerMetadata(
     acr_values_supported: acrValues,
     scopes_supported: [...SCOPES],
     // RFC 9728 §4
-    ...(identifiers.length > 0 && { protected_resources: identifiers }),
+    ...(identifiers.length > 0 && {
+      protected_resources: identifiers,
+      revocation_list_uri: `${issuer}/revocations`,
+    }),
     claims_supported: [...CLAIMS],
-    token_endpoint_auth_methods_supported: [...SECRET_METHODS, 'none'],
-    revocation_endpoint_auth_methods_supported: [...SECRET_METHODS, 'none'],
-    introspection_endpoint_auth_methods_supported: [...SECRET_METHODS],
+    token_endpoint_auth_methods_supported: [...METHODS, 'none'],
+    token_endpoint_auth_signing_alg_values_supported: [...CLIENT_KEY_ALGORITHMS],
+    revocation_endpoint_auth_methods_supported: [...METHODS, 'none'],
+    revocation_endpoint_auth_signing_alg_values_supported: [...CLIENT_KEY_ALGORITHMS],
+    introspection_endpoint_auth_methods_supported: [...METHODS],
+    introspection_endpoint_auth_signing_alg_values_supported: [...CLIENT_KEY_ALGORITHMS],
     code_challenge_methods_supported: ['S256'],
     authorization_response_iss_parameter_supported: true,
     prompt_values_supported: [

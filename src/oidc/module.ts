@@ -2,6 +2,8 @@ import type { Pages } from '../http/pages.js';
 import { authenticatedByRoute, type Guard, type Scope } from '../http/scope.js';
 import type { Metrics } from '../ops/metrics.js';
 import { createExpiryPurge } from '../ops/purge.js';
+import type { Documents } from '../outbound/documents.js';
+import { createOutbound } from '../outbound/request.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { createInteractionTokens } from './authorize/interaction-token.js';
 import { createSignInPages } from './authorize/pages.js';
@@ -14,19 +16,20 @@ import {
 } from './backchannel/service.js';
 import { type EndSessions, logoutNoticeCollection } from './backchannel/store.js';
 import { ACR_VALUES, createClaims } from './claims.js';
+import { createClientAssertions } from './client-assertion.js';
 import { rejectCrossSiteForms } from './client-auth.js';
 import { type ConsentService, createConsentService } from './consents.js';
 import type { createDeviceModule as CreateDevice } from './device/module.js';
 import type { Directory, PasskeySignUp, SecondFactor, SignInPasskeys, SignUp } from './directory.js';
-import { pathMetadataPlugin } from './discovery.js';
+import { type ClientRegistration, pathMetadataPlugin } from './discovery.js';
 import { createHintReader, createKeys, type KeyMaterial } from './keys.js';
 import { createOwnPages, type OwnPages } from './own-pages.js';
 import { oidcPlugin } from './plugin.js';
 import { createPurges } from './purge.js';
 import type { Resources } from './resources.js';
-import { createRevocations, revocationCollection } from './revocations.js';
+import { createRevocations, revocationCollection } from './revocations/service.js';
 import { createCookies, createSessionService, type SessionService } from './sessions.js';
-import { consentCollection, grantCollection, sessionCollection } from './store.js';
+import { consentCollection, grantCollection, sessionCollection, usedAssertionCollection } from './store.js';
 import { createTokenService } from './tokens/service.js';
 
 /** OpenID Connect: authorization, tokens, sessions and logout. */
@@ -38,6 +41,8 @@ export interface OidcModule {
   ownPages(options: { pages: Pages }): OwnPages;
   sessions: Pick<SessionService, 'list' | 'end' | 'endOwn' | 'endOthers'>;
   endSessions: EndSessions;
+  /** Runs the removal of a client, whose tokens end with it. */
+  endClient<T>(id: string, change: () => Promise<T>): Promise<T>;
   logoutFailures: LogoutFailures;
   consents: Pick<ConsentService, 'list' | 'revoke' | 'forget'>;
   /** Removes the sessions and consents of a principal that was deleted. */
@@ -56,6 +61,7 @@ export interface OidcModuleOptions {
   directory: Directory;
   resources: Resources;
   isSignUpOpen: boolean;
+  clientRegistration: ClientRegistration;
   signUp: SignUp;
   /** Absent if it is not configured. */
   secondFactor: SecondFactor | undefined;
@@ -71,6 +77,8 @@ export interface OidcModuleOptions {
   trustedEmailDomains: readonly string[];
   /** Whether users may use HTTP Basic as agents do. */
   humansUseBasic: boolean;
+  /** Where clients publish their keys. */
+  readDocument: Documents['read'];
   /** Whether applications in private networks or without TLS are told about ended sessions. */
   callsPrivateNetworks: boolean;
 }
@@ -89,29 +97,44 @@ export function createOidcModule(
     grants: grantCollection(store),
     sessions: sessionCollection(store),
     consents: consentCollection(store),
+    usedAssertions: usedAssertionCollection(store),
   };
   const { seeds } = options.keys;
   const keys = createKeys(options.keys);
   const readHint = createHintReader(keys, issuer);
   const claimsOf = createClaims(trustedEmailDomains);
   const shared = { ...context, ...collections, directory, resources, issuer };
-  const consents = createConsentService(collections.consents, clock);
   const revocationDocuments = revocationCollection(store);
-  const revocations = createRevocations(revocationDocuments, clock);
+  const revocations = createRevocations({
+    ...{ revocations: revocationDocuments, resources, clock },
+    findPrincipal: directory.findPrincipal,
+  });
+  const consents = createConsentService(collections.consents, clock, revocations.endAccess);
   const tokens = createTokenService({ ...shared, consents, keys, claimsOf, seeds, revocations });
   const backchannel = createBackchannelLogout({
     ...shared,
     notices: logoutNoticeCollection(store),
     keys,
-    post: createLogoutRequest({ allowPrivate: callsPrivateNetworks }),
+    post: createLogoutRequest(createOutbound({ reach: callsPrivateNetworks ? 'private' : 'public' })),
     wake: () => void jobs.runNow('backchannel-logout'),
   });
+  const assertions = createClientAssertions({ ...shared, readDocument: options.readDocument });
   const interactionTokens = createInteractionTokens(seeds, { clock });
   const authorization = createAuthorization({ ...shared, interactionTokens, backchannel, readHint });
-  const sessions = createSessionService({ ...shared, follower: backchannel });
-  const device = options.createDeviceModule?.({ ...shared, seeds, tokens, consents, sessions, backchannel });
+  const sessions = createSessionService({
+    ...shared,
+    follower: {
+      continueIn: backchannel.continueIn,
+      endSession: (sid, change) => revocations.end('sid', sid, () => backchannel.endSession(sid, change)),
+    },
+  });
+  const device = options.createDeviceModule?.({
+    ...shared,
+    ...{ seeds, tokens, consents, sessions, backchannel, assertions },
+  });
   const cookies = createCookies(issuer);
   const signInPages = createSignInPages(issuer, options);
+  const { clientRegistration } = options;
   const { isSignUpOpen, signUp, secondFactor, passkeys, passkeySignUp, hasAccountPages } = options;
   const ownPages: OidcModule['ownPages'] = ({ pages }) =>
     createOwnPages({ sessions, cookies, authorization, signInPages, isSignUpOpen, pages });
@@ -119,6 +142,7 @@ export function createOidcModule(
   const acrValues = secondFactor || passkeys ? ACR_VALUES : ACR_VALUES.slice(0, 1);
 
   for (const [name, job] of Object.entries(createPurges(shared))) jobs.add(name, job);
+  jobs.add('client-assertion-purge', createExpiryPurge(collections.usedAssertions, clock));
   jobs.add('revocation-purge', createExpiryPurge(revocationDocuments, clock));
   jobs.add('backchannel-logout', backchannel.jobs.send);
   jobs.add('logout-notice-purge', backchannel.jobs.purge);
@@ -131,6 +155,7 @@ export function createOidcModule(
         audit,
         clock,
         throttle,
+        assertions,
         directory,
         resources,
         issuer,
@@ -145,6 +170,7 @@ export function createOidcModule(
         pages,
         signInPages,
         isSignUpOpen,
+        clientRegistration,
         acrValues,
         signUp,
         secondFactor,
@@ -156,10 +182,12 @@ export function createOidcModule(
         device,
         hasDeviceFlow,
         ownPages: ownPages({ pages }),
+        revocations: revocationDocuments,
       }),
     ownPages,
     sessions,
-    endSessions: backchannel.endSessions,
+    endSessions: (sub, change) => revocations.endPrincipal(sub, () => backchannel.endSessions(sub, change)),
+    endClient: (id, change) => revocations.end('client_id', id, change),
     logoutFailures: backchannel.failures,
     consents,
     async forget(sub) {
@@ -168,11 +196,7 @@ export function createOidcModule(
     publishedKeys: keys.jwks.keys.map(({ kid = '', alg = '' }) => ({ id: kid, algorithm: alg })),
     pathMetadataPlugin: (scope) =>
       pathMetadataPlugin(scope, {
-        issuer,
-        locales,
-        isSignUpOpen,
-        acrValues,
-        resources,
+        ...{ issuer, locales, isSignUpOpen, clientRegistration, acrValues, resources },
         hasDeviceFlow,
         algorithms: keys.algorithms,
       }),

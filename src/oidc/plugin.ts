@@ -7,12 +7,14 @@ import type { Directory } from './directory.js';
 import { type DiscoveryOptions, discoveryPlugin } from './discovery.js';
 import { type LogoutPluginOptions, logoutPlugin } from './logout.js';
 import type { OwnPages } from './own-pages.js';
+import { type RevocationsPluginOptions, revocationsPlugin } from './revocations/plugin.js';
 import { introspectionPlugin, type TokensPluginOptions, tokensPlugin } from './tokens/plugin.js';
 
 export interface OidcPluginOptions
   extends AuthorizePluginOptions,
     LogoutPluginOptions,
     TokensPluginOptions,
+    RevocationsPluginOptions,
     DiscoveryOptions {
   directory: Directory;
   /** Absent if the device flow is not enabled. */
@@ -28,6 +30,7 @@ export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Prom
   await scope.register(authorizePlugin, options);
   await scope.register(logoutPlugin, options);
   await scope.register(introspectionPlugin, options);
+  await scope.register(revocationsPlugin, options);
   const { device, pages, ownPages: own } = options;
   if (device) await device.plugin(scope, { pages, own });
   await registerCors(scope, ['*'], async (open) => {

@@ -4,8 +4,15 @@ import type { Job, Lease, RunReport } from '../ops/jobs.js';
 import { createExpiryPurge, PURGE_BATCH_SIZE, PURGE_MARGIN_MS, purgeInBatches } from '../ops/purge.js';
 import { partiesOf } from './consents.js';
 import type { Directory } from './directory.js';
-import { grantExpiry, MAX_LIFETIME_WITHOUT_REFRESH_MS } from './grant-tokens.js';
-import { type Consents, GRANT, type GrantDocument, type Grants, type Sessions } from './store.js';
+import { grantExpiry, MAX_LIFETIME_WITHOUT_REFRESH_MS, REFRESH_MAX_LIFETIME_MS } from './grant-tokens.js';
+import {
+  type ConsentDocument,
+  type Consents,
+  GRANT,
+  type GrantDocument,
+  type Grants,
+  type Sessions,
+} from './store.js';
 
 /** Removes expired documents. Responses do not depend on it, because every read checks the expiration. */
 
@@ -26,7 +33,7 @@ export function createPurges(deps: PurgeDependencies): Record<string, Job> {
     // Every sign-in creates a grant, so they are removed continuously.
     'grant-purge': { everySeconds: MINUTE / SECOND, run: createGrantPurge(grants, directory, clock) },
     'session-purge': createExpiryPurge(sessions, clock),
-    'consent-purge': { everySeconds: HOUR / SECOND, run: createConsentPurge(consents, directory) },
+    'consent-purge': { everySeconds: HOUR / SECOND, run: createConsentPurge(consents, directory, clock) },
   };
 }
 
@@ -80,13 +87,22 @@ async function removeUnchanged(grants: Grants, obsolete: readonly GrantDocument[
   return (await Promise.all(calls)).reduce((sum, removed) => sum + removed, 0);
 }
 
+const isOld = (time: number, now: number): boolean => time < now - REFRESH_MAX_LIFETIME_MS - DAY;
+
 /** Consents do not expire: they are removed with their principal or client. */
-function createConsentPurge(consents: Consents, directory: PurgeDependencies['directory']): Run {
+function createConsentPurge(
+  consents: Consents,
+  directory: PurgeDependencies['directory'],
+  clock: Clock,
+): Run {
   let after: string | undefined;
 
-  const isObsolete = async (id: string): Promise<boolean> => {
+  const isObsolete = async ({ id, updatedAt }: ConsentDocument): Promise<boolean> => {
     const { sub, clientId } = partiesOf(id);
-    return (await directory.findClient(clientId)) === null || (await directory.isDeleted(sub));
+    if (await directory.isDeleted(sub)) return true;
+    if ((await directory.findClient(clientId)) !== null) return false;
+    // A client that names itself may return: its revocations have to outlive the grants that they have ended.
+    return !clientId.startsWith('http') || isOld(updatedAt, clock.now());
   };
 
   return async ({ signal }) => {
@@ -96,7 +112,7 @@ function createConsentPurge(consents: Consents, directory: PurgeDependencies['di
         limit: PURGE_BATCH_SIZE,
         ...(after && { after }),
       });
-      const checked = await Promise.all(items.map(async ({ id }) => ((await isObsolete(id)) ? [id] : [])));
+      const checked = await Promise.all(items.map(async (one) => ((await isObsolete(one)) ? [one.id] : [])));
       const obsolete = checked.flat();
       // Identifiers are never reused, so nothing can have changed since the check.
       const removed = obsolete.length > 0 ? await consents.deleteMany({ id: { in: obsolete } }) : 0;

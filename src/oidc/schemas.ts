@@ -105,6 +105,13 @@ export const oidcOptions = {
     shown: '0',
     parse: (text) => ({ 0: false, 1: true })[text] ?? text,
   }),
+  loopbackDocuments: option(Type.Boolean({ default: false, accepts: '0 or 1' }), {
+    env: 'IDP_LOOPBACK_DOCUMENTS',
+    doc: '1 lets idp read the keys and metadata of clients on this machine, without TLS. For development only.',
+    shown: '0',
+    parse: (text) => ({ 0: false, 1: true })[text] ?? text,
+    safe: (value) => (value ? 'lets anyone make idp call services on its own machine.' : undefined),
+  }),
   basicLogin: option(Type.Enum(['all', 'agents'], { default: 'all' }), {
     env: 'IDP_BASIC_LOGIN',
     doc: 'Who may use HTTP Basic at /authorize: all or agents.',

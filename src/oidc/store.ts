@@ -95,6 +95,13 @@ export interface ConsentDocument {
   updatedAt: number;
 }
 
+/** A client assertion that was used: none is accepted twice (RFC 7523 §3). */
+export interface UsedAssertionDocument {
+  /** SHA-256 of the client and its `jti`. */
+  id: string;
+  expiresAt: number;
+}
+
 /** Prefix of grant ids. */
 export const GRANT = 'gr_';
 
@@ -104,6 +111,11 @@ export const SESSION = 'sid_';
 export type Grants = Collection<GrantDocument>;
 export type Sessions = Collection<SessionDocument>;
 export type Consents = Collection<ConsentDocument>;
+
+export type UsedAssertions = Collection<UsedAssertionDocument>;
+
+export const usedAssertionCollection = (store: Store): UsedAssertions =>
+  store.collection<UsedAssertionDocument>('usedAssertions', { indexes: [['expiresAt']] });
 
 export function grantCollection(store: Store): Grants {
   return store.collection<GrantDocument>('grants', {

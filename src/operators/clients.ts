@@ -29,6 +29,20 @@ const MAX_URI_LENGTH = 2048;
 const choiceOf = ({ principalKinds }: Client) =>
   principalKinds.length > 1 ? 'both' : (principalKinds[0] ?? 'both');
 
+const methodOf = ({ secretHash, jwks, jwksUri }: Client): string => {
+  if (jwksUri !== undefined) return `Key, published at ${jwksUri} (private_key_jwt)`;
+  if (jwks !== undefined) return `Key, ${jwks.length} registered (private_key_jwt)`;
+  return secretHash === undefined ? 'None (public application)' : 'Secret, stored as a hash';
+};
+
+const originOf = ({ origin, expiresAt }: Client) =>
+  origin === undefined
+    ? []
+    : [
+        { label: 'Registered by', text: 'the application itself' },
+        ...(expiresAt === undefined ? [] : [{ label: 'Ends unless used', time: toTimestamp(expiresAt) }]),
+      ];
+
 const yesOrNo = [
   { value: 'no', label: 'No' },
   { value: 'yes', label: 'Yes' },
@@ -192,6 +206,7 @@ export async function clientsPlugin(
       { label: 'Redirect URIs', text: ({ redirectUris }) => redirectUris.join(' ') },
       { label: 'Who may sign in', text: (client) => KINDS[choiceOf(client)]?.label ?? null },
       { label: 'Trusted', text: ({ trusted }) => (trusted ? 'yes' : 'no') },
+      { label: 'Registered by', text: ({ origin }) => (origin === undefined ? 'operator' : 'itself') },
       { label: 'Created', text: ({ createdAt }) => toTimestamp(createdAt), kind: 'time' },
       { label: 'Client ID', text: ({ id }) => id, kind: 'code' },
     ],
@@ -213,7 +228,8 @@ export async function clientsPlugin(
       { label: 'Signature of id_tokens', text: signatureOf(client) },
       { label: 'Back-channel logout URI', text: client.backchannelLogoutUri ?? '–' },
       { label: 'Logo', text: client.logoUri ?? '–' },
-      { label: 'Secret', text: secretHash === undefined ? 'none (public application)' : 'stored as a hash' },
+      { label: 'Authentication', text: methodOf(client) },
+      ...originOf(client),
       ...(previousSecretUntil === undefined
         ? []
         : [{ label: 'Previous secret works until', time: toTimestamp(previousSecretUntil) }]),

@@ -120,6 +120,10 @@ export interface Client {
   logoUri?: string;
   backchannelLogoutUri?: string;
   idTokenAlg?: 'ES256';
+  jwks?: readonly unknown[];
+  jwksUri?: string;
+  origin?: 'dynamic';
+  expiresAt?: number;
   createdAt: number;
 }
 

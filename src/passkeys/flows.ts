@@ -32,7 +32,7 @@ export interface PasskeyAccounts<U, S> {
   ensureCurrent(identity: Holder): Promise<void>;
   /** @throws INVALID_CREDENTIALS, REAUTHENTICATION_REQUIRED, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED */
   proveOwner(identity: Holder, password: string | undefined, origin: Origin): Promise<void>;
-  /** Whether the user can sign in without a passkey: by password, by e-mail or at a provider. */
+  /** Whether the user can sign in without a passkey: by password, by e-mail or at a provider that is not being removed. */
   hasOtherLogin(userId: string): Promise<boolean>;
 }
 
@@ -166,8 +166,8 @@ export function createPasskeyFlows<U, S>({
     async remove(identity, { id, password }, origin) {
       const userId = identity.user.id;
       await accounts.proveOwner(identity, password, origin);
-      const keepsOne = !(await accounts.hasOtherLogin(userId));
-      const outcome = await service.remove(userId, id, origin, { keepsOne });
+      const rule = { keepsOne: true, hasOtherLogin: () => accounts.hasOtherLogin(userId) };
+      const outcome = await service.remove(userId, id, origin, rule);
       if (outcome === 'unknown') throw httpErrors.NOT_FOUND();
       if (outcome === 'last') throw passkeyErrors.LAST_LOGIN_METHOD();
     },

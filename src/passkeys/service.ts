@@ -1,7 +1,8 @@
 import type { Origin } from '../http/scope.js';
 import { type Clock, HOUR } from '../kernel/clock.js';
-import { newToken, type Random } from '../kernel/secrets.js';
+import type { Random } from '../kernel/secrets.js';
 import { type Audit, actorOf } from '../ops/audit.js';
+import { createRemovalMarks } from '../ops/removal-marks.js';
 import { nullIfTaken } from '../storage/collection.js';
 import type { Throttle } from '../throttle/throttle.js';
 import {
@@ -29,6 +30,8 @@ export interface PasskeyService {
   /** The oldest first. */
   list(account: string): Promise<PasskeyDocument[]>;
   has(account: string): Promise<boolean>;
+  /** Whether the account has one after the removals that have begun. */
+  keepsOne(account: string): Promise<boolean>;
   /** For the browser, as JSON; null if the account has as many as it can have. */
   creationOptions(user: { id: string; handle: string; name?: string }, form: string): Promise<string | null>;
   /** The same for an account that does not exist yet. */
@@ -53,19 +56,26 @@ export interface PasskeyService {
   ): Promise<T | null>;
   rename(account: string, id: string, name: string, from: Origin): Promise<boolean>;
   /**
-   * @param rule `keepsOne`: the last passkey of the account stays, also if several are removed at the same time
+   * @param rule `keepsOne`: the last passkey of the account stays, also if several are removed at the same time, unless
+   *   `hasOtherLogin` finds another way to sign in
    * @returns `last` if the passkey stays for this reason, `unknown` if the account has no such passkey
    */
   remove(
     account: string,
     id: string,
     from: ChangeOrigin,
-    rule: { keepsOne: boolean },
+    rule: RemovalRule,
   ): Promise<'removed' | 'last' | 'unknown'>;
   /** Removes all passkeys and returns their number. */
   removeAll(account: string, from: ChangeOrigin): Promise<number>;
   /** Removes everything about a deleted account. */
   forget(account: string): Promise<void>;
+}
+
+export interface RemovalRule {
+  keepsOne: boolean;
+  /** Asked after the passkey is marked; must not count what is being removed. Absent: there is none. */
+  hasOtherLogin?: (() => Promise<boolean>) | undefined;
 }
 
 export interface PasskeyDependencies extends RemovalDependencies, Verification {
@@ -126,21 +136,17 @@ export function createPasskeyService(deps: PasskeyDependencies): PasskeyService 
   const stateIn = (assertion: Assertion, publicKey: string, form: string) =>
     deps.verifyAssertion(relyingParty(), form, assertion, { id: assertion.id, publicKey });
 
-  /**
-   * Marks a passkey that is about to be removed, and returns the mark; null if it has changed. Each removal marks first and then
-   * looks for a passkey without a mark, so that the removal that has marked last finds the one that stays. A mark that a crash
-   * leaves is taken over by the next removal, and removed by the next use.
-   */
-  const mark = async ({ id, leaving }: PasskeyDocument): Promise<string | null> => {
-    if (leaving !== undefined) return leaving;
-    const token = newToken(random);
-    return (await passkeys.changeOne({ id, leaving: null }, { set: { leaving: token } })) ? token : null;
-  };
+  const keepsOne = async (account: string): Promise<boolean> =>
+    (await passkeys.count({ account, leaving: null }, 1)) > 0;
+
+  const marks = createRemovalMarks(passkeys, random);
 
   return {
     list,
 
     has: async (account) => (await passkeys.findOne({ account })) !== null,
+
+    keepsOne,
 
     async creationOptions(user, form) {
       const existing = await list(user.id);
@@ -190,14 +196,14 @@ export function createPasskeyService(deps: PasskeyDependencies): PasskeyService 
       return isRenamed;
     },
 
-    async remove(account, id, from, { keepsOne }) {
+    async remove(account, id, from, rule) {
       for (;;) {
         const found = await passkeys.findOne({ id, account });
         if (!found) return 'unknown';
-        const leaving = keepsOne ? await mark(found) : undefined;
+        const leaving = rule.keepsOne ? await marks.set(found) : undefined;
         if (leaving === null) continue;
-        if (leaving !== undefined && (await passkeys.count({ account, leaving: null }, 1)) === 0) {
-          await passkeys.changeOne({ id, leaving }, { unset: ['leaving'] });
+        if (leaving !== undefined && !(await keepsOne(account)) && !(await rule.hasOtherLogin?.())) {
+          await marks.clear(id, leaving);
           return 'last';
         }
         await announce?.(changeOf('removed', found), account, from.by === undefined ? from : undefined);

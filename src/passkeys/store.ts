@@ -21,7 +21,7 @@ export interface PasskeyDocument {
   name: string;
   createdAt: number;
   lastUsedAt?: number;
-  /** Identifies a removal that has begun and must leave another passkey. */
+  /** Identifies a removal that has begun and must leave another way to sign in. */
   leaving?: string;
 }
 

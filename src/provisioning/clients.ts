@@ -1,12 +1,22 @@
-import { isLoopback } from '../config/public-url.js';
 import type { Origin } from '../http/scope.js';
-import { DAY } from '../kernel/clock.js';
-import { type ErrorDetail, invalidFields } from '../kernel/errors.js';
+import { DAY, SECOND } from '../kernel/clock.js';
+import { invalidFields } from '../kernel/errors.js';
+import { readJwkSet } from '../kernel/public-jwk.js';
 import { newId, newToken, sha256 } from '../kernel/secrets.js';
 import { actorOf, changeDetail } from '../ops/audit.js';
-import type { JobLog } from '../ops/jobs.js';
+import type { Job, JobLog } from '../ops/jobs.js';
+import { PURGE_MARGIN_MS, purgeMatching } from '../ops/purge.js';
 import type { Estimate, Page } from '../storage/collection.js';
 import { readPage } from '../storage/pages.js';
+import {
+  documentUriProblem,
+  isLogoUri,
+  LOGO_RULE,
+  logoutUriProblem,
+  redirectUriProblem,
+  type UriRules,
+  uriProblems,
+} from './client-uris.js';
 import { provisioningErrors } from './errors.js';
 import type { Dependencies } from './principals.js';
 import type { ClientCollection, ClientDocument, Kind } from './store.js';
@@ -30,14 +40,20 @@ export interface ClientInput {
   backchannelLogoutUri?: string;
   /** The signature of its id_tokens, one of `ID_TOKEN_ALGORITHMS`; the provider must have a key for it. */
   idTokenAlg?: unknown;
+  /** The keys of its assertions as a JWK Set, or the https address where it publishes them. The client then has no secret. */
+  jwks?: unknown;
+  jwksUri?: string;
 }
+
+/** `origin` of a client that registered itself, which ends when it is not used. */
+export type NewClient = ClientInput & Pick<ClientDocument, 'origin'>;
 
 /** The fields to change; absent fields keep their value. */
 export type ClientChange = Partial<Omit<ClientInput, 'isPublic'>>;
 
 export interface Clients {
   /** @throws VALIDATION_ERROR naming every URI that cannot be registered, invalid_client_metadata */
-  create(input: ClientInput, from: Origin): Promise<{ client: ClientDocument; secret: string | null }>;
+  create(input: NewClient, from: Origin): Promise<{ client: ClientDocument; secret: string | null }>;
   /**
    * Returns `null` if unknown. A client keeps a signature for which there is no key.
    * @throws VALIDATION_ERROR naming every URI that cannot be registered, invalid_client_metadata
@@ -49,6 +65,10 @@ export interface Clients {
    */
   rotate(clientId: string, options: { atOnce: boolean }, from: Origin): Promise<string | null>;
   delete(clientId: string, from: Origin): Promise<ClientDocument | null>;
+  /** Keeps a client that registered itself for another 30 days. Called after each use. */
+  recordUse(client: Pick<ClientDocument, 'id' | 'unused' | 'expiresAt'>): Promise<void>;
+  /** Deletes the clients that registered themselves and were not used. */
+  purge: Job;
   /** Includes the previous secret only while that is valid. */
   find(clientId: string): Promise<ClientDocument | null>;
   /** @param after the `next` of the previous page. @throws VALIDATION_ERROR when it is invalid */
@@ -57,16 +77,19 @@ export interface Clients {
 }
 
 export interface ClientDependencies extends Dependencies {
-  /** Whether redirect URIs may use http on addresses that are not loopback. */
-  allowHttp: boolean;
+  uriRules: UriRules;
   /** The algorithms for which the provider has a key. */
   idTokenAlgorithms: readonly IdTokenAlgorithm[];
   log: Pick<JobLog, 'warn'>;
+  endClient: EndClient;
 }
+
+/** Runs the removal of a client, with which its tokens end. */
+export type EndClient = <T>(id: string, change: () => Promise<T>) => Promise<T>;
 
 export function createClients(
   clients: ClientCollection,
-  { audit, clock, random, allowHttp, idTokenAlgorithms, log }: ClientDependencies,
+  { audit, clock, random, uriRules, idTokenAlgorithms, log, endClient }: ClientDependencies,
 ): Clients {
   const validate = ({
     redirectUris,
@@ -76,25 +99,49 @@ export function createClients(
     backchannelLogoutUri = '',
     idTokenAlg = 'EdDSA',
   }: ClientChange): void => {
-    const problem = backchannelLogoutUri === '' ? null : logoutUriProblem(backchannelLogoutUri, allowHttp);
+    const problem = backchannelLogoutUri === '' ? null : logoutUriProblem(backchannelLogoutUri, uriRules);
     if (redirectUris?.length === 0 && !device)
       throw invalidFields({
         path: 'redirect_uris',
         message: 'must contain at least one URI, like https://app.example.com/callback',
       });
     const details = [
-      ...uriProblems('redirect_uris', redirectUris ?? [], allowHttp),
-      ...uriProblems('post_logout_redirect_uris', postLogoutRedirectUris, allowHttp),
+      ...uriProblems('redirect_uris', redirectUris ?? [], uriRules),
+      ...uriProblems('post_logout_redirect_uris', postLogoutRedirectUris, uriRules),
       ...(logoUri === '' || isLogoUri(logoUri) ? [] : [{ path: 'logo_uri', message: LOGO_RULE }]),
       ...(problem === null ? [] : [{ path: 'backchannel_logout_uri', message: problem }]),
     ];
     if (details.length > 0) throw invalidFields(...details);
     refuseIdTokenAlg(idTokenAlg, idTokenAlgorithms);
-    const open = redirectUris?.find((uri) => redirectUriProblem(uri, false) !== null);
+    const open = redirectUris?.find(
+      (uri) => redirectUriProblem(uri, { ...uriRules, allowHttp: false }) !== null,
+    );
     if (open !== undefined)
       log.warn(
         `The redirect URI ${open} uses http on an address that is not loopback. Production rejects it.`,
       );
+  };
+
+  const find = async (clientId: string): Promise<ClientDocument | null> => {
+    const client = isClientId(clientId) ? await clients.findOne({ id: clientId }) : null;
+    return client?.expiresAt !== undefined && client.expiresAt <= clock.now() ? null : client;
+  };
+
+  const expired = () => ({ expiresAt: { gt: 0, lte: clock.now() - PURGE_MARGIN_MS } });
+
+  /** The fields of a client with keys, `null` for one without. @throws VALIDATION_ERROR */
+  const readKeys = ({ jwks, jwksUri }: { jwks: unknown; jwksUri: string | undefined }) => {
+    if (jwks === undefined && jwksUri === undefined) return null;
+    if (jwks !== undefined && jwksUri !== undefined)
+      throw invalidFields({ path: 'jwks_uri', message: 'cannot be combined with jwks' });
+    if (jwksUri !== undefined) {
+      const problem = documentUriProblem(jwksUri);
+      if (problem !== null) throw invalidFields({ path: 'jwks_uri', message: problem });
+      return { jwksUri };
+    }
+    const read = readJwkSet(jwks, false);
+    if ('problem' in read) throw invalidFields({ path: 'jwks', message: read.problem });
+    return { jwks: read.keys };
   };
 
   return {
@@ -106,16 +153,24 @@ export function createClients(
         logoUri = '',
         backchannelLogoutUri = '',
         idTokenAlg = 'EdDSA',
+        jwks,
+        jwksUri,
+        origin,
         ...input
       },
       from,
     ) {
       validate({ ...input, device, logoUri, backchannelLogoutUri, idTokenAlg });
-      const secret = isPublic ? null : newToken(random, 'csec_');
+      const keys = readKeys({ jwks, jwksUri });
+      if (isPublic && keys !== null) throw invalidFields({ path: 'public', message: PUBLIC_WITH_KEYS });
+      const secret = isPublic || keys !== null ? null : newToken(random, 'csec_');
+      const now = clock.now();
       const client: ClientDocument = {
         id: newId('cid_', clock, random),
         ...input,
-        createdAt: clock.now(),
+        ...keys,
+        ...(origin && { origin, unused: true as const, expiresAt: now + UNUSED_LIFETIME_MS }),
+        createdAt: now,
         ...(secret !== null && { secretHash: sha256(secret) }),
         ...(trusted === true && { trusted }),
         ...(device && { device }),
@@ -130,9 +185,18 @@ export function createClients(
       return { client, secret };
     },
 
-    async update(clientId, { trusted, device, logoUri, backchannelLogoutUri, idTokenAlg, ...change }, from) {
-      const before = isClientId(clientId) ? await clients.findOne({ id: clientId }) : null;
+    async update(
+      clientId,
+      { trusted, device, logoUri, backchannelLogoutUri, idTokenAlg, jwks, jwksUri, ...change },
+      from,
+    ) {
+      const before = await find(clientId);
       if (!before) return null;
+      const keys = readKeys({ jwks, jwksUri });
+      if (keys !== null && before.jwks === undefined && before.jwksUri === undefined)
+        throw invalidFields({ path: 'jwks' in keys ? 'jwks' : 'jwks_uri', message: OTHER_METHOD });
+      if (trusted === true && before.origin !== undefined)
+        throw invalidFields({ path: 'trusted', message: 'must be no for a client that registered itself' });
       const optional = {
         ...(logoUri !== undefined && { logoUri }),
         ...(backchannelLogoutUri !== undefined && { backchannelLogoutUri }),
@@ -141,6 +205,7 @@ export function createClients(
       validate({ ...change, ...optional, device: device ?? before.device === true });
       const set = {
         ...change,
+        ...keys,
         ...(trusted === true && { trusted }),
         ...(device === true && { device }),
         ...(logoUri && { logoUri }),
@@ -153,6 +218,7 @@ export function createClients(
         ...(logoUri === '' ? (['logoUri'] as const) : []),
         ...(backchannelLogoutUri === '' ? (['backchannelLogoutUri'] as const) : []),
         ...(idTokenAlg === 'EdDSA' ? (['idTokenAlg'] as const) : []),
+        ...(keys === null ? [] : (['jwks' in keys ? 'jwksUri' : 'jwks'] as const)),
       ];
       const updated = await clients.updateOne({ id: clientId }, { set, ...(unset.length > 0 && { unset }) });
       if (updated) {
@@ -185,13 +251,28 @@ export function createClients(
     },
 
     async delete(clientId, from) {
-      const deleted = isClientId(clientId) ? await clients.deleteOne({ id: clientId }) : null;
+      const deleted = isClientId(clientId)
+        ? await endClient(clientId, () => clients.deleteOne({ id: clientId }))
+        : null;
       if (deleted) await audit.record({ event: 'client.deleted', subject: clientId, ...actorOf(from) });
       return deleted;
     },
 
+    async recordUse({ id, unused, expiresAt: known }) {
+      const expiresAt = clock.now() + UNUSED_LIFETIME_MS;
+      // At most one write a day.
+      if (known === undefined || (!unused && known > expiresAt - DAY)) return;
+      await clients.updateOne({ id, expiresAt: { gt: 0 } }, { set: { expiresAt }, unset: ['unused'] });
+    },
+
+    purge: {
+      everySeconds: DAY / SECOND,
+      run: ({ signal }) => purgeMatching(clients, { where: expired(), sort: 'expiresAt', signal }),
+      countBacklog: (limit) => clients.count(expired(), limit),
+    },
+
     async find(clientId) {
-      const client = isClientId(clientId) ? await clients.findOne({ id: clientId }) : null;
+      const client = await find(clientId);
       if (client?.previousSecretUntil === undefined || client.previousSecretUntil > clock.now())
         return client;
       const { previousSecretHash, previousSecretUntil, ...current } = client;
@@ -216,6 +297,8 @@ function auditedFields({
   logoUri,
   backchannelLogoutUri,
   idTokenAlg,
+  jwks,
+  jwksUri,
 }: ClientDocument) {
   return {
     name,
@@ -227,8 +310,16 @@ function auditedFields({
     logoUri,
     backchannelLogoutUri,
     idTokenAlg: idTokenAlg ?? 'EdDSA',
+    jwks: jwks && JSON.stringify(jwks),
+    jwksUri,
   };
 }
+
+/** How long a client that registered itself exists without a use. */
+const UNUSED_LIFETIME_MS = 30 * DAY;
+
+const PUBLIC_WITH_KEYS = 'cannot be combined with keys: a client with keys authenticates with them';
+const OTHER_METHOD = 'cannot be set: the client has another authentication method. Create another client';
 
 /** @throws invalid_client_metadata (RFC 7591 §3.2.2) */
 function refuseIdTokenAlg(alg: unknown, available: readonly IdTokenAlgorithm[]): void {
@@ -244,83 +335,5 @@ function refuseIdTokenAlg(alg: unknown, available: readonly IdTokenAlgorithm[]):
   });
 }
 
-const LOGO_RULE =
-  'must be an https address without a user name, like https://app.example.com/logo.png, or empty for no logo';
-
-/** Its origin becomes a source in the content security policy of the pages that show the image. */
-function isLogoUri(uri: string): boolean {
-  if (/[^\x21-\x7e]|[\\#]/.test(uri) || !URL.canParse(uri) || !WEB_ORIGIN.test(uri)) return false;
-  const { protocol, username, password } = new URL(uri);
-  return protocol === 'https:' && !username && !password;
-}
-
-/** The rules of redirect URIs for the web: the provider itself calls it. */
-const logoutUriProblem = (uri: string, allowHttp: boolean): string | null =>
-  /^https?:/i.test(uri)
-    ? redirectUriProblem(uri, allowHttp)
-    : 'must be an https address, like https://app.example.com/backchannel-logout, or empty for none';
-
 /** Other text is never looked up, because a store may be unable to represent it. */
 const isClientId = (text: string): boolean => /^cid_[\w-]{22,}$/.test(text);
-
-function uriProblems(field: string, uris: string[], allowHttp: boolean): ErrorDetail[] {
-  return uris.flatMap((uri, index) => {
-    const problem = redirectUriProblem(uri, allowHttp);
-    return problem === null ? [] : [{ path: `${field}.${index}`, message: problem }];
-  });
-}
-
-/** Two slashes, a host and an optional port: browsers and Content Security Policy read it without corrections. */
-const WEB_ORIGIN = /^https?:\/\/([\w.-]+|\[[\da-f:.]+\])(:\d+)?([/?]|$)/i;
-
-/**
- * Parameters of an authorization response (RFC 6749 §4.1.2, RFC 9207, OpenID Connect Core and Session Management, JARM).
- * A URI that contains one would give the application two values, and it might use the one that is not the provider's.
- */
-const RESPONSE_PARAMETERS = new Set([
-  'code',
-  'state',
-  'iss',
-  'error',
-  'error_description',
-  'error_uri',
-  'session_state',
-  'id_token',
-  'access_token',
-  'response',
-]);
-
-/**
- * Which redirect URIs a client may register (RFC 9700 §4.1, RFC 8252 §7): https, http to this machine, or the
- * reverse-DNS scheme of a native application. A URI that a browser or parser could read as another address is rejected.
- *
- * @param allowHttp whether http to other hosts is accepted, for development
- * @returns the problem, as the end of a sentence, or `null`
- */
-function redirectUriProblem(uri: string, allowHttp: boolean): string | null {
-  if (/[^\x21-\x7e]|[*\\#]/.test(uri))
-    return 'must not contain spaces, control characters, a wildcard, a backslash or a fragment';
-  if (!URL.canParse(uri)) return 'must be an absolute URI, like https://app.example.com/callback';
-  const { protocol, hostname, username, password, searchParams } = new URL(uri);
-  if (username || password) return 'must not contain a user name or password';
-  const reserved = [...searchParams.keys()].find((name) => RESPONSE_PARAMETERS.has(plainName(name)));
-  if (reserved !== undefined) {
-    return `must not contain the parameter ${plainName(reserved)}, which is reserved for authorization responses`;
-  }
-  const isWeb = protocol === 'https:' || protocol === 'http:';
-  if (isWeb && !WEB_ORIGIN.test(uri)) return 'must contain a host, like https://app.example.com/callback';
-  if (protocol === 'https:') return null;
-  if (protocol === 'http:') {
-    return isLoopback(hostname) || allowHttp
-      ? null
-      : 'must be https, like https://app.example.com/callback; http is allowed for loopback addresses only';
-  }
-  return /^[a-z][a-z0-9-]*(\.[a-z0-9-]+)+:$/.test(protocol)
-    ? null
-    : 'must be https, http on a loopback address, or a scheme like com.example.app:/callback';
-}
-
-/** The name as frameworks read it that treat `Code`, `code[]` and `code[0]` as `code`. */
-function plainName(name: string): string {
-  return name.replace(/\[.*$/s, '').trim().toLowerCase();
-}

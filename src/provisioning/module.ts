@@ -1,6 +1,7 @@
 import { authenticatedByRoute, type Guard, type Scope } from '../http/scope.js';
 import type { ModuleContext } from '../server/module-context.js';
-import { type Clients, createClients, type IdTokenAlgorithm } from './clients.js';
+import type { UriRules } from './client-uris.js';
+import { type Clients, createClients, type EndClient, type IdTokenAlgorithm } from './clients.js';
 import { createDirectory, type PrincipalDirectory } from './directory.js';
 import { createFirstOperator, type FirstOperator, setupCollection } from './first-operator.js';
 import { adminGuard, signupGuard } from './guards.js';
@@ -47,8 +48,7 @@ export interface ProvisioningModule {
 
 export interface ProvisioningModuleOptions {
   issuer(): string;
-  /** Whether redirect URIs may use http on addresses that are not loopback. */
-  allowHttp: boolean;
+  uriRules: UriRules;
   isSignupOpen: boolean;
   /** Without it, people get no mails and cannot reset their passwords themselves. */
   mail?: MailDependencies | undefined;
@@ -61,6 +61,7 @@ export interface ProvisioningModuleOptions {
   /** Runs a change that ends all sessions of a principal. */
   removePasskeys?: RemovePasskeys | undefined;
   endSessions: EndSessions;
+  endClient: EndClient;
   /** Removes what a person has allowed applications. Absent where no link is used. */
   forgetConsents?(sub: string): Promise<void>;
 }
@@ -81,12 +82,13 @@ export function createProvisioningModule(
   >,
   {
     issuer,
-    allowHttp,
+    uriRules,
     isSignupOpen,
     mail,
     adminToken,
     inviteToken = adminToken,
     idTokenAlgorithms,
+    endClient,
     removePasskeys,
     endSessions,
     forgetConsents,
@@ -111,8 +113,9 @@ export function createProvisioningModule(
   });
   const clients = createClients(clientCollection(context.store), {
     ...context,
-    allowHttp,
+    uriRules,
     idTokenAlgorithms,
+    endClient,
   });
   const directory = createDirectory(collection, { ...context, mails, endSessions });
   const { audit, throttle } = context;

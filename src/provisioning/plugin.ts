@@ -130,6 +130,8 @@ async function creationPlugin(
         ...(body.backchannel_logout_uri !== undefined && {
           backchannelLogoutUri: body.backchannel_logout_uri,
         }),
+        ...(body.jwks !== undefined && { jwks: body.jwks }),
+        ...(body.jwks_uri !== undefined && { jwksUri: body.jwks_uri }),
       };
       const { client, secret } = await clients.create(input, originOf(request));
       return reply

@@ -112,7 +112,10 @@ export interface Dependencies {
 }
 
 /** Runs a change that ends all sessions of a principal, so that the applications are told about it. */
-export type EndSessions = <T>(sub: string, change: () => Promise<T>) => Promise<T>;
+export type EndSessions = <T extends { epoch?: number } | null>(
+  sub: string,
+  change: () => Promise<T>,
+) => Promise<T>;
 
 export interface PrincipalDependencies extends Dependencies {
   endSessions: EndSessions;
@@ -231,13 +234,15 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
 
     async rotate({ id, epoch }, from) {
       const generated = newToken(random, GENERATED_PREFIX);
-      const rotated = await principals.updateOne(
-        { id, kind: 'agent', state: 'active', epoch: epoch ?? null },
-        {
-          set: { secretHash: sha256(generated), updatedAt: clock.now() },
-          unset: ['passwordHash'],
-          inc: { epoch: 1 },
-        },
+      const rotated = await endSessions(id, () =>
+        principals.updateOne(
+          { id, kind: 'agent', state: 'active', epoch: epoch ?? null },
+          {
+            set: { secretHash: sha256(generated), updatedAt: clock.now() },
+            unset: ['passwordHash'],
+            inc: { epoch: 1 },
+          },
+        ),
       );
       if (!rotated) return null;
       await audit.record({ event: 'agent.rotated', subject: id, ...actorOf(from) });

@@ -3,6 +3,7 @@ import { option } from '../config/options.js';
 import { After, DisplayName, Next, PasswordInput, Timestamp, toTimestamp } from '../http/schemas.js';
 import { newToken, secretWeakness } from '../kernel/secrets.js';
 import type { Page } from '../storage/collection.js';
+import { nativeSchemeProblem } from './client-uris.js';
 import { ID_TOKEN_ALGORITHMS } from './clients.js';
 import { type ClientDocument, KINDS, type PrincipalDocument } from './store.js';
 
@@ -27,6 +28,11 @@ export const provisioningOptions = {
     doc: 'Bearer token for invitations, at least 32 characters in production. When set, IDP_ADMIN_TOKEN cannot invite people.',
     secret: true,
     safe: (token) => secretWeakness(token ?? '', 32),
+  }),
+  nativeSchemes: option(Type.Optional(Type.Array(Type.String())), {
+    env: 'IDP_NATIVE_SCHEMES',
+    doc: 'Schemes without a dot that redirect URIs of native applications may use, separated by commas, like `cursor,vscode`. Any application on a device can claim such a scheme.',
+    check: (schemes) => schemes?.map(nativeSchemeProblem).find((problem) => problem !== undefined),
   }),
 };
 
@@ -188,6 +194,20 @@ const LogoutUri = Type.String({
   pattern: '^[\\x21-\\x7e]*$',
 });
 
+const KEYS = {
+  description: 'The public keys of its assertions (private_key_jwt), on Ed25519 or P-256, as a JWK Set.',
+};
+
+const JwksUri = Type.String({
+  description: 'Where the application publishes the public keys of its assertions (private_key_jwt).',
+  accepts: 'an https address of at most 2048 characters',
+  examples: ['https://app.example.com/jwks.json'],
+  maxLength: 2048,
+  pattern: '^[\\x21-\\x7e]*$',
+});
+
+export const AUTH_METHODS = ['client_secret_basic', 'private_key_jwt', 'none'] as const;
+
 const ID_TOKEN_ALG = {
   description: 'The signature of its id_tokens: EdDSA or ES256, which needs IDP_ES256_KEY.',
 };
@@ -206,6 +226,9 @@ export const ClientBody = Type.Object(
     id_token_signed_response_alg: Type.Optional(Type.Unknown({ ...ID_TOKEN_ALG, examples: ['ES256'] })),
     /** Every logout token contains the session. */
     backchannel_logout_session_required: Type.Optional(Type.Boolean()),
+    // The service reads it, and names what is wrong with a key.
+    jwks: Type.Optional(Type.Unknown(KEYS)),
+    jwks_uri: Type.Optional(JwksUri),
   },
   // An ignored field would be taken for registered (RFC 7591 §3.2.1), so the route refuses others by name.
   { additionalProperties: true },
@@ -217,6 +240,11 @@ const client = {
   redirect_uris: Type.Array(Type.String()),
   post_logout_redirect_uris: Type.Array(Type.String()),
   public: Type.Boolean(),
+  token_endpoint_auth_method: Type.Enum(AUTH_METHODS, {
+    description: 'A secret may also be sent in the body (client_secret_post).',
+  }),
+  jwks: Type.Optional(Type.Unknown(KEYS)),
+  jwks_uri: Type.Optional(JwksUri),
   principal_kinds: Kinds,
   trusted: Type.Boolean(),
   grant_types: Type.Optional(
@@ -226,6 +254,8 @@ const client = {
   id_token_signed_response_alg: Type.Optional(Type.Enum(ID_TOKEN_ALGORITHMS, ID_TOKEN_ALG)),
   backchannel_logout_uri: Type.Optional(LogoutUri),
   backchannel_logout_session_required: Type.Optional(Type.Literal(true)),
+  origin: Type.Optional(Type.Literal('dynamic', { description: 'The client registered itself (RFC 7591).' })),
+  expires_at: Type.Optional(Timestamp),
   created_at: Timestamp,
 };
 
@@ -271,7 +301,10 @@ export function clientView(client: ClientDocument) {
     client_name: client.name,
     redirect_uris: client.redirectUris,
     post_logout_redirect_uris: client.postLogoutRedirectUris,
-    public: client.secretHash === undefined,
+    public: authMethodOf(client) === 'none',
+    token_endpoint_auth_method: authMethodOf(client),
+    ...(client.jwks !== undefined && { jwks: { keys: client.jwks } }),
+    ...(client.jwksUri !== undefined && { jwks_uri: client.jwksUri }),
     principal_kinds: client.principalKinds,
     trusted: client.trusted === true,
     ...(client.device && { grant_types: [...GRANT_TYPES, DEVICE_GRANT_TYPE] }),
@@ -281,6 +314,18 @@ export function clientView(client: ClientDocument) {
       backchannel_logout_uri: client.backchannelLogoutUri,
       backchannel_logout_session_required: true as const,
     }),
+    ...(client.origin !== undefined && { origin: client.origin }),
+    ...(client.expiresAt !== undefined && { expires_at: toTimestamp(client.expiresAt) }),
     created_at: toTimestamp(client.createdAt),
   };
+}
+
+/** How the client authenticates. */
+export function authMethodOf({
+  secretHash,
+  jwks,
+  jwksUri,
+}: Pick<ClientDocument, 'secretHash' | 'jwks' | 'jwksUri'>): (typeof AUTH_METHODS)[number] {
+  if (jwks !== undefined || jwksUri !== undefined) return 'private_key_jwt';
+  return secretHash === undefined ? 'none' : 'client_secret_basic';
 }

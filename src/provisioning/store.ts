@@ -1,3 +1,4 @@
+import type { PublicJwk } from '../kernel/public-jwk.js';
 import { type Collection, nullIfTaken, type Store } from '../storage/collection.js';
 
 export const KINDS = ['agent', 'human'] as const;
@@ -77,7 +78,7 @@ export interface ClientDocument {
   name: string;
   redirectUris: string[];
   postLogoutRedirectUris: string[];
-  /** Absent for public clients. */
+  /** Absent for public clients and those with keys. */
   secretHash?: string;
   /** The secret before the last rotation, valid until `previousSecretUntil`. */
   previousSecretHash?: string;
@@ -94,6 +95,15 @@ export interface ClientDocument {
   idTokenAlg?: 'ES256';
   /** Where the client is told that a session has ended (Back-Channel Logout §2.2). */
   backchannelLogoutUri?: string;
+  /** The keys of its assertions, or where it publishes them (RFC 7591 §2): one of the two, and then no secret. */
+  jwks?: PublicJwk[];
+  jwksUri?: string;
+  /** How it was registered, if not by the operator (RFC 7591). */
+  origin?: 'dynamic';
+  /** When a client that registered itself ends, unless it is used before. */
+  expiresAt?: number;
+  /** Present while nobody has signed in to a client that registered itself. */
+  unused?: true;
   createdAt: number;
 }
 
@@ -114,7 +124,10 @@ export function principalCollection(store: Store): PrincipalCollection {
 }
 
 export function clientCollection(store: Store): ClientCollection {
-  return store.collection<ClientDocument>('clients', { indexes: [['createdAt']], fields: ['secretHash'] });
+  return store.collection<ClientDocument>('clients', {
+    indexes: [['createdAt'], ['expiresAt']],
+    fields: ['secretHash'],
+  });
 }
 
 /**

@@ -35,7 +35,7 @@ export function accessTokenOf(claims: AccessClaims): AccessToken {
     kind: textOf(kind),
     clientId: claims.client_id,
     scopes: textOf(scope)?.split(' ').filter(Boolean) ?? [],
-    actors: actorsOf(claims['act']),
+    actors: actorsOf(claims['act']).map(({ sub }) => sub),
     id: claims.jti,
     expiresAt: claims.exp * SECOND,
     authTime: typeof authTime === 'number' ? authTime * SECOND : undefined,

@@ -12,20 +12,23 @@ export interface Issuer {
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
 export interface IssuerSource {
-  /** Reads the metadata once. @throws if the issuer does not answer, or answers for another one */
+  /** Reads the metadata, as a rule once. @throws if the issuer does not answer, or answers for another one */
   get(): Promise<Issuer>;
 }
 
 const TIMEOUT_MS = 5 * SECOND;
 /** After a failure, requests are refused without another attempt for this time. */
 const RETRY_MS = SECOND;
+/** Without a list of revoked tokens, the metadata are read again: the issuer may be about to register its first API. */
+const REREAD_MS = 10 * SECOND;
 const MAX_BYTES = 256 * 1024;
 
 export function createIssuerSource(
   issuer: string,
   { clock, fetch }: { clock: Clock; fetch: Fetch },
 ): IssuerSource {
-  let known: Promise<Issuer> | undefined;
+  let known: { issuer: Issuer; at: number } | undefined;
+  let reading: Promise<Issuer> | undefined;
   let failed: { at: number; error: unknown } | undefined;
 
   const discover = async (): Promise<Issuer> => {
@@ -43,15 +46,25 @@ export function createIssuerSource(
 
   return {
     async get() {
-      if (failed && clock.now() - failed.at < RETRY_MS) throw failed.error;
-      known ??= discover();
-      try {
-        return await known;
-      } catch (error) {
-        known = undefined;
-        failed = { at: clock.now(), error };
-        throw error;
+      if (known && (known.issuer.revocationsUri !== undefined || clock.now() - known.at < REREAD_MS))
+        return known.issuer;
+      if (failed && clock.now() - failed.at < RETRY_MS) {
+        if (known) return known.issuer;
+        throw failed.error;
       }
+      reading ??= discover().finally(() => {
+        reading = undefined;
+      });
+      try {
+        const issuer = await reading;
+        // Keys that were fetched before remain.
+        known = { issuer: known ? { ...issuer, keys: known.issuer.keys } : issuer, at: clock.now() };
+        failed = undefined;
+      } catch (error) {
+        failed = { at: clock.now(), error };
+        if (!known) throw error;
+      }
+      return known.issuer;
     },
   };
 }

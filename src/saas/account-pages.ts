@@ -92,10 +92,10 @@ export async function openAccountPages(
     sources: sourcesOf(options, identityOf, script),
     signIn: {
       async userOf(request, reply) {
-        const identity = await userPages.sessions.find(request, reply);
-        if (!identity) return null;
+        const found = await userPages.sessions.find(request, reply);
+        if (!found) return null;
+        const { identity, hasPassword } = found;
         const { user, session } = identity;
-        const hasPassword = await auth.service.federated.hasPassword(user.id);
         const principal = {
           id: user.id,
           handle: user.email,
@@ -203,9 +203,10 @@ function sourcesOf(
       ...passkeys.service,
       script,
       isOpenTo: (person) => identityOf(person).user.emailVerified,
-      remove: async (id, passkey, from, { keepsOne }) =>
+      remove: (id, passkey, from, { keepsOne }) =>
         passkeys.service.remove(id, passkey, from, {
-          keepsOne: keepsOne && !(await passkeys.hasOtherLogin(id)),
+          keepsOne,
+          hasOtherLogin: () => passkeys.hasOtherLogin(id),
         }),
     },
     // The deletion of an account deletes everything.

@@ -11,6 +11,7 @@ export interface LoginProviderOptions
   values: SaasConfiguration;
   production: boolean;
   auth: AuthModule;
+  /** Whether the user has a passkey that is not being removed. */
   hasPasskeys(userId: string): Promise<boolean>;
 }
 

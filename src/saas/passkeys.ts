@@ -24,7 +24,7 @@ export interface PasskeyOptions extends Pick<PasskeyModuleOptions, 'address' | '
   values: SaasConfiguration;
   auth: AuthModule;
   messages: Pick<Messages, 'negotiate'>;
-  /** Whether the user can sign in at another provider. */
+  /** Whether the user can sign in at another provider, which is not being removed. */
   hasIdentities(userId: string): Promise<boolean>;
 }
 

@@ -14,18 +14,13 @@ import { createEmailModule } from '../email/module.js';
 import { FACTOR_VERSION } from '../factors/store.js';
 import { authorizationIn, type RequestHeaders } from '../http/authorization.js';
 import { createBrand } from '../http/brand.js';
-import { registerCors } from '../http/cors.js';
 import { answerRules, type HostContext, logConfiguration, pluginContext } from '../http/host-context.js';
 import { createMessages } from '../http/messages.js';
-import { openApiPlugin } from '../http/openapi.js';
 import { createPages } from '../http/pages.js';
-import { ok } from '../http/schemas.js';
-import { openScope } from '../http/scope.js';
 import { createListedAudit, listedAuditCollection } from '../ops/audit.js';
 import { createAuditSearch } from '../ops/audit-search.js';
 import { createEvents, type Emit } from '../ops/events.js';
-import { healthPlugin } from '../ops/health.js';
-import { metricsPlugin, openMetrics } from '../ops/metrics.js';
+import { openMetrics } from '../ops/metrics.js';
 import { passkeyCollection, readPasskeyVersion } from '../passkeys/store.js';
 import { createProfileModule } from '../profile/module.js';
 import type { Mounted } from '../server/assembly.js';
@@ -43,7 +38,6 @@ import {
   type SettingsApi,
   type UserRequest,
 } from './decorator.js';
-import { createErrorRenderers } from './error-rendering.js';
 import { describeInstallation } from './installation.js';
 import { openRouteDescriptions } from './openapi.js';
 import {
@@ -55,6 +49,7 @@ import {
 } from './options.js';
 import { openEmailLogin, openLoginProviders } from './other-logins.js';
 import { openPasskeys } from './passkeys.js';
+import { openScopes } from './scopes.js';
 import { openSecondFactors } from './second-factors.js';
 import { createUserAdministration } from './user-administration.js';
 import { createUserApi } from './user-api.js';
@@ -172,11 +167,11 @@ export async function mountSaas(
     ...{ values, production: config.production, auth, messages },
     publicUrl: publicUrl.get,
     apiUrl: () => publicUrl.get() + mountedAt(),
-    hasPasskeys: async (userId) => passkeys?.service.has(userId) ?? false,
+    hasPasskeys: async (userId) => passkeys?.service.keepsOne(userId) ?? false,
   });
   const passkeys = await openPasskeys(context, {
     ...{ values, auth, messages, address: publicUrl.get, name: brand.name },
-    hasIdentities: async (userId) => ((await loginProviders?.service.list(userId)) ?? []).length > 0,
+    hasIdentities: async (userId) => loginProviders?.service.keepsOne(userId) ?? false,
   });
   const rename = async (userId: string, name: string) => {
     const user = await users.directory.rename(userId, name);
@@ -264,70 +259,15 @@ export async function mountSaas(
     isPlugin: hostContext === undefined,
     describeRoute: await openRouteDescriptions(fastify, runtime),
   };
-  const renderError = createErrorRenderers(pages);
-
-  const apiRules = {
-    ...rules,
-    prefix,
-    conflictRemedy: 'Mount the API at another path with the prefix option.',
-    renderError: renderError.api,
+  if (adminPath !== false) context.jobs.add('active-users', auth.activity.job);
+  await openScopes(fastify, {
+    paths: { prefix, adminPath, accountPath },
+    rules,
     meter: context.throttle.countRequest,
-  };
-  await openScope(fastify, apiRules, async (api) => {
-    settings.enforceMaintenance(api);
-    await registerCors(api, values.corsOrigin ?? [], async (open) => {
-      auth.useSessionCookies(open);
-      await open.register(auth.plugin);
-      if (loginProviders) await open.register(loginProviders.plugin);
-      if (passkeys) await open.register(passkeys.plugin);
-      await open.register(profile.plugin);
-      await open.register(settings.plugin);
-      await open.register(billing.plugin);
-      await open.register(email.plugin);
-      await open.register(healthPlugin, { store, wrap: ok });
-      await open.register(openApiPlugin, {
-        product: 'saas-backend',
-        serverUrl: publicUrl.get,
-        mounts: [
-          { path: '/api', routesAt: fastify.prefix + prefix, reachedAt: mountedAt },
-          ...(adminPath === false ? [] : [{ path: '/admin', routesAt: fastify.prefix + adminPath }]),
-          // The routes at the root of a host are its own.
-          ...(hostContext ? [{ path: '', routesAt: '' }] : []),
-        ],
-      });
-      if (metrics) await open.register(metricsPlugin, { metrics });
-    });
-    await api.register(billing.webhookPlugin);
+    modules: { auth, loginProviders, passkeys, profile, settings, billing, email, admin, accountPages },
+    corsOrigin: values.corsOrigin ?? [],
+    ...{ pages, store, metrics, publicUrl: publicUrl.get, mountedAt },
   });
-  if (adminPath !== false) {
-    context.jobs.add('active-users', auth.activity.job);
-    const adminRules = {
-      ...rules,
-      prefix: adminPath,
-      conflictRemedy:
-        'Mount the admin area at another path with the adminPath option, or disable it with adminPath: false.',
-      renderError: renderError.pages,
-    };
-    await openScope(fastify, adminRules, async (area) => {
-      await area.register(admin.plugin);
-      await area.register(settings.adminPlugin);
-      await area.register(billing.adminPlugin);
-    });
-  }
-  if (accountPages) {
-    const accountRules = {
-      ...rules,
-      guards: accountPages.guards,
-      prefix: accountPath,
-      conflictRemedy: 'Mount the pages for users at another path with the accountPath option.',
-      renderError: renderError.pages,
-      meter: context.throttle.countRequest,
-    };
-    await openScope(fastify, accountRules, async (area) => {
-      settings.enforceMaintenance(area);
-      await area.register(accountPages.plugin);
-    });
-  }
   // All collections are declared here, so a faulty store prevents the start.
   await store.ready();
   return { store, metrics: metricsEndpoint };

@@ -9,6 +9,7 @@ import { resolveServer, type ServerOptions, saasServerSchema, splitOptions } fro
 import { type ConnectGuards, createConnectGuards } from './connect-guards.js';
 import { resolveSaas, type SaasBackendOptions, type SaasConfiguration } from './options.js';
 import { mountSaas } from './plugin.js';
+import { CHANGE_PASSWORD_PATH } from './scopes.js';
 
 export interface CreateServerOptions extends SaasBackendOptions, ServerOptions {
   /** Whether to provide `middleware` for mounting in another application. Default `false`. */
@@ -61,7 +62,7 @@ export function createServer(options: CreateServerOptions = {}): SaasServer | Sa
       ? [
           prefix,
           ...(adminPath === false ? [] : [adminPath]),
-          ...(saas.config.values.accountPages ? [accountPath] : []),
+          ...(saas.config.values.accountPages ? [accountPath, CHANGE_PASSWORD_PATH] : []),
         ]
       : undefined,
   });

@@ -84,12 +84,12 @@ export async function providersPlugin(scope: Scope, options: ProviderPageOptions
     reply: FastifyReply,
     { ticket, codeVerifier }: { ticket: string | undefined; codeVerifier: string },
   ): Promise<FastifyReply> => {
-    const identity = await sessions.find(request, reply);
-    if (!identity) return reply.redirect(`${path()}/sign-in`, 303);
+    const found = await sessions.find(request, reply);
+    if (!found) return reply.redirect(`${path()}/sign-in`, 303);
     const outcome =
       ticket === undefined
         ? 'cancelled'
-        : await providers.connect(identity.user, { ticket, codeVerifier }, originOf(request)).then(
+        : await providers.connect(found.identity.user, { ticket, codeVerifier }, originOf(request)).then(
             () => 'connected',
             (error: unknown) => {
               if (error instanceof AppError && error.code in REJECTED) return REJECTED[error.code];

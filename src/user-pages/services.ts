@@ -58,7 +58,10 @@ export interface Accounts {
   resendVerification(email: string, origin: Origin): Promise<void>;
   /** @throws INVALID_CREDENTIALS, EMAIL_TAKEN, VALIDATION_ERROR, REAUTHENTICATION_REQUIRED, RATE_LIMITED, OVERLOADED */
   changeEmail(identity: Identity, given: { email: string; password?: string }, origin: Origin): Promise<void>;
-  resume(refreshToken: string, origin: Origin): Promise<{ identity: Identity; refreshToken: string } | null>;
+  resume(
+    refreshToken: string,
+    origin: Origin,
+  ): Promise<{ identity: Identity; hasPassword: boolean; refreshToken: string } | null>;
   endSession(refreshToken: string, origin: Pick<Origin, 'ip'>): Promise<void>;
   /** Absent if no encryption key for second factors is configured. */
   secondFactorStep: SecondFactorStep | undefined;

@@ -9,7 +9,10 @@ import type { Accounts, Identity, Tokens } from './services.js';
 /** The session of a browser in the cookie of the API, so that pages and an application at the same address share it. */
 export interface PageSessions {
   /** The user of the session, whose refresh token is rotated when it is old enough. */
-  find(request: FastifyRequest, reply: FastifyReply): Promise<Identity | null>;
+  find(
+    request: FastifyRequest,
+    reply: FastifyReply,
+  ): Promise<{ identity: Identity; hasPassword: boolean } | null>;
   /** Stores a new session in the browser, and ends the one that it replaces. */
   start(request: FastifyRequest, reply: FastifyReply, tokens: Tokens): Promise<void>;
   end(request: FastifyRequest, reply: FastifyReply): Promise<void>;
@@ -36,7 +39,7 @@ export function createPageSessions({ accounts, cookie, refreshTtl }: PageSession
       const resumed = presented === undefined ? null : await accounts.resume(presented, originOf(request));
       if (!resumed) return null;
       if (resumed.refreshToken !== presented) cookie.set(reply, resumed.refreshToken, refreshTtl);
-      return resumed.identity;
+      return resumed;
     },
 
     async start(request, reply, { refreshToken }) {

@@ -5,7 +5,7 @@ import { sha256 } from '../../src/kernel/secrets.js';
 import { createAuthorization } from '../../src/oidc/authorize/service.js';
 import { covers, createConsentService } from '../../src/oidc/consents.js';
 import { newRefreshToken } from '../../src/oidc/grant-tokens.js';
-import { createRevocations, revocationCollection } from '../../src/oidc/revocations.js';
+import { createRevocations, revocationCollection } from '../../src/oidc/revocations/service.js';
 import { createSessionService } from '../../src/oidc/sessions.js';
 import { consentCollection, grantCollection, sessionCollection } from '../../src/oidc/store.js';
 import { createTokenService } from '../../src/oidc/tokens/service.js';
@@ -122,7 +122,12 @@ function processOn(store: Store, seed = 'a') {
     grants,
     sessions: sessionCollection(store),
     resources: NO_RESOURCES,
-    revocations: createRevocations(revocationCollection(store), clock),
+    revocations: createRevocations({
+      revocations: revocationCollection(store),
+      resources: NO_RESOURCES,
+      findPrincipal: async () => null,
+      clock,
+    }),
     consents,
     directory,
     unknownWrites: createUnknownWrites({ clock: quiet, log: { error: () => undefined } }),

@@ -1,8 +1,7 @@
 import type { Test } from 'tap';
 import { createAccountMails } from '../../src/auth/mails.js';
 import { type AuthService, createAuthService } from '../../src/auth/service.js';
-import { isSessionValid } from '../../src/auth/sessions.js';
-import { sessionCollection, userCollection } from '../../src/auth/store.js';
+import { isSessionValid, sessionCollection, userCollection } from '../../src/auth/store.js';
 import type { SessionTokens } from '../../src/auth/tokens.js';
 import type { Clock } from '../../src/kernel/clock.js';
 import { sha256 } from '../../src/kernel/secrets.js';

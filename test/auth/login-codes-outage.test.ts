@@ -1,8 +1,12 @@
 import t from 'tap';
 import { createEmailLogin, type EmailLogin, type LoginRequest } from '../../src/auth/email-login.js';
 import { LOGIN_CODE_TTL_MS, loginCodeCollection } from '../../src/auth/login-codes.js';
-import { isSessionValid } from '../../src/auth/sessions.js';
-import { sessionCollection, type UserDocument, userCollection } from '../../src/auth/store.js';
+import {
+  isSessionValid,
+  sessionCollection,
+  type UserDocument,
+  userCollection,
+} from '../../src/auth/store.js';
 import { createSuspension } from '../../src/auth/suspension.js';
 import { createSealed } from '../../src/kernel/sealed.js';
 import { sha256 } from '../../src/kernel/secrets.js';

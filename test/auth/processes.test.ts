@@ -1,44 +1,18 @@
 import t, { type Test } from 'tap';
-import { type Answer, basic, PASSWORD, parseJson, testOptions } from '../kit/app.js';
+import { basic, PASSWORD } from '../kit/app.js';
 import { mailSink, readMail } from '../kit/mail.js';
-import { compiled, type Program, startProgram } from '../kit/process.js';
-import { temporaryFolder } from '../kit/tmp.js';
+import { compiled, startProgram } from '../kit/process.js';
+import { PROCESSES, type Processes, post, spread, startAll } from '../kit/saas-processes.js';
 import { waitUntil } from '../kit/wait.js';
 import { onMongod } from '../storage/mongod.js';
 
-/** Four processes on one store, with the system clock. */
-
-const PROCESSES = 4;
-
-async function startAll(
-  t: Test,
-  more: { databaseUri?: string; emailLogin?: boolean; emailSmtpUrl?: string } = {},
-): Promise<{ programs: Program[]; urls: string[]; options: object }> {
-  const options = { ...testOptions(temporaryFolder(t)), logLevel: 'info', ...more };
-  const start = () =>
-    startProgram(t, compiled('test/kit/saas-server.js'), { args: [JSON.stringify(options)] });
-  const programs = Array.from({ length: PROCESSES }, start);
-  return { programs, urls: await Promise.all(programs.map((program) => program.url())), options };
-}
-
-async function post(url: string, body: object): Promise<{ status: number; body: Answer['body'] }> {
-  const headers = { 'content-type': 'application/json' };
-  const response = await fetch(url, { method: 'POST', headers, body: JSON.stringify(body) });
-  return { status: response.status, body: parseJson(await response.text()) };
-}
+/** Accounts in four processes on one store, with the system clock. */
 
 const me = async (url: string, token: string) =>
   (await fetch(`${url}/api/auth/me`, { headers: { authorization: `Bearer ${token}` } })).status;
 
-/** `count` calls, spread over all processes. */
-const spread = <T>(urls: string[], count: number, call: (url: string) => Promise<T>): Promise<T[]> =>
-  Promise.all(Array.from({ length: count }, (_, index) => call(urls[index % urls.length] as string)));
-
 /** Concurrent guesses, counted by all processes together. */
-async function guesses(
-  t: Test,
-  { programs, urls, options }: Awaited<ReturnType<typeof startAll>>,
-): Promise<void> {
+async function guesses(t: Test, { programs, urls, options }: Processes): Promise<void> {
   const [url] = urls as [string];
   /** Attempts without an outcome, which may stay counted. */
   let unanswered = 0;

@@ -9,6 +9,7 @@ import { onChromium } from '../kit/chromium.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { authorizeUrl, fillSignIn, reachableIdp, refusalsOf, serveElsewhere } from './kit.js';
 import { planTour } from './tour.js';
+import { openUserPages } from './user-tour.js';
 
 /** Every page as people use it: small and large, light and dark, by keyboard and with a screen reader. */
 
@@ -133,7 +134,12 @@ async function picture(page: Page, folder: string, name: string): Promise<void> 
 
 await onChromium((browser) => {
   t.test('pages in other languages are accessible and mirrored where the script requires it', async (t) => {
-    const [{ idp, origin }, saas] = await Promise.all([reachableIdp(t), mailedApp(t)]);
+    const [{ idp, origin }, saas, { account, user, subscribe }] = await Promise.all([
+      reachableIdp(t),
+      mailedApp(t),
+      openUserPages(t, 'ada@example.test', 'Ada'),
+    ]);
+    await subscribe();
     const client = await idp.createClient({ redirect_uris: `${origin}/health` });
     const { body } = await idp.admin('POST', '/v1/invites', { handle: 'new@example.test' });
     const linked = `${await saas.listen()}/api/auth`;
@@ -146,7 +152,17 @@ await onChromium((browser) => {
       'reset-password': `${linked}/reset-password?token=x`,
       'verify-email': `${linked}/verify-email?token=x`,
       unlock: `${linked}/unlock?token=x`,
+      'user-sign-in': `${account}/sign-in`,
+      'user-sign-up': `${account}/sign-up`,
+      'user-forgot-password': `${account}/forgot-password`,
+      'user-code-request': `${account}/sign-in/code`,
     };
+    const signedIn = ['', '/password', '/address', '/second-factor', '/passkeys', '/providers', '/billing'];
+    const own = [...signedIn, '/billing/change?price=price_basic', '/delete', '/sign-out'].map((path) => [
+      `user-account${path.replace(/\?.*/, '').replaceAll('/', '-')}`,
+      account + path,
+    ]);
+    const session = { name: 'saas-session', value: user.refreshToken, url: account };
     for (const [locale, direction] of Object.entries({ de: 'ltr', ar: 'rtl' })) {
       const context = await browser.newContext({
         locale,
@@ -155,8 +171,11 @@ await onChromium((browser) => {
       });
       t.teardown(() => context.close());
       const page = await context.newPage();
-      for (const [name, url] of Object.entries(urls)) {
-        await page.goto(url);
+      for (const [name = '', url = ''] of [...Object.entries(urls), ...own]) {
+        // A user who is signed in does not see the pages before sign-in.
+        if (url === account) await context.addCookies([session]);
+        const response = await page.goto(url);
+        if (url.startsWith(account)) t.equal(response?.status(), 200, name);
         t.equal(await page.locator('html').getAttribute('lang'), locale, name);
         t.equal(await page.locator('html').getAttribute('dir'), direction, name);
         const overflow = 'document.documentElement.scrollWidth - document.documentElement.clientWidth';

@@ -3,15 +3,15 @@ import type { Test } from 'tap';
 import { mailedApp, VERIFY } from '../auth/kit.js';
 import { KEY, provider as paymentProvider } from '../billing/kit.js';
 import { CLIENT, fakeProvider } from '../federation/kit.js';
-import { PASSWORD, saasApp } from '../kit/app.js';
+import { PASSWORD, type SaasApp, saasApp } from '../kit/app.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
 import { open, type Stop, send, stop } from './stops.js';
 
 const HERE = { publicUrl: undefined, accountPages: true } as unknown as { accountPages: true };
 const EMAIL_LABEL = 'E-mail address';
 
-/** The pages for users of saas-backend. */
-export async function stopsOfUserPages(t: Test, email: string, name: string): Promise<Stop[]> {
+/** Everything that the pages can show, and a user with a verified address. */
+export async function openUserPages(t: Test, email: string, name: string) {
   const [upstream, api] = await Promise.all([fakeProvider(t), paymentProvider(t)]);
   const login = { acme: { issuer: upstream.url, ...CLIENT, label: name.slice(0, 60) } };
   const app = await mailedApp(t, {
@@ -19,23 +19,15 @@ export async function stopsOfUserPages(t: Test, email: string, name: string): Pr
     ...{ paymentSecretKey: KEY, paymentApiUrl: api.url },
     billing: { plans: { pro: { prices: ['price_pro'] }, basic: { prices: ['price_basic'] } } },
   });
-  const closed = await saasApp(t, HERE);
-  await closed.admin('PATCH', '/admin/api/settings', { version: 0, allowRegistration: false });
-  const [origin, closedOrigin] = (await Promise.all([app.listen(), closed.listen()])).map((url) =>
-    url.replace('127.0.0.1', 'localhost'),
-  );
-  const account = `${origin}/account`;
+  const account = `${await originOf(app)}/account`;
   const user = await app.signUp({ email, name });
   const opened = await app.request('POST', '/api/billing/create-checkout-session', {
     token: user.accessToken,
     body: { mode: 'setup' },
   });
   const customer = String(api.sessions.get(opened.body.data.sessionId)?.['customer']);
-  const known = { [EMAIL_LABEL]: email, Password: PASSWORD };
-  const added = { [EMAIL_LABEL]: 'new@example.test', 'Confirm password': PASSWORD, Password: PASSWORD };
   await app.post('/auth/resend-verification', { email });
   await app.post('/auth/verify-email', { token: await app.tokenIn(VERIFY), password: PASSWORD });
-  let secret = '';
 
   const subscribe = async () => {
     Object.assign(api.world.subscribe(customer, user.id, true), {
@@ -43,6 +35,21 @@ export async function stopsOfUserPages(t: Test, email: string, name: string): Pr
     });
     await app.request('POST', '/api/billing/sync', { token: user.accessToken, body: {} });
   };
+  return { app, account, user, subscribe };
+}
+
+/** The name that the server assumes without a public URL. */
+const originOf = async (app: SaasApp) => (await app.listen()).replace('127.0.0.1', 'localhost');
+
+/** The pages for users of saas-backend. */
+export async function stopsOfUserPages(t: Test, email: string, name: string): Promise<Stop[]> {
+  const { app, account, subscribe } = await openUserPages(t, email, name);
+  const closed = await saasApp(t, HERE);
+  await closed.admin('PATCH', '/admin/api/settings', { version: 0, allowRegistration: false });
+  const closedOrigin = await originOf(closed);
+  const known = { [EMAIL_LABEL]: email, Password: PASSWORD };
+  const added = { [EMAIL_LABEL]: 'new@example.test', 'Confirm password': PASSWORD, Password: PASSWORD };
+  let secret = '';
 
   return [
     stop('user-sign-in', 200, open(`${account}/sign-in`)),

@@ -58,6 +58,11 @@ const flag: Cases = {
   invalid: ['yes', 'TRUE', '2'],
 };
 
+const hostPatterns: Cases = {
+  valid: [['app.example, *.Example.com', ['app.example', '*.Example.com']]],
+  invalid: ['https://app.example', 'app.example/x', '*', 'app.*', 'a b', 'app.example:8443'],
+};
+
 const PATHS = [
   '//evil.test',
   'https://evil.test',
@@ -465,6 +470,29 @@ export function idpCases(folder: string): Record<string, Cases> {
     IDP_TRUSTED_EMAIL_DOMAINS: {
       valid: [['a.example, B.example', ['a.example', 'B.example']]],
       invalid: ['a', '@a.example', '*.a.example', 'a.example/b', 'a.example,127.0.0.1', 'a b.example'],
+    },
+    IDP_CLIENT_ID_METADATA: flag,
+    IDP_CLIENT_ID_METADATA_HOSTS: hostPatterns,
+    IDP_CLIENT_ID_METADATA_DENIED_HOSTS: hostPatterns,
+    IDP_CLIENT_REGISTRATION: flag,
+    IDP_LOOPBACK_DOCUMENTS: {
+      default: false,
+      valid: [['0', false]],
+      invalid: ['true', 'false', '2'],
+      unsafe: ['1'],
+    },
+    IDP_NATIVE_SCHEMES: {
+      valid: [['cursor,vscode-insiders', ['cursor', 'vscode-insiders']]],
+      invalid: [
+        'Cursor',
+        'cursor://',
+        'com.example.app',
+        'javascript',
+        'cursor,data',
+        'http',
+        '1password',
+        'a b',
+      ],
     },
     ...mailCases('IDP_', folder),
     ...appearanceCases('IDP_', folder),

@@ -5,14 +5,16 @@ import { identityCollection } from '../../src/federation/store.js';
 import { LIFETIME_MS, type Ticket } from '../../src/federation/tickets.js';
 import { createSealed } from '../../src/kernel/sealed.js';
 import { sha256 } from '../../src/kernel/secrets.js';
+import { createPasskeyService } from '../../src/passkeys/service.js';
+import { passkeyCollection, usedChallengeCollection } from '../../src/passkeys/store.js';
 import type { Store } from '../../src/storage/collection.js';
-import { codes, holds, insist, mailsOf, ORIGIN, serviceOn } from '../auth/explored-service.js';
+import { ADA, codes, holds, insist, mailsOf, NOW, ORIGIN, serviceOn } from '../auth/explored-service.js';
 import { fakeClock } from '../kit/clock.js';
 import { explore, type Scenario } from '../kit/explore.js';
 import { countedRandom } from '../kit/random.js';
 import { VERIFIER } from './kit.js';
 
-/** First sign-ins with one account of a provider, in every order of their calls to the store. */
+/** First sign-ins with one account of a provider, and removals, in every order of their calls to the store. */
 
 const EMAIL = 'ada@example.test';
 const clock = fakeClock();
@@ -26,7 +28,11 @@ const ticket = sealed<Ticket>('tickets').seal({
 });
 
 /** The domain of one process. */
-function federationOn(store: Store, seed: string): Federation<{ user: { id: string } }> {
+function federationOn(
+  store: Store,
+  seed: string,
+  hasOtherLogin = async () => false,
+): Federation<{ user: { id: string } }> {
   const provider = {
     name: 'acme',
     label: 'Acme',
@@ -36,7 +42,7 @@ function federationOn(store: Store, seed: string): Federation<{ user: { id: stri
   return createFederation({
     providers: new Map([['acme', provider]]),
     identities: identityCollection(store),
-    accounts: { ...serviceOn(store, seed).federated, hasOtherLogin: async () => false },
+    accounts: { ...serviceOn(store, seed).federated, hasOtherLogin },
     logins: sealed('logins'),
     tickets: sealed('tickets'),
     callbackUrl: () => '',
@@ -111,4 +117,80 @@ t.test('a claim with another user for each request is found out', async (t) => {
     },
   });
   t.equal(failure?.reason, 'two users');
+});
+
+/** An account without a password, with a passkey and two providers. */
+const keyed =
+  (...providers: string[]) =>
+  async (store: Store): Promise<void> => {
+    await setup(store);
+    usedChallengeCollection(store);
+    const key = { publicKey: 'key', counter: 0, transports: [], backupEligible: true, backedUp: true };
+    await passkeyCollection(store).insert({ id: 'passkey', account: ADA, name: 'x', createdAt: NOW, ...key });
+    for (const id of providers)
+      await identityCollection(store).insert({
+        ...{ id, userId: ADA, provider: 'acme', issuer: 'https://acme.test', subject: id, createdAt: NOW },
+      });
+  };
+
+/** Both domains of one process, as saas-backend connects them. */
+function loginsOn(store: Store, seed: string) {
+  const passkeys = createPasskeyService({
+    passkeys: passkeyCollection(store),
+    usedChallenges: usedChallengeCollection(store),
+    relyingParty: () => ({ id: 'app.test', origins: ['https://app.test'], name: 'Example' }),
+    throttle: { attempt: (_guess, evaluate) => evaluate() },
+    audit: { record: async () => undefined, recordFailure: async () => undefined },
+    verifyCreation: async () => null,
+    verifyAssertion: async () => null,
+    clock,
+    random: countedRandom(`passkeys ${seed}`),
+  });
+  const federation = federationOn(store, seed, () => passkeys.keepsOne(ADA));
+  const rule = { keepsOne: true, hasOtherLogin: () => federation.keepsOne(ADA) };
+  return {
+    removePasskey: () => passkeys.remove(ADA, 'passkey', ORIGIN, rule),
+    disconnect: (id: string) => federation.disconnect(ADA, id, ORIGIN),
+  };
+}
+
+const removePasskey = (seed: string) => (store: Store) => loginsOn(store, seed).removePasskey();
+const disconnect = (id: string, seed: string) => (store: Store) => loginsOn(store, seed).disconnect(id);
+
+const ways = async (store: Store): Promise<number> =>
+  (await passkeyCollection(store).count({ account: ADA })) +
+  (await identityCollection(store).count({ userId: ADA }));
+
+t.test('simultaneous removals of a passkey and of providers leave a way to sign in', async (t) => {
+  const check: Scenario['check'] = async (store, results) => {
+    const known = ['done', 'LAST_LOGIN_METHOD', 'NOT_FOUND'];
+    insist(
+      codes(results).every((code) => known.includes(code)),
+      codes(results).join(),
+    );
+    insist((await ways(store)) > 0, 'none is left');
+    // Whatever a crash has left behind, the others can be removed one after the other.
+    for (const remove of [removePasskey('later'), disconnect('one', 'later'), disconnect('two', 'later')])
+      await Promise.resolve(remove(store)).catch(() => undefined);
+    for (const remove of [removePasskey('last'), disconnect('one', 'last'), disconnect('two', 'last')])
+      await Promise.resolve(remove(store)).catch(() => undefined);
+    insist((await ways(store)) === 1, 'a mark stays');
+  };
+  const both = [removePasskey('a'), disconnect('one', 'b')];
+  holds(t, await explore({ setup: keyed('one'), actors: both, crash: true, check }));
+  holds(t, await explore({ setup: keyed('one'), actors: [...both, disconnect('one', 'c')], check }));
+  holds(t, await explore({ setup: keyed('one', 'two'), actors: [...both, disconnect('two', 'c')], check }));
+});
+
+t.test('a sign-in at a provider ends a removal that has crashed', async (t) => {
+  const stale = async (store: Store) => {
+    await keyed('two')(store);
+    const { user } = await exchange('first')(store);
+    await identityCollection(store).updateOne({ userId: user.id }, { set: { leaving: 'stale' } });
+  };
+  const check: Scenario['check'] = async (store) => {
+    insist((await identityCollection(store).count({ leaving: null })) === 2, 'the mark stays');
+  };
+  const { failure } = await explore({ setup: stale, actors: [exchange('again')], check });
+  t.equal(failure, undefined);
 });

@@ -191,6 +191,26 @@ t.test('a response belongs to the browser, the provider and the sign-in that it 
   for (const url of tabs) t.equal((await browser.finish(provider.visit(url))).status, 303, 'several tabs');
 });
 
+t.test('a browser keeps the three newest of the sign-ins that it has begun', async (t) => {
+  const { provider, app, browser } = await withProvider(t);
+  const begun: URL[] = [];
+  for (let count = 0; count < 40; count++) {
+    begun.push(provider.visit(await browser.begin()));
+    app.clock.advance(1);
+    t.ok(Object.keys(browser.cookies()).length <= 3, `after ${count + 1}`);
+  }
+  const statuses = [];
+  for (const callback of begun.slice(-4)) statuses.push((await browser.finish(callback)).status);
+  t.same(statuses, [400, 303, 303, 303]);
+
+  const odd = ['', 'ä', 'a b', 'x@y', '1', '2', '3', '4'].map((id) => `saas-login-${id}=x`).join('; ');
+  const query = new URLSearchParams({ returnTo: '/welcome', codeChallenge: 'c'.repeat(43) });
+  const answer = await app.request('GET', `/api/auth/login/acme?${query}`, { headers: { cookie: odd } });
+  const set = [answer.headers['set-cookie'] ?? []].flat().map((line) => line.split(';', 1)[0]);
+  t.equal(answer.status, 303);
+  t.match(set, ['saas-login-1=', 'saas-login-2=', /^saas-login-[0-9a-f]{20}=./]);
+});
+
 t.test('the browser returns to the application only', async (t) => {
   const { app } = await withProvider(t, { corsOrigin: ['https://spa.example.test'] });
   const begin = (returnTo: string) =>

@@ -175,7 +175,9 @@ export function visitor(app: SaasApp, provider = 'acme') {
     /** Where the application sends the browser. */
     async begin(more: Record<string, string> = {}): Promise<string> {
       const query = new URLSearchParams({ returnTo: '/welcome', codeChallenge: sha256(VERIFIER), ...more });
-      const answer = remember(await app.request('GET', `/api/auth/login/${provider}?${query}`));
+      const answer = remember(
+        await app.request('GET', `/api/auth/login/${provider}?${query}`, { headers: { cookie: cookie() } }),
+      );
       if (answer.status !== 303) throw new Error(`${answer.status} ${answer.text}`);
       return answer.headers['location'] ?? '';
     },

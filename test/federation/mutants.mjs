@@ -4,9 +4,59 @@ import { runMutants } from '../mutants.mjs';
 // notice. Exits with 1 when one survives or when a text to replace is not found. Run by `npm run test:mutants`.
 
 const WRONG = 'a response that is wrong in any way signs nobody in';
+const LEAVE_ONE = 'simultaneous removals of a passkey and of providers leave a way to sign in';
 const BELONGS = 'a response belongs to the browser, the provider and the sign-in that it answers';
 
 const mutants = [
+  {
+    name: 'removals of providers look without marks',
+    file: 'service.js',
+    text: 'count({ userId, leaving: null }, 1)) > 0',
+    replacement: 'count({ userId }, 2)) > 1',
+    tests: [['explore', LEAVE_ONE]],
+  },
+  {
+    name: 'a refused removal of a provider leaves its mark',
+    file: 'service.js',
+    text: 'await marks.clear(id, leaving);',
+    replacement: '',
+    tests: [['explore', LEAVE_ONE]],
+  },
+  {
+    name: 'a removal of a provider ignores that its mark is gone',
+    file: 'service.js',
+    text: 'deleteOne({ id, userId, leaving })',
+    replacement: 'deleteOne({ id, userId })',
+    tests: [['explore', LEAVE_ONE]],
+  },
+  {
+    name: 'a passkey that is being removed counts as a way to sign in',
+    file: '../passkeys/service.js',
+    text: 'count({ account, leaving: null }, 1)) > 0',
+    replacement: 'count({ account }, 1)) > 0',
+    tests: [['explore', LEAVE_ONE]],
+  },
+  {
+    name: 'a removal of a provider that has crashed stays for ever',
+    file: 'service.js',
+    text: 'if (known?.leaving !== undefined)',
+    replacement: 'if (false)',
+    tests: [['explore', 'a sign-in at a provider ends a removal that has crashed']],
+  },
+  {
+    name: 'abandoned sign-ins keep their cookies',
+    file: 'plugin.js',
+    text: 'cookies.of(old).clear(reply)',
+    replacement: 'void old',
+    tests: [['federation', 'a browser keeps the three newest of the sign-ins that it has begun']],
+  },
+  {
+    name: 'the newest sign-ins lose their cookies',
+    file: 'plugin.js',
+    text: '.slice(0, 1 - MAX_OPEN)',
+    replacement: '.slice(MAX_OPEN - 1)',
+    tests: [['federation', 'a browser keeps the three newest of the sign-ins that it has begun']],
+  },
   {
     name: 'a stranger connects a provider to an account whose address nobody has verified',
     file: 'service.js',

@@ -386,6 +386,31 @@ t.test('a route conflict with the host names the option that moves ours', async 
   for (const url of ['/admin/other', '/api/mine']) t.equal((await host.inject(url)).body, 'mine');
 });
 
+t.test('/.well-known/change-password of the host stays its own', async (t) => {
+  const url = '/.well-known/change-password';
+  const host = fastify();
+  t.teardown(() => host.close());
+  host.get(url, async () => 'mine');
+  await host.register(saasBackend, saasPluginOptions(t, { accountPages: true }));
+  t.equal((await host.inject(url)).body, 'mine');
+
+  const late = fastify();
+  t.teardown(() => late.close());
+  await late.register(saasBackend, saasPluginOptions(t, { accountPages: true }));
+  t.throws(() => late.get(url, async () => 'mine'), {
+    message: /change-password is declared .* before you register/,
+  });
+  t.equal((await late.inject(url)).headers.location, '/account/password');
+
+  const below = fastify();
+  t.teardown(() => below.close());
+  await below.register(
+    async (scope) => void (await scope.register(saasBackend, saasPluginOptions(t, { accountPages: true }))),
+    { prefix: '/below' },
+  );
+  for (const path of [url, `/below${url}`]) t.equal((await below.inject(path)).statusCode, 404, path);
+});
+
 t.test('in development, e-mails link to the port that the host listens at', async (t) => {
   const { url: emailSmtpUrl, next } = await mailSink(t);
   const host = fastify();

@@ -112,13 +112,15 @@ t.test('the middleware serves all routes in Express 5', async (t) => {
 });
 
 t.test('the middleware serves its own prefix in a host that does not strip it', async (t) => {
-  const server = mountable(t, { prefix: '/my/prefix', adminPath: '/my/admin' });
+  const server = mountable(t, { prefix: '/my/prefix', adminPath: '/my/admin', accountPages: true });
   const base = await listen(
     t,
     express5((app) => app.use(server.middleware)),
   );
   await drive(t, base, '/my/prefix', '/my/admin');
   t.equal((await call(`${base}/api/auth/me`)).text, 'host 404 /api/auth/me');
+  const change = await fetch(`${base}/.well-known/change-password`, { redirect: 'manual' });
+  t.match([change.status, change.headers.get('location')], [302, '/account/password']);
 });
 
 t.test(

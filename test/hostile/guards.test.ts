@@ -61,10 +61,11 @@ const PRODUCTS: Record<string, Product> = {
         limits: false,
         passkeys: true,
         deviceFlow: true,
+        clientRegistration: true,
       } as never),
     verifiedInHandler: ['client', 'bearer', 'agent'],
-    // test/operators/access.test.ts, test/account/account.test.ts
-    openedElsewhere: ['operator', 'person', 'recent-person'],
+    // test/operators/access.test.ts, test/account/account.test.ts, test/registration/registration.test.ts
+    openedElsewhere: ['operator', 'person', 'recent-person', 'registration'],
     least: 15,
     async credentials() {
       const authorization = `Bearer ${ADMIN_TOKEN}`;

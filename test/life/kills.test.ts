@@ -2,14 +2,12 @@
  * kill -9 of both products under load, with clients that repeat unanswered requests. Every acknowledged change is
  * stored, nothing is done twice, and no session is lost. The engines alone: `test/storage/contract/kills.ts`.
  */
-import { once } from 'node:events';
-import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { userCollection } from '../../src/auth/store.js';
 import { webhookEventCollection } from '../../src/billing/store.js';
 import { openStore } from '../../src/storage/open.js';
-import { basic, PASSWORD, parseJson, SECRETS, testOptions } from '../kit/app.js';
+import { basic, PASSWORD, SECRETS, testOptions } from '../kit/app.js';
 import {
   ADMIN_TOKEN,
   authorizePath,
@@ -19,164 +17,10 @@ import {
   redemption,
   refreshing,
 } from '../kit/idp.js';
-import { compiled, type Program, startProgram } from '../kit/process.js';
-import { countedRandom } from '../kit/random.js';
+import { json, oneProcess, underKills, workers } from '../kit/kills.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { temporaryFolder } from '../kit/tmp.js';
-import { waitUntil } from '../kit/wait.js';
 import { onMongod } from '../storage/mongod.js';
-
-/** `npm run test:kills` sets more. */
-const ROUNDS = Number(process.env['KILL_ROUNDS'] ?? 1);
-const LANES = 6;
-
-interface Request {
-  method: string;
-  path: string;
-  headers?: Record<string, string>;
-  body?: string;
-}
-
-interface Reply {
-  status: number;
-  location: string | undefined;
-  // biome-ignore lint/suspicious/noExplicitAny: tests assert its content
-  body: any;
-  /** How often it was sent. If more than once, the outcome of the earlier attempts is unknown. */
-  sent: number;
-}
-
-/** A program that is killed repeatedly, as its clients use it. */
-interface KillableProgram {
-  /** Sends until there is an answer. */
-  ask(request: Request): Promise<Reply>;
-  /** Counts an acknowledged change. */
-  count(): void;
-  isOver(): boolean;
-}
-
-async function freePort(): Promise<number> {
-  const listener = createServer().listen(0, '127.0.0.1');
-  await once(listener, 'listening');
-  const { port } = listener.address() as AddressInfo;
-  listener.close();
-  await once(listener, 'close');
-  return port;
-}
-
-/** What a campaign kills. */
-interface Victim {
-  url: string;
-  /** Settles when a request can be sent. */
-  isUp(): Promise<unknown>;
-  /** Resolves when what was killed has been replaced. */
-  kill(): Promise<void>;
-}
-
-/** A server of one process, which is started again after each kill. */
-async function oneProcess(t: Test, script: string, options: object): Promise<Victim> {
-  const port = await freePort();
-  const start = () =>
-    startProgram(t, compiled(script), { args: [JSON.stringify({ ...options, port, logLevel: 'info' })] });
-  let program: Program = start();
-  let isUp: Promise<unknown> = program.url();
-  await isUp;
-  return {
-    url: `http://127.0.0.1:${port}`,
-    isUp: () => isUp,
-    async kill() {
-      const dying = program.kill();
-      isUp = dying.then(() => {
-        program = start();
-        return program.url();
-      });
-      await isUp;
-    },
-  };
-}
-
-/** `saas-backend --workers 2`, of which one worker at a time is killed. */
-async function workers(t: Test, databaseUri: string): Promise<Victim> {
-  const program = startProgram(t, compiled('package/bin/saas-backend.js'), {
-    args: ['-p', '0', '--workers', '2', '--json'],
-    cwd: temporaryFolder(t),
-    env: { DATABASE_URI: databaseUri, PAYMENT_WEBHOOK_SECRET: SECRETS.paymentWebhookSecret },
-  });
-  const url = JSON.parse((await program.printed(/^\{"program".*/))[0]).url;
-  const pids = () =>
-    program.lines
-      .flatMap((line) => /"pid":(\d+),.*"msg":"Server listening/.exec(line)?.[1] ?? [])
-      .map(Number);
-  let killed = 0;
-  return {
-    url,
-    isUp: () => Promise.resolve(),
-    async kill() {
-      // The oldest one.
-      process.kill(pids()[killed++] as number, 'SIGKILL');
-      await waitUntil('a new worker', () => pids().length === killed + 2);
-    },
-  };
-}
-
-/** Runs `lane` several times concurrently until the victim was killed that often and is running again. */
-async function underKills(
-  t: Test,
-  victim: Victim,
-  lane: (killable: KillableProgram, number: number) => Promise<void>,
-) {
-  const random = countedRandom('kills');
-  let acknowledged = 0;
-  let killed = 0;
-  let killAt = nextKill();
-  let endAt = Number.POSITIVE_INFINITY;
-  function nextKill(): number {
-    return acknowledged + 10 + (random.bytes(1)[0] as number) / 4;
-  }
-  const die = async () => {
-    killed++;
-    killAt = Number.POSITIVE_INFINITY;
-    await victim.kill();
-    if (killed < ROUNDS) killAt = nextKill();
-    else endAt = nextKill();
-  };
-  const killable: KillableProgram = {
-    async ask({ method, path, headers = {}, body }) {
-      for (let sent = 1; ; sent++) {
-        await victim.isUp();
-        try {
-          const answer = await fetch(victim.url + path, {
-            method,
-            headers,
-            redirect: 'manual',
-            // Nothing that is killed may leave a client without an answer and without an error.
-            signal: AbortSignal.timeout(60_000),
-            ...(body !== undefined && { body }),
-          });
-          const text = await answer.text();
-          const location = answer.headers.get('location') ?? undefined;
-          return { status: answer.status, location, body: parseJson(text), sent };
-        } catch (error) {
-          if (!(error instanceof TypeError)) throw error;
-        }
-      }
-    },
-    count() {
-      if (++acknowledged >= killAt) void die();
-    },
-    isOver: () => acknowledged >= endAt,
-  };
-  await Promise.all(Array.from({ length: LANES }, (_, number) => lane(killable, number)));
-  t.ok(killed >= ROUNDS, `${killed} kills, ${acknowledged} acknowledged`);
-  return killable;
-}
-
-const json = (path: string, body: unknown, headers: Record<string, string> = {}): Request => ({
-  method: 'POST',
-  path,
-  headers: { 'content-type': 'application/json', ...headers },
-  body: JSON.stringify(body),
-});
 
 function saas(t: Test, databaseUri = `sqlite:${join(temporaryFolder(t), 'saas.db')}`, withWorkers = false) {
   const what = withWorkers ? 'a server with workers' : 'saas-backend';

@@ -9,6 +9,7 @@ import { createBackchannelLogout } from '../../src/oidc/backchannel/service.js';
 import { announceEnd, logoutNoticeCollection } from '../../src/oidc/backchannel/store.js';
 import { type SessionDocument, sessionCollection } from '../../src/oidc/store.js';
 import { LEASE_COLLECTION, LEASE_FIELDS, type LeaseDocument } from '../../src/ops/jobs.js';
+import { createOutbound } from '../../src/outbound/request.js';
 import { openStore } from '../../src/storage/open.js';
 import { Agent } from '../kit/agent.js';
 import { PASSWORD } from '../kit/app.js';
@@ -399,7 +400,7 @@ function forEngine(engine: string, fresh: (t: Test) => string): void {
     clock.advance(60 * 24 * HOUR);
     await purge();
     state.principal = false;
-    await service.endSessions(session.sub, async () => {});
+    await service.endSessions(session.sub, async () => null);
     await run();
     t.equal(attempts.length, 1);
 
@@ -553,18 +554,18 @@ t.test('only public addresses are called, whatever a name resolves to', async (t
     ...['::ffff:127.0.0.1', '::ffff:a00:1', '64:ff9b::7f00:1', '2002:7f00:1::', '::127.0.0.1'],
   ]) {
     const host = address.includes(':') ? `[${address}]` : address;
-    const direct = createLogoutRequest({ allowPrivate: false });
+    const direct = createLogoutRequest(createOutbound({ reach: 'public' }));
     await t.rejects(direct(`https://${host}:${port}/`, 'x'), refused, address);
     for (const answer of [[address], ['93.184.216.34', address]]) {
-      const post = createLogoutRequest({ allowPrivate: false, lookup: resolvesTo(...answer) });
+      const post = createLogoutRequest(createOutbound({ reach: 'public', lookup: resolvesTo(...answer) }));
       await t.rejects(post(`https://app.example.com:${port}/`, 'x'), refused, `a name of ${answer}`);
     }
   }
   for (const address of ['93.184.216.34', '8.8.8.8', '223.255.255.1', '2606:4700::1111', '2a00:1450::1'])
     t.ok(isPublicAddress(address), address);
-  await t.rejects(createLogoutRequest({ allowPrivate: false })(url, 'x'), refused);
+  await t.rejects(createLogoutRequest(createOutbound({ reach: 'public' }))(url, 'x'), refused);
   t.same(received, []);
-  const post = createLogoutRequest({ allowPrivate: true, lookup: resolvesTo('127.0.0.1') });
+  const post = createLogoutRequest(createOutbound({ reach: 'private', lookup: resolvesTo('127.0.0.1') }));
   t.equal(await post(`http://app.example.com:${port}/out`, 'x'), 200);
   t.match(received, [{ path: '/out', token: 'x' }]);
 });
@@ -585,7 +586,7 @@ t.test('a redirect is not followed and a body is not read', async (t) => {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   t.teardown(() => server.close());
   const { port } = server.address() as AddressInfo;
-  const post = createLogoutRequest({ allowPrivate: true });
+  const post = createLogoutRequest(createOutbound({ reach: 'private' }));
   t.equal(await post(`http://127.0.0.1:${port}/redirect`, 'x'), 302);
   t.equal(await post(`http://127.0.0.1:${port}/endless`, 'x'), 200);
   t.ok(written < 64 * 1024 * 1024);

@@ -4,7 +4,7 @@ import { createConsentService } from '../../src/oidc/consents.js';
 import { hashUserCode } from '../../src/oidc/device/codes.js';
 import { createDeviceFlow } from '../../src/oidc/device/service.js';
 import { deviceRequestCollection } from '../../src/oidc/device/store.js';
-import { createRevocations, revocationCollection } from '../../src/oidc/revocations.js';
+import { createRevocations, revocationCollection } from '../../src/oidc/revocations/service.js';
 import { consentCollection, grantCollection, sessionCollection } from '../../src/oidc/store.js';
 import { createTokenService } from '../../src/oidc/tokens/service.js';
 import { clientCollection } from '../../src/provisioning/store.js';
@@ -51,7 +51,7 @@ function flowOn(store: Store, seed: string) {
   const tokens = createTokenService({
     ...deps,
     seeds: [SEED],
-    revocations: createRevocations(revocationCollection(store), clock),
+    revocations: createRevocations(revocationCollection(store)),
     unknownWrites: unknownWritesOn(clock),
     ...{ keys: {} as never, claimsOf: () => ({}), issuer: () => 'http://idp.example.test' },
   });

@@ -44,6 +44,8 @@ t.test('the next and the previous key are published beside the signing key', asy
   t.strictSame(header, { alg: 'EdDSA', typ: 'JWT', kid: KNOWN_KEY.kid });
 });
 
+const METHODS = ['client_secret_basic', 'client_secret_post', 'private_key_jwt'];
+
 t.test('discovery lists exactly the supported features', async (t) => {
   const idp = await idpApp(t);
   const { status, headers, body, text } = await idp.request('GET', OPENID_CONFIGURATION);
@@ -68,9 +70,12 @@ t.test('discovery lists exactly the supported features', async (t) => {
       ...['iss', 'sub', 'aud', 'exp', 'iat', 'auth_time', 'jti', 'amr', 'acr', 'nonce', 'sid'],
       ...['kind', 'sub_profile', 'name', 'preferred_username', 'updated_at', 'email', 'email_verified'],
     ],
-    token_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post', 'none'],
-    revocation_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post', 'none'],
-    introspection_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post'],
+    token_endpoint_auth_methods_supported: [...METHODS, 'none'],
+    token_endpoint_auth_signing_alg_values_supported: ['EdDSA', 'Ed25519', 'ES256'],
+    revocation_endpoint_auth_methods_supported: [...METHODS, 'none'],
+    revocation_endpoint_auth_signing_alg_values_supported: ['EdDSA', 'Ed25519', 'ES256'],
+    introspection_endpoint_auth_methods_supported: METHODS,
+    introspection_endpoint_auth_signing_alg_values_supported: ['EdDSA', 'Ed25519', 'ES256'],
     code_challenge_methods_supported: ['S256'],
     authorization_response_iss_parameter_supported: true,
     prompt_values_supported: ['none', 'login', 'consent', 'select_account', 'create'],

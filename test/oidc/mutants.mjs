@@ -254,14 +254,14 @@ const mutants = [
   },
   {
     name: 'a name may resolve to a private address',
-    file: 'backchannel/request.js',
-    text: '!addresses.every(({ address }) => isAllowed(address))',
+    file: '../outbound/request.js',
+    text: '!addresses.every(({ address }) => isAdmitted(address))',
     replacement: 'false',
     tests: [['backchannel', 'only public addresses are called']],
   },
   {
     name: 'one of several addresses is checked',
-    file: 'backchannel/request.js',
+    file: '../outbound/request.js',
     text: 'addresses.every(',
     replacement: 'addresses.some(',
     tests: [['backchannel', 'only public addresses are called']],
@@ -335,6 +335,34 @@ const mutants = [
     text: 'if (isNew && ',
     replacement: 'if (false && ',
     tests: [['backchannel', 'SQLite: an application that is remembered while its session ends']],
+  },
+  {
+    name: 'an assertion is accepted twice',
+    file: 'client-assertion.js',
+    text: "return isFirst ? null : 'The assertion was used before.';",
+    replacement: 'return null;',
+    tests: [['client-keys', 'an assertion is used once, also if the request fails']],
+  },
+  {
+    name: 'an assertion for another server is accepted',
+    file: 'client-assertion.js',
+    text: 'if (aud !== issuer() &&',
+    replacement: 'if (false &&',
+    tests: [['client-keys', 'an assertion that is not one of this client for this issuer is refused']],
+  },
+  {
+    name: 'an assertion is valid for as long as it says',
+    file: 'client-assertion.js',
+    text: 'exp > now + MAX_LIFETIME_SECONDS',
+    replacement: 'false',
+    tests: [['client-keys', 'an assertion that is not one of this client for this issuer is refused']],
+  },
+  {
+    name: 'a client with a key is public',
+    file: 'client-auth.js',
+    text: 'secret === undefined && isPublicClient(client)',
+    replacement: 'secret === undefined',
+    tests: [['client-keys', 'a client has one authentication method']],
   },
   {
     name: 'a resource server learns about tokens of another audience',
@@ -430,6 +458,46 @@ const mutants = [
     replacement: 'known',
     tests: [['resource-consents', 'new scopes ask again, for the new ones only']],
   },
+  ...[
+    [
+      'a disabled principal is not listed',
+      "await record('sub', sub, begins);",
+      ';',
+      'whatever ends what a token was issued for is listed, until the token has expired',
+    ],
+    [
+      'an end of an application is not listed',
+      'if (await resources.hasAny())\n                await record(kind, value);',
+      ';',
+      'a used code or refresh token ends every token of its authorization',
+    ],
+    [
+      'a later end replaces one for good',
+      "await revocations.updateOne({ id }, { set: times, unset: ['valid'] });",
+      'await revocations.deleteOne({ id });',
+      'whatever ends what a token was issued for is listed, until the token has expired',
+    ],
+    [
+      'an earlier generation replaces a later one',
+      'valid: { lte: valid }',
+      '',
+      'what is revoked for good stays so, and a generation is never replaced by an earlier one',
+    ],
+  ].map(([name, text, replacement, test]) => ({
+    ...{ name, file: 'revocations/service.js', text, replacement },
+    tests: [['revocation-list', test]],
+  })),
+  ...[
+    [
+      'who waits is not told',
+      'notify();\n    };\n    const refresh',
+      '{}\n    };\n    const refresh',
+      'a request that waits is answered when the list changes, at its limit, and when the server stops',
+    ],
+  ].map(([name, text, replacement, test]) => ({
+    ...{ name, file: 'revocations/feed.js', text, replacement },
+    tests: [['revocation-list', test]],
+  })),
 ];
 
 runMutants('oidc', mutants);

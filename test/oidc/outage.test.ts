@@ -1,7 +1,7 @@
 import t from 'tap';
 import { sha256 } from '../../src/kernel/secrets.js';
 import { newRefreshToken } from '../../src/oidc/grant-tokens.js';
-import { createRevocations, revocationCollection } from '../../src/oidc/revocations.js';
+import { createRevocations, revocationCollection } from '../../src/oidc/revocations/service.js';
 import { grantCollection, sessionCollection } from '../../src/oidc/store.js';
 import { createTokenService } from '../../src/oidc/tokens/service.js';
 import { createUnknownWrites, type UnknownWritesRegistry } from '../../src/ops/unknown-writes.js';
@@ -31,7 +31,12 @@ function familyInOutage() {
       grants: grantCollection(store),
       sessions: sessionCollection(store),
       resources: NO_RESOURCES,
-      revocations: createRevocations(revocationCollection(store), clock),
+      revocations: createRevocations({
+        revocations: revocationCollection(store),
+        resources: NO_RESOURCES,
+        findPrincipal: async () => null,
+        clock,
+      }),
       unknownWrites,
       directory: { findPrincipal: async () => principal, findClient: async () => null } as never,
       consents: { find: async () => ({ scopes: [], resources: [], revocations: 0, isConnected: false }) },

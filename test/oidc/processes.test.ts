@@ -1,6 +1,9 @@
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { systemClock } from '../../src/kernel/clock.js';
+import { systemRandom } from '../../src/kernel/secrets.js';
 import { grantCollection } from '../../src/oidc/store.js';
+import { createResourceServer } from '../../src/resource-server/service.js';
 import { openStore } from '../../src/storage/open.js';
 import { type Answer, basic, PASSWORD, parseJson } from '../kit/app.js';
 import {
@@ -8,6 +11,7 @@ import {
   authorizePath,
   CALLBACK,
   codeIn,
+  ISSUER,
   idpOptions,
   type Parameters,
   type RegisteredClient,
@@ -15,8 +19,11 @@ import {
   refreshing,
   SEED,
 } from '../kit/idp.js';
+import { ON_THE_HOST } from '../kit/operator.js';
 import { compiled, startProgram } from '../kit/process.js';
+import { FILES, FILES_INPUT, resourcesIn } from '../kit/resources.js';
 import { temporaryFolder } from '../kit/tmp.js';
+import { waitUntil } from '../kit/wait.js';
 import { onMongod } from '../storage/mongod.js';
 
 /** Four processes on one store, each with the most verbose log. */
@@ -59,7 +66,7 @@ async function start(t: Test, more: { databaseUri?: string } = {}) {
   const secrets: string[] = [client.secret, agent.password, ADMIN_TOKEN, SEED, PASSWORD];
   const store = await openStore(more.databaseUri ?? `sqlite:${join(folder, 'idp.db')}`);
   t.teardown(() => store.close());
-  return { programs, urls, client, authorization, secrets, grants: grantCollection(store) };
+  return { programs, urls, client, agent, authorization, secrets, store, grants: grantCollection(store) };
 }
 
 async function codeFor(
@@ -130,9 +137,67 @@ async function races(
   });
 }
 
+/** Every way to end tokens from one process, which an API behind each of the others learns. */
+async function killSwitch(
+  t: Test,
+  { urls, client, agent, authorization, secrets, store }: Awaited<ReturnType<typeof start>>,
+): Promise<void> {
+  await resourcesIn(store, { clock: systemClock, random: systemRandom }).add(FILES, FILES_INPUT, ON_THE_HOST);
+  const [url] = urls as [string];
+  const servers = urls.map((origin) =>
+    createResourceServer({
+      issuer: ISSUER,
+      resource: FILES,
+      fetch: (path, init) => fetch(path.replace(ISSUER, origin), init),
+    }),
+  );
+  t.teardown(() => {
+    for (const server of servers) server.close();
+  });
+  const tokenFor = async (): Promise<string> => {
+    const more = { resource: FILES, scope: 'openid files:read' };
+    const code = await codeFor(url, client, authorization, more);
+    const { body } = await post(`${url}/token`, redemption(client, code));
+    secrets.push(code, body.access_token);
+    return body.access_token;
+  };
+  const verdicts = (token: string) =>
+    Promise.all(
+      servers.map((server) =>
+        server.verify(new Request(FILES, { headers: { authorization: `Bearer ${token}` } })).then(
+          () => 'accepted',
+          ({ code }) => code,
+        ),
+      ),
+    );
+  const admin = { authorization: `Bearer ${ADMIN_TOKEN}` };
+  const ends: Record<string, (token: string) => Promise<unknown>> = {
+    'a revoked token': (token) =>
+      post(`${url}/revoke`, `token=${token}`, { authorization: basic(client.id, client.secret) }),
+    'a disabled agent': () => post(`${url}/v1/principals/${agent.sub}/disable`, {}, admin),
+  };
+  for (const [name, end] of Object.entries(ends)) {
+    const token = await tokenFor();
+    await waitUntil('the metadata name the list', async () => {
+      const answers = urls.map((url) => fetch(`${url}/.well-known/openid-configuration`));
+      const metadata = await Promise.all((await Promise.all(answers)).map((answer) => answer.json()));
+      return metadata.every((each) => 'revocation_list_uri' in (each as object));
+    });
+    t.same(await verdicts(token), Array(PROCESSES).fill('accepted'), name);
+    t.equal(((await end(token)) as { status: number }).status, 200, name);
+    const ended = performance.now();
+    await waitUntil(name, async () =>
+      (await verdicts(token)).every((verdict) => verdict === 'invalid_token'),
+    );
+    t.comment(`${name}: refused everywhere after ${Math.round(performance.now() - ended)} ms`);
+  }
+}
+
 await onMongod((server) => {
   t.test('four processes share one MongoDB', async (t) => {
-    await races(t, await start(t, { databaseUri: server.fresh(t) }));
+    const started = await start(t, { databaseUri: server.fresh(t) });
+    await races(t, started);
+    await t.test('what ends a token reaches every API', (t) => killSwitch(t, started));
   });
 });
 
@@ -180,6 +245,7 @@ t.test('four processes share one SQLite file', async (t) => {
       await fetch(url + path, { headers: { authorization: `Bearer ${canary}`, cookie: `idp=${canary}` } });
       await fetch(url + path, { headers: { accept: 'text/html', 'x-request-id': canary } });
     }
+    await t.test('what ends a token reaches every API', (t) => killSwitch(t, started));
     for (const program of programs) t.equal(await program.terminate(), null, 'it has no handler of its own');
     const log = programs.flatMap(({ lines }) => lines).join('\n');
     t.match(log, /"route":"\/token"/, 'something was logged');

@@ -1,6 +1,6 @@
 import { createLocalJWKSet, decodeProtectedHeader, jwtVerify } from 'jose';
 import t, { type Test } from 'tap';
-import { revocationCollection } from '../../src/oidc/revocations.js';
+import { revocationCollection } from '../../src/oidc/revocations/service.js';
 import { clientCollection } from '../../src/provisioning/store.js';
 import type { ResourceInput } from '../../src/resources/administration.js';
 import { openStore } from '../../src/storage/open.js';

@@ -47,8 +47,14 @@ const context = createModuleContext(wrapped, {
   ...{ production: false, limits: true, throttleSecret: 'x' },
 });
 const { links, verification, principals } = createProvisioningModule(context, {
-  ...{ issuer, allowHttp: false, isSignupOpen: true, idTokenAlgorithms: ['EdDSA'] },
+  ...{
+    issuer,
+    uriRules: { allowHttp: false, nativeSchemes: [] },
+    isSignupOpen: true,
+    idTokenAlgorithms: ['EdDSA'],
+  },
   endSessions: (_, change) => change(),
+  endClient: (_, change) => change(),
   mail: { outbox, messages },
 });
 await store.ready();

@@ -51,8 +51,9 @@ export async function otherProcess(t: Test, idp: IdpApp) {
     ...{ production: true, limits: true, throttleSecret: 'x' },
   });
   const module = createProvisioningModule(context, {
-    ...{ issuer: () => ISSUER, allowHttp: false, isSignupOpen: false },
+    ...{ issuer: () => ISSUER, uriRules: { allowHttp: false, nativeSchemes: [] }, isSignupOpen: false },
     endSessions: (_, change) => change(),
+    endClient: (_, change) => change(),
     idTokenAlgorithms: ['EdDSA'],
     mail: { outbox: { put, deleteByUser: async () => undefined }, messages: createMessages() },
   });

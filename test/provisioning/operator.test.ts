@@ -236,6 +236,7 @@ t.test('the secret of a client is returned once, and a public client has none', 
     redirect_uris: [URI],
     post_logout_redirect_uris: [],
     public: false,
+    token_endpoint_auth_method: 'client_secret_basic',
     principal_kinds: ['agent', 'human'],
     trusted: false,
     created_at: '2040-01-01T00:00:00.000Z',
@@ -257,7 +258,7 @@ t.test('the secret of a client is returned once, and a public client has none', 
 
   const list = await idp.admin('GET', '/v1/clients');
   t.strictSame(list.body, { clients: [shown, native], next: null });
-  t.notMatch(list.text, /csec_|secret/i);
+  t.notMatch(list.text, /csec_|secret(?!_basic)/i);
   const created = (await auditOf(await idpStore(t, idp))).filter(({ event }) => event === 'client.created');
   t.same(
     created.map(({ subject }) => subject),
@@ -267,12 +268,12 @@ t.test('the secret of a client is returned once, and a public client has none', 
 
 t.test('client metadata that is not supported is refused by its name', async (t) => {
   const idp = await idpApp(t);
-  const unsupported = { trusted: true, client_secret: 'mine', jwks_uri: URI };
+  const unsupported = { trusted: true, client_secret: 'mine', client_uri: URI };
   const answer = await idp.admin('POST', '/v1/clients', { redirect_uris: URI, ...unsupported });
   t.match(answer, { status: 400, body: { error: 'invalid_client_metadata', details: Array } });
   t.match(
     answer.body.error_description,
-    /not supported: trusted, client_secret, jwks_uri\. Supported: name, /,
+    /not supported: trusted, client_secret, client_uri\. Supported: name, /,
   );
   t.same(
     answer.body.details.map(({ path }: { path: string }) => path),
@@ -309,6 +310,25 @@ t.test('redirect URIs are https, http to a loopback address, or a reverse-DNS sc
     (await development.admin('POST', '/v1/clients', { redirect_uris: 'http://app.test/cb' })).status,
     201,
   );
+});
+
+t.test('a scheme without a dot is registered only if the operator allows it', async (t) => {
+  const closed = await idpApp(t);
+  const open = await idpApp(t, { nativeSchemes: ['cursor'] });
+  const uri = 'cursor://app/callback';
+  const refused = await closed.admin('POST', '/v1/clients', { redirect_uris: uri, public: true });
+  t.match(refused, { status: 400, body: { error: 'invalid_request' } });
+  const { body: client } = await open.admin('POST', '/v1/clients', { redirect_uris: uri, public: true });
+  t.match(client, { redirect_uris: [uri] });
+  for (const other of [
+    'cursors://app/callback',
+    'vscode://app/callback',
+    'javascript:alert(1)',
+    `${uri}?code=x`,
+  ])
+    t.equal((await open.admin('POST', '/v1/clients', { redirect_uris: other })).status, 400, other);
+  const { page } = await open.visit({ id: client.client_id, redirectUri: uri });
+  t.match(page.body, 'cursor:');
 });
 
 t.test('/v1/clients accepts one JSON object of the right types', async (t) => {

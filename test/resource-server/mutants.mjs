@@ -61,8 +61,8 @@ const mutants = [
     ['a used proof', '!(await replay.claim(', 'false && !(await replay.claim(', [PROOF]],
   ].map(([name, text, replacement, tests]) => ({ name, file: DPOP, text, replacement, tests })),
   ...[
-    ['actors of revoked principals', '[sub, ...actorsOf(act)]', '[sub]', [REVOKED]],
-    ['tokens after a principal is enabled again', 'issuedAt <= (list[key] ?? 0)', 'true', [REVOKED]],
+    ['actors of revoked principals', '[{ sub, epoch }, ...actorsOf(act)]', '[{ sub, epoch }]', [REVOKED]],
+    ['tokens after a principal is enabled again', 'generation < valid', 'true', [REVOKED]],
     ['tokens of ended delegations', "'delegation', ", '', [REVOKED]],
   ].map(([name, text, replacement, tests]) => ({ name, file: LIST, text, replacement, tests })),
 ];

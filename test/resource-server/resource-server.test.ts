@@ -267,8 +267,7 @@ t.test('a bearer token is no DPoP token, and an API may accept those only', asyn
 });
 
 t.test('revoked tokens are refused as soon as the list says so', async (t) => {
-  const { call, bearer, issuer, clock } = await protectedApp(t, { revocations: true });
-  const now = toSeconds(clock.now());
+  const { call, bearer, issuer } = await protectedApp(t, { revocations: true });
   const claims = {
     txn: 'gr_1',
     sid: 'ses_1',
@@ -276,23 +275,25 @@ t.test('revoked tokens are refused as soon as the list says so', async (t) => {
     act: { sub: 'agt_1', act: { sub: 'agt_2' } },
   };
   t.equal((await call(await bearer(claims))).status, 200);
-  const cases: [kind: RevocationKind, value: string, other: JWTPayload][] = [
-    ['jti', 'at_1', { jti: 'at_2' }],
-    ['txn', 'gr_1', { txn: 'gr_2' }],
-    ['sid', 'ses_1', { sid: 'ses_2' }],
-    ['delegation', 'dlg_1', { delegation: 'dlg_2' }],
-    ['sub', 'usr_1', { sub: 'usr_2' }],
-    ['sub', 'usr_1', { iat: now + 1 }],
-    ['sub', 'agt_1', { act: { sub: 'agt_2' } }],
-    ['sub', 'agt_2', { act: { sub: 'agt_1' } }],
-    ['client_id', 'app_1', { client_id: 'app_2' }],
-    ['access', accessOf('app_1', 'usr_1'), { client_id: 'app_2' }],
-    ['access', accessOf('app_1', 'usr_1'), { sub: 'usr_2' }],
+  const cases: [kind: RevocationKind, value: string, valid: number | true, other: JWTPayload][] = [
+    ['jti', 'at_1', true, { jti: 'at_2' }],
+    ['txn', 'gr_1', true, { txn: 'gr_2' }],
+    ['sid', 'ses_1', true, { sid: 'ses_2' }],
+    ['delegation', 'dlg_1', true, { delegation: 'dlg_2' }],
+    ['sub', 'usr_1', true, { sub: 'usr_2' }],
+    ['sub', 'usr_1', 3, { epoch: 3 }],
+    ['sub', 'agt_1', 1, { act: { sub: 'agt_2' } }],
+    ['sub', 'agt_2', 1, { act: { sub: 'agt_1' } }],
+    ['sub', 'agt_2', 5, { act: { sub: 'agt_1', act: { sub: 'agt_2', epoch: 5 } } }],
+    ['client_id', 'app_1', true, { client_id: 'app_2' }],
+    ['access', accessOf('app_1', 'usr_1'), 1, { client_id: 'app_2' }],
+    ['access', accessOf('app_1', 'usr_1'), 1, { sub: 'usr_2' }],
+    ['access', accessOf('app_1', 'usr_1'), 2, { consent: 2 }],
   ];
-  for (const [kind, value, other] of cases) {
+  for (const [kind, value, valid, other] of cases) {
     for (const [list, status] of [
       [{}, 200],
-      [{ [revocationKey(kind, value)]: now }, 401],
+      [{ [revocationKey(kind, value)]: valid }, 401],
     ] as const) {
       issuer.revoke(list);
       await waitUntil('the list is read', () => issuer.waiting > 0);
@@ -301,6 +302,20 @@ t.test('revoked tokens are refused as soon as the list says so', async (t) => {
     t.match(await call(await bearer(claims)), { status: 401, challenge: /The access token was revoked/ });
     t.equal((await call(await bearer({ ...claims, ...other }))).status, 200, JSON.stringify(other));
   }
+});
+
+t.test('a list that the issuer begins to publish later is followed', async (t) => {
+  const { call, bearer, issuer, clock } = await protectedApp(t);
+  t.equal((await call(await bearer())).status, 200);
+  issuer.metadata = { revocation_list_uri: `${issuer.url}/revocations` };
+  issuer.revoke({ [revocationKey('jti', 'at_1')]: true });
+  t.equal((await call(await bearer())).status, 200, 'not at once');
+  clock.advance(10 * SECOND);
+  issuer.faults.set('/.well-known/openid-configuration', () => 503);
+  t.equal((await call(await bearer())).status, 200, 'the keys are still known');
+  issuer.faults.clear();
+  clock.advance(SECOND);
+  t.equal((await call(await bearer())).status, 401);
 });
 
 t.test('no token is accepted while the list is older than allowed, and any once it is back', async (t) => {

@@ -43,14 +43,14 @@ const mutants = [
   },
   {
     name: 'saas-backend: a refresh rotates the session whichever token it presents',
-    file: 'auth/sessions.js',
+    file: 'auth/refresh.js',
     text: 'currentId: presented, revokedAt: null,',
     replacement: 'revokedAt: null,',
     campaign: ['sqlite 2 processes', 'kill -9 of one process'],
   },
   {
     name: 'saas-backend: a repeated refresh counts as reuse',
-    file: 'auth/sessions.js',
+    file: 'auth/refresh.js',
     text: 'if (inWindow && session.currentId === next)',
     replacement: 'if (false)',
     campaign: ['sqlite 2 processes', 'client network: resets'],

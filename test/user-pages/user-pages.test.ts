@@ -3,9 +3,10 @@ import { mailedApp, RESET, VERIFY } from '../auth/kit.js';
 import { KEY, provider as paymentProvider } from '../billing/kit.js';
 import { CLIENT, fakeProvider } from '../federation/kit.js';
 import { Agent, type Page } from '../kit/agent.js';
-import { PASSWORD, type SaasApp, saasApp } from '../kit/app.js';
+import { basic, PASSWORD, type SaasApp, saasApp } from '../kit/app.js';
 import { optionsIn, SoftwareAuthenticator } from '../kit/authenticator.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
+import { parseMetrics } from '../kit/metrics.js';
 
 /** The pages for users of saas-backend, in a browser without scripts. */
 
@@ -184,6 +185,32 @@ t.test('the session is that of the API, and is rotated and revoked like it', asy
   t.equal((await visitor.get()).status, 401, 'a token that is used again ends the session');
 });
 
+t.test('/.well-known/change-password leads to the password page', async (t) => {
+  const url = '/.well-known/change-password';
+  t.equal((await (await saasApp(t)).request('GET', url)).status, 404, 'there are no pages');
+  const visitor = await visitNew(t, { accountPath: '/me' });
+  t.match(await visitor.app.request('GET', url), { status: 302, headers: { location: '/me/password' } });
+  await visitor.app.signUp({ email: EMAIL });
+  const signInPage = await visitor.browser.open(visitor.origin + url);
+  const page = await visitor.browser.submit(signInPage, { email: EMAIL, password: PASSWORD });
+  t.match([page.status, titleOf(page)], [200, 'Change your password']);
+  t.ok(isAt(page, '/me/password'));
+});
+
+t.test('a page reads the user and the session once', async (t) => {
+  const visitor = await visitNew(t, { metrics: true });
+  await signUp(visitor);
+  const reads = async (collection: string) => {
+    const { text } = await visitor.app.request('GET', '/metrics', { headers: { authorization: basic() } });
+    const labels = { collection, operation: 'findOne' };
+    return parseMetrics(text).sum('saas_backend_store_call_duration_seconds_count', labels);
+  };
+  const [users, sessions] = [await reads('users'), await reads('sessions')];
+  t.equal((await visitor.get('/password')).status, 200);
+  t.equal((await reads('users')) - users, 1);
+  t.equal((await reads('sessions')) - sessions, 1);
+});
+
 t.test('signing out ends the session, and only by the form', async (t) => {
   const visitor = await visitNew(t);
   await signUp(visitor);
@@ -336,6 +363,18 @@ t.test('a required second factor is set up at sign-in', async (t) => {
   const codes = await visitor.browser.submit(wrong, { code: codeAt(secret, app.clock.now()) });
   t.equal(titleOf(codes), 'Your recovery codes');
   t.equal(titleOf(await visitor.get()), 'Your account');
+});
+
+t.test('sign-ins that are abandoned at a provider do not lock the browser out', async (t) => {
+  const provider = await fakeProvider(t);
+  const visitor = await visitNew(t, { login: { acme: { issuer: provider.url, ...CLIENT } } });
+  const { app, browser, origin } = visitor;
+  for (let count = 0; count < 40; count++) {
+    const begun = await browser.follow(await browser.get(`${origin}/account/sign-in/with/acme`));
+    t.equal(begun.status, 303, `sign-in ${count + 1}`);
+    app.clock.advance(1000);
+  }
+  t.equal((await visitor.get('/sign-in')).status, 200);
 });
 
 t.test('an account of another provider signs in, is connected and disconnected', async (t) => {

@@ -3,7 +3,7 @@ import type { Page } from '../../http/pages.js';
 import { DAY } from '../../kernel/clock.js';
 import { SCOPES } from '../claims.js';
 import { type Consent, type MissingConsent, missingIn } from '../consents.js';
-import type { Enrolment, PasskeySignUp, SignInPasskeys } from '../directory.js';
+import type { Client, Enrolment, PasskeySignUp, SignInPasskeys } from '../directory.js';
 import { REFRESH_MAX_LIFETIME_MS } from '../grant-tokens.js';
 import { namesIn, scopesOf, type Target } from '../resources.js';
 import { mountPath } from '../sessions.js';
@@ -12,6 +12,7 @@ import type { OwnPage } from './interaction-token.js';
 import { formActionSource, withResponse } from './redirect-uri.js';
 import { type AuthorizationRequest, toSearch } from './request.js';
 import type { AuthorizationResponse } from './response.js';
+import { isWebUri } from './rules.js';
 
 /** What a sign-in is for: an application, or a page of the provider itself. */
 export type Purpose = AuthorizationRequest | OwnPage;
@@ -201,6 +202,18 @@ export function consentPage(
   return pageOf('consent', request, view, asked);
 }
 
+/** What the page says about a client that the operator has not registered. */
+function claimsOfClient({ id, origin, unused }: Client, redirectUri: string): Record<string, unknown> {
+  if (origin === undefined) return {};
+  return {
+    isUnverified: true,
+    // The whole host, however long: it is all that identifies the client.
+    clientHost: origin === 'metadata' ? new URL(id).host : undefined,
+    returnsToDevice: !redirectUri.startsWith('https:'),
+    isFirstVisit: unused === true,
+  };
+}
+
 function pageOf(
   template: string,
   { client, redirectUri, scope, targets, parameters }: AuthorizationRequest,
@@ -208,7 +221,8 @@ function pageOf(
   asked?: MissingConsent,
 ): Page {
   const target = formActionSource(redirectUri);
-  const returnsTo = new URL(redirectUri).host || target;
+  // The host after another scheme is chosen by the client and says nothing about where the browser goes.
+  const returnsTo = isWebUri(redirectUri) ? new URL(redirectUri).host : target;
   const isLasting = namesIn(scope).includes('offline_access');
   return {
     template,
@@ -217,6 +231,7 @@ function pageOf(
       clientLogo: client.logoUri,
       clientName: client.name || returnsTo,
       returnsTo,
+      ...claimsOfClient(client, redirectUri),
       learns: asked ? learnsFrom(asked.scopes) : scopesShown(scope),
       resources: shownTargets(targets, asked).map((target) => viewOfTarget(target, isLasting)),
       ...view,

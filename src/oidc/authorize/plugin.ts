@@ -8,13 +8,14 @@ import type { Clock } from '../../kernel/clock.js';
 import type { AppError } from '../../kernel/errors.js';
 import type { Audit } from '../../ops/audit.js';
 import { type Consent, type ConsentService, covers } from '../consents.js';
-import type {
-  Directory,
-  PasskeySignUp,
-  Principal,
-  SecondFactor,
-  SignInPasskeys,
-  SignUp,
+import {
+  type Directory,
+  isPublicClient,
+  type PasskeySignUp,
+  type Principal,
+  type SecondFactor,
+  type SignInPasskeys,
+  type SignUp,
 } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { findRefusal, scopesOf } from '../resources.js';
@@ -87,7 +88,10 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   // No HEAD route: it would run the handler and create a code.
   scope.get('/authorize', { config: authorizeConfig, exposeHeadRoute: false }, async (request, reply) => {
     if (request.url.length > MAX_URL_BYTES) throw oidcErrors.uri_too_long();
-    const validated = await authorization.validate(readParameters(queryOf(request.url)));
+    const validated = await authorization.validate(
+      readParameters(queryOf(request.url)),
+      originOf(request).ip,
+    );
     if ('error' in validated) return respondWithError(reply, validated.error, 302);
     if (request.headers.authorization !== undefined) {
       return sendResponse(pages, reply, await approveBasic(validated.request, request), 302);
@@ -174,7 +178,8 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const stepsUp = user !== null && needsSecondFactor(authRequest, user);
     return requiredInteraction(authRequest, user, {
       now: options.clock.now(),
-      hasConsent: covers(consent, authRequest.scope, scopesOf(authRequest.targets)),
+      hasConsent:
+        covers(consent, authRequest.scope, scopesOf(authRequest.targets)) && !canBeImpersonated(authRequest),
       canStepUp: stepsUp && (await canStepUp(user.principal)),
     });
   }
@@ -330,6 +335,13 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
 const NO_CONSENT: Consent = { scopes: [], resources: [], revocations: 0, isConnected: false };
 
 const WRONG = [message('sign-in.wrong')];
+
+/**
+ * Any program on the device can present the identifier of a public client and receive its code, so that the person is asked
+ * each time (RFC 8252 §8.6).
+ */
+const canBeImpersonated = ({ client, redirectUri }: AuthorizationRequest): boolean =>
+  client.origin !== undefined && isPublicClient(client) && !redirectUri.startsWith('https:');
 
 const DENIED = { error: 'access_denied', description: 'The user denied the request.' };
 

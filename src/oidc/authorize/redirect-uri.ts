@@ -1,4 +1,4 @@
-import type { Client } from '../directory.js';
+import { type Client, isPublicClient } from '../directory.js';
 
 /** http on a loopback address, with the port as a separate part. */
 const LOOPBACK = /^(http:\/\/(?:127\.0\.0\.1|\[::1\]|localhost))(?::\d{1,5})?(?=[/?]|$)/;
@@ -7,10 +7,11 @@ const LOOPBACK = /^(http:\/\/(?:127\.0\.0\.1|\[::1\]|localhost))(?::\d{1,5})?(?=
  * Compares exactly (RFC 9700 §2.1). Only public clients may use another port of a loopback address, because native
  * applications listen on any free port (RFC 8252 §7.3).
  */
-export function matchesRedirectUri({ redirectUris, secretHash }: Client, uri: string): boolean {
+export function matchesRedirectUri(client: Client, uri: string): boolean {
+  const { redirectUris } = client;
   if (redirectUris.includes(uri)) return true;
   // The pattern also matches ports out of range.
-  if (secretHash !== undefined || !LOOPBACK.test(uri) || !URL.canParse(uri)) return false;
+  if (!isPublicClient(client) || !LOOPBACK.test(uri) || !URL.canParse(uri)) return false;
   const withoutPort = (text: string) => text.replace(LOOPBACK, '$1');
   return redirectUris.some((known) => LOOPBACK.test(known) && withoutPort(known) === withoutPort(uri));
 }

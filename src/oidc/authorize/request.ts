@@ -1,6 +1,6 @@
 import { decodeJwt } from 'jose';
 import { SCOPES } from '../claims.js';
-import type { Client, Directory } from '../directory.js';
+import type { Client } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import type { ReadHint } from '../keys.js';
 import { findTargets, namesIn, type Resources, type Target } from '../resources.js';
@@ -35,7 +35,7 @@ const FOREIGN_HINT: RuleViolation = {
 };
 
 export interface ValidationDependencies {
-  directory: Pick<Directory, 'findClient'>;
+  directory: { findClient(clientId: string): Promise<Client | { problem: string } | null> };
   resources: Resources;
   readHint: ReadHint;
 }
@@ -57,6 +57,8 @@ export async function validateAuthorizationRequest(
       message: 'client_id is not registered.',
       page: 'unknown-client',
     });
+  if ('problem' in client)
+    throw oidcErrors.invalid_request({ message: client.problem, page: 'client-metadata' });
   if (!redirectUri || !matchesRedirectUri(client, redirectUri)) {
     throw oidcErrors.invalid_request({
       message: 'redirect_uri is not registered for this client.',

@@ -1,4 +1,4 @@
-import type { Client } from '../directory.js';
+import { type Client, isPublicClient } from '../directory.js';
 
 /** Parameters of an authorization request, each at most once. */
 export type Parameters = Readonly<Record<string, string>>;
@@ -61,7 +61,7 @@ const requirePkce: Rule = ({ parameters, client }) => {
   const refuse = (description: string) => ({ error: 'invalid_request', description });
   if (challenge === undefined) {
     if (method !== undefined) return refuse('code_challenge is missing.');
-    return client.secretHash === undefined ? refuse('Public clients must send a code_challenge.') : null;
+    return isPublicClient(client) ? refuse('Public clients must send a code_challenge.') : null;
   }
   if (method !== 'S256') return refuse('code_challenge_method must be S256.');
   return /^[\w-]{43}$/.test(challenge) ? null : refuse('code_challenge must be 43 base64url characters.');

@@ -21,7 +21,7 @@ import { isWebUri, type Parameters, type RuleViolation } from './rules.js';
 /** Responds to authorization requests with a code or an error, possibly after a form. */
 export interface Authorization {
   /** @throws invalid_request */
-  validate(parameters: Parameters): Promise<ValidationResult>;
+  validate(parameters: Parameters, ip: string): Promise<ValidationResult>;
   /** The error as a response to the application. */
   errorResponse(error: ErrorResponse): AuthorizationResponse;
   /** Why this principal must not be authorized, or `null`. */
@@ -105,7 +105,7 @@ const OTHER_USER: RuleViolation = {
 };
 
 export function createAuthorization(deps: AuthorizationDependencies): Authorization {
-  const { grants, interactionTokens, backchannel, issuer, audit, clock, random } = deps;
+  const { grants, interactionTokens, backchannel, directory, issuer, audit, clock, random } = deps;
 
   const respond = (
     { redirectUri, parameters }: Pick<ErrorResponse, 'redirectUri' | 'parameters'>,
@@ -130,7 +130,13 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
     known !== undefined && isCookie(known) ? known : newToken(random);
 
   return {
-    validate: (parameters) => validateAuthorizationRequest(parameters, deps),
+    validate: (parameters, ip) =>
+      validateAuthorizationRequest(parameters, {
+        ...deps,
+        directory: {
+          findClient: (clientId) => directory.resolveClient(clientId, { ip, allowsStale: false }),
+        },
+      }),
     errorResponse,
     findViolation,
 
@@ -168,6 +174,7 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
         grants.insert(grant),
         audit.record({ event, subject: principal.id, ip, detail: client.id }),
       ]);
+      await directory.recordUse(client);
       return respond(request, { code });
     },
 
@@ -210,6 +217,7 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       const { sid, revocations } = interaction;
       const isConsent = !isExpired && sid !== undefined && revocations !== undefined;
       const shownTo = isConsent ? { sid, revocations } : {};
+      // The metadata of the client was fetched for the form.
       const validated = await validateAuthorizationRequest(parameters, deps);
       if ('request' in validated && hintedSub !== undefined) validated.request.hintedSub = hintedSub;
       return { validated, shownTo, proven, isExpired };

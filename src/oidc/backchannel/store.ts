@@ -39,7 +39,10 @@ export function logoutNoticeCollection(store: Store): LogoutNotices {
 }
 
 /** Runs a change that ends all sessions of a principal, and has the clients of these sessions told about it. */
-export type EndSessions = <T>(sub: string, change: () => Promise<T>) => Promise<T>;
+export type EndSessions = <T extends { epoch?: number } | null>(
+  sub: string,
+  change: () => Promise<T>,
+) => Promise<T>;
 
 /**
  * Makes notices due before the sessions end: after a crash in between, the job finds that the sessions continue, and

@@ -3,6 +3,7 @@ import type { Scope } from '../../http/scope.js';
 import type { Jobs } from '../../ops/jobs.js';
 import { createExpiryPurge } from '../../ops/purge.js';
 import type { Store } from '../../storage/collection.js';
+import type { ClientAuthDependencies } from '../client-auth.js';
 import type { OwnPages } from '../own-pages.js';
 import { type DevicePluginOptions, devicePlugin } from './plugin.js';
 import { createDeviceFlow, type DeviceFlow, type DeviceFlowDependencies } from './service.js';
@@ -15,7 +16,7 @@ export interface DeviceModule {
 }
 
 export type DeviceModuleDependencies = Omit<DeviceFlowDependencies, 'requests' | 'throttle'> &
-  Pick<DevicePluginOptions, 'directory' | 'issuer'> & {
+  Pick<DevicePluginOptions, keyof ClientAuthDependencies | 'issuer'> & {
     store: Store;
     throttle: DeviceFlowDependencies['throttle'] & DevicePluginOptions['throttle'];
     jobs: Pick<Jobs, 'add'>;

@@ -5,8 +5,7 @@ import type { Pages } from '../../http/pages.js';
 import { access, originOf, type Scope } from '../../http/scope.js';
 import { addressBlock } from '../../kernel/addresses.js';
 import type { Clock } from '../../kernel/clock.js';
-import type { Throttle } from '../../throttle/throttle.js';
-import type { Directory } from '../directory.js';
+import type { ClientAuthDependencies } from '../client-auth.js';
 import type { OwnPages } from '../own-pages.js';
 import { AnyForm } from '../schemas.js';
 import { mountPath } from '../sessions.js';
@@ -21,13 +20,11 @@ import {
 } from './schemas.js';
 import type { DeviceFlow } from './service.js';
 
-export interface DevicePluginOptions {
+export interface DevicePluginOptions extends ClientAuthDependencies {
   flow: DeviceFlow;
   /** The sign-in of people. Agents have no session, so they approve nothing. */
   own: Pick<OwnPages, 'userOf' | 'sendSignIn'>;
   pages: Pages;
-  directory: Pick<Directory, 'findClient'>;
-  throttle: Pick<Throttle, 'attempt'>;
   issuer(): string;
   clock: Clock;
 }

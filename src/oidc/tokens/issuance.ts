@@ -8,7 +8,7 @@ import type { Client, Directory, IsRegistered, Principal } from '../directory.js
 import { TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
 import type { Keys } from '../keys.js';
 import type { Resources, Target } from '../resources.js';
-import type { Revocations } from '../revocations.js';
+import type { Revocations } from '../revocations/service.js';
 import type { GrantDocument, Grants, Sessions } from '../store.js';
 import type { Redemption, Rotation } from './unknown-grants.js';
 

@@ -25,6 +25,9 @@ export interface AccessTokenClaims {
   jti: string;
   /** The grant, the same in all tokens that are issued from one authorization. */
   txn: string;
+  /** Generations of the principal and of the client's access to it, for the list of revocations; absent for 0. */
+  epoch?: number;
+  consent?: number;
   kind: string;
   sub_profile: string;
   /** Absent if no scope of the resource was granted. */
@@ -71,6 +74,8 @@ export function signAccessToken(
     exp: now + expiresIn,
     jti,
     txn: grant.id,
+    ...(grant.epoch !== undefined && { epoch: grant.epoch }),
+    ...(grant.revocations !== undefined && { consent: grant.revocations }),
     ...(principal.kind === 'human' && {
       auth_time: toSeconds(grant.authTime),
       acr: grant.acr ?? acrOf(grant.amr),

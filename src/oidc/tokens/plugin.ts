@@ -1,10 +1,16 @@
 import type { FastifyRequest } from 'fastify';
 import { parseBearer } from '../../http/authorization.js';
 import { access, originOf, type Scope } from '../../http/scope.js';
-import type { Throttle } from '../../throttle/throttle.js';
-import { authenticate, invalidClient } from '../client-auth.js';
+import {
+  authenticate,
+  authenticateClient,
+  type ClientAuthDependencies,
+  findClient,
+  hasAssertion,
+  invalidClient,
+} from '../client-auth.js';
 import type { DeviceModule } from '../device/module.js';
-import type { Client, Directory } from '../directory.js';
+import { type Client, type Directory, isPublicClient } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import type { Keys } from '../keys.js';
 import type { ResourceServer, Resources } from '../resources.js';
@@ -13,11 +19,10 @@ import type { TokenResponse } from './issuance.js';
 import { DEVICE_GRANT, readRequest, readResources, readSingleValues } from './request.js';
 import type { TokenService } from './service.js';
 
-export interface TokensPluginOptions {
+export interface TokensPluginOptions extends ClientAuthDependencies {
   tokens: TokenService;
   directory: Directory;
   resources: Resources;
-  throttle: Pick<Throttle, 'attempt'>;
   keys: Keys;
   /** Absent if the device flow is not enabled. */
   device?: Pick<DeviceModule, 'poll'> | undefined;
@@ -47,7 +52,9 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
         throw oidcErrors.unauthorized_client();
       reply.header('pragma', 'no-cache');
       const resources = readResources(request.body);
-      return handleGrant(tokens, client, { ...fields, resources }, originOf(request).ip);
+      const response = await handleGrant(tokens, client, { ...fields, resources }, originOf(request).ip);
+      await options.directory.recordUse(client);
+      return response;
     },
   );
 
@@ -87,13 +94,16 @@ export async function introspectionPlugin(scope: Scope, options: TokensPluginOpt
       const { directory, resources, throttle, tokens } = options;
       const fields = readSingleValues(request.body);
       const { authorization } = request.headers;
+      const { ip } = originOf(request);
       // Both are found by the format of their identifiers, so only one lookup reads the store.
       const findCaller = async (id: string): Promise<Client | ResourceServer | null> =>
-        (await directory.findClient(id)) ?? resources.findServer(id);
-      const credentials = { authorization, body: fields, ip: originOf(request).ip };
-      const caller = await authenticate(credentials, findCaller, throttle);
+        (await findClient(id, ip, directory)) ?? resources.findServer(id);
+      const credentials = { authorization, body: fields, ip };
+      const caller = hasAssertion(credentials)
+        ? await authenticateClient(credentials, options)
+        : await authenticate(credentials, findCaller, throttle);
       // A client_id alone is not authentication (RFC 7662 §2.1).
-      if (caller.secretHash === undefined) throw invalidClient();
+      if (isPublicClient(caller)) throw invalidClient();
       const token = tokenOf(fields);
       return 'identifier' in caller
         ? tokens.introspectForResource(caller, token)

@@ -131,13 +131,12 @@ export async function redeemGrant(
 async function revokeReplayed(
   grantId: string,
   ip: string,
-  { grants, audit, clock }: TokenDependencies,
+  { grants, revocations, audit, clock }: TokenDependencies,
 ): Promise<void> {
   const grant = await grants.findOne({ id: grantId });
   if (grant?.consumedAt === undefined || grant.revokedAt !== undefined) return;
-  const revoked = await grants.changeOne(
-    { id: grantId, revokedAt: null },
-    { set: { revokedAt: clock.now() } },
+  const revoked = await revocations.end('txn', grantId, () =>
+    grants.changeOne({ id: grantId, revokedAt: null }, { set: { revokedAt: clock.now() } }),
   );
   if (revoked) await audit.record({ event: 'code.replayed', subject: grant.sub, ip, detail: grant.clientId });
 }

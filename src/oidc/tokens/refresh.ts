@@ -166,8 +166,10 @@ function narrowScope(granted: string, asked: string | undefined): string {
 async function revokeReusedFamily(
   { id, sub, clientId }: GrantDocument,
   ip: string,
-  { grants, audit, clock }: TokenDependencies,
+  { grants, revocations, audit, clock }: TokenDependencies,
 ): Promise<void> {
-  const revoked = await grants.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
+  const revoked = await revocations.end('txn', id, () =>
+    grants.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } }),
+  );
   if (revoked) await audit.record({ event: 'refresh.reused', subject: sub, ip, detail: clientId });
 }

@@ -1,9 +1,8 @@
 import type { FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
 import { originOf } from '../../http/scope.js';
-import type { Throttle } from '../../throttle/throttle.js';
-import { authenticateClient } from '../client-auth.js';
-import type { Client, Directory } from '../directory.js';
+import { authenticateClient, type ClientAuthDependencies } from '../client-auth.js';
+import type { Client } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import type { AnyForm } from '../schemas.js';
 
@@ -20,7 +19,7 @@ export const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
  */
 export async function readRequest(
   request: ClientRequest,
-  options: { directory: Pick<Directory, 'findClient'>; throttle: Pick<Throttle, 'attempt'> },
+  options: ClientAuthDependencies,
 ): Promise<{ client: Client; fields: Record<string, string> }> {
   const { authorization } = request.headers;
   const fields = readSingleValues(request.body);

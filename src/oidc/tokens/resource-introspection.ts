@@ -1,4 +1,3 @@
-import { SECOND } from '../../kernel/clock.js';
 import type { Client } from '../directory.js';
 import type { ResourceServer } from '../resources.js';
 import { findOwner, type TokenDependencies } from './issuance.js';
@@ -15,7 +14,7 @@ export async function findAccessTokenFor(
   const claims = await readAccessToken(token, deps);
   if (claims?.aud !== identifier) return null;
   const [isRevoked, grant] = await Promise.all([
-    deps.revocations.includes({ jti: claims.jti }),
+    deps.revocations.includes(claims),
     deps.grants.findOne({ id: claims.txn }),
   ]);
   if (isRevoked || !grant || grant.revokedAt !== undefined) return null;
@@ -31,5 +30,5 @@ export async function revokeJwtAccessToken(
   deps: TokenDependencies,
 ): Promise<void> {
   const claims = await readAccessToken(token, deps);
-  if (claims?.client_id === client.id) await deps.revocations.revoke('jti', claims.jti, claims.exp * SECOND);
+  if (claims?.client_id === client.id) await deps.revocations.revoke('jti', claims.jti);
 }

@@ -77,14 +77,16 @@ async function revokeToken(
   if (accessGrantId !== undefined) return revokeAccessToken(accessGrantId, client, token, deps);
   const id = grantIdOf('rt_', token);
   if (id === undefined) return isJwt(token) ? revokeJwt(client, token, deps) : undefined;
-  const { grants, audit, clock } = deps;
+  const { grants, revocations, audit, clock } = deps;
   const grant = await grants.findOne({ id });
   const presented = sha256(token);
   const isOwn =
     grant?.clientId === client.id &&
     (grant.refreshHash === presented || grant.previousRefreshHash === presented);
   if (!isOwn) return;
-  const revoked = await grants.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
+  const revoked = await revocations.end('txn', id, () =>
+    grants.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } }),
+  );
   if (revoked) await audit.record({ event: 'grant.revoked', subject: grant.sub, ip, detail: client.id });
 }
 

@@ -4,6 +4,7 @@ import { newId, sha256, systemRandom } from '../../../src/kernel/secrets.js';
 import { logoutNoticeCollection } from '../../../src/oidc/backchannel/store.js';
 import { SESSION, sessionCollection } from '../../../src/oidc/store.js';
 import { clientCollection, principalCollection } from '../../../src/provisioning/store.js';
+import { registrationTokenCollection } from '../../../src/registration/store.js';
 import { openStore } from '../../../src/storage/open.js';
 import { basic, PASSWORD } from '../app.js';
 import { fakeClock } from '../clock.js';
@@ -270,6 +271,17 @@ const RECIPES: Record<string, Recipe> = {
     },
     headers: [asAdmin],
   }),
+  'GET /revocations': () => ({}),
+  'POST /register': (self) => ({
+    body: {
+      json: {
+        client_name: 'An application',
+        redirect_uris: [CALLBACK],
+        token_endpoint_auth_method: self.dice.happens(0.5) ? 'none' : 'client_secret_basic',
+      },
+    },
+    headers: [bearer(REGISTRATION_TOKEN)],
+  }),
   'GET /v1/resources': (self) => ({ query: self.page(), headers: [asAdmin] }),
   'GET /v1/clients': (self) => ({ query: self.page(), headers: [asAdmin] }),
   'GET /v1/principals': (self) => ({
@@ -534,6 +546,9 @@ async function grantRole(sub: string, folder: string): Promise<void> {
   await store.close();
 }
 
+/** An initial access token. */
+const REGISTRATION_TOKEN = `irt_${'r'.repeat(43)}`;
+
 /** @param folder of the store */
 export async function idpTarget(folder: string): Promise<FuzzTarget> {
   const clock = fakeClock();
@@ -545,6 +560,8 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     factorEncryptionKey: FACTOR_KEY,
     passkeys: true,
     deviceFlow: true,
+    clientRegistration: true,
+    clientIdMetadata: true,
   } as never);
   const routes = collectRoutes(server.fastify);
   const undocumented: string[] = [];
@@ -552,6 +569,11 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
   const { url } = await server.start();
   const store = await openStore(idpOptions(folder).databaseUri);
   const mails = mailCollection(store);
+  const uses = 1_000_000_000;
+  await registrationTokenCollection(store).insert({
+    ...{ id: 'rtk_1', tokenHash: sha256(REGISTRATION_TOKEN), uses, usesLeft: uses },
+    ...{ createdAt: clock.now(), expiresAt: clock.now() + 80 * 24 * 3_600_000 },
+  });
 
   const make = async (path: string, body: object) => {
     const response = await server.fastify.inject({

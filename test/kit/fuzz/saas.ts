@@ -92,8 +92,9 @@ const RECIPES: Record<string, Recipe> = {
     ...json({ password: PASSWORD, code: '000000' }),
     headers: [self.bearer()],
   }),
-  'GET /api/auth/login/:provider': () => ({
+  'GET /api/auth/login/:provider': (self) => ({
     path: '/api/auth/login/github',
+    headers: self.browser(),
     query: [
       ['returnTo', '/welcome'],
       ['codeChallenge', 'x'.repeat(43)],
@@ -103,7 +104,7 @@ const RECIPES: Record<string, Recipe> = {
     path: '/api/auth/callback/github',
     query: [
       ['code', 'x'],
-      ['state', `${'x'.repeat(8)}.${'x'.repeat(43)}`],
+      ['state', `${'0'.repeat(20)}.${'x'.repeat(43)}`],
     ],
   }),
   'POST /api/auth/email-login': (self) => json({ email: self.email() }),
@@ -357,7 +358,7 @@ class SaasVisitor implements Visitor {
   pageForm = (): string =>
     this.dice.happens(0.7) ? this.#collected.latest('pageForm') : this.one('pageForm');
   browser = (): Pair[] => [
-    ['cookie', this.#pageCookies()],
+    ['cookie', this.#collected.cookie],
     ['accept', 'text/html'],
     ['sec-fetch-site', 'same-origin'],
   ];
@@ -383,12 +384,6 @@ class SaasVisitor implements Visitor {
     const id = (this.#owned?.authenticator ?? this.#created).name;
     const bearer = this.#owned?.bearer ?? this.bearer();
     return { ...json({ id, ...change }), headers: [[...bearer] as Pair] };
-  }
-
-  /** Without those of sign-ins at a provider, each of which has one of its own: a real browser begins a few. */
-  #pageCookies(): string {
-    const all = this.#collected.cookie.split('; ');
-    return all.filter((cookie) => !cookie.startsWith('saas-login-')).join('; ');
   }
 
   /** Mostly from an e-mail. */

@@ -1,0 +1,69 @@
+import { DOCUMENT_REQUESTS } from '../oidc/client-assertion.js';
+import type { Client, Directory } from '../oidc/directory.js';
+import type { Documents } from '../outbound/documents.js';
+import {
+  documentUriProblem,
+  logoutUriProblem,
+  redirectUriProblem,
+  type UriRules,
+} from '../provisioning/client-uris.js';
+import type { Clients } from '../provisioning/clients.js';
+import type { RegistrationModule } from '../registration/module.js';
+import type { ModuleContext } from '../server/module-context.js';
+import { type IdpConfiguration, idTokenAlgorithmsOf } from './options.js';
+
+/** Loads what registers clients without the operator, if any of it is configured. */
+export async function openRegistration(
+  context: ModuleContext,
+  values: IdpConfiguration,
+  { clients, uriRules, documents }: { clients: Clients; uriRules: UriRules; documents: Documents },
+): Promise<RegistrationModule | undefined> {
+  const { clientIdMetadata, clientRegistration } = values;
+  if (!clientIdMetadata && !clientRegistration) return undefined;
+  const { createRegistrationModule } = await import('../registration/module.js');
+  // Unlike the operator, who knows the application, these never use http beyond this machine.
+  const strict = { ...uriRules, allowHttp: false };
+  return createRegistrationModule(context, {
+    acceptsMetadata: clientIdMetadata,
+    acceptsRegistration: clientRegistration,
+    hosts: {
+      allowed: values.clientIdMetadataHosts,
+      denied: values.clientIdMetadataDeniedHosts ?? [],
+    },
+    allowsLoopback: values.loopbackDocuments,
+    rules: {
+      redirectUri: (uri) => redirectUriProblem(uri, strict),
+      documentUri: documentUriProblem,
+      logoutUri: (uri) => logoutUriProblem(uri, strict),
+      idTokenAlgorithms: idTokenAlgorithmsOf(values),
+    },
+    documents,
+    createClient: clients.create,
+  });
+}
+
+type ClientDirectory = Pick<Directory, 'findClient' | 'resolveClient' | 'recordUse'>;
+
+const isAddress = (clientId: string): boolean => /^https?:/.test(clientId);
+
+/** The clients of the operator and those that name themselves, by their identifiers. */
+export function createClientDirectory(
+  clients: Pick<Clients, 'find' | 'recordUse'>,
+  metadataClients: RegistrationModule['metadataClients'],
+  { throttle }: Pick<ModuleContext, 'throttle'>,
+): ClientDirectory {
+  const findClient = async (clientId: string): Promise<Client | null> =>
+    isAddress(clientId) ? ((await metadataClients?.find(clientId)) ?? null) : clients.find(clientId);
+  return {
+    findClient,
+    async resolveClient(clientId, { ip, allowsStale }) {
+      if (!isAddress(clientId)) return clients.find(clientId);
+      const pay = () => throttle.count(DOCUMENT_REQUESTS, ip);
+      return (await metadataClients?.resolve(clientId, { pay, allowsStale })) ?? null;
+    },
+    async recordUse(client) {
+      if (client.origin === 'dynamic') await clients.recordUse(client);
+      if (client.origin === 'metadata' && client.unused) await metadataClients?.recordUse(client.id);
+    },
+  };
+}

@@ -1,0 +1,125 @@
+import { lookup as systemLookup } from 'node:dns';
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
+import { isIP, type LookupFunction } from 'node:net';
+import { isLoopbackAddress, isPublicAddress, plainAddress } from '../kernel/addresses.js';
+
+/**
+ * Requests to addresses that somebody else has chosen. They cannot make the provider call services that only the provider
+ * reaches: the addresses of a name are checked when the connection is opened, redirects are not followed, and no cookies or
+ * credentials are sent.
+ */
+
+/**
+ * `public`: https to hosts of the Internet. `loopback`: also this machine, with or without TLS, for development. `private`:
+ * every host, with or without TLS.
+ */
+export type Reach = 'public' | 'loopback' | 'private';
+
+export interface OutboundOptions {
+  reach: Reach;
+  lookup?: typeof systemLookup;
+  /** For the whole exchange. */
+  timeoutMs?: number;
+}
+
+export interface OutboundRequestOptions {
+  method: 'GET' | 'POST';
+  headers: Readonly<Record<string, string | number>>;
+  body?: string;
+  /** The longest body of a response that is read. With 0, the response ends after its headers. */
+  maxBytes: number;
+}
+
+export interface OutboundResponse {
+  status: number;
+  headers: IncomingHttpHeaders;
+  /** Empty if nothing is read. */
+  body: string;
+}
+
+/** @throws if the address is refused, there is no response, or it is too long or too slow */
+export type SendRequest = (uri: string, options: OutboundRequestOptions) => Promise<OutboundResponse>;
+
+const TIMEOUT_MS = 5_000;
+
+const PRIVATE_ADDRESS = 'its address is not public';
+
+export function createOutbound({
+  reach,
+  lookup = systemLookup,
+  timeoutMs = TIMEOUT_MS,
+}: OutboundOptions): SendRequest {
+  const isAllowed = (address: string): boolean => {
+    const plain = plainAddress(address);
+    return (
+      reach === 'private' || isPublicAddress(plain) || (reach === 'loopback' && isLoopbackAddress(plain))
+    );
+  };
+
+  /** Without TLS, the address has to be one of those beyond the Internet that the reach adds. */
+  const mayLackTls = (address: string): boolean =>
+    reach === 'private' || (reach === 'loopback' && isLoopbackAddress(plainAddress(address)));
+
+  /** The connection is opened to an address that is checked here: a second lookup could return another one. */
+  const checkedLookup =
+    (isAdmitted: (address: string) => boolean): LookupFunction =>
+    (hostname, options, callback) => {
+      lookup(hostname, { ...options, all: true }, (error, addresses) => {
+        if (error) return callback(error, '', 0);
+        const [first] = addresses;
+        if (!first || !addresses.every(({ address }) => isAdmitted(address)))
+          return callback(new Error(PRIVATE_ADDRESS), '', 0);
+        if (options.all) return callback(null, addresses);
+        return callback(null, first.address, first.family);
+      });
+    };
+
+  return async (uri, { method, headers, body, maxBytes }) => {
+    const url = new URL(uri);
+    const isSecure = url.protocol === 'https:';
+    if (!isSecure && (url.protocol !== 'http:' || reach === 'public')) throw new Error('it is not https');
+    const isAdmitted = isSecure ? isAllowed : mayLackTls;
+    const host = url.hostname.replace(/^\[|\]$/g, '');
+    // For an address, Node does not look anything up.
+    if (isIP(host) !== 0 && !isAdmitted(host)) throw new Error(PRIVATE_ADDRESS);
+    const { request } = await (isSecure ? import('node:https') : import('node:http'));
+    return new Promise((resolve, reject) => {
+      const sent = request(url, {
+        method,
+        // A pooled connection was opened for another address.
+        agent: false,
+        lookup: checkedLookup(isAdmitted),
+        signal: AbortSignal.timeout(timeoutMs),
+        headers: { ...headers, ...(body !== undefined && { 'content-length': Buffer.byteLength(body) }) },
+      });
+      sent.on('error', reject);
+      sent.on('response', (response: IncomingMessage) => {
+        const { statusCode: status = 0, headers: received } = response;
+        if (maxBytes === 0) {
+          response.destroy();
+          return resolve({ status, headers: received, body: '' });
+        }
+        return readText(response, maxBytes).then(
+          (text) => resolve({ status, headers: received, body: text }),
+          (error: unknown) => {
+            sent.destroy();
+            reject(error);
+          },
+        );
+      });
+      sent.end(body);
+    });
+  };
+}
+
+/** @throws if the body is longer than `maxBytes`, ends early or is not UTF-8 */
+async function readText(response: IncomingMessage, maxBytes: number): Promise<string> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > maxBytes) throw new Error(`its response is longer than ${maxBytes} bytes`);
+    chunks.push(chunk);
+  }
+  return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks));
+}

@@ -1,0 +1,151 @@
+import type { FastifyInstance } from 'fastify';
+import type { AdminModule } from '../admin/module.js';
+import type { AuthModule } from '../auth/module.js';
+import type { SignedIn } from '../auth/sign-in.js';
+import type { BillingModule } from '../billing/module.js';
+import type { EmailModule } from '../email/module.js';
+import type { FederationModule } from '../federation/module.js';
+import { registerCors } from '../http/cors.js';
+import { openApiPlugin } from '../http/openapi.js';
+import type { Pages } from '../http/pages.js';
+import { ok } from '../http/schemas.js';
+import { access, openScope, type ScopeRules } from '../http/scope.js';
+import { healthPlugin } from '../ops/health.js';
+import { type Metrics, metricsPlugin } from '../ops/metrics.js';
+import type { ProfileModule } from '../profile/module.js';
+import type { SettingsModule } from '../settings/module.js';
+import type { Store } from '../storage/collection.js';
+import type { AccountPages } from './account-pages.js';
+import { createErrorRenderers } from './error-rendering.js';
+import type { ResolvedSaas } from './options.js';
+import type { SaasPasskeys } from './passkeys.js';
+
+export interface SaasScopeOptions {
+  paths: Pick<ResolvedSaas['runtime'], 'prefix' | 'adminPath' | 'accountPath'>;
+  /** What all scopes have in common. */
+  rules: Omit<ScopeRules, 'prefix' | 'conflictRemedy' | 'renderError' | 'meter'>;
+  meter: NonNullable<ScopeRules['meter']>;
+  modules: SaasModules;
+  corsOrigin: string[];
+  pages: Pages;
+  store: Store;
+  metrics: Metrics | undefined;
+  publicUrl(): string;
+  /** The public path of the API. */
+  mountedAt(): string;
+}
+
+/** Those that have routes; undefined without their options. */
+export interface SaasModules {
+  auth: AuthModule;
+  loginProviders: FederationModule<SignedIn> | undefined;
+  passkeys: SaasPasskeys | undefined;
+  profile: ProfileModule;
+  settings: SettingsModule;
+  billing: BillingModule;
+  email: EmailModule;
+  admin: AdminModule;
+  accountPages: AccountPages | undefined;
+}
+
+/** Password managers open it (W3C: A Well-Known URL for Changing Passwords). */
+export const CHANGE_PASSWORD_PATH = '/.well-known/change-password';
+
+/** Registers the routes of all modules: those of the API, of the admin area and of the pages for users. */
+export async function openScopes(fastify: FastifyInstance, options: SaasScopeOptions): Promise<void> {
+  const { paths, modules } = options;
+  await openApi(fastify, options);
+  if (paths.adminPath !== false) await openAdminArea(fastify, paths.adminPath, options);
+  if (modules.accountPages) await openAccountPages(fastify, modules.accountPages, options);
+}
+
+async function openApi(fastify: FastifyInstance, options: SaasScopeOptions): Promise<void> {
+  const { rules, meter, modules, store, metrics, publicUrl, mountedAt } = options;
+  const { auth, loginProviders, passkeys, profile, settings, billing, email } = modules;
+  const { prefix, adminPath } = options.paths;
+  const apiRules = {
+    ...rules,
+    prefix,
+    conflictRemedy: 'Mount the API at another path with the prefix option.',
+    renderError: createErrorRenderers(options.pages).api,
+    meter,
+  };
+  await openScope(fastify, apiRules, async (api) => {
+    settings.enforceMaintenance(api);
+    await registerCors(api, options.corsOrigin, async (open) => {
+      auth.useSessionCookies(open);
+      await open.register(auth.plugin);
+      if (loginProviders) await open.register(loginProviders.plugin);
+      if (passkeys) await open.register(passkeys.plugin);
+      await open.register(profile.plugin);
+      await open.register(settings.plugin);
+      await open.register(billing.plugin);
+      await open.register(email.plugin);
+      await open.register(healthPlugin, { store, wrap: ok });
+      await open.register(openApiPlugin, {
+        product: 'saas-backend',
+        serverUrl: publicUrl,
+        mounts: [
+          { path: '/api', routesAt: fastify.prefix + prefix, reachedAt: mountedAt },
+          ...(adminPath === false ? [] : [{ path: '/admin', routesAt: fastify.prefix + adminPath }]),
+          // The routes at the root of a host are its own.
+          ...(rules.isPlugin ? [] : [{ path: '', routesAt: '' }]),
+        ],
+      });
+      if (metrics) await open.register(metricsPlugin, { metrics });
+    });
+    await api.register(billing.webhookPlugin);
+  });
+}
+
+async function openAdminArea(
+  fastify: FastifyInstance,
+  prefix: string,
+  { rules, modules: { admin, settings, billing }, pages }: SaasScopeOptions,
+): Promise<void> {
+  const adminRules = {
+    ...rules,
+    prefix,
+    conflictRemedy:
+      'Mount the admin area at another path with the adminPath option, or disable it with adminPath: false.',
+    renderError: createErrorRenderers(pages).pages,
+  };
+  await openScope(fastify, adminRules, async (area) => {
+    await area.register(admin.plugin);
+    await area.register(settings.adminPlugin);
+    await area.register(billing.adminPlugin);
+  });
+}
+
+async function openAccountPages(
+  fastify: FastifyInstance,
+  accountPages: AccountPages,
+  { paths, rules, meter, modules: { settings }, pages }: SaasScopeOptions,
+): Promise<void> {
+  const accountRules = {
+    ...rules,
+    guards: accountPages.guards,
+    prefix: paths.accountPath,
+    conflictRemedy: 'Mount the pages for users at another path with the accountPath option.',
+    renderError: createErrorRenderers(pages).pages,
+    meter,
+  };
+  await openScope(fastify, accountRules, async (area) => {
+    settings.enforceMaintenance(area);
+    await area.register(accountPages.plugin);
+  });
+  // A host may have the path itself, and only its root can serve it.
+  const url = CHANGE_PASSWORD_PATH;
+  if (fastify.prefix !== '' || fastify.hasRoute({ method: 'GET', url })) return;
+  const rootRules = {
+    ...accountRules,
+    prefix: '',
+    conflictRemedy: 'Declare it before you register saasBackend, which then leaves it out.',
+    handlesNotFound: false,
+  };
+  await openScope(fastify, rootRules, async (root) => {
+    root.get(url, { config: access('public', { page: true }) }, (_request, reply) =>
+      reply.redirect(`${paths.accountPath}/password`, 302),
+    );
+  });
+}
