@@ -4,6 +4,7 @@ import { createConsentService } from '../../src/oidc/consents.js';
 import { hashUserCode } from '../../src/oidc/device/codes.js';
 import { createDeviceFlow } from '../../src/oidc/device/service.js';
 import { deviceRequestCollection } from '../../src/oidc/device/store.js';
+import type { Directory } from '../../src/oidc/directory.js';
 import { createRevocations, revocationCollection } from '../../src/oidc/revocations/service.js';
 import { consentCollection, grantCollection, sessionCollection } from '../../src/oidc/store.js';
 import { createTokenService } from '../../src/oidc/tokens/service.js';
@@ -43,7 +44,7 @@ function flowOn(store: Store, seed: string) {
     directory: {
       findClient: async () => CLIENT,
       findPrincipal: async (id: string) => ({ id, kind: 'human', handle: id }),
-    } as never,
+    } as unknown as Directory,
     seeds: [SEED] as const,
     audit: { record: async () => undefined, recordFailure: async () => undefined },
     ...{ clock, random: countedRandom(seed) },
@@ -51,7 +52,10 @@ function flowOn(store: Store, seed: string) {
   const tokens = createTokenService({
     ...deps,
     seeds: [SEED],
-    revocations: createRevocations(revocationCollection(store)),
+    revocations: createRevocations({
+      ...{ revocations: revocationCollection(store), resources: NO_RESOURCES, clock },
+      findPrincipal: deps.directory.findPrincipal,
+    }),
     unknownWrites: unknownWritesOn(clock),
     ...{ keys: {} as never, claimsOf: () => ({}), issuer: () => 'http://idp.example.test' },
   });
