@@ -134,6 +134,7 @@ function serverOf(program) {
       ...{ ...shared, ed25519Seed: '5'.repeat(64), adminToken: secret },
       ...{ emailSmtpUrl: 'smtp://localhost', factorEncryptionKey: `${secret}factors` },
       passkeys: true,
+      deviceFlow: true,
       clientRegistration: true,
     });
   }
@@ -185,7 +186,8 @@ ${await routeTable(serverOf('saas-backend'))}
 
 Without a mail server, of the routes for mailed links (\`/verify/…\`, \`/account/forgot-password…\`) only
 \`GET /account/forgot-password\` exists, which says whom to ask. Routes with \`second-factor\` exist with
-\`IDP_FACTOR_ENCRYPTION_KEY\`, those with \`passkey\` with \`IDP_PASSKEYS\`.
+\`IDP_FACTOR_ENCRYPTION_KEY\`, those with \`passkey\` with \`IDP_PASSKEYS\`, those
+with \`device\` with \`IDP_DEVICE_FLOW\` ([device-flow.md](device-flow.md)).
 
 ${await routeTable(serverOf('idp'))}`;
 }

@@ -21,8 +21,12 @@ interface DescribeOptions extends CommonOptions {
   jwksUri?: string;
 }
 
-type CreateOptions = DescribeOptions & { public?: true; trusted?: true };
-type UpdateOptions = DescribeOptions & { redirectUris?: string[]; trusted?: 'yes' | 'no' };
+type CreateOptions = DescribeOptions & { public?: true; trusted?: true; device?: true };
+type UpdateOptions = DescribeOptions & {
+  redirectUris?: string[];
+  trusted?: 'yes' | 'no';
+  device?: 'yes' | 'no';
+};
 type RotateOptions = CommonOptions & { atOnce?: true };
 
 const CREATE = `Register an application and show its secret once. People and agents can sign in to it unless --kinds \
@@ -42,17 +46,19 @@ export function define(group: Command, program: Program): void {
   describe(group.command('create'))
     .summary('Register an application and show its secret once')
     .description(CREATE)
-    .argument('<redirect-uris>', 'Redirect URIs, separated by commas', parseList)
+    .argument('[redirect-uris]', 'Redirect URIs, separated by commas; optional with --device', parseList)
     .option('--public', 'The application cannot keep a secret: it gets none and has to use PKCE')
     .option('--trusted', 'Skip consent for people who are signed in')
+    .option('--device', 'People may sign in on devices without a browser, by a code (IDP_DEVICE_FLOW)')
     .addHelpText(
       'after',
       examples(
         'idp client create https://app.example.com/callback --name "My app"',
         'idp client create http://127.0.0.1/callback --public --kinds agent',
+        'idp client create --device --public --kinds human --name "My TV app"',
       ),
     )
-    .action((redirectUris: string[], options: CreateOptions, command: Command) =>
+    .action((redirectUris: string[] | undefined, options: CreateOptions, command: Command) =>
       create(program, redirectUris, options, command),
     );
   group
@@ -66,6 +72,12 @@ export function define(group: Command, program: Program): void {
     .option('--redirect-uris <uris>', 'New redirect URIs, separated by commas', parseList)
     .addOption(
       new Option('--trusted <yes|no>', 'Whether to skip consent for people who are signed in').choices([
+        'yes',
+        'no',
+      ]),
+    )
+    .addOption(
+      new Option('--device <yes|no>', 'Whether people may sign in on devices without a browser').choices([
         'yes',
         'no',
       ]),
@@ -130,18 +142,22 @@ function readKeys(command: Command, { jwks, jwksUri }: DescribeOptions) {
 
 async function create(
   program: Program,
-  redirectUris: string[],
+  redirectUris: string[] | undefined,
   options: CreateOptions,
   command: Command,
 ): Promise<void> {
+  if (!redirectUris && !options.device) {
+    command.error('error: redirect URIs are missing, like https://app.example.com/callback');
+  }
   const input = {
     name: '',
     ...displayName(command, options),
-    redirectUris,
+    redirectUris: redirectUris ?? [],
     postLogoutRedirectUris: options.postLogoutUris ?? [],
     isPublic: options.public === true,
     principalKinds: options.kinds ?? [...KINDS],
     trusted: options.trusted === true,
+    device: options.device === true,
     ...(options.idTokenAlg && { idTokenAlg: options.idTokenAlg }),
     ...readKeys(command, options),
     ...(options.logo !== undefined && { logoUri: options.logo }),
@@ -169,13 +185,15 @@ async function update(
   options: UpdateOptions,
   command: Command,
 ): Promise<void> {
-  const { redirectUris, postLogoutUris, kinds, trusted, logo, backchannelLogoutUri, idTokenAlg } = options;
+  const { redirectUris, postLogoutUris, kinds, trusted, device } = options;
+  const { logo, backchannelLogoutUri, idTokenAlg } = options;
   const change = {
     ...displayName(command, options),
     ...(redirectUris && { redirectUris }),
     ...(postLogoutUris && { postLogoutRedirectUris: postLogoutUris }),
     ...(kinds && { principalKinds: kinds }),
     ...(trusted && { trusted: trusted === 'yes' }),
+    ...(device && { device: device === 'yes' }),
     ...(logo !== undefined && { logoUri: logo }),
     ...(idTokenAlg && { idTokenAlg }),
     ...readKeys(command, options),

@@ -115,19 +115,20 @@ export const oauth = {
   },
   'POST /token': {
     id: 'getTokens',
-    summary: 'Exchange a code or a refresh token for tokens',
+    summary: 'Exchange a code, a refresh token or a device code for tokens',
     description:
       'With a proof in the header DPoP (RFC 9449), the access token is bound to its key if there is an API for which tokens are issued.',
     body: form(
       {
         grant_type: text(
-          '`authorization_code`, `refresh_token`, or for agents with a key `client_credentials`.',
+          '`authorization_code`, `refresh_token`, for agents with a key `client_credentials`, or with IDP_DEVICE_FLOW `urn:ietf:params:oauth:grant-type:device_code`.',
           { examples: ['authorization_code'] },
         ),
         code: text('The authorization code.', { writeOnly: true }),
         redirect_uri: text('As in the authorization request.'),
         code_verifier: text('The code verifier (RFC 7636).', { writeOnly: true }),
         refresh_token: text('The refresh token.', { writeOnly: true }),
+        device_code: text('The device code (RFC 8628).', { writeOnly: true }),
         scope: text('A part of the granted scope.'),
         resource: text('The API that the access token is for, if several were authorized (RFC 8707).'),
         ...CLIENT_FIELDS,
@@ -137,6 +138,7 @@ export const oauth = {
     errors: [
       ...['invalid_request', 'invalid_client', 'invalid_grant', 'invalid_scope', 'unauthorized_client'],
       ...['invalid_target', 'unsupported_grant_type', 'RATE_LIMITED'],
+      ...['authorization_pending', 'slow_down', 'access_denied', 'expired_token'],
       ...['invalid_dpop_proof', 'use_dpop_nonce'],
     ],
   },
@@ -158,6 +160,23 @@ export const oauth = {
       ...['invalid_request', 'invalid_client', 'invalid_scope', 'invalid_target', 'RATE_LIMITED'],
       ...['unsupported_response_type', 'request_not_supported', 'request_uri_not_supported'],
       ...['invalid_dpop_proof', 'use_dpop_nonce'],
+    ],
+  },
+  'POST /device_authorization': {
+    id: 'authorizeDevice',
+    summary: 'Ask for a code that a person enters in a browser',
+    description:
+      'Only with IDP_DEVICE_FLOW, and for clients that were created for it. The device shows the code and polls /token (RFC 8628).',
+    body: form({
+      scope: text(
+        '`openid`, and `profile`, `email`, `offline_access`; with `resource` also scopes of the API.',
+      ),
+      resource: text('The API that the access token is for (RFC 8707). May be repeated.'),
+      ...CLIENT_FIELDS,
+    }),
+    errors: [
+      ...['invalid_request', 'invalid_client', 'invalid_scope', 'invalid_target', 'unauthorized_client'],
+      'RATE_LIMITED',
     ],
   },
   'POST /revoke': {

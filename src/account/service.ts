@@ -179,7 +179,9 @@ export function createAccountService({ people, applications, forget }: AccountSo
         connections.map(async ({ clientId, scopes, resources, updatedAt: since }) => {
           const client = await applications.find(clientId);
           const [address = ''] = client?.redirectUris ?? [];
-          return client && { clientId, name: client.name || hostOf(address), scopes, resources, since };
+          return (
+            client && { clientId, name: client.name || hostOf(address) || clientId, scopes, resources, since }
+          );
         }),
       );
       return found.filter((application) => application !== null).sort((a, b) => b.since - a.since);

@@ -3,6 +3,7 @@ import { factorCollection } from '../factors/store.js';
 
 import { logoutNoticeCollection } from '../oidc/backchannel/store.js';
 
+import { deviceRequestCollection } from '../oidc/device/store.js';
 import { revocationCollection } from '../oidc/revocations/service.js';
 import {
   consentCollection,
@@ -48,6 +49,7 @@ export function declareIdpCollections(store: Store): void {
     registrationTokenCollection,
     resourceCollection,
     revocationCollection,
+    deviceRequestCollection,
   ];
   for (const declare of collections) declare(store);
 }

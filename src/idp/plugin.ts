@@ -203,6 +203,9 @@ export async function mountIdp(
     secondFactor,
     passkeys,
     passkeySignUp: passkeys && createPasskeySignUp(passkeys, provisioning.principals),
+    createDeviceModule: values.deviceFlow
+      ? (await import('../oidc/device/module.js')).createDeviceModule
+      : undefined,
     hasAccountPages,
     trustedEmailDomains: values.trustedEmailDomains ?? [],
     humansUseBasic: values.basicLogin === 'all',

@@ -39,6 +39,8 @@ export interface Client {
   postLogoutRedirectUris: readonly string[];
   /** Consent is not required for this client. */
   trusted?: true;
+  /** It may use the device flow. */
+  device?: true;
   /** The https address of an image. */
   logoUri?: string;
   /** The signature of its id_tokens; EdDSA by default. */

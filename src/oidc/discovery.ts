@@ -5,6 +5,7 @@ import { RESPONSE_MODES } from './authorize/rules.js';
 import { CLAIMS, SCOPES } from './claims.js';
 import type { Keys } from './keys.js';
 import type { Resources } from './resources.js';
+import { DEVICE_GRANT } from './tokens/request.js';
 
 /** Headers of documents that every origin may read and cache. A plain GET needs no preflight. */
 const PUBLIC_HEADERS = {
@@ -30,18 +31,16 @@ export interface DiscoveryOptions {
   /** What a sign-in can prove. */
   acrValues: readonly string[];
   resources: Resources;
+  /** Whether devices may use the provider. */
+  hasDeviceFlow: boolean;
   issuer(): string;
 }
 
 type MetadataOptions = Omit<DiscoveryOptions, 'keys'> & Pick<Keys, 'algorithms'>;
 
 /** The metadata and the JWK Set. */
-export async function discoveryPlugin(
-  scope: Scope,
-  { keys, locales, isSignUpOpen, clientRegistration, acrValues, resources, issuer }: DiscoveryOptions,
-): Promise<void> {
-  const { algorithms } = keys;
-  const metadata = { locales, isSignUpOpen, clientRegistration, acrValues, resources, issuer, algorithms };
+export async function discoveryPlugin(scope: Scope, { keys, ...options }: DiscoveryOptions): Promise<void> {
+  const metadata = { ...options, algorithms: keys.algorithms };
   publishMetadata(scope, ['/.well-known/openid-configuration', WELL_KNOWN], metadata);
   const jwks = JSON.stringify(keys.jwks);
   publish(scope, ['/.well-known/jwks.json', '/jwks'], () => jwks);
@@ -83,7 +82,7 @@ const METHODS = ['client_secret_basic', 'client_secret_post', 'private_key_jwt']
 function providerMetadata(
   issuer: string,
   identifiers: readonly string[],
-  { locales, isSignUpOpen, clientRegistration, acrValues, algorithms }: MetadataOptions,
+  { locales, isSignUpOpen, clientRegistration, acrValues, algorithms, hasDeviceFlow }: MetadataOptions,
 ) {
   return {
     issuer,
@@ -99,10 +98,13 @@ function providerMetadata(
     jwks_uri: `${issuer}/.well-known/jwks.json`,
     response_types_supported: ['code'],
     response_modes_supported: [...RESPONSE_MODES],
+    // RFC 8628 §4
+    ...(hasDeviceFlow && { device_authorization_endpoint: `${issuer}/device_authorization` }),
     grant_types_supported: [
       'authorization_code',
       'refresh_token',
       ...(identifiers.length > 0 ? ['client_credentials'] : []),
+      ...(hasDeviceFlow ? [DEVICE_GRANT] : []),
     ],
     subject_types_supported: ['public'],
     id_token_signing_alg_values_supported: algorithms,

@@ -19,6 +19,7 @@ import { ACR_VALUES, createClaims } from './claims.js';
 import { createClientAssertions } from './client-assertion.js';
 import { rejectCrossSiteForms } from './client-auth.js';
 import { type ConsentService, createConsentService } from './consents.js';
+import type { createDeviceModule as CreateDevice } from './device/module.js';
 import type { Directory, PasskeySignUp, SecondFactor, SignInPasskeys, SignUp } from './directory.js';
 import { type ClientRegistration, pathMetadataPlugin } from './discovery.js';
 import { createHintReader, createKeys, type KeyMaterial } from './keys.js';
@@ -76,6 +77,8 @@ export interface OidcModuleOptions {
   passkeys: SignInPasskeys | undefined;
   /** Absent if passkeys are not configured. */
   passkeySignUp: PasskeySignUp | undefined;
+  /** Builds the device flow; absent if it is not enabled. */
+  createDeviceModule: typeof CreateDevice | undefined;
   /** Whether people have pages at `/account`. */
   hasAccountPages: boolean;
   /** Domains in which an accepted invitation verifies the e-mail address. */
@@ -144,10 +147,17 @@ export function createOidcModule(
       endSession: (sid, change) => revocations.end('sid', sid, () => backchannel.endSession(sid, change)),
     },
   });
+  const device = options.createDeviceModule?.({
+    ...shared,
+    ...{ seeds, tokens, consents, sessions, backchannel, assertions },
+  });
   const cookies = createCookies(issuer);
   const signInPages = createSignInPages(issuer, options);
   const { clientRegistration } = options;
   const { isSignUpOpen, signUp, secondFactor, passkeys, passkeySignUp, hasAccountPages } = options;
+  const ownPages: OidcModule['ownPages'] = ({ pages }) =>
+    createOwnPages({ sessions, cookies, authorization, signInPages, isSignUpOpen, pages });
+  const hasDeviceFlow = device !== undefined;
   const acrValues = secondFactor || passkeys ? ACR_VALUES : ACR_VALUES.slice(0, 1);
 
   for (const [name, job] of Object.entries(createPurges(shared))) jobs.add(name, job);
@@ -192,10 +202,12 @@ export function createOidcModule(
         hasAccountPages,
         meter: throttle.countRequest,
         humansUseBasic,
+        device,
+        hasDeviceFlow,
+        ownPages: ownPages({ pages }),
         revocations: revocationDocuments,
       }),
-    ownPages: ({ pages }) =>
-      createOwnPages({ sessions, cookies, authorization, signInPages, isSignUpOpen, pages }),
+    ownPages,
     sessions,
     endSessions: (sub, change) => revocations.endPrincipal(sub, () => backchannel.endSessions(sub, change)),
     endClient: (id, change) => revocations.end('client_id', id, change),
@@ -208,6 +220,7 @@ export function createOidcModule(
     pathMetadataPlugin: (scope) =>
       pathMetadataPlugin(scope, {
         ...{ issuer, locales, isSignUpOpen, clientRegistration, acrValues, resources },
+        hasDeviceFlow,
         algorithms: keys.algorithms,
       }),
   };

@@ -3,9 +3,11 @@ import { registerCors } from '../http/cors.js';
 import type { Scope } from '../http/scope.js';
 import { type ParPluginOptions, parPlugin } from './authorize/par.js';
 import { type AuthorizePluginOptions, authorizePlugin } from './authorize/plugin.js';
+import type { DeviceModule } from './device/module.js';
 import type { Directory } from './directory.js';
 import { type DiscoveryOptions, discoveryPlugin } from './discovery.js';
 import { type LogoutPluginOptions, logoutPlugin } from './logout.js';
+import type { OwnPages } from './own-pages.js';
 import { type RevocationsPluginOptions, revocationsPlugin } from './revocations/plugin.js';
 import { introspectionPlugin, type TokensPluginOptions, tokensPlugin } from './tokens/plugin.js';
 
@@ -18,6 +20,9 @@ export interface OidcPluginOptions
     DiscoveryOptions {
   directory: Directory;
   throttle: ParPluginOptions['throttle'];
+  /** Absent if the device flow is not enabled. */
+  device: DeviceModule | undefined;
+  ownPages: OwnPages;
 }
 
 const FORM_LIMIT_BYTES = 16 * 1024;
@@ -29,6 +34,8 @@ export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Prom
   await scope.register(logoutPlugin, options);
   await scope.register(introspectionPlugin, options);
   await scope.register(revocationsPlugin, options);
+  const { device, pages, ownPages: own } = options;
+  if (device) await device.plugin(scope, { pages, own });
   await registerCors(scope, ['*'], async (open) => {
     await discoveryPlugin(open, options);
     await tokensPlugin(open, options);

@@ -99,6 +99,12 @@ export const oidcOptions = {
     shown: '0',
     parse: (text) => ({ 0: false, 1: true })[text] ?? text,
   }),
+  deviceFlow: option(Type.Boolean({ default: false, accepts: '0 or 1' }), {
+    env: 'IDP_DEVICE_FLOW',
+    doc: '1 lets people sign in to applications on devices without a browser, by entering a code at `/device` (RFC 8628). It applies to applications that were created with `idp client create --device`.',
+    shown: '0',
+    parse: (text) => ({ 0: false, 1: true })[text] ?? text,
+  }),
   loopbackDocuments: option(Type.Boolean({ default: false, accepts: '0 or 1' }), {
     env: 'IDP_LOOPBACK_DOCUMENTS',
     doc: '1 lets idp read the keys and metadata of clients on this machine, without TLS. For development only.',

@@ -13,7 +13,8 @@ export interface GrantDocument {
   sub: string;
   /** `epoch` of the principal at sign-in. */
   epoch?: number;
-  redirectUri: string;
+  /** Absent for a device, whose code needs no redirect. */
+  redirectUri?: string;
   /** The scopes of the provider itself, separated by spaces. */
   scope: string;
   /** The resources for which access tokens may be issued, with their scopes. */

@@ -220,10 +220,11 @@ export async function clientsPlugin(
     const { id, name, secretHash, previousSecretUntil, createdAt } = client;
     const facts = [
       { label: 'Name', text: name || '–' },
-      { label: 'Redirect URIs', text: client.redirectUris.join(' ') },
+      { label: 'Redirect URIs', text: client.redirectUris.join(' ') || '–' },
       { label: 'Logout URIs', text: client.postLogoutRedirectUris.join(' ') || '–' },
       { label: 'Who may sign in', text: KINDS[choiceOf(client)]?.label ?? '' },
       { label: 'Trusted', text: client.trusted ? 'yes' : 'no' },
+      ...(client.device ? [{ label: 'Sign-in on devices', text: 'by a code' }] : []),
       { label: 'Signature of id_tokens', text: signatureOf(client) },
       { label: 'Back-channel logout URI', text: client.backchannelLogoutUri ?? '–' },
       { label: 'Logo', text: client.logoUri ?? '–' },

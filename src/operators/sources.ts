@@ -116,6 +116,7 @@ export interface Client {
   previousSecretUntil?: number;
   principalKinds: Kind[];
   trusted?: true;
+  device?: true;
   logoUri?: string;
   backchannelLogoutUri?: string;
   idTokenAlg?: 'ES256';

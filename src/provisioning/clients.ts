@@ -32,6 +32,8 @@ export interface ClientInput {
   principalKinds: Kind[];
   /** Never set over HTTP. */
   trusted?: boolean;
+  /** Whether it may use the device flow. Never set over HTTP, because its codes can be used for phishing. */
+  device?: boolean;
   /** An https address; an empty one removes it. */
   logoUri?: string;
   /** Where the client is told that a session has ended; an empty one removes it. */
@@ -92,12 +94,13 @@ export function createClients(
   const validate = ({
     redirectUris,
     postLogoutRedirectUris = [],
+    device = false,
     logoUri = '',
     backchannelLogoutUri = '',
     idTokenAlg = 'EdDSA',
   }: ClientChange): void => {
     const problem = backchannelLogoutUri === '' ? null : logoutUriProblem(backchannelLogoutUri, uriRules);
-    if (redirectUris?.length === 0)
+    if (redirectUris?.length === 0 && !device)
       throw invalidFields({
         path: 'redirect_uris',
         message: 'must contain at least one URI, like https://app.example.com/callback',
@@ -146,6 +149,7 @@ export function createClients(
       {
         isPublic,
         trusted,
+        device = false,
         logoUri = '',
         backchannelLogoutUri = '',
         idTokenAlg = 'EdDSA',
@@ -156,7 +160,7 @@ export function createClients(
       },
       from,
     ) {
-      validate({ ...input, logoUri, backchannelLogoutUri, idTokenAlg });
+      validate({ ...input, device, logoUri, backchannelLogoutUri, idTokenAlg });
       const keys = readKeys({ jwks, jwksUri });
       if (isPublic && keys !== null) throw invalidFields({ path: 'public', message: PUBLIC_WITH_KEYS });
       const secret = isPublic || keys !== null ? null : newToken(random, 'csec_');
@@ -169,6 +173,7 @@ export function createClients(
         createdAt: now,
         ...(secret !== null && { secretHash: sha256(secret) }),
         ...(trusted === true && { trusted }),
+        ...(device && { device }),
         ...(logoUri !== '' && { logoUri }),
         ...(backchannelLogoutUri !== '' && { backchannelLogoutUri }),
         ...(idTokenAlg === 'ES256' && { idTokenAlg: 'ES256' as const }),
@@ -182,7 +187,7 @@ export function createClients(
 
     async update(
       clientId,
-      { trusted, logoUri, backchannelLogoutUri, idTokenAlg, jwks, jwksUri, ...change },
+      { trusted, device, logoUri, backchannelLogoutUri, idTokenAlg, jwks, jwksUri, ...change },
       from,
     ) {
       const before = await find(clientId);
@@ -197,17 +202,19 @@ export function createClients(
         ...(backchannelLogoutUri !== undefined && { backchannelLogoutUri }),
         ...(idTokenAlg !== before.idTokenAlg && { idTokenAlg }),
       };
-      validate({ ...change, ...optional });
+      validate({ ...change, ...optional, device: device ?? before.device === true });
       const set = {
         ...change,
         ...keys,
         ...(trusted === true && { trusted }),
+        ...(device === true && { device }),
         ...(logoUri && { logoUri }),
         ...(backchannelLogoutUri && { backchannelLogoutUri }),
         ...(idTokenAlg === 'ES256' && { idTokenAlg: 'ES256' as const }),
       };
       const unset = [
         ...(trusted === false ? (['trusted'] as const) : []),
+        ...(device === false ? (['device'] as const) : []),
         ...(logoUri === '' ? (['logoUri'] as const) : []),
         ...(backchannelLogoutUri === '' ? (['backchannelLogoutUri'] as const) : []),
         ...(idTokenAlg === 'EdDSA' ? (['idTokenAlg'] as const) : []),
@@ -286,6 +293,7 @@ function auditedFields({
   postLogoutRedirectUris,
   principalKinds,
   trusted,
+  device,
   logoUri,
   backchannelLogoutUri,
   idTokenAlg,
@@ -298,6 +306,7 @@ function auditedFields({
     postLogoutRedirectUris: postLogoutRedirectUris.join(' '),
     principalKinds: principalKinds.join(' '),
     trusted: trusted === true,
+    device: device === true,
     logoUri,
     backchannelLogoutUri,
     idTokenAlg: idTokenAlg ?? 'EdDSA',

@@ -247,6 +247,9 @@ const client = {
   jwks_uri: Type.Optional(JwksUri),
   principal_kinds: Kinds,
   trusted: Type.Boolean(),
+  grant_types: Type.Optional(
+    Type.Array(Type.String(), { description: 'Only for an application that may use the device flow.' }),
+  ),
   logo_uri: Type.Optional(LogoUri),
   id_token_signed_response_alg: Type.Optional(Type.Enum(ID_TOKEN_ALGORITHMS, ID_TOKEN_ALG)),
   backchannel_logout_uri: Type.Optional(LogoutUri),
@@ -267,6 +270,10 @@ export const ClientList = Type.Object({
   clients: Type.Array(Type.Object(client)),
   next: Next,
 });
+
+/** The grant types of every client, and the one that the operator allows (RFC 7591 §2, RFC 8628 §3.4). */
+const GRANT_TYPES = ['authorization_code', 'refresh_token'];
+const DEVICE_GRANT_TYPE = 'urn:ietf:params:oauth:grant-type:device_code';
 
 /** Documents as in responses, without hashes. */
 export function principalView({ id, handle, kind, name, createdAt }: PrincipalDocument) {
@@ -300,6 +307,7 @@ export function clientView(client: ClientDocument) {
     ...(client.jwksUri !== undefined && { jwks_uri: client.jwksUri }),
     principal_kinds: client.principalKinds,
     trusted: client.trusted === true,
+    ...(client.device && { grant_types: [...GRANT_TYPES, DEVICE_GRANT_TYPE] }),
     ...(client.logoUri !== undefined && { logo_uri: client.logoUri }),
     ...(client.idTokenAlg !== undefined && { id_token_signed_response_alg: client.idTokenAlg }),
     ...(client.backchannelLogoutUri !== undefined && {

@@ -98,6 +98,8 @@ export interface ClientDocument {
   principalKinds: Kind[];
   /** Consent is not required for this client. */
   trusted?: true;
+  /** People may sign in to the client on a device without a browser (RFC 8628). Only commands on the host set it. */
+  device?: true;
   /** An image that the pages of sign-in and consent show (RFC 7591 §2). */
   logoUri?: string;
   /** The signature of its id_tokens; EdDSA if absent (OpenID Connect Registration §2). */

@@ -115,6 +115,23 @@ t.test('the commands of docs/agents.md work as printed', async (t) => {
   t.match(printed, /courier@agents\.example +agent +disabled/);
 });
 
+t.test('the commands of docs/device-flow.md work as printed', async (t) => {
+  const cwd = temporaryFolder(t);
+  const idp = await startProgram(t, compiled('package/bin/idp.js'), {
+    cwd,
+    args: ['serve', '-port', '0'],
+    env: { IDP_DEVICE_FLOW: '1' },
+  }).url();
+  const issuer = idp.replace('127.0.0.1', 'localhost');
+  const commands = commandsIn('docs/device-flow.md')
+    .replace('http://localhost:8080', issuer)
+    .replaceAll('npx idp', `${process.execPath} ${compiled('package/bin/idp.js')}`);
+  const printed = await paste(commands, {}, cwd);
+  t.match(printed, /^[B-Z]{4}-[B-Z]{4}\n/);
+  t.ok(printed.includes(`${issuer}/device\n`));
+  t.match(printed, /"error":"authorization_pending"/);
+});
+
 t.test('the instructions of /llms.txt work with the issuer that serves them', async (t) => {
   const cwd = temporaryFolder(t);
   const adminToken = 'the-token-of-the-administrator-of-this-test';

@@ -105,10 +105,19 @@ t.test('clients: every change to the trust in applications happens on the host',
   t.notOk('client_secret' in open.json);
   t.match(await type(['client', 'rotate', open.json.client_id]), { code: 1, err: /is public/ });
 
+  t.match(await type(['client', 'create']), { code: 2, err: /redirect URIs are missing/ });
+  const device = (await type(['client', 'create', '--device', '--public', '--json'])).json;
+  const grant = 'urn:ietf:params:oauth:grant-type:device_code';
+  t.match(device, { redirect_uris: [], grant_types: ['authorization_code', 'refresh_token', grant] });
+  t.match(await type(['client', 'update', device.client_id, '--redirect-uris', ',']), { code: 0 });
+  const ended = (await type(['client', 'update', device.client_id, '--device', 'no', '--json'])).json;
+  t.notOk('grant_types' in ended);
+
   const records = (await auditOf(store)).filter(({ ip }) => ip === 'cli').map(({ event }) => event);
   t.same(records.sort(), [
-    ...['client.created', 'client.created', 'client.deleted', 'client.rotated', 'client.rotated'],
-    ...['client.updated', 'client.updated'],
+    ...['client.created', 'client.created', 'client.created', 'client.deleted'],
+    ...['client.rotated', 'client.rotated'],
+    ...['client.updated', 'client.updated', 'client.updated', 'client.updated'],
   ]);
 });
 

@@ -405,6 +405,7 @@ t.test('the target gets the tables and indexes that the servers create', async (
       IDP_FACTOR_ENCRYPTION_KEY: 'Rk7tQ2vXw9ZbN4mLp6Jd3Hs8Fg1Yc5Ae',
       PASSKEYS: 'true',
       IDP_PASSKEYS: 'true',
+      IDP_DEVICE_FLOW: '1',
     };
     const program = startProgram(t, script, { args: ['serve', '-p', '0'], cwd, env });
     await program.url();

@@ -5,6 +5,7 @@ import { enterAccount, FIREFOX, secretIn } from '../account/kit.js';
 import { type MailedApp, mailedApp, RESET, readMails, VERIFY } from '../auth/kit.js';
 import { PASSWORD, SECRETS } from '../kit/app.js';
 import { optionsIn, SoftwareAuthenticator } from '../kit/authenticator.js';
+import { begin, deviceClient } from '../kit/device.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
 import { type IdpApp, idpStore } from '../kit/idp.js';
 import { type MailSink, mailSink } from '../kit/mail.js';
@@ -28,13 +29,14 @@ export async function planTour(t: Test): Promise<Stop[]> {
   const required = { secondFactor: 'required', secondFactorGraceDays: 0 } as const;
   const mailed = { emailSmtpUrl: sink.url, factorEncryptionKey: FACTOR_KEY };
   const [{ idp, origin }, ruled, saas] = await Promise.all([
-    reachableIdp(t, { ...mailed, passkeys: true }),
+    reachableIdp(t, { ...mailed, passkeys: true, deviceFlow: true }),
     reachableIdp(t, { ...mailed, ...required }),
     mailedApp(t, { factorEncryptionKey: FACTOR_KEY }),
   ]);
   const inConsole = await stopsOfConsole(t, idp, origin);
   return [
     ...(await stopsOfIdp(t, idp, origin)),
+    ...(await stopsOfDevices(t, idp, origin)),
     ...(await stopsOfMailedLinks(t, idp, origin, sink)),
     ...(await stopsOfSecondFactor(idp, origin)),
     ...(await stopsOfRule(ruled.idp, ruled.origin)),
@@ -100,6 +102,39 @@ async function stopsOfIdp(t: Test, idp: IdpApp, origin: string): Promise<Stop[]>
     stop('account-password-wrong', 401, send({ 'Current password': 'wrong', ...chosen })),
     stop('account-password-done', 200, open(`${origin}/account/password/done`)),
     stop('logout', 200, open(`${origin}/logout`)),
+  ];
+}
+
+/** The pages on which a person signs in a device. */
+async function stopsOfDevices(t: Test, idp: IdpApp, origin: string): Promise<Stop[]> {
+  const client = await deviceClient(t, idp, { name: NAME, public: true });
+  const scope = 'openid profile email offline_access files:read files:write';
+  const asked = { scope, resource: RESOURCE };
+  const requests = [
+    await begin(idp, client, asked, '2001:db8:1234:5678::1'),
+    await begin(idp, client, { scope: 'openid' }),
+  ];
+  const [first, second] = requests.map(({ body }) => body.user_code);
+  return [
+    stop('device-sign-in', 401, async (page) => {
+      await page.context().clearCookies();
+      return page.goto(`${origin}/device?user_code=${first}`);
+    }),
+    stop('device', 200, send({ 'E-mail or user name': HANDLE, Password: PASSWORD })),
+    stop('device-unknown', 404, send({ Code: 'BBBB-BBBB' })),
+    stop('device-confirm', 200, send({ Code: first })),
+    stop('device-allowed', 200, send()),
+    stop('device-confirm-here', 200, async (page) => {
+      await page.goto(`${origin}/device?user_code=${second}`);
+      return send()(page);
+    }),
+    stop('device-denied', 200, async (page) => {
+      const [response] = await Promise.all([
+        page.waitForNavigation(),
+        page.getByRole('button', { name: 'Deny' }).click(),
+      ]);
+      return response;
+    }),
   ];
 }
 

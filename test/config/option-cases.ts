@@ -451,6 +451,14 @@ export function idpCases(folder: string): Record<string, Cases> {
       ],
       invalid: ['true', 'yes', '2'],
     },
+    IDP_DEVICE_FLOW: {
+      default: false,
+      valid: [
+        ['0', false],
+        ['1', true],
+      ],
+      invalid: ['true', 'yes', '2'],
+    },
     IDP_DISABLE_SIGNUP: {
       default: false,
       valid: [

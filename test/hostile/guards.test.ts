@@ -60,6 +60,7 @@ const PRODUCTS: Record<string, Product> = {
         ...idpOptions(folder),
         limits: false,
         passkeys: true,
+        deviceFlow: true,
         clientRegistration: true,
       } as never),
     verifiedInHandler: ['client', 'bearer', 'agent'],

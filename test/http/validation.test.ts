@@ -280,6 +280,7 @@ const UNPATTERNED: [field: RegExp, reason: string][] = [
   [/\.(token|refreshToken|verificationToken|interaction|form)$/, 'compared or verified, never stored'],
   [/^POST \/(account|authorize)\/.* body\.code$/, 'compared, never stored'],
   [/^POST \/(account|authorize)\/.* body\.credential$/, 'only well-formed parts of the JSON text are stored'],
+  [/^(GET|POST) \/device(\/confirm)? (body|querystring)\.user_code$/, 'compared, never stored'],
   [/^POST \/account\/passkeys\/(add|rename) body\.name$/, 'checked as a display name, beside its field'],
   [
     / body\.(allowRegistration|maintenanceMode|emailNotifications)$/,
@@ -305,7 +306,7 @@ const UNPATTERNED: [field: RegExp, reason: string][] = [
   [/ querystring\.after$/, 'decoded and checked as the position in a list'],
   [/^POST \/api\/billing\/create-portal-session body\.returnPath$/, 'checked as a path, never stored'],
   [
-    /^POST \/(authorize|logout|introspect|token|revoke|par) body$/,
+    /^POST \/(authorize|logout|introspect|token|revoke|par|device_authorization) body$/,
     'any form: the protocol checks each parameter',
   ],
 ];
@@ -353,7 +354,7 @@ async function acceptedParts(t: Test): Promise<[where: string, part: Part][]> {
       accountPages: true,
       emailLogin: true,
     }),
-    createIdentityServer({ ...idpOptions(temporaryFolder(t)), ...factors }),
+    createIdentityServer({ ...idpOptions(temporaryFolder(t)), ...factors, deviceFlow: true }),
   ];
   const found: [where: string, part: Part][] = [];
   for (const server of servers) {

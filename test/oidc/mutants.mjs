@@ -10,7 +10,72 @@ const HISTORY = [
 const RACES = ['processes', 'four processes share one SQLite file'];
 const VERIFIED = ['email-verified', 'an address is verified'];
 
+const DEVICE_RACES = 'device-races';
+
 const mutants = [
+  {
+    name: 'a denied device keeps waiting',
+    file: 'device/service.js',
+    text: "if (request.state === 'denied')",
+    replacement: 'if (false)',
+    tests: [['device', 'a wrong, foreign, denied or expired device code']],
+  },
+  {
+    name: 'a decision on a device replaces another one',
+    file: 'device/service.js',
+    text: "changeOne({ id, state: 'pending', expiresAt }",
+    replacement: 'changeOne({ id, expiresAt }',
+    tests: [[DEVICE_RACES, 'approvals and a denial']],
+  },
+  {
+    name: 'an expired device code is redeemed',
+    file: 'device/service.js',
+    text: 'if (!isOpen(request))',
+    replacement: 'if (false)',
+    tests: [['device', 'a wrong, foreign, denied or expired device code']],
+  },
+  {
+    name: 'a device code works for every client',
+    file: 'device/service.js',
+    text: '|| request.clientId !== client.id)',
+    replacement: ')',
+    tests: [['device', 'a wrong, foreign, denied or expired device code']],
+  },
+  {
+    name: 'every client may use the device flow',
+    file: 'device/service.js',
+    text: 'if (!device)',
+    replacement: 'if (false)',
+    tests: [['device', 'only clients that the operator allows']],
+  },
+  {
+    name: 'slow_down adds nothing',
+    file: 'device/service.js',
+    text: 'inc: { interval: INTERVAL }',
+    replacement: 'inc: { interval: 0 }',
+    tests: [['device', 'a poll that comes too early']],
+  },
+  {
+    name: 'the form of another code decides',
+    file: 'device/plugin.js',
+    text: "const formsOf = ({ token }, userCode = '') =>",
+    replacement: "const formsOf = ({ token }, _shown, userCode = '') =>",
+    tests: [['device', 'a decision needs the page']],
+  },
+  {
+    name: 'guesses at user codes are not counted per person',
+    file: 'device/service.js',
+    text: 'await throttle.countKey(CODES_OF_PERSON, sub, ip);',
+    replacement: '',
+    tests: [['device', 'a person guesses twenty codes']],
+  },
+  {
+    name: 'a used code looks different from an unknown one',
+    file: 'device/service.js',
+    text: "stored.state === 'pending' && isOpen(stored)",
+    replacement: 'isOpen(stored)',
+    tests: [['device', 'an unknown code looks like an expired']],
+  },
   {
     name: 'what is over is removed at once',
     file: 'purge.js',

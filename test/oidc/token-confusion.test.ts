@@ -2,6 +2,7 @@ import t, { type Test } from 'tap';
 import { agentWithKey } from '../kit/agent-keys.js';
 import { basic, saasApp } from '../kit/app.js';
 import { asserted, assertion } from '../kit/client-keys.js';
+import { begin, decide, deviceClient, poll } from '../kit/device.js';
 import {
   ADMIN_TOKEN,
   claimsOf,
@@ -38,9 +39,9 @@ interface World {
 }
 
 async function world(t: Test): Promise<World> {
-  const idp = await idpApp(t, { limits: false });
+  const idp = await idpApp(t, { limits: false, deviceFlow: true });
   const [files, other] = [await addResource(t, idp), await addResource(t, idp, OTHER)];
-  const client = await idp.createClient();
+  const client = await deviceClient(t, idp);
   const human = await idp.makeHuman();
   const signIn = async (more: Record<string, string>) => {
     const { browser, page } = await idp.visit(client, more);
@@ -64,6 +65,8 @@ async function world(t: Test): Promise<World> {
   const ofAgent = (await askAsAgent(idp, await assert())).body;
   const pushed = await ask(idp, '/par', client, { response_type: 'code', redirect_uri: client.redirectUri });
   const { code, session } = await signIn({ scope: 'openid' });
+  const device = (await begin(idp, client)).body;
+  await decide(idp, human, device.user_code);
   const saas = await saasApp(t);
   const account = await saas.signUp();
   return {
@@ -80,6 +83,8 @@ async function world(t: Test): Promise<World> {
       'DPoP proof': await key.prove({ method: 'GET', url: `${ISSUER}/userinfo` }),
       request_uri: pushed.body.request_uri,
       code,
+      'device code': device.device_code,
+      'user code': device.user_code,
       'admin token': ADMIN_TOKEN,
       'session cookie': session,
       'client secret': client.secret ?? '',
@@ -156,6 +161,10 @@ const ENDPOINTS: Record<
     accepts: ['refresh token'],
     isAccepted: async ({ idp, client }, token) =>
       (await idp.request('POST', '/token', { form: refreshing(client, token) })).status === 200,
+  },
+  'device code at /token': {
+    accepts: ['device code'],
+    isAccepted: async ({ idp, client }, token) => (await poll(idp, client, token)).status === 200,
   },
   'client secret': {
     accepts: ['client secret'],

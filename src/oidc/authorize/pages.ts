@@ -141,7 +141,11 @@ export function createSignInPages(
   };
 }
 
-const DESTINATIONS = { 'the console': 'sign-in.console', 'the account page': 'sign-in.account' } as const;
+const DESTINATIONS = {
+  'the console': 'sign-in.console',
+  'the account page': 'sign-in.account',
+  'the device page': 'sign-in.device',
+} as const;
 
 /** Whether a new person could be the user of this request. */
 export const admitsNewPeople = ({ client, hintedSub }: AuthorizationRequest): boolean =>
@@ -219,9 +223,6 @@ function pageOf(
   const target = formActionSource(redirectUri);
   // The host after another scheme is chosen by the client and says nothing about where the browser goes.
   const returnsTo = isWebUri(redirectUri) ? new URL(redirectUri).host : target;
-  // The identifier is in every token.
-  const shown = asked?.scopes ?? ['openid', ...namesIn(scope)];
-  const shared = SCOPES.filter((known) => shown.includes(known));
   const isLasting = namesIn(scope).includes('offline_access');
   return {
     template,
@@ -231,7 +232,7 @@ function pageOf(
       clientName: client.name || returnsTo,
       returnsTo,
       ...claimsOfClient(client, redirectUri),
-      learns: shared.map((known) => message(`scope.${known}`)),
+      learns: asked ? learnsFrom(asked.scopes) : scopesShown(scope),
       resources: shownTargets(targets, asked).map((target) => viewOfTarget(target, isLasting)),
       ...view,
     },
@@ -240,6 +241,12 @@ function pageOf(
     uiLocales: parameters['ui_locales'],
   };
 }
+
+/** What the application will see. The identifier is in every token. */
+export const scopesShown = (scope: string): Localized[] => learnsFrom(['openid', ...namesIn(scope)]);
+
+const learnsFrom = (scopes: readonly string[]): Localized[] =>
+  SCOPES.filter((known) => scopes.includes(known)).map((known) => message(`scope.${known}`));
 
 /** The resources of a request, or of them those that the user is asked for, with these scopes. */
 const shownTargets = (targets: readonly Target[], asked: MissingConsent | undefined): readonly Target[] =>
@@ -250,7 +257,7 @@ const shownTargets = (targets: readonly Target[], asked: MissingConsent | undefi
       })
     : targets;
 
-const viewOfTarget = ({ resource, scopes }: Target, isLasting: boolean) => ({
+export const viewOfTarget = ({ resource, scopes }: Target, isLasting: boolean) => ({
   resourceName: resource.name,
   identifier: resource.identifier,
   permits: resource.scopes

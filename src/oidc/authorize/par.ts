@@ -6,7 +6,7 @@ import { oidcErrors } from '../errors.js';
 import type { Proofs } from '../proofs.js';
 import type { Resources } from '../resources.js';
 import { AnyForm, PushedResponse } from '../schemas.js';
-import { readProof, readSingleValues } from '../tokens/plugin.js';
+import { readProof, readSingleValues } from '../tokens/request.js';
 import type { PushedAuthorization } from './pushed.js';
 import { isParameter, readParameters } from './request.js';
 import type { Parameters, RuleViolation } from './rules.js';

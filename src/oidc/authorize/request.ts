@@ -98,7 +98,7 @@ function withModeOfObject(parameters: Parameters): Parameters {
  * The supported scopes of the provider itself. The default is `openid`, because a scope must not be empty (RFC 6749 §3.3); a
  * request for scopes of resources needs none.
  */
-function grantedScope(scope = '', targets: readonly Target[]): string {
+export function grantedScope(scope = '', targets: readonly Target[]): string {
   const requested = new Set(scope.split(' '));
   const own = SCOPES.filter((known) => requested.has(known)).join(' ');
   return own || (targets.some(({ scopes }) => scopes.length > 0) ? '' : 'openid');

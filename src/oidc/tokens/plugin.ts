@@ -1,23 +1,26 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Static } from 'typebox';
 import { parseBearer, parseDpop } from '../../http/authorization.js';
 import { DPOP_ALGORITHMS } from '../../http/dpop.js';
 import { access, originOf, type Scope } from '../../http/scope.js';
-import {
-  authenticate,
-  authenticateClient,
-  type ClientAuthDependencies,
-  findClient,
-  invalidClient,
-} from '../client-auth.js';
+import { authenticate, type ClientAuthDependencies, findClient, invalidClient } from '../client-auth.js';
+import type { DeviceModule } from '../device/module.js';
 import { type Client, type Directory, isPublicClient } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import type { Keys } from '../keys.js';
-import type { Proofs, Prove, ProvenRequest } from '../proofs.js';
+import type { Proofs, Prove } from '../proofs.js';
 import type { ResourceServer, Resources } from '../resources.js';
 import { AnyForm, IntrospectionResponse, TokenResponseBody } from '../schemas.js';
 import { authenticateClientOrAgent, isAgent } from './agents.js';
 import type { TokenResponse } from './issuance.js';
+import {
+  type ClientRequest,
+  DEVICE_GRANT,
+  provenBy,
+  readProof,
+  readRequest,
+  readResources,
+  readSingleValues,
+} from './request.js';
 import type { TokenService } from './service.js';
 
 export interface TokensPluginOptions extends ClientAuthDependencies {
@@ -26,11 +29,11 @@ export interface TokensPluginOptions extends ClientAuthDependencies {
   resources: Resources;
   proofs(): Promise<Proofs>;
   keys: Keys;
+  /** Absent if the device flow is not enabled. */
+  device?: Pick<DeviceModule, 'poll'> | undefined;
 }
 
 const TOKEN_LIMIT_BYTES = 64 * 1024;
-
-type ClientRequest = FastifyRequest<{ Body: Static<typeof AnyForm> }>;
 
 /** The token, revocation and userinfo endpoints, for servers and pages. */
 export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): Promise<void> {
@@ -48,7 +51,9 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
         return issueToAgent(request, reply, options);
       const { client, fields } = await readRequest(request, options);
       if (!grantType) throw oidcErrors.invalid_request({ message: 'grant_type is missing.' });
-      const handleGrant = GRANT_HANDLERS.get(grantType);
+      const handleGrant =
+        GRANT_HANDLERS.get(grantType) ??
+        (grantType === DEVICE_GRANT ? pollDevice(options.device) : undefined);
       if (!handleGrant) throw oidcErrors.unsupported_grant_type();
       // Before the code is used, which then remains valid.
       if (client.idTokenAlg && !options.keys.algorithms.includes(client.idTokenAlg))
@@ -157,6 +162,7 @@ interface TokenFields {
   redirect_uri?: string;
   code_verifier?: string;
   refresh_token?: string;
+  device_code?: string;
   scope?: string;
   prove?: Prove | undefined;
 }
@@ -174,57 +180,10 @@ const GRANT_HANDLERS = new Map<string, GrantHandler>([
   ],
 ]);
 
-/**
- * The client, and the fields with a value; empty ones count as omitted (RFC 6749 §3.2).
- * @throws invalid_client, invalid_request, RATE_LIMITED
- */
-async function readRequest(
-  request: ClientRequest,
-  options: TokensPluginOptions,
-): Promise<{ client: Client; fields: Record<string, string> }> {
-  const { authorization } = request.headers;
-  const fields = readSingleValues(request.body);
-  const { ip } = originOf(request);
-  return { client: await authenticateClient({ authorization, body: fields, ip }, options), fields };
-}
-
-/** The parameters with a value. @throws invalid_request for a repeated one, except `resource` (RFC 8707 §2) */
-export function readSingleValues({ resource: _, ...body }: Static<typeof AnyForm>): Record<string, string> {
-  const pairs = Object.entries(body).map(([name, value]) => {
-    if (typeof value === 'string') return [name, value] as const;
-    const details = [{ path: name.slice(0, 100), message: 'must be a single string' }];
-    throw oidcErrors.invalid_request({ details });
-  });
-  return Object.fromEntries(pairs.filter(([, value]) => value !== ''));
-}
-
-/**
- * The proof of a request, not yet verified; `undefined` without one. Without any resource the header is ignored, as it is
- * by providers without DPoP.
- */
-export async function readProof(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  path: string,
-  { proofs, resources }: { proofs(): Promise<Proofs>; resources: Pick<Resources, 'hasAny'> },
-): Promise<Prove | undefined> {
-  if (request.headers['dpop'] === undefined || !(await resources.hasAny())) return undefined;
-  const known = await proofs();
-  // Also with errors, so that the next proof has it.
-  reply.header('dpop-nonce', known.nonce());
-  return known.prover(provenBy(request, path));
-}
-
-/** Node joins repeated headers with a comma, which no proof contains. */
-const provenBy = ({ method, headers }: FastifyRequest, path: string): ProvenRequest => ({
-  method,
-  path,
-  proofs: [headers['dpop'] ?? []].flat(),
-});
-
-/** The values of `resource`, which may be repeated. */
-const readResources = ({ resource = [] }: Static<typeof AnyForm>): string[] =>
-  [resource].flat().filter((value) => value !== '');
+const pollDevice = (device: TokensPluginOptions['device']): GrantHandler | undefined =>
+  device &&
+  ((_tokens, client, { device_code: deviceCode, resources, prove }) =>
+    device.poll(client, { deviceCode, resources, prove }));
 
 /**
  * The `token` parameter. `token_type_hint` is ignored, because the prefix of a token shows its type.

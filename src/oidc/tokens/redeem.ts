@@ -12,6 +12,7 @@ import {
   withAccessToken,
 } from '../grant-tokens.js';
 import type { Prove } from '../proofs.js';
+import type { GrantDocument } from '../store.js';
 import {
   createTokenResponse,
   findAllowedOwner,
@@ -38,16 +39,42 @@ export async function redeemCode(
   ip: string,
   deps: TokenDependencies,
 ): Promise<TokenResponse> {
-  const { grants, clock, random } = deps;
   if (!code) throw oidcErrors.invalid_request({ message: 'code is missing.' });
   const id = grantIdOf('ac_', code);
-  const grant = id === undefined ? null : await grants.findOne({ id });
+  const grant = id === undefined ? null : await deps.grants.findOne({ id });
   if (!grant || !isSecretOf(code, grant.codeHash) || grant.clientId !== client.id) {
     throw oidcErrors.invalid_grant();
   }
   if (grant.redirectUri !== redirectUri || !matchesChallenge(grant.challenge, verifier)) {
     throw oidcErrors.invalid_grant();
   }
+  const redemption = { resources, lifetimeMs: CODE_LIFETIME_MS, prove };
+  const response = await redeemGrant(client, grant, redemption, deps);
+  if (response) return response;
+  await revokeReplayed(grant.id, ip, deps);
+  throw oidcErrors.invalid_grant();
+}
+
+export interface GrantRedemption {
+  /** The values of `resource`. */
+  resources: readonly string[];
+  /** How long the code of the grant is valid. */
+  lifetimeMs: number;
+  /** Absent without a DPoP proof. */
+  prove?: Prove | undefined;
+}
+
+/**
+ * Exchanges a grant, whose code was presented, for tokens. `null` if the code was used or has expired.
+ * @throws invalid_grant, invalid_target
+ */
+export async function redeemGrant(
+  client: Client,
+  grant: GrantDocument,
+  { resources, lifetimeMs, prove }: GrantRedemption,
+  deps: TokenDependencies,
+): Promise<TokenResponse | null> {
+  const { grants, clock, random } = deps;
   const principal = await findAllowedOwner(client, grant, deps);
   if (!principal) throw oidcErrors.invalid_grant();
 
@@ -75,7 +102,7 @@ export async function redeemCode(
         id: grant.id,
         consumedAt: null,
         revokedAt: null,
-        codeExpiresAt: { gt: now, lte: now + CODE_LIFETIME_MS + FUTURE_TOLERANCE_MS },
+        codeExpiresAt: { gt: now, lte: now + lifetimeMs + FUTURE_TOLERANCE_MS },
       },
       {
         set: {
@@ -100,12 +127,9 @@ export async function redeemCode(
     });
   if (isConsumed) deps.redemptions.forget(grant.id);
   if (!isConsumed && (await deps.redemptions.settle(grant.id))) {
-    return redeemCode(client, { code, redirectUri, verifier, resources, prove }, ip, deps);
+    return redeemGrant(client, grant, { resources, lifetimeMs, prove }, deps);
   }
-  if (!isConsumed) {
-    await revokeReplayed(grant.id, ip, deps);
-    throw oidcErrors.invalid_grant();
-  }
+  if (!isConsumed) return null;
   const expiresIn = lifetimeSeconds ?? TOKEN_LIFETIME_SECONDS;
   return createTokenResponse(
     client,

@@ -5,6 +5,7 @@ import { oidcErrors } from '../errors.js';
 import { grantIdOf } from '../grant-tokens.js';
 import type { Prove } from '../proofs.js';
 import type { ResourceServer } from '../resources.js';
+import type { GrantDocument } from '../store.js';
 import type { AgentClient } from './agents.js';
 import type { AgentTokenRequest } from './client-credentials.js';
 import {
@@ -14,13 +15,19 @@ import {
   introspectToken,
 } from './introspection.js';
 import type { TokenDependencies, TokenResponse } from './issuance.js';
-import { type CodeRedemption, redeemCode } from './redeem.js';
+import { type CodeRedemption, type GrantRedemption, redeemCode, redeemGrant } from './redeem.js';
 import { type RefreshRequest, refreshTokens } from './refresh.js';
 import { trackUnknownGrantWrites, type UnknownGrantWrites } from './unknown-grants.js';
 
 export interface TokenService {
   /** Exchanges a code for tokens, once. @throws invalid_request, invalid_grant, invalid_target */
   redeem(client: Client, redemption: CodeRedemption, ip: string): Promise<TokenResponse>;
+  /** The same for a grant whose code was presented; `null` if it was used or has expired. @throws invalid_grant, invalid_target */
+  redeemGrant(
+    client: Client,
+    grant: GrantDocument,
+    redemption: GrantRedemption,
+  ): Promise<TokenResponse | null>;
   /** Exchanges a refresh token for its one successor. @throws invalid_request, invalid_grant, invalid_scope, invalid_target */
   refresh(client: Client, request: RefreshRequest, ip: string): Promise<TokenResponse>;
   /** An access token of an agent for itself. @throws invalid_target, invalid_scope, invalid_dpop_proof, use_dpop_nonce */
@@ -51,6 +58,7 @@ export function createTokenService(
   };
   return {
     redeem: (client, redemption, ip) => redeemCode(client, redemption, ip, deps),
+    redeemGrant: (client, grant, redemption) => redeemGrant(client, grant, redemption, deps),
     refresh: (client, request, ip) => refreshTokens(client, request, ip, deps),
     async issueToAgent(agent, request, ip) {
       const { issueToAgent } = await import('./client-credentials.js');

@@ -3,11 +3,12 @@ import { createIdentityServer } from '../../../src/idp/server.js';
 import { newId, sha256, systemRandom } from '../../../src/kernel/secrets.js';
 import { logoutNoticeCollection } from '../../../src/oidc/backchannel/store.js';
 import { SESSION, sessionCollection } from '../../../src/oidc/store.js';
-import { principalCollection } from '../../../src/provisioning/store.js';
+import { clientCollection, principalCollection } from '../../../src/provisioning/store.js';
 import { registrationTokenCollection } from '../../../src/registration/store.js';
 import { openStore } from '../../../src/storage/open.js';
 import { basic, PASSWORD } from '../app.js';
 import { fakeClock } from '../clock.js';
+import { DEVICE_GRANT } from '../device.js';
 import { FACTOR_KEY } from '../factors.js';
 import { ADMIN_TOKEN, CALLBACK, idpOptions, VERIFIER } from '../idp.js';
 import { checkAnswers, idpPaths } from '../openapi.js';
@@ -32,6 +33,8 @@ const KINDS = {
   // Their header names the type at+jwt.
   resourceToken: /\beyJhbGciOiJFZERTQSIsInR5cCI6ImF0K2p3dCI[\w-]+\.[\w-]+\.[\w-]+/g,
   idToken: /\beyJ[\w-]+\.[\w-]+\.[\w-]+/g,
+  deviceCode: /\bdc_[0-9a-f]{32}[\w-]{43}/g,
+  userCode: /\b[BCDFGHJKLMNPQRSTVWXZ]{4}-[BCDFGHJKLMNPQRSTVWXZ]{4}\b/g,
   interaction: /name="interaction" value="([\w.-]+)"/g,
   form: /name="form" value="([\w.-]+)"/g,
   confirm: /name="confirm" value="([\w-]+)"/g,
@@ -107,6 +110,17 @@ const RECIPES: Record<string, Recipe> = {
     return { ...request, headers: [...(request.headers ?? []), ['dpop', self.one('idToken')]] };
   },
   'POST /par': (self) => self.asClient(self.authorization().filter(([name]) => name !== 'client_id')),
+  'POST /device_authorization': (self) => {
+    const scope: Pair = ['scope', 'openid offline_access'];
+    return self.asClient(self.dice.happens(0.2) ? [scope, ['resource', FILES]] : [scope]);
+  },
+  'GET /device': (self) => ({ query: [['user_code', self.one('userCode')]], headers: self.browser() }),
+  'POST /device': (self) => self.accountForm([['user_code', self.one('userCode')]]),
+  'POST /device/confirm': (self) =>
+    self.accountForm([
+      ['user_code', self.one('userCode')],
+      ['decision', self.dice.one(['allow', 'deny'])],
+    ]),
   'POST /revoke': (self) => self.asClient([['token', self.token()]]),
   'POST /introspect': (self) =>
     self.dice.happens(0.3)
@@ -494,6 +508,9 @@ class IdpVisitor implements Visitor {
         ['scope', 'files:read'],
       ];
     }
+    if (this.dice.happens(0.2)) {
+      return [['grant_type', DEVICE_GRANT], ['device_code', this.one('deviceCode')], ...resource];
+    }
     if (this.dice.happens(0.3)) {
       return [['grant_type', 'refresh_token'], ['refresh_token', this.one('refresh')], ...resource];
     }
@@ -560,6 +577,7 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     emailSmtpUrl: 'smtp://127.0.0.1:9',
     factorEncryptionKey: FACTOR_KEY,
     passkeys: true,
+    deviceFlow: true,
     clientRegistration: true,
     clientIdMetadata: true,
   } as never);
@@ -589,6 +607,7 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
   const makeClient = async (isPublic: boolean): Promise<Client> => {
     const body = { name: 'x', redirect_uris: CALLBACK, post_logout_redirect_uris: LEFT, public: isPublic };
     const { client_id: id, client_secret: secret } = await make('/v1/clients', body);
+    await clientCollection(store).updateOne({ id }, { set: { device: true } });
     return { id, ...(secret && { secret }) };
   };
   const newSid = () => newId(SESSION, clock, systemRandom);

@@ -1,0 +1,68 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Static } from 'typebox';
+import { originOf } from '../../http/scope.js';
+import { authenticateClient, type ClientAuthDependencies } from '../client-auth.js';
+import type { Client } from '../directory.js';
+import { oidcErrors } from '../errors.js';
+import type { Proofs, Prove, ProvenRequest } from '../proofs.js';
+import type { Resources } from '../resources.js';
+import type { AnyForm } from '../schemas.js';
+
+/** Requests of clients to /token and to the endpoints beside it. */
+
+export type ClientRequest = FastifyRequest<{ Body: Static<typeof AnyForm> }>;
+
+/** The grant type of devices (RFC 8628 §3.4). */
+export const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
+
+/**
+ * The client, and the fields with a value; empty ones count as omitted (RFC 6749 §3.2).
+ * @throws invalid_client, invalid_request, RATE_LIMITED
+ */
+export async function readRequest(
+  request: ClientRequest,
+  options: ClientAuthDependencies,
+): Promise<{ client: Client; fields: Record<string, string> }> {
+  const { authorization } = request.headers;
+  const fields = readSingleValues(request.body);
+  const { ip } = originOf(request);
+  return { client: await authenticateClient({ authorization, body: fields, ip }, options), fields };
+}
+
+/** The parameters with a value. @throws invalid_request for a repeated one, except `resource` (RFC 8707 §2) */
+export function readSingleValues({ resource: _, ...body }: Static<typeof AnyForm>): Record<string, string> {
+  const pairs = Object.entries(body).map(([name, value]) => {
+    if (typeof value === 'string') return [name, value] as const;
+    const details = [{ path: name.slice(0, 100), message: 'must be a single string' }];
+    throw oidcErrors.invalid_request({ details });
+  });
+  return Object.fromEntries(pairs.filter(([, value]) => value !== ''));
+}
+
+/** The values of `resource`, which may be repeated. */
+export const readResources = ({ resource = [] }: Static<typeof AnyForm>): string[] =>
+  [resource].flat().filter((value) => value !== '');
+
+/**
+ * The proof of a request, not yet verified; `undefined` without one. Without any resource the header is ignored, as it is
+ * by providers without DPoP.
+ */
+export async function readProof(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  path: string,
+  { proofs, resources }: { proofs(): Promise<Proofs>; resources: Pick<Resources, 'hasAny'> },
+): Promise<Prove | undefined> {
+  if (request.headers['dpop'] === undefined || !(await resources.hasAny())) return undefined;
+  const known = await proofs();
+  // Also with errors, so that the next proof has it.
+  reply.header('dpop-nonce', known.nonce());
+  return known.prover(provenBy(request, path));
+}
+
+/** Node joins repeated headers with a comma, which no proof contains. */
+export const provenBy = ({ method, headers }: FastifyRequest, path: string): ProvenRequest => ({
+  method,
+  path,
+  proofs: [headers['dpop'] ?? []].flat(),
+});
