@@ -114,8 +114,8 @@ const mutants = [
   {
     name: 'the last way in is disconnected',
     file: 'service.js',
-    text: 'own.length === 1 &&',
-    replacement: 'false &&',
+    text: '!(await keepsOne(userId)) && !(await accounts.hasOtherLogin(userId))',
+    replacement: 'false',
     tests: [
       ['federation', 'an account without a password is closed with a recent sign-in, and keeps one way in'],
     ],

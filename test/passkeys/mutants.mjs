@@ -210,8 +210,8 @@ const mutants = [
   {
     name: 'the last way to sign in can be removed',
     file: 'flows.js',
-    text: 'const keepsOne = !(await accounts.hasOtherLogin(userId));',
-    replacement: 'const keepsOne = false;',
+    text: 'keepsOne: true, hasOtherLogin',
+    replacement: 'keepsOne: false, hasOtherLogin',
     tests: [['api', 'a removal needs the password, and the last way to sign in stays']],
   },
   {
