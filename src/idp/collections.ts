@@ -3,6 +3,7 @@ import { factorCollection } from '../factors/store.js';
 
 import { logoutNoticeCollection } from '../oidc/backchannel/store.js';
 
+import { delegationCollection } from '../oidc/delegations/store.js';
 import { deviceRequestCollection } from '../oidc/device/store.js';
 import { revocationCollection } from '../oidc/revocations/service.js';
 import {
@@ -50,6 +51,7 @@ export function declareIdpCollections(store: Store): void {
     resourceCollection,
     revocationCollection,
     deviceRequestCollection,
+    delegationCollection,
   ];
   for (const declare of collections) declare(store);
 }

@@ -5,7 +5,7 @@ import { RESPONSE_MODES } from './authorize/rules.js';
 import { CLAIMS, SCOPES } from './claims.js';
 import type { Keys } from './keys.js';
 import type { Resources } from './resources.js';
-import { DEVICE_GRANT } from './tokens/request.js';
+import { DEVICE_GRANT, TOKEN_EXCHANGE } from './tokens/request.js';
 
 /** Headers of documents that every origin may read and cache. A plain GET needs no preflight. */
 const PUBLIC_HEADERS = {
@@ -103,7 +103,7 @@ function providerMetadata(
     grant_types_supported: [
       'authorization_code',
       'refresh_token',
-      ...(identifiers.length > 0 ? ['client_credentials'] : []),
+      ...(identifiers.length > 0 ? ['client_credentials', TOKEN_EXCHANGE] : []),
       ...(hasDeviceFlow ? [DEVICE_GRANT] : []),
     ],
     subject_types_supported: ['public'],

@@ -7,7 +7,10 @@ import { GRANT, type GrantDocument, type IssuedToken } from './store.js';
  * Codes and tokens contain the id of their grant: a prefix, its 32 hexadecimal digits, and 256 bits of secret. The grant is
  * found by its own key, so that no index of hashes is needed.
  */
-export type TokenPrefix = 'ac_' | 'at_' | 'rt_';
+export type TokenPrefix = 'ac_' | 'at_' | RefreshPrefix;
+
+/** Of refresh tokens, and of those of a delegation, which are used with a proof of the agent only. */
+export type RefreshPrefix = 'rt_' | 'dt_';
 
 export function newGrantToken(prefix: TokenPrefix, grantId: string, random: Random): string {
   return newToken(random, prefix + grantId.slice(GRANT.length));
@@ -30,13 +33,23 @@ const HALF_BYTES = 16;
  * A refresh token: 128 random bits, and a MAC over them and the grant. The store keeps only the hashes of the newest two
  * tokens of a family; the MAC distinguishes an older token, which may have been stolen, from a forged one.
  */
-export function refreshToken(grantId: string, nonce: Buffer, seed: string): string {
+export function refreshToken(
+  grantId: string,
+  nonce: Buffer,
+  seed: string,
+  prefix: RefreshPrefix = 'rt_',
+): string {
   const half = nonce.subarray(0, HALF_BYTES);
-  return grantToken('rt_', grantId, Buffer.concat([half, mac(grantId, half, seed)]).toString('base64url'));
+  return grantToken(prefix, grantId, Buffer.concat([half, mac(grantId, half, seed)]).toString('base64url'));
 }
 
-export function newRefreshToken(grantId: string, random: Random, seed: string): string {
-  return refreshToken(grantId, random.bytes(HALF_BYTES), seed);
+export function newRefreshToken(
+  grantId: string,
+  random: Random,
+  seed: string,
+  prefix?: RefreshPrefix,
+): string {
+  return refreshToken(grantId, random.bytes(HALF_BYTES), seed, prefix);
 }
 
 /** Whether a provider with one of these seeds issued the refresh token. Tokens of versions without a MAC count as forged. */
@@ -64,7 +77,7 @@ export interface Successor {
 export function deriveSuccessor(grantId: string, presented: string, seed: string): Successor {
   const derive = (what: string) => createHmac('sha256', seed).update(`${what} after ${presented}`).digest();
   return {
-    refreshToken: refreshToken(grantId, derive('refresh'), seed),
+    refreshToken: refreshToken(grantId, derive('refresh'), seed, presented.startsWith('dt_') ? 'dt_' : 'rt_'),
     accessToken: grantToken('at_', grantId, derive('access').toString('base64url')),
   };
 }
@@ -103,8 +116,12 @@ export const REFRESH_MAX_LIFETIME_MS = 90 * DAY;
 const MAX_ACCESS_TOKENS = 16;
 
 /** When a refresh token issued now expires. */
-export function refreshExpiry({ createdAt }: Pick<GrantDocument, 'createdAt'>, now: number): number {
-  return Math.min(now + REFRESH_IDLE_LIFETIME_MS, createdAt + REFRESH_MAX_LIFETIME_MS);
+export function refreshExpiry(
+  { createdAt, delegation }: Pick<GrantDocument, 'createdAt' | 'delegation'>,
+  now: number,
+): number {
+  const end = delegation?.expiresAt ?? Number.POSITIVE_INFINITY;
+  return Math.min(now + REFRESH_IDLE_LIFETIME_MS, createdAt + REFRESH_MAX_LIFETIME_MS, end);
 }
 
 /** The valid access tokens of a grant and a new one, the oldest first. */

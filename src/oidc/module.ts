@@ -19,6 +19,8 @@ import { ACR_VALUES, createClaims } from './claims.js';
 import { createClientAssertions } from './client-assertion.js';
 import { rejectCrossSiteForms } from './client-auth.js';
 import { type ConsentService, createConsentService } from './consents.js';
+import type { Delegations } from './delegations/service.js';
+import { delegationCollection } from './delegations/store.js';
 import type { createDeviceModule as CreateDevice } from './device/module.js';
 import type { Directory, PasskeySignUp, SecondFactor, SignInPasskeys, SignUp } from './directory.js';
 import { type ClientRegistration, pathMetadataPlugin } from './discovery.js';
@@ -120,7 +122,19 @@ export function createOidcModule(
     findPrincipal: directory.findPrincipal,
   });
   const consents = createConsentService(collections.consents, clock, revocations.endAccess);
-  const tokens = createTokenService({ ...shared, consents, keys, claimsOf, seeds, revocations });
+  const delegationDocuments = delegationCollection(store);
+  let openedDelegations: Promise<Delegations> | undefined;
+  const delegations = () => {
+    openedDelegations ??= import('./delegations/service.js').then(({ createDelegations }) =>
+      createDelegations({ ...shared, delegations: delegationDocuments, revocations }),
+    );
+    return openedDelegations;
+  };
+  const assertions = createClientAssertions({ ...shared, readDocument: options.readDocument });
+  const tokens = createTokenService({
+    ...shared,
+    ...{ consents, keys, claimsOf, seeds, revocations, delegations, assertions },
+  });
   const backchannel = createBackchannelLogout({
     ...shared,
     notices: logoutNoticeCollection(store),
@@ -128,7 +142,6 @@ export function createOidcModule(
     post: createLogoutRequest(createOutbound({ reach: callsPrivateNetworks ? 'private' : 'public' })),
     wake: () => void jobs.runNow('backchannel-logout'),
   });
-  const assertions = createClientAssertions({ ...shared, readDocument: options.readDocument });
   let openedProofs: Promise<Proofs> | undefined;
   const proofs = () => {
     openedProofs ??= import('./proofs.js').then(({ createProofs }) => createProofs({ ...shared, seeds }));
@@ -139,7 +152,10 @@ export function createOidcModule(
     return createPushedAuthorization(collections.pushedRequests, context);
   };
   const interactionTokens = createInteractionTokens(seeds, { clock });
-  const authorization = createAuthorization({ ...shared, interactionTokens, backchannel, readHint });
+  const authorization = createAuthorization({
+    ...shared,
+    ...{ interactionTokens, backchannel, readHint, delegations },
+  });
   const sessions = createSessionService({
     ...shared,
     follower: {
@@ -164,6 +180,7 @@ export function createOidcModule(
   jobs.add('client-assertion-purge', createExpiryPurge(collections.usedAssertions, clock));
   jobs.add('pushed-request-purge', createExpiryPurge(collections.pushedRequests, clock));
   jobs.add('dpop-proof-purge', createExpiryPurge(collections.usedProofs, clock));
+  jobs.add('delegation-purge', createExpiryPurge(delegationDocuments, clock));
   jobs.add('revocation-purge', createExpiryPurge(revocationDocuments, clock));
   jobs.add('backchannel-logout', backchannel.jobs.send);
   jobs.add('logout-notice-purge', backchannel.jobs.purge);

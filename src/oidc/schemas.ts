@@ -194,6 +194,8 @@ export const TokenResponseBody = Type.Object({
   scope: Type.String(),
   id_token: Type.Optional(Token),
   refresh_token: Type.Optional(Token),
+  delegation_token: Type.Optional(Token),
+  issued_token_type: Type.Optional(Type.String()),
 });
 
 export const PushedResponse = Type.Object({
@@ -221,4 +223,6 @@ export const IntrospectionResponse = Type.Object({
   amr: Type.Optional(Type.Array(Type.String())),
   sid: Type.Optional(Type.String()),
   cnf: Type.Optional(Type.Object({ jkt: Type.String() })),
+  delegation: Type.Optional(Type.String()),
+  act: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
 });

@@ -38,6 +38,8 @@ export interface GrantDocument {
   authTime: number;
   createdAt: number;
   codeExpiresAt: number;
+  /** Present if an agent gets the tokens, to act for the person. */
+  delegation?: GrantedDelegation;
   /** Absent while the code may be redeemed. */
   consumedAt?: number;
   /** A few at most, the oldest first. */
@@ -52,6 +54,15 @@ export interface GrantDocument {
   revision?: number;
   /** Present when everything issued from the grant is revoked. */
   revokedAt?: number;
+}
+
+/** A delegation as it was when the person gave it. */
+export interface GrantedDelegation {
+  id: string;
+  agent: string;
+  /** `epoch` of the agent. */
+  agentEpoch?: number;
+  expiresAt: number;
 }
 
 /** An issued access token. */

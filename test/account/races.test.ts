@@ -21,7 +21,7 @@ import { fakeClock } from '../kit/clock.js';
 import { explore } from '../kit/explore.js';
 import { type IdpApp, idpApp, SEED } from '../kit/idp.js';
 import { countedRandom } from '../kit/random.js';
-import { NO_RESOURCES } from '../kit/resources.js';
+import { NO_DELEGATIONS, NO_RESOURCES } from '../kit/resources.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';
 import { connect, enterAccount, HERE } from './kit.js';
@@ -119,6 +119,7 @@ function processOn(store: Store, seed = 'a') {
   const quiet = { now: clock.now, every: () => () => undefined };
   const tokens = createTokenService({
     ...shared,
+    ...NO_DELEGATIONS,
     grants,
     sessions: sessionCollection(store),
     resources: NO_RESOURCES,
@@ -138,6 +139,7 @@ function processOn(store: Store, seed = 'a') {
   });
   const authorization = createAuthorization({
     ...shared,
+    ...NO_DELEGATIONS,
     grants,
     resources: NO_RESOURCES,
     directory,

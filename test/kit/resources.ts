@@ -35,6 +35,12 @@ export const NO_RESOURCES: Resources = {
   identifiers: async () => [],
 };
 
+/** The same without any delegation. */
+export const NO_DELEGATIONS = {
+  delegations: () => Promise.reject(new Error('there is no delegation')),
+  assertions: { subjectOf: () => undefined, verify: async () => 'there is no key' },
+};
+
 const SILENT: Audit = { record: async () => undefined, recordFailure: async () => undefined };
 
 /** The commands on a store, as another process runs them. */

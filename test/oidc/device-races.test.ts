@@ -19,7 +19,7 @@ import { explore, type Scenario } from '../kit/explore.js';
 import { ADMIN_TOKEN, CALLBACK, idpOptions, SEED } from '../kit/idp.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { countedRandom } from '../kit/random.js';
-import { NO_RESOURCES } from '../kit/resources.js';
+import { NO_DELEGATIONS, NO_RESOURCES } from '../kit/resources.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';
 
@@ -51,6 +51,7 @@ function flowOn(store: Store, seed: string) {
   };
   const tokens = createTokenService({
     ...deps,
+    ...NO_DELEGATIONS,
     seeds: [SEED],
     revocations: createRevocations({
       ...{ revocations: revocationCollection(store), resources: NO_RESOURCES, clock },

@@ -11,7 +11,7 @@ import { fakeClock } from '../kit/clock.js';
 import { explore } from '../kit/explore.js';
 import { SEED } from '../kit/idp.js';
 import { countedRandom } from '../kit/random.js';
-import { NO_RESOURCES } from '../kit/resources.js';
+import { NO_DELEGATIONS, NO_RESOURCES } from '../kit/resources.js';
 
 /** Refreshes whose response the store loses, in every order and with every loss. */
 
@@ -28,6 +28,7 @@ function familyInOutage() {
     registries.push(unknownWrites);
     const principal = { id: 'u_1', kind: 'agent', handle: 'a' };
     const tokens = createTokenService({
+      ...NO_DELEGATIONS,
       grants: grantCollection(store),
       sessions: sessionCollection(store),
       resources: NO_RESOURCES,

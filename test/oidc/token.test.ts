@@ -17,6 +17,7 @@ import {
   redemption,
   VERIFIER,
 } from '../kit/idp.js';
+import { NO_DELEGATIONS } from '../kit/resources.js';
 
 const SECOND = 1000;
 const HOUR = 3600 * SECOND;
@@ -494,6 +495,7 @@ t.test(
     const readsOf = async (kind: 'human' | 'agent', session: object) => {
       const reads: string[] = [];
       const owner = await findOwner({ sub: 'u_1', clientId: 'cid_1', ...session } as never, {
+        ...NO_DELEGATIONS,
         directory: {
           async findPrincipal(id) {
             await new Promise(setImmediate);

@@ -9,7 +9,7 @@ import type { Principal, SecondFactor } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { scopesOf } from '../resources.js';
 import { type Cookies, mountPath, type SessionService } from '../sessions.js';
-import type { Purpose, SignInPages } from './pages.js';
+import { continueHref, type Purpose, type SignInPages } from './pages.js';
 import type { AuthorizationRequest, ErrorResponse } from './request.js';
 import { sendResponse } from './response.js';
 import type { Authorization, ResumedInteraction } from './service.js';
@@ -137,6 +137,12 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
       await audit.record({ event: 'login.succeeded', subject: principal.id, ip, detail: purpose.name });
       return reply.redirect(mountPath(issuer()) + purpose.returnTo, 303);
     }
+    // The page of a delegation follows, whose decision the password is not.
+    if (purpose.delegation) {
+      await startSession(request, reply, principal, amr);
+      await audit.record({ event: 'login.succeeded', subject: principal.id, ip, detail: purpose.client.id });
+      return reply.redirect(continueHref(purpose, mountPath(issuer())), 303);
+    }
     const [session, { revocations }] = await Promise.all([
       startSession(request, reply, principal, amr),
       rememberConsent(principal, purpose),
@@ -190,7 +196,7 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
       const { id } = principal;
       await Promise.all([
         startSession(request, reply, principal, amr),
-        'returnTo' in purpose || rememberConsent(principal, purpose),
+        'returnTo' in purpose || purpose.delegation || rememberConsent(principal, purpose),
       ]);
       const detail = 'returnTo' in purpose ? purpose.name : purpose.client.id;
       await audit.record({ event: 'login.succeeded', subject: id, ip: originOf(request).ip, detail });

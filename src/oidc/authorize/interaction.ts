@@ -26,9 +26,10 @@ type Reason = readonly [InteractionKind, (situation: Situation) => boolean];
 const REASONS: readonly Reason[] = [
   ['login', ({ prompts }) => prompts.includes('login') || prompts.includes('select_account')],
   ['login', ({ request, user, now }) => isTooOld(request.parameters['max_age'], user, now)],
+  ['login', ({ request, user, now }) => isTooOld(request.delegation?.maxSignInAge, user, now)],
   ['login', ({ request, user, canStepUp }) => canStepUp && needsSecondFactor(request, user)],
   ['login', ({ request, user }) => (request.hintedSub ?? user.principal.id) !== user.principal.id],
-  ['consent', ({ prompts }) => prompts.includes('consent')],
+  ['consent', ({ prompts, request }) => prompts.includes('consent') || request.delegation !== undefined],
 ];
 
 /** The interaction that a request requires (OIDC Core §3.1.2.3); `null` if none is required. */
@@ -71,6 +72,6 @@ export function needsSecondFactor(
 }
 
 /** Includes equality, so that `max_age=0` always requires a sign-in. */
-function isTooOld(maxAge: string | undefined, { session }: SignedInUser, now: number): boolean {
+function isTooOld(maxAge: string | number | undefined, { session }: SignedInUser, now: number): boolean {
   return maxAge !== undefined && session.authTime + Number(maxAge) * 1000 <= now;
 }

@@ -164,10 +164,13 @@ function signInHref(purpose: Purpose, mount: string): string {
 }
 
 /** Where a person goes who has just signed in: the request of the application is answered without another page. */
-function continueHref(purpose: Purpose, mount: string): string {
+export function continueHref(purpose: Purpose, mount: string): string {
   if ('returnTo' in purpose) return mount + purpose.returnTo;
   const { prompt: _, ...others } = purpose.parameters;
-  return `${mount}/authorize?${toSearch(others)}`;
+  if (!purpose.delegation) return `${mount}/authorize?${toSearch(others)}`;
+  // The person has just signed in, as the page that follows may require.
+  const { max_age: __, ...rest } = others;
+  return `${mount}/authorize?${toSearch(rest)}`;
 }
 
 /** Says that only agents sign in to an application, before a person types a password. */
@@ -214,7 +217,7 @@ function claimsOfClient({ id, origin, unused }: Client, redirectUri: string): Re
   };
 }
 
-function pageOf(
+export function pageOf(
   template: string,
   { client, redirectUri, scope, targets, parameters }: AuthorizationRequest,
   view: Record<string, unknown>,

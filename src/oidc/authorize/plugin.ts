@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { parseBasic } from '../../http/authorization.js';
 import { isBrowser } from '../../http/browser.js';
 import { message } from '../../http/messages.js';
-import type { Pages } from '../../http/pages.js';
+import type { Page, Pages } from '../../http/pages.js';
 import { access, originOf, type Scope } from '../../http/scope.js';
 import type { Clock } from '../../kernel/clock.js';
 import type { AppError } from '../../kernel/errors.js';
@@ -160,6 +160,10 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     ) {
       return respondToBrowser(authRequest, request, reply);
     }
+    if (authRequest.delegation) {
+      pages.keepForm(request, await delegationPageOf(authRequest, user, token));
+      return sendResponse(pages, reply, await delegate(authRequest, user, known, request), 303);
+    }
     const { handle } = user.principal;
     pages.keepForm(request, consentPage(authRequest, issuer(), { token, handle, consent: known }));
     const { client, scope: scopes, targets } = authRequest;
@@ -245,6 +249,9 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const { token, cookie } = authorization.beginInteraction(authRequest, present, shownTo);
     if (cookie !== present) cookies.form.set(reply, cookie);
     if (token.length > MAX_TOKEN_LENGTH) throw oidcErrors.uri_too_long();
+    if (kind === 'consent' && user && authRequest.delegation) {
+      return pages.send(reply, await delegationPageOf(authRequest, user, token));
+    }
     if (kind === 'consent' && user) {
       const { handle } = user.principal;
       return pages.send(reply, consentPage(authRequest, issuer(), { token, handle, consent }));
@@ -267,6 +274,27 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const { revocations } = await connectIfUnasked(authRequest, principal, consent);
     const authentication = { principal, session, revocations, isSilent: true };
     return authorization.approve(authRequest, authentication, originOf(request).ip);
+  }
+
+  /** After the person has allowed it on its page. */
+  async function delegate(
+    authRequest: AuthorizationRequest,
+    { principal, session }: SignedInUser,
+    { revocations }: Consent,
+    request: FastifyRequest,
+  ): Promise<AuthorizationResponse> {
+    await sessions.extend(session);
+    const authentication = { principal, session, revocations, isSilent: true, delegates: true };
+    return authorization.approve(authRequest, authentication, originOf(request).ip);
+  }
+
+  async function delegationPageOf(
+    authRequest: AuthorizationRequest,
+    { principal: { handle } }: SignedInUser,
+    token: string,
+  ): Promise<Page> {
+    const { delegationPage } = await import('../delegations/pages.js');
+    return delegationPage(authRequest, issuer(), { token, handle, now: options.clock.now() });
   }
 
   /** Lists a client that gets a refresh token without consent, so that the user can revoke it. */

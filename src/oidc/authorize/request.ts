@@ -1,6 +1,7 @@
 import { decodeJwt } from 'jose';
 import { SCOPES } from '../claims.js';
-import type { Client } from '../directory.js';
+import type { DelegationRequest } from '../delegations/request.js';
+import type { Client, Directory } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import type { ReadHint } from '../keys.js';
 import { findTargets, namesIn, type Resources, type Target } from '../resources.js';
@@ -16,6 +17,8 @@ export interface AuthorizationRequest {
   scope: string;
   /** The resources that it names, with their scopes. */
   targets: readonly Target[];
+  /** Present if the person shall let an agent act for them: nothing else is granted then. */
+  delegation?: DelegationRequest;
   /** The user named by `id_token_hint`: no other principal may be authorized. */
   hintedSub?: string;
 }
@@ -35,7 +38,9 @@ const FOREIGN_HINT: RuleViolation = {
 };
 
 export interface ValidationDependencies {
-  directory: { findClient(clientId: string): Promise<Client | { problem: string } | null> };
+  directory: Pick<Directory, 'findPrincipal'> & {
+    findClient(clientId: string): Promise<Client | { problem: string } | null>;
+  };
   resources: Resources;
   readHint: ReadHint;
 }
@@ -71,11 +76,26 @@ export async function validateAuthorizationRequest(
   }
   const targets = await findTargets(namesIn(parameters['resource']), scope, resources);
   if ('error' in targets) return { error: { redirectUri, parameters, violation: targets } };
-  const request = { parameters, client, redirectUri, scope: grantedScope(scope, targets), targets };
+  const shared = { parameters, client, redirectUri, scope: grantedScope(scope, targets), targets };
+  const delegation = await readDelegation(parameters, targets, { directory, resources });
+  if (delegation && 'error' in delegation)
+    return { error: { redirectUri, parameters, violation: delegation } };
+  const request = delegation ? { ...shared, scope: '', delegation } : shared;
   if (idToken === undefined) return { request };
   const hint = await readHint(idToken);
   if (!hint) return { error: { redirectUri, parameters, violation: FOREIGN_HINT } };
   return { request: { ...request, hintedSub: hint.sub } };
+}
+
+/** As `resource`, the parameter is ignored while there is no resource. */
+async function readDelegation(
+  parameters: Parameters,
+  targets: readonly Target[],
+  { directory, resources }: Pick<ValidationDependencies, 'directory' | 'resources'>,
+): Promise<DelegationRequest | RuleViolation | null> {
+  if (parameters['requested_actor'] === undefined || !(await resources.hasAny())) return null;
+  const { findDelegationRequest } = await import('../delegations/request.js');
+  return findDelegationRequest(parameters, targets, directory);
 }
 
 /**
@@ -120,6 +140,9 @@ const SUPPORTED = new Set([
     'ui_locales',
     'resource',
     'dpop_jkt',
+    'requested_actor',
+    'delegation_expires_in',
+    'delegation_max_depth',
   ],
 ]);
 

@@ -3,11 +3,13 @@ import { newId, newToken, type Random, sha256 } from '../../kernel/secrets.js';
 import type { Audit } from '../../ops/audit.js';
 import type { BackchannelLogout } from '../backchannel/service.js';
 import { acrOf } from '../claims.js';
+import type { DelegationRequest } from '../delegations/request.js';
+import type { Delegations } from '../delegations/service.js';
 import type { Directory, Principal } from '../directory.js';
 import { CODE_LIFETIME_MS, newGrantToken } from '../grant-tokens.js';
 import type { ReadHint } from '../keys.js';
 import { findRefusal, type Resources, scopesOf } from '../resources.js';
-import { GRANT, type Grants, type SessionDocument } from '../store.js';
+import { GRANT, type GrantedDelegation, type Grants, type SessionDocument } from '../store.js';
 import type { Interaction, InteractionTokens, OwnPage } from './interaction-token.js';
 import {
   type AuthorizationRequest,
@@ -62,6 +64,8 @@ export interface Authentication {
   session?: SessionDocument;
   /** Of the consent, read before the principal is authorized: a later revocation applies to the grant. */
   revocations: number;
+  /** Whether the person has allowed the delegation that the request asks for, on its page. */
+  delegates?: boolean;
   /** Whether an earlier session is used, without a sign-in. */
   isSilent?: boolean;
 }
@@ -87,6 +91,7 @@ export interface AuthorizationDependencies {
   interactionTokens: InteractionTokens;
   backchannel: Pick<BackchannelLogout, 'remember'>;
   directory: Directory;
+  delegations(): Promise<Pick<Delegations, 'give'>>;
   resources: Resources;
   readHint: ReadHint;
   issuer(): string;
@@ -126,6 +131,21 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
     return hintedSub !== undefined && hintedSub !== id ? OTHER_USER : null;
   };
 
+  const give = async (
+    { client, targets: [target] }: AuthorizationRequest,
+    { agent, lifetimeMs, maxDepth }: DelegationRequest,
+    person: Principal,
+    ip: string,
+  ): Promise<GrantedDelegation | undefined> => {
+    if (!target) return undefined;
+    const { resource, scopes } = target;
+    const permission = { person, agent, resource: resource.identifier, scopes, clientId: client.id };
+    const delegations = await deps.delegations();
+    const given = await delegations.give({ ...permission, maxDepth, lifetimeMs }, ip);
+    const { id, agentEpoch, expiresAt } = given;
+    return { id, agent: agent.id, ...(agentEpoch !== undefined && { agentEpoch }), expiresAt };
+  };
+
   const formCookie = (known: string | undefined) =>
     known !== undefined && isCookie(known) ? known : newToken(random);
 
@@ -134,19 +154,21 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       validateAuthorizationRequest(parameters, {
         ...deps,
         directory: {
+          ...directory,
           findClient: (clientId) => directory.resolveClient(clientId, { ip, allowsStale: false }),
         },
       }),
     errorResponse,
     findViolation,
 
-    async approve(request, { principal, session, revocations, isSilent = false }, ip) {
-      const violation = findViolation(request, principal);
+    async approve(request, { principal, session, revocations, isSilent = false, delegates = false }, ip) {
+      const violation = findViolation(request, principal) ?? refuseUnasked(request, delegates);
       if (violation) return errorResponse({ ...request, violation });
       const { parameters, client, redirectUri, scope, targets } = request;
       const id = newId(GRANT, clock, random);
       const code = newGrantToken('ac_', id, random);
       const now = clock.now();
+      const delegation = request.delegation && (await give(request, request.delegation, principal, ip));
       const { nonce, code_challenge: challenge, acr_values: acrValues, dpop_jkt: key } = parameters;
       const grant = {
         id,
@@ -158,19 +180,21 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
         scope,
         ...(targets.length > 0 && { resources: scopesOf(targets) }),
         ...(nonce && { nonce }),
+        ...(delegation && { delegation }),
         ...(challenge && { challenge }),
         // As at /token, DPoP is ignored while there is no resource.
         ...(key && (await deps.resources.hasAny()) && { codeKey: key }),
         // The class of the sign-in, whichever was requested (OIDC Core §3.1.2.1).
         ...(acrValues && { acr: acrOf(session?.amr) }),
         ...(session?.amr && { amr: session.amr }),
-        ...(session && { sid: session.id }),
+        // A delegation outlives the session.
+        ...(session && !delegation && { sid: session.id }),
         ...(revocations > 0 && { revocations }),
         authTime: session?.authTime ?? now,
         createdAt: now,
         codeExpiresAt: now + CODE_LIFETIME_MS,
       };
-      if (session) await backchannel.remember(client, session, scope);
+      if (session && !delegation) await backchannel.remember(client, session, scope);
       const event = isSilent ? 'login.continued' : 'login.succeeded';
       await Promise.all([
         grants.insert(grant),
@@ -226,5 +250,14 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
     },
   };
 }
+
+/** A delegation is given by a person who has seen its page, and by nothing else. */
+const refuseUnasked = ({ delegation }: AuthorizationRequest, delegates: boolean): RuleViolation | null =>
+  delegation && !delegates
+    ? {
+        error: 'access_denied',
+        description: 'Only a person can let an agent act for them, on a page in a browser.',
+      }
+    : null;
 
 const isCookie = (value: string): boolean => /^[\w-]{43}$/.test(value);

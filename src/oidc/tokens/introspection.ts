@@ -18,7 +18,7 @@ export interface ActiveAccessToken {
 
 type AccessDependencies = Pick<
   TokenDependencies,
-  'grants' | 'directory' | 'consents' | 'isRegistered' | 'clock'
+  'grants' | 'directory' | 'consents' | 'delegations' | 'isRegistered' | 'clock'
 >;
 
 export async function findAccessToken(

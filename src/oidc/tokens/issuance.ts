@@ -3,7 +3,9 @@ import { newId, type Random, sha256 } from '../../kernel/secrets.js';
 import type { Audit } from '../../ops/audit.js';
 import type { UnknownWrites } from '../../ops/unknown-writes.js';
 import { AMR, type ClaimsOf } from '../claims.js';
+import type { ClientAssertions } from '../client-assertion.js';
 import type { ConsentService } from '../consents.js';
+import type { Delegations } from '../delegations/service.js';
 import type { Client, Directory, IsRegistered, Principal } from '../directory.js';
 import { TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
 import type { Keys } from '../keys.js';
@@ -21,6 +23,8 @@ export interface TokenDependencies {
   directory: Pick<Directory, 'findPrincipal' | 'findClient'>;
   isRegistered: IsRegistered;
   consents: Pick<ConsentService, 'find'>;
+  delegations(): Promise<Delegations>;
+  assertions: Pick<ClientAssertions, 'subjectOf' | 'verify'>;
   keys: Keys;
   claimsOf: ClaimsOf;
   issuer(): string;
@@ -41,6 +45,10 @@ export interface TokenResponse {
   scope: string;
   id_token?: string;
   refresh_token?: string;
+  /** The token with which an agent gets further access tokens of a delegation. */
+  delegation_token?: string;
+  /** Of a token exchange (RFC 8693 §2.2.1). */
+  issued_token_type?: string;
 }
 
 export interface IssuedTokens {
@@ -77,7 +85,9 @@ export async function createTokenResponse(
     ...(issued.scope.split(' ').includes('openid') && {
       id_token: await signIdToken(client, grant, principal, issued, deps),
     }),
-    ...(issued.refreshToken !== undefined && { refresh_token: issued.refreshToken }),
+    ...(issued.refreshToken !== undefined && {
+      [grant.delegation ? 'delegation_token' : 'refresh_token']: issued.refreshToken,
+    }),
   };
 }
 
@@ -119,13 +129,16 @@ function signIdToken(
 
 type OwnerDependencies = { directory: Pick<Directory, 'findPrincipal'> } & Pick<
   TokenDependencies,
-  'consents'
+  'consents' | 'delegations'
 >;
 
-/** The principal of a grant, unless it was disabled, its credentials have changed or it has revoked the access since. */
+/**
+ * The principal of a grant, unless it was disabled, its credentials have changed or it has revoked the access or ended the
+ * delegation since.
+ */
 export async function findOwner(
-  { sub, sid, epoch, clientId, revocations = 0 }: GrantDocument,
-  { directory, consents }: OwnerDependencies,
+  { sub, sid, epoch, clientId, revocations = 0, delegation }: GrantDocument,
+  { directory, consents, delegations }: OwnerDependencies,
 ): Promise<Principal | null> {
   // Only people have sessions, so both documents are read in one round trip.
   const [principal, consent] = await Promise.all([
@@ -133,6 +146,7 @@ export async function findOwner(
     sid === undefined ? undefined : consents.find(sub, clientId),
   ]);
   if (principal?.epoch !== epoch) return null;
+  if (delegation && !(await (await delegations()).find(delegation.id))) return null;
   // Only people can revoke the access of an application.
   if (principal?.kind !== 'human') return principal;
   const current = consent ?? (await consents.find(sub, clientId));
@@ -147,4 +161,13 @@ export async function findAllowedOwner(
 ): Promise<Principal | null> {
   const principal = await findOwner(grant, deps);
   return principal && client.principalKinds.includes(principal.kind) ? principal : null;
+}
+
+/** Ends the delegation of a grant that is revoked, so that the person sees that it is over. */
+export async function endDelegationOf(
+  { delegation }: GrantDocument,
+  ip: string,
+  { delegations }: Pick<TokenDependencies, 'delegations'>,
+): Promise<void> {
+  if (delegation) await (await delegations()).end(delegation.id, { ip });
 }

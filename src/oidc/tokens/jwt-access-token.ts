@@ -9,7 +9,7 @@ import { confirmationOf } from './key-binding.js';
 /** Access tokens for resources (RFC 9068). Loaded with the first of them. */
 
 /** The type in the header, which distinguishes them from every other token of the same keys. */
-const TYPE = 'at+jwt';
+export const TYPE = 'at+jwt';
 
 /** An upper bound of the lifetime that an operator can choose. */
 const MAX_LIFETIME_MS = 600 * SECOND;
@@ -33,6 +33,11 @@ export interface AccessTokenClaims {
   sub_profile: string;
   /** Absent if no scope of the resource was granted. */
   scope?: string;
+  /** The agents that act for the person, the current one outermost (RFC 8693 §4.1), and the delegation. */
+  act?: ActorClaim;
+  delegation?: string;
+  /** The only agent that may act with the token next (RFC 8693 §4.4). */
+  may_act?: { sub: string };
   /** How and when a person signed in; absent for agents. */
   auth_time?: number;
   acr?: string;
@@ -42,6 +47,27 @@ export interface AccessTokenClaims {
   /** The key that the token is bound to (RFC 9449 §6.1). */
   cnf?: { jkt: string };
 }
+
+export type ActorClaim = {
+  sub: string;
+  sub_profile: string;
+  iss: string;
+  /** Generation of the agent; absent for 0. */
+  epoch?: number;
+  act?: ActorClaim;
+};
+
+export const actorClaim = (
+  { id, epoch }: { id: string; epoch?: number | undefined },
+  iss: string,
+  act?: ActorClaim,
+): ActorClaim => ({
+  sub: id,
+  sub_profile: 'ai_agent',
+  iss,
+  ...(epoch !== undefined && { epoch }),
+  ...(act && { act }),
+});
 
 export interface AccessTokenRequest {
   /** Identifies the token; stored with the grant. */
@@ -85,6 +111,10 @@ export function signAccessToken(
       auth_time: toSeconds(grant.authTime),
       acr: grant.acr ?? acrOf(grant.amr),
       amr: grant.amr ?? [...AMR.password],
+    }),
+    ...(grant.delegation && {
+      act: actorClaim({ id: grant.delegation.agent, epoch: grant.delegation.agentEpoch }, issuer()),
+      delegation: grant.delegation.id,
     }),
     ...(endsWithSession(grant) && { sid: grant.sid }),
     ...confirmationOf(key),

@@ -20,6 +20,7 @@ import {
   readRequest,
   readResources,
   readSingleValues,
+  TOKEN_EXCHANGE,
 } from './request.js';
 import type { TokenService } from './service.js';
 
@@ -49,6 +50,8 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
       const grantType = form['grant_type'];
       if (grantType === 'client_credentials' && (await options.resources.hasAny()))
         return issueToAgent(request, reply, options);
+      if (grantType === TOKEN_EXCHANGE && (await options.resources.hasAny()))
+        return exchange(request, reply, options);
       const { client, fields } = await readRequest(request, options);
       if (!grantType) throw oidcErrors.invalid_request({ message: 'grant_type is missing.' });
       const handleGrant =
@@ -148,6 +151,33 @@ async function issueToAgent(
   return options.tokens.issueToAgent(agent, { resources, scope: fields['scope'], prove }, ip);
 }
 
+/** Token exchange, by the client of a delegation or by an agent with a key. */
+async function exchange(
+  request: ClientRequest,
+  reply: FastifyReply,
+  options: TokensPluginOptions,
+): Promise<TokenResponse> {
+  const { authorization } = request.headers;
+  const { ip } = originOf(request);
+  const fields = readSingleValues(request.body);
+  const client = await authenticateClientOrAgent({ authorization, body: fields, ip }, options);
+  reply.header('pragma', 'no-cache');
+  const asked = {
+    subjectToken: fields['subject_token'],
+    subjectTokenType: fields['subject_token_type'],
+    actorToken: fields['actor_token'],
+    actorTokenType: fields['actor_token_type'],
+    requestedTokenType: fields['requested_token_type'],
+    audience: fields['audience'],
+    scope: fields['scope'],
+    resources: readResources(request.body),
+    prove: await readProof(request, reply, '/token', options),
+  };
+  const response = await options.tokens.exchange(client, asked, ip);
+  if (!isAgent(client)) await options.directory.recordUse(client);
+  return response;
+}
+
 type GrantHandler = (
   tokens: TokenService,
   client: Client,
@@ -161,6 +191,8 @@ interface TokenFields {
   code?: string;
   redirect_uri?: string;
   code_verifier?: string;
+  actor_token?: string;
+  actor_token_type?: string;
   refresh_token?: string;
   device_code?: string;
   scope?: string;
@@ -170,8 +202,11 @@ interface TokenFields {
 const GRANT_HANDLERS = new Map<string, GrantHandler>([
   [
     'authorization_code',
-    (tokens, client, { code, redirect_uri: redirectUri, code_verifier: verifier, resources, prove }, ip) =>
-      tokens.redeem(client, { code, redirectUri, verifier, resources, prove }, ip),
+    (tokens, client, { code, redirect_uri: redirectUri, code_verifier: verifier, ...fields }, ip) => {
+      const { actor_token: actorToken, actor_token_type: actorTokenType, resources, prove } = fields;
+      const redemption = { code, redirectUri, verifier, resources, prove, actorToken, actorTokenType };
+      return tokens.redeem(client, redemption, ip);
+    },
   ],
   [
     'refresh_token',

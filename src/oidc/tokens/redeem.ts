@@ -15,12 +15,13 @@ import type { Prove } from '../proofs.js';
 import type { GrantDocument } from '../store.js';
 import {
   createTokenResponse,
+  endDelegationOf,
   findAllowedOwner,
   type TokenDependencies,
   type TokenResponse,
 } from './issuance.js';
 import { findProvenKey } from './key-binding.js';
-import { chooseTarget, scopeWith } from './target.js';
+import { chooseTarget, lifetimeFor, scopeWith } from './target.js';
 
 export interface CodeRedemption {
   code: string | undefined;
@@ -30,12 +31,15 @@ export interface CodeRedemption {
   resources?: readonly string[];
   /** Absent without a DPoP proof. */
   prove?: Prove | undefined;
+  /** Of the agent that a delegation is for. */
+  actorToken?: string | undefined;
+  actorTokenType?: string | undefined;
 }
 
 /** Exchanges a code for tokens, once (RFC 6749 §4.1.3). @throws invalid_request, invalid_grant, invalid_target */
 export async function redeemCode(
   client: Client,
-  { code, redirectUri, verifier, resources = [], prove }: CodeRedemption,
+  { code, redirectUri, verifier, resources = [], prove, ...actor }: CodeRedemption,
   ip: string,
   deps: TokenDependencies,
 ): Promise<TokenResponse> {
@@ -47,6 +51,11 @@ export async function redeemCode(
   }
   if (grant.redirectUri !== redirectUri || !matchesChallenge(grant.challenge, verifier)) {
     throw oidcErrors.invalid_grant();
+  }
+  if (grant.delegation) {
+    const { proveDelegate } = await import('../delegations/actor.js');
+    const { actorToken: token, actorTokenType: type } = actor;
+    await proveDelegate(grant, { token, type, prove, ip }, deps);
   }
   const redemption = { resources, lifetimeMs: CODE_LIFETIME_MS, prove };
   const response = await redeemGrant(client, grant, redemption, deps);
@@ -85,12 +94,13 @@ export async function redeemGrant(
   const { nonce } = grant;
   const scope = scopeWith(grant.scope, target);
   const accessToken = newGrantToken('at_', grant.id, random);
-  const refreshToken = scope.split(' ').includes('offline_access')
-    ? newRefreshToken(grant.id, random, deps.seeds[0])
-    : undefined;
+  const refreshToken =
+    grant.delegation || scope.split(' ').includes('offline_access')
+      ? newRefreshToken(grant.id, random, deps.seeds[0], grant.delegation && 'dt_')
+      : undefined;
   const now = clock.now();
   const hash = sha256(accessToken);
-  const lifetimeSeconds = target?.resource.tokenLifetimeSeconds;
+  const lifetimeSeconds = lifetimeFor(target, grant, now);
   const issued = {
     hash,
     ...(target && { scope, resource: target.resource.identifier }),
@@ -112,7 +122,7 @@ export async function redeemGrant(
             refreshHash: sha256(refreshToken),
             refreshExpiresAt: refreshExpiry(grant, now),
             // Clients that authenticate may change their key (RFC 9449 §5).
-            ...(key !== undefined && isPublicClient(client) && { refreshKey: key }),
+            ...(key !== undefined && (grant.delegation || isPublicClient(client)) && { refreshKey: key }),
           }),
         },
       },
@@ -141,13 +151,11 @@ export async function redeemGrant(
 }
 
 /** A replayed code may have been stolen, so everything issued from it is revoked (RFC 6749 §4.1.2). */
-async function revokeReplayed(
-  grantId: string,
-  ip: string,
-  { grants, revocations, audit, clock }: TokenDependencies,
-): Promise<void> {
+async function revokeReplayed(grantId: string, ip: string, deps: TokenDependencies): Promise<void> {
+  const { grants, revocations, audit, clock } = deps;
   const grant = await grants.findOne({ id: grantId });
   if (grant?.consumedAt === undefined || grant.revokedAt !== undefined) return;
+  await endDelegationOf(grant, ip, deps);
   const revoked = await revocations.end('txn', grantId, () =>
     grants.changeOne({ id: grantId, revokedAt: null }, { set: { revokedAt: clock.now() } }),
   );

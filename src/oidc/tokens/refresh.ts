@@ -8,6 +8,7 @@ import {
   grantIdOf,
   isIssuedRefreshToken,
   REFRESH_IDLE_LIFETIME_MS,
+  type RefreshPrefix,
   refreshExpiry,
   TOKEN_LIFETIME_SECONDS,
   withAccessToken,
@@ -17,12 +18,22 @@ import { namesIn } from '../resources.js';
 import type { GrantDocument } from '../store.js';
 import {
   createTokenResponse,
+  endDelegationOf,
   findAllowedOwner,
   type TokenDependencies,
   type TokenResponse,
 } from './issuance.js';
 import { findProvenKey } from './key-binding.js';
-import { chooseTarget, scopeWith } from './target.js';
+import { chooseTarget, lifetimeFor, scopeWith } from './target.js';
+
+/** What exchanges of tokens for a delegation have besides. */
+export interface RefreshRules {
+  prefix: RefreshPrefix;
+  /** Checks the request before the token is used. Repeated calls have the effects of one. */
+  accept(grant: GrantDocument): Promise<void>;
+}
+
+const PLAIN: RefreshRules = { prefix: 'rt_', accept: async () => undefined };
 
 export interface RefreshRequest {
   token: string | undefined;
@@ -46,27 +57,31 @@ export async function refreshTokens(
   { token, scope, resources = [], prove }: RefreshRequest,
   ip: string,
   deps: TokenDependencies,
+  { prefix, accept }: RefreshRules = PLAIN,
 ): Promise<TokenResponse> {
   if (!token) throw oidcErrors.invalid_request({ message: 'refresh_token is missing.' });
-  const id = grantIdOf('rt_', token);
+  const id = grantIdOf(prefix, token);
   if (id === undefined) throw oidcErrors.invalid_grant();
   const presented = sha256(token);
   for (;;) {
     const { grant, principal } = await findFamily(id, client, deps);
+    if ((grant.delegation !== undefined) !== (prefix === 'dt_')) throw oidcErrors.invalid_grant();
     const now = deps.clock.now();
     if (grant.refreshHash !== presented) {
       if (await deps.rotations.settle(presented)) continue;
       const isPrevious = grant.previousRefreshHash === presented;
       const isRetry = isPrevious && isRecent(grant.rotatedAt ?? 0, { now, within: REUSE_WINDOW_MS });
+      if (isRetry) await accept(grant);
       if (isRetry) return repeatResponse(client, grant, principal, { token, resources, prove }, deps);
       if (isPrevious || isIssuedRefreshToken(id, token, deps.seeds))
         await revokeReusedFamily(grant, ip, deps);
       throw oidcErrors.invalid_grant();
     }
+    await accept(grant);
     const target = await chooseTarget(grant, resources, principal, deps.resources);
     const key = await findProvenKey(prove, grant.refreshKey, target);
     const granted = narrowScope(scopeWith(grant.scope, target), scope);
-    const lifetimeSeconds = target?.resource.tokenLifetimeSeconds;
+    const lifetimeSeconds = lifetimeFor(target, grant, now);
     const [seed] = deps.seeds;
     const { accessToken, refreshToken } = deriveSuccessor(id, token, seed);
     const issued = {
@@ -175,11 +190,10 @@ function narrowScope(granted: string, asked: string | undefined): string {
 }
 
 /** A replayed token may have been stolen, so the whole family is revoked (RFC 9700 §4.14.2). */
-async function revokeReusedFamily(
-  { id, sub, clientId }: GrantDocument,
-  ip: string,
-  { grants, revocations, audit, clock }: TokenDependencies,
-): Promise<void> {
+async function revokeReusedFamily(grant: GrantDocument, ip: string, deps: TokenDependencies): Promise<void> {
+  const { grants, revocations, audit, clock } = deps;
+  const { id, sub, clientId } = grant;
+  await endDelegationOf(grant, ip, deps);
   const revoked = await revocations.end('txn', id, () =>
     grants.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } }),
   );

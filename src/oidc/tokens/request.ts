@@ -15,6 +15,9 @@ export type ClientRequest = FastifyRequest<{ Body: Static<typeof AnyForm> }>;
 /** The grant type of devices (RFC 8628 §3.4). */
 export const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
 
+/** The grant type of token exchange (RFC 8693 §2.1). */
+export const TOKEN_EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange';
+
 /**
  * The client, and the fields with a value; empty ones count as omitted (RFC 6749 §3.2).
  * @throws invalid_client, invalid_request, RATE_LIMITED

@@ -1,7 +1,7 @@
 import type { Client } from '../directory.js';
 import type { ResourceServer } from '../resources.js';
 import { findOwner, type TokenDependencies } from './issuance.js';
-import { type AccessTokenClaims, readAccessToken } from './jwt-access-token.js';
+import { type AccessTokenClaims, type ActorClaim, readAccessToken } from './jwt-access-token.js';
 
 /** What the store says about access tokens for resources. Loaded with the first question. */
 
@@ -19,9 +19,22 @@ export async function findAccessTokenFor(
   ]);
   if (isRevoked || !grant || grant.revokedAt !== undefined) return null;
   if (claims.sid !== undefined && !(await deps.sessions.findOne({ id: claims.sid }))) return null;
+  // Each agent of a chain, as it was when it got the token; findOwner checks the delegation.
+  if (claims.act && !(await areUnchanged(claims.act, deps))) return null;
   // An agent may be its own client.
   if (grant.clientId !== grant.sub && !(await deps.isRegistered(grant.clientId))) return null;
   return (await findOwner(grant, deps)) ? claims : null;
+}
+
+async function areUnchanged(
+  act: ActorClaim,
+  { directory }: Pick<TokenDependencies, 'directory'>,
+): Promise<boolean> {
+  for (let actor: ActorClaim | undefined = act; actor; actor = actor.act) {
+    const agent = await directory.findPrincipal(actor.sub);
+    if (agent?.kind !== 'agent' || agent.epoch !== actor.epoch) return false;
+  }
+  return true;
 }
 
 /** Revokes an access token of this client until it expires. Others are ignored. */

@@ -1,5 +1,6 @@
 import { sha256 } from '../../kernel/secrets.js';
 import type { UnknownWritesRegistry } from '../../ops/unknown-writes.js';
+import type { ExchangeRequest } from '../delegations/exchange.js';
 import { type Client, createRegistrationCheck } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { grantIdOf } from '../grant-tokens.js';
@@ -14,7 +15,7 @@ import {
   introspectForResource,
   introspectToken,
 } from './introspection.js';
-import type { TokenDependencies, TokenResponse } from './issuance.js';
+import { endDelegationOf, type TokenDependencies, type TokenResponse } from './issuance.js';
 import { type CodeRedemption, type GrantRedemption, redeemCode, redeemGrant } from './redeem.js';
 import { type RefreshRequest, refreshTokens } from './refresh.js';
 import { trackUnknownGrantWrites, type UnknownGrantWrites } from './unknown-grants.js';
@@ -32,6 +33,8 @@ export interface TokenService {
   refresh(client: Client, request: RefreshRequest, ip: string): Promise<TokenResponse>;
   /** An access token of an agent for itself. @throws invalid_target, invalid_scope, invalid_dpop_proof, use_dpop_nonce */
   issueToAgent(agent: AgentClient, request: AgentTokenRequest, ip: string): Promise<TokenResponse>;
+  /** An access token with which an agent acts for a person. @throws invalid_request, invalid_grant, invalid_scope, invalid_target */
+  exchange(client: Client | AgentClient, request: ExchangeRequest, ip: string): Promise<TokenResponse>;
   /** Revokes a token of this client, if there is one. */
   revoke(client: Pick<Client, 'id'>, token: string, ip: string): Promise<void>;
   /** Describes an opaque token to the client that it was issued to. */
@@ -64,6 +67,10 @@ export function createTokenService(
       const { issueToAgent } = await import('./client-credentials.js');
       return issueToAgent(agent, request, ip, deps);
     },
+    async exchange(client, request, ip) {
+      const { exchangeTokens } = await import('../delegations/exchange.js');
+      return exchangeTokens(client, request, ip, deps);
+    },
     revoke: (client, token, ip) => revokeToken(client, token, ip, deps),
     introspect: (client, token) => introspectToken(client, token, deps),
     introspectForResource: (server, token) => introspectForResource(server, token, deps),
@@ -91,7 +98,7 @@ async function revokeToken(
 ): Promise<void> {
   const accessGrantId = grantIdOf('at_', token);
   if (accessGrantId !== undefined) return revokeAccessToken(accessGrantId, client, token, deps);
-  const id = grantIdOf('rt_', token);
+  const id = grantIdOf('rt_', token) ?? grantIdOf('dt_', token);
   if (id === undefined) return isJwt(token) ? revokeJwt(client, token, deps) : undefined;
   const { grants, revocations, audit, clock } = deps;
   const grant = await grants.findOne({ id });
@@ -100,6 +107,7 @@ async function revokeToken(
     grant?.clientId === client.id &&
     (grant.refreshHash === presented || grant.previousRefreshHash === presented);
   if (!isOwn) return;
+  await endDelegationOf(grant, ip, deps);
   const revoked = await revocations.end('txn', id, () =>
     grants.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } }),
   );

@@ -1,3 +1,4 @@
+import { SECOND } from '../../kernel/clock.js';
 import type { Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { findRefusal, type Resources, type Target } from '../resources.js';
@@ -12,7 +13,7 @@ const refuse = (message: string) => oidcErrors.invalid_target({ message });
  * @throws invalid_target
  */
 export async function chooseTarget(
-  { resources: granted = [] }: Pick<GrantDocument, 'resources'>,
+  { resources: granted = [], delegation }: Pick<GrantDocument, 'resources' | 'delegation'>,
   named: readonly string[],
   { kind }: Pick<Principal, 'kind'>,
   resources: Resources,
@@ -30,10 +31,22 @@ export async function chooseTarget(
   if (!grantedThere) throw refuse('The resource was not authorized.');
   const resource = await resources.find(grantedThere.resource);
   if (!resource) throw refuse('The resource is not registered any more.');
-  const refusal = findRefusal([{ resource }], kind);
+  const refusal =
+    findRefusal([{ resource }], kind) ?? (delegation ? findRefusal([{ resource }], 'agent') : null);
   if (refusal) throw refuse(refusal);
   const isOffered = (scope: string) => resource.scopes.some(({ name }) => name === scope);
   return { resource, scopes: grantedThere.scopes.filter(isOffered) };
+}
+
+/** Seconds for which an access token is valid: no longer than the delegation that it is for. */
+export function lifetimeFor(
+  target: Target | null,
+  { delegation }: Pick<GrantDocument, 'delegation'>,
+  now: number,
+): number | undefined {
+  const lifetime = target?.resource.tokenLifetimeSeconds;
+  if (lifetime === undefined || !delegation) return lifetime;
+  return Math.min(lifetime, Math.floor((delegation.expiresAt - now) / SECOND));
 }
 
 /** The scope of everything that a response contains: that of the grant, and that of the access token. */

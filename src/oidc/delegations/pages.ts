@@ -1,0 +1,33 @@
+import { longTime, message } from '../../http/messages.js';
+import type { Page } from '../../http/pages.js';
+import { pageOf } from '../authorize/pages.js';
+import { type AuthorizationRequest, toSearch } from '../authorize/request.js';
+import { mountPath } from '../sessions.js';
+
+/** Asks a person whether an agent may act for them: which one, where, how and until when. */
+export function delegationPage(
+  request: AuthorizationRequest,
+  issuer: string,
+  { token, handle, now }: { token: string; handle: string; now: number },
+): Page {
+  const { delegation, parameters, targets } = request;
+  const { prompt: _, ...others } = parameters;
+  const mount = mountPath(issuer);
+  const { agent, lifetimeMs = 0, maxDepth = 1 } = delegation ?? {};
+  const [target] = targets;
+  return pageOf('delegation', request, {
+    action: `${mount}/authorize/consent`,
+    otherAccount: `${mount}/authorize?${toSearch({ ...others, prompt: 'login' })}`,
+    agentName: agent?.name ?? agent?.handle,
+    agentHandle: agent?.handle,
+    resourceName: target?.resource.name,
+    identifier: target?.resource.identifier,
+    permits: target?.resource.scopes
+      .filter(({ name }) => target.scopes.includes(name))
+      .map(({ description, sensitive = false }) => ({ description, sensitive })),
+    until: message('delegation.until', { when: longTime(now + lifetimeMs) }),
+    ...(maxDepth > 1 && { handsOn: message('delegation.hands-on', { count: String(maxDepth - 1) }) }),
+    handle,
+    token,
+  });
+}

@@ -1,0 +1,349 @@
+import t from 'tap';
+import { DAY, MINUTE, SECOND } from '../../src/kernel/clock.js';
+import { TOKEN_EXCHANGE } from '../../src/oidc/tokens/request.js';
+import { agentWithKey } from '../kit/agent-keys.js';
+import { auditOf, basic } from '../kit/app.js';
+import { asserted, assertion } from '../kit/client-keys.js';
+import { actorProof, delegationWorld, TYPES } from '../kit/delegations.js';
+import { claimsOf, codeIn, ISSUER, idpApp, idpStore, search } from '../kit/idp.js';
+import { addResource, FILES, introspect } from '../kit/resources.js';
+
+/** People let agents act for them (RFC 8693): the page, the code and the token exchange. */
+
+t.test('a person lets an agent act for them on a page that says everything', async (t) => {
+  const { idp, files, client, agent, human, browser, ask, redeem } = await delegationWorld(t);
+  const page = await ask({ scope: 'openid files:read files:write offline_access' });
+  for (const text of [
+    /Let an agent act for you\?/,
+    new RegExp(agent.handle),
+    /Read your files/,
+    /Change your files <strong>\(sensitive\)<\/strong>/,
+    /at <strong>Files<\/strong> \(<code>https:&#x2F;&#x2F;files\.example\.test<\/code>\)/,
+    /This ends on /,
+    /end it earlier at any time, on your account page/,
+  ])
+    t.match(page.body, text);
+  t.notMatch(page.body, /your account ID|pass this on/);
+  const landed = await browser.submit(page, { decision: 'allow' });
+  const { status, body } = await redeem(codeIn(landed.location));
+  t.equal(status, 200);
+  t.strictSame(Object.keys(body).sort(), [
+    'access_token',
+    'delegation_token',
+    'expires_in',
+    'scope',
+    'token_type',
+  ]);
+  const claims = claimsOf(body.access_token);
+  t.match(claims, {
+    sub: human.sub,
+    client_id: client.id,
+    aud: FILES,
+    scope: 'files:read files:write',
+    kind: 'human',
+    act: { sub: agent.sub, sub_profile: 'ai_agent', iss: ISSUER },
+    delegation: /^dlg_/,
+  });
+  t.notOk('sid' in claims, 'a delegation outlives the session');
+  const { act, delegation } = claims;
+  t.match((await introspect(idp, files, body.access_token)).body, { active: true, act, delegation });
+  const records = (await auditOf(await idpStore(t, idp))).filter(({ event }) =>
+    event.startsWith('delegation.'),
+  );
+  t.match(records, [{ event: 'delegation.given', subject: human.sub, detail: `${agent.sub} ${delegation}` }]);
+});
+
+t.test('the page is shown each time, and nothing is allowed without it', async (t) => {
+  const { idp, client, agent, human, browser, ask, allow } = await delegationWorld(t);
+  await allow();
+  t.match((await ask()).body, /Let an agent act for you/, 'again');
+  t.match((await ask({ prompt: 'none' })).location, /error=consent_required/);
+  const request = { requested_actor: agent.sub, resource: FILES, scope: 'files:read' };
+  for (const who of [agent, human]) {
+    const { headers } = await idp.authorize(client, who, request);
+    t.match(headers['location'], /error=access_denied/, 'HTTP Basic');
+  }
+  t.match((await browser.submit(await ask(), { decision: 'deny' })).location, /error=access_denied/);
+  // The permission is the agent's: the application alone has got none.
+  const alone = await ask({ requested_actor: undefined, prompt: 'none' });
+  t.match(alone.location, /error=consent_required/);
+});
+
+t.test('the sign-in form leads to the page, and is no decision', async (t) => {
+  const { idp, client, agent, human } = await delegationWorld(t);
+  const request = { requested_actor: agent.sub, resource: FILES, scope: 'files:read', max_age: '0' };
+  const { browser, page } = await idp.visit(client, request);
+  const next = await browser.submit(page, { handle: human.handle, password: human.password });
+  t.match(next.body, /Let an agent act for you/);
+  t.match((await browser.submit(next, { decision: 'allow' })).location, /code=/);
+});
+
+t.test('a sensitive scope requires a sign-in of the last five minutes', async (t) => {
+  const { idp, human, browser, ask } = await delegationWorld(t);
+  const sensitive = { scope: 'files:read files:write' };
+  const open = await ask(sensitive);
+  idp.clock.advance(5 * MINUTE);
+  t.match((await ask()).body, /Let an agent act for you/, 'other scopes do not');
+  t.match((await browser.submit(open, { decision: 'allow' })).body, /name="password"/);
+  const form = await ask(sensitive);
+  t.match(form.body, /name="password"/);
+  const next = await browser.submit(form, { handle: human.handle, password: human.password });
+  t.match(next.body, /Let an agent act for you/);
+});
+
+t.test('requests that are not complete are refused', async (t) => {
+  const { idp, human, ask } = await delegationWorld(t);
+  const OTHER = 'https://other.example.test';
+  await addResource(t, idp, OTHER);
+  await addResource(t, idp, 'https://people.example.test', { principalKinds: ['human'] });
+  const disabled = await idp.mintAgent();
+  await idp.admin('POST', `/v1/principals/${disabled.sub}/disable`);
+  const cases: [Record<string, string | undefined>, string][] = [
+    [{ resource: undefined, scope: 'openid' }, 'invalid_target'],
+    [{ scope: 'openid' }, 'invalid_scope'],
+    [{ resource: 'https://people.example.test' }, 'access_denied'],
+    [{ requested_actor: human.sub }, 'invalid_request'],
+    [{ requested_actor: 'u_unknown' }, 'invalid_request'],
+    [{ requested_actor: disabled.sub }, 'invalid_request'],
+    [{ delegation_expires_in: '0' }, 'invalid_request'],
+    [{ delegation_expires_in: String(90 * 86_400 + 1) }, 'invalid_request'],
+    [{ delegation_max_depth: '0' }, 'invalid_request'],
+    [{ delegation_max_depth: '4' }, 'invalid_request'],
+  ];
+  for (const [more, error] of cases)
+    t.match((await ask(more)).location, new RegExp(`error=${error}`), JSON.stringify(more));
+});
+
+t.test('the code is worth nothing without the agent', async (t) => {
+  const { idp, client, agent, allow, redeem } = await delegationWorld(t);
+  const other = await agentWithKey(t, idp);
+  const code = await allow();
+  t.match(await idp.redeem(client, code), { status: 400, body: { error: 'invalid_request' } });
+  t.match(await redeem(code, {}, other), { status: 400, body: { error: 'invalid_grant' } });
+  for (const more of [
+    { actor_token: 'x' },
+    { actor_token_type: 'x' },
+    { actor_token_type: undefined },
+    { actor_token: (await actorProof(idp, { ...agent, key: other.key })).actor_token },
+  ])
+    t.match(await redeem(code, more), { status: 400 }, JSON.stringify(more));
+  const proof = await actorProof(idp, agent);
+  t.equal((await redeem(code, proof)).status, 200, 'the code is still valid');
+  const again = await allow();
+  t.match(
+    await redeem(again, proof),
+    { status: 400, body: { error: 'invalid_grant' } },
+    'an assertion works once',
+  );
+});
+
+t.test('the agent proves itself with an access token of its own', async (t) => {
+  const { idp, client, agent, human, allow, redeem } = await delegationWorld(t);
+  const tokenOf = async (by: typeof agent, resource = FILES) => {
+    const proof = asserted(
+      await assertion(by.key, { clientId: by.sub, issuer: ISSUER, now: idp.clock.now() }),
+    );
+    const form = search({ grant_type: 'client_credentials', resource, scope: 'files:read', ...proof });
+    return (await idp.request('POST', '/token', { form })).body.access_token;
+  };
+  const OTHER = 'https://other.example.test';
+  await addResource(t, idp, OTHER);
+  const stranger = await idp.createClient();
+  const viaClient = async (one: typeof client) =>
+    (await idp.redeem(one, await idp.codeFor(one, agent, { resource: FILES, scope: 'files:read' }))).body
+      .access_token;
+  const ofPerson = (
+    await idp.redeem(client, await idp.codeFor(client, human, { resource: FILES, scope: 'files:read' }))
+  ).body.access_token;
+  const as = (token: string) => ({ actor_token: token, actor_token_type: TYPES.accessToken });
+  const code = await allow();
+  for (const [name, token] of [
+    ['of another agent', await tokenOf(await agentWithKey(t, idp))],
+    ['for another resource', await tokenOf(agent, OTHER)],
+    ['that another application has got', await viaClient(stranger)],
+    ['of a person', ofPerson],
+  ] as const)
+    t.match(await redeem(code, as(token)), { status: 400, body: { error: 'invalid_grant' } }, name);
+  const { body } = await redeem(code, as(await tokenOf(agent)));
+  t.ok(body.access_token);
+  t.match(await redeem(await allow(), as(body.access_token)), { status: 400 }, 'not one for a person');
+  const later = await redeem(await allow(), as(await viaClient(client)));
+  t.equal(later.status, 200, 'one that the application has got for the agent');
+});
+
+t.test('the agent gets further access tokens without the person', async (t) => {
+  const { idp, files, human, delegate, exchange } = await delegationWorld(t);
+  const first = await delegate({ scope: 'files:read files:write' });
+  idp.clock.advance(3 * DAY);
+  const { status, body } = await exchange(first.delegation_token, { scope: 'files:read', resource: FILES });
+  t.equal(status, 200);
+  t.match(body, { issued_token_type: TYPES.accessToken, scope: 'files:read', expires_in: 600 });
+  t.match(claimsOf(body.access_token), { sub: human.sub, scope: 'files:read', aud: FILES });
+  t.equal((await introspect(idp, files, body.access_token)).body.active, true);
+  t.not(body.delegation_token, first.delegation_token);
+  const all = (await exchange(body.delegation_token)).body;
+  t.equal(all.scope, 'files:read files:write', 'a narrower token narrows nothing else');
+  const token = all.delegation_token;
+  t.match(await exchange(token, { scope: 'files:delete' }), { body: { error: 'invalid_scope' } });
+  t.match(await exchange(token, { resource: ISSUER }), { body: { error: 'invalid_target' } });
+  t.match(await exchange(token, { audience: ISSUER }), { body: { error: 'invalid_target' } });
+  t.match(await exchange(token, { actor_token: undefined }), { body: { error: 'invalid_request' } });
+  t.match(await exchange(token, { subject_token_type: 'x' }), { body: { error: 'invalid_request' } });
+  t.match(await exchange(token, { requested_token_type: 'x' }), { body: { error: 'invalid_request' } });
+  t.match(await exchange(token, {}, await agentWithKey(t, idp)), { body: { error: 'invalid_grant' } });
+  t.equal((await exchange(token)).status, 200, 'a refused request uses nothing up');
+  const used = (await auditOf(await idpStore(t, idp))).filter(({ event }) => event === 'delegation.used');
+  t.match(used[0], { subject: human.sub });
+  t.match(used[0]?.detail, claimsOf(body.access_token).txn);
+});
+
+t.test(
+  'the token of a delegation is no refresh token, and a refresh token is none of a delegation',
+  async (t) => {
+    const { idp, client, human, delegate, exchange } = await delegationWorld(t);
+    const { delegation_token: token } = await delegate();
+    t.match(await idp.refresh(client, token), { status: 400, body: { error: 'invalid_grant' } });
+    t.match(await idp.refresh(client, token.replace('dt_', 'rt_')), { status: 400 });
+    const code = await idp.codeFor(client, human, { scope: 'openid offline_access' });
+    const { refresh_token: other } = (await idp.redeem(client, code)).body;
+    t.match(await exchange(other), { status: 400 });
+    t.match(await exchange(other.replace('rt_', 'dt_')), { status: 400 });
+    t.equal((await exchange(token)).status, 200);
+    t.equal((await idp.refresh(client, other)).status, 200);
+  },
+);
+
+t.test('a repetition gets the same answer, and later reuse ends the delegation', async (t) => {
+  const { idp, files, delegate, exchange } = await delegationWorld(t);
+  const first = await delegate();
+  const { body } = await exchange(first.delegation_token);
+  const again = await exchange(first.delegation_token);
+  t.equal(again.body.delegation_token, body.delegation_token);
+  idp.clock.advance(31 * SECOND);
+  t.match(await exchange(first.delegation_token), { status: 400, body: { error: 'invalid_grant' } });
+  t.match(await exchange(body.delegation_token), { status: 400 });
+  t.equal((await introspect(idp, files, body.access_token)).body.active, false);
+  const events = (await auditOf(await idpStore(t, idp))).map(({ event }) => event);
+  t.ok(events.includes('delegation.ended') && events.includes('refresh.reused'));
+});
+
+t.test('a code that is used twice ends the delegation', async (t) => {
+  const { idp, files, allow, redeem, exchange } = await delegationWorld(t);
+  const code = await allow();
+  const { body } = await redeem(code);
+  t.match(await redeem(code), { status: 400, body: { error: 'invalid_grant' } });
+  t.equal((await introspect(idp, files, body.access_token)).body.active, false);
+  t.equal((await exchange(body.delegation_token)).status, 400);
+});
+
+t.test('a delegation expires, and its tokens not later', async (t) => {
+  const { idp, files, delegate, exchange } = await delegationWorld(t);
+  const first = await delegate({ delegation_expires_in: '900' });
+  idp.clock.advance(600 * SECOND);
+  const { body } = await exchange(first.delegation_token);
+  t.equal(body.expires_in, 300);
+  idp.clock.advance(299 * SECOND);
+  t.equal((await introspect(idp, files, body.access_token)).body.active, true);
+  idp.clock.advance(2 * SECOND);
+  t.equal((await introspect(idp, files, body.access_token)).body.active, false);
+  t.equal((await exchange(body.delegation_token)).status, 400);
+});
+
+t.test('another permission for the same agent replaces the first one', async (t) => {
+  const { idp, files, delegate, exchange } = await delegationWorld(t);
+  const first = await delegate();
+  const second = await delegate({ scope: 'files:write' });
+  t.not(claimsOf(first.access_token).delegation, claimsOf(second.access_token).delegation);
+  t.equal((await introspect(idp, files, first.access_token)).body.active, false);
+  t.equal((await exchange(first.delegation_token)).status, 400);
+  t.equal((await exchange(second.delegation_token)).body.scope, 'files:write');
+});
+
+t.test('disabling either party or removing a key of the agent ends what was given', async (t) => {
+  for (const end of ['person', 'agent', 'key'] as const) {
+    const { idp, files, agent, human, delegate, exchange } = await delegationWorld(t);
+    const { access_token: token, delegation_token: handle } = await delegate();
+    t.equal((await introspect(idp, files, token)).body.active, true);
+    if (end === 'person') await idp.admin('POST', `/v1/principals/${human.sub}/disable`);
+    if (end === 'agent') await idp.admin('POST', `/v1/principals/${agent.sub}/disable`);
+    if (end === 'key') await agent.keys.remove(agent.sub, agent.keyId);
+    t.equal((await introspect(idp, files, token)).body.active, false, end);
+    t.ok((await exchange(handle)).status >= 400, end);
+  }
+});
+
+t.test('the application revokes the token of a delegation, which ends it', async (t) => {
+  const { idp, files, client, delegate, exchange } = await delegationWorld(t);
+  const { access_token: token, delegation_token: handle } = await delegate();
+  const form = search({ token: handle });
+  const headers = { authorization: basic(client.id, client.secret ?? '') };
+  t.equal((await idp.request('POST', '/revoke', { form, headers })).status, 200);
+  t.equal((await introspect(idp, files, token)).body.active, false);
+  t.equal((await exchange(handle)).status, 400);
+});
+
+t.test('an agent hands its token on, as far as the person has permitted', async (t) => {
+  const { idp, files, client, agent, human, ask, delegate } = await delegationWorld(t);
+  const [second, third] = [await agentWithKey(t, idp), await agentWithKey(t, idp)];
+  const handOn = async (token: string, by: typeof agent, to: typeof agent, more = {}) =>
+    idp.request('POST', '/token', {
+      form: search({
+        grant_type: TOKEN_EXCHANGE,
+        ...asserted(await assertion(by.key, { clientId: by.sub, issuer: ISSUER, now: idp.clock.now() })),
+        subject_token: token,
+        subject_token_type: TYPES.accessToken,
+        resource: FILES,
+        ...(await actorProof(idp, to)),
+        ...more,
+      }),
+    });
+  const one = await delegate();
+  t.match(await handOn(one.access_token, agent, second), { status: 400, body: { error: 'invalid_grant' } });
+
+  t.match((await ask({ delegation_max_depth: '2' })).body, /pass this on to 1 further agents/);
+  const two = await delegate({ scope: 'files:read files:write', delegation_max_depth: '2' });
+  idp.clock.advance(200 * SECOND);
+  const { status, body } = await handOn(two.access_token, agent, second, { scope: 'files:read' });
+  t.equal(status, 200);
+  t.match(body, { issued_token_type: TYPES.accessToken, scope: 'files:read', expires_in: 400 });
+  t.notOk('delegation_token' in body);
+  const claims = claimsOf(body.access_token);
+  t.match(claims, {
+    sub: human.sub,
+    client_id: client.id,
+    scope: 'files:read',
+    act: { sub: second.sub, act: { sub: agent.sub } },
+    exp: claimsOf(two.access_token).exp,
+    txn: claimsOf(two.access_token).txn,
+  });
+  t.notOk('act' in claims.act.act);
+  t.equal((await introspect(idp, files, body.access_token)).body.active, true);
+  t.match(await handOn(body.access_token, second, third), { status: 400 }, 'the depth is bounded');
+  t.match(await handOn(two.access_token, second, third), { status: 400 }, 'only the current agent hands on');
+  t.match(await handOn(two.access_token, agent, agent), { status: 400 }, 'not to itself');
+  t.match(await handOn(two.access_token, agent, second, { scope: 'files:delete' }), {
+    body: { error: 'invalid_scope' },
+  });
+  t.match(await handOn(two.access_token, agent, second, { resource: ISSUER }), { status: 400 });
+  await idp.admin('POST', `/v1/principals/${second.sub}/disable`);
+  t.equal((await introspect(idp, files, body.access_token)).body.active, false);
+  t.equal((await introspect(idp, files, two.access_token)).body.active, true);
+});
+
+t.test(
+  'without a resource, requests for a delegation are ignored and the grant type is unknown',
+  async (t) => {
+    const idp = await idpApp(t);
+    const [client, agent] = [await idp.createClient(), await idp.mintAgent()];
+    t.ok(await idp.codeFor(client, agent, { requested_actor: agent.sub }));
+    const form = { grant_type: TOKEN_EXCHANGE, client_id: client.id, client_secret: client.secret ?? '' };
+    t.match(await idp.request('POST', '/token', { form }), { body: { error: 'unsupported_grant_type' } });
+    const named = async () =>
+      (await idp.request('GET', '/.well-known/openid-configuration')).body.grant_types_supported;
+    t.notOk((await named()).includes(TOKEN_EXCHANGE));
+    await addResource(t, idp);
+    idp.clock.advance(2 * SECOND);
+    t.ok((await named()).includes(TOKEN_EXCHANGE));
+    t.ok(await idpStore(t, idp));
+  },
+);
