@@ -22,6 +22,10 @@ await run({
       summary: 'Manage APIs: add, list, update, rotate, remove',
       load: () => import('./commands/resource.js'),
     },
+    delegation: {
+      summary: 'Manage which agents act for which people: list, revoke',
+      load: () => import('./commands/delegation.js'),
+    },
     agent: {
       summary: 'Manage agents: mint, rotate, key',
       load: () => import('./commands/agent.js'),

@@ -7,13 +7,14 @@ import type { PersonGuard } from './guard.js';
 import {
   AccountQuery,
   ApplicationBody,
+  DelegationBody,
   EmptyBody,
   NameBody,
   type Notice,
   noticeIn,
   SessionBody,
 } from './schemas.js';
-import type { AccountService, AccountSources, Application, Session } from './service.js';
+import type { AccountService, AccountSources, Application, Delegation, Session } from './service.js';
 
 export interface AccountPageOptions {
   guard: PersonGuard;
@@ -41,7 +42,7 @@ export interface Section {
 /** The page on which people see their account, with the forms to change it. */
 export async function accountPagePlugin(scope: Scope, options: AccountPageOptions): Promise<void> {
   const { guard, service, sources, pages, path } = options;
-  const { people, sessions, applications, verification, factors, passkeys } = sources;
+  const { people, sessions, applications, delegations, verification, factors, passkeys } = sources;
   const config = access('person', { page: true });
   const recently = access('recent-person', { page: true });
 
@@ -90,6 +91,18 @@ export async function accountPagePlugin(scope: Scope, options: AccountPageOption
     );
   }
 
+  if (delegations) {
+    scope.post(
+      '/delegations/end',
+      { config: recently, schema: { body: DelegationBody } },
+      async (request, reply) => {
+        guard.checkForm(request);
+        await delegations.end(guard.personOf(request).principal, request.body.delegation, originOf(request));
+        return returnWith(reply, 'delegation-ended');
+      },
+    );
+  }
+
   if (verification) {
     scope.post('/verification', { config, schema: { body: EmptyBody } }, async (request, reply) => {
       guard.checkForm(request);
@@ -112,9 +125,10 @@ export async function accountPagePlugin(scope: Scope, options: AccountPageOption
     } = {},
   ): Promise<Page> {
     const { principal, session } = guard.personOf(request);
-    const [open, connected, factor, factorRequiredFrom, owned = []] = await Promise.all([
+    const [open, connected, delegated = [], factor, factorRequiredFrom, owned = []] = await Promise.all([
       sessions.list(principal, session),
       service.applications(principal),
+      delegations?.list(principal.id),
       factors?.stateOf(principal.id),
       factors?.requiredFrom(principal),
       passkeys?.list(principal.id),
@@ -133,6 +147,8 @@ export async function accountPagePlugin(scope: Scope, options: AccountPageOption
         applications: connected.map(viewOfApplication),
         hasApplications: connected.length > 0,
       }),
+      delegations: delegated.map(viewOfDelegation),
+      hasDelegations: delegated.length > 0,
       sections: options.sections?.() ?? [],
       ...(factors && { factor: { isEnrolled: factor !== null } }),
       ...(factorRequiredFrom && {
@@ -173,4 +189,16 @@ const viewOfApplication = ({ clientId, name, scopes, resources, since }: Applica
   sees: scopes.map((scope) => message(`scope.${scope}`)),
   resources: resources.map(({ resource, scopes: names }) => ({ resource, names: names.join(', ') })),
   since: message('account.since', { when: longTime(since) }),
+});
+
+const viewOfDelegation = ({ id, agent, resource, scopes, expiresAt, lastUsedAt }: Delegation) => ({
+  delegation: id,
+  agent,
+  resource,
+  names: scopes.join(', '),
+  until: message('account.until', { when: longTime(expiresAt) }),
+  used:
+    lastUsedAt === undefined
+      ? message('account.never-used')
+      : message('account.last-used', { when: longTime(lastUsedAt) }),
 });

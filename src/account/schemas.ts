@@ -26,6 +26,10 @@ export const ApplicationBody = formOf({
   client_id: Type.String({ accepts: 'a client ID', maxLength: 64, pattern: '^[\\w-]+$' }),
 });
 
+export const DelegationBody = formOf({
+  delegation: Type.String({ accepts: 'the ID of a delegation', maxLength: 64, pattern: '^[\\w-]+$' }),
+});
+
 export const EmptyBody = formOf({});
 
 const Code = Type.String({ maxLength: 64, writeOnly: true });
@@ -61,6 +65,7 @@ export const NOTICES = {
   'session-ended': 'account.done.session-ended',
   'sessions-ended': 'account.done.sessions-ended',
   disconnected: 'account.done.disconnected',
+  'delegation-ended': 'account.done.delegation-ended',
   'factor-removed': 'account.done.factor-removed',
   'passkey-added': 'account.done.passkey-added',
   'passkey-renamed': 'account.done.passkey-renamed',

@@ -66,6 +66,11 @@ export interface AccountSources {
     disconnect(person: Person, clientId: string, from: Origin): Promise<void>;
     find(clientId: string): Promise<{ name: string; redirectUris: readonly string[] } | null>;
   };
+  /** Absent in a product without agents that act for people. */
+  delegations?: {
+    list(sub: string): Promise<Delegation[]>;
+    end(person: Person, id: string, from: Origin): Promise<void>;
+  };
   /** Absent without a mail server. */
   verification: AddressVerification | undefined;
   /** Absent if they are not configured. */
@@ -150,6 +155,18 @@ export interface Application {
   scopes: string[];
   resources: ResourceAccess[];
   since: number;
+}
+
+/** An agent that acts for a person at an API. */
+export interface Delegation {
+  id: string;
+  /** The name of the agent. */
+  agent: string;
+  /** The identifier of the API. */
+  resource: string;
+  scopes: readonly string[];
+  expiresAt: number;
+  lastUsedAt?: number;
 }
 
 /** Scopes of an API that an application may use. */

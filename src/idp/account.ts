@@ -12,13 +12,14 @@ export interface IdpAccountDependencies
   directory: Pick<ProvisioningModule['directory'], 'deleteSelf' | 'isDeleted'>;
   sessions: Pick<OidcModule['sessions'], 'list' | 'endOwn' | 'endOthers'>;
   consents: Pick<OidcModule['consents'], 'list' | 'revoke'>;
+  delegations: Pick<OidcModule['delegations'], 'list' | 'endOwn'>;
   findClient: NonNullable<AccountSources['applications']>['find'];
   audit: Pick<Audit, 'record' | 'recordFailure'>;
 }
 
 /** What the account pages show and change in the identity provider. */
 export function createAccountSources(deps: IdpAccountDependencies): AccountSources {
-  const { principals, directory, sessions, consents, audit } = deps;
+  const { principals, directory, sessions, consents, delegations, audit } = deps;
 
   const recordWrongPassword = ({ id }: Person, { ip }: { ip: string }): Promise<void> =>
     audit.recordFailure({ event: 'login.failed', subject: id, ip });
@@ -71,6 +72,15 @@ export function createAccountSources(deps: IdpAccountDependencies): AccountSourc
         await audit.record({ event: 'consent.revoked', subject: id, ip, detail: clientId });
       },
       find: deps.findClient,
+    },
+    delegations: {
+      async list(person) {
+        const found = await delegations.list({ person });
+        return found.map(({ delegation, agent }) => ({ ...delegation, agent: agent.name ?? agent.handle }));
+      },
+      async end({ id: person }, id, { ip }) {
+        await delegations.endOwn(person, id, { ip });
+      },
     },
     verification: deps.verification,
     factors: deps.factors,

@@ -7,6 +7,8 @@ import { createMessages } from '../http/messages.js';
 import { systemRandom } from '../kernel/secrets.js';
 import { announceEnd, logoutNoticeCollection } from '../oidc/backchannel/store.js';
 import { SCOPES } from '../oidc/claims.js';
+import { createDelegations, type Delegations } from '../oidc/delegations/service.js';
+import { delegationCollection } from '../oidc/delegations/store.js';
 import { createRevocations, revocationCollection } from '../oidc/revocations/service.js';
 import { createAudit } from '../ops/audit.js';
 import { type AnnouncePasskey, passkeyCollection, removePasskeys } from '../passkeys/store.js';
@@ -32,6 +34,7 @@ export interface ProvisioningAdministration
   resources: ResourceAdministration & Pick<ResourceService, 'list'>;
   /** Removes the second factor of a person; false without one. */
   removeFactor(sub: string): Promise<boolean>;
+  delegations: Pick<Delegations, 'page' | 'end'>;
   agentKeys: AgentKeys;
   /** Removes all passkeys of a person and returns their number. */
   removePasskeys(sub: string): Promise<number>;
@@ -66,10 +69,11 @@ export async function openProvisioning(
   const notices = logoutNoticeCollection(store);
   const context = createCommandContext(store, { production, warn, createAudit });
   const issuer = createPublicUrl(base, values.port).get;
+  const findActive = (sub: string) => principalCollection(store).findOne({ id: sub, state: 'active' });
   const revocations = createRevocations({
     revocations: revocationCollection(store),
     resources: createResourceService(resourceCollection(store), context),
-    findPrincipal: (sub) => principalCollection(store).findOne({ id: sub, state: 'active' }),
+    findPrincipal: findActive,
     clock: context.clock,
   });
   // A server sends the notices.
@@ -94,6 +98,12 @@ export async function openProvisioning(
     ...{ principals, links, directory, clients, operators },
     agentKeys: createAgentKeys(principalCollection(store), { ...context, endSessions }),
     resources: openResources(store, context, !production),
+    delegations: createDelegations({
+      ...context,
+      delegations: delegationCollection(store),
+      directory: { findPrincipal: findActive },
+      revocations,
+    }),
     removeFactor: (sub) =>
       removeFactor(sub, ON_THE_HOST, { ...context, factors, announce: announce?.factor }),
     removePasskeys: (sub) =>

@@ -232,6 +232,7 @@ export async function mountIdp(
     hasAccountPages,
     sources: createAccountSources({
       ...{ principals, directory, consents: oidc.consents, sessions: oidc.sessions },
+      delegations: oidc.delegations,
       findClient: clientDirectory.findClient,
       verification: provisioning.verification,
       factors: secondFactor,
@@ -259,6 +260,7 @@ export async function mountIdp(
       clients,
       sessions: oidc.sessions,
       consents: oidc.consents,
+      delegations: oidc.delegations,
       logoutFailures: oidc.logoutFailures,
       resources: resources.service,
       audit: { ...createAuditSearch(store.collection<AuditRecord>('audit')), record: context.audit.record },

@@ -55,6 +55,7 @@ export interface OidcModule {
   endClient<T>(id: string, change: () => Promise<T>): Promise<T>;
   logoutFailures: LogoutFailures;
   consents: Pick<ConsentService, 'list' | 'revoke' | 'forget'>;
+  delegations: Pick<Delegations, 'list' | 'end' | 'endOwn'>;
   /** Removes the sessions and consents of a principal that was deleted. */
   forget(sub: string): Promise<void>;
   /** The published keys, those of one algorithm in the order of their configuration. */
@@ -230,8 +231,17 @@ export function createOidcModule(
     endClient: (id, change) => revocations.end('client_id', id, change),
     logoutFailures: backchannel.failures,
     consents,
+    delegations: {
+      list: async (of) => ((await resources.hasAny()) ? (await delegations()).list(of) : []),
+      end: async (id, by) => (await delegations()).end(id, by),
+      endOwn: async (person, id, by) => (await delegations()).endOwn(person, id, by),
+    },
     async forget(sub) {
-      await Promise.all([sessions.forget(sub), consents.forget(sub)]);
+      await Promise.all([
+        sessions.forget(sub),
+        consents.forget(sub),
+        delegationDocuments.deleteMany({ person: sub }),
+      ]);
     },
     publishedKeys: keys.jwks.keys.map(({ kid = '', alg = '' }) => ({ id: kid, algorithm: alg })),
     pathMetadataPlugin: (scope) =>

@@ -40,7 +40,7 @@ export async function principalActionsPlugin(
   scope: Scope,
   { console, sources }: { console: Console; sources: ConsoleSources },
 ): Promise<void> {
-  const { principals, links, sessions, audit } = sources;
+  const { principals, links, sessions, delegations, audit } = sources;
   const section = 'principals';
   const find = async ({ sub = '' }: Record<string, string>): Promise<Principal> => {
     const found = await principals.get(sub);
@@ -155,6 +155,24 @@ export async function principalActionsPlugin(
       }
     },
     done: 'The session has ended.',
+    returnTo,
+  });
+
+  await register<{ id: string; delegation: string }, typeof Created, unknown>({
+    path: 'principals/:sub/delegations/:id/end',
+    section,
+    title: () => 'End this delegation?',
+    consequences:
+      'The agent can no longer act for the person at this API, and its access tokens end. The application may ask the person again.',
+    button: 'End the delegation',
+    find: async ({ sub = '', id = '' }) => {
+      const { kind } = await find({ sub });
+      const given = await delegations.list(kind === 'agent' ? { agent: sub } : { person: sub });
+      if (!given.some(({ delegation }) => delegation.id === id)) throw httpErrors.NOT_FOUND();
+      return { id: sub, delegation: id };
+    },
+    run: ({ delegation }, _, { name, ip }) => delegations.end(delegation, { by: name, ip }),
+    done: 'The delegation has ended.',
     returnTo,
   });
 

@@ -8,7 +8,7 @@ import { httpErrors } from '../kernel/errors.js';
 import { toAuditView } from '../ops/audit.js';
 import { AUDIT_COLUMNS } from './audit.js';
 import { kindOf } from './principals.js';
-import type { ConsoleSources, Principal } from './sources.js';
+import type { ConsoleSources, Delegation, Principal } from './sources.js';
 
 const LISTED_RECORDS = 10;
 
@@ -42,6 +42,44 @@ function principalFacts(principal: Principal): Fact[] {
   ];
 }
 
+function delegationTable(
+  delegations: Delegation[],
+  { isAgent, page, root }: { isAgent: boolean; page: string; root: string },
+) {
+  const heading = isAgent ? 'Acts for people' : 'Agents that act for this person';
+  return {
+    id: 'delegations',
+    heading,
+    tableLabel: heading,
+    empty: 'None.',
+    ...tableOf<Delegation>(
+      [
+        {
+          label: isAgent ? 'Person' : 'Agent',
+          text: ({ agent, person }) => (isAgent ? person : agent).handle,
+          href: ({ agent, person }) => `principals/${(isAgent ? person : agent).id}`,
+        },
+        { label: 'API', text: ({ delegation }) => delegation.resource, kind: 'code' },
+        { label: 'Scopes', text: ({ delegation }) => delegation.scopes.join(' ') },
+        { label: 'Agents in a row', text: ({ delegation }) => delegation.maxDepth, kind: 'number' },
+        {
+          label: 'Last used',
+          text: ({ delegation }) =>
+            delegation.lastUsedAt === undefined ? '–' : toTimestamp(delegation.lastUsedAt),
+        },
+        { label: 'Expires', text: ({ delegation }) => toTimestamp(delegation.expiresAt), kind: 'time' },
+        {
+          label: 'End',
+          text: () => 'End',
+          href: ({ delegation }) => `${page}/delegations/${delegation.id}/end`,
+        },
+      ],
+      delegations,
+      root,
+    ),
+  };
+}
+
 /** The page of a principal: its data, sessions, applications and latest audit records. */
 export async function principalPagePlugin(
   scope: Scope,
@@ -53,9 +91,11 @@ export async function principalPagePlugin(
     const principal = await sources.principals.get(sub);
     if (!principal) throw httpErrors.NOT_FOUND();
     const root = rootOf(request);
-    const [sessions, consents, records] = await Promise.all([
+    const isAgent = principal.kind === 'agent';
+    const [sessions, consents, delegations, records] = await Promise.all([
       sources.sessions.list(principal),
       sources.consents.list(sub),
+      sources.delegations.list(isAgent ? { agent: sub } : { person: sub }),
       sources.audit.search({ subjects: [sub], limit: LISTED_RECORDS }),
     ]);
     const applications = await Promise.all(
@@ -103,6 +143,7 @@ export async function principalPagePlugin(
           root,
         ),
       },
+      ...(delegations.length > 0 ? [delegationTable(delegations, { isAgent, page, root })] : []),
       {
         id: 'audit',
         heading: 'Latest audit records',

@@ -15,6 +15,11 @@ export interface ConsoleSources {
     end(sid: string): Promise<boolean>;
   };
   consents: { list(sub: string): Promise<Consent[]> };
+  delegations: {
+    /** The valid ones that a person has given, or that an agent has got. */
+    list(of: { person: string } | { agent: string }): Promise<Delegation[]>;
+    end(id: string, by: { ip: string; by: string }): Promise<boolean>;
+  };
   resources: { list(after?: string, limit?: number): Promise<Page<Resource>> };
   logoutFailures: LogoutFailures;
   audit: AuditSearch & { record(entry: Omit<AuditRecord, 'id' | 'at'>): Promise<void> };
@@ -30,6 +35,20 @@ export interface Consent {
   scopes: readonly string[];
   resources: readonly { resource: string; scopes: readonly string[] }[];
   updatedAt: number;
+}
+
+/** An agent that acts for a person at an API. */
+export interface Delegation {
+  delegation: {
+    id: string;
+    resource: string;
+    scopes: readonly string[];
+    maxDepth: number;
+    expiresAt: number;
+    lastUsedAt?: number;
+  };
+  agent: Pick<Principal, 'id' | 'handle'>;
+  person: Pick<Principal, 'id' | 'handle'>;
 }
 
 /** An API. */

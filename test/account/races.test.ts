@@ -150,6 +150,7 @@ function processOn(store: Store, seed = 'a') {
   });
   const sources = createAccountSources({
     ...{ principals, directory: { deleteSelf, isDeleted }, sessions, consents, audit },
+    delegations: { list: async () => [], endOwn: async () => false },
     findClient: async () => CLIENT,
     verification: undefined,
     factors: undefined,

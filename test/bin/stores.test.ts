@@ -90,6 +90,8 @@ const OF_WHAT_EXISTS: Record<string, string[]> = {
   'client delete': ['cid_x'],
   'registration-token list': [],
   'registration-token revoke': ['rtk_1'],
+  'delegation list': [],
+  'delegation revoke': ['dlg_1'],
   'agent rotate': ['scout'],
   'operator grant': ['ada'],
   'agent key': ['list', 'scout'],

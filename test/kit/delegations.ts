@@ -11,7 +11,6 @@ import {
   codeIn,
   type IdpApp,
   type IdpAppOptions,
-  ISSUER,
   idpApp,
   type Parameters,
   type RegisteredClient,
@@ -29,9 +28,12 @@ export const TYPES = {
 
 export type KeyedAgent = Awaited<ReturnType<typeof agentWithKey>>;
 
+/** Also of a provider that is known by the address it listens at. */
+const issuerOf = ({ server }: IdpApp): string => server.fastify.idp.issuer();
+
 /** What proves an agent: an assertion that works once. */
 export const actorProof = async (idp: IdpApp, { key, sub }: KeyedAgent) => ({
-  actor_token: await assertion(key, { clientId: sub, issuer: ISSUER, now: idp.clock.now() }),
+  actor_token: await assertion(key, { clientId: sub, issuer: issuerOf(idp), now: idp.clock.now() }),
   actor_token_type: TYPES.jwt,
 });
 

@@ -1,14 +1,19 @@
 import t from 'tap';
 import { DAY, MINUTE, SECOND } from '../../src/kernel/clock.js';
+import { delegationCollection } from '../../src/oidc/delegations/store.js';
 import { TOKEN_EXCHANGE } from '../../src/oidc/tokens/request.js';
 import { agentWithKey } from '../kit/agent-keys.js';
 import { auditOf, basic } from '../kit/app.js';
 import { asserted, assertion } from '../kit/client-keys.js';
-import { actorProof, delegationWorld, TYPES } from '../kit/delegations.js';
+import { runProgram } from '../kit/command-line.js';
+import { actorProof, delegationWorld, signInAt, TYPES } from '../kit/delegations.js';
 import { claimsOf, codeIn, ISSUER, idpApp, idpStore, search } from '../kit/idp.js';
+import { enterConsole, makeOperator } from '../kit/operator.js';
 import { addResource, FILES, introspect } from '../kit/resources.js';
 
 /** People let agents act for them (RFC 8693): the page, the code and the token exchange. */
+
+const HERE = { publicUrl: undefined } as const;
 
 t.test('a person lets an agent act for them on a page that says everything', async (t) => {
   const { idp, files, client, agent, human, browser, ask, redeem } = await delegationWorld(t);
@@ -328,6 +333,82 @@ t.test('an agent hands its token on, as far as the person has permitted', async 
   await idp.admin('POST', `/v1/principals/${second.sub}/disable`);
   t.equal((await introspect(idp, files, body.access_token)).body.active, false);
   t.equal((await introspect(idp, files, two.access_token)).body.active, true);
+});
+
+t.test('the person sees what agents may do and ends it on the account page', async (t) => {
+  const { idp, files, human, browser, delegate, exchange } = await delegationWorld(t, HERE);
+  const origin = await idp.listen();
+  const account = () => browser.open(`${origin}/account`);
+  t.notMatch((await account()).body, /Agents that act for you/);
+  const { access_token: token, delegation_token: handle } = await delegate();
+  const page = await account();
+  t.match(page.body, /Agents that act for you[\s\S]*agent1@example\.test[\s\S]*Not used yet/);
+  t.match(page.body, /files:read/);
+  const { body } = await exchange(handle);
+  t.match((await account()).body, /Last used /);
+  const { delegation } = claimsOf(token);
+
+  const stranger = await signInAt(idp, await idp.makeHuman());
+  const theirs = await stranger.open(`${origin}/account`);
+  const { form = '' } = theirs.form('/account/name').fields;
+  const cookie = Object.entries(stranger.cookies('/account')).map((pair) => pair.join('='));
+  const tried = await fetch(`${origin}/account/delegations/end`, {
+    method: 'POST',
+    headers: { cookie: cookie.join('; ') },
+    body: new URLSearchParams({ form, delegation }),
+    redirect: 'manual',
+  });
+  t.equal(tried.status, 303);
+  t.equal((await introspect(idp, files, token)).body.active, true, 'of another person');
+
+  const ended = await browser.submit(page, {}, '/account/delegations/end');
+  t.match(ended.body, /The agent no longer acts for you\./);
+  t.notMatch(ended.body, /Agents that act for you/);
+  for (const one of [token, body.access_token])
+    t.equal((await introspect(idp, files, one)).body.active, false);
+  t.equal((await exchange(body.delegation_token)).status, 400);
+  const records = await auditOf(await idpStore(t, idp));
+  const [last] = records.filter(({ event }) => event === 'delegation.ended');
+  t.match(last, { subject: human.sub, detail: new RegExp(delegation) });
+});
+
+t.test('operators see and end delegations in the console', async (t) => {
+  const { idp, files, agent, human, delegate } = await delegationWorld(t, HERE);
+  const { get, act } = await enterConsole(idp, await makeOperator(t, idp, 'olga'));
+  t.notMatch((await get(`/principals/${human.sub}`)).body, /Agents that act/);
+  const { access_token: token } = await delegate();
+  t.match((await get(`/principals/${agent.sub}`)).body, /Acts for people/);
+  const { body } = await get(`/principals/${human.sub}`);
+  t.match(body, /Agents that act for this person[\s\S]*files:read/);
+  const [, end = ''] = /href="\.\.\/(principals\/[^"]*\/delegations\/[^"]*\/end)"/.exec(body) ?? [];
+  t.match((await act(`/${end}`)).body, 'The delegation has ended.');
+  t.equal((await get(`/${end}`)).status, 404, 'it is gone');
+  t.equal((await introspect(idp, files, token)).body.active, false);
+  const records = await auditOf(await idpStore(t, idp));
+  const [last] = records.filter(({ event }) => event === 'delegation.ended');
+  t.match(last, { subject: human.sub, by: 'olga' });
+});
+
+t.test('commands on the host list and end delegations', async (t) => {
+  const { idp, files, agent, human, delegate } = await delegationWorld(t);
+  const type = (...args: string[]) =>
+    runProgram('idp', ['delegation', ...args], { IDP_DATABASE_URI: `sqlite:${idp.file}` });
+  t.match(await type('list'), { code: 0, err: /There are no delegations/ });
+  const { access_token: token } = await delegate();
+  const { delegation: id } = claimsOf(token);
+  // The clock of the command is the real one.
+  const stored = delegationCollection(await idpStore(t, idp));
+  const { expiresAt } = (await stored.findOne({ id })) ?? { expiresAt: 0 };
+  await stored.updateOne({ id }, { set: { expiresAt: Date.now() + DAY } });
+  t.match((await type('list', '--json')).json, {
+    delegations: [{ id, person: human.handle, agent: agent.handle, resource: FILES, scopes: ['files:read'] }],
+  });
+  await stored.updateOne({ id }, { set: { expiresAt } });
+  t.equal((await introspect(idp, files, token)).body.active, true);
+  t.match(await type('revoke', 'dlg_unknown'), { code: 1, err: /There is no delegation dlg_unknown/ });
+  t.equal((await type('revoke', id)).code, 0);
+  t.match(await type('revoke', id), { code: 1 });
+  t.equal((await introspect(idp, files, token)).body.active, false);
 });
 
 t.test(

@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap';
 import { factorCollection } from '../../src/factors/store.js';
+import { delegationCollection } from '../../src/oidc/delegations/store.js';
 import { consentCollection, sessionCollection } from '../../src/oidc/store.js';
 import { passkeyCollection } from '../../src/passkeys/store.js';
 import { setupCollection } from '../../src/provisioning/first-operator.js';
@@ -8,9 +9,11 @@ import { RESET, readMails } from '../auth/kit.js';
 import { agentWithKey } from '../kit/agent-keys.js';
 import { basic, PASSWORD } from '../kit/app.js';
 import { asserted, assertion, clientKey } from '../kit/client-keys.js';
+import { delegationWorld } from '../kit/delegations.js';
 import { FACTOR_KEY } from '../kit/factors.js';
 import {
   ADMIN_TOKEN,
+  authorizePath,
   CALLBACK,
   type Credentials,
   type IdpApp,
@@ -25,7 +28,7 @@ import { linkOf } from './kit.js';
 
 /**
  * The promise: the holder of IDP_ADMIN_TOKEN alone cannot sign in as any existing principal, choose or learn an
- * existing password, add or remove a key of an agent, set up or remove a second factor or a passkey, change a kind, reuse a handle, bring an agent through the form or a reset, become an operator,
+ * existing password, add or remove a key of an agent, set up or remove a second factor or a passkey, change a kind, reuse a handle, bring an agent through the form or a reset, let an agent act for a person, become an operator,
  * open the console or create the link of the first operator. With IDP_INVITE_TOKEN set they create no human either.
  */
 
@@ -352,6 +355,7 @@ const accountPaths = (clientId: string, sid: string): [method: string, path: str
   ['POST', '/account/sessions/end', { sid }],
   ['POST', '/account/sessions/end-others', {}],
   ['POST', '/account/applications/disconnect', { client_id: clientId }],
+  ['POST', '/account/delegations/end', { delegation: `dlg_${'0'.repeat(32)}` }],
   ['POST', '/account/delete', { password: MINE }],
 ];
 
@@ -388,6 +392,34 @@ for (const [name, token] of [
     t.equal(await consents.count(), 1, 'nor a consent');
   });
 }
+
+t.test('a stolen token lets no agent act for a person', async (t) => {
+  const { idp, client, agent, human, ask } = await delegationWorld(t, { inviteToken: INVITE_TOKEN });
+  const delegations = delegationCollection(await idpStore(t, idp));
+  const request = { requested_actor: agent.sub, resource: FILES, scope: 'files:read' };
+  // The thief has agents and clients, and can neither act as the person nor show the page to anyone else.
+  const mine = (await idp.admin('POST', '/v1/agents', { handle: 'thief@example.test' })).body;
+  for (const token of [ADMIN_TOKEN, INVITE_TOKEN]) {
+    for (const authorization of [`Bearer ${token}`, basic(human.handle, token), basic('admin', token)]) {
+      const path = authorizePath(client, { ...request, requested_actor: mine.sub });
+      const { headers, text } = await idp.request('GET', path, { headers: { authorization } });
+      t.notMatch(`${headers['location']} ${text}`, /code=|delegation/);
+    }
+    for (const path of ['/v1/delegations', `/v1/principals/${human.sub}/delegations`]) {
+      const body = { person: human.sub, agent: mine.sub, resource: FILES, scopes: ['files:read'] };
+      t.equal((await idp.request('POST', path, { token, body })).status, 404);
+    }
+    const { interaction = '' } = (await ask()).form().fields;
+    const form = { interaction, decision: 'allow' };
+    for (const headers of [{}, { authorization: `Bearer ${token}` }, { cookie: `__Host-idp=${token}` }]) {
+      const answer = await idp.request('POST', '/authorize/consent', { form, headers });
+      t.equal(answer.status, 403, 'a form belongs to its browser');
+    }
+  }
+  const own = await idp.authorize(client, { ...mine, sub: mine.sub }, request);
+  t.match(own.headers['location'], /error=access_denied/);
+  t.equal(await delegations.count(), 0);
+});
 
 t.test('with a stolen token, sign-up gives no more than it gives to anyone', async (t) => {
   const { idp, victims, documents, client } = await before(t, { inviteToken: INVITE_TOKEN });

@@ -1,7 +1,7 @@
 import { type Clock, DAY, isUnexpired } from '../../kernel/clock.js';
 import { newId, type Random, sha256 } from '../../kernel/secrets.js';
 import type { Audit } from '../../ops/audit.js';
-import { nullIfTaken } from '../../storage/collection.js';
+import { nullIfTaken, type Page } from '../../storage/collection.js';
 import type { Directory, Principal } from '../directory.js';
 import type { Revocations } from '../revocations/service.js';
 import { DELEGATION, type DelegationCollection, type DelegationDocument } from './store.js';
@@ -36,8 +36,8 @@ export interface Delegations {
   endOwn(person: string, id: string, by: EndedBy): Promise<boolean>;
   /** The valid ones that a person has given, or that an agent has got; the latest first. */
   list(of: { person: string } | { agent: string }): Promise<ActiveDelegation[]>;
-  /** Removes those of a person that was deleted. */
-  forget(person: string): Promise<void>;
+  /** All valid ones. */
+  page(after?: string): Promise<Page<ActiveDelegation>>;
 }
 
 export interface Permission {
@@ -53,6 +53,7 @@ export interface Permission {
 export interface ActiveDelegation {
   delegation: DelegationDocument;
   agent: Principal;
+  person: Principal;
 }
 
 export interface DelegationDependencies {
@@ -74,9 +75,8 @@ export function createDelegations(deps: DelegationDependencies): Delegations {
       directory.findPrincipal(delegation.agent),
       directory.findPrincipal(delegation.person),
     ]);
-    const isUnchanged =
-      agent?.epoch === delegation.agentEpoch && person?.epoch === delegation.personEpoch && person !== null;
-    return agent?.kind === 'agent' && isUnchanged ? { delegation, agent } : null;
+    const isUnchanged = agent?.epoch === delegation.agentEpoch && person?.epoch === delegation.personEpoch;
+    return agent?.kind === 'agent' && person && isUnchanged ? { delegation, agent, person } : null;
   };
 
   /** Resource servers learn of it before the store, so that no token is accepted wrongly after a crash in between. */
@@ -148,8 +148,15 @@ export function createDelegations(deps: DelegationDependencies): Delegations {
       return active.filter((one) => one !== null);
     },
 
-    async forget(person) {
-      await delegations.deleteMany({ person });
+    async page(after) {
+      const { items, next } = await delegations.page({
+        where: { revokedAt: null },
+        sort: 'id',
+        limit: MAX_LISTED,
+        ...(after !== undefined && { after }),
+      });
+      const active = await Promise.all(items.map(activate));
+      return { items: active.filter((one) => one !== null), next };
     },
   };
 }

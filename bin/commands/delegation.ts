@@ -1,0 +1,52 @@
+import type { Command } from 'commander';
+import { toTimestamp } from '../../src/http/schemas.js';
+import type { ActiveDelegation } from '../../src/oidc/delegations/service.js';
+import { type CommonOptions, examples } from '../command.js';
+import type { Program } from '../program.js';
+import { allPages, ON_THE_HOST, withProvisioning } from '../provisioning.js';
+import { answer, answerList, fail } from '../terminal.js';
+
+export function define(group: Command, program: Program): void {
+  group.addHelpText('after', examples('idp delegation list', 'idp delegation revoke dlg_…'));
+  group
+    .command('list')
+    .description('List which agents act for which people, where and until when')
+    .addHelpText('after', examples('idp delegation list --json'))
+    .action((options: CommonOptions) =>
+      withProvisioning(program, { create: false }, async ({ delegations }) => {
+        const found = await allPages((after) => delegations.page(after));
+        const columns = ['id', 'person', 'agent', 'resource', 'scopes', 'expires_at'];
+        answerList(
+          options,
+          'delegations',
+          found.map((one) => viewOf(one, options)),
+          columns,
+        );
+      }),
+    );
+  group
+    .command('revoke')
+    .description('End a delegation at once, with everything that was issued for it')
+    .argument('<id>')
+    .addHelpText('after', examples('idp delegation revoke dlg_…'))
+    .action((id: string, options: CommonOptions) =>
+      withProvisioning(program, { create: false }, async ({ delegations }) => {
+        const isEnded = await delegations.end(id, { ip: ON_THE_HOST.ip });
+        if (!isEnded) fail(1, `There is no delegation ${id}.`);
+        answer(options, { id, revoked: true });
+      }),
+    );
+}
+
+const viewOf = ({ delegation, agent, person }: ActiveDelegation, { json }: CommonOptions) => ({
+  id: delegation.id,
+  person: person.handle,
+  agent: agent.handle,
+  resource: delegation.resource,
+  scopes: json ? delegation.scopes : delegation.scopes.join(' '),
+  client_id: delegation.clientId,
+  max_depth: delegation.maxDepth,
+  created_at: toTimestamp(delegation.createdAt),
+  expires_at: toTimestamp(delegation.expiresAt),
+  last_used_at: delegation.lastUsedAt === undefined ? null : toTimestamp(delegation.lastUsedAt),
+});
