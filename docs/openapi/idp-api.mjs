@@ -60,6 +60,9 @@ const AUTHORIZATION = {
   response_mode: '`query` or `form_post`.',
   scope: '`openid`, and `profile`, `email`, `offline_access`; with `resource` also scopes of the API.',
   resource: 'The API for which the application needs an access token (RFC 8707). May be repeated.',
+  requested_actor: 'The `sub` of an agent that shall act for the person (docs/agents.md).',
+  delegation_expires_in: 'With `requested_actor`: the seconds until the agent may no longer act.',
+  delegation_max_depth: 'With `requested_actor`: how many agents may follow one another.',
   state: 'Returned unchanged.',
   nonce: 'Returned in the id_token.',
   code_challenge: 'The SHA-256 of the code verifier in base64url. Public clients must send it.',
@@ -121,7 +124,7 @@ export const oauth = {
     body: form(
       {
         grant_type: text(
-          '`authorization_code`, `refresh_token`, for agents with a key `client_credentials`, or with IDP_DEVICE_FLOW `urn:ietf:params:oauth:grant-type:device_code`.',
+          '`authorization_code`, `refresh_token`, for agents with a key `client_credentials`, or with IDP_DEVICE_FLOW `urn:ietf:params:oauth:grant-type:device_code`. For agents that act for people `urn:ietf:params:oauth:grant-type:token-exchange` (RFC 8693).',
           { examples: ['authorization_code'] },
         ),
         code: text('The authorization code.', { writeOnly: true }),
@@ -129,6 +132,17 @@ export const oauth = {
         code_verifier: text('The code verifier (RFC 7636).', { writeOnly: true }),
         refresh_token: text('The refresh token.', { writeOnly: true }),
         device_code: text('The device code (RFC 8628).', { writeOnly: true }),
+        subject_token: text(
+          'The token of a delegation, or an access token that an agent hands on (RFC 8693).',
+          {
+            writeOnly: true,
+          },
+        ),
+        subject_token_type: text('Its type.'),
+        actor_token: text('An assertion or an access token of the agent that acts.', { writeOnly: true }),
+        actor_token_type: text('Its type.'),
+        requested_token_type: text('`urn:ietf:params:oauth:token-type:access_token`, if at all.'),
+        audience: text('Like `resource`, if at all.'),
         scope: text('A part of the granted scope.'),
         resource: text('The API that the access token is for, if several were authorized (RFC 8707).'),
         ...CLIENT_FIELDS,

@@ -61,6 +61,7 @@ async function stopsOfIdp(t: Test, idp: IdpApp, origin: string): Promise<Stop[]>
     sensitive: ['files:write'],
   });
   const scopes = `${scope} files:read files:write`;
+  const agent = await idp.mintAgent({ name: NAME });
   const atResource = authorizeUrl(origin, client, { scope: scopes, resource: RESOURCE });
   return [
     stop('sign-in', 200, open(start)),
@@ -87,6 +88,7 @@ async function stopsOfIdp(t: Test, idp: IdpApp, origin: string): Promise<Stop[]>
     }),
     stop('consent-resource', 200, open(atResource)),
     stop('consent-resource-all', 200, open(`${atResource}&prompt=consent`)),
+    stop('delegation', 200, open(`${atResource}&requested_actor=${agent.sub}&delegation_max_depth=2`)),
     stop('form-post', 200, open(`${start}&response_mode=form_post`)),
     stop('account', 200, async (page) => {
       await enterAccount(idp, { handle: HANDLE, password: PASSWORD }, { 'user-agent': FIREFOX });

@@ -1,7 +1,9 @@
 import t, { type Test } from 'tap';
+import { TOKEN_EXCHANGE } from '../../src/oidc/tokens/request.js';
 import { agentWithKey } from '../kit/agent-keys.js';
 import { basic, saasApp } from '../kit/app.js';
 import { asserted, assertion } from '../kit/client-keys.js';
+import { actorProof, type KeyedAgent, TYPES } from '../kit/delegations.js';
 import { begin, decide, deviceClient, poll } from '../kit/device.js';
 import {
   ADMIN_TOKEN,
@@ -32,6 +34,7 @@ interface World {
   client: RegisteredClient;
   /** Tokens that belong to this client and resource server, or to nobody in particular. */
   tokens: Record<string, string>;
+  agent: KeyedAgent;
   files: Caller;
   other: Caller;
   /** Of the bound token. */
@@ -63,6 +66,14 @@ async function world(t: Test): Promise<World> {
   const agent = await agentWithKey(t, idp);
   const assert = () => assertion(agent.key, { clientId: agent.sub, issuer: ISSUER, now: idp.clock.now() });
   const ofAgent = (await askAsAgent(idp, await assert())).body;
+  const delegate = async () => {
+    const request = { requested_actor: agent.sub, resource: FILES, scope: 'files:read' };
+    const { browser, page } = await idp.visit(client, request);
+    const asked = await browser.submit(page, { handle: human.handle, password: human.password });
+    const { location } = await browser.submit(asked, { decision: 'allow' });
+    return codeIn(location);
+  };
+  const delegated = (await idp.redeem(client, await delegate(), await actorProof(idp, agent))).body;
   const pushed = await ask(idp, '/par', client, { response_type: 'code', redirect_uri: client.redirectUri });
   const { code, session } = await signIn({ scope: 'openid' });
   const device = (await begin(idp, client)).body;
@@ -70,7 +81,7 @@ async function world(t: Test): Promise<World> {
   const saas = await saasApp(t);
   const account = await saas.signUp();
   return {
-    ...{ idp, client, files, other, key },
+    ...{ idp, client, agent, files, other, key },
     tokens: {
       id_token: opaque.id_token,
       'opaque access token': opaque.access_token,
@@ -78,6 +89,8 @@ async function world(t: Test): Promise<World> {
       'access token for another resource': elsewhere.access_token,
       'refresh token': opaque.refresh_token,
       'access token bound to a key': bound.access_token,
+      'access token of an agent for a person': delegated.access_token,
+      'token of a delegation': delegated.delegation_token,
       'access token of an agent for itself': ofAgent.access_token,
       'assertion of an agent': await assert(),
       'DPoP proof': await key.prove({ method: 'GET', url: `${ISSUER}/userinfo` }),
@@ -98,6 +111,13 @@ const ask = async (idp: IdpApp, path: string, caller: Caller, fields: Record<str
   idp.request('POST', path, {
     form: search(fields),
     headers: { authorization: basic(caller.id, caller.secret ?? '') },
+  });
+
+const exchange = async ({ idp, client, agent }: World, fields: Record<string, string>) =>
+  ask(idp, '/token', client, {
+    ...{ grant_type: TOKEN_EXCHANGE, subject_token_type: TYPES.delegation },
+    ...(await actorProof(idp, agent)),
+    ...fields,
   });
 
 const askAsAgent = (idp: IdpApp, text: string) =>
@@ -138,7 +158,11 @@ const ENDPOINTS: Record<
         .status === 200,
   },
   'introspection by a resource server': {
-    accepts: ['access token for a resource', 'access token of an agent for itself'],
+    accepts: [
+      'access token for a resource',
+      'access token of an agent for itself',
+      'access token of an agent for a person',
+    ],
     isAccepted: async ({ idp, files }, token) =>
       (await ask(idp, '/introspect', files, { token })).body.active,
   },
@@ -165,6 +189,27 @@ const ENDPOINTS: Record<
   'device code at /token': {
     accepts: ['device code'],
     isAccepted: async ({ idp, client }, token) => (await poll(idp, client, token)).status === 200,
+  },
+  'the token of a delegation at /token': {
+    accepts: ['token of a delegation'],
+    isAccepted: async (one, token) => (await exchange(one, { subject_token: token })).status === 200,
+  },
+  'an access token that an agent hands on': {
+    // The person has not permitted a second agent; what is refused for that was accepted as a token.
+    accepts: ['access token of an agent for a person'],
+    isAccepted: async (one, token) => {
+      const more = { subject_token_type: TYPES.accessToken, resource: FILES };
+      const { body } = await exchange(one, { subject_token: token, ...more });
+      return /does not permit a further agent/.test(body.error_description);
+    },
+  },
+  'the proof of an agent': {
+    accepts: ['access token of an agent for itself', 'assertion of an agent'],
+    async isAccepted(one, token) {
+      const valid = one.tokens['token of a delegation'] ?? '';
+      const actor = { actor_token: token, actor_token_type: TYPES.jwt };
+      return (await exchange(one, { subject_token: valid, ...actor })).status === 200;
+    },
   },
   'client secret': {
     accepts: ['client secret'],

@@ -2,12 +2,15 @@ import { type Mails, mailCollection } from '../../../src/email/store.js';
 import { createIdentityServer } from '../../../src/idp/server.js';
 import { newId, sha256, systemRandom } from '../../../src/kernel/secrets.js';
 import { logoutNoticeCollection } from '../../../src/oidc/backchannel/store.js';
+import { DELEGATION, delegationCollection } from '../../../src/oidc/delegations/store.js';
 import { SESSION, sessionCollection } from '../../../src/oidc/store.js';
+import { TOKEN_EXCHANGE } from '../../../src/oidc/tokens/request.js';
 import { clientCollection, principalCollection } from '../../../src/provisioning/store.js';
 import { registrationTokenCollection } from '../../../src/registration/store.js';
 import { openStore } from '../../../src/storage/open.js';
 import { basic, PASSWORD } from '../app.js';
 import { fakeClock } from '../clock.js';
+import { TYPES } from '../delegations.js';
 import { DEVICE_GRANT } from '../device.js';
 import { FACTOR_KEY } from '../factors.js';
 import { ADMIN_TOKEN, CALLBACK, idpOptions, VERIFIER } from '../idp.js';
@@ -30,6 +33,8 @@ const KINDS = {
   code: /\bac_[\w-]{75}/g,
   access: /\bat_[0-9a-f]{32}[\w-]{43}/g,
   refresh: /\brt_[0-9a-f]{32}[\w-]{43}/g,
+  delegationToken: /\bdt_[0-9a-f]{32}[\w-]{43}/g,
+  delegation: /delegations(?:\/|&#x2F;)(dlg_[0-9a-f]{32})(?:\/|&#x2F;)end/g,
   // Their header names the type at+jwt.
   resourceToken: /\beyJhbGciOiJFZERTQSIsInR5cCI6ImF0K2p3dCI[\w-]+\.[\w-]+\.[\w-]+/g,
   idToken: /\beyJ[\w-]+\.[\w-]+\.[\w-]+/g,
@@ -215,6 +220,7 @@ const RECIPES: Record<string, Recipe> = {
     headers: self.browser(),
   }),
   'POST /account/applications/disconnect': (self) => self.accountForm([['client_id', self.client().id]]),
+  'POST /account/delegations/end': (self) => self.accountForm([['delegation', self.one('delegation')]]),
   'GET /account/delete': (self) => ({ headers: self.browser() }),
   'POST /account/delete': (self) =>
     self.accountForm([
@@ -323,6 +329,7 @@ function consoleDraft(
 ): Partial<FuzzRequest> {
   const path = url
     .replace('logout-failures/:id', `logout-failures/${self.one('notice')}`)
+    .replace('delegations/:id', `delegations/${self.one('delegation')}`)
     // A client that was created in the console: other clients of the fuzz depend on theirs.
     .replace(':id', self.one('client'))
     .replace(':sub', subFor(self, url))
@@ -334,7 +341,7 @@ function consoleDraft(
 }
 
 function subFor(self: IdpVisitor, url: string): string {
-  if (url.includes('/sessions/') || url === '/admin/principals/:sub') return self.operatorSub;
+  if (/\/(sessions|delegations)\//.test(url) || url === '/admin/principals/:sub') return self.operatorSub;
   if (url.endsWith('/withdraw')) return self.one('invited');
   if (url.endsWith('/reset')) return self.own.human.sub;
   return /\/(rotate|delete)$/.test(url) ? self.own.agent.sub : self.ownSub;
@@ -484,6 +491,9 @@ class IdpVisitor implements Visitor {
       ['acr_values', '1 2'],
       ['display', 'page'],
       ['resource', FILES],
+      ['requested_actor', this.one('sub')],
+      ['delegation_expires_in', '3600'],
+      ['delegation_max_depth', '2'],
     ];
     const challenge: Pair[] = [
       ['code_challenge', sha256(VERIFIER)],
@@ -506,6 +516,16 @@ class IdpVisitor implements Visitor {
         ['grant_type', 'client_credentials'],
         ['resource', FILES],
         ['scope', 'files:read'],
+      ];
+    }
+    if (this.dice.happens(0.1)) {
+      return [
+        ['grant_type', TOKEN_EXCHANGE],
+        ['subject_token', this.one('delegationToken')],
+        ['subject_token_type', TYPES.delegation],
+        ['actor_token', this.one('resourceToken')],
+        ['actor_token_type', TYPES.accessToken],
+        ...resource,
       ];
     }
     if (this.dice.happens(0.2)) {
@@ -624,15 +644,29 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
   );
   const resourceServer = { id: resource.id, secret };
   const makeAgent = (handle: string): Promise<Person & { sub: string }> => make('/v1/agents', { handle });
+  /** Agents act for the operator, so that the console has delegations to end. */
+  const letAct = async (person: string, agent: string): Promise<void> => {
+    const { epoch } = (await principalCollection(store).findOne({ id: person })) ?? {};
+    for (const scope of ['files:read', 'files:write', 'files:delete']) {
+      await delegationCollection(store).insert({
+        ...{ id: newId(DELEGATION, clock, systemRandom), parties: `${person} ${agent} ${scope}` },
+        ...{ person, agent, resource: FILES, scopes: [scope], clientId: 'cid_x', maxDepth: 1 },
+        ...(epoch !== undefined && { personEpoch: epoch }),
+        ...{ createdAt: clock.now(), expiresAt: clock.now() + 80 * 24 * 3_600_000 },
+      });
+    }
+  };
   const makeCommon = async (name: string, isOperator: boolean): Promise<Common> => {
     const person = { handle: `${name}@example.test`, password: PASSWORD };
     const { sub: operatorSub } = await make('/v1/accounts', { ...person, kind: 'human' });
     await grantRole(operatorSub, folder);
     const operatorSids = [newSid(), newSid(), newSid()];
     for (const id of operatorSids) await startSession(id, operatorSub);
+    const agent = await makeAgent(`agent-${name}@example.test`);
+    await letAct(operatorSub, agent.sub);
     return {
       clients: [await makeClient(false), await makeClient(true), await makeClient(false)],
-      agents: [await makeAgent(`agent-${name}@example.test`)],
+      agents: [agent],
       people: [person],
       operatorSub,
       operatorSids,
