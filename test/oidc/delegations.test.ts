@@ -1,3 +1,4 @@
+import * as oauth from 'oauth4webapi';
 import t from 'tap';
 import { DAY, MINUTE, SECOND } from '../../src/kernel/clock.js';
 import { delegationCollection } from '../../src/oidc/delegations/store.js';
@@ -7,6 +8,7 @@ import { auditOf, basic } from '../kit/app.js';
 import { asserted, assertion } from '../kit/client-keys.js';
 import { runProgram } from '../kit/command-line.js';
 import { actorProof, delegationWorld, signInAt, TYPES } from '../kit/delegations.js';
+import { skewOf } from '../kit/fetch.js';
 import { claimsOf, codeIn, ISSUER, idpApp, idpStore, search } from '../kit/idp.js';
 import { enterConsole, makeOperator } from '../kit/operator.js';
 import { addResource, FILES, introspect } from '../kit/resources.js';
@@ -230,6 +232,61 @@ t.test('a repetition gets the same answer, and later reuse ends the delegation',
   t.equal((await introspect(idp, files, body.access_token)).body.active, false);
   const events = (await auditOf(await idpStore(t, idp))).map(({ event }) => event);
   t.ok(events.includes('delegation.ended') && events.includes('refresh.reused'));
+});
+
+t.test('fifty exchanges of one token have one successor', async (t) => {
+  const { idp, files, delegate, exchange } = await delegationWorld(t);
+  const { delegation_token: handle } = await delegate();
+  const answers = await Promise.all(Array.from({ length: 50 }, () => exchange(handle)));
+  t.ok(answers.every(({ status }) => status === 200));
+  t.equal(new Set(answers.map(({ body }) => body.delegation_token)).size, 1);
+  const { body } = await exchange(answers[0]?.body.delegation_token);
+  t.equal((await introspect(idp, files, body.access_token)).body.active, true);
+});
+
+t.test('oauth4webapi exchanges the token of a delegation, with a bound key', async (t) => {
+  const { idp, client, agent, allow } = await delegationWorld(t, HERE);
+  const issuer = idp.server.fastify.idp.issuer();
+  const as: oauth.AuthorizationServer = { issuer, token_endpoint: `${issuer}/token` };
+  const key = await oauth.generateKeyPair('ES256');
+  const own: oauth.Client = { client_id: client.id, [oauth.clockSkew]: skewOf(idp) };
+  const DPoP = oauth.DPoP(own, key);
+  const request = async (grant: string, fields: Record<string, string>, proof?: typeof DPoP) => {
+    const send = () =>
+      oauth.genericTokenEndpointRequest(
+        as,
+        own,
+        oauth.ClientSecretBasic(client.secret ?? ''),
+        grant,
+        fields,
+        {
+          ...(proof && { DPoP: proof }),
+          [oauth.allowInsecureRequests]: true,
+        },
+      );
+    const read = async (response: Response) => oauth.processGenericTokenEndpointResponse(as, own, response);
+    return send()
+      .then(read)
+      .catch(async (error) => {
+        if (!oauth.isDPoPNonceError(error)) throw error;
+        return read(await send());
+      });
+  };
+  const code = { code: await allow(), redirect_uri: client.redirectUri };
+  const first = await request('authorization_code', { ...code, ...(await actorProof(idp, agent)) }, DPoP);
+  t.equal(first.token_type, 'dpop');
+  const exchanging = async () => ({
+    subject_token: String(first['delegation_token']),
+    subject_token_type: TYPES.delegation,
+    ...(await actorProof(idp, agent)),
+  });
+  const refused = (error: { error?: string }) => error.error;
+  t.equal(await request(TOKEN_EXCHANGE, await exchanging()).catch(refused), 'invalid_dpop_proof', 'no key');
+  const other = oauth.DPoP(own, await oauth.generateKeyPair('ES256'));
+  t.equal(await request(TOKEN_EXCHANGE, await exchanging(), other).catch(refused), 'invalid_grant');
+  const next = await request(TOKEN_EXCHANGE, await exchanging(), DPoP);
+  t.match(next, { issued_token_type: TYPES.accessToken, token_type: 'dpop' });
+  t.match(claimsOf(next.access_token).cnf, claimsOf(first.access_token).cnf);
 });
 
 t.test('a code that is used twice ends the delegation', async (t) => {

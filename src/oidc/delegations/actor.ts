@@ -46,7 +46,10 @@ export async function proveActor(
   }
   const subject = type === JWT ? deps.assertions.subjectOf(token) : undefined;
   const agent = subject === undefined ? null : await findAgent(subject, deps.directory);
-  if (!agent || (await deps.assertions.verify(agent, token, ip)) !== null) throw unproven();
+  if (!agent) throw unproven();
+  // First, so that a request that is repeated with a nonce has not used up the assertion.
+  await prove?.();
+  if ((await deps.assertions.verify(agent, token, ip)) !== null) throw unproven();
   return agent.principal;
 }
 
