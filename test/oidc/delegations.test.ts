@@ -367,7 +367,7 @@ t.test('an agent hands its token on, as far as the person has permitted', async 
   const one = await delegate();
   t.match(await handOn(one.access_token, agent, second), { status: 400, body: { error: 'invalid_grant' } });
 
-  t.match((await ask({ delegation_max_depth: '2' })).body, /pass this on to 1 further agents/);
+  t.match((await ask({ delegation_max_depth: '2' })).body, /pass this on to other agents: at most 1/);
   const two = await delegate({ scope: 'files:read files:write', delegation_max_depth: '2' });
   idp.clock.advance(200 * SECOND);
   const { status, body } = await handOn(two.access_token, agent, second, { scope: 'files:read' });
