@@ -274,7 +274,7 @@ t.test('oauth4webapi exchanges the token of a delegation, with a bound key', asy
         return read(await send());
       });
   };
-  const code = { code: await allow(), redirect_uri: client.redirectUri };
+  const code = { code: await allow({ delegation_max_depth: '2' }), redirect_uri: client.redirectUri };
   const first = await request('authorization_code', { ...code, ...(await actorProof(idp, agent)) }, DPoP);
   t.equal(first.token_type, 'dpop');
   const exchanging = async () => ({
@@ -289,6 +289,13 @@ t.test('oauth4webapi exchanges the token of a delegation, with a bound key', asy
   const next = await request(TOKEN_EXCHANGE, await exchanging(), DPoP);
   t.match(next, { issued_token_type: TYPES.accessToken, token_type: 'dpop' });
   t.match(claimsOf(next.access_token).cnf, claimsOf(first.access_token).cnf);
+  const handingOn = {
+    subject_token: next.access_token,
+    subject_token_type: TYPES.accessToken,
+    resource: FILES,
+    ...(await actorProof(idp, await agentWithKey(t, idp))),
+  };
+  t.equal(await request(TOKEN_EXCHANGE, handingOn).catch(refused), 'invalid_grant', 'it stays with its key');
 });
 
 t.test('a code that is used twice ends the delegation', async (t) => {

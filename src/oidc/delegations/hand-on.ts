@@ -81,6 +81,8 @@ async function readSubject(
   const { act, delegation } = claims ?? {};
   if (!claims || !act || delegation === undefined)
     throw refuse('subject_token is no valid access token of a delegation for this resource.');
+  // Its sender need not have the key, and the proof of the other agent shows another one.
+  if (claims.cnf) throw refuse('An access token that is bound to a key cannot be handed on.');
   if (claims.client_id !== id && act.sub !== id)
     throw refuse('Only the current agent of subject_token and its client may hand it on.');
   const found = await (await deps.delegations()).find(delegation);
