@@ -157,13 +157,14 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
 
   const marks = createRemovalMarks(identities, random);
 
-  const keepsOne = async (userId: string): Promise<boolean> =>
-    (await identities.count({ userId, leaving: null }, 1)) > 0;
-
   const ofUser = async (userId: string): Promise<IdentityDocument[]> => {
     const { items } = await identities.page({ where: { userId }, sort: 'createdAt', limit: MAX_IDENTITIES });
     return items;
   };
+
+  /** A provider that is not configured any more is no way to sign in. */
+  const keepsOne = async (userId: string): Promise<boolean> =>
+    (await ofUser(userId)).some(({ leaving, provider }) => leaving === undefined && providers.has(provider));
 
   return {
     providers: () => [...providers.values()].map(({ name, label }) => ({ name, label })),

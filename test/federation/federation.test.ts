@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap';
 import { userCollection } from '../../src/auth/store.js';
-import { identityCollection } from '../../src/federation/store.js';
+import { type IdentityDocument, identityCollection } from '../../src/federation/store.js';
 import { principalCollection } from '../../src/provisioning/store.js';
 import type { CreateServerOptions } from '../../src/saas/server.js';
 import { auditOf, PASSWORD, type SaasApp, saasApp, storeOf } from '../kit/app.js';
@@ -279,6 +279,15 @@ t.test('an account without a password is closed with a recent sign-in, and keeps
   const [identity] = (await app.request('GET', '/api/user/identities', { token })).body.data.identities;
   const disconnect = () => app.request('DELETE', `/api/user/identities/${identity.id}`, { token });
   t.equal(errorOf(await disconnect()), 'LAST_LOGIN_METHOD');
+  const identities = identityCollection(await storeOf(t, app));
+  const { id: _, ...known } = (await identities.findOne({ id: identity.id })) as IdentityDocument;
+  await identities.insert({ ...known, id: 'other', provider: 'removed' });
+  t.equal(
+    errorOf(await disconnect()),
+    'LAST_LOGIN_METHOD',
+    'a provider that is not configured any more is no way in',
+  );
+  await identities.deleteOne({ id: 'other' });
   const login = { email: 'ada@example.test', password: PASSWORD };
   t.equal((await app.request('POST', '/api/auth/login', { body: login })).status, 401);
 
