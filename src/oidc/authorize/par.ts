@@ -1,4 +1,4 @@
-import { access, originOf, type Scope } from '../../http/scope.js';
+import { access, type Scope } from '../../http/scope.js';
 import type { Throttle } from '../../throttle/throttle.js';
 import { authenticateClient, type ClientAuthDependencies } from '../client-auth.js';
 import { isPublicClient } from '../directory.js';
@@ -6,7 +6,7 @@ import { oidcErrors } from '../errors.js';
 import type { Proofs } from '../proofs.js';
 import type { Resources } from '../resources.js';
 import { AnyForm, PushedResponse } from '../schemas.js';
-import { readProof, readSingleValues } from '../tokens/request.js';
+import { readCredentials, readProof } from '../tokens/request.js';
 import type { PushedAuthorization } from './pushed.js';
 import { isParameter, readParameters } from './request.js';
 import type { Parameters, RuleViolation } from './rules.js';
@@ -34,12 +34,8 @@ export async function parPlugin(scope: Scope, options: ParPluginOptions): Promis
     },
     async (request, reply) => {
       const { authorization, throttle } = options;
-      const { ip } = originOf(request);
-      const credentials = {
-        authorization: request.headers.authorization,
-        body: readSingleValues(request.body),
-        ip,
-      };
+      const credentials = readCredentials(request);
+      const { ip } = credentials;
       const client = await authenticateClient(credentials, options);
       const pushed = await options.pushed();
       const { PUBLIC_PUSHES } = await import('./pushed.js');

@@ -5,11 +5,11 @@ import type { Pages } from '../../http/pages.js';
 import { access, originOf, type Scope } from '../../http/scope.js';
 import { addressBlock } from '../../kernel/addresses.js';
 import type { Clock } from '../../kernel/clock.js';
-import type { ClientAuthDependencies } from '../client-auth.js';
+import { authenticateClient, type ClientAuthDependencies } from '../client-auth.js';
 import type { OwnPages } from '../own-pages.js';
 import { AnyForm } from '../schemas.js';
 import { mountPath } from '../sessions.js';
-import { readRequest, readResources } from '../tokens/request.js';
+import { readCredentials, readResources } from '../tokens/request.js';
 import { readUserCode, showUserCode } from './codes.js';
 import { codePage, confirmationPage, decidedPage } from './pages.js';
 import {
@@ -41,7 +41,9 @@ export async function devicePlugin(scope: Scope, options: DevicePluginOptions): 
     '/device_authorization',
     { config: access('client'), schema: { body: AnyForm, response: { 200: DeviceAuthorizationResponse } } },
     async (request, reply) => {
-      const { client, fields } = await readRequest(request, options);
+      const credentials = readCredentials(request);
+      const { body: fields } = credentials;
+      const client = await authenticateClient(credentials, options);
       const asked = { scope: fields['scope'], resources: readResources(request.body) };
       const { deviceCode, userCode, expiresIn, interval } = await flow.begin(
         client,

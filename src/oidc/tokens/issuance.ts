@@ -163,7 +163,7 @@ export async function findAllowedOwner(
   return principal && client.principalKinds.includes(principal.kind) ? principal : null;
 }
 
-/** Ends the delegation of a grant that is revoked, so that the person sees that it is over. */
+/** Ends the delegation of a grant that is revoked, so that the account page does not list it any more. */
 export async function endDelegationOf(
   { delegation }: GrantDocument,
   ip: string,

@@ -1,8 +1,15 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { parseBearer, parseDpop } from '../../http/authorization.js';
 import { DPOP_ALGORITHMS } from '../../http/dpop.js';
-import { access, originOf, type Scope } from '../../http/scope.js';
-import { authenticate, type ClientAuthDependencies, findClient, invalidClient } from '../client-auth.js';
+import { access, type Scope } from '../../http/scope.js';
+import {
+  authenticate,
+  authenticateClient,
+  type ClientAuthDependencies,
+  type ClientCredentials,
+  findClient,
+  invalidClient,
+} from '../client-auth.js';
 import type { DeviceModule } from '../device/module.js';
 import { type Client, type Directory, isPublicClient } from '../directory.js';
 import { oidcErrors } from '../errors.js';
@@ -16,10 +23,9 @@ import {
   type ClientRequest,
   DEVICE_GRANT,
   provenBy,
+  readCredentials,
   readProof,
-  readRequest,
   readResources,
-  readSingleValues,
   TOKEN_EXCHANGE,
 } from './request.js';
 import type { TokenService } from './service.js';
@@ -46,13 +52,14 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
     '/token',
     { config, bodyLimit: TOKEN_LIMIT_BYTES, schema: { body: AnyForm, response: { 200: TokenResponseBody } } },
     async (request, reply) => {
-      const form = readSingleValues(request.body);
-      const grantType = form['grant_type'];
+      const credentials = readCredentials(request);
+      const { body: fields, ip } = credentials;
+      const grantType = fields['grant_type'];
       if (grantType === 'client_credentials' && (await options.resources.hasAny()))
-        return issueToAgent(request, reply, options);
+        return issueToAgent(request, reply, credentials, options);
       if (grantType === TOKEN_EXCHANGE && (await options.resources.hasAny()))
-        return exchange(request, reply, options);
-      const { client, fields } = await readRequest(request, options);
+        return exchange(request, reply, credentials, options);
+      const client = await authenticateClient(credentials, options);
       if (!grantType) throw oidcErrors.invalid_request({ message: 'grant_type is missing.' });
       const handleGrant =
         GRANT_HANDLERS.get(grantType) ??
@@ -64,7 +71,6 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
       reply.header('pragma', 'no-cache');
       const resources = readResources(request.body);
       const prove = await readProof(request, reply, '/token', options);
-      const { ip } = originOf(request);
       const response = await handleGrant(tokens, client, { ...fields, resources, prove }, ip);
       await options.directory.recordUse(client);
       return response;
@@ -72,11 +78,9 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
   );
 
   scope.post('/revoke', { config, schema: { body: AnyForm } }, async (request, reply) => {
-    const { authorization } = request.headers;
-    const fields = readSingleValues(request.body);
-    const credentials = { authorization, body: fields, ip: originOf(request).ip };
+    const credentials = readCredentials(request);
     const client = await authenticateClientOrAgent(credentials, options);
-    await tokens.revoke(client, tokenOf(fields), originOf(request).ip);
+    await tokens.revoke(client, tokenOf(credentials.body), credentials.ip);
     return reply.send();
   });
 
@@ -113,13 +117,11 @@ export async function introspectionPlugin(scope: Scope, options: TokensPluginOpt
     },
     async (request) => {
       const { directory, resources, throttle, assertions, tokens } = options;
-      const fields = readSingleValues(request.body);
-      const { authorization } = request.headers;
-      const { ip } = originOf(request);
+      const credentials = readCredentials(request);
+      const { body: fields, ip } = credentials;
       // Both are found by the format of their identifiers, so only one lookup reads the store.
       const find = async (id: string): Promise<Client | ResourceServer | null> =>
         (await findClient(id, ip, directory)) ?? resources.findServer(id);
-      const credentials = { authorization, body: fields, ip };
       const caller = await authenticate(credentials, { find, throttle, assertions });
       // A client_id alone is not authentication (RFC 7662 §2.1).
       if (isPublicClient(caller)) throw invalidClient();
@@ -135,12 +137,10 @@ export async function introspectionPlugin(scope: Scope, options: TokensPluginOpt
 async function issueToAgent(
   request: ClientRequest,
   reply: FastifyReply,
+  credentials: ClientCredentials,
   options: TokensPluginOptions,
 ): Promise<TokenResponse> {
-  const { authorization } = request.headers;
-  const { ip } = originOf(request);
-  const fields = readSingleValues(request.body);
-  const agent = await authenticateClientOrAgent({ authorization, body: fields, ip }, options);
+  const agent = await authenticateClientOrAgent(credentials, options);
   if (!isAgent(agent))
     throw oidcErrors.unauthorized_client({
       message: 'Only agents with a key may use client_credentials, with their sub as client_id.',
@@ -148,19 +148,22 @@ async function issueToAgent(
   reply.header('pragma', 'no-cache');
   const prove = await readProof(request, reply, '/token', options);
   const resources = readResources(request.body);
-  return options.tokens.issueToAgent(agent, { resources, scope: fields['scope'], prove }, ip);
+  return options.tokens.issueToAgent(
+    agent,
+    { resources, scope: credentials.body['scope'], prove },
+    credentials.ip,
+  );
 }
 
 /** Token exchange, by the client of a delegation or by an agent with a key. */
 async function exchange(
   request: ClientRequest,
   reply: FastifyReply,
+  credentials: ClientCredentials,
   options: TokensPluginOptions,
 ): Promise<TokenResponse> {
-  const { authorization } = request.headers;
-  const { ip } = originOf(request);
-  const fields = readSingleValues(request.body);
-  const client = await authenticateClientOrAgent({ authorization, body: fields, ip }, options);
+  const { body: fields, ip } = credentials;
+  const client = await authenticateClientOrAgent(credentials, options);
   reply.header('pragma', 'no-cache');
   const asked = {
     subjectToken: fields['subject_token'],

@@ -1,8 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
 import { originOf } from '../../http/scope.js';
-import { authenticateClient, type ClientAuthDependencies } from '../client-auth.js';
-import type { Client } from '../directory.js';
+import type { ClientCredentials } from '../client-auth.js';
 import { oidcErrors } from '../errors.js';
 import type { Proofs, Prove, ProvenRequest } from '../proofs.js';
 import type { Resources } from '../resources.js';
@@ -19,21 +18,16 @@ export const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
 export const TOKEN_EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange';
 
 /**
- * The client, and the fields with a value; empty ones count as omitted (RFC 6749 §3.2).
- * @throws invalid_client, invalid_request, RATE_LIMITED
+ * The credentials of a request, with all fields that have a value; empty ones count as omitted (RFC 6749 §3.2).
+ * @throws invalid_request for a repeated field, except `resource` (RFC 8707 §2)
  */
-export async function readRequest(
-  request: ClientRequest,
-  options: ClientAuthDependencies,
-): Promise<{ client: Client; fields: Record<string, string> }> {
-  const { authorization } = request.headers;
-  const fields = readSingleValues(request.body);
-  const { ip } = originOf(request);
-  return { client: await authenticateClient({ authorization, body: fields, ip }, options), fields };
-}
+export const readCredentials = (request: ClientRequest): ClientCredentials => ({
+  authorization: request.headers.authorization,
+  body: readSingleValues(request.body),
+  ip: originOf(request).ip,
+});
 
-/** The parameters with a value. @throws invalid_request for a repeated one, except `resource` (RFC 8707 §2) */
-export function readSingleValues({ resource: _, ...body }: Static<typeof AnyForm>): Record<string, string> {
+function readSingleValues({ resource: _, ...body }: Static<typeof AnyForm>): Record<string, string> {
   const pairs = Object.entries(body).map(([name, value]) => {
     if (typeof value === 'string') return [name, value] as const;
     const details = [{ path: name.slice(0, 100), message: 'must be a single string' }];
