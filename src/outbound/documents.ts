@@ -175,7 +175,7 @@ export function createDocuments(
     });
   };
 
-  /** One request at a time for each address, whoever waits for it. */
+  /** One request at a time for each address; concurrent callers share its result. */
   const fetchOnce = async (uri: string, options: ReadOptions): Promise<DocumentCopy> => {
     const running = pending.get(uri);
     if (running) return running;

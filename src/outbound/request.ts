@@ -4,7 +4,7 @@ import { isIP, type LookupFunction } from 'node:net';
 import { isLoopbackAddress, isPublicAddress, plainAddress } from '../kernel/addresses.js';
 
 /**
- * Requests to addresses that somebody else has chosen. They cannot make the provider call services that only the provider
+ * Requests to addresses that clients choose. They cannot make the provider call services that only the provider
  * reaches: the addresses of a name are checked when the connection is opened, redirects are not followed, and no cookies or
  * credentials are sent.
  */

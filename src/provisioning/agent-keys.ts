@@ -7,7 +7,7 @@ import { type Audit, actorOf } from '../ops/audit.js';
 import type { AgentKey, PrincipalCollection, PrincipalDocument } from './store.js';
 
 /**
- * The keys with which agents authenticate at /token. No server loads it: whoever holds the admin token must not become an
+ * The keys with which agents authenticate at /token. No server loads it: a stolen admin token must not give access to an
  * existing agent, so only commands on the host change keys.
  */
 export interface AgentKeys {

@@ -25,7 +25,7 @@ export interface TokenIssuer {
   /** A path → how its next answers fail. */
   faults: Map<string, (attempt: number) => number | 'cut' | undefined>;
   requests: string[];
-  /** Requests for the list that are held back until it changes: whoever sent them has read the present one. */
+  /** Requests for the list that are held back until it changes. Their senders have read the present one. */
   waiting: number;
   /** Sends the new list to everyone who waits for it. */
   revoke(list: RevocationList): void;

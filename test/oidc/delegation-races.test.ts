@@ -114,7 +114,7 @@ t.test('two exchanges of one token: in every order and with a crash, they have o
     );
     insist(new Set(answers.map((one) => one.delegation_token)).size <= 1, 'two successors');
     insist(await isDelegated(store), 'the delegation has ended');
-    // Whoever got no answer repeats the request.
+    // A client without a response repeats the request.
     const again = await processOn(store, 'again').exchange();
     const [first = again] = answers;
     insist(again.delegation_token === first.delegation_token, 'another successor');

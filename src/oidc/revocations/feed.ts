@@ -21,9 +21,9 @@ export interface RevocationSnapshot {
   sign(): Promise<string>;
 }
 
-/** How often the store is read while somebody waits; within a second, a revocation arrives everywhere. */
+/** How often the store is read while requests wait. Resource servers learn of a revocation within a second. */
 const POLL_MS = 250;
-/** How far the clocks of processes are expected to differ: what one of them writes "before" the last read is found, too. */
+/** How far the clocks of processes are expected to differ: a revocation with a time shortly before the last read is found, too. */
 const EXPECTED_SKEW_MS = 5 * SECOND;
 /** After this time, everything is read again, for processes whose clocks differ more. */
 const REREAD_MS = 5 * SECOND;
