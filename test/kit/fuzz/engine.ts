@@ -34,8 +34,8 @@ export interface FuzzTarget {
   codeOf(body: unknown): string | undefined;
   /** Answers that the OpenAPI document does not describe. */
   undocumented?: string[];
-  /** The path of the page that contains the form of a route. Default: the path of the route. */
-  pageOf?(url: string): string;
+  /** The routes that lead to a route, in order. Default: the page at the same path. */
+  stepsTo?: Readonly<Record<string, readonly string[]>>;
   /** Replaces what mutated requests may have spoilt, like an operator who was disabled, for the visitors to come. */
   renew?(): Promise<void>;
   /** Signs in as usual. @throws if that no longer works */
@@ -93,7 +93,7 @@ const VALID = 0.4;
 const BUSIEST = 0.25;
 const BROKEN_BYTES = 0.02;
 
-/** How often a client that spoils nothing asks every route in the end, unless each has succeeded before. */
+/** How many clients that spoil nothing ask every route in the end, one after another, unless each has succeeded before. */
 const UNSPOILT_ROUNDS = 30;
 
 /** @throws if signing in fails afterwards */
@@ -147,38 +147,36 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
     connection.end();
   };
 
-  const names = target.routes.map(({ method, url }) => `${method} ${url}`);
+  const names = target.routes.map(nameOf);
   const hasSucceeded = (name: string) => [...(tally.get(name) ?? [])].some((status) => status < 400);
   const unsuccessful = () =>
     names.filter((name) => !hasSucceeded(name) && !Object.hasOwn(target.unattainable, name));
 
   // Whether a route can succeed must not depend on what chance has spoilt before it.
-  const workUnspoilt = async (): Promise<void> => {
+  const workUnspoilt = async (round: number): Promise<void> => {
     await target.renew?.();
-    const visitor = target.visitor(diceOf(seed * 1000 + clients));
+    const visitor = target.visitor(diceOf(seed * 1000 + clients + round));
     const connection = new FuzzConnection(target.url);
     const visit = async (route: Route): Promise<void> => {
       const request = visitor.draft(route);
       const answer = await connection.exchange(bytesOf(request));
       if (!answer || answer.status >= 400) return;
-      tally.get(`${route.method} ${route.url}`)?.add(answer.status);
+      tally.get(nameOf(route))?.add(answer.status);
       await visitor.learn(request, answer);
     };
-    for (let round = 0; round < UNSPOILT_ROUNDS && unsuccessful().length > 0; round++) {
-      // Past the pauses between mails.
-      target.clock.advance(MINUTE);
-      for (const route of target.routes.flatMap((each) => [each, ...target.busiest])) {
-        await visit(route);
-        // At once, as long as what it needs from the last one is good.
-        const left = unsuccessful();
-        for (const missing of target.routes.filter(({ method, url }) => left.includes(`${method} ${url}`)))
-          for (let attempt = 0; attempt < 3; attempt++) {
-            // The page with the form, whose token no other sign-in has ended.
-            for (const page of target.routes.filter(
-              ({ method, url }) => method === 'GET' && url === (target.pageOf?.(missing.url) ?? missing.url),
-            ))
-              if (page !== missing) await visit(page);
-            await visit(missing);
+    // Past the pauses between mails.
+    target.clock.advance(MINUTE);
+    for (const route of target.routes.flatMap((each) => [each, ...target.busiest])) {
+      const left = unsuccessful();
+      if (left.length === 0) break;
+      await visit(route);
+      // At once, as long as what it needs from the last one is good.
+      for (const name of left) {
+        const steps = [...(target.stepsTo?.[name] ?? [name.replace(/^\w+/, 'GET')]), name];
+        for (let attempt = 0; attempt < 3; attempt++)
+          for (const step of new Set(steps)) {
+            const next = target.routes.find((each) => nameOf(each) === step);
+            if (next) await visit(next);
           }
       }
     }
@@ -186,7 +184,8 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
   };
   try {
     await Promise.all(Array.from({ length: clients }, (_, number) => work(number)));
-    await workUnspoilt();
+    for (let round = 0; round < UNSPOILT_ROUNDS && unsuccessful().length > 0; round++)
+      await workUnspoilt(round);
     await target.prove();
   } finally {
     stalls.end();
@@ -206,6 +205,8 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
     problems,
   };
 }
+
+const nameOf = ({ method, url }: Route): string => `${method} ${url}`;
 
 /** Reports what no answer may contain, whatever the request. */
 function problemsOf(answer: FuzzAnswer, { codeOf, unavailable }: FuzzTarget): string[] {

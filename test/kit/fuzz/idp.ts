@@ -120,12 +120,15 @@ const RECIPES: Record<string, Recipe> = {
     return self.asClient(self.dice.happens(0.2) ? [scope, ['resource', FILES]] : [scope]);
   },
   'GET /device': (self) => ({ query: [['user_code', self.one('userCode')]], headers: self.browser() }),
-  'POST /device': (self) => self.accountForm([['user_code', self.one('userCode')]]),
+  'POST /device': (self) => self.accountForm([['user_code', self.newestOr('userCode')]]),
   'POST /device/confirm': (self) =>
-    self.accountForm([
-      ['user_code', self.one('userCode')],
-      ['decision', self.dice.one(['allow', 'deny'])],
-    ]),
+    self.accountForm(
+      [
+        ['user_code', self.newestOr('userCode')],
+        ['decision', self.dice.one(['allow', 'deny'])],
+      ],
+      self.newestOr('form'),
+    ),
   'POST /revoke': (self) => self.asClient([['token', self.token()]]),
   'POST /introspect': (self) =>
     self.dice.happens(0.3)
@@ -334,7 +337,10 @@ function consoleDraft(
     .replace(':id', self.one('client'))
     .replace(':sub', subFor(self, url))
     .replace(':sid', self.dice.one([self.one('sid'), ...self.operatorSids]));
-  if (method !== 'POST') return { path, headers: self.browser() };
+  // The list begins with other invitations.
+  const query: Pair[] =
+    url === '/admin/invitations' && self.dice.happens(0.5) ? [['q', self.invitedHandle]] : [];
+  if (method !== 'POST') return { path, query, headers: self.browser() };
   const fields = CONSOLE_FIELDS[url.replace('/admin/', '')]?.(self) ?? {};
   const form: Pair[] = [['token', self.formToken()], ...Object.entries(fields)];
   return { path, headers: self.browser(), body: { form } };
@@ -342,7 +348,7 @@ function consoleDraft(
 
 function subFor(self: IdpVisitor, url: string): string {
   if (/\/(sessions|delegations)\//.test(url) || url === '/admin/principals/:sub') return self.operatorSub;
-  if (url.endsWith('/withdraw')) return self.one('invited');
+  if (url.endsWith('/withdraw')) return self.newestOr('invited');
   if (url.endsWith('/reset')) return self.own.human.sub;
   return /\/(rotate|delete)$/.test(url) ? self.own.agent.sub : self.ownSub;
 }
@@ -368,6 +374,9 @@ class IdpVisitor implements Visitor {
   ownSub = 'none';
   /** The latest of each kind, except agents of the operator's API, which it deletes again. */
   readonly own = { agent: { sub: 'none', handle: '' }, human: { sub: 'none', handle: '' } };
+
+  /** Of the person whom this client invited last. */
+  invitedHandle = '';
 
   constructor(dice: Dice, common: Common, mails: Mails) {
     const { clients, agents, people, operatorSub, operatorSids, spareAgent, isOperator } = common;
@@ -398,6 +407,7 @@ class IdpVisitor implements Visitor {
     if (answer.status !== 201 || method !== 'POST') return;
     const made = JSON.parse(answer.body);
     this.ownSub = made.sub ?? this.ownSub;
+    if (path === '/v1/invites') this.invitedHandle = made.handle;
     if (path === '/v1/clients') {
       // Half of them are changed and deleted in the console, so that the others still work.
       if (this.dice.happens(0.5)) this.#collected.add('client', made.client_id);
@@ -441,10 +451,14 @@ class IdpVisitor implements Visitor {
     return this.#collected.one(kind, this.dice);
   }
 
+  /** Mostly the latest, because what belongs together comes together. */
+  newestOr = (kind: keyof typeof KINDS): string =>
+    this.dice.happens(0.7) ? this.#collected.latest(kind) : this.one(kind);
+
   client = (): Client => this.dice.one(this.#clients.slice(-4));
   agent = (): Person => this.dice.one(this.#agents);
   /** Mostly that of the latest page, because a new session ends the others. */
-  formToken = (): string => (this.dice.happens(0.7) ? this.#collected.latest('token') : this.one('token'));
+  formToken = (): string => this.newestOr('token');
   /** Someone else than the operator, whose session would end with a new password. */
   newest = (): Person => this.#people.slice(1).at(-1) ?? { handle: 'nobody', password: PASSWORD };
   person = (): Person => this.dice.one(this.#isOperator ? this.#people.slice(0, 1) : this.#people);
@@ -460,8 +474,8 @@ class IdpVisitor implements Visitor {
     ];
   }
 
-  accountForm(fields: Pair[]): Partial<FuzzRequest> {
-    return { body: { form: [['form', this.one('form')], ...fields] }, headers: this.browser() };
+  accountForm(fields: Pair[], form = this.one('form')): Partial<FuzzRequest> {
+    return { body: { form: [['form', form], ...fields] }, headers: this.browser() };
   }
 
   authorizationHeader(): Pair {
@@ -676,6 +690,7 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     };
   };
   let common = await makeCommon('person', false);
+  let renewals = 0;
   // Nothing listens there, so that it remains.
   const refusing = await make('/v1/clients', {
     redirect_uris: CALLBACK,
@@ -716,8 +731,23 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
       const { error, error_description: sentence } = (body ?? {}) as Record<string, unknown>;
       return typeof error === 'string' && typeof sentence === 'string' ? error : undefined;
     },
+    stepsTo: {
+      ...Object.fromEntries(
+        ['GET', 'POST'].map((method) => [
+          `${method} /admin/invitations/:sub/withdraw`,
+          ['POST /v1/invites', 'GET /admin/invitations', 'GET /admin/invitations/:sub/withdraw'],
+        ]),
+      ),
+      'POST /device/confirm': ['POST /device_authorization', 'GET /device', 'POST /device'],
+      ...Object.fromEntries(
+        ['GET rotate', 'POST rotate', 'GET delete', 'POST delete', 'POST update'].map((action) => [
+          action.replace(' ', ' /admin/clients/:id/'),
+          ['GET /admin', 'POST /admin/clients/create'],
+        ]),
+      ),
+    },
     async renew() {
-      common = await makeCommon('renewed', true);
+      common = await makeCommon(`renewed${++renewals}`, true);
     },
     async prove() {
       const [client, agent] = [await makeClient(false), await makeAgent('last@example.test')];
