@@ -212,7 +212,9 @@ t.test('a person who uses an application without an agent acts with its scopes, 
 });
 
 t.test('a connection belongs to the browser, the application and the user who confirm it', async (t) => {
-  const { app, human, begin, signInAt, finish, ticketFor, connect, signUp, idp } = await agentWorld(t, { accessTokenTtl: 3600 });
+  const { app, human, begin, signInAt, finish, ticketFor, connect, signUp, idp } = await agentWorld(t, {
+    accessTokenTtl: 3600,
+  });
   const begun = await begin();
   t.equal(begun.answer.status, 303);
   t.match(Object.fromEntries(new URL(begun.url).searchParams), {
