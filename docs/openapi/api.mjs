@@ -255,7 +255,7 @@ export const agents = {
     summary: 'Send the browser to the identity provider, to connect the account of the user there',
     description: 'Open this address in the browser; it is not for `fetch`.',
     responses: { 303: { description: 'To the identity provider.', headers: ['location', 'set-cookie'] } },
-    errors: ['RETURN_NOT_ALLOWED', 'PROVIDER_UNAVAILABLE'],
+    errors: ['RETURN_NOT_ALLOWED', 'IDENTITY_PROVIDER_UNAVAILABLE'],
   },
   'GET /api/auth/agents/callback': {
     id: 'finishAgentConnection',
@@ -264,7 +264,7 @@ export const agents = {
       'Redirects to `returnTo` with a `ticket` for `POST /api/user/agent-account`, or with an `error`.',
     query: { code: 'The authorization code.', state: 'The state of the request.', error: 'The error.' },
     responses: { 303: { description: 'To the application.', headers: ['location'] } },
-    errors: ['LOGIN_EXPIRED', 'PROVIDER_UNAVAILABLE'],
+    errors: ['LOGIN_EXPIRED', 'IDENTITY_PROVIDER_UNAVAILABLE'],
   },
   'GET /api/user/agent-account': {
     id: 'getAgentAccount',

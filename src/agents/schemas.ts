@@ -49,7 +49,8 @@ export function refusePartialAgents(values: AgentConfiguration, report: Report):
     AGENT_CLIENT_ID: values.agentClientId,
   };
   const isSet = (value: unknown) => value !== undefined;
-  if (![...Object.values(required), values.agentClientSecret].some(isSet)) return;
+  // An invalid value counts as none, and has been reported.
+  if (report.problems.length > 0 || !Object.values(required).some(isSet)) return;
   const missing = Object.entries(required).flatMap(([name, value]) => (isSet(value) ? [] : [name]));
   if (missing.length > 0)
     report.refuse(
@@ -57,6 +58,19 @@ export function refusePartialAgents(values: AgentConfiguration, report: Report):
       'Set AGENT_ISSUER, AGENT_RESOURCE and AGENT_CLIENT_ID, or none of them.',
     );
 }
+
+/** The events about connections that a host application can subscribe to. */
+export interface AgentEvents {
+  /** The user has connected an account of the identity provider: agents that they permit there can act here. */
+  'agents.connected': { userId: string; issuer: string };
+  /** The user has disconnected it, and the access of agents has ended. */
+  'agents.disconnected': { userId: string; issuer: string };
+}
+
+export const AGENT_EVENTS: Record<keyof AgentEvents, true> = {
+  'agents.connected': true,
+  'agents.disconnected': true,
+};
 
 /** A scope of RFC 6749 §3.3. */
 const SCOPE = /^[\x21\x23-\x5b\x5d-\x7e]{1,128}$/;

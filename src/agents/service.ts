@@ -8,8 +8,7 @@ import type { Audit } from '../ops/audit.js';
 import type { Emit } from '../ops/events.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { agentErrors } from './errors.js';
-import type { AgentEvents } from './events.js';
-import type { AgentAccountView } from './schemas.js';
+import type { AgentAccountView, AgentEvents } from './schemas.js';
 import {
   type AgentLink,
   type AgentLinkChange,

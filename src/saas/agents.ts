@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify';
-import type { AgentEvents } from '../agents/events.js';
+import { agentErrors } from '../agents/errors.js';
 import type { AgentsModule } from '../agents/module.js';
-import { configuredAgents, requireScope } from '../agents/schemas.js';
+import { type AgentEvents, configuredAgents, requireScope } from '../agents/schemas.js';
 import type { AgentLinks } from '../agents/store.js';
 import { authErrors } from '../auth/errors.js';
 import type { AuthModule, UsersModule } from '../auth/module.js';
@@ -68,9 +68,17 @@ export async function openAgents(
     const { agentScope } = (config ?? {}) as Partial<RouteRules>;
     if (agentScope !== undefined) scopes.add(requireScope(agentScope));
   });
+  // The page asks who signs in: a shared browser may have the session of another person there.
+  const provider = createProvider(
+    'agents',
+    { ...configured, scope: 'openid' },
+    {
+      ...{ clock, allowHttp: issuer.startsWith('http:'), prompt: 'select_account' },
+      onRejected: (_name, err) => log.warn({ err }, 'the response of the identity provider was rejected'),
+    },
+  );
   const { access, accounts, plugin } = createAgentsModule(context, {
     ...{ issuer, resource, links, emit, publicUrl, apiUrl },
-    // The page shows the account, which may be another one than the person expects in a shared browser.
     provider: createProvider(
       'agents',
       { ...configured, scope: 'openid' },
@@ -124,6 +132,14 @@ export function metadataPathOf(resource: string): string {
   const { pathname } = new URL(resource);
   return `/.well-known/oauth-protected-resource${pathname === '/' ? '' : pathname}`;
 }
+
+/** The provider fails only if it does not respond. */
+const unavailableIfFailed =
+  <A extends unknown[], T>(call: (...given: A) => Promise<T>) =>
+  (...given: A): Promise<T> =>
+    call(...given).catch((cause: unknown) => {
+      throw agentErrors.IDENTITY_PROVIDER_UNAVAILABLE({ page: 'PROVIDER_UNAVAILABLE', cause });
+    });
 
 /** Scopes that middleware has stated for requests without routes of Fastify. */
 const stated = new WeakMap<object, string>();

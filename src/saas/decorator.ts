@@ -1,4 +1,4 @@
-import type { AgentEvents } from '../agents/events.js';
+import type { AgentEvents } from '../agents/schemas.js';
 import type { AuthEvents } from '../auth/events.js';
 import { type RecentAuthOptions, requireRecent } from '../auth/recent-auth.js';
 import type { Identity } from '../auth/sessions.js';

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import fp from 'fastify-plugin';
 import { createAdminModule } from '../admin/module.js';
-import { AGENT_EVENTS, type AgentEvents } from '../agents/events.js';
+import { AGENT_EVENTS, type AgentEvents } from '../agents/schemas.js';
 import { agentLinkCollection, readLinkVersion } from '../agents/store.js';
 import { AUTH_EVENTS, type AuthEvents } from '../auth/events.js';
 import { registerSessionTokenKinds } from '../auth/jwt.js';

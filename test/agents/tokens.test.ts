@@ -309,7 +309,7 @@ t.test(
       saasApp(t, { agentIssuer: 'https://id.example.test' }),
       /AGENT_RESOURCE and AGENT_CLIENT_ID/,
     );
-    await t.rejects(saasApp(t, { agentClientSecret: 'x'.repeat(9) }), /Agents need AGENT_ISSUER/);
+    await t.rejects(saasApp(t, { agentResource: API }), /Agents need AGENT_ISSUER/);
     const app = await saasApp(t);
     const { accessToken: token } = await app.signUp();
     for (const path of ['/api/user/agent-account', '/api/auth/agents/connect'])
