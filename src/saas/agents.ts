@@ -79,14 +79,10 @@ export async function openAgents(
   );
   const { access, accounts, plugin } = createAgentsModule(context, {
     ...{ issuer, resource, links, emit, publicUrl, apiUrl },
-    provider: createProvider(
-      'agents',
-      { ...configured, scope: 'openid' },
-      {
-        ...{ clock, allowHttp: issuer.startsWith('http:'), prompt: 'select_account' },
-        onRejected: (_name, err) => log.warn({ err }, 'the response of the identity provider was rejected'),
-      },
-    ),
+    provider: {
+      authorizationUrl: unavailableIfFailed(provider.authorizationUrl),
+      identify: unavailableIfFailed(provider.identify),
+    },
     origins: namedOrigins(values),
     secrets: sealingSecrets(values),
     announce: (change, userId, origin) => auth.announceAgents(userId, change, origin),
