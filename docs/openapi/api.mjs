@@ -254,8 +254,13 @@ export const agents = {
     id: 'beginAgentConnection',
     summary: 'Send the browser to the identity provider, to connect the account of the user there',
     description: 'Open this address in the browser; it is not for `fetch`.',
-    responses: { 303: { description: 'To the identity provider.', headers: ['location', 'set-cookie'] } },
-    errors: ['RETURN_NOT_ALLOWED', 'IDENTITY_PROVIDER_UNAVAILABLE'],
+    responses: {
+      303: {
+        description: 'To the identity provider, or to `returnTo` with an `error`.',
+        headers: ['location', 'set-cookie'],
+      },
+    },
+    errors: ['RETURN_NOT_ALLOWED'],
   },
   'GET /api/auth/agents/callback': {
     id: 'finishAgentConnection',
@@ -264,7 +269,7 @@ export const agents = {
       'Redirects to `returnTo` with a `ticket` for `POST /api/user/agent-account`, or with an `error`.',
     query: { code: 'The authorization code.', state: 'The state of the request.', error: 'The error.' },
     responses: { 303: { description: 'To the application.', headers: ['location'] } },
-    errors: ['LOGIN_EXPIRED', 'IDENTITY_PROVIDER_UNAVAILABLE'],
+    errors: ['LOGIN_EXPIRED'],
   },
   'GET /api/user/agent-account': {
     id: 'getAgentAccount',

@@ -31,6 +31,7 @@ export async function agentsPlugin(
     { config: page, schema: { querystring: ConnectQuery } },
     async (request, reply) => {
       const { url, id, cookie } = await accounts.begin(request.query);
+      if (cookie === undefined) return reply.redirect(url, 303);
       for (const old of cookies.idsIn(request).slice(0, 1 - MAX_OPEN)) cookies.of(old).clear(reply);
       cookies.of(id).set(reply, cookie, lifetimeMs / SECOND);
       return reply.redirect(url, 303);

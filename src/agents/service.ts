@@ -27,8 +27,9 @@ interface Checks {
 
 /** The sign-in at the identity provider, with which a person proves which account there is theirs. */
 export interface IdentityProof {
-  authorizationUrl(checks: Checks, redirectUri: string, loginHint: undefined): Promise<URL>;
-  /** Null if the response is an error or invalid. */
+  /** Null if the provider does not respond. */
+  authorizationUrl(checks: Checks, redirectUri: string, loginHint: undefined): Promise<URL | null>;
+  /** Null if the response is an error or invalid, or if the provider does not respond. */
   identify(
     response: URL,
     checks: Checks,
@@ -49,11 +50,15 @@ export interface ConnectionTicket {
 
 /** The account of the identity provider that belongs to a user, whose agents act for the user here. */
 export interface AgentAccounts {
-  /** Where to send the browser, and the value of its cookie for the callback. @throws RETURN_NOT_ALLOWED */
+  /**
+   * Where to send the browser, and the value of its cookie for the callback; without a cookie back to the application, because
+   * the provider does not respond.
+   * @throws RETURN_NOT_ALLOWED
+   */
   begin(given: {
     returnTo: string;
     codeChallenge: string;
-  }): Promise<{ url: string; id: string; cookie: string }>;
+  }): Promise<{ url: string; id: string; cookie: string | undefined }>;
   /** The cookie of a response, by its `state`. IDs sort by the time of the beginning. */
   cookieIdOf(state: string | undefined): string | undefined;
   /** Where to send the browser: to the application, with a ticket or an error. @throws LOGIN_EXPIRED */
@@ -130,8 +135,10 @@ export function createAgentAccounts(deps: AgentAccountDependencies): AgentAccoun
         nonce: newToken(random),
         codeVerifier: newToken(random),
       };
-      const cookie = begun.seal({ ...checks, returnTo: returnAddress(returnTo), codeChallenge });
+      const address = returnAddress(returnTo);
       const url = await provider.authorizationUrl(checks, deps.callbackUrl(), undefined);
+      if (!url) return { url: withQuery(address, 'error=connection_failed'), id, cookie: undefined };
+      const cookie = begun.seal({ ...checks, returnTo: address, codeChallenge });
       return { url: url.href, id, cookie };
     },
 

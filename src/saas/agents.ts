@@ -1,5 +1,4 @@
 import type { FastifyInstance } from 'fastify';
-import { agentErrors } from '../agents/errors.js';
 import type { AgentsModule } from '../agents/module.js';
 import { type AgentEvents, configuredAgents, requireScope } from '../agents/schemas.js';
 import type { AgentLinks } from '../agents/store.js';
@@ -57,10 +56,14 @@ export async function openAgents(
       import('../federation/providers.js'),
     ]);
   const { log, clock } = context;
+  const onUnreachable = (err: unknown): null => {
+    log.warn({ err }, 'the identity provider of agents cannot be reached');
+    return null;
+  };
   const server = createResourceServer({
     ...{ issuer, resource, clock },
     replayCache: createProofMemory(context),
-    onFailure: (err) => log.warn({ err }, 'the identity provider of agents cannot be reached'),
+    onFailure: onUnreachable,
   });
   fastify.addHook('onClose', async () => server.close());
   // A misspelt scope prevents the start; without this hook, it would refuse every agent.
@@ -80,8 +83,8 @@ export async function openAgents(
   const { access, accounts, plugin } = createAgentsModule(context, {
     ...{ issuer, resource, links, emit, publicUrl, apiUrl },
     provider: {
-      authorizationUrl: unavailableIfFailed(provider.authorizationUrl),
-      identify: unavailableIfFailed(provider.identify),
+      authorizationUrl: (...given) => provider.authorizationUrl(...given).catch(onUnreachable),
+      identify: (...given) => provider.identify(...given).catch(onUnreachable),
     },
     origins: namedOrigins(values),
     secrets: sealingSecrets(values),
@@ -128,14 +131,6 @@ export function metadataPathOf(resource: string): string {
   const { pathname } = new URL(resource);
   return `/.well-known/oauth-protected-resource${pathname === '/' ? '' : pathname}`;
 }
-
-/** The provider fails only if it does not respond. */
-const unavailableIfFailed =
-  <A extends unknown[], T>(call: (...given: A) => Promise<T>) =>
-  (...given: A): Promise<T> =>
-    call(...given).catch((cause: unknown) => {
-      throw agentErrors.IDENTITY_PROVIDER_UNAVAILABLE({ page: 'PROVIDER_UNAVAILABLE', cause });
-    });
 
 /** Scopes that middleware has stated for requests without routes of Fastify. */
 const stated = new WeakMap<object, string>();

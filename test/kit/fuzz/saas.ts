@@ -537,10 +537,10 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
         ].map((route) => [route, 'nobody signs in at the provider']),
       ),
       ...Object.fromEntries(
-        [
-          ...['GET /api/auth/agents/connect', 'GET /api/auth/agents/callback'],
-          'POST /api/user/agent-account',
-        ].map((route) => [route, 'there is no identity provider']),
+        [...['GET /api/auth/agents/callback'], 'POST /api/user/agent-account'].map((route) => [
+          route,
+          'there is no identity provider',
+        ]),
       ),
       'POST /api/auth/email-login/redeem': 'a code meets its login token only by chance',
       ...UNATTAINABLE_USER_PAGES,
