@@ -23,46 +23,21 @@ const adminPassword = read(ADMIN_PASSWORD_FILE);
 const programs = URI_FILES.split(',').map((file) => new MongoClient(read(file)).options);
 const [{ replicaSet, hosts }] = programs;
 
-/** The driver repeats attempts to connect for this time; a client whose first connection has failed would be closed. */
-const WAIT = { serverSelectionTimeoutMS: TIMEOUT_MS, heartbeatFrequencyMS: 500 };
+/** The driver repeats attempts to connect for this time. */
+const WAIT = { serverSelectionTimeoutMS: 30_000, heartbeatFrequencyMS: 500 };
 
-/** Repeats a call until it succeeds: the other members start, and one of them is elected. */
-async function eventually(call) {
-  const deadline = Date.now() + TIMEOUT_MS;
-  for (;;) {
-    try {
-      return await call();
-    } catch (error) {
-      if (Date.now() > deadline) throw error;
-      await sleep(500);
-    }
-  }
-}
-
-const local = new MongoClient(LOCAL_URI, { directConnection: true, ...WAIT });
-const hello = () => local.db('admin').command({ hello: 1 });
-
-async function initiate() {
+async function initiate(local) {
   // The first user is created at the first member, which therefore has to become the primary.
   const members = hosts.map((host, index) => ({
     _id: index,
     host: String(host),
     priority: index === 0 ? 2 : 1,
   }));
-  // Fails until all members respond.
-  await eventually(() => local.db('admin').command({ replSetInitiate: { _id: replicaSet, members } }));
+  await local.db('admin').command({ replSetInitiate: { _id: replicaSet, members } });
   console.log(`initiated ${replicaSet} with ${members.length} members`);
 }
 
-async function createAdministrator() {
-  await eventually(async () => {
-    if (!(await hello()).isWritablePrimary) throw new Error('The first member is not the primary.');
-  });
-  await local.db('admin').command({ createUser: ADMIN, pwd: adminPassword, roles: ['root'] });
-  console.log(`created the user ${ADMIN}`);
-}
-
-/** A connection to the primary; null if the user does not exist. */
+/** A connection to the primary; null if the administrator does not exist. */
 async function connect() {
   const client = new MongoClient(`mongodb://${hosts.join(',')}/?replicaSet=${replicaSet}`, {
     auth: { username: ADMIN, password: adminPassword },
@@ -71,9 +46,17 @@ async function connect() {
   try {
     return await client.connect();
   } catch (error) {
+    await client.close();
     if (error.code === AUTHENTICATION_FAILED) return null;
     throw error;
   }
+}
+
+async function createAdministrator(local) {
+  const { isWritablePrimary } = await local.db('admin').command({ hello: 1 });
+  if (!isWritablePrimary) throw new Error('The first member is not the primary.');
+  await local.db('admin').command({ createUser: ADMIN, pwd: adminPassword, roles: ['root'] });
+  console.log(`created the user ${ADMIN}`);
 }
 
 async function createUser(db, { username, password }) {
@@ -84,14 +67,36 @@ async function createUser(db, { username, password }) {
     if (error.code !== USER_EXISTS) throw error;
     await db.command({ updateUser: username, ...user });
   }
-  console.log(`the user ${username} may read and write the database ${db.databaseName}`);
 }
 
-if ((await hello()).setName === undefined) await initiate();
-let administrator = await connect();
-if (administrator === null) {
-  await createAdministrator();
-  administrator = await connect();
+/** Continues where an attempt before it has failed. */
+async function prepare() {
+  const local = new MongoClient(LOCAL_URI, { directConnection: true, ...WAIT });
+  let administrator;
+  try {
+    const { setName } = await local.db('admin').command({ hello: 1 });
+    if (setName === undefined) await initiate(local);
+    administrator = await connect();
+    if (administrator === null) {
+      await createAdministrator(local);
+      administrator = await connect();
+    }
+    for (const { credentials, dbName } of programs) await createUser(administrator.db(dbName), credentials);
+  } finally {
+    await Promise.all([administrator?.close(), local.close()]);
+  }
 }
-for (const { credentials, dbName } of programs) await createUser(administrator.db(dbName), credentials);
-await Promise.all([administrator.close(), local.close()]);
+
+const deadline = Date.now() + TIMEOUT_MS;
+for (;;) {
+  try {
+    await prepare();
+    break;
+  } catch (error) {
+    // The members are still starting, or elect a primary.
+    if (Date.now() > deadline) throw error;
+    await sleep(500);
+  }
+}
+for (const { credentials, dbName } of programs)
+  console.log(`the user ${credentials.username} may read and write the database ${dbName}`);
