@@ -24,7 +24,7 @@ export const variablesOf = (text: string): Record<string, string> =>
 
 /**
  * Starts the program of a unit as systemd does: its command with its environment and credentials. The state folder is a
- * temporary one, and the port a free one.
+ * temporary one, the port a free one, and metrics are enabled.
  */
 export async function startUnit(
   t: Pick<Test, 'teardown'>,
@@ -52,7 +52,7 @@ export async function startUnit(
   const program = startProgram(t, compiled(`package/bin/${name}.js`), {
     args,
     cwd: folder,
-    env: { ...variablesOf(configured), ...own, PORT: String(port) },
+    env: { ...variablesOf(configured), ...own, PORT: String(port), METRICS: 'true', IDP_METRICS: 'true' },
   });
   await program.url();
   return program;
