@@ -39,5 +39,7 @@ messages=$(systemd-analyze verify "$tools"/systemd/*.service "$tools"/systemd/*.
   grep --invert-match "Unknown key.*'Restart\(Steps\|MaxDelaySec\)'" || true)
 [ -z "$messages" ] || { echo "$messages"; exit 1; }
 for unit in deploy/systemd/*.service; do
-  systemd-analyze security --no-pager --offline=yes --threshold=15 "$unit" | tail -1
+  systemd-analyze security --no-pager --offline=yes --threshold=15 "$unit" >"$tools/exposure.log" 2>&1 ||
+    { cat "$tools/exposure.log"; exit 1; }
+  tail -1 "$tools/exposure.log"
 done
