@@ -43,11 +43,24 @@ exec chroot "$root" "$@"`;
 
 const PATH = `${dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`;
 
+const FOLDERS = ['/src', '/app', '/package', '/data'];
+
+/** Why an image cannot be built on this machine, if so: mounts may be forbidden in a container. */
+export async function obstacle(folder: string): Promise<string | undefined> {
+  const taken = FOLDERS.find((path) => existsSync(path));
+  if (taken !== undefined) return `${taken} exists on this machine`;
+  for (const name of ['layer', 'work', 'root']) mkdirSync(join(folder, 'probe', name), { recursive: true });
+  const probe = '--mount --propagation=private --pid --fork --kill-child sh -c'.split(' ');
+  const paths = ['layer', 'work', 'root'].map((name) => join(folder, 'probe', name));
+  return run('unshare', [...probe, MOUNT, 'sh', ...paths, 'rw', 'true']).then(
+    () => undefined,
+    (error: Error) => error.message,
+  );
+}
+
 export async function build(folder: string, root: string): Promise<Built> {
   const image = readDockerfile(join(root, 'deploy/Dockerfile'));
   const included = contextPaths(join(root, 'deploy/Dockerfile.dockerignore'));
-  for (const path of ['/src', '/app', '/package', '/data'])
-    if (existsSync(path)) throw new Error(`${path} exists on this machine`);
 
   const layerOf = (name: string) => join(folder, name || 'image', 'layer');
   /** The command that runs in the overlay of a stage. */

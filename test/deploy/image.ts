@@ -6,14 +6,20 @@ import t from 'tap';
 import { compiled, startCommand } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { freePorts, PRODUCTS } from '../proxy/kit.js';
-import { build } from './build.js';
+import { build, obstacle } from './build.js';
 
 /** Builds the image of deploy/Dockerfile and runs both programs in it: `npm run test:image`. */
 
 const ROOT = join(compiled('.'), '..');
 const run = promisify(execFile);
 
-const { image, layer, within } = await build(temporaryFolder(t), ROOT);
+const folder = temporaryFolder(t);
+const reason = await obstacle(folder);
+if (reason !== undefined) {
+  t.pass('the image cannot be built on this machine', { skip: reason });
+  process.exit();
+}
+const { image, layer, within } = await build(folder, ROOT);
 
 const exitCode = async ([file, args]: [string, string[]]): Promise<unknown> =>
   run(file, args).then(
