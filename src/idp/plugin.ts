@@ -167,7 +167,7 @@ export async function mountIdp(
     removePasskeys: (sub, from) =>
       removePasskeys(sub, from, { passkeys: passkeyDocuments, audit: context.audit }),
     endSessions: (sub, change) => oidc.endSessions(sub, change),
-    endClient: (id, change) => oidc.endClient(id, change),
+    endClient: (id, change, by) => oidc.endClient(id, change, by),
     forgetConsents: (sub) => oidc.consents.forget(sub),
   });
   const secondFactor = factors && createSecondFactor(factors, { values, clock: context.clock, provisioning });

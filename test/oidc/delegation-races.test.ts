@@ -78,7 +78,7 @@ function processOn(store: Store, seed: string) {
 
 const PERMISSION = {
   ...{ person: { id: PERSON }, agent: { id: AGENT }, resource: FILES, scopes: ['files:read'] },
-  ...{ clientId: 'cid_1', maxDepth: 1, lifetimeMs: 3_600_000 },
+  ...{ clientId: 'cid_1', txn: GRANT_ID, maxDepth: 1, lifetimeMs: 3_600_000 },
 };
 
 const idOf = async (store: Store) => (await delegationCollection(store).page({ sort: 'id', limit: 9 })).items;

@@ -664,7 +664,8 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     for (const scope of ['files:read', 'files:write', 'files:delete']) {
       await delegationCollection(store).insert({
         ...{ id: newId(DELEGATION, clock, systemRandom), parties: `${person} ${agent} ${scope}` },
-        ...{ person, agent, resource: FILES, scopes: [scope], clientId: 'cid_x', maxDepth: 1 },
+        ...{ person, agent, resource: FILES, scopes: [scope], clientId: 'cid_x', txn: 'gr_x' },
+        maxDepth: 1,
         ...(epoch !== undefined && { personEpoch: epoch }),
         ...{ createdAt: clock.now(), expiresAt: clock.now() + 80 * 24 * 3_600_000 },
       });
