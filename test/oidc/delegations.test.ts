@@ -279,6 +279,9 @@ t.test('oauth4webapi exchanges the token of a delegation, with a bound key', asy
   const code = { code: await allow({ delegation_max_depth: '2' }), redirect_uri: client.redirectUri };
   const first = await request('authorization_code', { ...code, ...(await actorProof(idp, agent)) }, DPoP);
   t.equal(first.token_type, 'dpop');
+  const { cnf } = claimsOf(first.access_token);
+  const about = await introspect(idp, client, String(first['delegation_token']));
+  t.match(about.body, { active: true, scope: 'files:read', cnf }, 'bound to the same key');
   const exchanging = async () => ({
     subject_token: String(first['delegation_token']),
     subject_token_type: TYPES.delegation,
@@ -290,7 +293,7 @@ t.test('oauth4webapi exchanges the token of a delegation, with a bound key', asy
   t.equal(await request(TOKEN_EXCHANGE, await exchanging(), other).catch(refused), 'invalid_grant');
   const next = await request(TOKEN_EXCHANGE, await exchanging(), DPoP);
   t.match(next, { issued_token_type: TYPES.accessToken, token_type: 'dpop' });
-  t.match(claimsOf(next.access_token).cnf, claimsOf(first.access_token).cnf);
+  t.match(claimsOf(next.access_token).cnf, cnf);
   const handingOn = {
     subject_token: next.access_token,
     subject_token_type: TYPES.accessToken,
