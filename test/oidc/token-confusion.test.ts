@@ -1,8 +1,12 @@
 import t, { type Test } from 'tap';
+import { createKeys } from '../../src/oidc/keys.js';
 import { TOKEN_EXCHANGE } from '../../src/oidc/tokens/request.js';
+import { registrationTokenCollection } from '../../src/registration/store.js';
+import { createRegistrationTokens } from '../../src/registration/tokens.js';
+import { mailedApp, RESET, VERIFY } from '../auth/kit.js';
 import { agentWithKey } from '../kit/agent-keys.js';
 import { basic, saasApp } from '../kit/app.js';
-import { asserted, assertion } from '../kit/client-keys.js';
+import { asserted, assertion, clientKey } from '../kit/client-keys.js';
 import { actorProof, type KeyedAgent, TYPES } from '../kit/delegations.js';
 import { begin, decide, deviceClient, poll } from '../kit/device.js';
 import {
@@ -12,9 +16,11 @@ import {
   type IdpApp,
   ISSUER,
   idpApp,
+  idpStore,
   type RegisteredClient,
   redemption,
   refreshing,
+  SEED,
   search,
 } from '../kit/idp.js';
 import { addResource, FILES } from '../kit/resources.js';
@@ -32,6 +38,8 @@ interface Caller {
 interface World {
   idp: IdpApp;
   client: RegisteredClient;
+  /** With a key instead of a secret. */
+  keyed: RegisteredClient;
   /** Tokens that belong to this client and resource server, or to nobody in particular. */
   tokens: Record<string, string>;
   agent: KeyedAgent;
@@ -42,7 +50,7 @@ interface World {
 }
 
 async function world(t: Test): Promise<World> {
-  const idp = await idpApp(t, { limits: false, deviceFlow: true });
+  const idp = await idpApp(t, { limits: false, deviceFlow: true, clientRegistration: true });
   const [files, other] = [await addResource(t, idp), await addResource(t, idp, OTHER)];
   const client = await deviceClient(t, idp);
   const human = await idp.makeHuman();
@@ -80,8 +88,19 @@ async function world(t: Test): Promise<World> {
   await decide(idp, human, device.user_code);
   const saas = await saasApp(t);
   const account = await saas.signUp();
+  const signer = clientKey();
+  const keyed = await idp.createClient({ jwks: { keys: [signer.jwk] } });
+  const audit = { record: async () => undefined };
+  const registration = await createRegistrationTokens(registrationTokenCollection(await idpStore(t, idp)), {
+    ...{ audit, clock: idp.clock, random: idp.random },
+  }).create({ uses: 3, days: 7 }, { ip: 'cli' });
+  const { body: invited } = await idp.admin('POST', '/v1/invites', { handle: 'new@example.test' });
+  const { sub, sid } = claimsOf(opaque.id_token);
+  const events = { 'http://schemas.openid.net/event/backchannel-logout': {} };
+  const now = Math.floor(idp.clock.now() / 1000);
+  const logout = { iss: ISSUER, aud: client.id, iat: now, exp: now + 120, jti: 'jti_1', sub, sid, events };
   return {
-    ...{ idp, client, agent, files, other, key },
+    ...{ idp, client, keyed, agent, files, other, key },
     tokens: {
       id_token: opaque.id_token,
       'opaque access token': opaque.access_token,
@@ -103,6 +122,13 @@ async function world(t: Test): Promise<World> {
       'client secret': client.secret ?? '',
       'access token of saas-backend': account.accessToken,
       'refresh token of saas-backend': account.refreshToken,
+      'assertion of an application': await assertion(signer, {
+        ...{ clientId: keyed.id, issuer: ISSUER, now: idp.clock.now() },
+      }),
+      'initial access token': registration.token,
+      invitation: invited.invite_url.split('/').at(-1),
+      'secret of a resource server': files.secret,
+      'logout token': await createKeys({ seeds: [SEED] }).sign(logout, 'EdDSA', 'logout+jwt'),
     },
   };
 }
@@ -172,7 +198,7 @@ const ENDPOINTS: Record<
       (await ask(idp, '/introspect', other, { token })).body.active,
   },
   'introspection by the client': {
-    accepts: ['opaque access token', 'access token bound to a key', 'refresh token'],
+    accepts: ['opaque access token', 'access token bound to a key', 'refresh token', 'token of a delegation'],
     isAccepted: async ({ idp, client }, token) =>
       (await ask(idp, '/introspect', client, { token })).body.active,
   },
@@ -216,8 +242,29 @@ const ENDPOINTS: Record<
     isAccepted: async ({ idp, client }, token) =>
       (await ask(idp, '/introspect', { id: client.id, secret: token }, { token: 'x' })).status === 200,
   },
-  'secret of a resource server': {
+  'the assertion of an application': {
+    accepts: ['assertion of an application'],
+    isAccepted: async ({ idp, keyed }, token) => {
+      const form = search({ client_id: keyed.id, token: 'x', ...asserted(token) });
+      return (await idp.request('POST', '/introspect', { form })).status === 200;
+    },
+  },
+  'the registration of an application': {
+    accepts: ['initial access token'],
+    isAccepted: async ({ idp, client }, token) => {
+      const body = { redirect_uris: [client.redirectUri] };
+      return (await idp.request('POST', '/register', { body, token })).status === 201;
+    },
+  },
+  'the account page': {
     accepts: [],
+    isAccepted: async ({ idp }, token) => {
+      const headers = { cookie: `__Host-idp=${token}; __Host-idp-session=${token}` };
+      return (await idp.request('GET', '/account', { headers })).status === 200;
+    },
+  },
+  'secret of a resource server': {
+    accepts: ['secret of a resource server'],
     isAccepted: async ({ idp, files }, token) =>
       (await ask(idp, '/introspect', { id: files.id, secret: token }, { token: 'x' })).status === 200,
   },
@@ -227,7 +274,7 @@ const ENDPOINTS: Record<
       (await idp.request('GET', '/v1/resources', { token })).status === 200,
   },
   'an invitation': {
-    accepts: [],
+    accepts: ['invitation'],
     isAccepted: async ({ idp }, token) =>
       (await idp.request('GET', `/invite/${encodeURIComponent(token)}`)).status === 200,
   },
@@ -308,6 +355,48 @@ t.test('saas-backend accepts no token of the provider', async (t) => {
   }
   t.equal((await saas.request('GET', '/api/auth/me', { token: accessToken })).status, 200);
 });
+
+t.test(
+  'no token of either product is a mailed secret of saas-backend, and none of those is a token',
+  async (t) => {
+    const { tokens } = await world(t);
+    const saas = await mailedApp(t, { emailLogin: true });
+    const { accessToken, email } = await saas.signUp();
+    await saas.request('POST', '/api/auth/forgot-password', { body: { email } });
+    const verify = await saas.tokenIn(VERIFY);
+    const reset = await saas.tokenIn(RESET);
+    t.ok(verify && reset);
+    const mailed = { 'mailed link of a reset': reset, 'mailed link of a verification': verify };
+    const redeems: Record<string, (token: string) => Promise<number>> = {
+      'mailed link of a reset': async (token) =>
+        (
+          await saas.request('POST', '/api/auth/reset-password', {
+            body: { token, password: 'another horse battery staple' },
+          })
+        ).status,
+      'mailed link of a verification': async (token) =>
+        (await saas.request('POST', '/api/auth/verify-email', { body: { token } })).status,
+      'mailed code': async (token) =>
+        (
+          await saas.request('POST', '/api/auth/email-login/redeem', {
+            body: { loginToken: token, code: 'ABCD-EFGH' },
+          })
+        ).status,
+    };
+    const all = { ...tokens, ...mailed, 'its own access token': accessToken };
+    for (const [place, redeem] of Object.entries(redeems)) {
+      for (const [kind, token] of Object.entries(all).filter(([kind]) => kind !== place))
+        t.ok((await redeem(token)) >= 400, `${place}: ${kind}`);
+    }
+    for (const [kind, token] of Object.entries(mailed)) {
+      t.equal((await saas.request('GET', '/api/auth/me', { token })).status, 401, kind);
+      const body = { refreshToken: token };
+      t.equal((await saas.request('POST', '/api/auth/refresh', { body })).status, 401, kind);
+    }
+    for (const [kind, token] of Object.entries(mailed))
+      t.equal(await redeems[kind]?.(token), 200, `${kind} itself`);
+  },
+);
 
 t.test('the claims and the type tell the tokens of one key apart', async (t) => {
   const { tokens } = await world(t);
