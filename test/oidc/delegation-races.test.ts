@@ -1,18 +1,12 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import t, { type Test } from 'tap';
 import { SECOND } from '../../src/kernel/clock.js';
-import { createPushedAuthorization } from '../../src/oidc/authorize/pushed.js';
 import { revocationCollection } from '../../src/oidc/revocations/service.js';
-import { grantCollection, pushedRequestCollection } from '../../src/oidc/store.js';
+import { grantCollection } from '../../src/oidc/store.js';
 import type { TokenResponse } from '../../src/oidc/tokens/issuance.js';
 import type { Store } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';
 import { holds, insist } from '../auth/explored-service.js';
-import { fakeClock } from '../kit/clock.js';
 import { explore, type Scenario } from '../kit/explore.js';
-import { compiled } from '../kit/process.js';
-import { countedRandom } from '../kit/random.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';
 import { GRANT_ID, IP, idOf, PERMISSION, PERSON, processOn, setup } from './explored-delegations.js';
@@ -141,80 +135,7 @@ function forEngine(engine: string, fresh: (t: Test) => string): void {
   );
 }
 
-/** Kills a process (-9) at each of its calls, `moment` it, and checks what is left each time. */
-function killsOn(engine: string, moment: 'before' | 'during', fresh: (t: Test) => string): void {
-  t.test(`${engine}: kill -9 ${moment} any call of a delegation or a pushed request`, async (t) => {
-    const codeOf = (error: { code: string }) => error.code;
-    const checks: Record<string, (store: Store, requestUri: string, isDone: boolean) => Promise<void>> = {
-      async exchange(store) {
-        // A client without a response repeats the request, and its successor works.
-        const again = await processOn(store, 'again').exchange();
-        t.same((await processOn(store, 'third').exchange()).delegation_token, again.delegation_token);
-        t.ok((await processOn(store, 'next').exchange(again.delegation_token)).access_token);
-        t.equal(await isDelegated(store), true);
-      },
-      async end(store, _, isDone) {
-        const isEnded = !(await isDelegated(store));
-        if (isDone) t.equal(isEnded, true);
-        const code = await processOn(store, 'later')
-          .exchange()
-          .then(() => 'issued', codeOf);
-        t.equal(code, isEnded ? 'invalid_grant' : 'issued', 'an ended delegation stays ended');
-        const { items } = await revocationCollection(store).page({ sort: 'id', limit: 9 });
-        if (isEnded) t.equal(items.length, 1, 'resource servers learn of it');
-      },
-      async give(store, _, isDone) {
-        const stored = await idOf(store);
-        t.ok(stored.length <= 1 && (!isDone || stored.length === 1));
-        const isFirst =
-          (await grantCollection(store).findOne({ id: GRANT_ID }))?.delegation?.id === stored[0]?.id;
-        const code = await processOn(store, 'later')
-          .exchange()
-          .then(() => 'issued', codeOf);
-        t.equal(code, isFirst ? 'issued' : 'invalid_grant', 'what was replaced has ended');
-        await processOn(store, 'again').delegations.give(PERMISSION, IP);
-        t.equal(await isDelegated(store), true, 'and the person can repeat it');
-      },
-      async take(store, requestUri, isDone) {
-        const pushed = createPushedAuthorization(pushedRequestCollection(store), {
-          ...{ clock: fakeClock(), random: countedRandom() },
-        });
-        const take = () => pushed.take('cid_1', requestUri).then(() => 'taken', codeOf);
-        const used = [isDone ? 'taken' : 'killed', await take(), await take()];
-        t.ok(used.filter((one) => one === 'taken').length <= 1, used.join());
-      },
-    };
-    for (const [work, check] of Object.entries(checks)) {
-      for (let step = 1, isDone = false; !isDone; step++) {
-        const uri = fresh(t);
-        const store = await openStore(uri);
-        await setup(store);
-        const { request_uri: requestUri } = await createPushedAuthorization(pushedRequestCollection(store), {
-          ...{ clock: fakeClock(), random: countedRandom('pushed') },
-        }).push('cid_1', { scope: 'openid' });
-        const args = [
-          compiled('test/oidc/delegation-kill-worker.js'),
-          uri,
-          String(step),
-          moment,
-          work,
-          requestUri,
-        ];
-        const child = spawn(process.execPath, args, { stdio: ['ignore', 'inherit', 'inherit'] });
-        const [code, signal] = await once(child, 'exit');
-        isDone = code === 0;
-        if (!isDone) t.equal(signal, 'SIGKILL', `${work} ${step}`);
-        await check(store, requestUri, isDone);
-        await store.close();
-        if (step > 30) throw new Error(`${work} never comes to an end`);
-      }
-    }
-  });
-}
-
-killsOn('SQLite', 'during', (t) => `sqlite:${temporaryFolder(t)}/killed.db`);
 forEngine('SQLite', (t) => `sqlite:${temporaryFolder(t)}/delegations.db`);
 await onMongod((server) => {
-  killsOn('MongoDB', 'before', (t) => server.fresh(t));
   forEngine('MongoDB', (t) => server.fresh(t));
 });
