@@ -19,7 +19,11 @@ import type { EndSessions } from '../provisioning/principals.js';
 import { createLastKnownAddress, principalCollection } from '../provisioning/store.js';
 import { registrationTokenCollection } from '../registration/store.js';
 import { createRegistrationTokens, type RegistrationTokens } from '../registration/tokens.js';
-import { createResourceAdministration, type ResourceAdministration } from '../resources/administration.js';
+import {
+  createResourceAdministration,
+  type ResourceAdministration,
+  type ResourceAdministrationDependencies,
+} from '../resources/administration.js';
 import { createResourceService, type ResourceService } from '../resources/service.js';
 import { resourceCollection } from '../resources/store.js';
 import { createCommandContext, type ModuleContext } from '../server/module-context.js';
@@ -82,13 +86,23 @@ export async function openProvisioning(
       await announceEnd(notices, { sub }, context.clock.now());
       return change();
     });
+  const delegations = createDelegations({
+    ...context,
+    delegations: delegationCollection(store),
+    directory: { findPrincipal: findActive },
+    revocations,
+  });
   const { principals, links, directory, clients, operators } = createProvisioningModule(context, {
     issuer,
     uriRules: { allowHttp: !production, nativeSchemes: values.nativeSchemes ?? [] },
     isSignupOpen: false,
     idTokenAlgorithms: idTokenAlgorithmsOf(values),
     endSessions,
-    endClient: (id, change) => revocations.end('client_id', id, change),
+    async endClient(id, change, by) {
+      const removed = await revocations.end('client_id', id, change);
+      await delegations.endAll({ clientId: id }, by);
+      return removed;
+    },
   });
   const factors = factorCollection(store);
   const passkeys = passkeyCollection(store);
@@ -97,13 +111,16 @@ export async function openProvisioning(
   return {
     ...{ principals, links, directory, clients, operators },
     agentKeys: createAgentKeys(principalCollection(store), { ...context, endSessions }),
-    resources: openResources(store, context, !production),
-    delegations: createDelegations({
+    resources: openResources(store, {
       ...context,
-      delegations: delegationCollection(store),
-      directory: { findPrincipal: findActive },
-      revocations,
+      allowHttp: !production,
+      async endResource(identifier, change, by) {
+        const removed = await revocations.endResource(identifier, change);
+        await delegations.endAll({ resource: identifier }, by);
+        return removed;
+      },
     }),
+    delegations,
     removeFactor: (sub) =>
       removeFactor(sub, ON_THE_HOST, { ...context, factors, announce: announce?.factor }),
     removePasskeys: (sub) =>
@@ -115,13 +132,12 @@ export async function openProvisioning(
 
 function openResources(
   store: Store,
-  context: Pick<ModuleContext, 'audit' | 'clock' | 'random'>,
-  allowHttp: boolean,
+  context: Omit<ResourceAdministrationDependencies, 'reservedScopes'>,
 ): ProvisioningAdministration['resources'] {
   const resources = resourceCollection(store);
   const { list } = createResourceService(resources, context);
   return {
-    ...createResourceAdministration(resources, { ...context, allowHttp, reservedScopes: SCOPES }),
+    ...createResourceAdministration(resources, { ...context, reservedScopes: SCOPES }),
     list,
   };
 }

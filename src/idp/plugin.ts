@@ -167,7 +167,7 @@ export async function mountIdp(
     removePasskeys: (sub, from) =>
       removePasskeys(sub, from, { passkeys: passkeyDocuments, audit: context.audit }),
     endSessions: (sub, change) => oidc.endSessions(sub, change),
-    endClient: (id, change) => oidc.endClient(id, change),
+    endClient: (id, change, by) => oidc.endClient(id, change, by),
     forgetConsents: (sub) => oidc.consents.forget(sub),
   });
   const secondFactor = factors && createSecondFactor(factors, { values, clock: context.clock, provisioning });
@@ -179,6 +179,7 @@ export async function mountIdp(
   context.jobs.add('document-purge', documents.purge);
   const registration = await openRegistration(context, values, {
     ...{ clients: provisioning.clients, uriRules, documents },
+    endClient: (id, change, by) => oidc.endClient(id, change, by),
   });
   context.jobs.add('unused-client-purge', provisioning.clients.purge);
   const clientDirectory = createClientDirectory(provisioning.clients, registration?.metadataClients, context);
@@ -263,6 +264,7 @@ export async function mountIdp(
       delegations: oidc.delegations,
       logoutFailures: oidc.logoutFailures,
       resources: resources.service,
+      metadataClients: registration?.metadataClients,
       audit: { ...createAuditSearch(store.collection<AuditRecord>('audit')), record: context.audit.record },
       mails: email?.administration,
       keys: publishedKeys(values, oidc.publishedKeys),

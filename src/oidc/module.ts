@@ -19,7 +19,8 @@ import { ACR_VALUES, createClaims } from './claims.js';
 import { createClientAssertions } from './client-assertion.js';
 import { rejectCrossSiteForms } from './client-auth.js';
 import { type ConsentService, createConsentService } from './consents.js';
-import type { Delegations } from './delegations/service.js';
+import { createOrphanPurge } from './delegations/orphans.js';
+import type { Delegations, EndedBy } from './delegations/service.js';
 import { delegationCollection } from './delegations/store.js';
 import type { createDeviceModule as CreateDevice } from './device/module.js';
 import type { Directory, PasskeySignUp, SecondFactor, SignInPasskeys, SignUp } from './directory.js';
@@ -51,8 +52,8 @@ export interface OidcModule {
   ownPages(options: { pages: Pages }): OwnPages;
   sessions: Pick<SessionService, 'list' | 'end' | 'endOwn' | 'endOthers'>;
   endSessions: EndSessions;
-  /** Runs the removal of a client, whose tokens end with it. */
-  endClient<T>(id: string, change: () => Promise<T>): Promise<T>;
+  /** Runs the removal of a client, whose tokens and delegations end with it. */
+  endClient<T>(id: string, change: () => Promise<T>, by: EndedBy): Promise<T>;
   logoutFailures: LogoutFailures;
   consents: Pick<ConsentService, 'list' | 'revoke' | 'forget'>;
   delegations: Pick<Delegations, 'list' | 'end' | 'endOwn'>;
@@ -182,6 +183,13 @@ export function createOidcModule(
   jobs.add('pushed-request-purge', createExpiryPurge(collections.pushedRequests, clock));
   jobs.add('dpop-proof-purge', createExpiryPurge(collections.usedProofs, clock));
   jobs.add('delegation-purge', createExpiryPurge(delegationDocuments, clock));
+  jobs.add(
+    'orphaned-delegations',
+    createOrphanPurge(delegationDocuments, {
+      ...{ directory, resources },
+      end: async (id) => (await delegations()).end(id, { ip: 'local' }),
+    }),
+  );
   jobs.add('revocation-purge', createExpiryPurge(revocationDocuments, clock));
   jobs.add('backchannel-logout', backchannel.jobs.send);
   jobs.add('logout-notice-purge', backchannel.jobs.purge);
@@ -228,7 +236,11 @@ export function createOidcModule(
     ownPages,
     sessions,
     endSessions: (sub, change) => revocations.endPrincipal(sub, () => backchannel.endSessions(sub, change)),
-    endClient: (id, change) => revocations.end('client_id', id, change),
+    async endClient(id, change, by) {
+      const removed = await revocations.end('client_id', id, change);
+      if (await resources.hasAny()) await (await delegations()).endAll({ clientId: id }, by);
+      return removed;
+    },
     logoutFailures: backchannel.failures,
     consents,
     delegations: {

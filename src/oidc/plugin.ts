@@ -36,9 +36,10 @@ export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Prom
   await scope.register(revocationsPlugin, options);
   const { device, pages, ownPages: own } = options;
   if (device) await device.plugin(scope, { pages, own });
-  await registerCors(scope, ['*'], async (open) => {
+  const publish = async (open: Scope): Promise<void> => {
     await discoveryPlugin(open, options);
     await tokensPlugin(open, options);
     await parPlugin(open, options);
-  });
+  };
+  await registerCors(scope, ['*'], publish, { exposedHeaders: ['DPoP-Nonce'] });
 }

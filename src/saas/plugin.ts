@@ -67,7 +67,9 @@ export async function mountSaas(
   }
   logConfiguration(fastify, config, adviseSaas(config));
   const { clock, random, prefix, adminPath, accountPath } = runtime;
-  const values = withAccountPages(config.values, accountPath);
+  // As browsers see it.
+  const accountAddress = fastify.prefix + accountPath;
+  const values = withAccountPages(config.values, accountAddress);
   const host = hostContext ?? pluginContext(fastify, { configured: values.publicUrl, port: 3000 }, random);
   const { publicUrl, mountedAt = () => fastify.prefix + prefix } = host;
   const metrics = values.metrics ? await openMetrics('saas_backend', runtime.metricsPeers) : undefined;
@@ -182,7 +184,7 @@ export async function mountSaas(
   const accountPages = await openAccountPages(context, {
     ...{ values, auth, users, billing, secondFactors, loginProviders, passkeys, pages, messages, rename },
     registrationAllowed: async () => (await current()).allowRegistration,
-    path: accountPath,
+    path: accountAddress,
     publicUrl: publicUrl.get,
     apiPath: mountedAt,
   });

@@ -628,8 +628,8 @@ const mutants = [
     [
       'an earlier permission remains',
       'service.js',
-      'if (earlier)',
-      'if (earlier?.revokedAt)',
+      'const replaced = earlier &&',
+      'const replaced = earlier?.revokedAt &&',
       'another permission for the same agent replaces the first one',
     ],
     [
@@ -652,6 +652,20 @@ const mutants = [
       'if (claims.client_id !== id && act.sub !== id)',
       'if (false)',
       'an agent hands its token on, as far as the person has permitted',
+    ],
+    [
+      'the end of a delegation names no chain',
+      'store.js',
+      'traceOf = ({ agent, id, txn }) =>',
+      "traceOf = ({ agent, id }, txn = 'none') =>",
+      'all audit records of a delegation contain the identifier of its chain',
+    ],
+    [
+      'a client that names itself is taken for deleted',
+      'orphans.js',
+      "clientId.startsWith('http') ||",
+      '',
+      'a job ends delegations whose client or API has disappeared',
     ],
   ].map(([name, file, text, replacement, test]) => ({
     ...{ name, file: `delegations/${file}`, text, replacement },
@@ -700,6 +714,29 @@ const mutants = [
       'await ((change) => change())(() =>',
       'an end beside an exchange: afterwards nothing is issued, whatever crashes',
       'delegation-races',
+    ],
+    [
+      'a delegation outlives its client',
+      'module.js',
+      'endAll({ clientId: id }, by)',
+      "endAll({ clientId: '-' }, by)",
+      'a delegation ends with the application that got it',
+    ],
+    [
+      'a removed API keeps its tokens',
+      'revocations/service.js',
+      'toSeconds(clock.now() + EXPECTED_SKEW_MS) + 1',
+      '0',
+      'an API that is removed ends its tokens',
+      'revocation-list',
+    ],
+    [
+      'the list of revocations ends with the last API',
+      'revocations/plugin.js',
+      '(await revocations.count({ expiresAt: { gt: clock.now() } }, 1)) > 0',
+      'false',
+      'an API that is removed ends its tokens',
+      'revocation-list',
     ],
   ].map(([name, file, text, replacement, test, tests = 'delegations']) => ({
     ...{ name, file, text, replacement },

@@ -1,8 +1,11 @@
 import t, { type Test } from 'tap';
+import { createKeys } from '../../src/oidc/keys.js';
 import { TOKEN_EXCHANGE } from '../../src/oidc/tokens/request.js';
+import { registrationTokenCollection } from '../../src/registration/store.js';
+import { createRegistrationTokens } from '../../src/registration/tokens.js';
 import { agentWithKey } from '../kit/agent-keys.js';
 import { basic, saasApp } from '../kit/app.js';
-import { asserted, assertion } from '../kit/client-keys.js';
+import { asserted, assertion, clientKey } from '../kit/client-keys.js';
 import { actorProof, type KeyedAgent, TYPES } from '../kit/delegations.js';
 import { begin, decide, deviceClient, poll } from '../kit/device.js';
 import {
@@ -12,9 +15,11 @@ import {
   type IdpApp,
   ISSUER,
   idpApp,
+  idpStore,
   type RegisteredClient,
   redemption,
   refreshing,
+  SEED,
   search,
 } from '../kit/idp.js';
 import { addResource, FILES } from '../kit/resources.js';
@@ -32,6 +37,8 @@ interface Caller {
 interface World {
   idp: IdpApp;
   client: RegisteredClient;
+  /** With a key instead of a secret. */
+  keyed: RegisteredClient;
   /** Tokens that belong to this client and resource server, or to nobody in particular. */
   tokens: Record<string, string>;
   agent: KeyedAgent;
@@ -42,7 +49,7 @@ interface World {
 }
 
 async function world(t: Test): Promise<World> {
-  const idp = await idpApp(t, { limits: false, deviceFlow: true });
+  const idp = await idpApp(t, { limits: false, deviceFlow: true, clientRegistration: true });
   const [files, other] = [await addResource(t, idp), await addResource(t, idp, OTHER)];
   const client = await deviceClient(t, idp);
   const human = await idp.makeHuman();
@@ -80,8 +87,19 @@ async function world(t: Test): Promise<World> {
   await decide(idp, human, device.user_code);
   const saas = await saasApp(t);
   const account = await saas.signUp();
+  const signer = clientKey();
+  const keyed = await idp.createClient({ jwks: { keys: [signer.jwk] } });
+  const audit = { record: async () => undefined };
+  const registration = await createRegistrationTokens(registrationTokenCollection(await idpStore(t, idp)), {
+    ...{ audit, clock: idp.clock, random: idp.random },
+  }).create({ uses: 3, days: 7 }, { ip: 'cli' });
+  const { body: invited } = await idp.admin('POST', '/v1/invites', { handle: 'new@example.test' });
+  const { sub, sid } = claimsOf(opaque.id_token);
+  const events = { 'http://schemas.openid.net/event/backchannel-logout': {} };
+  const now = Math.floor(idp.clock.now() / 1000);
+  const logout = { iss: ISSUER, aud: client.id, iat: now, exp: now + 120, jti: 'jti_1', sub, sid, events };
   return {
-    ...{ idp, client, agent, files, other, key },
+    ...{ idp, client, keyed, agent, files, other, key },
     tokens: {
       id_token: opaque.id_token,
       'opaque access token': opaque.access_token,
@@ -103,6 +121,13 @@ async function world(t: Test): Promise<World> {
       'client secret': client.secret ?? '',
       'access token of saas-backend': account.accessToken,
       'refresh token of saas-backend': account.refreshToken,
+      'assertion of an application': await assertion(signer, {
+        ...{ clientId: keyed.id, issuer: ISSUER, now: idp.clock.now() },
+      }),
+      'initial access token': registration.token,
+      invitation: invited.invite_url.split('/').at(-1),
+      'secret of a resource server': files.secret,
+      'logout token': await createKeys({ seeds: [SEED] }).sign(logout, 'EdDSA', 'logout+jwt'),
     },
   };
 }
@@ -172,7 +197,7 @@ const ENDPOINTS: Record<
       (await ask(idp, '/introspect', other, { token })).body.active,
   },
   'introspection by the client': {
-    accepts: ['opaque access token', 'access token bound to a key', 'refresh token'],
+    accepts: ['opaque access token', 'access token bound to a key', 'refresh token', 'token of a delegation'],
     isAccepted: async ({ idp, client }, token) =>
       (await ask(idp, '/introspect', client, { token })).body.active,
   },
@@ -216,8 +241,29 @@ const ENDPOINTS: Record<
     isAccepted: async ({ idp, client }, token) =>
       (await ask(idp, '/introspect', { id: client.id, secret: token }, { token: 'x' })).status === 200,
   },
-  'secret of a resource server': {
+  'the assertion of an application': {
+    accepts: ['assertion of an application'],
+    isAccepted: async ({ idp, keyed }, token) => {
+      const form = search({ client_id: keyed.id, token: 'x', ...asserted(token) });
+      return (await idp.request('POST', '/introspect', { form })).status === 200;
+    },
+  },
+  'the registration of an application': {
+    accepts: ['initial access token'],
+    isAccepted: async ({ idp, client }, token) => {
+      const body = { redirect_uris: [client.redirectUri] };
+      return (await idp.request('POST', '/register', { body, token })).status === 201;
+    },
+  },
+  'the account page': {
     accepts: [],
+    isAccepted: async ({ idp }, token) => {
+      const headers = { cookie: `__Host-idp=${token}; __Host-idp-session=${token}` };
+      return (await idp.request('GET', '/account', { headers })).status === 200;
+    },
+  },
+  'secret of a resource server': {
+    accepts: ['secret of a resource server'],
     isAccepted: async ({ idp, files }, token) =>
       (await ask(idp, '/introspect', { id: files.id, secret: token }, { token: 'x' })).status === 200,
   },
@@ -227,7 +273,7 @@ const ENDPOINTS: Record<
       (await idp.request('GET', '/v1/resources', { token })).status === 200,
   },
   'an invitation': {
-    accepts: [],
+    accepts: ['invitation'],
     isAccepted: async ({ idp }, token) =>
       (await idp.request('GET', `/invite/${encodeURIComponent(token)}`)).status === 200,
   },

@@ -10,6 +10,7 @@ import { type AccessTokenClaims, type ActorClaim, actorClaim, TYPE } from '../to
 import { confirmationOf, findProvenKey, tokenTypeOf } from '../tokens/key-binding.js';
 import { findAccessTokenFor } from '../tokens/resource-introspection.js';
 import { proveActor } from './actor.js';
+import { traceOf } from './store.js';
 
 /**
  * An agent hands its access token for a person on to another agent (RFC 8693 §4.1): a new access token of the same
@@ -58,7 +59,7 @@ export async function handOn(
     act: actorClaim({ id: agent.id, epoch: agent.epoch }, issuer(), act),
     ...confirmationOf(key),
   };
-  const detail = `${agent.id} ${claims.delegation ?? ''} ${claims.txn}`;
+  const detail = traceOf({ agent: agent.id, id: claims.delegation ?? '', txn: claims.txn });
   await audit.record({ event: 'delegation.handed_on', subject: claims.sub, ip, detail });
   return {
     access_token: await keys.sign({ ...issued }, 'EdDSA', TYPE),

@@ -5,6 +5,7 @@ import { logoutNoticeCollection } from '../../../src/oidc/backchannel/store.js';
 import { DELEGATION, delegationCollection } from '../../../src/oidc/delegations/store.js';
 import { SESSION, sessionCollection } from '../../../src/oidc/store.js';
 import { TOKEN_EXCHANGE } from '../../../src/oidc/tokens/request.js';
+import { documentCollection } from '../../../src/outbound/documents.js';
 import { clientCollection, principalCollection } from '../../../src/provisioning/store.js';
 import { registrationTokenCollection } from '../../../src/registration/store.js';
 import { openStore } from '../../../src/storage/open.js';
@@ -50,6 +51,7 @@ const KINDS = {
   client: /class="secret" value="(cid_[\w-]+)"/g,
   invited: /invitations&#x2F;(u_[0-9a-f]{32})&#x2F;withdraw/g,
   notice: /logout-failures(?:\/|&#x2F;)([\w.-]+)(?:\/|&#x2F;)retry/g,
+  document: /metadata-clients(?:\/|&#x2F;)([\w-]{43})(?:\/|&#x2F;)(?:block|admit)/g,
   sid: /sessions(?:\/|&#x2F;)(sid_[0-9a-f]{32})(?:\/|&#x2F;)end/g,
   requestUri: /"request_uri":"(urn:[^"]+)"/g,
   token: /name="token" value="(\d+\.[\w-]{43})"/g,
@@ -332,6 +334,7 @@ function consoleDraft(
 ): Partial<FuzzRequest> {
   const path = url
     .replace('logout-failures/:id', `logout-failures/${self.one('notice')}`)
+    .replace('metadata-clients/:id', `metadata-clients/${self.one('document')}`)
     .replace('delegations/:id', `delegations/${self.one('delegation')}`)
     // A client that was created in the console: other clients of the fuzz depend on theirs.
     .replace(':id', self.one('client'))
@@ -621,6 +624,14 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
   const { url } = await server.start();
   const store = await openStore(idpOptions(folder).databaseUri);
   const mails = mailCollection(store);
+  for (const name of ['one', 'two', 'three', 'four']) {
+    const uri = `https://${name}.example.test/client.json`;
+    const now = clock.now();
+    await documentCollection(store).insert({
+      ...{ id: sha256(uri), uri, text: JSON.stringify({ client_id: uri, redirect_uris: [CALLBACK] }) },
+      ...{ fetchedAt: now, freshUntil: now, usedAt: now, expiresAt: now + 80 * 24 * 3_600_000 },
+    });
+  }
   const uses = 1_000_000_000;
   await registrationTokenCollection(store).insert({
     ...{ id: 'rtk_1', tokenHash: sha256(REGISTRATION_TOKEN), uses, usesLeft: uses },
@@ -664,7 +675,8 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     for (const scope of ['files:read', 'files:write', 'files:delete']) {
       await delegationCollection(store).insert({
         ...{ id: newId(DELEGATION, clock, systemRandom), parties: `${person} ${agent} ${scope}` },
-        ...{ person, agent, resource: FILES, scopes: [scope], clientId: 'cid_x', maxDepth: 1 },
+        ...{ person, agent, resource: FILES, scopes: [scope], clientId: 'cid_x', txn: 'gr_x' },
+        maxDepth: 1,
         ...(epoch !== undefined && { personEpoch: epoch }),
         ...{ createdAt: clock.now(), expiresAt: clock.now() + 80 * 24 * 3_600_000 },
       });
