@@ -132,7 +132,9 @@ function methodOf(operation, context) {
   const { name, comment, input, isInputRequired, results } = operation;
   const typed = { ...context, indent: '  ' };
   const given = input
-    ? [`${input === 'body' ? 'body' : 'input'}${isInputRequired ? '' : '?'}: ${inputType(operation, typed)}`]
+    ? [
+        `${input === 'body' ? 'body' : 'input'}${isInputRequired ? '' : '?'}: ${inputType(operation, { ...typed, isInput: true })}`,
+      ]
     : [];
   const result = [...new Set(results.map((schema) => resultType(schema, typed)))];
   // One response has the user, the other does not have it yet.
@@ -171,7 +173,8 @@ function schemasFile(document, operations, statuses) {
   const interfaces = new Map();
   for (const name of used) {
     const schema = document.components.schemas[name];
-    if (schema) interfaces.set(name, `export interface ${name} ${objectType(schema, context)}\n`);
+    const typed = { ...context, isInput: name.endsWith('Body') };
+    if (schema) interfaces.set(name, `export interface ${name} ${objectType(schema, typed)}\n`);
   }
   const union = statuses.map((status) => `  | '${status}'\n`).join('');
   return `${NOTE}
@@ -235,7 +238,10 @@ function objectType({ properties = {}, required = [], additionalProperties }, co
   }
   const members = shown.map(([name, schema]) => {
     const comment = describesSubscriptionStatus(schema) ? '' : comments(schema.description, inner.indent);
-    return `${comment}${inner.indent}${name}${required.includes(name) ? '' : '?'}: ${typeOf(schema, inner)};\n`;
+    const isRequired = required.includes(name);
+    // In a request, undefined is the same as absent.
+    const type = `${typeOf(schema, inner)}${context.isInput && !isRequired ? ' | undefined' : ''}`;
+    return `${comment}${inner.indent}${name}${isRequired ? '' : '?'}: ${type};\n`;
   });
   const others = additionalProperties ? `${inner.indent}[section: string]: unknown;\n` : '';
   return `{\n${members.join('')}${others}${context.indent}}`;

@@ -87,7 +87,7 @@ export interface AuthMethods {
     /** The result of `PublicKeyCredential.toJSON()`. */
     credential: object;
     /** The token of a mailed link, which confirms the address. The token of a link. */
-    verificationToken?: string;
+    verificationToken?: string | undefined;
   }, options?: CallOptions): Promise<{
     user: User;
   }>;

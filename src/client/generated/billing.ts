@@ -43,7 +43,7 @@ export interface BillingMethods {
   /** The one-time purchases of the user, the newest first. */
   listPurchases(input?: {
     /** The next value of the previous page. */
-    after?: string;
+    after?: string | undefined;
   }, options?: CallOptions): Promise<{
     purchases: Purchase[];
     next: string | null;
@@ -54,7 +54,7 @@ export interface BillingMethods {
    * `BILLING_NOT_CONFIGURED`.
    */
   getSubscription(input?: {
-    include?: 'nextInvoice';
+    include?: 'nextInvoice' | undefined;
   }, options?: CallOptions): Promise<Subscription>;
 
   /**
@@ -81,9 +81,9 @@ export interface BillingMethods {
     /** The id of a price of at most 255 characters. */
     priceId: string;
     /** An integer from 1 to 1000000. */
-    quantity?: string | number;
+    quantity?: string | number | undefined;
     /** The id of a subscription. */
-    subscriptionId?: string;
+    subscriptionId?: string | undefined;
   }, options?: CallOptions): Promise<ChangePreview>;
 
   /**

@@ -25,13 +25,13 @@ export interface AddBody {
   /**
    * A name of 1 to 200 characters that is not blank and contains no control or stray invisible characters.
    */
-  name?: string;
+  name?: string | undefined;
 }
 
 export interface CancelBody {
-  when?: 'period_end' | 'now';
+  when?: 'period_end' | 'now' | undefined;
   /** The id of a subscription. */
-  subscriptionId?: string;
+  subscriptionId?: string | undefined;
 }
 
 export interface ChallengeBody {
@@ -49,9 +49,9 @@ export interface ChallengeCodeBody {
 export interface ChangeBody {
   /** The id of a price of at most 255 characters. */
   priceId: string;
-  quantity?: number;
+  quantity?: number | undefined;
   /** The id of a subscription. */
-  subscriptionId?: string;
+  subscriptionId?: string | undefined;
 }
 
 export interface ChangePreview {
@@ -70,26 +70,26 @@ export interface ChangePreview {
 
 export interface CheckoutBody {
   /** The id of a price of at most 255 characters. */
-  priceId?: string;
-  mode?: 'subscription' | 'payment' | 'setup';
-  quantity?: number;
+  priceId?: string | undefined;
+  mode?: 'subscription' | 'payment' | 'setup' | undefined;
+  quantity?: number | undefined;
 }
 
 export interface DeletionBody {
   /** A password. */
-  password?: string;
+  password?: string | undefined;
 }
 
 export interface EmailChangeBody {
   /** One e-mail address of at most 254 ASCII characters. */
   email: string;
   /** A password. */
-  password?: string;
+  password?: string | undefined;
 }
 
 export interface FactorRemovalBody {
   /** A password. */
-  password?: string;
+  password?: string | undefined;
   /** A code of the authenticator app, or a recovery code. */
   code: string;
 }
@@ -168,7 +168,7 @@ export interface Plan {
 
 export interface PortalBody {
   /** A path of the application of at most 2048 characters. */
-  returnPath?: string;
+  returnPath?: string | undefined;
 }
 
 export interface Purchase {
@@ -190,7 +190,7 @@ export interface ReauthenticationBody {
   /** A password. */
   password: string;
   /** A code of the authenticator app, or a recovery code. */
-  code?: string;
+  code?: string | undefined;
 }
 
 export interface RegisterBody {
@@ -202,14 +202,14 @@ export interface RegisterBody {
    * A name of at most 200 characters that is empty or not blank and contains no control or stray invisible
    * characters.
    */
-  name?: string;
+  name?: string | undefined;
 }
 
 export interface RemovalBody {
   /** The id of a passkey. */
   id: string;
   /** A password. */
-  password?: string;
+  password?: string | undefined;
 }
 
 export interface RenameBody {
@@ -248,7 +248,7 @@ export interface SignUpBeginBody {
    * A name of at most 200 characters that is empty or not blank and contains no control or stray invisible
    * characters.
    */
-  name?: string;
+  name?: string | undefined;
 }
 
 export interface Subscription {
@@ -309,12 +309,12 @@ export interface SubscriptionSummary {
 
 export interface SyncBody {
   /** The id of a checkout session. */
-  sessionId?: string;
+  sessionId?: string | undefined;
 }
 
 export interface TargetBody {
   /** The id of a subscription. */
-  subscriptionId?: string;
+  subscriptionId?: string | undefined;
 }
 
 export interface TicketBody {
@@ -340,5 +340,5 @@ export interface VerifyBody {
    * The current password of the account, or a new one, which ends every session. Required unless the
    * request carries an access token of the account.
    */
-  password?: string;
+  password?: string | undefined;
 }
