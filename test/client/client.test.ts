@@ -1,11 +1,37 @@
+import { execFile } from 'node:child_process';
+import {
+  copyFileSync,
+  cpSync,
+  mkdirSync,
+  readFileSync,
+  realpathSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { createClient, type SaasClient, SaasError, type SessionEnd } from '../../src/client/index.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
+import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
-import { type Backend, CREDENTIALS, clientScript, EXPIRY_MS, startBackend, testStorage } from './kit.js';
+import {
+  type Backend,
+  CREDENTIALS,
+  clientScript,
+  EXPIRY_MS,
+  readPage,
+  startBackend,
+  testStorage,
+} from './kit.js';
 
 /** The client on Node.js, at a real server. */
+
+const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
+const TSC = join(ROOT, 'node_modules/.bin/tsc');
+const run = promisify(execFile);
 
 const REFRESH = 'POST /api/auth/refresh';
 const ME = 'GET /api/auth/me';
@@ -379,3 +405,81 @@ t.test('public calls send no token, and a refused request is repeated once only'
   ]);
   t.equal(backend.count(ME), 0);
 });
+
+t.test(
+  'the snippets of docs/client.md and the types compile alone, with and without a browser',
+  async (t) => {
+    const folder = typesFolder(t);
+    const snippets = [...readPage('client.md').matchAll(/```ts\n([\s\S]*?)```/g)].map(
+      ([, text = '']) => text,
+    );
+    t.ok(snippets.length >= 8);
+    for (const [index, text] of snippets.entries()) {
+      const imported = /^import .*;$/gm;
+      const imports = text.match(imported) ?? [];
+      const missing = [
+        ...(/\bcreateClient\b/.test(text) ? [] : ['client: import("saas-backend/client").SaasClient']),
+        ...['email', 'password', 'name'].map((name) => `${name}: string`),
+        ...['signal: AbortSignal', 'show: (text: string) => void', 'ask: (label: string) => Promise<string>'],
+        ...(/SaasError }/.test(imports.join())
+          ? []
+          : ['SaasError: typeof import("saas-backend/client").SaasError']),
+      ];
+      const declared = missing.map((one) => `declare const ${one};`).join('\n');
+      writeFileSync(
+        join(folder, `snippet-${index}.mts`),
+        `${imports.join('\n')}\n${declared}\n{${text.replace(imported, '').replaceAll('export ', '')}}\nexport {};`,
+      );
+    }
+    const names = snippets.map((_, index) => `snippet-${index}.mts`);
+    copyFileSync(
+      new URL('../../../test/client/fixtures/types.mts', import.meta.url),
+      join(folder, 'types.mts'),
+    );
+    const DOM = ['--lib', 'es2022,dom,dom.iterable', '--types', ''];
+    for (const [name, args] of Object.entries({
+      'pages, resolved as Node.js does': [...DOM, '--module', 'nodenext', 'types.mts', ...names],
+      'pages, resolved as bundlers do': [
+        ...DOM,
+        '--module',
+        'esnext',
+        '--moduleResolution',
+        'bundler',
+        'types.mts',
+      ],
+      'Node.js': ['--lib', 'es2022', '--types', 'node', '--module', 'nodenext', 'types.mts'],
+    })) {
+      const strictest = [
+        '--strict',
+        '--exactOptionalPropertyTypes',
+        '--noUncheckedIndexedAccess',
+        '--noEmit',
+      ];
+      const check = run(TSC, [...strictest, '--skipLibCheck', 'false', '--target', 'es2022', ...args], {
+        cwd: folder,
+      });
+      t.equal((await check.catch((error: { stdout: string }) => error)).stdout, '', name);
+    }
+  },
+);
+
+/** A folder with the declarations of the client as an installed package, without any other package but the types of Node.js. */
+function typesFolder(t: Test): string {
+  const folder = temporaryFolder(t);
+  const { version, exports } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+  const installed = join(folder, 'node_modules/saas-backend');
+  mkdirSync(installed, { recursive: true });
+  const manifest = {
+    name: 'saas-backend',
+    version,
+    type: 'module',
+    exports: { './client': exports['./client'] },
+  };
+  writeFileSync(join(installed, 'package.json'), JSON.stringify(manifest));
+  cpSync(join(ROOT, 'dist/src/client'), join(installed, 'dist/src/client'), { recursive: true });
+  mkdirSync(join(folder, 'node_modules/@types'));
+  for (const name of ['@types/node', 'undici-types']) {
+    symlinkSync(realpathSync(join(ROOT, 'node_modules', name)), join(folder, 'node_modules', name));
+  }
+  return folder;
+}
