@@ -56,6 +56,8 @@ export function createSession({ key, store, hasCookie, isShared, send, onEnd }: 
   /** The session that the application knows of. */
   let known: string | undefined;
   let refreshing: Promise<void> | undefined;
+  /** Odd during a write: what is read before its end may be from before or after it. */
+  let writes = 0;
 
   /** Notices that another tab has ended or replaced the session. */
   const notice = (tokens: Tokens | null | undefined, end: SessionEnd): void => {
@@ -67,9 +69,20 @@ export function createSession({ key, store, hasCookie, isShared, send, onEnd }: 
   };
 
   const load = async (): Promise<Tokens | null | undefined> => {
+    const before = writes;
     const tokens = await store.load();
-    notice(tokens, { reason: 'logout' });
+    if (before === writes && before % 2 === 0) notice(tokens, { reason: 'logout' });
     return tokens;
+  };
+
+  const write = async (tokens: Tokens | null, onWritten: () => void): Promise<void> => {
+    writes++;
+    try {
+      await store.save(tokens);
+      onWritten();
+    } finally {
+      writes++;
+    }
   };
 
   const onMessage = async ({ ended, accessToken, reason = 'logout', code }: Message): Promise<void> => {
@@ -85,15 +98,15 @@ export function createSession({ key, store, hasCookie, isShared, send, onEnd }: 
     onMessage(message).catch(() => {});
   });
 
-  const keep = async (tokens: Tokens): Promise<void> => {
-    await store.save(tokens);
+  const keep = async (tokens: Tokens, onWritten: () => void): Promise<void> => {
+    await write(tokens, onWritten);
     tabs.tell(hasCookie ? { accessToken: tokens.accessToken } : {});
   };
 
   const drop = async (end: SessionEnd): Promise<void> => {
-    tabs.tell({ ended: known, ...end });
-    await store.save(null);
-    notice(null, end);
+    const ended = known;
+    await write(null, () => notice(null, end));
+    tabs.tell({ ended, ...end });
   };
 
   /** Runs with the newest tokens while no other tab changes them. */
@@ -117,8 +130,7 @@ export function createSession({ key, store, hasCookie, isShared, send, onEnd }: 
       const answer = await renew(hasCookie ? {} : { refreshToken: tokens?.refreshToken });
       const { accessToken, refreshToken } = contentOf(answer) as Required<Tokens>;
       const next = hasCookie ? { accessToken } : { accessToken, refreshToken };
-      await keep(next);
-      notice(next, { reason: 'logout' });
+      await keep(next, () => notice(next, { reason: 'logout' }));
     } catch (error) {
       if (!isEnd(error)) throw error;
       await drop({ reason: 'revoked', code: error.code });
@@ -134,10 +146,11 @@ export function createSession({ key, store, hasCookie, isShared, send, onEnd }: 
     },
 
     begin: (tokens) =>
-      tabs.exclusive(async () => {
-        known = sessionOf(tokens);
-        await keep(tokens);
-      }),
+      tabs.exclusive(() =>
+        keep(tokens, () => {
+          known = sessionOf(tokens);
+        }),
+      ),
 
     refresh(used) {
       refreshing ??= withTokens(async (tokens) => {

@@ -20,6 +20,8 @@ interface Channel {
   postMessage(message: unknown): void;
   close(): void;
   onmessage: ((event: { data: unknown }) => void) | null;
+  /** In a simulated browser on Node.js, whose process would not end. */
+  unref?(): void;
 }
 
 /** The part of a browser that is used, if there is one. */
@@ -43,6 +45,7 @@ export function openTabs(name: string, isShared: boolean, onMessage: (message: o
   const channel = document && Channel ? new Channel(name) : undefined;
   let settled: (() => void) | undefined;
   let queue: Promise<unknown> = Promise.resolve();
+  channel?.unref?.();
   if (channel) {
     channel.onmessage = ({ data }) => (typeof data === 'object' && data ? onMessage(data) : settled?.());
   }

@@ -93,7 +93,7 @@ const inEach = <T>(pages: Page[], act: (page: Page) => Promise<T>): Promise<T[]>
 await onChromium((browser) => {
   for (const storage of ['localStorage', 'cookie'] as const) {
     t.test(
-      `a hundred requests of three tabs need one refresh, and no session is lost (${storage})`,
+      `a hundred requests of three tabs need one refresh, and no session is lost, ${storage}`,
       async (t) => {
         const backend = await startBackend(t);
         const pages = await openTabs(t, browser, backend, { storage });
@@ -120,7 +120,7 @@ await onChromium((browser) => {
       },
     );
 
-    t.test(`tabs learn that another one has logged out or signed in (${storage})`, async (t) => {
+    t.test(`tabs learn that another one has logged out or signed in, ${storage}`, async (t) => {
       const backend = await startBackend(t);
       const pages = await openTabs(t, browser, backend, { storage });
       await register(pages[0]);
