@@ -224,6 +224,27 @@ t.test('a session ends once, and only when the server says so', async (t) => {
   t.equal(backend.count(REFRESH), before, 'nothing is left to refresh');
 });
 
+t.test('requests that are refused together share one refresh, also one that fails', async (t) => {
+  const token = (id: string) => ({ user: { email: '' }, accessToken: id, refreshToken: id, expiresIn: 1 });
+  const answer = (status: number, body: object, headers = {}) => Response.json(body, { status, headers });
+  let refreshes = 0;
+  const client = createClient({
+    baseUrl: 'https://app.example/api',
+    async fetch(url) {
+      if (url.endsWith('/auth/login')) return answer(200, { success: true, data: token('1') });
+      if (url.endsWith('/user/profile')) return answer(401, { error: { code: 'TOKEN_EXPIRED' } });
+      refreshes++;
+      // The other requests are refused meanwhile.
+      for (let turn = 0; turn < 50; turn++) await new Promise<void>((resolve) => setImmediate(resolve));
+      return answer(503, { error: { code: 'NOT_READY' } }, { 'retry-after': '5' });
+    },
+  });
+  await client.auth.login(CREDENTIALS);
+  const errors = await inParallel(10, () => errorOf(client.user.getProfile()));
+  t.ok(errors.every(({ code, retryAfter }) => code === 'NOT_READY' && retryAfter === 5));
+  t.equal(refreshes, 1);
+});
+
 t.test('a session that was ended elsewhere ends at the next request', async (t) => {
   const backend = await startBackend(t);
   const { client, ends } = await signedIn(backend);

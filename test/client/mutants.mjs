@@ -3,7 +3,7 @@ import { runMutants } from '../mutants.mjs';
 // Breaks the client, one defect at a time, in a copy of the build, and runs the tests that must notice. Exits with 1 when one
 // survives or when a text to replace is not found. Run by `npm run test:mutants`.
 
-const HUNDRED = ['client', 'a hundred requests with an expired token need one refresh, in memory'];
+const TOGETHER = ['client', 'requests that are refused together share one refresh, also one that fails'];
 const ENDS = ['client', 'a session ends once, and only when the server says so'];
 const LOST = ['client', 'a lost response to a refresh does not end the session'];
 const LOGOUT = ['client', 'a logout that does not reach the server leaves the session'];
@@ -21,7 +21,7 @@ const TABS = [
 
 const mutants = [
   ...[
-    ['a refresh for each request', 'refreshing ??= withTokens', 'refreshing = withTokens', [HUNDRED]],
+    ['a refresh for each request', 'refreshing ??= withTokens', 'refreshing = withTokens', [TOGETHER]],
     [
       'a refresh of what another tab has refreshed',
       'tokens?.accessToken === used?.accessToken',
