@@ -87,6 +87,13 @@ const endsWith = (page: Page, count: number, reason: string): Promise<void> =>
     return ends.length === count && ends.at(-1)?.reason === reason;
   });
 
+/** Until the requests of all tabs are refused: each of them needs a refresh then. */
+const allRefused = (backend: Backend, rounds: number) => () =>
+  waitUntil(
+    'all requests are refused',
+    () => backend.count('GET /api/user/profile 401') >= rounds * 3 * REQUESTS,
+  );
+
 const inEach = <T>(pages: Page[], act: (page: Page) => Promise<T>): Promise<T[]> =>
   Promise.all(pages.map(act));
 
@@ -105,6 +112,7 @@ await onChromium((browser) => {
         t.equal(backend.count(REFRESH), 0, 'the tabs share the session');
         for (const round of [1, 2, 3]) {
           backend.clock.advance(EXPIRY_MS);
+          backend.beforeRefresh = allRefused(backend, round);
           const answers = await inEach(pages, (page) => profiles(page));
           t.strictSame(answers.flat(), Array(3).fill(CREDENTIALS.email));
           t.equal(backend.count(REFRESH), round);
@@ -166,8 +174,9 @@ await onChromium((browser) => {
       const backend = await startBackend(t);
       const pages = await openTabs(t, browser, backend, { storage, hasLocks: false });
       await register(pages[0]);
-      for (let round = 0; round < 3; round++) {
+      for (const round of [1, 2, 3]) {
         backend.clock.advance(EXPIRY_MS);
+        backend.beforeRefresh = allRefused(backend, round);
         const answers = await inEach(pages, (page) => profiles(page));
         t.strictSame(answers.flat(), Array(3).fill(CREDENTIALS.email), storage);
       }

@@ -30,6 +30,8 @@ export interface Backend {
   /** Answers requests of `fetch` below instead of the server, until it is undefined again. */
   outage: { path: string; status: number } | undefined;
   fetch: Client.Fetch;
+  /** Delays the next refreshes. */
+  beforeRefresh: (() => Promise<void>) | undefined;
   users: UsersApi;
 }
 
@@ -41,6 +43,9 @@ export async function startBackend(t: Test, more: CreateServerOptions = {}): Pro
   const { fastify } = server;
   checkAnswers(t, fastify, saasPaths(more));
   const requests: string[] = [];
+  fastify.addHook('onRequest', async ({ method, url }) => {
+    if (method === 'POST' && url === '/api/auth/refresh') await backend.beforeRefresh?.();
+  });
   fastify.addHook('onResponse', async ({ method, url }, { statusCode }) => {
     requests.push(`${method} ${url} ${statusCode}`);
   });
@@ -56,7 +61,8 @@ export async function startBackend(t: Test, more: CreateServerOptions = {}): Pro
   const { port } = await server.start();
   const origin = `http://localhost:${port}`;
   const backend: Backend = {
-    ...{ origin, baseUrl: `${origin}/api`, clock, requests, outage: undefined, users: fastify.saas.users },
+    ...{ origin, baseUrl: `${origin}/api`, clock, requests },
+    ...{ outage: undefined, beforeRefresh: undefined, users: fastify.saas.users },
     count: (request) => requests.filter((one) => one.startsWith(request)).length,
     async fetch(url, init) {
       const { outage } = backend;
