@@ -29,7 +29,7 @@ export interface SaasClient extends ClientMethods {
      * Log out. `local` (default) ends this session, `others` all other sessions of the user, `global` all. It rejects if the
      * server cannot be reached; the session then remains.
      */
-    logout(body?: { scope?: LogoutScope }, options?: CallOptions): Promise<void>;
+    logout(body?: { scope?: LogoutScope }, options?: Pick<CallOptions, 'signal'>): Promise<void>;
   };
   /**
    * `fetch` for routes of your own server, with the access token and one repetition after it has expired. `url` is relative to
