@@ -1,10 +1,12 @@
-// Generates `.env.example`, the pages of options, routes and errors, and the OpenAPI documents from the code.
+// Generates `.env.example`, the pages of options, routes and errors, the OpenAPI documents and the types of the client from
+// the code.
 // `npm run generate` writes them; with --check nothing is written, and outdated files exit with code 1.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { Type } from 'typebox';
 import { describeOptions } from '../dist/src/config/option-rows.js';
+import { SubscriptionStatus } from '../dist/src/http/schemas.js';
 import { idpSchema } from '../dist/src/idp/options.js';
 import { createIdentityServer } from '../dist/src/idp/server.js';
 import { renderOAuth } from '../dist/src/kernel/errors.js';
@@ -12,6 +14,7 @@ import { saasSchema } from '../dist/src/saas/options.js';
 import { createServer } from '../dist/src/saas/server.js';
 import { idpServerSchema, saasServerSchema } from '../dist/src/server/options.js';
 import { buildDocument } from './openapi/build.mjs';
+import { clientFiles } from './openapi/client.mjs';
 import * as products from './openapi/products.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -50,13 +53,16 @@ const programs = {
 const modules = await loadModules();
 const errorTables = collectErrors();
 
+const saasDocument = await openApi('saas-backend', products.saasBackend);
+
 const pages = {
   '.env.example': envExample(),
   'docs/configuration.md': configurationPage(),
   'docs/routes.md': await routesPage(),
   'docs/errors.md': errorsPage(),
-  'docs/openapi/saas-backend.json': await openApi('saas-backend', products.saasBackend),
+  'docs/openapi/saas-backend.json': saasDocument,
   'docs/openapi/idp.json': await openApi('idp', products.idp),
+  ...typesOfClient(),
 };
 
 const drifted = Object.keys(pages).filter((file) => pages[file] !== read(file));
@@ -259,6 +265,15 @@ async function openApi(program, product) {
   const described = product({ version, errors, schemas: namedSchemas(program) });
   const document = buildDocument(described, await routesOf(serverOf(program)));
   return `${JSON.stringify(document, null, 2)}\n`;
+}
+
+/** The generated part of `saas-backend/client`. */
+function typesOfClient() {
+  const codes = [...errorTables.both, ...errorTables['saas-backend']].map(({ code }) => code);
+  const files = clientFiles(JSON.parse(saasDocument), { codes, statuses: SubscriptionStatus.enum });
+  return Object.fromEntries(
+    Object.entries(files).map(([name, text]) => [`src/client/generated/${name}`, text]),
+  );
 }
 
 function errorsPage() {
