@@ -119,7 +119,7 @@ t.test('an agent with a password uses it as its secret, and failures count by it
   while ((await limited.authorize(client, wrong)).status === 401 && tries < 100) tries++;
   const late = await limited.request('POST', '/token', {
     form: READ,
-    headers: { authorization: basic(guessed.sub, guessed.password) },
+    headers: { authorization: basic(guessed.sub, wrong.password) },
   });
   t.equal(late.status, 429, `one counter for both names, after ${tries} failures`);
 });
