@@ -524,15 +524,6 @@ const mutants = [
     ],
   },
   {
-    name: 'the password of one principal is the secret of another',
-    file: 'tokens/agents.js',
-    text: 'found.id === id',
-    replacement: 'true',
-    tests: [
-      ['agent-keys', 'an agent with a password uses it as its secret, and failures count by its handle'],
-    ],
-  },
-  {
     name: 'a removed key ends no tokens',
     file: '../provisioning/agent-keys.js',
     text: '...(isRemoval && { epoch: 1 })',
