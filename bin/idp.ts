@@ -43,8 +43,12 @@ await run({
       load: () => import('./commands/operator.js'),
     },
     login: {
-      summary: 'Sign an agent in without a browser and print its id_token',
+      summary: 'Sign in without a browser and print a token',
       load: () => import('./commands/login.js'),
+    },
+    token: {
+      summary: 'Get tokens with tokens: exchange',
+      load: () => import('./commands/token.js'),
     },
     doctor: {
       summary: 'Check the configuration, the store and the port',

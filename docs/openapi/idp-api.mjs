@@ -124,7 +124,7 @@ export const oauth = {
     body: form(
       {
         grant_type: text(
-          '`authorization_code`, `refresh_token`, for agents with a key `client_credentials`, or with IDP_DEVICE_FLOW `urn:ietf:params:oauth:grant-type:device_code`. For agents that act for people `urn:ietf:params:oauth:grant-type:token-exchange` (RFC 8693).',
+          '`authorization_code`, `refresh_token`, for agents `client_credentials`, or with IDP_DEVICE_FLOW `urn:ietf:params:oauth:grant-type:device_code`. For agents that act for people `urn:ietf:params:oauth:grant-type:token-exchange` (RFC 8693).',
           { examples: ['authorization_code'] },
         ),
         code: text('The authorization code.', { writeOnly: true }),

@@ -119,6 +119,7 @@ const OTHERS = [
   'serve',
   'doctor',
   'login',
+  'token exchange',
   'client create',
   'registration-token create',
   'resource add',

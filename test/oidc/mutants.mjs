@@ -515,6 +515,15 @@ const mutants = [
     tests: [['agent-keys', 'requests of agents that are not complete are refused']],
   },
   {
+    name: 'the password of a person is the secret of an agent',
+    file: 'tokens/agents.js',
+    text: "named?.kind === 'agent'",
+    replacement: 'named',
+    tests: [
+      ['agent-keys', 'an agent with a password uses it as its secret, and failures count by its handle'],
+    ],
+  },
+  {
     name: 'a removed key ends no tokens',
     file: '../provisioning/agent-keys.js',
     text: '...(isRemoval && { epoch: 1 })',

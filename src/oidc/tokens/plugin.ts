@@ -133,7 +133,7 @@ export async function introspectionPlugin(scope: Scope, options: TokensPluginOpt
   );
 }
 
-/** `client_credentials`, which only agents with a key may use. */
+/** `client_credentials`, which only agents may use. */
 async function issueToAgent(
   request: ClientRequest,
   reply: FastifyReply,
@@ -143,7 +143,7 @@ async function issueToAgent(
   const agent = await authenticateClientOrAgent(credentials, options);
   if (!isAgent(agent))
     throw oidcErrors.unauthorized_client({
-      message: 'Only agents with a key may use client_credentials, with their sub as client_id.',
+      message: 'Only agents may use client_credentials, with their sub as client_id.',
     });
   reply.header('pragma', 'no-cache');
   const prove = await readProof(request, reply, '/token', options);
@@ -155,7 +155,7 @@ async function issueToAgent(
   );
 }
 
-/** Token exchange, by the client of a delegation or by an agent with a key. */
+/** Token exchange, by the client of a delegation or by an agent. */
 async function exchange(
   request: ClientRequest,
   reply: FastifyReply,
