@@ -681,7 +681,7 @@ const mutants = [
     ],
     [
       'the password is the decision',
-      'authorize/forms.js',
+      'authorize/sign-in/forms.js',
       'if (purpose.delegation)',
       'if (false)',
       'the sign-in form leads to the page, and is no decision',
