@@ -13,6 +13,7 @@ import { passkeyCollection, readPasskeyVersion, removePasskeys } from '../passke
 import { createProvisioningModule } from '../provisioning/module.js';
 import { createResourcesModule } from '../resources/module.js';
 import type { ModuleContext } from '../server/module-context.js';
+import { subjectLinkCollection } from '../trust/store.js';
 import { createAccountSignIn, createAccountSources } from './account.js';
 import type { Appearance } from './appearance.js';
 import { keyMaterial, publishedKeys } from './keys.js';
@@ -20,6 +21,7 @@ import { hasMailServer, idTokenAlgorithmsOf, type ResolvedIdp } from './options.
 import { createPasskeySignUp, openPasskeys } from './passkeys.js';
 import { createClientDirectory, openRegistration } from './registration.js';
 import { createSecondFactor, openFactors } from './second-factors.js';
+import { openIdentityAssertions } from './trust.js';
 
 export interface IdpModulesOptions extends Appearance {
   config: ResolvedIdp['config'];
@@ -37,6 +39,7 @@ export async function createIdpModules(
   const { store } = context;
   // Also without the option: an account that is deleted or has a new owner loses its passkeys.
   const passkeyDocuments = passkeyCollection(store);
+  const subjectLinks = subjectLinkCollection(store);
   const email = await openEmail(context, {
     config,
     messages,
@@ -111,6 +114,7 @@ export async function createIdpModules(
     createDeviceModule: values.deviceFlow
       ? (await import('../oidc/device/module.js')).createDeviceModule
       : undefined,
+    identityAssertions: await openIdentityAssertions(store, values),
     hasAccountPages,
     trustedEmailDomains: values.trustedEmailDomains ?? [],
     humansUseBasic: values.basicLogin === 'all',
@@ -126,6 +130,7 @@ export async function createIdpModules(
       oidc.forget(sub),
       factors?.forget(sub),
       passkeyDocuments.deleteMany({ account: sub }),
+      subjectLinks.deleteMany({ principal: sub }),
     ]);
   };
   const mount = () => mountPath(issuer());
