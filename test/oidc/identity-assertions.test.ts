@@ -185,7 +185,7 @@ t.test('the client must be one that the issuer is trusted for, and authenticate'
     error_description: /not signed/,
   });
   t.equal((await present(await sign(), { client_secret: 'wrong' })).status, 401);
-  const open = await idp.createClient({ token_endpoint_auth_method: 'none' });
+  const open = await idp.createClient({ public: true });
   t.equal((await present(await sign(), {}, open)).body.error, 'unauthorized_client');
 });
 

@@ -6,6 +6,7 @@ import { type AssertionRequest, type IssueDependencies, issueAssertion } from '.
 import { createKeySetReader } from './key-set.js';
 import { type AssertionRedemption, type RedeemDependencies, redeemAssertion } from './redeem.js';
 import type { Trust } from './trust.js';
+import { verifyAssertion } from './verify.js';
 
 /** Identity assertions for and of other providers. Loaded only if they are enabled. */
 
@@ -24,13 +25,17 @@ export interface IdentityAssertionOptions {
 
 export function createIdentityAssertions(
   { trust, accepts, issues }: IdentityAssertionOptions,
-  deps: Omit<RedeemDependencies, 'trust' | 'readKeySet'> &
+  deps: Omit<RedeemDependencies, 'trust' | 'verify'> &
     Omit<IssueDependencies, 'trust'> & {
       readDocument: Documents['read'];
       throttle: Pick<Throttle, 'count'>;
     },
 ): IdentityAssertions {
-  const known = { ...deps, trust, readKeySet: createKeySetReader(deps) };
+  const verifier = { ...deps, trust, readKeySet: createKeySetReader(deps) };
+  const known: RedeemDependencies & IssueDependencies = {
+    ...{ ...deps, trust },
+    verify: (assertion, clientId, ip) => verifyAssertion(assertion, clientId, ip, verifier),
+  };
   return {
     ...(accepts && { redeem: (client, request, ip) => redeemAssertion(client, request, ip, known) }),
     ...(issues && { issue: (client, request, ip) => issueAssertion(client, request, ip, known) }),

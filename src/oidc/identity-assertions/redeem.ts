@@ -1,19 +1,25 @@
+import { sha256 } from '../../kernel/secrets.js';
 import type { Audit } from '../../ops/audit.js';
+import { nullIfTaken } from '../../storage/collection.js';
 import type { ConsentService } from '../consents.js';
 import { type Client, type Directory, isPublicClient } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import type { Prove } from '../proofs.js';
 import { findRefusal, namesIn, type Resources, type Target } from '../resources.js';
+import type { UsedAssertions } from '../store.js';
 import { type DirectGrantDependencies, issueDirectly } from '../tokens/direct-grant.js';
 import type { TokenResponse } from '../tokens/issuance.js';
 import { findProvenKey } from '../tokens/key-binding.js';
-import type { Trust } from './trust.js';
-import { type VerifiedAssertion, type VerifierDependencies, verifyAssertion } from './verify.js';
+import { ASSERTION_TYPE, type Trust } from './trust.js';
+import type { VerifiedAssertion } from './verify.js';
 
 /** Exchanges the assertion of another provider for an access token (RFC 7523 §2.1). */
 
-export interface RedeemDependencies extends VerifierDependencies, Omit<DirectGrantDependencies, 'issuer'> {
-  trust: Trust;
+export interface RedeemDependencies extends DirectGrantDependencies {
+  trust: Pick<Trust, 'findSubject'>;
+  /** @throws RATE_LIMITED */
+  verify(assertion: string, clientId: string, ip: string): Promise<VerifiedAssertion | { problem: string }>;
+  usedAssertions: UsedAssertions;
   directory: Pick<Directory, 'findPrincipal'>;
   resources: Resources;
   consents: Pick<ConsentService, 'find' | 'connect'>;
@@ -38,7 +44,7 @@ export async function redeemAssertion(
   // Whoever sees the assertion of a client without a secret could use it.
   if (isPublicClient(client))
     throw oidcErrors.unauthorized_client({ message: 'The client must authenticate with a secret or a key.' });
-  const verified = await verifyAssertion(assertion, client.id, ip, deps);
+  const verified = await deps.verify(assertion, client.id, ip);
   if ('problem' in verified) throw refuse(verified.problem);
   const { trust, directory, consents, audit } = deps;
   const sub = await trust.findSubject(verified.issuer.issuer, verified.subject);
@@ -49,7 +55,7 @@ export async function redeemAssertion(
   if (verified.key !== undefined && !prove) throw refuse('The assertion is bound to a key. Send a proof.');
   const key = await findProvenKey(prove, verified.key, target);
   // The last check, so that a request that is refused can be corrected and repeated.
-  if (!(await verified.use())) throw refuse('The assertion was used before.');
+  if (!(await isFirstUse(verified, deps))) throw refuse('The assertion was used before.');
   const found = await consents.find(person.id, client.id);
   const { revocations } = found.isConnected ? found : await consents.connect(person.id, client.id);
   const response = await issueDirectly(
@@ -98,6 +104,15 @@ async function chooseTarget(
   if (scopes.length === 0 && resource.scopes.length > 0)
     throw oidcErrors.invalid_scope({ message: 'No scope of the assertion is allowed.' });
   return { resource, scopes };
+}
+
+/** The insertion decides between concurrent uses, in all processes together. */
+async function isFirstUse(
+  { issuer: { issuer }, jti, expiresAt }: VerifiedAssertion,
+  { usedAssertions }: Pick<RedeemDependencies, 'usedAssertions'>,
+): Promise<boolean> {
+  const id = sha256(JSON.stringify([ASSERTION_TYPE, issuer, jti]));
+  return (await usedAssertions.insert({ id, expiresAt }).then(() => true, nullIfTaken)) !== null;
 }
 
 const refuse = (message: string) => oidcErrors.invalid_grant({ message });

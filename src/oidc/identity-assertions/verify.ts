@@ -8,9 +8,6 @@ import {
   jwtVerify,
 } from 'jose';
 import { type Clock, MINUTE, SECOND, toSeconds } from '../../kernel/clock.js';
-import { sha256 } from '../../kernel/secrets.js';
-import { nullIfTaken } from '../../storage/collection.js';
-import type { UsedAssertions } from '../store.js';
 import type { ReadKeySet } from './key-set.js';
 import { ASSERTION_TYPE, MAX_LIFETIME_SECONDS, type Trust, type TrustedIssuer } from './trust.js';
 
@@ -25,14 +22,14 @@ export interface VerifiedAssertion {
   key: string | undefined;
   authTime: number;
   amr: string[];
-  /** Uses the assertion up. False if it was used before. */
-  use(): Promise<boolean>;
+  /** Unique among the assertions of the issuer. */
+  jti: string;
+  expiresAt: number;
 }
 
 export interface VerifierDependencies {
   trust: Pick<Trust, 'findIssuer'>;
   readKeySet: ReadKeySet;
-  usedAssertions: UsedAssertions;
   issuer(): string;
   clock: Clock;
 }
@@ -66,8 +63,7 @@ export async function verifyAssertion(
   const issuer = await findIssuer(assertion, clientId, deps);
   const claims = issuer && (await readClaims(assertion, issuer.issuer, ip, deps));
   if (!issuer || !claims) return { problem: UNTRUSTED };
-  const { usedAssertions, clock } = deps;
-  const problem = problemOf(claims, clientId, deps.issuer(), toSeconds(clock.now()));
+  const problem = problemOf(claims, clientId, deps.issuer(), toSeconds(deps.clock.now()));
   if (problem !== null) return { problem };
   const { sub = '', jti, iat = 0, exp = 0, resource, scope, cnf, auth_time: authTime, amr } = claims;
   return {
@@ -78,12 +74,8 @@ export async function verifyAssertion(
     key: (cnf as { jkt: string } | undefined)?.jkt,
     authTime: Math.min(typeof authTime === 'number' ? authTime : iat, iat) * SECOND,
     amr: isTexts(amr) ? amr : [],
-    async use() {
-      // The insertion decides between concurrent uses, in all processes together.
-      const id = sha256(JSON.stringify([ASSERTION_TYPE, issuer.issuer, jti]));
-      const expiresAt = Math.ceil(exp * SECOND);
-      return (await usedAssertions.insert({ id, expiresAt }).then(() => true, nullIfTaken)) !== null;
-    },
+    jti: String(jti),
+    expiresAt: Math.ceil(exp * SECOND),
   };
 }
 
