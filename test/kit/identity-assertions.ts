@@ -7,7 +7,15 @@ import type { Store } from '../../src/storage/collection.js';
 import { createTrustAdministration } from '../../src/trust/administration.js';
 import type { Answer } from './app.js';
 import { clientKey, documentHost } from './client-keys.js';
-import { type IdpApp, type IdpAppOptions, idpApp, idpStore, type RegisteredClient, search } from './idp.js';
+import {
+  type IdpApp,
+  type IdpAppOptions,
+  ISSUER,
+  idpApp,
+  idpStore,
+  type RegisteredClient,
+  search,
+} from './idp.js';
 import { ON_THE_HOST } from './operator.js';
 import { addResource, FILES, FILES_INPUT } from './resources.js';
 
@@ -59,6 +67,31 @@ export interface Signed {
   key?: IssuerKey;
 }
 
+/** An assertion; `undefined` in `claims` and `header` leaves one out. */
+export function foreignAssertion(
+  foreign: { issuer: string; key: IssuerKey },
+  {
+    client,
+    sub,
+    now,
+    audience = ISSUER,
+    claims = {},
+    header = {},
+    key = foreign.key,
+  }: Signed & { client: { id: string }; sub: string; now: number; audience?: string },
+): Promise<string> {
+  const iat = Math.floor(now / 1000);
+  const whole = {
+    ...{ iss: foreign.issuer, sub, aud: audience, client_id: client.id },
+    ...{ iat, exp: iat + 300, jti: randomUUID(), resource: FILES, scope: 'files:read' },
+    ...claims,
+  };
+  const typed = { alg: key.algorithm, kid: key.jwk.kid, typ: 'oauth-id-jag+jwt', ...header };
+  return new SignJWT(JSON.parse(JSON.stringify(whole)))
+    .setProtectedHeader(JSON.parse(JSON.stringify(typed)))
+    .sign(key.privateKey);
+}
+
 /** A provider that accepts the assertions of a foreign one, about a person whom the operator has linked. */
 export async function acceptingWorld(t: Test, options: IdpAppOptions = {}, key?: IssuerKey) {
   const idp = await idpApp(t, {
@@ -73,19 +106,11 @@ export async function acceptingWorld(t: Test, options: IdpAppOptions = {}, key?:
   await trust.setIssuer(foreign.issuer, { clients: [client.id], resources: [allowed] }, ON_THE_HOST);
   await trust.link(foreign.issuer, '00u1', person.sub, ON_THE_HOST);
 
-  /** An assertion; `undefined` in `claims` and `header` leaves one out. */
-  const sign = ({ claims = {}, header = {}, key = foreign.key }: Signed = {}): Promise<string> => {
-    const now = Math.floor(idp.clock.now() / 1000);
-    const whole = {
-      ...{ iss: foreign.issuer, sub: '00u1', aud: idp.server.fastify.idp.issuer(), client_id: client.id },
-      ...{ iat: now, exp: now + 300, jti: randomUUID(), resource: FILES, scope: 'files:read' },
-      ...claims,
-    };
-    const typed = { alg: key.algorithm, kid: key.jwk.kid, typ: 'oauth-id-jag+jwt', ...header };
-    return new SignJWT(JSON.parse(JSON.stringify(whole)))
-      .setProtectedHeader(JSON.parse(JSON.stringify(typed)))
-      .sign(key.privateKey);
-  };
+  const sign = (signed: Signed = {}): Promise<string> =>
+    foreignAssertion(foreign, {
+      ...{ client, sub: '00u1', now: idp.clock.now(), audience: idp.server.fastify.idp.issuer() },
+      ...signed,
+    });
   const present = (
     assertion: string,
     more: Record<string, string | undefined> = {},
