@@ -116,7 +116,7 @@ async function readClaims(
   return newer && claimsSignedBy(assertion, newer, clock.now());
 }
 
-/** The claims if one of these keys has signed them, else `null`. Times are checked by the caller, except `nbf`. */
+/** The claims if one of these keys has signed them, else `null`. The caller checks the type, and times except `nbf`. */
 async function claimsSignedBy(
   assertion: string,
   keys: JSONWebKeySet,
@@ -124,7 +124,6 @@ async function claimsSignedBy(
 ): Promise<JWTPayload | null> {
   const options = {
     algorithms: ALGORITHMS,
-    typ: ASSERTION_TYPE,
     currentDate: new Date(now),
     clockTolerance: TOLERANCE_SECONDS,
   };
