@@ -32,7 +32,7 @@ const domainsOf = (product) =>
   ].map(([, folder]) => folder);
 
 /** The domains whose errors only the SaaS backend has, and which it loads only if they are configured. */
-const LAZY_SAAS_DOMAINS = ['federation', 'passkeys', 'user-pages'];
+const LAZY_SAAS_DOMAINS = ['agents', 'federation', 'passkeys', 'user-pages'];
 
 /** Domains of the identity provider that are loaded only if they are configured. */
 const LAZY_IDP_DOMAINS = ['registration'];
@@ -151,6 +151,11 @@ function serverOf(program) {
     ...{ ...shared, jwtAccessSecret: secret, jwtRefreshSecret: secret, adminPassword: secret },
     factorEncryptionKey: `${secret}factors`,
     login: { google: { clientId: 'x', clientSecret: 'x' } },
+    ...{
+      agentIssuer: 'https://id.example.com',
+      agentResource: 'https://app.example.com/api',
+      agentClientId: 'x',
+    },
     passkeys: true,
     emailLogin: true,
     accountPages: true,
@@ -173,6 +178,7 @@ authentication and, except for GET, the header \`X-Requested-With\`. \`recent-us
 called \`POST /api/auth/reauthenticate\` within the last ten minutes. Routes with \`second-factor\` exist with
 \`FACTOR_ENCRYPTION_KEY\`; \`/auth/providers\`, \`/auth/login\` (GET), \`/auth/callback\`, \`/auth/exchange\` and \`/user/identities\` with
 \`LOGIN_PROVIDERS\`; \`/auth/email-login\` and \`/auth/email-login/redeem\` with \`EMAIL_LOGIN\`; those with \`passkey\` with \`PASSKEYS\`;
+those with \`agent\` with \`AGENT_ISSUER\`, which also lets routes with a scope admit agents ([agents-in-your-api.md](agents-in-your-api.md));
 \`…/resync\` with \`PAYMENT_SECRET_KEY\`; \`/admin/settings/custom\` and \`/admin/api/settings/custom\` with \`customSettings\`.
 
 \`/.well-known/change-password\` and the pages below \`/account\` exist with \`ACCOUNT_PAGES\` ([pages.md](pages.md)): \`person\` requires the session of a browser, and
@@ -214,7 +220,11 @@ async function routesOf({ fastify, stop }) {
 }
 
 async function routeTable(server) {
-  const routes = (await routesOf(server)).map(({ method, url, config }) => [method, url, config.access]);
+  const routes = (await routesOf(server)).map(({ method, url, config }) => [
+    method,
+    url,
+    config.agentScope ? `${config.access}; agents: \`${config.agentScope}\`` : config.access,
+  ]);
   // Fastify knows `/admin` and `/admin/` as two; they are one route.
   const known = new Set(routes.map(([verb, url]) => verb + url));
   const distinct = routes.filter(([verb, url]) => !(url.endsWith('/') && known.has(verb + url.slice(0, -1))));

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap';
-import { createKeys } from '../../src/oidc/keys.js';
 import { ASSERTION_TOKEN, JWT_BEARER } from '../../src/oidc/identity-assertions/trust.js';
+import { createKeys } from '../../src/oidc/keys.js';
 import { TOKEN_EXCHANGE } from '../../src/oidc/tokens/request.js';
 import { registrationTokenCollection } from '../../src/registration/store.js';
 import { createRegistrationTokens } from '../../src/registration/tokens.js';
