@@ -79,6 +79,7 @@ const SECONDS = {
   'browser/pages': 55,
   'browser/sign-in': 22,
   canaries: 18,
+  'deploy/deploy': 12,
   fuzz: 16,
   'host/fastify': 9,
   'host/lost-responses': 10,

@@ -7,21 +7,29 @@ import { type AddedRoute, access, isPreflightOfNoRoute, type Scope } from './sco
  * @fastify/cors, the host's rules apply instead.
  *
  * @param origins exact origins or `*`; empty: same-origin only
+ * @param exposedHeaders which pages may read besides those that every answer may have
  */
 export async function registerCors(
   parent: Scope,
   origins: readonly string[],
   build: (scope: Scope) => Promise<void>,
+  { exposedHeaders = [] }: { exposedHeaders?: readonly string[] } = {},
 ): Promise<void> {
   await parent.register(async (scope: Scope) => {
     if (scope.hasRequestDecorator('corsPreflightEnabled')) {
       scope.log.info('The host has registered @fastify/cors; its rules also apply to these routes.');
-    } else if (origins.length > 0) await allowOrigins(scope, origins);
+    } else if (origins.length > 0) await allowOrigins(scope, origins, exposedHeaders);
     await build(scope);
   });
 }
 
-async function allowOrigins(scope: Scope, origins: readonly string[]): Promise<void> {
+const EXPOSED_HEADERS = ['Retry-After', 'X-Request-Id', 'WWW-Authenticate'];
+
+async function allowOrigins(
+  scope: Scope,
+  origins: readonly string[],
+  exposedHeaders: readonly string[],
+): Promise<void> {
   answerPreflightsByRoute(scope);
   const isOpen = origins.includes('*');
   await scope.register(cors, {
@@ -29,7 +37,7 @@ async function allowOrigins(scope: Scope, origins: readonly string[]): Promise<v
     // For session cookies. Browsers reject credentials for any origin.
     credentials: !isOpen,
     methods: 'GET, HEAD, POST, PATCH, DELETE',
-    exposedHeaders: 'Retry-After, X-Request-Id, WWW-Authenticate, DPoP-Nonce',
+    exposedHeaders: [...EXPOSED_HEADERS, ...exposedHeaders],
     // Preflights reach the OPTIONS routes below, whose responses have the common headers.
     preflightContinue: true,
     // Otherwise the plugin itself would respond to OPTIONS requests without Origin, without those headers.

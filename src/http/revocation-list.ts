@@ -11,12 +11,12 @@ export const REVOCATION_LIST_TYPE = 'revocations+jwt';
 
 /**
  * What a revocation concerns: a token (`jti`), everything issued from one authorization (`txn`), in one session (`sid`) or
- * for one delegation, all tokens for or by a principal (`sub`), of a client (`client_id`), or of a client for a principal
- * (`access`).
+ * for one delegation, all tokens for or by a principal (`sub`), of a client (`client_id`), of a client for a principal
+ * (`access`), or for a resource (`aud`).
  */
-export type RevocationKind = 'jti' | 'txn' | 'sid' | 'delegation' | 'sub' | 'client_id' | 'access';
+export type RevocationKind = 'jti' | 'txn' | 'sid' | 'delegation' | 'sub' | 'client_id' | 'access' | 'aud';
 
-/** Hash → `true`, or the lowest generation of tokens that is not revoked. */
+/** Hash → `true`, or the lowest generation of tokens that is not revoked; for `aud`, the earliest `iat`. */
 export type RevocationList = Readonly<Record<string, number | true>>;
 
 /** Claims of an access token (RFC 9068 §2.2) that a revocation may concern. */
@@ -26,6 +26,8 @@ export interface RevocableClaims {
   sid?: unknown;
   delegation?: unknown;
   client_id?: unknown;
+  aud?: unknown;
+  iat?: unknown;
   sub?: unknown;
   /** Generation of the principal: how often everything that was issued for it has been revoked. */
   epoch?: unknown;
@@ -44,7 +46,7 @@ export const accessOf = (client: string, sub: string): string => `${client} ${su
 
 /** Whatever a revocation of this token would be listed as, with the generation of the token. */
 export function revocationKeysOf(claims: RevocableClaims): [key: string, generation: number][] {
-  const { sub, client_id: client, epoch, consent, act } = claims;
+  const { sub, client_id: client, epoch, consent, act, aud, iat } = claims;
   const keys: [string, number][] = [];
   const add = (kind: RevocationKind, value: unknown, generation: unknown = 0) => {
     if (typeof value === 'string')
@@ -52,6 +54,7 @@ export function revocationKeysOf(claims: RevocableClaims): [key: string, generat
   };
   for (const kind of ['jti', 'txn', 'sid', 'delegation', 'client_id'] as const) add(kind, claims[kind]);
   if (typeof sub === 'string' && typeof client === 'string') add('access', accessOf(client, sub), consent);
+  add('aud', aud, iat);
   for (const party of [{ sub, epoch }, ...actorsOf(act)]) add('sub', party.sub, party.epoch);
   return keys;
 }

@@ -19,13 +19,18 @@ import type { EndSessions } from '../provisioning/principals.js';
 import { createLastKnownAddress, principalCollection } from '../provisioning/store.js';
 import { registrationTokenCollection } from '../registration/store.js';
 import { createRegistrationTokens, type RegistrationTokens } from '../registration/tokens.js';
-import { createResourceAdministration, type ResourceAdministration } from '../resources/administration.js';
+import {
+  createResourceAdministration,
+  type ResourceAdministration,
+  type ResourceAdministrationDependencies,
+} from '../resources/administration.js';
 import { createResourceService, type ResourceService } from '../resources/service.js';
 import { resourceCollection } from '../resources/store.js';
 import { createCommandContext, type ModuleContext } from '../server/module-context.js';
 import { idpServerSchema } from '../server/options.js';
 import type { Store } from '../storage/collection.js';
 import { openExistingStore, openStore } from '../storage/open.js';
+import { createTrustAdministration, type TrustAdministration } from '../trust/administration.js';
 import { hasMailServer, idpSchema, idTokenAlgorithmsOf } from './options.js';
 
 /** Principals, clients and resources for the operator of the machine: the module of the server, without limits. */
@@ -39,6 +44,7 @@ export interface ProvisioningAdministration
   /** Removes all passkeys of a person and returns their number. */
   removePasskeys(sub: string): Promise<number>;
   registrationTokens: RegistrationTokens;
+  trust: TrustAdministration;
   close(): Promise<void>;
 }
 
@@ -82,13 +88,23 @@ export async function openProvisioning(
       await announceEnd(notices, { sub }, context.clock.now());
       return change();
     });
+  const delegations = createDelegations({
+    ...context,
+    delegations: delegationCollection(store),
+    directory: { findPrincipal: findActive },
+    revocations,
+  });
   const { principals, links, directory, clients, operators } = createProvisioningModule(context, {
     issuer,
     uriRules: { allowHttp: !production, nativeSchemes: values.nativeSchemes ?? [] },
     isSignupOpen: false,
     idTokenAlgorithms: idTokenAlgorithmsOf(values),
     endSessions,
-    endClient: (id, change) => revocations.end('client_id', id, change),
+    async endClient(id, change, by) {
+      const removed = await revocations.end('client_id', id, change);
+      await delegations.endAll({ clientId: id }, by);
+      return removed;
+    },
   });
   const factors = factorCollection(store);
   const passkeys = passkeyCollection(store);
@@ -97,33 +113,53 @@ export async function openProvisioning(
   return {
     ...{ principals, links, directory, clients, operators },
     agentKeys: createAgentKeys(principalCollection(store), { ...context, endSessions }),
-    resources: openResources(store, context, !production),
-    delegations: createDelegations({
+    resources: openResources(store, {
       ...context,
-      delegations: delegationCollection(store),
-      directory: { findPrincipal: findActive },
-      revocations,
+      allowHttp: !production,
+      async endResource(identifier, change, by) {
+        const removed = await revocations.endResource(identifier, change);
+        await delegations.endAll({ resource: identifier }, by);
+        return removed;
+      },
     }),
+    delegations,
     removeFactor: (sub) =>
       removeFactor(sub, ON_THE_HOST, { ...context, factors, announce: announce?.factor }),
     removePasskeys: (sub) =>
       removePasskeys(sub, ON_THE_HOST, { passkeys, audit, announce: announce?.passkey }),
     registrationTokens: createRegistrationTokens(registrationTokenCollection(store), context),
+    trust: openTrust(store, { ...context, clients, ownIssuer: issuer, allowHttp: !production }),
     close: () => store.close(),
   };
 }
 
 function openResources(
   store: Store,
-  context: Pick<ModuleContext, 'audit' | 'clock' | 'random'>,
-  allowHttp: boolean,
+  context: Omit<ResourceAdministrationDependencies, 'reservedScopes'>,
 ): ProvisioningAdministration['resources'] {
   const resources = resourceCollection(store);
   const { list } = createResourceService(resources, context);
   return {
-    ...createResourceAdministration(resources, { ...context, allowHttp, reservedScopes: SCOPES }),
+    ...createResourceAdministration(resources, { ...context, reservedScopes: SCOPES }),
     list,
   };
+}
+
+function openTrust(
+  store: Store,
+  {
+    clients,
+    ...context
+  }: Pick<ModuleContext, 'audit' | 'clock' | 'random'> &
+    Pick<ProvisioningAdministration, 'clients'> & { ownIssuer(): string; allowHttp: boolean },
+): TrustAdministration {
+  const { find } = createResourceService(resourceCollection(store), context);
+  return createTrustAdministration(store, {
+    ...context,
+    // Metadata of clients that name themselves is read when they come.
+    isClient: async (id) => /^https?:/.test(id) || (await clients.find(id)) !== null,
+    scopesOf: async (resource) => (await find(resource))?.scopes.map(({ name }) => name) ?? null,
+  });
 }
 
 /** Enqueues the mails about removed factors and passkeys, which a server sends. */

@@ -7,7 +7,7 @@ import {
   redirectUriProblem,
   type UriRules,
 } from '../provisioning/client-uris.js';
-import type { Clients } from '../provisioning/clients.js';
+import type { Clients, EndClient } from '../provisioning/clients.js';
 import type { RegistrationModule } from '../registration/module.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { type IdpConfiguration, idTokenAlgorithmsOf } from './options.js';
@@ -16,7 +16,12 @@ import { type IdpConfiguration, idTokenAlgorithmsOf } from './options.js';
 export async function openRegistration(
   context: ModuleContext,
   values: IdpConfiguration,
-  { clients, uriRules, documents }: { clients: Clients; uriRules: UriRules; documents: Documents },
+  {
+    clients,
+    uriRules,
+    documents,
+    endClient,
+  }: { clients: Clients; uriRules: UriRules; documents: Documents; endClient: EndClient },
 ): Promise<RegistrationModule | undefined> {
   const { clientIdMetadata, clientRegistration } = values;
   if (!clientIdMetadata && !clientRegistration) return undefined;
@@ -39,6 +44,7 @@ export async function openRegistration(
     },
     documents,
     createClient: clients.create,
+    endClient,
   });
 }
 
@@ -63,7 +69,7 @@ export function createClientDirectory(
     },
     async recordUse(client) {
       if (client.origin === 'dynamic') await clients.recordUse(client);
-      if (client.origin === 'metadata' && client.unused) await metadataClients?.recordUse(client.id);
+      if (client.origin === 'metadata') await metadataClients?.recordUse(client.id);
     },
   };
 }

@@ -19,11 +19,16 @@ import { ACR_VALUES, createClaims } from './claims.js';
 import { createClientAssertions } from './client-assertion.js';
 import { rejectCrossSiteForms } from './client-auth.js';
 import { type ConsentService, createConsentService } from './consents.js';
-import type { Delegations } from './delegations/service.js';
+import { createOrphanPurge } from './delegations/orphans.js';
+import type { Delegations, EndedBy } from './delegations/service.js';
 import { delegationCollection } from './delegations/store.js';
 import type { createDeviceModule as CreateDevice } from './device/module.js';
 import type { Directory, PasskeySignUp, SecondFactor, SignInPasskeys, SignUp } from './directory.js';
 import { type ClientRegistration, pathMetadataPlugin } from './discovery.js';
+import type {
+  createIdentityAssertions as CreateAssertions,
+  IdentityAssertionOptions,
+} from './identity-assertions/module.js';
 import { createHintReader, createKeys, type KeyMaterial } from './keys.js';
 import { createOwnPages, type OwnPages } from './own-pages.js';
 import { oidcPlugin } from './plugin.js';
@@ -51,8 +56,8 @@ export interface OidcModule {
   ownPages(options: { pages: Pages }): OwnPages;
   sessions: Pick<SessionService, 'list' | 'end' | 'endOwn' | 'endOthers'>;
   endSessions: EndSessions;
-  /** Runs the removal of a client, whose tokens end with it. */
-  endClient<T>(id: string, change: () => Promise<T>): Promise<T>;
+  /** Runs the removal of a client, whose tokens and delegations end with it. */
+  endClient<T>(id: string, change: () => Promise<T>, by: EndedBy): Promise<T>;
   logoutFailures: LogoutFailures;
   consents: Pick<ConsentService, 'list' | 'revoke' | 'forget'>;
   delegations: Pick<Delegations, 'list' | 'end' | 'endOwn'>;
@@ -82,6 +87,8 @@ export interface OidcModuleOptions {
   passkeySignUp: PasskeySignUp | undefined;
   /** Builds the device flow; absent if it is not enabled. */
   createDeviceModule: typeof CreateDevice | undefined;
+  /** Issues and accepts identity assertions; absent if that is not enabled. */
+  identityAssertions: (IdentityAssertionOptions & { create: typeof CreateAssertions }) | undefined;
   /** Whether people have pages at `/account`. */
   hasAccountPages: boolean;
   /** Domains in which an accepted invitation verifies the e-mail address. */
@@ -135,6 +142,11 @@ export function createOidcModule(
   const tokens = createTokenService({
     ...shared,
     ...{ consents, keys, claimsOf, seeds, revocations, delegations, assertions },
+    namesGrants: options.identityAssertions?.issues,
+  });
+  const { identityAssertions: enabled, readDocument } = options;
+  const identityAssertions = enabled?.create(enabled, {
+    ...{ ...shared, consents, keys, claimsOf, delegations, readDocument },
   });
   const backchannel = createBackchannelLogout({
     ...shared,
@@ -182,6 +194,13 @@ export function createOidcModule(
   jobs.add('pushed-request-purge', createExpiryPurge(collections.pushedRequests, clock));
   jobs.add('dpop-proof-purge', createExpiryPurge(collections.usedProofs, clock));
   jobs.add('delegation-purge', createExpiryPurge(delegationDocuments, clock));
+  jobs.add(
+    'orphaned-delegations',
+    createOrphanPurge(delegationDocuments, {
+      ...{ directory, resources },
+      end: async (id) => (await delegations()).end(id, { ip: 'local' }),
+    }),
+  );
   jobs.add('revocation-purge', createExpiryPurge(revocationDocuments, clock));
   jobs.add('backchannel-logout', backchannel.jobs.send);
   jobs.add('logout-notice-purge', backchannel.jobs.purge);
@@ -222,13 +241,18 @@ export function createOidcModule(
         humansUseBasic,
         device,
         hasDeviceFlow,
+        identityAssertions,
         ownPages: ownPages({ pages }),
         revocations: revocationDocuments,
       }),
     ownPages,
     sessions,
     endSessions: (sub, change) => revocations.endPrincipal(sub, () => backchannel.endSessions(sub, change)),
-    endClient: (id, change) => revocations.end('client_id', id, change),
+    async endClient(id, change, by) {
+      const removed = await revocations.end('client_id', id, change);
+      if (await resources.hasAny()) await (await delegations()).endAll({ clientId: id }, by);
+      return removed;
+    },
     logoutFailures: backchannel.failures,
     consents,
     delegations: {
@@ -247,7 +271,7 @@ export function createOidcModule(
     pathMetadataPlugin: (scope) =>
       pathMetadataPlugin(scope, {
         ...{ issuer, locales, isSignUpOpen, clientRegistration, acrValues, resources },
-        hasDeviceFlow,
+        ...{ hasDeviceFlow, identityAssertions },
         algorithms: keys.algorithms,
       }),
   };

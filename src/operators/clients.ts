@@ -8,6 +8,7 @@ import { DisplayName, fits, toTimestamp } from '../http/schemas.js';
 import type { Scope } from '../http/scope.js';
 import { AppError, httpErrors, invalidFields } from '../kernel/errors.js';
 import { LOGOUT_FAILURES } from './logout-failures.js';
+import { METADATA_CLIENTS } from './metadata-clients.js';
 import { RESOURCES } from './resources.js';
 import {
   type Client,
@@ -53,9 +54,8 @@ const INPUTS: readonly Input[] = [
   {
     name: 'redirect_uris',
     label: 'Redirect URIs',
-    hint: 'One on each line, like https://app.example.com/callback.',
+    hint: 'One on each line, like https://app.example.com/callback. Required unless people sign in on devices only.',
     type: 'lines',
-    isRequired: true,
   },
   {
     name: 'post_logout_redirect_uris',
@@ -72,6 +72,12 @@ const INPUTS: readonly Input[] = [
     name: 'trusted',
     label: 'Trusted',
     hint: 'Signed-in people are not asked for consent. Choose it for your own applications only.',
+    options: yesOrNo,
+  },
+  {
+    name: 'device',
+    label: 'Sign-in on devices',
+    hint: 'By a code that people enter in another browser, for machines without one.',
     options: yesOrNo,
   },
   {
@@ -103,6 +109,7 @@ const Form = Type.Object({
   post_logout_redirect_uris: Type.Optional(Type.String()),
   kinds: Type.Optional(Type.String()),
   trusted: Type.Optional(Type.String()),
+  device: Type.Optional(Type.String()),
   id_token_alg: Type.Optional(Type.String()),
   backchannel_logout_uri: Type.Optional(
     Type.String({ accepts: 'an https address of at most 2048 characters', maxLength: MAX_URI_LENGTH }),
@@ -137,6 +144,7 @@ function readClient({ name = '', ...form }: Record<string, string | undefined>):
     postLogoutRedirectUris: readLines('post_logout_redirect_uris', form['post_logout_redirect_uris']),
     principalKinds: (KINDS[form['kinds'] ?? ''] ?? KINDS['both'])?.kinds ?? [],
     trusted: form['trusted'] === 'yes',
+    ...(form['device'] !== undefined && { device: form['device'] === 'yes' }),
     logoUri: form['logo_uri'] ?? '',
     backchannelLogoutUri: form['backchannel_logout_uri'] ?? '',
     ...(form['id_token_alg'] !== undefined && { idTokenAlg: form['id_token_alg'] }),
@@ -162,7 +170,7 @@ function atField(error: unknown): unknown {
 /** The list, the page and the changes of applications. */
 export async function clientsPlugin(
   scope: Scope,
-  { console, sources: { clients, keys } }: { console: Console; sources: ConsoleSources },
+  { console, sources: { clients, keys, metadataClients } }: { console: Console; sources: ConsoleSources },
 ): Promise<void> {
   const section = 'clients';
   const find = async ({ id = '' }: Record<string, string>): Promise<Client> => {
@@ -200,6 +208,9 @@ export async function clientsPlugin(
     links: [
       { path: 'clients/create', label: 'Create an application' },
       { path: RESOURCES, label: 'See the APIs' },
+      ...(metadataClients
+        ? [{ path: METADATA_CLIENTS, label: 'See applications with metadata documents' }]
+        : []),
     ],
     columns: [
       { label: 'Name', text: ({ name, id }) => name || id, href: ({ id }) => `clients/${id}` },
@@ -229,6 +240,10 @@ export async function clientsPlugin(
       { label: 'Back-channel logout URI', text: client.backchannelLogoutUri ?? '–' },
       { label: 'Logo', text: client.logoUri ?? '–' },
       { label: 'Authentication', text: methodOf(client) },
+      ...(client.jwks ?? []).map(({ crv, kid }) => ({
+        label: 'Public key',
+        text: kid === undefined ? crv : `${crv}, ${kid}`,
+      })),
       ...originOf(client),
       ...(previousSecretUntil === undefined
         ? []
@@ -288,6 +303,7 @@ export async function clientsPlugin(
       post_logout_redirect_uris: client.postLogoutRedirectUris.join('\n'),
       kinds: choiceOf(client),
       trusted: client.trusted ? 'yes' : 'no',
+      device: client.device ? 'yes' : 'no',
       logo_uri: client.logoUri ?? '',
       backchannel_logout_uri: client.backchannelLogoutUri ?? '',
       id_token_alg: client.idTokenAlg ?? 'EdDSA',

@@ -5,6 +5,7 @@ import { auditPlugin } from './audit.js';
 import { clientsPlugin } from './clients.js';
 import { logoutFailuresPlugin } from './logout-failures.js';
 import { mailsPlugin } from './mails.js';
+import { metadataClientsPlugin } from './metadata-clients.js';
 import { overviewPlugin } from './overview.js';
 import { principalPagePlugin } from './principal.js';
 import { principalActionsPlugin } from './principal-actions.js';
@@ -41,6 +42,8 @@ export async function consolePlugin(scope: Scope, options: ConsolePluginOptions)
   await scope.register(clientsPlugin, options);
   await scope.register(logoutFailuresPlugin, options);
   await scope.register(resourcesPlugin, options);
+  const { metadataClients } = options.sources;
+  if (metadataClients) await scope.register(metadataClientsPlugin, { ...options, metadataClients });
   await scope.register(mailsPlugin, options);
   await scope.register(auditPlugin, options);
 }

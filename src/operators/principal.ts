@@ -29,11 +29,12 @@ function actionsOf({ kind, state }: Principal): Link[] {
 }
 
 function principalFacts(principal: Principal): Fact[] {
-  const { id, handle, name, state, operatorSince, createdAt, updatedAt } = principal;
+  const { id, handle, name, state, operatorSince, createdAt, updatedAt, keys = [] } = principal;
   return [
     { label: 'User name', text: handle },
     { label: 'Name', text: name ?? '–' },
     { label: 'Kind', text: kindOf(principal) },
+    ...keys.map(({ id, jwk }) => ({ label: `Public key (${jwk.crv})`, text: id, isCode: true })),
     { label: 'State', text: state },
     ...(operatorSince === undefined ? [] : [{ label: 'Operator since', time: toTimestamp(operatorSince) }]),
     { label: 'Created', time: toTimestamp(createdAt) },

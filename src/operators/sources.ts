@@ -20,6 +20,8 @@ export interface ConsoleSources {
     list(of: { person: string } | { agent: string }): Promise<Delegation[]>;
     end(id: string, by: { ip: string; by: string }): Promise<boolean>;
   };
+  /** Absent unless clients may name themselves. */
+  metadataClients?: MetadataClientSource | undefined;
   resources: { list(after?: string, limit?: number): Promise<Page<Resource>> };
   logoutFailures: LogoutFailures;
   audit: AuditSearch & { record(entry: Omit<AuditRecord, 'id' | 'at'>): Promise<void> };
@@ -51,6 +53,32 @@ export interface Delegation {
   person: Pick<Principal, 'id' | 'handle'>;
 }
 
+/** An application that publishes its own metadata. */
+export interface MetadataClient {
+  id: string;
+  clientId: string;
+  name: string;
+  firstUsedAt?: number;
+  lastUsedAt?: number;
+  blockedAt?: number;
+}
+
+export interface MetadataClientSource {
+  list(query: {
+    prefix?: string | undefined;
+    after: string | undefined;
+    limit: number;
+  }): Promise<Page<MetadataClient>>;
+  findListed(id: string): Promise<MetadataClient | null>;
+  setBlocked(id: string, isBlocked: boolean, from: Origin): Promise<MetadataClient | null>;
+}
+
+/** A public key of an application or an agent, which only commands on the host change. */
+export interface PublicKey {
+  crv: string;
+  kid?: string;
+}
+
 /** An API. */
 export interface Resource {
   id: string;
@@ -74,6 +102,8 @@ export interface Principal {
   epoch?: number;
   operatorSince?: number;
   linkExpiresAt?: number;
+  /** Of an agent. */
+  keys?: readonly { id: string; jwk: PublicKey; addedAt: number }[];
   createdAt: number;
   updatedAt: number;
 }
@@ -139,7 +169,7 @@ export interface Client {
   logoUri?: string;
   backchannelLogoutUri?: string;
   idTokenAlg?: 'ES256';
-  jwks?: readonly unknown[];
+  jwks?: readonly PublicKey[];
   jwksUri?: string;
   origin?: 'dynamic';
   expiresAt?: number;
@@ -152,6 +182,8 @@ export interface ClientInput {
   postLogoutRedirectUris: string[];
   principalKinds: Kind[];
   trusted: boolean;
+  /** Absent: keeps the stored one. */
+  device?: boolean;
   /** An empty one removes it. */
   logoUri: string;
   /** An empty one removes it. */

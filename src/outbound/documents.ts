@@ -3,7 +3,8 @@ import { sha256 } from '../kernel/secrets.js';
 import type { Job } from '../ops/jobs.js';
 import { createExpiryPurge } from '../ops/purge.js';
 import { Semaphore } from '../ops/semaphore.js';
-import { type Collection, nullIfTaken, type Store } from '../storage/collection.js';
+import { type Collection, nullIfTaken, type Page, type Store } from '../storage/collection.js';
+import { readPage } from '../storage/pages.js';
 import type { OutboundResponse, SendRequest } from './request.js';
 
 /** JSON documents that clients publish, cached in the store: every process sees the same copy, also after a restart. */
@@ -15,8 +16,11 @@ export interface DocumentCopy {
   text: string;
   fetchedAt: number;
   freshUntil: number;
-  /** When the copy was first used for more than a page. */
+  /** When the copy was first and last used for more than a page, the latter to the day. */
   usedAt?: number;
+  lastUsedAt?: number;
+  /** Present when the operator refuses the document. Such a copy is not renewed and does not expire. */
+  blockedAt?: number;
   expiresAt: number;
 }
 
@@ -24,8 +28,8 @@ export type DocumentCopies = Collection<DocumentCopy>;
 
 export const documentCollection = (store: Store): DocumentCopies =>
   store.collection<DocumentCopy>('documents', {
-    indexes: [['expiresAt']],
-    fields: ['fetchedAt', 'usedAt'],
+    indexes: [['expiresAt'], ['usedAt'], ['uri']],
+    fields: ['fetchedAt', 'lastUsedAt', 'blockedAt'],
   });
 
 /** The document cannot be read now. The reason is for the log only: it would tell a scanner what answers where. */
@@ -59,6 +63,15 @@ export interface Documents {
   read(uri: string, options: ReadOptions): Promise<DocumentCopy>;
   /** Remembers that the copy has been used. */
   markUsed(uri: string): Promise<void>;
+  /** Those that were used: the latest first, or in the order of their addresses with the beginning of one. */
+  listUsed(query: {
+    prefix?: string | undefined;
+    after?: string | undefined;
+    limit: number;
+  }): Promise<Page<DocumentCopy>>;
+  findById(id: string): Promise<DocumentCopy | null>;
+  /** `null` if there is none, or none in the other state. */
+  setBlocked(id: string, isBlocked: boolean): Promise<DocumentCopy | null>;
   purge: Job;
 }
 
@@ -72,6 +85,12 @@ const FAILURE_MS = MINUTE;
 
 /** Longer than any refresh token, so that consents and their revocations outlive the grants. */
 export const COPY_LIFETIME_MS = 100 * DAY;
+
+/** The expiry of what does not expire. */
+const NEVER = Number.MAX_SAFE_INTEGER;
+
+/** Sorts after every address with the same beginning: they consist of ASCII characters. */
+const LAST = '\u{10ffff}';
 
 /** Failures that a process remembers. */
 const MAX_FAILURES = 10_000;
@@ -106,9 +125,11 @@ export function createDocuments(
 
   const find = (uri: string) => copies.findOne({ id: sha256(uri) });
 
-  const save = async (copy: Omit<DocumentCopy, 'usedAt'>): Promise<DocumentCopy> => {
+  const save = async (
+    copy: Omit<DocumentCopy, 'usedAt' | 'lastUsedAt' | 'blockedAt'>,
+  ): Promise<DocumentCopy> => {
     const { id, ...set } = copy;
-    const update = () => copies.updateOne({ id }, { set });
+    const update = () => copies.updateOne({ id, blockedAt: null }, { set });
     const updated = await update();
     if (updated) return updated;
     const isNew = (await copies.insert(copy).then(() => true, nullIfTaken)) !== null;
@@ -160,7 +181,7 @@ export function createDocuments(
       });
     if ('error' in outcome) {
       // Its tokens end with it, unless its host only has a problem.
-      if (!outcome.isTemporary) await copies.deleteOne({ id: sha256(uri) });
+      if (!outcome.isTemporary) await copies.deleteOne({ id: sha256(uri), blockedAt: null });
       return fail(uri, outcome.error, outcome.isTemporary);
     }
     failures.delete(uri);
@@ -210,7 +231,34 @@ export function createDocuments(
     },
 
     async markUsed(uri) {
-      await copies.updateOne({ id: sha256(uri), usedAt: null }, { set: { usedAt: clock.now() } });
+      const id = sha256(uri);
+      const now = clock.now();
+      const copy = await copies.findOne({ id });
+      if (!copy) return;
+      if (copy.usedAt === undefined) await copies.updateOne({ id, usedAt: null }, { set: { usedAt: now } });
+      // At most one write a day.
+      if (copy.lastUsedAt === undefined || copy.lastUsedAt <= now - DAY)
+        await copies.updateOne({ id }, { set: { lastUsedAt: now } });
+    },
+
+    listUsed({ prefix, after, limit }) {
+      const usedAt = { gt: 0 };
+      if (prefix === undefined)
+        return readPage(copies, { where: { usedAt }, sort: 'usedAt', desc: true, after, limit });
+      const uri = { gte: prefix, lt: prefix + LAST };
+      return readPage(copies, { where: { usedAt, uri }, sort: 'uri', after, limit });
+    },
+
+    findById: (id) => copies.findOne({ id }),
+
+    setBlocked(id, isBlocked) {
+      const now = clock.now();
+      return isBlocked
+        ? copies.updateOne({ id, blockedAt: null }, { set: { blockedAt: now, expiresAt: NEVER } })
+        : copies.updateOne(
+            { id, blockedAt: { gt: 0 } },
+            { set: { expiresAt: now + COPY_LIFETIME_MS }, unset: ['blockedAt'] },
+          );
     },
 
     purge: createExpiryPurge(copies, clock),

@@ -84,8 +84,12 @@ export interface ClientDependencies extends Dependencies {
   endClient: EndClient;
 }
 
-/** Runs the removal of a client, with which its tokens end. */
-export type EndClient = <T>(id: string, change: () => Promise<T>) => Promise<T>;
+/** Runs the removal of a client, with which its tokens and delegations end. */
+export type EndClient = <T>(
+  id: string,
+  change: () => Promise<T>,
+  by: { ip: string; by?: string },
+) => Promise<T>;
 
 export function createClients(
   clients: ClientCollection,
@@ -252,7 +256,7 @@ export function createClients(
 
     async delete(clientId, from) {
       const deleted = isClientId(clientId)
-        ? await endClient(clientId, () => clients.deleteOne({ id: clientId }))
+        ? await endClient(clientId, () => clients.deleteOne({ id: clientId }), actorOf(from))
         : null;
       if (deleted) await audit.record({ event: 'client.deleted', subject: clientId, ...actorOf(from) });
       return deleted;

@@ -1,6 +1,8 @@
 import { isLoopback } from '../config/public-url.js';
-import type { Clock } from '../kernel/clock.js';
+import type { Origin } from '../http/scope.js';
+import { type Audit, actorOf } from '../ops/audit.js';
 import { type DocumentCopy, type Documents, DocumentUnavailable } from '../outbound/documents.js';
+import type { Page } from '../storage/collection.js';
 import { type HostPolicy, isAllowedHost } from './hosts.js';
 import { type AddressRules, readMetadata, type StatedClient } from './metadata.js';
 
@@ -29,15 +31,38 @@ export interface MetadataClients {
     options: { pay(): Promise<void>; allowsStale: boolean },
   ): Promise<MetadataClient | { problem: string } | null>;
   recordUse(clientId: string): Promise<void>;
+  /** Those that were used: the latest first, or those at addresses with this beginning. */
+  list(query: {
+    prefix?: string | undefined;
+    after?: string | undefined;
+    limit: number;
+  }): Promise<Page<ListedClient>>;
+  /** @param id of the copy */
+  findListed(id: string): Promise<ListedClient | null>;
+  /** Refuses a client, whose tokens end, or admits it again. `null` if it was so already. */
+  setBlocked(id: string, isBlocked: boolean, from: Origin): Promise<ListedClient | null>;
+}
+
+/** A client as operators see it. */
+export interface ListedClient {
+  /** Of the copy. */
+  id: string;
+  clientId: string;
+  name: string;
+  firstUsedAt?: number;
+  lastUsedAt?: number;
+  blockedAt?: number;
 }
 
 export interface MetadataClientDependencies {
-  documents: Pick<Documents, 'find' | 'read' | 'markUsed'>;
+  documents: Pick<Documents, 'find' | 'read' | 'markUsed' | 'listUsed' | 'findById' | 'setBlocked'>;
   hosts: HostPolicy;
   rules: AddressRules;
   /** Whether this machine may publish documents, without TLS. */
   allowsLoopback: boolean;
-  clock: Clock;
+  /** Runs the refusal of a client, with which its tokens and delegations end. */
+  endClient<T>(id: string, change: () => Promise<T>, by: { ip: string; by?: string }): Promise<T>;
+  audit: Pick<Audit, 'record'>;
 }
 
 const MAX_LENGTH = 512;
@@ -45,6 +70,7 @@ const MAX_LENGTH = 512;
 const METHODS = { methods: ['none', 'private_key_jwt'], defaultMethod: 'none' } as const;
 
 const UNAVAILABLE = 'The client metadata document cannot be fetched as JSON from the client_id.';
+const BLOCKED = 'The operator of this provider has blocked the client.';
 const REFUSED = 'This provider does not accept clients from the host of the client_id.';
 
 export function createMetadataClients({
@@ -52,6 +78,8 @@ export function createMetadataClients({
   hosts,
   rules,
   allowsLoopback,
+  endClient,
+  audit,
 }: MetadataClientDependencies): MetadataClients {
   const read = (clientId: string, text: string): StatedClient | { problem: string } => {
     const stated = parseObject(text);
@@ -92,12 +120,13 @@ export function createMetadataClients({
     async find(clientId) {
       if (!isClient(clientId) || !isAllowed(clientId)) return null;
       const copy = await documents.find(clientId);
-      return copy && clientOf(copy);
+      return copy && copy.blockedAt === undefined ? clientOf(copy) : null;
     },
 
     async resolve(clientId, options) {
       if (!isClient(clientId)) return null;
       if (!isAllowed(clientId)) return { problem: REFUSED };
+      if ((await documents.find(clientId))?.blockedAt !== undefined) return { problem: BLOCKED };
       try {
         const copy = await documents.read(clientId, {
           ...options,
@@ -114,6 +143,26 @@ export function createMetadataClients({
     },
 
     recordUse: (clientId) => documents.markUsed(clientId),
+
+    async list(query) {
+      const { items, next } = await documents.listUsed(query);
+      return { items: items.map(listedOf), next };
+    },
+
+    async findListed(id) {
+      const copy = await documents.findById(id);
+      return copy?.usedAt === undefined ? null : listedOf(copy);
+    },
+
+    async setBlocked(id, isBlocked, from) {
+      const copy = await documents.findById(id);
+      if (!copy) return null;
+      const set = () => documents.setBlocked(id, isBlocked);
+      const changed = await (isBlocked ? endClient(copy.uri, set, actorOf(from)) : set());
+      const event = isBlocked ? 'client.blocked' : 'client.admitted';
+      if (changed) await audit.record({ event, subject: copy.uri, ...actorOf(from) });
+      return changed && listedOf(changed);
+    },
   };
 }
 
@@ -131,6 +180,16 @@ export function isMetadataId(text: string, allowsLoopback: boolean): boolean {
   return (
     isSecure && url.href === text && !username && !password && pathname !== '/' && !hostname.endsWith('.')
   );
+}
+
+function listedOf({ id, uri, text, usedAt, lastUsedAt, blockedAt }: DocumentCopy): ListedClient {
+  const { client_name: name } = parseObject(text) ?? {};
+  return {
+    ...{ id, clientId: uri, name: typeof name === 'string' ? name : '' },
+    ...(usedAt !== undefined && { firstUsedAt: usedAt }),
+    ...(lastUsedAt !== undefined && { lastUsedAt }),
+    ...(blockedAt !== undefined && { blockedAt }),
+  };
 }
 
 function parseObject(text: string): Record<string, unknown> | null {

@@ -2,7 +2,11 @@ import type { Guard, Scope } from '../http/scope.js';
 import { createExpiryPurge } from '../ops/purge.js';
 import type { Documents } from '../outbound/documents.js';
 import type { ModuleContext } from '../server/module-context.js';
-import { createMetadataClients, type MetadataClients } from './client-ids.js';
+import {
+  createMetadataClients,
+  type MetadataClientDependencies,
+  type MetadataClients,
+} from './client-ids.js';
 import type { HostPolicy } from './hosts.js';
 import type { AddressRules } from './metadata.js';
 import { registrationGuard, registrationPlugin } from './plugin.js';
@@ -28,6 +32,7 @@ export interface RegistrationModuleOptions {
   rules: AddressRules;
   documents: Documents;
   createClient: CreateClient;
+  endClient: MetadataClientDependencies['endClient'];
 }
 
 export function createRegistrationModule(
@@ -36,7 +41,7 @@ export function createRegistrationModule(
 ): RegistrationModule {
   const { acceptsMetadata, acceptsRegistration } = options;
   const metadataClients = acceptsMetadata
-    ? createMetadataClients({ ...options, clock: context.clock })
+    ? createMetadataClients({ ...options, audit: context.audit })
     : undefined;
   if (!acceptsRegistration) return { metadataClients, guards: {}, plugin: async () => undefined };
   const documents = registrationTokenCollection(context.store);

@@ -61,11 +61,19 @@ export interface ResourceAdministrationDependencies {
   allowHttp: boolean;
   /** The scopes that the provider itself defines. */
   reservedScopes: readonly string[];
+  endResource: EndResource;
 }
+
+/** Runs the removal of a resource, with which its access tokens and delegations end. */
+export type EndResource = <T>(
+  identifier: string,
+  change: () => Promise<T>,
+  by: { ip: string; by?: string },
+) => Promise<T>;
 
 export function createResourceAdministration(
   resources: ResourceCollection,
-  { audit, clock, random, allowHttp, reservedScopes }: ResourceAdministrationDependencies,
+  { audit, clock, random, allowHttp, reservedScopes, endResource }: ResourceAdministrationDependencies,
 ): ResourceAdministration {
   const problemsOf = (input: Partial<ResourceInput>, known: readonly string[]): ErrorDetail[] => {
     const { name, scopes = [], sensitive = [], tokenLifetimeSeconds: seconds, principalKinds } = input;
@@ -203,8 +211,10 @@ export function createResourceAdministration(
     },
 
     async remove(identifier, from) {
-      const removed = isResourceUri(identifier) ? await resources.deleteOne({ identifier }) : null;
-      if (removed) await audit.record({ event: 'resource.removed', subject: identifier, ...actorOf(from) });
+      const by = actorOf(from);
+      const remove = () => resources.deleteOne({ identifier });
+      const removed = (await find(identifier)) && (await endResource(identifier, remove, by));
+      if (removed) await audit.record({ event: 'resource.removed', subject: identifier, ...by });
       return removed;
     },
   };

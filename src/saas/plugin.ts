@@ -70,7 +70,9 @@ export async function mountSaas(
   }
   logConfiguration(fastify, config, adviseSaas(config));
   const { clock, random, prefix, adminPath, accountPath } = runtime;
-  const values = withAccountPages(config.values, accountPath);
+  // As browsers see it.
+  const accountAddress = fastify.prefix + accountPath;
+  const values = withAccountPages(config.values, accountAddress);
   const host = hostContext ?? pluginContext(fastify, { configured: values.publicUrl, port: 3000 }, random);
   const { publicUrl, mountedAt = () => fastify.prefix + prefix } = host;
   const metrics = values.metrics ? await openMetrics('saas_backend', runtime.metricsPeers) : undefined;
@@ -205,7 +207,7 @@ export async function mountSaas(
       rename,
     },
     registrationAllowed: async () => (await current()).allowRegistration,
-    path: accountPath,
+    path: accountAddress,
     publicUrl: publicUrl.get,
     apiPath: mountedAt,
   });

@@ -409,6 +409,7 @@ t.test('the target gets the tables and indexes that the servers create', async (
       PASSKEYS: 'true',
       IDP_PASSKEYS: 'true',
       IDP_DEVICE_FLOW: '1',
+      IDP_IDENTITY_ASSERTIONS: 'both',
       IDP_CLIENT_REGISTRATION: '1',
     };
     const program = startProgram(t, script, { args: ['serve', '-p', '0'], cwd, env });

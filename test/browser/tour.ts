@@ -1,6 +1,8 @@
 import type { Page, Response } from 'playwright-core';
 import type { Test } from 'tap';
+import { sha256 } from '../../src/kernel/secrets.js';
 import { logoutNoticeCollection } from '../../src/oidc/backchannel/store.js';
+import { documentCollection } from '../../src/outbound/documents.js';
 import { enterAccount, FIREFOX, secretIn } from '../account/kit.js';
 import { type MailedApp, mailedApp, RESET, readMails, VERIFY } from '../auth/kit.js';
 import { PASSWORD, SECRETS } from '../kit/app.js';
@@ -29,7 +31,7 @@ export async function planTour(t: Test): Promise<Stop[]> {
   const required = { secondFactor: 'required', secondFactorGraceDays: 0 } as const;
   const mailed = { emailSmtpUrl: sink.url, factorEncryptionKey: FACTOR_KEY };
   const [{ idp, origin }, ruled, saas] = await Promise.all([
-    reachableIdp(t, { ...mailed, passkeys: true, deviceFlow: true }),
+    reachableIdp(t, { ...mailed, passkeys: true, deviceFlow: true, clientIdMetadata: true }),
     reachableIdp(t, { ...mailed, ...required }),
     mailedApp(t, { factorEncryptionKey: FACTOR_KEY }),
   ]);
@@ -62,10 +64,12 @@ async function stopsOfIdp(t: Test, idp: IdpApp, origin: string): Promise<Stop[]>
   });
   const scopes = `${scope} files:read files:write`;
   const agent = await idp.mintAgent({ name: NAME });
+  const unknown = await namesItself(t, idp, { isUsed: false });
   const atResource = authorizeUrl(origin, client, { scope: scopes, resource: RESOURCE });
   return [
     stop('sign-in', 200, open(start)),
     stop('sign-in-resource', 200, open(atResource)),
+    stop('sign-in-unknown', 200, open(authorizeUrl(origin, unknown))),
     stop('sign-in-wrong', 401, send({ 'E-mail or user name': HANDLE, Password: 'wrong' })),
     stop('sign-up', 200, open(`${start}&prompt=create`)),
     stop('sign-up-taken', 409, send({ ...NEWCOMER, 'E-mail or user name': HANDLE, ...OTHER_PASSWORD })),
@@ -94,6 +98,16 @@ async function stopsOfIdp(t: Test, idp: IdpApp, origin: string): Promise<Stop[]>
       await enterAccount(idp, { handle: HANDLE, password: PASSWORD }, { 'user-agent': FIREFOX });
       return page.goto(`${origin}/account`);
     }),
+    stop('account-delegations', 200, async (page) => {
+      await page.goto(`${atResource}&requested_actor=${agent.sub}&delegation_max_depth=2`);
+      await send()(page);
+      return page.goto(`${origin}/account`);
+    }),
+    stop('account-delegation-ended', 200, async (page) => {
+      const end = page.locator('form[action$="/delegations/end"] button');
+      const [response] = await Promise.all([page.waitForNavigation(), end.click()]);
+      return response;
+    }),
     stop('account-renamed', 200, send({ Name: NAME })),
     stop('account-wrong', 422, send({ Name: 'x'.repeat(201) })),
     stop('account-delete', 200, open(`${origin}/account/delete`)),
@@ -105,6 +119,20 @@ async function stopsOfIdp(t: Test, idp: IdpApp, origin: string): Promise<Stop[]>
     stop('account-password-done', 200, open(`${origin}/account/password/done`)),
     stop('logout', 200, open(`${origin}/logout`)),
   ];
+}
+
+/** An application that publishes its own metadata, which the provider has read. */
+async function namesItself(t: Test, idp: IdpApp, { isUsed }: { isUsed: boolean }) {
+  const id = `https://${HANDLE.split('@')[1]}/${isUsed ? 'used' : 'new'}/client-metadata.json`;
+  const redirectUri = 'http://127.0.0.1/callback';
+  const now = idp.clock.now();
+  const usedAt = now - 86_400_000;
+  await documentCollection(await idpStore(t, idp)).insert({
+    ...{ id: sha256(id), uri: id, fetchedAt: now, freshUntil: now + 300_000, expiresAt: now + 3_600_000 },
+    text: JSON.stringify({ client_id: id, client_name: NAME, redirect_uris: [redirectUri] }),
+    ...(isUsed && { usedAt, lastUsedAt: now }),
+  });
+  return { id, redirectUri, copy: sha256(id) };
 }
 
 /** The pages on which a person signs in a device. */
@@ -311,6 +339,7 @@ async function stopsOfConsole(t: Test, idp: IdpApp, origin: string): Promise<Sto
     ...{ failingSince: idp.clock.now(), lastFailure: 'connect ECONNREFUSED 203.0.113.7:443' },
     ...{ dueAt: idp.clock.now() + 3_600_000, expiresAt: idp.clock.now() + 3_600_000 },
   });
+  const named = await namesItself(t, idp, { isUsed: true });
   const page = (path: string) => open(`${origin}/admin${path}`);
   return [
     stop('first-operator', 200, open(setup?.url ?? '')),
@@ -343,6 +372,10 @@ async function stopsOfConsole(t: Test, idp: IdpApp, origin: string): Promise<Sto
       return send({ Name: 'Shop', 'Redirect URIs': 'https://app.example/cb' })(page);
     }),
     stop('console-resources', 200, page('/resources')),
+    stop('console-metadata-clients', 200, page('/metadata-clients')),
+    stop('console-metadata-client-block', 200, page(`/metadata-clients/${named.copy}/block`)),
+    stop('console-metadata-client-blocked', 200, send()),
+    stop('console-metadata-client-admit', 200, page(`/metadata-clients/${named.copy}/admit`)),
     stop('console-logout-failures', 200, page('/logout-failures')),
     stop('console-logout-retry', 200, page(`/logout-failures/${sid}.${client.id}/retry`)),
     stop('console-keys', 200, page('/keys')),

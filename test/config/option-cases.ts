@@ -494,6 +494,16 @@ export function idpCases(folder: string): Record<string, Cases> {
       ],
       invalid: ['true', 'yes', '2'],
     },
+    IDP_IDENTITY_ASSERTIONS: {
+      default: 'off',
+      valid: [
+        ['off', 'off'],
+        ['issue', 'issue'],
+        ['accept', 'accept'],
+        ['both', 'both'],
+      ],
+      invalid: ['true', '1', 'BOTH', 'none'],
+    },
     IDP_DISABLE_SIGNUP: {
       default: false,
       valid: [

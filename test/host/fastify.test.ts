@@ -2,7 +2,9 @@ import mongodb from '@fastify/mongodb';
 import fastify, { type FastifyInstance, type InjectOptions } from 'fastify';
 import t, { type Test } from 'tap';
 import { identityProvider, saasBackend } from '../../src/index.js';
+import { Agent } from '../kit/agent.js';
 import { basic, PASSWORD, SECRETS } from '../kit/app.js';
+import { FACTOR_KEY } from '../kit/factors.js';
 import {
   createHost,
   type HostOptions,
@@ -409,6 +411,49 @@ t.test('/.well-known/change-password of the host stays its own', async (t) => {
     { prefix: '/below' },
   );
   for (const path of [url, `/below${url}`]) t.equal((await below.inject(path)).statusCode, 404, path);
+});
+
+t.test('below a prefix of the host, every link of the pages for users leads to one of them', async (t) => {
+  const { url: emailSmtpUrl, next } = await mailSink(t);
+  const host = fastify();
+  t.teardown(() => host.close());
+  const { publicUrl: _, ...options } = saasPluginOptions(t, {
+    ...{ accountPages: true, accountPath: '/me', emailSmtpUrl, emailLogin: true, passkeys: true },
+    ...{ factorEncryptionKey: FACTOR_KEY },
+  });
+  await host.register(async (scope) => void (await scope.register(saasBackend, options)), {
+    prefix: '/below',
+  });
+  const origin = (await host.listen({ port: 0, host: '127.0.0.1' })).replace('127.0.0.1', 'localhost');
+  const browser = new Agent({ origin });
+  const seen = new Set<string>();
+  const follow = async (path: string): Promise<void> => {
+    if (seen.has(path)) return;
+    seen.add(path);
+    const { body, status, headers } = await browser.open(origin + path);
+    t.ok(status === 200 || status === 401, `${path}: ${status}`);
+    if (!String(headers.get('content-type')).startsWith('text/html')) return;
+    for (const [, attribute = '', value = ''] of body.matchAll(/ (href|action)="([^"]*)"/g)) {
+      const { pathname, origin: of } = new URL(value.replaceAll('&#x2F;', '/'), origin + path);
+      if (of !== origin) continue;
+      t.match(pathname, /^\/below\//, `${path} leads to ${pathname}`);
+      const method = attribute === 'action' ? 'POST' : 'GET';
+      t.ok(host.hasRoute({ method, url: pathname }), `${path}: ${method} ${pathname}`);
+      if (attribute === 'href' && !pathname.endsWith('/sign-out')) await follow(pathname);
+    }
+  };
+  await follow('/below/me/sign-in');
+  const visitor = { email: 'ada@example.test', password: PASSWORD, password_confirm: PASSWORD, name: 'Ada' };
+  await browser.submit(await browser.open(`${origin}/below/me/sign-up`), visitor);
+  await next();
+  seen.clear();
+  await follow('/below/me');
+  for (const page of ['', '/password', '/address', '/export', '/delete', '/second-factor', '/passkeys'])
+    t.ok(seen.has(`/below/me${page}`), page);
+
+  const form = await new Agent({ origin }).open(`${origin}/below/me/sign-in/code`);
+  await new Agent({ origin }).submit(form, { email: visitor.email });
+  t.match(readMail(await next()).text, `${origin}/below/me/sign-in/code/enter`);
 });
 
 t.test('in development, e-mails link to the port that the host listens at', async (t) => {

@@ -525,10 +525,7 @@ t.test('CORS admits exactly the listed origins, and only where needed', async (t
     t.equal(headers['access-control-allow-origin'], listed);
     t.equal(headers['access-control-allow-credentials'], 'true', 'for session cookies');
     t.match(headers['vary'], 'Origin');
-    t.equal(
-      headers['access-control-expose-headers'],
-      'Retry-After, X-Request-Id, WWW-Authenticate, DPoP-Nonce',
-    );
+    t.equal(headers['access-control-expose-headers'], 'Retry-After, X-Request-Id, WWW-Authenticate');
     t.equal((await allowed('OPTIONS', LOGIN, listed))['access-control-allow-origin'], listed);
   }
   for (const foreign of [

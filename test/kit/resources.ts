@@ -2,9 +2,16 @@ import type { Test } from 'tap';
 import type { Clock } from '../../src/kernel/clock.js';
 import type { Random } from '../../src/kernel/secrets.js';
 import { SCOPES } from '../../src/oidc/claims.js';
+import { createDelegations } from '../../src/oidc/delegations/service.js';
+import { delegationCollection } from '../../src/oidc/delegations/store.js';
 import type { Resources } from '../../src/oidc/resources.js';
+import { createRevocations, revocationCollection } from '../../src/oidc/revocations/service.js';
 import type { Audit } from '../../src/ops/audit.js';
-import { createResourceAdministration, type ResourceInput } from '../../src/resources/administration.js';
+import {
+  createResourceAdministration,
+  type EndResource,
+  type ResourceInput,
+} from '../../src/resources/administration.js';
 import { resourceCollection } from '../../src/resources/store.js';
 import type { Store } from '../../src/storage/collection.js';
 import { type Answer, basic } from './app.js';
@@ -49,8 +56,24 @@ export function resourcesIn(
   { clock, random }: { clock: Clock; random: Random },
   audit: Audit = SILENT,
 ) {
-  const dependencies = { audit, clock, random, allowHttp: false, reservedScopes: SCOPES };
-  return createResourceAdministration(resourceCollection(store), dependencies);
+  const resources = resourceCollection(store);
+  const revocations = createRevocations({
+    revocations: revocationCollection(store),
+    resources: { hasAny: async () => true },
+    findPrincipal: async () => null,
+    clock,
+  });
+  const delegations = createDelegations({
+    ...{ delegations: delegationCollection(store), directory: { findPrincipal: async () => null } },
+    ...{ revocations, audit, clock, random },
+  });
+  const endResource: EndResource = async (identifier, change, by) => {
+    const removed = await revocations.endResource(identifier, change);
+    await delegations.endAll({ resource: identifier }, by);
+    return removed;
+  };
+  const dependencies = { audit, clock, random, allowHttp: false, reservedScopes: SCOPES, endResource };
+  return createResourceAdministration(resources, dependencies);
 }
 
 /** Registers an API. */

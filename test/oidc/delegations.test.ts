@@ -1,6 +1,7 @@
 import * as oauth from 'oauth4webapi';
 import t from 'tap';
 import { DAY, MINUTE, SECOND } from '../../src/kernel/clock.js';
+import { createOrphanPurge } from '../../src/oidc/delegations/orphans.js';
 import { delegationCollection } from '../../src/oidc/delegations/store.js';
 import { TOKEN_EXCHANGE } from '../../src/oidc/tokens/request.js';
 import { agentWithKey } from '../kit/agent-keys.js';
@@ -10,7 +11,7 @@ import { runProgram } from '../kit/command-line.js';
 import { actorProof, delegationWorld, signInAt, TYPES } from '../kit/delegations.js';
 import { skewOf } from '../kit/fetch.js';
 import { claimsOf, codeIn, ISSUER, idpApp, idpStore, search } from '../kit/idp.js';
-import { enterConsole, makeOperator } from '../kit/operator.js';
+import { enterConsole, makeOperator, ON_THE_HOST } from '../kit/operator.js';
 import { addResource, FILES, introspect } from '../kit/resources.js';
 
 /** People let agents act for them (RFC 8693): the page, the code and the token exchange. */
@@ -57,7 +58,8 @@ t.test('a person lets an agent act for them on a page that says everything', asy
   const records = (await auditOf(await idpStore(t, idp))).filter(({ event }) =>
     event.startsWith('delegation.'),
   );
-  t.match(records, [{ event: 'delegation.given', subject: human.sub, detail: `${agent.sub} ${delegation}` }]);
+  const detail = `${agent.sub} ${delegation} ${claims.txn}`;
+  t.match(records, [{ event: 'delegation.given', subject: human.sub, detail }]);
 });
 
 t.test('the page is shown each time, and nothing is allowed without it', async (t) => {
@@ -277,6 +279,9 @@ t.test('oauth4webapi exchanges the token of a delegation, with a bound key', asy
   const code = { code: await allow({ delegation_max_depth: '2' }), redirect_uri: client.redirectUri };
   const first = await request('authorization_code', { ...code, ...(await actorProof(idp, agent)) }, DPoP);
   t.equal(first.token_type, 'dpop');
+  const { cnf } = claimsOf(first.access_token);
+  const about = await introspect(idp, client, String(first['delegation_token']));
+  t.match(about.body, { active: true, scope: 'files:read', cnf }, 'bound to the same key');
   const exchanging = async () => ({
     subject_token: String(first['delegation_token']),
     subject_token_type: TYPES.delegation,
@@ -288,7 +293,7 @@ t.test('oauth4webapi exchanges the token of a delegation, with a bound key', asy
   t.equal(await request(TOKEN_EXCHANGE, await exchanging(), other).catch(refused), 'invalid_grant');
   const next = await request(TOKEN_EXCHANGE, await exchanging(), DPoP);
   t.match(next, { issued_token_type: TYPES.accessToken, token_type: 'dpop' });
-  t.match(claimsOf(next.access_token).cnf, claimsOf(first.access_token).cnf);
+  t.match(claimsOf(next.access_token).cnf, cnf);
   const handingOn = {
     subject_token: next.access_token,
     subject_token_type: TYPES.accessToken,
@@ -439,6 +444,112 @@ t.test('the person sees what agents may do and ends it on the account page', asy
   const records = await auditOf(await idpStore(t, idp));
   const [last] = records.filter(({ event }) => event === 'delegation.ended');
   t.match(last, { subject: human.sub, detail: new RegExp(delegation) });
+});
+
+t.test('all audit records of a delegation contain the identifier of its chain', async (t) => {
+  type World = Awaited<ReturnType<typeof delegationWorld>>;
+  const ends: Record<string, (world: World, used: { code: string; handle: string }) => Promise<unknown>> = {
+    'another one replaces it': ({ allow }) => allow(),
+    'the code is used again': ({ redeem }, { code }) => redeem(code),
+    'its token is used again': async ({ idp, exchange }, { handle }) => {
+      idp.clock.advance(31 * SECOND);
+      return exchange(handle);
+    },
+    'its client revokes it': async ({ idp, client, exchange }, { handle }) =>
+      idp.request('POST', '/revoke', {
+        form: search({ token: (await exchange(handle)).body.delegation_token }),
+        headers: { authorization: basic(client.id, client.secret ?? '') },
+      }),
+    'its client is deleted': async ({ idp, client }) =>
+      (await enterConsole(idp, await makeOperator(t, idp, 'olga'))).act(`/clients/${client.id}/delete`, {
+        confirm: client.id,
+      }),
+  };
+  for (const [name, end] of Object.entries(ends)) {
+    const world = await delegationWorld(t, HERE);
+    const { idp, client, human, allow, redeem, exchange } = world;
+    const store = await idpStore(t, idp);
+    const second = await agentWithKey(t, idp);
+    const before = new Set((await auditOf(store)).map(({ id }) => id));
+    const code = await allow({ delegation_max_depth: '2' });
+    const { access_token: token, delegation_token: handle } = (await redeem(code)).body;
+    const { txn } = claimsOf(token);
+    const { body } = await exchange(handle);
+    const form = {
+      ...{ grant_type: TOKEN_EXCHANGE, client_id: client.id, client_secret: client.secret },
+      ...{ subject_token: body.access_token, subject_token_type: TYPES.accessToken, resource: FILES },
+      ...(await actorProof(idp, second)),
+    };
+    t.equal((await idp.request('POST', '/token', { form: search(form) })).status, 200);
+    await end(world, { code, handle });
+    const records = (await auditOf(store)).filter(
+      ({ id, subject }) => subject === human.sub && !before.has(id),
+    );
+    const events = records.map(({ event }) => event);
+    for (const event of ['given', 'used', 'handed_on', 'ended'])
+      t.ok(events.includes(`delegation.${event}`), `${name}: ${event}`);
+    t.equal(events.filter((event) => event === 'delegation.ended').length, 1, name);
+    const others = records.filter(({ detail }) => !detail?.includes(txn)).map(({ event }) => event);
+    const next = ['delegation.given', 'login.continued'];
+    t.same(others.sort(), name === 'another one replaces it' ? next : [], `${name}: ${events.join(' ')}`);
+  }
+});
+
+t.test('a delegation ends with the application that got it', async (t) => {
+  const { idp, files, client, agent, human, browser, delegate, exchange } = await delegationWorld(t, HERE);
+  const { access_token: token, delegation_token: handle } = await delegate();
+  const origin = await idp.listen();
+  t.match((await browser.open(`${origin}/account`)).body, /Agents that act for you/);
+  const { act } = await enterConsole(idp, await makeOperator(t, idp, 'olga'));
+  t.match((await act(`/clients/${client.id}/delete`, { confirm: client.id })).body, 'Deleted.');
+  t.notMatch((await browser.open(`${origin}/account`)).body, /Agents that act for you/);
+  t.equal((await introspect(idp, files, token)).body.active, false);
+  t.match(await exchange(handle), { status: 401, body: { error: 'invalid_client' } });
+  const { delegation, txn } = claimsOf(token);
+  const ended = (await auditOf(await idpStore(t, idp))).filter(({ event }) => event === 'delegation.ended');
+  t.match(ended, [{ subject: human.sub, by: 'olga', detail: `${agent.sub} ${delegation} ${txn}` }]);
+});
+
+t.test('a delegation ends with its API, also if that is registered again', async (t) => {
+  const { idp, files, browser, delegate, exchange } = await delegationWorld(t, HERE);
+  const { access_token: token, delegation_token: handle } = await delegate();
+  await addResource(t, idp, 'https://other.example.test');
+  const origin = await idp.listen();
+  await files.remove(FILES, ON_THE_HOST);
+  t.notMatch((await browser.open(`${origin}/account`)).body, /Agents that act for you/);
+  t.match(await exchange(handle), { status: 400, body: { error: 'invalid_grant' } });
+  const again = await addResource(t, idp);
+  t.match(await exchange(handle), { status: 400, body: { error: 'invalid_grant' } });
+  t.equal((await introspect(idp, again, token)).body.active, false);
+  t.notMatch((await browser.open(`${origin}/account`)).body, /Agents that act for you/);
+});
+
+t.test('a job ends delegations whose client or API has disappeared', async (t) => {
+  const { idp, client, delegate } = await delegationWorld(t);
+  const stored = delegationCollection(await idpStore(t, idp));
+  const directory = {
+    findClient: async (id: string) => (id === client.id ? ({ id } as never) : null),
+  };
+  const ended: string[] = [];
+  const jobOn = (resources: string[]) =>
+    createOrphanPurge(stored, {
+      directory,
+      resources: { find: async (one) => (resources.includes(one) ? ({} as never) : null) },
+      end: async (id) => ended.push(id) > 0,
+    });
+  const run = (...resources: string[]) =>
+    jobOn(resources).run({ signal: new AbortController().signal } as never);
+  const { delegation: id } = claimsOf((await delegate()).access_token);
+  await run(FILES);
+  t.same(ended, []);
+  await run();
+  t.same(ended.splice(0), [id], 'without its API');
+  await stored.updateOne({ id }, { set: { clientId: 'https://app.example.test/client' } });
+  await run(FILES);
+  t.same(ended, [], 'a client that names itself may return');
+  await stored.updateOne({ id }, { set: { clientId: 'cid_deleted' } });
+  await run(FILES);
+  t.same(ended, [id], 'without its client');
 });
 
 t.test('operators see and end delegations in the console', async (t) => {

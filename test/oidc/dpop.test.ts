@@ -77,6 +77,13 @@ t.test('a token request with a proof gets tokens that are bound to its key', asy
   }
 });
 
+t.test('pages of any origin may read the nonce', async (t) => {
+  const { idp } = await start(t);
+  const headers = { origin: 'https://app.example.test' };
+  const answer = await idp.request('POST', '/token', { form: {}, headers });
+  t.match(answer.headers['access-control-expose-headers'], /\bDPoP-Nonce\b/);
+});
+
 t.test('the refresh token of a public client works with its key only', async (t) => {
   const { idp, send, code, key } = await start(t);
   const other = await dpopKey(idp.clock, 'ES256');

@@ -1,11 +1,20 @@
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { systemClock } from '../../src/kernel/clock.js';
-import { systemRandom } from '../../src/kernel/secrets.js';
-import { grantCollection } from '../../src/oidc/store.js';
+import { newId, sha256, systemRandom, UNUSED_HASH } from '../../src/kernel/secrets.js';
+import { createDelegations } from '../../src/oidc/delegations/service.js';
+import { delegationCollection } from '../../src/oidc/delegations/store.js';
+import { newRefreshToken } from '../../src/oidc/grant-tokens.js';
+import { createRevocations, revocationCollection } from '../../src/oidc/revocations/service.js';
+import { GRANT, grantCollection } from '../../src/oidc/store.js';
+import { TOKEN_EXCHANGE } from '../../src/oidc/tokens/request.js';
+import { readAgentKey } from '../../src/provisioning/agent-keys.js';
+import { principalCollection } from '../../src/provisioning/store.js';
 import { createResourceServer } from '../../src/resource-server/service.js';
 import { openStore } from '../../src/storage/open.js';
 import { type Answer, basic, PASSWORD, parseJson } from '../kit/app.js';
+import { assertion, clientKey } from '../kit/client-keys.js';
+import { TYPES } from '../kit/delegations.js';
 import {
   ADMIN_TOKEN,
   authorizePath,
@@ -137,6 +146,108 @@ async function races(
   });
 }
 
+const NOTES = 'https://notes.example.test';
+
+/** One token of a delegation, used on every process. */
+async function delegates(
+  t: Test,
+  { urls, client, agent, secrets, store, grants }: Awaited<ReturnType<typeof start>>,
+): Promise<void> {
+  const tools = { clock: systemClock, random: systemRandom };
+  const revocations = createRevocations({
+    revocations: revocationCollection(store),
+    resources: { hasAny: async () => true },
+    findPrincipal: async () => null,
+    ...tools,
+  });
+  const principals = principalCollection(store);
+  const directory = { findPrincipal: (id: string) => principals.findOne({ id, state: 'active' }) };
+  const audit = { record: async () => undefined };
+  const delegations = createDelegations({
+    ...{ delegations: delegationCollection(store), directory, revocations, audit, ...tools },
+  });
+  await resourcesIn(store, tools).add(NOTES, FILES_INPUT, ON_THE_HOST);
+  const handle = 'delegating@example.test';
+  const { body: person } = await post(`${urls[0]}/v1/accounts`, {
+    handle,
+    password: PASSWORD,
+    kind: 'human',
+  });
+  const key = clientKey();
+  await principals.updateOne(
+    { id: agent.sub },
+    { set: { keys: [readAgentKey(key.jwk, systemClock.now())] } },
+  );
+  /** What a person has allowed, with its redeemed code. */
+  const give = async () => {
+    const [found, acting] = [
+      await directory.findPrincipal(person.sub),
+      await directory.findPrincipal(agent.sub),
+    ];
+    if (!found || !acting) throw new Error('A party of the delegation is missing.');
+    const id = newId(GRANT, systemClock, systemRandom);
+    const scopes = ['files:read'];
+    const parties = { person: found, agent: acting, resource: NOTES, scopes, clientId: client.id, txn: id };
+    const given = await delegations.give({ ...parties, maxDepth: 1, lifetimeMs: 3_600_000 }, '192.0.2.1');
+    const token = newRefreshToken(id, systemRandom, SEED, 'dt_');
+    const now = systemClock.now();
+    await grants.insert({
+      ...{ id, codeHash: UNUSED_HASH, clientId: client.id, sub: found.id, scope: '' },
+      ...(found.epoch !== undefined && { epoch: found.epoch }),
+      resources: [{ resource: NOTES, scopes }],
+      delegation: {
+        ...{ id: given.id, agent: acting.id, expiresAt: given.expiresAt },
+        ...(given.agentEpoch !== undefined && { agentEpoch: given.agentEpoch }),
+      },
+      ...{ authTime: now, createdAt: now, codeExpiresAt: now, consumedAt: now },
+      ...{ refreshHash: sha256(token), refreshExpiresAt: given.expiresAt },
+    });
+    secrets.push(token);
+    return { given, token, id };
+  };
+  const exchange = async (url: string, token: string) => {
+    const now = systemClock.now();
+    const form = {
+      ...{ grant_type: TOKEN_EXCHANGE, client_id: client.id, client_secret: client.secret },
+      ...{ subject_token: token, subject_token_type: TYPES.delegation, actor_token_type: TYPES.jwt },
+      actor_token: await assertion(key, { clientId: agent.sub, issuer: ISSUER, now }),
+    };
+    return post(`${url}/token`, String(new URLSearchParams(form)));
+  };
+
+  for (let round = 0; round < 3; round++) {
+    const { given, token, id } = await give();
+    const answers = await spread(urls, 50, (url) => exchange(url, token));
+    t.same(new Set(answers.map(({ status }) => status)), new Set([200]));
+    t.equal(new Set(answers.map(({ body }) => body.delegation_token)).size, 1, 'one successor');
+    t.match(await grants.findOne({ id }), { revision: 1, accessTokens: { length: 1 } }, 'one exchange wrote');
+    const { body } = await exchange(urls[1] ?? '', answers[0]?.body.delegation_token);
+    secrets.push(answers[0]?.body.delegation_token, body.delegation_token);
+    const stale = await spread(urls, PROCESSES, (url) => exchange(url, token));
+    t.same(
+      stale.map(({ status }) => status),
+      [400, 400, 400, 400],
+      'reuse',
+    );
+    t.equal((await exchange(urls[2] ?? '', body.delegation_token)).status, 400, 'ends the chain');
+    t.equal(await delegations.find(given.id), null, 'and the delegation');
+  }
+
+  const { given, token } = await give();
+  const [isEnded, answers] = await Promise.all([
+    delegations.end(given.id, { ip: '192.0.2.1' }),
+    spread(urls, 50, (url) => exchange(url, token)),
+  ]);
+  t.equal(isEnded, true);
+  t.ok(answers.every(({ status }) => status === 200 || status === 400));
+  const later = await spread(urls, PROCESSES, (url) => exchange(url, token));
+  t.same(
+    later.map(({ status }) => status),
+    [400, 400, 400, 400],
+    'an ended delegation stays ended',
+  );
+}
+
 /** Every way to end tokens from one process, which an API behind each of the others learns. */
 async function killSwitch(
   t: Test,
@@ -197,6 +308,7 @@ await onMongod((server) => {
   t.test('four processes share one MongoDB', async (t) => {
     const started = await start(t, { databaseUri: server.fresh(t) });
     await races(t, started);
+    await t.test('a delegation has one chain', (t) => delegates(t, started));
     await t.test('what ends a token reaches every API', (t) => killSwitch(t, started));
   });
 });
@@ -207,6 +319,8 @@ t.test('four processes share one SQLite file', async (t) => {
   const [url] = urls as [string];
 
   await t.test('every race has one winner', (t) => races(t, started));
+
+  await t.test('a delegation has one chain', (t) => delegates(t, started));
 
   await t.test('concurrent sign-ups of one handle create one account', async (t) => {
     const body = { handle: 'same@example.test', password: PASSWORD };

@@ -15,6 +15,7 @@ import {
   type RegisteredClient,
   search,
 } from '../kit/idp.js';
+import { ON_THE_HOST } from '../kit/operator.js';
 import { addResource, FILES, introspect } from '../kit/resources.js';
 import { waitUntil } from '../kit/wait.js';
 
@@ -152,6 +153,46 @@ t.test('a resource server learns of it while it waits, in each process', async (
   });
   t.same((await introspect(idp, server ?? { id: '' }, tokens.access_token)).body, { active: false });
 });
+
+t.test(
+  'an API that is removed ends its tokens, those of an API with its identifier later do not',
+  async (t) => {
+    const idp = await idpApp(t);
+    const { tokens, client, principal, server } = await withToken(t, idp);
+    const origin = await idp.listen();
+    const api = createResourceServer({
+      issuer: ISSUER,
+      resource: FILES,
+      clock: idp.clock,
+      fetch: (url, init) => fetch(url.replace(ISSUER, origin), init),
+    });
+    t.teardown(() => api.close());
+    const accepts = (token: string) =>
+      api
+        .verify(new Request(FILES, { headers: { authorization: `Bearer ${token}` } }))
+        .then(() => 'accepted')
+        .catch((error: { code: string }) => error.code);
+    t.equal(await accepts(tokens.access_token), 'accepted');
+    const path = '/.well-known/openid-configuration';
+    t.equal(await server?.remove('https://unknown.example.test', ON_THE_HOST), null);
+    t.equal(await accepts(tokens.access_token), 'accepted');
+    await server?.remove(FILES, ON_THE_HOST);
+    await waitUntil('the resource server refuses the token', async () => {
+      return (await accepts(tokens.access_token)) === 'invalid_token';
+    });
+
+    await addResource(t, idp);
+    idp.clock.advance(10 * SECOND);
+    const next = (await idp.redeem(client, await idp.codeFor(client, principal, SCOPE))).body;
+    t.equal(isRevoked(claimsOf(next.access_token), await listOf(idp)), false, 'registered again');
+    t.equal(isRevoked(claimsOf(tokens.access_token), await listOf(idp)), true);
+    await server?.remove(FILES, ON_THE_HOST);
+    t.equal((await idp.request('GET', '/revocations')).status, 200, 'while tokens may be valid');
+    idp.clock.advance(12 * MINUTE);
+    t.equal((await idp.request('GET', '/revocations')).status, 404);
+    t.notOk('revocation_list_uri' in (await idp.request('GET', path)).body);
+  },
+);
 
 t.test(
   'a request that waits is answered when the list changes, at its limit, and when the server stops',

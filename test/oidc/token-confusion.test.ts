@@ -1,10 +1,22 @@
 import t, { type Test } from 'tap';
+import { ASSERTION_TOKEN, JWT_BEARER } from '../../src/oidc/identity-assertions/trust.js';
+import { createKeys } from '../../src/oidc/keys.js';
 import { TOKEN_EXCHANGE } from '../../src/oidc/tokens/request.js';
+import { registrationTokenCollection } from '../../src/registration/store.js';
+import { createRegistrationTokens } from '../../src/registration/tokens.js';
 import { agentWithKey } from '../kit/agent-keys.js';
 import { basic, saasApp } from '../kit/app.js';
-import { asserted, assertion } from '../kit/client-keys.js';
+import { asserted, assertion, clientKey } from '../kit/client-keys.js';
 import { actorProof, type KeyedAgent, TYPES } from '../kit/delegations.js';
 import { begin, decide, deviceClient, poll } from '../kit/device.js';
+import {
+  foreignAssertion,
+  foreignIssuer,
+  ID_TOKEN,
+  REFRESH_TOKEN,
+  THERE,
+  trustIn,
+} from '../kit/identity-assertions.js';
 import {
   ADMIN_TOKEN,
   claimsOf,
@@ -12,11 +24,14 @@ import {
   type IdpApp,
   ISSUER,
   idpApp,
+  idpStore,
   type RegisteredClient,
   redemption,
   refreshing,
+  SEED,
   search,
 } from '../kit/idp.js';
+import { ON_THE_HOST } from '../kit/operator.js';
 import { addResource, FILES } from '../kit/resources.js';
 import { dpopKey } from '../kit/token-issuer.js';
 
@@ -32,6 +47,8 @@ interface Caller {
 interface World {
   idp: IdpApp;
   client: RegisteredClient;
+  /** With a key instead of a secret. */
+  keyed: RegisteredClient;
   /** Tokens that belong to this client and resource server, or to nobody in particular. */
   tokens: Record<string, string>;
   agent: KeyedAgent;
@@ -42,7 +59,10 @@ interface World {
 }
 
 async function world(t: Test): Promise<World> {
-  const idp = await idpApp(t, { limits: false, deviceFlow: true });
+  const idp = await idpApp(t, {
+    ...{ limits: false, deviceFlow: true, clientRegistration: true },
+    ...{ identityAssertions: 'both', loopbackDocuments: true },
+  });
   const [files, other] = [await addResource(t, idp), await addResource(t, idp, OTHER)];
   const client = await deviceClient(t, idp);
   const human = await idp.makeHuman();
@@ -75,13 +95,32 @@ async function world(t: Test): Promise<World> {
   };
   const delegated = (await idp.redeem(client, await delegate(), await actorProof(idp, agent))).body;
   const pushed = await ask(idp, '/par', client, { response_type: 'code', redirect_uri: client.redirectUri });
+  const trust = trustIn(await idpStore(t, idp), idp);
+  const foreign = await foreignIssuer(t);
+  const resources = [{ resource: FILES, scopes: ['files:read'] }];
+  await trust.setIssuer(foreign.issuer, { clients: [client.id], resources }, ON_THE_HOST);
+  await trust.link(foreign.issuer, '00u1', human.sub, ON_THE_HOST);
+  const clients = [{ id: client.id, idThere: client.id }];
+  await trust.setAudience(THERE, { clients, resources }, ON_THE_HOST);
+  const issued = await ask(idp, '/token', client, { ...ASSERTION_REQUEST, subject_token: opaque.id_token });
   const { code, session } = await signIn({ scope: 'openid' });
   const device = (await begin(idp, client)).body;
   await decide(idp, human, device.user_code);
   const saas = await saasApp(t);
   const account = await saas.signUp();
+  const signer = clientKey();
+  const keyed = await idp.createClient({ jwks: { keys: [signer.jwk] } });
+  const audit = { record: async () => undefined };
+  const registration = await createRegistrationTokens(registrationTokenCollection(await idpStore(t, idp)), {
+    ...{ audit, clock: idp.clock, random: idp.random },
+  }).create({ uses: 3, days: 7 }, { ip: 'cli' });
+  const { body: invited } = await idp.admin('POST', '/v1/invites', { handle: 'new@example.test' });
+  const { sub, sid } = claimsOf(opaque.id_token);
+  const events = { 'http://schemas.openid.net/event/backchannel-logout': {} };
+  const now = Math.floor(idp.clock.now() / 1000);
+  const logout = { iss: ISSUER, aud: client.id, iat: now, exp: now + 120, jti: 'jti_1', sub, sid, events };
   return {
-    ...{ idp, client, agent, files, other, key },
+    ...{ idp, client, keyed, agent, files, other, key },
     tokens: {
       id_token: opaque.id_token,
       'opaque access token': opaque.access_token,
@@ -93,6 +132,10 @@ async function world(t: Test): Promise<World> {
       'token of a delegation': delegated.delegation_token,
       'access token of an agent for itself': ofAgent.access_token,
       'assertion of an agent': await assert(),
+      'identity assertion for another server': issued.body.access_token,
+      'identity assertion of another provider': await foreignAssertion(foreign, {
+        ...{ client, sub: '00u1', now: idp.clock.now() },
+      }),
       'DPoP proof': await key.prove({ method: 'GET', url: `${ISSUER}/userinfo` }),
       request_uri: pushed.body.request_uri,
       code,
@@ -103,6 +146,13 @@ async function world(t: Test): Promise<World> {
       'client secret': client.secret ?? '',
       'access token of saas-backend': account.accessToken,
       'refresh token of saas-backend': account.refreshToken,
+      'assertion of an application': await assertion(signer, {
+        ...{ clientId: keyed.id, issuer: ISSUER, now: idp.clock.now() },
+      }),
+      'initial access token': registration.token,
+      invitation: invited.invite_url.split('/').at(-1),
+      'secret of a resource server': files.secret,
+      'logout token': await createKeys({ seeds: [SEED] }).sign(logout, 'EdDSA', 'logout+jwt'),
     },
   };
 }
@@ -119,6 +169,12 @@ const exchange = async ({ idp, client, agent }: World, fields: Record<string, st
     ...(await actorProof(idp, agent)),
     ...fields,
   });
+
+/** For an identity assertion. */
+const ASSERTION_REQUEST = {
+  ...{ grant_type: TOKEN_EXCHANGE, requested_token_type: ASSERTION_TOKEN, audience: THERE },
+  subject_token_type: ID_TOKEN,
+};
 
 const askAsAgent = (idp: IdpApp, text: string) =>
   idp.request('POST', '/token', {
@@ -172,7 +228,7 @@ const ENDPOINTS: Record<
       (await ask(idp, '/introspect', other, { token })).body.active,
   },
   'introspection by the client': {
-    accepts: ['opaque access token', 'access token bound to a key', 'refresh token'],
+    accepts: ['opaque access token', 'access token bound to a key', 'refresh token', 'token of a delegation'],
     isAccepted: async ({ idp, client }, token) =>
       (await ask(idp, '/introspect', client, { token })).body.active,
   },
@@ -211,13 +267,51 @@ const ENDPOINTS: Record<
       return (await exchange(one, { subject_token: valid, ...actor })).status === 200;
     },
   },
+  'an identity assertion at /token': {
+    accepts: ['identity assertion of another provider'],
+    isAccepted: async ({ idp, client }, token) =>
+      (await ask(idp, '/token', client, { grant_type: JWT_BEARER, assertion: token })).status === 200,
+  },
+  'an id_token for an identity assertion': {
+    accepts: ['id_token'],
+    isAccepted: async ({ idp, client }, token) =>
+      (await ask(idp, '/token', client, { ...ASSERTION_REQUEST, subject_token: token })).status === 200,
+  },
+  'a refresh token for an identity assertion': {
+    accepts: ['refresh token'],
+    async isAccepted({ idp, client }, token) {
+      const more = { subject_token: token, subject_token_type: REFRESH_TOKEN };
+      return (await ask(idp, '/token', client, { ...ASSERTION_REQUEST, ...more })).status === 200;
+    },
+  },
   'client secret': {
     accepts: ['client secret'],
     isAccepted: async ({ idp, client }, token) =>
       (await ask(idp, '/introspect', { id: client.id, secret: token }, { token: 'x' })).status === 200,
   },
-  'secret of a resource server': {
+  'the assertion of an application': {
+    accepts: ['assertion of an application'],
+    isAccepted: async ({ idp, keyed }, token) => {
+      const form = search({ client_id: keyed.id, token: 'x', ...asserted(token) });
+      return (await idp.request('POST', '/introspect', { form })).status === 200;
+    },
+  },
+  'the registration of an application': {
+    accepts: ['initial access token'],
+    isAccepted: async ({ idp, client }, token) => {
+      const body = { redirect_uris: [client.redirectUri] };
+      return (await idp.request('POST', '/register', { body, token })).status === 201;
+    },
+  },
+  'the account page': {
     accepts: [],
+    isAccepted: async ({ idp }, token) => {
+      const headers = { cookie: `__Host-idp=${token}; __Host-idp-session=${token}` };
+      return (await idp.request('GET', '/account', { headers })).status === 200;
+    },
+  },
+  'secret of a resource server': {
+    accepts: ['secret of a resource server'],
     isAccepted: async ({ idp, files }, token) =>
       (await ask(idp, '/introspect', { id: files.id, secret: token }, { token: 'x' })).status === 200,
   },
@@ -227,7 +321,7 @@ const ENDPOINTS: Record<
       (await idp.request('GET', '/v1/resources', { token })).status === 200,
   },
   'an invitation': {
-    accepts: [],
+    accepts: ['invitation'],
     isAccepted: async ({ idp }, token) =>
       (await idp.request('GET', `/invite/${encodeURIComponent(token)}`)).status === 200,
   },

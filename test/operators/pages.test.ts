@@ -1,6 +1,8 @@
 import t from 'tap';
 import { mailCollection } from '../../src/email/store.js';
+import { agentWithKey } from '../kit/agent-keys.js';
 import { auditOf, PASSWORD } from '../kit/app.js';
+import { clientKey } from '../kit/client-keys.js';
 import { CALLBACK, idpApp, idpStore } from '../kit/idp.js';
 import { enterConsole, makeOperator } from '../kit/operator.js';
 import { addResource, FILES } from '../kit/resources.js';
@@ -175,6 +177,30 @@ t.test('applications are created, changed, rotated and deleted', async (t) => {
   ]);
   const update = records.find(({ event }) => event === 'client.updated');
   t.match(update?.detail, /"before":.*Shop.*"after":.*New shop/);
+});
+
+t.test('an application for devices needs no redirect URI, and keys are shown', async (t) => {
+  const idp = await idpApp(t, HERE);
+  const { get, act } = await enterConsole(idp, await makeOperator(t, idp));
+  t.notMatch((await get('/clients/create')).body, /<textarea[^>]*name="redirect_uris"[^>]*required/);
+  const refused = await act('/clients/create', { name: 'TV' });
+  t.match(refused.body, /id="problem-redirect_uris"[^>]*>[^<]*must contain at least one URI/);
+  const [id = ''] = secretsOf((await act('/clients/create', { name: 'TV', device: 'yes' })).body);
+  t.match((await get(`/clients/${id}`)).body, /Sign-in on devices/);
+  t.match((await act(`/clients/${id}/update`, { name: 'TV 2', device: 'yes' })).body, 'Saved.');
+  t.match(
+    (await act(`/clients/${id}/update`, { name: 'TV 2', device: 'no' })).body,
+    'must contain at least one',
+  );
+  const uri = { name: 'TV 2', redirect_uris: CALLBACK };
+  t.match((await act(`/clients/${id}/update`, { ...uri, device: 'no' })).body, 'Saved.');
+  t.notMatch((await get(`/clients/${id}`)).body, /Sign-in on devices/);
+
+  const agent = await agentWithKey(t, idp);
+  t.match((await get(`/principals/${agent.sub}`)).body, new RegExp(`Public key[\\s\\S]*${agent.keyId}`));
+  const jwks = { keys: [clientKey('ES256', 'k1').jwk] };
+  const keyed = await idp.createClient({ jwks });
+  t.match((await get(`/clients/${keyed.id}`)).body, /Public key[\s\S]*P-256, k1/);
 });
 
 t.test('operators see the APIs and who has allowed access to them, and change none', async (t) => {

@@ -1,11 +1,26 @@
 import type { lookup as systemLookup } from 'node:dns';
 import t, { type Test } from 'tap';
-import { HOUR, MINUTE } from '../../src/kernel/clock.js';
+import { revocationKey } from '../../src/http/revocation-list.js';
+import { DAY, HOUR, MINUTE } from '../../src/kernel/clock.js';
+import { revocationCollection } from '../../src/oidc/revocations/service.js';
+import { createDocuments, documentCollection } from '../../src/outbound/documents.js';
 import { createOutbound } from '../../src/outbound/request.js';
 import { isMetadataId } from '../../src/registration/client-ids.js';
 import { Agent } from '../kit/agent.js';
+import { auditOf } from '../kit/app.js';
 import { asserted, assertion, clientKey, type DocumentHost, documentHost } from '../kit/client-keys.js';
-import { authorizePath, CALLBACK, codeIn, type IdpAppOptions, ISSUER, idpApp } from '../kit/idp.js';
+import {
+  authorizePath,
+  CALLBACK,
+  claimsOf,
+  codeIn,
+  type IdpAppOptions,
+  ISSUER,
+  idpApp,
+  idpStore,
+} from '../kit/idp.js';
+import { enterConsole, makeOperator } from '../kit/operator.js';
+import { addResource, FILES } from '../kit/resources.js';
 
 /** Clients whose identifier is the address of their metadata. */
 
@@ -55,6 +70,65 @@ t.test('a person signs in to a client that nobody has registered, and it refresh
   host.answer = (_, response) => void response.writeHead(410).end();
   idp.clock.advance(MINUTE + 1);
   t.equal((await idp.refresh(client, refreshed.body.refresh_token)).status, 401, 'the client is gone');
+});
+
+t.test('operators see who has signed in to which of them, and block and admit one', async (t) => {
+  const started = await start(t, { publicUrl: undefined, limits: false });
+  const { idp, client, id, host } = started;
+  await addResource(t, idp);
+  const operator = await makeOperator(t, idp, 'olga');
+  const { get, act } = await enterConsole(idp, operator);
+  await idp.authorize(client);
+  t.match(
+    (await get('/metadata-clients')).body,
+    'Nobody has signed in to such an application.',
+    'only shown',
+  );
+  const { code, browser } = await codeFor(t, started, {
+    scope: 'openid files:read offline_access',
+    resource: FILES,
+  });
+  const { access_token: token, refresh_token: refresh } = (await idp.redeem(client, code)).body;
+  idp.clock.advance(2 * DAY);
+  await codeFor(t, started);
+  await get('/metadata-clients');
+  const again = await enterConsole(idp, operator);
+  const list = async (query = '') =>
+    (await again.get(`/metadata-clients${query}`)).body.replaceAll('&#x2F;', '/');
+  t.match((await again.get('/clients')).body, 'href="./metadata-clients"');
+  const times = [...(await list()).matchAll(/<time datetime="([^"]*)"/g)].map(([, time = '']) =>
+    Date.parse(time),
+  );
+  t.ok((times[1] ?? 0) - (times[0] ?? 0) >= 2 * DAY, 'first and last use');
+  for (const shown of [id, new URL(id).host, 'Tool']) t.match(await list(), shown);
+  t.match(await list(`?q=${encodeURIComponent(id.slice(0, -5))}`), id);
+  t.notMatch(await list('?q=other.example.test'), id);
+  t.match((await again.get('/metadata-clients.csv')).body, /^Client ID,Host,Name,First used,[\s\S]*Tool/);
+
+  const [, path = ''] = /(metadata-clients\/[^"]*)\/block"/.exec(await list()) ?? [];
+  t.equal((await again.get(`/${path}/admit`)).status, 404);
+  t.match((await again.act(`/${path}/block`)).body, 'The application is blocked.');
+  t.equal((await again.get(`/${path}/block`)).status, 404);
+  host.requests.length = 0;
+  t.match((await idp.authorize(client)).status, 400);
+  t.equal((await idp.refresh(client, refresh)).status, 401);
+  t.same(host.requests, [], 'its host is not asked');
+  const listed = revocationCollection(await idpStore(t, idp));
+  t.ok(await listed.findOne({ id: revocationKey('client_id', claimsOf(token).client_id) }));
+  idp.clock.advance(200 * DAY);
+  const documents = documentCollection(await idpStore(t, idp));
+  await createDocuments(documents, {
+    ...{ send: async () => ({}) as never, clock: idp.clock, onFailure: () => undefined },
+  }).purge.run({ signal: new AbortController().signal } as never);
+  const later = await enterConsole(idp, operator);
+  t.match((await later.act(`/${path}/admit`)).body, 'The application is admitted.', 'it does not expire');
+  t.equal((await idp.visit(client)).page.status, 200);
+  const records = (await auditOf(await idpStore(t, idp))).filter(({ subject }) => subject === id);
+  t.match(records.map(({ event, by }) => [event, by]).sort(), [
+    ['client.admitted', 'olga'],
+    ['client.blocked', 'olga'],
+  ]);
+  t.ok(browser && act);
 });
 
 t.test('the page names the whole host, warns of programs on the device and of a first visit', async (t) => {

@@ -30,6 +30,20 @@ const mutants = [
     tests: [['metadata', 'a document that breaks a rule is refused, and nothing is issued']],
   },
   {
+    name: 'a blocked client signs people in',
+    file: 'client-ids.js',
+    text: 'if ((await documents.find(clientId))?.blockedAt !== undefined)',
+    replacement: 'if (false)',
+    tests: [['metadata', 'operators see who has signed in to which of them']],
+  },
+  {
+    name: 'a blocked client keeps its tokens',
+    file: 'client-ids.js',
+    text: 'isBlocked ? endClient(copy.uri, set, actorOf(from)) : set()',
+    replacement: 'set()',
+    tests: [['metadata', 'operators see who has signed in to which of them']],
+  },
+  {
     name: 'two texts are one address',
     file: 'client-ids.js',
     text: 'url.href === text',

@@ -9,7 +9,7 @@ import type { Directory, Principal } from '../directory.js';
 import { CODE_LIFETIME_MS, newGrantToken } from '../grant-tokens.js';
 import type { ReadHint } from '../keys.js';
 import { findRefusal, type Resources, scopesOf } from '../resources.js';
-import { GRANT, type GrantedDelegation, type Grants, type SessionDocument } from '../store.js';
+import { clientTrace, GRANT, type GrantedDelegation, type Grants, type SessionDocument } from '../store.js';
 import type { Interaction, InteractionTokens, OwnPage } from './interaction-token.js';
 import {
   type AuthorizationRequest,
@@ -135,11 +135,11 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
     { client, targets: [target] }: AuthorizationRequest,
     { agent, lifetimeMs, maxDepth }: DelegationRequest,
     person: Principal,
-    ip: string,
+    { txn, ip }: { txn: string; ip: string },
   ): Promise<GrantedDelegation | undefined> => {
     if (!target) return undefined;
     const { resource, scopes } = target;
-    const permission = { person, agent, resource: resource.identifier, scopes, clientId: client.id };
+    const permission = { person, agent, resource: resource.identifier, scopes, clientId: client.id, txn };
     const delegations = await deps.delegations();
     const given = await delegations.give({ ...permission, maxDepth, lifetimeMs }, ip);
     const { id, agentEpoch, expiresAt } = given;
@@ -168,7 +168,8 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       const id = newId(GRANT, clock, random);
       const code = newGrantToken('ac_', id, random);
       const now = clock.now();
-      const delegation = request.delegation && (await give(request, request.delegation, principal, ip));
+      const delegation =
+        request.delegation && (await give(request, request.delegation, principal, { txn: id, ip }));
       const { nonce, code_challenge: challenge, acr_values: acrValues, dpop_jkt: key } = parameters;
       const grant = {
         id,
@@ -198,7 +199,7 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       const event = isSilent ? 'login.continued' : 'login.succeeded';
       await Promise.all([
         grants.insert(grant),
-        audit.record({ event, subject: principal.id, ip, detail: client.id }),
+        audit.record({ event, subject: principal.id, ip, detail: clientTrace(grant) }),
       ]);
       await directory.recordUse(client);
       return respond(request, { code });

@@ -7,6 +7,7 @@ import type { TokenDependencies, TokenResponse } from '../tokens/issuance.js';
 import { refreshTokens } from '../tokens/refresh.js';
 import { ACCESS_TOKEN, JWT, proveDelegate } from './actor.js';
 import { handOn } from './hand-on.js';
+import { traceOf } from './store.js';
 
 /** Token exchange (RFC 8693): access tokens with which an agent acts for a person. Loaded with the first request. */
 
@@ -77,14 +78,10 @@ async function exchangeHandle(
     accept,
   });
   if (used?.delegation) {
-    const { id, agent } = used.delegation;
-    await (await deps.delegations()).recordUse(id);
-    await deps.audit.record({
-      event: 'delegation.used',
-      subject: used.sub,
-      ip,
-      detail: `${agent} ${id} ${used.id}`,
-    });
+    const { id: txn, sub: subject, delegation } = used;
+    await (await deps.delegations()).recordUse(delegation.id);
+    const detail = traceOf({ ...delegation, txn });
+    await deps.audit.record({ event: 'delegation.used', subject, ip, detail });
   }
   return response;
 }

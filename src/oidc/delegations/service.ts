@@ -4,7 +4,7 @@ import type { Audit } from '../../ops/audit.js';
 import { nullIfTaken, type Page } from '../../storage/collection.js';
 import type { Directory, Principal } from '../directory.js';
 import type { Revocations } from '../revocations/service.js';
-import { DELEGATION, type DelegationCollection, type DelegationDocument } from './store.js';
+import { DELEGATION, type DelegationCollection, type DelegationDocument, traceOf } from './store.js';
 
 /** Delegations: which agents act for which people. Loaded with the first request that concerns one. */
 
@@ -34,6 +34,8 @@ export interface Delegations {
   end(id: string, by: EndedBy): Promise<boolean>;
   /** The same for the person who gave it. */
   endOwn(person: string, id: string, by: EndedBy): Promise<boolean>;
+  /** Ends all of a client or a resource that is removed. */
+  endAll(of: { clientId: string } | { resource: string }, by: EndedBy): Promise<void>;
   /** The valid ones that a person has given, or that an agent has got; the latest first. */
   list(of: { person: string } | { agent: string }): Promise<ActiveDelegation[]>;
   /** All valid ones. */
@@ -46,6 +48,8 @@ export interface Permission {
   resource: string;
   scopes: readonly string[];
   clientId: string;
+  /** The grant of its code. */
+  txn: string;
   maxDepth: number;
   lifetimeMs: number;
 }
@@ -80,23 +84,33 @@ export function createDelegations(deps: DelegationDependencies): Delegations {
   };
 
   /** Resource servers learn of it before the store, so that no token is accepted wrongly after a crash in between. */
-  const endStored = async ({ id, person, agent }: DelegationDocument, by: EndedBy): Promise<boolean> => {
+  const endStored = async (delegation: DelegationDocument, by: EndedBy): Promise<boolean> => {
+    const { id } = delegation;
     const isEnded = await revocations.end('delegation', id, () =>
       delegations.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } }),
     );
-    if (isEnded)
-      await audit.record({ event: 'delegation.ended', subject: person, ...by, detail: `${agent} ${id}` });
+    if (isEnded) await recordEnd(delegation, by);
     return isEnded;
   };
 
+  const recordEnd = (delegation: DelegationDocument, by: EndedBy): Promise<void> =>
+    audit.record({
+      event: 'delegation.ended',
+      subject: delegation.person,
+      ...by,
+      detail: traceOf(delegation),
+    });
+
   return {
-    async give({ person, agent, resource, scopes, clientId, maxDepth, lifetimeMs }, ip) {
+    async give({ person, agent, resource, scopes, clientId, txn, maxDepth, lifetimeMs }, ip) {
       const parties = sha256(JSON.stringify([person.id, agent.id, resource]));
       for (;;) {
         const earlier = await delegations.findOne({ parties });
         // A new id, because what was ended under the earlier one remains revoked.
-        if (earlier)
-          await revocations.end('delegation', earlier.id, () => delegations.deleteOne({ id: earlier.id }));
+        const replaced =
+          earlier &&
+          (await revocations.end('delegation', earlier.id, () => delegations.deleteOne({ id: earlier.id })));
+        if (replaced && (await activate(replaced))) await recordEnd(replaced, { ip });
         const now = clock.now();
         const given: DelegationDocument = {
           id: newId(DELEGATION, clock, random),
@@ -108,6 +122,7 @@ export function createDelegations(deps: DelegationDependencies): Delegations {
           resource,
           scopes: [...scopes],
           clientId,
+          txn,
           maxDepth,
           createdAt: now,
           expiresAt: now + Math.min(lifetimeMs, MAX_LIFETIME_MS),
@@ -115,8 +130,7 @@ export function createDelegations(deps: DelegationDependencies): Delegations {
         // Another request may have given one in between, which this one replaces.
         const isStored = await delegations.insert(given).then(() => true, nullIfTaken);
         if (!isStored) continue;
-        const detail = `${agent.id} ${given.id}`;
-        await audit.record({ event: 'delegation.given', subject: person.id, ip, detail });
+        await audit.record({ event: 'delegation.given', subject: person.id, ip, detail: traceOf(given) });
         return given;
       }
     },
@@ -135,6 +149,18 @@ export function createDelegations(deps: DelegationDependencies): Delegations {
     async endOwn(person, id, by) {
       const stored = await delegations.findOne({ id });
       return stored?.person === person && stored.revokedAt === undefined && endStored(stored, by);
+    },
+
+    async endAll(of, by) {
+      const where = { ...of, revokedAt: null };
+      for (let after: string | null | undefined; after !== null; ) {
+        const page: Page<DelegationDocument> = await delegations.page({
+          ...{ where, sort: 'id', limit: MAX_LISTED },
+          ...(after && { after }),
+        });
+        for (const one of page.items) await endStored(one, by);
+        after = page.next;
+      }
     },
 
     async list(of) {

@@ -17,6 +17,8 @@ export interface DelegationDocument {
   scopes: string[];
   /** The client that asked for it and gets its tokens. */
   clientId: string;
+  /** The grant of the code with which it was given: the claim `txn` of its tokens, and in each of its audit records. */
+  txn: string;
   /** How many agents may follow one another, the first included. */
   maxDepth: number;
   createdAt: number;
@@ -30,11 +32,15 @@ export interface DelegationDocument {
 /** Prefix of the ids. */
 export const DELEGATION = 'dlg_';
 
+/** What audit records say about it. */
+export const traceOf = ({ agent, id, txn }: Pick<DelegationDocument, 'agent' | 'id' | 'txn'>): string =>
+  `${agent} ${id} ${txn}`;
+
 export type DelegationCollection = Collection<DelegationDocument>;
 
 export const delegationCollection = (store: Store): DelegationCollection =>
   store.collection<DelegationDocument>('delegations', {
     unique: ['parties'],
-    indexes: [['expiresAt'], ['person'], ['agent']],
+    indexes: [['expiresAt'], ['person'], ['agent'], ['clientId'], ['resource']],
     fields: ['revokedAt'],
   });

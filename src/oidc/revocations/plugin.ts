@@ -28,7 +28,8 @@ const Headers = Type.Object({
   ),
 });
 
-/** The list of revoked access tokens for resource servers. There is none until the first resource is registered. */
+/** The list of revoked access tokens for resource servers. There is none until the first resource is
+ * registered. */
 export async function revocationsPlugin(scope: Scope, options: RevocationsPluginOptions): Promise<void> {
   let loaded: Promise<RevocationFeed> | undefined;
   const load = (): Promise<RevocationFeed> => {
@@ -41,7 +42,7 @@ export async function revocationsPlugin(scope: Scope, options: RevocationsPlugin
     '/revocations',
     { config: access('public', { unmetered: true }), schema: { headers: Headers } },
     async (request, reply) => {
-      if (!(await options.resources.hasAny())) throw httpErrors.NOT_FOUND();
+      if (!(await hasList(options))) throw httpErrors.NOT_FOUND();
       const feed = await load();
       const known = request.headers['if-none-match'];
       const wait = waitOf(request.headers.prefer);
@@ -66,6 +67,11 @@ export async function revocationsPlugin(scope: Scope, options: RevocationsPlugin
     isStopping.abort();
     (await loaded)?.close();
   });
+}
+
+/** Also after the removal of the last resource, while tokens for it could be valid. */
+async function hasList({ resources, revocations, clock }: RevocationsPluginOptions): Promise<boolean> {
+  return (await resources.hasAny()) || (await revocations.count({ expiresAt: { gt: clock.now() } }, 1)) > 0;
 }
 
 /** RFC 7240 §4.3, in seconds. */

@@ -5,7 +5,7 @@ import {
   revocationKey,
   revocationKeysOf,
 } from '../../http/revocation-list.js';
-import { type Clock, MINUTE } from '../../kernel/clock.js';
+import { type Clock, MINUTE, SECOND, toSeconds } from '../../kernel/clock.js';
 import { type Collection, nullIfTaken, type Store } from '../../storage/collection.js';
 
 /**
@@ -34,6 +34,9 @@ export function revocationCollection(store: Store): RevocationCollection {
 /** The longest time for which access tokens for resources are valid, and a minute for clocks that differ. */
 const RETENTION_MS = 11 * MINUTE;
 
+/** How far ahead the clock of another process, which has issued tokens, is expected to be. */
+const EXPECTED_SKEW_MS = 5 * SECOND;
+
 /** Something with generations, after a change that may have begun another one. */
 interface Generation {
   epoch?: number;
@@ -51,6 +54,8 @@ export interface Revocations {
   endPrincipal<T extends Generation | null>(sub: string, change: () => Promise<T>): Promise<T>;
   /** The same for the access of a client to a principal. @param generation that begins now */
   endAccess<T>(access: string, generation: number, change: () => Promise<T>): Promise<T>;
+  /** The same for a resource, whose identifier may be registered again: later tokens are unaffected. */
+  endResource<T>(identifier: string, change: () => Promise<T>): Promise<T>;
   /** Whether a token with these claims is revoked. */
   includes(claims: RevocableClaims): Promise<boolean>;
 }
@@ -104,6 +109,11 @@ export function createRevocations({
 
     async endAccess(access, generation, change) {
       if (await resources.hasAny()) await record('access', access, generation);
+      return change();
+    },
+
+    async endResource(identifier, change) {
+      await record('aud', identifier, toSeconds(clock.now() + EXPECTED_SKEW_MS) + 1);
       return change();
     },
 

@@ -69,7 +69,10 @@ export async function introspectForResource(
   return claims ? { active: true, token_type: tokenTypeOf(claims.cnf?.jkt), ...claims } : INACTIVE;
 }
 
-/** Describes an opaque access token or a refresh token to the client that it was issued to, which is also its audience. */
+/**
+ * Describes an opaque access token, a refresh token or that of a delegation to the client that it was issued to, which is
+ * also its audience.
+ */
 export async function introspectToken(
   client: Client,
   token: string,
@@ -86,7 +89,7 @@ export async function introspectToken(
     const key = { token_type: tokenTypeOf(issued.key), ...confirmationOf(issued.key) };
     return { active: true, scope, ...about, ...key, sub: grant.sub, ...times };
   }
-  const id = grantIdOf('rt_', token);
+  const id = grantIdOf('rt_', token) ?? grantIdOf('dt_', token);
   const grant = id === undefined ? null : await grants.findOne({ id });
   if (grant?.clientId !== client.id || grant.revokedAt !== undefined) return INACTIVE;
   const { refreshHash, refreshExpiresAt = 0, rotatedAt, consumedAt = 0 } = grant;
@@ -94,7 +97,8 @@ export async function introspectToken(
   if (!isUnexpired(refreshExpiresAt, { now: clock.now(), life: REFRESH_IDLE_LIFETIME_MS })) return INACTIVE;
   if (!(await findOwner(grant, deps))) return INACTIVE;
   const times = { exp: toSeconds(refreshExpiresAt), iat: toSeconds(rotatedAt ?? consumedAt) };
-  return { active: true, scope: completeScopeOf(grant), ...about, sub: grant.sub, ...times };
+  const key = confirmationOf(grant.refreshKey);
+  return { active: true, scope: completeScopeOf(grant), ...about, ...key, sub: grant.sub, ...times };
 }
 
 /** The scopes of the provider and of all resources. */

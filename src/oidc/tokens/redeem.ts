@@ -12,7 +12,7 @@ import {
   withAccessToken,
 } from '../grant-tokens.js';
 import type { Prove } from '../proofs.js';
-import type { GrantDocument } from '../store.js';
+import { clientTrace, type GrantDocument } from '../store.js';
 import {
   createTokenResponse,
   endDelegationOf,
@@ -159,7 +159,8 @@ async function revokeReplayed(grantId: string, ip: string, deps: TokenDependenci
   const revoked = await revocations.end('txn', grantId, () =>
     grants.changeOne({ id: grantId, revokedAt: null }, { set: { revokedAt: clock.now() } }),
   );
-  if (revoked) await audit.record({ event: 'code.replayed', subject: grant.sub, ip, detail: grant.clientId });
+  if (revoked)
+    await audit.record({ event: 'code.replayed', subject: grant.sub, ip, detail: clientTrace(grant) });
 }
 
 /** RFC 7636 §4.6. A verifier without a challenge is an injected code (RFC 9700 §2.1.1). */

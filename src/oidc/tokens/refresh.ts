@@ -15,7 +15,7 @@ import {
 } from '../grant-tokens.js';
 import type { Prove } from '../proofs.js';
 import { namesIn } from '../resources.js';
-import type { GrantDocument } from '../store.js';
+import { clientTrace, type GrantDocument } from '../store.js';
 import {
   createTokenResponse,
   endDelegationOf,
@@ -192,10 +192,10 @@ function narrowScope(granted: string, asked: string | undefined): string {
 /** A replayed token may have been stolen, so the whole family is revoked (RFC 9700 §4.14.2). */
 async function revokeReusedFamily(grant: GrantDocument, ip: string, deps: TokenDependencies): Promise<void> {
   const { grants, revocations, audit, clock } = deps;
-  const { id, sub, clientId } = grant;
+  const { id, sub } = grant;
   await endDelegationOf(grant, ip, deps);
   const revoked = await revocations.end('txn', id, () =>
     grants.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } }),
   );
-  if (revoked) await audit.record({ event: 'refresh.reused', subject: sub, ip, detail: clientId });
+  if (revoked) await audit.record({ event: 'refresh.reused', subject: sub, ip, detail: clientTrace(grant) });
 }

@@ -6,7 +6,7 @@ import { oidcErrors } from '../errors.js';
 import { grantIdOf } from '../grant-tokens.js';
 import type { Prove } from '../proofs.js';
 import type { ResourceServer } from '../resources.js';
-import type { GrantDocument } from '../store.js';
+import { clientTrace, type GrantDocument } from '../store.js';
 import type { AgentClient } from './agents.js';
 import type { AgentTokenRequest } from './client-credentials.js';
 import {
@@ -111,7 +111,8 @@ async function revokeToken(
   const revoked = await revocations.end('txn', id, () =>
     grants.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } }),
   );
-  if (revoked) await audit.record({ event: 'grant.revoked', subject: grant.sub, ip, detail: client.id });
+  if (revoked)
+    await audit.record({ event: 'grant.revoked', subject: grant.sub, ip, detail: clientTrace(grant) });
 }
 
 const isJwt = (token: string): boolean => token.startsWith('eyJ');

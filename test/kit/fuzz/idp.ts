@@ -3,8 +3,10 @@ import { createIdentityServer } from '../../../src/idp/server.js';
 import { newId, sha256, systemRandom } from '../../../src/kernel/secrets.js';
 import { logoutNoticeCollection } from '../../../src/oidc/backchannel/store.js';
 import { DELEGATION, delegationCollection } from '../../../src/oidc/delegations/store.js';
+import { ASSERTION_TOKEN, JWT_BEARER } from '../../../src/oidc/identity-assertions/trust.js';
 import { SESSION, sessionCollection } from '../../../src/oidc/store.js';
 import { TOKEN_EXCHANGE } from '../../../src/oidc/tokens/request.js';
+import { documentCollection } from '../../../src/outbound/documents.js';
 import { clientCollection, principalCollection } from '../../../src/provisioning/store.js';
 import { registrationTokenCollection } from '../../../src/registration/store.js';
 import { openStore } from '../../../src/storage/open.js';
@@ -13,9 +15,11 @@ import { fakeClock } from '../clock.js';
 import { TYPES } from '../delegations.js';
 import { DEVICE_GRANT } from '../device.js';
 import { FACTOR_KEY } from '../factors.js';
+import { ID_TOKEN, trustIn } from '../identity-assertions.js';
 import { ADMIN_TOKEN, CALLBACK, idpOptions, VERIFIER } from '../idp.js';
 import { checkAnswers, idpPaths } from '../openapi.js';
 import { ON_THE_HOST } from '../operator.js';
+import { countedRandom } from '../random.js';
 import { FILES, FILES_INPUT, resourcesIn } from '../resources.js';
 import type { Dice } from '../stripe-simulator.js';
 import { CollectedValues } from './collected-values.js';
@@ -50,6 +54,7 @@ const KINDS = {
   client: /class="secret" value="(cid_[\w-]+)"/g,
   invited: /invitations&#x2F;(u_[0-9a-f]{32})&#x2F;withdraw/g,
   notice: /logout-failures(?:\/|&#x2F;)([\w.-]+)(?:\/|&#x2F;)retry/g,
+  document: /metadata-clients(?:\/|&#x2F;)([\w-]{43})(?:\/|&#x2F;)(?:block|admit)/g,
   sid: /sessions(?:\/|&#x2F;)(sid_[0-9a-f]{32})(?:\/|&#x2F;)end/g,
   requestUri: /"request_uri":"(urn:[^"]+)"/g,
   token: /name="token" value="(\d+\.[\w-]{43})"/g,
@@ -332,6 +337,7 @@ function consoleDraft(
 ): Partial<FuzzRequest> {
   const path = url
     .replace('logout-failures/:id', `logout-failures/${self.one('notice')}`)
+    .replace('metadata-clients/:id', `metadata-clients/${self.one('document')}`)
     .replace('delegations/:id', `delegations/${self.one('delegation')}`)
     // A client that was created in the console: other clients of the fuzz depend on theirs.
     .replace(':id', self.one('client'))
@@ -542,6 +548,20 @@ class IdpVisitor implements Visitor {
         ...resource,
       ];
     }
+    if (this.dice.happens(0.05)) {
+      const assertion = this.one('idToken');
+      return [['grant_type', JWT_BEARER], ['assertion', assertion], ...resource];
+    }
+    if (this.dice.happens(0.05)) {
+      return [
+        ['grant_type', TOKEN_EXCHANGE],
+        ['requested_token_type', ASSERTION_TOKEN],
+        ['subject_token', this.one('idToken')],
+        ['subject_token_type', ID_TOKEN],
+        ['audience', AUDIENCE],
+        ...resource,
+      ];
+    }
     if (this.dice.happens(0.2)) {
       return [['grant_type', DEVICE_GRANT], ['device_code', this.one('deviceCode')], ...resource];
     }
@@ -598,6 +618,9 @@ async function grantRole(sub: string, folder: string): Promise<void> {
   await store.close();
 }
 
+/** Another authorization server, for which the clients get assertions. */
+const AUDIENCE = 'https://chat.example.test';
+
 /** An initial access token. */
 const REGISTRATION_TOKEN = `irt_${'r'.repeat(43)}`;
 
@@ -612,6 +635,7 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     factorEncryptionKey: FACTOR_KEY,
     passkeys: true,
     deviceFlow: true,
+    identityAssertions: 'both',
     clientRegistration: true,
     clientIdMetadata: true,
   } as never);
@@ -621,6 +645,14 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
   const { url } = await server.start();
   const store = await openStore(idpOptions(folder).databaseUri);
   const mails = mailCollection(store);
+  for (const name of ['one', 'two', 'three', 'four']) {
+    const uri = `https://${name}.example.test/client.json`;
+    const now = clock.now();
+    await documentCollection(store).insert({
+      ...{ id: sha256(uri), uri, text: JSON.stringify({ client_id: uri, redirect_uris: [CALLBACK] }) },
+      ...{ fetchedAt: now, freshUntil: now, usedAt: now, expiresAt: now + 80 * 24 * 3_600_000 },
+    });
+  }
   const uses = 1_000_000_000;
   await registrationTokenCollection(store).insert({
     ...{ id: 'rtk_1', tokenHash: sha256(REGISTRATION_TOKEN), uses, usesLeft: uses },
@@ -664,7 +696,8 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     for (const scope of ['files:read', 'files:write', 'files:delete']) {
       await delegationCollection(store).insert({
         ...{ id: newId(DELEGATION, clock, systemRandom), parties: `${person} ${agent} ${scope}` },
-        ...{ person, agent, resource: FILES, scopes: [scope], clientId: 'cid_x', maxDepth: 1 },
+        ...{ person, agent, resource: FILES, scopes: [scope], clientId: 'cid_x', txn: 'gr_x' },
+        maxDepth: 1,
         ...(epoch !== undefined && { personEpoch: epoch }),
         ...{ createdAt: clock.now(), expiresAt: clock.now() + 80 * 24 * 3_600_000 },
       });
@@ -678,8 +711,17 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     for (const id of operatorSids) await startSession(id, operatorSub);
     const agent = await makeAgent(`agent-${name}@example.test`);
     await letAct(operatorSub, agent.sub);
+    const clients = [await makeClient(false), await makeClient(true), await makeClient(false)] as const;
+    await trustIn(store, { clock, random: countedRandom() }).setAudience(
+      AUDIENCE,
+      {
+        clients: clients.map(({ id }) => ({ id, idThere: id })),
+        resources: [{ resource: FILES, scopes: ['files:read'] }],
+      },
+      ON_THE_HOST,
+    );
     return {
-      clients: [await makeClient(false), await makeClient(true), await makeClient(false)],
+      clients: [...clients],
       agents: [agent],
       people: [person],
       operatorSub,
