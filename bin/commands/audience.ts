@@ -19,7 +19,8 @@ type SetOptions = CommonOptions & {
 
 export function define(group: Command, program: Program): void {
   const issuer = 'https://auth.chat.example';
-  const set = `idp audience set ${issuer} --clients cid_…=wiki --resource https://api.chat.example=chat:read`;
+  const set = `idp audience set ${issuer} --clients cid_…=wiki \\
+      --resource https://api.chat.example=chat:read`;
   group.addHelpText('after', examples(set, 'idp audience list', `idp audience remove ${issuer}`));
   group
     .command('set')

@@ -19,8 +19,10 @@ type LinkOptions = CommonOptions & { subject: string };
 
 export function define(group: Command, program: Program): void {
   const issuer = 'https://login.acme.example';
-  const set = `idp trusted-issuer set ${issuer} --clients cid_… --resource https://api.example.com=files:read`;
-  const link = `idp trusted-issuer link ${issuer} ada@example.com --subject 00u1a2b3`;
+  const set = `idp trusted-issuer set ${issuer} --clients cid_… \\
+      --resource https://api.example.com=files:read`;
+  const link = `idp trusted-issuer link ${issuer} ada@example.com \\
+      --subject 00u1a2b3`;
   group.addHelpText('after', examples(set, link, 'idp trusted-issuer list'));
   group
     .command('set')

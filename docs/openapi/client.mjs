@@ -12,11 +12,12 @@ const TOKENS = ['accessToken', 'refreshToken'];
 /** Operations that concern these tokens, which `src/client/session.ts` sends. */
 const OF_SESSION = ['refresh', 'logout'];
 
-/** Errors of nearly every operation. */
+/** Errors of nearly every operation, the last four for agents only. */
 const COMMON_ERRORS = new Set([
   ...['INTERNAL', 'NOT_READY', 'OVERLOADED', 'RATE_LIMITED', 'MAINTENANCE', 'ORIGIN_NOT_ALLOWED'],
   ...['VALIDATION_ERROR', 'INVALID_JSON', 'PAYLOAD_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE'],
   ...['UNAUTHENTICATED', 'TOKEN_EXPIRED'],
+  ...['ACCOUNT_NOT_CONNECTED', 'INSUFFICIENT_SCOPE', 'FORBIDDEN', 'IDENTITY_PROVIDER_UNAVAILABLE'],
 ]);
 
 const STATUS_TYPE = 'SubscriptionStatus';
@@ -39,7 +40,8 @@ export function clientFiles(document, { codes, statuses }) {
 
 /** The operations for users that answer with JSON. */
 function operationsOf(document) {
-  return Object.entries(document.paths).flatMap(([path, methods]) =>
+  const paths = Object.entries(document.paths).filter(([path]) => !path.startsWith('/.well-known/'));
+  return paths.flatMap(([path, methods]) =>
     Object.entries(methods)
       .filter(([, operation]) => isForUsers(operation) && !OF_SESSION.includes(operation.operationId))
       .map(([method, operation]) => describe(path, method.toUpperCase(), operation)),

@@ -73,7 +73,18 @@ export interface AuthMethods {
   /** The user and the session of the access token. */
   getCurrentUser(options?: CallOptions): Promise<{
     user: User;
-    session: Session;
+    /** Null for the access token of an agent or another application. */
+    session: Session | null;
+    /** Without a session: the application that the access token was issued to. */
+    client?: string;
+    /** Without a session: the agent that acts for the user; null if there is none. */
+    actor?: {
+      sub: string;
+      delegation?: string;
+      /** The agents that have handed the permission on, the last one first. */
+      via: string[];
+    } | null;
+    scopes?: string[];
   }>;
 
   /**

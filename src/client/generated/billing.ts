@@ -88,8 +88,8 @@ export interface BillingMethods {
 
   /**
    * Stop the collection of invoices. Only with `BILLING_ALLOW_PAUSE`. Errors: `PAYMENT_DECLINED`,
-   * `FORBIDDEN`, `SUBSCRIPTION_NOT_FOUND`, `SUBSCRIPTION_NOT_CHANGEABLE`, `TAX_LOCATION_INVALID`,
-   * `TAX_NOT_CONFIGURED`, `PAYMENT_PROVIDER_ERROR`, `BILLING_NOT_CONFIGURED`.
+   * `SUBSCRIPTION_NOT_FOUND`, `SUBSCRIPTION_NOT_CHANGEABLE`, `TAX_LOCATION_INVALID`, `TAX_NOT_CONFIGURED`,
+   * `PAYMENT_PROVIDER_ERROR`, `BILLING_NOT_CONFIGURED`.
    */
   pauseSubscription(body?: TargetBody, options?: CallOptions): Promise<Subscription>;
 

@@ -60,6 +60,9 @@ export const OPERATIONS = {
     getPublicSettings: 'GET /settings/public public',
   },
   user: {
+    getAgentAccount: 'GET /user/agent-account user',
+    connectAgentAccount: 'POST /user/agent-account user body',
+    disconnectAgentAccount: 'DELETE /user/agent-account user',
     deleteAccount: 'POST /user/delete user body',
     changeEmail: 'POST /user/email user body',
     exportAccount: 'GET /user/export user',

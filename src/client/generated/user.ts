@@ -15,6 +15,40 @@ import type {
 
 /** The operations below `/user`. */
 export interface UserMethods {
+  /** Whether an account of the identity provider is connected. */
+  getAgentAccount(options?: CallOptions): Promise<{
+    /** The identity provider. */
+    issuer: string;
+    /** The identifier of this API there. */
+    resource: string;
+    /** When the user connected an account; null if none is connected. */
+    connectedAt: Timestamp | null;
+  }>;
+
+  /**
+   * Connect the account of the identity provider whose agents may act for the user. Errors:
+   * `INVALID_TICKET`, `REAUTHENTICATION_REQUIRED`, `EMAIL_NOT_VERIFIED`, `AGENT_ACCOUNT_TAKEN`,
+   * `ALREADY_CONNECTED`.
+   */
+  connectAgentAccount(body: TicketBody, options?: CallOptions): Promise<{
+    /** The identity provider. */
+    issuer: string;
+    /** The identifier of this API there. */
+    resource: string;
+    /** When the user connected an account; null if none is connected. */
+    connectedAt: Timestamp | null;
+  }>;
+
+  /** Disconnect it, which ends the access of every agent at once. */
+  disconnectAgentAccount(options?: CallOptions): Promise<{
+    /** The identity provider. */
+    issuer: string;
+    /** The identifier of this API there. */
+    resource: string;
+    /** When the user connected an account; null if none is connected. */
+    connectedAt: Timestamp | null;
+  }>;
+
   /**
    * Delete the account. Ends its subscriptions and deletes its data. It cannot be undone. Errors:
    * `INVALID_CREDENTIALS`, `REAUTHENTICATION_REQUIRED`, `PAYMENT_PROVIDER_ERROR`,
