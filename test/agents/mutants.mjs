@@ -45,13 +45,6 @@ const mutants = [
     tests: [['agents', BELONGS]],
   },
   {
-    name: 'the state of the response is not compared',
-    file: 'service.js',
-    text: " || connection.state !== response.searchParams.get('state')",
-    replacement: '',
-    tests: [['agents', BELONGS]],
-  },
-  {
     name: 'an account with an address that nobody has confirmed is connected',
     file: 'service.js',
     text: 'if (!emailVerified)',
