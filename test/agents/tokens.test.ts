@@ -14,12 +14,16 @@ import { sha256 } from '../../src/kernel/secrets.js';
 import { saasBackend } from '../../src/saas/plugin.js';
 import { type CreateServerOptions, createServer } from '../../src/saas/server.js';
 import { RESET, readMails } from '../auth/kit.js';
+import { KEY } from '../billing/kit.js';
 import { CLIENT, fakeProvider } from '../federation/kit.js';
-import { openFile, PASSWORD, saasApp, storeOf, testOptions } from '../kit/app.js';
+import { auditOf, openFile, PASSWORD, saasApp, storeOf, testOptions } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { mailSink } from '../kit/mail.js';
+import { stripeApi } from '../kit/stripe.js';
+import { World } from '../kit/stripe-simulator.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { dpopKey, tokenIssuer } from '../kit/token-issuer.js';
+import { waitUntil } from '../kit/wait.js';
 import { onMongod } from '../storage/mongod.js';
 import { API, errorOf, SITE, VERIFIER, verified } from './kit.js';
 
@@ -162,6 +166,43 @@ t.test('the Authorization header alone decides for whom a request is made', asyn
   t.equal(refreshed.status, 200, 'a refresh is of the session in the cookie');
   const { accessToken } = refreshed.body.data;
   t.equal((await app.request('GET', '/api/auth/me', { token: accessToken })).body.data.user.id, eve.id);
+});
+
+t.test('an agent changes the subscription under its own name', async (t) => {
+  const world = new World(1, toSeconds(Date.now()));
+  const api = await stripeApi(world);
+  t.teardown(() => api.close());
+  const { app, store, ada, token } = await withIssuer(t, { paymentSecretKey: KEY, paymentApiUrl: api.url });
+  const post = (path: string, bearer: string, body: object = {}) =>
+    app.request('POST', `/api/billing/${path}`, { token: bearer, body });
+  const { body } = await post('create-checkout-session', ada.accessToken, { mode: 'setup' });
+  const customer = String(api.sessions.get(body.data.sessionId)?.['customer']);
+  Object.assign(world.subscribe(customer, ada.id, true), { status: 'active', price: 'price_basic' });
+  await post('sync', ada.accessToken);
+  const told: object[] = [];
+  app.server.fastify.saas.events.on('subscription.updated', (event) => void told.push(event));
+
+  const reader = await token({ scope: 'billing:read' });
+  const refused = await post('subscription/cancel', reader);
+  t.equal(refused.status, 403);
+  t.match(
+    refused.headers['www-authenticate'],
+    /error="insufficient_scope".*scope="billing:read billing:write"/,
+  );
+  t.same(told, []);
+
+  const writer = await token({ scope: 'billing:write' });
+  t.match((await post('subscription/cancel', writer)).body.data, { cancelAtPeriodEnd: true });
+  const actor = { client: 'cli_1', sub: 'agt_1', delegation: 'dlg_1' };
+  await waitUntil('the event has come', async () => told.length === 1);
+  t.match(told, [{ userId: ada.id, actor }]);
+  const canceled = (await auditOf(store)).filter(({ event }) => event === 'subscription.canceled');
+  t.match(canceled, [{ subject: ada.id, actor }]);
+
+  t.match((await post('subscription/resume', ada.accessToken)).body.data, { cancelAtPeriodEnd: false });
+  await waitUntil('the event has come', async () => told.length === 2);
+  t.notOk(Object.hasOwn(told[1] ?? {}, 'actor'), 'a person has no actor');
+  t.equal((await post('create-checkout-session', writer, { mode: 'setup' })).status, 403);
 });
 
 t.test('routes of a host admit agents for the scope that they state', async (t) => {
