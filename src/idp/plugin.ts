@@ -235,6 +235,7 @@ export async function mountIdp(
       ...{ principals, directory, consents: oidc.consents, sessions: oidc.sessions },
       delegations: oidc.delegations,
       findClient: clientDirectory.findClient,
+      findResource: resources.service.find,
       verification: provisioning.verification,
       factors: secondFactor,
       passkeys,
