@@ -1,5 +1,5 @@
 /**
- * Bundles the programs and the index into `dist/package`. Production dependencies are imported from `node_modules`, except
+ * Bundles the programs, the index and the client into `dist/package`. Production dependencies are imported from `node_modules`, except
  * those that load faster from the bundle; libraries that are only development dependencies become part of it, together
  * with their licenses.
  */
@@ -40,6 +40,17 @@ const { metafile } = await build({
     js: "import { createRequire as requireOf } from 'node:module'; const require = requireOf(import.meta.url);",
   },
   metafile: true,
+  logLevel: 'warning',
+});
+
+// Runs in browsers as well: no banner, no part of the other programs.
+await build({
+  entryPoints: ['dist/src/client/index.js'],
+  outfile: join(OUTPUT, 'src/client/index.js'),
+  bundle: true,
+  format: 'esm',
+  platform: 'neutral',
+  target: 'es2022',
   logLevel: 'warning',
 });
 

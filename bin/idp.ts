@@ -26,6 +26,15 @@ await run({
       summary: 'Manage which agents act for which people: list, revoke',
       load: () => import('./commands/delegation.js'),
     },
+    'trusted-issuer': {
+      summary:
+        'Manage providers whose identity assertions are accepted: set, list, remove, link, unlink, links',
+      load: () => import('./commands/trusted-issuer.js'),
+    },
+    audience: {
+      summary: 'Manage servers for which identity assertions are issued: set, list, remove',
+      load: () => import('./commands/audience.js'),
+    },
     agent: {
       summary: 'Manage agents: mint, rotate, key',
       load: () => import('./commands/agent.js'),
@@ -43,8 +52,12 @@ await run({
       load: () => import('./commands/operator.js'),
     },
     login: {
-      summary: 'Sign an agent in without a browser and print its id_token',
+      summary: 'Sign in without a browser and print a token',
       load: () => import('./commands/login.js'),
+    },
+    token: {
+      summary: 'Get tokens with tokens: exchange',
+      load: () => import('./commands/token.js'),
     },
     doctor: {
       summary: 'Check the configuration, the store and the port',

@@ -4,6 +4,7 @@ import { parseList } from '../src/config/options.js';
 import { mustBe } from '../src/config/validation-messages.js';
 import { DisplayName, fits } from '../src/http/schemas.js';
 import { KINDS, type Kind } from '../src/provisioning/store.js';
+import type { AllowedResource } from '../src/trust/store.js';
 
 /** Values of options that several commands read. */
 
@@ -40,3 +41,17 @@ export function parseKinds(text: string): Kind[] {
   }
   throw new InvalidArgumentError('Use human, agent or both.');
 }
+
+/** A resource with scopes, `uri=scope,scope`, for an option that may be repeated. */
+export function parseAllowedResource(text: string, before: AllowedResource[] = []): AllowedResource[] {
+  const end = text.lastIndexOf('=');
+  const [resource, scopes] = end === -1 ? [text, []] : [text.slice(0, end), parseList(text.slice(end + 1))];
+  if (!URL.canParse(resource)) {
+    throw new InvalidArgumentError('Use uri=scopes, like https://api.example.com=files:read,files:write.');
+  }
+  return [...before, { resource, scopes }];
+}
+
+/** As JSON with all fields; as text in the form of the option. */
+export const resourcesView = (resources: AllowedResource[], json: boolean | undefined) =>
+  json ? resources : resources.map(({ resource, scopes }) => `${resource}=${scopes.join(',')}`).join(' ');

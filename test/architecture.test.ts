@@ -179,6 +179,21 @@ t.test('imports have no circles, type imports included', async (t) => {
   );
 });
 
+t.test('the client imports only its own files', async (t) => {
+  const files = sources.filter(({ file }) => partOf(file) === 'src/client');
+  t.ok(files.length > 5);
+  t.same(
+    files
+      .filter(({ imports }) => imports.some((name) => !/^\.\.?\/[\w./-]+$/.test(name)))
+      .map(({ file }) => file),
+    [],
+  );
+  const foreign = local.filter(
+    ({ file, target }) => partOf(file) === 'src/client' && partOf(target) !== 'src/client',
+  );
+  t.same(foreign, []);
+});
+
 t.test('each third-party service is imported in one place', async (t) => {
   const KNOWN_TO: Record<string, RegExp> = {
     stripe: /^src\/billing\/provider\//,

@@ -1,7 +1,7 @@
 /**
  * Breaks the compiled product, one defect at a time and in a copy, and runs the tests that must notice.
- * `MUTANT=text` tries only the defects with that text in their names, `MUTANT_ROUNDS=20` each of them as many times: a
- * test that notices a defect only sometimes counts as one that does not.
+ * `MUTANT=text` tries only the defects with that text in their names, `MUTANT_SHARE=3` every third of them, and
+ * `MUTANT_ROUNDS=20` each of them as many times: a test that notices a defect only sometimes counts as one that does not.
  *
  * @typedef {{ name: string, file: string, text: string, replacement: string, tests: [file: string, name: string][] }} Mutant
  */
@@ -19,8 +19,13 @@ import { fileURLToPath } from 'node:url';
  */
 export function runMutants(room, mutants) {
   const rounds = Number(process.env.MUTANT_ROUNDS ?? 1);
-  const tried = mutants.filter(({ name }) => name.includes(process.env.MUTANT ?? ''));
+  const share = Number(process.env.MUTANT_SHARE ?? 1);
+  const tried = mutants
+    .filter(({ name }) => name.includes(process.env.MUTANT ?? ''))
+    .filter((_, index) => index % share === 0);
   const copy = copyBuild();
+  for (const mutant of mutants)
+    replaceOnce(readFileSync(join(copy, 'dist/src', room, mutant.file), 'utf8'), mutant);
   /** The failure of each round, null if there was none. */
   const run = (test) => Array.from({ length: rounds }, () => firstFailure(copy, room, test));
 
@@ -44,9 +49,9 @@ export function runMutants(room, mutants) {
       }
       const failures = run(test).filter((failure) => failure !== null);
       if (failures.length < rounds) survivors++;
-      const share = rounds > 1 ? ` (${rounds - failures.length} of ${rounds} times)` : '';
+      const times = rounds > 1 ? ` (${rounds - failures.length} of ${rounds} times)` : '';
       console.log(
-        failures.length < rounds ? `  SURVIVED '${test[1]}'${share}` : `  caught by: ${failures[0]}`,
+        failures.length < rounds ? `  SURVIVED '${test[1]}'${times}` : `  caught by: ${failures[0]}`,
       );
     }
     writeFileSync(module, original);

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { DAY, HOUR, MINUTE, SECOND, systemClock } from '../../src/kernel/clock.js';
-import { type AuditRecord, toAuditView } from '../../src/ops/audit.js';
+import { type AuditRecord, toAuditView, writeActor } from '../../src/ops/audit.js';
 import { purgeAudit } from '../../src/server/audit-purge.js';
 import { readAuditOf } from '../../src/server/audit-reading.js';
 import { type CommonOptions, examples } from '../command.js';
@@ -144,7 +144,8 @@ const SUBJECT_WIDTH = 36;
 const IP_WIDTH = 15;
 
 function line(record: AuditRecord): string {
-  const { at, event, subject, by, ip, detail, count } = toAuditView(record);
+  const { at, event, subject, ip, detail, count, ...rest } = toAuditView(record);
+  const by = writeActor(rest);
   const { bold, dim, red, plain } = style();
   const colour = /\.(failed|refused|rejected|reused|replayed|hit)$|-refused$/.test(event) ? red : bold;
   const more = [by && `by ${by}`, detail, count && `${count} times`].filter(Boolean).join('; ');

@@ -1,18 +1,16 @@
-import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
+import { setTimeout } from 'node:timers/promises';
 import type { Command } from 'commander';
 import { resolveOptions } from '../../src/config/options.js';
-import {
-  LoginFailed,
-  type LoginRequest,
-  type LoginTokens,
-  logIn,
-  loginSchema,
-} from '../../src/idp/headless-login.js';
+import { type DeviceCode, logInOnDevice } from '../../src/idp/device-login.js';
+import { logIn, loginSchema } from '../../src/idp/headless-login.js';
+import { LoginFailed, type LoginTokens } from '../../src/idp/provider-client.js';
 import { systemClock, toSeconds } from '../../src/kernel/clock.js';
 import { sha256, systemRandom } from '../../src/kernel/secrets.js';
 import { type CommonOptions, examples } from '../command.js';
 import { readPassword } from '../password.js';
-import { fail, say } from '../terminal.js';
+import { writeSecretFile } from '../secret-file.js';
+import { complain, fail, say } from '../terminal.js';
 
 interface LoginOptions extends CommonOptions {
   issuer?: string;
@@ -21,14 +19,17 @@ interface LoginOptions extends CommonOptions {
   passwordStdin?: true;
   redirectUri?: string;
   scope?: string;
+  resource?: string;
+  device?: true;
   cache?: string;
 }
 
-const DESCRIPTION = `Sign an agent in without a browser and print its id_token, or all tokens with --json.
+const DESCRIPTION = `Sign an agent in without a browser and print its id_token, the access token with --resource, or all tokens with \
+--json. With --device, a person signs in with a browser of any other device.
 
 Environment variables can replace the options: IDP_LOGIN_ISSUER, IDP_LOGIN_CLIENT_ID, IDP_LOGIN_CLIENT_SECRET, \
-IDP_LOGIN_HANDLE, IDP_LOGIN_PASSWORD, IDP_LOGIN_REDIRECT_URI and IDP_LOGIN_SCOPE. A secret can also be read from a file, \
-like IDP_LOGIN_PASSWORD_FILE. No secret is an argument, because other users of the machine can read arguments.`;
+IDP_LOGIN_HANDLE, IDP_LOGIN_PASSWORD, IDP_LOGIN_REDIRECT_URI, IDP_LOGIN_SCOPE and IDP_LOGIN_RESOURCE. A secret can also be read \
+from a file, like IDP_LOGIN_PASSWORD_FILE. No secret is an argument, because other users of the machine can read arguments.`;
 
 /** A cached token with less time left is not used. */
 const MIN_REMAINING_SECONDS = 60;
@@ -45,13 +46,16 @@ export function define(command: Command): void {
       'Registered redirect URI (default: http://127.0.0.1/callback); no server has to listen there',
     )
     .option('--scope <scopes>', 'Scopes to request (default: "openid email profile")')
+    .option('--resource <uri>', 'API that the access token is for')
+    .option('--device', 'Show a code that a person enters in a browser')
     .option('--cache <file>', 'Store the tokens there, readable by the owner only, and reuse them')
     .addHelpText(
       'after',
       examples(
         'idp login --issuer https://id.example.com --client cid_… \\',
         '  --handle scout@agents.example --password-stdin < password.txt',
-        'idp login --cache tokens.json --json',
+        'idp login --resource https://api.example.com --scope files:read',
+        'idp login --device --client cid_… --cache tokens.json',
       ),
     )
     .action((options: LoginOptions) => login(options, command));
@@ -59,38 +63,75 @@ export function define(command: Command): void {
 
 async function login(options: LoginOptions, command: Command): Promise<void> {
   const { password: configured, ...request } = readRequest(options, command);
-  const { cache } = options;
+  const { cache, device } = options;
   const cached = cache === undefined ? null : readCache(cache, request);
-  if (cached) return print(options, cached);
-  const password = options.passwordStdin ? await readPassword(process.stdin) : configured;
-  if (!password) return missing(command, '--password-stdin or IDP_LOGIN_PASSWORD');
+  if (cached) return print(options, request, cached);
   try {
-    const tokens = await logIn({ ...request, password }, { clock: systemClock, random: systemRandom });
+    const tokens = device
+      ? await logInOnDevice(request, { clock: systemClock, wait: setTimeout, show })
+      : await withPassword(options, { ...request, configured }, command);
     if (cache !== undefined) writeCache(cache, request, tokens);
-    print(options, tokens);
+    print(options, request, tokens);
   } catch (error) {
     if (!(error instanceof LoginFailed)) throw error;
     fail(1, `idp login: ${error.message}`);
   }
 }
 
-function print({ json }: CommonOptions, tokens: LoginTokens): void {
-  say(json ? JSON.stringify(tokens) : (tokens.id_token ?? tokens.access_token));
+async function withPassword(
+  { passwordStdin }: LoginOptions,
+  { configured, ...request }: Request & { configured: string | undefined },
+  command: Command,
+): Promise<LoginTokens> {
+  const handle = request.handle ?? missing(command, '--handle');
+  const password = passwordStdin ? await readPassword(process.stdin) : configured;
+  if (!password) return missing(command, '--password-stdin or IDP_LOGIN_PASSWORD');
+  return logIn({ ...request, handle, password }, { clock: systemClock, random: systemRandom });
+}
+
+/** Not to stdout, which gets the token. */
+function show({
+  user_code: code,
+  verification_uri: uri,
+  verification_uri_complete: complete,
+}: DeviceCode): void {
+  complain(`Open ${uri} and enter the code ${code}`);
+  if (complete !== undefined) complain(`or open ${complete}`);
+  if (process.stderr.isTTY) complain('Waiting until you have decided …');
+}
+
+/** The caller of an API needs the access token, an application that asks who the agent is needs the id_token. */
+function print({ json }: CommonOptions, { resource }: Request, tokens: LoginTokens): void {
+  const idToken = resource === undefined ? tokens.id_token : undefined;
+  say(json ? JSON.stringify(tokens) : (idToken ?? tokens.access_token));
+}
+
+interface Request {
+  issuer: string;
+  clientId: string;
+  clientSecret?: string | undefined;
+  /** Absent with `--device`. */
+  handle?: string | undefined;
+  redirectUri: string;
+  scope: string;
+  resource?: string | undefined;
 }
 
 function readRequest(
-  { issuer, client: clientId, handle, redirectUri, scope }: LoginOptions,
+  { issuer, client: clientId, handle, redirectUri, scope, resource, device, passwordStdin }: LoginOptions,
   command: Command,
-): Omit<LoginRequest, 'password'> & { password?: string | undefined } {
-  const flags = { issuer, clientId, handle, redirectUri, scope };
+): Request & { password?: string | undefined } {
+  if (device && (handle !== undefined || passwordStdin))
+    command.error('error: --device takes no handle and no password: the person signs in with a browser');
+  const flags = { issuer, clientId, handle, redirectUri, scope, resource };
   const given = Object.fromEntries(Object.entries(flags).filter(([, value]) => value !== undefined));
   const source = { program: 'idp', given, env: undefined, random: systemRandom };
-  const { values } = resolveOptions(loginSchema, source);
+  const { handle: named, ...values } = resolveOptions(loginSchema, source).values;
   return {
     ...values,
     issuer: values.issuer ?? missing(command, '--issuer'),
     clientId: values.clientId ?? missing(command, '--client'),
-    handle: values.handle ?? missing(command, '--handle'),
+    ...(!device && { handle: named ?? missing(command, '--handle') }),
   };
 }
 
@@ -103,12 +144,10 @@ interface Cache extends LoginTokens {
   request: string;
 }
 
-type CacheableRequest = Omit<LoginRequest, 'password' | 'clientSecret'>;
+const fingerprint = ({ issuer, clientId, handle, redirectUri, scope, resource }: Request): string =>
+  sha256(JSON.stringify([issuer, clientId, handle ?? null, redirectUri, scope, resource ?? null]));
 
-const fingerprint = ({ issuer, clientId, handle, redirectUri, scope }: CacheableRequest): string =>
-  sha256(JSON.stringify([issuer, clientId, handle, redirectUri, scope]));
-
-function readCache(file: string, request: CacheableRequest): LoginTokens | null {
+function readCache(file: string, request: Request): LoginTokens | null {
   if (!existsSync(file)) return null;
   let cache: Partial<Cache>;
   try {
@@ -123,12 +162,6 @@ function readCache(file: string, request: CacheableRequest): LoginTokens | null 
   return isFresh ? tokens : null;
 }
 
-/** Writes atomically; no other user can read the file at any time. */
-function writeCache(file: string, request: CacheableRequest, tokens: LoginTokens): void {
-  const draft = `${file}.${systemRandom.bytes(6).toString('hex')}`;
-  writeFileSync(draft, `${JSON.stringify({ request: fingerprint(request), ...tokens })}\n`, {
-    mode: 0o600,
-    flag: 'wx',
-  });
-  renameSync(draft, file);
+function writeCache(file: string, request: Request, tokens: LoginTokens): void {
+  writeSecretFile(file, JSON.stringify({ request: fingerprint(request), ...tokens }));
 }

@@ -232,6 +232,60 @@ export const otherLogins = {
   },
 };
 
+export const agents = {
+  'GET /.well-known/oauth-protected-resource/api': {
+    id: 'getResourceMetadata',
+    summary: 'Where agents get access tokens for the API (RFC 9728)',
+    description: 'At the path of `AGENT_RESOURCE` below `/.well-known/oauth-protected-resource`.',
+    responses: {
+      200: {
+        description: 'The metadata.',
+        schema: { type: 'object' },
+        example: {
+          resource: 'https://app.example.com/api',
+          authorization_servers: ['https://id.example.com'],
+          scopes_supported: ['profile:read', 'billing:read', 'billing:write'],
+          bearer_methods_supported: ['header'],
+        },
+      },
+    },
+  },
+  'GET /api/auth/agents/connect': {
+    id: 'beginAgentConnection',
+    summary: 'Send the browser to the identity provider, to connect the account of the user there',
+    description: 'Open this address in the browser; it is not for `fetch`.',
+    responses: {
+      303: {
+        description: 'To the identity provider, or to `returnTo` with an `error`.',
+        headers: ['location', 'set-cookie'],
+      },
+    },
+    errors: ['RETURN_NOT_ALLOWED'],
+  },
+  'GET /api/auth/agents/callback': {
+    id: 'finishAgentConnection',
+    summary: 'Where the identity provider sends the browser',
+    description:
+      'Redirects to `returnTo` with a `ticket` for `POST /api/user/agent-account`, or with an `error`.',
+    query: { code: 'The authorization code.', state: 'The state of the request.', error: 'The error.' },
+    responses: { 303: { description: 'To the application.', headers: ['location'] } },
+    errors: ['LOGIN_EXPIRED'],
+  },
+  'GET /api/user/agent-account': {
+    id: 'getAgentAccount',
+    summary: 'Whether an account of the identity provider is connected',
+  },
+  'POST /api/user/agent-account': {
+    id: 'connectAgentAccount',
+    summary: 'Connect the account of the identity provider whose agents may act for the user',
+    errors: ['INVALID_TICKET', 'AGENT_ACCOUNT_TAKEN', 'ALREADY_CONNECTED', 'EMAIL_NOT_VERIFIED'],
+  },
+  'DELETE /api/user/agent-account': {
+    id: 'disconnectAgentAccount',
+    summary: 'Disconnect it, which ends the access of every agent at once',
+  },
+};
+
 export const account = {
   'POST /api/user/password': {
     id: 'changePassword',

@@ -124,16 +124,17 @@ export const oauth = {
     body: form(
       {
         grant_type: text(
-          '`authorization_code`, `refresh_token`, for agents with a key `client_credentials`, or with IDP_DEVICE_FLOW `urn:ietf:params:oauth:grant-type:device_code`. For agents that act for people `urn:ietf:params:oauth:grant-type:token-exchange` (RFC 8693).',
+          '`authorization_code`, `refresh_token`, for agents `client_credentials`, or with IDP_DEVICE_FLOW `urn:ietf:params:oauth:grant-type:device_code`. For agents that act for people `urn:ietf:params:oauth:grant-type:token-exchange` (RFC 8693). With IDP_IDENTITY_ASSERTIONS also that for an identity assertion, and `urn:ietf:params:oauth:grant-type:jwt-bearer` with one.',
           { examples: ['authorization_code'] },
         ),
         code: text('The authorization code.', { writeOnly: true }),
         redirect_uri: text('As in the authorization request.'),
         code_verifier: text('The code verifier (RFC 7636).', { writeOnly: true }),
         refresh_token: text('The refresh token.', { writeOnly: true }),
+        assertion: text('An identity assertion of another provider (RFC 7523).', { writeOnly: true }),
         device_code: text('The device code (RFC 8628).', { writeOnly: true }),
         subject_token: text(
-          'The token of a delegation, or an access token that an agent hands on (RFC 8693).',
+          'The token of a delegation, an access token that an agent hands on (RFC 8693), or for an identity assertion an id_token or a refresh token.',
           {
             writeOnly: true,
           },
@@ -141,8 +142,12 @@ export const oauth = {
         subject_token_type: text('Its type.'),
         actor_token: text('An assertion or an access token of the agent that acts.', { writeOnly: true }),
         actor_token_type: text('Its type.'),
-        requested_token_type: text('`urn:ietf:params:oauth:token-type:access_token`, if at all.'),
-        audience: text('Like `resource`, if at all.'),
+        requested_token_type: text(
+          '`urn:ietf:params:oauth:token-type:access_token`, if at all, or `urn:ietf:params:oauth:token-type:id-jag` for an identity assertion.',
+        ),
+        audience: text(
+          'Like `resource`, if at all; of an identity assertion, the other authorization server.',
+        ),
         scope: text('A part of the granted scope.'),
         resource: text('The API that the access token is for, if several were authorized (RFC 8707).'),
         ...CLIENT_FIELDS,

@@ -1,7 +1,7 @@
 /** What the documents of the two products do not have in common. */
 import { renderOAuth } from '../../dist/src/kernel/errors.js';
 import { adminOther, adminUsers } from './admin-api.mjs';
-import { account, authentication, billing, otherLogins, secondFactor, settings } from './api.mjs';
+import { account, agents, authentication, billing, otherLogins, secondFactor, settings } from './api.mjs';
 import { discovery, oauth, provisioning } from './idp-api.mjs';
 import { documentAt, operationsAt } from './operations.mjs';
 
@@ -74,9 +74,12 @@ const REQUESTED_WITH = {
 };
 
 /** Errors of the guards. */
+const USER = ['UNAUTHENTICATED', 'TOKEN_EXPIRED', 'ACCOUNT_SUSPENDED'];
+/** For access tokens of agents at routes for people. */
+const PEOPLE_ONLY = ['FORBIDDEN', 'IDENTITY_PROVIDER_UNAVAILABLE'];
 const SAAS_GUARDS = {
-  user: ['UNAUTHENTICATED', 'TOKEN_EXPIRED', 'ACCOUNT_SUSPENDED'],
-  'recent-user': ['UNAUTHENTICATED', 'TOKEN_EXPIRED', 'ACCOUNT_SUSPENDED', 'REAUTHENTICATION_REQUIRED'],
+  user: [...USER, ...PEOPLE_ONLY],
+  'recent-user': [...USER, ...PEOPLE_ONLY, 'REAUTHENTICATION_REQUIRED'],
   admin: ['UNAUTHENTICATED', 'ADMIN_NOT_CONFIGURED', 'RATE_LIMITED'],
   metrics: ['UNAUTHENTICATED', 'ADMIN_NOT_CONFIGURED', 'RATE_LIMITED'],
 };
@@ -97,6 +100,10 @@ export const saasBackend = ({ version, errors, schemas }) => ({
     },
     'Second factor': { description: 'With `FACTOR_ENCRYPTION_KEY`.', operations: secondFactor },
     Account: { description: 'The account of the user.', operations: account },
+    Agents: {
+      description: 'Access of agents, with `AGENT_ISSUER`.',
+      operations: agents,
+    },
     Billing: { description: 'Plans, subscriptions and purchases.', operations: billing },
     Settings: { description: 'What the operator has set.', operations: settings },
     'Admin: users': { description: 'Users, for the operator.', operations: adminUsers },
@@ -143,6 +150,7 @@ export const saasBackend = ({ version, errors, schemas }) => ({
   commonErrors: (route, about) => [
     ...commonCodes(route, about),
     ...(SAAS_GUARDS[route.config.access] ?? []),
+    ...(route.config.agentScope ? ['INSUFFICIENT_SCOPE', 'ACCOUNT_NOT_CONNECTED'] : []),
     ...(refreshTokens(route) ? ['ORIGIN_NOT_ALLOWED'] : []),
     ...(route.config.access === 'admin' && route.method !== 'GET' ? ['CSRF_REJECTED'] : []),
     ...(route.url.startsWith('/api/') && !route.config.duringMaintenance ? ['MAINTENANCE'] : []),

@@ -74,6 +74,10 @@ const subscriptionStatus = () => ({
   examples: ['active'],
 });
 
+/** Whether a converted schema is that of a subscription's status, whose values are known but not final. */
+export const describesSubscriptionStatus = ({ description }) =>
+  description === subscriptionStatus().description;
+
 const EXAMPLES = {
   id: '0197f3c2a1b07c6e',
   sub: '0197f3c2a1b07c6e',

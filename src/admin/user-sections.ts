@@ -1,5 +1,7 @@
 import type { TSchema } from 'typebox';
 import type { Column } from '../console/lists.js';
+import type { ActingProgram } from '../http/identity.js';
+import { writeActor } from '../ops/audit.js';
 import type { Page } from '../storage/collection.js';
 import { type BillingSource, paymentColumns, subscriptionColumns, writeAmount } from './billing.js';
 
@@ -49,6 +51,7 @@ interface ListedRecord {
   at: string;
   event: string;
   by: string | null;
+  actor?: ActingProgram;
   ip: string;
   detail: string | null;
 }
@@ -71,7 +74,7 @@ const mailColumns: readonly Column<ListedMail>[] = [
 const auditColumns: readonly Column<ListedRecord>[] = [
   { label: 'Time', text: ({ at }) => at, kind: 'time' },
   { label: 'Event', text: ({ event }) => event, kind: 'code' },
-  { label: 'By', text: ({ by }) => by },
+  { label: 'By', text: writeActor },
   { label: 'From', text: ({ ip }) => ip, kind: 'code' },
   { label: 'Detail', text: ({ detail }) => detail },
 ];

@@ -90,11 +90,12 @@ export function createAccountExport(deps: AccountExportDependencies): Pick<Expor
           ...(session.revokedAt !== undefined && { revokedAt: toTimestamp(session.revokedAt) }),
         })),
         ...Object.fromEntries(await Promise.all(ofOtherDomains)),
-        audit: mapPages(audit.listOf(userId), ({ at, event, by, ip, detail }) => ({
+        audit: mapPages(audit.listOf(userId), ({ at, event, by, actor, ip, detail }) => ({
           at: toTimestamp(at),
           event,
           // The address of an operator is personal data of another person.
           ip: by === undefined ? ip : 'operator',
+          ...(actor && { actor }),
           ...(detail && { detail }),
         })),
       };

@@ -23,6 +23,8 @@ export interface Outbox {
       | 'second-factor-removed'
       | 'passkey-added'
       | 'passkey-removed'
+      | 'agents-connected'
+      | 'agents-disconnected'
       | 'welcome'
       | 'unlock'
       | 'login-code';
@@ -68,6 +70,12 @@ export interface AccountMails {
   passkeyChanged(
     recipient: Recipient,
     change: { kind: 'added' | 'removed'; key: string; versionField: string; version: number },
+    origin: RequestOrigin,
+  ): Promise<void>;
+  /** The same about the account of an identity provider whose agents can act for the user. */
+  agentsChanged(
+    recipient: Recipient,
+    change: { kind: 'connected' | 'disconnected'; key: string; versionField: string; version: number },
     origin: RequestOrigin,
   ): Promise<void>;
   welcome(recipient: Recipient): Promise<void>;
@@ -216,6 +224,19 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         to: recipient.email,
         locale: recipient.locale,
         template: `passkey-${kind}`,
+        values: { email: recipient.email, ...greeting(recipient), ...circumstances(origin) },
+        security: true,
+        sendCondition: { userId: recipient.id, versionField, minVersion: version },
+        expiresAt: inDays(7),
+      }),
+
+    agentsChanged: (recipient, { kind, key, versionField, version }, origin) =>
+      outbox.put({
+        key: `agents-${kind}:${key}`,
+        userId: recipient.id,
+        to: recipient.email,
+        locale: recipient.locale,
+        template: `agents-${kind}`,
         values: { email: recipient.email, ...greeting(recipient), ...circumstances(origin) },
         security: true,
         sendCondition: { userId: recipient.id, versionField, minVersion: version },

@@ -109,6 +109,12 @@ export interface AuthModule {
     change: Parameters<AccountMails['passkeyChanged']>[1],
     origin: RequestOrigin,
   ): Promise<void>;
+  /** Enqueues the mail about access of agents. */
+  announceAgents(
+    userId: string,
+    change: Parameters<AccountMails['agentsChanged']>[1],
+    origin: RequestOrigin,
+  ): Promise<void>;
   /** Lets clients keep refresh tokens in cookies, on the routes that are registered on the scope after this. */
   useSessionCookies(scope: Scope): void;
   plugin(scope: Scope): Promise<void>;
@@ -232,6 +238,10 @@ export function createAuthModule(
     async announcePasskey(userId, change, origin) {
       const user = await users.findOne({ id: userId });
       if (user) await mails.passkeyChanged(user, change, origin);
+    },
+    async announceAgents(userId, change, origin) {
+      const user = await users.findOne({ id: userId });
+      if (user) await mails.agentsChanged(user, change, origin);
     },
     activity: createActivity({ activity: activityCollection(store), sessions, clock }),
     useSessionCookies(scope) {

@@ -1,3 +1,4 @@
+import { personOf } from '../http/identity.js';
 import type { Messages } from '../http/messages.js';
 import { Acknowledgement, ok } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
@@ -88,7 +89,7 @@ async function sessionRoutes(
 
   scope.get(
     '/auth/me',
-    { config: access('user'), schema: { response: { 200: MeAnswer } } },
+    { config: access('user', { agentScope: 'profile:read' }), schema: { response: { 200: MeAnswer } } },
     async (request) => ok(request.saas),
   );
 
@@ -100,7 +101,7 @@ async function sessionRoutes(
       schema: { body: ReauthenticationBody, response: { 200: SessionAnswer } },
     },
     async (request) =>
-      ok({ session: await auth.reauthenticate(request.saas, request.body, originOf(request)) }),
+      ok({ session: await auth.reauthenticate(personOf(request.saas), request.body, originOf(request)) }),
   );
 
   // Public, because a refresh token alone is sufficient and an ended session is not an error.
@@ -121,14 +122,14 @@ async function sessionRoutes(
   scope.get(
     '/auth/sessions',
     { config: access('user'), schema: { response: { 200: SessionsAnswer } } },
-    async (request) => ok({ sessions: await auth.listSessions(request.saas) }),
+    async (request) => ok({ sessions: await auth.listSessions(personOf(request.saas)) }),
   );
 
   scope.delete(
     '/auth/sessions/:id',
     { config: access('user'), schema: { params: SessionParams, response: { 200: Acknowledgement } } },
     async (request) => {
-      await auth.revokeSession(request.saas, request.params.id, originOf(request));
+      await auth.revokeSession(personOf(request.saas), request.params.id, originOf(request));
       return { success: true } as const;
     },
   );
@@ -145,7 +146,7 @@ async function accountRoutes(scope: Scope, { auth }: Pick<AuthPluginOptions, 'au
     '/user/password',
     { ...change, schema: { body: PasswordBody, response: { 200: Acknowledgement } } },
     async (request) => {
-      await auth.changePassword(request.saas, request.body, originOf(request));
+      await auth.changePassword(personOf(request.saas), request.body, originOf(request));
       return {
         success: true,
         message: 'The password has been changed and all other sessions have been revoked.',
@@ -157,7 +158,7 @@ async function accountRoutes(scope: Scope, { auth }: Pick<AuthPluginOptions, 'au
     '/user/email',
     { ...change, schema: { body: EmailChangeBody, response: { 202: Acknowledgement } } },
     async (request, reply) => {
-      await auth.changeEmail(request.saas, request.body, originOf(request));
+      await auth.changeEmail(personOf(request.saas), request.body, originOf(request));
       const message =
         'Follow the link in the e-mail that was sent to the new address. Until then, the current address remains valid.';
       return reply.code(202).send({ success: true, message });
@@ -172,7 +173,7 @@ async function accountRoutes(scope: Scope, { auth }: Pick<AuthPluginOptions, 'au
       schema: { body: DeletionBody, response: { 200: Acknowledgement } },
     },
     async (request) => {
-      await auth.deleteAccount(request.saas, request.body.password, originOf(request));
+      await auth.deleteAccount(personOf(request.saas), request.body.password, originOf(request));
       return { success: true, message: 'The account has been deleted.' } as const;
     },
   );

@@ -127,7 +127,33 @@ const tokens = {
 
 export const TokensAnswer = Envelope(Type.Object(tokens));
 export const SignInAnswer = Envelope(Type.Object({ user: User, ...tokens }));
-export const MeAnswer = Envelope(Type.Object({ user: User, session: Session }));
+export const MeAnswer = Envelope(
+  Type.Object({
+    user: User,
+    session: Type.Union([Session, Type.Null()], {
+      description: 'Null for the access token of an agent or another application.',
+    }),
+    client: Type.Optional(
+      Type.String({ description: 'Without a session: the application that the access token was issued to.' }),
+    ),
+    actor: Type.Optional(
+      Type.Union(
+        [
+          Type.Object({
+            sub: Type.String(),
+            delegation: Type.Optional(Type.String()),
+            via: Type.Array(Type.String(), {
+              description: 'The agents that have handed the permission on, the last one first.',
+            }),
+          }),
+          Type.Null(),
+        ],
+        { description: 'Without a session: the agent that acts for the user; null if there is none.' },
+      ),
+    ),
+    scopes: Type.Optional(Type.Array(Type.String())),
+  }),
+);
 
 export const EmailBody = Type.Object({ email: Email }, { additionalProperties: false });
 

@@ -1,3 +1,4 @@
+import { personOf } from '../http/identity.js';
 import { Acknowledgement, ok, toTimestamp } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import { authErrors } from './errors.js';
@@ -90,7 +91,7 @@ async function accountRoutes(
     '/user/second-factor/confirm',
     { ...recently, schema: { body: CodeBody, response: { 200: RecoveryCodesAnswer } } },
     async (request) => {
-      const { user, session } = request.saas;
+      const { user, session } = personOf(request.saas);
       const { code } = request.body;
       const form = `${session.id} ${code}`;
       const recoveryCodes = await secondFactors.confirm(user.id, code, form, originOf(request));
@@ -103,7 +104,7 @@ async function accountRoutes(
     '/user/second-factor/recovery-codes',
     { ...recently, schema: { body: CodeBody, response: { 200: RecoveryCodesAnswer } } },
     async (request) => {
-      const { user, session } = request.saas;
+      const { user, session } = personOf(request.saas);
       const { code } = request.body;
       const origin = originOf(request);
       if (!(await secondFactors.verify(user.id, code, origin))) throw authErrors.INVALID_CODE();
@@ -122,7 +123,7 @@ async function accountRoutes(
     async (request) => {
       const { password, code } = request.body;
       const origin = originOf(request);
-      await auth.proveOwner(request.saas, password, origin);
+      await auth.proveOwner(personOf(request.saas), password, origin);
       if (!(await secondFactors.verify(request.saas.user.id, code, origin))) throw authErrors.INVALID_CODE();
       await secondFactors.remove(request.saas.user.id, origin);
       return { success: true, message: 'The second factor has been removed.' } as const;

@@ -1,5 +1,6 @@
 import { deviceOf } from '../http/circumstances.js';
-import type { Session, User } from '../http/schemas.js';
+import type { PersonIdentity } from '../http/identity.js';
+import type { User } from '../http/schemas.js';
 import type { Origin } from '../http/scope.js';
 import { isRecent, SECOND } from '../kernel/clock.js';
 import { AppError, httpErrors } from '../kernel/errors.js';
@@ -16,11 +17,7 @@ import {
 } from './store.js';
 import type { SessionClaims } from './tokens.js';
 
-/** The user and session of an authenticated request. */
-export interface Identity {
-  user: User;
-  session: Session;
-}
+export type Identity = PersonIdentity;
 
 export interface SessionService extends Pick<Refresh, 'refresh'> {
   /** Starts a session, which is invalid until its user is stored. @param amr how the user signed in; default: by password */

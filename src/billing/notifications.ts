@@ -1,3 +1,4 @@
+import type { ActingProgram } from '../http/identity.js';
 import { type Catalogue, type Localized, longDate } from '../http/messages.js';
 import type { SubscriptionStatus } from '../http/schemas.js';
 import { type Clock, DAY } from '../kernel/clock.js';
@@ -15,6 +16,8 @@ export interface BillingNotifications {
     plan: string;
     /** Whether this subscription grants access to its plan now; the user may have another one, or a grant. */
     entitled: boolean;
+    /** The agent or application that made the change for the user; absent if the provider reports it first. */
+    actor?: ActingProgram;
   };
   /** For the operator: the user pays for more than one subscription of a family, the newest first. */
   'subscription.duplicated': Notification & { subscriptionIds: string[]; plans: string[] };

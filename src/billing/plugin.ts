@@ -1,4 +1,5 @@
 import { type Static, type TSchema, Type } from 'typebox';
+import { type ActingProgram, actingProgramOf } from '../http/identity.js';
 import { After, Envelope, ok } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import { httpErrors } from '../kernel/errors.js';
@@ -51,6 +52,7 @@ export interface BillingPluginOptions {
 export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): Promise<void> {
   const { service, checkout, subscription, catalog, changes, purchases, allowPause } = deps;
 
+  // For people only: both answers are addresses at which anyone who has them acts as the person at the payment provider.
   scope.post(
     '/billing/create-checkout-session',
     {
@@ -74,7 +76,7 @@ export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): P
   scope.get(
     '/billing/subscription',
     {
-      config: access('user'),
+      config: access('user', { agentScope: 'billing:read' }),
       handlerTimeout: PROVIDER_TIMEOUT_MS,
       schema: { querystring: SubscriptionQuery, response: { 200: SubscriptionAnswer } },
     },
@@ -97,7 +99,7 @@ export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): P
   scope.get(
     '/billing/invoices',
     {
-      config: access('user'),
+      config: access('user', { agentScope: 'billing:read' }),
       handlerTimeout: PROVIDER_TIMEOUT_MS,
       schema: { response: { 200: InvoicesAnswer } },
     },
@@ -107,7 +109,7 @@ export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): P
   scope.get(
     '/billing/purchases',
     {
-      config: access('user'),
+      config: access('user', { agentScope: 'billing:read' }),
       schema: { querystring: PurchasesQuery, response: { 200: PurchasesAnswer } },
     },
     async (request) => {
@@ -130,31 +132,43 @@ export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): P
   const postChange = <Body extends TSchema>(
     path: string,
     body: Body,
-    change: (userId: string, order: Static<Body>, ip: string) => Promise<Subscription>,
+    change: (
+      userId: string,
+      order: Static<Body>,
+      ip: string,
+      actor: ActingProgram | undefined,
+    ) => Promise<Subscription>,
   ) =>
     scope.post(
       path,
       {
-        config: access('user'),
+        config: access('user', { agentScope: 'billing:write' }),
         handlerTimeout: CHANGE_TIMEOUT_MS,
         schema: { body, response: { 200: SubscriptionAnswer } },
       },
       async (request) =>
-        ok(await change(request.saas.user.id, request.body as Static<Body>, originOf(request).ip)),
+        ok(
+          await change(
+            request.saas.user.id,
+            request.body as Static<Body>,
+            originOf(request).ip,
+            actingProgramOf(request.saas),
+          ),
+        ),
     );
 
   postChange('/billing/subscription/change', ChangeBody, changes.change);
   postChange('/billing/subscription/cancel', CancelBody, changes.cancel);
   postChange('/billing/subscription/resume', TargetBody, changes.resume);
-  postChange('/billing/subscription/pause', TargetBody, async (userId, order, ip) => {
+  postChange('/billing/subscription/pause', TargetBody, async (userId, order, ip, actor) => {
     if (!allowPause) throw httpErrors.FORBIDDEN({ message: 'Subscriptions cannot be paused here.' });
-    return changes.pause(userId, order, ip);
+    return changes.pause(userId, order, ip, actor);
   });
 
   scope.get(
     '/billing/subscription/change/preview',
     {
-      config: access('user'),
+      config: access('user', { agentScope: 'billing:read' }),
       handlerTimeout: CHANGE_TIMEOUT_MS,
       schema: { querystring: ChangeQuery, response: { 200: ChangePreviewAnswer } },
     },

@@ -37,17 +37,21 @@ export function publicUrlOption(annotation: Pick<Annotation, 'env' | 'doc'>) {
     ...annotation,
     shown: 'http://localhost:<port> outside production',
     required: 'production',
-    check: (url) => urlProblem(url ?? ''),
-    safe: (url) => {
-      const { protocol, hostname } = new URL(url ?? '');
-      return protocol === 'https:' || isLoopback(hostname)
-        ? undefined
-        : 'must be https, like https://app.example.com.';
-    },
+    check: (url) => addressProblem(url ?? ''),
+    safe: (url) => insecureAddress(url ?? ''),
   });
 }
 
-function urlProblem(text: string): string | undefined {
+/** Describes why an address is insecure, as the end of a sentence. */
+export function insecureAddress(url: string): string | undefined {
+  const { protocol, hostname } = new URL(url);
+  return protocol === 'https:' || isLoopback(hostname)
+    ? undefined
+    : 'must be https, like https://app.example.com.';
+}
+
+/** Describes why the address of a service is invalid, as the end of a sentence. */
+export function addressProblem(text: string): string | undefined {
   const url = URL.canParse(text) ? new URL(text) : null;
   // Links and the issuer contain the text as it is, so what `URL` would correct is rejected.
   if (!url || !/^https?:\/\/[^/\\]/i.test(text))

@@ -2,7 +2,7 @@ import { toTimestamp } from '../http/schemas.js';
 import type { Scope } from '../http/scope.js';
 import { DAY } from '../kernel/clock.js';
 import { invalidFields } from '../kernel/errors.js';
-import { AuditView, toAuditView } from '../ops/audit.js';
+import { AuditView, toAuditView, writeActor } from '../ops/audit.js';
 import type { AuditQuery, AuditSearch } from '../ops/audit-search.js';
 import type { Console } from './console.js';
 import { type Column, registerList, toMinute } from './lists.js';
@@ -30,7 +30,7 @@ export const auditColumns = (pathOf: AuditListOptions['pathOf']): readonly Colum
     href: ({ subject }) => pathOf(subject ?? ''),
     kind: 'code',
   },
-  { label: 'By', text: ({ by }) => by },
+  { label: 'By', text: writeActor },
   { label: 'From', text: ({ ip }) => ip },
   { label: 'Detail', text: ({ detail }) => detail },
 ];

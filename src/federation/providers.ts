@@ -12,6 +12,8 @@ export interface ProviderIdentity {
   /** Whether the provider has verified the address. */
   emailVerified: boolean;
   name?: string;
+  /** `human` or `agent`, where the provider tells agents from people. */
+  kind?: string;
 }
 
 /** The secrets of one sign-in, which only the browser that began it has. */
@@ -39,6 +41,8 @@ export interface ProviderOptions {
   clock: Pick<Clock, 'now'>;
   /** Whether providers may be addressed by http. */
   allowHttp: boolean;
+  /** The `prompt` of every sign-in (OpenID Connect Core §3.1.2.1); absent: none. */
+  prompt?: string;
   /** Called with a rejected response of a provider, for the log. */
   onRejected(provider: string, error: unknown): void;
 }
@@ -144,6 +148,7 @@ function createOpenIdProvider(
         ...{ redirect_uri: redirectUri, scope, state, nonce, code_challenge_method: 'S256' },
         code_challenge: await oidc.calculatePKCECodeChallenge(codeVerifier),
         ...(loginHint && { login_hint: loginHint }),
+        ...(options.prompt && { prompt: options.prompt }),
       });
     },
 
@@ -166,7 +171,7 @@ function createOpenIdProvider(
 }
 
 function identityOf(claims: Record<string, unknown>, issuer: string): ProviderIdentity {
-  const { sub, email, email_verified: emailVerified, name } = claims;
+  const { sub, email, email_verified: emailVerified, name, kind } = claims;
   return {
     issuer,
     subject: String(sub),
@@ -174,6 +179,7 @@ function identityOf(claims: Record<string, unknown>, issuer: string): ProviderId
     // Some providers send it as text.
     emailVerified: emailVerified === true || emailVerified === 'true',
     ...(typeof name === 'string' && { name }),
+    ...(typeof kind === 'string' && { kind }),
   };
 }
 

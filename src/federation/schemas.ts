@@ -1,7 +1,7 @@
 import { type Static, type TObject, Type } from 'typebox';
 import { option } from '../config/options.js';
 import { mustBe } from '../config/validation-messages.js';
-import { DisplayName, Envelope, Timestamp } from '../http/schemas.js';
+import { CodeChallenge, CodeVerifier, DisplayName, Envelope, Timestamp } from '../http/schemas.js';
 
 const Credential = Type.String({ minLength: 1, maxLength: 1024, pattern: '^[\\x21-\\x7e]+$' });
 
@@ -83,15 +83,6 @@ const Name = Type.String({ accepts: 'the name of a provider', pattern: '^[a-z][a
 export const ProviderParams = Type.Object({ provider: Name });
 
 /** `code_challenge` of RFC 7636: the application that exchanges the ticket is the one that began the sign-in. */
-const CodeChallenge = Type.String({
-  accepts: 'the SHA-256 of the code verifier in base64url (RFC 7636)',
-  pattern: '^[\\w-]{43}$',
-});
-const CodeVerifier = Type.String({
-  accepts: 'a code verifier (RFC 7636)',
-  pattern: '^[\\w.~-]{43,128}$',
-  writeOnly: true,
-});
 
 export const StartQuery = Type.Object(
   {

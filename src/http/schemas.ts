@@ -117,6 +117,17 @@ export const After = Type.Optional(
 /** In the response of a list: the `after` of the next page, or null at the end. */
 export const Next = Type.Union([Type.String(), Type.Null()]);
 
+/** Binds a ticket to the application that began a sign-in, as in PKCE (RFC 7636). */
+export const CodeChallenge = Type.String({
+  accepts: 'the SHA-256 of the code verifier in base64url (RFC 7636)',
+  pattern: '^[\\w-]{43}$',
+});
+export const CodeVerifier = Type.String({
+  accepts: 'a code verifier (RFC 7636)',
+  pattern: '^[\\w.~-]{43,128}$',
+  writeOnly: true,
+});
+
 /** `{ success: true, data }` */
 export function Envelope<T extends TSchema>(data: T) {
   return Type.Object({ success: Type.Literal(true), data });

@@ -75,6 +75,8 @@ export interface RouteRules {
   unmetered?: boolean | ((request: FastifyRequest) => boolean);
   /** Whether browsers get errors as HTML pages. */
   page?: boolean;
+  /** The scope with which agents may call the route; absent: people only. */
+  agentScope?: string;
 }
 
 /** The `config` of a route. A route without an access level prevents the start. */

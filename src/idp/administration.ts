@@ -30,6 +30,7 @@ import { createCommandContext, type ModuleContext } from '../server/module-conte
 import { idpServerSchema } from '../server/options.js';
 import type { Store } from '../storage/collection.js';
 import { openExistingStore, openStore } from '../storage/open.js';
+import { createTrustAdministration, type TrustAdministration } from '../trust/administration.js';
 import { hasMailServer, idpSchema, idTokenAlgorithmsOf } from './options.js';
 
 /** Principals, clients and resources for the operator of the machine: the module of the server, without limits. */
@@ -43,6 +44,7 @@ export interface ProvisioningAdministration
   /** Removes all passkeys of a person and returns their number. */
   removePasskeys(sub: string): Promise<number>;
   registrationTokens: RegistrationTokens;
+  trust: TrustAdministration;
   close(): Promise<void>;
 }
 
@@ -126,6 +128,7 @@ export async function openProvisioning(
     removePasskeys: (sub) =>
       removePasskeys(sub, ON_THE_HOST, { passkeys, audit, announce: announce?.passkey }),
     registrationTokens: createRegistrationTokens(registrationTokenCollection(store), context),
+    trust: openTrust(store, { ...context, clients, ownIssuer: issuer, allowHttp: !production }),
     close: () => store.close(),
   };
 }
@@ -140,6 +143,23 @@ function openResources(
     ...createResourceAdministration(resources, { ...context, reservedScopes: SCOPES }),
     list,
   };
+}
+
+function openTrust(
+  store: Store,
+  {
+    clients,
+    ...context
+  }: Pick<ModuleContext, 'audit' | 'clock' | 'random'> &
+    Pick<ProvisioningAdministration, 'clients'> & { ownIssuer(): string; allowHttp: boolean },
+): TrustAdministration {
+  const { find } = createResourceService(resourceCollection(store), context);
+  return createTrustAdministration(store, {
+    ...context,
+    // Metadata of clients that name themselves is read when they come.
+    isClient: async (id) => /^https?:/.test(id) || (await clients.find(id)) !== null,
+    scopesOf: async (resource) => (await find(resource))?.scopes.map(({ name }) => name) ?? null,
+  });
 }
 
 /** Enqueues the mails about removed factors and passkeys, which a server sends. */

@@ -23,6 +23,7 @@ import { registrationTokenCollection } from '../registration/store.js';
 import { resourceCollection } from '../resources/store.js';
 import { createCommandContext } from '../server/module-context.js';
 import type { Store } from '../storage/collection.js';
+import { audienceCollection, subjectLinkCollection, trustedIssuerCollection } from '../trust/store.js';
 
 /**
  * Declares every collection of the identity provider, whatever is configured: a copy of a store has the indexes of all
@@ -52,6 +53,9 @@ export function declareIdpCollections(store: Store): void {
     revocationCollection,
     deviceRequestCollection,
     delegationCollection,
+    trustedIssuerCollection,
+    subjectLinkCollection,
+    audienceCollection,
   ];
   for (const declare of collections) declare(store);
 }

@@ -3,8 +3,9 @@ import { serverContext } from '../http/host-context.js';
 import { renderOAuth } from '../kernel/errors.js';
 import { assemble, type MiddlewareServer, type Server } from '../server/assembly.js';
 import { idpServerSchema, resolveServer, type ServerOptions, splitOptions } from '../server/options.js';
+import { createAppearance, createErrorRenderer } from './appearance.js';
 import { type IdentityProviderOptions, type IdpConfiguration, resolveIdp } from './options.js';
-import { createAppearance, createErrorRenderer, mountIdp } from './plugin.js';
+import { mountIdp } from './plugin.js';
 
 export interface CreateIdentityServerOptions extends IdentityProviderOptions, ServerOptions {
   /** Whether the server has a `middleware` to mount in another application. Default `false`. */

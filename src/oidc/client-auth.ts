@@ -15,6 +15,8 @@ export interface ClientCredentials {
   authorization: string | undefined;
   body: Readonly<Record<string, string>>;
   ip: string;
+  /** Whether the client has disconnected. */
+  isDisconnected(): boolean;
 }
 
 export interface ClientAuthDependencies {
@@ -52,20 +54,11 @@ export async function authenticate<T extends Authenticatable>(
   credentials: ClientCredentials,
   deps: Authentication<T>,
 ): Promise<T> {
-  const { authorization, body, ip } = credentials;
+  const { body, ip } = credentials;
   const { find, throttle } = deps;
   if (body['client_assertion'] !== undefined || body['client_assertion_type'] !== undefined)
     return authenticateByKey(credentials, deps);
-  const basic = authorization === undefined ? null : readBasic(authorization);
-  if (authorization !== undefined && !basic) throw invalidClient();
-  if (basic && body['client_secret'] !== undefined) {
-    throw oidcErrors.invalid_request({
-      message: 'Client credentials were sent in the header and in the body. Use one method.',
-    });
-  }
-  if (basic && (body['client_id'] ?? basic.clientId) !== basic.clientId) throw invalidClient();
-  const clientId = basic?.clientId ?? body['client_id'];
-  const secret = basic?.secret ?? body['client_secret'];
+  const { clientId, secret } = readSecret(credentials);
   const client = clientId ? await find(clientId) : null;
   // A public client has no secret to guess, so sending one is not counted as a failed attempt.
   if (client && client.secretHash === undefined) {
@@ -82,6 +75,25 @@ export async function authenticate<T extends Authenticatable>(
   });
   if (!authenticated) throw invalidClient();
   return authenticated;
+}
+
+/**
+ * What a request says of its client, in the header or in the body.
+ * @throws invalid_client, invalid_request for both at once
+ */
+export function readSecret({ authorization, body }: ClientCredentials): {
+  clientId: string | undefined;
+  secret: string | undefined;
+} {
+  const basic = authorization === undefined ? null : readBasic(authorization);
+  if (authorization !== undefined && !basic) throw invalidClient();
+  if (basic && body['client_secret'] !== undefined) {
+    throw oidcErrors.invalid_request({
+      message: 'Client credentials were sent in the header and in the body. Use one method.',
+    });
+  }
+  if (basic && (body['client_id'] ?? basic.clientId) !== basic.clientId) throw invalidClient();
+  return { clientId: basic?.clientId ?? body['client_id'], secret: basic?.secret ?? body['client_secret'] };
 }
 
 /** The client of a request, or `null` if it is unknown or its metadata cannot be used. */

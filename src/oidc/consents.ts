@@ -14,6 +14,9 @@ export interface Consent {
   isConnected: boolean;
 }
 
+/** Nothing is allowed. */
+export const NO_CONSENT: Consent = { scopes: [], resources: [], revocations: 0, isConnected: false };
+
 /** An application that has access to the data of a user. */
 export interface Connection {
   clientId: string;

@@ -3,6 +3,8 @@ import { access, type Scope } from '../http/scope.js';
 import { CLIENT_KEY_ALGORITHMS } from '../kernel/public-jwk.js';
 import { RESPONSE_MODES } from './authorize/rules.js';
 import { CLAIMS, SCOPES } from './claims.js';
+import type { IdentityAssertions } from './identity-assertions/module.js';
+import { ASSERTION_PROFILE, ASSERTION_TOKEN, JWT_BEARER } from './identity-assertions/trust.js';
 import type { Keys } from './keys.js';
 import type { Resources } from './resources.js';
 import { DEVICE_GRANT, TOKEN_EXCHANGE } from './tokens/request.js';
@@ -33,6 +35,8 @@ export interface DiscoveryOptions {
   resources: Resources;
   /** Whether devices may use the provider. */
   hasDeviceFlow: boolean;
+  /** Absent if identity assertions are not enabled. */
+  identityAssertions: IdentityAssertions | undefined;
   issuer(): string;
 }
 
@@ -82,8 +86,18 @@ const METHODS = ['client_secret_basic', 'client_secret_post', 'private_key_jwt']
 function providerMetadata(
   issuer: string,
   identifiers: readonly string[],
-  { locales, isSignUpOpen, clientRegistration, acrValues, algorithms, hasDeviceFlow }: MetadataOptions,
+  {
+    locales,
+    isSignUpOpen,
+    clientRegistration,
+    acrValues,
+    algorithms,
+    hasDeviceFlow,
+    identityAssertions,
+  }: MetadataOptions,
 ) {
+  const hasResources = identifiers.length > 0;
+  const { issue, redeem } = identityAssertions ?? {};
   return {
     issuer,
     authorization_endpoint: `${issuer}/authorize`,
@@ -103,7 +117,9 @@ function providerMetadata(
     grant_types_supported: [
       'authorization_code',
       'refresh_token',
-      ...(identifiers.length > 0 ? ['client_credentials', TOKEN_EXCHANGE] : []),
+      ...(hasResources ? ['client_credentials'] : []),
+      ...(hasResources || issue ? [TOKEN_EXCHANGE] : []),
+      ...(redeem ? [JWT_BEARER] : []),
       ...(hasDeviceFlow ? [DEVICE_GRANT] : []),
     ],
     subject_types_supported: ['public'],
@@ -111,11 +127,13 @@ function providerMetadata(
     acr_values_supported: acrValues,
     scopes_supported: [...SCOPES],
     // RFC 9728 §4
-    ...(identifiers.length > 0 && {
+    ...(hasResources && {
       protected_resources: identifiers,
-      dpop_signing_alg_values_supported: [...DPOP_ALGORITHMS],
       revocation_list_uri: `${issuer}/revocations`,
     }),
+    ...((hasResources || issue) && { dpop_signing_alg_values_supported: [...DPOP_ALGORITHMS] }),
+    ...(issue && { identity_chaining_requested_token_types_supported: [ASSERTION_TOKEN] }),
+    ...(redeem && { authorization_grant_profiles_supported: [ASSERTION_PROFILE] }),
     claims_supported: [...CLAIMS],
     token_endpoint_auth_methods_supported: [...METHODS, 'none'],
     token_endpoint_auth_signing_alg_values_supported: [...CLIENT_KEY_ALGORITHMS],

@@ -22,7 +22,7 @@ export interface Keys {
 }
 
 /** `typ` of the header, without which one kind of token could be used as another (RFC 8725 §3.11); `JWT` for id_tokens. */
-export type TokenType = 'JWT' | 'logout+jwt' | 'at+jwt' | 'revocations+jwt';
+export type TokenType = 'JWT' | 'logout+jwt' | 'at+jwt' | 'revocations+jwt' | 'oauth-id-jag+jwt';
 
 export interface KeyMaterial {
   /** Ed25519 seeds, 64 hexadecimal characters each; the first signs. */

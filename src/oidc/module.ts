@@ -25,6 +25,10 @@ import { delegationCollection } from './delegations/store.js';
 import type { createDeviceModule as CreateDevice } from './device/module.js';
 import type { Directory, PasskeySignUp, SecondFactor, SignInPasskeys, SignUp } from './directory.js';
 import { type ClientRegistration, pathMetadataPlugin } from './discovery.js';
+import type {
+  createIdentityAssertions as CreateAssertions,
+  IdentityAssertionOptions,
+} from './identity-assertions/module.js';
 import { createHintReader, createKeys, type KeyMaterial } from './keys.js';
 import { createOwnPages, type OwnPages } from './own-pages.js';
 import { oidcPlugin } from './plugin.js';
@@ -83,6 +87,8 @@ export interface OidcModuleOptions {
   passkeySignUp: PasskeySignUp | undefined;
   /** Builds the device flow; absent if it is not enabled. */
   createDeviceModule: typeof CreateDevice | undefined;
+  /** Issues and accepts identity assertions; absent if that is not enabled. */
+  identityAssertions: (IdentityAssertionOptions & { create: typeof CreateAssertions }) | undefined;
   /** Whether people have pages at `/account`. */
   hasAccountPages: boolean;
   /** Domains in which an accepted invitation verifies the e-mail address. */
@@ -136,6 +142,11 @@ export function createOidcModule(
   const tokens = createTokenService({
     ...shared,
     ...{ consents, keys, claimsOf, seeds, revocations, delegations, assertions },
+    namesGrants: options.identityAssertions?.issues,
+  });
+  const { identityAssertions: enabled, readDocument } = options;
+  const identityAssertions = enabled?.create(enabled, {
+    ...{ ...shared, consents, keys, claimsOf, delegations, readDocument },
   });
   const backchannel = createBackchannelLogout({
     ...shared,
@@ -230,6 +241,7 @@ export function createOidcModule(
         humansUseBasic,
         device,
         hasDeviceFlow,
+        identityAssertions,
         ownPages: ownPages({ pages }),
         revocations: revocationDocuments,
       }),
@@ -259,7 +271,7 @@ export function createOidcModule(
     pathMetadataPlugin: (scope) =>
       pathMetadataPlugin(scope, {
         ...{ issuer, locales, isSignUpOpen, clientRegistration, acrValues, resources },
-        hasDeviceFlow,
+        ...{ hasDeviceFlow, identityAssertions },
         algorithms: keys.algorithms,
       }),
   };

@@ -11,19 +11,18 @@ import type { OwnPages } from './own-pages.js';
 import { type RevocationsPluginOptions, revocationsPlugin } from './revocations/plugin.js';
 import { introspectionPlugin, type TokensPluginOptions, tokensPlugin } from './tokens/plugin.js';
 
-export interface OidcPluginOptions
-  extends AuthorizePluginOptions,
-    LogoutPluginOptions,
-    TokensPluginOptions,
-    ParPluginOptions,
-    RevocationsPluginOptions,
-    DiscoveryOptions {
-  directory: Directory;
-  throttle: ParPluginOptions['throttle'];
-  /** Absent if the device flow is not enabled. */
-  device: DeviceModule | undefined;
-  ownPages: OwnPages;
-}
+export type OidcPluginOptions = AuthorizePluginOptions &
+  LogoutPluginOptions &
+  TokensPluginOptions &
+  ParPluginOptions &
+  RevocationsPluginOptions &
+  DiscoveryOptions & {
+    directory: Directory;
+    throttle: ParPluginOptions['throttle'];
+    /** Absent if the device flow is not enabled. */
+    device: DeviceModule | undefined;
+    ownPages: OwnPages;
+  };
 
 const FORM_LIMIT_BYTES = 16 * 1024;
 

@@ -105,6 +105,10 @@ export const oidcOptions = {
     shown: '0',
     parse: (text) => ({ 0: false, 1: true })[text] ?? text,
   }),
+  identityAssertions: option(Type.Enum(['off', 'issue', 'accept', 'both'], { default: 'off' }), {
+    env: 'IDP_IDENTITY_ASSERTIONS',
+    doc: 'Whether idp issues identity assertions (ID-JAG) for other authorization servers, accepts those of other providers, or both: off, issue, accept or both. `idp audience` and `idp trusted-issuer` say for whom and of whom.',
+  }),
   loopbackDocuments: option(Type.Boolean({ default: false, accepts: '0 or 1' }), {
     env: 'IDP_LOOPBACK_DOCUMENTS',
     doc: '1 lets idp read the keys and metadata of clients on this machine, without TLS. For development only.',
@@ -189,7 +193,7 @@ export type SignUpForm = Static<typeof SignUpBody>;
 
 export const TokenResponseBody = Type.Object({
   access_token: Token,
-  token_type: Type.Enum(['Bearer', 'DPoP']),
+  token_type: Type.Enum(['Bearer', 'DPoP', 'N_A']),
   expires_in: Type.Integer(),
   scope: Type.String(),
   id_token: Type.Optional(Token),

@@ -16,7 +16,7 @@ export interface AuditSearch {
 export interface AuditFilter {
   /** The beginning of the event: `login.failed`, `login.`. */
   event?: string | undefined;
-  /** The ID of the subject, or the name of the operator who made the change. */
+  /** The ID of the subject, the name of the operator who made the change, or the agent that acted. */
   subjects?: readonly string[] | undefined;
   /** The address, or the address block. */
   ip?: string | undefined;
@@ -50,7 +50,9 @@ export function createMatcher({ event = '', subjects, ip }: AuditFilter): (recor
     record.event.startsWith(event) &&
     (addresses === undefined || addresses.includes(record.ip)) &&
     (subjects === undefined ||
-      [record.subject, record.by].some((name) => name !== undefined && subjects.includes(name)));
+      [record.subject, record.by, record.actor?.sub].some(
+        (name) => name !== undefined && subjects.includes(name),
+      ));
 }
 
 /** The first ID of records from a time on. */

@@ -1,6 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify';
 import { type Static, Type } from 'typebox';
 import { option } from '../config/options.js';
+import type { ActingProgram } from '../http/identity.js';
 import { Timestamp, toTimestamp } from '../http/schemas.js';
 import { type Clock, DAY, every, MINUTE } from '../kernel/clock.js';
 import { idsUntil, newId, type Random } from '../kernel/secrets.js';
@@ -25,6 +26,8 @@ export interface AuditRecord {
   subject?: string;
   /** The name of the operator who made a change of `subject`. */
   by?: string;
+  /** The agent or application that acted for the person; absent if they acted themselves. */
+  actor?: ActingProgram;
   ip: string;
   /** Additional information, chosen by the program or the operator and never by a client. */
   detail?: string;
@@ -39,6 +42,12 @@ export const AuditView = Type.Object({
   event: Type.String(),
   subject: Type.Union([Type.String(), Type.Null()]),
   by: Type.Union([Type.String(), Type.Null()]),
+  actor: Type.Optional(
+    Type.Object(
+      { client: Type.String(), sub: Type.Optional(Type.String()), delegation: Type.Optional(Type.String()) },
+      { description: 'The agent or application that acted for the person.' },
+    ),
+  ),
   ip: Type.String(),
   detail: Type.Union([Type.String(), Type.Null()]),
   count: Type.Union([Type.Integer(), Type.Null()]),
@@ -46,8 +55,16 @@ export const AuditView = Type.Object({
 export type AuditView = Static<typeof AuditView>;
 
 export function toAuditView({ id, at, event, ip, ...record }: AuditRecord): AuditView {
-  const { subject = null, by = null, detail = null, count = null } = record;
-  return { id, at: toTimestamp(at), event, subject, by, ip, detail, count };
+  const { subject = null, by = null, actor, detail = null, count = null } = record;
+  return { id, at: toTimestamp(at), event, subject, by, ...(actor && { actor }), ip, detail, count };
+}
+
+/** Who has acted: an operator, or a program for the person. */
+export function writeActor({ by, actor }: Pick<AuditView, 'by' | 'actor'>): string | null {
+  if (!actor) return by;
+  const { sub, client, delegation } = actor;
+  const permission = delegation === undefined ? '' : `, ${delegation}`;
+  return sub === undefined ? `client ${client}` : `agent ${sub} (client ${client}${permission})`;
 }
 
 /** The operator who made a change, and from where. */

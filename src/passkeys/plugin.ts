@@ -1,4 +1,5 @@
 import type { TSchema } from 'typebox';
+import { personOf } from '../http/identity.js';
 import type { Messages } from '../http/messages.js';
 import { Acknowledgement, ok } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
@@ -75,14 +76,14 @@ async function accountRoutes<S>(scope: Scope, { flows }: PasskeyPluginOptions<S>
   scope.post(
     '/user/passkeys/begin',
     { ...recently, schema: { response: { 200: BegunAnswer } } },
-    async (request) => ok(await flows.beginAdding(request.saas)),
+    async (request) => ok(await flows.beginAdding(personOf(request.saas))),
   );
 
   scope.post(
     '/user/passkeys',
     { ...recently, schema: { body: AddBody, response: { 201: PasskeyAnswer } } },
     async (request, reply) => {
-      const added = await flows.add(request.saas, request.body, originOf(request));
+      const added = await flows.add(personOf(request.saas), request.body, originOf(request));
       return reply.code(201).send(ok(added));
     },
   );
@@ -106,7 +107,7 @@ async function accountRoutes<S>(scope: Scope, { flows }: PasskeyPluginOptions<S>
       schema: { body: RemovalBody, response: { 200: Acknowledgement } },
     },
     async (request) => {
-      await flows.remove(request.saas, request.body, originOf(request));
+      await flows.remove(personOf(request.saas), request.body, originOf(request));
       return { success: true, message: 'The passkey has been removed.' } as const;
     },
   );

@@ -17,7 +17,10 @@ export interface ProfilePluginOptions {
 export async function profilePlugin(scope: Scope, { rename }: ProfilePluginOptions): Promise<void> {
   scope.get(
     '/user/profile',
-    { config: access('user'), schema: { response: { 200: ProfileAnswer } } },
+    {
+      config: access('user', { agentScope: 'profile:read' }),
+      schema: { response: { 200: ProfileAnswer } },
+    },
     async (request) => ok(request.saas.user),
   );
 

@@ -13,9 +13,12 @@ import {
 export interface ProtectedResourceDecorator {
   /**
    * A guard for routes: `{ onRequest: fastify.protectedResource.requireToken({ scopes: ['files:read'] }) }`. The handler
-   * finds the token at `request.accessToken`.
+   * finds the token at `request.accessToken`. A later hook, such as `preHandler`, can demand more of the same token; a
+   * function then sees the body.
    */
-  requireToken(demands?: TokenDemands): onRequestAsyncHookHandler;
+  requireToken(
+    demands?: TokenDemands | ((request: FastifyRequest) => TokenDemands),
+  ): onRequestAsyncHookHandler;
 }
 
 declare module 'fastify' {
@@ -53,9 +56,11 @@ export const protectResource = fp(
 
     fastify.decorateRequest('accessToken', null);
     fastify.decorate('protectedResource', {
-      requireToken: (demands) => async (request, reply) => {
+      requireToken: (asked) => async (request, reply) => {
+        const demands = typeof asked === 'function' ? asked(request) : asked;
         try {
-          request.accessToken = await server.verify(readRequest(request, urlOf), demands);
+          if (request.accessToken) server.require(request.accessToken, demands ?? {});
+          else request.accessToken = await server.verify(readRequest(request, urlOf), demands);
         } catch (error) {
           if (!(error instanceof ResourceError)) throw error;
           return refuse(reply, error);

@@ -61,6 +61,11 @@ export interface ResourceServer {
    * @throws ResourceError with the status and the headers of the answer
    */
   verify(request: ProtectedRequest | Request, demands?: TokenDemands): Promise<AccessToken>;
+  /**
+   * Demands more of a verified token, for instance once the body of the request says what it asks for.
+   * @throws ResourceError
+   */
+  require(token: AccessToken, demands: TokenDemands): void;
   /** Ends the requests in the background. */
   close(): void;
 }
@@ -159,7 +164,8 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
       throw refuse('invalid_token', 'The access token is bound to another key.', { scheme });
   };
 
-  const requireDemands = (token: AccessToken, { scopes = [], acr, maxAge }: TokenDemands, scheme: Scheme) => {
+  const requireDemands = (token: AccessToken, { scopes = [], acr, maxAge }: TokenDemands) => {
+    const scheme = token.claims['cnf'] === undefined ? 'Bearer' : 'DPoP';
     const missing = scopes.filter((scope) => !token.scopes.includes(scope));
     if (missing.length > 0) {
       // Clients ask for exactly the scopes of the challenge, so it names those that they have, too.
@@ -198,9 +204,11 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
       if (revocations?.includes(claims))
         throw refuse('invalid_token', 'The access token was revoked.', { scheme });
       const verified = accessTokenOf(claims);
-      requireDemands(verified, demands, scheme);
+      requireDemands(verified, demands);
       return verified;
     },
+
+    require: requireDemands,
 
     close: () => revocations?.stop(),
   };

@@ -1,3 +1,4 @@
+import { type AgentLinks, removeLinks } from '../agents/store.js';
 import type { EmailLoginModuleOptions } from '../auth/email-login-module.js';
 import type { AuthModuleOptions } from '../auth/module.js';
 import type { BillingModule } from '../billing/module.js';
@@ -5,21 +6,25 @@ import type { EmailService } from '../email/service.js';
 import type { FederationModule } from '../federation/module.js';
 import { type Passkeys, removePasskeys } from '../passkeys/store.js';
 import type { ModuleContext } from '../server/module-context.js';
+import type { SaasAgents } from './agents.js';
 import type { SaasConfiguration } from './options.js';
 import type { SaasPasskeys } from './passkeys.js';
 import type { SaasSecondFactors } from './second-factors.js';
 
 export interface AccountDataSources {
-  values: Pick<SaasConfiguration, 'login' | 'passkeys'>;
+  values: Pick<SaasConfiguration, 'login' | 'passkeys' | 'agentIssuer'>;
   billing: Pick<BillingModule, 'deletion' | 'service'>;
   mails: Pick<EmailService, 'deleteByUser' | 'listByUser'>;
   /** Also without the option: an account that is deleted or has a new owner loses its passkeys. */
   passkeyDocuments: Passkeys;
+  /** In the same way. */
+  agentLinks: AgentLinks;
   secondFactors: SaasSecondFactors | undefined;
   /** What is loaded later, and only if it is configured. */
   optional(): {
     loginProviders: Pick<FederationModule<unknown>, 'service'> | undefined;
     passkeys: SaasPasskeys | undefined;
+    agents: Pick<SaasAgents, 'accounts'> | undefined;
   };
 }
 
@@ -29,11 +34,12 @@ type AccountData = Pick<AuthModuleOptions, 'deletionHooks' | 'exportSections' | 
 /** What the domains other than `auth` store about a user: how it is exported, and when it is deleted. */
 export function accountData(
   { audit }: Pick<ModuleContext, 'audit'>,
-  { values, billing, mails, passkeyDocuments, secondFactors, optional }: AccountDataSources,
+  { values, billing, mails, passkeyDocuments, agentLinks, secondFactors, optional }: AccountDataSources,
 ): AccountData {
   const deleteLogins = (userId: string) =>
     Promise.all([
       passkeyDocuments.deleteMany({ account: userId }),
+      agentLinks.deleteMany({ userId }),
       optional().loginProviders?.service.forget(userId),
     ]);
   const forgetCredentials = async (userId: string): Promise<void> => {
@@ -59,6 +65,7 @@ export function accountData(
     async removeOtherLogins(userId, origin) {
       await Promise.all([
         removePasskeys(userId, origin, { passkeys: passkeyDocuments, audit }),
+        removeLinks(userId, origin, { links: agentLinks, audit }),
         optional().loginProviders?.service.forget(userId),
       ]);
     },
@@ -68,6 +75,9 @@ export function accountData(
       ...(secondFactors && { secondFactor: secondFactors.service.stateOf }),
       ...(values.login && {
         identities: async (userId: string) => optional().loginProviders?.service.list(userId),
+      }),
+      ...(values.agentIssuer !== undefined && {
+        agentAccounts: async (userId: string) => optional().agents?.accounts.list(userId),
       }),
       ...(values.passkeys && { passkeys: async (userId: string) => optional().passkeys?.flows.list(userId) }),
     },

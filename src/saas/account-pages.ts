@@ -13,6 +13,7 @@ import type { Guard, Scope } from '../http/scope.js';
 import { MINUTE } from '../kernel/clock.js';
 import { AppError } from '../kernel/errors.js';
 import type { ModuleContext } from '../server/module-context.js';
+import type { SaasAgents } from './agents.js';
 import { namedOrigins, type SaasConfiguration } from './options.js';
 import type { SaasPasskeys } from './passkeys.js';
 import type { SaasSecondFactors } from './second-factors.js';
@@ -25,6 +26,7 @@ export interface AccountPageOptions {
   secondFactors: SaasSecondFactors | undefined;
   loginProviders: FederationModule<SignedIn> | undefined;
   passkeys: SaasPasskeys | undefined;
+  agents: Pick<SaasAgents, 'accounts'> | undefined;
   rename(userId: string, name: string): Promise<unknown>;
   registrationAllowed(): Promise<boolean>;
   pages: Pages;
@@ -64,6 +66,7 @@ export async function openAccountPages(
   const userPages = createUserPagesModule(context, {
     accounts: auth.service,
     providers: loginProviders?.service,
+    agents: options.agents?.accounts,
     passkeys: passkeys && { ...passkeys.flows, script },
     billing: values.paymentSecretKey === undefined ? undefined : billingOf(billing),
     sessionCookie: auth.sessionCookie,

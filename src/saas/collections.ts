@@ -1,3 +1,4 @@
+import { agentLinkCollection, usedAgentProofCollection } from '../agents/store.js';
 import { activityCollection } from '../auth/activity.js';
 import { foreignHashCollection } from '../auth/foreign-hashes.js';
 import { loginCodeCollection } from '../auth/login-codes.js';
@@ -49,6 +50,8 @@ export function declareSaasCollections(store: Store): void {
     passkeyCollection,
     usedChallengeCollection,
     loginCodeCollection,
+    agentLinkCollection,
+    usedAgentProofCollection,
     webhookEventCollection,
   ];
   for (const declare of collections) declare(store);

@@ -1,13 +1,15 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyInstance } from 'fastify';
+import { requireScope } from '../agents/schemas.js';
 import type { RecentAuthOptions } from '../auth/recent-auth.js';
-import type { Identity } from '../auth/sessions.js';
 import type { KnownPlans } from '../billing/plans/plans.js';
 import { commonHeaders, logFailure } from '../http/answers.js';
 import type { RequestHeaders } from '../http/authorization.js';
 import { createRequestIdGenerator, type HostContext } from '../http/host-context.js';
+import type { RequestIdentity } from '../http/identity.js';
 import { httpErrors, renderEnvelope, toAppError } from '../kernel/errors.js';
 import type { Random } from '../kernel/secrets.js';
+import { stateScope } from './agents.js';
 import {
   refuseMissingFactors,
   refuseUnknownFeature,
@@ -21,14 +23,14 @@ import {
 declare global {
   namespace Express {
     interface Request {
-      /** The signed-in user and session, behind `requireUser` and the other guards. */
-      saas: Identity;
+      /** The user and session, or what acts for the user, behind `requireUser` and the other guards. */
+      saas: RequestIdentity;
     }
   }
 }
 
 /** A request of `node:http`, with the user and session that a guard has set. */
-export type SaasRequest = IncomingMessage & { saas?: Identity };
+export type SaasRequest = IncomingMessage & { saas?: RequestIdentity };
 
 /** Connect-style middleware that sets `request.saas` and calls `next`, or responds with an error. */
 export type ConnectGuard = (
@@ -41,6 +43,12 @@ export type ConnectGuard = (
 export interface ConnectGuards {
   /** Sets `request.saas` to the signed-in user and session, or responds with 401. */
   readonly requireUser: ConnectGuard;
+  /**
+   * Before `requireUser`, `requireEntitled` or `requireFeature`: lets them admit agents with this scope, too. Has no effect
+   * without AGENT_ISSUER.
+   * @throws Error at once if this is no scope
+   */
+  readonly allowAgents: (scope: string) => ConnectGuard;
   /**
    * Requires a subscription, too, to `plan` if given, or responds with 403.
    * @throws Error at once if the option `billing` defines the plans and has no such plan
@@ -76,10 +84,12 @@ export interface ConnectGuardDependencies {
   random: Random;
   plans: KnownPlans;
   hasSecondFactors: boolean;
+  /** Gets the scopes that routes state, for the metadata of the API. */
+  agentScopes: Set<string>;
 }
 
 export function createConnectGuards(deps: ConnectGuardDependencies): ConnectGuards {
-  const { app, hostContext, random, plans, hasSecondFactors } = deps;
+  const { app, hostContext, random, plans, hasSecondFactors, agentScopes } = deps;
   const { lifecycle, publicUrl } = hostContext;
   let nextId: (() => string) | undefined;
 
@@ -124,6 +134,13 @@ export function createConnectGuards(deps: ConnectGuardDependencies): ConnectGuar
 
   return {
     requireUser: createGuard((saas) => saas.requireUser),
+    allowAgents(scope) {
+      agentScopes.add(requireScope(scope));
+      return (request, _response, next) => {
+        stateScope(request, scope);
+        next();
+      };
+    },
     requireEntitled(plan) {
       refuseUnknownPlan(plan, plans);
       return createGuard((saas) => saas.requireEntitled(plan));

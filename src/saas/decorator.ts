@@ -1,3 +1,4 @@
+import type { AgentEvents } from '../agents/schemas.js';
 import type { AuthEvents } from '../auth/events.js';
 import { type RecentAuthOptions, requireRecent } from '../auth/recent-auth.js';
 import type { Identity } from '../auth/sessions.js';
@@ -8,6 +9,7 @@ import type { CheckoutOrder } from '../billing/schemas.js';
 import type { SubscriptionChanges } from '../billing/subscription/changes.js';
 import type { ReportUsage } from '../billing/usage/reports.js';
 import type { RequestHeaders } from '../http/authorization.js';
+import { personOf, type RequestIdentity } from '../http/identity.js';
 import type { Clock } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
 import { suggestion } from '../kernel/text.js';
@@ -17,7 +19,11 @@ import type { UserApi } from './user-api.js';
 
 /** `fastify.saas`: what the plugin adds to the host's Fastify instance. */
 export interface SaasDecorator {
-  /** Hook for the host's own routes: `onRequest: fastify.saas.requireUser` sets `request.saas` or throws a 401. */
+  /**
+   * Hook for the host's own routes: `onRequest: fastify.saas.requireUser` sets `request.saas` or throws a 401. With
+   * `config: { agentScope: 'files:read' }`, the route also admits the access tokens of agents with this scope; without it,
+   * only people. The same applies to `requireEntitled` and `requireFeature`.
+   */
   readonly requireUser: UserGuard;
   /**
    * Requires a subscription, too, to `plan` if given, or throws a 403.
@@ -32,12 +38,12 @@ export interface SaasDecorator {
   /**
    * Requires that the user signed in, or proved it again at `POST /auth/reauthenticate`, at most `maxAge` seconds ago
    * (default 600) and, with `secondFactor`, with a second factor; otherwise throws a 401 (REAUTHENTICATION_REQUIRED,
-   * SECOND_FACTOR_REQUIRED) with the challenge of RFC 9470.
+   * SECOND_FACTOR_REQUIRED) with the challenge of RFC 9470. Never admits agents.
    * @throws Error at once for `secondFactor` without FACTOR_ENCRYPTION_KEY
    */
   readonly requireRecentAuth: (required?: RecentAuthOptions) => UserGuard;
   /**
-   * Returns the user and session of an `Authorization: Bearer` header, where there is no route to guard.
+   * Returns the user and session of an `Authorization: Bearer` header, where there is no route to guard: people only.
    * @throws AppError with `statusCode`, `code` and `headers`: UNAUTHENTICATED, TOKEN_EXPIRED
    */
   readonly authenticate: (headers: RequestHeaders) => Promise<Identity>;
@@ -81,36 +87,48 @@ export interface SettingsApi {
   get<D extends CustomSettings = CustomSettings>(): Promise<CustomSettingsValues<D>>;
 }
 
-export type SaasEvents = AuthEvents & BillingNotifications;
+export type SaasEvents = AuthEvents & BillingNotifications & AgentEvents;
 
 declare module 'fastify' {
   interface FastifyInstance {
     saas: SaasDecorator;
   }
   interface FastifyRequest {
-    /** The signed-in user and session, on routes behind `requireUser`. */
-    saas: Identity;
+    /** The user and session, or what acts for the user, on routes behind `requireUser`. */
+    saas: RequestIdentity;
+  }
+  interface FastifyContextConfig {
+    /** The scope with which agents may call a route behind `fastify.saas.requireUser`; absent: people only. */
+    agentScope?: string;
   }
 }
 
 /** The part of a request that the guards read and set. */
 export interface UserRequest {
   headers: { authorization?: string | undefined };
-  saas: Identity;
+  saas: RequestIdentity;
+  method?: string | undefined;
+  url?: string | undefined;
+  originalUrl?: string | undefined;
+  rawHeaders?: string[];
+  raw?: { rawHeaders: string[] };
+  ip?: string;
+  socket?: { remoteAddress?: string | undefined };
+  routeOptions?: { config: unknown };
 }
 
 export type UserGuard = (request: UserRequest) => Promise<void>;
 
-/** Creates `requireRecentAuth`. */
+/** Creates `requireRecentAuth`. @param requirePerson refuses agents, whatever the route states */
 export function createRecentAuthGuards(
-  requireUser: UserGuard,
+  requirePerson: UserGuard,
   { hasSecondFactors, clock }: { hasSecondFactors: boolean; clock: Clock },
 ): SaasDecorator['requireRecentAuth'] {
   return (required = {}) => {
     refuseMissingFactors(required, hasSecondFactors);
     return async (request) => {
-      await requireUser(request);
-      requireRecent(request.saas, required, clock);
+      await requirePerson(request);
+      requireRecent(personOf(request.saas), required, clock);
     };
   };
 }

@@ -1,3 +1,4 @@
+import { configuredAgents } from '../agents/schemas.js';
 import { countForeignHashes } from '../auth/foreign-hashes.js';
 import type { Users } from '../auth/store.js';
 import {
@@ -25,6 +26,7 @@ import { adviseSaas, resolveSaas, type SaasConfiguration, saasSchema } from './o
 /** Reports what a start of saas-backend would encounter. */
 export async function examineSaas(): Promise<Finding[]> {
   let databaseUri: string | undefined;
+  let agents: ReturnType<typeof configuredAgents>;
   const findings = await diagnose({
     product: 'saas-backend',
     schemas: [saasSchema, saasServerSchema],
@@ -35,6 +37,7 @@ export async function examineSaas(): Promise<Finding[]> {
         () => resolveSaas({}, false),
       );
       databaseUri = saas.config.values.databaseUri;
+      agents = configuredAgents(saas.config.values);
       return [server, saas.config];
     },
     storeVariable: 'DATABASE_URI',
@@ -51,6 +54,7 @@ export async function examineSaas(): Promise<Finding[]> {
     ...(await examineForeignHashes(databaseUri)),
     ...(await examineUsage(databaseUri)),
     ...(await examineProfiles(databaseUri)),
+    ...(agents ? await examineIssuer(agents) : []),
   ];
 }
 
@@ -182,4 +186,47 @@ async function examineProfiles(databaseUri: string): Promise<Finding[]> {
         'Find the users and the reason in the log. The next change of the address or the name is sent again.',
     },
   ];
+}
+
+const ISSUER_TIMEOUT_MS = 5000;
+
+/** Whether the identity provider of agents answers, and issues tokens that this server accepts. */
+async function examineIssuer({ issuer, resource }: { issuer: string; resource: string }): Promise<Finding[]> {
+  const finding = (level: Finding['level'], about: string, message: string, remedy: string): Finding => ({
+    ...{ level, about, message, remedy },
+  });
+  const address = `${issuer}/.well-known/openid-configuration`;
+  let metadata: Record<string, unknown>;
+  try {
+    const response = await fetch(address, {
+      redirect: 'error',
+      signal: AbortSignal.timeout(ISSUER_TIMEOUT_MS),
+    });
+    metadata = Object(await response.json());
+  } catch {
+    const remedy = `Open ${address}. Until it answers, agents are refused; people are not affected.`;
+    return [finding('warning', 'AGENT_ISSUER', 'does not answer with its metadata', remedy)];
+  }
+  const findings: Finding[] = [];
+  if (metadata['issuer'] !== issuer) {
+    const remedy = 'Set AGENT_ISSUER to the issuer exactly as its metadata name it.';
+    findings.push(finding('problem', 'AGENT_ISSUER', 'answers for another issuer', remedy));
+  }
+  const algorithms = [metadata['id_token_signing_alg_values_supported']].flat();
+  if (!algorithms.some((name) => name === 'EdDSA' || name === 'Ed25519')) {
+    const remedy = 'Access tokens of agents must be signed with EdDSA (docs/eddsa.md).';
+    findings.push(finding('problem', 'AGENT_ISSUER', 'does not sign with EdDSA', remedy));
+  }
+  const registered = metadata['protected_resources'];
+  if (Array.isArray(registered) && !registered.includes(resource)) {
+    const remedy = `Register it there: idp resource add ${resource}`;
+    findings.push(
+      finding('problem', 'AGENT_RESOURCE', 'is not among the APIs that the identity provider names', remedy),
+    );
+  }
+  if (metadata['revocation_list_uri'] === undefined) {
+    const remedy = 'Register the API there; otherwise, revoked tokens are accepted until they expire.';
+    findings.push(finding('warning', 'AGENT_ISSUER', 'has no list of revoked access tokens', remedy));
+  }
+  return findings;
 }

@@ -1,5 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { adminOptions } from '../admin/schemas.js';
+import { agentOptions, refusePartialAgents } from '../agents/schemas.js';
 import { authOptions } from '../auth/schemas.js';
 import { apiUrlProblem, billingOptions, configuredPrices, plansConflict } from '../billing/options.js';
 import type { Advice, Report } from '../config/configuration-error.js';
@@ -40,6 +41,7 @@ export const saasSchema = defineOptions({
   }),
   ...authOptions,
   ...federationOptions,
+  ...agentOptions,
   ...billingOptions,
   ...adminOptions,
   ...factorOptions('', ['optional', 'required']),
@@ -193,6 +195,7 @@ function validateCombinations(values: SaasConfiguration, report: Report): void {
     PAYMENT_SECRET_KEY: values.paymentSecretKey,
     PAYMENT_WEBHOOK_SECRET: values.paymentWebhookSecret,
     PAYMENT_WEBHOOK_SECRET_PREVIOUS: values.paymentWebhookSecretPrevious,
+    AGENT_CLIENT_SECRET: values.agentClientSecret,
     EMAIL_API_KEY: values.emailApiKey,
     ADMIN_PASSWORD: values.adminPassword,
     FACTOR_ENCRYPTION_KEY: values.factorEncryptionKey,
@@ -215,6 +218,7 @@ function validateCombinations(values: SaasConfiguration, report: Report): void {
     report.unsafe(`LOGIN_PROVIDERS has an http address for ${name}.`, 'Use its https address.');
   const problem = apiUrlProblem(values.paymentApiUrl, values.paymentSecretKey);
   if (problem) report.unsafe(`PAYMENT_API_URL ${problem}`);
+  refusePartialAgents(values, report);
   refusePolicyWithoutKey(values, '', report);
   refuseUnusablePasskeys(values, '', report);
   refuseLoneDarkLogo(values, '', report);

@@ -1,6 +1,8 @@
 import type { FastifyInstance } from 'fastify';
 import fp from 'fastify-plugin';
 import { createAdminModule } from '../admin/module.js';
+import { AGENT_EVENTS, type AgentEvents } from '../agents/schemas.js';
+import { agentLinkCollection, readLinkVersion } from '../agents/store.js';
 import { AUTH_EVENTS, type AuthEvents } from '../auth/events.js';
 import { registerSessionTokenKinds } from '../auth/jwt.js';
 import { createAuthModule, createUsersModule } from '../auth/module.js';
@@ -30,6 +32,7 @@ import { rejectUnfinishedCopy } from '../server/unfinished-copy.js';
 import { createSettingsModule, openCustomSettings } from '../settings/module.js';
 import { accountData } from './account-data.js';
 import { openAccountPages } from './account-pages.js';
+import { openAgents } from './agents.js';
 import { billingUsers } from './billing-users.js';
 import {
   createEntitlementGuards,
@@ -58,7 +61,7 @@ import { createUserApi } from './user-api.js';
 export async function mountSaas(
   fastify: FastifyInstance,
   { config, runtime }: ResolvedSaas,
-  hostContext?: HostContext,
+  { hostContext, agentScopes = new Set() }: { hostContext?: HostContext; agentScopes?: Set<string> } = {},
 ): Promise<Mounted> {
   if (fastify.hasDecorator('saas')) {
     throw new Error(
@@ -90,15 +93,16 @@ export async function mountSaas(
   });
   followLifecycle(fastify, context, values);
   const { emit: emitAny, events } = createEvents<SaasEvents>({
-    names: { ...AUTH_EVENTS, ...BILLING_NOTIFICATIONS },
+    names: { ...AUTH_EVENTS, ...BILLING_NOTIFICATIONS, ...AGENT_EVENTS },
     clock,
     random,
     log: fastify.log,
   });
   // TypeScript does not infer that a function for all events accepts a subset of them.
-  const emit = emitAny as Emit<AuthEvents> & Emit<BillingNotifications>;
+  const emit = emitAny as Emit<AuthEvents> & Emit<BillingNotifications> & Emit<AgentEvents>;
   const documents = userCollection(store);
   const passkeyDocuments = passkeyCollection(store);
+  const agentLinks = agentLinkCollection(store);
 
   const { customSettings: definitions } = runtime;
   const keys = [values.settingsEncryptionKey, values.settingsEncryptionKeyPrevious];
@@ -119,6 +123,7 @@ export async function mountSaas(
       field === FACTOR_VERSION && secondFactors
         ? secondFactors.service.version(userId)
         : ((await readPasskeyVersion(passkeyDocuments, userId, field)) ??
+          (await readLinkVersion(agentLinks, userId, field)) ??
           readUserVersion(documents, userId, field)),
   });
   const billing = createBillingModule(context, {
@@ -143,8 +148,8 @@ export async function mountSaas(
     announce: (...change) => auth.announceFactor(...change),
   });
   const { forgetCredentials, ...data } = accountData(context, {
-    ...{ values, billing, mails: email.service, passkeyDocuments, secondFactors },
-    optional: () => ({ loginProviders, passkeys }),
+    ...{ values, billing, mails: email.service, passkeyDocuments, agentLinks, secondFactors },
+    optional: () => ({ loginProviders, passkeys, agents }),
   });
   const emailLogin = await openEmailLogin(context, { values, forgetCredentials, messages });
   const auth = createAuthModule(context, {
@@ -175,6 +180,12 @@ export async function mountSaas(
     ...{ values, auth, messages, address: publicUrl.get, name: brand.name },
     hasIdentities: async (userId) => loginProviders?.service.keepsOne(userId) ?? false,
   });
+  const apiUrl = () => publicUrl.get() + mountedAt();
+  const agents = await openAgents(fastify, context, {
+    ...{ values, users, auth, links: agentLinks, emit, scopes: agentScopes, apiUrl },
+    name: brand.name,
+    publicUrl: publicUrl.get,
+  });
   const rename = async (userId: string, name: string) => {
     const user = await users.directory.rename(userId, name);
     billing.sendProfiles();
@@ -182,7 +193,19 @@ export async function mountSaas(
   };
   const profile = createProfileModule({ rename });
   const accountPages = await openAccountPages(context, {
-    ...{ values, auth, users, billing, secondFactors, loginProviders, passkeys, pages, messages, rename },
+    ...{
+      values,
+      auth,
+      users,
+      billing,
+      secondFactors,
+      loginProviders,
+      passkeys,
+      agents,
+      pages,
+      messages,
+      rename,
+    },
     registrationAllowed: async () => (await current()).allowRegistration,
     path: accountAddress,
     publicUrl: publicUrl.get,
@@ -220,11 +243,15 @@ export async function mountSaas(
     pages,
   });
 
-  const requireUser = async (request: UserRequest): Promise<void> => {
+  const requireSession = async (request: UserRequest): Promise<void> => {
     request.saas = await auth.service.authenticate(request.headers.authorization);
   };
+  const requireUser = agents?.admitAgents(requireSession) ?? requireSession;
   const hasSecondFactors = secondFactors !== undefined || passkeys !== undefined;
-  const requireRecentAuth = createRecentAuthGuards(requireUser, { hasSecondFactors, clock });
+  const requireRecentAuth = createRecentAuthGuards(agents?.refuseAgents(requireSession) ?? requireSession, {
+    hasSecondFactors,
+    clock,
+  });
   const requireAdmin = await admin.createGuard(fastify);
   const metricsEndpoint = metrics && { metrics, guard: await admin.createGuardForOutages(fastify) };
   fastify.decorate(
@@ -266,7 +293,18 @@ export async function mountSaas(
     paths: { prefix, adminPath, accountPath },
     rules,
     meter: context.throttle.countRequest,
-    modules: { auth, loginProviders, passkeys, profile, settings, billing, email, admin, accountPages },
+    modules: {
+      auth,
+      loginProviders,
+      passkeys,
+      agents,
+      profile,
+      settings,
+      billing,
+      email,
+      admin,
+      accountPages,
+    },
     corsOrigin: values.corsOrigin ?? [],
     ...{ pages, store, metrics, publicUrl: publicUrl.get, mountedAt },
   });

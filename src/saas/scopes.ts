@@ -16,6 +16,7 @@ import type { ProfileModule } from '../profile/module.js';
 import type { SettingsModule } from '../settings/module.js';
 import type { Store } from '../storage/collection.js';
 import type { AccountPages } from './account-pages.js';
+import type { SaasAgents } from './agents.js';
 import { createErrorRenderers } from './error-rendering.js';
 import type { ResolvedSaas } from './options.js';
 import type { SaasPasskeys } from './passkeys.js';
@@ -40,6 +41,7 @@ export interface SaasModules {
   auth: AuthModule;
   loginProviders: FederationModule<SignedIn> | undefined;
   passkeys: SaasPasskeys | undefined;
+  agents: SaasAgents | undefined;
   profile: ProfileModule;
   settings: SettingsModule;
   billing: BillingModule;
@@ -57,11 +59,12 @@ export async function openScopes(fastify: FastifyInstance, options: SaasScopeOpt
   await openApi(fastify, options);
   if (paths.adminPath !== false) await openAdminArea(fastify, paths.adminPath, options);
   if (modules.accountPages) await openAccountPages(fastify, modules.accountPages, options);
+  if (modules.agents) await openAgentMetadata(fastify, modules.agents, options);
 }
 
 async function openApi(fastify: FastifyInstance, options: SaasScopeOptions): Promise<void> {
   const { rules, meter, modules, store, metrics, publicUrl, mountedAt } = options;
-  const { auth, loginProviders, passkeys, profile, settings, billing, email } = modules;
+  const { auth, loginProviders, passkeys, agents, profile, settings, billing, email } = modules;
   const { prefix, adminPath } = options.paths;
   const apiRules = {
     ...rules,
@@ -77,6 +80,7 @@ async function openApi(fastify: FastifyInstance, options: SaasScopeOptions): Pro
       await open.register(auth.plugin);
       if (loginProviders) await open.register(loginProviders.plugin);
       if (passkeys) await open.register(passkeys.plugin);
+      if (agents) await open.register(agents.plugin);
       await open.register(profile.plugin);
       await open.register(settings.plugin);
       await open.register(billing.plugin);
@@ -146,6 +150,37 @@ async function openAccountPages(
   await openScope(fastify, rootRules, async (root) => {
     root.get(url, { config: access('public', { page: true }) }, (_request, reply) =>
       reply.redirect(`${paths.accountPath}/password`, 302),
+    );
+  });
+}
+
+/** How long clients may keep the metadata. */
+const METADATA_SECONDS = 300;
+
+/** The metadata of the API for agents (RFC 9728), whose path is at the root of the host. */
+async function openAgentMetadata(
+  fastify: FastifyInstance,
+  { metadataPath, metadata }: SaasAgents,
+  { rules, pages }: SaasScopeOptions,
+): Promise<void> {
+  if (fastify.prefix !== '') {
+    fastify.log.warn(`saasBackend is registered below ${fastify.prefix}: serve ${metadataPath} yourself`);
+    return;
+  }
+  const rootRules = {
+    ...rules,
+    prefix: '',
+    conflictRemedy: 'Agents find the identity provider there; remove your route.',
+    renderError: createErrorRenderers(pages).api,
+    handlesNotFound: false,
+  };
+  await openScope(fastify, rootRules, async (root) => {
+    root.get(metadataPath, { config: access('public', { cors: false }) }, (_request, reply) =>
+      reply
+        // Clients in pages of any origin read it before they sign in.
+        .header('access-control-allow-origin', '*')
+        .header('cache-control', `public, max-age=${METADATA_SECONDS}`)
+        .send(metadata()),
     );
   });
 }

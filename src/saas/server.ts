@@ -6,6 +6,7 @@ import { ok } from '../http/schemas.js';
 import { renderEnvelope } from '../kernel/errors.js';
 import { assemble, type MiddlewareServer, type Server } from '../server/assembly.js';
 import { resolveServer, type ServerOptions, saasServerSchema, splitOptions } from '../server/options.js';
+import { metadataPathOf } from './agents.js';
 import { type ConnectGuards, createConnectGuards } from './connect-guards.js';
 import { resolveSaas, type SaasBackendOptions, type SaasConfiguration } from './options.js';
 import { mountSaas } from './plugin.js';
@@ -39,6 +40,9 @@ export function createServer(options: CreateServerOptions = {}): SaasServer | Sa
   );
   const { prefix, adminPath, accountPath } = saas.runtime;
   let mountedAt: string | undefined;
+  /** Those that routes of the application state for agents. */
+  const agentScopes = new Set<string>();
+  const { agentResource } = saas.config.values;
   const hostContext = {
     ...serverContext(saas.config.values.publicUrl, server.values.port),
     mountedAt: () => mountedAt ?? prefix,
@@ -50,7 +54,7 @@ export function createServer(options: CreateServerOptions = {}): SaasServer | Sa
     configuration: saas.config,
     random: saas.runtime.random,
     hostContext,
-    mount: (app) => mountSaas(app, saas, hostContext),
+    mount: (app) => mountSaas(app, saas, { hostContext, agentScopes }),
     renderError: (error, _request, requestId) => renderEnvelope(error, requestId),
     renderPlainError: renderEnvelope,
     wrapHealth: ok,
@@ -63,6 +67,7 @@ export function createServer(options: CreateServerOptions = {}): SaasServer | Sa
           prefix,
           ...(adminPath === false ? [] : [adminPath]),
           ...(saas.config.values.accountPages ? [accountPath, CHANGE_PASSWORD_PATH] : []),
+          ...(agentResource === undefined ? [] : [metadataPathOf(agentResource)]),
         ]
       : undefined,
   });
@@ -72,6 +77,8 @@ export function createServer(options: CreateServerOptions = {}): SaasServer | Sa
     saas.config.values.factorEncryptionKey !== undefined || saas.config.values.passkeys;
   return {
     ...assembled,
-    ...createConnectGuards({ app: assembled.fastify, hostContext, random, plans, hasSecondFactors }),
+    ...createConnectGuards({
+      ...{ app: assembled.fastify, hostContext, random, plans, hasSecondFactors, agentScopes },
+    }),
   };
 }

@@ -107,10 +107,11 @@ export function createUserAdministration({
       listMails: (id, limit) => firstOf(mails.listByUser(id), limit),
       listAudit: async (id, limit) => {
         const records = await firstOf(audit.listOf(id), limit);
-        return records.map(({ at, event, by, ip, detail }) => ({
+        return records.map(({ at, event, by, actor, ip, detail }) => ({
           at: toTimestamp(at),
           event,
           by: by ?? null,
+          ...(actor && { actor }),
           ip,
           detail: detail ?? null,
         }));

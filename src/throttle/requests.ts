@@ -11,10 +11,15 @@ export interface RequestLimit {
   blocks: number;
 }
 
-/** Returns a function that counts a request and returns an error if it exceeds the limit. */
+/**
+ * Returns a function that counts a request and returns an error if it exceeds the limit.
+ *
+ * @param keyOf what is counted together: by default the address block of an address
+ */
 export function createRequestCount(
   { most, window, blocks }: RequestLimit,
   clock: Clock,
+  keyOf: (ip: string) => string = addressBlock,
 ): (ip: string) => AppError | undefined {
   const counts = new Map<string, number>();
   let endsAt = 0;
@@ -32,7 +37,7 @@ export function createRequestCount(
       counts.clear();
       endsAt = now + window;
     }
-    const block = addressBlock(ip);
+    const block = keyOf(ip);
     const count = (counts.get(block) ?? 0) + 1;
     if (count > most) {
       const seconds = Math.ceil((endsAt - now) / 1000);

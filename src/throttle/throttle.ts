@@ -19,6 +19,8 @@ export { atMost, type Limit } from './limits.js';
 export interface Throttle {
   /** Counts a request in this process and returns an error if it exceeds the limit. */
   countRequest(ip: string): AppError | undefined;
+  /** The same for the requests of an agent for a person, from any address. */
+  countRequestOf(key: string, ip: string): AppError | undefined;
   /** Counts an event of the address block of `ip`. @throws RATE_LIMITED */
   count(limit: Limit, ip: string): Promise<void>;
   /** Counts an event of `key`, from any address. @throws RATE_LIMITED */
@@ -79,6 +81,7 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
   const counters = createCounters(store, { clock, audit, onRefusal });
   const guesses = createGuesses(store, { counters, clock, secret });
   const countRequest = createRequestCount(REQUESTS, clock);
+  const countByKey = createRequestCount(REQUESTS, clock, (key) => key);
   const countInOutage = createRequestCount(OPERATOR_IN_OUTAGE, clock);
   const operators = new KeyedSemaphore(1, 1024);
   const purge = (signal: AbortSignal) => {
@@ -111,6 +114,12 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
   return {
     countRequest(ip) {
       const rejection = isLimited(ip) ? countRequest(ip) : undefined;
+      if (rejection) onRefusal?.('requests');
+      return rejection;
+    },
+
+    countRequestOf(key, ip) {
+      const rejection = isLimited(ip) ? countByKey(key) : undefined;
       if (rejection) onRefusal?.('requests');
       return rejection;
     },
@@ -164,6 +173,7 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
 
 const UNLIMITED: Omit<Throttle, 'purge' | 'countExpired'> = {
   countRequest: () => undefined,
+  countRequestOf: () => undefined,
   count: async () => undefined,
   countKey: async () => undefined,
   tryCountKey: async () => true,

@@ -50,7 +50,7 @@ export function createUserPagesModule(
   return {
     sessions,
     signInPages,
-    paths: ['/address', '/providers', '/billing', '/export', '/sign-out'],
+    paths: ['/address', '/providers', '/agents', '/billing', '/export', '/sign-out'],
     sections: () => sectionsOf(options),
     plugin: (scope, guard) =>
       userPagesPlugin(scope, {
@@ -68,7 +68,12 @@ export function createUserPagesModule(
 }
 
 /** The sections of what is configured. */
-function sectionsOf({ path, billing, providers }: Pick<Given, 'path' | 'billing' | 'providers'>): Section[] {
+function sectionsOf({
+  path,
+  billing,
+  providers,
+  agents,
+}: Pick<Given, 'path' | 'billing' | 'providers' | 'agents'>): Section[] {
   const section = (id: string, text: Omit<Section, 'id' | 'href'>): Section => ({
     id,
     href: `${path()}/${id}`,
@@ -91,6 +96,12 @@ function sectionsOf({ path, billing, providers }: Pick<Given, 'path' | 'billing'
         title: message('user-providers.title'),
         text: message('user-providers.explained'),
         label: message('user-providers.open'),
+      }),
+    agents &&
+      section('agents', {
+        title: message('user-agents.title'),
+        text: message('user-agents.explained'),
+        label: message('user-agents.open'),
       }),
     section('export', {
       title: message('user-export.title'),

@@ -87,6 +87,14 @@ export interface LoginProviders {
   disconnect(userId: string, id: string, origin: Origin): Promise<void>;
 }
 
+/** The account of an identity provider whose agents may act for a user. */
+export interface AgentAccounts {
+  view(userId: string): Promise<{ issuer: string; connectedAt: string | null }>;
+  /** @throws INVALID_TICKET, EMAIL_NOT_VERIFIED, AGENT_ACCOUNT_TAKEN, ALREADY_CONNECTED */
+  connect(user: User, given: { ticket: string; codeVerifier: string }, origin: Origin): Promise<unknown>;
+  disconnect(userId: string, origin: Origin): Promise<void>;
+}
+
 /** A page that a guard of the account pages has opened. */
 export interface PersonGuard {
   personOf(request: FastifyRequest): { principal: { id: string; passkeyOnly?: true } };

@@ -1,9 +1,10 @@
 import { execFile } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
-import { compiled, startProgram } from '../kit/process.js';
+import { serverPort } from '../kit/port.js';
+import { compiled, startCommand, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
 /** The documentation matches the package: generated pages, examples, commands. */
@@ -130,6 +131,55 @@ t.test('the commands of docs/device-flow.md work as printed', async (t) => {
   t.match(printed, /^[B-Z]{4}-[B-Z]{4}\n/);
   t.ok(printed.includes(`${issuer}/device\n`));
   t.match(printed, /"error":"authorization_pending"/);
+});
+
+t.test('the commands of docs/mcp.md work as printed', async (t) => {
+  const cwd = temporaryFolder(t);
+  const bin = `${process.execPath} ${compiled('package/bin/idp.js')}`;
+  const section = (heading: string) => commandsIn('docs/mcp.md', heading);
+  const port = await serverPort();
+  let issuer = 'http://localhost:8080';
+  /** For the ports and the folder of this test. */
+  const here = (commands: string) =>
+    commands
+      .replaceAll('http://localhost:8080', issuer)
+      .replaceAll('http://127.0.0.1:4000', `http://127.0.0.1:${port}`)
+      .replaceAll('npx idp', bin)
+      .replaceAll('node node_modules/saas-backend', `${process.execPath} ${ROOT}`);
+  const serve = here(section('Start the provider')).replace(/ serve\n/, ' serve -port 0\n');
+  const idp = startCommand(t, 'sh', { args: ['-c', serve.replace(bin, `exec ${bin}`)], cwd });
+  issuer = (await idp.url()).replace('127.0.0.1', 'localhost');
+  const options = { issuer, ISSUER: issuer, MCP_SERVER: `http://127.0.0.1:${port}/mcp` };
+  await paste(here(section('Register the server')), {}, cwd);
+  const [start = '', ...checks] = here(section('Start the server')).split(/\n(?=curl)/);
+  const server = startCommand(t, 'sh', {
+    args: ['-c', start.replace(process.execPath, `exec ${process.execPath}`)],
+    env: { ...options, PORT: String(port) },
+    cwd,
+  });
+  await server.url();
+  const challenged = await paste(checks.join('\n'), {}, cwd);
+  t.match(challenged, /HTTP\/1\.1 401[\s\S]*resource_metadata="http/);
+  t.match(challenged, `"authorization_servers":["${issuer}"]`);
+
+  const asAgent = here(section('Call a tool as an agent'));
+  const fromShell = here(section('Call a tool from a shell'));
+  const printed = await paste(`${asAgent}\n${fromShell}`, options, cwd);
+  t.match(printed, /^\{"subject":"u_[0-9a-f]{32}","kind":"agent","actors":\[\],"client":"u_[0-9a-f]{32}"/);
+  t.match(printed, /^it needs notes:write\n\{"count":1\}$/m);
+  t.match(printed, /client\\":\\"cid_/, 'through an application');
+  t.match(await paste(here(section('Connect a client for a person')), {}, cwd), /invite_url +http/);
+});
+
+t.test('llms.txt links to every page of the documentation, and no link is broken', async (t) => {
+  const guide = readFileSync(join(ROOT, 'llms.txt'), 'utf8');
+  const links = [...guide.matchAll(/\]\(([^)]+)\)/g)].map(([, link]) => link as string);
+  const pages = readdirSync(join(ROOT, 'docs')).filter((name) => name.endsWith('.md'));
+  t.same([...links].sort(), [...pages.map((name) => `docs/${name}`), 'CHANGELOG.md', 'README.md'].sort());
+  // The entries of the package that it names.
+  const { exports } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+  t.ok(exports['./resource-server'] && guide.includes('`saas-backend/resource-server`'));
+  t.match(readFileSync(join(ROOT, 'docs/routes.md'), 'utf8'), '`/llms.txt`');
 });
 
 t.test('the instructions of /llms.txt work with the issuer that serves them', async (t) => {

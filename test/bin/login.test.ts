@@ -4,13 +4,18 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
+import { logInOnDevice } from '../../src/idp/device-login.js';
 import { type LoginRequest, logIn } from '../../src/idp/headless-login.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/secrets.js';
+import { agentWithKey } from '../kit/agent-keys.js';
 import { basic } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { commandLine } from '../kit/command-line.js';
-import { idpApp, SEED } from '../kit/idp.js';
+import { actorProof, delegationWorld } from '../kit/delegations.js';
+import { decide, deviceApp } from '../kit/device.js';
+import { claimsOf, idpApp, SEED } from '../kit/idp.js';
+import { addResource, FILES } from '../kit/resources.js';
 
 /** `idp login` as an agent runs it. */
 
@@ -177,3 +182,156 @@ t.test(
     t.ok(withPassword.every((line) => line === `/authorize ${basic('scout', 'the password')}`));
   },
 );
+
+/** A provider that commands reach, with the time of this machine. */
+const REACHABLE = { env: false, publicUrl: undefined as never, ed25519Seed: SEED } as const;
+
+t.test('idp login --resource prints an access token for the API', async (t) => {
+  const line = commandLine(t);
+  const idp = await idpApp(t, { ...REACHABLE, clock: fakeClock(Date.now()) });
+  const issuer = (await idp.listen()).replace('127.0.0.1', 'localhost');
+  await addResource(t, idp);
+  const client = await idp.createClient({ redirect_uris: 'http://127.0.0.1/callback', public: true });
+  const agent = await idp.mintAgent();
+  const more = {
+    IDP_LOGIN_ISSUER: issuer,
+    IDP_LOGIN_CLIENT_ID: client.id,
+    IDP_LOGIN_HANDLE: agent.handle,
+    IDP_LOGIN_PASSWORD: agent.password,
+  };
+  const args = ['login', '--resource', FILES, '--scope', 'openid files:read', '--cache', 'tokens.json'];
+  const { code, out, err } = await line.type(args, { more });
+  t.match({ code, err }, { code: 0, err: '' });
+  t.match(claimsOf(out.trim()), { aud: FILES, sub: agent.sub, scope: 'files:read' });
+  t.equal((await line.type(args, { more })).out, out, 'from the cache');
+  t.match(await line.type(['login', '--cache', 'tokens.json'], { more }), {
+    code: 0,
+    out: /^(?!at_)/,
+  });
+  const unknown = await line.type(['login', '--resource', 'https://other.example.test'], { more });
+  t.match(unknown, { code: 1, out: '', err: /^idp login: invalid_target: resource is not registered/ });
+});
+
+t.test('idp login --device waits for the person, more slowly when the provider says so', async (t) => {
+  const { idp, client, human } = await deviceApp(t, { ...REACHABLE, clock: fakeClock(Date.now()) });
+  await idp.listen();
+  await addResource(t, idp);
+  const issuer = idp.server.fastify.idp.issuer();
+  const request = { issuer, clientId: client.id, scope: 'openid files:read', resource: FILES };
+  const [waits, shown]: [number[], string[]] = [[], []];
+  const steps = [
+    async () => void idp.clock.advance(5000),
+    async () => void idp.clock.advance(1000),
+    async () => {
+      idp.clock.advance(10_000);
+      await decide(idp, human, shown[0] ?? '');
+    },
+  ];
+  const tokens = await logInOnDevice(request, {
+    clock: idp.clock,
+    async wait(milliseconds) {
+      waits.push(milliseconds);
+      await steps.shift()?.();
+    },
+    show: ({ user_code, verification_uri, verification_uri_complete }) =>
+      void shown.push(user_code, verification_uri, verification_uri_complete ?? ''),
+  });
+  t.same(waits, [5000, 5000, 10_000], 'the second request was too early');
+  t.match(shown, [/^[B-Z]{4}-[B-Z]{4}$/, `${issuer}/device`, `${issuer}/device?user_code=${shown[0]}`]);
+  t.match(claimsOf(tokens.access_token), { aud: FILES, sub: human.sub, scope: 'files:read' });
+  t.match(claimsOf(tokens.id_token ?? ''), { sub: human.sub, aud: client.id });
+
+  const refused = logInOnDevice(request, {
+    clock: idp.clock,
+    wait: async (milliseconds) => void idp.clock.advance(milliseconds),
+    show: ({ user_code }) => void decide(idp, human, user_code, 'deny'),
+  });
+  await t.rejects(refused, { name: 'LoginFailed', message: /^access_denied/ });
+  const forgotten = logInOnDevice(request, {
+    clock: idp.clock,
+    wait: async () => void idp.clock.advance(11 * 60_000),
+    show: () => undefined,
+  });
+  await t.rejects(forgotten, { message: /^expired_token/ });
+});
+
+t.test('idp login --device prints the code to stderr and the token to stdout', async (t) => {
+  const line = commandLine(t);
+  let polls = 0;
+  const provider = createServer((request, response) => {
+    const { url = '' } = request;
+    const at = (path: string) => issuer + path;
+    const metadata = {
+      ...{ issuer, authorization_endpoint: at('/authorize'), token_endpoint: at('/token') },
+      ...{ jwks_uri: at('/jwks'), device_authorization_endpoint: at('/device_authorization') },
+    };
+    const begun = {
+      ...{ device_code: 'dc', user_code: 'BCDF-GHJK', verification_uri: at('/device') },
+      ...{ verification_uri_complete: at('/device?user_code=BCDF-GHJK'), expires_in: 60, interval: 0 },
+    };
+    const isPending = url === '/token' && ++polls === 1;
+    const token = isPending
+      ? { error: 'authorization_pending' }
+      : { access_token: 'the-token', token_type: 'Bearer', expires_in: 60 };
+    const answer = url === '/token' ? token : url === '/device_authorization' ? begun : metadata;
+    response.writeHead(isPending ? 400 : 200).end(JSON.stringify(answer));
+  }).listen(0, '127.0.0.1');
+  await once(provider, 'listening');
+  t.teardown(() => provider.close());
+  const issuer = `http://127.0.0.1:${(provider.address() as AddressInfo).port}`;
+  const args = ['login', '--device', '--issuer', issuer, '--client', 'cid_x'];
+  t.same(await line.type(args), {
+    code: 0,
+    out: 'the-token\n',
+    err: `Open ${issuer}/device and enter the code BCDF-GHJK\nor open ${issuer}/device?user_code=BCDF-GHJK\n`,
+    json: undefined,
+  });
+  t.equal(polls, 2);
+  t.match(await line.type([...args, '--handle', 'scout']), { code: 2, err: /--device takes no handle/ });
+});
+
+t.test('idp token exchange keeps the token of a delegation, and hands an access token on', async (t) => {
+  const line = commandLine(t);
+  const world = await delegationWorld(t, { ...REACHABLE, clock: fakeClock(Date.now()) });
+  const { idp, client, agent, human } = world;
+  const { delegation_token: first } = await world.delegate({ delegation_max_depth: '2' });
+  const file = join(line.cwd, 'delegation.txt');
+  writeFileSync(file, `${first}\n`);
+  const env = async (by = agent) => ({
+    IDP_LOGIN_ISSUER: idp.server.fastify.idp.issuer(),
+    IDP_LOGIN_CLIENT_ID: client.id,
+    IDP_LOGIN_CLIENT_SECRET: client.secret ?? '',
+    IDP_EXCHANGE_ACTOR_TOKEN: (await actorProof(idp, by)).actor_token,
+  });
+  const exchange = ['token', 'exchange'];
+  const kept = [...exchange, '--delegation', 'delegation.txt'];
+  const { code, out, err } = await line.type(kept, { more: await env() });
+  t.match({ code, err }, { code: 0, err: '' });
+  t.match(claimsOf(out.trim()), { sub: human.sub, act: { sub: agent.sub }, aud: FILES });
+  const second = readFileSync(file, 'utf8').trim();
+  t.not(second, first, 'the next one');
+  t.match(second, /^dt_/);
+  t.equal(statSync(file).mode & 0o777, 0o600);
+  const { json } = await line.type([...kept, '--json'], { more: await env() });
+  t.match(json, { token_type: 'Bearer', scope: 'files:read', delegation_token: /^dt_/ });
+  t.equal(readFileSync(file, 'utf8').trim(), json.delegation_token);
+
+  const other = await agentWithKey(t, idp);
+  const handOn = [...exchange, '--subject-token-stdin', '--resource', FILES];
+  const handed = await line.type(handOn, { stdin: json.access_token, more: await env(other) });
+  t.match(handed, { code: 0, err: '' });
+  t.match(claimsOf(handed.out.trim()), { sub: human.sub, act: { sub: other.sub, act: { sub: agent.sub } } });
+
+  const fromEnvironment = { ...(await env()), IDP_EXCHANGE_SUBJECT_TOKEN: json.delegation_token };
+  const lost = await line.type(exchange, { more: fromEnvironment });
+  t.match(lost, { code: 2, out: '', err: /use --delegation or --json/ });
+  t.equal((await line.type([...exchange, '--json'], { more: fromEnvironment })).code, 0);
+  const { IDP_EXCHANGE_ACTOR_TOKEN: _, ...without } = await env();
+  t.match(await line.type(kept, { more: without }), { code: 2, err: /IDP_EXCHANGE_ACTOR_TOKEN is missing/ });
+  t.match(await line.type([...exchange, '--delegation', 'none.txt'], { more: await env() }), {
+    code: 1,
+    err: /none\.txt cannot be read \(ENOENT\)/,
+  });
+  const stranger = await line.type(kept, { more: await env(other) });
+  t.match(stranger, { code: 1, out: '', err: /^idp token exchange: invalid_grant: / });
+});

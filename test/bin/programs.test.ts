@@ -63,7 +63,7 @@ t.test('every help page has examples and exit codes, and fits a terminal of 80 c
   };
   for (const [script, count] of [
     [SAAS, 13],
-    [IDP, 36],
+    [IDP, 46],
   ] as const) {
     const commands = commandsOf(await check(script, []));
     const pages = await Promise.all(commands.map(([name]) => check(script, [name])));

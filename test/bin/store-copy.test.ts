@@ -401,11 +401,15 @@ t.test('the target gets the tables and indexes that the servers create', async (
       PAYMENT_WEBHOOK_SECRET: 'whsec_123456789012345678901234567890',
       IDP_EMAIL_SMTP_URL: 'smtp://127.0.0.1:9',
       EMAIL_LOGIN: 'true',
+      AGENT_ISSUER: 'https://id.example.test',
+      AGENT_RESOURCE: 'https://app.example.test/api',
+      AGENT_CLIENT_ID: 'x',
       LOGIN_PROVIDERS: '{"github":{"clientId":"x","clientSecret":"x"}}',
       IDP_FACTOR_ENCRYPTION_KEY: 'Rk7tQ2vXw9ZbN4mLp6Jd3Hs8Fg1Yc5Ae',
       PASSKEYS: 'true',
       IDP_PASSKEYS: 'true',
       IDP_DEVICE_FLOW: '1',
+      IDP_IDENTITY_ASSERTIONS: 'both',
       IDP_CLIENT_REGISTRATION: '1',
     };
     const program = startProgram(t, script, { args: ['serve', '-p', '0'], cwd, env });

@@ -58,6 +58,19 @@ const flag: Cases = {
   invalid: ['yes', 'TRUE', '2'],
 };
 
+const serviceAddress = {
+  valid: [
+    ['https://id.example.com', 'https://id.example.com'],
+    ['http://localhost:4000', 'http://localhost:4000'],
+  ] as Cases['valid'],
+  invalid: [
+    'id.example.com',
+    'http://id.example.com',
+    'https://id.example.com?x',
+    'https://id.example.com#x',
+  ],
+};
+
 const hostPatterns: Cases = {
   valid: [['app.example, *.Example.com', ['app.example', '*.Example.com']]],
   invalid: ['https://app.example', 'app.example/x', '*', 'app.*', 'a b', 'app.example:8443'],
@@ -256,6 +269,28 @@ export function saasCases(folder: string): Record<string, Cases> {
         '{"google":{"clientId":"x","url":"https://id.acme.example"}}',
       ],
       unsafe: ['{"acme":{"issuer":"http://id.acme.example","clientId":"x"}}'],
+    },
+    AGENT_ISSUER: {
+      requires: { AGENT_RESOURCE: 'https://app.example.com/api', AGENT_CLIENT_ID: 'app' },
+      ...serviceAddress,
+    },
+    AGENT_RESOURCE: {
+      requires: { AGENT_ISSUER: 'https://id.example.com', AGENT_CLIENT_ID: 'app' },
+      ...serviceAddress,
+    },
+    AGENT_CLIENT_ID: {
+      requires: { AGENT_ISSUER: 'https://id.example.com', AGENT_RESOURCE: 'https://app.example.com/api' },
+      valid: [['app', 'app']],
+      invalid: ['a b', 'x'.repeat(1025)],
+    },
+    AGENT_CLIENT_SECRET: {
+      requires: {
+        AGENT_ISSUER: 'https://id.example.com',
+        AGENT_RESOURCE: 'https://app.example.com/api',
+        AGENT_CLIENT_ID: 'app',
+      },
+      valid: [['secret-Wq8ZsT1mXe6YbN0cRj4HuPd9', 'secret-Wq8ZsT1mXe6YbN0cRj4HuPd9']],
+      invalid: [`${CANARY} b`],
     },
     CORS_ORIGIN: {
       valid: [
@@ -458,6 +493,16 @@ export function idpCases(folder: string): Record<string, Cases> {
         ['1', true],
       ],
       invalid: ['true', 'yes', '2'],
+    },
+    IDP_IDENTITY_ASSERTIONS: {
+      default: 'off',
+      valid: [
+        ['off', 'off'],
+        ['issue', 'issue'],
+        ['accept', 'accept'],
+        ['both', 'both'],
+      ],
+      invalid: ['true', '1', 'BOTH', 'none'],
     },
     IDP_DISABLE_SIGNUP: {
       default: false,

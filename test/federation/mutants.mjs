@@ -11,8 +11,8 @@ const mutants = [
   {
     name: 'removals of providers look without marks',
     file: 'service.js',
-    text: 'count({ userId, leaving: null }, 1)) > 0',
-    replacement: 'count({ userId }, 2)) > 1',
+    text: '.some(({ leaving, provider }) => leaving === undefined && providers.has(provider))',
+    replacement: '.filter(({ provider }) => providers.has(provider)).length > 1',
     tests: [['explore', LEAVE_ONE]],
   },
   {

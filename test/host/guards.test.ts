@@ -71,7 +71,7 @@ t.test('Express: guards apply before the first request to our paths, and set req
   });
   app.use(backend.middleware);
   app.get('/mine', backend.requireUser, (request, response) => {
-    response.json({ email: request.saas.user.email, session: request.saas.session.id });
+    response.json({ email: request.saas.user.email, session: request.saas.session?.id });
   });
   app.post('/mine', backend.requireUser, express.json(), (request, response) => {
     response.json(request.body);

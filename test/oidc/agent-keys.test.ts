@@ -54,7 +54,7 @@ t.test('the agent revokes its token, with its key', async (t) => {
 });
 
 t.test('requests of agents that are not complete are refused', async (t) => {
-  const { idp, agent, ask } = await start(t);
+  const { idp, ask } = await start(t);
   await addResource(t, idp, 'https://people.example.test', { principalKinds: ['human'] });
   await addResource(t, idp, 'https://bound.example.test', { requiresDpop: true });
   const cases: [Record<string, string | undefined>, number, string][] = [
@@ -66,11 +66,6 @@ t.test('requests of agents that are not complete are refused', async (t) => {
     [{ scope: 'files:read files:delete' }, 400, 'invalid_scope'],
     [{ scope: 'openid' }, 400, 'invalid_scope'],
     [{ client_assertion: undefined, client_assertion_type: undefined }, 401, 'invalid_client'],
-    [
-      { client_assertion: undefined, client_assertion_type: undefined, client_secret: agent.password },
-      401,
-      'invalid_client',
-    ],
     [{ client_id: (await idp.mintAgent()).sub }, 401, 'invalid_client'],
     [{ grant_type: 'authorization_code', code: 'ac_x' }, 401, 'invalid_client'],
     [{ grant_type: 'refresh_token', refresh_token: 'rt_x' }, 401, 'invalid_client'],
@@ -78,11 +73,55 @@ t.test('requests of agents that are not complete are refused', async (t) => {
   for (const [fields, status, error] of cases)
     t.match(await ask(fields), { status, body: { error } }, JSON.stringify(fields));
   t.equal((await ask({}, clientKey())).status, 401, 'another key');
-  const basicForm = { form: READ, headers: { authorization: basic(agent.sub, agent.password) } };
-  t.equal((await idp.request('POST', '/token', basicForm)).status, 401, 'a password is for /authorize');
   const two = `${search({ ...READ, ...asserted('x') })}&resource=${encodeURIComponent(FILES)}`;
   t.equal((await idp.request('POST', '/token', { form: two })).status, 401);
   t.equal((await ask()).status, 200);
+});
+
+t.test('an agent with a password uses it as its secret, and failures count by its handle', async (t) => {
+  const { idp, isActive } = await start(t);
+  const agent = await idp.mintAgent();
+  const ask = (id: string, password: string) =>
+    idp.request('POST', '/token', { form: READ, headers: { authorization: basic(id, password) } });
+  const { status, body } = await ask(agent.sub, agent.password);
+  t.equal(status, 200);
+  t.match(claimsOf(body.access_token), { sub: agent.sub, client_id: agent.sub, aud: FILES, kind: 'agent' });
+  const posted = { ...READ, client_id: agent.sub, client_secret: agent.password };
+  t.equal((await idp.request('POST', '/token', { form: posted })).status, 200, 'in the body');
+  const revocation = { token: body.access_token, client_id: agent.sub, client_secret: agent.password };
+  t.equal((await idp.request('POST', '/revoke', { form: revocation })).status, 200);
+  t.equal(await isActive(body.access_token), false);
+
+  const [person, other] = [await idp.makeHuman(), await idp.mintAgent()];
+  const refused: [string, string, string][] = [
+    [agent.sub, `${agent.password}x`, 'another password'],
+    [other.sub, agent.password, 'the password of another agent'],
+    [agent.handle, agent.password, 'the handle'],
+    [person.sub, person.password, 'a person'],
+    [`u_${'0'.repeat(32)}`, agent.password, 'an unknown agent'],
+  ];
+  for (const [id, password, what] of refused)
+    t.match(await ask(id, password), { status: 401, body: { error: 'invalid_client' } }, what);
+  const code = { ...posted, grant_type: 'authorization_code', code: 'ac_x' };
+  t.equal((await idp.request('POST', '/token', { form: code })).status, 401, 'for client_credentials only');
+  await idp.admin('POST', `/v1/principals/${agent.sub}/disable`);
+  t.equal((await ask(agent.sub, agent.password)).status, 401, 'disabled');
+
+  const limited = await idpApp(t);
+  await addResource(t, limited);
+  const [guessed, client] = [await limited.mintAgent(), await limited.createClient()];
+  // With the format of a generated password: others are counted as those of people.
+  const wrong = {
+    ...guessed,
+    password: guessed.password.replace(/.$/, (last) => (last === 'A' ? 'B' : 'A')),
+  };
+  let tries = 0;
+  while ((await limited.authorize(client, wrong)).status === 401 && tries < 100) tries++;
+  const late = await limited.request('POST', '/token', {
+    form: READ,
+    headers: { authorization: basic(guessed.sub, wrong.password) },
+  });
+  t.equal(late.status, 429, `one counter for both names, after ${tries} failures`);
 });
 
 t.test('clients and people are no agents', async (t) => {

@@ -12,6 +12,10 @@ const VERIFIED = ['email-verified', 'an address is verified'];
 
 const DEVICE_RACES = 'device-races';
 
+const WRONG_ASSERTION = 'what is wrong with an assertion is refused, and it remains unused';
+const WRONG_SUBJECT = 'what is no sign-in of this client gets no assertion';
+const ENDED_SUBJECT = 'the end of the session, of the access, or of the person ends the assertions';
+
 const mutants = [
   {
     name: 'a denied device keeps waiting',
@@ -515,6 +519,15 @@ const mutants = [
     tests: [['agent-keys', 'requests of agents that are not complete are refused']],
   },
   {
+    name: 'the password of a person is the secret of an agent',
+    file: 'tokens/agents.js',
+    text: "named?.kind === 'agent'",
+    replacement: 'named',
+    tests: [
+      ['agent-keys', 'an agent with a password uses it as its secret, and failures count by its handle'],
+    ],
+  },
+  {
     name: 'a removed key ends no tokens',
     file: '../provisioning/agent-keys.js',
     text: '...(isRemoval && { epoch: 1 })',
@@ -695,7 +708,7 @@ const mutants = [
     ],
     [
       'the password is the decision',
-      'authorize/forms.js',
+      'authorize/sign-in/forms.js',
       'if (purpose.delegation)',
       'if (false)',
       'the sign-in form leads to the page, and is no decision',
@@ -741,6 +754,166 @@ const mutants = [
   ].map(([name, file, text, replacement, test, tests = 'delegations']) => ({
     ...{ name, file, text, replacement },
     tests: [[tests, test]],
+  })),
+  ...[
+    [
+      'any issuer is trusted',
+      'verify.js',
+      'await trust.findIssuer(named)',
+      '{ issuer: named, clients: [clientId], resources: [] }',
+      WRONG_ASSERTION,
+    ],
+    [
+      'any client presents the assertions of an issuer',
+      'verify.js',
+      'found?.clients.includes(clientId)',
+      'found',
+      'the client must be one that the issuer is trusted for, and authenticate',
+    ],
+    ['the type is not checked', 'verify.js', 'typ === ASSERTION_TYPE &&', '', WRONG_ASSERTION],
+    [
+      'an assertion for another server is accepted',
+      'verify.js',
+      'aud !== audience &&',
+      'false &&',
+      WRONG_ASSERTION,
+    ],
+    [
+      'an assertion of another client is accepted',
+      'verify.js',
+      'named !== clientId',
+      'false',
+      WRONG_ASSERTION,
+    ],
+    ['an expired assertion is accepted', 'verify.js', 'exp <= now', 'false', WRONG_ASSERTION],
+    [
+      'an assertion may be valid for long',
+      'verify.js',
+      'exp - iat > MAX_LIFETIME_SECONDS',
+      'false',
+      WRONG_ASSERTION,
+    ],
+    [
+      'an assertion comes from the future',
+      'verify.js',
+      'iat > now + TOLERANCE_SECONDS',
+      'false',
+      WRONG_ASSERTION,
+    ],
+    [
+      'claims that are not supported are ignored',
+      'verify.js',
+      'unsupported !== undefined',
+      'false',
+      WRONG_ASSERTION,
+    ],
+    [
+      'a new key of an issuer is not looked up',
+      'verify.js',
+      'if (claims || !known)',
+      'if (true)',
+      'the keys of an issuer change, and its metadata must be its own',
+    ],
+    [
+      'metadata of another issuer is used',
+      'key-set.js',
+      'named !== issuer ||',
+      '',
+      'the keys of an issuer change, and its metadata must be its own',
+    ],
+    [
+      'an assertion works twice',
+      'redeem.js',
+      'nullIfTaken)) !== null',
+      'nullIfTaken)) !== 0',
+      'an assertion works once',
+    ],
+    [
+      'a client without a secret presents assertions',
+      'redeem.js',
+      'isPublicClient(client)',
+      'false',
+      'the client must be one that the issuer is trusted for, and authenticate',
+    ],
+    [
+      'the scope of the assertion does not count',
+      'redeem.js',
+      '[scopeInAssertion, asked.scope]',
+      '[asked.scope]',
+      'resource and scope are what the assertion, the operator and the request allow',
+    ],
+    [
+      'the scopes of the operator do not count',
+      'redeem.js',
+      'allowed.scopes.includes(name) &&',
+      '',
+      'resource and scope are what the assertion, the operator and the request allow',
+    ],
+    [
+      'the resource of the assertion does not count',
+      'redeem.js',
+      'inAssertion.length === 0 ||',
+      'true ||',
+      'resource and scope are what the assertion, the operator and the request allow',
+    ],
+    [
+      'a bound assertion needs no proof',
+      'redeem.js',
+      'verified.key !== undefined && !prove',
+      'false',
+      WRONG_ASSERTION,
+    ],
+    [
+      'a person cannot end the tokens',
+      'redeem.js',
+      '...(revocations > 0 && { revocations })',
+      '...{}',
+      'the person sees the application, and ends its tokens',
+    ],
+    [
+      'a resource for agents gives a token for a person',
+      'redeem.js',
+      'refusal !== null',
+      'false',
+      'a resource that admits only agents, or none any more, gets no token',
+    ],
+  ].map(([name, file, text, replacement, test]) => ({
+    ...{ name, file: `identity-assertions/${file}`, text, replacement },
+    tests: [['identity-assertions', test]],
+  })),
+  ...[
+    ['a client without a secret gets assertions', 'isPublicClient(client)', 'false', WRONG_SUBJECT],
+    [
+      'any client gets assertions for an audience',
+      'audience?.clients.find((one) => one.id === id)',
+      'audience?.clients[0]',
+      WRONG_SUBJECT,
+    ],
+    [
+      'an expired id_token is exchanged',
+      '!isUnexpired(exp * SECOND, { now: clock.now(), life })',
+      'false',
+      WRONG_SUBJECT,
+    ],
+    ['the end of the session does not count', 'isOver ?', 'false ?', ENDED_SUBJECT],
+    ['a revoked grant counts', 'grant.revokedAt !== undefined ||', '', ENDED_SUBJECT],
+    ['a used refresh token is exchanged', 'refreshHash === sha256(token) &&', '', WRONG_SUBJECT],
+    [
+      'an agent gets assertions',
+      "person?.kind !== 'human'",
+      'person === null',
+      'an agent gets no assertion, neither for itself nor for a person',
+    ],
+    [
+      'more scopes than allowed',
+      'audience.resources.filter(({ resource }) => resources.length === 0 || resources.includes(resource))',
+      'audience.resources',
+      WRONG_SUBJECT,
+    ],
+    ['a proof binds nothing', '...confirmationOf(key)', '...{}', 'a proof binds the assertion to a key'],
+  ].map(([name, text, replacement, test]) => ({
+    ...{ name, file: 'identity-assertions/issue.js', text, replacement },
+    tests: [['identity-assertion-issue', test]],
   })),
 ];
 

@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap';
+import { ASSERTION_TOKEN, JWT_BEARER } from '../../src/oidc/identity-assertions/trust.js';
 import { createKeys } from '../../src/oidc/keys.js';
 import { TOKEN_EXCHANGE } from '../../src/oidc/tokens/request.js';
 import { registrationTokenCollection } from '../../src/registration/store.js';
@@ -8,6 +9,14 @@ import { basic, saasApp } from '../kit/app.js';
 import { asserted, assertion, clientKey } from '../kit/client-keys.js';
 import { actorProof, type KeyedAgent, TYPES } from '../kit/delegations.js';
 import { begin, decide, deviceClient, poll } from '../kit/device.js';
+import {
+  foreignAssertion,
+  foreignIssuer,
+  ID_TOKEN,
+  REFRESH_TOKEN,
+  THERE,
+  trustIn,
+} from '../kit/identity-assertions.js';
 import {
   ADMIN_TOKEN,
   claimsOf,
@@ -22,6 +31,7 @@ import {
   SEED,
   search,
 } from '../kit/idp.js';
+import { ON_THE_HOST } from '../kit/operator.js';
 import { addResource, FILES } from '../kit/resources.js';
 import { dpopKey } from '../kit/token-issuer.js';
 
@@ -51,7 +61,10 @@ interface World {
 }
 
 async function world(t: Test): Promise<World> {
-  const idp = await idpApp(t, { limits: false, deviceFlow: true, clientRegistration: true });
+  const idp = await idpApp(t, {
+    ...{ limits: false, deviceFlow: true, clientRegistration: true },
+    ...{ identityAssertions: 'both', loopbackDocuments: true },
+  });
   const [files, other] = [await addResource(t, idp), await addResource(t, idp, OTHER)];
   const client = await deviceClient(t, idp);
   const human = await idp.makeHuman();
@@ -84,6 +97,14 @@ async function world(t: Test): Promise<World> {
   };
   const delegated = (await idp.redeem(client, await delegate(), await actorProof(idp, agent))).body;
   const pushed = await ask(idp, '/par', client, { response_type: 'code', redirect_uri: client.redirectUri });
+  const trust = trustIn(await idpStore(t, idp), idp);
+  const foreign = await foreignIssuer(t);
+  const resources = [{ resource: FILES, scopes: ['files:read'] }];
+  await trust.setIssuer(foreign.issuer, { clients: [client.id], resources }, ON_THE_HOST);
+  await trust.link(foreign.issuer, '00u1', human.sub, ON_THE_HOST);
+  const clients = [{ id: client.id, idThere: client.id }];
+  await trust.setAudience(THERE, { clients, resources }, ON_THE_HOST);
+  const issued = await ask(idp, '/token', client, { ...ASSERTION_REQUEST, subject_token: opaque.id_token });
   const { code, session } = await signIn({ scope: 'openid' });
   const device = (await begin(idp, client)).body;
   await decide(idp, human, device.user_code);
@@ -116,6 +137,10 @@ async function world(t: Test): Promise<World> {
       'token of a delegation': delegated.delegation_token,
       'access token of an agent for itself': ofAgent.access_token,
       'assertion of an agent': await assert(),
+      'identity assertion for another server': issued.body.access_token,
+      'identity assertion of another provider': await foreignAssertion(foreign, {
+        ...{ client, sub: '00u1', now: idp.clock.now() },
+      }),
       'DPoP proof': await key.prove({ method: 'GET', url: `${ISSUER}/userinfo` }),
       request_uri: pushed.body.request_uri,
       code,
@@ -147,6 +172,12 @@ const exchange = async ({ idp, client, agent }: World, fields: Record<string, st
     ...(await actorProof(idp, agent)),
     ...fields,
   });
+
+/** For an identity assertion. */
+const ASSERTION_REQUEST = {
+  ...{ grant_type: TOKEN_EXCHANGE, requested_token_type: ASSERTION_TOKEN, audience: THERE },
+  subject_token_type: ID_TOKEN,
+};
 
 const askAsAgent = (idp: IdpApp, text: string) =>
   idp.request('POST', '/token', {
@@ -209,6 +240,13 @@ const ENDPOINTS: Record<
     isAccepted: async ({ idp, client }, token) =>
       (await idp.request('POST', '/token', { form: redemption(client, token) })).status === 200,
   },
+  'a refresh token for an identity assertion': {
+    accepts: ['refresh token'],
+    async isAccepted({ idp, client }, token) {
+      const more = { subject_token: token, subject_token_type: REFRESH_TOKEN };
+      return (await ask(idp, '/token', client, { ...ASSERTION_REQUEST, ...more })).status === 200;
+    },
+  },
   'refresh token at /token': {
     accepts: ['refresh token'],
     isAccepted: async ({ idp, client }, token) =>
@@ -238,6 +276,16 @@ const ENDPOINTS: Record<
       const actor = { actor_token: token, actor_token_type: TYPES.jwt };
       return (await exchange(one, { subject_token: valid, ...actor })).status === 200;
     },
+  },
+  'an identity assertion at /token': {
+    accepts: ['identity assertion of another provider'],
+    isAccepted: async ({ idp, client }, token) =>
+      (await ask(idp, '/token', client, { grant_type: JWT_BEARER, assertion: token })).status === 200,
+  },
+  'an id_token for an identity assertion': {
+    accepts: ['id_token'],
+    isAccepted: async ({ idp, client }, token) =>
+      (await ask(idp, '/token', client, { ...ASSERTION_REQUEST, subject_token: token })).status === 200,
   },
   'client secret': {
     accepts: ['client secret'],
@@ -365,7 +413,7 @@ t.test('each endpoint of the provider accepts its own kind of token only', async
     for (const kind of kinds.filter((kind) => !accepts.includes(kind)))
       t.equal(await isAccepted(one, one.tokens[kind] ?? ''), false, `${name}: ${kind}`);
   }
-  // Afterwards, because some can be used once: what the wrong endpoint has refused is still valid at the right one.
+  // Afterwards and in this order, because some can be used once: what the wrong endpoint has refused is still valid at the right one.
   for (const [name, { accepts, isAccepted }] of Object.entries(ENDPOINTS)) {
     for (const kind of accepts) {
       const token = (await one.again[kind]?.()) ?? one.tokens[kind] ?? '';

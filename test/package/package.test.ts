@@ -38,12 +38,16 @@ async function freePorts(count: number): Promise<number[]> {
 
 t.test('the package contains only what runs', async (t) => {
   const expected =
-    /^(dist\/(package\/(?:[\w/-]+\.js|licenses\.txt)|src\/[\w/.-]+\.d\.ts)|lists\/[\w-]+\.txt|templates\/[\w/.-]+\.(html|css|js|txt|text|subject|json)|docs\/[\w-]+\.md|docs\/openapi\/[\w-]+\.json|examples\/[\w-]+\.(mjs|json|yaml)|deploy\/(Caddyfile|systemd\/[\w@-]+\.(service|timer|env|conf))|package\.json|README\.md|LICENSE|CHANGELOG\.md|\.env\.example)$/;
+    /^(dist\/(package\/(?:[\w/-]+\.js|licenses\.txt)|src\/[\w/.-]+\.d\.ts)|lists\/[\w-]+\.txt|templates\/[\w/.-]+\.(html|css|js|txt|text|subject|json)|docs\/[\w-]+\.md|docs\/openapi\/[\w-]+\.json|examples\/[\w-]+\.(mjs|json|yaml)|deploy\/(Caddyfile|systemd\/[\w@-]+\.(service|timer|env|conf))|package\.json|README\.md|llms\.txt|LICENSE|CHANGELOG\.md|\.env\.example)$/;
   t.same(
     consumer.packed.filter((file) => !expected.test(file)),
     [],
   );
-  for (const file of ['README.md', '.env.example', 'dist/package/bin/idp.js', 'dist/src/index.d.ts']) {
+  const client = ['dist/package/src/client/index.js', 'dist/src/client/index.d.ts'];
+  for (const file of [
+    ...['README.md', '.env.example', 'dist/package/bin/idp.js', 'dist/src/index.d.ts'],
+    ...client,
+  ]) {
     t.ok(consumer.packed.includes(file), file);
   }
 });
@@ -109,11 +113,24 @@ t.test('both plugins load as an ECMAScript module and by require', async (t) => 
   }
 });
 
+t.test('the client of the package loads alone, and in pages', async (t) => {
+  const file = join(consumer.folder, 'node_modules/saas-backend/dist/package/src/client/index.js');
+  t.notMatch(readFileSync(file, 'utf8'), /\b(import|require|process|Buffer)\b/);
+  writeFileSync(
+    join(consumer.folder, 'client.cjs'),
+    `const { createClient } = require('saas-backend/client');
+     console.log(typeof createClient({ baseUrl: 'http://localhost/api' }).auth.login);`,
+  );
+  const { stdout } = await run(process.execPath, ['client.cjs'], { cwd: consumer.folder });
+  t.equal(stdout, 'function\n');
+});
+
 t.test('the types cover the options and decorators of both plugins, even beside zod', async (t) => {
   const { devDependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
   const beside = ['zod', 'fastify-type-provider-zod', '@types/node'];
   await consumer.install(...beside.map((name) => `${name}@${devDependencies[name]}`));
   copyFileSync(join(ROOT, 'test/package/fixtures/app.mts'), join(consumer.folder, 'typed.mts'));
+  copyFileSync(join(ROOT, 'test/client/fixtures/types.mts'), join(consumer.folder, 'client.mts'));
   writeFileSync(
     join(consumer.folder, 'typed.cts'),
     "import { createServer } from 'saas-backend'; const stop: () => Promise<void> = createServer().stop; void stop;",
@@ -121,8 +138,9 @@ t.test('the types cover the options and decorators of both plugins, even beside 
   const strictest = ['--strict', '--exactOptionalPropertyTypes', '--noUncheckedIndexedAccess', '--noEmit'];
   const target = ['--target', 'es2023', '--module', 'nodenext', '--types', 'node'];
   const tsc = join(ROOT, 'node_modules/.bin/tsc');
+  const files = ['typed.mts', 'typed.cts', 'client.mts'];
   // Our own declarations and those of our dependencies are checked, too.
-  const check = run(tsc, [...strictest, ...target, '--skipLibCheck', 'false', 'typed.mts', 'typed.cts'], {
+  const check = run(tsc, [...strictest, ...target, '--skipLibCheck', 'false', ...files], {
     cwd: consumer.folder,
   });
   t.equal((await check.catch((error: { stdout: string }) => error)).stdout, '');

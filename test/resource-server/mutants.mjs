@@ -9,6 +9,7 @@ const TOKENS = [
   'only tokens of this issuer for this resource are accepted, of the right type, within their time',
 ];
 const SCOPES = [TEST, 'a token without the scopes of the route is told which it needs beside its own'];
+const LATER = [TEST, 'a later hook demands more of the same token, whose proof is used up'];
 const SIGN_IN = [TEST, 'a route may demand a strong and recent sign-in'];
 const PROOF = [TEST, 'a token that is bound to a key needs a proof of it, once, for this request'];
 const UNBOUND = [TEST, 'a bearer token is no DPoP token, and an API may accept those only'];
@@ -31,6 +32,7 @@ const mutants = [
       'token.scopes.length === 0',
       [SCOPES],
     ],
+    ['later demands are ignored', 'require: requireDemands', 'require: () => {}', [LATER]],
     ['any way to sign in', 'const isStrong = ', 'const isStrong = true || ', [SIGN_IN]],
     ['an old sign-in', 'age <= maxAge + SKEW_S', 'true', [SIGN_IN]],
     ['a bound token as a bearer token', "if (scheme !== 'DPoP')", 'if (false)', [PROOF]],

@@ -170,6 +170,33 @@ t.test('a token without the scopes of the route is told which it needs beside it
   t.equal((await call(await bearer({ scope: undefined }))).status, 403);
 });
 
+t.test('a later hook demands more of the same token, whose proof is used up', async (t) => {
+  const { app, issuer, claims, clock, bearer } = await protectedApp(t);
+  const { requireToken } = app.protectedResource;
+  // As an MCP server does, which reads in the body what is asked for.
+  app.put<{ Body: { scopes: string[] } }>(PATH, {
+    onRequest: requireToken({ scopes: ['files:read'] }),
+    preHandler: requireToken(({ body }) => body as { scopes: string[] }),
+    handler: async () => ({ done: true }),
+  });
+  const put = (authorization: string, scopes: string[], headers: Record<string, string> = {}) =>
+    app.inject({ method: 'PUT', url: PATH, headers: { authorization, ...headers }, payload: { scopes } });
+  t.equal((await put(await bearer(), [])).statusCode, 200);
+  const refused = await put(await bearer(), ['files:write']);
+  t.equal(refused.statusCode, 403);
+  t.match(
+    refused.headers['www-authenticate'],
+    /^Bearer error="insufficient_scope", .*scope="files:read openid files:write"/,
+  );
+  const key = await dpopKey(clock, 'ES256');
+  const token = await issuer.sign({ ...claims(), cnf: { jkt: await calculateJwkThumbprint(key.jwk) } });
+  const proof = () =>
+    key.prove({ method: 'PUT', url: `https://api.example.test${PATH}`, token }, { claims: {} });
+  t.equal((await put(`DPoP ${token}`, ['files:read'], { dpop: await proof() })).statusCode, 200);
+  const bound = await put(`DPoP ${token}`, ['files:write'], { dpop: await proof() });
+  t.match(bound.headers['www-authenticate'], /^DPoP algs=.*error="insufficient_scope"/);
+});
+
 t.test('a route may demand a strong and recent sign-in', async (t) => {
   const { call, bearer, clock } = await protectedApp(t);
   const now = toSeconds(clock.now());

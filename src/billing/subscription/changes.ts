@@ -1,3 +1,4 @@
+import type { ActingProgram } from '../../http/identity.js';
 import { toTimestamp } from '../../http/schemas.js';
 import { invalidFields } from '../../kernel/errors.js';
 import type { Audit } from '../../ops/audit.js';
@@ -33,20 +34,26 @@ import type { SubscriptionWriter } from './writer.js';
  *
  * @throws BILLING_NOT_CONFIGURED, VALIDATION_ERROR, SUBSCRIPTION_NOT_FOUND, SUBSCRIPTION_NOT_CHANGEABLE,
  *   PAYMENT_PROVIDER_ERROR
+ * @param ip from where the change is made, and `actor`, which program makes it for the user: for the audit
  */
 export interface SubscriptionChanges {
   /**
    * Changes the price of the main item, its quantity, or both. Other items stay.
    * @throws PRICE_NOT_ALLOWED, CURRENCY_MISMATCH, PAYMENT_DECLINED
    */
-  change(userId: string, order: PlanChange, ip?: string): Promise<Subscription>;
+  change(userId: string, order: PlanChange, ip?: string, actor?: ActingProgram): Promise<Subscription>;
   /** What `change` would charge now. Changes nothing. @throws PRICE_NOT_ALLOWED, CURRENCY_MISMATCH */
   preview(userId: string, order: PlanChange): Promise<ChangePreview>;
-  cancel(userId: string, cancellation?: Cancellation, ip?: string): Promise<Subscription>;
+  cancel(
+    userId: string,
+    cancellation?: Cancellation,
+    ip?: string,
+    actor?: ActingProgram,
+  ): Promise<Subscription>;
   /** Takes back a cancellation at the end of the period, and ends a pause. @throws PAYMENT_DECLINED */
-  resume(userId: string, target?: Target, ip?: string): Promise<Subscription>;
+  resume(userId: string, target?: Target, ip?: string, actor?: ActingProgram): Promise<Subscription>;
   /** Pauses the collection of payments until `resume`. */
-  pause(userId: string, target?: Target, ip?: string): Promise<Subscription>;
+  pause(userId: string, target?: Target, ip?: string, actor?: ActingProgram): Promise<Subscription>;
 }
 
 export interface Target {
@@ -130,7 +137,7 @@ export function createSubscriptionChanges(deps: SubscriptionChangeDependencies):
   const perform = async (
     userId: string,
     target: Target,
-    ip: string,
+    { ip, actor }: { ip: string; actor: ActingProgram | undefined },
     next: NextChange,
     describe: Describe,
   ): Promise<Subscription> => {
@@ -161,8 +168,12 @@ export function createSubscriptionChanges(deps: SubscriptionChangeDependencies):
         throw error;
       });
       made.add(change.kind);
-      stored = (await sync.apply(marked, state)).after;
-      await audit.record({ event, subject: userId, ip, detail: `${id} ${detail}`.trim() });
+      stored = (await sync.apply(marked, state, actor)).after;
+      await audit.record({
+        ...{ event, subject: userId, ip },
+        ...(actor && { actor }),
+        detail: `${id} ${detail}`.trim(),
+      });
     }
     if (made.size === 0) await sync.apply(stored, state);
     return deps.subscription.current(userId);
@@ -194,14 +205,14 @@ export function createSubscriptionChanges(deps: SubscriptionChangeDependencies):
   };
 
   return {
-    async change(userId, order, ip = 'local') {
+    async change(userId, order, ip = 'local', actor) {
       requireOrder(order);
       const next: NextChange = async (subscription, stored) => {
         requireChangeable(subscription);
         const item = await itemChange(subscription, stored, order);
         return item && { kind: 'item', item };
       };
-      return perform(userId, order, ip, next, (_change, item) => ({
+      return perform(userId, order, { ip, actor }, next, (_change, item) => ({
         event: 'subscription.changed',
         detail: `${shownItem(item)} to ${order.priceId}${shownQuantity(order.quantity)}`,
       }));
@@ -223,7 +234,7 @@ export function createSubscriptionChanges(deps: SubscriptionChangeDependencies):
       );
     },
 
-    async cancel(userId, { when = 'period_end', ...target } = {}, ip = 'local') {
+    async cancel(userId, { when = 'period_end', ...target } = {}, ip = 'local', actor) {
       if (when !== 'period_end' && when !== 'now')
         throw invalidFields({ path: 'when', message: 'must be period_end or now' });
       const next: NextChange = (subscription, stored) => {
@@ -234,13 +245,13 @@ export function createSubscriptionChanges(deps: SubscriptionChangeDependencies):
           ? null
           : { kind: 'cancel-at-period-end' };
       };
-      return perform(userId, target, ip, next, () => ({
+      return perform(userId, target, { ip, actor }, next, () => ({
         event: 'subscription.canceled',
         detail: when === 'now' ? 'now' : 'at the end of the period',
       }));
     },
 
-    async resume(userId, target = {}, ip = 'local') {
+    async resume(userId, target = {}, ip = 'local', actor) {
       const next: NextChange = (subscription, stored) => {
         requireStatus(subscription, RESUMABLE);
         if (subscription['cancel_at_period_end'] === true) return { kind: 'keep' };
@@ -249,16 +260,22 @@ export function createSubscriptionChanges(deps: SubscriptionChangeDependencies):
         if (isCollectionPaused(subscription)) return { kind: 'collect' };
         return statusOf(subscription) === 'paused' ? { kind: 'resume' } : null;
       };
-      return perform(userId, target, ip, next, () => ({ event: 'subscription.resumed', detail: '' }));
+      return perform(userId, target, { ip, actor }, next, () => ({
+        event: 'subscription.resumed',
+        detail: '',
+      }));
     },
 
-    async pause(userId, target = {}, ip = 'local') {
+    async pause(userId, target = {}, ip = 'local', actor) {
       const next: NextChange = (subscription) => {
         if (statusOf(subscription) === 'paused' || isCollectionPaused(subscription)) return null;
         requireStatus(subscription, PAUSABLE);
         return { kind: 'pause-collection' };
       };
-      return perform(userId, target, ip, next, () => ({ event: 'subscription.paused', detail: '' }));
+      return perform(userId, target, { ip, actor }, next, () => ({
+        event: 'subscription.paused',
+        detail: '',
+      }));
     },
   };
 }

@@ -1,3 +1,4 @@
+import type { ActingProgram } from '../../http/identity.js';
 import type { Clock } from '../../kernel/clock.js';
 import type { DeleteIfUserIsGone } from '../account-deletion.js';
 import { haveSameProjection, isEntitled, type PastDue, type Projector } from '../entitlement.js';
@@ -26,9 +27,14 @@ export interface SubscriptionSync {
   /**
    * Stores a state that was fetched, or confirmed by a change, after `stored` was read. Syncs if there was a concurrent
    * write, because the state may be older than that one.
+   * @param actor the program that has made the change for the user, for the event
    * @throws PAYMENT_PROVIDER_ERROR
    */
-  apply(stored: SubscriptionDocument, fetched: FetchedSubscription): Promise<SyncedSubscription>;
+  apply(
+    stored: SubscriptionDocument,
+    fetched: FetchedSubscription,
+    actor?: ActingProgram,
+  ): Promise<SyncedSubscription>;
   /**
    * Syncs every subscription of some customers of a user, and those of the user that belong to other customers, such as
    * one that was replaced. `dryRun` changes nothing.
@@ -81,6 +87,7 @@ export function createSubscriptionSync(deps: SubscriptionSyncDependencies): Subs
     stored: SubscriptionDocument | null,
     key: SubscriptionKey,
     { object, asOf: at }: FetchedSubscription,
+    actor?: ActingProgram,
   ): Promise<SyncedSubscription | null> => {
     const update = { ...updateOf(stored, object, at), statusAt: at };
     const needsProjection = !stored || !haveSameProjection(stored, writer.merge(stored, key, update));
@@ -95,7 +102,8 @@ export function createSubscriptionSync(deps: SubscriptionSyncDependencies): Subs
     const fields = changedFields(stored, after);
     if (fields.length > 0) {
       const now = clock.now();
-      const details = { at: now, entitled: isEntitled(after, deps.pastDue, now) };
+      const entitled = isEntitled(after, deps.pastDue, now);
+      const details = { at: now, entitled, ...(actor && { actor }) };
       subscriptionNotification(`refresh:${after.id}:${after.rev}`, after, details)(emit);
     }
     return { id: after.id, ...(stored && { before: stored }), after, fields };
@@ -186,8 +194,8 @@ export function createSubscriptionSync(deps: SubscriptionSyncDependencies): Subs
   return {
     syncOne,
 
-    apply: async (stored, fetched) =>
-      (await write(stored, stored, fetched)) ?? syncOne(stored.id, stored.userId),
+    apply: async (stored, fetched, actor) =>
+      (await write(stored, stored, fetched, actor)) ?? syncOne(stored.id, stored.userId),
 
     syncCustomers: (customerIds, userId, { dryRun = false } = {}) =>
       allAtATime(`${userId} ${customerIds} ${dryRun}`, () => runAll(customerIds, userId, dryRun)),

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
+import type { ActingProgram } from '../../http/identity.js';
 import { type SubscriptionStatus, toTimestamp } from '../../http/schemas.js';
 import { type Clock, DAY } from '../../kernel/clock.js';
 import { nullIfTaken, type OptionalField } from '../../storage/collection.js';
@@ -176,9 +177,12 @@ function reconcileTimeOf(
 export function subscriptionNotification(
   eventId: string,
   { id: subscriptionId, userId, plan, ...subscription }: SubscriptionDocument,
-  { at, entitled }: { at: number; entitled: boolean },
+  { at, entitled, actor }: { at: number; entitled: boolean; actor?: ActingProgram },
 ): PendingNotification {
   const status = subscription.status as SubscriptionStatus;
-  const notification = { id: eventId, at: toTimestamp(at), userId, subscriptionId, status, plan, entitled };
+  const notification = {
+    ...{ id: eventId, at: toTimestamp(at), userId, subscriptionId, status, plan, entitled },
+    ...(actor && { actor }),
+  };
   return (emit) => emit('subscription.updated', notification);
 }

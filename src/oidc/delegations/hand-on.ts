@@ -1,6 +1,6 @@
 import { toSeconds } from '../../kernel/clock.js';
 import { newId, sha256 } from '../../kernel/secrets.js';
-import type { Client, Principal } from '../directory.js';
+import type { Client } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import type { Prove } from '../proofs.js';
 import { findRefusal, namesIn } from '../resources.js';
@@ -42,7 +42,6 @@ export async function handOn(
   const agent = await proveActor(actor, { resource: claims.aud, clientId: client.id }, deps);
   if (chainOf(act).length >= maxDepth) throw refuse('The delegation does not permit a further agent.');
   if (chainOf(act).includes(agent.id)) throw refuse('The agent acts with this token already.');
-  if (!mayAct(claims, agent)) throw refuse('may_act of subject_token names another agent.');
   const resource = await deps.resources.find(claims.aud);
   if (!resource || findRefusal([{ resource }], 'agent') !== null) throw oidcErrors.invalid_target();
   const granted = narrow(namesIn(claims.scope), scope);
@@ -93,10 +92,6 @@ async function readSubject(
 
 /** The agents of a chain, the current one first. */
 const chainOf = (act: ActorClaim | undefined): string[] => (act ? [act.sub, ...chainOf(act.act)] : []);
-
-/** A restriction in the token itself (RFC 8693 §4.4). */
-const mayAct = ({ may_act: permitted }: AccessTokenClaims, { id }: Pick<Principal, 'id'>): boolean =>
-  permitted === undefined || permitted.sub === id;
 
 /** @throws invalid_scope */
 function narrow(known: readonly string[], asked: string | undefined): string[] {

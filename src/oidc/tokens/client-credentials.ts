@@ -1,11 +1,9 @@
-import { newId, sha256, UNUSED_HASH } from '../../kernel/secrets.js';
 import { oidcErrors } from '../errors.js';
-import { newGrantToken, withAccessToken } from '../grant-tokens.js';
 import type { Prove } from '../proofs.js';
 import { findRefusal, namesIn } from '../resources.js';
-import { GRANT, type GrantDocument } from '../store.js';
 import type { AgentClient } from './agents.js';
-import { createTokenResponse, type TokenDependencies, type TokenResponse } from './issuance.js';
+import { issueDirectly } from './direct-grant.js';
+import type { TokenDependencies, TokenResponse } from './issuance.js';
 import { findProvenKey } from './key-binding.js';
 
 /** Access tokens of agents for themselves (RFC 6749 §4.4). Loaded with the first request. */
@@ -25,7 +23,7 @@ export async function issueToAgent(
   ip: string,
   deps: TokenDependencies,
 ): Promise<TokenResponse> {
-  const { grants, audit, clock, random } = deps;
+  const { audit, clock } = deps;
   const [identifier, ...others] = resources;
   if (identifier === undefined || others.length > 0) throw refuse('Send one resource.');
   const resource = await deps.resources.find(identifier);
@@ -40,38 +38,12 @@ export async function issueToAgent(
     throw oidcErrors.invalid_scope({ message: 'scope is missing.' });
   const target = { resource, scopes };
   const key = await findProvenKey(prove, undefined, target);
-  const id = newId(GRANT, clock, random);
-  const accessToken = newGrantToken('at_', id, random);
-  const now = clock.now();
-  const expiresIn = resource.tokenLifetimeSeconds;
-  const issued = {
-    hash: sha256(accessToken),
-    resource: identifier,
-    scope: scopes.join(' '),
-    ...(key !== undefined && { key }),
-  };
-  const grant: GrantDocument = {
-    id,
-    // There is no code: the grant is redeemed from the beginning.
-    codeHash: UNUSED_HASH,
-    redirectUri: '',
-    codeExpiresAt: now,
-    consumedAt: now,
-    clientId: agent.id,
-    sub: agent.id,
-    ...(agent.epoch !== undefined && { epoch: agent.epoch }),
-    scope: '',
-    resources: [{ resource: identifier, scopes }],
-    authTime: now,
-    createdAt: now,
-    accessTokens: withAccessToken({}, issued, { now, lifetimeSeconds: expiresIn }),
-  };
-  await Promise.all([
-    grants.insert(grant),
+  const authentication = { authTime: clock.now() };
+  const [response] = await Promise.all([
+    issueDirectly({ clientId: agent.id, principal: agent, target, key, authentication }, deps),
     audit.record({ event: 'agent.token_issued', subject: agent.id, ip, detail: identifier }),
   ]);
-  const tokens = { accessToken, target, key, expiresIn, scope: issued.scope, refreshToken: undefined };
-  return createTokenResponse({}, grant, agent, { ...tokens, nonce: undefined }, deps);
+  return response;
 }
 
 const refuse = (message: string) => oidcErrors.invalid_target({ message });

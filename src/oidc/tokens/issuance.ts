@@ -28,6 +28,8 @@ export interface TokenDependencies {
   keys: Keys;
   claimsOf: ClaimsOf;
   issuer(): string;
+  /** Whether id_tokens name their grant, so that they can be exchanged while it is valid. */
+  namesGrants?: boolean | undefined;
   /** Keys of refresh tokens and their successors: the first is used for new ones, all of them for verification. */
   seeds: readonly [string, ...string[]];
   rotations: UnknownWrites<Rotation>;
@@ -39,7 +41,8 @@ export interface TokenDependencies {
 
 export interface TokenResponse {
   access_token: string;
-  token_type: 'Bearer' | 'DPoP';
+  /** `N_A` for a token that is no access token (RFC 8693 §2.2.1). */
+  token_type: 'Bearer' | 'DPoP' | 'N_A';
   /** Seconds. */
   expires_in: number;
   scope: string;
@@ -67,7 +70,10 @@ export interface IssuedTokens {
   nonce: string | undefined;
 }
 
-type ResponseDependencies = Pick<TokenDependencies, 'keys' | 'claimsOf' | 'issuer' | 'clock' | 'random'>;
+type ResponseDependencies = Pick<
+  TokenDependencies,
+  'keys' | 'claimsOf' | 'issuer' | 'clock' | 'random' | 'namesGrants'
+>;
 
 /** The response of the token endpoint (RFC 6749 §5.1, OIDC Core §3.1.3.3). */
 export async function createTokenResponse(
@@ -107,7 +113,7 @@ function signIdToken(
   grant: GrantDocument,
   principal: Principal,
   { scope, nonce }: IssuedTokens,
-  { keys, claimsOf, issuer, clock, random }: ResponseDependencies,
+  { keys, claimsOf, issuer, clock, random, namesGrants }: ResponseDependencies,
 ): Promise<string> {
   const now = toSeconds(clock.now());
   // Without `at_hash`, which is optional in this flow: two libraries compute it wrongly for EdDSA.
@@ -119,6 +125,7 @@ function signIdToken(
     auth_time: toSeconds(grant.authTime),
     jti: newId('jti_', clock, random),
     amr: grant.amr ?? AMR.password,
+    ...(namesGrants && { txn: grant.id }),
     ...(grant.sid !== undefined && { sid: grant.sid }),
     ...(grant.acr !== undefined && { acr: grant.acr }),
     ...(nonce !== undefined && { nonce }),

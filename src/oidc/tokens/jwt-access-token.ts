@@ -36,8 +36,6 @@ export interface AccessTokenClaims {
   /** The agents that act for the person, the current one outermost (RFC 8693 §4.1), and the delegation. */
   act?: ActorClaim;
   delegation?: string;
-  /** The only agent that may act with the token next (RFC 8693 §4.4). */
-  may_act?: { sub: string };
   /** How and when a person signed in; absent for agents. */
   auth_time?: number;
   acr?: string;

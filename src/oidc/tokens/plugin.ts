@@ -13,6 +13,8 @@ import {
 import type { DeviceModule } from '../device/module.js';
 import { type Client, type Directory, isPublicClient } from '../directory.js';
 import { oidcErrors } from '../errors.js';
+import type { IdentityAssertions } from '../identity-assertions/module.js';
+import { ASSERTION_TOKEN, JWT_BEARER } from '../identity-assertions/trust.js';
 import type { Keys } from '../keys.js';
 import type { Proofs, Prove } from '../proofs.js';
 import type { ResourceServer, Resources } from '../resources.js';
@@ -38,6 +40,8 @@ export interface TokensPluginOptions extends ClientAuthDependencies {
   keys: Keys;
   /** Absent if the device flow is not enabled. */
   device?: Pick<DeviceModule, 'poll'> | undefined;
+  /** Absent if identity assertions are not enabled. */
+  identityAssertions: IdentityAssertions | undefined;
 }
 
 const TOKEN_LIMIT_BYTES = 64 * 1024;
@@ -57,13 +61,17 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
       const grantType = fields['grant_type'];
       if (grantType === 'client_credentials' && (await options.resources.hasAny()))
         return issueToAgent(request, reply, credentials, options);
+      const { issue } = options.identityAssertions ?? {};
+      if (grantType === TOKEN_EXCHANGE && fields['requested_token_type'] === ASSERTION_TOKEN && issue)
+        return issueAssertion(request, reply, credentials, { ...options, issue });
       if (grantType === TOKEN_EXCHANGE && (await options.resources.hasAny()))
         return exchange(request, reply, credentials, options);
       const client = await authenticateClient(credentials, options);
       if (!grantType) throw oidcErrors.invalid_request({ message: 'grant_type is missing.' });
       const handleGrant =
         GRANT_HANDLERS.get(grantType) ??
-        (grantType === DEVICE_GRANT ? pollDevice(options.device) : undefined);
+        (grantType === DEVICE_GRANT ? pollDevice(options.device) : undefined) ??
+        (grantType === JWT_BEARER ? redeemAssertion(options.identityAssertions) : undefined);
       if (!handleGrant) throw oidcErrors.unsupported_grant_type();
       // Before the code is used, which then remains valid.
       if (client.idTokenAlg && !options.keys.algorithms.includes(client.idTokenAlg))
@@ -133,7 +141,7 @@ export async function introspectionPlugin(scope: Scope, options: TokensPluginOpt
   );
 }
 
-/** `client_credentials`, which only agents with a key may use. */
+/** `client_credentials`, which only agents may use. */
 async function issueToAgent(
   request: ClientRequest,
   reply: FastifyReply,
@@ -143,7 +151,7 @@ async function issueToAgent(
   const agent = await authenticateClientOrAgent(credentials, options);
   if (!isAgent(agent))
     throw oidcErrors.unauthorized_client({
-      message: 'Only agents with a key may use client_credentials, with their sub as client_id.',
+      message: 'Only agents may use client_credentials, with their sub as client_id.',
     });
   reply.header('pragma', 'no-cache');
   const prove = await readProof(request, reply, '/token', options);
@@ -155,7 +163,36 @@ async function issueToAgent(
   );
 }
 
-/** Token exchange, by the client of a delegation or by an agent with a key. */
+/** Token exchange for the assertion that another authorization server accepts. */
+async function issueAssertion(
+  request: ClientRequest,
+  reply: FastifyReply,
+  credentials: ClientCredentials,
+  options: TokensPluginOptions & { issue: NonNullable<IdentityAssertions['issue']> },
+): Promise<TokenResponse> {
+  const { body: fields, ip } = credentials;
+  const client = await authenticateClient(credentials, options);
+  reply.header('pragma', 'no-cache');
+  // A proof counts here also without any resource of this provider.
+  const resources = { hasAny: async () => true };
+  const response = await options.issue(
+    client,
+    {
+      subjectToken: fields['subject_token'],
+      subjectTokenType: fields['subject_token_type'],
+      actorToken: fields['actor_token'],
+      audience: fields['audience'],
+      scope: fields['scope'],
+      resources: readResources(request.body),
+      prove: await readProof(request, reply, '/token', { ...options, resources }),
+    },
+    ip,
+  );
+  await options.directory.recordUse(client);
+  return response;
+}
+
+/** Token exchange, by the client of a delegation or by an agent. */
 async function exchange(
   request: ClientRequest,
   reply: FastifyReply,
@@ -198,6 +235,7 @@ interface TokenFields {
   actor_token_type?: string;
   refresh_token?: string;
   device_code?: string;
+  assertion?: string;
   scope?: string;
   prove?: Prove | undefined;
 }
@@ -222,6 +260,15 @@ const pollDevice = (device: TokensPluginOptions['device']): GrantHandler | undef
   device &&
   ((_tokens, client, { device_code: deviceCode, resources, prove }) =>
     device.poll(client, { deviceCode, resources, prove }));
+
+const redeemAssertion = (assertions: IdentityAssertions | undefined): GrantHandler | undefined => {
+  const { redeem } = assertions ?? {};
+  return (
+    redeem &&
+    ((_tokens, client, { assertion, scope, resources, prove }, ip) =>
+      redeem(client, { assertion, scope, resources, prove }, ip))
+  );
+};
 
 /**
  * The `token` parameter. `token_type_hint` is ignored, because the prefix of a token shows its type.

@@ -21,11 +21,11 @@ export const TOKEN_EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange';
  * The credentials of a request, with all fields that have a value; empty ones count as omitted (RFC 6749 §3.2).
  * @throws invalid_request for a repeated field, except `resource` (RFC 8707 §2)
  */
-export const readCredentials = (request: ClientRequest): ClientCredentials => ({
-  authorization: request.headers.authorization,
-  body: readSingleValues(request.body),
-  ip: originOf(request).ip,
-});
+export function readCredentials(request: ClientRequest): ClientCredentials {
+  const { ip, isDisconnected } = originOf(request);
+  const { authorization } = request.headers;
+  return { authorization, body: readSingleValues(request.body), ip, isDisconnected };
+}
 
 function readSingleValues({ resource: _, ...body }: Static<typeof AnyForm>): Record<string, string> {
   const pairs = Object.entries(body).map(([name, value]) => {

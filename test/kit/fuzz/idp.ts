@@ -3,6 +3,7 @@ import { createIdentityServer } from '../../../src/idp/server.js';
 import { newId, sha256, systemRandom } from '../../../src/kernel/secrets.js';
 import { logoutNoticeCollection } from '../../../src/oidc/backchannel/store.js';
 import { DELEGATION, delegationCollection } from '../../../src/oidc/delegations/store.js';
+import { ASSERTION_TOKEN, JWT_BEARER } from '../../../src/oidc/identity-assertions/trust.js';
 import { SESSION, sessionCollection } from '../../../src/oidc/store.js';
 import { TOKEN_EXCHANGE } from '../../../src/oidc/tokens/request.js';
 import { documentCollection } from '../../../src/outbound/documents.js';
@@ -14,9 +15,11 @@ import { fakeClock } from '../clock.js';
 import { TYPES } from '../delegations.js';
 import { DEVICE_GRANT } from '../device.js';
 import { FACTOR_KEY } from '../factors.js';
+import { ID_TOKEN, trustIn } from '../identity-assertions.js';
 import { ADMIN_TOKEN, CALLBACK, idpOptions, VERIFIER } from '../idp.js';
 import { checkAnswers, idpPaths } from '../openapi.js';
 import { ON_THE_HOST } from '../operator.js';
+import { countedRandom } from '../random.js';
 import { FILES, FILES_INPUT, resourcesIn } from '../resources.js';
 import type { Dice } from '../stripe-simulator.js';
 import { CollectedValues } from './collected-values.js';
@@ -545,6 +548,20 @@ class IdpVisitor implements Visitor {
         ...resource,
       ];
     }
+    if (this.dice.happens(0.05)) {
+      const assertion = this.one('idToken');
+      return [['grant_type', JWT_BEARER], ['assertion', assertion], ...resource];
+    }
+    if (this.dice.happens(0.05)) {
+      return [
+        ['grant_type', TOKEN_EXCHANGE],
+        ['requested_token_type', ASSERTION_TOKEN],
+        ['subject_token', this.one('idToken')],
+        ['subject_token_type', ID_TOKEN],
+        ['audience', AUDIENCE],
+        ...resource,
+      ];
+    }
     if (this.dice.happens(0.2)) {
       return [['grant_type', DEVICE_GRANT], ['device_code', this.one('deviceCode')], ...resource];
     }
@@ -601,6 +618,9 @@ async function grantRole(sub: string, folder: string): Promise<void> {
   await store.close();
 }
 
+/** Another authorization server, for which the clients get assertions. */
+const AUDIENCE = 'https://chat.example.test';
+
 /** An initial access token. */
 const REGISTRATION_TOKEN = `irt_${'r'.repeat(43)}`;
 
@@ -615,6 +635,7 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     factorEncryptionKey: FACTOR_KEY,
     passkeys: true,
     deviceFlow: true,
+    identityAssertions: 'both',
     clientRegistration: true,
     clientIdMetadata: true,
   } as never);
@@ -690,8 +711,17 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     for (const id of operatorSids) await startSession(id, operatorSub);
     const agent = await makeAgent(`agent-${name}@example.test`);
     await letAct(operatorSub, agent.sub);
+    const clients = [await makeClient(false), await makeClient(true), await makeClient(false)] as const;
+    await trustIn(store, { clock, random: countedRandom() }).setAudience(
+      AUDIENCE,
+      {
+        clients: clients.map(({ id }) => ({ id, idThere: id })),
+        resources: [{ resource: FILES, scopes: ['files:read'] }],
+      },
+      ON_THE_HOST,
+    );
     return {
-      clients: [await makeClient(false), await makeClient(true), await makeClient(false)],
+      clients: [...clients],
       agents: [agent],
       people: [person],
       operatorSub,

@@ -111,6 +111,22 @@ const RECIPES: Record<string, Recipe> = {
   'POST /api/auth/email-login/redeem': (self) =>
     json({ loginToken: self.one('loginToken'), code: self.one('code') }),
   'POST /api/auth/exchange': () => json({ ticket: 'v1.x', codeVerifier: 'x'.repeat(43) }),
+  'GET /api/auth/agents/connect': () => ({
+    query: [
+      ['returnTo', '/welcome'],
+      ['codeChallenge', 'x'.repeat(43)],
+    ],
+  }),
+  'GET /api/auth/agents/callback': () => ({
+    query: [
+      ['code', 'x'],
+      ['state', `${'0'.repeat(20)}.${'x'.repeat(43)}`],
+    ],
+  }),
+  'POST /api/user/agent-account': (self) => ({
+    ...json({ ticket: 'v1.x', codeVerifier: 'x'.repeat(43) }),
+    headers: [self.bearer()],
+  }),
   'POST /api/user/identities': (self) => ({
     ...json({ ticket: 'v1.x', codeVerifier: 'x'.repeat(43) }),
     headers: [self.bearer()],
@@ -455,6 +471,8 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     accountPages: true,
     // The browser is sent to GitHub without a request before.
     login: { github: { clientId: 'fuzz', clientSecret: 'fuzz-Wq8ZsT1mXe6YbN0cRj4HuPd9' } },
+    // Nothing answers there.
+    ...{ agentIssuer: 'http://127.0.0.1:9', agentResource: 'http://localhost/api', agentClientId: 'fuzz' },
     settingsEncryptionKey: 'settings-Kq8ZsT1mXe6YbN0cRj4HuPd9',
     customSettings: {
       seats: { schema: Type.Integer({ minimum: 0, maximum: 9 }), public: true, default: 1 },
@@ -518,6 +536,12 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
           ...['POST /api/user/identities', 'DELETE /api/user/identities/:id'],
         ].map((route) => [route, 'nobody signs in at the provider']),
       ),
+      ...Object.fromEntries(
+        [...['GET /api/auth/agents/callback'], 'POST /api/user/agent-account'].map((route) => [
+          route,
+          'there is no identity provider',
+        ]),
+      ),
       'POST /api/auth/email-login/redeem': 'a code meets its login token only by chance',
       ...UNATTAINABLE_USER_PAGES,
       'POST /api/auth/unlock': 'without limits no account is locked, and no mail has such a link',
@@ -527,7 +551,7 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
       'POST /admin/api/mails/templates/:name/test': NO_MAIL_SERVER,
     },
     // The provider of the fuzz is up, and what nobody configured says so.
-    unavailable: ['NOT_READY', 'OVERLOADED', 'MAINTENANCE'],
+    unavailable: ['NOT_READY', 'OVERLOADED', 'MAINTENANCE', 'IDENTITY_PROVIDER_UNAVAILABLE'],
     codeOf: (body) => {
       const { success, message, error } = (body ?? {}) as Record<string, unknown>;
       const { code } = (error ?? {}) as { code?: unknown };

@@ -110,6 +110,8 @@ export const USER_PAGE_RECIPES: Record<string, Recipe> = {
     ]),
   'POST /account/providers/connect': (self) => own(self, [['provider', 'github']]),
   'POST /account/providers/disconnect': (self) => own(self, [['id', 'x'.repeat(43)]]),
+  'POST /account/agents/connect': (self) => own(self),
+  'POST /account/agents/disconnect': (self) => own(self),
   'GET /account/billing/change': (self) => ({ query: [['price', 'price_pro']], headers: self.browser() }),
   'POST /account/billing/checkout': (self) => own(self, [['price', 'price_pro']]),
   'POST /account/billing/change': (self) => own(self, [['price', 'price_pro']]),

@@ -1,14 +1,14 @@
-import { message } from '../../http/messages.js';
-import type { Pages } from '../../http/pages.js';
-import { fits, OptionalName } from '../../http/schemas.js';
-import { access, originOf, type Scope } from '../../http/scope.js';
-import { AppError } from '../../kernel/errors.js';
-import { credentialProblems } from '../../passwords/form-problems.js';
-import type { PasskeySignUp } from '../directory.js';
-import { oidcErrors } from '../errors.js';
-import { PasskeySignUpBody } from '../schemas.js';
+import { message } from '../../../http/messages.js';
+import type { Pages } from '../../../http/pages.js';
+import { fits, OptionalName } from '../../../http/schemas.js';
+import { access, originOf, type Scope } from '../../../http/scope.js';
+import { AppError } from '../../../kernel/errors.js';
+import { credentialProblems } from '../../../passwords/form-problems.js';
+import type { PasskeySignUp } from '../../directory.js';
+import { oidcErrors } from '../../errors.js';
+import { PasskeySignUpBody } from '../../schemas.js';
+import { admitsNewPeople, type FormState, type SignInPages } from '../pages.js';
 import type { InteractionForms } from './forms.js';
-import { admitsNewPeople, type FormState, type SignInPages } from './pages.js';
 
 export interface PasskeySignUpPluginOptions {
   forms: InteractionForms;

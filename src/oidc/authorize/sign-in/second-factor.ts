@@ -1,13 +1,13 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { message } from '../../http/messages.js';
-import type { Pages } from '../../http/pages.js';
-import { access, originOf, type Scope } from '../../http/scope.js';
-import { AMR } from '../claims.js';
-import type { Directory, SecondFactor } from '../directory.js';
-import { oidcErrors } from '../errors.js';
-import { SecondFactorBody } from '../schemas.js';
+import { message } from '../../../http/messages.js';
+import type { Pages } from '../../../http/pages.js';
+import { access, originOf, type Scope } from '../../../http/scope.js';
+import { AMR } from '../../claims.js';
+import type { Directory, SecondFactor } from '../../directory.js';
+import { oidcErrors } from '../../errors.js';
+import { SecondFactorBody } from '../../schemas.js';
+import type { Purpose, SignInPages } from '../pages.js';
 import type { InteractionForms } from './forms.js';
-import type { Purpose, SignInPages } from './pages.js';
 
 export interface SecondFactorPluginOptions {
   forms: InteractionForms;

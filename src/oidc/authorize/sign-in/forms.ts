@@ -1,18 +1,18 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { type Localized, message } from '../../http/messages.js';
-import type { Page, Pages } from '../../http/pages.js';
-import { originOf } from '../../http/scope.js';
-import type { Audit } from '../../ops/audit.js';
-import { AMR } from '../claims.js';
-import type { Consent, ConsentService } from '../consents.js';
-import type { Principal, SecondFactor } from '../directory.js';
-import { oidcErrors } from '../errors.js';
-import { scopesOf } from '../resources.js';
-import { type Cookies, mountPath, type SessionService } from '../sessions.js';
-import { continueHref, type Purpose, type SignInPages } from './pages.js';
-import type { AuthorizationRequest, ErrorResponse } from './request.js';
-import { sendResponse } from './response.js';
-import type { Authorization, ResumedInteraction } from './service.js';
+import { type Localized, message } from '../../../http/messages.js';
+import type { Page, Pages } from '../../../http/pages.js';
+import { originOf } from '../../../http/scope.js';
+import type { Audit } from '../../../ops/audit.js';
+import { AMR } from '../../claims.js';
+import type { Consent, ConsentService } from '../../consents.js';
+import type { Principal, SecondFactor } from '../../directory.js';
+import { oidcErrors } from '../../errors.js';
+import { scopesOf } from '../../resources.js';
+import { type Cookies, mountPath, type SessionService } from '../../sessions.js';
+import { continueHref, type Purpose, type SignInPages } from '../pages.js';
+import type { AuthorizationRequest, ErrorResponse } from '../request.js';
+import { sendResponse } from '../response.js';
+import type { Authorization, ResumedInteraction } from '../service.js';
 
 export interface InteractionFormsOptions {
   authorization: Authorization;

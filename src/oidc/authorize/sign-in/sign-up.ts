@@ -1,16 +1,16 @@
 import type { FastifyRequest } from 'fastify';
-import { message } from '../../http/messages.js';
-import type { Pages } from '../../http/pages.js';
-import { fits, OptionalName } from '../../http/schemas.js';
-import { access, originOf, type Scope } from '../../http/scope.js';
-import { AppError } from '../../kernel/errors.js';
-import type { Audit } from '../../ops/audit.js';
-import { credentialProblems } from '../../passwords/form-problems.js';
-import type { Directory, Principal, SignUp } from '../directory.js';
-import { oidcErrors } from '../errors.js';
-import { SignUpBody, type SignUpForm } from '../schemas.js';
+import { message } from '../../../http/messages.js';
+import type { Pages } from '../../../http/pages.js';
+import { fits, OptionalName } from '../../../http/schemas.js';
+import { access, originOf, type Scope } from '../../../http/scope.js';
+import { AppError } from '../../../kernel/errors.js';
+import type { Audit } from '../../../ops/audit.js';
+import { credentialProblems } from '../../../passwords/form-problems.js';
+import type { Directory, Principal, SignUp } from '../../directory.js';
+import { oidcErrors } from '../../errors.js';
+import { SignUpBody, type SignUpForm } from '../../schemas.js';
+import { admitsNewPeople, type FormState, type SignInPages } from '../pages.js';
 import type { InteractionForms } from './forms.js';
-import { admitsNewPeople, type FormState, type SignInPages } from './pages.js';
 
 export interface SignUpPluginOptions {
   forms: InteractionForms;

@@ -1,10 +1,10 @@
-import { message } from '../../http/messages.js';
-import type { Pages } from '../../http/pages.js';
-import { access, originOf, type Scope } from '../../http/scope.js';
-import type { Directory, SignInPasskeys } from '../directory.js';
-import { PasskeyBody } from '../schemas.js';
+import { message } from '../../../http/messages.js';
+import type { Pages } from '../../../http/pages.js';
+import { access, originOf, type Scope } from '../../../http/scope.js';
+import type { Directory, SignInPasskeys } from '../../directory.js';
+import { PasskeyBody } from '../../schemas.js';
+import type { SignInPages } from '../pages.js';
 import type { InteractionForms } from './forms.js';
-import type { SignInPages } from './pages.js';
 
 export interface PasskeyPluginOptions {
   forms: InteractionForms;

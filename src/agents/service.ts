@@ -1,0 +1,207 @@
+import { withQuery } from '../config/public-url.js';
+import { toTimestamp } from '../http/schemas.js';
+import type { Origin } from '../http/scope.js';
+import type { Clock } from '../kernel/clock.js';
+import type { Sealed } from '../kernel/sealed.js';
+import { newId, newToken, type Random, sha256 } from '../kernel/secrets.js';
+import type { Audit } from '../ops/audit.js';
+import type { Emit } from '../ops/events.js';
+import { nullIfTaken } from '../storage/collection.js';
+import { agentErrors } from './errors.js';
+import type { AgentAccountView, AgentEvents } from './schemas.js';
+import {
+  type AgentLink,
+  type AgentLinkChange,
+  type AgentLinks,
+  changeOf,
+  linkId,
+  linkOwner,
+} from './store.js';
+
+/** The secrets of one connection, which only the browser that began it has. */
+interface Checks {
+  state: string;
+  nonce: string;
+  codeVerifier: string;
+}
+
+/** The sign-in at the identity provider, with which a person proves which account there is theirs. */
+export interface IdentityProof {
+  /** Null if the provider does not respond. */
+  authorizationUrl(checks: Checks, redirectUri: string, loginHint: undefined): Promise<URL | null>;
+  /** Null if the response is an error or invalid, or if the provider does not respond. */
+  identify(
+    response: URL,
+    checks: Checks,
+  ): Promise<{ issuer: string; subject: string; kind?: string | undefined } | null>;
+}
+
+/** A connection that has begun, in the cookie of the browser. */
+export interface BegunConnection extends Checks {
+  returnTo: string;
+  codeChallenge: string;
+}
+
+/** Who has signed in at the identity provider, for the application that began it. */
+export interface ConnectionTicket {
+  subject: string;
+  codeChallenge: string;
+}
+
+/** The account of the identity provider that belongs to a user, whose agents act for the user here. */
+export interface AgentAccounts {
+  /**
+   * Where to send the browser, and the value of its cookie for the callback; without a cookie back to the application, because
+   * the provider does not respond.
+   * @throws RETURN_NOT_ALLOWED
+   */
+  begin(given: {
+    returnTo: string;
+    codeChallenge: string;
+  }): Promise<{ url: string; id: string; cookie: string | undefined }>;
+  /** The cookie of a response, by its `state`. IDs sort by the time of the beginning. */
+  cookieIdOf(state: string | undefined): string | undefined;
+  /** Where to send the browser: to the application, with a ticket or an error. @throws LOGIN_EXPIRED */
+  finish(response: URL, cookie: string | undefined): Promise<string>;
+  /**
+   * Connects the account of the ticket.
+   * @throws INVALID_TICKET, EMAIL_NOT_VERIFIED, AGENT_ACCOUNT_TAKEN, ALREADY_CONNECTED
+   */
+  connect(
+    user: { id: string; emailVerified: boolean },
+    given: { ticket: string; codeVerifier: string },
+    origin: Origin,
+  ): Promise<AgentAccountView>;
+  /** Ends the access of every agent with the next request. Does nothing if no account is connected. */
+  disconnect(userId: string, origin: Origin): Promise<void>;
+  view(userId: string): Promise<AgentAccountView>;
+  /** The user of an account of the identity provider. */
+  userOf(subject: string): Promise<string | null>;
+  /** For the export of a user: the connections with every provider that was configured. */
+  list(userId: string): Promise<{ issuer: string; subject: string; connectedAt: string }[]>;
+}
+
+export interface AgentAccountDependencies {
+  issuer: string;
+  resource: string;
+  links: AgentLinks;
+  provider: IdentityProof;
+  begun: Sealed<BegunConnection>;
+  tickets: Sealed<ConnectionTicket>;
+  callbackUrl(): string;
+  publicUrl(): string;
+  /** The origins of applications, beside that of the public address. */
+  origins: readonly string[];
+  /** Enqueues the mail about a change. */
+  announce(change: AgentLinkChange, userId: string, origin: Origin): Promise<void>;
+  audit: Pick<Audit, 'record'>;
+  emit: Emit<AgentEvents>;
+  clock: Clock;
+  random: Random;
+}
+
+/** The time, and 32 random bits. */
+const ID_LENGTH = 20;
+
+/** Connections of one user: one for each issuer that was ever configured. */
+const MAX_LINKS = 100;
+
+export function createAgentAccounts(deps: AgentAccountDependencies): AgentAccounts {
+  const { issuer, resource, links, provider, begun, tickets, publicUrl, audit, emit, clock, random } = deps;
+
+  /** An absolute address of the application. @throws RETURN_NOT_ALLOWED */
+  const returnAddress = (returnTo: string): string => {
+    const base = publicUrl();
+    const url = URL.canParse(returnTo, base) ? new URL(returnTo, base) : null;
+    const allowed = [new URL(base).origin, ...deps.origins];
+    if (!url || !allowed.includes(url.origin) || url.username || url.password || url.hash)
+      throw agentErrors.RETURN_NOT_ALLOWED();
+    return url.href;
+  };
+
+  const viewOf = (link: Pick<AgentLink, 'createdAt'> | null): AgentAccountView => ({
+    issuer,
+    resource,
+    connectedAt: link && toTimestamp(link.createdAt),
+  });
+
+  const linkOf = (userId: string) => links.findOne({ owner: linkOwner(issuer, userId) });
+
+  return {
+    async begin({ returnTo, codeChallenge }) {
+      const id = newId('', clock, random).slice(0, ID_LENGTH);
+      const checks = {
+        state: `${id}.${newToken(random)}`,
+        nonce: newToken(random),
+        codeVerifier: newToken(random),
+      };
+      const address = returnAddress(returnTo);
+      const url = await provider.authorizationUrl(checks, deps.callbackUrl(), undefined);
+      if (!url) return { url: withQuery(address, 'error=connection_failed'), id, cookie: undefined };
+      const cookie = begun.seal({ ...checks, returnTo: address, codeChallenge });
+      return { url: url.href, id, cookie };
+    },
+
+    cookieIdOf: (state = '') => /^([0-9a-f]{20})\.[\w-]{43}$/.exec(state)?.[1],
+
+    async finish(response, cookie) {
+      const connection = cookie === undefined ? null : begun.open(cookie);
+      if (!connection || connection.state !== response.searchParams.get('state'))
+        throw agentErrors.LOGIN_EXPIRED();
+      const { returnTo, codeChallenge } = connection;
+      const identity = await provider.identify(response, connection);
+      const isPerson = identity?.issuer === issuer && (identity.kind ?? 'human') === 'human';
+      if (!identity || !isPerson) {
+        const isRefused = response.searchParams.get('error') === 'access_denied';
+        return withQuery(returnTo, `error=${isRefused ? 'access_denied' : 'connection_failed'}`);
+      }
+      return withQuery(returnTo, `ticket=${tickets.seal({ subject: identity.subject, codeChallenge })}`);
+    },
+
+    async connect({ id: userId, emailVerified }, { ticket: text, codeVerifier }, origin) {
+      const ticket = tickets.open(text);
+      if (!ticket || sha256(codeVerifier) !== ticket.codeChallenge) throw agentErrors.INVALID_TICKET();
+      // A stranger who registered this address would keep access after its owner has reset the password.
+      if (!emailVerified) throw agentErrors.EMAIL_NOT_VERIFIED();
+      const { subject } = ticket;
+      const [id, owner] = [linkId(issuer, subject), linkOwner(issuer, userId)];
+      const link: AgentLink = { id, owner, userId, issuer, subject, createdAt: clock.now() };
+      const existing = (await links.findOne({ id })) ?? (await linkOf(userId));
+      if (!existing) {
+        await deps.announce(changeOf('connected', link), userId, origin);
+        // The insertion decides between concurrent connections of the account, and of the user.
+        if (await links.insert(link).then(() => true, nullIfTaken)) {
+          await audit.record({ event: 'agents.connected', subject: userId, ip: origin.ip, detail: issuer });
+          emit('agents.connected', { userId, issuer });
+          return viewOf(link);
+        }
+      }
+      const found = existing ?? (await links.findOne({ id })) ?? (await linkOf(userId));
+      if (found?.id !== id) throw agentErrors.ALREADY_CONNECTED();
+      if (found.userId !== userId) throw agentErrors.AGENT_ACCOUNT_TAKEN();
+      return viewOf(found);
+    },
+
+    async disconnect(userId, origin) {
+      const link = await linkOf(userId);
+      if (!link) return;
+      await deps.announce(changeOf('disconnected', link), userId, origin);
+      if (!(await links.deleteOne({ id: link.id, userId }))) return;
+      await audit.record({ event: 'agents.disconnected', subject: userId, ip: origin.ip, detail: issuer });
+      emit('agents.disconnected', { userId, issuer });
+    },
+
+    view: async (userId) => viewOf(await linkOf(userId)),
+
+    userOf: async (subject) => (await links.findOne({ id: linkId(issuer, subject) }))?.userId ?? null,
+
+    async list(userId) {
+      const { items } = await links.page({ where: { userId }, sort: 'createdAt', limit: MAX_LINKS });
+      return items.map((link) => ({
+        issuer: link.issuer,
+        subject: link.subject,
+        connectedAt: toTimestamp(link.createdAt),
+      }));
+    },
+  };
+}

@@ -1,0 +1,176 @@
+import { type Answer, type CallOptions, contentOf, exchange, type Fetch, unlessAborted } from './exchange.js';
+import { type ClientMethods, OPERATIONS } from './generated/operations.js';
+import { createSession, type LogoutScope, type SessionEnd } from './session.js';
+import { memoryStore, sessionOf, storageStore, type TokenStorage, type Tokens } from './storage.js';
+
+export interface ClientOptions {
+  /** The address of the API: `https://app.example.com/api`, or `/api` in a page of the same origin. */
+  baseUrl: string;
+  /**
+   * Where the tokens are. `memory` (default): in this client, until the page is left. A storage such as `localStorage`: shared
+   * by the tabs of a browser. `cookie`: the refresh token is in a cookie that no script can read.
+   */
+  storage?: 'memory' | 'cookie' | TokenStorage | undefined;
+  /** The name of the session in the storage. */
+  storageKey?: string | undefined;
+  /** Replaces `fetch`. */
+  fetch?: Fetch | undefined;
+  /** Milliseconds after which a call rejects with `TIMEOUT`. Default: 30,000. `client.fetch` has no limit of its own. */
+  timeout?: number | undefined;
+  /** Other origins whose routes get the access token from `client.fetch`, beside that of `baseUrl`. */
+  origins?: readonly string[] | undefined;
+  /** Called once when the session has ended, in each tab. */
+  onSessionEnd?: ((end: SessionEnd) => void) | undefined;
+}
+
+export interface SaasClient extends ClientMethods {
+  readonly auth: ClientMethods['auth'] & {
+    /**
+     * Log out. `local` (default) ends this session, `others` all other sessions of the user, `global` all. It rejects if the
+     * server cannot be reached; the session then remains.
+     */
+    logout(body?: { scope?: LogoutScope }, options?: Pick<CallOptions, 'signal'>): Promise<void>;
+  };
+  /**
+   * `fetch` for routes of your own server, with the access token and one repetition after it has expired. `url` is relative to
+   * the origin of `baseUrl`. A request whose body is a stream is not repeated.
+   */
+  fetch(url: string | URL, init?: RequestInit): Promise<Response>;
+}
+
+const TIMEOUT_MS = 30_000;
+
+/** Twice this is less than the time for which the server repeats the response to a refresh. */
+const REFRESH_TIMEOUT_MS = 10_000;
+
+/** Creates a client of the API. */
+export function createClient(options: ClientOptions): SaasClient {
+  const { storage = 'memory', onSessionEnd, timeout = TIMEOUT_MS, origins = [] } = options;
+  const here = (globalThis as { location?: { href: string } }).location?.href;
+  const base = new URL(options.baseUrl, here);
+  const root = base.href.replace(/\/+$/, '');
+  const key = options.storageKey ?? `saas-session ${root}`;
+  const send: Fetch = options.fetch ?? ((url, init) => fetch(url, init));
+  const hasCookie = storage === 'cookie';
+
+  const call = (method: string, path: string, body: unknown, token: string | undefined, more: CallOptions) =>
+    exchange(
+      send,
+      root + path,
+      {
+        method,
+        headers: {
+          ...(body !== undefined && { 'content-type': 'application/json' }),
+          ...(token !== undefined && { authorization: `Bearer ${token}` }),
+          ...(hasCookie && path.startsWith('/auth/') && { 'session-mode': 'cookie' }),
+        },
+        ...(body !== undefined && { body: JSON.stringify(body) }),
+        ...(hasCookie && path.startsWith('/auth/') && { credentials: 'include' as const }),
+      },
+      { signal: more.signal, timeout: more.timeout ?? timeout },
+    );
+
+  const session = createSession({
+    ...{ key, hasCookie, isShared: storage !== 'memory' },
+    store:
+      typeof storage === 'object' ? storageStore(storage, key) : memoryStore(hasCookie ? undefined : null),
+    send: (path, body) => call('POST', path, body, undefined, { timeout: REFRESH_TIMEOUT_MS }),
+    onEnd: (end) => onSessionEnd?.(end),
+  });
+
+  /** Sends a request with the access token, and once more with a new one if the server has refused the first. */
+  async function authorized<T>(
+    signal: AbortSignal | null | undefined,
+    request: (token: string | undefined) => Promise<T>,
+    isRefused: (answer: T) => boolean | Promise<boolean>,
+    canRepeat = true,
+  ): Promise<T> {
+    const tokens = await unlessAborted(session.current(), signal);
+    const answer = await request(tokens?.accessToken);
+    if (!tokens || !(await isRefused(answer))) return answer;
+    await unlessAborted(session.refresh(tokens), signal);
+    const next = await unlessAborted(session.current(), signal);
+    // Another user may have signed in meanwhile, for whom the request was not meant.
+    if (!next || !canRepeat || sessionOf(next) !== sessionOf(tokens)) return answer;
+    return request(next.accessToken);
+  }
+
+  async function operate(operation: string, input: object | undefined, more: CallOptions): Promise<unknown> {
+    const [method = '', template = '', access, place] = operation.split(' ');
+    const fields = Object.entries(input ?? {}).filter(([, value]) => value !== undefined);
+    let path = template;
+    if (place === 'path') for (const [name, value] of fields) path = path.replace(`{${name}}`, encode(value));
+    if (place === 'query')
+      path += fields.map(([name, value], at) => `${at ? '&' : '?'}${name}=${encode(value)}`).join('');
+    const request = (token: string | undefined) =>
+      call(method, path, place === 'body' ? input : undefined, token, more);
+    const answer = await (access === 'public'
+      ? request(undefined)
+      : authorized(more.signal, request, isTokenRefused));
+    const content = contentOf(answer);
+    if (template === '/user/delete') await session.end('deleted');
+    if (!template.startsWith('/auth/')) return content;
+    const { accessToken, refreshToken, expiresIn, ...others } = content as Partial<Tokens> & {
+      expiresIn?: number;
+    };
+    if (accessToken === undefined) return content;
+    await session.begin({ accessToken, ...(refreshToken !== undefined && { refreshToken }) });
+    return others;
+  }
+
+  const groups = Object.entries(OPERATIONS).map(([group, operations]) => {
+    const methods = Object.entries(operations).map(([name, operation]) => {
+      const hasInput = operation.split(' ').length > 3;
+      const method = (...given: object[]) =>
+        operate(operation, hasInput ? given[0] : undefined, given[hasInput ? 1 : 0] ?? {});
+      return [name, method];
+    });
+    return [group, Object.fromEntries(methods)];
+  });
+  const client = Object.fromEntries(groups);
+  client.auth.logout = ({ scope = 'local' }: { scope?: LogoutScope } = {}, { signal }: CallOptions = {}) =>
+    unlessAborted(session.logout(scope), signal);
+
+  client.fetch = async (input: string | URL, init: RequestInit = {}): Promise<Response> => {
+    const url = new URL(input, base.origin);
+    if (url.origin !== base.origin && !origins.includes(url.origin)) {
+      throw new TypeError(`The access token is not for ${url.origin}: it is missing in the option origins.`);
+    }
+    let refused: Response | undefined;
+    const request = async (token: string | undefined) => {
+      refused?.body?.cancel().catch(() => {});
+      const headers = new Headers(init.headers);
+      if (token !== undefined) headers.set('authorization', `Bearer ${token}`);
+      refused = await send(url.href, { ...init, headers });
+      return refused;
+    };
+    const canRepeat = !isStream(init.body);
+    return authorized(init.signal, request, isResponseRefused, canRepeat);
+  };
+  return client as SaasClient;
+}
+
+const encode = (value: unknown) => encodeURIComponent(String(value));
+
+/** Whether a server refuses the access token, not the request (RFC 6750 §3.1). */
+const isRefusal = ({ status, headers }: Pick<Response, 'status' | 'headers'>) =>
+  status === 401 && /\binvalid_token\b/.test(headers.get('www-authenticate') ?? '');
+
+const isTokenRefused = (answer: Answer) => isRefusal(answer) || isExpiry(answer.status, answer.body);
+
+/** For hosts that do not expose the header to pages of other origins. */
+const isExpiry = (status: number, body: { code?: string; error?: { code?: string } }) =>
+  status === 401 && (body.error?.code ?? body.code) === 'TOKEN_EXPIRED';
+
+async function isResponseRefused(response: Response): Promise<boolean> {
+  if (isRefusal(response)) return true;
+  if (response.status !== 401) return false;
+  const body = await response
+    .clone()
+    .json()
+    .catch(() => null);
+  return isExpiry(response.status, Object(body));
+}
+
+const isStream = (body: unknown) =>
+  typeof body === 'object' && body !== null && ('getReader' in body || Symbol.asyncIterator in body);

@@ -1,0 +1,63 @@
+/** The tokens of a session and where the client keeps them. */
+
+export interface Tokens {
+  accessToken: string;
+  /** Absent if it is in a cookie. */
+  refreshToken?: string;
+}
+
+/** What `localStorage` and `sessionStorage` have in common with asynchronous storages of other platforms. */
+export interface TokenStorage {
+  getItem(key: string): string | null | undefined | Promise<string | null | undefined>;
+  setItem(key: string, value: string): unknown;
+  removeItem(key: string): unknown;
+}
+
+/** Keeps tokens. `undefined`: it is unknown whether there is a session, because only the server can read the cookie. */
+export interface TokenStore {
+  load(): Promise<Tokens | null | undefined>;
+  save(tokens: Tokens | null): Promise<void>;
+}
+
+/** Keeps the tokens in this object. */
+export function memoryStore(initial: null | undefined): TokenStore {
+  let held: Tokens | null | undefined = initial;
+  return {
+    load: async () => held,
+    async save(tokens) {
+      held = tokens;
+    },
+  };
+}
+
+/** Keeps the tokens in a storage, and reads them again each time: another tab may have replaced them. */
+export function storageStore(storage: TokenStorage, key: string): TokenStore {
+  return {
+    load: async () => parse(await storage.getItem(key)),
+    async save(tokens) {
+      await (tokens ? storage.setItem(key, JSON.stringify(tokens)) : storage.removeItem(key));
+    },
+  };
+}
+
+/** Null for a value that this client has not written. */
+function parse(text: string | null | undefined): Tokens | null {
+  try {
+    const { accessToken, refreshToken } = JSON.parse(text ?? 'null') ?? {};
+    return typeof accessToken === 'string' && typeof refreshToken === 'string'
+      ? { accessToken, refreshToken }
+      : null;
+  } catch {
+    return null;
+  }
+}
+
+/** The session that an access token belongs to. The server decides whether the token is valid. */
+export function sessionOf({ accessToken }: Tokens): string {
+  try {
+    const [, claims = ''] = accessToken.split('.');
+    return JSON.parse(atob(claims.replace(/-/g, '+').replace(/_/g, '/'))).sid ?? '';
+  } catch {
+    return '';
+  }
+}

@@ -1,0 +1,67 @@
+import { httpErrors } from '../kernel/errors.js';
+import type { Session, User } from './schemas.js';
+
+/** For whom a request is made: a person with a session, or with an access token of a program that acts for them. */
+
+/** A person with a session. */
+export interface PersonIdentity {
+  user: User;
+  session: Session;
+  actor?: never;
+  client?: never;
+  scopes?: never;
+}
+
+/** A person whose access token was issued to a program. */
+export interface TokenIdentity {
+  /** The person. */
+  user: User;
+  session: null;
+  /** The agent; null if the person uses the application of the token without one. */
+  actor: Actor | null;
+  /** The application that the token was issued to: its `client_id` at the identity provider. */
+  client: string;
+  scopes: string[];
+}
+
+export interface Actor {
+  /** The identifier of the agent at the identity provider. */
+  sub: string;
+  /** The permission of the person, which they can end; absent if the issuer does not name it. */
+  delegation?: string;
+  /** The agents that have handed the permission on, the last one first. */
+  via: string[];
+}
+
+export type RequestIdentity = PersonIdentity | TokenIdentity;
+
+/**
+ * The person of a route that admits no agents, and their session. The guard has refused all others already; this keeps a
+ * mistake there from becoming access.
+ *
+ * @throws FORBIDDEN
+ */
+export function personOf(identity: RequestIdentity): PersonIdentity {
+  if (identity.session === null) throw peopleOnly();
+  return identity;
+}
+
+export const peopleOnly = () =>
+  httpErrors.FORBIDDEN({ message: 'Only the signed-in person can do this; no agent or application can.' });
+
+/** Who has made a request, in the audit and in events. */
+export interface ActingProgram {
+  /** The application that the access token was issued to. */
+  client: string;
+  /** The agent; absent if there is none. */
+  sub?: string;
+  delegation?: string;
+}
+
+/** Who has made a request; undefined for a person with a session. */
+export function actingProgramOf({ session, client, actor }: RequestIdentity): ActingProgram | undefined {
+  if (session !== null || client === undefined) return undefined;
+  if (!actor) return { client };
+  const { sub, delegation } = actor;
+  return { client, sub, ...(delegation !== undefined && { delegation }) };
+}

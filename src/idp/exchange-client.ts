@@ -1,0 +1,84 @@
+import { decodeProtectedHeader } from 'jose';
+import { Type } from 'typebox';
+import { defineOptions, option } from '../config/options.js';
+import type { Clock } from '../kernel/clock.js';
+import { ACCESS_TOKEN, JWT } from '../oidc/delegations/actor.js';
+import { DELEGATION_TOKEN } from '../oidc/delegations/exchange.js';
+import { TOKEN_EXCHANGE } from '../oidc/tokens/request.js';
+import { discover, type LoginTokens, loginTokens, post } from './provider-client.js';
+
+/** A client of token exchange (RFC 8693), with which an agent acts for a person. */
+
+const text = (env: string, doc: string, secret = false) =>
+  option(Type.Optional(Type.String({ minLength: 1 })), { env, doc, secret });
+
+/** The options of `idp token exchange`; those of the client are the ones of `idp login`. */
+export const exchangeSchema = defineOptions({
+  issuer: text('IDP_LOGIN_ISSUER', 'Issuer URL of the identity provider.'),
+  clientId: text('IDP_LOGIN_CLIENT_ID', 'Client ID of the application, or the sub of an agent.'),
+  clientSecret: text('IDP_LOGIN_CLIENT_SECRET', 'Client secret, unless the client is public.', true),
+  resource: text('IDP_LOGIN_RESOURCE', 'The API that the access token is for.'),
+  scope: text('IDP_LOGIN_SCOPE', 'Requested scopes.'),
+  subjectToken: text('IDP_EXCHANGE_SUBJECT_TOKEN', 'The token to exchange.', true),
+  actorToken: text('IDP_EXCHANGE_ACTOR_TOKEN', 'The proof of the agent.', true),
+});
+
+/** Short names of token types. */
+export const TOKEN_TYPES: Readonly<Record<string, string>> = {
+  access_token: ACCESS_TOKEN,
+  jwt: JWT,
+  delegation: DELEGATION_TOKEN,
+};
+
+export interface ExchangeOptions {
+  issuer: string;
+  clientId: string;
+  clientSecret?: string | undefined;
+  resource?: string | undefined;
+  scope?: string | undefined;
+  subjectToken: string;
+  /** By default, what the token looks like. */
+  subjectTokenType?: string | undefined;
+  actorToken: string;
+  actorTokenType?: string | undefined;
+}
+
+export interface ExchangedTokens extends LoginTokens {
+  /** The next token of the delegation, if one was exchanged. */
+  delegation_token?: string;
+}
+
+/** @throws LoginFailed */
+export async function exchangeToken(
+  { issuer, clientId, clientSecret, ...request }: ExchangeOptions,
+  { clock }: { clock: Clock },
+): Promise<ExchangedTokens> {
+  const { resource, scope, subjectToken, actorToken } = request;
+  const metadata = await discover(issuer);
+  const startedAt = clock.now();
+  const response = await post(
+    metadata.token_endpoint,
+    { clientId, clientSecret },
+    {
+      grant_type: TOKEN_EXCHANGE,
+      ...{ subject_token: subjectToken, actor_token: actorToken, resource, scope },
+      subject_token_type: request.subjectTokenType ?? typeOf(subjectToken),
+      actor_token_type: request.actorTokenType ?? typeOf(actorToken),
+    },
+  );
+  const { delegation_token } = response;
+  return {
+    ...loginTokens(response, { startedAt, scope: scope ?? '' }),
+    ...(delegation_token !== undefined && { delegation_token }),
+  };
+}
+
+/** Access tokens of idp are JWTs of their own type (RFC 9068); another JWT is an assertion. */
+export function typeOf(token: string): string {
+  if (token.startsWith('dt_')) return DELEGATION_TOKEN;
+  try {
+    return decodeProtectedHeader(token).typ === 'at+jwt' ? ACCESS_TOKEN : JWT;
+  } catch {
+    return ACCESS_TOKEN;
+  }
+}

@@ -1,0 +1,158 @@
+import type { FastifyInstance } from 'fastify';
+import type { AgentsModule } from '../agents/module.js';
+import { type AgentEvents, configuredAgents, requireScope } from '../agents/schemas.js';
+import type { AgentLinks } from '../agents/store.js';
+import { authErrors } from '../auth/errors.js';
+import type { AuthModule, UsersModule } from '../auth/module.js';
+import { isDisabled } from '../auth/store.js';
+import type { RouteRules } from '../http/scope.js';
+import type { Emit } from '../ops/events.js';
+import type { ModuleContext } from '../server/module-context.js';
+import type { UserGuard, UserRequest } from './decorator.js';
+import { namedOrigins, type SaasConfiguration, sealingSecrets } from './options.js';
+
+/** The scopes of our own routes. */
+export const OWN_SCOPES = ['profile:read', 'billing:read', 'billing:write'] as const;
+
+/** What agents need beside the API of people; undefined if they are not accepted. */
+export interface SaasAgents extends Pick<AgentsModule, 'accounts' | 'plugin'> {
+  /** Where the metadata of the API are (RFC 9728), from the root of the host. */
+  metadataPath: string;
+  metadata(): object;
+  /** Adds the agents that a route admits to a guard for people. */
+  admitAgents(people: UserGuard): UserGuard;
+  /** The same for routes that admit none: an agent reads that they are for people, and gets no challenge. */
+  refuseAgents(people: UserGuard): UserGuard;
+}
+
+export interface SaasAgentOptions {
+  values: SaasConfiguration;
+  users: UsersModule;
+  auth: AuthModule;
+  links: AgentLinks;
+  emit: Emit<AgentEvents>;
+  /** The scopes that further routes state; those of Fastify are added to them. */
+  scopes: Set<string>;
+  /** The name of the application. */
+  name(): string;
+  publicUrl(): string;
+  apiUrl(): string;
+}
+
+/** Loads the access of agents if an identity provider is configured. */
+export async function openAgents(
+  fastify: FastifyInstance,
+  context: ModuleContext,
+  { values, users, auth, links, emit, scopes, name, publicUrl, apiUrl }: SaasAgentOptions,
+): Promise<SaasAgents | undefined> {
+  const configured = configuredAgents(values);
+  if (!configured) return undefined;
+  const { issuer, resource } = configured;
+  const [{ createAgentsModule, createProofMemory }, { createResourceServer }, errors, { createProvider }] =
+    await Promise.all([
+      import('../agents/module.js'),
+      import('../resource-server/service.js'),
+      import('../resource-server/errors.js'),
+      import('../federation/providers.js'),
+    ]);
+  const { log, clock } = context;
+  const onUnreachable = (err: unknown): null => {
+    log.warn({ err }, 'the identity provider of agents cannot be reached');
+    return null;
+  };
+  const server = createResourceServer({
+    ...{ issuer, resource, clock },
+    replayCache: createProofMemory(context),
+    onFailure: onUnreachable,
+  });
+  fastify.addHook('onClose', async () => server.close());
+  // A misspelt scope prevents the start; without this hook, it would refuse every agent.
+  fastify.addHook('onRoute', ({ config }) => {
+    const { agentScope } = (config ?? {}) as Partial<RouteRules>;
+    if (agentScope !== undefined) scopes.add(requireScope(agentScope));
+  });
+  // The page asks who signs in: a shared browser may have the session of another person there.
+  const provider = createProvider(
+    'agents',
+    { ...configured, scope: 'openid' },
+    {
+      ...{ clock, allowHttp: issuer.startsWith('http:'), prompt: 'select_account' },
+      onRejected: (_name, err) => log.warn({ err }, 'the response of the identity provider was rejected'),
+    },
+  );
+  const { access, accounts, plugin } = createAgentsModule(context, {
+    ...{ issuer, resource, links, emit, publicUrl, apiUrl },
+    provider: {
+      authorizationUrl: (...given) => provider.authorizationUrl(...given).catch(onUnreachable),
+      identify: (...given) => provider.identify(...given).catch(onUnreachable),
+    },
+    origins: namedOrigins(values),
+    secrets: sealingSecrets(values),
+    announce: (change, userId, origin) => auth.announceAgents(userId, change, origin),
+    metadataUrl: new URL(resource).origin + server.metadataPath,
+    verify: server.verify,
+    refusalOf: (error) => (error instanceof errors.ResourceError ? error : undefined),
+    async findUser(id) {
+      const user = await users.users.findOne({ id });
+      if (!user || user.deletingAt !== undefined) return null;
+      if (isDisabled(user)) throw authErrors.ACCOUNT_SUSPENDED();
+      return users.presentUser(user);
+    },
+  });
+  const { origin } = new URL(resource);
+
+  const admit = async (people: UserGuard, request: UserRequest, scope: string | undefined) => {
+    if (access.hasToken(request.headers.authorization)) {
+      request.saas = await access.admit(presentedBy(request, origin), scope);
+      return;
+    }
+    await people(request).catch((error: unknown) => {
+      throw scope === undefined ? error : access.challenge(error, scope);
+    });
+  };
+
+  return {
+    accounts,
+    plugin,
+    metadataPath: server.metadataPath,
+    metadata: () => ({
+      ...server.metadata,
+      resource_name: name(),
+      scopes_supported: [...new Set([...OWN_SCOPES, ...scopes])],
+    }),
+
+    admitAgents: (people) => (request) => admit(people, request, agentScopeOf(request)),
+    refuseAgents: (people) => (request) => admit(people, request, undefined),
+  };
+}
+
+/** Where the metadata of a resource are (RFC 9728 §3.1): its path follows the well-known one. */
+export function metadataPathOf(resource: string): string {
+  const { pathname } = new URL(resource);
+  return `/.well-known/oauth-protected-resource${pathname === '/' ? '' : pathname}`;
+}
+
+/** Scopes that middleware has stated for requests without routes of Fastify. */
+const stated = new WeakMap<object, string>();
+
+/** States the scope of a request that has no route of Fastify. */
+export const stateScope = (request: object, scope: string): void => void stated.set(request, scope);
+
+function agentScopeOf(request: UserRequest): string | undefined {
+  const { agentScope } = (request.routeOptions?.config ?? {}) as Partial<RouteRules>;
+  return agentScope ?? stated.get(request);
+}
+
+/** In `headers`, Node joins or drops repeated ones, which would hide a second proof. */
+function presentedBy(request: UserRequest, origin: string) {
+  const { rawHeaders = [] } = request.raw ?? request;
+  const linesOf = (name: string) =>
+    rawHeaders.filter((_, index) => index % 2 === 1 && rawHeaders[index - 1]?.toLowerCase() === name);
+  return {
+    ip: request.ip ?? request.socket?.remoteAddress ?? '',
+    method: request.method ?? '',
+    url: origin + (request.originalUrl ?? request.url ?? ''),
+    authorization: linesOf('authorization'),
+    dpop: linesOf('dpop'),
+  };
+}

@@ -1,0 +1,120 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { createCookie } from '../http/cookies.js';
+import { type Localized, longTime, message } from '../http/messages.js';
+import type { Page, Pages } from '../http/pages.js';
+import { access, originOf, type Scope } from '../http/scope.js';
+import { AppError } from '../kernel/errors.js';
+import { newToken, type Random, sha256 } from '../kernel/secrets.js';
+import { EmptyBody, NoticeQuery, ReturnedQuery } from './schemas.js';
+import type { AgentAccounts, Identity, PersonGuard } from './services.js';
+import {
+  decodeState,
+  encodeState,
+  type PageSessions,
+  providerTargets,
+  STATE_LIFETIME_SECONDS,
+} from './session.js';
+
+export interface AgentPageOptions {
+  agents: AgentAccounts;
+  sessions: PageSessions;
+  guard: PersonGuard;
+  identityOf(request: FastifyRequest): Identity;
+  pages: Pages;
+  path(): string;
+  /** The path of the API, which includes what a proxy adds. */
+  apiPath(): string;
+  publicUrl(): string;
+  random: Random;
+}
+
+/** The notices of a connection that was not made. */
+const REJECTED: Readonly<Record<string, string>> = {
+  INVALID_TICKET: 'cancelled',
+  EMAIL_NOT_VERIFIED: 'unverified',
+  AGENT_ACCOUNT_TAKEN: 'taken',
+  ALREADY_CONNECTED: 'another',
+};
+
+/** What the page says after an action, and whether it is a problem. */
+const NOTICES: Readonly<Record<string, { notice: Localized } | { problems: Localized[] }>> = {
+  connected: { notice: message('user-agents.connected') },
+  disconnected: { notice: message('user-agents.disconnected') },
+  cancelled: { problems: [message('user-agents.cancelled')] },
+  unverified: { problems: [message('user-agents.unverified')] },
+  taken: { problems: [message('user-agents.taken')] },
+  another: { problems: [message('user-agents.another')] },
+};
+
+/** The page on which users connect the account whose agents may act for them, and disconnect it. */
+export async function agentsPagePlugin(scope: Scope, options: AgentPageOptions): Promise<void> {
+  const { agents, sessions, guard, identityOf, pages, path, apiPath, publicUrl, random } = options;
+  const config = access('recent-person', { page: true });
+  /** Contains what a connection has begun with. */
+  const cookie = createCookie('saas-page-agents', publicUrl);
+  const back = (reply: FastifyReply, done: string | undefined): FastifyReply =>
+    reply.redirect(`${path()}/agents?done=${done}`, 303);
+
+  scope.get('/agents', { config, schema: { querystring: NoticeQuery } }, async (request, reply) =>
+    pages.send(reply, await pageOf(request, NOTICES[request.query.done ?? ''])),
+  );
+
+  scope.post('/agents/connect', { config, schema: { body: EmptyBody } }, async (request, reply) => {
+    guard.checkForm(request);
+    const codeVerifier = newToken(random);
+    const user = identityOf(request).user.id;
+    cookie.set(reply, encodeState({ codeVerifier, user }), STATE_LIFETIME_SECONDS);
+    const query = new URLSearchParams({
+      returnTo: `${path()}/agents/return`,
+      codeChallenge: sha256(codeVerifier),
+    });
+    return reply.redirect(`${apiPath()}/auth/agents/connect?${query}`, 303);
+  });
+
+  scope.get(
+    '/agents/return',
+    {
+      config: access('public', { page: true }),
+      exposeHeadRoute: false,
+      schema: { querystring: ReturnedQuery },
+    },
+    async (request, reply) => {
+      const { codeVerifier = '', user } = decodeState(cookie.read(request));
+      cookie.clear(reply);
+      const { ticket } = request.query;
+      const found = await sessions.find(request, reply);
+      // Another user may have signed in since: what one has begun is not completed for the other.
+      if (ticket === undefined || !found || found.identity.user.id !== user) return back(reply, 'cancelled');
+      const given = { ticket, codeVerifier };
+      const outcome = await agents.connect(found.identity.user, given, originOf(request)).then(
+        () => 'connected',
+        (error: unknown) => {
+          if (error instanceof AppError && error.code in REJECTED) return REJECTED[error.code];
+          throw error;
+        },
+      );
+      return back(reply, outcome);
+    },
+  );
+
+  scope.post('/agents/disconnect', { config, schema: { body: EmptyBody } }, async (request, reply) => {
+    guard.checkForm(request);
+    await agents.disconnect(identityOf(request).user.id, originOf(request));
+    return back(reply, 'disconnected');
+  });
+
+  async function pageOf(request: FastifyRequest, state: object = {}): Promise<Page> {
+    const { issuer, connectedAt } = await agents.view(identityOf(request).user.id);
+    const view = {
+      path: `${path()}/agents`,
+      accountHref: path(),
+      form: guard.formsOf(request).issue(),
+      issuer,
+      isConnected: connectedAt !== null,
+      since:
+        connectedAt && message('user-agents.connected-since', { when: longTime(Date.parse(connectedAt)) }),
+      ...state,
+    };
+    return { template: 'user-agents', view, formTargets: providerTargets(publicUrl()) };
+  }
+}

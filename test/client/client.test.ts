@@ -1,0 +1,547 @@
+import { execFile } from 'node:child_process';
+import {
+  copyFileSync,
+  cpSync,
+  mkdirSync,
+  readFileSync,
+  realpathSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { gzipSync } from 'node:zlib';
+import t, { type Test } from 'tap';
+import { createClient, type SaasClient, SaasError, type SessionEnd } from '../../src/client/index.js';
+import { codeAt, FACTOR_KEY } from '../kit/factors.js';
+import { temporaryFolder } from '../kit/tmp.js';
+import { waitUntil } from '../kit/wait.js';
+import {
+  type Backend,
+  CREDENTIALS,
+  clientScript,
+  EXPIRY_MS,
+  readPage,
+  startBackend,
+  testStorage,
+} from './kit.js';
+
+/** The client on Node.js, at a real server. */
+
+const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
+const TSC = join(ROOT, 'node_modules/.bin/tsc');
+const run = promisify(execFile);
+
+const REFRESH = 'POST /api/auth/refresh';
+const ME = 'GET /api/auth/me';
+
+type Body = NonNullable<RequestInit['body']>;
+
+/** The error that a call rejects with. */
+async function errorOf(call: Promise<unknown>): Promise<SaasError> {
+  const error = await call.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
+  if (error instanceof SaasError) return error;
+  throw new Error(`no SaasError: ${error}`);
+}
+
+/** A signed-in client, and why its session has ended. */
+async function signedIn(
+  backend: Backend,
+  more: Partial<Parameters<typeof createClient>[0]> = {},
+): Promise<{ client: SaasClient; ends: SessionEnd[] }> {
+  const ends: SessionEnd[] = [];
+  const { baseUrl, fetch } = backend;
+  const client = createClient({ baseUrl, fetch, onSessionEnd: (end) => ends.push(end), ...more });
+  const { user } = await client.auth.register(CREDENTIALS);
+  if (user?.email !== CREDENTIALS.email) throw new Error('no user');
+  return { client, ends };
+}
+
+const inParallel = <T>(count: number, call: () => Promise<T>): Promise<T[]> =>
+  Promise.all(Array.from({ length: count }, call));
+
+t.test('the client has less than 5 kB', async (t) => {
+  const bytes = gzipSync(await clientScript(), { level: 9 }).length;
+  t.comment(`${bytes} bytes`);
+  t.ok(bytes < 5000);
+});
+
+t.test('a user registers, signs in, reads and changes the account, and signs out', async (t) => {
+  const backend = await startBackend(t);
+  const { client, ends } = await signedIn(backend);
+  t.match(await client.auth.getCurrentUser(), {
+    user: { email: CREDENTIALS.email },
+    session: { amr: ['pwd'] },
+  });
+  t.match(await client.user.updateProfile({ name: 'Ada' }), { name: 'Ada' });
+  t.match(await client.user.getProfile(), { name: 'Ada' });
+  t.match(await client.user.exportAccount(), { exportedAt: String });
+  t.match(await client.billing.getSubscription(), { status: 'none', entitled: false });
+  t.match(await client.billing.listPurchases({ after: undefined }), { purchases: [], next: null });
+  t.match(await client.settings.getPublicSettings(), { siteName: String });
+  t.match(await client.auth.forgotPassword({ email: CREDENTIALS.email }), { message: String });
+
+  const other = createClient({ baseUrl: backend.baseUrl });
+  t.strictSame(Object.keys(await other.auth.login(CREDENTIALS)), ['user'], 'the tokens stay in the client');
+  const { sessions } = await client.auth.listSessions();
+  const id = sessions.find(({ current }) => !current)?.id ?? '';
+  await client.auth.endSession({ id });
+  t.match(await errorOf(other.user.getProfile()), { status: 401, code: 'UNAUTHENTICATED' });
+
+  await client.auth.logout();
+  t.strictSame(ends, [{ reason: 'logout' }]);
+  t.match(await errorOf(client.auth.getCurrentUser()), { status: 401, code: 'UNAUTHENTICATED' });
+  t.match(await errorOf(client.auth.login({ ...CREDENTIALS, password: 'wrong' })), {
+    code: 'INVALID_CREDENTIALS',
+  });
+  await client.auth.login(CREDENTIALS);
+  await client.user.deleteAccount({ password: CREDENTIALS.password });
+  t.strictSame(ends[1], { reason: 'deleted' });
+  t.equal(ends.length, 2);
+});
+
+t.test('a sign-in continues with the second factor', async (t) => {
+  const backend = await startBackend(t, { factorEncryptionKey: FACTOR_KEY });
+  await backend.users.create({ ...CREDENTIALS, emailVerified: true });
+  const client = createClient(backend);
+  await client.auth.login(CREDENTIALS);
+  const { secret } = await client.user.beginSecondFactor();
+  const { recoveryCodes } = await client.user.confirmSecondFactor({
+    code: codeAt(secret, backend.clock.now()),
+  });
+  await client.auth.logout();
+  const { code, challenge = '' } = await errorOf(client.auth.login(CREDENTIALS));
+  t.equal(code, 'SECOND_FACTOR_REQUIRED');
+  await client.auth.completeSignIn({ challenge, code: recoveryCodes[0] ?? '' });
+  t.match(await client.user.getProfile(), { email: CREDENTIALS.email });
+});
+
+for (const [name, storage] of [
+  ['in memory', undefined],
+  ['in a storage', testStorage()],
+  ['in an asynchronous storage', testStorage({ isAsync: true })],
+] as const) {
+  t.test(`a hundred requests with an expired token need one refresh, ${name}`, async (t) => {
+    const backend = await startBackend(t);
+    const { client, ends } = await signedIn(backend, { storage });
+    for (const round of [1, 2]) {
+      backend.clock.advance(EXPIRY_MS);
+      const users = await inParallel(100, () => client.user.getProfile());
+      t.ok(users.every(({ email }) => email === CREDENTIALS.email));
+      t.equal(backend.count(REFRESH), round);
+    }
+    t.equal(backend.count('GET /api/user/profile 200'), 200);
+    t.strictSame(ends, []);
+  });
+}
+
+t.test('a client with the storage of another one has its session', async (t) => {
+  const backend = await startBackend(t);
+  const storage = testStorage();
+  const { client } = await signedIn(backend, { storage });
+  const ends: SessionEnd[] = [];
+  const later = createClient({ ...backend, storage, onSessionEnd: (end) => ends.push(end) });
+  t.match(await later.user.getProfile(), { email: CREDENTIALS.email });
+  backend.clock.advance(EXPIRY_MS);
+  await client.user.getProfile();
+  await later.user.getProfile();
+  t.equal(backend.count(REFRESH), 1, 'it reads the storage again');
+  t.equal(storage.items.size, 1);
+  await client.auth.logout();
+  t.equal(storage.items.size, 0);
+  t.match(await errorOf(later.user.getProfile()), { code: 'UNAUTHENTICATED' });
+  t.strictSame(ends, [{ reason: 'logout' }]);
+  for (const value of ['', '{', 'null', '1', '{"accessToken":1}']) {
+    storage.items.set(`saas-session ${backend.baseUrl}`, value);
+    t.match(await errorOf(later.user.getProfile()), { code: 'UNAUTHENTICATED' }, value);
+  }
+});
+
+t.test('a sign-in or logout during other requests ends the session at most once', async (t) => {
+  const backend = await startBackend(t);
+  const { items, ...plain } = testStorage();
+  const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
+  let reads = 0;
+  /** Values become visible at one time, and promises resolve at another: every second read is slow. */
+  const storage = {
+    async getItem(key: string) {
+      const value = await plain.getItem(key);
+      if (reads++ % 2 === 0) for (let count = 0; count < 3; count++) await turn();
+      return value;
+    },
+    async setItem(key: string, value: string) {
+      await turn();
+      plain.setItem(key, value);
+      await turn();
+    },
+    async removeItem(key: string) {
+      await turn();
+      plain.removeItem(key);
+      await turn();
+    },
+  };
+  const { client, ends } = await signedIn(backend, {
+    storage,
+    fetch: async (url, init) => (url.endsWith('/public') ? new Response() : backend.fetch(url, init)),
+  });
+  let isBusy = true;
+  const busy = inParallel(5, async () => {
+    while (isBusy) await client.fetch('/public');
+  });
+  await client.auth.register({ ...CREDENTIALS, email: 'eve@example.test' });
+  await client.auth.login(CREDENTIALS);
+  t.strictSame(ends, []);
+  await client.auth.logout();
+  isBusy = false;
+  await busy;
+  t.strictSame(ends, [{ reason: 'logout' }]);
+  t.equal(items.size, 0);
+});
+
+t.test('a session ends once, and only when the server says so', async (t) => {
+  const backend = await startBackend(t);
+  const { client, ends } = await signedIn(backend);
+  backend.clock.advance(EXPIRY_MS);
+  for (const status of [503, 500, 502, 401, 403, 429, 400]) {
+    backend.outage = { path: '/api/auth/refresh', status };
+    const errors = await inParallel(3, () => errorOf(client.user.getProfile()));
+    t.match(
+      errors,
+      errors.map(() => ({ status, code: 'UNEXPECTED_RESPONSE' })),
+    );
+    t.equal(errors[0]?.isTemporary, [503, 502, 429].includes(status));
+  }
+  backend.outage = undefined;
+  t.match(await client.user.getProfile(), { email: CREDENTIALS.email }, 'the session remains');
+  t.strictSame(ends, []);
+
+  backend.clock.advance(8 * 24 * 60 * 60 * 1000);
+  const errors = await inParallel(10, () => errorOf(client.user.getProfile()));
+  t.ok(errors.every(({ status }) => status === 401));
+  t.strictSame(ends, [{ reason: 'revoked', code: 'INVALID_REFRESH_TOKEN' }]);
+  const before = backend.count(REFRESH);
+  t.match(await errorOf(client.user.getProfile()), { code: 'UNAUTHENTICATED' });
+  t.equal(backend.count(REFRESH), before, 'nothing is left to refresh');
+});
+
+t.test('requests that are refused together share one refresh, also one that fails', async (t) => {
+  const token = (id: string) => ({ user: { email: '' }, accessToken: id, refreshToken: id, expiresIn: 1 });
+  const answer = (status: number, body: object, headers = {}) => Response.json(body, { status, headers });
+  let refreshes = 0;
+  const client = createClient({
+    baseUrl: 'https://app.example/api',
+    async fetch(url) {
+      if (url.endsWith('/auth/login')) return answer(200, { success: true, data: token('1') });
+      if (url.endsWith('/user/profile')) return answer(401, { error: { code: 'TOKEN_EXPIRED' } });
+      refreshes++;
+      // The other requests are refused meanwhile.
+      for (let turn = 0; turn < 50; turn++) await new Promise<void>((resolve) => setImmediate(resolve));
+      return answer(503, { error: { code: 'NOT_READY' } }, { 'retry-after': '5' });
+    },
+  });
+  await client.auth.login(CREDENTIALS);
+  const errors = await inParallel(10, () => errorOf(client.user.getProfile()));
+  t.ok(errors.every(({ code, retryAfter }) => code === 'NOT_READY' && retryAfter === 5));
+  t.equal(refreshes, 1);
+});
+
+t.test('a session that was ended elsewhere ends at the next request', async (t) => {
+  const backend = await startBackend(t);
+  const { client, ends } = await signedIn(backend);
+  const other = createClient(backend);
+  await other.auth.login(CREDENTIALS);
+  await other.auth.logout({ scope: 'others' });
+  t.match(await errorOf(client.user.getProfile()), { status: 401 });
+  t.strictSame(ends, [{ reason: 'revoked', code: 'INVALID_REFRESH_TOKEN' }]);
+  t.match(await other.user.getProfile(), { email: CREDENTIALS.email });
+});
+
+t.test('a lost response to a refresh does not end the session', async (t) => {
+  const backend = await startBackend(t);
+  let isLossy = false;
+  const { client, ends } = await signedIn(backend, {
+    async fetch(url, init) {
+      const response = await fetch(url, init);
+      if (!isLossy || !url.endsWith('/auth/refresh')) return response;
+      isLossy = false;
+      await response.text();
+      throw new TypeError('connection reset');
+    },
+  });
+  for (let round = 0; round < 3; round++) {
+    backend.clock.advance(EXPIRY_MS);
+    isLossy = true;
+    t.match(await client.user.getProfile(), { email: CREDENTIALS.email });
+  }
+  t.strictSame(ends, []);
+});
+
+t.test('a logout that does not reach the server leaves the session', async (t) => {
+  const backend = await startBackend(t);
+  const { client, ends } = await signedIn(backend);
+  backend.outage = { path: '/api/auth/logout', status: 503 };
+  t.match(await errorOf(client.auth.logout()), { status: 503, isTemporary: true });
+  backend.outage = undefined;
+  t.match(await client.user.getProfile(), { email: CREDENTIALS.email });
+  backend.clock.advance(EXPIRY_MS);
+  await client.auth.logout();
+  t.strictSame(ends, [{ reason: 'logout' }], 'an expired access token is no obstacle');
+  await client.auth.logout();
+  t.equal(ends.length, 1, 'a second logout is not an error');
+});
+
+t.test('a request of one user is not repeated for another', async (t) => {
+  const backend = await startBackend(t);
+  const storage = testStorage();
+  const { client, ends } = await signedIn(backend, { storage });
+  const eve = createClient({ baseUrl: backend.baseUrl, storage });
+  backend.clock.advance(EXPIRY_MS);
+  let isSwapped = false;
+  const slow = createClient({
+    ...{ baseUrl: backend.baseUrl, storage },
+    async fetch(url, init) {
+      const response = await fetch(url, init);
+      if (!isSwapped) {
+        isSwapped = true;
+        await eve.auth.register({ ...CREDENTIALS, email: 'eve@example.test' });
+      }
+      return response;
+    },
+  });
+  t.match(await errorOf(slow.user.updateProfile({ name: 'Ada' })), { code: 'TOKEN_EXPIRED' });
+  t.match(await slow.user.getProfile(), { email: 'eve@example.test', name: '' });
+  t.match(await client.user.getProfile(), { email: 'eve@example.test' });
+  t.strictSame(ends, [{ reason: 'replaced' }]);
+  t.equal(backend.count(REFRESH), 0);
+});
+
+t.test('errors have a code, the invalid fields, the time to wait and the request', async (t) => {
+  const backend = await startBackend(t);
+  const client = createClient({ baseUrl: `${backend.baseUrl}/` });
+  const invalid = await errorOf(client.auth.register({ email: 'ada', password: 'x' }));
+  t.match(invalid, { name: 'SaasError', status: 400, code: 'VALIDATION_ERROR', requestId: /^req_/ });
+  t.match(invalid.fields, [{ path: 'email', message: String }]);
+  t.equal(invalid.isTemporary, false);
+  t.match(invalid.message, /\w/);
+  const answer = (body: string, init: ResponseInit) =>
+    errorOf(createClient({ ...backend, fetch: async () => new Response(body, init) }).billing.listPlans());
+  const limited = '{"success":false,"message":"Wait.","error":{"code":"RATE_LIMITED","requestId":"req_1"}}';
+  t.match(await answer(limited, { status: 429, headers: { 'retry-after': '7' } }), {
+    ...{ code: 'RATE_LIMITED', message: 'Wait.', retryAfter: 7, requestId: 'req_1', isTemporary: true },
+  });
+  for (const [body, status] of [
+    ['<h1>Bad gateway</h1>', 502],
+    ['', 200],
+    ['[]', 200],
+    ['{"data":{}}', 200],
+  ] as const) {
+    t.match(await answer(body, { status }), { code: 'UNEXPECTED_RESPONSE', status, retryAfter: undefined });
+  }
+  const cause = new TypeError('fetch failed');
+  const offline = createClient({ ...backend, fetch: () => Promise.reject(cause) });
+  t.match(await errorOf(offline.billing.listPlans()), {
+    code: 'NETWORK_ERROR',
+    status: 0,
+    cause,
+    isTemporary: true,
+  });
+});
+
+t.test('a call ends when its time is over or its signal is aborted, and a refresh goes on', async (t) => {
+  const backend = await startBackend(t);
+  const waiting: (() => void)[] = [];
+  let isSlow = false;
+  const { client } = await signedIn(backend, {
+    async fetch(url, init) {
+      if (isSlow) {
+        await new Promise<void>((resolve, reject) => {
+          waiting.push(resolve);
+          init.signal?.addEventListener('abort', () => reject(init.signal?.reason));
+        });
+      }
+      return fetch(url, init);
+    },
+  });
+  isSlow = true;
+  t.match(await errorOf(client.user.getProfile({ timeout: 1 })), {
+    code: 'TIMEOUT',
+    status: 0,
+    isTemporary: true,
+  });
+  const reason = new Error('left the page');
+  await t.rejects(client.user.getProfile({ signal: AbortSignal.abort(reason) }), reason);
+  const controller = new AbortController();
+  const aborted = client.user.getProfile({ signal: controller.signal });
+  await waitUntil('it is sent', () => waiting.length === 2);
+  controller.abort(reason);
+  await t.rejects(aborted, reason);
+
+  isSlow = false;
+  backend.clock.advance(EXPIRY_MS);
+  const leaving = new AbortController();
+  const [left, stays] = [client.user.getProfile({ signal: leaving.signal }), client.user.getProfile()];
+  await waitUntil('both are refused', () => backend.count('GET /api/user/profile 401') === 2);
+  leaving.abort(reason);
+  await t.rejects(left, reason);
+  t.match(await stays, { email: CREDENTIALS.email });
+});
+
+t.test('the routes of a host get the token and the same refresh', async (t) => {
+  const backend = await startBackend(t);
+  const { client, ends } = await signedIn(backend);
+  const notes = async () => (await (await client.fetch('/notes')).json()) as { owner: string };
+  t.match(await notes(), { owner: CREDENTIALS.email });
+  backend.clock.advance(EXPIRY_MS);
+  const all = await inParallel(20, notes);
+  t.ok(all.every(({ owner }) => owner === CREDENTIALS.email));
+  t.equal(backend.count(REFRESH), 1);
+
+  const post = (body: Body) =>
+    client.fetch(`${backend.origin}/notes`, {
+      ...{ method: 'POST', body, headers: { 'content-type': 'text/plain' } },
+      // For streams.
+      duplex: 'half',
+    });
+  backend.clock.advance(EXPIRY_MS);
+  t.match(await (await post('text')).json(), { text: 'text' });
+  backend.clock.advance(EXPIRY_MS);
+  const stream = () => new Blob(['streamed']).stream() as unknown as Body;
+  t.equal((await post(stream())).status, 401, 'a stream cannot be sent again');
+  t.match(await (await post(stream())).json(), { text: 'streamed' }, 'the token is new');
+  t.equal(backend.count('POST /notes'), 4);
+
+  t.equal((await client.fetch('/missing')).status, 404, 'responses are returned as they are');
+  await t.rejects(client.fetch('https://elsewhere.example/notes'), /not for https:\/\/elsewhere\.example/);
+  await t.rejects(client.fetch('//elsewhere.example/notes'), TypeError);
+  await client.auth.logout();
+  t.match(await (await client.fetch('/public')).json(), { hasToken: false });
+  t.equal((await client.fetch('/notes')).status, 401);
+  t.strictSame(ends, [{ reason: 'logout' }]);
+});
+
+t.test('the token goes to other origins only if they are named', async (t) => {
+  const backend = await startBackend(t);
+  const sent: [string, string | null][] = [];
+  const { client } = await signedIn(backend, {
+    origins: ['https://files.example'],
+    async fetch(url, init) {
+      if (url.startsWith(backend.baseUrl)) return fetch(url, init);
+      sent.push([url, new Headers(init.headers).get('authorization')]);
+      return new Response('{"code":"TOKEN_EXPIRED"}', { status: sent.length === 1 ? 401 : 200 });
+    },
+  });
+  await t.rejects(client.fetch('https://files.example:8443/'), TypeError);
+  await t.rejects(client.fetch('http://files.example/'), TypeError);
+  t.equal((await client.fetch('https://files.example/a')).status, 200, 'an error of Fastify is understood');
+  t.match(sent, [
+    ['https://files.example/a', /^Bearer /],
+    ['https://files.example/a', /^Bearer /],
+  ]);
+  t.not(sent[0]?.[1], sent[1]?.[1]);
+});
+
+t.test('public calls send no token, and a refused request is repeated once only', async (t) => {
+  const backend = await startBackend(t);
+  const seen: string[] = [];
+  const { client } = await signedIn(backend, {
+    async fetch(url, init) {
+      const has = new Headers(init.headers).has('authorization');
+      seen.push(`${init.method} ${new URL(url).pathname} ${has}`);
+      if (!url.endsWith('/me')) return fetch(url, init);
+      const headers = { 'www-authenticate': 'Bearer realm="api", error="invalid_token"' };
+      return new Response('{"error":{"code":"UNAUTHENTICATED"}}', { status: 401, headers });
+    },
+  });
+  await client.settings.getPublicSettings();
+  t.match(await errorOf(client.auth.getCurrentUser()), { code: 'UNAUTHENTICATED' });
+  t.strictSame(seen, [
+    'POST /api/auth/register false',
+    'GET /api/settings/public false',
+    'GET /api/auth/me true',
+    'POST /api/auth/refresh false',
+    'GET /api/auth/me true',
+  ]);
+  t.equal(backend.count(ME), 0);
+});
+
+t.test(
+  'the snippets of docs/client.md and the types compile alone, with and without a browser',
+  async (t) => {
+    const folder = typesFolder(t);
+    const snippets = [...readPage('client.md').matchAll(/```ts\n([\s\S]*?)```/g)].map(
+      ([, text = '']) => text,
+    );
+    t.ok(snippets.length >= 8);
+    for (const [index, text] of snippets.entries()) {
+      const imported = /^import .*;$/gm;
+      const imports = text.match(imported) ?? [];
+      const missing = [
+        ...(/\bcreateClient\b/.test(text) ? [] : ['client: import("saas-backend/client").SaasClient']),
+        ...['email', 'password', 'name'].map((name) => `${name}: string`),
+        ...['signal: AbortSignal', 'show: (text: string) => void', 'ask: (label: string) => Promise<string>'],
+        ...(/SaasError }/.test(imports.join())
+          ? []
+          : ['SaasError: typeof import("saas-backend/client").SaasError']),
+      ];
+      const declared = missing.map((one) => `declare const ${one};`).join('\n');
+      writeFileSync(
+        join(folder, `snippet-${index}.mts`),
+        `${imports.join('\n')}\n${declared}\n{${text.replace(imported, '').replaceAll('export ', '')}}\nexport {};`,
+      );
+    }
+    const names = snippets.map((_, index) => `snippet-${index}.mts`);
+    copyFileSync(
+      new URL('../../../test/client/fixtures/types.mts', import.meta.url),
+      join(folder, 'types.mts'),
+    );
+    const DOM = ['--lib', 'es2022,dom,dom.iterable', '--types', ''];
+    for (const [name, args] of Object.entries({
+      'pages, resolved as Node.js does': [...DOM, '--module', 'nodenext', 'types.mts', ...names],
+      'pages, resolved as bundlers do': [
+        ...DOM,
+        '--module',
+        'esnext',
+        '--moduleResolution',
+        'bundler',
+        'types.mts',
+      ],
+      'Node.js': ['--lib', 'es2022', '--types', 'node', '--module', 'nodenext', 'types.mts'],
+    })) {
+      const strictest = [
+        '--strict',
+        '--exactOptionalPropertyTypes',
+        '--noUncheckedIndexedAccess',
+        '--noEmit',
+      ];
+      const check = run(TSC, [...strictest, '--skipLibCheck', 'false', '--target', 'es2022', ...args], {
+        cwd: folder,
+      });
+      t.equal((await check.catch((error: { stdout: string }) => error)).stdout, '', name);
+    }
+  },
+);
+
+/** A folder with the declarations of the client as an installed package, without any other package but the types of Node.js. */
+function typesFolder(t: Test): string {
+  const folder = temporaryFolder(t);
+  const { version, exports } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+  const installed = join(folder, 'node_modules/saas-backend');
+  mkdirSync(installed, { recursive: true });
+  const manifest = {
+    name: 'saas-backend',
+    version,
+    type: 'module',
+    exports: { './client': exports['./client'] },
+  };
+  writeFileSync(join(installed, 'package.json'), JSON.stringify(manifest));
+  cpSync(join(ROOT, 'dist/src/client'), join(installed, 'dist/src/client'), { recursive: true });
+  mkdirSync(join(folder, 'node_modules/@types'));
+  for (const name of ['@types/node', 'undici-types']) {
+    symlinkSync(realpathSync(join(ROOT, 'node_modules', name)), join(folder, 'node_modules', name));
+  }
+  return folder;
+}
