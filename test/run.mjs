@@ -97,6 +97,7 @@ const SECONDS = {
   'life/upgrade': 15,
   'oidc/authorize': 5,
   'oidc/interactions': 5,
+  'oidc/kills': 14,
   'oidc/processes': 14,
   'oidc/purge': 8,
   'oidc/rotation': 10,

@@ -187,15 +187,15 @@ const viewOfApplication = ({ clientId, name, scopes, resources, since }: Applica
   clientId,
   client: name,
   sees: scopes.map((scope) => message(`scope.${scope}`)),
-  resources: resources.map(({ resource, scopes: names }) => ({ resource, names: names.join(', ') })),
+  resources,
   since: message('account.since', { when: longTime(since) }),
 });
 
-const viewOfDelegation = ({ id, agent, resource, scopes, expiresAt, lastUsedAt }: Delegation) => ({
+const viewOfDelegation = ({ id, agent, resource, permits, expiresAt, lastUsedAt }: Delegation) => ({
   delegation: id,
   agent,
   resource,
-  names: scopes.join(', '),
+  permits,
   until: message('account.until', { when: longTime(expiresAt) }),
   used:
     lastUsedAt === undefined

@@ -164,16 +164,18 @@ export interface Delegation {
   agent: string;
   /** The identifier of the API. */
   resource: string;
-  scopes: readonly string[];
+  /** What it may do there. */
+  permits: readonly string[];
   expiresAt: number;
   lastUsedAt?: number;
 }
 
-/** Scopes of an API that an application may use. */
+/** An API that an application may use. */
 export interface ResourceAccess {
   /** Its identifier. */
   resource: string;
-  scopes: readonly string[];
+  /** What the application may do there. */
+  permits: readonly string[];
 }
 
 export interface AccountService {

@@ -3,6 +3,7 @@ import type { AccountSources, Person } from '../account/service.js';
 import { access, type Scope } from '../http/scope.js';
 import type { OidcModule } from '../oidc/module.js';
 import type { OwnPages } from '../oidc/own-pages.js';
+import type { ResourceScopes, Resources } from '../oidc/resources.js';
 import type { Audit } from '../ops/audit.js';
 import type { ProvisioningModule } from '../provisioning/module.js';
 
@@ -14,12 +15,20 @@ export interface IdpAccountDependencies
   consents: Pick<OidcModule['consents'], 'list' | 'revoke'>;
   delegations: Pick<OidcModule['delegations'], 'list' | 'endOwn'>;
   findClient: NonNullable<AccountSources['applications']>['find'];
+  findResource: Resources['find'];
   audit: Pick<Audit, 'record' | 'recordFailure'>;
 }
 
 /** What the account pages show and change in the identity provider. */
 export function createAccountSources(deps: IdpAccountDependencies): AccountSources {
-  const { principals, directory, sessions, consents, delegations, audit } = deps;
+  const { principals, directory, sessions, consents, delegations, findResource, audit } = deps;
+
+  /** In the words of the consent page; a scope that the API no longer has keeps its name. */
+  const describe = async <T extends ResourceScopes>(access: T) => {
+    const known = (await findResource(access.resource))?.scopes ?? [];
+    const wordsOf = (scope: string) => known.find(({ name }) => name === scope)?.description ?? scope;
+    return { ...access, permits: access.scopes.map(wordsOf) };
+  };
 
   const recordWrongPassword = ({ id }: Person, { ip }: { ip: string }): Promise<void> =>
     audit.recordFailure({ event: 'login.failed', subject: id, ip });
@@ -66,7 +75,13 @@ export function createAccountSources(deps: IdpAccountDependencies): AccountSourc
       },
     },
     applications: {
-      list: consents.list,
+      async list(sub) {
+        const describeAll = async <T extends { resources: ResourceScopes[] }>(connection: T) => ({
+          ...connection,
+          resources: await Promise.all(connection.resources.map(describe)),
+        });
+        return Promise.all((await consents.list(sub)).map(describeAll));
+      },
       async disconnect({ id }, clientId, { ip }) {
         if (!(await consents.revoke(id, clientId))) return;
         await audit.record({ event: 'consent.revoked', subject: id, ip, detail: clientId });
@@ -76,7 +91,11 @@ export function createAccountSources(deps: IdpAccountDependencies): AccountSourc
     delegations: {
       async list(person) {
         const found = await delegations.list({ person });
-        return found.map(({ delegation, agent }) => ({ ...delegation, agent: agent.name ?? agent.handle }));
+        return Promise.all(
+          found.map(({ delegation, agent }) =>
+            describe({ ...delegation, agent: agent.name ?? agent.handle }),
+          ),
+        );
       },
       async end({ id: person }, id, { ip }) {
         await delegations.endOwn(person, id, { ip });

@@ -145,6 +145,7 @@ export async function createIdpModules(
       ...{ principals, directory, consents: oidc.consents, sessions: oidc.sessions },
       delegations: oidc.delegations,
       findClient: clientDirectory.findClient,
+      findResource: resources.service.find,
       verification: provisioning.verification,
       factors: secondFactor,
       passkeys,

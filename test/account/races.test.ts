@@ -152,6 +152,7 @@ function processOn(store: Store, seed = 'a') {
     ...{ principals, directory: { deleteSelf, isDeleted }, sessions, consents, audit },
     delegations: { list: async () => [], endOwn: async () => false },
     findClient: async () => CLIENT,
+    findResource: NO_RESOURCES.find,
     verification: undefined,
     factors: undefined,
     passkeys: undefined,

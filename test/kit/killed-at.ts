@@ -9,22 +9,34 @@ import type { Collection, Store } from '../../src/storage/collection.js';
 export function killedAt(store: Store, step: number, moment: string): Store {
   let calls = 0;
   const die = () => process.kill(process.pid, 'SIGKILL');
-
-  const atCall = async <T>(call: () => Promise<T>): Promise<T> => {
+  return withEachCall(store, async (call) => {
     const isThisOne = ++calls === step;
     if (isThisOne && moment === 'before') die();
     const answer = call();
     if (isThisOne && moment === 'during') setImmediate(die);
     return answer;
-  };
+  });
+}
 
-  const killing = <T extends { id: string }>(documents: Collection<T>): Collection<T> =>
+/** How many calls the work sends to the store. */
+export async function countCalls(store: Store, work: (store: Store) => Promise<unknown>): Promise<number> {
+  let calls = 0;
+  await work(
+    withEachCall(store, (call) => {
+      calls++;
+      return call();
+    }),
+  );
+  return calls;
+}
+
+function withEachCall(store: Store, atCall: <T>(call: () => Promise<T>) => Promise<T>): Store {
+  const wrapped = <T extends { id: string }>(documents: Collection<T>): Collection<T> =>
     new Proxy(documents, {
       get: (target, name: keyof Collection<T>) => {
         const method = target[name] as (...args: unknown[]) => Promise<unknown>;
         return (...args: unknown[]) => atCall(() => method.apply(target, args));
       },
     });
-
-  return { ...store, collection: (name, declaration) => killing(store.collection(name, declaration)) };
+  return { ...store, collection: (name, declaration) => wrapped(store.collection(name, declaration)) };
 }

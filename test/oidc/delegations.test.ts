@@ -1,4 +1,5 @@
 import * as oauth from 'oauth4webapi';
+import * as openid from 'openid-client';
 import t from 'tap';
 import { DAY, MINUTE, SECOND } from '../../src/kernel/clock.js';
 import { createOrphanPurge } from '../../src/oidc/delegations/orphans.js';
@@ -9,7 +10,7 @@ import { auditOf, basic } from '../kit/app.js';
 import { asserted, assertion, clientKey } from '../kit/client-keys.js';
 import { runProgram } from '../kit/command-line.js';
 import { actorProof, delegationWorld, signInAt, TYPES } from '../kit/delegations.js';
-import { skewOf } from '../kit/fetch.js';
+import { fetchOf, skewOf } from '../kit/fetch.js';
 import { claimsOf, codeIn, ISSUER, idpApp, idpStore, search } from '../kit/idp.js';
 import { enterConsole, makeOperator, ON_THE_HOST } from '../kit/operator.js';
 import { addResource, FILES, introspect } from '../kit/resources.js';
@@ -303,6 +304,38 @@ t.test('oauth4webapi exchanges the token of a delegation, with a bound key', asy
   t.equal(await request(TOKEN_EXCHANGE, handingOn).catch(refused), 'invalid_grant', 'it stays with its key');
 });
 
+t.test('openid-client exchanges the token of a delegation, with a bound key', async (t) => {
+  const { idp, client, agent, human, allow } = await delegationWorld(t);
+  const config = await openid.discovery(
+    new URL(ISSUER),
+    client.id,
+    { [openid.clockSkew]: skewOf(idp) },
+    openid.ClientSecretPost(client.secret ?? ''),
+    { [openid.customFetch]: fetchOf(idp) as openid.CustomFetch },
+  );
+  const keys = await openid.randomDPoPKeyPair('ES256');
+  const DPoP = openid.getDPoPHandle(config, keys);
+  const request = async (grant: string, fields: Record<string, string>, proof?: typeof DPoP) =>
+    openid.genericGrantRequest(
+      ...([
+        config,
+        grant,
+        { ...fields, ...(await actorProof(idp, agent)) },
+        proof && { DPoP: proof },
+      ] as const),
+    );
+  const code = { code: await allow(), redirect_uri: client.redirectUri };
+  const first = await request('authorization_code', code, DPoP);
+  const exchanging = {
+    subject_token: String(first['delegation_token']),
+    subject_token_type: TYPES.delegation,
+  };
+  t.equal(await request(TOKEN_EXCHANGE, exchanging).catch(({ error }) => error), 'invalid_dpop_proof');
+  const next = await request(TOKEN_EXCHANGE, exchanging, DPoP);
+  t.match(next, { issued_token_type: TYPES.accessToken, token_type: 'dpop', scope: 'files:read' });
+  t.match(claimsOf(next.access_token), { sub: human.sub, aud: FILES, cnf: claimsOf(first.access_token).cnf });
+});
+
 t.test('a code that is used twice ends the delegation', async (t) => {
   const { idp, files, allow, redeem, exchange } = await delegationWorld(t);
   const code = await allow();
@@ -417,7 +450,8 @@ t.test('the person sees what agents may do and ends it on the account page', asy
   const { access_token: token, delegation_token: handle } = await delegate();
   const page = await account();
   t.match(page.body, /Agents that act for you[\s\S]*agent1@example\.test[\s\S]*Not used yet/);
-  t.match(page.body, /files:read/);
+  t.match(page.body, /Read your files/);
+  t.notMatch(page.body, /files:read/, 'the words of the permission');
   const { body } = await exchange(handle);
   t.match((await account()).body, /Last used /);
   const { delegation } = claimsOf(token);

@@ -1,111 +1,25 @@
 import t, { type Test } from 'tap';
-import { sha256 } from '../../src/kernel/secrets.js';
-import { createConsentService } from '../../src/oidc/consents.js';
-import { hashUserCode } from '../../src/oidc/device/codes.js';
-import { createDeviceFlow } from '../../src/oidc/device/service.js';
 import { deviceRequestCollection } from '../../src/oidc/device/store.js';
-import type { Directory } from '../../src/oidc/directory.js';
-import { createRevocations, revocationCollection } from '../../src/oidc/revocations/service.js';
-import { consentCollection, grantCollection, sessionCollection } from '../../src/oidc/store.js';
-import { createTokenService } from '../../src/oidc/tokens/service.js';
 import { clientCollection } from '../../src/provisioning/store.js';
 import type { Store } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';
-import { codes, holds, insist, unknownWritesOn } from '../auth/explored-service.js';
+import { codes, holds, insist } from '../auth/explored-service.js';
 import { type Answer, PASSWORD, parseJson } from '../kit/app.js';
-import { fakeClock } from '../kit/clock.js';
 import { openDevicePage, polling } from '../kit/device.js';
 import { explore, type Scenario } from '../kit/explore.js';
-import { ADMIN_TOKEN, CALLBACK, idpOptions, SEED } from '../kit/idp.js';
+import { ADMIN_TOKEN, CALLBACK, idpOptions } from '../kit/idp.js';
 import { compiled, startProgram } from '../kit/process.js';
-import { countedRandom } from '../kit/random.js';
-import { NO_DELEGATIONS, NO_RESOURCES } from '../kit/resources.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';
+import { approved, CLIENT, DEVICE_CODE, decide, flowOn, ownerOf, poll, setup } from './explored-devices.js';
 
 /** Decisions and polls beside each other, killed at any call, and in several processes. */
 
-const ID = '0'.repeat(32);
-const USER_CODE = 'WDJBMJHT';
-const DEVICE_CODE = `dc_${ID}${'x'.repeat(43)}`;
-const CLIENT = {
-  ...{ id: 'cid_1', name: 'TV', redirectUris: [], postLogoutRedirectUris: [] },
-  ...{ principalKinds: ['human'] as const, device: true as const },
-};
 const PROCESSES = 4;
 const POLLS = 50;
 
-/** The service of one process. */
-function flowOn(store: Store, seed: string) {
-  const clock = fakeClock();
-  const deps = {
-    ...{ grants: grantCollection(store), sessions: sessionCollection(store), resources: NO_RESOURCES },
-    consents: createConsentService(consentCollection(store), clock),
-    directory: {
-      findClient: async () => CLIENT,
-      findPrincipal: async (id: string) => ({ id, kind: 'human', handle: id }),
-    } as unknown as Directory,
-    seeds: [SEED] as const,
-    audit: { record: async () => undefined, recordFailure: async () => undefined },
-    ...{ clock, random: countedRandom(seed) },
-  };
-  const tokens = createTokenService({
-    ...deps,
-    ...NO_DELEGATIONS,
-    seeds: [SEED],
-    revocations: createRevocations({
-      ...{ revocations: revocationCollection(store), resources: NO_RESOURCES, clock },
-      findPrincipal: deps.directory.findPrincipal,
-    }),
-    unknownWrites: unknownWritesOn(clock),
-    ...{ keys: {} as never, claimsOf: () => ({}), issuer: () => 'http://idp.example.test' },
-  });
-  const flow = createDeviceFlow({
-    ...deps,
-    seeds: [SEED],
-    requests: deviceRequestCollection(store),
-    tokens,
-    sessions: { extend: async () => undefined },
-    backchannel: { remember: async () => undefined },
-    throttle: { count: async () => undefined, countKey: async () => undefined },
-  });
-  return { flow, tokens, clock };
-}
-
-const setup = async (store: Store): Promise<void> => {
-  const { clock } = flowOn(store, 'setup');
-  await deviceRequestCollection(store).insert({
-    id: `dev_${ID}`,
-    userCodeHash: hashUserCode(USER_CODE, SEED),
-    codeHash: sha256(DEVICE_CODE),
-    clientId: CLIENT.id,
-    scope: 'email offline_access',
-    createdAt: clock.now(),
-    expiresAt: clock.now() + 600_000,
-    ...{ interval: 5, state: 'pending' },
-  });
-};
-
-/** The form of one person, which is submitted although others have decided. */
-const decide = (decision: 'approve' | 'deny', sub: string) => async (store: Store) => {
-  const { flow } = flowOn(store, sub);
-  const request = await flow.find(USER_CODE);
-  const user = { principal: { id: sub, kind: 'human' }, session: { id: `sid_${sub}`, authTime: 1 } } as never;
-  return request !== null && (await flow[decision](request, user, '192.0.2.1'));
-};
-
-const approved = async (store: Store): Promise<void> => {
-  await setup(store);
-  await decide('approve', 'u_ada')(store);
-};
-
-const poll = (seed: string) => (store: Store) =>
-  flowOn(store, seed).flow.poll(CLIENT, { deviceCode: DEVICE_CODE, resources: [] });
-
 const resultOf = (result: PromiseSettledResult<unknown> | undefined) =>
   result?.status === 'fulfilled' ? result.value : undefined;
-
-const ownerOf = async (store: Store) => (await grantCollection(store).findOne({ id: `gr_${ID}` }))?.sub;
 
 t.test('two polls of an approved code: in every order and with a crash, one gets valid tokens', async (t) => {
   const check: Scenario['check'] = async (store, results) => {

@@ -1,3 +1,4 @@
+import * as oauth from 'oauth4webapi';
 import * as openid from 'openid-client';
 import t, { type Test } from 'tap';
 import { deviceRequestCollection } from '../../src/oidc/device/store.js';
@@ -14,6 +15,7 @@ import {
   openDevicePage,
   poll,
 } from '../kit/device.js';
+import { forOauth4webapi, withNonce } from '../kit/fetch.js';
 import { claimsOf, type comparable, ISSUER, idpApp, idpStore, search } from '../kit/idp.js';
 import { addResource, FILES, introspect } from '../kit/resources.js';
 
@@ -421,4 +423,37 @@ t.test('openid-client signs a device in', async (t) => {
   t.equal(tokens.claims()?.sub, human.sub);
   const refreshed = await openid.refreshTokenGrant(config, tokens.refresh_token ?? '');
   t.type(refreshed.access_token, 'string');
+});
+
+t.test('oauth4webapi signs a device in, with a bound key', async (t) => {
+  const { idp, client, human } = await deviceApp(t);
+  await addResource(t, idp);
+  const { as, own, method, bound } = await forOauth4webapi(idp, client);
+  const request = { scope: 'openid offline_access' };
+  const device = await oauth.processDeviceAuthorizationResponse(
+    ...([as, own, await oauth.deviceAuthorizationRequest(as, own, method, request, bound)] as const),
+  );
+  const ask = () =>
+    withNonce(async () => {
+      idp.clock.advance(INTERVAL);
+      const response = await oauth.deviceCodeGrantRequest(as, own, method, device.device_code, bound);
+      return oauth.processDeviceCodeResponse(as, own, response);
+    });
+  t.equal(await ask().catch(({ error }) => error), 'authorization_pending');
+  await decide(idp, human, device.user_code);
+  const tokens = await ask();
+  t.equal(tokens.token_type, 'dpop');
+  t.equal(oauth.getValidatedIdTokenClaims(tokens)?.sub, human.sub);
+  const refresh = async (http: Pick<typeof bound, typeof oauth.customFetch>) =>
+    oauth.processRefreshTokenResponse(
+      ...([
+        as,
+        own,
+        await oauth.refreshTokenGrantRequest(as, own, method, tokens.refresh_token ?? '', http),
+      ] as const),
+    );
+  const { DPoP: _, ...unproven } = bound;
+  t.equal(await refresh(unproven).catch(({ error }) => error), 'invalid_dpop_proof');
+  t.equal((await withNonce(() => refresh(bound))).token_type, 'dpop');
+  t.equal(await ask().catch(({ error }) => error), 'invalid_grant', 'the code is used');
 });

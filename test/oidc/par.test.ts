@@ -1,10 +1,11 @@
+import * as oauth from 'oauth4webapi';
 import * as openid from 'openid-client';
 import t, { type Test } from 'tap';
 import { SECOND } from '../../src/kernel/clock.js';
 import { pushedRequestCollection } from '../../src/oidc/store.js';
 import { basic } from '../kit/app.js';
 import { asserted, assertion, clientKey } from '../kit/client-keys.js';
-import { fetchOf, skewOf } from '../kit/fetch.js';
+import { fetchOf, forOauth4webapi, skewOf, withNonce } from '../kit/fetch.js';
 import {
   ADMIN_TOKEN,
   CALLBACK,
@@ -200,6 +201,38 @@ t.test('openid-client pushes a request with DPoP', async (t) => {
   t.equal(claims.sub, agent.sub);
   const next = await openid.refreshTokenGrant(config, tokens.refresh_token ?? '', undefined, { DPoP });
   t.equal(next.token_type, 'dpop');
+});
+
+t.test('oauth4webapi pushes a request with DPoP', async (t) => {
+  const { idp, client, agent, use } = await start(t);
+  await addResource(t, idp);
+  const { as, own, method, bound } = await forOauth4webapi(idp, client);
+  const push = async () =>
+    oauth.processPushedAuthorizationResponse(
+      ...([as, own, await oauth.pushedAuthorizationRequest(as, own, method, { ...REQUEST }, bound)] as const),
+    );
+  const { request_uri, expires_in } = await withNonce(push);
+  t.equal(expires_in, 90);
+  const landed = new URL((await use(request_uri)).headers['location'] ?? '');
+  const parameters = oauth.validateAuthResponse(as, own, landed, REQUEST.state);
+  const redeem = async (http: typeof bound) => {
+    const given = [as, own, method, parameters, CALLBACK, VERIFIER, http] as const;
+    const response = await oauth.authorizationCodeGrantRequest(...given);
+    return oauth.processAuthorizationCodeResponse(as, own, response, { requireIdToken: true });
+  };
+  const other = { ...bound, DPoP: oauth.DPoP(own, await oauth.generateKeyPair('ES256')) };
+  t.equal(
+    await withNonce(() => redeem(other)).catch(({ error }) => error),
+    'invalid_grant',
+    'the code is bound to the key of the pushed request',
+  );
+  const tokens = await withNonce(() => redeem(bound));
+  t.equal(tokens.token_type, 'dpop');
+  const userinfo = async () =>
+    oauth.processUserInfoResponse(
+      ...([as, own, agent.sub, await oauth.userInfoRequest(as, own, tokens.access_token, bound)] as const),
+    );
+  t.equal((await withNonce(userinfo)).sub, agent.sub);
 });
 
 const PROCESSES = 4;
