@@ -4,8 +4,9 @@ import { createKeys } from '../../src/oidc/keys.js';
 import { TOKEN_EXCHANGE } from '../../src/oidc/tokens/request.js';
 import { registrationTokenCollection } from '../../src/registration/store.js';
 import { createRegistrationTokens } from '../../src/registration/tokens.js';
+import { mailedApp, RESET, VERIFY } from '../auth/kit.js';
 import { agentWithKey } from '../kit/agent-keys.js';
-import { basic, saasApp } from '../kit/app.js';
+import { basic, PASSWORD, saasApp } from '../kit/app.js';
 import { asserted, assertion, clientKey } from '../kit/client-keys.js';
 import { actorProof, type KeyedAgent, TYPES } from '../kit/delegations.js';
 import { begin, decide, deviceClient, poll } from '../kit/device.js';
@@ -395,6 +396,52 @@ t.test('saas-backend accepts no token of the provider', async (t) => {
   }
   t.equal((await saas.request('GET', '/api/auth/me', { token: accessToken })).status, 200);
 });
+
+t.test(
+  'no token of either product is a mailed secret of saas-backend, and none of those is a token',
+  async (t) => {
+    const { tokens } = await shared;
+    const saas = await mailedApp(t, { emailLogin: true });
+    const { accessToken, email } = await saas.signUp();
+    await saas.request('POST', '/api/auth/resend-verification', { body: { email } });
+    const verify = await saas.tokenIn(VERIFY);
+    // A reset link replaces the verification link of the same account.
+    const other = await saas.signUp();
+    await saas.request('POST', '/api/auth/forgot-password', { body: { email: other.email } });
+    const reset = await saas.tokenIn(RESET);
+    t.ok(verify && reset);
+    const mailed = { 'mailed link of a verification': verify, 'mailed link of a reset': reset };
+    const redeems: Record<string, (token: string) => Promise<number>> = {
+      'mailed link of a reset': async (token) =>
+        (
+          await saas.request('POST', '/api/auth/reset-password', {
+            body: { token, password: 'another horse battery staple' },
+          })
+        ).status,
+      'mailed link of a verification': async (token) =>
+        (await saas.request('POST', '/api/auth/verify-email', { body: { token, password: PASSWORD } }))
+          .status,
+      'mailed code': async (token) =>
+        (
+          await saas.request('POST', '/api/auth/email-login/redeem', {
+            body: { loginToken: token, code: 'ABCD-EFGH' },
+          })
+        ).status,
+    };
+    const all = { ...tokens, ...mailed, 'its own access token': accessToken };
+    for (const [place, redeem] of Object.entries(redeems)) {
+      for (const [kind, token] of Object.entries(all).filter(([kind]) => kind !== place))
+        t.ok((await redeem(token)) >= 400, `${place}: ${kind}`);
+    }
+    for (const [kind, token] of Object.entries(mailed)) {
+      t.equal((await saas.request('GET', '/api/auth/me', { token })).status, 401, kind);
+      const body = { refreshToken: token };
+      t.equal((await saas.request('POST', '/api/auth/refresh', { body })).status, 401, kind);
+    }
+    for (const [kind, token] of Object.entries(mailed))
+      t.equal(await redeems[kind]?.(token), 200, `${kind} itself`);
+  },
+);
 
 t.test('the claims and the type tell the tokens of one key apart', async (t) => {
   const { tokens } = await shared;
