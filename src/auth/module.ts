@@ -25,7 +25,7 @@ import { createForeignHashes, type ForeignHashes, foreignHashCollection } from '
 import { type ImportOptions, type ImportReport, importUsers } from './import.js';
 import type { registerSessionTokenKinds, TokenKind } from './jwt.js';
 import { type AccountMails, createAccountMails, type Outbox } from './mails.js';
-import { authPlugin } from './plugin.js';
+import { type AuthPluginOptions, authPlugin } from './plugin.js';
 import type { AuthConfiguration } from './schemas.js';
 import { createChallenges, type SecondFactors } from './second-factor.js';
 import { type AuthService, createAuthService } from './service.js';
@@ -117,7 +117,7 @@ export interface AuthModule {
   ): Promise<void>;
   /** Lets clients keep refresh tokens in cookies, on the routes that are registered on the scope after this. */
   useSessionCookies(scope: Scope): void;
-  plugin(scope: Scope): Promise<void>;
+  plugin(scope: Scope, options: Pick<AuthPluginOptions, 'admitsAgents'>): Promise<void>;
 }
 
 export interface AuthModuleOptions {
@@ -253,9 +253,10 @@ export function createAuthModule(
         backgroundTasks: context.backgroundTasks,
       });
     },
-    async plugin(scope) {
+    async plugin(scope, { admitsAgents }) {
       await authPlugin(scope, {
         auth: service,
+        admitsAgents,
         sendExport,
         pages,
         messages,

@@ -10,7 +10,7 @@ import {
   EmailChangeBody,
   LoginBody,
   LogoutBody,
-  MeAnswer,
+  meAnswer,
   PasswordBody,
   ReauthenticationBody,
   RefreshBody,
@@ -32,6 +32,8 @@ export interface AuthPluginOptions extends LinkPagesOptions {
   messages: Pick<Messages, 'negotiate'>;
   /** Absent if no encryption key is configured. */
   secondFactors?: SecondFactors | undefined;
+  /** Whether agents read the account of a user. */
+  admitsAgents: boolean;
 }
 
 /** The routes of accounts: sessions, mailed links, account management and the export. */
@@ -48,7 +50,7 @@ export async function authPlugin(scope: Scope, options: AuthPluginOptions): Prom
 /** Routes that start, refresh, list and end sessions. */
 async function sessionRoutes(
   scope: Scope,
-  { auth, messages }: Pick<AuthPluginOptions, 'auth' | 'messages'>,
+  { auth, messages, admitsAgents }: Pick<AuthPluginOptions, 'auth' | 'messages' | 'admitsAgents'>,
 ): Promise<void> {
   scope.post(
     '/auth/register',
@@ -89,7 +91,10 @@ async function sessionRoutes(
 
   scope.get(
     '/auth/me',
-    { config: access('user', { agentScope: 'profile:read' }), schema: { response: { 200: MeAnswer } } },
+    {
+      config: access('user', { agentScope: 'profile:read' }),
+      schema: { response: { 200: meAnswer(admitsAgents) } },
+    },
     async (request) => ok(request.saas),
   );
 

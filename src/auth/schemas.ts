@@ -127,6 +127,8 @@ const tokens = {
 
 export const TokensAnswer = Envelope(Type.Object(tokens));
 export const SignInAnswer = Envelope(Type.Object({ user: User, ...tokens }));
+/** The answer to people, which is serialized faster than one that may be to an agent. */
+const PersonMeAnswer = Envelope(Type.Object({ user: User, session: Session }));
 export const MeAnswer = Envelope(
   Type.Object({
     user: User,
@@ -154,6 +156,8 @@ export const MeAnswer = Envelope(
     scopes: Type.Optional(Type.Array(Type.String())),
   }),
 );
+export const meAnswer = (admitsAgents: boolean): typeof MeAnswer =>
+  admitsAgents ? MeAnswer : (PersonMeAnswer as unknown as typeof MeAnswer);
 
 export const EmailBody = Type.Object({ email: Email }, { additionalProperties: false });
 

@@ -77,7 +77,7 @@ async function openApi(fastify: FastifyInstance, options: SaasScopeOptions): Pro
     settings.enforceMaintenance(api);
     await registerCors(api, options.corsOrigin, async (open) => {
       auth.useSessionCookies(open);
-      await open.register(auth.plugin);
+      await open.register(auth.plugin, { admitsAgents: agents !== undefined });
       if (loginProviders) await open.register(loginProviders.plugin);
       if (passkeys) await open.register(passkeys.plugin);
       if (agents) await open.register(agents.plugin);
