@@ -1,9 +1,9 @@
-import type { FastifyRequest } from 'fastify';
 import { createCookieGroup } from '../http/cookies.js';
+import { responseOf, signInIdOf, TicketBody } from '../http/provider-sign-in.js';
 import { ok } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import { SECOND } from '../kernel/clock.js';
-import { AgentAccountAnswer, ConnectQuery, TicketBody } from './schemas.js';
+import { AgentAccountAnswer, ConnectQuery } from './schemas.js';
 import type { AgentAccounts } from './service.js';
 
 export interface AgentsPluginOptions {
@@ -13,9 +13,6 @@ export interface AgentsPluginOptions {
   /** How long a connection may take. */
   lifetimeMs: number;
 }
-
-/** Connections that a browser can have begun at the same time. */
-const MAX_OPEN = 3;
 
 /** Routes with which a user connects the account of the identity provider whose agents may act. */
 export async function agentsPlugin(
@@ -32,15 +29,14 @@ export async function agentsPlugin(
     async (request, reply) => {
       const { url, id, cookie } = await accounts.begin(request.query);
       if (cookie === undefined) return reply.redirect(url, 303);
-      for (const old of cookies.idsIn(request).slice(0, 1 - MAX_OPEN)) cookies.of(old).clear(reply);
-      cookies.of(id).set(reply, cookie, lifetimeMs / SECOND);
+      cookies.add(request, reply, { id, value: cookie, maxAge: lifetimeMs / SECOND });
       return reply.redirect(url, 303);
     },
   );
 
   scope.get('/auth/agents/callback', { config: page, exposeHeadRoute: false }, async (request, reply) => {
     const response = responseOf(request, callbackUrl());
-    const id = accounts.cookieIdOf(response.searchParams.get('state') ?? undefined);
+    const id = signInIdOf(response.searchParams.get('state') ?? undefined);
     const cookie = id === undefined ? undefined : cookies.of(id);
     const target = await accounts.finish(response, cookie?.read(request));
     cookie?.clear(reply);
@@ -69,12 +65,4 @@ export async function agentsPlugin(
       return ok(await accounts.view(id));
     },
   );
-}
-
-/** The address of a request as the identity provider was given it, with the query of the response. */
-function responseOf(request: FastifyRequest, callbackUrl: string): URL {
-  const url = new URL(callbackUrl);
-  const start = request.url.indexOf('?');
-  url.search = start < 0 ? '' : request.url.slice(start);
-  return url;
 }

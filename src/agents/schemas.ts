@@ -3,7 +3,8 @@ import type { Report } from '../config/configuration-error.js';
 import { option } from '../config/options.js';
 import { addressProblem, insecureAddress } from '../config/public-url.js';
 import { shown } from '../config/validation-messages.js';
-import { CodeChallenge, CodeVerifier, Envelope, Timestamp } from '../http/schemas.js';
+import { ReturnTo } from '../http/provider-sign-in.js';
+import { CodeChallenge, Envelope, Timestamp } from '../http/schemas.js';
 
 const Credential = Type.String({ minLength: 1, maxLength: 1024, pattern: '^[\\x21-\\x7e]+$' });
 
@@ -83,24 +84,8 @@ export function requireScope(scope: unknown): string {
 
 export const ConnectQuery = Type.Object(
   {
-    returnTo: Type.String({
-      accepts: 'a path, or an address of your application',
-      maxLength: 1000,
-      pattern: '^(/|https?://)\\S*$',
-    }),
+    returnTo: ReturnTo,
     codeChallenge: CodeChallenge,
-  },
-  { additionalProperties: false },
-);
-
-export const TicketBody = Type.Object(
-  {
-    ticket: Type.String({
-      accepts: 'the ticket of the redirect',
-      pattern: '^[\\w.-]{1,4096}$',
-      writeOnly: true,
-    }),
-    codeVerifier: CodeVerifier,
   },
   { additionalProperties: false },
 );

@@ -1,9 +1,10 @@
 import { withQuery } from '../config/public-url.js';
+import { newSignInChecks, returnAddressOf, type SignInChecks } from '../http/provider-sign-in.js';
 import { toTimestamp } from '../http/schemas.js';
 import type { Origin } from '../http/scope.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Sealed } from '../kernel/sealed.js';
-import { newId, newToken, type Random, sha256 } from '../kernel/secrets.js';
+import { type Random, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import type { Emit } from '../ops/events.js';
 import { nullIfTaken } from '../storage/collection.js';
@@ -18,26 +19,19 @@ import {
   linkOwner,
 } from './store.js';
 
-/** The secrets of one connection, which only the browser that began it has. */
-interface Checks {
-  state: string;
-  nonce: string;
-  codeVerifier: string;
-}
-
 /** The sign-in at the identity provider, with which a person proves which account there is theirs. */
 export interface IdentityProof {
   /** Null if the provider does not respond. */
-  authorizationUrl(checks: Checks, redirectUri: string, loginHint: undefined): Promise<URL | null>;
+  authorizationUrl(checks: SignInChecks, redirectUri: string, loginHint: undefined): Promise<URL | null>;
   /** Null if the response is an error or invalid, or if the provider does not respond. */
   identify(
     response: URL,
-    checks: Checks,
+    checks: SignInChecks,
   ): Promise<{ issuer: string; subject: string; kind?: string | undefined } | null>;
 }
 
 /** A connection that has begun, in the cookie of the browser. */
-export interface BegunConnection extends Checks {
+export interface BegunConnection extends SignInChecks {
   returnTo: string;
   codeChallenge: string;
 }
@@ -59,8 +53,6 @@ export interface AgentAccounts {
     returnTo: string;
     codeChallenge: string;
   }): Promise<{ url: string; id: string; cookie: string | undefined }>;
-  /** The cookie of a response, by its `state`. IDs sort by the time of the beginning. */
-  cookieIdOf(state: string | undefined): string | undefined;
   /** Where to send the browser: to the application, with a ticket or an error. @throws LOGIN_EXPIRED */
   finish(response: URL, cookie: string | undefined): Promise<string>;
   /**
@@ -100,23 +92,17 @@ export interface AgentAccountDependencies {
   random: Random;
 }
 
-/** The time, and 32 random bits. */
-const ID_LENGTH = 20;
-
 /** Connections of one user: one for each issuer that was ever configured. */
 const MAX_LINKS = 100;
 
 export function createAgentAccounts(deps: AgentAccountDependencies): AgentAccounts {
   const { issuer, resource, links, provider, begun, tickets, publicUrl, audit, emit, clock, random } = deps;
 
-  /** An absolute address of the application. @throws RETURN_NOT_ALLOWED */
+  /** @throws RETURN_NOT_ALLOWED */
   const returnAddress = (returnTo: string): string => {
-    const base = publicUrl();
-    const url = URL.canParse(returnTo, base) ? new URL(returnTo, base) : null;
-    const allowed = [new URL(base).origin, ...deps.origins];
-    if (!url || !allowed.includes(url.origin) || url.username || url.password || url.hash)
-      throw agentErrors.RETURN_NOT_ALLOWED();
-    return url.href;
+    const address = returnAddressOf(returnTo, { publicUrl: publicUrl(), origins: deps.origins });
+    if (address === null) throw agentErrors.RETURN_NOT_ALLOWED();
+    return address;
   };
 
   const viewOf = (link: Pick<AgentLink, 'createdAt'> | null): AgentAccountView => ({
@@ -129,20 +115,13 @@ export function createAgentAccounts(deps: AgentAccountDependencies): AgentAccoun
 
   return {
     async begin({ returnTo, codeChallenge }) {
-      const id = newId('', clock, random).slice(0, ID_LENGTH);
-      const checks = {
-        state: `${id}.${newToken(random)}`,
-        nonce: newToken(random),
-        codeVerifier: newToken(random),
-      };
+      const { id, checks } = newSignInChecks(clock, random);
       const address = returnAddress(returnTo);
       const url = await provider.authorizationUrl(checks, deps.callbackUrl(), undefined);
       if (!url) return { url: withQuery(address, 'error=connection_failed'), id, cookie: undefined };
       const cookie = begun.seal({ ...checks, returnTo: address, codeChallenge });
       return { url: url.href, id, cookie };
     },
-
-    cookieIdOf: (state = '') => /^([0-9a-f]{20})\.[\w-]{43}$/.exec(state)?.[1],
 
     async finish(response, cookie) {
       const connection = cookie === undefined ? null : begun.open(cookie);

@@ -1,6 +1,6 @@
-import type { FastifyRequest } from 'fastify';
 import { createCookieGroup } from '../http/cookies.js';
 import type { Messages } from '../http/messages.js';
+import { responseOf, signInIdOf, TicketBody } from '../http/provider-sign-in.js';
 import { Acknowledgement, ok } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import { SECOND } from '../kernel/clock.js';
@@ -11,7 +11,6 @@ import {
   ProviderParams,
   ProvidersAnswer,
   StartQuery,
-  TicketBody,
 } from './schemas.js';
 import type { Federation } from './service.js';
 import { LIFETIME_MS } from './tickets.js';
@@ -32,9 +31,6 @@ export async function federationPlugin<S>(scope: Scope, options: FederationPlugi
   await accountRoutes(scope, options);
 }
 
-/** Sign-ins that a browser can have begun at the same time: with many cookies, servers would reject all of its requests. */
-const MAX_OPEN = 3;
-
 async function signInRoutes<S>(
   scope: Scope,
   { federation, signInAnswer, messages, publicUrl, callbackUrl }: FederationPluginOptions<S>,
@@ -54,8 +50,7 @@ async function signInRoutes<S>(
     { config: page, schema: { params: ProviderParams, querystring: StartQuery } },
     async (request, reply) => {
       const { url, id, cookie: value } = await federation.begin(request.params.provider, request.query);
-      for (const old of cookies.idsIn(request).slice(0, 1 - MAX_OPEN)) cookies.of(old).clear(reply);
-      cookies.of(id).set(reply, value, LIFETIME_MS / SECOND);
+      cookies.add(request, reply, { id, value: value, maxAge: LIFETIME_MS / SECOND });
       return reply.redirect(url, 303);
     },
   );
@@ -66,7 +61,7 @@ async function signInRoutes<S>(
     async (request, reply) => {
       const { provider } = request.params;
       const response = responseOf(request, callbackUrl(provider));
-      const id = federation.cookieIdOf(response.searchParams.get('state') ?? undefined);
+      const id = signInIdOf(response.searchParams.get('state') ?? undefined);
       const cookie = id === undefined ? undefined : cookies.of(id);
       const target = await federation.finish(provider, response, cookie?.read(request));
       cookie?.clear(reply);
@@ -80,14 +75,6 @@ async function signInRoutes<S>(
     async (request) =>
       ok(await federation.exchange(request.body, messages.negotiate(request), originOf(request))),
   );
-}
-
-/** The address of a request as the provider was given it, with the query of the response. */
-function responseOf(request: FastifyRequest, callbackUrl: string): URL {
-  const url = new URL(callbackUrl);
-  const start = request.url.indexOf('?');
-  url.search = start < 0 ? '' : request.url.slice(start);
-  return url;
 }
 
 async function accountRoutes<S>(scope: Scope, { federation }: FederationPluginOptions<S>): Promise<void> {

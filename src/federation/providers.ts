@@ -1,4 +1,5 @@
 import * as oidc from 'openid-client';
+import type { SignInChecks } from '../http/provider-sign-in.js';
 import { type Clock, HOUR, isRecent } from '../kernel/clock.js';
 import { AppError } from '../kernel/errors.js';
 import { federationErrors } from './errors.js';
@@ -16,25 +17,18 @@ export interface ProviderIdentity {
   kind?: string;
 }
 
-/** The secrets of one sign-in, which only the browser that began it has. */
-export interface LoginChecks {
-  state: string;
-  nonce: string;
-  codeVerifier: string;
-}
-
 /** A provider that users can sign in with. */
 export interface Provider {
   name: string;
   label: string;
   /** @throws PROVIDER_UNAVAILABLE */
-  authorizationUrl(checks: LoginChecks, redirectUri: string, loginHint: string | undefined): Promise<URL>;
+  authorizationUrl(checks: SignInChecks, redirectUri: string, loginHint: string | undefined): Promise<URL>;
   /**
    * Redeems the code of a response, and validates everything about it.
    * @returns null if the response is an error or invalid
    * @throws PROVIDER_UNAVAILABLE
    */
-  identify(response: URL, checks: LoginChecks): Promise<ProviderIdentity | null>;
+  identify(response: URL, checks: SignInChecks): Promise<ProviderIdentity | null>;
 }
 
 export interface ProviderOptions {

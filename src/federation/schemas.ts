@@ -1,7 +1,8 @@
 import { type Static, type TObject, Type } from 'typebox';
 import { option } from '../config/options.js';
 import { mustBe } from '../config/validation-messages.js';
-import { CodeChallenge, CodeVerifier, DisplayName, Envelope, Timestamp } from '../http/schemas.js';
+import { ReturnTo } from '../http/provider-sign-in.js';
+import { CodeChallenge, DisplayName, Envelope, Timestamp } from '../http/schemas.js';
 
 const Credential = Type.String({ minLength: 1, maxLength: 1024, pattern: '^[\\x21-\\x7e]+$' });
 
@@ -82,15 +83,9 @@ export const insecureProviders = ({ login = {} }: FederationConfiguration): stri
 const Name = Type.String({ accepts: 'the name of a provider', pattern: '^[a-z][a-z0-9-]{0,31}$' });
 export const ProviderParams = Type.Object({ provider: Name });
 
-/** `code_challenge` of RFC 7636: the application that exchanges the ticket is the one that began the sign-in. */
-
 export const StartQuery = Type.Object(
   {
-    returnTo: Type.String({
-      accepts: 'a path, or an address of your application',
-      maxLength: 1000,
-      pattern: '^(/|https?://)\\S*$',
-    }),
+    returnTo: ReturnTo,
     codeChallenge: CodeChallenge,
     loginHint: Type.Optional(
       Type.String({ maxLength: 254, pattern: '^[^\\p{Cc}\\p{Cs}]*$', accepts: 'a user name' }),
@@ -99,18 +94,6 @@ export const StartQuery = Type.Object(
   { additionalProperties: false },
 );
 export type StartQuery = Static<typeof StartQuery>;
-
-export const TicketBody = Type.Object(
-  {
-    ticket: Type.String({
-      accepts: 'the ticket of the redirect',
-      pattern: '^[\\w.-]{1,4096}$',
-      writeOnly: true,
-    }),
-    codeVerifier: CodeVerifier,
-  },
-  { additionalProperties: false },
-);
 
 export const ProvidersAnswer = Envelope(
   Type.Object({ providers: Type.Array(Type.Object({ name: Type.String(), label: Type.String() })) }),

@@ -1,10 +1,11 @@
 import { withQuery } from '../config/public-url.js';
+import { newSignInChecks, returnAddressOf } from '../http/provider-sign-in.js';
 import { Email, fits, OptionalName, toTimestamp } from '../http/schemas.js';
 import type { Origin } from '../http/scope.js';
 import type { Clock } from '../kernel/clock.js';
 import { AppError, httpErrors } from '../kernel/errors.js';
 import type { Sealed } from '../kernel/sealed.js';
-import { newId, newToken, type Random, sha256 } from '../kernel/secrets.js';
+import { type Random, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import { createRemovalMarks } from '../ops/removal-marks.js';
 import { nullIfTaken } from '../storage/collection.js';
@@ -42,8 +43,6 @@ export interface Federation<S> {
    * @throws NOT_FOUND, RETURN_NOT_ALLOWED, PROVIDER_UNAVAILABLE
    */
   begin(provider: string, query: StartQuery): Promise<{ url: string; id: string; cookie: string }>;
-  /** The cookie of a response, by its `state`. IDs sort by the time of the sign-in. */
-  cookieIdOf(state: string | undefined): string | undefined;
   /**
    * Where to send the browser after the response of a provider: back to the application with a ticket or an error.
    * @throws LOGIN_EXPIRED, PROVIDER_UNAVAILABLE
@@ -95,9 +94,6 @@ export interface FederationDependencies<S> {
 
 const MAX_IDENTITIES = 100;
 
-/** The time, and 32 random bits. */
-const ID_LENGTH = 20;
-
 export function createFederation<S>(deps: FederationDependencies<S>): Federation<S> {
   const { providers, identities, accounts, logins, tickets, publicUrl, audit, clock, random } = deps;
 
@@ -107,14 +103,11 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
     return provider;
   };
 
-  /** An absolute address of the application. @throws RETURN_NOT_ALLOWED */
+  /** @throws RETURN_NOT_ALLOWED */
   const returnAddress = (returnTo: string): string => {
-    const base = publicUrl();
-    const url = URL.canParse(returnTo, base) ? new URL(returnTo, base) : null;
-    const allowed = [new URL(base).origin, ...deps.origins];
-    if (!url || !allowed.includes(url.origin) || url.username || url.password || url.hash)
-      throw federationErrors.RETURN_NOT_ALLOWED();
-    return url.href;
+    const address = returnAddressOf(returnTo, { publicUrl: publicUrl(), origins: deps.origins });
+    if (address === null) throw federationErrors.RETURN_NOT_ALLOWED();
+    return address;
   };
 
   const redeem = ({ ticket: text, codeVerifier }: Redemption): Ticket => {
@@ -171,18 +164,11 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
 
     async begin(name, { returnTo, codeChallenge, loginHint }) {
       const provider = providerOf(name);
-      const id = newId('', clock, random).slice(0, ID_LENGTH);
-      const checks = {
-        state: `${id}.${newToken(random)}`,
-        nonce: newToken(random),
-        codeVerifier: newToken(random),
-      };
+      const { id, checks } = newSignInChecks(clock, random);
       const begun = { ...checks, provider: name, returnTo: returnAddress(returnTo), codeChallenge };
       const url = await provider.authorizationUrl(checks, deps.callbackUrl(name), loginHint);
       return { url: url.href, id, cookie: logins.seal(begun) };
     },
-
-    cookieIdOf: (state = '') => /^([0-9a-f]{20})\.[\w-]{43}$/.exec(state)?.[1],
 
     async finish(name, response, cookie) {
       const provider = providerOf(name);

@@ -1,8 +1,9 @@
+import type { SignInChecks } from '../http/provider-sign-in.js';
 import { MINUTE } from '../kernel/clock.js';
-import type { LoginChecks, ProviderIdentity } from './providers.js';
+import type { ProviderIdentity } from './providers.js';
 
 /** A sign-in that has begun, in the cookie of the browser. */
-export interface BegunLogin extends LoginChecks {
+export interface BegunLogin extends SignInChecks {
   provider: string;
   /** Where the browser returns, an absolute address. */
   returnTo: string;

@@ -34,22 +34,35 @@ export function createCookie(plainName: string, publicUrl: () => string): Cookie
 /** Cookies of one purpose, of which a browser can have several. */
 export interface CookieGroup {
   of(id: string): Cookie;
-  /** Those that the browser has, in the order of their IDs. */
-  idsIn(request: Pick<FastifyRequest, 'headers'>): string[];
+  /** Sets a cookie and clears those with the lowest IDs, so that a browser has three. @param maxAge seconds */
+  add(
+    request: Pick<FastifyRequest, 'headers'>,
+    reply: FastifyReply,
+    cookie: { id: string; value: string; maxAge: number },
+  ): void;
 }
+
+/** With many cookies, servers would reject all requests of the browser. */
+const MAX_COOKIES = 3;
 
 /** @param plainName begins the names, which end with the ID */
 export function createCookieGroup(plainName: string, publicUrl: () => string): CookieGroup {
   const start = () => fullName(`${plainName}-`, publicUrl().startsWith('https:'));
+  const of = (id: string) => createCookie(`${plainName}-${id}`, publicUrl);
+  /** Those that the browser has, in the order of their IDs. */
+  const idsIn = ({ headers }: Pick<FastifyRequest, 'headers'>): string[] =>
+    Object.keys(parse(headers.cookie ?? ''))
+      .filter((name) => name.startsWith(start()))
+      .map((name) => name.slice(start().length))
+      // A name with other characters could not be set.
+      .filter((id) => /^[\w-]+$/.test(id))
+      .sort();
   return {
-    of: (id) => createCookie(`${plainName}-${id}`, publicUrl),
-    idsIn: ({ headers }) =>
-      Object.keys(parse(headers.cookie ?? ''))
-        .filter((name) => name.startsWith(start()))
-        .map((name) => name.slice(start().length))
-        // A name with other characters could not be set.
-        .filter((id) => /^[\w-]+$/.test(id))
-        .sort(),
+    of,
+    add(request, reply, { id, value, maxAge }) {
+      for (const old of idsIn(request).slice(0, 1 - MAX_COOKIES)) of(old).clear(reply);
+      of(id).set(reply, value, maxAge);
+    },
   };
 }
 

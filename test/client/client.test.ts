@@ -351,7 +351,7 @@ t.test('errors have a code, the invalid fields, the time to wait and the request
   });
 });
 
-t.test('a call ends when its time is over or its signal is aborted, and a refresh goes on', async (t) => {
+t.test('a request is aborted by its timeout or its signal, and a refresh continues', async (t) => {
   const backend = await startBackend(t);
   const waiting: (() => void)[] = [];
   let isSlow = false;

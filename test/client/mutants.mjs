@@ -13,7 +13,7 @@ const ACCOUNT = ['client', 'a user registers, signs in, reads and changes the ac
 const HOST = ['client', 'the routes of a host get the token and the same refresh'];
 const ORIGINS = ['client', 'the token goes to other origins only if they are named'];
 const PUBLIC = ['client', 'public calls send no token, and a refused request is repeated once only'];
-const CALL = ['client', 'a call ends when its time is over or its signal is aborted, and a refresh goes on'];
+const CALL = ['client', 'a request is aborted by its timeout or its signal, and a refresh continues'];
 const TABS = [
   'browser',
   'a hundred requests of three tabs need one refresh, and no session is lost, localStorage',

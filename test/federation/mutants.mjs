@@ -45,16 +45,16 @@ const mutants = [
   },
   {
     name: 'abandoned sign-ins keep their cookies',
-    file: 'plugin.js',
-    text: 'cookies.of(old).clear(reply)',
+    file: '../http/cookies.js',
+    text: 'of(old).clear(reply)',
     replacement: 'void old',
     tests: [['federation', 'a browser keeps the three newest of the sign-ins that it has begun']],
   },
   {
     name: 'the newest sign-ins lose their cookies',
-    file: 'plugin.js',
-    text: '.slice(0, 1 - MAX_OPEN)',
-    replacement: '.slice(MAX_OPEN - 1)',
+    file: '../http/cookies.js',
+    text: '.slice(0, 1 - MAX_COOKIES)',
+    replacement: '.slice(MAX_COOKIES - 1)',
     tests: [['federation', 'a browser keeps the three newest of the sign-ins that it has begun']],
   },
   {
@@ -106,7 +106,7 @@ const mutants = [
   },
   {
     name: 'the browser returns anywhere',
-    file: 'service.js',
+    file: '../http/provider-sign-in.js',
     text: '!allowed.includes(url.origin) || ',
     replacement: '',
     tests: [['federation', 'the browser returns to the application only']],

@@ -41,7 +41,7 @@ export async function redeemAssertion(
   deps: RedeemDependencies,
 ): Promise<TokenResponse> {
   if (!assertion) throw oidcErrors.invalid_request({ message: 'assertion is missing.' });
-  // Whoever sees the assertion of a client without a secret could use it.
+  // Without a secret of the client, a stolen assertion could be redeemed.
   if (isPublicClient(client))
     throw oidcErrors.unauthorized_client({ message: 'The client must authenticate with a secret or a key.' });
   const verified = await deps.verify(assertion, client.id, ip);
