@@ -115,6 +115,26 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         expiresAt,
       });
 
+  /** A mail about a change of access, which is sent once the change is stored. */
+  const changed = (
+    template: Parameters<Outbox['put']>[0]['template'],
+    recipient: Recipient,
+    { key, versionField, version }: { key: string; versionField: string; version: number },
+    origin: RequestOrigin,
+    more: { newEmail?: string } = {},
+  ): Promise<void> =>
+    outbox.put({
+      key: `${template}:${key}`,
+      userId: recipient.id,
+      to: recipient.email,
+      locale: recipient.locale,
+      template,
+      values: { email: recipient.email, ...more, ...greeting(recipient), ...circumstances(origin) },
+      security: true,
+      sendCondition: { userId: recipient.id, versionField, minVersion: version },
+      expiresAt: inDays(7),
+    });
+
   return {
     passwordReset: (recipient, { token, hash, expiresAt }, origin) =>
       outbox.put({
@@ -175,73 +195,35 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
       }),
 
     passwordChanged: (recipient, version, origin) =>
-      outbox.put({
-        key: `password-changed:${recipient.id}:${version}`,
-        userId: recipient.id,
-        to: recipient.email,
-        locale: recipient.locale,
-        template: 'password-changed',
-        values: { email: recipient.email, ...greeting(recipient), ...circumstances(origin) },
-        security: true,
-        sendCondition: { userId: recipient.id, versionField: 'passwordVersion', minVersion: version },
-        expiresAt: inDays(7),
-      }),
+      changed(
+        'password-changed',
+        recipient,
+        { key: `${recipient.id}:${version}`, versionField: 'passwordVersion', version },
+        origin,
+      ),
 
     emailChanged: (recipient, newEmail, version, origin) =>
-      outbox.put({
-        key: `email-changed:${recipient.id}:${version}`,
-        userId: recipient.id,
-        to: recipient.email,
-        locale: recipient.locale,
-        template: 'email-changed',
-        values: { email: recipient.email, newEmail, ...greeting(recipient), ...circumstances(origin) },
-        security: true,
-        sendCondition: { userId: recipient.id, versionField: 'emailVersion', minVersion: version },
-        expiresAt: inDays(7),
-      }),
+      changed(
+        'email-changed',
+        recipient,
+        { key: `${recipient.id}:${version}`, versionField: 'emailVersion', version },
+        origin,
+        { newEmail },
+      ),
 
-    secondFactorChanged: (recipient, { kind, versionField, version }, origin) =>
-      outbox.put({
-        key: `second-factor-${kind}:${recipient.id}:${version}`,
-        userId: recipient.id,
-        to: recipient.email,
-        locale: recipient.locale,
-        template: `second-factor-${kind}`,
-        values: {
-          email: recipient.email,
-          ...greeting(recipient),
-          ...circumstances(origin),
-        },
-        security: true,
-        sendCondition: { userId: recipient.id, versionField, minVersion: version },
-        expiresAt: inDays(7),
-      }),
+    secondFactorChanged: (recipient, { kind, ...change }, origin) =>
+      changed(
+        `second-factor-${kind}`,
+        recipient,
+        { ...change, key: `${recipient.id}:${change.version}` },
+        origin,
+      ),
 
-    passkeyChanged: (recipient, { kind, key, versionField, version }, origin) =>
-      outbox.put({
-        key: `passkey-${kind}:${key}`,
-        userId: recipient.id,
-        to: recipient.email,
-        locale: recipient.locale,
-        template: `passkey-${kind}`,
-        values: { email: recipient.email, ...greeting(recipient), ...circumstances(origin) },
-        security: true,
-        sendCondition: { userId: recipient.id, versionField, minVersion: version },
-        expiresAt: inDays(7),
-      }),
+    passkeyChanged: (recipient, { kind, ...change }, origin) =>
+      changed(`passkey-${kind}`, recipient, change, origin),
 
-    agentsChanged: (recipient, { kind, key, versionField, version }, origin) =>
-      outbox.put({
-        key: `agents-${kind}:${key}`,
-        userId: recipient.id,
-        to: recipient.email,
-        locale: recipient.locale,
-        template: `agents-${kind}`,
-        values: { email: recipient.email, ...greeting(recipient), ...circumstances(origin) },
-        security: true,
-        sendCondition: { userId: recipient.id, versionField, minVersion: version },
-        expiresAt: inDays(7),
-      }),
+    agentsChanged: (recipient, { kind, ...change }, origin) =>
+      changed(`agents-${kind}`, recipient, change, origin),
 
     welcome: (recipient) =>
       outbox.put({

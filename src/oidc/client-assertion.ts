@@ -46,7 +46,7 @@ const MAX_LIFETIME_SECONDS = 300;
 const TOLERANCE_SECONDS = 60;
 
 /** How long a published set of keys is not requested again for a key that it lacks. */
-const MIN_REFRESH_MS = MINUTE;
+export const MIN_REFRESH_MS = MINUTE;
 
 /** Requests for keys and client metadata that one address block may cause. */
 export const DOCUMENT_REQUESTS = atMost('documents', 30, 10 * MINUTE);
@@ -54,7 +54,7 @@ export const DOCUMENT_REQUESTS = atMost('documents', 30, 10 * MINUTE);
 /** `typ` of client assertions. Those of other kinds of tokens are refused (RFC 8725 §3.11). */
 const TYPES: readonly unknown[] = [undefined, 'JWT', 'jwt', 'client-authentication+jwt'];
 
-const JWK_SET_TYPE = /^application\/(jwk-set\+)?json$/i;
+export const JWK_SET_TYPE = /^application\/(jwk-set\+)?json$/i;
 
 export function createClientAssertions({
   usedAssertions,
@@ -182,7 +182,8 @@ async function claimsSignedBy(
   }
 }
 
-function parseJson(text: string): unknown {
+/** `undefined` for what is not JSON. */
+export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {

@@ -2,7 +2,7 @@ import type { JSONWebKeySet } from 'jose';
 import { isLoopback } from '../../config/public-url.js';
 import { type Documents, DocumentUnavailable, type ReadOptions } from '../../outbound/documents.js';
 import type { Throttle } from '../../throttle/throttle.js';
-import { DOCUMENT_REQUESTS } from '../client-assertion.js';
+import { DOCUMENT_REQUESTS, JWK_SET_TYPE, parseJson } from '../client-assertion.js';
 
 /**
  * The published keys of another provider; `null` while they cannot be read.
@@ -11,8 +11,6 @@ import { DOCUMENT_REQUESTS } from '../client-assertion.js';
  * @throws RATE_LIMITED
  */
 export type ReadKeySet = (issuer: string, ip: string, notBefore?: number) => Promise<JSONWebKeySet | null>;
-
-const KEY_SET_TYPE = /^application\/(jwk-set\+)?json$/i;
 
 const MAX_KEYS = 50;
 
@@ -35,7 +33,7 @@ export function createKeySetReader({
       if (uri === null) return null;
       const { text } = await read(uri, {
         problemOf: (body) => (keysIn(body) ? null : 'it is no JWK Set'),
-        contentType: KEY_SET_TYPE,
+        contentType: JWK_SET_TYPE,
         notBefore,
       });
       return keysIn(text);
@@ -48,7 +46,7 @@ export function createKeySetReader({
 
 /** The address of the keys, if the metadata is that of the issuer. */
 function jwksUriIn(text: string, issuer: string): string | null {
-  const { issuer: named, jwks_uri: uri } = (parse(text) ?? {}) as Record<string, unknown>;
+  const { issuer: named, jwks_uri: uri } = (parseJson(text) ?? {}) as Record<string, unknown>;
   if (named !== issuer || typeof uri !== 'string' || !URL.canParse(uri)) return null;
   const { protocol, hostname, username } = new URL(uri);
   // The outbound guard decides whether this machine may be asked.
@@ -57,18 +55,10 @@ function jwksUriIn(text: string, issuer: string): string | null {
 }
 
 function keysIn(text: string): JSONWebKeySet | null {
-  const { keys } = (parse(text) ?? {}) as { keys?: unknown };
+  const { keys } = (parseJson(text) ?? {}) as { keys?: unknown };
   const isSet =
     Array.isArray(keys) &&
     keys.length <= MAX_KEYS &&
     keys.every((key) => typeof key === 'object' && key !== null && !Array.isArray(key));
   return isSet ? { keys } : null;
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

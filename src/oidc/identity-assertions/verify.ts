@@ -7,7 +7,8 @@ import {
   type JWTPayload,
   jwtVerify,
 } from 'jose';
-import { type Clock, MINUTE, SECOND, toSeconds } from '../../kernel/clock.js';
+import { type Clock, SECOND, toSeconds } from '../../kernel/clock.js';
+import { MIN_REFRESH_MS } from '../client-assertion.js';
 import type { ReadKeySet } from './key-set.js';
 import { ASSERTION_TYPE, MAX_LIFETIME_SECONDS, type Trust, type TrustedIssuer } from './trust.js';
 
@@ -44,13 +45,10 @@ const MAX_ENTRIES = 10;
 /** How much later than here it may be at the issuer. */
 const TOLERANCE_SECONDS = 60;
 
-/** How long a published set of keys is not requested again for a key that it lacks. */
-const MIN_REFRESH_MS = MINUTE;
-
 /** What changes the meaning of an assertion and is not supported: without it, the access token would claim too much. */
 const UNSUPPORTED = ['act', 'authorization_details', 'tenant', 'aud_tenant'] as const;
 
-/** Before the signature is verified, the answer tells nothing but this. */
+/** Before the signature is verified, the answer says nothing else. */
 const UNTRUSTED = 'The assertion is not signed by an issuer that is trusted for this client.';
 
 /** Returns the problem of an assertion that does not allow this client anything. @throws RATE_LIMITED */
