@@ -37,3 +37,9 @@ export function authorizationIn(headers: RequestHeaders): string | undefined {
   const found = Object.entries(headers).find(([name]) => name.toLowerCase() === 'authorization');
   return typeof found?.[1] === 'string' ? found[1] : undefined;
 }
+
+/** Where the metadata of a resource is (RFC 9728 §3.1): its path follows the well-known one. */
+export function metadataPath(resource: string): string {
+  const { pathname } = new URL(resource);
+  return `/.well-known/oauth-protected-resource${pathname === '/' ? '' : pathname}`;
+}

@@ -1,3 +1,4 @@
+import { metadataPath } from '../http/authorization.js';
 import { DPOP_ALGORITHMS } from '../http/dpop.js';
 
 /** The description of a protected resource (RFC 9728), with which clients find its authorization server. */
@@ -40,12 +41,6 @@ export function metadataOf(
     dpop_signing_alg_values_supported: [...DPOP_ALGORITHMS],
     ...(isDpopRequired && { dpop_bound_access_tokens_required: true }),
   };
-}
-
-/** Where the metadata of a resource is (RFC 9728 §3.1): its path follows the well-known one. */
-export function metadataPath(resource: string): string {
-  const { pathname } = new URL(resource);
-  return `/.well-known/oauth-protected-resource${pathname === '/' ? '' : pathname}`;
 }
 
 export const metadataUrl = (resource: string): string => new URL(resource).origin + metadataPath(resource);

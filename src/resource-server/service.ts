@@ -1,16 +1,11 @@
 import { ConfigurationError } from '../config/configuration-error.js';
+import { metadataPath } from '../http/authorization.js';
 import { createDpopVerifier, createMemoryReplayCache, DpopError, type ReplayCache } from '../http/dpop.js';
 import { type Clock, SECOND, systemClock, toSeconds } from '../kernel/clock.js';
 import { type AccessClaims, type AccessToken, accessTokenOf } from './access-token.js';
 import { challengeOf, ResourceError, type ResourceErrorCode } from './errors.js';
 import { createIssuerSource, type Fetch, type Issuer } from './issuer.js';
-import {
-  type DescribedResource,
-  metadataOf,
-  metadataPath,
-  metadataUrl,
-  type ResourceMetadata,
-} from './metadata.js';
+import { type DescribedResource, metadataOf, metadataUrl, type ResourceMetadata } from './metadata.js';
 import { followRevocations, type Revocations } from './revocations.js';
 
 export interface ResourceServerOptions extends DescribedResource {

@@ -126,12 +126,6 @@ export async function openAgents(
   };
 }
 
-/** Where the metadata of a resource are (RFC 9728 §3.1): its path follows the well-known one. */
-export function metadataPathOf(resource: string): string {
-  const { pathname } = new URL(resource);
-  return `/.well-known/oauth-protected-resource${pathname === '/' ? '' : pathname}`;
-}
-
 /** Scopes that middleware has stated for requests without routes of Fastify. */
 const stated = new WeakMap<object, string>();
 

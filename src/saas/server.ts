@@ -1,12 +1,12 @@
 import { knownPlans } from '../billing/plans/plans.js';
 import { collectProblems } from '../config/configuration-error.js';
 import { mountProblem } from '../config/public-url.js';
+import { metadataPath } from '../http/authorization.js';
 import { serverContext } from '../http/host-context.js';
 import { ok } from '../http/schemas.js';
 import { renderEnvelope } from '../kernel/errors.js';
 import { assemble, type MiddlewareServer, type Server } from '../server/assembly.js';
 import { resolveServer, type ServerOptions, saasServerSchema, splitOptions } from '../server/options.js';
-import { metadataPathOf } from './agents.js';
 import { type ConnectGuards, createConnectGuards } from './connect-guards.js';
 import { resolveSaas, type SaasBackendOptions, type SaasConfiguration } from './options.js';
 import { mountSaas } from './plugin.js';
@@ -67,7 +67,7 @@ export function createServer(options: CreateServerOptions = {}): SaasServer | Sa
           prefix,
           ...(adminPath === false ? [] : [adminPath]),
           ...(saas.config.values.accountPages ? [accountPath, CHANGE_PASSWORD_PATH] : []),
-          ...(agentResource === undefined ? [] : [metadataPathOf(agentResource)]),
+          ...(agentResource === undefined ? [] : [metadataPath(agentResource)]),
         ]
       : undefined,
   });
