@@ -1,7 +1,7 @@
 /**
- * Runs test files and reports. Without arguments it runs all of them.
+ * Runs test files and reports. Without arguments it runs all of them but the system tests, with `--system` only these.
  *
- *   node test/run.mjs [--timeout=<seconds for each process>] [--without=<folder>] [dist/test/<folder>/<file>.test.js ...]
+ *   node test/run.mjs [--timeout=<seconds for each process>] [--system] [dist/test/<folder>/<file>.test.js ...]
  *
  * A test file is an ordinary program. The `tap` command starts it with a module loader that records every import for
  * coverage and for `tap --changed`, and hands that loader on to all programs that the test starts. This project uses
@@ -25,19 +25,64 @@ const TIMEOUT_SECONDS = '600';
 const ROOM_BYTES = 4 * 2 ** 30;
 
 const { values, positionals } = parseArgs({
-  options: { timeout: { type: 'string', default: TIMEOUT_SECONDS }, without: { type: 'string' } },
+  options: { timeout: { type: 'string', default: TIMEOUT_SECONDS }, system: { type: 'boolean', default: false } },
   allowPositionals: true,
 });
+
+/**
+ * Tests of whole programs: kills, races of several processes, random sequences, attacks, browsers, proxies, other products and
+ * the packed tarball. They take as long as all others together.
+ */
+const SYSTEM_TESTS = new Set(
+  `
+  account/races
+  auth/account-races auth/explore auth/processes
+  billing/crashes
+  bin/doctor bin/documents bin/programs bin/store-copy bin/workers
+  browser/csrf browser/pages browser/passkeys browser/sign-in
+  canaries
+  certification/basic certification/logout
+  client/browser
+  deploy/deploy
+  factors/explore
+  federation/explore federation/upstreams
+  fuzz
+  host/lost-responses
+  hostile/connections hostile/growth hostile/guards hostile/load hostile/wire
+  life/kills life/login-code-kills life/upgrade
+  oidc/assertion-fuzz oidc/backchannel oidc/delegation-races oidc/device-races oidc/identity-assertion-races oidc/kills
+  oidc/processes oidc/purge oidc/rotation
+  operators/races
+  package/package
+  passkeys/explore passkeys/processes
+  provisioning/acceptance
+  proxy/proxies
+  relying-parties/ecosystems relying-parties/es256 relying-parties/mcp relying-parties/parties
+  storage/outage
+  `
+    .trim()
+    .split(/\s+/),
+);
+
+const nameOf = (file) => file.slice('dist/test/'.length, -'.test.js'.length);
 
 /** Every compiled test file, in a stable order. */
 const allTestFiles = () =>
   readdirSync('dist/test', { recursive: true })
-    .filter((name) => name.endsWith('.test.js') && dirname(name) !== values.without)
+    .filter((name) => name.endsWith('.test.js'))
     .map((name) => `dist/test/${name.replaceAll('\\', '/')}`)
     .sort();
 
+/** Throws for a system test that does not exist, which would otherwise run with the others under its new name. */
+function filesOfSuite() {
+  const all = allTestFiles();
+  const missing = [...SYSTEM_TESTS].filter((name) => !all.some((file) => nameOf(file) === name));
+  if (missing.length > 0) throw new Error(`no test file: ${missing.join(', ')}`);
+  return all.filter((file) => SYSTEM_TESTS.has(nameOf(file)) === values.system);
+}
+
 const isWholeSuite = positionals.length === 0;
-const files = isWholeSuite ? allTestFiles() : positionals;
+const files = isWholeSuite ? filesOfSuite() : positionals;
 
 /**
  * Processor seconds of the longest files, with the programs that they start; any other takes about two. Wrong figures only
@@ -138,7 +183,7 @@ const SECONDS = {
 };
 const OTHER_SECONDS = 2;
 
-const secondsOf = (file) => SECONDS[file.slice('dist/test/'.length, -'.test.js'.length)] ?? OTHER_SECONDS;
+const secondsOf = (file) => SECONDS[nameOf(file)] ?? OTHER_SECONDS;
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 
 /**

@@ -76,10 +76,20 @@ const validatorCompiler: FastifySchemaCompiler<unknown> = ({ schema }) => {
   };
 };
 
+type Serializer = ReturnType<typeof compileSerializer>;
+
+/** Of all servers in this process: compiling a union takes tens of milliseconds. */
+const serializers = new WeakMap<object, Serializer>();
+
 const serializerCompiler: FastifySerializerCompiler<unknown> = (route) => {
-  let serialize: ReturnType<typeof compileSerializer> | undefined;
+  const schema = route.schema as object;
+  let serialize: Serializer | undefined;
   return (data) => {
-    serialize ??= compileSerializer({ ...route, schema: withUnescapedTokens(route.schema) });
+    serialize ??= serializers.get(schema);
+    if (!serialize) {
+      serialize = compileSerializer({ ...route, schema: withUnescapedTokens(schema) });
+      serializers.set(schema, serialize);
+    }
     return serialize(data);
   };
 };
