@@ -25,7 +25,10 @@ const TIMEOUT_SECONDS = '600';
 const ROOM_BYTES = 4 * 2 ** 30;
 
 const { values, positionals } = parseArgs({
-  options: { timeout: { type: 'string', default: TIMEOUT_SECONDS }, system: { type: 'boolean', default: false } },
+  options: {
+    timeout: { type: 'string', default: TIMEOUT_SECONDS },
+    system: { type: 'boolean', default: false },
+  },
   allowPositionals: true,
 });
 
