@@ -58,7 +58,7 @@ const SYSTEM_TESTS = new Set(
   operators/races
   package/package
   passkeys/explore passkeys/processes
-  provisioning/acceptance
+  provisioning/acceptance provisioning/mailed-link-races
   proxy/proxies
   relying-parties/ecosystems relying-parties/es256 relying-parties/mcp relying-parties/parties
   storage/outage
