@@ -3,7 +3,7 @@
  * those that load faster from the bundle; libraries that are only development dependencies become part of it, together
  * with their licenses.
  */
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { build } from 'esbuild';
 
@@ -72,6 +72,14 @@ function licenseOf(name) {
   const { version } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
   return `${name} ${version}\n\n${readFileSync(join(folder, file), 'utf8').trim()}\n`;
 }
+
+// For the page of the API outside production, which reads them as they are.
+const page = join(OUTPUT, 'swagger-ui');
+mkdirSync(page);
+for (const file of ['swagger-ui-bundle.js', 'swagger-ui.css']) {
+  cpSync(join('node_modules/swagger-ui-dist', file), join(page, file));
+}
+bundled.add('swagger-ui-dist');
 
 const licenses = [...bundled].sort().map(licenseOf);
 writeFileSync(join(OUTPUT, 'licenses.txt'), licenses.join(`\n${'-'.repeat(80)}\n\n`));

@@ -90,7 +90,11 @@ await run({
     const isGenerated = generated.names.includes('IDP_ADMIN_TOKEN');
     const post = `-H 'authorization: Bearer ${isGenerated ? values.adminToken : '<IDP_ADMIN_TOKEN>'}' -H 'content-type: application/json' -d`;
     return {
-      addresses: { Issuer: fastify.idp.issuer(), Discovery: `${url}/.well-known/openid-configuration` },
+      addresses: {
+        Issuer: fastify.idp.issuer(),
+        Discovery: `${url}/.well-known/openid-configuration`,
+        'API reference': `${url}/docs`,
+      },
       credentials: isGenerated ? { 'Admin token': values.adminToken ?? '' } : {},
       commands: [
         `curl ${url}/.well-known/jwks.json`,

@@ -41,7 +41,12 @@ await run({
     const isGenerated = generated.names.includes('ADMIN_PASSWORD');
     const account = `-H 'content-type: application/json' -d '{"email":"ada@example.com","password":"a sentence is fine"}'`;
     return {
-      addresses: { API: `${url}/api`, Admin: `${url}/admin`, Health: `${url}/health` },
+      addresses: {
+        API: `${url}/api`,
+        'API reference': `${url}/api/docs`,
+        Admin: `${url}/admin`,
+        Health: `${url}/health`,
+      },
       credentials: isGenerated ? { 'Admin user': adminUsername, 'Admin password': adminPassword ?? '' } : {},
       commands: [
         `curl ${url}/api/auth/register ${account}`,

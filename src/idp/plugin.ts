@@ -88,6 +88,7 @@ export async function mountIdp(
     ...{ runtime, host, pages, store, metrics, ownsItsPaths, hasAccountPages },
     throttle: context.throttle,
     isServer: server !== undefined,
+    hasApiDocs: !config.production,
   });
   // All collections are declared here, so a faulty store prevents the start.
   await store.ready();

@@ -26,6 +26,8 @@ export interface IdpScopesOptions {
   /** Whether no other product has pages at these paths. */
   ownsItsPaths: boolean;
   hasAccountPages: boolean;
+  /** Whether developers can read the OpenAPI document as a page. */
+  hasApiDocs: boolean;
 }
 
 /** Opens the scope of the provider, that of its console, and that of the metadata of an issuer with a path. */
@@ -68,6 +70,10 @@ export async function openIdpScopes(
     if (ownsItsPaths) {
       const mounts = [{ path: '', routesAt: fastify.prefix + prefix, reachedAt: () => '' }];
       await scope.register(openApiPlugin, { product: 'idp', serverUrl: issuer, mounts });
+      if (options.hasApiDocs) {
+        const { apiDocsPlugin } = await import('../http/api-docs.js');
+        await scope.register(apiDocsPlugin, { product: 'idp' });
+      }
     }
     if (prefix !== '') await scope.register(healthPlugin, { store, wrap: (state) => state });
     // At the root, the server has the route.

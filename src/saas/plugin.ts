@@ -306,6 +306,7 @@ export async function mountSaas(
       accountPages,
     },
     corsOrigin: values.corsOrigin ?? [],
+    hasApiDocs: !config.production,
     ...{ pages, store, metrics, publicUrl: publicUrl.get, mountedAt },
   });
   // All collections are declared here, so a faulty store prevents the start.

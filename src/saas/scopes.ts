@@ -34,6 +34,8 @@ export interface SaasScopeOptions {
   publicUrl(): string;
   /** The public path of the API. */
   mountedAt(): string;
+  /** Whether developers can read the OpenAPI document as a page. */
+  hasApiDocs: boolean;
 }
 
 /** Those that have routes; undefined without their options. */
@@ -96,6 +98,10 @@ async function openApi(fastify: FastifyInstance, options: SaasScopeOptions): Pro
           ...(rules.isPlugin ? [] : [{ path: '', routesAt: '' }]),
         ],
       });
+      if (options.hasApiDocs) {
+        const { apiDocsPlugin } = await import('../http/api-docs.js');
+        await open.register(apiDocsPlugin, { product: 'saas-backend' });
+      }
       if (metrics) await open.register(metricsPlugin, { metrics });
     });
     await api.register(billing.webhookPlugin);

@@ -98,6 +98,23 @@ const inEach = <T>(pages: Page[], act: (page: Page) => Promise<T>): Promise<T[]>
   Promise.all(pages.map(act));
 
 await onChromium((browser) => {
+  t.test('the page of the OpenAPI document works under its content security policy', async (t) => {
+    const { origin } = await startBackend(t);
+    const page = await browser.newPage();
+    t.teardown(() => page.close());
+    const messages: string[] = [];
+    page.on('console', (message) => messages.push(message.text()));
+    await page.goto(`${origin}/api/docs`);
+    await page.getByText('/api/auth/register').click();
+    await page.getByText('Try it out').click();
+    await page.getByRole('button', { name: 'Execute' }).click();
+    await page.getByText('Server response').waitFor();
+    t.same(
+      messages.filter((text) => /policy|refused/i.test(text)),
+      [],
+    );
+  });
+
   for (const storage of ['localStorage', 'cookie'] as const) {
     t.test(
       `a hundred requests of three tabs need one refresh, and no session is lost, ${storage}`,

@@ -48,6 +48,37 @@ t.test('idp serves its document below its issuer', async (t) => {
   t.ok(paths['/token'].post);
 });
 
+t.test('developers read the documents as pages, which production does not have', async (t) => {
+  const production = { env: { NODE_ENV: 'production' } };
+  const publicUrl = 'https://app.example.test';
+  const servers = [
+    {
+      path: '/api/docs',
+      development: await saasApp(t),
+      live: await saasApp(t, { ...production, publicUrl }),
+    },
+    { path: '/docs', development: await idpApp(t), live: await idpApp(t, production) },
+  ];
+  for (const { path, development, live } of servers) {
+    const page = await development.request('GET', path);
+    t.equal(page.status, 200);
+    t.match(page.headers['content-security-policy'], "script-src 'self';");
+    t.match(page.text, 'href="openapi.json"', 'also without JavaScript');
+    const files = [...page.text.matchAll(/(?:src|href)="docs\/([^"]+)"/g)].map(
+      ([, file]) => `${path}/${file}`,
+    );
+    t.equal(files.length, 3);
+    for (const file of files) {
+      const { status, headers, text } = await development.request('GET', file);
+      t.equal(status, 200, file);
+      t.match(headers['content-type'], file.endsWith('.css') ? 'text/css' : 'text/javascript');
+      t.equal(headers['x-content-type-options'], 'nosniff');
+      t.ok(text.length > 50);
+    }
+    for (const file of [path, ...files]) t.equal((await live.request('GET', file)).status, 404);
+  }
+});
+
 t.test('the description of a host includes the routes only if it asks', async (t) => {
   const { saasBackend } = await import('../../src/index.js');
   const { testOptions } = await import('../kit/app.js');

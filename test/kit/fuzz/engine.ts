@@ -234,7 +234,9 @@ function problemsOf(answer: FuzzAnswer, { codeOf, unavailable }: FuzzTarget): st
   if (/^location: *[^\s?]*evil\.test/im.test(head)) problems.push(`a way to ${EVIL}`);
   if (/^set-cookie: *fuzz/im.test(head)) problems.push('a header of the client');
   if (type.startsWith('text/html') && body.includes(MARKUP)) problems.push('markup of the client');
-  if (/node_modules|\bat \S+ \([^\s)]*:\d|SQLITE_|file:\/\//.test(body))
+  // Scripts are files of the package, which contain no part of a request.
+  const isScript = status === 200 && type.startsWith('text/javascript');
+  if (!isScript && /node_modules|\bat \S+ \([^\s)]*:\d|SQLITE_|file:\/\//.test(body))
     problems.push('something of the inside');
   return problems;
 }
