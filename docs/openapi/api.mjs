@@ -198,6 +198,7 @@ export const otherLogins = {
   'GET /api/auth/providers': { id: 'listProviders', summary: 'The providers at which users can sign in' },
   'GET /api/auth/login/:provider': {
     id: 'beginProviderLogin',
+    isForBrowsers: true,
     summary: 'Send the browser to a provider to sign in',
     description: 'Open this address in the browser; it is not for `fetch`.',
     responses: { 303: { description: 'To the provider.', headers: ['location', 'set-cookie'] } },
@@ -205,6 +206,7 @@ export const otherLogins = {
   },
   'GET /api/auth/callback/:provider': {
     id: 'finishProviderLogin',
+    isForBrowsers: true,
     summary: 'Where a provider sends the browser after the sign-in',
     description: 'Redirects to `returnTo` with a `ticket` for `POST /api/auth/exchange`, or with an `error`.',
     query: { code: 'The authorization code.', state: 'The state of the request.', error: 'The error.' },
@@ -252,6 +254,7 @@ export const agents = {
   },
   'GET /api/auth/agents/connect': {
     id: 'beginAgentConnection',
+    isForBrowsers: true,
     summary: 'Send the browser to the identity provider, to connect the account of the user there',
     description: 'Open this address in the browser; it is not for `fetch`.',
     responses: {
@@ -264,6 +267,7 @@ export const agents = {
   },
   'GET /api/auth/agents/callback': {
     id: 'finishAgentConnection',
+    isForBrowsers: true,
     summary: 'Where the identity provider sends the browser',
     description:
       'Redirects to `returnTo` with a `ticket` for `POST /api/user/agent-account`, or with an `error`.',

@@ -56,9 +56,9 @@ const sorted = (object) =>
 
 /** Pages for people are not part of the document, unless they answer with JSON as well. */
 const isPage = ({ config, schema, url }) =>
-  (config.page === true && schema?.response === undefined) || url.endsWith('.csv') || isScript(url);
+  (config.page === true && schema?.response === undefined) || url.endsWith('.csv') || isAsset(url);
 
-const isScript = (url) => url.endsWith('.js');
+const isAsset = (url) => /\.(js|css)$/.test(url);
 
 function operationOf(route, about, context) {
   const { product } = context;
@@ -122,6 +122,8 @@ function bodyOf(route, about, context) {
   const converted = convert(changed, { ...context, isRequest: true, isClosed: about.rejectsUnknown });
   const type = about.body && product.hasForms ? 'application/x-www-form-urlencoded' : 'application/json';
   const resolved = resolve(converted, context);
+  // No parameter may occur twice (RFC 6749 §3.1), so an unknown one is a string as well.
+  if (type !== 'application/json') resolved.additionalProperties ??= { type: 'string' };
   const isRequired = (resolved.required ?? []).length > 0;
   const example = exampleOf(resolved, '', context.components.schemas);
   return { required: isRequired, content: { [type]: { schema: converted, example } } };
@@ -186,7 +188,7 @@ function failuresOf(route, about, { product, components }) {
   const answers = {};
   for (const [status, codes] of Object.entries(failureCodes(route, about, product))) {
     const sortedCodes = [...codes].sort(([one], [other]) => (one < other ? -1 : 1));
-    const name = `${status}-${sortedCodes.map(([code]) => code).join('.')}`;
+    const name = `${status}-${sortedCodes.map(([code]) => code).join('.')}${about.isForBrowsers ? '-page' : ''}`;
     components.responses[name] ??= {
       description: sortedCodes.map(([code, message]) => `\`${code}\`: ${message}`).join('\n\n'),
       ...(['429', '503'].includes(status) && {
@@ -199,6 +201,7 @@ function failuresOf(route, about, { product, components }) {
             sortedCodes.map(([code, message]) => [code, { value: product.errorExample(code, message) }]),
           ),
         },
+        ...(about.isForBrowsers && { 'text/html': { schema: { type: 'string' } } }),
       },
     };
     answers[status] = { $ref: `#/components/responses/${name}` };

@@ -15,10 +15,13 @@ export const Done = Type.Optional(
   Type.String({ accepts: 'the name of a notice', maxLength: 64, pattern: '^[a-z-]*$' }),
 );
 
+/** Fastify's `maxParamLength`: a longer parameter never matches. */
+const MAX_PARAM_LENGTH = 100;
+
 /** The parameters of a path: IDs. */
 export const Parameters = Type.Record(
   Type.String(),
-  Type.String({ accepts: 'an ID', maxLength: 256, pattern: '^[^\\p{C}]+$' }),
+  Type.String({ accepts: 'an ID', maxLength: MAX_PARAM_LENGTH, pattern: '^[^\\p{C}]+$' }),
 );
 
 /** An entry of the navigation. */

@@ -40,7 +40,7 @@ const POLICY =
 
 /** Serves `docs` beside `openapi.json`. The files are read with each request, so that they take no memory. */
 export async function apiDocsPlugin(scope: Scope, { product }: { product: string }): Promise<void> {
-  const options = { config: access('public', { duringMaintenance: true }) };
+  const options = { config: access('public', { duringMaintenance: true, page: true }) };
   const send = (reply: FastifyReply, type: string, body: string | Buffer) =>
     reply.header('cache-control', 'no-cache').type(type).send(body);
 
