@@ -159,7 +159,7 @@ t.test('in every interleaving of deliveries, with a crash of one, the newest eve
     const actors = events.map((event) => (store: Store) => {
       // A delivery that would have to wait for another one fails instead, and is repeated in the end.
       const wait = () => Promise.reject(new Error('it waits'));
-      const emit = (name: string, { id }: { id: string }) => notified.push(`${name} ${id}`);
+      const emit = async (name: string, { id }: { id: string }) => void notified.push(`${name} ${id}`);
       const config = {
         paymentWebhookSecret: STORM_SECRET,
         billingReturnUrlRelative: '/billing',

@@ -209,7 +209,7 @@ export function boot(
         if (!seen.mails.has(mail.key)) seen.mails.set(mail.key, mail.to);
       },
     },
-    emit: (name, notification) => seen.notifications.push({ name, ...notification }),
+    emit: async (name, notification) => void seen.notifications.push({ name, ...notification }),
     wait: () => turn(),
   });
   return { life, billing };
