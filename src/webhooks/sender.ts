@@ -154,7 +154,8 @@ export function createSender(deps: SenderDependencies): Sender {
     }
     const delay = delayAfter(leased.attempts - (leased.scheduledFrom ?? 0), result.retryAfterMs);
     await deliveries.updateOne(
-      own,
+      // Unless it has failed meanwhile, because the endpoint was disabled.
+      { ...own, dueAt: leased.dueAt ?? 0 },
       delay === null
         ? { set: { ...seen, status: 'failed', endedAt: at }, unset: [...unset, 'dueAt'] }
         : { set: { ...seen, dueAt: at + delay }, unset },

@@ -332,6 +332,21 @@ t.test(
   },
 );
 
+t.test('an attempt that is under way when the endpoint is disabled is not repeated', async (t) => {
+  const app = await receiver(t);
+  const lab = await laboratory(t, onSqlite(t));
+  const { endpoint } = await lab.add(app.url);
+  app.state.answer = async (_, response) => {
+    await lab.module.service.disable(endpoint.id, OPERATOR);
+    response.writeHead(500).end();
+  };
+  await lab.emit('user.registered', USER);
+  await lab.send();
+  const [delivery] = (await lab.deliveries.page({ sort: 'createdAt', limit: 1 })).items;
+  t.match(delivery, { status: 'failed', lastResult: 'the endpoint was disabled' });
+  t.equal(delivery?.dueAt, undefined);
+});
+
 t.test('of an answer only the beginning is read, whatever it contains', async (t) => {
   const app = await receiver(t);
   const lab = await laboratory(t, onSqlite(t));

@@ -16,6 +16,7 @@ const BUSY = 'Retry-After delays the next attempt by a day at most, and 410 disa
 const PAUSED = 'an endpoint that does not answer is paused, longer each time, and forgiven after a success';
 const ANSWER = 'of an answer only the beginning is read, whatever it contains';
 const PUBLIC = 'endpoints are public https addresses, also those behind names and redirects';
+const UNDER_WAY = 'an attempt that is under way when the endpoint is disabled is not repeated';
 const AGAIN = 'deliveries are sent again one by one, or all that have failed';
 const STOP = 'a stopping server ends its attempts, and another process continues';
 
@@ -25,8 +26,8 @@ const mutants = [
   {
     name: 'the body is not signed',
     file: 'signing.js',
-    text: '`${id}.${timestamp}.${body}`',
-    replacement: '`${id}.${timestamp}.`',
+    text: '{body}`)',
+    replacement: '{timestamp}`)',
     tests: inDelivery(ONCE),
   },
   {
@@ -46,8 +47,8 @@ const mutants = [
   {
     name: 'the type is not part of the ID',
     file: 'outbox.js',
-    text: '`${id}:${name}`.replaceAll',
-    replacement: 'id.replaceAll',
+    text: '{name}`.replaceAll',
+    replacement: '{id}`.replaceAll',
     tests: inDelivery(TWICE),
   },
   {
@@ -210,6 +211,13 @@ const mutants = [
     text: "url.protocol === 'http:' && !isNear",
     replacement: 'false',
     tests: inDelivery(PUBLIC),
+  },
+  {
+    name: 'a disabled endpoint gets what was under way',
+    file: 'sender.js',
+    text: '{ ...own, dueAt: leased.dueAt ?? 0 }',
+    replacement: 'own',
+    tests: inDelivery(UNDER_WAY),
   },
   {
     name: 'a pending delivery is sent again',
