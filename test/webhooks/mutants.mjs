@@ -73,13 +73,6 @@ const mutants = [
     tests: inDelivery(ANNOUNCED),
   },
   {
-    name: 'an attempt has no lease',
-    file: 'sender.js',
-    text: '{ set: { dueAt: clock.now() + LEASE_MS }, inc: { attempts: 1 } }',
-    replacement: '{ inc: { attempts: 1 } }',
-    tests: inDelivery(PROCESSES),
-  },
-  {
     name: 'an attempt is not conditional',
     file: 'sender.js',
     text: 'deliveries.updateOne({ id, attempts, dueAt },',
