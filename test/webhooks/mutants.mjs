@@ -38,13 +38,6 @@ const mutants = [
     tests: inDelivery(ONCE),
   },
   {
-    name: 'events go to disabled endpoints',
-    file: 'outbox.js',
-    text: 'disabledAt === undefined && (events',
-    replacement: '(events',
-    tests: inDelivery(RETRIES),
-  },
-  {
     name: 'the type is not part of the ID',
     file: 'outbox.js',
     text: '{name}`.replaceAll',
