@@ -41,6 +41,8 @@ export function createSuspension(deps: SuspensionDependencies): Suspension {
   ): Promise<UserDocument | null> => {
     const { id } = user;
     const suspendedAt = wanted === 'suspended' ? null : { gt: 0 };
+    // Without a change, nothing is announced: after a crash, the proof would hold nevertheless.
+    if ((user.suspendedAt !== undefined) === (wanted === 'suspended')) return null;
     const event = wanted === 'suspended' ? 'user.suspended' : 'user.unsuspended';
     const proof = { of: 'user', id, has: { suspendedAt: update.set?.suspendedAt ?? null } };
     const announced = [
