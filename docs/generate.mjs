@@ -32,7 +32,7 @@ const domainsOf = (product) =>
   ].map(([, folder]) => folder);
 
 /** The domains whose errors only the SaaS backend has, and which it loads only if they are configured. */
-const LAZY_SAAS_DOMAINS = ['agents', 'federation', 'passkeys', 'user-pages'];
+const LAZY_SAAS_DOMAINS = ['agents', 'federation', 'passkeys', 'user-pages', 'webhooks'];
 
 /** Domains of the identity provider that are loaded only if they are configured. */
 const LAZY_IDP_DOMAINS = ['registration'];
@@ -156,6 +156,8 @@ function serverOf(program) {
       agentResource: 'https://app.example.com/api',
       agentClientId: 'x',
     },
+    webhooks: true,
+    settingsEncryptionKey: `${secret}settings`,
     passkeys: true,
     emailLogin: true,
     accountPages: true,
@@ -179,7 +181,8 @@ called \`POST /api/auth/reauthenticate\` within the last ten minutes. Routes wit
 \`FACTOR_ENCRYPTION_KEY\`; \`/auth/providers\`, \`/auth/login\` (GET), \`/auth/callback\`, \`/auth/exchange\` and \`/user/identities\` with
 \`LOGIN_PROVIDERS\`; \`/auth/email-login\` and \`/auth/email-login/redeem\` with \`EMAIL_LOGIN\`; those with \`passkey\` with \`PASSKEYS\`;
 those with \`agent\` with \`AGENT_ISSUER\`, which also lets routes with a scope admit agents ([agents-in-your-api.md](agents-in-your-api.md));
-\`…/resync\` with \`PAYMENT_SECRET_KEY\`; \`/admin/settings/custom\` and \`/admin/api/settings/custom\` with \`customSettings\`.
+\`…/resync\` with \`PAYMENT_SECRET_KEY\`; \`/admin/settings/custom\` and \`/admin/api/settings/custom\` with \`customSettings\`;
+those with \`endpoints\` and \`deliveries\` with \`WEBHOOKS\` ([webhooks.md](webhooks.md)).
 
 \`/.well-known/change-password\` and the pages below \`/account\` exist with \`ACCOUNT_PAGES\` ([pages.md](pages.md)): \`person\` requires the session of a browser, and
 \`recent-person\` one whose user signed in within the last ten minutes.

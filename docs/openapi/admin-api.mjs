@@ -92,6 +92,72 @@ export const adminOther = {
       'EVENT_ALREADY_MATCHED',
     ],
   },
+  'GET /admin/api/endpoints': {
+    id: 'adminListEndpoints',
+    summary: 'Endpoints of webhooks',
+    description: PAGED,
+  },
+  'POST /admin/api/endpoints/create': {
+    id: 'adminCreateEndpoint',
+    summary: 'Add an endpoint',
+    description:
+      'The secret is not shown again. `events` lists names, separated by spaces; without it, the endpoint receives all.',
+    errors: ['TOO_MANY_ENDPOINTS'],
+  },
+  'GET /admin/api/endpoints/:id': { id: 'adminGetEndpoint', summary: 'An endpoint', errors: NOT_FOUND },
+  'POST /admin/api/endpoints/:id/update': {
+    id: 'adminUpdateEndpoint',
+    summary: 'Change an endpoint',
+    description: 'What is missing is removed.',
+    errors: [...NOT_FOUND, 'VERSION_CONFLICT'],
+  },
+  'POST /admin/api/endpoints/:id/rotate': {
+    id: 'adminRotateEndpointSecret',
+    summary: 'Rotate the secret of an endpoint',
+    description: 'The old secret signs beside the new one for 24 hours, unless `atOnce` is `yes`.',
+    errors: [...NOT_FOUND, 'VERSION_CONFLICT'],
+  },
+  'POST /admin/api/endpoints/:id/disable': {
+    id: 'adminDisableEndpoint',
+    summary: 'Disable an endpoint',
+    description: 'Its pending deliveries fail.',
+    errors: NOT_FOUND,
+  },
+  'POST /admin/api/endpoints/:id/enable': {
+    id: 'adminEnableEndpoint',
+    summary: 'Enable an endpoint',
+    errors: NOT_FOUND,
+  },
+  'POST /admin/api/endpoints/:id/remove': {
+    id: 'adminRemoveEndpoint',
+    summary: 'Remove an endpoint and its deliveries',
+    errors: NOT_FOUND,
+  },
+  'POST /admin/api/endpoints/:id/test': {
+    id: 'adminTestEndpoint',
+    summary: 'Send the event webhook.test to an endpoint',
+    errors: [...NOT_FOUND, 'ENDPOINT_DISABLED'],
+  },
+  'POST /admin/api/endpoints/:id/resend': {
+    id: 'adminResendFailed',
+    summary: 'Send all failed deliveries of an endpoint again',
+    errors: [...NOT_FOUND, 'ENDPOINT_DISABLED'],
+  },
+  'GET /admin/api/deliveries': {
+    id: 'adminListDeliveries',
+    summary: 'Deliveries of webhooks',
+    description: PAGED,
+  },
+  'GET /admin/api/deliveries/:id': {
+    id: 'adminGetDelivery',
+    summary: 'A delivery with its payload and attempts',
+    errors: NOT_FOUND,
+  },
+  'POST /admin/api/deliveries/:id/resend': {
+    id: 'adminResendDelivery',
+    summary: 'Send a delivery again',
+    errors: [...NOT_FOUND, 'ENDPOINT_DISABLED', 'DELIVERY_PENDING'],
+  },
   'GET /admin/api/mails': { id: 'adminListMails', summary: 'The outbox', description: PAGED },
   'GET /admin/api/mails/:id': { id: 'adminGetMail', summary: 'An e-mail of the outbox', errors: NOT_FOUND },
   'POST /admin/api/mails/:id/retry': {

@@ -4,7 +4,7 @@ import type { Pages } from '../http/pages.js';
 import type { Guard, Scope } from '../http/scope.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { createAdminGuard } from './guard.js';
-import { type AdminPluginOptions, adminPlugin, SECTIONS } from './plugin.js';
+import { type AdminPluginOptions, adminPlugin, sectionsOf } from './plugin.js';
 import type { AdminConfiguration } from './schemas.js';
 
 /** The admin area: its pages, and the HTTP Basic guard of all admin routes. */
@@ -35,7 +35,7 @@ export function createAdminModule(
   const inOutage = { attemptAsOperator: throttle.attemptAsOperatorInOutage };
   const console: Console = createConsole({
     title: 'Administration',
-    sections: SECTIONS,
+    sections: sectionsOf(sources),
     access: 'admin',
     api: '/api',
     pages,

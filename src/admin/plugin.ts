@@ -29,15 +29,21 @@ export interface AdminPluginOptions {
   settings: SettingsSource;
   customSettings: CustomSettingsSource | undefined;
   installation: Installation;
+  /** The pages of webhooks; absent if they are not enabled. */
+  endpoints?: ((scope: Scope, options: { console: Console }) => Promise<void>) | undefined;
 }
 
-/** The navigation of the admin area, in this order. */
-export const SECTIONS = [
+/** The navigation of the admin area, in this order. Webhooks are part of it only if they are enabled. */
+export const sectionsOf = ({ endpoints }: Pick<AdminPluginOptions, 'endpoints'>) =>
+  SECTIONS.filter(({ path }) => path !== 'endpoints' || endpoints);
+
+const SECTIONS = [
   { path: '', label: 'Overview' },
   { path: 'users', label: 'Users' },
   { path: 'subscriptions', label: 'Subscriptions' },
   { path: 'payments', label: 'Payments' },
   { path: 'webhooks', label: 'Payment events' },
+  { path: 'endpoints', label: 'Webhooks' },
   { path: 'mails', label: 'E-mails' },
   { path: 'audit', label: 'Audit' },
   { path: 'settings', label: 'Settings' },
@@ -59,6 +65,7 @@ export async function adminPlugin(scope: Scope, deps: AdminPluginOptions): Promi
   await scope.register(userPagePlugin, { console, users: deps.users, sources });
   await scope.register(billingPagesPlugin, { console, billing: deps.billing, resolveUser });
   await scope.register(webhooksPlugin, { console, events: deps.webhooks, resolveUser });
+  if (deps.endpoints) await scope.register(deps.endpoints, { console });
   await scope.register(mailsPlugin, { console, mails: deps.mails, resolveUser, clock: deps.clock });
   await scope.register(auditPagePlugin, { console, audit: deps.audit, resolveUser });
   await scope.register(helpPlugin, { console, installation: deps.installation });

@@ -28,7 +28,7 @@ const LIFETIME_MS = 10 * MINUTE;
 export interface AgentsModuleOptions
   extends Pick<
       AgentAccountDependencies,
-      'issuer' | 'resource' | 'links' | 'provider' | 'publicUrl' | 'origins' | 'announce' | 'emit'
+      'issuer' | 'resource' | 'links' | 'provider' | 'publicUrl' | 'origins' | 'announce' | 'announceEvent'
     >,
     Pick<AgentAccessDependencies, 'metadataUrl' | 'verify' | 'refusalOf' | 'findUser'> {
   /** The secrets that encrypt what the browser keeps, the current one first. */

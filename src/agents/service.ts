@@ -6,7 +6,7 @@ import type { Clock } from '../kernel/clock.js';
 import type { Sealed } from '../kernel/sealed.js';
 import { type Random, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
-import type { Emit } from '../ops/events.js';
+import type { Announce } from '../ops/events.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { agentErrors } from './errors.js';
 import type { AgentAccountView, AgentEvents } from './schemas.js';
@@ -87,7 +87,7 @@ export interface AgentAccountDependencies {
   /** Enqueues the mail about a change. */
   announce(change: AgentLinkChange, userId: string, origin: Origin): Promise<void>;
   audit: Pick<Audit, 'record'>;
-  emit: Emit<AgentEvents>;
+  announceEvent: Announce<AgentEvents>;
   clock: Clock;
   random: Random;
 }
@@ -96,7 +96,19 @@ export interface AgentAccountDependencies {
 const MAX_LINKS = 100;
 
 export function createAgentAccounts(deps: AgentAccountDependencies): AgentAccounts {
-  const { issuer, resource, links, provider, begun, tickets, publicUrl, audit, emit, clock, random } = deps;
+  const {
+    issuer,
+    resource,
+    links,
+    provider,
+    begun,
+    tickets,
+    publicUrl,
+    audit,
+    announceEvent,
+    clock,
+    random,
+  } = deps;
 
   /** @throws RETURN_NOT_ALLOWED */
   const returnAddress = (returnTo: string): string => {
@@ -148,12 +160,15 @@ export function createAgentAccounts(deps: AgentAccountDependencies): AgentAccoun
       const existing = (await links.findOne({ id })) ?? (await linkOf(userId));
       if (!existing) {
         await deps.announce(changeOf('connected', link), userId, origin);
+        const proof = { of: 'agent-link', id, has: { userId } };
+        const announced = await announceEvent('agents.connected', { userId, issuer }, proof);
         // The insertion decides between concurrent connections of the account, and of the user.
         if (await links.insert(link).then(() => true, nullIfTaken)) {
           await audit.record({ event: 'agents.connected', subject: userId, ip: origin.ip, detail: issuer });
-          emit('agents.connected', { userId, issuer });
+          await announced.emit();
           return viewOf(link);
         }
+        await announced.withdraw();
       }
       const found = existing ?? (await links.findOne({ id })) ?? (await linkOf(userId));
       if (found?.id !== id) throw agentErrors.ALREADY_CONNECTED();
@@ -165,9 +180,11 @@ export function createAgentAccounts(deps: AgentAccountDependencies): AgentAccoun
       const link = await linkOf(userId);
       if (!link) return;
       await deps.announce(changeOf('disconnected', link), userId, origin);
-      if (!(await links.deleteOne({ id: link.id, userId }))) return;
+      const proof = { of: 'agent-link', id: link.id };
+      const announced = await announceEvent('agents.disconnected', { userId, issuer }, proof);
+      if (!(await links.deleteOne({ id: link.id, userId }))) return announced.withdraw();
       await audit.record({ event: 'agents.disconnected', subject: userId, ip: origin.ip, detail: issuer });
-      emit('agents.disconnected', { userId, issuer });
+      await announced.emit();
     },
 
     view: async (userId) => viewOf(await linkOf(userId)),

@@ -7,6 +7,7 @@ import type { LinkUse, UsedLinks } from '../ops/used-links.js';
 import type { Credentials, PasswordRules } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
+import { eventIdOf, proofOfRevocation, proofOfUse } from './events.js';
 import { authLimits } from './limits.js';
 import { RESET_LINK_TTL_MS } from './link-tokens.js';
 import type { ListedSession } from './schemas.js';
@@ -46,7 +47,15 @@ interface SessionOfUser {
 export interface AccountServiceDependencies
   extends Pick<
     AuthDependencies,
-    'users' | 'sessions' | 'passwords' | 'foreignHashes' | 'throttle' | 'mails' | 'emit' | 'clock'
+    | 'users'
+    | 'sessions'
+    | 'passwords'
+    | 'foreignHashes'
+    | 'throttle'
+    | 'mails'
+    | 'emit'
+    | 'announceEvent'
+    | 'clock'
   > {
   credentials: Credentials;
   passwordRules: PasswordRules;
@@ -77,6 +86,11 @@ export function createAccountService(deps: AccountServiceDependencies): AccountS
     await mails.passwordChanged(user, passwordVersion + 1, origin);
     const expiresAt = clock.now() + RESET_LINK_TTL_MS;
     const usedLink = { kind: 'password', expiresAt, passwordChanged: true, addressVerified: false } as const;
+    await deps.announceEvent(
+      'session.revoked',
+      othersRevoked(id, sessionId, usedLinkHash),
+      proofOfUse(id, usedLinkHash),
+    );
     const changed = await users.updateOne(
       // The condition on the epoch fails if this session was ended in the meantime: `keptSession` must not revive it.
       { id, passwordVersion, sessionEpoch, suspendedAt: null },
@@ -133,7 +147,7 @@ export function createAccountService(deps: AccountServiceDependencies): AccountS
           deps.throttle.trustOnly(email, origin.ip),
           audit.record({ event: 'password.changed', subject: id, ip: origin.ip }),
         ]);
-        deps.emit('session.revoked', { userId: id, scope: 'others', sessionId: session.id });
+        await deps.emit('session.revoked', othersRevoked(id, session.id, use.usedLinkHash));
       });
     },
 
@@ -159,13 +173,21 @@ export function createAccountService(deps: AccountServiceDependencies): AccountS
 
     async revokeSession({ user: { id: userId } }, id, { ip }) {
       const now = clock.now();
+      const event = { userId, scope: 'local', sessionId: id } as const;
+      const announced = await deps.announceEvent('session.revoked', event, proofOfRevocation(id));
       const revoked = await sessions.updateOne(
         { id, userId, revokedAt: null, expiresAt: { gt: now } },
         { set: { revokedAt: now } },
       );
-      if (!revoked) throw httpErrors.NOT_FOUND();
+      if (!revoked) {
+        await announced.withdraw();
+        throw httpErrors.NOT_FOUND();
+      }
       await audit.record({ event: 'session.revoked', subject: userId, ip });
-      deps.emit('session.revoked', { userId, scope: 'local', sessionId: id });
+      await announced.emit();
     },
   };
 }
+
+const othersRevoked = (userId: string, sessionId: string, usedLinkHash: string) =>
+  ({ id: eventIdOf({ usedLinkHash }), userId, scope: 'others', sessionId }) as const;

@@ -4,6 +4,7 @@ import { type Audit, madeBy, type Operator } from '../ops/audit.js';
 import type { Page } from '../storage/collection.js';
 import { readPage } from '../storage/pages.js';
 import type { AuthDependencies } from './dependencies.js';
+import { proofOfEpoch, proofOfRevocation } from './events.js';
 import {
   isDisabled,
   isSessionValid,
@@ -41,7 +42,7 @@ export interface OperatedSession {
 }
 
 export interface AccountAdministrationDependencies
-  extends Pick<AuthDependencies, 'users' | 'sessions' | 'emit' | 'clock'> {
+  extends Pick<AuthDependencies, 'users' | 'sessions' | 'announceEvent' | 'clock'> {
   audit: Audit;
   sendReset(user: UserDocument): Promise<void>;
   sendVerification(user: UserDocument): Promise<void>;
@@ -93,22 +94,33 @@ export function createAccountAdministration(deps: AccountAdministrationDependenc
 
     async endSession(userId, id, operator) {
       const now = clock.now();
+      const event = { userId, scope: 'local', sessionId: id } as const;
+      const announced = await deps.announceEvent('session.revoked', event, proofOfRevocation(id));
       const ended = await sessions.updateOne(
         { id, userId, revokedAt: null, expiresAt: { gt: now } },
         { set: { revokedAt: now } },
       );
-      if (!ended) throw httpErrors.NOT_FOUND();
+      if (!ended) {
+        await announced.withdraw();
+        throw httpErrors.NOT_FOUND();
+      }
       const record = { event: 'session.revoked', subject: userId, ...madeBy(operator), detail: id };
       await audit.record(record);
-      deps.emit('session.revoked', { userId, scope: 'local', sessionId: id });
+      await announced.emit();
     },
 
     async endSessions(userId, operator) {
       const change = { inc: { sessionEpoch: 1 }, unset: ['keptSession' as const] };
-      if (!(await users.updateOne({ id: userId }, change))) throw userNotFound();
+      const { sessionEpoch } = await find(userId);
+      const proof = proofOfEpoch(userId, sessionEpoch + 1, null);
+      const announced = await deps.announceEvent('session.revoked', { userId, scope: 'global' }, proof);
+      if (!(await users.updateOne({ id: userId }, change))) {
+        await announced.withdraw();
+        throw userNotFound();
+      }
       const record = { event: 'session.revoked', subject: userId, ...madeBy(operator), detail: 'all' };
       await audit.record(record);
-      deps.emit('session.revoked', { userId, scope: 'global' });
+      await announced.emit();
     },
 
     async sendReset(userId, operator) {

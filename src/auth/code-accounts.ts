@@ -3,6 +3,7 @@ import { AppError } from '../kernel/errors.js';
 import { type LinkUse, UNANSWERED_LINK_FIELDS } from '../ops/used-links.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
+import { eventIdOf, proofOfUse } from './events.js';
 import { authLimits } from './limits.js';
 import type { LoginCodeDocument } from './login-codes.js';
 import type { SecondFactorStep } from './second-factor.js';
@@ -34,6 +35,8 @@ export interface CodeAccountDependencies
       | 'foreignHashes'
       | 'mails'
       | 'emit'
+      | 'announceEvent'
+      | 'presentUser'
       | 'audit'
       | 'throttle'
       | 'backgroundTasks'
@@ -83,6 +86,11 @@ export function createCodeAccounts(deps: CodeAccountDependencies): CodeAccounts 
     await deps.forgetCredentials(id);
     // Enqueued before the change and sent only after it, so a crash in between loses nothing.
     if (passwordHash !== undefined) await mails.passwordChanged(user, passwordVersion + 1, origin);
+    const event = { id: eventIdOf(use), userId: id };
+    const proof = proofOfUse(id, use.usedLinkHash);
+    const verified = await deps.presentUser({ ...user, emailVerified: true });
+    await deps.announceEvent('user.verified', { ...event, user: verified }, proof);
+    await deps.announceEvent('session.revoked', { ...event, scope: 'global' }, proof);
     const taken = await users.updateOne(
       { id, email, emailVerified: false, sessionEpoch, suspendedAt: null },
       {
@@ -100,7 +108,7 @@ export function createCodeAccounts(deps: CodeAccountDependencies): CodeAccounts 
     await deps.forgetCredentials(user.id);
     await audit.record({ event: 'account.taken-over', subject: user.id, ip: origin.ip });
     await deps.finishVerification(user, origin);
-    deps.emit('session.revoked', { userId: user.id, scope: 'global' });
+    await deps.emit('session.revoked', { id: eventIdOf(user), userId: user.id, scope: 'global' });
   };
 
   /** The account with a verified address; a sign-in if it was created for it. @throws CODE_EXPIRED, and those of `register` */

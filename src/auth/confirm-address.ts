@@ -8,6 +8,7 @@ import type { Throttle } from '../throttle/throttle.js';
 import type { PasswordRules } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
+import { eventIdOf, proofOfUse } from './events.js';
 import { authLimits } from './limits.js';
 import type { SessionService } from './sessions.js';
 import { ALL_LINK_FIELDS, type UserDocument } from './store.js';
@@ -67,7 +68,15 @@ export type ConfirmedUser = UserDocument & Required<Pick<UserDocument, 'usedLink
 export interface AddressConfirmationDependencies
   extends Pick<
     AuthDependencies,
-    'users' | 'passwords' | 'foreignHashes' | 'mails' | 'emit' | 'profileMark' | 'removeOtherLogins'
+    | 'users'
+    | 'passwords'
+    | 'foreignHashes'
+    | 'mails'
+    | 'emit'
+    | 'announceEvent'
+    | 'presentUser'
+    | 'profileMark'
+    | 'removeOtherLogins'
   > {
   passwordRules: PasswordRules;
   throttle: Pick<Throttle, 'countKey'>;
@@ -130,8 +139,14 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
         unansweredSince: use.unansweredSince,
         ...(isChange && deps.profileMark()),
       };
-      // The mails are enqueued before the change and sent only after it, so a crash in between loses nothing.
+      // The mails and events are stored before the change and sent only after it, so a crash in between loses nothing.
       await enqueueNotices?.();
+      const event = { id: eventIdOf(use), userId: user.id };
+      const wasUsed = proofOfUse(user.id, use.usedLinkHash);
+      if (usedLink.addressVerified) {
+        const verifiedUser = await deps.presentUser({ ...user, email, emailVerified: true });
+        await deps.announceEvent('user.verified', { ...event, user: verifiedUser }, wasUsed);
+      }
       if (!passwordChanged) {
         const confirmed = await users.updateOne(
           { ...where, ...verified.precondition },
@@ -140,6 +155,7 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
         return confirmed && { ...confirmed, usedLink };
       }
       await mails.passwordChanged(user, user.passwordVersion + 1, origin);
+      await deps.announceEvent('session.revoked', { ...event, scope: 'global' }, wasUsed);
       // A change of the address can still fail, and the account then keeps its owner.
       if (!isChange) await deps.removeOtherLogins?.(user.id, origin);
       const confirmed = await users.updateOne(where, {
@@ -167,11 +183,12 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
       return { ...(user as UserDocument), usedLink };
     },
 
-    async finishPasswordChange({ id, usedLink }, origin) {
+    async finishPasswordChange(user, origin) {
+      const { id, usedLink } = user;
       if (!usedLink.passwordChanged) return;
       await deps.removeOtherLogins?.(id, origin);
       await audit.record({ event: 'password.reset', subject: id, ip: origin.ip });
-      emit('session.revoked', { userId: id, scope: 'global' });
+      await emit('session.revoked', { id: eventIdOf(user), userId: id, scope: 'global' });
     },
   };
 }

@@ -1,4 +1,5 @@
 import type { Origin } from '../http/scope.js';
+import { sha256 } from '../kernel/secrets.js';
 import { type Audit, type AuditRecord, madeBy, type Operator } from '../ops/audit.js';
 import type { Job } from '../ops/jobs.js';
 import { UNANSWERED_LINK_FIELDS } from '../ops/used-links.js';
@@ -35,7 +36,7 @@ type Actor = Pick<AuditRecord, 'by' | 'ip'>;
 export interface AccountDeletionDependencies
   extends Pick<
     AuthDependencies,
-    'users' | 'sessions' | 'foreignHashes' | 'emit' | 'clock' | 'deletionHooks'
+    'users' | 'sessions' | 'foreignHashes' | 'announceEvent' | 'clock' | 'deletionHooks'
   > {
   credentials: Credentials;
   audit: Audit;
@@ -50,6 +51,9 @@ export function createAccountDeletion(deps: AccountDeletionDependencies): Accoun
   const completeDeletion = async ({ id }: UserDocument, actor: Actor): Promise<void> => {
     await deletionHooks.cancelSubscriptions(id);
     await deletionHooks.deleteData(id);
+    // A user is deleted once, by this request or by the job that resumes it.
+    const event = { id: `evt_${sha256(`deleted ${id}`)}`, userId: id };
+    const announced = await deps.announceEvent('user.deleted', event, { of: 'user', id });
     const deleted = await users.deleteOne({ id, deletingAt: { gt: 0 } });
     await deletionHooks.deleteLateData(id);
     // Sessions of a deleted user are invalid, and the purge removes those that a crash leaves behind.
@@ -57,20 +61,27 @@ export function createAccountDeletion(deps: AccountDeletionDependencies): Accoun
     if (!deleted) return;
     await deps.foreignHashes.remove(deleted);
     await audit.record({ event: 'user.deleted', subject: id, ...actor });
-    deps.emit('user.deleted', { userId: id });
+    await announced.emit();
   };
 
   /** Disables an account that matches. Returns `null` if there is none. */
-  const close = async (where: Parameters<Users['updateOne']>[0], actor: Actor) => {
+  const close = async (where: Parameters<Users['updateOne']>[0] & { id: string }, actor: Actor) => {
     const now = clock.now();
+    const { id } = where;
+    const event = { userId: id, scope: 'global' } as const;
+    const proof = { of: 'user', id, has: { deletingAt: now } };
+    const announced = await deps.announceEvent('session.revoked', event, proof);
     const disabled = await users.updateOne(where, {
       set: { suspendedAt: now, deletingAt: now },
       unset: [...ALL_LINK_FIELDS, ...UNANSWERED_LINK_FIELDS, 'keptSession'],
       inc: { sessionEpoch: 1 },
     });
-    if (!disabled) return null;
+    if (!disabled) {
+      await announced.withdraw();
+      return null;
+    }
     await audit.record({ event: 'user.closed', subject: disabled.id, ...actor });
-    deps.emit('session.revoked', { userId: disabled.id, scope: 'global' });
+    await announced.emit();
     return disabled;
   };
 

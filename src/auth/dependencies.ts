@@ -1,8 +1,10 @@
 import type { Origin } from '../http/scope.js';
 import type { BackgroundTasks } from '../ops/background-tasks.js';
+import type { Emit } from '../ops/events.js';
 import type { PasswordPolicy } from '../passwords/common.js';
 import type { Passwords } from '../passwords/hasher.js';
 import type { Throttle } from '../throttle/throttle.js';
+import type { AuthEvents } from './events.js';
 import type { ForeignHashes } from './foreign-hashes.js';
 import type { AccountMails } from './mails.js';
 import type { Challenges, SecondFactors } from './second-factor.js';
@@ -23,6 +25,8 @@ export interface AccountDeletionHooks {
 export interface AuthDependencies extends SessionDependencies {
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
+  /** For events that were announced with the change, or that a repeated request may emit again. */
+  emit: Emit<AuthEvents>;
   foreignHashes: Pick<ForeignHashes, 'decoys' | 'remove'>;
   throttle: Pick<Throttle, 'count' | 'countKey' | 'tryCountKey' | 'attempt' | 'trust' | 'trustOnly'>;
   mails: AccountMails;

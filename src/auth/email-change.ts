@@ -8,6 +8,7 @@ import type { AddressConfirmation } from './confirm-address.js';
 import type { Credentials } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
+import { eventIdOf } from './events.js';
 import { authLimits } from './limits.js';
 import { newLinkToken, VERIFICATION_LINK_TTL_MS } from './link-tokens.js';
 import type { Identity } from './sessions.js';
@@ -101,8 +102,9 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
         audit.record({ event: 'email.changed', subject: user.id, ip }),
         throttle.trustOnly(user.email, ip),
       ]);
-      if (user.usedLink.addressVerified)
-        deps.emit('user.verified', { userId: user.id, user: await deps.presentUser(user) });
+      if (!user.usedLink.addressVerified) return;
+      const event = { id: eventIdOf(user), userId: user.id, user: await deps.presentUser(user) };
+      await deps.emit('user.verified', event);
     },
   };
 }

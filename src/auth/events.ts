@@ -1,5 +1,8 @@
 import type { User } from '../http/schemas.js';
 
+import { sha256 } from '../kernel/secrets.js';
+import type { EventProof } from '../ops/events.js';
+
 /** The events about accounts that a host application can subscribe to. */
 export interface AuthEvents {
   'user.registered': { userId: string; user: User };
@@ -12,6 +15,33 @@ export interface AuthEvents {
   /** Ended: one session (`local`), all but one (`others`), or all of them (`global`). */
   'session.revoked': { userId: string; scope: 'local' | 'others' | 'global'; sessionId?: string };
 }
+
+/** The ID of the events of a used link or a changed password, which is the same when the request is repeated. */
+export const eventIdOf = ({ usedLinkHash = '' }: { usedLinkHash?: string }): string =>
+  `evt_${sha256(`event ${usedLinkHash}`)}`;
+
+/** That a session was revoked. */
+export const proofOfRevocation = (id: string): EventProof => ({
+  of: 'session',
+  id,
+  has: {},
+  reaches: { revokedAt: 1 },
+});
+
+/** That all sessions of earlier epochs have ended but one. */
+export const proofOfEpoch = (id: string, sessionEpoch: number, keptSession: string | null): EventProof => ({
+  of: 'user',
+  id,
+  has: { keptSession },
+  reaches: { sessionEpoch },
+});
+
+/** That a link was used, or a password changed. */
+export const proofOfUse = (id: string, usedLinkHash: string): EventProof => ({
+  of: 'user',
+  id,
+  has: { usedLinkHash },
+});
 
 export const AUTH_EVENTS: Record<keyof AuthEvents, true> = {
   'user.registered': true,

@@ -6,7 +6,7 @@ import type { Pages } from '../http/pages.js';
 import type { SubscriptionSummary } from '../http/schemas.js';
 import type { Scope } from '../http/scope.js';
 import type { ListedAudit } from '../ops/audit.js';
-import type { Emit } from '../ops/events.js';
+import type { Announce, Emit } from '../ops/events.js';
 import { createExpiryPurge } from '../ops/purge.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { type Activity, activityCollection, createActivity } from './activity.js';
@@ -59,12 +59,12 @@ export interface UsersModuleOptions {
   siteName(): Promise<string>;
   /** Whether changes of addresses and names are marked for another system. Default: false. */
   marksProfileChanges?: boolean;
-  emit: Emit<AuthEvents>;
+  announceEvent: Announce<AuthEvents>;
 }
 
 export function createUsersModule(
   context: ModuleContext,
-  { users, summaryOf, siteName, marksProfileChanges = false, emit }: UsersModuleOptions,
+  { users, summaryOf, siteName, marksProfileChanges = false, announceEvent }: UsersModuleOptions,
 ): UsersModule {
   const { store, passwords, clock } = context;
   const presentUser: PresentUser = async (user) => toUserView(user, await summaryOf(user));
@@ -77,7 +77,12 @@ export function createUsersModule(
   return {
     users,
     directory,
-    suspension: createSuspension({ ...context, users, emit, toManagedUser: directory.toManagedUser }),
+    suspension: createSuspension({
+      ...context,
+      users,
+      announceEvent,
+      toManagedUser: directory.toManagedUser,
+    }),
     foreignHashes,
     presentUser,
     profileMark,
@@ -135,6 +140,7 @@ export interface AuthModuleOptions {
   /** Called after an address has changed, so that other systems receive it soon. */
   profileChanged(): void;
   emit: Emit<AuthEvents>;
+  announceEvent: Announce<AuthEvents>;
   /** Absent if no encryption key is configured. */
   secondFactor?: { service: SecondFactors; challengeTokens: TokenKind } | undefined;
   /** Absent if sign-in by e-mail is not enabled. */
@@ -202,6 +208,7 @@ export function createAuthModule(
     siteName: options.siteName,
     profileChanged: options.profileChanged,
     emit: options.emit,
+    announceEvent: options.announceEvent,
     secondFactors: secondFactor?.service,
     challenges:
       secondFactor &&

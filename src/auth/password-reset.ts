@@ -6,6 +6,7 @@ import type { Throttle } from '../throttle/throttle.js';
 import type { PasswordRules } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
+import { eventIdOf, proofOfUse } from './events.js';
 import { authLimits } from './limits.js';
 import { newLinkToken, parseLinkToken, RESET_LINK_TTL_MS } from './link-tokens.js';
 import { ALL_LINK_FIELDS, isDisabled, type UserDocument } from './store.js';
@@ -34,6 +35,8 @@ export interface PasswordResetDependencies
     | 'foreignHashes'
     | 'mails'
     | 'emit'
+    | 'announceEvent'
+    | 'presentUser'
     | 'backgroundTasks'
     | 'clock'
     | 'random'
@@ -85,6 +88,13 @@ export function createPasswordReset(
     // Someone else may have registered the address. Nothing more is added before it is verified.
     if (addressVerified) await deps.removeOtherLogins?.(id, origin);
     const usedLink = { kind: 'reset', expiresAt, passwordChanged: true, addressVerified } as const;
+    const event = { id: eventIdOf(use), userId: id };
+    const proof = proofOfUse(id, usedLinkHash);
+    if (addressVerified) {
+      const verified = await deps.presentUser({ ...user, emailVerified: true });
+      await deps.announceEvent('user.verified', { ...event, user: verified }, proof);
+    }
+    await deps.announceEvent('session.revoked', { ...event, scope: 'global' }, proof);
     const changed = await users.updateOne(
       { id, email, resetHash, suspendedAt: null },
       {
@@ -141,7 +151,7 @@ export function createPasswordReset(
           throttle.trustOnly(changed.email, origin.ip),
           changed.usedLink?.addressVerified && deps.finishVerification(changed, origin),
         ]);
-        deps.emit('session.revoked', { userId: user.id, scope: 'global' });
+        await deps.emit('session.revoked', { id: eventIdOf(use), userId: user.id, scope: 'global' });
       });
     },
   };

@@ -2,10 +2,10 @@ import type { Origin } from '../http/scope.js';
 import { type Clock, isRecent } from '../kernel/clock.js';
 import { sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
-import type { Emit } from '../ops/events.js';
+import type { Announce } from '../ops/events.js';
 import type { UnknownWritesRegistry } from '../ops/unknown-writes.js';
 import { authErrors } from './errors.js';
-import type { AuthEvents } from './events.js';
+import { type AuthEvents, proofOfRevocation } from './events.js';
 import { isSessionValid, type SessionDocument, type Sessions, type UserDocument } from './store.js';
 import type { SessionClaims, SessionTokens } from './tokens.js';
 
@@ -32,7 +32,7 @@ export interface RefreshDependencies {
     claims: Pick<SessionClaims, 'sub' | 'sid'>,
   ): Promise<{ user: UserDocument; session: SessionDocument } | null>;
   audit: Audit;
-  emit: Emit<AuthEvents>;
+  announceEvent: Announce<AuthEvents>;
   unknownWrites: Pick<UnknownWritesRegistry, 'track'>;
   clock: Clock;
   /** Seconds. */
@@ -53,7 +53,7 @@ interface Rotation {
 const REUSE_WINDOW_MS = 30_000;
 
 export function createRefresh(deps: RefreshDependencies): Refresh {
-  const { sessions, tokens, audit, emit, clock } = deps;
+  const { sessions, tokens, audit, announceEvent, clock } = deps;
 
   const expiry = (createdAt: number): number =>
     Math.min(clock.now() + deps.refreshTtl * 1000, createdAt + deps.sessionMaxAge * 1000);
@@ -124,11 +124,13 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
     // Another version of this package may derive successors differently, so this is not treated as a replay.
     if (inWindow) throw authErrors.INVALID_REFRESH_TOKEN();
 
+    const event = { userId: session.userId, scope: 'local', sessionId: id } as const;
+    const announced = await announceEvent('session.revoked', event, proofOfRevocation(id));
     const revoked = await sessions.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
     if (revoked) {
-      emit('session.revoked', { userId: session.userId, scope: 'local', sessionId: id });
+      await announced.emit();
       await audit.record({ event: 'refresh.reused', subject: session.userId, ip });
-    }
+    } else await announced.withdraw();
     throw authErrors.REFRESH_TOKEN_REUSED();
   };
 

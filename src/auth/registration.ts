@@ -39,14 +39,14 @@ export interface RegistrationDependencies
       | 'registrationAllowed'
       | 'verificationRequired'
     >,
-    Pick<SignIn, 'createAccount' | 'emitRegistered'> {
+    Pick<SignIn, 'createAccount' | 'announceRegistered'> {
   passwordRules: PasswordRules;
   sendVerification(user: UserDocument): Promise<void>;
   sendReset(user: UserDocument, origin: Origin): Promise<void>;
 }
 
 export function createRegistration(deps: RegistrationDependencies): Registration {
-  const { users, mails, passwordRules, throttle, audit, createAccount, emitRegistered, clock } = deps;
+  const { users, mails, passwordRules, throttle, audit, createAccount, announceRegistered, clock } = deps;
 
   const registerUnverified: Registration['registerUnverified'] = async (user, origin) => {
     const { ip } = origin;
@@ -54,10 +54,14 @@ export function createRegistration(deps: RegistrationDependencies): Registration
       audit.recordFailure({ event: 'registration.repeated', subject: existing.id, ip });
     let existing = await users.findOne({ email: user.email });
     if (existing) await auditRepeated(existing);
-    else if ((await users.insert(user).then(() => user, nullIfTaken)) === null) {
-      existing = await users.findOne({ email: user.email });
-      if (existing) await auditRepeated(existing);
-    } else await emitRegistered(user);
+    else {
+      const announced = await announceRegistered(user);
+      if ((await users.insert(user).then(() => user, nullIfTaken)) === null) {
+        await announced.withdraw();
+        existing = await users.findOne({ email: user.email });
+        if (existing) await auditRepeated(existing);
+      } else await announced.emit();
+    }
     deps.backgroundTasks.run('registration', async () => {
       if (!existing) await audit.record({ event: 'user.registered', subject: user.id, ip });
       if (existing && isDisabled(existing)) return;

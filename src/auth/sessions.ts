@@ -6,6 +6,7 @@ import { isRecent, SECOND } from '../kernel/clock.js';
 import { AppError, httpErrors } from '../kernel/errors.js';
 import { newId, type Random, sha256 } from '../kernel/secrets.js';
 import { authErrors } from './errors.js';
+import { proofOfEpoch, proofOfRevocation } from './events.js';
 import { createRefresh, type IssuedTokens, type Refresh, type RefreshDependencies } from './refresh.js';
 import {
   isSessionValid,
@@ -67,7 +68,7 @@ const bearer = (error?: string) => ({
 });
 
 export function createSessionService(deps: SessionDependencies): SessionService {
-  const { users, sessions, tokens, audit, emit, clock, random } = deps;
+  const { users, sessions, tokens, audit, announceEvent, clock, random } = deps;
 
   /** Returns the session and its user if the session is valid now. */
   const findValidSession = async (
@@ -107,12 +108,19 @@ export function createSessionService(deps: SessionDependencies): SessionService 
     const found = await findValidSession(claims);
     if (!found) return;
     const { user, session } = found;
+    const sessionId = scope === 'global' ? {} : { sessionId: session.id };
+    const revoked = { userId: user.id, scope, ...sessionId };
+    const proof =
+      scope === 'local'
+        ? proofOfRevocation(session.id)
+        : proofOfEpoch(user.id, user.sessionEpoch + 1, scope === 'others' ? session.id : null);
+    const announced = await announceEvent('session.revoked', revoked, proof);
     const isEnded = await endSessions(user, session, scope);
+    if (!isEnded) await announced.withdraw();
     // A concurrent logout may have started a new epoch and ended this session, so its validity is checked again.
     if (!isEnded && scope === 'others') return logoutWith(claims, scope, ip);
     await audit.record({ event: 'logout', subject: user.id, ip, detail: scope });
-    const sessionId = scope === 'global' ? {} : { sessionId: session.id };
-    if (isEnded) emit('session.revoked', { userId: user.id, scope, ...sessionId });
+    if (isEnded) await announced.emit();
   };
 
   /** Null if the token is used or its session has ended. */

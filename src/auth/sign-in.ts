@@ -1,4 +1,5 @@
 import type { User } from '../http/schemas.js';
+import type { AnnouncedEvent } from '../ops/events.js';
 import { UniqueViolation } from '../storage/collection.js';
 import { authErrors } from './errors.js';
 import type { IssuedTokens } from './refresh.js';
@@ -11,23 +12,27 @@ export interface SignIn {
   signIn(user: UserDocument, origin: SessionOrigin, amr?: readonly string[]): Promise<SignedIn>;
   /** Stores a new user, with the first session. @throws EMAIL_TAKEN */
   createAccount(user: UserDocument, origin: SessionOrigin, amr?: readonly string[]): Promise<SignedIn>;
-  emitRegistered(user: UserDocument): Promise<void>;
+  /** Before the user is stored. */
+  announceRegistered(user: UserDocument): Promise<AnnouncedEvent>;
 }
 
 export type SignedIn = IssuedTokens & { user: User };
 
 export interface SignInDependencies
-  extends Pick<SessionDependencies, 'users' | 'emit' | 'presentUser' | 'audit'>,
+  extends Pick<SessionDependencies, 'users' | 'announceEvent' | 'presentUser' | 'audit'>,
     Pick<SessionService, 'startSession'> {}
 
 export function createSignIn(deps: SignInDependencies): SignIn {
   const { users, audit, startSession } = deps;
 
-  const emitRegistered = async (user: UserDocument): Promise<void> =>
-    deps.emit('user.registered', { userId: user.id, user: await deps.presentUser(user) });
+  const announceRegistered: SignIn['announceRegistered'] = async (user) => {
+    const { id } = user;
+    const event = { userId: id, user: await deps.presentUser(user) };
+    return deps.announceEvent('user.registered', event, { of: 'user', id, has: {} });
+  };
 
   return {
-    emitRegistered,
+    announceRegistered,
 
     async signIn(user, origin, amr) {
       // Started together, so that both writes share one commit.
@@ -41,10 +46,13 @@ export function createSignIn(deps: SignInDependencies): SignIn {
       // The session is stored first, because a session without a user is invalid: a failure in between creates no
       // account.
       const session = await startSession(user, origin, amr);
-      await users.insert(user).catch((error: unknown) => {
-        throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
+      const announced = await announceRegistered(user);
+      await users.insert(user).catch(async (error: unknown) => {
+        if (!(error instanceof UniqueViolation)) throw error;
+        await announced.withdraw();
+        throw authErrors.EMAIL_TAKEN();
       });
-      await emitRegistered(user);
+      await announced.emit();
       await audit.record({ event: 'user.registered', subject: user.id, ip: origin.ip });
       return session;
     },

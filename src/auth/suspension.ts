@@ -1,6 +1,6 @@
 import type { Clock } from '../kernel/clock.js';
 import { type Audit, madeBy, type Operator } from '../ops/audit.js';
-import type { Emit } from '../ops/events.js';
+import type { Announce } from '../ops/events.js';
 import { UNANSWERED_LINK_FIELDS } from '../ops/used-links.js';
 import type { Change } from '../storage/collection.js';
 import type { AuthEvents } from './events.js';
@@ -24,13 +24,13 @@ export interface Suspension {
 export interface SuspensionDependencies {
   users: Users;
   audit: Audit;
-  emit: Emit<AuthEvents>;
+  announceEvent: Announce<AuthEvents>;
   toManagedUser(user: UserDocument): Promise<ManagedUser>;
   clock: Clock;
 }
 
 export function createSuspension(deps: SuspensionDependencies): Suspension {
-  const { users, audit, emit, toManagedUser, clock } = deps;
+  const { users, audit, announceEvent, toManagedUser, clock } = deps;
 
   /** Changes the state of the account. Returns `null` when it already has that state. */
   const change = async (
@@ -41,12 +41,23 @@ export function createSuspension(deps: SuspensionDependencies): Suspension {
   ): Promise<UserDocument | null> => {
     const { id } = user;
     const suspendedAt = wanted === 'suspended' ? null : { gt: 0 };
-    const changed = await users.updateOne({ id, suspendedAt, deletingAt: null }, update);
-    if (!changed) return null;
+    // Without a change, nothing is announced: after a crash, the proof would hold nevertheless.
+    if ((user.suspendedAt !== undefined) === (wanted === 'suspended')) return null;
     const event = wanted === 'suspended' ? 'user.suspended' : 'user.unsuspended';
+    const proof = { of: 'user', id, has: { suspendedAt: update.set?.suspendedAt ?? null } };
+    const announced = [
+      ...(wanted === 'suspended'
+        ? [await announceEvent('session.revoked', { userId: id, scope: 'global' }, proof)]
+        : []),
+      await announceEvent(event, { userId: id }, proof),
+    ];
+    const changed = await users.updateOne({ id, suspendedAt, deletingAt: null }, update);
+    if (!changed) {
+      for (const one of announced) await one.withdraw();
+      return null;
+    }
     await audit.record({ event, subject: id, ...madeBy(operator) });
-    if (wanted === 'suspended') emit('session.revoked', { userId: id, scope: 'global' });
-    emit(event, { userId: id });
+    for (const one of announced) await one.emit();
     return changed;
   };
 

@@ -6,6 +6,7 @@ import type { Throttle } from '../throttle/throttle.js';
 import type { AccountProof, AddressConfirmation, ConfirmedUser } from './confirm-address.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
+import { eventIdOf } from './events.js';
 import { authLimits } from './limits.js';
 import { newLinkToken, parseLinkToken, VERIFICATION_LINK_TTL_MS } from './link-tokens.js';
 import { isDisabled, type UserDocument } from './store.js';
@@ -71,7 +72,8 @@ export function createVerification(deps: VerificationDependencies): Verification
       // Without required verification, registration has sent the welcome mail already.
       deps.verificationRequired ? mails.welcome(user) : undefined,
     ]);
-    deps.emit('user.verified', { userId: user.id, user: await deps.presentUser(user) });
+    const event = { id: eventIdOf(user), userId: user.id, user: await deps.presentUser(user) };
+    await deps.emit('user.verified', event);
   };
 
   const sendVerification: Verification['sendVerification'] = async ({ id, email, locale }) => {

@@ -16,7 +16,12 @@ import { createBillingEvents } from './events/module.js';
 import { type Webhook, webhookPlugin } from './events/webhook.js';
 import { type BillingFigures, createBillingFigures, createFigureJob } from './figures/service.js';
 import { createGrants, type Grants } from './grants.js';
-import { type BillingOutbox, createEnqueueMail, type Emit } from './notifications.js';
+import {
+  type AnnounceNotification,
+  type BillingOutbox,
+  createEnqueueMail,
+  type Emit,
+} from './notifications.js';
 import { type BillingConfiguration, mayBeLiveKey } from './options.js';
 import { type Catalog, createCatalog } from './plans/catalog.js';
 import { createPlans, type Plans } from './plans/plans.js';
@@ -75,6 +80,9 @@ export interface BillingModuleOptions {
   users: BillingUsers;
   outbox: BillingOutbox;
   emit: Emit;
+  /** Gives a notification to webhooks before the step that prevents its repetition. Default: there are none. */
+  record?: Emit;
+  announceEvent: AnnounceNotification;
   publicUrl(): string;
   /** Whether `resync` processes unmatched events. Default: true. A command leaves them to the server and its listeners. */
   replayEvents?: boolean;
@@ -84,7 +92,17 @@ export interface BillingModuleOptions {
 
 export function createBillingModule(
   context: Pick<ModuleContext, 'store' | 'clock' | 'random' | 'log' | 'audit' | 'jobs' | 'metrics'>,
-  { config, users, outbox, emit, publicUrl, replayEvents = true, wait = sleep }: BillingModuleOptions,
+  {
+    config,
+    users,
+    outbox,
+    emit,
+    record = async () => undefined,
+    announceEvent,
+    publicUrl,
+    replayEvents = true,
+    wait = sleep,
+  }: BillingModuleOptions,
 ): BillingModule {
   const { store, clock, random, log, audit, jobs, metrics } = context;
   const { paymentSecretKey: key, billingReturnUrlRelative: returnPath, pastDue } = config;
@@ -101,6 +119,8 @@ export function createBillingModule(
     plans,
     users,
     emit,
+    record,
+    announceEvent,
     pastDue,
     audit,
     clock,

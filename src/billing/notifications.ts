@@ -2,6 +2,7 @@ import type { ActingProgram } from '../http/identity.js';
 import { type Catalogue, type Localized, longDate } from '../http/messages.js';
 import type { SubscriptionStatus } from '../http/schemas.js';
 import { type Clock, DAY } from '../kernel/clock.js';
+import type { Announce } from '../ops/events.js';
 import { type BillingEvent, type InvoiceDetails, readInvoice } from './events/provider-objects.js';
 import { type Plans, UNKNOWN_PLAN } from './plans/plans.js';
 import { asTime, type Json } from './provider/json.js';
@@ -93,10 +94,13 @@ interface DisputeNotification {
 export type Emit = <Name extends keyof BillingNotifications>(
   name: Name,
   notification: BillingNotifications[Name],
-) => void;
+) => Promise<void>;
 
-/** A notification that is emitted after the outcome of its event is stored. */
-export type PendingNotification = (emit: Emit) => void;
+/** A notification that is recorded before the outcome of its event is stored, and emitted after that. */
+export type PendingNotification = (emit: Emit) => Promise<void>;
+
+/** Announces a notification before its change. */
+export type AnnounceNotification = Announce<BillingNotifications>;
 
 /** A mail about purchases. */
 export interface BillingMail {

@@ -37,6 +37,8 @@ export interface Action<Target, Fields extends TObject = TObject, Result = unkno
   values?(target: Target): Record<string, string>;
   /** Shows secrets of the result once, instead of returning to `returnTo`. */
   reveal?(result: Result, target: Target): Revelation;
+  /** What the API answers. Default: the outcome, if there are several. */
+  answer?: { schema: TObject; of(result: Result, target: Target): object };
   /** Confirms the change, as a sentence. Several outcomes have one each; `run` then returns the outcome. */
   done: string | Readonly<Record<string, string>>;
   /** How long the change may take, if it calls another system. */
@@ -152,11 +154,16 @@ export async function registerAction<Target, Fields extends TObject, Result = un
     {
       config: access(console.access),
       ...timeout,
-      schema: { params: Parameters, body: Body, response: { 200: Envelope(Outcome) } },
+      schema: {
+        params: Parameters,
+        body: Body,
+        response: { 200: Envelope(action.answer?.schema ?? Outcome) },
+      },
     },
     async (request) => {
       const target = await find(request.params as Record<string, string>);
       const result = await execute(request, target, request.body as Record<string, unknown>);
+      if (action.answer) return ok(action.answer.of(result, target));
       return ok(hasOutcomes ? { outcome: String(result) } : {});
     },
   );

@@ -6,8 +6,9 @@ import { suggestion } from '../kernel/text.js';
 import type { JobLog } from './jobs.js';
 
 /**
- * Events for integrators: each is emitted once, after its commit, in the process that committed it. Delivery is not
- * guaranteed: a process that crashes between commit and listener emits nothing.
+ * Events for integrators: each is emitted once, after its commit, in the process that committed it. Delivery to listeners is
+ * not guaranteed: a process that crashes between commit and listener emits nothing. An outbox, if there is one, gets the same events and
+ * keeps them.
  */
 
 /** Properties of every event beside its payload. */
@@ -18,7 +19,66 @@ export interface EventMetadata {
   at: string;
 }
 
-export type Emit<Events> = <Name extends keyof Events & string>(name: Name, payload: Events[Name]) => void;
+/**
+ * Resolves when the outbox has the event. Never rejects, because the change was made. An event that several requests may emit has an `id` of its own.
+ */
+export type Emit<Events> = <Name extends keyof Events & string>(
+  name: Name,
+  payload: Events[Name] & { id?: string },
+) => Promise<void>;
+
+/** An event of a change that is about to be made. */
+export interface AnnouncedEvent {
+  /** After the change. */
+  emit(): Promise<void>;
+  /** If the change was not made. */
+  withdraw(): Promise<void>;
+}
+
+/**
+ * Announces an event before its change, so that a crash after the change does not lose it. Without `emit` and `withdraw`, the outbox finds out by
+ * the proof whether the change was made.
+ */
+export type Announce<Events> = <Name extends keyof Events & string>(
+  name: Name,
+  payload: Events[Name] & { id?: string },
+  proof: EventProof,
+) => Promise<AnnouncedEvent>;
+
+/** How to tell after a crash whether a change was made. */
+export interface EventProof {
+  /** The kind of the document that it changes. */
+  of: string;
+  id: string;
+  /** Fields after the change; `null`: it has no such field. Absent: the document is deleted. */
+  has?: Readonly<Record<string, string | number | boolean | null>>;
+  /** Fields that only grow. */
+  reaches?: Readonly<Record<string, number>>;
+}
+
+/** Whether a document is as a proof demands. */
+export function provesChange(document: object | null, { has, reaches = {} }: EventProof): boolean {
+  if (has === undefined) return document === null;
+  if (document === null) return false;
+  const fields = document as Record<string, unknown>;
+  return (
+    Object.entries(has).every(([name, value]) => (fields[name] ?? null) === value) &&
+    Object.entries(reaches).every(([name, least]) => Number(fields[name] ?? 0) >= least)
+  );
+}
+
+/** An event with its payload. */
+export type StoredEvent = EventMetadata & Readonly<Record<string, unknown>>;
+
+/** Keeps events for other programs. */
+export interface EventOutbox {
+  /** Stores an event; a repeated call with the same event has no effect. */
+  put(name: string, event: StoredEvent): Promise<void>;
+  /** Stores an event before its change; false if nothing has to be kept. */
+  announce(name: string, event: StoredEvent, proof: EventProof): Promise<boolean>;
+  /** Removes an announced event. */
+  withdraw(name: string, id: string): Promise<void>;
+}
 
 type Listener<Payload> = (event: Readonly<EventMetadata & Payload>) => unknown;
 
@@ -28,38 +88,91 @@ export interface Subscription<Events> {
   off<Name extends keyof Events & string>(name: Name, listener: Listener<Events[Name]>): void;
 }
 
+export interface Emitter<Events> {
+  emit: Emit<Events>;
+  announce: Announce<Events>;
+  /**
+   * Gives an event with an ID of its own to the outbox only, before the step that prevents its repetition. @throws StoreUnavailable
+   */
+  record: Emit<Events>;
+  events: Readonly<Subscription<Events>>;
+}
+
 /**
  * Listeners run asynchronously, and their errors are logged. The methods of `events` throw a TypeError for a name that is
  * not in `names`.
  */
 export function createEvents<Events>({
   names,
+  outbox,
   clock,
   random,
   log,
 }: {
   names: Record<keyof Events & string, true>;
+  outbox?: EventOutbox | undefined;
   clock: Clock;
   random: Random;
   log: Pick<JobLog, 'error'>;
-}): { emit: Emit<Events>; events: Readonly<Subscription<Events>> } {
+}): Emitter<Events> {
   const check = createNameCheck(Object.keys(names));
   const emitter = new EventEmitter().setMaxListeners(0);
+
+  const create = (payload: unknown): StoredEvent =>
+    Object.freeze({
+      id: newId('evt_', clock, random),
+      at: toTimestamp(clock.now()),
+      ...(payload as object),
+    });
+
+  const publish = (name: string, event: StoredEvent): void => {
+    for (const listener of emitter.rawListeners(name)) {
+      Promise.resolve(event)
+        .then(listener as (event: unknown) => unknown)
+        .catch((err: unknown) => log.error({ err, event: name }, 'an event listener failed'));
+    }
+  };
+
+  /** Returns whether the outbox has the event. */
+  const keep = async (name: string, event: StoredEvent): Promise<boolean> => {
+    try {
+      await outbox?.put(name, event);
+      return true;
+    } catch (err) {
+      log.error({ err, event: name, id: event.id }, 'an event could not be stored for its webhooks');
+      return false;
+    }
+  };
+
   return {
-    emit(name, payload) {
-      const listeners = emitter.rawListeners(name);
-      if (listeners.length === 0) return;
-      const event = Object.freeze({
-        id: newId('evt_', clock, random),
-        at: toTimestamp(clock.now()),
-        ...payload,
-      });
-      for (const listener of listeners) {
-        Promise.resolve(event)
-          .then(listener as (event: unknown) => unknown)
-          .catch((err: unknown) => log.error({ err, event: name }, 'an event listener failed'));
-      }
+    async emit(name, payload) {
+      if (outbox === undefined && emitter.listenerCount(name) === 0) return;
+      const event = create(payload);
+      publish(name, event);
+      await keep(name, event);
     },
+
+    async announce(name, payload, proof) {
+      const event = create(payload);
+      const isKept = (await outbox?.announce(name, event, proof)) ?? false;
+      const withdraw = async () => {
+        if (!isKept) return;
+        // What remains is dropped later, because its change was not made.
+        await outbox?.withdraw(name, event.id).catch(() => undefined);
+      };
+      return {
+        async emit() {
+          publish(name, event);
+          if (await keep(name, event)) await withdraw();
+        },
+        withdraw,
+      };
+    },
+
+    async record(name, payload) {
+      await outbox?.put(name, create(payload));
+    },
+
     events: Object.freeze<Subscription<Events>>({
       on(name, listener) {
         check(name);

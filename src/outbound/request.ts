@@ -28,6 +28,10 @@ export interface OutboundRequestOptions {
   body?: string;
   /** The longest body of a response that is read. With 0, the response ends after its headers. */
   maxBytes: number;
+  /** Reads the beginning of a longer body, or of one that ends early, instead of failing. */
+  isExcerpt?: boolean;
+  /** Ends the exchange. */
+  signal?: AbortSignal;
 }
 
 export interface OutboundResponse {
@@ -74,7 +78,7 @@ export function createOutbound({
       });
     };
 
-  return async (uri, { method, headers, body, maxBytes }) => {
+  return async (uri, { method, headers, body, maxBytes, isExcerpt = false, signal }) => {
     const url = new URL(uri);
     const isSecure = url.protocol === 'https:';
     if (!isSecure && (url.protocol !== 'http:' || reach === 'public')) throw new Error('it is not https');
@@ -89,7 +93,7 @@ export function createOutbound({
         // A pooled connection was opened for another address.
         agent: false,
         lookup: checkedLookup(isAdmitted),
-        signal: AbortSignal.timeout(timeoutMs),
+        signal: AbortSignal.any([AbortSignal.timeout(timeoutMs), ...(signal ? [signal] : [])]),
         headers: { ...headers, ...(body !== undefined && { 'content-length': Buffer.byteLength(body) }) },
       });
       sent.on('error', reject);
@@ -99,7 +103,8 @@ export function createOutbound({
           response.destroy();
           return resolve({ status, headers: received, body: '' });
         }
-        return readText(response, maxBytes).then(
+        const reading = isExcerpt ? readExcerpt(response, maxBytes) : readText(response, maxBytes);
+        return reading.then(
           (text) => resolve({ status, headers: received, body: text }),
           (error: unknown) => {
             sent.destroy();
@@ -122,4 +127,21 @@ async function readText(response: IncomingMessage, maxBytes: number): Promise<st
     chunks.push(chunk);
   }
   return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks));
+}
+
+/** At most `maxBytes` of a body, whatever it contains. The connection is closed at the end. */
+async function readExcerpt(response: IncomingMessage, maxBytes: number): Promise<string> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  try {
+    for await (const chunk of response as AsyncIterable<Buffer>) {
+      chunks.push(chunk);
+      size += chunk.length;
+      if (size >= maxBytes) break;
+    }
+  } catch {
+    // The status is known; the rest of the body is not needed.
+  }
+  response.destroy();
+  return new TextDecoder().decode(Buffer.concat(chunks).subarray(0, maxBytes));
 }

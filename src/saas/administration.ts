@@ -98,7 +98,8 @@ function createModules(
   { values, production, warn }: { values: CommandValues; production: boolean; warn: Warn },
 ) {
   const context = createCommandContext(store, { production, warn, createAudit: createListedAudit });
-  const emit = () => undefined;
+  const emit = async () => undefined;
+  const announceEvent = async () => ({ emit, withdraw: emit });
   const documents = userCollection(store);
   const settings = createSettingsModule(context, { operator: 'cli' });
   const billing = createBillingModule(context, {
@@ -108,6 +109,7 @@ function createModules(
     replayEvents: false,
     outbox: { put: async () => undefined },
     emit,
+    announceEvent,
     publicUrl: () => '',
   });
   const siteName = async () => (await settings.service.current()).siteName;
@@ -115,7 +117,7 @@ function createModules(
     users: documents,
     summaryOf: billing.summaryOf,
     siteName,
-    emit,
+    announceEvent,
   });
   return { users, billing };
 }

@@ -6,7 +6,7 @@ import { authErrors } from '../auth/errors.js';
 import type { AuthModule, UsersModule } from '../auth/module.js';
 import { isDisabled } from '../auth/store.js';
 import type { RouteRules } from '../http/scope.js';
-import type { Emit } from '../ops/events.js';
+import type { Announce } from '../ops/events.js';
 import type { ModuleContext } from '../server/module-context.js';
 import type { UserGuard, UserRequest } from './decorator.js';
 import { namedOrigins, type SaasConfiguration, sealingSecrets } from './options.js';
@@ -30,7 +30,7 @@ export interface SaasAgentOptions {
   users: UsersModule;
   auth: AuthModule;
   links: AgentLinks;
-  emit: Emit<AgentEvents>;
+  announceEvent: Announce<AgentEvents>;
   /** The scopes that further routes state; those of Fastify are added to them. */
   scopes: Set<string>;
   /** The name of the application. */
@@ -43,7 +43,7 @@ export interface SaasAgentOptions {
 export async function openAgents(
   fastify: FastifyInstance,
   context: ModuleContext,
-  { values, users, auth, links, emit, scopes, name, publicUrl, apiUrl }: SaasAgentOptions,
+  { values, users, auth, links, announceEvent, scopes, name, publicUrl, apiUrl }: SaasAgentOptions,
 ): Promise<SaasAgents | undefined> {
   const configured = configuredAgents(values);
   if (!configured) return undefined;
@@ -81,7 +81,7 @@ export async function openAgents(
     },
   );
   const { access, accounts, plugin } = createAgentsModule(context, {
-    ...{ issuer, resource, links, emit, publicUrl, apiUrl },
+    ...{ issuer, resource, links, announceEvent, publicUrl, apiUrl },
     provider: {
       authorizationUrl: (...given) => provider.authorizationUrl(...given).catch(onUnreachable),
       identify: (...given) => provider.identify(...given).catch(onUnreachable),

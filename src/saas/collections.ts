@@ -24,6 +24,7 @@ import { passkeyCollection, usedChallengeCollection } from '../passkeys/store.js
 import { createCommandContext } from '../server/module-context.js';
 import { settingsCollection } from '../settings/store.js';
 import type { Store } from '../storage/collection.js';
+import { deliveryCollection, endpointCollection, intentCollection } from '../webhooks/store.js';
 
 /** Declares every collection of the SaaS backend, whatever is configured. */
 export function declareSaasCollections(store: Store): void {
@@ -53,6 +54,9 @@ export function declareSaasCollections(store: Store): void {
     agentLinkCollection,
     usedAgentProofCollection,
     webhookEventCollection,
+    endpointCollection,
+    deliveryCollection,
+    intentCollection,
   ];
   for (const declare of collections) declare(store);
 }

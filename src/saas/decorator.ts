@@ -63,7 +63,7 @@ export interface SaasDecorator {
   readonly billing: Readonly<BillingApi>;
   readonly reportUsage: ReportUsage;
   readonly settings: Readonly<SettingsApi>;
-  /** Each event is emitted once, after its commit, in the process that committed it. */
+  /** Each event is emitted once, after its commit, in the process that committed it. Webhooks get the same events: docs/webhooks.md. */
   readonly events: Readonly<Subscription<SaasEvents>>;
 }
 

@@ -22,6 +22,7 @@ import type { OptionalRuntime, RuntimeOptions } from '../server/runtime-options.
 import { type CustomSettings, customSettingsProblems } from '../settings/definitions.js';
 import { settingsOptions } from '../settings/schemas.js';
 import { HOST_DATABASE_URI, hostDatabaseProblem } from '../storage/host-database.js';
+import { refuseWebhooksWithoutKey, webhookOptions } from '../webhooks/schemas.js';
 
 /** The options of the SaaS backend, which the environment can set, too. */
 export const saasSchema = defineOptions({
@@ -48,6 +49,7 @@ export const saasSchema = defineOptions({
   ...passkeyOptions(''),
   ...emailOptions('', 'the site name'),
   ...settingsOptions,
+  ...webhookOptions,
   ...brandOptions('', 'the site name'),
   ...messagesOptions(''),
   auditRetentionDays: auditRetentionOption('AUDIT_RETENTION_DAYS'),
@@ -221,6 +223,7 @@ function validateCombinations(values: SaasConfiguration, report: Report): void {
   refusePartialAgents(values, report);
   refusePolicyWithoutKey(values, '', report);
   refuseUnusablePasskeys(values, '', report);
+  refuseWebhooksWithoutKey(values, report);
   refuseLoneDarkLogo(values, '', report);
   refuseUnknownLocale(values, '', report);
   validatePlans(values, report);

@@ -21,7 +21,7 @@ import { createMessages } from '../http/messages.js';
 import { createPages } from '../http/pages.js';
 import { createListedAudit, listedAuditCollection } from '../ops/audit.js';
 import { createAuditSearch } from '../ops/audit-search.js';
-import { createEvents, type Emit } from '../ops/events.js';
+import { type Announce, createEvents, type Emit } from '../ops/events.js';
 import { openMetrics } from '../ops/metrics.js';
 import { passkeyCollection, readPasskeyVersion } from '../passkeys/store.js';
 import { createProfileModule } from '../profile/module.js';
@@ -56,6 +56,7 @@ import { openScopes } from './scopes.js';
 import { openSecondFactors } from './second-factors.js';
 import { createUserAdministration } from './user-administration.js';
 import { createUserApi } from './user-api.js';
+import { openWebhooks } from './webhooks.js';
 
 /** Creates the modules, registers them on `fastify` and returns what they share. */
 export async function mountSaas(
@@ -92,17 +93,22 @@ export async function mountSaas(
     metrics,
   });
   followLifecycle(fastify, context, values);
-  const { emit: emitAny, events } = createEvents<SaasEvents>({
-    names: { ...AUTH_EVENTS, ...BILLING_NOTIFICATIONS, ...AGENT_EVENTS },
-    clock,
-    random,
-    log: fastify.log,
-  });
-  // TypeScript does not infer that a function for all events accepts a subset of them.
-  const emit = emitAny as Emit<AuthEvents> & Emit<BillingNotifications> & Emit<AgentEvents>;
   const documents = userCollection(store);
   const passkeyDocuments = passkeyCollection(store);
   const agentLinks = agentLinkCollection(store);
+  const names = { ...AUTH_EVENTS, ...BILLING_NOTIFICATIONS, ...AGENT_EVENTS };
+  const webhooks = await openWebhooks(context, {
+    ...{ values, production: config.production, names: Object.keys(names) },
+    ...{ users: documents, agentLinks },
+  });
+  const outbox = webhooks?.outbox;
+  const all = createEvents<SaasEvents>({ names, outbox, clock, random, log: fastify.log });
+  const { events, record } = all;
+  // TypeScript does not infer that a function for all events accepts a subset of them.
+  const emit = all.emit as Emit<AuthEvents> & Emit<BillingNotifications> & Emit<AgentEvents>;
+  const announceEvent = all.announce as Announce<AuthEvents> &
+    Announce<BillingNotifications> &
+    Announce<AgentEvents>;
 
   const { customSettings: definitions } = runtime;
   const keys = [values.settingsEncryptionKey, values.settingsEncryptionKeyPrevious];
@@ -131,6 +137,8 @@ export async function mountSaas(
     users: billingUsers(documents),
     outbox: email.service,
     emit,
+    record: record as Emit<BillingNotifications>,
+    announceEvent,
     publicUrl: publicUrl.get,
   });
   const users = createUsersModule(context, {
@@ -138,7 +146,7 @@ export async function mountSaas(
     summaryOf: billing.summaryOf,
     siteName,
     marksProfileChanges: values.paymentSecretKey !== undefined,
-    emit,
+    announceEvent,
   });
   const mount = `saas-backend ${fastify.prefix}${prefix}`;
   const secondFactors = await openSecondFactors(fastify, context, {
@@ -164,6 +172,7 @@ export async function mountSaas(
     siteName,
     profileChanged: billing.sendProfiles,
     emit,
+    announceEvent,
     publicUrl,
     origins: values.corsOrigin ?? [],
     mountedAt,
@@ -182,7 +191,7 @@ export async function mountSaas(
   });
   const apiUrl = () => publicUrl.get() + mountedAt();
   const agents = await openAgents(fastify, context, {
-    ...{ values, users, auth, links: agentLinks, emit, scopes: agentScopes, apiUrl },
+    ...{ values, users, auth, links: agentLinks, announceEvent, scopes: agentScopes, apiUrl },
     name: brand.name,
     publicUrl: publicUrl.get,
   });
@@ -239,6 +248,7 @@ export async function mountSaas(
     audit: createAuditSearch(listedAuditCollection(store)),
     settings: settings.service,
     customSettings: custom,
+    endpoints: webhooks?.adminPlugin,
     installation: describeInstallation(config),
     pages,
   });

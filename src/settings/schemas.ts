@@ -10,7 +10,7 @@ const strongSecret = (secret: string | undefined) =>
 export const settingsOptions = {
   settingsEncryptionKey: option(Type.Optional(Type.String()), {
     env: 'SETTINGS_ENCRYPTION_KEY',
-    doc: 'Secret that encrypts the secret settings of `customSettings` in the store. At least 32 random bytes in production.',
+    doc: 'Secret that encrypts the secret settings of `customSettings` and the secrets of webhooks in the store. At least 32 random bytes in production.',
     secret: true,
     safe: strongSecret,
   }),

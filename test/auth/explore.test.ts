@@ -6,6 +6,7 @@ import { customerCollection, paymentCollection, subscriptionCollection } from '.
 import type { UnknownWritesRegistry } from '../../src/ops/unknown-writes.js';
 import { nullIfTaken, type Store, StoreUnavailable } from '../../src/storage/collection.js';
 import { fakeClock } from '../kit/clock.js';
+import { announcing } from '../kit/events.js';
 import { explore, type Scenario } from '../kit/explore.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { STORM_SECRET } from '../kit/stripe-fixture.js';
@@ -266,7 +267,7 @@ t.test('a suspension permanently ends sessions that exist, begin or change at th
     createSuspension({
       users,
       audit: { record: async () => undefined, recordFailure: async () => undefined },
-      emit: () => undefined,
+      announceEvent: announcing(),
       toManagedUser: async (user) => ({
         ...(await viewUnsubscribed(user)),
         suspendedAt: null,

@@ -8,6 +8,7 @@ import { sha256 } from '../../src/kernel/secrets.js';
 import { createUnknownWrites, type UnknownWritesRegistry } from '../../src/ops/unknown-writes.js';
 import { nullIfTaken, type Store } from '../../src/storage/collection.js';
 import { fakeClock } from '../kit/clock.js';
+import { eventSink } from '../kit/events.js';
 import type { Exploration, Scenario } from '../kit/explore.js';
 import { countedRandom } from '../kit/random.js';
 import { viewUnsubscribed } from '../kit/users.js';
@@ -91,7 +92,7 @@ export function serviceOn(
       deleteData: async () => undefined,
       deleteLateData: async () => undefined,
     },
-    emit: () => undefined,
+    ...eventSink(),
     unknownWrites: unknownWritesOn(clock),
     clock,
     random: countedRandom(seed),

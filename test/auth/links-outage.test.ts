@@ -7,6 +7,7 @@ import { sha256 } from '../../src/kernel/secrets.js';
 import type { UnknownWritesRegistry } from '../../src/ops/unknown-writes.js';
 import { nullIfTaken, type Store, StoreUnavailable } from '../../src/storage/collection.js';
 import { fakeClock } from '../kit/clock.js';
+import { eventSink } from '../kit/events.js';
 import { explore, type Scenario } from '../kit/explore.js';
 import {
   ADA,
@@ -158,7 +159,7 @@ function accountWith({ given }: Pick<Flow, 'given'>) {
       clock,
       unknownWrites,
       mails: storedMails(store),
-      emit: (name) => void events.push(name),
+      ...eventSink((name) => events.push(name)),
       throttle: {
         count: async () => undefined,
         countKey: async () => undefined,

@@ -13,6 +13,7 @@ import { sha256 } from '../../src/kernel/secrets.js';
 import type { UnknownWritesRegistry } from '../../src/ops/unknown-writes.js';
 import { type Store, StoreUnavailable } from '../../src/storage/collection.js';
 import { fakeClock } from '../kit/clock.js';
+import { announcing, eventSink } from '../kit/events.js';
 import { explore, type Scenario } from '../kit/explore.js';
 import { countedRandom } from '../kit/random.js';
 import {
@@ -54,7 +55,7 @@ function processOn(store: Store, seed: string): EmailLogin {
   const { emailLogin } = serviceOn(store, seed, {
     clock,
     unknownWrites,
-    emit: (name) => void events.push(name),
+    ...eventSink((name) => events.push(name)),
     createEmailLogin: (accounts) =>
       createEmailLogin({
         ...accounts,
@@ -221,7 +222,7 @@ t.test('no session of a code outlives a reset or a suspension at the same moment
     createSuspension({
       users: userCollection(store),
       audit: { record: async () => undefined, recordFailure: async () => undefined },
-      emit: () => undefined,
+      announceEvent: announcing(),
       toManagedUser: async () => ({}) as never,
       clock,
     }).suspend({ id: ADA });

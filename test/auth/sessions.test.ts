@@ -9,6 +9,7 @@ import { createUnknownWrites } from '../../src/ops/unknown-writes.js';
 import { openStore } from '../../src/storage/open.js';
 import { auditOf, PASSWORD, SECRETS, saasApp, storeOf } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
+import { announcing } from '../kit/events.js';
 import { countedRandom } from '../kit/random.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { viewUnsubscribed } from '../kit/users.js';
@@ -360,7 +361,7 @@ t.test('a refresh that loses a race between its read and its write changes nothi
       random,
     }),
     audit,
-    emit: () => undefined,
+    announceEvent: announcing(),
     presentUser: viewUnsubscribed,
     unknownWrites: createUnknownWrites({ clock, log: { error: () => undefined } }),
     clock,

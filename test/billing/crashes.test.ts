@@ -73,7 +73,7 @@ const SCENES: Record<
 async function billingFixture(apiUrl = 'http://127.0.0.1:1') {
   const store = await openStore('sqlite::memory:');
   const clock = fakeClock();
-  const seen: Seen = { mails: new Map(), notifications: [], possiblyLost: new Set() };
+  const seen: Seen = { mails: new Map(), notifications: [], possiblyLost: new Set(), recorded: new Set() };
   const person = { id: 'usr_1', email: 'ada@example.test', ...UNSUBSCRIBED, createdAt: 1 };
   await userCollection(store).insert(person);
   await customerCollection(store).insert({ id: 'usr_1', customerId: 'cus_1', createdAt: 1 });
@@ -116,6 +116,8 @@ t.test('a crash at any step is repaired by the next delivery', async (t) => {
         const notified = seen.notifications.filter(({ id }) => id === event.id).map((one) => one.name);
         t.same(new Set(notified).size, notified.length, `${where}: notified once`);
         if (!seen.possiblyLost.has(event.id)) t.ok(notified.length > 0, `${where}: notified`);
+        const recorded = [...(seen.recorded ?? [])].filter((one) => one.endsWith(` ${event.id}`));
+        t.ok(recorded.length > 0, `${where}: webhooks lose nothing`);
         await store.close();
       }
     }
@@ -159,7 +161,7 @@ t.test('in every interleaving of deliveries, with a crash of one, the newest eve
     const actors = events.map((event) => (store: Store) => {
       // A delivery that would have to wait for another one fails instead, and is repeated in the end.
       const wait = () => Promise.reject(new Error('it waits'));
-      const emit = (name: string, { id }: { id: string }) => notified.push(`${name} ${id}`);
+      const emit = async (name: string, { id }: { id: string }) => void notified.push(`${name} ${id}`);
       const config = {
         paymentWebhookSecret: STORM_SECRET,
         billingReturnUrlRelative: '/billing',

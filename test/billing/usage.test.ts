@@ -8,6 +8,7 @@ import { openStore } from '../../src/storage/open.js';
 import { PASSWORD, saasApp, storeOf } from '../kit/app.js';
 import { billingOn, type TestBilling } from '../kit/billing.js';
 import { fakeClock } from '../kit/clock.js';
+import { announcing } from '../kit/events.js';
 import { compiled, startProgram } from '../kit/process.js';
 import type { Fault } from '../kit/stripe.js';
 import type { Seen } from '../kit/stripe-expectations.js';
@@ -46,9 +47,9 @@ async function usageFixture(t: Test, databaseUri = 'sqlite::memory:') {
         billingReturnUrlRelative: '/settings/billing',
         pastDue: 'entitled',
       },
-      emit: (name, event) => {
-        if (name === 'usage.failed') failed.push(event as BillingNotifications['usage.failed']);
-      },
+      announceEvent: announcing((name: string, event: BillingNotifications['usage.failed']) => {
+        if (name === 'usage.failed') failed.push(event);
+      }),
     });
   const billing = start();
   return {
@@ -236,7 +237,7 @@ t.test('old reports are deleted', async (t) => {
     reports,
     customers: customerCollection(store),
     gateway: { createMeterEvent: async () => ({ outcome: 'accepted' }) },
-    emit: () => {},
+    announceEvent: announcing(),
     clock,
     log: { error() {}, warn() {} },
   });

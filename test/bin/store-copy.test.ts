@@ -406,6 +406,8 @@ t.test('the target gets the tables and indexes that the servers create', async (
       AGENT_CLIENT_ID: 'x',
       LOGIN_PROVIDERS: '{"github":{"clientId":"x","clientSecret":"x"}}',
       IDP_FACTOR_ENCRYPTION_KEY: 'Rk7tQ2vXw9ZbN4mLp6Jd3Hs8Fg1Yc5Ae',
+      WEBHOOKS: 'true',
+      SETTINGS_ENCRYPTION_KEY: 'Wk7tQ2vXw9ZbN4mLp6Jd3Hs8Fg1Yc5Ae',
       PASSKEYS: 'true',
       IDP_PASSKEYS: 'true',
       IDP_DEVICE_FLOW: '1',

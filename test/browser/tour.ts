@@ -24,6 +24,8 @@ import { stopsOfUserPages } from './user-tour.js';
 const HANDLE = 'maximiliane.von-und-zu-hohenlohe-langenburg@department.of.some-company.example';
 const NAME = 'The Application of Unreasonably Great Length for Donaudampfschifffahrtsgesellschaftskapitäne';
 
+const SETTINGS_KEY = 'settings-Kq8ZsT1mXe6YbN0cRj4HuPd9';
+
 const RESOURCE = 'https://interface.department.of.some-company-with-a-long-name.example/v1/files';
 
 export async function planTour(t: Test): Promise<Stop[]> {
@@ -33,7 +35,7 @@ export async function planTour(t: Test): Promise<Stop[]> {
   const [{ idp, origin }, ruled, saas] = await Promise.all([
     reachableIdp(t, { ...mailed, passkeys: true, deviceFlow: true, clientIdMetadata: true }),
     reachableIdp(t, { ...mailed, ...required }),
-    mailedApp(t, { factorEncryptionKey: FACTOR_KEY }),
+    mailedApp(t, { factorEncryptionKey: FACTOR_KEY, webhooks: true, settingsEncryptionKey: SETTINGS_KEY }),
   ]);
   const inConsole = await stopsOfConsole(t, idp, origin);
   return [
@@ -410,7 +412,13 @@ async function subscribe(saas: MailedApp, userId: string, id: string): Promise<v
 }
 
 async function stopsOfSaas(saas: MailedApp, origin: string): Promise<Stop[]> {
+  // Nothing listens there, and nothing is sent before the tour.
+  const hook = { url: 'http://127.0.0.1:9/hooks/of-an-application', description: NAME };
+  const added = await saas.admin('POST', '/admin/api/endpoints/create', hook);
+  const { endpointId } = added.body.data;
   const { email, id } = await saas.signUp({ email: HANDLE, name: NAME });
+  const deliveries = await saas.admin('GET', '/admin/api/deliveries');
+  const [delivery] = deliveries.body.data.items;
   for (const name of ['sub_1QabcdEfGhIjKlMnOpQrStUv', 'sub_2QabcdEfGhIjKlMnOpQrStUv'])
     await subscribe(saas, id, name);
   const other = await saas.signUp({ name: 'Ada' });
@@ -459,6 +467,16 @@ async function stopsOfSaas(saas: MailedApp, origin: string): Promise<Stop[]> {
     stop('admin-events', 200, open(`${operator}/admin/webhooks`)),
     stop('admin-event', 200, open(`${operator}/admin/webhooks/evt_sub_1QabcdEfGhIjKlMnOpQrStUv`)),
     stop('admin-action', 200, open(`${operator}/admin/webhooks/evt_sub_1QabcdEfGhIjKlMnOpQrStUv/assign`)),
+    stop('admin-endpoints', 200, open(`${operator}/admin/endpoints`)),
+    stop('admin-endpoint', 200, open(`${operator}/admin/endpoints/${endpointId}`)),
+    stop('admin-endpoint-create', 200, open(`${operator}/admin/endpoints/create`)),
+    stop('admin-endpoint-created', 200, send({ URL: 'https://example.com/hooks' })),
+    stop('admin-endpoint-wrong', 400, async (page) => {
+      await page.goto(`${operator}/admin/endpoints/create`);
+      return send({ URL: 'example', Events: 'user.registred' })(page);
+    }),
+    stop('admin-deliveries', 200, open(`${operator}/admin/deliveries`)),
+    stop('admin-delivery', 200, open(`${operator}/admin/deliveries/${delivery.id}`)),
     stop('admin-mails', 200, open(`${operator}/admin/mails`)),
     stop('admin-mail', 200, async (page) => {
       await page.goto(`${operator}/admin/mails`);

@@ -321,6 +321,8 @@ export function saasCases(folder: string): Record<string, Cases> {
     REFRESH_TOKEN_TTL: seconds(604_800, 31_536_000),
     SESSION_MAX_AGE: seconds(2_592_000, 157_680_000),
     AUDIT_RETENTION_DAYS: seconds(365, 36_500),
+    WEBHOOKS: { ...flag, requires: { SETTINGS_ENCRYPTION_KEY: 'settings-Wq8ZsT1mXe6YbN0cRj4HuPd9' } },
+    WEBHOOK_PRIVATE_NETWORKS: flag,
     METRICS: { ...flag, requires: { ADMIN_PASSWORD: 'metrics-Ht4wXcRq1zLmKd' } },
     REQUIRE_EMAIL_VERIFICATION: flag,
     ACCOUNT_PAGES: flag,

@@ -39,7 +39,11 @@ const FORM = { 'content-type': 'application/x-www-form-urlencoded' };
 const PRODUCTS: Record<string, Product> = {
   'saas-backend': {
     open: (folder) =>
-      createServer({ ...testOptions(folder), limits: false, passkeys: true, accountPages: true } as never),
+      createServer({
+        ...testOptions(folder),
+        ...{ limits: false, passkeys: true, accountPages: true },
+        ...{ webhooks: true, settingsEncryptionKey: 'settings-Kq8ZsT1mXe6YbN0cRj4HuPd9' },
+      } as never),
     verifiedInHandler: [],
     // test/user-pages/user-pages.test.ts
     openedElsewhere: ['person', 'recent-person'],

@@ -8,6 +8,7 @@ import type { Clock } from '../../src/kernel/clock.js';
 import type { Job } from '../../src/ops/jobs.js';
 import { billingUsers } from '../../src/saas/billing-users.js';
 import type { Store } from '../../src/storage/collection.js';
+import { eventSink } from './events.js';
 import { countedRandom } from './random.js';
 
 /** Billing without HTTP, with its jobs, which run only on request. */
@@ -37,7 +38,7 @@ export function billingOn(
       config: { billingReturnUrlRelative: '/settings/billing', pastDue: 'entitled', ...config },
       users: billingUsers(userCollection(store)),
       outbox: { put: async () => {} },
-      emit: () => {},
+      ...eventSink(),
       publicUrl: () => 'https://app.example.test',
       wait: async () => {},
       ...options,

@@ -30,6 +30,8 @@ export interface Seen {
   notifications: ({ name: string; id: string } & Record<string, unknown>)[];
   /** Events completed at the moment of a kill, whose notifications may be lost. */
   possiblyLost: Set<string>;
+  /** Notifications that webhooks have, by name and ID. */
+  recorded?: Set<string>;
 }
 
 interface Wrong {

@@ -209,7 +209,11 @@ export function boot(
         if (!seen.mails.has(mail.key)) seen.mails.set(mail.key, mail.to);
       },
     },
-    emit: (name, notification) => seen.notifications.push({ name, ...notification }),
+    async record(name, { id }) {
+      if (life.isOver) throw new Killed();
+      seen.recorded?.add(`${name} ${id}`);
+    },
+    emit: async (name, notification) => void seen.notifications.push({ name, ...notification }),
     wait: () => turn(),
   });
   return { life, billing };

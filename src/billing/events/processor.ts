@@ -70,6 +70,7 @@ export interface EventProcessorDependencies {
   projector: Projector;
   enqueueMail: EnqueueMail;
   emit: Emit;
+  record: Emit;
   pastDue: PastDue;
   clock: Clock;
 }
@@ -101,6 +102,7 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
     projector,
     enqueueMail,
     emit,
+    record,
     clock,
     links,
   } = deps;
@@ -179,19 +181,29 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
 
   const processTerms: EventProcessor['processTerms'] = async (event) => {
     const applied = await subscriptionEvents.applyTerms(event);
-    if (!applied || !(await leases.storeProcessed(event))) return null;
-    for (const notify of notificationsOf(event, applied)) notify(emit);
+    if (!applied) return null;
+    const notifications = notificationsOf(event, applied);
+    // Before the outcome, after which a delivery would not repeat it.
+    for (const notify of notifications) await notify(record);
+    if (!(await leases.storeProcessed(event))) return null;
+    for (const notify of notifications) await notify(emit);
     return applied.outcome;
   };
 
   const process: EventProcessor['process'] = async (lease, event, assignedTo) => {
-    const { outcome, notifications } = await handle(event, assignedTo).catch(async (error: unknown) => {
+    const handleAndRecord = async () => {
+      const handled = await handle(event, assignedTo);
+      // Before the outcome, after which a delivery would not repeat it.
+      for (const notify of handled.notifications) await notify(record);
+      return handled;
+    };
+    const { outcome, notifications } = await handleAndRecord().catch(async (error: unknown) => {
       await leases.release(lease);
       throw error;
     });
     const isCompleted = await leases.complete(lease, outcome);
     if (!isCompleted) return outcome;
-    for (const notify of notifications) notify(emit);
+    for (const notify of notifications) await notify(emit);
     // The owner may have become known between the lookup and the storing of the outcome, before a replay finds the
     // event.
     return outcome === 'unmatched' ? ((await retryUnmatched(event)) ?? outcome) : outcome;

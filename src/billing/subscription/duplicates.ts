@@ -86,7 +86,7 @@ export function createDuplicates(deps: DuplicateDependencies): Duplicates {
       if (!newest || !(await record(userId, newest.id))) return;
       const subscriptionIds = found.map(({ id }) => id);
       log.warn({ userId, subscriptions: subscriptionIds }, 'a user pays for more than one subscription');
-      emit('subscription.duplicated', {
+      await emit('subscription.duplicated', {
         id: `duplicate:${newest.id}`,
         at: toTimestamp(clock.now()),
         userId,

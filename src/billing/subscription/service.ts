@@ -112,7 +112,7 @@ export function createSubscriptionService(deps: SubscriptionServiceDependencies)
     if (session['status'] === 'complete') {
       const source = { userId, eventId: `refresh:${session['id']}`, at: clock.now() };
       const notify = await purchaseRecorder.recordSession(session, source);
-      notify?.(emit);
+      await notify?.(emit);
     }
     await deps.deleteIfUserIsGone(userId);
   };

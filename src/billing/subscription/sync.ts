@@ -104,7 +104,7 @@ export function createSubscriptionSync(deps: SubscriptionSyncDependencies): Subs
       const now = clock.now();
       const entitled = isEntitled(after, deps.pastDue, now);
       const details = { at: now, entitled, ...(actor && { actor }) };
-      subscriptionNotification(`refresh:${after.id}:${after.rev}`, after, details)(emit);
+      await subscriptionNotification(`refresh:${after.id}:${after.rev}`, after, details)(emit);
     }
     return { id: after.id, ...(stored && { before: stored }), after, fields };
   };

@@ -2,7 +2,7 @@ import { toTimestamp } from '../../http/schemas.js';
 import { CLOCK_SKEW_MS, type Clock, DAY, HOUR, MINUTE, SECOND } from '../../kernel/clock.js';
 import type { Job, JobLog } from '../../ops/jobs.js';
 import { purgeMatching } from '../../ops/purge.js';
-import type { Emit } from '../notifications.js';
+import type { AnnounceNotification } from '../notifications.js';
 import type { Gateway } from '../provider/gateway.js';
 import type { Customers } from '../store.js';
 import type { UsageDocument, UsageReports } from './reports.js';
@@ -24,7 +24,7 @@ export interface UsageSenderDependencies {
   reports: UsageReports;
   customers: Customers;
   gateway: Pick<Gateway, 'createMeterEvent'>;
-  emit: Emit;
+  announceEvent: AnnounceNotification;
   clock: Clock;
   log: Pick<JobLog, 'error' | 'warn'>;
 }
@@ -55,7 +55,7 @@ const WAIT_FOR_CUSTOMER_MS = HOUR;
 const RETENTION_MS = 90 * DAY;
 
 export function createUsageJobs(deps: UsageSenderDependencies): UsageJobs {
-  const { reports, customers, gateway, emit, clock, log } = deps;
+  const { reports, customers, gateway, announceEvent, clock, log } = deps;
 
   /** Whether a report may be sent now. If not, it has failed or is no longer due. */
   const checkDue = async (report: UsageDocument): Promise<boolean> => {
@@ -73,6 +73,9 @@ export function createUsageJobs(deps: UsageSenderDependencies): UsageJobs {
   const fail = async (report: UsageDocument, reason: string): Promise<void> => {
     const { id, attempts, userId, meter, quantity, key } = report;
     const endedAt = clock.now();
+    const notification = { id, at: toTimestamp(endedAt), userId, meter, quantity, key, reason };
+    const proof = { of: 'usage', id, has: { status: 'failed' } };
+    const announced = await announceEvent('usage.failed', notification, proof);
     const failed = await reports.updateOne(
       { id, attempts },
       { set: { status: 'failed', reason, endedAt }, unset: ['dueAt', 'unconfirmedSince'] },
@@ -82,7 +85,7 @@ export function createUsageJobs(deps: UsageSenderDependencies): UsageJobs {
       { userId, meter, quantity, key, reason },
       'usage could not be reported to the payment provider',
     );
-    emit('usage.failed', { id, at: toTimestamp(endedAt), userId, meter, quantity, key, reason });
+    await announced.emit();
   };
 
   /** Sends one report. Returns whether the provider is available. */

@@ -32,6 +32,8 @@ const KINDS = {
   pageForm: /name="form" value="(\d+\.[\w-]{43})"/g,
   event: /\bevt_\d+\b/g,
   mail: /\bmail_[0-9a-f]{32}/g,
+  endpoint: /\bwhe_[0-9a-f]{32}/g,
+  delivery: /\bdlv_[\w-]{43}/g,
   // Found only in e-mails.
   reset: null,
   verify: null,
@@ -231,10 +233,19 @@ RECIPES['POST /admin/settings/custom'] = (self) => ({
 });
 
 /** The kind of the ID in the path of a page of the admin area. */
-const ADMIN_IDS: Record<string, keyof typeof KINDS> = { users: 'user', webhooks: 'event', mails: 'mail' };
+const ADMIN_IDS: Record<string, keyof typeof KINDS> = {
+  users: 'user',
+  webhooks: 'event',
+  mails: 'mail',
+  endpoints: 'endpoint',
+  deliveries: 'delivery',
+};
 
 /** What the actions of the admin area need, as JSON and in forms. */
 const ADMIN_FIELDS: Record<string, (self: SaasVisitor, id: string) => Record<string, string>> = {
+  'endpoints/create': () => ({ url: 'http://127.0.0.1:9/hook', events: 'user.registered' }),
+  'endpoints/:id/update': () => ({ url: 'http://127.0.0.1:9/hook' }),
+  'endpoints/:id/rotate': () => ({ atOnce: 'no' }),
   'users/:id/rename': () => ({ name: 'Another' }),
   'users/:id/grant': () => ({ plan: 'pro' }),
   'users/:id/delete': (self, id) => ({ confirm: self.emailOf(id) }),
@@ -269,6 +280,7 @@ const resourceOf = (path: string): string => {
 };
 
 const NOT_FAILED = 'no e-mail fails within the time of the fuzz';
+const NOT_ENDED = 'a delivery ends only if its endpoint is disabled, and is sent again only if it is enabled';
 const NO_MAIL_SERVER = 'no mail server listens';
 
 let names = 0;
@@ -474,6 +486,7 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     // Nothing answers there.
     ...{ agentIssuer: 'http://127.0.0.1:9', agentResource: 'http://localhost/api', agentClientId: 'fuzz' },
     settingsEncryptionKey: 'settings-Kq8ZsT1mXe6YbN0cRj4HuPd9',
+    webhooks: true,
     customSettings: {
       seats: { schema: Type.Integer({ minimum: 0, maximum: 9 }), public: true, default: 1 },
       key: { schema: Type.String(), secret: true },
@@ -545,6 +558,8 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
       'POST /api/auth/email-login/redeem': 'a code meets its login token only by chance',
       ...UNATTAINABLE_USER_PAGES,
       'POST /api/auth/unlock': 'without limits no account is locked, and no mail has such a link',
+      'POST /admin/deliveries/:id/resend': NOT_ENDED,
+      'POST /admin/api/deliveries/:id/resend': NOT_ENDED,
       'POST /admin/mails/:id/retry': NOT_FAILED,
       'POST /admin/api/mails/:id/retry': NOT_FAILED,
       'POST /admin/mails/templates/:name/test': NO_MAIL_SERVER,

@@ -1,0 +1,101 @@
+import { type Clock, isUnexpired, MINUTE } from '../kernel/clock.js';
+import type { Audit } from '../ops/audit.js';
+import type { JobLog } from '../ops/jobs.js';
+import { FAILURE_LIMIT_MS, MAX_DELAY_MS, pauseMs } from './schedule.js';
+import type { Deliveries, EndpointDocument, Endpoints } from './store.js';
+
+/** Whether endpoints answer: one that does not is paused, and disabled after three days. */
+export interface EndpointHealth {
+  /** Whether attempts are made now. */
+  isOpen(endpoint: EndpointDocument): boolean;
+  succeeded(endpoint: EndpointDocument): Promise<void>;
+  /** Returns whether further attempts are made now. */
+  failed(endpoint: EndpointDocument, result: FailedAttempt): Promise<boolean>;
+}
+
+export interface FailedAttempt {
+  text: string;
+  /** Absent if there was no answer. */
+  status?: number;
+  retryAfterMs?: number | undefined;
+}
+
+export interface EndpointHealthDependencies {
+  endpoints: Endpoints;
+  deliveries: Pick<Deliveries, 'updateMany'>;
+  audit: Pick<Audit, 'record'>;
+  clock: Clock;
+  log: Pick<JobLog, 'warn'>;
+}
+
+/** The endpoint does not want to receive anything any more (RFC 9110 §15.5.11). */
+const GONE = 410;
+
+/** Ends the deliveries of an endpoint that is disabled; the operator can send them again. */
+export async function failPending(
+  deliveries: Pick<Deliveries, 'updateMany'>,
+  endpointId: string,
+  now: number,
+): Promise<void> {
+  const failed = { status: 'failed', lastResult: 'the endpoint was disabled', endedAt: now } as const;
+  await deliveries.updateMany({ endpointId, dueAt: { gte: 0 } }, { set: failed, unset: ['dueAt'] });
+}
+
+export function createEndpointHealth(deps: EndpointHealthDependencies): EndpointHealth {
+  const { endpoints, deliveries, audit, clock, log } = deps;
+
+  const disable = async ({ id, url, version }: EndpointDocument, reason: string): Promise<void> => {
+    const now = clock.now();
+    const set = { disabledAt: now, disabledReason: reason };
+    // The operator may have changed it since.
+    if (!(await endpoints.updateOne({ id, version, disabledAt: null }, { set, inc: { version: 1 } }))) return;
+    await failPending(deliveries, id, now);
+    log.warn({ endpoint: id, url, reason }, 'an endpoint of webhooks was disabled');
+    await audit.record({ event: 'webhook.disabled', ip: 'local', detail: `${id}: ${reason}` });
+  };
+
+  return {
+    isOpen: ({ disabledAt, pausedUntil = 0 }) =>
+      disabledAt === undefined && !isUnexpired(pausedUntil, { now: clock.now(), life: MAX_DELAY_MS }),
+
+    async succeeded({ id, failingSince, lastSuccessAt = 0, unanswered }) {
+      const now = clock.now();
+      const isSteady = failingSince === undefined && unanswered === undefined;
+      // At most one write a minute while it answers.
+      if (isSteady && lastSuccessAt > now - MINUTE && lastSuccessAt <= now) return;
+      await endpoints.updateOne(
+        { id },
+        { set: { lastSuccessAt: now }, unset: ['failingSince', 'lastFailure', 'unanswered', 'pausedUntil'] },
+      );
+    },
+
+    async failed(endpoint, { text, status, retryAfterMs }) {
+      const { id } = endpoint;
+      const now = clock.now();
+      const failingSince = endpoint.failingSince ?? now;
+      await endpoints.updateOne({ id, failingSince: null }, { set: { failingSince: now } });
+      if (status === GONE) {
+        await disable(endpoint, 'it answered 410 Gone');
+        return false;
+      }
+      if (failingSince <= now - FAILURE_LIMIT_MS) {
+        await disable(endpoint, `no attempt has succeeded for three days; the last one: ${text}`);
+        return false;
+      }
+      const isUnanswered = status === undefined;
+      const unanswered = (endpoint.unanswered ?? 0) + 1;
+      const pause = isUnanswered ? pauseMs(unanswered) : Math.min(retryAfterMs ?? 0, MAX_DELAY_MS);
+      await endpoints.updateOne(
+        { id },
+        {
+          set: {
+            lastFailure: text,
+            ...(isUnanswered && { unanswered }),
+            ...(pause > 0 && { pausedUntil: now + pause }),
+          },
+        },
+      );
+      return pause === 0;
+    },
+  };
+}

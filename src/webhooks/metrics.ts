@@ -1,0 +1,50 @@
+import { type Clock, SECOND } from '../kernel/clock.js';
+import type { Metrics } from '../ops/metrics.js';
+import type { Deliveries } from './store.js';
+
+/** Deliveries counted at a scrape. */
+const MAX_COUNTED = 10_000;
+
+/** Deliveries whose age is compared at a scrape. */
+const MAX_COMPARED = 200;
+
+/** Only pending deliveries have the field. */
+const PENDING = { dueAt: { gte: 0 } };
+
+/** Declares the metrics of webhooks. Returns the function that counts attempts. */
+export function measureWebhooks(
+  metrics: Metrics,
+  { deliveries, clock }: { deliveries: Deliveries; clock: Clock },
+): (result: 'delivered' | 'refused' | 'unanswered') => void {
+  metrics.storeGauge(
+    {
+      name: 'webhook_pending_deliveries',
+      help: `Deliveries that are pending, counted up to ${MAX_COUNTED}.`,
+    },
+    async () => [{ labels: {}, value: await deliveries.count(PENDING, MAX_COUNTED) }],
+  );
+  metrics.storeGauge(
+    {
+      name: 'webhook_failed_deliveries',
+      help: `Deliveries of the last 30 days that failed for good, counted up to ${MAX_COUNTED}.`,
+    },
+    async () => [{ labels: {}, value: await deliveries.count({ status: 'failed' }, MAX_COUNTED) }],
+  );
+  metrics.storeGauge(
+    {
+      name: 'webhook_oldest_pending_age_seconds',
+      help: `Age of the oldest delivery among the ${MAX_COMPARED} that are attempted next; 0 if there is none.`,
+    },
+    async () => {
+      const { items } = await deliveries.page({ where: PENDING, sort: 'dueAt', limit: MAX_COMPARED });
+      const oldest = Math.min(...items.map(({ createdAt }) => createdAt), clock.now());
+      return [{ labels: {}, value: (clock.now() - oldest) / SECOND }];
+    },
+  );
+  const count = metrics.counter({
+    name: 'webhook_attempts_total',
+    help: 'Attempts to deliver an event: delivered, refused by the endpoint, or unanswered.',
+    labels: ['result'],
+  });
+  return (result) => count({ result });
+}

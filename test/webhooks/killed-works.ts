@@ -1,0 +1,92 @@
+import { agentLinkCollection } from '../../src/agents/store.js';
+import type { AuthService } from '../../src/auth/service.js';
+import { userCollection } from '../../src/auth/store.js';
+import { createSuspension, type Suspension } from '../../src/auth/suspension.js';
+import { createProofCheck } from '../../src/saas/webhooks.js';
+import type { Store } from '../../src/storage/collection.js';
+import { ADA, linkOf, ORIGIN, serviceOn, setup } from '../auth/explored-service.js';
+import { type FakeClock, fakeClock } from '../kit/clock.js';
+import { OPERATOR, webhooksOn } from './kit.js';
+
+/** Webhooks of one process, whose clock the test moves. */
+export const processOn = async (store: Store, clock: FakeClock = fakeClock(), seed = 'first') =>
+  webhooksOn(store, {
+    ...{ clock, seed, reach: 'loopback' },
+    names: ['user.registered', 'user.suspended', 'user.deleted', 'session.revoked'],
+    wasMade: createProofCheck(store, {
+      users: userCollection(store),
+      agentLinks: agentLinkCollection(store),
+    }),
+  });
+
+/** Two accounts and an endpoint that receives every event. */
+export async function prepare(store: Store): Promise<void> {
+  await setup(store);
+  await (await processOn(store)).add('http://127.0.0.1:9/');
+}
+
+/** The accounts on a store whose process may be killed. */
+export async function accountsOn(store: Store): Promise<AuthService & Suspension> {
+  const { announce, emit } = await processOn(store, fakeClock(), 'worker');
+  const events = { announceEvent: announce as never, emit: emit as never };
+  const suspension = createSuspension({
+    users: userCollection(store),
+    audit: { record: async () => undefined, recordFailure: async () => undefined },
+    ...events,
+    toManagedUser: async () => ({}) as never,
+    clock: fakeClock(),
+  });
+  return { ...serviceOn(store, 'worker', { ...events }), ...suspension };
+}
+
+type Accounts = AuthService & Suspension;
+
+/** What a process does when it is killed. */
+export interface Work {
+  run(accounts: Accounts): Promise<unknown>;
+  wasMade(store: Store): Promise<boolean>;
+  /** The events of the change. */
+  events: string[];
+}
+
+const ada = (store: Store) => userCollection(store).findOne({ id: ADA });
+
+export const WORKS: Record<string, Work> = {
+  'a sign-up': {
+    run: ({ register }) =>
+      register({ email: 'new@example.test', password: 'new', name: 'New' } as never, ORIGIN),
+    wasMade: async (store) => (await userCollection(store).findOne({ email: 'new@example.test' })) !== null,
+    events: ['user.registered'],
+  },
+  'a reset of a password': {
+    run: ({ resetPassword }) => resetPassword({ token: linkOf(ADA), password: 'new' }, ORIGIN),
+    wasMade: async (store) => (await ada(store))?.passwordVersion === 2,
+    events: ['session.revoked'],
+  },
+  'the end of all sessions': {
+    run: ({ logout }) => logout({ refreshToken: `${ADA} ses_${ADA} first`, scope: 'global' }, ORIGIN),
+    wasMade: async (store) => (await ada(store))?.sessionEpoch === 1,
+    events: ['session.revoked'],
+  },
+  'a suspension': {
+    run: ({ suspend }) => suspend({ id: ADA }),
+    wasMade: async (store) => (await ada(store))?.suspendedAt !== undefined,
+    events: ['session.revoked', 'user.suspended'],
+  },
+  'a deletion': {
+    run: ({ deleteByOperator }) => deleteByOperator(ADA, OPERATOR),
+    wasMade: async (store) => (await ada(store)) === null,
+    events: ['user.deleted'],
+  },
+};
+
+/** What another process does later: it resumes deletions, and settles the events that were announced. */
+export async function recover(store: Store): Promise<void> {
+  const clock = fakeClock();
+  clock.advance(60_000);
+  const webhooks = await processOn(store, clock, 'second');
+  const events = { announceEvent: webhooks.announce as never, emit: webhooks.emit as never };
+  const { deletionJob } = serviceOn(store, 'second', { ...events });
+  await deletionJob.run({ term: 1, signal: new AbortController().signal });
+  await webhooks.run('webhooks-announced');
+}
