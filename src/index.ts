@@ -1,8 +1,13 @@
+export type { OperatedSession } from './auth/administration.js';
 export type { Identity } from './auth/sessions.js';
+export type { UserFilter, UserPage, UserPageQuery } from './auth/user-lists.js';
+export type { UserChange } from './auth/user-update.js';
 export type { ManagedUser, NewUser, UserKey } from './auth/users.js';
 export { ConfigurationError } from './config/configuration-error.js';
 export type { RequestHeaders } from './http/authorization.js';
 export type { Session, SubscriptionStatus, SubscriptionSummary, User } from './http/schemas.js';
+// The star lets hosts add their types to the interface under the name of the package.
+export type * from './http/user-metadata.js';
 export type { IdentityProviderOptions } from './idp/options.js';
 export { type IdpDecorator, identityProvider } from './idp/plugin.js';
 export { type CreateIdentityServerOptions, createIdentityServer } from './idp/server.js';
@@ -19,7 +24,7 @@ export {
   type SaasMiddlewareServer,
   type SaasServer,
 } from './saas/server.js';
-export type { UserApi } from './saas/user-api.js';
+export type { UserApi, UserSessionApi, UserSessionPage } from './saas/user-api.js';
 export type { Middleware, MiddlewareServer, Server } from './server/assembly.js';
 export { backup } from './server/backup.js';
 export type { CustomSetting, CustomSettings, CustomSettingsValues } from './settings/definitions.js';

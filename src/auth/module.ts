@@ -39,12 +39,14 @@ import {
 } from './store.js';
 import { createSuspension, type Suspension } from './suspension.js';
 import { createSessionTokens } from './tokens.js';
+import { createUserLists, type UserLists } from './user-lists.js';
 import { createUserDirectory, type UserDirectory } from './users.js';
 
 /** Users, without sessions and HTTP: what the other domains and the command line need. */
 export interface UsersModule {
   users: Users;
   directory: UserDirectory;
+  lists: UserLists;
   suspension: Suspension;
   foreignHashes: ForeignHashes;
   presentUser: PresentUser;
@@ -77,6 +79,7 @@ export function createUsersModule(
   return {
     users,
     directory,
+    lists: createUserLists(users, directory.toManagedUser),
     suspension: createSuspension({ ...context, users, emit, toManagedUser: directory.toManagedUser }),
     foreignHashes,
     presentUser,

@@ -264,7 +264,7 @@ export async function mountSaas(
       entitles: billing.subscription.entitles,
       hasFeature: billing.subscription.hasFeature,
       limits: billing.subscription.limits,
-      users: createUserApi({ ...users, grants: billing.grants }),
+      users: createUserApi({ users, auth, grants: billing.grants }),
       billing: Object.freeze({ createCheckout: billing.checkout.create, ...billing.changes }),
       reportUsage: billing.reportUsage,
       settings: Object.freeze({ get: async () => (await custom?.get()) ?? {} }) as SettingsApi,
