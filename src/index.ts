@@ -1,4 +1,13 @@
 export type { OperatedSession } from './auth/administration.js';
+export type {
+  CompletedLogin,
+  LoginMethod,
+  NewRegistration,
+  RegistrationRejection,
+  RequestSource,
+  SaasHooks,
+  TokenSubject,
+} from './auth/hooks.js';
 export type { Identity } from './auth/sessions.js';
 export type { UserFilter, UserPage, UserPageQuery } from './auth/user-lists.js';
 export type { UserChange } from './auth/user-update.js';

@@ -22,6 +22,7 @@ import {
   type SendExport,
 } from './export.js';
 import { createForeignHashes, type ForeignHashes, foreignHashCollection } from './foreign-hashes.js';
+import type { Hooks } from './hooks.js';
 import { type ImportOptions, type ImportReport, importUsers } from './import.js';
 import type { registerSessionTokenKinds, TokenKind } from './jwt.js';
 import { type AccountMails, createAccountMails, type Outbox } from './mails.js';
@@ -142,6 +143,8 @@ export interface AuthModuleOptions {
   secondFactor?: { service: SecondFactors; challengeTokens: TokenKind } | undefined;
   /** Absent if sign-in by e-mail is not enabled. */
   emailLogin?: EmailLoginModule | undefined;
+  /** Absent without the option. */
+  hooks?: Hooks | undefined;
   publicUrl: PublicUrl;
   /** The origins of pages that may use session cookies, beside that of the public address. */
   origins: readonly string[];
@@ -205,6 +208,7 @@ export function createAuthModule(
     siteName: options.siteName,
     profileChanged: options.profileChanged,
     emit: options.emit,
+    hooks: options.hooks,
     secondFactors: secondFactor?.service,
     challenges:
       secondFactor &&

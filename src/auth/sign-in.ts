@@ -17,11 +17,12 @@ export interface SignIn {
 export type SignedIn = IssuedTokens & { user: User };
 
 export interface SignInDependencies
-  extends Pick<SessionDependencies, 'users' | 'emit' | 'presentUser' | 'audit'>,
+  extends Pick<SessionDependencies, 'users' | 'emit' | 'presentUser' | 'audit' | 'hooks'>,
     Pick<SessionService, 'startSession'> {}
 
 export function createSignIn(deps: SignInDependencies): SignIn {
   const { users, audit, startSession } = deps;
+  const { afterLogin } = deps.hooks ?? {};
 
   const emitRegistered = async (user: UserDocument): Promise<void> =>
     deps.emit('user.registered', { userId: user.id, user: await deps.presentUser(user) });
@@ -32,21 +33,26 @@ export function createSignIn(deps: SignInDependencies): SignIn {
     async signIn(user, origin, amr) {
       // Started together, so that both writes share one commit.
       const record = { event: 'login.succeeded', subject: user.id, ip: origin.ip };
-      const [session] = await Promise.all([startSession(user, origin, amr), audit.record(record)]);
-      return session;
+      const [{ session, signedIn }] = await Promise.all([
+        startSession(user, origin, amr),
+        audit.record(record),
+      ]);
+      if (afterLogin) await afterLogin(signedIn.user, session, false, origin);
+      return signedIn;
     },
 
     async createAccount(user, origin, amr) {
       if (await users.findOne({ email: user.email })) throw authErrors.EMAIL_TAKEN();
       // The session is stored first, because a session without a user is invalid: a failure in between creates no
       // account.
-      const session = await startSession(user, origin, amr);
+      const { session, signedIn } = await startSession(user, origin, amr);
       await users.insert(user).catch((error: unknown) => {
         throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
       });
       await emitRegistered(user);
       await audit.record({ event: 'user.registered', subject: user.id, ip: origin.ip });
-      return session;
+      if (afterLogin) await afterLogin(signedIn.user, session, true, origin);
+      return signedIn;
     },
   };
 }

@@ -1,6 +1,8 @@
 import { type Static, Type } from 'typebox';
 import { adminOptions } from '../admin/schemas.js';
 import { agentOptions, refusePartialAgents } from '../agents/schemas.js';
+import { hooksProblems } from '../auth/hook-option.js';
+import type { SaasHooks } from '../auth/hooks.js';
 import { authOptions } from '../auth/schemas.js';
 import { apiUrlProblem, billingOptions, configuredPrices, plansConflict } from '../billing/options.js';
 import type { Advice, Report } from '../config/configuration-error.js';
@@ -65,6 +67,8 @@ export interface SaasRuntimeOptions extends RuntimeOptions {
   accountPath?: string;
   /** Settings of the host that the operator changes in the admin area, by name. */
   customSettings?: CustomSettings;
+  /** Functions of the host that take part in registrations and sign-ins. */
+  hooks?: SaasHooks;
 }
 
 export type SaasBackendOptions = Partial<SaasConfiguration> & SaasRuntimeOptions;
@@ -72,7 +76,7 @@ export type SaasBackendOptions = Partial<SaasConfiguration> & SaasRuntimeOptions
 export interface ResolvedSaas {
   config: Resolved<SaasConfiguration>;
   runtime: Required<Pick<SaasRuntimeOptions, 'prefix' | 'adminPath' | 'accountPath' | 'clock' | 'random'>> &
-    Pick<SaasRuntimeOptions, 'customSettings'> &
+    Pick<SaasRuntimeOptions, 'customSettings' | 'hooks'> &
     OptionalRuntime;
 }
 
@@ -100,6 +104,7 @@ export function resolveSaas(options: SaasBackendOptions, generate = true): Resol
     adminPath,
     accountPath,
     customSettings,
+    hooks,
     env,
     clock,
     random,
@@ -117,6 +122,7 @@ export function resolveSaas(options: SaasBackendOptions, generate = true): Resol
     clock: clock ?? systemClock,
     random: random ?? systemRandom,
     ...(customSettings && { customSettings }),
+    ...(hooks && { hooks }),
     ...(hashing && { hashing }),
     ...(limits !== undefined && { limits }),
     ...(mongo && { mongo }),
@@ -139,6 +145,7 @@ export function resolveSaas(options: SaasBackendOptions, generate = true): Resol
       validateCombinations(values, report);
       const hasKey = values.settingsEncryptionKey !== undefined;
       for (const problem of customSettingsProblems(customSettings ?? {}, hasKey)) report.refuse(problem);
+      if (hooks !== undefined) for (const problem of hooksProblems(hooks)) report.refuse(problem);
     },
   );
   return { config, runtime };

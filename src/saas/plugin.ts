@@ -69,7 +69,7 @@ export async function mountSaas(
     );
   }
   logConfiguration(fastify, config, adviseSaas(config));
-  const { clock, random, prefix, adminPath, accountPath } = runtime;
+  const { clock, random, prefix, adminPath, accountPath, hooks } = runtime;
   // As browsers see it.
   const accountAddress = fastify.prefix + accountPath;
   const values = withAccountPages(config.values, accountAddress);
@@ -163,6 +163,7 @@ export async function mountSaas(
     registrationAllowed: async () => (await current()).allowRegistration,
     siteName,
     profileChanged: billing.sendProfiles,
+    hooks: hooks && (await import('../auth/hooks.js')).createHooks(hooks, fastify.log),
     emit,
     publicUrl,
     origins: values.corsOrigin ?? [],
