@@ -17,7 +17,7 @@ export type { RequestHeaders } from './http/authorization.js';
 export type { Session, SubscriptionStatus, SubscriptionSummary, User } from './http/schemas.js';
 // The star lets hosts add their types to the interface under the name of the package.
 export type * from './http/user-metadata.js';
-export type { IdentityProviderOptions } from './idp/options.js';
+export type { IdentityProviderOptions } from './idp/documented-options.js';
 export { type IdpDecorator, identityProvider } from './idp/plugin.js';
 export { type CreateIdentityServerOptions, createIdentityServer } from './idp/server.js';
 export { type Clock, systemClock } from './kernel/clock.js';
@@ -25,7 +25,7 @@ export { AppError } from './kernel/errors.js';
 export type { Random } from './kernel/secrets.js';
 export type { ConnectGuard, ConnectGuards, SaasRequest } from './saas/connect-guards.js';
 export type { BillingApi, SaasDecorator, SaasEvents, SettingsApi } from './saas/decorator.js';
-export type { SaasBackendOptions } from './saas/options.js';
+export type { SaasBackendOptions } from './saas/documented-options.js';
 export { saasBackend } from './saas/plugin.js';
 export {
   type CreateServerOptions,

@@ -71,7 +71,8 @@ export interface SaasRuntimeOptions extends RuntimeOptions {
   hooks?: SaasHooks;
 }
 
-export type SaasBackendOptions = Partial<SaasConfiguration> & SaasRuntimeOptions;
+/** As `SaasBackendOptions`, which documents each of them. */
+export type SaasOptions = Partial<SaasConfiguration> & SaasRuntimeOptions;
 
 export interface ResolvedSaas {
   config: Resolved<SaasConfiguration>;
@@ -98,7 +99,7 @@ export function adviseSaas({ values }: Pick<Resolved<SaasConfiguration>, 'values
  * @param generate whether development may generate and store secrets
  * @throws ConfigurationError naming every problem
  */
-export function resolveSaas(options: SaasBackendOptions, generate = true): ResolvedSaas {
+export function resolveSaas(options: SaasOptions, generate = true): ResolvedSaas {
   const {
     prefix,
     adminPath,

@@ -41,15 +41,10 @@ import {
   type SettingsApi,
   type UserRequest,
 } from './decorator.js';
+import type { SaasBackendOptions } from './documented-options.js';
 import { describeInstallation } from './installation.js';
 import { openRouteDescriptions } from './openapi.js';
-import {
-  adviseSaas,
-  type ResolvedSaas,
-  resolveSaas,
-  type SaasBackendOptions,
-  withAccountPages,
-} from './options.js';
+import { adviseSaas, type ResolvedSaas, resolveSaas, withAccountPages } from './options.js';
 import { openEmailLogin, openLoginProviders } from './other-logins.js';
 import { openPasskeys } from './passkeys.js';
 import { openScopes } from './scopes.js';
