@@ -13,6 +13,7 @@ import { renderOAuth } from '../dist/src/kernel/errors.js';
 import { saasSchema } from '../dist/src/saas/options.js';
 import { createServer } from '../dist/src/saas/server.js';
 import { idpServerSchema, saasServerSchema } from '../dist/src/server/options.js';
+import { reportApi } from './api-report.mjs';
 import { buildDocument } from './openapi/build.mjs';
 import { clientFiles } from './openapi/client.mjs';
 import * as products from './openapi/products.mjs';
@@ -68,6 +69,7 @@ const pages = {
   'docs/openapi/idp.json': await openApi('idp', products.idp),
   ...typesOfClient(),
   ...optionTypes(describeOptions(saasSchema), describeOptions(idpSchema)),
+  ...reportApi(root).reports,
 };
 
 const drifted = Object.keys(pages).filter((file) => pages[file] !== read(file));

@@ -34,11 +34,17 @@ export interface AccountAdministration {
   sendVerification(userId: string, operator?: Operator): Promise<void>;
 }
 
+/** A session of a user, also one that has ended. */
 export interface OperatedSession {
+  /** `ses_…` */
   id: string;
+  /** When it started, ISO 8601. */
   createdAt: string;
+  /** When its refresh token was last exchanged, ISO 8601. */
   refreshedAt: string;
+  /** When its refresh token expires, ISO 8601. */
   expiresAt: string;
+  /** `active` sessions can be used. */
   state: 'active' | 'ended' | 'expired';
 }
 

@@ -34,6 +34,7 @@ export interface SaasHooks {
   timeoutMs?: number;
 }
 
+/** A hook may be asynchronous. */
 type HookResult<T> = T | Promise<T>;
 
 /** The first factor of a sign-in. */

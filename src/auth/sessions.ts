@@ -18,6 +18,7 @@ import {
 } from './store.js';
 import type { SessionClaims } from './tokens.js';
 
+/** A person with a session. */
 export type Identity = PersonIdentity;
 
 export interface SessionService extends Pick<Refresh, 'refresh'> {

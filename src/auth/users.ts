@@ -68,6 +68,7 @@ export async function findUser(users: Pick<Users, 'findOne'>, by: UserKey): Prom
 
 /** What other domains and the host application can do with users. */
 export interface UserDirectory {
+  /** Finds a user by ID or address; null if there is none. */
   find(by: UserKey): Promise<ManagedUser | null>;
   /**
    * Creates an account, even when registration is disabled.

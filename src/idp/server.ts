@@ -8,6 +8,7 @@ import type { IdentityProviderOptions } from './documented-options.js';
 import { type IdpConfiguration, resolveIdp } from './options.js';
 import { mountIdp } from './plugin.js';
 
+/** The options of the identity provider as a server. */
 export interface CreateIdentityServerOptions extends IdentityProviderOptions, ServerOptions {
   /** Whether the server has a `middleware` to mount in another application. Default `false`. */
   middleware?: boolean;

@@ -13,6 +13,7 @@ import { resolveSaas, type SaasConfiguration } from './options.js';
 import { mountSaas } from './plugin.js';
 import { CHANGE_PASSWORD_PATH } from './scopes.js';
 
+/** The options of the SaaS backend as a server. */
 export interface CreateServerOptions extends SaasBackendOptions, ServerOptions {
   /** Whether to provide `middleware` for mounting in another application. Default `false`. */
   middleware?: boolean;
