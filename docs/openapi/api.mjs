@@ -34,7 +34,7 @@ export const authentication = {
     summary: 'Create an account',
     description:
       'With `REQUIRE_EMAIL_VERIFICATION`, the response is 202 for new and known addresses alike, and the account can be used once its address is confirmed.',
-    errors: ['EMAIL_TAKEN', 'REGISTRATION_DISABLED', 'WEAK_PASSWORD'],
+    errors: ['EMAIL_TAKEN', 'REGISTRATION_DISABLED', 'REGISTRATION_REJECTED', 'WEAK_PASSWORD'],
   },
   'POST /api/auth/login': {
     id: 'login',
@@ -145,7 +145,14 @@ export const otherLogins = {
   'POST /api/auth/email-login/redeem': {
     id: 'redeemLoginCode',
     summary: 'Sign in with a mailed code',
-    errors: [...SIGN_IN, 'INVALID_CODE', 'CODE_EXPIRED', 'REGISTRATION_DISABLED', 'EMAIL_TAKEN'],
+    errors: [
+      ...SIGN_IN,
+      'INVALID_CODE',
+      'CODE_EXPIRED',
+      'REGISTRATION_DISABLED',
+      'REGISTRATION_REJECTED',
+      'EMAIL_TAKEN',
+    ],
   },
   'POST /api/auth/passkey/begin': {
     id: 'beginPasskeyLogin',
@@ -171,7 +178,13 @@ export const otherLogins = {
     summary: 'Create an account with a passkey and without a password',
     description:
       'With `REQUIRE_EMAIL_VERIFICATION`, the response is 202, and the account can be used once its address is confirmed.',
-    errors: ['PASSKEY_EXPIRED', 'PASSKEY_REJECTED', 'EMAIL_TAKEN', 'REGISTRATION_DISABLED'],
+    errors: [
+      'PASSKEY_EXPIRED',
+      'PASSKEY_REJECTED',
+      'EMAIL_TAKEN',
+      'REGISTRATION_DISABLED',
+      'REGISTRATION_REJECTED',
+    ],
   },
   'GET /api/user/passkeys': { id: 'listPasskeys', summary: 'The passkeys of the user' },
   'POST /api/user/passkeys/begin': {
@@ -217,7 +230,7 @@ export const otherLogins = {
     id: 'exchangeTicket',
     summary: 'Exchange the ticket of a provider sign-in for tokens',
     errors: [
-      ...[...SIGN_IN, 'INVALID_TICKET', 'ACCOUNT_EXISTS', 'REGISTRATION_DISABLED'],
+      ...[...SIGN_IN, 'INVALID_TICKET', 'ACCOUNT_EXISTS', 'REGISTRATION_DISABLED', 'REGISTRATION_REJECTED'],
       ...['PROVIDER_EMAIL_NOT_VERIFIED', 'EMAIL_NOT_VERIFIED', 'EMAIL_TAKEN'],
     ],
   },

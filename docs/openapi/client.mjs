@@ -99,7 +99,10 @@ function operationsFile(groups, inGroup) {
     `    ${name}: '${[method, path, access, ...(input ? [input] : [])].join(' ')}',\n`;
   const parts = groups.map((group) => `  ${group}: {\n${inGroup(group).map(entry).join('')}  },\n`);
   const imports = groups.map((group) => `import type { ${interfaceName(group)} } from './${group}.js';\n`);
-  const members = groups.map((group) => `  readonly ${group}: ${interfaceName(group)};\n`);
+  const members = groups.map(
+    (group) =>
+      `  /** The operations below \`/${group}\`. */\n  readonly ${group}: ${interfaceName(group)};\n`,
+  );
   return `${NOTE}${imports.join('')}
 /** The operations of the API, by the first part of their paths. */
 export interface ClientMethods {

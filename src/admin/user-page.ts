@@ -56,6 +56,13 @@ const UserDetails = Type.Object({
   customer: Type.Union([Customer, Type.Null()]),
   secondFactorSince: Type.Union([Timestamp, Type.Null()]),
   passkeys: Type.Integer(),
+  privateMetadata: Type.Optional(
+    Type.Unsafe<object>({
+      type: 'object',
+      additionalProperties: true,
+      description: 'What the application stores about the user, without the user reading it.',
+    }),
+  ),
 });
 type UserDetails = Static<typeof UserDetails>;
 
@@ -211,6 +218,10 @@ function factsOf(
     ...(passkeys ? [{ term: 'Passkeys', text: String(user.passkeys) }] : []),
     { term: 'Registered', text: toMinute(createdAt) },
     { term: 'Subscription', text: `${subscription.status}, plan ${subscription.plan}` },
+    ...(user.publicMetadata ? [{ term: 'Metadata', text: JSON.stringify(user.publicMetadata) }] : []),
+    ...(user.privateMetadata
+      ? [{ term: 'Private metadata', text: JSON.stringify(user.privateMetadata) }]
+      : []),
     { term: 'Granted plan', text: granted === null ? 'none' : `${granted.plan}${until}` },
   ];
 }

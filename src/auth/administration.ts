@@ -14,7 +14,9 @@ import {
 } from './store.js';
 import { userNotFound } from './users.js';
 
-/** What the operator sees and does in the admin area, beside suspension, deletion and grants. */
+/**
+ * What the operator, or the host by default, sees and does beside suspension, deletion and grants.
+ */
 export interface AccountAdministration {
   /** Every session that is still stored, the newest first. @throws VALIDATION_ERROR for an invalid `after` */
   listSessions(
@@ -24,20 +26,26 @@ export interface AccountAdministration {
   /** @throws NOT_FOUND if the user has no such session, or it has ended */
   findSession(userId: string, sessionId: string): Promise<OperatedSession>;
   /** @throws NOT_FOUND if the user has no such session, or it has ended */
-  endSession(userId: string, sessionId: string, operator: Operator): Promise<void>;
+  endSession(userId: string, sessionId: string, operator?: Operator): Promise<void>;
   /** @throws NOT_FOUND */
-  endSessions(userId: string, operator: Operator): Promise<void>;
+  endSessions(userId: string, operator?: Operator): Promise<void>;
   /** Sends a link that sets a new password. @throws NOT_FOUND, VALIDATION_ERROR for a disabled account */
-  sendReset(userId: string, operator: Operator): Promise<void>;
+  sendReset(userId: string, operator?: Operator): Promise<void>;
   /** @throws NOT_FOUND, VALIDATION_ERROR for a disabled account or a verified address */
-  sendVerification(userId: string, operator: Operator): Promise<void>;
+  sendVerification(userId: string, operator?: Operator): Promise<void>;
 }
 
+/** A session of a user, also one that has ended. */
 export interface OperatedSession {
+  /** `ses_…` */
   id: string;
+  /** When it started, ISO 8601. */
   createdAt: string;
+  /** When its refresh token was last exchanged, ISO 8601. */
   refreshedAt: string;
+  /** When its refresh token expires, ISO 8601. */
   expiresAt: string;
+  /** `active` sessions can be used. */
   state: 'active' | 'ended' | 'expired';
 }
 

@@ -16,7 +16,8 @@ export interface CodeAccounts {
   /**
    * Signs in to the account with the address, or creates one.
    * @param document the request for the code that was used
-   * @throws CODE_EXPIRED if the account was reset, suspended or deleted since the request; REGISTRATION_DISABLED, RATE_LIMITED
+   * @throws CODE_EXPIRED if the account was reset, suspended or deleted since the request; REGISTRATION_DISABLED,
+   *   REGISTRATION_REJECTED, RATE_LIMITED
    */
   signIn(
     document: LoginCodeDocument,
@@ -41,6 +42,7 @@ export interface CodeAccountDependencies
       | 'throttle'
       | 'backgroundTasks'
       | 'registrationAllowed'
+      | 'hooks'
       | 'clock'
       | 'random'
     >,
@@ -55,6 +57,7 @@ const AMR = [FIRST_FACTOR.code];
 
 export function createCodeAccounts(deps: CodeAccountDependencies): CodeAccounts {
   const { users, mails, throttle, audit, clock } = deps;
+  const { beforeRegister } = deps.hooks ?? {};
 
   /** Creates an account without a password. Null if there is one with the address. @throws REGISTRATION_DISABLED, RATE_LIMITED */
   const register = async (
@@ -64,6 +67,7 @@ export function createCodeAccounts(deps: CodeAccountDependencies): CodeAccounts 
   ): Promise<SignedIn | null> => {
     if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
     await throttle.count(authLimits.register, origin.ip);
+    if (beforeRegister) await beforeRegister({ email }, 'code', origin);
     const user = newUserDocument({ email, locale, emailVerified: true }, clock.now(), deps);
     const signedIn = await deps.createAccount(user, origin, AMR).catch((error: unknown) => {
       if (error instanceof AppError && error.code === 'EMAIL_TAKEN') return null;

@@ -22,10 +22,10 @@ export interface AccountDeletion {
    */
   deleteAccount(identity: Identity, password: string | undefined, origin: Origin): Promise<void>;
   /**
-   * The same on behalf of the operator, also for a suspended account.
+   * The same on behalf of the operator, by default the host, also for a suspended account.
    * @throws NOT_FOUND; PAYMENT_PROVIDER_ERROR as above
    */
-  deleteByOperator(userId: string, operator: Operator): Promise<void>;
+  deleteByOperator(userId: string, operator?: Operator): Promise<void>;
   /** Resumes interrupted deletions. */
   deletionJob: Job;
 }

@@ -20,6 +20,7 @@ export const authErrors = defineErrors({
     'This origin may not use session cookies. The operator can add it to CORS_ORIGIN.',
   ],
   REGISTRATION_DISABLED: [403, 'Registration is currently disabled.'],
+  REGISTRATION_REJECTED: [403, 'The application does not accept this registration.'],
   ACCOUNT_SUSPENDED: [403, 'This account is suspended.'],
   EMAIL_NOT_VERIFIED: [403, 'Confirm your e-mail address first with the link that was sent to it.'],
   EMAIL_TAKEN: [409, 'An account with this e-mail address already exists.'],

@@ -5,12 +5,15 @@ import type { EventProof } from '../ops/events.js';
 
 /** The events about accounts that a host application can subscribe to. */
 export interface AuthEvents {
+  /** An account exists; not for those that the host creates. */
   'user.registered': { userId: string; user: User };
   /** The user has followed a link sent to the address. */
   'user.verified': { userId: string; user: User };
   /** The operator has suspended the account, or lifted the suspension. */
   'user.suspended': { userId: string };
+  /** The operator has lifted the suspension. */
   'user.unsuspended': { userId: string };
+  /** The account and its data are deleted. */
   'user.deleted': { userId: string };
   /** Ended: one session (`local`), all but one (`others`), or all of them (`global`). */
   'session.revoked': { userId: string; scope: 'local' | 'others' | 'global'; sessionId?: string };

@@ -8,6 +8,7 @@ import type { ListedAudit } from '../ops/audit.js';
 import { firstPagesOf, mapPages } from '../storage/pages.js';
 import type { Throttle } from '../throttle/throttle.js';
 import { authLimits } from './limits.js';
+import { privateMetadataOf } from './metadata.js';
 import { deviceIn, type PresentUser, type Sessions, type UserDocument, type Users } from './store.js';
 
 export interface ExportOptions {
@@ -69,6 +70,7 @@ export function createAccountExport(deps: AccountExportDependencies): Pick<Expor
   const exportUser = async (user: UserDocument) => ({
     ...(await presentUser(user)),
     ...(user.locale !== undefined && { locale: user.locale }),
+    ...privateMetadataOf(user),
     ...(user.newEmail !== undefined && { newEmail: user.newEmail }),
     ...(user.grant && { granted: exportGrant(user.grant) }),
   });

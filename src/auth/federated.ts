@@ -16,7 +16,7 @@ export interface FederatedSignIn {
   signIn(userId: string, origin: Origin): Promise<SignedIn | null>;
   /**
    * Creates an account without a password whose address the provider has verified, and starts a session.
-   * @throws REGISTRATION_DISABLED, EMAIL_TAKEN, RATE_LIMITED
+   * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, EMAIL_TAKEN, RATE_LIMITED
    */
   register(
     given: { id: string; email: string; name?: string; locale: string | undefined },
@@ -29,7 +29,14 @@ export interface FederatedSignIn {
 export interface FederatedSignInDependencies
   extends Pick<
       AuthDependencies,
-      'users' | 'mails' | 'throttle' | 'backgroundTasks' | 'registrationAllowed' | 'clock' | 'random'
+      | 'users'
+      | 'mails'
+      | 'throttle'
+      | 'backgroundTasks'
+      | 'registrationAllowed'
+      | 'hooks'
+      | 'clock'
+      | 'random'
     >,
     Pick<SignIn, 'signIn' | 'createAccount'> {
   secondFactorStep: SecondFactorStep | undefined;
@@ -37,6 +44,7 @@ export interface FederatedSignInDependencies
 
 export function createFederatedSignIn(deps: FederatedSignInDependencies): FederatedSignIn {
   const { users, throttle, clock, random } = deps;
+  const { beforeRegister } = deps.hooks ?? {};
   return {
     newId: () => newId(USER_ID_PREFIX, clock, random),
 
@@ -56,6 +64,7 @@ export function createFederatedSignIn(deps: FederatedSignInDependencies): Federa
       if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
       await throttle.count(authLimits.register, origin.ip);
       const user = { ...newUserDocument({ ...given, emailVerified: true }, clock.now(), deps), id };
+      if (beforeRegister) await beforeRegister(user, 'provider', origin);
       const session = await deps.createAccount(user, origin, [FIRST_FACTOR.federated]);
       deps.backgroundTasks.run('welcome', () => deps.mails.welcome(user));
       return session;

@@ -22,6 +22,7 @@ import {
   type SendExport,
 } from './export.js';
 import { createForeignHashes, type ForeignHashes, foreignHashCollection } from './foreign-hashes.js';
+import type { Hooks } from './hooks.js';
 import { type ImportOptions, type ImportReport, importUsers } from './import.js';
 import type { registerSessionTokenKinds, TokenKind } from './jwt.js';
 import { type AccountMails, createAccountMails, type Outbox } from './mails.js';
@@ -39,12 +40,14 @@ import {
 } from './store.js';
 import { createSuspension, type Suspension } from './suspension.js';
 import { createSessionTokens } from './tokens.js';
+import { createUserLists, type UserLists } from './user-lists.js';
 import { createUserDirectory, type UserDirectory } from './users.js';
 
 /** Users, without sessions and HTTP: what the other domains and the command line need. */
 export interface UsersModule {
   users: Users;
   directory: UserDirectory;
+  lists: UserLists;
   suspension: Suspension;
   foreignHashes: ForeignHashes;
   presentUser: PresentUser;
@@ -77,6 +80,7 @@ export function createUsersModule(
   return {
     users,
     directory,
+    lists: createUserLists(users, directory.toManagedUser),
     suspension: createSuspension({
       ...context,
       users,
@@ -145,6 +149,8 @@ export interface AuthModuleOptions {
   secondFactor?: { service: SecondFactors; challengeTokens: TokenKind } | undefined;
   /** Absent if sign-in by e-mail is not enabled. */
   emailLogin?: EmailLoginModule | undefined;
+  /** Absent without the option. */
+  hooks?: Hooks | undefined;
   publicUrl: PublicUrl;
   /** The origins of pages that may use session cookies, beside that of the public address. */
   origins: readonly string[];
@@ -209,6 +215,7 @@ export function createAuthModule(
     profileChanged: options.profileChanged,
     emit: options.emit,
     announceEvent: options.announceEvent,
+    hooks: options.hooks,
     secondFactors: secondFactor?.service,
     challenges:
       secondFactor &&

@@ -1,5 +1,5 @@
 import type { Origin } from '../http/scope.js';
-import { httpErrors } from '../kernel/errors.js';
+import { AppError, httpErrors } from '../kernel/errors.js';
 import { newId } from '../kernel/secrets.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
@@ -30,9 +30,9 @@ export interface PasskeySignIn {
   /**
    * Creates an account without a password, and starts a session. The passkey is stored first: after a crash in between, it
    * belongs to no account.
-   * @param passkey `remove` is called if the address has an account already
+   * @param passkey `remove` is called if there is no account in the end
    * @returns `null` if the address must be verified first; the response is the same for an existing account
-   * @throws REGISTRATION_DISABLED, EMAIL_TAKEN, RATE_LIMITED, and what `add` throws
+   * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, EMAIL_TAKEN, RATE_LIMITED, and what `add` throws
    */
   register(
     given: { id: string; email: string; name?: string | undefined; locale: string | undefined },
@@ -53,6 +53,7 @@ export interface PasskeySignInDependencies
       | 'throttle'
       | 'backgroundTasks'
       | 'registrationAllowed'
+      | 'hooks'
       | 'verificationRequired'
       | 'clock'
       | 'random'
@@ -63,6 +64,7 @@ export interface PasskeySignInDependencies
 
 export function createPasskeySignIn(deps: PasskeySignInDependencies): PasskeySignIn {
   const { users, sessions, throttle, clock, random } = deps;
+  const { beforeRegister } = deps.hooks ?? {};
   const find = (id: string) => users.findOne({ id });
 
   return {
@@ -84,16 +86,17 @@ export function createPasskeySignIn(deps: PasskeySignInDependencies): PasskeySig
     async register({ id, ...given }, passkey, origin) {
       if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
       await throttle.count(authLimits.register, origin.ip);
-      await passkey.add();
       const user = { ...newUserDocument({ ...given, emailVerified: false }, clock.now(), deps), id };
+      if (beforeRegister) await beforeRegister(user, 'passkey', origin);
+      await passkey.add();
       if (deps.verificationRequired) {
         const isNew = await deps.registerUnverified(user, origin);
         if (!isNew) deps.backgroundTasks.run('registration', passkey.remove);
         return null;
       }
       const session = await deps.createAccount(user, origin, PASSKEY).catch(async (error: unknown) => {
-        // After an outage of the store, the account may exist.
-        if (isEmailTaken(error)) await passkey.remove();
+        // The address has an account, or a hook has failed. After an outage of the store, this account may exist.
+        if (error instanceof AppError) await passkey.remove();
         throw error;
       });
       deps.backgroundTasks.run('welcome', () => deps.mails.welcome(user));
@@ -107,5 +110,3 @@ export function createPasskeySignIn(deps: PasskeySignInDependencies): PasskeySig
     },
   };
 }
-
-const isEmailTaken = (error: unknown): boolean => (error as { code?: string }).code === 'EMAIL_TAKEN';

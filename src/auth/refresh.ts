@@ -19,10 +19,13 @@ export interface IssuedTokens {
 export interface Refresh {
   /** Exchanges a refresh token for its only successor. @throws INVALID_REFRESH_TOKEN, REFRESH_TOKEN_REUSED */
   refresh(refreshToken: string, origin: Pick<Origin, 'ip'>): Promise<IssuedTokens>;
-  issueTokens(session: SessionDocument, refreshId: string): IssuedTokens;
+  /** @param claims further ones of the access token */
+  issueTokens(session: SessionDocument, refreshId: string, claims?: Claims): IssuedTokens;
   /** When the refresh token expires that is issued now. @param createdAt of the session */
   expiry(createdAt: number): number;
 }
+
+export type Claims = Readonly<Record<string, unknown>> | undefined;
 
 export interface RefreshDependencies {
   sessions: Sessions;
@@ -31,6 +34,8 @@ export interface RefreshDependencies {
   findValidSession(
     claims: Pick<SessionClaims, 'sub' | 'sid'>,
   ): Promise<{ user: UserDocument; session: SessionDocument } | null>;
+  /** Further claims of the access token. Absent if there are none. @throws NOT_READY, INTERNAL */
+  claimsOf?(user: UserDocument, sessionId: string): Promise<Claims>;
   audit: Audit;
   announceEvent: Announce<AuthEvents>;
   unknownWrites: Pick<UnknownWritesRegistry, 'track'>;
@@ -58,8 +63,8 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
   const expiry = (createdAt: number): number =>
     Math.min(clock.now() + deps.refreshTtl * 1000, createdAt + deps.sessionMaxAge * 1000);
 
-  const issueTokens = (session: SessionDocument, refreshId: string): IssuedTokens => ({
-    accessToken: tokens.signAccess(session),
+  const issueTokens: Refresh['issueTokens'] = (session, refreshId, claims) => ({
+    accessToken: tokens.signAccess(session, claims),
     refreshToken: tokens.signRefresh(session, refreshId),
     expiresIn: tokens.accessTtl,
   });
@@ -90,6 +95,8 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
     if (!verified || !found) throw authErrors.INVALID_REFRESH_TOKEN();
     const { user } = found;
     const { sid: id, jti } = verified.claims;
+    // Before the rotation, so that a failure does not use up the token.
+    const claims = deps.claimsOf && (await deps.claimsOf(user, id));
     const presented = sha256(jti);
     const nextId = tokens.nextRefreshId(id, jti);
     const now = clock.now();
@@ -114,13 +121,13 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
     // Of a session that is not revoked, no other field that the tokens contain ever changes.
     const session = isRotated ? { ...found.session, ...change } : await sessions.findOne({ id });
     if (!session || !isSessionValid(user, session, now)) throw authErrors.INVALID_REFRESH_TOKEN();
-    if (isRotated) return issueTokens(session, nextId);
+    if (isRotated) return issueTokens(session, nextId, claims);
 
     // The token was used before. Within the window it returns the same successor; after that it is treated as stolen
     // (RFC 9700 §4.14.2).
     const isPrevious = session.previousId === presented;
     const inWindow = isPrevious && isRecent(session.rotatedAt, { now: clock.now(), within: REUSE_WINDOW_MS });
-    if (inWindow && session.currentId === next) return issueTokens(session, nextId);
+    if (inWindow && session.currentId === next) return issueTokens(session, nextId, claims);
     // Another version of this package may derive successors differently, so this is not treated as a replay.
     if (inWindow) throw authErrors.INVALID_REFRESH_TOKEN();
 

@@ -12,7 +12,7 @@ export interface Registration {
   /**
    * Returns the first session, or `null` when the address must be verified first: then the response and its duration
    * are the same for an existing account, whose owner gets a mail instead.
-   * @throws REGISTRATION_DISABLED, EMAIL_TAKEN, WEAK_PASSWORD, RATE_LIMITED, OVERLOADED, VALIDATION_ERROR for the password's length
+   * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, EMAIL_TAKEN, WEAK_PASSWORD, RATE_LIMITED, OVERLOADED, VALIDATION_ERROR for the password's length
    */
   register(
     input: { email: string; password: string; name?: string; locale?: string | undefined },
@@ -37,6 +37,7 @@ export interface RegistrationDependencies
       | 'clock'
       | 'random'
       | 'registrationAllowed'
+      | 'hooks'
       | 'verificationRequired'
     >,
     Pick<SignIn, 'createAccount' | 'announceRegistered'> {
@@ -47,6 +48,7 @@ export interface RegistrationDependencies
 
 export function createRegistration(deps: RegistrationDependencies): Registration {
   const { users, mails, passwordRules, throttle, audit, createAccount, announceRegistered, clock } = deps;
+  const { beforeRegister } = deps.hooks ?? {};
 
   const registerUnverified: Registration['registerUnverified'] = async (user, origin) => {
     const { ip } = origin;
@@ -82,6 +84,9 @@ export function createRegistration(deps: RegistrationDependencies): Registration
       passwordRules.validateFormat(password);
       await passwordRules.validateStrength(password, email);
       await throttle.count(authLimits.register, origin.ip);
+      // For existing accounts, too, so that the response does not reveal them.
+      if (beforeRegister)
+        await beforeRegister({ email: email.toLowerCase(), ...(name && { name }) }, 'password', origin);
       // Hashed before the lookup, so that existing accounts take as long as new ones.
       const passwordHash = await deps.passwords.hash(password, origin.isDisconnected);
       const given = { email, name, locale, passwordHash, emailVerified: false };

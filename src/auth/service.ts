@@ -19,6 +19,7 @@ import { createSessionService, type SessionService } from './sessions.js';
 import { createSignIn, type SignedIn } from './sign-in.js';
 import { FIRST_FACTOR, isDisabled } from './store.js';
 import { createUnlock, type Unlock } from './unlock.js';
+import { createUserUpdate, type UserUpdate } from './user-update.js';
 import { createVerification, type Verification } from './verification.js';
 
 /** All account flows; each is implemented in a file of its own. */
@@ -46,6 +47,8 @@ export interface AuthService
    */
   login(input: { email: string; password: string }, origin: Origin): Promise<SignedIn>;
   administration: AccountAdministration;
+  /** Changes by the host. */
+  update: UserUpdate['update'];
 }
 
 export interface AuthServiceOptions extends AuthDependencies {
@@ -106,6 +109,7 @@ export function createAuthService(deps: AuthServiceOptions): AuthService {
     resendVerification,
     changeEmail: emailChange.changeEmail,
     unlock,
+    ...createUserUpdate({ ...deps, passwordRules, sendVerification }),
     administration: createAccountAdministration({ ...deps, sendReset, sendVerification }),
 
     async login(input, origin) {

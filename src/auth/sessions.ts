@@ -7,6 +7,7 @@ import { AppError, httpErrors } from '../kernel/errors.js';
 import { newId, type Random, sha256 } from '../kernel/secrets.js';
 import { authErrors } from './errors.js';
 import { proofOfEpoch, proofOfRevocation } from './events.js';
+import type { Hooks, TokenSubject } from './hooks.js';
 import { createRefresh, type IssuedTokens, type Refresh, type RefreshDependencies } from './refresh.js';
 import {
   isSessionValid,
@@ -18,6 +19,7 @@ import {
 } from './store.js';
 import type { SessionClaims } from './tokens.js';
 
+/** A person with a session. */
 export type Identity = PersonIdentity;
 
 export interface SessionService extends Pick<Refresh, 'refresh'> {
@@ -26,7 +28,7 @@ export interface SessionService extends Pick<Refresh, 'refresh'> {
     user: UserDocument,
     origin: SessionOrigin,
     amr?: readonly string[],
-  ): Promise<IssuedTokens & { user: User }>;
+  ): Promise<{ session: SessionDocument; signedIn: IssuedTokens & { user: User } }>;
   /** Returns the user and session of an Authorization header, as stored now. @throws UNAUTHENTICATED, TOKEN_EXPIRED */
   authenticate(authorization: string | undefined): Promise<Identity>;
   /**
@@ -57,7 +59,9 @@ export type SessionOrigin = Pick<Origin, 'ip' | 'browser' | 'system'>;
 
 export type LogoutScope = 'local' | 'others' | 'global';
 
-export interface SessionDependencies extends Omit<RefreshDependencies, 'findValidSession'> {
+export interface SessionDependencies extends Omit<RefreshDependencies, 'findValidSession' | 'claimsOf'> {
+  /** Absent without hooks. */
+  hooks?: Hooks | undefined;
   users: Users;
   presentUser: PresentUser;
   random: Random;
@@ -81,7 +85,15 @@ export function createSessionService(deps: SessionDependencies): SessionService 
     return user && session && isSessionValid(user, session, clock.now()) ? { user, session } : null;
   };
 
-  const { refresh, issueTokens, expiry } = createRefresh({ ...deps, findValidSession });
+  const { accessTokenClaims } = deps.hooks ?? {};
+  const claimsOf = async (user: UserDocument, sessionId: string, reason: TokenSubject['reason']) =>
+    accessTokenClaims?.({ user: await deps.presentUser(user), sessionId, reason });
+
+  const { refresh, issueTokens, expiry } = createRefresh({
+    ...deps,
+    findValidSession,
+    ...(accessTokenClaims && { claimsOf: (user, sessionId) => claimsOf(user, sessionId, 'refresh') }),
+  });
 
   /** Ends the sessions of a scope in one write. Returns `false` when a concurrent write came first. */
   const endSessions = async (
@@ -148,8 +160,11 @@ export function createSessionService(deps: SessionDependencies): SessionService 
         ...(amr && { amr }),
         ...deviceOf(origin),
       };
+      // Before the session is stored, because without the claims there is none.
+      const claims = accessTokenClaims && (await claimsOf(user, session.id, 'login'));
       await sessions.insert(session);
-      return { user: await deps.presentUser(user), ...issueTokens(session, refreshId) };
+      const signedIn = { user: await deps.presentUser(user), ...issueTokens(session, refreshId, claims) };
+      return { session, signedIn };
     },
 
     refresh,

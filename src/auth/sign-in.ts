@@ -19,11 +19,12 @@ export interface SignIn {
 export type SignedIn = IssuedTokens & { user: User };
 
 export interface SignInDependencies
-  extends Pick<SessionDependencies, 'users' | 'announceEvent' | 'presentUser' | 'audit'>,
+  extends Pick<SessionDependencies, 'users' | 'announceEvent' | 'presentUser' | 'audit' | 'hooks'>,
     Pick<SessionService, 'startSession'> {}
 
 export function createSignIn(deps: SignInDependencies): SignIn {
   const { users, audit, startSession } = deps;
+  const { afterLogin } = deps.hooks ?? {};
 
   const announceRegistered: SignIn['announceRegistered'] = async (user) => {
     const { id } = user;
@@ -37,15 +38,19 @@ export function createSignIn(deps: SignInDependencies): SignIn {
     async signIn(user, origin, amr) {
       // Started together, so that both writes share one commit.
       const record = { event: 'login.succeeded', subject: user.id, ip: origin.ip };
-      const [session] = await Promise.all([startSession(user, origin, amr), audit.record(record)]);
-      return session;
+      const [{ session, signedIn }] = await Promise.all([
+        startSession(user, origin, amr),
+        audit.record(record),
+      ]);
+      if (afterLogin) await afterLogin(signedIn.user, session, false, origin);
+      return signedIn;
     },
 
     async createAccount(user, origin, amr) {
       if (await users.findOne({ email: user.email })) throw authErrors.EMAIL_TAKEN();
       // The session is stored first, because a session without a user is invalid: a failure in between creates no
       // account.
-      const session = await startSession(user, origin, amr);
+      const { session, signedIn } = await startSession(user, origin, amr);
       const announced = await announceRegistered(user);
       await users.insert(user).catch(async (error: unknown) => {
         if (!(error instanceof UniqueViolation)) throw error;
@@ -54,7 +59,8 @@ export function createSignIn(deps: SignInDependencies): SignIn {
       });
       await announced.emit();
       await audit.record({ event: 'user.registered', subject: user.id, ip: origin.ip });
-      return session;
+      if (afterLogin) await afterLogin(signedIn.user, session, true, origin);
+      return signedIn;
     },
   };
 }

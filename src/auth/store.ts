@@ -3,6 +3,7 @@ import { type Session, type SubscriptionSummary, toTimestamp, type User } from '
 import type { Clock } from '../kernel/clock.js';
 import { newId, type Random } from '../kernel/secrets.js';
 import type { Collection, Store } from '../storage/collection.js';
+import { publicMetadataOf, type StoredMetadata } from './metadata.js';
 
 export interface UserDocument {
   id: string;
@@ -45,6 +46,11 @@ export interface UserDocument {
   usedLink?: UsedLink;
   /** When the request began that has made the change; 0 if that has failed. */
   unansweredSince?: number;
+  /** JSON objects of the host: see `metadata.ts`. Absent if they are empty. */
+  publicMetadata?: string;
+  privateMetadata?: string;
+  /** Incremented by every change of the metadata, so that no concurrent change is lost; absent before the first. */
+  metadataRev?: number;
   /** Start of the deletion of the account, which is irrevocable. */
   deletingAt?: number;
   /** Status of the best subscription as of the last billing sync. */
@@ -117,11 +123,13 @@ export function userCollection(store: Store): Users {
       ['profileChangedAt'],
       ['suspendedAt'],
       ['emailVerified', 'createdAt'],
+      ['subscriptionPlan', 'createdAt'],
     ],
     fields: [
       'passwordVersion',
       'sessionEpoch',
       'subscriptionRev',
+      'metadataRev',
       'resetHash',
       'verifyHash',
       'changeHash',
@@ -140,17 +148,19 @@ export function newUserDocument(
     locale?: string | undefined;
     passwordHash?: string | undefined;
     emailVerified: boolean;
+    metadata?: StoredMetadata;
   },
   createdAt: number,
   { clock, random }: { clock: Clock; random: Random },
 ): UserDocument {
-  const { email, name, locale, passwordHash, emailVerified } = given;
+  const { email, name, locale, passwordHash, emailVerified, metadata } = given;
   return {
     id: newId(USER_ID_PREFIX, clock, random),
     email: email.toLowerCase(),
     ...(name ? { name } : {}),
     ...(locale ? { locale } : {}),
     ...(passwordHash ? { passwordHash } : {}),
+    ...metadata,
     passwordVersion: 1,
     emailVerified,
     sessionEpoch: 0,
@@ -219,6 +229,7 @@ export function toUserView(user: UserDocument, subscription: SubscriptionSummary
     createdAt: toTimestamp(user.createdAt),
     emailVerified: user.emailVerified,
     subscription,
+    ...publicMetadataOf(user),
   };
 }
 

@@ -24,8 +24,8 @@ export interface SessionTokens {
   newRefreshId(): string;
   /** Derives the identifier that follows `id`: deterministic, and not derivable from stored data. */
   nextRefreshId(sid: string, id: string): string;
-  /** Signs an access token that is issued now. */
-  signAccess(session: SessionDocument): string;
+  /** Signs an access token that is issued now. @param claims further ones, which never replace those of a session */
+  signAccess(session: SessionDocument, claims?: Readonly<Record<string, unknown>>): string;
   /** Signs the refresh token `id` of the session; the result is deterministic. */
   signRefresh(session: SessionDocument, id: string): string;
   /** Verifies the access token of an Authorization header (RFC 6750 §2.1); `null` for an invalid one. */
@@ -64,9 +64,10 @@ export function createSessionTokens(options: TokenOptions): SessionTokens {
     // The store contains `sha256(id)` only, and an identifier is useless outside a signed token.
     nextRefreshId: (sid, id) => sha256(`${sid} after ${id}`),
 
-    signAccess(session) {
+    signAccess(session, claims) {
       const iat = toSeconds(clock.now());
       return access.sign({
+        ...claims,
         iss: options.issuer(),
         aud: AUDIENCE.access,
         sub: session.userId,

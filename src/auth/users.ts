@@ -1,5 +1,6 @@
 import { mustBe, shown } from '../config/validation-messages.js';
 import { Email, fits, OptionalName, toTimestamp, type User } from '../http/schemas.js';
+import type { PrivateMetadata } from '../http/user-metadata.js';
 import { type Clock, timesOf } from '../kernel/clock.js';
 import { type ErrorDetail, httpErrors, invalidFields } from '../kernel/errors.js';
 import type { Random } from '../kernel/secrets.js';
@@ -10,6 +11,15 @@ import { type Estimate, type Page, type PageQuery, UniqueViolation } from '../st
 import { readPage } from '../storage/pages.js';
 import { authErrors } from './errors.js';
 import type { ForeignHashes } from './foreign-hashes.js';
+import {
+  METADATA_KINDS,
+  type MetadataInput,
+  mergeMetadata,
+  metadataProblem,
+  metadataSizeProblem,
+  privateMetadataOf,
+  type StoredMetadata,
+} from './metadata.js';
 import {
   newUserDocument,
   type PresentUser,
@@ -28,6 +38,8 @@ export interface ManagedUser extends User {
   suspendedAt: string | null;
   /** The plan that the operator granted, also after `until`; null without a grant. */
   granted: { plan: string; since: string; until: string | null } | null;
+  /** What the host stores about the user, without the user reading it; absent if there is nothing. */
+  privateMetadata?: PrivateMetadata;
 }
 
 /** A user as seen by the operator in the admin area. */
@@ -36,9 +48,11 @@ export interface OperatedUser extends ManagedUser {
   hasPassword: boolean;
 }
 
+export type UserState = 'suspended' | 'deleting' | 'unverified';
+
 export interface UserListQuery {
   search: string | undefined;
-  state: 'suspended' | 'deleting' | 'unverified' | undefined;
+  state: UserState | undefined;
   after: string | undefined;
   limit: number;
 }
@@ -54,6 +68,7 @@ export async function findUser(users: Pick<Users, 'findOne'>, by: UserKey): Prom
 
 /** What other domains and the host application can do with users. */
 export interface UserDirectory {
+  /** Finds a user by ID or address; null if there is none. */
   find(by: UserKey): Promise<ManagedUser | null>;
   /**
    * Creates an account, even when registration is disabled.
@@ -100,6 +115,7 @@ export function createUserDirectory(
           until: toTimestampOrNull(user.grant.until),
         }
       : null,
+    ...privateMetadataOf(user),
   });
   const toOperatedUser = async (user: UserDocument): Promise<OperatedUser> => ({
     ...(await toManagedUser(user)),
@@ -154,7 +170,7 @@ export function createUserDirectory(
 type Matching = Pick<PageQuery<UserDocument>, 'where' | 'sort' | 'desc'>;
 
 /** What a list finds; every character of an address is below `~`, so that the range is a prefix. */
-function matching(search: string | undefined, state: UserListQuery['state']): Matching {
+export function matching(search: string | undefined, state: UserState | undefined): Matching {
   if (search !== undefined && state !== undefined)
     throw invalidFields({ path: 'show', message: 'cannot be combined with a search: clear one of them' });
   if (state !== undefined) return IN_STATE[state];
@@ -165,18 +181,21 @@ function matching(search: string | undefined, state: UserListQuery['state']): Ma
 }
 
 /** Each by an index of its own; a deletion begins with a suspension. */
-const IN_STATE: Record<NonNullable<UserListQuery['state']>, Matching> = {
+const IN_STATE: Record<UserState, Matching> = {
   suspended: { where: { suspendedAt: { gt: 0 } }, sort: 'suspendedAt', desc: true },
   deleting: { where: { deletingAt: { gt: 0 } }, sort: 'deletingAt', desc: true },
   unverified: { where: { emailVerified: false }, sort: 'createdAt', desc: true },
 };
 
 /** At most one of `password` and `passwordHash`; without either, the user sets a password by mail. */
-export interface NewUser {
+export interface NewUser extends MetadataInput {
+  /** One ASCII address, in any case. */
   email: string;
+  /** It has to satisfy the rules for new passwords. */
   password?: string;
   /** A hash of another system: argon2, bcrypt, scrypt or PBKDF2. */
   passwordHash?: string;
+  /** The display name; default: none. */
   name?: string;
   /** Default `false`. */
   emailVerified?: boolean;
@@ -202,7 +221,15 @@ export async function insertUser(input: NewUser, deps: NewUserDependencies): Pro
   const { email, password, name, emailVerified = false, createdAt = clock.now() } = input;
   if (password !== undefined) await deps.passwordPolicy.validate(password, [email, await deps.siteName()]);
   const passwordHash = password === undefined ? input.passwordHash : await passwords.hash(password);
-  const user = newUserDocument({ email, name, passwordHash, emailVerified }, createdAt, { clock, random });
+  const metadata: StoredMetadata = {};
+  for (const kind of METADATA_KINDS) {
+    const text = input[kind] === undefined ? null : mergeMetadata(undefined, input[kind]);
+    if (text !== null) metadata[kind] = text;
+  }
+  const user = newUserDocument({ email, name, passwordHash, emailVerified, metadata }, createdAt, {
+    clock,
+    random,
+  });
   await deps.foreignHashes.add(user);
   await deps.users.insert(user).catch(async (error: unknown) => {
     await deps.foreignHashes.remove(user);
@@ -216,12 +243,9 @@ function validateNewUser(
   input: Partial<Record<keyof NewUser, unknown>>,
   { passwords, clock }: Pick<NewUserDependencies, 'passwords' | 'clock'>,
 ): ErrorDetail[] {
-  const { email, password, passwordHash, name, emailVerified, createdAt } = input;
+  const { email, password, passwordHash, createdAt } = input;
   const problems: Record<keyof NewUser, string | null | false> = {
-    email: !(typeof email === 'string' && fits(email, Email)) && mustBe(Email, email),
-    name:
-      !(name === undefined || (typeof name === 'string' && fits(name, OptionalName))) &&
-      mustBe(OptionalName, name),
+    ...profileProblems({ ...input, email: email ?? null }),
     password:
       password !== undefined &&
       (typeof password === 'string' ? passwords.problem(password) : 'must be a string'),
@@ -231,14 +255,38 @@ function validateNewUser(
         ? 'cannot be combined with a password: send one of them'
         : !(typeof passwordHash === 'string' && passwords.accepts(passwordHash)) &&
           'must be an argon2, bcrypt, scrypt or PBKDF2 hash of usual cost'),
-    emailVerified:
-      !(emailVerified === undefined || typeof emailVerified === 'boolean') &&
-      `must be true or false; given: ${shown(emailVerified)}`,
     createdAt:
       !(createdAt === undefined || (Number.isSafeInteger(createdAt) && isPast(createdAt as number, clock))) &&
       `must be a time in the past, like 1706702400000 or, in a file, 2024-01-31T12:00:00Z; given: ${shown(createdAt)}`,
   };
   return Object.entries(problems).flatMap(([path, message]) => (message ? [{ path, message }] : []));
+}
+
+/** What a host can give at the creation and change later. */
+type GivenProfile = Partial<Record<'email' | 'name' | 'emailVerified' | keyof MetadataInput, unknown>>;
+
+/** The problem of each field that is given. */
+export function profileProblems({
+  email,
+  name,
+  emailVerified,
+  publicMetadata,
+  privateMetadata,
+}: GivenProfile): Record<keyof GivenProfile, string | null | false> {
+  const isText = (value: unknown, schema: typeof Email) =>
+    value === undefined || (typeof value === 'string' && fits(value, schema));
+  const ofMetadata = (patch: unknown) =>
+    metadataProblem(patch) ??
+    (patch === undefined ? null : metadataSizeProblem(mergeMetadata(undefined, patch as object)));
+  return {
+    email: !isText(email, Email) && mustBe(Email, email),
+    name: !isText(name, OptionalName) && mustBe(OptionalName, name),
+    emailVerified:
+      !(emailVerified === undefined || typeof emailVerified === 'boolean') &&
+      `must be true or false; given: ${shown(emailVerified)}`,
+    publicMetadata: ofMetadata(publicMetadata),
+    privateMetadata: ofMetadata(privateMetadata),
+  };
 }
 
 function isPast(time: number, clock: Clock): boolean {

@@ -14,7 +14,9 @@ export interface Grants {
   revoke(userId: string, operator?: Operator): Promise<void>;
 }
 
+/** A plan that the operator or the host gives to a user. */
 export interface GivenPlan {
+  /** Its name, of at most 100 letters, digits, spaces, dots and hyphens. */
   plan: string;
   /** Unix time in milliseconds, in the future. Default: until it is revoked. */
   until?: number;

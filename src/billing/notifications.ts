@@ -11,6 +11,7 @@ import type { BillingUsers } from './users.js';
 
 /** What integrators receive as events, once the change is stored. */
 export interface BillingNotifications {
+  /** A subscription has another status, plan or end. */
   'subscription.updated': Notification & {
     subscriptionId: string;
     status: SubscriptionStatus;
@@ -22,9 +23,11 @@ export interface BillingNotifications {
   };
   /** For the operator: the user pays for more than one subscription of a family, the newest first. */
   'subscription.duplicated': Notification & { subscriptionIds: string[]; plans: string[] };
+  /** An invoice was paid. */
   'invoice.paid': Notification & InvoiceNotification;
   /** `amount`: what is no longer to be paid. */
   'invoice.voided': Notification & InvoiceNotification;
+  /** An invoice could not be paid. */
   'payment.failed': Notification & InvoiceNotification & { attempt: number; isLastAttempt: boolean };
   /** `refundedAmount`: the sum of all refunds of the payment. */
   'payment.refunded': Notification & PaymentNotification & { refundedAmount: number; isFullRefund: boolean };
@@ -38,6 +41,7 @@ export interface BillingNotifications {
     amount?: number;
     currency?: string;
   };
+  /** The bank of the payer has reversed a payment. */
   'payment.disputed': Notification & PaymentNotification & DisputeNotification;
   /** `status`: the result at the provider, such as `won` or `lost`. */
   'payment.dispute_closed': Notification & PaymentNotification & DisputeNotification;
@@ -58,36 +62,49 @@ export const BILLING_NOTIFICATIONS: Record<keyof BillingNotifications, true> = {
   'usage.failed': true,
 };
 
+/** What all notifications have. */
 interface Notification {
   /** The same for repeated notifications. */
   id: string;
   /** ISO 8601: the provider's time, if known. */
   at: string;
+  /** Whom it is about. */
   userId: string;
 }
 
+/** An invoice of the payment provider. */
 interface InvoiceNotification {
+  /** At the provider. */
   invoiceId: string;
+  /** At the provider; absent for other invoices. */
   subscriptionId?: string;
   /** In the currency's smallest unit. */
   amount?: number;
+  /** ISO 4217 in lower case. */
   currency?: string;
 }
 
+/** A payment at the payment provider. */
 interface PaymentNotification {
   /** The invoice ID; of a payment without an invoice the ID of its payment intent or charge. */
   paymentId: string;
+  /** At the provider; absent for other payments. */
   subscriptionId?: string;
   /** Of the payment, in the currency's smallest unit. */
   amount?: number;
+  /** ISO 4217 in lower case. */
   currency?: string;
 }
 
+/** A dispute at the payment provider. */
 interface DisputeNotification {
+  /** At the provider. */
   disputeId: string;
   /** As at the provider. */
   status: string;
+  /** As at the provider. */
   reason?: string;
+  /** In the currency's smallest unit. */
   disputedAmount?: number;
 }
 

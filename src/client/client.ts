@@ -3,6 +3,7 @@ import { type ClientMethods, OPERATIONS } from './generated/operations.js';
 import { createSession, type LogoutScope, type SessionEnd } from './session.js';
 import { memoryStore, sessionOf, storageStore, type TokenStorage, type Tokens } from './storage.js';
 
+/** The options of a client. */
 export interface ClientOptions {
   /** The address of the API: `https://app.example.com/api`, or `/api` in a page of the same origin. */
   baseUrl: string;
@@ -23,7 +24,9 @@ export interface ClientOptions {
   onSessionEnd?: ((end: SessionEnd) => void) | undefined;
 }
 
+/** A client of the API: one method for each operation, and requests to other routes with the same session. */
 export interface SaasClient extends ClientMethods {
+  /** Registration, sign-in, sessions and mailed links. */
   readonly auth: ClientMethods['auth'] & {
     /**
      * Log out. `local` (default) ends this session, `others` all other sessions of the user, `global` all. It rejects if the

@@ -10,6 +10,7 @@ export type SaasErrorCode = ErrorCode | 'NETWORK_ERROR' | 'TIMEOUT' | 'UNEXPECTE
 export interface FieldError {
   /** The name of the field: `email`. */
   path: string;
+  /** What is wrong with it, in English. */
   message: string;
 }
 

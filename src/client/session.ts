@@ -14,6 +14,7 @@ export interface SessionEnd {
   code?: SaasErrorCode;
 }
 
+/** Which sessions a logout ends. */
 export type LogoutScope = 'local' | 'others' | 'global';
 
 /** The session of a client: its tokens, which one request at a time replaces. */

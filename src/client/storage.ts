@@ -8,8 +8,11 @@ export interface Tokens {
 
 /** What `localStorage` and `sessionStorage` have in common with asynchronous storages of other platforms. */
 export interface TokenStorage {
+  /** The value of a key; null or undefined if there is none. */
   getItem(key: string): string | null | undefined | Promise<string | null | undefined>;
+  /** Stores a value. */
   setItem(key: string, value: string): unknown;
+  /** Removes a value, if there is one. */
   removeItem(key: string): unknown;
 }
 

@@ -13,6 +13,7 @@ export function formatProblem({ message, remedy }: Problem): string {
 
 /** Lists every problem of a configuration in one message. Never contains a secret. */
 export class ConfigurationError extends Error {
+  /** Sentences, each with its remedy. */
   readonly problems: readonly string[];
   /** The problems with separate remedies. */
   readonly details: readonly Problem[];

@@ -64,8 +64,11 @@ export interface Source {
   generate?: boolean;
 }
 
+/** A configuration whose values are valid. */
 export interface Resolved<T> {
+  /** With defaults. They contain secrets. */
   values: Readonly<T>;
+  /** Whether NODE_ENV is `production`. */
   production: boolean;
   /** Values that production would reject. */
   warnings: Problem[];

@@ -5,10 +5,15 @@ import type { Session, User } from './schemas.js';
 
 /** A person with a session. */
 export interface PersonIdentity {
+  /** The person. */
   user: User;
+  /** Their session. */
   session: Session;
+  /** Only for programs. */
   actor?: never;
+  /** Only for programs. */
   client?: never;
+  /** Only for programs. */
   scopes?: never;
 }
 
@@ -16,14 +21,17 @@ export interface PersonIdentity {
 export interface TokenIdentity {
   /** The person. */
   user: User;
+  /** Programs have none. */
   session: null;
   /** The agent; null if the person uses the application of the token without one. */
   actor: Actor | null;
   /** The application that the token was issued to: its `client_id` at the identity provider. */
   client: string;
+  /** What the access token permits. */
   scopes: string[];
 }
 
+/** An agent that acts for a person. */
 export interface Actor {
   /** The identifier of the agent at the identity provider. */
   sub: string;
@@ -55,6 +63,7 @@ export interface ActingProgram {
   client: string;
   /** The agent; absent if there is none. */
   sub?: string;
+  /** The permission of the person; absent if the issuer does not name it. */
   delegation?: string;
 }
 

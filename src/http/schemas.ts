@@ -1,7 +1,8 @@
-import type { Static, TSchema, TString } from 'typebox';
+import type { TSchema, TString } from 'typebox';
 import { Type } from 'typebox';
 import { DAY, HOUR, MINUTE, SECOND } from '../kernel/clock.js';
 import { charactersIn } from '../kernel/text.js';
+import type { PublicMetadata } from './user-metadata.js';
 
 /** Schemas that several domains share. */
 
@@ -154,6 +155,7 @@ const SUBSCRIPTION_STATUSES = [
   'paused',
   'canceled',
 ] as const;
+/** The status of a subscription, as the payment provider spells it. */
 export type SubscriptionStatus = (typeof SUBSCRIPTION_STATUSES)[number];
 
 /** On the wire any string: see `SubscriptionStatus`. */
@@ -165,7 +167,15 @@ export const SubscriptionSummary = Type.Object({
   plan: Type.String(),
   entitled: Type.Boolean(),
 });
-export type SubscriptionSummary = Static<typeof SubscriptionSummary>;
+/** What a user has subscribed to. */
+export interface SubscriptionSummary {
+  /** Of the best subscription or the granted plan. */
+  status: SubscriptionStatus;
+  /** `free` for a user who is not entitled. */
+  plan: string;
+  /** Whether the user has access to what needs a subscription; this alone decides. */
+  entitled: boolean;
+}
 
 /** A user in responses. */
 export const User = Type.Object({
@@ -175,8 +185,31 @@ export const User = Type.Object({
   createdAt: Timestamp,
   emailVerified: Type.Boolean(),
   subscription: SubscriptionSummary,
+  publicMetadata: Type.Optional(
+    Type.Unsafe<PublicMetadata>({
+      type: 'object',
+      additionalProperties: true,
+      description: 'What the application stores about the user; absent if there is nothing.',
+    }),
+  ),
 });
-export type User = Static<typeof User>;
+/** A user, as they see themselves. An interface, so that `UserMetadata` of the host applies. */
+export interface User {
+  /** `usr_…` */
+  id: string;
+  /** In lower case. */
+  email: string;
+  /** The display name; empty if none is given. */
+  name: string;
+  /** When the user registered, ISO 8601. */
+  createdAt: string;
+  /** Whether the user has followed a link sent to the address, or an equal proof exists. */
+  emailVerified: boolean;
+  /** What the user has subscribed to, now. */
+  subscription: SubscriptionSummary;
+  /** What the host stores about the user for them to read; absent if there is nothing. */
+  publicMetadata?: PublicMetadata;
+}
 
 /** A session in responses. */
 export const Session = Type.Object({
@@ -189,7 +222,19 @@ export const Session = Type.Object({
       'How: `pwd`, `fed` or `otp` for a password, another provider or a mailed code; with `mfa`, `otp` or `rec` is for a code of an app or a recovery code (RFC 8176).',
   }),
 });
-export type Session = Static<typeof Session>;
+/** A session of a user. */
+export interface Session {
+  /** `ses_…` */
+  id: string;
+  /** When it started, ISO 8601. */
+  createdAt: string;
+  /** When its refresh token expires, ISO 8601. */
+  expiresAt: string;
+  /** When the user last signed in or proved it again, ISO 8601. */
+  authenticatedAt: string;
+  /** How the user signed in, in the words of RFC 8176: `pwd`, `fed`, `otp`, `pop`; with `mfa` for two factors. */
+  amr: string[];
+}
 
 /** Wraps data in the envelope. */
 export function ok<T>(data: T): { success: true; data: T } {

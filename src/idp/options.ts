@@ -53,7 +53,8 @@ export interface IdpRuntimeOptions extends RuntimeOptions {
   accountPages?: boolean;
 }
 
-export type IdentityProviderOptions = Partial<IdpConfiguration> & IdpRuntimeOptions;
+/** As `IdentityProviderOptions`, which documents each of them. */
+export type IdpOptions = Partial<IdpConfiguration> & IdpRuntimeOptions;
 
 export interface ResolvedIdp {
   config: Resolved<IdpConfiguration>;
@@ -153,7 +154,7 @@ export function adviseIdp({
  * @param generate whether development may generate and keep secrets
  * @throws ConfigurationError naming every problem
  */
-export function resolveIdp(options: IdentityProviderOptions, generate = true): ResolvedIdp {
+export function resolveIdp(options: IdpOptions, generate = true): ResolvedIdp {
   const {
     prefix = '',
     console,

@@ -9,8 +9,9 @@ import { openMeasuredStore } from '../server/measured-store.js';
 import { createModuleContext, followLifecycle } from '../server/module-context.js';
 import { rejectUnfinishedCopy } from '../server/unfinished-copy.js';
 import { type Appearance, createAppearance } from './appearance.js';
+import type { IdentityProviderOptions } from './documented-options.js';
 import { createIdpModules } from './modules.js';
-import { adviseIdp, type IdentityProviderOptions, type ResolvedIdp, resolveIdp } from './options.js';
+import { adviseIdp, type ResolvedIdp, resolveIdp } from './options.js';
 import { openIdpScopes } from './scopes.js';
 
 /** The host's `fastify.idp`. */

@@ -4,9 +4,11 @@ import { renderOAuth } from '../kernel/errors.js';
 import { assemble, type MiddlewareServer, type Server } from '../server/assembly.js';
 import { idpServerSchema, resolveServer, type ServerOptions, splitOptions } from '../server/options.js';
 import { createAppearance, createErrorRenderer } from './appearance.js';
-import { type IdentityProviderOptions, type IdpConfiguration, resolveIdp } from './options.js';
+import type { IdentityProviderOptions } from './documented-options.js';
+import { type IdpConfiguration, resolveIdp } from './options.js';
 import { mountIdp } from './plugin.js';
 
+/** The options of the identity provider as a server. */
 export interface CreateIdentityServerOptions extends IdentityProviderOptions, ServerOptions {
   /** Whether the server has a `middleware` to mount in another application. Default `false`. */
   middleware?: boolean;

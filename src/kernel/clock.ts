@@ -54,6 +54,7 @@ export function every(clock: Clock, period: number, run: () => void): () => void
   return () => clearInterval(timer);
 }
 
+/** The time of the system. */
 export const systemClock: Clock = { now: () => Date.now() };
 
 /** The last `count` days as ISO 8601 dates in UTC, oldest first; today is the last one. */

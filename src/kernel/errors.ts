@@ -6,6 +6,7 @@
 export interface ErrorDetail {
   /** The field, as the client wrote it: `email`, `redirect_uris.0`. */
   path: string;
+  /** What is wrong with it. */
   message: string;
 }
 
@@ -24,14 +25,19 @@ export interface ErrorOptions {
 
 /** An error that a client may see. */
 export class AppError extends Error {
+  /** Stable, for programs: see docs/errors.md. */
   readonly code: string;
+  /** Of the response. */
   readonly statusCode: number;
   /** The name of the sentences on HTML pages: `errors.<page>`. */
   readonly page: string;
   /** Whether the message says more than the sentence of the table. */
   readonly isSpecific: boolean;
+  /** The fields that are invalid. */
   readonly details: ErrorDetail[] | undefined;
+  /** Further members of `error` in the response, with which the client continues. */
   readonly members: Readonly<Record<string, string>> | undefined;
+  /** Of the response; names are in lower case. */
   readonly headers: Record<string, string>;
 
   constructor(code: string, statusCode: number, message: string, options: ErrorOptions = {}) {

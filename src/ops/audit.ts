@@ -69,7 +69,9 @@ export function writeActor({ by, actor }: Pick<AuditView, 'by' | 'actor'>): stri
 
 /** The operator who made a change, and from where. */
 export interface Operator {
+  /** As it signs in to the admin area. */
   name: string;
+  /** The address of the request. */
   ip: string;
 }
 

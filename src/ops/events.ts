@@ -80,11 +80,16 @@ export interface EventOutbox {
   withdraw(name: string, id: string): Promise<void>;
 }
 
+/** Called with each event, without waiting for what it returns. */
 type Listener<Payload> = (event: Readonly<EventMetadata & Payload>) => unknown;
 
+/** Listeners of events by name. */
 export interface Subscription<Events> {
+  /** Calls the listener with every event. */
   on<Name extends keyof Events & string>(name: Name, listener: Listener<Events[Name]>): void;
+  /** Calls the listener with the next event only. */
   once<Name extends keyof Events & string>(name: Name, listener: Listener<Events[Name]>): void;
+  /** Removes a listener. */
   off<Name extends keyof Events & string>(name: Name, listener: Listener<Events[Name]>): void;
 }
 

@@ -5,8 +5,11 @@ import argon2 from 'argon2';
 
 /** Cost of one hash: memory in KiB, passes, lanes. */
 export interface HashingCost {
+  /** KiB. */
   memoryCost: number;
+  /** Passes. */
   timeCost: number;
+  /** Lanes. */
   parallelism: number;
 }
 

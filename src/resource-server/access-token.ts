@@ -8,7 +8,9 @@ export interface AccessToken {
   subject: string;
   /** `human` or `agent`. */
   kind: string | undefined;
+  /** The application that the token was issued to. */
   clientId: string;
+  /** What the token permits. */
   scopes: readonly string[];
   /** The agents that act for the subject (RFC 8693 §4.1), the current one first; empty without delegation. */
   actors: readonly string[];
@@ -18,7 +20,9 @@ export interface AccessToken {
   expiresAt: number;
   /** When the person signed in, in milliseconds since 1970, and how (RFC 9470). */
   authTime: number | undefined;
+  /** How the person signed in, as the issuer calls it. */
   acr: string | undefined;
+  /** The methods of the sign-in (RFC 8176). */
   amr: readonly string[];
   /** Every claim. */
   claims: Readonly<Record<string, unknown>>;

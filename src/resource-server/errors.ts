@@ -23,8 +23,11 @@ const STATUSES: Record<ResourceErrorCode, number> = {
 
 /** A refused request, with the status and the headers of its answer. */
 export class ResourceError extends Error {
+  /** Always this. */
   override readonly name = 'ResourceError';
+  /** The error code of the challenge, or `missing_token` and `temporarily_unavailable`. */
   readonly code: ResourceErrorCode;
+  /** Of the response. */
   readonly statusCode: number;
   /** `WWW-Authenticate`, and what else belongs to the answer; names are in lower case. */
   readonly headers: Readonly<Record<string, string>>;

@@ -9,6 +9,7 @@ export interface Issuer {
   revocationsUri: string | undefined;
 }
 
+/** The part of `fetch` that is used. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
 export interface IssuerSource {

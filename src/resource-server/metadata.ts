@@ -4,13 +4,21 @@ import { DPOP_ALGORITHMS } from '../http/dpop.js';
 /** The description of a protected resource (RFC 9728), with which clients find its authorization server. */
 
 export interface ResourceMetadata {
+  /** The identifier of the API. */
   resource: string;
+  /** Who issues its access tokens. */
   authorization_servers: string[];
+  /** Where requests have the token. */
   bearer_methods_supported: ['header'];
+  /** What the tokens can permit. */
   scopes_supported?: string[];
+  /** For people. */
   resource_name?: string;
+  /** The address of a page for developers. */
   resource_documentation?: string;
+  /** The algorithms of proofs (RFC 9449). */
   dpop_signing_alg_values_supported: string[];
+  /** Present if every token needs a proof. */
   dpop_bound_access_tokens_required?: true;
 }
 

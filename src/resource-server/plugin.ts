@@ -31,6 +31,7 @@ declare module 'fastify' {
   }
 }
 
+/** The options of the plugin. */
 export interface ProtectResourceOptions extends ResourceServerOptions {
   /** The address that clients call, if a proxy changes the path. Default: the resource's origin and the path of the request. */
   urlOf?(request: FastifyRequest): string;

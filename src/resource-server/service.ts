@@ -8,6 +8,7 @@ import { createIssuerSource, type Fetch, type Issuer } from './issuer.js';
 import { type DescribedResource, metadataOf, metadataUrl, type ResourceMetadata } from './metadata.js';
 import { followRevocations, type Revocations } from './revocations.js';
 
+/** Which access tokens an API accepts. */
 export interface ResourceServerOptions extends DescribedResource {
   /** Accept only access tokens that are bound to a key (DPoP, RFC 9449). Default: false; bound ones always need a proof. */
   requireDpop?: boolean;
@@ -20,6 +21,7 @@ export interface ResourceServerOptions extends DescribedResource {
   maxRevocationSilence?: number | false;
   /** Called when the issuer cannot be reached. Default: nothing; requests are refused with 503 meanwhile. */
   onFailure?(error: unknown): void;
+  /** The source of the time; tests replace it. Default: that of the system. */
   clock?: Clock;
   /** Default: the global `fetch`. */
   fetch?: Fetch;
@@ -37,15 +39,19 @@ export interface TokenDemands {
 
 /** The parts of a request that matter, in any framework. */
 export interface ProtectedRequest {
+  /** In capital letters. */
   method: string;
   /** Absolute, as the client has called it; only for DPoP. */
   url: string;
   /** Values of the headers Authorization and DPoP, one for each line. */
   authorization: readonly string[];
+  /** The same for the header DPoP. */
   dpop: readonly string[];
 }
 
+/** Verifies the access tokens of an API, in any framework. */
 export interface ResourceServer {
+  /** What the API publishes about itself (RFC 9728). */
   metadata: ResourceMetadata;
   /** Where to serve the metadata, from the root of the host. */
   metadataPath: string;

@@ -13,14 +13,14 @@ import { missingFile } from '../storage/existing.js';
 import { openExistingStore, openStore } from '../storage/open.js';
 import { billingUsers } from './billing-users.js';
 import { type SaasConfiguration, saasSchema, validatePlans } from './options.js';
-import { createUserApi, type UserApi } from './user-api.js';
+import { type BasicUserApi, createBasicUserApi } from './user-api.js';
 
 /**
  * The modules of the SaaS backend for the command line: the same as those of the server, without rate limits. They open
  * the store of `DATABASE_URI`, even while the server runs. They emit no events and run no jobs.
  */
 
-export interface UserAdministration extends UserApi {
+export interface UserAdministration extends BasicUserApi {
   import(input: AsyncIterable<Uint8Array>, options: ImportOptions): Promise<ImportReport>;
   close(): Promise<void>;
 }
@@ -48,7 +48,7 @@ export async function openUserAdministration(
   const open = existing ? openExistingStore : openStore;
   const store = await open(missing === null ? values.databaseUri : 'sqlite::memory:');
   const { users, billing } = createModules(store, { values, production, warn });
-  const api = createUserApi({ ...users, grants: billing.grants });
+  const api = createBasicUserApi({ users, grants: billing.grants });
   const knownPlans = billing.plans.names ?? new Set(billing.plans.configured?.values());
   return {
     ...api,

@@ -59,9 +59,13 @@ export interface SaasDecorator {
    * unlimited. Every limit is 0 for unknown users.
    */
   readonly limits: (userId: string) => Promise<Record<string, number>>;
+  /** Management of users. */
   readonly users: Readonly<UserApi>;
+  /** Purchases and changes of subscriptions on behalf of users. */
   readonly billing: Readonly<BillingApi>;
+  /** Reports usage that the payment provider bills. */
   readonly reportUsage: ReportUsage;
+  /** The settings of the option `customSettings`. */
   readonly settings: Readonly<SettingsApi>;
   /** Each event is emitted once, after its commit, in the process that committed it. Webhooks get the same events: docs/webhooks.md. */
   readonly events: Readonly<Subscription<SaasEvents>>;
@@ -87,10 +91,12 @@ export interface SettingsApi {
   get<D extends CustomSettings = CustomSettings>(): Promise<CustomSettingsValues<D>>;
 }
 
+/** The events of `fastify.saas.events` by name. */
 export type SaasEvents = AuthEvents & BillingNotifications & AgentEvents;
 
 declare module 'fastify' {
   interface FastifyInstance {
+    /** The SaaS backend. */
     saas: SaasDecorator;
   }
   interface FastifyRequest {
@@ -117,6 +123,7 @@ export interface UserRequest {
   routeOptions?: { config: unknown };
 }
 
+/** A hook for routes, such as `onRequest`. It rejects by throwing an error with its status. */
 export type UserGuard = (request: UserRequest) => Promise<void>;
 
 /** Creates `requireRecentAuth`. @param requirePerson refuses agents, whatever the route states */

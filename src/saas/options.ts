@@ -1,6 +1,8 @@
 import { type Static, Type } from 'typebox';
 import { adminOptions } from '../admin/schemas.js';
 import { agentOptions, refusePartialAgents } from '../agents/schemas.js';
+import { hooksProblems } from '../auth/hook-option.js';
+import type { SaasHooks } from '../auth/hooks.js';
 import { authOptions } from '../auth/schemas.js';
 import { apiUrlProblem, billingOptions, configuredPrices, plansConflict } from '../billing/options.js';
 import type { Advice, Report } from '../config/configuration-error.js';
@@ -67,14 +69,17 @@ export interface SaasRuntimeOptions extends RuntimeOptions {
   accountPath?: string;
   /** Settings of the host that the operator changes in the admin area, by name. */
   customSettings?: CustomSettings;
+  /** Functions of the host that take part in registrations and sign-ins. */
+  hooks?: SaasHooks;
 }
 
-export type SaasBackendOptions = Partial<SaasConfiguration> & SaasRuntimeOptions;
+/** As `SaasBackendOptions`, which documents each of them. */
+export type SaasOptions = Partial<SaasConfiguration> & SaasRuntimeOptions;
 
 export interface ResolvedSaas {
   config: Resolved<SaasConfiguration>;
   runtime: Required<Pick<SaasRuntimeOptions, 'prefix' | 'adminPath' | 'accountPath' | 'clock' | 'random'>> &
-    Pick<SaasRuntimeOptions, 'customSettings'> &
+    Pick<SaasRuntimeOptions, 'customSettings' | 'hooks'> &
     OptionalRuntime;
 }
 
@@ -96,12 +101,13 @@ export function adviseSaas({ values }: Pick<Resolved<SaasConfiguration>, 'values
  * @param generate whether development may generate and store secrets
  * @throws ConfigurationError naming every problem
  */
-export function resolveSaas(options: SaasBackendOptions, generate = true): ResolvedSaas {
+export function resolveSaas(options: SaasOptions, generate = true): ResolvedSaas {
   const {
     prefix,
     adminPath,
     accountPath,
     customSettings,
+    hooks,
     env,
     clock,
     random,
@@ -119,6 +125,7 @@ export function resolveSaas(options: SaasBackendOptions, generate = true): Resol
     clock: clock ?? systemClock,
     random: random ?? systemRandom,
     ...(customSettings && { customSettings }),
+    ...(hooks && { hooks }),
     ...(hashing && { hashing }),
     ...(limits !== undefined && { limits }),
     ...(mongo && { mongo }),
@@ -141,6 +148,7 @@ export function resolveSaas(options: SaasBackendOptions, generate = true): Resol
       validateCombinations(values, report);
       const hasKey = values.settingsEncryptionKey !== undefined;
       for (const problem of customSettingsProblems(customSettings ?? {}, hasKey)) report.refuse(problem);
+      if (hooks !== undefined) for (const problem of hooksProblems(hooks)) report.refuse(problem);
     },
   );
   return { config, runtime };

@@ -41,15 +41,10 @@ import {
   type SettingsApi,
   type UserRequest,
 } from './decorator.js';
+import type { SaasBackendOptions } from './documented-options.js';
 import { describeInstallation } from './installation.js';
 import { openRouteDescriptions } from './openapi.js';
-import {
-  adviseSaas,
-  type ResolvedSaas,
-  resolveSaas,
-  type SaasBackendOptions,
-  withAccountPages,
-} from './options.js';
+import { adviseSaas, type ResolvedSaas, resolveSaas, withAccountPages } from './options.js';
 import { openEmailLogin, openLoginProviders } from './other-logins.js';
 import { openPasskeys } from './passkeys.js';
 import { openScopes } from './scopes.js';
@@ -70,7 +65,7 @@ export async function mountSaas(
     );
   }
   logConfiguration(fastify, config, adviseSaas(config));
-  const { clock, random, prefix, adminPath, accountPath } = runtime;
+  const { clock, random, prefix, adminPath, accountPath, hooks } = runtime;
   // As browsers see it.
   const accountAddress = fastify.prefix + accountPath;
   const values = withAccountPages(config.values, accountAddress);
@@ -171,6 +166,7 @@ export async function mountSaas(
     registrationAllowed: async () => (await current()).allowRegistration,
     siteName,
     profileChanged: billing.sendProfiles,
+    hooks: hooks && (await import('../auth/hooks.js')).createHooks(hooks, fastify.log),
     emit,
     announceEvent,
     publicUrl,
@@ -274,7 +270,7 @@ export async function mountSaas(
       entitles: billing.subscription.entitles,
       hasFeature: billing.subscription.hasFeature,
       limits: billing.subscription.limits,
-      users: createUserApi({ ...users, grants: billing.grants }),
+      users: createUserApi({ users, auth, grants: billing.grants }),
       billing: Object.freeze({ createCheckout: billing.checkout.create, ...billing.changes }),
       reportUsage: billing.reportUsage,
       settings: Object.freeze({ get: async () => (await custom?.get()) ?? {} }) as SettingsApi,

@@ -8,10 +8,12 @@ import { renderEnvelope } from '../kernel/errors.js';
 import { assemble, type MiddlewareServer, type Server } from '../server/assembly.js';
 import { resolveServer, type ServerOptions, saasServerSchema, splitOptions } from '../server/options.js';
 import { type ConnectGuards, createConnectGuards } from './connect-guards.js';
-import { resolveSaas, type SaasBackendOptions, type SaasConfiguration } from './options.js';
+import type { SaasBackendOptions } from './documented-options.js';
+import { resolveSaas, type SaasConfiguration } from './options.js';
 import { mountSaas } from './plugin.js';
 import { CHANGE_PASSWORD_PATH } from './scopes.js';
 
+/** The options of the SaaS backend as a server. */
 export interface CreateServerOptions extends SaasBackendOptions, ServerOptions {
   /** Whether to provide `middleware` for mounting in another application. Default `false`. */
   middleware?: boolean;

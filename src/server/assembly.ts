@@ -25,6 +25,7 @@ export type Middleware = (
   next?: (error?: unknown) => void,
 ) => void;
 
+/** A product as a server. */
 export interface Server<Values = unknown> {
   /** The Fastify instance; plugins can be registered until it starts. */
   readonly fastify: FastifyInstance;
@@ -38,6 +39,7 @@ export interface Server<Values = unknown> {
   close(): Promise<void>;
 }
 
+/** A product as a server that another application can mount. */
 export interface MiddlewareServer<Values = unknown> extends Server<Values> {
   /** Handles requests below the mount points and passes all others on with an unread body. */
   readonly middleware: Middleware;

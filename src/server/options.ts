@@ -71,7 +71,29 @@ export interface ServerRuntimeOptions {
   random?: Random;
 }
 
-export type ServerOptions = Partial<ServerConfiguration>;
+type Values = Required<ServerConfiguration>;
+
+/** The options of a server. They take precedence over the environment. */
+export interface ServerOptions {
+  /** Address to listen on. Variable: `HOST` or `IDP_HOST`. Default: 127.0.0.1, in production 0.0.0.0. */
+  host?: Values['host'];
+  /** Port to listen on; 0 selects any free port. Variable: `PORT` or `IDP_PORT`. Default: 3000 or 8080. */
+  port?: Values['port'];
+  /** Log level. Variable: `LOG_LEVEL`. Default: info. */
+  logLevel?: Values['logLevel'];
+  /**
+   * IP addresses or CIDR ranges of the proxies whose X-Forwarded-For header is trusted. Variable: `TRUST_PROXY` or
+   * `IDP_TRUST_PROXY`. Default: none.
+   */
+  trustProxy?: Values['trustProxy'];
+  /** Maximum number of open connections. Variable: `MAX_CONNECTIONS` or `IDP_MAX_CONNECTIONS`. Default: 16384. */
+  maxConnections?: Values['maxConnections'];
+  /**
+   * Maximum number of open connections per address (IPv6: per /64); trusted proxies are exempt. Variable:
+   * `MAX_CONNECTIONS_PER_ADDRESS` or `IDP_MAX_CONNECTIONS_PER_ADDRESS`. Default: 1024.
+   */
+  maxConnectionsPerAddress?: Values['maxConnectionsPerAddress'];
+}
 
 /** Separates the options of a server from those of its plugin. */
 export function splitOptions<O extends ServerOptions>(
@@ -94,7 +116,7 @@ export function resolveServer(
   given: ServerOptions,
   { env, random = systemRandom }: ServerRuntimeOptions,
 ): Resolved<ServerConfiguration> {
-  return resolveOptions(schema, { program, given, env, random });
+  return resolveOptions(schema, { program, given: { ...given }, env, random });
 }
 
 export const saasServerSchema = serverSchema({

@@ -8,7 +8,9 @@ import type { HostMongo } from '../storage/host-database.js';
 export interface RuntimeOptions {
   /** Replaces the environment; `false` ignores it. */
   env?: Record<string, string | undefined> | false;
+  /** The source of the time; tests replace it. Default: that of the system. */
   clock?: Clock;
+  /** The source of randomness; tests replace it. Default: that of the system. */
   random?: Random;
   /** Cost of password hashes. Lower it in tests only. */
   hashing?: HashingCost;

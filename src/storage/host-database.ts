@@ -2,7 +2,9 @@
 
 /** The part of `fastify.mongo` in use, independent of the versions of @fastify/mongodb and the driver. */
 export interface HostMongo {
+  /** The client of the host. */
   client: { db(): object };
+  /** The database; absent if the URI of the host names none. */
   db?: object;
 }
 

@@ -67,6 +67,13 @@ const PROBLEMS: Readonly<Record<string, string>> = {
   PASSKEY_EXPIRED: 'sign-in.passkey-wrong',
 };
 
+/** A rejected registration has a sentence of the host, in its language. */
+function problemOf({ code, message: sentence }: AppError): Localized | undefined {
+  if (code === 'REGISTRATION_REJECTED') return () => sentence;
+  const problem = PROBLEMS[code];
+  return problem === undefined ? undefined : message(problem);
+}
+
 export function createSignInPages(options: SignInPageOptions): SignInPages {
   const {
     accounts,
@@ -97,10 +104,10 @@ export function createSignInPages(options: SignInPageOptions): SignInPages {
         return pages.send(reply, enrolmentOf(challenge, returnTo, { enrolment }));
       }
       if (error.code === 'EMAIL_NOT_VERIFIED') return sendUnverified(request, reply, email, returnTo);
-      const problem = PROBLEMS[error.code];
+      const problem = problemOf(error);
       if (problem === undefined) throw error;
       const state = {
-        problems: [message(problem)],
+        problems: [problem],
         wrong: true as const,
         ...(email !== undefined && { email }),
       };

@@ -172,6 +172,8 @@ const passwordProblem = (password: string, again: string): Problem | undefined =
 function rejectionOf(error: AppError): Problem | undefined {
   if (error.code === 'EMAIL_TAKEN')
     return { problems: [message('user-sign-up.email-taken')], wrong: { email: true } };
+  // A sentence of the host, in its language.
+  if (error.code === 'REGISTRATION_REJECTED') return { problems: [() => error.message] };
   if (error.code === 'PASSKEY_EXPIRED' || error.code === 'PASSKEY_REJECTED')
     return { problems: [message('account-passkey.rejected')] };
   const problems = passwordSentences(error);

@@ -350,6 +350,38 @@ t.test('a new address gets an account without a password, while registration is 
   t.equal((await app.redeem(own.loginToken, own.code)).status, 200, 'existing accounts sign in');
 });
 
+t.test('the host rejects a new account for a mailed code, which is then used', async (t) => {
+  const seen: object[] = [];
+  let rejects = true;
+  const app = await codeApp(t, {
+    hooks: {
+      beforeRegister(registration) {
+        seen.push(registration);
+        return rejects ? { reason: 'NOT_INVITED', message: 'Ask for an invitation.' } : undefined;
+      },
+    },
+  });
+  const { loginToken, code } = await app.codeFor();
+  const rejected = await app.redeem(loginToken, code);
+  t.match(rejected, {
+    status: 403,
+    body: { error: { code: 'REGISTRATION_REJECTED', reason: 'NOT_INVITED' } },
+  });
+  t.equal(await userCollection(await storeOf(t, app)).count(), 0);
+  rejects = false;
+  t.equal(errorOf(await app.redeem(loginToken, code)), 'CODE_EXPIRED');
+  app.clock.advance(MINUTE);
+  const next = await app.codeFor();
+  t.equal((await app.redeem(next.loginToken, next.code)).status, 200);
+  t.same(
+    seen,
+    Array.from({ length: 2 }, () => ({ email: EMAIL, method: 'code', ip: '127.0.0.1' })),
+  );
+  const own = await app.codeFor();
+  t.equal((await app.redeem(own.loginToken, own.code)).status, 200);
+  t.equal(seen.length, 2, 'existing accounts sign in without it');
+});
+
 t.test('with required confirmation, a code confirms the address of a registration', async (t) => {
   const app = await codeApp(t, { requireEmailVerification: true });
   t.equal((await app.post('/auth/register', { email: EMAIL, password: PASSWORD })).status, 202);

@@ -1,4 +1,5 @@
 import { runMutants } from '../mutants.mjs';
+import { hostMutants } from './host-mutants.mjs';
 
 // Breaks the accounts, one defect at a time, in a copy of the build, and runs the tests that must notice. Exits
 // with 1 when one survives or when a text to replace is not found. Run by `npm run test:mutants`.
@@ -347,4 +348,4 @@ const mutants = [
   },
 ];
 
-runMutants('auth', mutants);
+runMutants('auth', [...mutants, ...hostMutants]);

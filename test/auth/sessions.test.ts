@@ -382,7 +382,8 @@ t.test('a refresh that loses a race between its read and its write changes nothi
     createdAt: clock.now(),
   };
   await users.insert(user);
-  const { refreshToken } = await auth.startSession(user, { ip: '192.0.2.1' });
+  const { signedIn } = await auth.startSession(user, { ip: '192.0.2.1' });
+  const { refreshToken } = signedIn;
   overtake = async () => {
     const second = await auth.refresh(refreshToken, origin);
     await auth.refresh(second.refreshToken, origin);

@@ -387,3 +387,23 @@ t.test(
     t.equal((await plain.request('GET', '/api/user/identities', { token })).status, 404);
   },
 );
+
+t.test('the host rejects a registration with a provider, of which nothing stays', async (t) => {
+  const methods: string[] = [];
+  const { provider, app, browser } = await withProvider(t, {
+    hooks: {
+      beforeRegister({ email, name, method }) {
+        methods.push(`${email} ${name} ${method}`);
+        return { reason: 'NOT_INVITED', message: 'Ask for an invitation.' };
+      },
+    },
+  });
+  const back = await browser.finish(provider.visit(await browser.begin()));
+  const ticket = new URL(back.headers['location'] ?? '').searchParams.get('ticket') ?? '';
+  const answer = await browser.exchange(ticket);
+  t.equal(errorOf(answer), 'REGISTRATION_REJECTED');
+  t.same(methods, ['ada@example.test Ada Lovelace provider']);
+  const store = await storeOf(t, app);
+  t.equal(await userCollection(store).count(), 0);
+  t.equal(await identityCollection(store).count(), 0);
+});

@@ -300,6 +300,30 @@ t.test('a person signs up with a passkey and no password', async (t) => {
   t.equal(await passkeys.count(), 1);
 });
 
+t.test('the host rejects a registration with a passkey, which is not stored', async (t) => {
+  const methods: string[] = [];
+  let rejects = true;
+  const app = await saasApp(t, {
+    ...ENABLED,
+    hooks: {
+      accessTokenClaims: () => Promise.reject(new Error('no')),
+      beforeRegister({ email, method }) {
+        methods.push(`${email} ${method}`);
+        return rejects ? { reason: 'NOT_INVITED', message: 'Ask for an invitation.' } : undefined;
+      },
+    },
+  });
+  const answer = await signUp(app, new SoftwareAuthenticator(ORIGIN), 'Ada@example.test');
+  t.match(answer, { status: 403, body: { message: 'Ask for an invitation.' } });
+  t.equal(errorOf(answer), 'REGISTRATION_REJECTED');
+  t.equal(await passkeyCollection(await storeOf(t, app)).count(), 0);
+  t.same(methods, ['ada@example.test passkey']);
+  rejects = false;
+  const failed = await signUp(app, new SoftwareAuthenticator(ORIGIN), 'Ada@example.test');
+  t.equal(failed.status, 503);
+  t.equal(await passkeyCollection(await storeOf(t, app)).count(), 0, 'nor without its claims');
+});
+
 t.test(
   'where addresses are confirmed first, the passkey and the mailed link do it in one step',
   async (t) => {

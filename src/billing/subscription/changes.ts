@@ -44,6 +44,7 @@ export interface SubscriptionChanges {
   change(userId: string, order: PlanChange, ip?: string, actor?: ActingProgram): Promise<Subscription>;
   /** What `change` would charge now. Changes nothing. @throws PRICE_NOT_ALLOWED, CURRENCY_MISMATCH */
   preview(userId: string, order: PlanChange): Promise<ChangePreview>;
+  /** Ends a subscription, by default with its period. */
   cancel(
     userId: string,
     cancellation?: Cancellation,
@@ -56,16 +57,21 @@ export interface SubscriptionChanges {
   pause(userId: string, target?: Target, ip?: string, actor?: ActingProgram): Promise<Subscription>;
 }
 
+/** Which subscription; default: the only one that can be changed. */
 export interface Target {
+  /** At the payment provider. */
   subscriptionId?: string;
 }
 
+/** Another price or quantity of a subscription. */
 export interface PlanChange extends Target {
+  /** At the payment provider. */
   priceId: string;
   /** Default: the present quantity. Metered prices have none. */
   quantity?: number;
 }
 
+/** The end of a subscription. */
 export interface Cancellation extends Target {
   /** Default: `period_end`. */
   when?: 'period_end' | 'now';

@@ -35,7 +35,7 @@ export interface AuthMethods {
   /**
    * Sign in with a mailed code. Errors: `CODE_EXPIRED`, `INVALID_CODE`,
    * `SECOND_FACTOR_ENROLMENT_REQUIRED`, `SECOND_FACTOR_REQUIRED`, `ACCOUNT_SUSPENDED`,
-   * `REGISTRATION_DISABLED`, `EMAIL_TAKEN`.
+   * `REGISTRATION_DISABLED`, `REGISTRATION_REJECTED`, `EMAIL_TAKEN`.
    */
   redeemLoginCode(body: LoginCodeBody, options?: CallOptions): Promise<{
     user: User;
@@ -44,8 +44,8 @@ export interface AuthMethods {
   /**
    * Exchange the ticket of a provider sign-in for tokens. Errors: `INVALID_TICKET`,
    * `SECOND_FACTOR_ENROLMENT_REQUIRED`, `SECOND_FACTOR_REQUIRED`, `ACCOUNT_SUSPENDED`,
-   * `EMAIL_NOT_VERIFIED`, `PROVIDER_EMAIL_NOT_VERIFIED`, `REGISTRATION_DISABLED`, `ACCOUNT_EXISTS`,
-   * `EMAIL_TAKEN`.
+   * `EMAIL_NOT_VERIFIED`, `PROVIDER_EMAIL_NOT_VERIFIED`, `REGISTRATION_DISABLED`, `REGISTRATION_REJECTED`,
+   * `ACCOUNT_EXISTS`, `EMAIL_TAKEN`.
    */
   exchangeTicket(body: TicketBody, options?: CallOptions): Promise<{
     user: User;
@@ -133,14 +133,14 @@ export interface AuthMethods {
   /**
    * Create an account. With `REQUIRE_EMAIL_VERIFICATION`, the response is 202 for new and known addresses
    * alike, and the account can be used once its address is confirmed. Errors: `REGISTRATION_DISABLED`,
-   * `EMAIL_TAKEN`, `WEAK_PASSWORD`.
+   * `REGISTRATION_REJECTED`, `EMAIL_TAKEN`, `WEAK_PASSWORD`.
    */
   register(body: RegisterBody, options?: CallOptions): Promise<{ user?: User; message?: string }>;
 
   /**
    * Create an account with a passkey and without a password. With `REQUIRE_EMAIL_VERIFICATION`, the
    * response is 202, and the account can be used once its address is confirmed. Errors: `PASSKEY_EXPIRED`,
-   * `PASSKEY_REJECTED`, `REGISTRATION_DISABLED`, `EMAIL_TAKEN`.
+   * `PASSKEY_REJECTED`, `REGISTRATION_DISABLED`, `REGISTRATION_REJECTED`, `EMAIL_TAKEN`.
    */
   registerWithPasskey(body: {
     /** The ceremony that the request for the options has returned. */

@@ -6,9 +6,13 @@ import type { UserMethods } from './user.js';
 
 /** The operations of the API, by the first part of their paths. */
 export interface ClientMethods {
+  /** The operations below `/auth`. */
   readonly auth: AuthMethods;
+  /** The operations below `/billing`. */
   readonly billing: BillingMethods;
+  /** The operations below `/settings`. */
   readonly settings: SettingsMethods;
+  /** The operations below `/user`. */
   readonly user: UserMethods;
 }
 

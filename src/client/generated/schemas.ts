@@ -331,6 +331,8 @@ export interface User {
   createdAt: Timestamp;
   emailVerified: boolean;
   subscription: SubscriptionSummary;
+  /** What the application stores about the user; absent if there is nothing. */
+  publicMetadata?: any;
 }
 
 export interface VerifyBody {
