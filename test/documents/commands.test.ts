@@ -162,6 +162,7 @@ t.test('the commands about a user work as printed beside a running saas-backend'
   const cwd = temporaryFolder(t);
   const env = {
     ADMIN_PASSWORD: 'a password of the operator',
+    PAYMENT_WEBHOOK_SECRET: 'whsec_test',
     BILLING_PLANS: JSON.stringify({ pro: { prices: ['price_1Pro'] } }),
   };
   const options = { cwd, env, args: ['--port', '0'] };
@@ -176,6 +177,16 @@ t.test('the commands about a user work as printed beside a running saas-backend'
 
   t.match(await pasted(commandsIn('docs/accounts.md', 'Suspension')), /state +suspended/);
   t.match(await pasted(commandsIn('docs/billing.md', 'Grants')), /pro \(granted\)/);
+  const trial = 'Without an account of Stripe';
+  const script = blocksOf('docs/billing.md').find((one) => one.language === 'js' && one.heading === trial);
+  writeFileSync(join(cwd, 'subscribe.mjs'), script?.text ?? '');
+  const { id } = ((await registered.json()) as { data: { user: { id: string } } }).data.user;
+  const subscribe = commandsIn('docs/billing.md', trial);
+  t.match(
+    await pasted(subscribe.replace('http://localhost:3000', url).replace('usr_…', id)),
+    /processed[\s\S]*processed/,
+  );
+  t.match(await pasted('saas-backend user show ada@example.com'), /subscription +pro \(active\)/);
 
   const request = commandsIn('docs/admin.md').split('\n');
   const curl = (request.find((line) => line.startsWith('curl')) ?? '')
