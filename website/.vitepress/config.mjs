@@ -58,7 +58,19 @@ export default defineConfig({
     outline: [2, 3],
     search: {
       provider: 'local',
-      options: { miniSearch: { searchOptions: { combineWith: 'AND', fuzzy: 0.1 } } },
+      options: {
+        miniSearch: {
+          // Names of options are found as a whole, and by their parts. The function runs in the browser.
+          options: {
+            tokenize: (text) =>
+              text
+                .split(/[^\p{L}\p{N}_]+/u)
+                .flatMap((word) => (word.includes('_') ? [word, ...word.split('_')] : [word]))
+                .filter(Boolean),
+          },
+          searchOptions: { combineWith: 'AND', fuzzy: 0.1 },
+        },
+      },
     },
   },
 });
