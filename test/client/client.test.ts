@@ -355,8 +355,13 @@ t.test('a request is aborted by its timeout or its signal, and a refresh continu
   const backend = await startBackend(t);
   const waiting: (() => void)[] = [];
   let isSlow = false;
+  let allowRefresh = () => {};
+  const refreshIsAllowed = new Promise<void>((resolve) => {
+    allowRefresh = resolve;
+  });
   const { client } = await signedIn(backend, {
     async fetch(url, init) {
+      if (String(url).endsWith('/auth/refresh')) await refreshIsAllowed;
       if (isSlow) {
         await new Promise<void>((resolve, reject) => {
           waiting.push(resolve);
@@ -387,6 +392,7 @@ t.test('a request is aborted by its timeout or its signal, and a refresh continu
   await waitUntil('both are refused', () => backend.count('GET /api/user/profile 401') === 2);
   leaving.abort(reason);
   await t.rejects(left, reason);
+  allowRefresh();
   t.match(await stays, { email: CREDENTIALS.email });
 });
 
