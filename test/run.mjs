@@ -135,6 +135,8 @@ const SECONDS = {
   'client/browser': 20,
   'client/client': 16,
   'deploy/deploy': 12,
+  'documents/commands': 40,
+  'documents/snippets': 5,
   fuzz: 95,
   'host/fastify': 9,
   'host/lost-responses': 10,

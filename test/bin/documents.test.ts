@@ -3,23 +3,13 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
-import { serverPort } from '../kit/port.js';
-import { compiled, startCommand, startProgram } from '../kit/process.js';
+import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
 /** The documentation matches the package: generated pages, examples, commands. */
 
 const ROOT = join(compiled('.'), '..');
 const run = promisify(execFile);
-
-/** The blocks of commands in a page, or below one of its headings. */
-function commandsIn(page: string, heading?: string): string {
-  const text = readFileSync(join(ROOT, page), 'utf8');
-  const section = heading === undefined ? text : (text.split(`## ${heading}\n`)[1]?.split('\n## ')[0] ?? '');
-  const blocks = [...section.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, block]) => block);
-  if (blocks.length === 0) throw new Error(`there are no commands in ${page}, ${heading}`);
-  return `set -e\n${blocks.join('\n')}`;
-}
 
 /** The output of the commands, pasted into a shell. */
 async function paste(commands: string, env: Record<string, string> = {}, cwd?: string): Promise<string> {
@@ -72,103 +62,6 @@ t.test('the examples run', async (t) => {
   t.equal((await fetch(`${app}/api/health`)).status, 200);
   t.equal(await (await fetch(app)).text(), 'My own page');
   t.equal(await express.terminate(), 0);
-});
-
-t.test('the commands of the README work as printed', async (t) => {
-  const options = { cwd: temporaryFolder(t), args: ['-p', '0'] };
-  const saas = await startProgram(t, compiled('package/bin/saas-backend.js'), options).url();
-  const me = await paste(
-    commandsIn('README.md', 'Sign a user in').replace('http://localhost:3000/api', `${saas}/api`),
-  );
-  t.match(me, /"session":\{/);
-
-  const adminToken = 'the-token-of-the-administrator-of-this-test';
-  const idp = await startProgram(t, compiled('package/bin/idp.js'), {
-    cwd: temporaryFolder(t),
-    args: ['serve', '-port', '0'],
-    env: { IDP_ADMIN_TOKEN: adminToken },
-  }).url();
-  const commands = commandsIn('README.md', 'Sign an agent in').replace('http://localhost:8080', idp);
-  const tokens = JSON.parse(await paste(commands, { IDP_ADMIN_TOKEN: adminToken }));
-  t.match(tokens, { token_type: 'Bearer', id_token: /^[\w-]+\.[\w-]+\.[\w-]+$/ });
-});
-
-t.test('the commands of docs/agents.md work as printed', async (t) => {
-  const cwd = temporaryFolder(t);
-  const idp = await startProgram(t, compiled('package/bin/idp.js'), {
-    cwd,
-    args: ['serve', '-port', '0'],
-  }).url();
-  const issuer = idp.replace('127.0.0.1', 'localhost');
-  const commands = commandsIn('docs/agents.md')
-    .replace('http://localhost:8080', issuer)
-    .replaceAll('npx idp', `${process.execPath} ${compiled('package/bin/idp.js')}`);
-  const printed = await paste(commands, {}, cwd);
-  t.match(printed, /"preferred_username":"courier@agents\.example"/, 'userinfo');
-  t.match(printed, /"active":true,"scope":"files:read"/, 'introspection by the API');
-  t.match(
-    printed,
-    /"active":true,"scope":"files:read"[^}]*"client_id":"u_[0-9a-f]{32}"|"client_id":"u_[0-9a-f]{32}"[^}]*"active":true/,
-    'of an agent with a key',
-  );
-  t.match(printed, /\}eyJ[\w-]+\.[\w-]+\.[\w-]+\n/, 'an id_token');
-  t.match(printed, /"password":"agp_[\w-]{43}"/, 'a new password');
-  t.match(printed, /courier@agents\.example +agent +disabled/);
-});
-
-t.test('the commands of docs/device-flow.md work as printed', async (t) => {
-  const cwd = temporaryFolder(t);
-  const idp = await startProgram(t, compiled('package/bin/idp.js'), {
-    cwd,
-    args: ['serve', '-port', '0'],
-    env: { IDP_DEVICE_FLOW: '1' },
-  }).url();
-  const issuer = idp.replace('127.0.0.1', 'localhost');
-  const commands = commandsIn('docs/device-flow.md')
-    .replace('http://localhost:8080', issuer)
-    .replaceAll('npx idp', `${process.execPath} ${compiled('package/bin/idp.js')}`);
-  const printed = await paste(commands, {}, cwd);
-  t.match(printed, /^[B-Z]{4}-[B-Z]{4}\n/);
-  t.ok(printed.includes(`${issuer}/device\n`));
-  t.match(printed, /"error":"authorization_pending"/);
-});
-
-t.test('the commands of docs/mcp.md work as printed', async (t) => {
-  const cwd = temporaryFolder(t);
-  const bin = `${process.execPath} ${compiled('package/bin/idp.js')}`;
-  const section = (heading: string) => commandsIn('docs/mcp.md', heading);
-  const port = await serverPort();
-  let issuer = 'http://localhost:8080';
-  /** For the ports and the folder of this test. */
-  const here = (commands: string) =>
-    commands
-      .replaceAll('http://localhost:8080', issuer)
-      .replaceAll('http://127.0.0.1:4000', `http://127.0.0.1:${port}`)
-      .replaceAll('npx idp', bin)
-      .replaceAll('node node_modules/saas-backend', `${process.execPath} ${ROOT}`);
-  const serve = here(section('Start the provider')).replace(/ serve\n/, ' serve -port 0\n');
-  const idp = startCommand(t, 'sh', { args: ['-c', serve.replace(bin, `exec ${bin}`)], cwd });
-  issuer = (await idp.url()).replace('127.0.0.1', 'localhost');
-  const options = { issuer, ISSUER: issuer, MCP_SERVER: `http://127.0.0.1:${port}/mcp` };
-  await paste(here(section('Register the server')), {}, cwd);
-  const [start = '', ...checks] = here(section('Start the server')).split(/\n(?=curl)/);
-  const server = startCommand(t, 'sh', {
-    args: ['-c', start.replace(process.execPath, `exec ${process.execPath}`)],
-    env: { ...options, PORT: String(port) },
-    cwd,
-  });
-  await server.url();
-  const challenged = await paste(checks.join('\n'), {}, cwd);
-  t.match(challenged, /HTTP\/1\.1 401[\s\S]*resource_metadata="http/);
-  t.match(challenged, `"authorization_servers":["${issuer}"]`);
-
-  const asAgent = here(section('Call a tool as an agent'));
-  const fromShell = here(section('Call a tool from a shell'));
-  const printed = await paste(`${asAgent}\n${fromShell}`, options, cwd);
-  t.match(printed, /^\{"subject":"u_[0-9a-f]{32}","kind":"agent","actors":\[\],"client":"u_[0-9a-f]{32}"/);
-  t.match(printed, /^it needs notes:write\n\{"count":1\}$/m);
-  t.match(printed, /client\\":\\"cid_/, 'through an application');
-  t.match(await paste(here(section('Connect a client for a person')), {}, cwd), /invite_url +http/);
 });
 
 t.test('llms.txt links to every page of the documentation, and no link is broken', async (t) => {

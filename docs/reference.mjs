@@ -1,0 +1,254 @@
+// The pages of commands, events and exports, and the lists of pages. docs/generate.mjs calls it.
+import { existsSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const dist = (file) => join(root, 'dist', file);
+
+/** The declarations of a compiled file: their names, comments and text. */
+function declarationsOf(file) {
+  const found = new Map();
+  let comment = [];
+  let current;
+  for (const line of readFileSync(file, 'utf8').split('\n')) {
+    const [, name] =
+      /^(?:export )?(?:declare )?(?:abstract )?(?:interface|type|class|function|const) (\w+)/.exec(line) ??
+      [];
+    if (line.startsWith('/**')) {
+      comment = [line];
+      current = undefined;
+    } else if (name) {
+      current = { comment: textOf(comment), lines: [line] };
+      if (!found.has(name)) found.set(name, current);
+      else found.get(name).lines.push(line);
+      comment = [];
+    } else if (/^(import|export|declare) /.test(line)) current = undefined;
+    else if (current) current.lines.push(line);
+    else comment.push(line);
+  }
+  return found;
+}
+
+const textOf = (lines) =>
+  lines
+    .map((line) => line.replace(/^\s*(?:\/\*\*|\*(?!\/))? ?/, '').replace(/\s*\*\/\s*$/, ''))
+    .join(' ')
+    .trim();
+
+/** The names that a file exports, with the file that declares each. */
+function exportsOf(file) {
+  const found = [];
+  for (const [, isType, list, from] of readFileSync(file, 'utf8').matchAll(
+    /^export (type )?\{([^}]*)\} from '([^']+)';/gm,
+  )) {
+    const target = join(dirname(file), from.replace(/\.js$/, '.d.ts'));
+    for (const word of list
+      .split(',')
+      .map((one) => one.trim())
+      .filter(Boolean)) {
+      const name = word.replace(/^type /, '');
+      found.push({ name, file: target, isType: Boolean(isType) || name !== word });
+    }
+  }
+  return found;
+}
+
+/** Follows re-exports to the declaration. */
+function declarationOf({ name, file }) {
+  const own = declarationsOf(file).get(name);
+  if (own) return own;
+  const next = exportsOf(file).find((one) => one.name === name);
+  if (!next) throw new Error(`${file} does not declare ${name}`);
+  return declarationOf(next);
+}
+
+const ENTRIES = {
+  'saas-backend': 'src/index.d.ts',
+  'saas-backend/client': 'src/client/index.d.ts',
+  'saas-backend/resource-server': 'src/resource-server/index.d.ts',
+};
+
+/** Types that the compiler derives from schemas: a page describes their fields. */
+const DESCRIBED = {
+  SaasBackendOptions:
+    'Every option with its variable and default: [Configuration](configuration.md#saas-backend).',
+  CreateServerOptions:
+    'Every option with its variable and default: [Configuration](configuration.md#saas-backend).',
+  IdentityProviderOptions:
+    'Every option with its variable and default: [Configuration](configuration.md#idp).',
+  CreateIdentityServerOptions:
+    'Every option with its variable and default: [Configuration](configuration.md#idp).',
+};
+
+export function apiPage(note) {
+  const sections = Object.entries(ENTRIES).map(([entry, file]) => {
+    const names = exportsOf(dist(file)).sort((one, other) => (one.name < other.name ? -1 : 1));
+    const parts = names.map((exported) => {
+      const { comment, lines } = declarationOf(exported);
+      const text = lines
+        .join('\n')
+        .trim()
+        .replaceAll(/^export (?:declare )?/gm, '');
+      return [
+        `### ${exported.name}`,
+        ...[comment, DESCRIBED[exported.name]].filter(Boolean).map(escapeHtml),
+        `\`\`\`ts\n${text}\n\`\`\``,
+      ].join('\n\n');
+    });
+    return `## ${entry}\n\n${parts.join('\n\n')}`;
+  });
+  return `${note}
+# Exports
+
+The functions and types of the package. An editor shows the same comments. Everything that this page does not list is internal and
+changes without notice.
+
+${sections.join('\n\n')}
+`;
+}
+
+const escapeHtml = (text) => text.replaceAll('<', '&lt;').replaceAll('{{', '&#123;{');
+
+/** The comment and the fields of each event of an interface, with those of the interfaces that it refers to. */
+function eventsOf(file, interfaceName) {
+  const declarations = declarationsOf(dist(file));
+  const membersOf = (name) => {
+    const found = declarations.get(name);
+    if (!found) throw new Error(`${file} does not declare ${name}`);
+    return found.lines.slice(1).join('\n');
+  };
+  /** `name?: type;` at the first level of a body. */
+  const fieldsOf = (body) => {
+    const flat = body.replace(/\/\*\*[\s\S]*?\*\//g, '').replace(/\{[^{}]*\}/g, '{}');
+    return [...flat.matchAll(/(\w+)\??: [^;]*;/g)].map(([, field]) => field);
+  };
+  const rows = membersOf(interfaceName).matchAll(
+    /(?: {4}\/\*\*((?:(?!\*\/)[\s\S])*)\*\/\n)? {4}'([\w.]+)': ([\s\S]*?);\n(?= {4}['/]|\}|$)/g,
+  );
+  return [...rows].map(([, comment = '', name, type]) => {
+    const named = [...type.replace(/\{[\s\S]*\}/g, '').matchAll(/\b[A-Z]\w+/g)].flatMap(([part]) => {
+      const members = declarations.get(part);
+      return members ? fieldsOf(members.lines.slice(1).join('\n')) : [];
+    });
+    const inline = /\{([\s\S]*)\}/.exec(type)?.[1] ?? '';
+    const fields = [...new Set([...named, ...fieldsOf(`${inline};`)])];
+    return { name, comment: textOf(comment.split('\n')), fields };
+  });
+}
+
+/** When the events without a comment are emitted. */
+const MEANINGS = {
+  'user.registered': 'An account was created.',
+  'user.unsuspended': 'The operator has lifted the suspension.',
+  'user.suspended': 'The operator has suspended the account.',
+  'user.deleted': 'The account was deleted.',
+  'session.revoked':
+    'One session ended (`scope`: `local`), all but one (`others`), or all of them (`global`).',
+  'subscription.updated': 'A subscription was created or changed.',
+  'invoice.paid': 'An invoice was paid.',
+  'invoice.voided': 'An invoice was voided. `amount`: what is no longer to be paid.',
+  'payment.failed': 'A payment of an invoice failed.',
+  'payment.refunded': 'A payment was refunded. `refundedAmount`: the sum of all refunds of the payment.',
+  'payment.disputed': 'A customer disputes a payment.',
+  'payment.dispute_closed': 'A dispute ended. `status`: the result at the provider, such as `won` or `lost`.',
+};
+
+export function eventsPage(note, table) {
+  const all = [
+    ...eventsOf('src/auth/events.d.ts', 'AuthEvents'),
+    ...eventsOf('src/billing/notifications.d.ts', 'BillingNotifications'),
+    ...eventsOf('src/agents/schemas.d.ts', 'AgentEvents'),
+  ];
+  const rows = all.map(({ name, comment, fields }) => {
+    const meaning = MEANINGS[name] ?? comment;
+    if (!meaning) throw new Error(`docs/reference.mjs does not say what the event ${name} means`);
+    const own = fields.filter((field) => !['id', 'at'].includes(field));
+    return [`\`${name}\``, meaning, own.map((field) => `\`${field}\``).join(', ')];
+  });
+  return `${note}
+# Events
+
+Events of saas-backend for the code of your application, in the process where the change was made:
+
+\`\`\`js
+fastify.saas.events.on('user.registered', ({ id, at, userId, user }) => {});
+\`\`\`
+
+Each has \`id\`, which is the same for a repeated event, and \`at\` (ISO 8601). The types are in [SaasEvents](api.md#saasevents).
+[Accounts](accounts.md#events) and [Billing](billing.md#events-for-your-code) say what is guaranteed.
+
+${table(['Event', 'Meaning', 'Fields'], rows)}`;
+}
+
+/** What a program prints for `--help`. It is loaded once more for each command. */
+async function helpOf(program, words) {
+  const printed = [];
+  // Each load listens for a broken pipe.
+  for (const stream of [process.stdout, process.stderr]) stream.setMaxListeners(0);
+  const { argv, stdout } = process;
+  const { write, isTTY } = stdout;
+  process.argv = [argv[0], program, ...words, '--help'];
+  stdout.isTTY = false;
+  stdout.write = (text) => printed.push(text) > 0;
+  try {
+    await import(`${pathToFileURL(dist(`bin/${program}.js`))}?${words.join('-')}`);
+  } finally {
+    process.argv = argv;
+    Object.assign(stdout, { write, isTTY });
+  }
+  return printed
+    .join('')
+    .replace(/\u001b\[\d+m/g, '')
+    .trim();
+}
+
+/** The names of the subcommands in a help page. */
+const subcommandsIn = (help) =>
+  [...(/\nCommands:\n((?: {2}.*\n?)+)/.exec(help)?.[1] ?? '').matchAll(/^ {2}([\w-]+)/gm)].map(
+    ([, name]) => name,
+  );
+
+async function commandsOf(program, words = []) {
+  const help = await helpOf(program, words);
+  const below = [];
+  for (const name of subcommandsIn(help)) below.push(...(await commandsOf(program, [...words, name])));
+  const own = help.replace(/\n+Exits with 1 on failure, 2 on invalid arguments\.$/, '');
+  return [{ title: [program, ...words].join(' '), depth: words.length, help: own }, ...below];
+}
+
+export async function cliPage(note) {
+  const all = [...(await commandsOf('saas-backend')), ...(await commandsOf('idp'))];
+  const sections = all.map(
+    ({ title, depth, help }) => `${depth === 0 ? '##' : '###'} ${title}\n\n\`\`\`text\n${help}\n\`\`\``,
+  );
+  return `${note}
+# Commands
+
+What both programs print for \`--help\`. They exit with 0 when they are stopped, with 1 on failure, and with 2 on invalid arguments.
+
+${sections.join('\n\n')}
+`;
+}
+
+/** The pages of the documentation, by group: `website/navigation.json`. */
+export const navigation = JSON.parse(readFileSync(join(root, 'website/navigation.json'), 'utf8'));
+
+const MARK = '<!-- pages: npm run generate -->';
+
+/** Replaces what follows the mark with the list of pages. */
+export function withPages(file, folder, others = '') {
+  const text = readFileSync(join(root, file), 'utf8');
+  if (!text.includes(MARK)) throw new Error(`${file} has no place for the list of pages`);
+  const groups = navigation.map(({ text: title, pages }) => {
+    const lines = pages.map(([page, name, about]) => {
+      if (!existsSync(join(root, 'docs', page)) && !GENERATED.includes(page))
+        throw new Error(`there is no docs/${page}`);
+      return `- [${name}](${folder}${page}): ${about}`;
+    });
+    return `## ${title}\n\n${lines.join('\n')}\n`;
+  });
+  return `${text.slice(0, text.indexOf(MARK))}${MARK}\n\n${groups.join('\n')}${others}`;
+}
+
+const GENERATED = ['cli.md', 'events.md', 'api.md'];

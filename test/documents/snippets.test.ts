@@ -1,0 +1,139 @@
+import { execFile } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { promisify } from 'node:util';
+import t from 'tap';
+import { allBlocks, type Block, ROOT } from './blocks.js';
+
+/**
+ * Every snippet of README and docs compiles against the types of the package, as an integrator's editor shows them: `ts`
+ * with strict rules, `js` as JavaScript is checked, without annotations. A page declares in NAMES what its reader brings.
+ */
+
+const run = promisify(execFile);
+const TSC = join(ROOT, 'node_modules/.bin/tsc');
+
+const FASTIFY = "import('fastify').FastifyInstance";
+const ours = (name: string) => `typeof import('saas-backend').${name}`;
+
+/** What every page may use without importing it again. */
+const COMMON: Record<string, string> = {
+  saasBackend: ours('saasBackend'),
+  identityProvider: ours('identityProvider'),
+  createServer: ours('createServer'),
+  createIdentityServer: ours('createIdentityServer'),
+  fastify: FASTIFY,
+  userId: 'string',
+};
+
+/** What the reader of a page has: values of the application and of earlier snippets. */
+const NAMES: Record<string, Record<string, string>> = {
+  'docs/accounts.md': { email: 'string', password: 'string' },
+  'docs/agents-in-your-api.md': { listFiles: '(userId: string) => Promise<string[]>' },
+  'docs/billing.md': {
+    request: "import('fastify').FastifyRequest",
+    count: 'number',
+    reportsOf: '(userId: string, plan: string) => Promise<string[]>',
+  },
+  'docs/client.md': {
+    client: "import('saas-backend/client').SaasClient",
+    SaasError: "typeof import('saas-backend/client').SaasError",
+    ...{ email: 'string', password: 'string', name: 'string', signal: 'AbortSignal' },
+    show: '(text: string) => void',
+    ask: '(label: string) => Promise<string>',
+  },
+  'docs/console.md': { app: FASTIFY },
+  'docs/email-login.md': {
+    email: 'string',
+    code: 'string',
+    post: '(path: string, body: object) => Promise<{ data: { loginToken: string } }>',
+  },
+  'docs/embedding.md': {
+    app: "import('express').Express",
+    backend: "import('saas-backend').SaasMiddlewareServer",
+    server: "import('node:http').Server",
+    demandLogin: "import('fastify').onRequestAsyncHookHandler & ((request: object) => Promise<void>)",
+    listNotes: '() => Promise<string[]>',
+    notesOf: '(userId: string) => string[]',
+    ...{ reports: '() => string[]', everything: '() => string[]' },
+  },
+  'docs/factors.md': {
+    deleteProject: '() => Promise<void>',
+    pay: '() => Promise<void>',
+    token: 'string | undefined',
+  },
+  'docs/login-providers.md': {
+    ticket: 'string',
+    base64url: '(bytes: Uint8Array | ArrayBuffer) => string',
+  },
+  'docs/mcp.md': {
+    Fastify: "typeof import('fastify').default",
+    protectResource: "typeof import('saas-backend/resource-server').protectResource",
+    scopesFor: '(body: unknown) => string[]',
+  },
+  'docs/openapi.md': { app: FASTIFY },
+  'docs/storage.md': { fastifyMongodb: "typeof import('@fastify/mongodb').default" },
+};
+
+/** Two versions of a library are installed here. */
+const INSTALLED_AS: Record<string, [string, string]> = {
+  'openid-client 5': ["'openid-client'", "'openid-client-5'"],
+};
+
+const LIBRARIES = ['es2024', 'dom', 'dom.iterable'];
+
+/** The snippet as a module: its imports, what its reader has, and its statements in a scope of their own. */
+function moduleOf({ page, heading, language, ...block }: Block): string {
+  const text = block.text.replace(...(INSTALLED_AS[heading] ?? ['', '']));
+  const imported = /^import [\s\S]*?;$/gm;
+  const imports = (text.match(imported) ?? []).join('\n');
+  const names = Object.entries({ ...COMMON, ...NAMES[page] });
+  const missing = names.filter(
+    ([name]) => !new RegExp(`\\b${name}\\b`).test(imports.replace(/from .*/g, '')),
+  );
+  const declared = missing.map(([name, type]) =>
+    language === 'js'
+      ? `const ${name} = /** @type {${type}} */ (/** @type {unknown} */ (null));`
+      : `declare const ${name}: ${type};`,
+  );
+  const body = text.replace(imported, '').replaceAll(/^export (default )?/gm, '');
+  return `${imports}\n${declared.join('\n')}\n{\n${body}}\nexport {};\n`;
+}
+
+/** The compiler's messages about the snippets. */
+async function compile(folder: string, blocks: Block[], options: Record<string, unknown>): Promise<string> {
+  mkdirSync(folder);
+  for (const block of blocks) {
+    const extension = block.language === 'js' ? 'mjs' : 'mts';
+    const name = `${basename(block.page, '.md')}-line-${block.line}.${extension}`;
+    writeFileSync(join(folder, name), moduleOf(block));
+  }
+  const compilerOptions = {
+    ...{ target: 'es2023', lib: LIBRARIES, module: 'nodenext', noEmit: true, skipLibCheck: true },
+    ...{ types: ['node'], ...options },
+  };
+  writeFileSync(
+    join(folder, 'tsconfig.json'),
+    JSON.stringify({ compilerOptions, include: ['*.mjs', '*.mts'] }),
+  );
+  return run(TSC, ['-p', folder]).then(
+    () => '',
+    ({ stdout }: { stdout: string }) => stdout,
+  );
+}
+
+t.test('every snippet of README and docs compiles against the types of the package', async (t) => {
+  // Inside the package, where its name refers to its exports.
+  const folder = mkdtempSync(join(ROOT, 'dist/snippets-'));
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  const blocks = allBlocks(['ts', 'js', 'tsx']).filter(({ notRun, runBy }) => !notRun && !runBy);
+  const strict = blocks.filter(({ language }) => language !== 'js');
+  const lax = blocks.filter(({ language }) => language === 'js');
+  t.ok(strict.length > 10 && lax.length > 25, `${strict.length} and ${lax.length} snippets`);
+  const [ts, js] = await Promise.all([
+    compile(join(folder, 'ts'), strict, { strict: true }),
+    compile(join(folder, 'js'), lax, { strict: false, checkJs: true }),
+  ]);
+  t.equal(ts, '', 'TypeScript');
+  t.equal(js, '', 'JavaScript');
+});
