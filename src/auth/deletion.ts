@@ -6,6 +6,7 @@ import { UNANSWERED_LINK_FIELDS } from '../ops/used-links.js';
 import type { Credentials } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
+import { proofOfClosure } from './events.js';
 import type { Identity } from './sessions.js';
 import { ALL_LINK_FIELDS, type UserDocument, type Users } from './store.js';
 import { userNotFound } from './users.js';
@@ -68,18 +69,16 @@ export function createAccountDeletion(deps: AccountDeletionDependencies): Accoun
   const close = async (where: Parameters<Users['updateOne']>[0] & { id: string }, actor: Actor) => {
     const now = clock.now();
     const { id } = where;
-    const event = { userId: id, scope: 'global' } as const;
-    const proof = { of: 'user', id, has: { deletingAt: now } };
-    const announced = await deps.announceEvent('session.revoked', event, proof);
+    // An account is closed once, so that every request that tries announces the same event.
+    const event = { id: `evt_${sha256(`closed ${id}`)}`, userId: id, scope: 'global' } as const;
+    const announced = await deps.announceEvent('session.revoked', event, proofOfClosure(id));
     const disabled = await users.updateOne(where, {
       set: { suspendedAt: now, deletingAt: now },
       unset: [...ALL_LINK_FIELDS, ...UNANSWERED_LINK_FIELDS, 'keptSession'],
       inc: { sessionEpoch: 1 },
     });
-    if (!disabled) {
-      await announced.withdraw();
-      return null;
-    }
+    // What was announced is the same for a concurrent request, which may need it: it is not withdrawn.
+    if (!disabled) return null;
     await audit.record({ event: 'user.closed', subject: disabled.id, ...actor });
     await announced.emit();
     return disabled;
@@ -97,9 +96,10 @@ export function createAccountDeletion(deps: AccountDeletionDependencies): Accoun
 
     async deleteByOperator(id, operator) {
       const actor = madeBy(operator);
-      // Completes a deletion that has begun already.
-      const user = (await close({ id, deletingAt: null }, actor)) ?? (await users.findOne({ id }));
+      const user = await users.findOne({ id });
       if (!user) throw userNotFound();
+      // Completes a deletion that has begun already.
+      if (user.deletingAt === undefined) await close({ id, deletingAt: null }, actor);
       await completeDeletion(user, actor);
     },
 

@@ -1,5 +1,4 @@
 import type { User } from '../http/schemas.js';
-
 import { sha256 } from '../kernel/secrets.js';
 import type { EventProof } from '../ops/events.js';
 
@@ -37,6 +36,15 @@ export const proofOfEpoch = (id: string, sessionEpoch: number, keptSession: stri
   id,
   has: { keptSession },
   reaches: { sessionEpoch },
+});
+
+/** That an account was closed, also if its deletion has been completed since. */
+export const proofOfClosure = (id: string): EventProof => ({
+  of: 'user',
+  id,
+  has: {},
+  reaches: { deletingAt: 1 },
+  orDeleted: true,
 });
 
 /** That a link was used, or a password changed. */

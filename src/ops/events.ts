@@ -54,12 +54,17 @@ export interface EventProof {
   has?: Readonly<Record<string, string | number | boolean | null>>;
   /** Fields that only grow. */
   reaches?: Readonly<Record<string, number>>;
+  /** Whether the document may also be deleted by now, because its deletion follows the change. */
+  orDeleted?: true;
 }
 
 /** Whether a document is as a proof demands. */
-export function provesChange(document: object | null, { has, reaches = {} }: EventProof): boolean {
+export function provesChange(
+  document: object | null,
+  { has, reaches = {}, orDeleted }: EventProof,
+): boolean {
   if (has === undefined) return document === null;
-  if (document === null) return false;
+  if (document === null) return orDeleted === true;
   const fields = document as Record<string, unknown>;
   return (
     Object.entries(has).every(([name, value]) => (fields[name] ?? null) === value) &&

@@ -6,6 +6,7 @@ import type { EmailService } from '../email/service.js';
 import type { FederationModule } from '../federation/module.js';
 import { type Passkeys, removePasskeys } from '../passkeys/store.js';
 import type { ModuleContext } from '../server/module-context.js';
+import type { WebhooksModule } from '../webhooks/module.js';
 import type { SaasAgents } from './agents.js';
 import type { SaasConfiguration } from './options.js';
 import type { SaasPasskeys } from './passkeys.js';
@@ -20,6 +21,7 @@ export interface AccountDataSources {
   /** In the same way. */
   agentLinks: AgentLinks;
   secondFactors: SaasSecondFactors | undefined;
+  webhooks: Pick<WebhooksModule, 'personalData'> | undefined;
   /** What is loaded later, and only if it is configured. */
   optional(): {
     loginProviders: Pick<FederationModule<unknown>, 'service'> | undefined;
@@ -34,7 +36,16 @@ type AccountData = Pick<AuthModuleOptions, 'deletionHooks' | 'exportSections' | 
 /** What the domains other than `auth` store about a user: how it is exported, and when it is deleted. */
 export function accountData(
   { audit }: Pick<ModuleContext, 'audit'>,
-  { values, billing, mails, passkeyDocuments, agentLinks, secondFactors, optional }: AccountDataSources,
+  {
+    values,
+    billing,
+    mails,
+    passkeyDocuments,
+    agentLinks,
+    secondFactors,
+    webhooks,
+    optional,
+  }: AccountDataSources,
 ): AccountData {
   const deleteLogins = (userId: string) =>
     Promise.all([
@@ -55,10 +66,15 @@ export function accountData(
           billing.deletion.deleteBillingData(userId),
           mails.deleteByUser(userId),
           forgetCredentials(userId),
+          webhooks?.personalData.forget(userId),
         ]);
       },
       async deleteLateData(userId) {
-        await Promise.all([billing.deletion.deleteBillingData(userId), deleteLogins(userId)]);
+        await Promise.all([
+          billing.deletion.deleteBillingData(userId),
+          deleteLogins(userId),
+          webhooks?.personalData.forget(userId),
+        ]);
       },
     },
     // The new owner gets no mail about the passkeys of a stranger.
@@ -72,6 +88,7 @@ export function accountData(
     exportSections: {
       billing: billing.service.recordsOf,
       mails: mails.listByUser,
+      ...(webhooks && { webhookDeliveries: webhooks.personalData.listByUser }),
       ...(secondFactors && { secondFactor: secondFactors.service.stateOf }),
       ...(values.login && {
         identities: async (userId: string) => optional().loginProviders?.service.list(userId),

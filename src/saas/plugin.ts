@@ -151,7 +151,7 @@ export async function mountSaas(
     announce: (...change) => auth.announceFactor(...change),
   });
   const { forgetCredentials, ...data } = accountData(context, {
-    ...{ values, billing, mails: email.service, passkeyDocuments, agentLinks, secondFactors },
+    ...{ values, billing, mails: email.service, passkeyDocuments, agentLinks, secondFactors, webhooks },
     optional: () => ({ loginProviders, passkeys, agents }),
   });
   const emailLogin = await openEmailLogin(context, { values, forgetCredentials, messages });

@@ -8,6 +8,7 @@ import { createDeliveryService } from './deliveries.js';
 import { createEndpointHealth } from './health.js';
 import { measureWebhooks } from './metrics.js';
 import { createWebhookOutbox, type WebhookOutbox } from './outbox.js';
+import { createDeliveryPersonalData, type DeliveryPersonalData } from './personal-data.js';
 import { webhookPagesPlugin } from './plugin.js';
 import { ANSWER_TIMEOUT_MS, createSender } from './sender.js';
 import { createEndpointService, type EndpointService } from './service.js';
@@ -17,6 +18,7 @@ import { deliveryCollection, endpointCollection, intentCollection } from './stor
 export interface WebhooksModule {
   outbox: WebhookOutbox;
   service: EndpointService;
+  personalData: DeliveryPersonalData;
   /** The pages of the admin area. */
   adminPlugin(scope: Scope, options: { console: Console }): Promise<void>;
 }
@@ -72,6 +74,7 @@ export function createWebhooksModule(
   return {
     outbox,
     service,
+    personalData: createDeliveryPersonalData(base),
     adminPlugin: (scope, { console }) =>
       webhookPagesPlugin(scope, { console, endpoints: service, deliveries: createDeliveryService(base) }),
   };

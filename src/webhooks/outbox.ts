@@ -47,11 +47,13 @@ export function newDelivery(
   { endpointId, now }: { endpointId: string; now: number },
 ): DeliveryDocument {
   const webhookId = webhookIdOf(name, event.id);
+  const { userId } = event;
   return {
     id: `dlv_${sha256(`${webhookId} ${endpointId}`)}`,
     webhookId,
     event: name,
     endpointId,
+    ...(typeof userId === 'string' && { userId }),
     body: bodyOf(name, event),
     status: 'pending',
     dueAt: now,

@@ -124,6 +124,11 @@ export function createSender(deps: SenderDependencies): Sender {
     }
   };
 
+  /** The answer to a body that has lost personal data since may repeat them. */
+  const dropForeignAnswer = async (sent: DeliveryDocument, now: DeliveryDocument | null): Promise<void> => {
+    if (now && now.body !== sent.body) await deliveries.updateOne({ id: now.id }, { unset: ['answer'] });
+  };
+
   /** Makes one attempt. Returns false if the endpoint takes no further ones now. */
   const attempt = async (due: DeliveryDocument, cut: AbortSignal): Promise<boolean> => {
     const { id, attempts, dueAt = 0 } = due;
@@ -145,21 +150,23 @@ export function createSender(deps: SenderDependencies): Sender {
     };
     const unset = result.answer ? [] : (['answer'] as const);
     if (result.isDelivered) {
-      await deliveries.updateOne(own, {
-        set: { ...seen, status: 'delivered', endedAt: at },
-        unset: [...unset, 'dueAt'],
-      });
+      const ended = { ...seen, status: 'delivered', endedAt: at } as const;
+      await dropForeignAnswer(
+        leased,
+        await deliveries.updateOne(own, { set: ended, unset: [...unset, 'dueAt'] }),
+      );
       await health.succeeded(endpoint);
       return true;
     }
     const delay = delayAfter(leased.attempts - (leased.scheduledFrom ?? 0), result.retryAfterMs);
-    await deliveries.updateOne(
+    const repeated = await deliveries.updateOne(
       // Unless it has failed meanwhile, because the endpoint was disabled.
       { ...own, dueAt: leased.dueAt ?? 0 },
       delay === null
         ? { set: { ...seen, status: 'failed', endedAt: at }, unset: [...unset, 'dueAt'] }
         : { set: { ...seen, dueAt: at + delay }, unset },
     );
+    await dropForeignAnswer(leased, repeated);
     // An attempt that this process has ended says nothing about the endpoint.
     if (cut.aborted) return false;
     return health.failed(endpoint, result);

@@ -60,6 +60,8 @@ export interface DeliveryDocument {
   webhookId: string;
   event: string;
   endpointId: string;
+  /** Whom the event is about. */
+  userId?: string;
   /** What is sent and signed. */
   body: string;
   status: DeliveryStatus;
@@ -84,6 +86,7 @@ export const deliveryCollection = (store: Store): Deliveries =>
       ['endpointId', 'dueAt'],
       ['endpointId', 'createdAt'],
       ['status', 'createdAt'],
+      ['userId', 'createdAt'],
       ['createdAt'],
       ['dueAt'],
     ],

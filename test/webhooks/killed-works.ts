@@ -73,10 +73,15 @@ export const WORKS: Record<string, Work> = {
     wasMade: async (store) => (await ada(store))?.suspendedAt !== undefined,
     events: ['session.revoked', 'user.suspended'],
   },
+  'a password that the host sets': {
+    run: ({ update }) => update({ id: ADA }, { password: 'new' }),
+    wasMade: async (store) => (await ada(store))?.passwordVersion === 2,
+    events: ['session.revoked'],
+  },
   'a deletion': {
     run: ({ deleteByOperator }) => deleteByOperator(ADA, OPERATOR),
     wasMade: async (store) => (await ada(store)) === null,
-    events: ['user.deleted'],
+    events: ['session.revoked', 'user.deleted'],
   },
 };
 
