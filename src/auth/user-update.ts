@@ -1,10 +1,12 @@
 import { httpErrors, invalidFields } from '../kernel/errors.js';
 import { type Audit, changeDetail, madeBy, type Operator } from '../ops/audit.js';
+import type { AnnouncedEvent } from '../ops/events.js';
 import { UNANSWERED_LINK_FIELDS } from '../ops/used-links.js';
 import { type Change, UniqueViolation, type Where } from '../storage/collection.js';
 import type { PasswordRules } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
+import { proofOfEpoch } from './events.js';
 import { METADATA_KINDS, type MetadataInput, mergeMetadata, metadataSizeProblem } from './metadata.js';
 import { ALL_LINK_FIELDS, isDisabled, type UserDocument } from './store.js';
 import { findUser, profileProblems, type UserKey, userNotFound } from './users.js';
@@ -37,7 +39,7 @@ export interface UserUpdate {
 export interface UserUpdateDependencies
   extends Pick<
     AuthDependencies,
-    'users' | 'mails' | 'passwords' | 'foreignHashes' | 'emit' | 'profileMark' | 'profileChanged'
+    'users' | 'mails' | 'passwords' | 'foreignHashes' | 'announceEvent' | 'profileMark' | 'profileChanged'
   > {
   audit: Audit;
   passwordRules: PasswordRules;
@@ -62,11 +64,25 @@ export function createUserUpdate(deps: UserUpdateDependencies): UserUpdate {
       await mails.passwordChanged(user, user.passwordVersion + 1, undefined);
   };
 
+  /** A new password ends all sessions. */
+  const announceEnd = async (
+    { id, sessionEpoch }: UserDocument,
+    { inc }: UserWrite,
+  ): Promise<AnnouncedEvent | undefined> =>
+    inc.passwordVersion === undefined
+      ? undefined
+      : deps.announceEvent(
+          'session.revoked',
+          { userId: id, scope: 'global' },
+          proofOfEpoch(id, sessionEpoch + 1, null),
+        );
+
   const finish = async (
     before: UserDocument,
     user: UserDocument,
     { inc }: UserWrite,
     operator: Operator | undefined,
+    revoked: AnnouncedEvent | undefined,
   ): Promise<void> => {
     const { id } = user;
     const changed = changeDetail(profileOf(before), profileOf(user));
@@ -77,10 +93,8 @@ export function createUserUpdate(deps: UserUpdateDependencies): UserUpdate {
       ...(inc.metadataRev !== undefined && { metadata: 'changed' }),
     });
     await audit.record({ event: 'user.updated', subject: id, ...madeBy(operator), detail });
-    if (inc.passwordVersion !== undefined) {
-      await deps.foreignHashes.remove(before);
-      deps.emit('session.revoked', { userId: id, scope: 'global' });
-    }
+    if (inc.passwordVersion !== undefined) await deps.foreignHashes.remove(before);
+    await revoked?.emit();
     if (before.email !== user.email || before.name !== user.name) deps.profileChanged();
     if (inc.emailVersion !== undefined && !user.emailVerified && !isDisabled(user))
       await deps.sendVerification(user);
@@ -105,14 +119,19 @@ export function createUserUpdate(deps: UserUpdateDependencies): UserUpdate {
         if (write.set.email !== undefined && (await users.findOne({ email: write.set.email })))
           throw authErrors.EMAIL_TAKEN();
         await enqueueNotices(user, write);
+        const revoked = await announceEnd(user, write);
         const { where, ...applied } = write;
-        const written = await users.updateOne(where, applied).catch((error: unknown) => {
-          throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
+        const written = await users.updateOne(where, applied).catch(async (error: unknown) => {
+          if (!(error instanceof UniqueViolation)) throw error;
+          await revoked?.withdraw();
+          throw authErrors.EMAIL_TAKEN();
         });
+        if (written) {
+          await finish(user, written, write, operator, revoked);
+          return written;
+        }
         // Another change came first: it is read, and this one is applied to its result.
-        if (!written) continue;
-        await finish(user, written, write, operator);
-        return written;
+        await revoked?.withdraw();
       }
     },
   };
