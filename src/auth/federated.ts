@@ -15,8 +15,13 @@ export interface FederatedSignIn {
    */
   signIn(userId: string, origin: Origin): Promise<SignedIn | null>;
   /**
+   * Whether a person may register; called before anything is stored.
+   * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, RATE_LIMITED
+   */
+  admit(person: { email: string; name?: string }, origin: Origin): Promise<void>;
+  /**
    * Creates an account without a password whose address the provider has verified, and starts a session.
-   * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, EMAIL_TAKEN, RATE_LIMITED
+   * @throws EMAIL_TAKEN
    */
   register(
     given: { id: string; email: string; name?: string; locale: string | undefined },
@@ -60,11 +65,15 @@ export function createFederatedSignIn(deps: FederatedSignInDependencies): Federa
       return deps.signIn(user, origin, [FIRST_FACTOR.federated]);
     },
 
-    async register({ id, ...given }, origin) {
+    async admit({ email, name }, origin) {
       if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
       await throttle.count(authLimits.register, origin.ip);
+      const person = { email: email.toLowerCase(), ...(name !== undefined && { name }) };
+      await beforeRegister?.(person, 'provider', origin);
+    },
+
+    async register({ id, ...given }, origin) {
       const user = { ...newUserDocument({ ...given, emailVerified: true }, clock.now(), deps), id };
-      if (beforeRegister) await beforeRegister(user, 'provider', origin);
       const session = await deps.createAccount(user, origin, [FIRST_FACTOR.federated]);
       deps.backgroundTasks.run('welcome', () => deps.mails.welcome(user));
       return session;

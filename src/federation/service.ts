@@ -23,9 +23,11 @@ export interface FederatedAccounts<S> {
    */
   signIn(userId: string, origin: Origin): Promise<S | null>;
   /**
-   * Creates an account without a password, with a verified address, and starts its session.
-   * @throws REGISTRATION_DISABLED, EMAIL_TAKEN, RATE_LIMITED
+   * Whether a person may register; called before anything is stored.
+   * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, RATE_LIMITED
    */
+  admit(person: { email: string; name?: string }, origin: Origin): Promise<void>;
+  /** Creates an account without a password, with a verified address, and starts its session. @throws EMAIL_TAKEN */
   register(
     user: { id: string; email: string; name?: string; locale: string | undefined },
     origin: Origin,
@@ -197,10 +199,11 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
       const { email, name } = identity;
       if (email === undefined || !identity.emailVerified || !fits(email, Email))
         throw federationErrors.PROVIDER_EMAIL_NOT_VERIFIED();
+      const person = { email, ...(name && fits(name, OptionalName) && { name }) };
+      await accounts.admit(person, origin);
       const userId = known?.userId ?? (await claim(documentOf(accounts.newId(), ticket)));
-      const user = { id: userId, email, ...(name && fits(name, OptionalName) && { name }), locale };
       try {
-        const registered = await accounts.register(user, origin);
+        const registered = await accounts.register({ ...person, id: userId, locale }, origin);
         await recordConnection(userId, ticket, origin);
         return registered;
       } catch (error) {

@@ -392,8 +392,10 @@ t.test('the host rejects a registration with a provider, of which nothing stays'
   const methods: string[] = [];
   const { provider, app, browser } = await withProvider(t, {
     hooks: {
-      beforeRegister({ email, name, method }) {
+      async beforeRegister({ email, name, method }) {
         methods.push(`${email} ${name} ${method}`);
+        const identities = identityCollection(await storeOf(t, app));
+        t.equal(await identities.count(), 0, 'a crash in the hook leaves nothing behind');
         return { reason: 'NOT_INVITED', message: 'Ask for an invitation.' };
       },
     },
