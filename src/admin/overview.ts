@@ -7,13 +7,8 @@ import { access, type Scope } from '../http/scope.js';
 import type { Clock } from '../kernel/clock.js';
 import type { BackgroundTasks } from '../ops/background-tasks.js';
 import type { Estimate } from '../storage/collection.js';
-import {
-  createTrends,
-  MAX_COUNTED_PER_DAY,
-  REFRESH_SECONDS,
-  type TrendSources,
-  type Trends,
-} from './trends.js';
+import { attentionTo, type EndpointTroubles, withSeparators } from './attention.js';
+import { createTrends, REFRESH_SECONDS, type TrendSources, type Trends } from './trends.js';
 
 export interface OverviewSources extends TrendSources {
   users: TrendSources['users'] & {
@@ -26,6 +21,8 @@ export interface OverviewSources extends TrendSources {
     /** Users who pay for more than one subscription; pages may be empty. @throws VALIDATION_ERROR for an invalid `after` */
     list(after: string | undefined): Promise<{ items: DuplicateSubscriptions[]; next: string | null }>;
   };
+  /** Absent if webhooks are not enabled. */
+  endpoints: { countTroubles(): Promise<EndpointTroubles> } | undefined;
   settings: { current(): Promise<{ siteName: string }> };
 }
 
@@ -89,7 +86,16 @@ export async function overviewPlugin(
   scope.get(
     `${console.api}/overview`,
     { config: access(console.access), schema: { response: { 200: Envelope(Overview) } } },
-    async () => ok(toOverview(await readCounts(sources), await trendsOf(), await hasDuplicates(sources))),
+    async () => {
+      const [counts, trends, duplicates, endpoints] = await Promise.all([
+        readCounts(sources),
+        trendsOf(),
+        readDuplicates(sources.duplicates, undefined),
+        sources.endpoints?.countTroubles(),
+      ]);
+      const attention = attentionTo(trends, { duplicates: duplicates.items.length > 0, endpoints });
+      return ok(toOverview(counts, trends, attention));
+    },
   );
 }
 
@@ -102,17 +108,14 @@ async function readCounts({ users, sessions, webhookEvents }: OverviewSources) {
   return { users: all, sessions: open, paymentEvents: events };
 }
 
-const hasDuplicates = async ({ duplicates }: OverviewSources) =>
-  (await readDuplicates(duplicates, undefined)).items.length > 0;
-
 function toOverview(
   counts: Awaited<ReturnType<typeof readCounts>>,
   trends: Trends,
-  duplicates: boolean,
+  attention: ReturnType<typeof attentionTo>,
 ): Static<typeof Overview> {
   return {
     counts,
-    attention: attentionTo(trends, duplicates).map(({ name, text }) => ({ name, text })),
+    attention: attention.map(({ name, text }) => ({ name, text })),
     countedAt: toTimestamp(trends.at),
     plots: trends.trends.map(({ id, label, unit, definition, days, series, bound }) => ({
       name: id,
@@ -131,11 +134,12 @@ async function createOverview(
   sources: OverviewSources,
   { trends, root, after }: { trends: Trends; root: string; after: string | undefined },
 ): Promise<View> {
-  const [counts, newest, settings, duplicates] = await Promise.all([
+  const [counts, newest, settings, duplicates, endpoints] = await Promise.all([
     readCounts(sources),
     sources.users.listNewest(LISTED_USERS),
     sources.settings.current(),
     readDuplicates(sources.duplicates, after),
+    sources.endpoints?.countTroubles(),
   ]);
   return {
     title: `${settings.siteName} administration`,
@@ -144,10 +148,12 @@ async function createOverview(
       { label: 'Sessions', value: writeEstimate(counts.sessions) },
       { label: 'Payment events', value: writeEstimate(counts.paymentEvents), href: `${root}webhooks` },
     ],
-    attention: attentionTo(trends, duplicates.items.length > 0).map(({ text, path }) => ({
-      text,
-      href: path.startsWith('#') ? path : root + path,
-    })),
+    attention: attentionTo(trends, { duplicates: duplicates.items.length > 0, endpoints }).map(
+      ({ text, path }) => ({
+        text,
+        href: path.startsWith('#') ? path : root + path,
+      }),
+    ),
     plots: trends.trends.map(({ id, label, definition, path, markup }) => ({
       id,
       heading: label,
@@ -163,70 +169,11 @@ async function createOverview(
   };
 }
 
-/** What the operator should look at, by the figures of the last 30 days. */
-function attentionTo(
-  { trends, figures }: Trends,
-  duplicates: boolean,
-): { name: string; text: string; path: string }[] {
-  const totalOf = (id: string, index?: number) => {
-    const series = trends.find((trend) => trend.id === id)?.series ?? [];
-    return (index === undefined ? series : series.slice(index, index + 1))
-      .flatMap(({ values }) => values)
-      .reduce<number>((sum, value) => sum + (value ?? 0), 0);
-  };
-  const entries = [
-    {
-      name: 'events-not-completed',
-      count: totalOf('webhook-failures', 1),
-      text: 'Payment events that are not completed',
-      path: 'webhooks?outcome=pending',
-    },
-    {
-      name: 'unmatched-events',
-      count: totalOf('webhook-failures', 0),
-      text: 'Payment events of unknown users',
-      path: 'webhooks?outcome=unmatched',
-    },
-    {
-      name: 'failed-mails',
-      count: totalOf('mail-failures'),
-      text: 'E-mails that were not sent',
-      path: '#plot-mail-failures',
-    },
-    {
-      name: 'subscriptions-without-plan',
-      count: figures?.withoutPlan ?? 0,
-      text: 'Subscriptions whose price has no configured plan',
-      path: 'subscriptions',
-    },
-    {
-      name: 'unknown-amounts',
-      count: figures?.incomplete ?? 0,
-      text: 'Paying subscriptions with an unknown amount, which the monthly recurring revenue lacks',
-      path: 'subscriptions',
-    },
-  ];
-  const counted = entries
-    .filter(({ count }) => count > 0)
-    .map(({ count, text, ...rest }) => ({ ...rest, text: `${text}: ${writeCount(count)}` }));
-  const users = {
-    name: 'duplicate-subscriptions',
-    text: 'Users pay for more than one subscription',
-    path: '#duplicates',
-  };
-  return duplicates ? [users, ...counted] : counted;
-}
-
-const writeCount = (count: number) =>
-  count >= MAX_COUNTED_PER_DAY ? `${withSeparators(count)} or more` : withSeparators(count);
-
 const writeEstimate = ({ count, isExact }: Estimate) =>
   isExact ? String(count) : `about ${withSeparators(roundEstimate(count))}`;
 
 /** To three digits, because an estimate is not more precise. */
 const roundEstimate = (count: number) => Number(count.toPrecision(3));
-
-const withSeparators = (count: number) => count.toLocaleString('en-US');
 
 /** The next page that is not empty. */
 async function readDuplicates({ list }: OverviewSources['duplicates'], after: string | undefined) {

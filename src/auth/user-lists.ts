@@ -16,8 +16,11 @@ export interface UserPageQuery {
 export interface UserFilter extends UserPageQuery {
   /** `unverified` refers to the address; default: any state. */
   state?: UserState | 'active';
-  /** The plan of their best subscription, as of its last change; `free` without one. Granted plans do not count. */
-  plan?: string;
+  /**
+   * The plan of their best subscription, as of its last change; `free` without one. It says nothing about access: granted plans
+   * do not count, and the subscription may have ended since.
+   */
+  subscriptionPlan?: string;
   /** Unix time in milliseconds. */
   registeredSince?: number;
 }
@@ -59,11 +62,14 @@ export function createUserLists(
   };
 
   return {
-    async list({ state, plan, registeredSince, ...page } = {}) {
+    async list({ state, subscriptionPlan: plan, registeredSince, after, limit, ...others } = {}) {
+      const [unknown] = Object.keys(others);
+      // Without its condition, the list would contain every user.
+      if (unknown !== undefined) throw invalidFields({ path: unknown, message: 'is not a condition' });
       if (state !== undefined && !STATES.includes(state))
         throw invalidFields({ path: 'state', message: `must be one of ${STATES.join(', ')}` });
       if (plan !== undefined && (typeof plan !== 'string' || plan === ''))
-        throw invalidFields({ path: 'plan', message: 'must be the name of a plan' });
+        throw invalidFields({ path: 'subscriptionPlan', message: 'must be the name of a plan' });
       if (registeredSince !== undefined && !(Number.isSafeInteger(registeredSince) && registeredSince >= 0))
         throw invalidFields({ path: 'registeredSince', message: 'must be Unix time in milliseconds' });
       const query = state === 'active' ? ACTIVE : matching(undefined, state);
@@ -72,7 +78,10 @@ export function createUserLists(
         ...(plan !== undefined && { subscriptionPlan: plan }),
         ...(registeredSince !== undefined && { createdAt: { gte: registeredSince } }),
       };
-      return read({ ...query, where }, page);
+      return read(
+        { ...query, where },
+        { ...(after !== undefined && { after }), ...(limit !== undefined && { limit }) },
+      );
     },
 
     async search(text, page = {}) {

@@ -59,10 +59,7 @@ export interface EventProof {
 }
 
 /** Whether a document is as a proof demands. */
-export function provesChange(
-  document: object | null,
-  { has, reaches = {}, orDeleted }: EventProof,
-): boolean {
+export function provesChange(document: object | null, { has, reaches = {}, orDeleted }: EventProof): boolean {
   if (has === undefined) return document === null;
   if (document === null) return orDeleted === true;
   const fields = document as Record<string, unknown>;

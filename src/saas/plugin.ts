@@ -226,6 +226,7 @@ export async function mountSaas(
       mails: email.service,
       billing: billing.figures,
       duplicates: billing.duplicates,
+      endpoints: webhooks?.service,
       settings: settings.service,
     },
     ...createUserAdministration({

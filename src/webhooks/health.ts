@@ -1,6 +1,7 @@
 import { type Clock, isUnexpired, MINUTE } from '../kernel/clock.js';
 import type { Audit } from '../ops/audit.js';
 import type { JobLog } from '../ops/jobs.js';
+import type { Where } from '../storage/collection.js';
 import { FAILURE_LIMIT_MS, MAX_DELAY_MS, pauseMs } from './schedule.js';
 import type { Deliveries, EndpointDocument, Endpoints } from './store.js';
 
@@ -44,13 +45,19 @@ export async function failPending(
 export function createEndpointHealth(deps: EndpointHealthDependencies): EndpointHealth {
   const { endpoints, deliveries, audit, clock, log } = deps;
 
-  const disable = async ({ id, url, version }: EndpointDocument, reason: string): Promise<void> => {
+  const disable = async (
+    { id, url, version }: EndpointDocument,
+    reason: string,
+    further: Where<EndpointDocument> = {},
+  ): Promise<void> => {
     const now = clock.now();
     const set = { disabledAt: now, disabledReason: reason };
     // The operator may have changed it since.
-    if (!(await endpoints.updateOne({ id, version, disabledAt: null }, { set, inc: { version: 1 } }))) return;
+    const where = { id, version, disabledAt: null, ...further };
+    if (!(await endpoints.updateOne(where, { set, inc: { version: 1 } }))) return;
     await failPending(deliveries, id, now);
-    log.warn({ endpoint: id, url, reason }, 'an endpoint of webhooks was disabled');
+    // The path can contain a secret.
+    log.warn({ endpoint: id, host: new URL(url).host, reason }, 'an endpoint of webhooks was disabled');
     await audit.record({ event: 'webhook.disabled', ip: 'local', detail: `${id}: ${reason}` });
   };
 
@@ -79,7 +86,9 @@ export function createEndpointHealth(deps: EndpointHealthDependencies): Endpoint
         return false;
       }
       if (failingSince <= now - FAILURE_LIMIT_MS) {
-        await disable(endpoint, `no attempt has succeeded for three days; the last one: ${text}`);
+        // Another attempt may have succeeded since this one began.
+        const further = { failingSince };
+        await disable(endpoint, `no attempt has succeeded for three days; the last one: ${text}`, further);
         return false;
       }
       const isUnanswered = status === undefined;

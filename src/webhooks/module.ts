@@ -5,6 +5,7 @@ import type { EventProof } from '../ops/events.js';
 import { createOutbound, type OutboundOptions, type Reach } from '../outbound/request.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { createDeliveryService } from './deliveries.js';
+import { createEncryptionJob } from './encryption.js';
 import { createEndpointHealth } from './health.js';
 import { measureWebhooks } from './metrics.js';
 import { createWebhookOutbox, type WebhookOutbox } from './outbox.js';
@@ -70,7 +71,7 @@ export function createWebhooksModule(
   jobs.add('webhooks', sender.jobs.send);
   jobs.add('webhooks-purge', sender.jobs.purge);
   jobs.add('webhooks-announced', outbox.settle);
-  jobs.add('webhooks-encryption', service.encryptionJob);
+  jobs.add('webhooks-encryption', createEncryptionJob(base));
   return {
     outbox,
     service,

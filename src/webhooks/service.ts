@@ -6,10 +6,9 @@ import type { Encryption } from '../kernel/encryption.js';
 import { httpErrors, invalidFields } from '../kernel/errors.js';
 import { newId, type Random } from '../kernel/secrets.js';
 import { type Audit, changeDetail, madeBy, type Operator } from '../ops/audit.js';
-import type { Job } from '../ops/jobs.js';
 import type { Reach } from '../outbound/request.js';
 import type { Page } from '../storage/collection.js';
-import { pagesOf, readPage } from '../storage/pages.js';
+import { readPage } from '../storage/pages.js';
 import { webhookErrors } from './errors.js';
 import { failPending } from './health.js';
 import { newDelivery } from './outbox.js';
@@ -47,8 +46,8 @@ export interface EndpointService {
   remove(id: string, by: Operator): Promise<void>;
   /** Sends the event `webhook.test`; returns the ID of the delivery. @throws NOT_FOUND, ENDPOINT_DISABLED */
   sendTest(id: string, by: Operator): Promise<string>;
-  /** Encrypts with the current key what another key has encrypted. */
-  encryptionJob: Job;
+  /** How many fail, or were disabled for that. */
+  countTroubles(): Promise<{ disabled: number; failing: number }>;
 }
 
 export interface EndpointServiceDependencies {
@@ -64,7 +63,6 @@ export interface EndpointServiceDependencies {
   random: Random;
 }
 
-const ENCRYPTION_INTERVAL_SECONDS = 600;
 const MAX_ENDPOINTS = 50;
 const MAX_URL_LENGTH = 2048;
 
@@ -257,18 +255,13 @@ export function createEndpointService(deps: EndpointServiceDependencies): Endpoi
       return delivery.id;
     },
 
-    encryptionJob: {
-      everySeconds: ENCRYPTION_INTERVAL_SECONDS,
-      async run({ signal }) {
-        for await (const items of pagesOf(endpoints, { sort: 'createdAt' })) {
-          for (const { id, secret, version } of items) {
-            if (signal.aborted) return;
-            if (encryption.isCurrent(id, secret)) continue;
-            const set = { secret: encryption.encrypt(id, encryption.decrypt(id, secret)) };
-            await endpoints.updateOne({ id, version }, { set });
-          }
-        }
-      },
+    async countTroubles() {
+      const { items } = await endpoints.page({ sort: 'createdAt', limit: 2 * MAX_ENDPOINTS });
+      const failed = items.filter((one) => stateOf(one) === 'disabled' && one.disabledReason !== undefined);
+      return {
+        disabled: failed.length,
+        failing: items.filter((one) => stateOf(one) === 'failing').length,
+      };
     },
   };
 }

@@ -31,8 +31,10 @@ t.test('a host lists users by state, plan and registration, page by page', async
   t.same(await idsOf({ registeredSince: start - 3000, state: 'active' }), [d, c]);
   const documents = userCollection(await storeOf(t, app));
   await documents.updateOne({ id: c }, { set: { subscriptionPlan: 'pro' } });
-  t.same(await idsOf({ plan: 'pro' }), [c]);
-  t.same(await idsOf({ plan: 'free', state: 'active' }), [d, a]);
+  t.same(await idsOf({ subscriptionPlan: 'pro' }), [c]);
+  await users.grant({ id: d }, { plan: 'pro' });
+  t.same(await idsOf({ subscriptionPlan: 'pro' }), [c], 'a grant is no subscription');
+  t.same(await idsOf({ subscriptionPlan: 'free', state: 'active' }), [d, a]);
 
   const first = await users.list({ limit: 3 });
   t.equal(first.users.length, 3);
@@ -54,7 +56,8 @@ t.test('a host lists users by state, plan and registration, page by page', async
     [users.list({ limit: 0 }), 'limit'],
     [users.list({ limit: 201 }), 'limit'],
     [users.list({ state: 'gone' as never }), 'state'],
-    [users.list({ plan: '' }), 'plan'],
+    [users.list({ subscriptionPlan: '' }), 'subscriptionPlan'],
+    [users.list({ plan: 'pro' } as never), 'plan'],
     [users.list({ registeredSince: -1 }), 'registeredSince'],
     [users.list({ after: 'nonsense' }), 'after'],
   ];

@@ -229,6 +229,35 @@ t.test('deliveries show their payload, attempts and the escaped answer, and are 
   t.equal(hook.received[0]?.headers['webhook-id'], hook.received[1]?.headers['webhook-id']);
 });
 
+t.test('the overview names endpoints that fail or were disabled for it', async (t) => {
+  const hook = await receiver(t);
+  hook.state.answer = (_, response) => response.writeHead(500).end();
+  const app = await webhooksApp(t);
+  const named = async () => {
+    const { attention } = await data(app, 'overview');
+    return attention
+      .map(({ name }: { name: string }) => name)
+      .filter((name: string) => /endpoint/.test(name));
+  };
+  const { endpointId } = await add(app, hook.url);
+  t.same(await named(), []);
+  await act(app, `endpoints/${endpointId}/test`);
+  await waitUntil(
+    'the failure',
+    async () => (await data(app, `endpoints/${endpointId}`)).state === 'failing',
+  );
+  t.same(await named(), ['failing-endpoints']);
+  const page = await app.admin('GET', '/admin/');
+  t.match(page.text, /href="[^"]*endpoints">Endpoints of webhooks whose last attempt failed: 1</);
+  hook.state.answer = (_, response) => response.writeHead(410).end();
+  await act(app, `endpoints/${endpointId}/test`);
+  await waitUntil('the end', async () => (await data(app, `endpoints/${endpointId}`)).state === 'disabled');
+  t.same(await named(), ['disabled-endpoints']);
+  await act(app, `endpoints/${endpointId}/enable`);
+  await act(app, `endpoints/${endpointId}/disable`);
+  t.same(await named(), [], 'what the operator disables needs no attention');
+});
+
 t.test('every event is documented', async (t) => {
   const page = readFileSync(new URL('../../../docs/webhooks.md', import.meta.url), 'utf8');
   for (const name of Object.keys({ ...AUTH_EVENTS, ...BILLING_NOTIFICATIONS, ...AGENT_EVENTS }))

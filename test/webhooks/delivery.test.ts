@@ -232,6 +232,65 @@ t.test('secrets are stored encrypted, and encrypted again with a new key', async
   t.match(lastResult, /SETTINGS_ENCRYPTION_KEY/);
 });
 
+t.test('a new key also encrypts the previous secret, until it ends', async (t) => {
+  const app = await receiver(t);
+  const lab = await laboratory(t, onSqlite(t));
+  const [first, other] = [await lab.add(app.url), await lab.add(app.url, ['invoice.paid'])];
+  await lab.module.service.rotate(first.endpoint.id, { atOnce: false }, OPERATOR);
+  const NEW = 'settings-another-Zq7vLd0mXw4RkT9';
+  const withKeys = (...keys: string[]) =>
+    webhooksOn(lab.store, { ...lab, reach: 'loopback', wasMade: async () => true, keys });
+  await (await withKeys(NEW, KEY)).run('webhooks-encryption');
+  const renewed = await withKeys(NEW);
+  await renewed.emit('user.registered', USER);
+  await renewed.send();
+  const [request] = app.received;
+  t.ok(request && verify(request, first.secret), 'the previous secret signs');
+  lab.clock.advance(DAY);
+  await lab.endpoints.updateOne({ id: first.endpoint.id }, { set: { secret: 'v1.unreadable' } });
+  const newest = await withKeys('settings-newest-Zq7vLd0mXw4RkT9xY', NEW);
+  await t.rejects(newest.run('webhooks-encryption'), /SETTINGS_ENCRYPTION_KEY/);
+  await lab.endpoints.updateOne({ id: first.endpoint.id }, { set: { secret: 'v1.unreadable' } });
+  await newest.emit('invoice.paid', { userId: 'usr_1' });
+  const alone = await withKeys('settings-newest-Zq7vLd0mXw4RkT9xY');
+  await alone.send();
+  const sent = app.received.at(-1);
+  t.ok(sent && verify(sent, other.secret), 'one that is unreadable does not stop the others');
+});
+
+t.test('previous secrets are removed when they have ended', async (t) => {
+  const lab = await laboratory(t, onSqlite(t));
+  const { endpoint } = await lab.add('http://127.0.0.1:9/');
+  await lab.module.service.rotate(endpoint.id, { atOnce: false }, OPERATOR);
+  const stored = async () => Object.keys((await lab.endpoints.findOne({ id: endpoint.id })) ?? {});
+  await lab.run('webhooks-encryption');
+  t.ok((await stored()).includes('previousSecret'));
+  lab.clock.advance(DAY);
+  await lab.run('webhooks-encryption');
+  t.notOk((await stored()).includes('previousSecret'));
+});
+
+t.test('an attempt that began before a success does not disable the endpoint', async (t) => {
+  const app = await receiver(t);
+  const lab = await laboratory(t, onSqlite(t));
+  const { endpoint } = await lab.add(app.url);
+  app.state.answer = (_, response) => response.writeHead(500).end();
+  await lab.emit('invoice.paid', { id: 'evt_first' });
+  await lab.send();
+  lab.clock.advance(3 * DAY);
+  app.state.answer = async ({ headers }, response) => {
+    if (!String(headers['webhook-id']).includes('evt_first')) return response.writeHead(204).end();
+    await waitUntil(
+      'the success of the other attempt',
+      async () => (await lab.endpoints.findOne({ id: endpoint.id }))?.failingSince === undefined,
+    );
+    return response.writeHead(500).end();
+  };
+  await lab.emit('invoice.paid', { id: 'evt_second' });
+  await lab.send();
+  t.equal((await lab.endpoints.findOne({ id: endpoint.id }))?.disabledAt, undefined);
+});
+
 t.test('a slow endpoint does not delay the others', async (t) => {
   const [slow, fast] = [await receiver(t), await receiver(t)];
   const lab = await laboratory(t, onSqlite(t));
