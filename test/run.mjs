@@ -62,6 +62,7 @@ const SYSTEM_TESTS = new Set(
   proxy/proxies
   relying-parties/ecosystems relying-parties/es256 relying-parties/mcp relying-parties/parties
   storage/outage
+  webhooks/processes
   `
     .trim()
     .split(/\s+/),

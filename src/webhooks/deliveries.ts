@@ -3,10 +3,13 @@ import type { Clock } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
 import { type Audit, madeBy, type Operator } from '../ops/audit.js';
 import type { Page } from '../storage/collection.js';
-import { pagesOf, readPage } from '../storage/pages.js';
+import { firstPagesOf, readPage } from '../storage/pages.js';
 import { webhookErrors } from './errors.js';
 import type { DeliveryDetail, DeliveryStatus, DeliveryView } from './schemas.js';
 import type { Deliveries, DeliveryDocument, Endpoints } from './store.js';
+
+/** A request that sends more again would take minutes. */
+const MAX_RESENT = 5000;
 
 export interface DeliveryQuery {
   endpointId?: string | undefined;
@@ -24,7 +27,7 @@ export interface DeliveryService {
   find(id: string): Promise<DeliveryDetail>;
   /** Sends a completed delivery again, with the same ID and body. @throws NOT_FOUND, DELIVERY_PENDING, ENDPOINT_DISABLED */
   resend(id: string, by: Operator): Promise<void>;
-  /** The same for all failed ones of an endpoint. Returns their number. @throws NOT_FOUND, ENDPOINT_DISABLED */
+  /** The same for the oldest 5,000 failed ones of an endpoint. Returns their number. @throws NOT_FOUND, ENDPOINT_DISABLED */
   resendFailed(endpointId: string, by: Operator): Promise<number>;
 }
 
@@ -114,7 +117,7 @@ export function createDeliveryService(deps: DeliveryServiceDependencies): Delive
       await openEndpoint(endpointId);
       let count = 0;
       const where = { endpointId, status: 'failed' } as const;
-      for await (const items of pagesOf(deliveries, { where, sort: 'createdAt' }))
+      for await (const items of firstPagesOf(deliveries, { where, sort: 'createdAt' }, MAX_RESENT))
         for (const delivery of items) if (await queue(delivery)) count++;
       if (count > 0) await record(by, `${endpointId}: ${count}`);
       wake();

@@ -23,7 +23,7 @@ export interface FailedAttempt {
 
 export interface EndpointHealthDependencies {
   endpoints: Endpoints;
-  deliveries: Pick<Deliveries, 'updateMany'>;
+  deliveries: Pick<Deliveries, 'page' | 'updateMany'>;
   audit: Pick<Audit, 'record'>;
   clock: Clock;
   log: Pick<JobLog, 'warn'>;
@@ -32,14 +32,23 @@ export interface EndpointHealthDependencies {
 /** The endpoint does not want to receive anything any more (RFC 9110 §15.5.11). */
 const GONE = 410;
 
+const FAILED_AT_ONCE = 200;
+
 /** Ends the deliveries of an endpoint that is disabled; the operator can send them again. */
 export async function failPending(
-  deliveries: Pick<Deliveries, 'updateMany'>,
+  deliveries: Pick<Deliveries, 'page' | 'updateMany'>,
   endpointId: string,
   now: number,
 ): Promise<void> {
   const failed = { status: 'failed', lastResult: 'the endpoint was disabled', endedAt: now } as const;
-  await deliveries.updateMany({ endpointId, dueAt: { gte: 0 } }, { set: failed, unset: ['dueAt'] });
+  const pending = { endpointId, dueAt: { gte: 0 } };
+  // In batches, because after days without an answer there can be millions.
+  for (;;) {
+    const { items } = await deliveries.page({ where: pending, sort: 'dueAt', limit: FAILED_AT_ONCE });
+    if (items.length === 0) return;
+    const where = { ...pending, id: { in: items.map(({ id }) => id) } };
+    await deliveries.updateMany(where, { set: failed, unset: ['dueAt'] });
+  }
 }
 
 export function createEndpointHealth(deps: EndpointHealthDependencies): EndpointHealth {

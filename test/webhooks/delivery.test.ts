@@ -250,7 +250,6 @@ t.test('a new key also encrypts the previous secret, until it ends', async (t) =
   await lab.endpoints.updateOne({ id: first.endpoint.id }, { set: { secret: 'v1.unreadable' } });
   const newest = await withKeys('settings-newest-Zq7vLd0mXw4RkT9xY', NEW);
   await t.rejects(newest.run('webhooks-encryption'), /SETTINGS_ENCRYPTION_KEY/);
-  await lab.endpoints.updateOne({ id: first.endpoint.id }, { set: { secret: 'v1.unreadable' } });
   await newest.emit('invoice.paid', { userId: 'usr_1' });
   const alone = await withKeys('settings-newest-Zq7vLd0mXw4RkT9xY');
   await alone.send();
@@ -504,6 +503,20 @@ t.test('deliveries are sent again one by one, or all that have failed', async (t
   t.match(await lab.resend.find(test), { status: 'delivered', history: [{ result: 'status 204' }] });
   await service.remove(endpoint.id, OPERATOR);
   t.equal(await lab.deliveries.count(), 0);
+});
+
+t.test('of many failed deliveries, 5,000 at a time are sent again', async (t) => {
+  const lab = await laboratory(t, onSqlite(t));
+  const { endpoint } = await lab.add('http://127.0.0.1:9/');
+  const one = { webhookId: 'x', event: 'invoice.paid', endpointId: endpoint.id, body: '{}', history: [] };
+  const failed = { ...one, status: 'failed', attempts: 10, createdAt: lab.clock.now() } as const;
+  await lab.deliveries.insertMany(
+    Array.from({ length: 5001 }, (_, index) => ({ ...failed, id: `dlv_${index}` })),
+  );
+  t.equal(await lab.resend.resendFailed(endpoint.id, OPERATOR), 5000);
+  t.equal(await lab.resend.resendFailed(endpoint.id, OPERATOR), 1);
+  await lab.module.service.disable(endpoint.id, OPERATOR);
+  t.equal(await lab.deliveries.count({ status: 'failed' }), 5001, 'all of them fail when it is disabled');
 });
 
 t.test('deliveries are removed after 30 days', async (t) => {

@@ -20,6 +20,12 @@ const UNDER_WAY = 'an attempt that is under way when the endpoint is disabled is
 const AGAIN = 'deliveries are sent again one by one, or all that have failed';
 const STOP = 'a stopping server ends its attempts, and another process continues';
 
+const RENEWED = 'a new key also encrypts the previous secret, until it ends';
+const STALE = 'an attempt that began before a success does not disable the endpoint';
+const FORGOTTEN = 'SQLite: deliveries of a deleted account lose what is personal, and are sent nevertheless';
+const IN_FLIGHT = 'SQLite: an attempt that is under way when the account is deleted leaves nothing personal';
+const EXPORTED = 'the export contains deliveries; the deletion of the account removes what they contain';
+
 const inDelivery = (name) => [['delivery', name]];
 
 const mutants = [
@@ -70,7 +76,49 @@ const mutants = [
     file: 'sender.js',
     text: 'deliveries.updateOne({ id, attempts, dueAt },',
     replacement: 'deliveries.updateOne({ id },',
-    tests: inDelivery(PROCESSES),
+    tests: [...inDelivery(PROCESSES), ['processes', PROCESSES]],
+  },
+  {
+    name: 'a previous secret keeps its key',
+    file: 'encryption.js',
+    text: '!encryption.isCurrent(id, text)',
+    replacement: 'text === secret',
+    tests: inDelivery(RENEWED),
+  },
+  {
+    name: 'an unreadable secret stops the others',
+    file: 'encryption.js',
+    text: 'failures.push(error)',
+    replacement: '{ throw error; }',
+    tests: inDelivery(RENEWED),
+  },
+  {
+    name: 'a stale failure disables the endpoint',
+    file: 'health.js',
+    text: 'const further = { failingSince };',
+    replacement: 'const further = {};',
+    tests: inDelivery(STALE),
+  },
+  {
+    name: 'pending deliveries keep the name',
+    file: 'personal-data.js',
+    text: 'if (reduced !== body)',
+    replacement: 'if (false)',
+    tests: [['personal-data', FORGOTTEN]],
+  },
+  {
+    name: 'ended deliveries stay',
+    file: 'personal-data.js',
+    text: 'await deliveries.deleteMany({ userId, dueAt: null });',
+    replacement: '',
+    tests: [['personal-data', EXPORTED]],
+  },
+  {
+    name: 'the answer to a removed name stays',
+    file: 'sender.js',
+    text: 'now.body !== sent.body',
+    replacement: 'false',
+    tests: [['personal-data', IN_FLIGHT]],
   },
   {
     name: 'redirects count as success',
