@@ -206,8 +206,8 @@ const mutants = [
   },
   {
     name: 'secrets keep the old key',
-    file: 'service.js',
-    text: 'if (encryption.isCurrent(id, secret))',
+    file: 'encryption.js',
+    text: 'if (outdated.length === 0 && !isOver)',
     replacement: 'if (true)',
     tests: inDelivery(ENCRYPTED),
   },
