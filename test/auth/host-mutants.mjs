@@ -18,8 +18,8 @@ export const hostMutants = [
   {
     name: 'a merge that lost is not repeated',
     file: 'user-update.js',
-    text: 'if (!written)\n                    continue;',
-    replacement: 'if (!written) return user;',
+    text: 'await revoked?.withdraw();\n            }',
+    replacement: 'return user;\n            }',
     tests: [['user-api', MERGES]],
   },
   {

@@ -245,7 +245,7 @@ const mutants = [
   {
     name: 'an unknown outcome of a sign-up removes the passkey',
     file: '../auth/passkey.js',
-    text: 'if (isEmailTaken(error))',
+    text: 'if (error instanceof AppError)',
     replacement: 'if (true)',
     tests: [
       ['explore', 'a sign-up with a passkey, with a crash or unknown outcomes, makes no account without it'],
