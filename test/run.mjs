@@ -123,7 +123,6 @@ const SECONDS = {
   'bin/audit': 8,
   'bin/backup': 5,
   'bin/doctor': 32,
-  'documents/commands': 10,
   'bin/idp': 14,
   'bin/programs': 28,
   'bin/store-copy': 36,
