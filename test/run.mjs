@@ -47,6 +47,7 @@ const SYSTEM_TESTS = new Set(
   certification/basic certification/logout
   client/browser
   deploy/deploy
+  documents/commands
   factors/explore
   federation/explore federation/upstreams
   fuzz
@@ -62,7 +63,7 @@ const SYSTEM_TESTS = new Set(
   proxy/proxies
   relying-parties/ecosystems relying-parties/es256 relying-parties/mcp relying-parties/parties
   storage/outage
-  webhooks/processes
+  webhooks/kills webhooks/processes
   `
     .trim()
     .split(/\s+/),
@@ -122,7 +123,6 @@ const SECONDS = {
   'bin/audit': 8,
   'bin/backup': 5,
   'bin/doctor': 32,
-  'bin/documents': 10,
   'bin/idp': 14,
   'bin/programs': 28,
   'bin/store-copy': 36,
