@@ -42,8 +42,7 @@ const mutants = [
     name: 'an event is completed before it is applied',
     file: 'events/processor.js',
     text: 'const handled = await handle(event, assignedTo)',
-    replacement:
-      "await leases.complete(lease, 'processed'); const handled = await handle(event, assignedTo)",
+    replacement: "await leases.complete(lease, 'processed'); const handled = await handle(event, assignedTo)",
     tests: [['crashes', 'a crash at any step is repaired by the next delivery'], STORM],
   },
   {
