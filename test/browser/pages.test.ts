@@ -79,7 +79,7 @@ async function violations(page: Page, rules: object): Promise<string[]> {
 }
 
 /** Pages whose error is not about a field. */
-const BLAMELESS = ['passkeys-sign-in-wrong'];
+const BLAMELESS = ['passkeys-sign-in-wrong', 'user-agents-taken'];
 
 async function checkFields(t: Test, page: Page, { isBlameless = false } = {}): Promise<void> {
   for (const field of await page.locator('input[type=password]').all()) {
