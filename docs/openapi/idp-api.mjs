@@ -222,7 +222,7 @@ export const oauth = {
     id: 'postUserinfo',
     summary: 'The same with the token in the header or in a form',
     body: form({ access_token: text('The access token, unless it is in the header.', { writeOnly: true }) }),
-    security: ['accessToken', null],
+    security: ['accessToken', 'boundAccessToken', null],
     responses: { 200: CLAIMS },
     errors: ['invalid_token', 'invalid_request'],
   },

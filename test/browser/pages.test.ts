@@ -157,7 +157,16 @@ await onChromium((browser) => {
       'user-forgot-password': `${account}/forgot-password`,
       'user-code-request': `${account}/sign-in/code`,
     };
-    const signedIn = ['', '/password', '/address', '/second-factor', '/passkeys', '/providers', '/billing'];
+    const signedIn = [
+      '',
+      '/password',
+      '/address',
+      '/second-factor',
+      '/passkeys',
+      '/providers',
+      '/agents',
+      '/billing',
+    ];
     const own = [...signedIn, '/billing/change?price=price_basic', '/delete', '/sign-out'].map((path) => [
       `user-account${path.replace(/\?.*/, '').replaceAll('/', '-')}`,
       account + path,
