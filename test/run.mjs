@@ -41,12 +41,13 @@ const SYSTEM_TESTS = new Set(
   account/races
   auth/account-races auth/explore auth/processes
   billing/crashes
-  bin/doctor bin/documents bin/programs bin/store-copy bin/workers
+  bin/doctor bin/programs bin/store-copy bin/workers
   browser/csrf browser/pages browser/passkeys browser/sign-in
   canaries
   certification/basic certification/logout
   client/browser
   deploy/deploy
+  documents/commands
   factors/explore
   federation/explore federation/upstreams
   fuzz
@@ -62,6 +63,7 @@ const SYSTEM_TESTS = new Set(
   proxy/proxies
   relying-parties/ecosystems relying-parties/es256 relying-parties/mcp relying-parties/parties
   storage/outage
+  webhooks/kills
   `
     .trim()
     .split(/\s+/),
@@ -121,7 +123,6 @@ const SECONDS = {
   'bin/audit': 8,
   'bin/backup': 5,
   'bin/doctor': 32,
-  'bin/documents': 10,
   'bin/idp': 14,
   'bin/programs': 28,
   'bin/store-copy': 36,

@@ -62,7 +62,10 @@ await onChromium((browser) => {
       const context = await browser.newContext(options);
       const page = await context.newPage();
       const failures: string[] = [];
-      page.on('requestfailed', (request) => failures.push(request.url()));
+      page.on('requestfailed', (request) => {
+        // The next page aborts what this one loads in advance.
+        if (request.failure()?.errorText !== 'net::ERR_ABORTED') failures.push(request.url());
+      });
       page.on('request', (request) => {
         if (!request.url().startsWith(url) && !request.url().startsWith('data:'))
           failures.push(request.url());

@@ -72,6 +72,19 @@ const NAMES: Record<string, Record<string, string>> = {
     scopesFor: '(body: unknown) => string[]',
   },
   'docs/openapi.md': { app: FASTIFY },
+  'docs/users-api.md': {
+    users: "import('saas-backend').SaasDecorator['users']",
+    id: 'string',
+    isInvited: '(email: string) => Promise<boolean>',
+    warehouse: '{ record(login: object): Promise<void> }',
+    rolesOf: '(userId: string) => Promise<string[]>',
+  },
+  'docs/webhooks.md': {
+    app: "import('express').Express",
+    express: "typeof import('express')",
+    webhook: '{ verify(body: unknown, headers: object): { type: string, data: object } }',
+    queue: '{ add(id: unknown, event: unknown): Promise<void> }',
+  },
   'docs/storage.md': { fastifyMongodb: "typeof import('@fastify/mongodb').default" },
 };
 
@@ -97,7 +110,9 @@ function moduleOf({ page, heading, language, ...block }: Block): string {
       : `declare const ${name}: ${type};`,
   );
   const body = text.replace(imported, '').replaceAll(/^export (default )?/gm, '');
-  return `${imports}\n${declared.join('\n')}\n{\n${body}}\nexport {};\n`;
+  // A module cannot be declared in a block.
+  const isAmbient = body.trimStart().startsWith('declare module');
+  return `${imports}\n${declared.join('\n')}\n${isAmbient ? body : `{\n${body}}`}\nexport {};\n`;
 }
 
 /** The compiler's messages about the snippets. */

@@ -38,7 +38,7 @@ async function freePorts(count: number): Promise<number[]> {
 
 t.test('the package contains only what runs', async (t) => {
   const expected =
-    /^(dist\/(package\/(?:[\w/-]+\.js|licenses\.txt)|src\/[\w/.-]+\.d\.ts)|lists\/[\w-]+\.txt|templates\/[\w/.-]+\.(html|css|js|txt|text|subject|json)|docs\/[\w-]+\.md|docs\/images\/[\w-]+\.(png|svg)|docs\/openapi\/[\w-]+\.json|examples\/[\w-]+\.(mjs|json|yaml)|deploy\/(Caddyfile|systemd\/[\w@-]+\.(service|timer|env|conf))|package\.json|README\.md|llms\.txt|LICENSE|CHANGELOG\.md|\.env\.example)$/;
+    /^(dist\/(package\/(?:[\w/-]+\.js|swagger-ui\/swagger-ui\.css|licenses\.txt)|src\/[\w/.-]+\.d\.ts)|lists\/[\w-]+\.txt|templates\/[\w/.-]+\.(html|css|js|txt|text|subject|json)|docs\/[\w-]+\.md|docs\/images\/[\w-]+\.(png|svg)|docs\/openapi\/[\w-]+\.json|examples\/[\w-]+\.(mjs|json|yaml)|deploy\/(Caddyfile|systemd\/[\w@-]+\.(service|timer|env|conf))|package\.json|README\.md|llms\.txt|LICENSE|CHANGELOG\.md|\.env\.example)$/;
   t.same(
     consumer.packed.filter((file) => !expected.test(file)),
     [],

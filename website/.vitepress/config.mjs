@@ -68,7 +68,12 @@ export default defineConfig({
                 .flatMap((word) => (word.includes('_') ? [word, ...word.split('_')] : [word]))
                 .filter(Boolean),
           },
-          searchOptions: { combineWith: 'AND', fuzzy: 0.1 },
+          // The list of exports repeats what the other pages explain.
+          searchOptions: {
+            combineWith: 'AND',
+            fuzzy: 0.1,
+            boostDocument: (id) => (id.includes('/api.html') ? 0.1 : 1),
+          },
         },
       },
     },

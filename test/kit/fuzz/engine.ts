@@ -108,6 +108,13 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
   const since = performance.now();
   const cpuSince = process.cpuUsage();
   let done = 0;
+  // In turn, so that no route is left out by chance.
+  let turn = 0;
+  const nextRoute = () => target.routes[turn++ % target.routes.length] as Route;
+
+  const count = (name: string, { status }: FuzzAnswer): void => {
+    tally.set(name, (tally.get(name) ?? new Set()).add(status));
+  };
 
   const work = async (number: number): Promise<void> => {
     const dice = diceOf(seed * 1000 + number);
@@ -116,7 +123,7 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
     while (done < requests) {
       progress(done++);
       if (dice.happens(MOVES)) target.clock.advance(dice.one(SPANS));
-      const route = dice.one(dice.happens(BUSIEST) ? target.busiest : target.routes);
+      const route = dice.happens(BUSIEST) ? dice.one(target.busiest) : nextRoute();
       const request = visitor.draft(route);
       const isValid = dice.happens(VALID);
       if (!isValid) mutate(request, () => visitor.known(), dice);
@@ -140,8 +147,7 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
       statuses[answer.status] = (statuses[answer.status] ?? 0) + 1;
       if (isBroken) continue;
       // A spoilt request may have another method than the route.
-      const name = `${request.method} ${route.url}`;
-      tally.set(name, (tally.get(name) ?? new Set()).add(answer.status));
+      count(`${request.method} ${route.url}`, answer);
       if (answer.status < 400) await visitor.learn(request, answer);
     }
     connection.end();
@@ -161,7 +167,7 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
       const request = visitor.draft(route);
       const answer = await connection.exchange(bytesOf(request));
       if (!answer || answer.status >= 400) return;
-      tally.get(nameOf(route))?.add(answer.status);
+      count(nameOf(route), answer);
       await visitor.learn(request, answer);
     };
     // Past the pauses between mails.
