@@ -93,6 +93,17 @@ t.test('the application of docs/start.md gets a user, a subscription and an agen
   t.match(printed, /"token_type":"Bearer".*"id_token":"[\w-]+\.[\w-]+\.[\w-]+"/);
   t.equal((await fetch(`http://localhost:${port}/account/sign-up`)).status, 200);
   t.equal((await fetch(`http://localhost:${port}/admin`)).status, 401);
+
+  const tried = await paste(t, here(commandsIn('docs/agents-in-your-api.md', 'Try it')), {}, cwd);
+  const [address = ''] = /^http:.*\/authorize\?.*$/m.exec(tried) ?? [];
+  t.match(await (await fetch(address)).text(), 'Sign in', 'where a person allows the access of the agent');
+  t.equal(await server.terminate(), 0, 'SIGTERM ends the application');
+  const [line = ''] = /^AGENT_ISSUER=.*$/m.exec(tried) ?? [];
+  const env = Object.fromEntries([...line.matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name, value]));
+  const again = startCommand(t, 'sh', { args: ['-c', start], cwd, env: { PORT: port, ...env } });
+  await again.printed(/^http:.*\/account$/);
+  const metadata = await fetch(`http://localhost:${port}/.well-known/oauth-protected-resource/api`);
+  t.match(await metadata.json(), { authorization_servers: [`http://localhost:${port}/idp`] });
 });
 
 t.test('the commands of docs/agents.md work as printed', async (t) => {
