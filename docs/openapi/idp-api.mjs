@@ -60,7 +60,7 @@ const AUTHORIZATION = {
   response_mode: '`query` or `form_post`.',
   scope: '`openid`, and `profile`, `email`, `offline_access`; with `resource` also scopes of the API.',
   resource: 'The API for which the application needs an access token (RFC 8707). May be repeated.',
-  requested_actor: 'The `sub` of an agent that shall act for the person (docs/agents.md).',
+  requested_actor: 'The `sub` of an agent that shall act for the person (docs/delegation.md).',
   delegation_expires_in: 'With `requested_actor`: the seconds until the agent may no longer act.',
   delegation_max_depth: 'With `requested_actor`: how many agents may follow one another.',
   state: 'Returned unchanged.',
