@@ -41,9 +41,8 @@ const mutants = [
   {
     name: 'an event is completed before it is applied',
     file: 'events/processor.js',
-    text: 'const { outcome, notifications } = await handle(event, assignedTo)',
-    replacement:
-      "await leases.complete(lease, 'processed'); const { outcome, notifications } = await handle(event, assignedTo)",
+    text: 'const handled = await handle(event, assignedTo)',
+    replacement: "await leases.complete(lease, 'processed'); const handled = await handle(event, assignedTo)",
     tests: [['crashes', 'a crash at any step is repaired by the next delivery'], STORM],
   },
   {
