@@ -41,7 +41,7 @@ const SYSTEM_TESTS = new Set(
   account/races
   auth/account-races auth/explore auth/processes
   billing/crashes
-  bin/doctor bin/programs bin/store-copy bin/workers
+  bin/doctor bin/documents bin/programs bin/store-copy bin/workers
   browser/csrf browser/pages browser/passkeys browser/sign-in
   canaries
   certification/basic certification/logout

@@ -327,7 +327,8 @@ t.test('a scrape succeeds while the store fails, and guesses are still limited',
 
 t.test('docs/metrics.md and the dashboard name exactly the metrics that exist', async (t) => {
   const read = (name: string) => readFileSync(new URL(`../../../${name}`, import.meta.url), 'utf8');
-  const saas = await saasApp(t, { metrics: true });
+  const settingsEncryptionKey = 'x'.repeat(43);
+  const saas = await saasApp(t, { metrics: true, webhooks: true, settingsEncryptionKey });
   const idp = await idpApp(t, { metrics: true });
   const exposed = [await scrape(saas), await scrapeIdp(idp)].flatMap(({ types }) => [...types.keys()]);
   const own = exposed
