@@ -5,7 +5,7 @@ const METHODS_WITHOUT_BODY = ['GET', 'DELETE'];
 
 /**
  * @param product `info`, `tags` (name → description and operations), `errors` (code → status, code in responses, message),
- *   `securityOf` (access level → schemes), `securitySchemes`, `schemas` (name → schema), `errorSchema`, `commonErrors`
+ *   `securityOf` (access level → schemes), `securityOfAgents`, `securitySchemes`, `schemas` (name → schema), `errorSchema`, `commonErrors`
  * @throws naming operations without a description, and descriptions without an operation
  */
 export function buildDocument(product, routes) {
@@ -69,7 +69,10 @@ function operationOf(route, about, context) {
     summary,
     ...(description && { description }),
     tags: [tag],
-    security: securityOf(about.security ?? product.securityOf[route.config.access] ?? []),
+    security: securityOf([
+      ...(about.security ?? product.securityOf[route.config.access] ?? []),
+      ...(route.config.agentScope ? product.securityOfAgents : []),
+    ]),
     ...list('parameters', parametersOf(route, about, context)),
     ...(body && { requestBody: body }),
     responses: { ...successesOf(route, about, context), ...failuresOf(route, about, context) },

@@ -64,7 +64,7 @@ function describe(path, method, operation) {
   if (prefix !== 'api') throw new Error(`${path} is not below /api, where the client sends its requests.`);
   const access = ['public', 'any', 'user'][
     Number(security.some((scheme) => scheme.accessToken)) +
-      Number(security.length > 0 && security.every((scheme) => scheme.accessToken))
+      Number(security.length > 0 && security.every((scheme) => scheme.accessToken ?? scheme.boundAccessToken))
   ];
   const given = parameters.filter(({ in: place }) => place !== 'header');
   const body = requestBody?.content['application/json'].schema;

@@ -73,6 +73,10 @@ const REQUESTED_WITH = {
   schema: { type: 'string', examples: ['fetch'] },
 };
 
+/** OpenAPI has no type of its own for it: the name is that of the registry of HTTP authentication schemes. */
+const BOUND_TOKEN = { type: 'http', scheme: 'DPoP', bearerFormat: 'JWT' };
+const PROOF = 'the proof of the key in the header `DPoP` (RFC 9449).';
+
 /** Errors of the guards. */
 const USER = ['UNAUTHENTICATED', 'TOKEN_EXPIRED', 'ACCOUNT_SUSPENDED'];
 /** For access tokens of agents at routes for people. */
@@ -129,7 +133,12 @@ export const saasBackend = ({ version, errors, schemas }) => ({
     admin: ['adminPassword'],
     metrics: ['adminPassword'],
   },
+  securityOfAgents: ['boundAccessToken'],
   securitySchemes: {
+    boundAccessToken: {
+      ...BOUND_TOKEN,
+      description: `An access token of an agent that is bound to a key (\`AGENT_ISSUER\`), and ${PROOF}`,
+    },
     accessToken: { type: 'http', scheme: 'bearer', bearerFormat: 'JWT', description: 'The access token.' },
     adminPassword: {
       type: 'http',
@@ -229,9 +238,14 @@ export const idp = ({ version, errors, schemas }) => ({
     client: ['clientBasic', null],
     registration: ['initialAccessToken'],
     agent: ['agentBasic'],
-    bearer: ['accessToken'],
+    bearer: ['accessToken', 'boundAccessToken'],
   },
+  securityOfAgents: [],
   securitySchemes: {
+    boundAccessToken: {
+      ...BOUND_TOKEN,
+      description: `An access token of this provider that is bound to a key, and ${PROOF}`,
+    },
     adminToken: { type: 'http', scheme: 'bearer', description: '`IDP_ADMIN_TOKEN`.' },
     inviteToken: {
       type: 'http',

@@ -16,7 +16,7 @@ export const billingOptions = {
   }),
   paymentApiUrl: option(Type.Optional(Type.String()), {
     env: 'PAYMENT_API_URL',
-    doc: 'Base URL of the payment API, to use a simulator or stripe-mock. Must be https for a key of live mode or of an organisation.',
+    doc: 'Base URL of the payment API, to use a simulator of it. Must be https for a key of live mode or of an organisation.',
     shown: "the provider's own",
     check: (url) =>
       URL.canParse(url ?? '') && /^https?:\/\/[^/?#@]+\/?$/.test(url ?? '')

@@ -4,7 +4,7 @@ import { access, type Scope } from './scope.js';
 
 /** The OpenAPI document of a product, which the package contains for an installation with every feature. */
 
-type Operation = Record<string, unknown> & { operationId: string };
+type Operation = Record<string, unknown> & { operationId: string; security: object[] };
 
 export interface OpenApiDocument {
   servers: { url: string }[];
@@ -30,6 +30,8 @@ export interface OpenApiPluginOptions {
   serverUrl(): string;
   /** The first mount that a path of the document begins with applies; paths without one are left out. */
   mounts: readonly Mount[];
+  /** Security schemes that the configuration does not accept. */
+  unusedSchemes?: readonly string[];
 }
 
 export async function readDocument(product: DocumentedProduct): Promise<OpenApiDocument> {
@@ -62,6 +64,7 @@ export async function openApiPlugin(scope: Scope, options: OpenApiPluginOptions)
 /** With the operations that exist, at their addresses. */
 function adapt(document: OpenApiDocument, scope: Scope, options: OpenApiPluginOptions): OpenApiDocument {
   const paths: OpenApiDocument['paths'] = {};
+  const unused = options.unusedSchemes ?? [];
   for (const [path, operations] of Object.entries(document.paths)) {
     const mount = options.mounts.find((each) => isBelow(path, each.path));
     if (!mount) continue;
@@ -70,8 +73,12 @@ function adapt(document: OpenApiDocument, scope: Scope, options: OpenApiPluginOp
     const existing = Object.entries(operations).filter(([method]) =>
       scope.hasRoute({ method: method.toUpperCase() as 'GET', url }),
     );
-    if (existing.length > 0)
-      paths[(mount.reachedAt?.() ?? mount.routesAt) + rest] = Object.fromEntries(existing);
+    const accepted = existing.map(([method, operation]) => {
+      const security = operation.security.filter((scheme) => !unused.some((name) => name in scheme));
+      return [method, { ...operation, security }];
+    });
+    if (accepted.length > 0)
+      paths[(mount.reachedAt?.() ?? mount.routesAt) + rest] = Object.fromEntries(accepted);
   }
   const used = new Set(
     Object.values(paths).flatMap((operations) =>
@@ -83,14 +90,18 @@ function adapt(document: OpenApiDocument, scope: Scope, options: OpenApiPluginOp
     servers: [{ url: options.serverUrl() }],
     tags: document.tags.filter(({ name }) => used.has(name)),
     paths,
-    components: usedComponents(document.components, paths),
+    components: usedComponents(document.components, paths, unused),
   };
 }
 
 const isBelow = (path: string, mount: string) => path === mount || path.startsWith(`${mount}/`);
 
 /** The components that the paths refer to, directly or not. */
-function usedComponents(components: OpenApiDocument['components'], paths: OpenApiDocument['paths']) {
+function usedComponents(
+  components: OpenApiDocument['components'],
+  paths: OpenApiDocument['paths'],
+  unusedSchemes: readonly string[],
+) {
   const used = new Set<string>();
   const follow = (value: unknown): void => {
     for (const [, kind = '', name = ''] of JSON.stringify(value).matchAll(
@@ -105,9 +116,11 @@ function usedComponents(components: OpenApiDocument['components'], paths: OpenAp
   follow(paths);
   const kept = Object.entries(components).map(([kind, entries]) => [
     kind,
-    kind === 'securitySchemes'
-      ? entries
-      : Object.fromEntries(Object.entries(entries).filter(([name]) => used.has(`${kind}/${name}`))),
+    Object.fromEntries(
+      Object.entries(entries).filter(([name]) =>
+        kind === 'securitySchemes' ? !unusedSchemes.includes(name) : used.has(`${kind}/${name}`),
+      ),
+    ),
   ]);
   return Object.fromEntries(kept);
 }

@@ -116,8 +116,8 @@ export interface SaasBackendOptions extends SaasRuntimeOptions {
    */
   paymentSecretKey?: Values['paymentSecretKey'];
   /**
-   * Base URL of the payment API, to use a simulator or stripe-mock. Must be https for a key of live mode or of an
-   * organisation. Variable: `PAYMENT_API_URL`. Default: the provider's own.
+   * Base URL of the payment API, to use a simulator of it. Must be https for a key of live mode or of an organisation.
+   * Variable: `PAYMENT_API_URL`. Default: the provider's own.
    */
   paymentApiUrl?: Values['paymentApiUrl'];
   /**

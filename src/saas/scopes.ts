@@ -91,6 +91,7 @@ async function openApi(fastify: FastifyInstance, options: SaasScopeOptions): Pro
       await open.register(openApiPlugin, {
         product: 'saas-backend',
         serverUrl: publicUrl,
+        unusedSchemes: agents ? [] : ['boundAccessToken'],
         mounts: [
           { path: '/api', routesAt: fastify.prefix + prefix, reachedAt: mountedAt },
           ...(adminPath === false ? [] : [{ path: '/admin', routesAt: fastify.prefix + adminPath }]),

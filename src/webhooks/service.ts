@@ -78,7 +78,7 @@ export function urlProblem(text: string, reach: Reach): string | undefined {
     return 'must have neither a user nor a password nor a fragment';
   const host = plainAddress(url.hostname.replace(/^\[|\]$/g, ''));
   const isAddress = isIP(host) !== 0;
-  const isLocal = isAddress ? isLoopbackAddress(host) : host === 'localhost';
+  const isLocal = isAddress ? isLoopbackAddress(host) : url.hostname === 'localhost';
   const isNear = reach === 'private' || (reach === 'loopback' && isLocal);
   if (url.protocol === 'http:' && !isNear) return 'must begin with https://';
   return isAddress && !isNear && !isPublicAddress(host) ? 'must have a public address' : undefined;

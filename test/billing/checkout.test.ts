@@ -156,6 +156,18 @@ t.test('a purchase that the provider left unanswered opens no second session', a
   t.equal(openSessions(api).length, 1);
 });
 
+t.test('a session that has expired when it is created is a failure of the provider', async (t) => {
+  const { app, api } = await shop(t);
+  const { accessToken: token } = await app.signUp();
+  const buy = buyerIn(app, token);
+  api.world.now -= 7 * 86_400;
+  const { status, body } = await buy({ priceId: 'price_pro' });
+  t.same([status, body.error.code], [502, 'PAYMENT_PROVIDER_ERROR']);
+  t.equal(api.sessions.size, 1, 'it is not repeated');
+  api.world.now += 7 * 86_400;
+  t.equal((await buy({ priceId: 'price_pro' })).status, 200);
+});
+
 t.test('orders for two plans at once leave one session open, and only its address is known', async (t) => {
   const { app, api } = await shop(t);
   const { accessToken: token } = await app.signUp();

@@ -248,6 +248,13 @@ const mutants = [
     tests: [['checkout', 'two processes that open the same checkout at the same time share one reservation']],
   },
   {
+    name: 'sessions are created again and again for a provider whose sessions have expired',
+    file: 'checkout/open-checkouts.js',
+    text: 'if (!isShared)',
+    replacement: 'if (false)',
+    tests: [['checkout', 'a session that has expired when it is created is a failure of the provider']],
+  },
+  {
     name: 'a reservation is replaced although its session was stored in the meantime',
     file: 'checkout/open-checkouts.js',
     text: 'key: known.key, sessionId: known.sessionId ?? null',

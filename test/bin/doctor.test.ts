@@ -8,6 +8,7 @@ import { customerCollection } from '../../src/billing/store.js';
 import { type UsageDocument, usageCollection } from '../../src/billing/usage/reports.js';
 import { DAY, HOUR } from '../../src/kernel/clock.js';
 import { clientCollection } from '../../src/provisioning/store.js';
+import { examineSaas } from '../../src/saas/doctor.js';
 import type { Finding } from '../../src/server/doctor.js';
 import { openStore } from '../../src/storage/open.js';
 import { loadDriver, openDatabase } from '../../src/storage/sqlite/store.js';
@@ -488,4 +489,69 @@ t.test('foreign password hashes are counted by kind until their owners sign in',
     findings.find(({ about }) => about === 'imported passwords'),
     { level: 'warning', message: /\(bcrypt: 2; PBKDF2 sha256, 32 bytes: 1\)/, remedy: /login/ },
   );
+});
+
+/** What the doctor of saas-backend finds in this process, without the findings that are in order. */
+async function examineWith(t: Test, env: Record<string, string>): Promise<Finding[]> {
+  const before = { ...process.env };
+  Object.assign(process.env, { PORT: '0', DATABASE_URI: `sqlite:${temporaryFolder(t)}/app.db`, ...env });
+  try {
+    return (await examineSaas()).filter(({ level }) => level !== 'ok');
+  } finally {
+    for (const name of Object.keys(process.env)) if (!(name in before)) delete process.env[name];
+    Object.assign(process.env, before);
+  }
+}
+
+const levels = (findings: Finding[]) => findings.map(({ level, about }) => `${level} ${about}`);
+
+t.test('options that need others are a problem of the doctor', async (t) => {
+  const partial = await examineWith(t, { AGENT_ISSUER: 'https://id.example.test' });
+  t.match(partial, [{ level: 'problem', remedy: /AGENT_ISSUER, AGENT_RESOURCE and AGENT_CLIENT_ID/ }]);
+  t.match(partial[0]?.message + String(partial[0]?.about), /AGENT_RESOURCE and AGENT_CLIENT_ID/);
+
+  const webhooks = await examineWith(t, { WEBHOOKS: 'true' });
+  t.match(webhooks, [{ level: 'problem', about: 'WEBHOOKS', message: /requires SETTINGS_ENCRYPTION_KEY/ }]);
+  const key = 'settings-Kq8ZsT1mXe6YbN0cRj4HuPd9';
+  t.same(await examineWith(t, { WEBHOOKS: 'true', SETTINGS_ENCRYPTION_KEY: key }), []);
+});
+
+t.test('the doctor compares the options of agents with the metadata of their provider', async (t) => {
+  let metadata: object | undefined;
+  const provider = createServer((request, response) => {
+    const isKnown = request.url === '/.well-known/openid-configuration' && metadata !== undefined;
+    response.writeHead(isKnown ? 200 : 302, { location: '/' }).end(JSON.stringify(metadata ?? {}));
+  }).listen(0, '127.0.0.1');
+  t.teardown(() => provider.close());
+  await once(provider, 'listening');
+  const issuer = `http://127.0.0.1:${(provider.address() as AddressInfo).port}`;
+  const resource = 'https://app.example.test/api';
+  const env = { AGENT_ISSUER: issuer, AGENT_RESOURCE: resource, AGENT_CLIENT_ID: 'cid_app' };
+  const right = {
+    issuer,
+    id_token_signing_alg_values_supported: ['ES256', 'EdDSA'],
+    protected_resources: [resource],
+    revocation_list_uri: `${issuer}/revoked`,
+  };
+  const examine = (changed: object | undefined) => {
+    metadata = changed && { ...right, ...changed };
+    return examineWith(t, env);
+  };
+
+  t.same(await examine({}), []);
+  t.same(await examine({ id_token_signing_alg_values_supported: ['Ed25519'] }), []);
+  t.same(await examine({ protected_resources: undefined }), [], 'a provider that does not list its APIs');
+  for (const [changed, about, message] of [
+    [{ issuer: `${issuer}/` }, 'problem AGENT_ISSUER', /another issuer/],
+    [{ id_token_signing_alg_values_supported: ['RS256'] }, 'problem AGENT_ISSUER', /EdDSA/],
+    [{ id_token_signing_alg_values_supported: undefined }, 'problem AGENT_ISSUER', /EdDSA/],
+    [{ protected_resources: ['https://other.example'] }, 'problem AGENT_RESOURCE', /not among the APIs/],
+    [{ revocation_list_uri: undefined }, 'warning AGENT_ISSUER', /no list of revoked/],
+    [undefined, 'warning AGENT_ISSUER', /does not answer/],
+  ] as const) {
+    const findings = await examine(changed);
+    t.same(levels(findings), [about], JSON.stringify(changed));
+    t.match(findings[0]?.message, message);
+    t.match(findings[0]?.remedy, /./);
+  }
 });

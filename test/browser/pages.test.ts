@@ -79,7 +79,7 @@ async function violations(page: Page, rules: object): Promise<string[]> {
 }
 
 /** Pages whose error is not about a field. */
-const BLAMELESS = ['passkeys-sign-in-wrong'];
+const BLAMELESS = ['passkeys-sign-in-wrong', 'user-agents-taken'];
 
 async function checkFields(t: Test, page: Page, { isBlameless = false } = {}): Promise<void> {
   for (const field of await page.locator('input[type=password]').all()) {
@@ -157,7 +157,16 @@ await onChromium((browser) => {
       'user-forgot-password': `${account}/forgot-password`,
       'user-code-request': `${account}/sign-in/code`,
     };
-    const signedIn = ['', '/password', '/address', '/second-factor', '/passkeys', '/providers', '/billing'];
+    const signedIn = [
+      '',
+      '/password',
+      '/address',
+      '/second-factor',
+      '/passkeys',
+      '/providers',
+      '/agents',
+      '/billing',
+    ];
     const own = [...signedIn, '/billing/change?price=price_basic', '/delete', '/sign-out'].map((path) => [
       `user-account${path.replace(/\?.*/, '').replaceAll('/', '-')}`,
       account + path,

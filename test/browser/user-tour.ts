@@ -1,9 +1,10 @@
 import type { Page } from 'playwright-core';
 import type { Test } from 'tap';
+import { agentLinkCollection, linkId, linkOwner } from '../../src/agents/store.js';
 import { mailedApp, VERIFY } from '../auth/kit.js';
 import { KEY, provider as paymentProvider } from '../billing/kit.js';
 import { CLIENT, fakeProvider } from '../federation/kit.js';
-import { PASSWORD, type SaasApp, saasApp } from '../kit/app.js';
+import { PASSWORD, type SaasApp, saasApp, storeOf } from '../kit/app.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
 import { open, type Stop, send, stop } from './stops.js';
 
@@ -17,6 +18,7 @@ export async function openUserPages(t: Test, email: string, name: string) {
   const app = await mailedApp(t, {
     ...{ ...HERE, login, emailLogin: true, passkeys: true, factorEncryptionKey: FACTOR_KEY },
     ...{ paymentSecretKey: KEY, paymentApiUrl: api.url },
+    ...{ agentIssuer: upstream.url, agentResource: 'https://app.example.test/api', agentClientId: 'app' },
     billing: { plans: { pro: { prices: ['price_pro'] }, basic: { prices: ['price_basic'] } } },
   });
   const account = `${await originOf(app)}/account`;
@@ -35,7 +37,14 @@ export async function openUserPages(t: Test, email: string, name: string) {
     });
     await app.request('POST', '/api/billing/sync', { token: user.accessToken, body: {} });
   };
-  return { app, account, user, subscribe };
+  const connectAgents = async () => {
+    const [issuer, subject, userId] = [upstream.url, 'ada-1', user.id];
+    await agentLinkCollection(await storeOf(t, app)).insert({
+      ...{ id: linkId(issuer, subject), owner: linkOwner(issuer, userId), userId, issuer, subject },
+      createdAt: app.clock.now(),
+    });
+  };
+  return { app, account, user, subscribe, connectAgents };
 }
 
 /** The name that the server assumes without a public URL. */
@@ -43,7 +52,7 @@ const originOf = async (app: SaasApp) => (await app.listen()).replace('127.0.0.1
 
 /** The pages for users of saas-backend. */
 export async function stopsOfUserPages(t: Test, email: string, name: string): Promise<Stop[]> {
-  const { app, account, subscribe } = await openUserPages(t, email, name);
+  const { app, account, subscribe, connectAgents } = await openUserPages(t, email, name);
   const closed = await saasApp(t, HERE);
   await closed.admin('PATCH', '/admin/api/settings', { version: 0, allowRegistration: false });
   const closedOrigin = await originOf(closed);
@@ -79,6 +88,12 @@ export async function stopsOfUserPages(t: Test, email: string, name: string): Pr
     stop('user-address', 200, open(`${account}/address`)),
     stop('user-address-wrong', 401, send({ 'New e-mail address': 'new@example.test', Password: 'wrong' })),
     stop('user-providers', 200, open(`${account}/providers`)),
+    stop('user-agents', 200, open(`${account}/agents`)),
+    stop('user-agents-taken', 200, open(`${account}/agents?done=taken`)),
+    stop('user-agents-connected', 200, async (page) => {
+      await connectAgents();
+      return page.goto(`${account}/agents?done=connected`);
+    }),
     stop('user-billing-none', 200, open(`${account}/billing`)),
     stop('user-billing', 200, async (page) => {
       await subscribe();

@@ -93,12 +93,35 @@ t.test('the application of docs/start.md gets a user, a subscription and an agen
   t.match(printed, /"token_type":"Bearer".*"id_token":"[\w-]+\.[\w-]+\.[\w-]+"/);
   t.equal((await fetch(`http://localhost:${port}/account/sign-up`)).status, 200);
   t.equal((await fetch(`http://localhost:${port}/admin`)).status, 401);
+
+  const tried = await paste(t, here(commandsIn('docs/agents-in-your-api.md', 'Try it')), {}, cwd);
+  const [address = ''] = /^http:.*\/authorize\?.*$/m.exec(tried) ?? [];
+  t.match(await (await fetch(address)).text(), 'Sign in', 'where a person allows the access of the agent');
+  t.equal(await server.terminate(), 0, 'SIGTERM ends the application');
+  const [line = ''] = /^AGENT_ISSUER=.*$/m.exec(tried) ?? [];
+  const env = Object.fromEntries([...line.matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name, value]));
+  const again = startCommand(t, 'sh', { args: ['-c', start], cwd, env: { PORT: port, ...env } });
+  await again.printed(/^http:.*\/account$/);
+  const metadata = await fetch(`http://localhost:${port}/.well-known/oauth-protected-resource/api`);
+  t.match(await metadata.json(), { authorization_servers: [`http://localhost:${port}/idp`] });
 });
 
-t.test('the commands of docs/agents.md work as printed', async (t) => {
+t.test('the commands about agents and access tokens work as printed', async (t) => {
   const { cwd, issuer } = await startIdp(t);
-  const commands = commandsIn('docs/agents.md').replace('http://localhost:8080', issuer);
-  const printed = await paste(t, commands, {}, cwd);
+  const [agents, api] = ['docs/agents.md', 'docs/access-tokens.md'];
+  const commands = [
+    commandsIn(agents, 'Create an agent'),
+    commandsIn(agents, 'Sign in with two requests'),
+    commandsIn(agents, 'Sign in with one command'),
+    ...['Register the API', 'Get a token', 'Check a token in the API'].map((heading) => commandsIn(api, heading)),
+    commandsIn(agents, 'Agents with a key'),
+    commandsIn('docs/delegation.md'),
+    commandsIn('docs/identity-assertions.md'),
+    commandsIn(api, 'Change or remove it'),
+    commandsIn(agents, 'Change the password'),
+    commandsIn(agents, 'Disable an agent'),
+  ].join('\n');
+  const printed = await paste(t, commands.replace('http://localhost:8080', issuer), {}, cwd);
   t.match(printed, /"preferred_username":"courier@agents\.example"/, 'userinfo');
   t.match(printed, /"active":true,"scope":"files:read"/, 'introspection by the API');
   t.match(

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { saasApp } from '../kit/app.js';
+import { type Answer, saasApp } from '../kit/app.js';
 import { createHost } from '../kit/host.js';
 import { ISSUER, idpApp } from '../kit/idp.js';
 import { problemOf, saasPaths } from '../kit/openapi.js';
@@ -34,6 +34,33 @@ t.test('saas-backend serves its document with the operations that it has', async
     Object.keys(without).filter((path) => path.startsWith('/admin')),
     [],
   );
+});
+
+t.test('operations name the DPoP scheme where the server accepts bound access tokens', async (t) => {
+  const agents = {
+    agentIssuer: 'https://id.example.test',
+    agentResource: 'https://app.example.test/api',
+    agentClientId: 'cid_app',
+  };
+  const bearer = { accessToken: [] };
+  const bound = { boundAccessToken: [] };
+  const schemesOf = async (app: { request(method: string, path: string): Promise<Answer> }, at = '') => {
+    const { paths, components } = (await app.request('GET', `${at}/openapi.json`)).body;
+    return { paths, scheme: components.securitySchemes.boundAccessToken?.scheme };
+  };
+  for (const [options, expected, scheme] of [
+    [agents, [bearer, bound], 'DPoP'],
+    [{}, [bearer], undefined],
+  ] as const) {
+    const found = await schemesOf(await saasApp(t, options), '/api');
+    t.same(found.paths['/api/auth/me'].get.security, expected);
+    t.same(found.paths['/api/auth/sessions'].get.security, [bearer], 'for people only');
+    t.equal(found.scheme, scheme);
+  }
+  const { paths, scheme } = await schemesOf(await idpApp(t));
+  t.same(paths['/userinfo'].get.security, [bearer, bound]);
+  t.same(paths['/userinfo'].post.security, [bearer, bound, {}], 'or a form');
+  t.equal(scheme, 'DPoP');
 });
 
 t.test('idp serves its document below its issuer', async (t) => {

@@ -469,6 +469,20 @@ t.test('endpoints are public https addresses, also those behind names and redire
   t.equal(inner.received.length, 0, 'a redirect is not followed');
 });
 
+t.test('in development, endpoints of this machine are also named localhost', async (t) => {
+  const app = await receiver(t);
+  const lab = await laboratory(t, onSqlite(t), {
+    lookup: ((_host: string, _options: object, callback: (...result: unknown[]) => void) =>
+      callback(null, [{ address: '127.0.0.1', family: 4 }])) as never,
+  });
+  for (const url of ['http://localhost.example.com/hook', 'http://notlocalhost/hook'])
+    await t.rejects(lab.add(url), { code: 'VALIDATION_ERROR', details: [{ path: 'url' }] }, url);
+  await lab.add(app.url.replace('127.0.0.1', 'localhost'));
+  await lab.emit('user.registered', USER);
+  await lab.send();
+  t.same([app.received.length, await lab.statuses()], [1, ['delivered']]);
+});
+
 t.test('deliveries are sent again one by one, or all that have failed', async (t) => {
   const app = await receiver(t);
   const lab = await laboratory(t, onSqlite(t));

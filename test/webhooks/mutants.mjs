@@ -240,6 +240,13 @@ const mutants = [
     tests: inDelivery(PUBLIC),
   },
   {
+    name: 'localhost is not this machine',
+    file: 'service.js',
+    text: "url.hostname === 'localhost'",
+    replacement: "host === 'localhost'",
+    tests: inDelivery('in development, endpoints of this machine are also named localhost'),
+  },
+  {
     name: 'http is allowed everywhere',
     file: 'service.js',
     text: "url.protocol === 'http:' && !isNear",

@@ -7,6 +7,7 @@ import { nullIfTaken } from '../../storage/collection.js';
 import { billingErrors, isPriceNotAllowed } from '../errors.js';
 import type { Checkout, CheckoutSessions, OpenSession } from '../provider/checkout-sessions.js';
 import { asObject, asText, type Json } from '../provider/json.js';
+import { malformed } from '../provider/responses.js';
 import type { CheckoutDocument, Checkouts } from '../store.js';
 
 /**
@@ -119,8 +120,9 @@ export function createOpenCheckouts(deps: OpenCheckoutDependencies): OpenCheckou
           await gateway.expireCheckout(session.id);
           throw checkoutReplaced();
         }
-        // A response that the provider repeats may be about a session that has expired since.
         if (isUsable(session.expiresAt)) return { sessionId: session.id, url: session.url };
+        // A response that the provider repeats may be about a session that has expired since; a new session lasts 24 hours.
+        if (!isShared) throw malformed('A new checkout session that expires within the hour or has expired.');
       }
       throw checkoutReplaced();
     },
