@@ -41,7 +41,7 @@ const SYSTEM_TESTS = new Set(
   account/races
   auth/account-races auth/explore auth/processes
   billing/crashes
-  bin/doctor bin/documents bin/programs bin/store-copy bin/workers
+  bin/audit bin/backup bin/doctor bin/documents bin/idp bin/login bin/programs bin/store-copy bin/stores bin/users bin/workers
   browser/csrf browser/pages browser/passkeys browser/sign-in
   canaries
   certification/basic certification/logout
@@ -63,7 +63,7 @@ const SYSTEM_TESTS = new Set(
   proxy/proxies
   relying-parties/ecosystems relying-parties/es256 relying-parties/mcp relying-parties/parties
   storage/outage
-  webhooks/kills webhooks/processes
+  webhooks/kills webhooks/processes webhooks/processes
   `
     .trim()
     .split(/\s+/),

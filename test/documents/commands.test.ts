@@ -113,7 +113,9 @@ t.test('the commands about agents and access tokens work as printed', async (t) 
     commandsIn(agents, 'Create an agent'),
     commandsIn(agents, 'Sign in with two requests'),
     commandsIn(agents, 'Sign in with one command'),
-    ...['Register the API', 'Get a token', 'Check a token in the API'].map((heading) => commandsIn(api, heading)),
+    ...['Register the API', 'Get a token', 'Check a token in the API'].map((heading) =>
+      commandsIn(api, heading),
+    ),
     commandsIn(agents, 'Agents with a key'),
     commandsIn('docs/delegation.md'),
     commandsIn('docs/identity-assertions.md'),
