@@ -210,17 +210,18 @@ function validateClaims(claims: unknown): Record<string, unknown> {
   const refuse = (problem: string): never => {
     throw httpErrors.INTERNAL({ cause: new TypeError(`The hook accessTokenClaims ${problem}`) });
   };
-  if (typeof claims !== 'object' || claims === null || Array.isArray(claims))
-    return refuse('must return an object.');
   let text = '';
   try {
-    text = JSON.stringify(claims);
+    text = JSON.stringify(claims) ?? 'null';
   } catch {
     return refuse('returned what JSON cannot represent.');
   }
   if (Buffer.byteLength(text) > MAX_CLAIMS_BYTES)
     return refuse(`returned more than ${MAX_CLAIMS_BYTES} bytes.`);
-  const copy = JSON.parse(text) as Record<string, unknown>;
+  // An object with `toJSON` can represent anything else.
+  const copy = JSON.parse(text) as Record<string, unknown> | null;
+  if (typeof copy !== 'object' || copy === null || Array.isArray(copy))
+    return refuse('must return an object.');
   const reserved = Object.keys(copy).find((name) => RESERVED_CLAIMS.has(name));
   return reserved === undefined ? copy : refuse(`returned the claim '${reserved}', which is reserved.`);
 }

@@ -215,6 +215,8 @@ t.test('claims never replace those of the session, and have a maximum size', asy
     JSON.parse('{"__proto__": {"sub": "x"}}'),
     { big: 'x'.repeat(2048) },
     circular,
+    { toJSON: () => ['x'] },
+    { toJSON: () => ({ sub: eve.id }) },
     [],
     null,
     undefined,
