@@ -237,7 +237,7 @@ function problemsOf(answer: FuzzAnswer, { codeOf, unavailable }: FuzzTarget): st
     problems.push('an error in another shape');
   if (header('x-content-type-options') !== 'nosniff') problems.push('no X-Content-Type-Options');
   if (header('x-request-id') === undefined) problems.push('no X-Request-Id');
-  if (/^location: *[^\s?]*evil\.test/im.test(head)) problems.push(`a way to ${EVIL}`);
+  if (leadsAway(header('location'))) problems.push(`a way to ${EVIL}`);
   if (/^set-cookie: *fuzz/im.test(head)) problems.push('a header of the client');
   if (type.startsWith('text/html') && body.includes(MARKUP)) problems.push('markup of the client');
   // Scripts are files of the package, which contain no part of a request.
@@ -245,6 +245,14 @@ function problemsOf(answer: FuzzAnswer, { codeOf, unavailable }: FuzzTarget): st
   if (!isScript && /node_modules|\bat \S+ \([^\s)]*:\d|SQLITE_|file:\/\//.test(body))
     problems.push('something of the inside');
   return problems;
+}
+
+/** Whether a redirect leaves for the address of an attacker, or runs a script. A path may contain anything. */
+function leadsAway(location: string | undefined): boolean {
+  if (location === undefined) return false;
+  if (!URL.canParse(location, 'http://own.test')) return location.includes(EVIL);
+  const { protocol, hostname } = new URL(location, 'http://own.test');
+  return hostname.endsWith(EVIL) || protocol === 'javascript:';
 }
 
 function parse(text: string): unknown {
