@@ -75,7 +75,7 @@ function licenseOf(name) {
 
 // For the page of the API outside production, which reads them as they are.
 const page = join(OUTPUT, 'swagger-ui');
-mkdirSync(page);
+mkdirSync(page, { recursive: true });
 for (const file of ['swagger-ui-bundle.js', 'swagger-ui.css']) {
   cpSync(join('node_modules/swagger-ui-dist', file), join(page, file));
 }

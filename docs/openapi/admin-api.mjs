@@ -140,7 +140,7 @@ export const adminOther = {
   },
   'POST /admin/api/endpoints/:id/resend': {
     id: 'adminResendFailed',
-    summary: 'Send the failed deliveries of an endpoint again, at most the oldest 5,000',
+    summary: 'Send the failed deliveries of an endpoint again, at most the oldest 1,000',
     errors: [...NOT_FOUND, 'ENDPOINT_DISABLED'],
   },
   'GET /admin/api/deliveries': {

@@ -34,16 +34,22 @@ const GONE = 410;
 
 const FAILED_AT_ONCE = 200;
 
-/** Ends the deliveries of an endpoint that is disabled; the operator can send them again. */
+/**
+ * Ends the deliveries of an endpoint that is disabled; the operator can send them again. A job does the rest of what exceeds `batches`
+ * of 200.
+ */
 export async function failPending(
   deliveries: Pick<Deliveries, 'page' | 'updateMany'>,
-  endpointId: string,
-  now: number,
+  {
+    endpointId,
+    now,
+    batches = Number.POSITIVE_INFINITY,
+  }: { endpointId: string; now: number; batches?: number },
 ): Promise<void> {
   const failed = { status: 'failed', lastResult: 'the endpoint was disabled', endedAt: now } as const;
   const pending = { endpointId, dueAt: { gte: 0 } };
   // In batches, because after days without an answer there can be millions.
-  for (;;) {
+  for (let batch = 0; batch < batches; batch++) {
     const { items } = await deliveries.page({ where: pending, sort: 'dueAt', limit: FAILED_AT_ONCE });
     if (items.length === 0) return;
     const where = { ...pending, id: { in: items.map(({ id }) => id) } };
@@ -64,7 +70,7 @@ export function createEndpointHealth(deps: EndpointHealthDependencies): Endpoint
     // The operator may have changed it since.
     const where = { id, version, disabledAt: null, ...further };
     if (!(await endpoints.updateOne(where, { set, inc: { version: 1 } }))) return;
-    await failPending(deliveries, id, now);
+    await failPending(deliveries, { endpointId: id, now });
     // The path can contain a secret.
     log.warn({ endpoint: id, host: new URL(url).host, reason }, 'an endpoint of webhooks was disabled');
     await audit.record({ event: 'webhook.disabled', ip: 'local', detail: `${id}: ${reason}` });

@@ -267,7 +267,7 @@ export async function webhookPagesPlugin(
     path: `${SECTION}/:id/resend`,
     title: ({ url }) => `Send failed events to ${url} again?`,
     consequences:
-      'The failed deliveries of the last 30 days, at most the oldest 5,000, are attempted again with the same IDs and payloads. Repeat it for the rest.',
+      'The failed deliveries of the last 30 days, at most the oldest 1,000, are attempted again with the same IDs and payloads. Repeat it for the rest.',
     button: 'Send again',
     find,
     run: ({ id }, _, by) => deliveries.resendFailed(id, by),

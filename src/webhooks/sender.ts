@@ -4,7 +4,7 @@ import type { Job } from '../ops/jobs.js';
 import { purgeMatching } from '../ops/purge.js';
 import type { SendRequest } from '../outbound/request.js';
 import { pagesOf } from '../storage/pages.js';
-import type { EndpointHealth } from './health.js';
+import { type EndpointHealth, failPending } from './health.js';
 import { delayAfter, MAX_DELAY_MS, readRetryAfter } from './schedule.js';
 import { openSecrets, signatureHeaders } from './signing.js';
 import type { Deliveries, DeliveryDocument, EndpointDocument, Endpoints } from './store.js';
@@ -241,6 +241,13 @@ export function createSender(deps: SenderDependencies): Sender {
     if (failures.length > 0) throw failures[0];
   };
 
+  /** What a request that has disabled an endpoint has left pending. */
+  const failDisabled = async (): Promise<void> => {
+    for await (const items of pagesOf(endpoints, { sort: 'createdAt' }))
+      for (const { id, disabledAt } of items)
+        if (disabledAt !== undefined) await failPending(deliveries, { endpointId: id, now: clock.now() });
+  };
+
   const outdated = () => ({ createdAt: { lt: clock.now() - RETENTION_MS } });
 
   return {
@@ -248,7 +255,10 @@ export function createSender(deps: SenderDependencies): Sender {
       send: { everySeconds: INTERVAL_SECONDS, run: ({ signal }) => deliverAll(signal) },
       purge: {
         everySeconds: HOUR / SECOND,
-        run: ({ signal }) => purgeMatching(deliveries, { where: outdated(), sort: 'createdAt', signal }),
+        async run({ signal }) {
+          await failDisabled();
+          return purgeMatching(deliveries, { where: outdated(), sort: 'createdAt', signal });
+        },
         countBacklog: (limit) => deliveries.count(outdated(), limit),
       },
     },

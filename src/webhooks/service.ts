@@ -220,7 +220,8 @@ export function createEndpointService(deps: EndpointServiceDependencies): Endpoi
       const change = { set: { disabledAt: now }, inc: { version: 1 } };
       if (await endpoints.updateOne({ id, disabledAt: null }, change))
         await record('endpoint-disabled', id, by);
-      await failPending(deliveries, id, now);
+      // The job continues, if there are more.
+      await failPending(deliveries, { endpointId: id, now, batches: 5 });
     },
 
     async enable(id, by) {

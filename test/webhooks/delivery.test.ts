@@ -519,19 +519,24 @@ t.test('deliveries are sent again one by one, or all that have failed', async (t
   t.equal(await lab.deliveries.count(), 0);
 });
 
-t.test('of many failed deliveries, 5,000 at a time are sent again', async (t) => {
-  const lab = await laboratory(t, onSqlite(t));
-  const { endpoint } = await lab.add('http://127.0.0.1:9/');
-  const one = { webhookId: 'x', event: 'invoice.paid', endpointId: endpoint.id, body: '{}', history: [] };
-  const failed = { ...one, status: 'failed', attempts: 10, createdAt: lab.clock.now() } as const;
-  await lab.deliveries.insertMany(
-    Array.from({ length: 5001 }, (_, index) => ({ ...failed, id: `dlv_${index}` })),
-  );
-  t.equal(await lab.resend.resendFailed(endpoint.id, OPERATOR), 5000);
-  t.equal(await lab.resend.resendFailed(endpoint.id, OPERATOR), 1);
-  await lab.module.service.disable(endpoint.id, OPERATOR);
-  t.equal(await lab.deliveries.count({ status: 'failed' }), 5001, 'all of them fail when it is disabled');
-});
+t.test(
+  'of many failed deliveries, 1,000 at a time are sent again, and a job ends those of a disabled endpoint',
+  async (t) => {
+    const lab = await laboratory(t, onSqlite(t));
+    const { endpoint } = await lab.add('http://127.0.0.1:9/');
+    const one = { webhookId: 'x', event: 'invoice.paid', endpointId: endpoint.id, body: '{}', history: [] };
+    const failed = { ...one, status: 'failed', attempts: 10, createdAt: lab.clock.now() } as const;
+    await lab.deliveries.insertMany(
+      Array.from({ length: 1001 }, (_, index) => ({ ...failed, id: `dlv_${index}` })),
+    );
+    t.equal(await lab.resend.resendFailed(endpoint.id, OPERATOR), 1000);
+    t.equal(await lab.resend.resendFailed(endpoint.id, OPERATOR), 1);
+    await lab.module.service.disable(endpoint.id, OPERATOR);
+    t.equal(await lab.deliveries.count({ status: 'failed' }), 1000, 'before the response');
+    await lab.run('webhooks-purge');
+    t.equal(await lab.deliveries.count({ status: 'failed' }), 1001, 'all of them fail when it is disabled');
+  },
+);
 
 t.test('deliveries are removed after 30 days', async (t) => {
   const app = await receiver(t);
