@@ -270,9 +270,18 @@ const mutants = [
   {
     name: 'a disabled endpoint keeps what is pending',
     file: 'service.js',
-    text: 'await failPending(deliveries, id, now);',
+    text: 'await failPending(deliveries, { endpointId: id, now, batches: 5 });',
     replacement: '',
     tests: inDelivery(AGAIN),
+  },
+  {
+    name: 'no job ends what a disabled endpoint has pending',
+    file: 'sender.js',
+    text: 'await failDisabled();',
+    replacement: '',
+    tests: inDelivery(
+      'of many failed deliveries, 1,000 at a time are sent again, and a job ends those of a disabled endpoint',
+    ),
   },
   {
     name: 'a removed endpoint leaves its deliveries',
