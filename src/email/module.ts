@@ -1,13 +1,15 @@
 import type { Resolved } from '../config/options.js';
 import type { BrandColours } from '../http/brand.js';
 import type { Scope } from '../http/scope.js';
+import type { Clock } from '../kernel/clock.js';
+import type { Metrics } from '../ops/metrics.js';
+import { MAX_COMPARED, MAX_COUNTED, oldestPendingAge, pendingCount } from '../ops/outbox-metrics.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { createMailAdministration, type MailAdministration } from './administration.js';
-import { measureOutbox } from './metrics.js';
 import { emailPlugin } from './plugin.js';
 import type { EmailConfiguration } from './schemas.js';
 import { createEmailService, type EmailService, type EmailServiceOptions } from './service.js';
-import { mailCollection } from './store.js';
+import { type Mails, mailCollection } from './store.js';
 import { loadTemplates } from './templates.js';
 import { openTransport } from './transport-selection.js';
 
@@ -60,4 +62,19 @@ export function createEmailModule(
   jobs.add('mail-purge', service.jobs.purge);
   const administration = createMailAdministration({ mails, service, wake, audit, clock });
   return { service, administration, plugin: (scope) => emailPlugin(scope, { email: service, jobs }) };
+}
+
+/** Declares the metrics of the outbox. */
+function measureOutbox(metrics: Metrics, { mails, clock }: { mails: Mails; clock: Clock }): void {
+  metrics.storeGauge(
+    { name: 'mail_outbox_mails', help: `Mails that are not sent yet, counted up to ${MAX_COUNTED}.` },
+    () => pendingCount(mails),
+  );
+  metrics.storeGauge(
+    {
+      name: 'mail_outbox_oldest_age_seconds',
+      help: `Age of the oldest mail among the ${MAX_COMPARED} that are attempted next; 0 if there is none.`,
+    },
+    () => oldestPendingAge(mails, clock),
+  );
 }

@@ -4,7 +4,7 @@ import type { Clock } from '../kernel/clock.js';
 import { newId, newToken, type Random } from '../kernel/secrets.js';
 import { CodeVerifier } from './schemas.js';
 
-/** What a sign-in at another provider needs, whatever it is for. */
+/** The parts that every sign-in at an external provider shares. */
 
 /** The secrets of one sign-in, which only the browser that began it has. */
 export interface SignInChecks {

@@ -129,7 +129,7 @@ async function readText(response: IncomingMessage, maxBytes: number): Promise<st
   return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks));
 }
 
-/** At most `maxBytes` of a body, whatever it contains. The connection is closed at the end. */
+/** Reads at most `maxBytes` of a response body of any media type, then closes the connection. */
 async function readExcerpt(response: IncomingMessage, maxBytes: number): Promise<string> {
   const chunks: Buffer[] = [];
   let size = 0;

@@ -1,15 +1,7 @@
-import { type Clock, SECOND } from '../kernel/clock.js';
+import type { Clock } from '../kernel/clock.js';
 import type { Metrics } from '../ops/metrics.js';
+import { MAX_COMPARED, MAX_COUNTED, oldestPendingAge, pendingCount } from '../ops/outbox-metrics.js';
 import type { Deliveries } from './store.js';
-
-/** Deliveries counted at a scrape. */
-const MAX_COUNTED = 10_000;
-
-/** Deliveries whose age is compared at a scrape. */
-const MAX_COMPARED = 200;
-
-/** Only pending deliveries have the field. */
-const PENDING = { dueAt: { gte: 0 } };
 
 /** Declares the metrics of webhooks. Returns the function that counts attempts. */
 export function measureWebhooks(
@@ -21,7 +13,7 @@ export function measureWebhooks(
       name: 'webhook_pending_deliveries',
       help: `Deliveries that are pending, counted up to ${MAX_COUNTED}.`,
     },
-    async () => [{ labels: {}, value: await deliveries.count(PENDING, MAX_COUNTED) }],
+    () => pendingCount(deliveries),
   );
   metrics.storeGauge(
     {
@@ -35,11 +27,7 @@ export function measureWebhooks(
       name: 'webhook_oldest_pending_age_seconds',
       help: `Age of the oldest delivery among the ${MAX_COMPARED} that are attempted next; 0 if there is none.`,
     },
-    async () => {
-      const { items } = await deliveries.page({ where: PENDING, sort: 'dueAt', limit: MAX_COMPARED });
-      const oldest = Math.min(...items.map(({ createdAt }) => createdAt), clock.now());
-      return [{ labels: {}, value: (clock.now() - oldest) / SECOND }];
-    },
+    () => oldestPendingAge(deliveries, clock),
   );
   const count = metrics.counter({
     name: 'webhook_attempts_total',
