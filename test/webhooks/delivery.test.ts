@@ -405,7 +405,7 @@ t.test('an attempt that is under way when the endpoint is disabled is not repeat
   t.equal(delivery?.dueAt, undefined);
 });
 
-t.test('of an answer only the beginning is read, whatever it contains', async (t) => {
+t.test('only the beginning of a response is read, of any media type', async (t) => {
   const app = await receiver(t);
   const lab = await laboratory(t, onSqlite(t));
   await lab.add(app.url);
