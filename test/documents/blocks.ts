@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { transform } from 'esbuild';
 import { compiled } from '../kit/process.js';
 
 /** The code blocks of README and docs. */
@@ -65,3 +66,11 @@ export const allBlocks = (languages: readonly string[]): Block[] =>
     .filter((page) => !isGenerated(page))
     .flatMap(blocksOf)
     .filter(({ language }) => languages.includes(language));
+
+/** Runs a snippet with what its reader has; it imports nothing else. */
+export async function runSnippet({ text }: Block, names: Record<string, unknown>): Promise<void> {
+  const statements = text.replaceAll(/^import [\s\S]*?;$/gm, '');
+  const { code } = await transform(`(async () => {${statements}})`, { loader: 'ts' });
+  const act = new Function(...Object.keys(names), `return ${code}`);
+  await act(...Object.values(names))();
+}

@@ -58,6 +58,10 @@ const NAMES: Record<string, Record<string, string>> = {
     ...{ reports: '() => string[]', everything: '() => string[]' },
   },
   'docs/factors.md': {
+    client: "import('saas-backend/client').SaasClient",
+    ...{ email: 'string', password: 'string', picture: '{ src: string }' },
+    show: '(text: string) => void',
+    ask: '(label: string) => Promise<string>',
     deleteProject: '() => Promise<void>',
     pay: '() => Promise<void>',
     token: 'string | undefined',
