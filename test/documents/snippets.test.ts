@@ -50,6 +50,7 @@ const NAMES: Record<string, Record<string, string>> = {
   },
   'docs/embedding.md': {
     app: "import('express').Express",
+    express: "typeof import('express')",
     backend: "import('saas-backend').SaasMiddlewareServer",
     server: "import('node:http').Server",
     demandLogin: "import('fastify').onRequestAsyncHookHandler & ((request: object) => Promise<void>)",
