@@ -1,7 +1,7 @@
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { build } from 'esbuild';
 import type { Browser, Page } from 'playwright-core';
+import { rolldown } from 'rolldown';
 import t, { type Test } from 'tap';
 import { type Block, blocksOf, ROOT } from '../documents/blocks.js';
 import { PASSWORD } from '../kit/app.js';
@@ -38,9 +38,9 @@ async function pageWithClient(folder: string): Promise<string> {
        document.body.append(button);
      }`,
   );
-  const bundle = { bundle: true, format: 'iife', platform: 'browser', write: false } as const;
-  const { outputFiles } = await build({ entryPoints: [join(folder, 'page.ts')], ...bundle });
-  return `<!doctype html><title>Shop</title><output></output><script type="module">${outputFiles[0]?.text}</script>`;
+  await using bundle = await rolldown({ input: join(folder, 'page.ts'), platform: 'browser' });
+  const { output } = await bundle.generate({ format: 'esm' });
+  return `<!doctype html><title>Shop</title><output></output><script type="module">${output[0].code}</script>`;
 }
 
 /** The two commands of docs/billing.md, on ports of this test. */

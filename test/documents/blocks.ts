@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { transform } from 'esbuild';
+import { rolldown } from 'rolldown';
 import { compiled } from '../kit/process.js';
 
 /** The code blocks of README and docs. */
@@ -70,7 +70,13 @@ export const allBlocks = (languages: readonly string[]): Block[] =>
 /** Runs a snippet with what its reader has; it imports nothing else. */
 export async function runSnippet({ text }: Block, names: Record<string, unknown>): Promise<void> {
   const statements = text.replaceAll(/^import [\s\S]*?;$/gm, '');
-  const { code } = await transform(`(async () => {${statements}})`, { loader: 'ts' });
-  const act = new Function(...Object.keys(names), `return ${code}`);
-  await act(...Object.values(names))();
+  const plugin = {
+    name: 'snippet',
+    resolveId: (id: string) => id,
+    load: () => ({ code: `export default async () => {${statements}};`, moduleType: 'ts' as const }),
+  };
+  await using bundle = await rolldown({ input: 'snippet', plugins: [plugin] });
+  const { output } = await bundle.generate({ format: 'iife', name: 'snippet' });
+  const act = new Function(...Object.keys(names), `${output[0].code}; return snippet();`);
+  await act(...Object.values(names));
 }
