@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { build } from 'esbuild';
+import { rolldown } from 'rolldown';
 import type { Test } from 'tap';
 import type * as Client from '../../src/client/index.js';
 import { type CreateServerOptions, createServer } from '../../src/saas/server.js';
@@ -77,16 +77,9 @@ const ENTRY = fileURLToPath(new URL('../../src/client/index.js', import.meta.url
 
 /** The client with its imports, minified as applications do. It sets the global `SaasClient`. */
 export async function clientScript(): Promise<string> {
-  const { outputFiles } = await build({
-    entryPoints: [ENTRY],
-    bundle: true,
-    minify: true,
-    format: 'iife',
-    globalName: 'SaasClient',
-    platform: 'neutral',
-    write: false,
-  });
-  return outputFiles[0]?.text ?? '';
+  await using bundle = await rolldown({ input: ENTRY, platform: 'neutral' });
+  const { output } = await bundle.generate({ format: 'iife', name: 'SaasClient', minify: true });
+  return output[0].code;
 }
 
 /** What pages find as a global. */

@@ -70,7 +70,7 @@ function startUpOf(entry: string): { files: number; bytes: number; packages: str
     if (files.has(file)) return;
     const text = readFileSync(file, 'utf8');
     files.set(file, Buffer.byteLength(text));
-    // Lines that esbuild writes: `import { a } from "b";`, `import "b";` and `export { a } from "b";`
+    // Lines that rolldown writes: `import { a } from "b";`, `import "b";` and `export { a } from "b";`
     const imports = text.matchAll(/^(?:import|export)\b(?:[^"';]*?\bfrom)? ?["']([^"']+)["'];$/gm);
     for (const [, name = ''] of imports) {
       if (name.startsWith('.')) read(join(file, '..', name));
