@@ -5,6 +5,7 @@ import { type AnswerRules, sendError } from './answers.js';
 /** Requests without a route: 405 if their path has routes for other methods (RFC 9110, section 15.5.6), otherwise 404. */
 
 interface PathMethods {
+  url: string;
   segments: string[];
   methods: string[];
 }
@@ -19,9 +20,9 @@ export function recordMethods(
 ): void {
   const routes = ownRoutes.get(server) ?? [];
   ownRoutes.set(server, routes);
-  // At the prefix of a scope, Fastify adds a second route with a slash without calling hooks.
+  // At the prefix of a scope, Fastify may add a second route with a slash without calling hooks.
   for (const path of routePath === '' ? [url, `${url}/`] : [url])
-    routes.push({ segments: path.split('/'), methods: [method].flat() });
+    routes.push({ url: path, segments: path.split('/'), methods: [method].flat() });
 }
 
 /** Answers every request of a scope that has no route. */
@@ -41,7 +42,9 @@ export function answerUnknown(scope: FastifyInstance, rules: AnswerRules): void 
 function errorOf({ server, method, url }: FastifyRequest): AppError {
   const segments = url.split('?', 1).join().split('/');
   const found = (ownRoutes.get(server.server) ?? []).filter((route) => isPathOf(route, segments));
-  const allowed = new Set(found.flatMap(({ methods }) => methods));
+  const allowed = new Set(
+    found.flatMap((route) => route.methods.filter((one) => server.hasRoute({ method: one, url: route.url }))),
+  );
   if (allowed.size === 0 || allowed.has(method) || method === 'OPTIONS') return httpErrors.NOT_FOUND();
   return httpErrors.METHOD_NOT_ALLOWED({ headers: { allow: [...allowed].sort().join(', ') } });
 }

@@ -297,6 +297,7 @@ t.test(
     };
     t.equal(await answer('DELETE', '/api/auth/login'), 'POST');
     t.equal(await answer('DELETE', '/account/password'), 'GET, HEAD, POST');
+    t.equal(await answer('DELETE', '/account/'), '404 ours', 'as with GET');
     t.equal(await answer('DELETE', '/idp/token'), 'OPTIONS, POST');
     t.equal(await answer('DELETE', '/idp/admin/audit'), 'GET, HEAD', 'in the scope of the console');
     t.equal(await answer('DELETE', '/below/v1/auth/login'), 'POST');

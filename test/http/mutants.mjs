@@ -21,6 +21,7 @@ const unknown = (name, text, replacement, test) => ({
 runMutants('http', [
   unknown('the query counts as path', "url.split('?', 1).join()", 'url', ALLOWED),
   unknown('a prefix with a slash is unknown', "routePath === ''", 'false', ALLOWED),
+  unknown('every prefix has a slash', 'server.hasRoute({ method: one, url: route.url })', 'true', IN_HOST),
   unknown('OPTIONS without CORS is 405', "method === 'OPTIONS'", 'false', ALLOWED),
   unknown('a hidden route is 405', 'allowed.has(method)', 'false', HIDDEN),
   unknown('an empty segment is a parameter', " && path[index] !== ''", '', ALLOWED),

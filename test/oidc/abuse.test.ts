@@ -199,7 +199,7 @@ t.test('a method that a path does not have is answered 405 with those it has', a
   t.same(await allowed('POST', '/.well-known/openid-configuration?x'), [405, 'GET, HEAD, OPTIONS']);
   t.same(await allowed('PUT', '/admin'), [405, 'GET, HEAD'], 'in the scope of the console');
   t.same(await allowed('PUT', '/health'), [405, 'GET, HEAD'], 'in that of the server');
-  for (const path of ['/nothing', '/v1/agents/', '/register', '/account/sign-in/with/x'])
+  for (const path of ['/nothing', '/v1/agents/', '/register', '/account/', '/account/sign-in/with/x'])
     t.same(await allowed('PUT', path), [404, undefined], path);
   const page = await idp.request('GET', '/authorize/login', { headers: { accept: 'text/html' } });
   t.match([page.status, page.headers['allow'], page.headers['content-type']], [405, 'POST', /^text\/html/]);
