@@ -36,7 +36,8 @@ export async function billingPagePlugin(scope: Scope, options: BillingPageOption
   const route = { config, handlerTimeout: PROVIDER_TIMEOUT_MS };
   const own = () => `${path()}/billing`;
 
-  scope.get('/billing', { ...route, schema: { querystring: BillingQuery } }, async (request, reply) => {
+  const withoutHead = { ...route, exposeHeadRoute: false };
+  scope.get('/billing', { ...withoutHead, schema: { querystring: BillingQuery } }, async (request, reply) => {
     const { session_id: sessionId } = request.query;
     if (sessionId !== undefined) {
       // The user returns from the payment page, perhaps before the webhook arrives. If this fails, the webhook makes up for it.

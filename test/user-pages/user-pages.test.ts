@@ -468,6 +468,12 @@ t.test('a user buys, changes, cancels and resumes a plan', async (t) => {
   api.fault = () => undefined;
   const foreign = await visitor.get('/billing?checkout=success&session_id=cs_foreign');
   t.match([foreign.status, foreign.body], [200, /No paid plan/]);
+  const calls = api.calls.length;
+  const cookie = Object.entries(visitor.browser.cookies()).map((pair) => pair.join('='));
+  const { status } = await app.request('HEAD', `/account${returned}`, {
+    headers: { cookie: cookie.join('; ') },
+  });
+  t.same([status, api.calls.length], [405, calls], 'HEAD fetches nothing');
   const subscribed = await visitor.get(returned);
   t.match(subscribed.body, /Renews on/, 'before any webhook arrives');
   t.match(subscribed.body, /your plan/);
