@@ -39,7 +39,7 @@ await run({
   introduce({ configuration: { values, generated } }, url) {
     const { adminUsername, adminPassword, accountPages } = values;
     // The cookies of sessions belong to the public URL, which is localhost in development.
-    const origin = values.publicUrl ?? url.replace('//127.0.0.1:', '//localhost:');
+    const origin = values.publicUrl ?? `http://localhost:${new URL(url).port}`;
     const isGenerated = generated.names.includes('ADMIN_PASSWORD');
     const account = `-H 'content-type: application/json' -d '{"email":"ada@example.com","password":"a sentence is fine"}'`;
     return {

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyRequest } from 'fastify';
 import { type Localized, longDate, message } from '../http/messages.js';
 import type { Page, Pages } from '../http/pages.js';
@@ -25,6 +26,11 @@ const NOTICES: Readonly<Record<string, Localized>> = {
 /** Requests to the payment provider, some of which make several calls. */
 const PROVIDER_TIMEOUT_MS = 20_000;
 
+const SESSION_ID = /^[A-Za-z0-9_]+$/;
+
+/** How long users who return from the payment page wait for the new state. */
+const RETURN_TIMEOUT_MS = 5_000;
+
 /** Errors of the provider, and of an order that it does not accept: the page says so and stays. */
 const isRejected = (error: unknown): error is AppError =>
   error instanceof AppError && [402, 404, 409, 422, 502, 503].includes(error.statusCode);
@@ -35,13 +41,18 @@ export async function billingPagePlugin(scope: Scope, options: BillingPageOption
   const config = access('person', { page: true });
   const route = { config, handlerTimeout: PROVIDER_TIMEOUT_MS };
   const own = () => `${path()}/billing`;
+  const syncAfterPayment = (request: FastifyRequest, sessionId: string) =>
+    billing
+      .sync(identityOf(request).user, sessionId)
+      .catch((err) => request.log.warn({ err }, 'the state after a payment could not be fetched'));
 
   const withoutHead = { ...route, exposeHeadRoute: false };
   scope.get('/billing', { ...withoutHead, schema: { querystring: BillingQuery } }, async (request, reply) => {
     const { session_id: sessionId } = request.query;
     if (sessionId !== undefined) {
-      // The user returns from the payment page, perhaps before the webhook arrives. If this fails, the webhook makes up for it.
-      await billing.sync(identityOf(request).user, sessionId).catch(nullIfRejected);
+      // The user returns from the payment page, perhaps before the webhook arrives, which makes up for a failure and for what takes longer.
+      const fetched = SESSION_ID.test(sessionId) && syncAfterPayment(request, sessionId);
+      await Promise.race([fetched, sleep(RETURN_TIMEOUT_MS, undefined, { ref: false })]);
       return reply.redirect(own(), 303);
     }
     const notice = NOTICES[request.query.done ?? ''];

@@ -34,7 +34,8 @@ export const NoticeQuery = Type.Object({ done });
 export const BillingQuery = Type.Object({
   done,
   session_id: Type.Optional(
-    Type.String({ accepts: 'the ID of a checkout session', maxLength: 255, pattern: '^[A-Za-z0-9_]+$' }),
+    // Anything else is ignored: the user has paid.
+    Type.String({ accepts: 'the ID of a checkout session', maxLength: 255, pattern: '^[^\\p{Cc}\\p{Cs}]*$' }),
   ),
 });
 export const ReturnQuery = Type.Object({ return_to: returnTo });

@@ -468,6 +468,8 @@ t.test('a user buys, changes, cancels and resumes a plan', async (t) => {
   api.fault = () => undefined;
   const foreign = await visitor.get('/billing?checkout=success&session_id=cs_foreign');
   t.match([foreign.status, foreign.body], [200, /No paid plan/]);
+  const unknown = await visitor.get('/billing?checkout=success&session_id={CHECKOUT_SESSION_ID}');
+  t.match([unknown.status, unknown.body], [200, /No paid plan/], 'no ID');
   const calls = api.calls.length;
   const cookie = Object.entries(visitor.browser.cookies()).map((pair) => pair.join('='));
   const { status } = await app.request('HEAD', `/account${returned}`, {
@@ -492,6 +494,9 @@ t.test('a user buys, changes, cancels and resumes a plan', async (t) => {
   api.fault = () => ({ status: 500, body: '{}' });
   const failed = await visitor.browser.submit(resumed, {}, '/cancel');
   t.match([failed.status, failed.body], [502, /payment service does not respond/], 'an outage says so');
+  api.fault = () => 'hang';
+  const late = await app.request('GET', `/account${returned}`, { headers: { cookie: cookie.join('; ') } });
+  t.equal(late.status, 303, 'a provider that does not respond keeps no user waiting');
 });
 
 /** The user of the tests at the API. */
