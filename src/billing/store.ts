@@ -23,6 +23,8 @@ export interface WebhookEventDocument {
   leaseUntil: number;
   /** Absent until the event is completed. */
   outcome?: EventOutcome;
+  /** Whether it was stored with its effect (`changes.ts`), so that it proves the effect. */
+  isUnleased?: true;
 }
 
 /**

@@ -1,6 +1,6 @@
 import { CLOCK_SKEW_MS, type Clock } from '../../kernel/clock.js';
 import { newToken, type Random } from '../../kernel/secrets.js';
-import { nullIfTaken } from '../../storage/collection.js';
+import { nullIfTaken, type Write } from '../../storage/collection.js';
 import { billingErrors } from '../errors.js';
 import { idOf } from '../provider/json.js';
 import type { EventOutcome, WebhookEventDocument, WebhookEvents } from '../store.js';
@@ -24,8 +24,8 @@ export interface EventLeases {
   ): Promise<EventLease | null>;
   /** Stores the outcome and removes the payload of events that are not retried. False if another worker has the lease. */
   complete(lease: EventLease, outcome: EventOutcome): Promise<boolean>;
-  /** Stores a processed event that needed no lease. False if it is stored already. */
-  storeProcessed(event: BillingEvent): Promise<boolean>;
+  /** Stores a processed event that needed no lease, unless it is stored already. */
+  storing(event: BillingEvent): Write;
   /** Ends the lease after a failure, so that the next delivery does not wait for its expiration. */
   release(lease: EventLease): Promise<void>;
 }
@@ -57,16 +57,16 @@ export function createEventLeases(
   // Each lease has its own owner, so that a worker that lost one cannot complete it, even within one process.
   const leaseOn = (id: string): EventLease => ({ id, owner: newToken(random) });
 
-  /** @param state what the document has beside its lease: the body, or the outcome */
-  const insert = async (
+  /** @param state what the document has beside its lease */
+  const documentOf = (
     event: BillingEvent,
-    state: Pick<WebhookEventDocument, 'payload' | 'outcome'>,
-  ): Promise<EventLease | null> => {
+    state: Pick<WebhookEventDocument, 'payload' | 'outcome' | 'isUnleased'>,
+  ): WebhookEventDocument => {
     const lease = leaseOn(event.id);
     const now = clock.now();
     const { type, objectId } = event;
     const about = subjectOf(event);
-    const document: WebhookEventDocument = {
+    return {
       id: event.id,
       type,
       objectId,
@@ -77,7 +77,6 @@ export function createEventLeases(
       owner: lease.owner,
       leaseUntil: now + EVENT_LEASE_MS,
     };
-    return events.insert(document).then(() => lease, nullIfTaken);
   };
 
   const takeOver = async (id: string): Promise<EventLease | null> => {
@@ -95,8 +94,9 @@ export function createEventLeases(
 
   return {
     async acquire(event, payload) {
-      const inserted = await insert(event, { payload });
-      if (inserted) return inserted;
+      const document = documentOf(event, { payload });
+      const inserted = await events.insert(document).then(() => true, nullIfTaken);
+      if (inserted) return { id: event.id, owner: document.owner };
       const startedAt = clock.now();
       for (let pausedMs = 0; ; pausedMs += POLL_INTERVAL_MS) {
         const lease = await takeOver(event.id);
@@ -133,9 +133,7 @@ export function createEventLeases(
       return (await events.updateOne({ id, owner, outcome: null }, { set: { outcome }, ...change })) !== null;
     },
 
-    async storeProcessed(event) {
-      return (await insert(event, { outcome: 'processed' })) !== null;
-    },
+    storing: (event) => events.inserting(documentOf(event, { outcome: 'processed', isUnleased: true })),
 
     async release({ id, owner }) {
       await events.updateOne({ id, owner, outcome: null }, { set: { leaseUntil: clock.now() } });
