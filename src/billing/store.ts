@@ -18,9 +18,9 @@ export interface WebhookEventDocument {
   payload?: string;
   receivedAt: number;
   attempts: number;
-  /** The owner of the lease; an expired lease may be taken over. */
-  owner: string;
-  leaseUntil: number;
+  /** The owner of the lease; an expired lease may be taken over. Both are absent if the event needed none. */
+  owner?: string;
+  leaseUntil?: number;
   /** Absent until the event is completed. */
   outcome?: EventOutcome;
   /** Whether it was stored with its effect (`changes.ts`), so that it proves the effect. */

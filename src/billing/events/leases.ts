@@ -57,25 +57,17 @@ export function createEventLeases(
   // Each lease has its own owner, so that a worker that lost one cannot complete it, even within one process.
   const leaseOn = (id: string): EventLease => ({ id, owner: newToken(random) });
 
-  /** @param state what the document has beside its lease */
   const documentOf = (
     event: BillingEvent,
-    state: Pick<WebhookEventDocument, 'payload' | 'outcome' | 'isUnleased'>,
+    state: Omit<WebhookEventDocument, 'id' | 'type' | 'objectId' | 'about' | 'receivedAt' | 'attempts'>,
   ): WebhookEventDocument => {
-    const lease = leaseOn(event.id);
-    const now = clock.now();
-    const { type, objectId } = event;
+    const { id, type, objectId } = event;
     const about = subjectOf(event);
     return {
-      id: event.id,
-      type,
-      objectId,
+      ...{ id, type, objectId },
       ...(about !== undefined && { about }),
       ...state,
-      receivedAt: now,
-      attempts: 1,
-      owner: lease.owner,
-      leaseUntil: now + EVENT_LEASE_MS,
+      ...{ receivedAt: clock.now(), attempts: 1 },
     };
   };
 
@@ -94,9 +86,10 @@ export function createEventLeases(
 
   return {
     async acquire(event, payload) {
-      const document = documentOf(event, { payload });
-      const inserted = await events.insert(document).then(() => true, nullIfTaken);
-      if (inserted) return { id: event.id, owner: document.owner };
+      const own = leaseOn(event.id);
+      const lock = { owner: own.owner, leaseUntil: clock.now() + EVENT_LEASE_MS };
+      const document = documentOf(event, { payload, ...lock });
+      if (await events.insert(document).then(() => true, nullIfTaken)) return own;
       const startedAt = clock.now();
       for (let pausedMs = 0; ; pausedMs += POLL_INTERVAL_MS) {
         const lease = await takeOver(event.id);
