@@ -183,6 +183,38 @@ t.test('an interrupted event is repaired even when a newer one has arrived meanw
   }
 });
 
+/** Processes that each receive one event. A delivery that would have to wait for another one fails, and is repeated in the end. */
+function actorsOf(events: Json[], clock = fakeClock()) {
+  const notified: string[] = [];
+  const actors = events.map((event) => (store: Store) => {
+    const wait = () => Promise.reject(new Error('it waits'));
+    const emit = async (name: string, { id }: { id: string }) => void notified.push(`${name} ${id}`);
+    const config = {
+      paymentWebhookSecret: STORM_SECRET,
+      billingReturnUrlRelative: '/billing',
+      pastDue: 'entitled' as const,
+    };
+    const body = JSON.stringify(event);
+    const signature = signWebhook(body, STORM_SECRET, clock.now());
+    const { webhook } = billingOn(store, clock, { config, wait, emit });
+    return webhook.receive({ signature, body: Buffer.from(body), ip: '192.0.2.1' });
+  });
+  return { actors, notified };
+}
+
+async function deliverAll(store: Store, events: Json[]): Promise<void> {
+  const clock = fakeClock();
+  clock.advance(EVENT_LEASE_MS);
+  for (const deliver of actorsOf(events, clock).actors) await deliver(store);
+}
+
+/** A store with a user who has these subscriptions. */
+async function subscribedUser(store: Store, created: Json[]): Promise<void> {
+  await userCollection(store).insert({ id: 'usr_1', email: 'a@b.test', ...UNSUBSCRIBED, createdAt: 1 });
+  await customerCollection(store).insert({ id: 'usr_1', customerId: 'cus_1', createdAt: 1 });
+  await deliverAll(store, created);
+}
+
 t.test('in every interleaving of deliveries, with a crash of one, the newest event applies', async (t) => {
   const [created, terms, ended, newer] = [
     subscriptionEvent('created', 0, object('active')),
@@ -190,29 +222,6 @@ t.test('in every interleaving of deliveries, with a crash of one, the newest eve
     subscriptionEvent('updated', 1, object('past_due')),
     subscriptionEvent('updated', 2, { ...object('unpaid'), cancel_at_period_end: true }),
   ] as [Json, Json, Json, Json];
-  const actorsOf = (events: Json[], clock = fakeClock()) => {
-    const notified: string[] = [];
-    const actors = events.map((event) => (store: Store) => {
-      // A delivery that would have to wait for another one fails instead, and is repeated in the end.
-      const wait = () => Promise.reject(new Error('it waits'));
-      const emit = async (name: string, { id }: { id: string }) => void notified.push(`${name} ${id}`);
-      const config = {
-        paymentWebhookSecret: STORM_SECRET,
-        billingReturnUrlRelative: '/billing',
-        pastDue: 'entitled' as const,
-      };
-      const body = JSON.stringify(event);
-      const signature = signWebhook(body, STORM_SECRET, clock.now());
-      const { webhook } = billingOn(store, clock, { config, wait, emit });
-      return webhook.receive({ signature, body: Buffer.from(body), ip: '192.0.2.1' });
-    });
-    return { actors, notified };
-  };
-  const deliverAll = async (store: Store, events: Json[]): Promise<void> => {
-    const clock = fakeClock();
-    clock.advance(EVENT_LEASE_MS);
-    for (const deliver of actorsOf(events, clock).actors) await deliver(store);
-  };
   const pairs = [
     [terms, terms],
     [terms, newer],
@@ -224,11 +233,7 @@ t.test('in every interleaving of deliveries, with a crash of one, the newest eve
     const { actors, notified } = actorsOf(events);
     const exploration = await explore({
       isAtomic,
-      async setup(store) {
-        await userCollection(store).insert({ id: 'usr_1', email: 'a@b.test', ...UNSUBSCRIBED, createdAt: 1 });
-        await customerCollection(store).insert({ id: 'usr_1', customerId: 'cus_1', createdAt: 1 });
-        await deliverAll(store, [created]);
-      },
+      setup: (store) => subscribedUser(store, [created]),
       begin: () => notified.splice(0),
       actors,
       crash: true,
@@ -248,6 +253,52 @@ t.test('in every interleaving of deliveries, with a crash of one, the newest eve
     });
     t.equal(exploration.failure, undefined);
     t.ok(exploration.orders > 3, `${exploration.orders} orders`);
+  }
+});
+
+t.test('concurrent changes of two subscriptions of a user both count', async (t) => {
+  const other = { ...object('active'), id: 'sub_2' };
+  const created = [object('active'), other].map((one) => subscriptionEvent('created', 0, one));
+  const events = [object('past_due'), { ...other, status: 'unpaid' }].map((one) =>
+    subscriptionEvent('updated', 1, one),
+  );
+  for (const isAtomic of [true, false]) {
+    const exploration = await explore({
+      isAtomic,
+      setup: (store) => subscribedUser(store, created),
+      actors: actorsOf(events).actors,
+      async check(store) {
+        const user = await userCollection(store).findOne({ id: 'usr_1' });
+        const held = user?.subscriptionsHeld?.terms.map(({ id, status }) => `${id} ${status}`);
+        if (user?.subscriptionStatus !== 'past_due' || String(held) !== 'sub_1 past_due')
+          throw new Error(`ended as ${user?.subscriptionStatus}, ${held}`);
+      },
+    });
+    t.equal(exploration.failure, undefined);
+    t.ok(exploration.orders > 3, `${exploration.orders} orders`);
+  }
+});
+
+t.test('access that a crash has left half changed is repaired without a delivery', async (t) => {
+  const [created, changed] = [
+    subscriptionEvent('created', 0, object('active')),
+    subscriptionEvent('updated', 1, object('past_due')),
+  ];
+  for (const isAtomic of [true, false]) {
+    for (let fuse = 0, isOver = false; !isOver; fuse++) {
+      const { store, clock, start, receive } = await billingFixture(undefined, isAtomic);
+      const first = start();
+      await receive(first, JSON.stringify(created));
+      Object.assign(first.life, { fuse, isInTime: true });
+      const outcome = await receive(first, JSON.stringify(changed)).catch((error: unknown) => error);
+      isOver = !(outcome instanceof Killed);
+      clock.advance(EVENT_LEASE_MS);
+      await runJobs(start().billing);
+      const stored = await subscriptionCollection(store).findOne({ id: 'sub_1' });
+      const user = await userCollection(store).findOne({ id: 'usr_1' });
+      t.equal(user?.subscriptionStatus, stored?.status, `killed after step ${fuse}`);
+      await store.close();
+    }
   }
 });
 
