@@ -210,8 +210,8 @@ const mutants = [
   {
     name: 'a write ignores the revision that was read',
     file: 'subscription/writer.js',
-    text: '{ id, rev: stored.rev }, { set',
-    replacement: '{ id }, { set',
+    text: '{ id, rev: stored.rev }',
+    replacement: '{ id }',
     tests: [STORM],
   },
   {

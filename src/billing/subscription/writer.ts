@@ -2,7 +2,13 @@ import { isDeepStrictEqual } from 'node:util';
 import type { ActingProgram } from '../../http/identity.js';
 import { type SubscriptionStatus, toTimestamp } from '../../http/schemas.js';
 import { type Clock, DAY } from '../../kernel/clock.js';
-import { type Change, nullIfTaken, type OptionalField, type Write } from '../../storage/collection.js';
+import {
+  type Change,
+  nullIfTaken,
+  type OptionalField,
+  type Where,
+  type Write,
+} from '../../storage/collection.js';
 import type { PendingNotification } from '../notifications.js';
 import { UNKNOWN_PLAN } from '../plans/plans.js';
 import {
@@ -65,11 +71,10 @@ export function createSubscriptionWriter(subscriptions: Subscriptions, clock: Cl
 
     async write(stored, merged) {
       if (!stored) return subscriptions.insert(merged).then(() => merged, nullIfTaken);
-      return subscriptions.updateOne({ id: merged.id, rev: stored.rev }, changeTo(merged, stored));
+      return subscriptions.updateOne(...writeOf(stored, merged));
     },
 
-    writing: (stored, merged) =>
-      subscriptions.changing({ id: merged.id, rev: stored.rev }, changeTo(merged, stored)),
+    writing: (stored, merged) => subscriptions.changing(...writeOf(stored, merged)),
 
     requestReconcile: ({ id, rev }, delayMs = 0) =>
       subscriptions.updateOne({ id, rev }, { set: { recheckAt: clock.now() + delayMs }, inc: { rev: 1 } }),
@@ -82,12 +87,18 @@ export function createSubscriptionWriter(subscriptions: Subscriptions, clock: Cl
   };
 }
 
-function changeTo(
-  { id: _, ...set }: SubscriptionDocument,
+/** The condition and the change of a write. */
+function writeOf(
   stored: SubscriptionDocument,
-): Change<SubscriptionDocument> {
-  const removed = Object.keys(stored).filter((field) => field !== 'id' && !(field in set));
-  return { set, unset: removed as OptionalField<SubscriptionDocument>[] };
+  merged: SubscriptionDocument,
+): [Where<SubscriptionDocument>, Change<SubscriptionDocument>] {
+  const { id, ...set } = merged;
+  const removed = Object.keys(stored).filter((field) => !(field in merged));
+  const unset = removed as OptionalField<SubscriptionDocument>[];
+  return [
+    { id, rev: stored.rev },
+    { set, unset },
+  ];
 }
 
 /** The stored subscription with an update. Fields that are cleared or unknown are absent. */
