@@ -247,3 +247,20 @@ export function residentMemory(pid: number): number | undefined {
     return undefined;
   }
 }
+
+/** Linux counts processor time in hundredths of a second. */
+const TICKS_PER_SECOND = 100;
+
+/** Seconds of processor time of a process and its children so far; undefined without /proc. */
+export function processorTime(pid: number): number | undefined {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    // After the name of the program, which may contain spaces: the state, ten numbers, then user and system time.
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+    const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').match(/\d+/g) ?? [];
+    const own = (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
+    return children.reduce((sum, child) => sum + (processorTime(Number(child)) ?? 0), own);
+  } catch {
+    return undefined;
+  }
+}

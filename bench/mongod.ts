@@ -1,5 +1,4 @@
 /** The mongod of the MongoDB rows: TEST_MONGODB_URI, or one that is started as for the tests (docs/storage.md). */
-import { readFileSync } from 'node:fs';
 import mongodbPlugin from '@fastify/mongodb';
 import type { MongoMemoryReplSet } from 'mongodb-memory-server-core';
 import { databaseUri, startReplicaSet } from '../test/kit/mongod.js';
@@ -11,8 +10,8 @@ export interface Mongod {
   newDatabase(): string;
   /** Removes the databases. The programs that use them must have ended. */
   clear(): Promise<void>;
-  /** Seconds of processor time so far; undefined if the server is not ours or without /proc. */
-  processorTime(): number | undefined;
+  /** Of its process; undefined if the server is not ours. */
+  readonly pid: number | undefined;
   /** Stops it and removes its data. */
   stop(): Promise<void>;
 }
@@ -43,21 +42,7 @@ function serverAt(uri: string, set?: MongoMemoryReplSet): Mongod {
       return databaseUri(uri, name);
     },
     clear,
-    processorTime: () => (pid === undefined ? undefined : processorTime(pid)),
+    pid,
     stop: async () => void (await (set ? set.stop() : clear())),
   };
-}
-
-/** Linux counts processor time in hundredths of a second. */
-const TICKS_PER_SECOND = 100;
-
-function processorTime(pid: number): number | undefined {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    // After the name of the program, which may contain spaces: the state, ten numbers, then user and system time.
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-    return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
-  } catch {
-    return undefined;
-  }
 }

@@ -1,9 +1,8 @@
 /** Rows of several workers on one port and one database. */
 import { availableParallelism } from 'node:os';
 import { performance } from 'node:perf_hooks';
-import type { Served } from './lab.js';
+import { processorTime, type Served } from './lab.js';
 import { drive, hammer } from './load.js';
-import type { Mongod } from './mongod.js';
 import type { Result } from './report.js';
 import { compareAnew, type Measure, type Row, result, serve } from './rounds.js';
 import { bearer, ME, refreshing, register } from './saas-rows.js';
@@ -20,23 +19,35 @@ const FEW_CLIENTS = 8;
 export function workers(count: number, least?: number): Row {
   return async (bench) => {
     const clients = bench.quick ? FEW_CLIENTS : CLIENTS;
+    const mongod = bench.mongod?.pid;
     const results: Result[] = [];
     for (const [what, load, goal] of [
       [`GET ${ME}`, reading, least],
       ['POST /api/auth/refresh', rotating, undefined],
     ] as const) {
-      const usage = new Usage(bench.mongod);
-      const usageOfOne = new Usage(bench.mongod);
+      const usages = {
+        workers: new Usage(),
+        one: new Usage(),
+        mongod: new Usage(),
+        mongodOfOne: new Usage(),
+      };
       const compared = await compareAnew({ ...bench, row: `${bench.row}, ${what}` }, async () => {
-        const measureOf = async (workers: number): Promise<Measure> =>
-          load(await serve(bench, 'saas-backend', { workers }), clients);
-        return { measure: usage.of(await measureOf(count)), floor: usageOfOne.of(await measureOf(1)) };
+        const measureOf = async (workers: number, own: Usage, database: Usage): Promise<Measure> => {
+          const served = await serve(bench, 'saas-backend', { workers });
+          return database.of(mongod, own.of(served.pid, await load(served, clients)));
+        };
+        return {
+          measure: await measureOf(count, usages.workers, usages.mongod),
+          floor: await measureOf(1, usages.one, usages.mongodOfOne),
+        };
       });
       results.push(
         result(`${what}, ${count} workers`, 'one process', compared, goal),
-        ...usage.share(),
-        ...usage.perRequest('mongod for each request'),
-        ...usageOfOne.perRequest('mongod for each request to one process'),
+        ...usages.mongod.share('… used by mongod'),
+        ...usages.workers.perRequest('… workers for each request'),
+        ...usages.one.perRequest('… one process for each request'),
+        ...usages.mongod.perRequest('… mongod for each request'),
+        ...usages.mongodOfOne.perRequest('… mongod for each request to one process'),
       );
     }
     return results;
@@ -53,23 +64,22 @@ async function rotating({ url }: Served, clients: number): Promise<Measure> {
   return (seconds) => drive(url, sessions, seconds);
 }
 
-/** How many processors mongod uses meanwhile: when it cannot use more, further workers do not help. */
+/**
+ * The processor time of a program during its measurements. On a machine without free processors, it tells what further
+ * workers would give on a larger one: as much as they take no more for a request.
+ */
 class Usage {
-  readonly #mongod: Mongod | undefined;
   #processor = 0;
   #elapsed = 0;
   #requests = 0;
 
-  constructor(mongod: Mongod | undefined) {
-    this.#mongod = mongod;
-  }
-
-  /** Observes a measurement. */
-  of(measure: Measure): Measure {
+  /** Observes a measurement. Without a process, it reports nothing. */
+  of(pid: number | undefined, measure: Measure): Measure {
+    if (pid === undefined) return measure;
     return async (seconds) => {
-      const [since, before] = [performance.now(), this.#mongod?.processorTime()];
+      const [since, before] = [performance.now(), processorTime(pid)];
       const rate = await measure(seconds);
-      const after = this.#mongod?.processorTime();
+      const after = processorTime(pid);
       if (before !== undefined && after !== undefined) {
         this.#processor += after - before;
         const elapsed = (performance.now() - since) / 1000;
@@ -80,14 +90,14 @@ class Usage {
     };
   }
 
-  share(): Result[] {
+  share(what: string): Result[] {
     if (this.#elapsed === 0) return [];
     const value = this.#processor / this.#elapsed;
-    return [{ what: '… used by mongod', value, unit: `of ${availableParallelism()} processors` }];
+    return [{ what, value, unit: `of ${availableParallelism()} processors` }];
   }
 
   perRequest(what: string): Result[] {
     if (this.#requests === 0) return [];
-    return [{ what: `… ${what}`, value: (this.#processor * 1e6) / this.#requests, unit: 'µs' }];
+    return [{ what, value: (this.#processor * 1e6) / this.#requests, unit: 'µs' }];
   }
 }

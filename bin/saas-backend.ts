@@ -37,13 +37,16 @@ await run({
   loadCollections: async () => (await import('../src/saas/collections.js')).declareSaasCollections,
   createServer: async (options) => (await import('../src/saas/server.js')).createServer(options),
   introduce({ configuration: { values, generated } }, url) {
-    const { adminUsername, adminPassword } = values;
+    const { adminUsername, adminPassword, accountPages } = values;
+    // The cookies of sessions belong to the public URL, which is localhost in development.
+    const origin = values.publicUrl ?? url.replace('//127.0.0.1:', '//localhost:');
     const isGenerated = generated.names.includes('ADMIN_PASSWORD');
     const account = `-H 'content-type: application/json' -d '{"email":"ada@example.com","password":"a sentence is fine"}'`;
     return {
       addresses: {
         API: `${url}/api`,
         'API reference': `${url}/api/docs`,
+        ...(accountPages && { 'Account pages': `${origin}/account` }),
         Admin: `${url}/admin`,
         Health: `${url}/health`,
       },

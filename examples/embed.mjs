@@ -17,4 +17,7 @@ app.get('/plan', { onRequest: app.saas.requireUser }, async (request) => {
   return { plan, canExport: entitled };
 });
 
-console.log(await app.listen({ port: Number(process.env.PORT ?? 3000) }));
+await app.listen({ port: Number(process.env.PORT ?? 3000) });
+// The origin of its pages: cookies of sessions and passkeys belong to it, not to 127.0.0.1.
+console.log(`http://localhost:${app.server.address().port}`);
+for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => app.close());

@@ -14,6 +14,7 @@ app.get('/reports', backend.requireEntitled('pro'), (_request, response) => resp
 app.get('/', (_request, response) => response.send('My own page'));
 
 const server = app.listen(Number(process.env.PORT ?? 3000), () => {
-  console.log(`http://127.0.0.1:${server.address().port}`);
+  // The origin of its pages: cookies of sessions and passkeys belong to it, not to 127.0.0.1.
+  console.log(`http://localhost:${server.address().port}`);
 });
-process.once('SIGTERM', () => server.close(() => backend.stop()));
+for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => server.close(() => backend.stop()));

@@ -70,49 +70,56 @@ export async function overviewPlugin(
 ): Promise<void> {
   const { console, sources } = deps;
   const trendsOf = createTrends(sources, deps);
+  const read = (after?: string) => readFigures(sources, trendsOf, after);
   // `duplicates`: the page of the users with duplicate subscriptions.
   const querystring = Type.Object({ duplicates: After });
 
   scope.get('/', { config: console.config, schema: { querystring } }, async (request, reply) => {
-    const root = rootOf(request);
-    const view = await createOverview(sources, {
-      trends: await trendsOf(),
-      root,
-      after: request.query.duplicates,
-    });
+    const [figures, users, { siteName }] = await Promise.all([
+      read(request.query.duplicates),
+      sources.users.listNewest(LISTED_USERS),
+      sources.settings.current(),
+    ]);
+    const view = createView(figures, { users, siteName, root: rootOf(request) });
     return console.send(request, reply, { template: 'admin-overview', section: '', view });
   });
 
   scope.get(
     `${console.api}/overview`,
     { config: access(console.access), schema: { response: { 200: Envelope(Overview) } } },
-    async () => {
-      const [counts, trends, duplicates, endpoints] = await Promise.all([
-        readCounts(sources),
-        trendsOf(),
-        readDuplicates(sources.duplicates, undefined),
-        sources.endpoints?.countTroubles(),
-      ]);
-      const attention = attentionTo(trends, { duplicates: duplicates.items.length > 0, endpoints });
-      return ok(toOverview(counts, trends, attention));
-    },
+    async () => ok(toOverview(await read())),
   );
 }
 
-async function readCounts({ users, sessions, webhookEvents }: OverviewSources) {
-  const [all, open, events] = await Promise.all([
-    users.estimate(),
-    sessions.estimate(),
-    webhookEvents.estimate(),
+type Figures = Awaited<ReturnType<typeof readFigures>>;
+
+/**
+ * What the page and the API show.
+ *
+ * @param after where the list of duplicate subscriptions continues
+ */
+async function readFigures(
+  sources: OverviewSources,
+  trendsOf: () => Promise<Trends>,
+  after: string | undefined,
+) {
+  const [users, sessions, paymentEvents, trends, duplicates, endpoints] = await Promise.all([
+    sources.users.estimate(),
+    sources.sessions.estimate(),
+    sources.webhookEvents.estimate(),
+    trendsOf(),
+    readDuplicates(sources.duplicates, after),
+    sources.endpoints?.countTroubles(),
   ]);
-  return { users: all, sessions: open, paymentEvents: events };
+  return {
+    counts: { users, sessions, paymentEvents },
+    trends,
+    duplicates,
+    attention: attentionTo(trends, { duplicates: duplicates.items.length > 0, endpoints }),
+  };
 }
 
-function toOverview(
-  counts: Awaited<ReturnType<typeof readCounts>>,
-  trends: Trends,
-  attention: ReturnType<typeof attentionTo>,
-): Static<typeof Overview> {
+function toOverview({ counts, trends, attention }: Figures): Static<typeof Overview> {
   return {
     counts,
     attention: attention.map(({ name, text }) => ({ name, text })),
@@ -129,31 +136,21 @@ function toOverview(
   };
 }
 
-/** @param after where the list of duplicate subscriptions continues */
-async function createOverview(
-  sources: OverviewSources,
-  { trends, root, after }: { trends: Trends; root: string; after: string | undefined },
-): Promise<View> {
-  const [counts, newest, settings, duplicates, endpoints] = await Promise.all([
-    readCounts(sources),
-    sources.users.listNewest(LISTED_USERS),
-    sources.settings.current(),
-    readDuplicates(sources.duplicates, after),
-    sources.endpoints?.countTroubles(),
-  ]);
+function createView(
+  { counts, trends, duplicates, attention }: Figures,
+  { users, siteName, root }: { users: User[]; siteName: string; root: string },
+): View {
   return {
-    title: `${settings.siteName} administration`,
+    title: `${siteName} administration`,
     counts: [
       { label: 'Users', value: writeEstimate(counts.users), href: `${root}users` },
       { label: 'Sessions', value: writeEstimate(counts.sessions) },
       { label: 'Payment events', value: writeEstimate(counts.paymentEvents), href: `${root}webhooks` },
     ],
-    attention: attentionTo(trends, { duplicates: duplicates.items.length > 0, endpoints }).map(
-      ({ text, path }) => ({
-        text,
-        href: path.startsWith('#') ? path : root + path,
-      }),
-    ),
+    attention: attention.map(({ text, path }) => ({
+      text,
+      href: path.startsWith('#') ? path : root + path,
+    })),
     plots: trends.trends.map(({ id, label, definition, path, markup }) => ({
       id,
       heading: label,
@@ -164,7 +161,7 @@ async function createOverview(
     countedAt: toTimestamp(trends.at),
     counted: toTimestamp(trends.at).slice(11, 16),
     refreshSeconds: REFRESH_SECONDS,
-    users: newest.map((user) => ({ ...user, registered: toMinute(user.createdAt) })),
+    users: users.map((user) => ({ ...user, registered: toMinute(user.createdAt) })),
     duplicates,
   };
 }

@@ -21,6 +21,7 @@ import { METHODS_WITHOUT_BODY, readBody, setBodyParser } from './bodies.js';
 import { browserFamily, systemFamily } from './browser.js';
 import { pinCompilers, setCompilers } from './compilers.js';
 import { type RouteConflicts, watchRouteConflicts } from './route-conflicts.js';
+import { answerUnknown, recordMethods } from './unknown-requests.js';
 
 /** Encapsulated scopes, whose rules apply to every route of a plugin and to no route of the host. */
 
@@ -181,14 +182,14 @@ function observeResponses(scope: Scope, { onResponse }: ScopeRules): void {
   });
 }
 
-/** Handles unknown paths below the prefix. */
+/** Handles unknown paths below the prefix, and methods that a path does not have. */
 function handleNotFound(scope: Scope, rules: ScopeRules): void {
   scope.addHook('onRequest', (request, reply, done) => {
     if (!passToHost(request, reply)) done();
   });
   if (rules.meter) scope.addHook('onRequest', countRequests(rules.meter));
   scope.addHook('preParsing', readBody.preParsing);
-  scope.setNotFoundHandler((request, reply) => sendError(rules, httpErrors.NOT_FOUND(), request, reply));
+  answerUnknown(scope, rules);
 }
 
 /** Hides routes from @fastify/swagger, whose description would fail if the host expects zod schemas. */
@@ -270,6 +271,7 @@ function guardRoutes(scope: Scope, rules: ScopeRules, conflicts: RouteConflicts)
     const { access: level, unmetered } = routeRules(route);
     if (level === undefined) throw new Error(`${route.method} ${route.url} does not state config.access.`);
     conflicts.add(route);
+    recordMethods(scope, route);
     route.bodyLimit ??= bodyLimit;
     pinCompilers(route);
     if (isPlugin) route.schema = { ...route.schema, ...(rules.describeRoute?.(route) ?? HIDDEN) };

@@ -80,6 +80,7 @@ export const httpErrors = defineErrors({
   UNAUTHENTICATED: [401, 'Sign in first.'],
   FORBIDDEN: [403, 'You do not have permission to do this.'],
   NOT_FOUND: [404, 'The requested resource was not found.'],
+  METHOD_NOT_ALLOWED: [405, 'This path does not have this method. The Allow header lists its methods.'],
   VERSION_CONFLICT: [409, 'It was changed in the meantime. Reload it and repeat the change.'],
   PAYLOAD_TOO_LARGE: [413, 'The body is too large.'],
   UNSUPPORTED_MEDIA_TYPE: [415, 'The media type or content encoding of the body is not supported.'],

@@ -224,6 +224,7 @@ const billingOf = ({ subscription, catalog, changes, checkout, service }: Billin
   invoices: catalog.invoices,
   openCheckout: checkout.open,
   openPortal: service.portal,
+  sync: subscription.sync,
   previewChange: changes.preview,
   change: changes.change,
   cancel: changes.cancel,

@@ -3,7 +3,7 @@ import { type Localized, longDate, message } from '../http/messages.js';
 import type { Page, Pages } from '../http/pages.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import { AppError } from '../kernel/errors.js';
-import { EmptyBody, NoticeQuery, PriceBody, PriceQuery } from './schemas.js';
+import { BillingQuery, EmptyBody, PriceBody, PriceQuery } from './schemas.js';
 import type { Billing, Identity, Invoice, PersonGuard, Plan, Subscription } from './services.js';
 import { providerTargets } from './session.js';
 
@@ -36,7 +36,13 @@ export async function billingPagePlugin(scope: Scope, options: BillingPageOption
   const route = { config, handlerTimeout: PROVIDER_TIMEOUT_MS };
   const own = () => `${path()}/billing`;
 
-  scope.get('/billing', { ...route, schema: { querystring: NoticeQuery } }, async (request, reply) => {
+  scope.get('/billing', { ...route, schema: { querystring: BillingQuery } }, async (request, reply) => {
+    const { session_id: sessionId } = request.query;
+    if (sessionId !== undefined) {
+      // The user returns from the payment page, perhaps before the webhook arrives. If this fails, the webhook makes up for it.
+      await billing.sync(identityOf(request).user, sessionId).catch(nullIfRejected);
+      return reply.redirect(own(), 303);
+    }
     const notice = NOTICES[request.query.done ?? ''];
     return pages.send(reply, await pageOf(request, notice && { notice }));
   });

@@ -31,6 +31,12 @@ const done = Type.Optional(
 
 export const SignInQuery = Type.Object({ return_to: returnTo, done });
 export const NoticeQuery = Type.Object({ done });
+export const BillingQuery = Type.Object({
+  done,
+  session_id: Type.Optional(
+    Type.String({ accepts: 'the ID of a checkout session', maxLength: 255, pattern: '^[A-Za-z0-9_]+$' }),
+  ),
+});
 export const ReturnQuery = Type.Object({ return_to: returnTo });
 
 export const SignInBody = form({ email: Typed, password: Password });

@@ -156,6 +156,8 @@ export interface Billing {
     order: { priceId: string; mode: 'subscription' | 'payment' },
   ): Promise<{ url: string }>;
   openPortal(user: User, returnPath: string): Promise<{ url: string }>;
+  /** Fetches the state of the provider, after the payment of a checkout session. @throws NOT_FOUND if it is of another user */
+  sync(user: User, sessionId: string): Promise<unknown>;
   previewChange(
     userId: string,
     order: { priceId: string },

@@ -166,7 +166,7 @@ t.test('credentials that a browser sends by itself are not enough for a change',
   t.equal((await patch({ ...WRITE, 'content-type': 'text/plain' })).status, 415);
   t.equal((await patch({ ...WRITE, 'content-type': 'application/x-www-form-urlencoded' })).status, 415);
   t.equal((await patch({ 'x-requested-with': 'test' })).status, 401);
-  for (const method of ['POST', 'PUT', 'DELETE']) t.equal((await patch(WRITE, method)).status, 404);
+  for (const method of ['POST', 'PUT', 'DELETE']) t.equal((await patch(WRITE, method)).status, 405);
   t.equal((await app.request('GET', SETTINGS, { headers: ADMIN })).body.data.version, 0, 'nothing changed');
   t.equal((await patch({ ...WRITE, 'sec-fetch-site': 'same-origin' })).status, 200);
 });

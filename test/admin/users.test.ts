@@ -315,6 +315,6 @@ t.test('the export of the operator is the export of the user, and is audited', a
   t.match(page.text, `action="${ada.id}&#x2F;export"`);
   const headers = { ...ADMIN, 'content-type': 'application/x-www-form-urlencoded' };
   t.equal((await app.request('POST', `/admin/users/${ada.id}/export`, { headers, body: 'a=b' })).status, 403);
-  t.equal((await get(app, `/admin/users/${ada.id}/export`)).status, 404, 'a GET exports nothing');
+  t.equal((await get(app, `/admin/users/${ada.id}/export`)).status, 405, 'a GET exports nothing');
   t.equal((await act(app, 'usr_unknown/export')).status, 404);
 });

@@ -154,7 +154,7 @@ t.test('the link is harmless for mail scanners, and says where the request came 
   t.match(text, /Firefox/);
   for (const method of ['GET', 'HEAD']) {
     for (const path of ['/api/auth/email-login', '/api/auth/email-login/redeem'])
-      t.equal((await app.request(method, `${path}?code=${plain}`)).status, 404);
+      t.equal((await app.request(method, `${path}?code=${plain}`)).status, 405);
   }
   t.equal((await app.redeem(asked.body.data.loginToken, plain)).status, 200);
 

@@ -266,6 +266,17 @@ t.test('the commands of the banner work when pasted', async (t) => {
   }
 });
 
+t.test('the banner names the pages of accounts at the origin of their cookies', async (t) => {
+  const first = start(t, SAAS, ['-p', '0'], { cwd: temporaryFolder(t), env: { ACCOUNT_PAGES: 'true' } });
+  const [, origin = ''] = await first.printed(/^ {2}Account pages +(http:\/\/localhost:\d+)\/account$/);
+  const answer = await fetch(`${origin}/account/sign-up`);
+  t.equal(answer.status, 200);
+  t.equal(await first.terminate(), 0);
+  const env = { ACCOUNT_PAGES: 'true', PUBLIC_URL: 'https://app.example.test' };
+  const second = start(t, SAAS, ['-p', '0'], { cwd: temporaryFolder(t), env });
+  await second.printed(/^ {2}Account pages +https:\/\/app\.example\.test\/account$/);
+});
+
 t.test('production prints only its log', async (t) => {
   const env = {
     NODE_ENV: 'production',

@@ -14,6 +14,7 @@ import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import t, { type Test } from 'tap';
 import { createClient, type SaasClient, SaasError, type SessionEnd } from '../../src/client/index.js';
+import { blocksOf, runSnippet } from '../documents/blocks.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
@@ -104,20 +105,31 @@ t.test('a user registers, signs in, reads and changes the account, and signs out
   t.equal(ends.length, 2);
 });
 
-t.test('a sign-in continues with the second factor', async (t) => {
+t.test('a sign-in continues with the second factor, as the snippets of docs/factors.md do', async (t) => {
   const backend = await startBackend(t, { factorEncryptionKey: FACTOR_KEY });
   await backend.users.create({ ...CREDENTIALS, emailVerified: true });
   const client = createClient(backend);
   await client.auth.login(CREDENTIALS);
-  const { secret } = await client.user.beginSecondFactor();
-  const { recoveryCodes } = await client.user.confirmSecondFactor({
-    code: codeAt(secret, backend.clock.now()),
-  });
+  const [setUp, signIn] = blocksOf('docs/factors.md').filter(({ language }) => language === 'ts');
+  if (!setUp || !signIn) throw new Error('docs/factors.md has other snippets');
+  const [picture, shown] = [{ src: '' }, [] as string[]];
+  const reader = { client, SaasError, ...CREDENTIALS, picture, show: (text: string) => shown.push(text) };
+
+  await runSnippet(setUp, { ...reader, ask: async () => codeAt(shown[0] ?? '', backend.clock.now()) });
+  t.match(decodeURIComponent(picture.src), /^data:image\/svg\+xml,<svg /);
+  const recoveryCodes = shown[1]?.split(' ') ?? [];
+  t.equal(recoveryCodes.length, 10);
+
   await client.auth.logout();
-  const { code, challenge = '' } = await errorOf(client.auth.login(CREDENTIALS));
-  t.equal(code, 'SECOND_FACTOR_REQUIRED');
-  await client.auth.completeSignIn({ challenge, code: recoveryCodes[0] ?? '' });
+  shown.length = 0;
+  const typed = ['000000', recoveryCodes[0]];
+  await runSnippet(signIn, { ...reader, ask: async () => typed.shift() });
+  t.match(shown, [/code is incorrect/, /^Welcome/]);
   t.match(await client.user.getProfile(), { email: CREDENTIALS.email });
+  t.match(await client.user.getSecondFactor(), { recoveryCodesLeft: 9 });
+
+  await client.auth.logout();
+  t.equal((await errorOf(client.auth.login(CREDENTIALS))).code, 'SECOND_FACTOR_REQUIRED');
 });
 
 for (const [name, storage] of [

@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { rolldown } from 'rolldown';
 import { compiled } from '../kit/process.js';
 
 /** The code blocks of README and docs. */
@@ -65,3 +66,17 @@ export const allBlocks = (languages: readonly string[]): Block[] =>
     .filter((page) => !isGenerated(page))
     .flatMap(blocksOf)
     .filter(({ language }) => languages.includes(language));
+
+/** Runs a snippet with what its reader has; it imports nothing else. */
+export async function runSnippet({ text }: Block, names: Record<string, unknown>): Promise<void> {
+  const statements = text.replaceAll(/^import [\s\S]*?;$/gm, '');
+  const plugin = {
+    name: 'snippet',
+    resolveId: (id: string) => id,
+    load: () => ({ code: `export default async () => {${statements}};`, moduleType: 'ts' as const }),
+  };
+  await using bundle = await rolldown({ input: 'snippet', plugins: [plugin] });
+  const { output } = await bundle.generate({ format: 'iife', name: 'snippet' });
+  const act = new Function(...Object.keys(names), `${output[0].code}; return snippet();`);
+  await act(...Object.values(names));
+}

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { chmodSync, existsSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
@@ -7,6 +7,7 @@ import { serverPort } from '../kit/port.js';
 import { compiled, startCommand, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { allBlocks, blocksOf, pagesOfDocumentation, ROOT, readPage } from './blocks.js';
+import { allow, connectAccounts, enterCode } from './person.js';
 
 /**
  * The commands of README and docs, pasted into a shell beside running programs. A block that no test runs states the reason in the
@@ -94,7 +95,12 @@ t.test('the application of docs/start.md gets a user, a subscription and an agen
   t.equal((await fetch(`http://localhost:${port}/account/sign-up`)).status, 200);
   t.equal((await fetch(`http://localhost:${port}/admin`)).status, 401);
 
-  const tried = await paste(t, here(commandsIn('docs/agents-in-your-api.md', 'Try it')), {}, cwd);
+  const tryIt = here(commandsIn('docs/agents-in-your-api.md', 'Try it'));
+  const [beforehand = '', redemption = ''] = tryIt.split('code=ac_…\n');
+  // What the shell of a reader keeps until the person has allowed the access.
+  const kept = ['agent', 'runner'];
+  const save = kept.map((name) => `echo "$${name}" > ${name}.json`).join('\n');
+  const tried = await paste(t, `${beforehand}\n${save}`, {}, cwd);
   const [address = ''] = /^http:.*\/authorize\?.*$/m.exec(tried) ?? [];
   t.match(await (await fetch(address)).text(), 'Sign in', 'where a person allows the access of the agent');
   t.equal(await server.terminate(), 0, 'SIGTERM ends the application');
@@ -102,8 +108,19 @@ t.test('the application of docs/start.md gets a user, a subscription and an agen
   const env = Object.fromEntries([...line.matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name, value]));
   const again = startCommand(t, 'sh', { args: ['-c', start], cwd, env: { PORT: port, ...env } });
   await again.printed(/^http:.*\/account$/);
-  const metadata = await fetch(`http://localhost:${port}/.well-known/oauth-protected-resource/api`);
-  t.match(await metadata.json(), { authorization_servers: [`http://localhost:${port}/idp`] });
+  const origin = `http://localhost:${port}`;
+  const metadata = await fetch(`${origin}/.well-known/oauth-protected-resource/api`);
+  t.match(await metadata.json(), { authorization_servers: [`${origin}/idp`] });
+
+  const browser = await connectAccounts(origin, cwd);
+  const code = await allow(browser, address);
+  const names = beforehand.split('\n').filter((one) => /^(json\(\)|IDP=|API=)/.test(one));
+  const restore = kept.map((name) => `${name}=$(cat ${name}.json)`);
+  const redeemed = await paste(t, [...names, ...restore, `code=${code}`, redemption].join('\n'), {}, cwd);
+  const [{ sub }] = [JSON.parse(readFileSync(join(cwd, 'agent.json'), 'utf8'))];
+  const me = `"email":"grace@example.com".*"actor":{"sub":"${sub}"`;
+  t.match(redeemed, new RegExp(`${me}.*}{"success":false.*"FORBIDDEN".*}.*${me}`), 'twice, and 403 between');
+  t.match(redeemed, /dlg_\S+ +grace@example\.com +helper@agents\.example/);
 });
 
 t.test('the commands about agents and access tokens work as printed', async (t) => {
@@ -138,11 +155,23 @@ t.test('the commands about agents and access tokens work as printed', async (t) 
 
 t.test('the commands of docs/device-flow.md work as printed', async (t) => {
   const { cwd, issuer } = await startIdp(t, { IDP_DEVICE_FLOW: '1' });
-  const commands = commandsIn('docs/device-flow.md').replace('http://localhost:8080', issuer);
-  const printed = await paste(t, commands, {}, cwd);
+  const steps = ['Enable it', 'Ask for a code', 'Wait for the person'].map((heading) =>
+    commandsIn('docs/device-flow.md', heading),
+  );
+  const commands = steps.join('\n').replace('http://localhost:8080', issuer);
+  const printed = await paste(t, `${commands}\necho $client_id > client_id`, {}, cwd);
   t.match(printed, /^[B-Z]{4}-[B-Z]{4}\n/);
   t.ok(printed.includes(`${issuer}/device\n`));
   t.match(printed, /"error":"authorization_pending"/);
+
+  const login = commandsIn('docs/device-flow.md', 'With one command').replace('npx idp', 'exec idp');
+  const names = { IDP: issuer, client_id: readFileSync(join(cwd, 'client_id'), 'utf8').trim() };
+  const env = { ...names, PATH: `${programsFolder(t)}:${process.env['PATH']}` };
+  const device = startCommand(t, 'sh', { args: ['-c', login], cwd, env });
+  const [, code = ''] = await device.printed(/enter the code (\S+)/);
+  t.match((await enterCode(issuer, code)).body, 'Device allowed');
+  t.equal(await device.ended(), 0);
+  t.match(device.lines.at(-1), /^eyJ[\w-]+\.[\w-]+\.[\w-]+$/);
 });
 
 t.test('the commands of docs/mcp.md work as printed', async (t) => {

@@ -50,6 +50,7 @@ const NAMES: Record<string, Record<string, string>> = {
   },
   'docs/embedding.md': {
     app: "import('express').Express",
+    express: "typeof import('express')",
     backend: "import('saas-backend').SaasMiddlewareServer",
     server: "import('node:http').Server",
     demandLogin: "import('fastify').onRequestAsyncHookHandler & ((request: object) => Promise<void>)",
@@ -58,6 +59,10 @@ const NAMES: Record<string, Record<string, string>> = {
     ...{ reports: '() => string[]', everything: '() => string[]' },
   },
   'docs/factors.md': {
+    client: "import('saas-backend/client').SaasClient",
+    ...{ email: 'string', password: 'string', picture: '{ src: string }' },
+    show: '(text: string) => void',
+    ask: '(label: string) => Promise<string>',
     deleteProject: '() => Promise<void>',
     pay: '() => Promise<void>',
     token: 'string | undefined',

@@ -269,6 +269,53 @@ t.test("a route that a host's hook hides looks like an unknown route", async (t)
   }
 });
 
+t.test(
+  'in a host, a method that a path does not have is 405 only for our routes below our prefixes',
+  async (t) => {
+    const host = fastify();
+    t.teardown(() => host.close());
+    host.setNotFoundHandler((_request, reply) => void reply.code(404).send('host 404'));
+    host.get('/api/mine', async () => 'mine');
+    host.put('/api/auth/me', async () => 'mine');
+    host.put('/idp/:any', async () => 'mine');
+    await host.register(async (scope) => {
+      await scope.register(saasBackend, saasPluginOptions(t, { accountPages: true }));
+      await scope.register(identityProvider, idpPluginOptions(t));
+    });
+    await host.register(
+      async (scope) => {
+        await scope.register(saasBackend, saasPluginOptions(t, { prefix: '/v1', adminPath: '/ops' }));
+        // At the root of this scope, where unknown paths are the host's.
+        const publicUrl = 'http://app.example.test/below';
+        await scope.register(identityProvider, { ...idpPluginOptions(t, { publicUrl }), prefix: '' });
+      },
+      { prefix: '/below' },
+    );
+    const answer = async (method: 'DELETE' | 'OPTIONS' | 'POST' | 'PUT', url: string) => {
+      const { statusCode, headers, body } = await host.inject({ method, url });
+      return headers['allow'] ?? `${statusCode} ${/^(host 404|mine)$/.test(body) ? body : 'ours'}`;
+    };
+    t.equal(await answer('DELETE', '/api/auth/login'), 'POST');
+    t.equal(await answer('DELETE', '/account/password'), 'GET, HEAD, POST');
+    t.equal(await answer('DELETE', '/idp/token'), 'OPTIONS, POST');
+    t.equal(await answer('DELETE', '/idp/admin/audit'), 'GET, HEAD', 'in the scope of the console');
+    t.equal(await answer('DELETE', '/below/v1/auth/login'), 'POST');
+    t.equal(await answer('DELETE', '/below/ops/mails'), 'GET, HEAD');
+
+    t.equal(await answer('DELETE', '/api/mine'), '404 ours');
+    t.equal(await answer('PUT', '/api/auth/me'), '200 mine');
+    t.equal(await answer('PUT', '/idp/token'), '200 mine');
+    t.equal(await answer('POST', '/.well-known/change-password'), '404 host 404');
+    t.equal(await answer('DELETE', '/below/token'), '404 host 404');
+    t.equal(await answer('DELETE', '/auth/login'), '404 host 404');
+    t.equal(await answer('OPTIONS', '/api/auth/login'), '404 ours', 'without CORS');
+
+    const { headers, body } = await host.inject({ method: 'PUT', url: '/api/auth/login' });
+    t.match(JSON.parse(body), { success: false, error: { code: 'METHOD_NOT_ALLOWED', requestId: String } });
+    t.match(headers, { 'x-request-id': String, 'cache-control': 'no-store' });
+  },
+);
+
 t.test('a body that the host has read does not disturb a 404', async (t) => {
   const host = fastify();
   t.teardown(() => host.close());

@@ -1,8 +1,11 @@
+import fastify from 'fastify';
 import t from 'tap';
+import { jsonStream } from '../../src/http/json-stream.js';
+import { access } from '../../src/http/scope.js';
 import { type Answer, saasApp } from '../kit/app.js';
 import { createHost } from '../kit/host.js';
 import { ISSUER, idpApp } from '../kit/idp.js';
-import { problemOf, saasPaths } from '../kit/openapi.js';
+import { checkAnswers, problemOf, saasPaths } from '../kit/openapi.js';
 
 /** The OpenAPI documents of both products. */
 
@@ -144,4 +147,26 @@ t.test('an answer that the document does not describe is found', async (t) => {
   t.match(problem(401, { error: 'unauthenticated' }), /does not fit/);
   t.match(problem(200, { success: true, data: {} }), /does not fit/);
   t.match(problem(200, 'x', 'text/plain'), /does not have/);
+});
+
+t.test('a stream that the document does not describe is found', async (t) => {
+  const problems: string[] = [];
+  const app = fastify();
+  t.teardown(() => app.close());
+  checkAnswers({ fail: (problem) => problems.push(problem) }, app, saasPaths({}));
+  async function* pages() {
+    yield [{ id: 'ses_1' }];
+    yield [{ id: 'ses_2' }];
+  }
+  const value = { success: true, data: { sessions: pages() } };
+  app.get('/api/user/export', { config: access('user') }, (_request, reply) =>
+    reply.type('application/json').send(jsonStream(value, () => undefined)),
+  );
+  app.get('/api/auth/me', { config: access('user') }, (_request, reply) =>
+    reply.type('text/csv').send(jsonStream(value, () => undefined)),
+  );
+  const { body } = await app.inject('/api/user/export');
+  t.equal(body, '{"success":true,"data":{"sessions":[{"id":"ses_1"},{"id":"ses_2"}]}}');
+  await app.inject('/api/auth/me');
+  t.match(problems, [/^GET \/api\/user\/export 200 does not fit the document: /, /200 is text\/csv, which/]);
 });

@@ -17,16 +17,10 @@ const EXAMPLES = process.env['SCHEMATHESIS_EXAMPLES'] ?? '5';
 const HOOKS = fileURLToPath(new URL('../../../test/http/schemathesis_hooks.py', import.meta.url));
 
 /**
- * Not checked: an unknown method is 404 here like an unknown path, as everywhere in Fastify; JSON Schema cannot say which users,
- * links and cursors exist, so that some requests that it permits are refused; and numbers in a query, which the program takes for
- * mistakes, are valid strings.
+ * Not checked: JSON Schema cannot say which users, links and cursors exist, so that some requests that it permits are refused;
+ * and numbers in a query, which the program takes for mistakes, are valid strings.
  */
-const EXCLUDED = [
-  'unsupported_method',
-  'allow_header_conformance',
-  'positive_data_acceptance',
-  'negative_data_rejection',
-];
+const EXCLUDED = ['positive_data_acceptance', 'negative_data_rejection'];
 
 const json = { 'content-type': 'application/json' };
 

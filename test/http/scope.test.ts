@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { request as httpRequest } from 'node:http';
+import { request as httpRequest, METHODS } from 'node:http';
 import { connect } from 'node:net';
 import fastify, { type FastifyRequest } from 'fastify';
 import t, { type Test } from 'tap';
@@ -617,17 +617,62 @@ t.test('X-Forwarded-For counts only from a trusted proxy', async (t) => {
   }
 });
 
-t.test('unsupported methods are answered 404 and have no effect', async (t) => {
-  const { call, dump } = await begin(t);
-  const before = await dump();
-  for (const [, path, body] of JSON_ROUTES) {
-    for (const method of ['PUT', 'DELETE', 'OPTIONS', 'TRACE']) {
-      const answer = await call(method, path, method === 'TRACE' ? {} : { body });
-      t.equal(answer.status, 404, `${method} ${path}`);
-      t.notMatch(answer.text, /Bearer|Basic/);
+t.test(
+  'a method that a path does not have is answered 405 with those it has, and has no effect',
+  async (t) => {
+    const { app, call, dump } = await begin(t);
+    const before = await dump();
+    for (const [own, path, body] of JSON_ROUTES) {
+      for (const method of ['PUT', 'DELETE', 'TRACE']) {
+        const answer = await call(method, path, method === 'TRACE' ? {} : { body });
+        t.equal(answer.status, 405, `${method} ${path}`);
+        t.equal(answer.body.error.code, 'METHOD_NOT_ALLOWED');
+        t.ok(answer.headers['allow']?.split(', ').includes(own), `${path} ${answer.headers['allow']}`);
+        t.notMatch(answer.text, /Bearer|Basic/);
+      }
+      t.equal((await call('OPTIONS', path, {})).status, 404, `OPTIONS ${path} without CORS`);
     }
-  }
-  t.same(await dump(), before);
+    t.same(await dump(), before);
+
+    const allowed = async (method: string, path: string, more: Call = {}) => {
+      const { status, headers } = await app.request(method, path, more);
+      return [status, headers['allow']];
+    };
+    t.same(await allowed('POST', '/api/auth/me?x=/api/auth/login'), [405, 'GET, HEAD']);
+    t.same(await allowed('PUT', '/api/auth/sessions/any%2Fid'), [405, 'DELETE']);
+    t.same(await allowed('PUT', '/admin/api/settings'), [405, 'GET, HEAD, PATCH']);
+    t.same(await allowed('PUT', '/admin'), [405, 'GET, HEAD'], 'at the prefix');
+    t.same(await allowed('PUT', '/admin/'), [405, 'GET, HEAD']);
+    t.same(await allowed('PUT', '/health'), [405, 'GET, HEAD'], 'at the root of the server');
+    for (const method of METHODS.filter((name) => !['CONNECT', 'GET', 'HEAD', 'OPTIONS'].includes(name)))
+      t.same(await allowed(method, '/ready'), [405, 'GET, HEAD'], method);
+    for (const path of [
+      ...[
+        '/',
+        '/api',
+        '/api/nothing',
+        '/api/auth/login/',
+        '/api/auth/sessions/',
+        '/api/auth/sessions/a/b',
+        '/api/*',
+      ],
+      // Of features that are not configured.
+      ...['/api/user/passkeys', '/api/auth/email-login', '/account/name', '/metrics'],
+    ])
+      t.same(await allowed('PUT', path), [404, undefined], path);
+
+    const page = await app.request('POST', '/admin/mails', { headers: { accept: 'text/html' }, body: {} });
+    t.match([page.status, page.headers['allow']], [405, 'GET, HEAD']);
+    t.match(page.headers['content-type'], 'text/html');
+    t.match(page.text, 'This address is not a page');
+  },
+);
+
+t.test('no route has a wildcard, which would have a method for every path', async (t) => {
+  t.same(
+    [...(await routesOf(t)).keys()].filter((name) => name.includes('*')),
+    [],
+  );
 });
 
 t.test('no spelling of a path gets around its guard', async (t) => {

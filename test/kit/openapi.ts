@@ -1,10 +1,11 @@
 import { readFileSync } from 'node:fs';
+import { Readable } from 'node:stream';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { DocumentedProduct, OpenApiDocument } from '../../src/http/openapi.js';
 import { routeRules } from '../../src/http/scope.js';
 
-/** Compares every answer of a test with the OpenAPI document: status, media type, content and the code of an error. */
+/** Compares every answer of a test, also streams, with the OpenAPI document: status, media type, content and error code. */
 
 type Json = Record<string, unknown>;
 interface Answer {
@@ -59,9 +60,10 @@ export function problemOf(
   const answer = answers[status];
   const shown = typeof payload === 'string' ? payload.slice(0, 400) : '';
   if (!answer) return `${where} is not in the document: ${shown}`;
-  if (typeof payload !== 'string' || payload === '') return undefined;
   const shared = answer.$ref?.slice('#/components/responses/'.length);
   const resolved = shared ? (known.document.components['responses']?.[shared] as Answer) : answer;
+  if (typeof payload !== 'string' || payload === '')
+    return resolved.content && `${where} is empty, and in the document it is not.`;
   if (!resolved.content?.[media])
     return `${where} is ${media || 'of no type'}, which the document does not have.`;
   if (media !== 'application/json') return undefined;
@@ -77,17 +79,33 @@ export function problemOf(
 
 const escaped = (part: string) => encodeURIComponent(part.replaceAll('~', '~0').replaceAll('/', '~1'));
 
+/** Calls back with the text of a stream, before its end is read; never if it ends early. */
+function onText(stream: Readable, callback: (text: string) => void): void {
+  const chunks: Buffer[] = [];
+  const push = stream.push.bind(stream);
+  stream.push = (chunk: Buffer | string | null, encoding?: BufferEncoding) => {
+    if (chunk === null) callback(Buffer.concat(chunks).toString());
+    else chunks.push(Buffer.from(chunk as string, encoding));
+    return push(chunk, encoding);
+  };
+}
+
 /** Fails the test for each answer that the document does not describe. Call it before the routes are registered. */
 export function checkAnswers(
   t: { fail(problem: string): unknown },
   fastify: FastifyInstance,
   checked: Checked,
 ): void {
-  fastify.addHook('onSend', async (request: FastifyRequest, reply: FastifyReply, payload: unknown) => {
+  fastify.addHook('onSend', async (request: FastifyRequest, reply: FastifyReply, sent: unknown) => {
     const type = String(reply.getHeader('content-type') ?? '');
-    const problem = problemOf(checked, request, { status: reply.statusCode, type, payload });
-    if (problem !== undefined) t.fail(problem);
-    return payload;
+    const { statusCode: status } = reply;
+    const check = (payload: unknown) => {
+      const problem = problemOf(checked, request, { status, type, payload });
+      if (problem !== undefined) t.fail(problem);
+    };
+    if (sent instanceof Readable) onText(sent, check);
+    else check(sent);
+    return sent;
   });
 }
 

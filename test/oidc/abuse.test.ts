@@ -163,7 +163,7 @@ t.test('every field accepts only one string', async (t) => {
   t.equal(({} as Record<string, unknown>)['x'], undefined);
 });
 
-t.test('unsupported methods are answered 404', async (t) => {
+t.test('a method that a path does not have is answered 405 with those it has', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   const agent = await idp.mintAgent();
@@ -184,10 +184,25 @@ t.test('unsupported methods are answered 404', async (t) => {
       const url = path === '/authorize' ? authorizePath(client) : path;
       const headers = { authorization: basic(agent.handle, agent.password) };
       const answer = await idp.request(method, url, { headers });
-      t.equal(answer.status, 404, `${method} ${path}`);
+      // Without CORS at that path.
+      const refused = method === 'OPTIONS' ? [404, undefined] : [405, [...methods].sort().join(', ')];
+      t.same([answer.status, answer.headers['allow']], refused, `${method} ${path}`);
+      if (method === 'PUT') t.equal(answer.body.error, 'method_not_allowed');
       t.equal(answer.headers['location'], undefined);
     }
   }
+  const allowed = async (method: string, path: string) => {
+    const { status, headers } = await idp.request(method, path);
+    return [status, headers['allow']];
+  };
+  t.same(await allowed('PUT', `/v1/agents/${agent.sub}`), [405, 'DELETE']);
+  t.same(await allowed('POST', '/.well-known/openid-configuration?x'), [405, 'GET, HEAD, OPTIONS']);
+  t.same(await allowed('PUT', '/admin'), [405, 'GET, HEAD'], 'in the scope of the console');
+  t.same(await allowed('PUT', '/health'), [405, 'GET, HEAD'], 'in that of the server');
+  for (const path of ['/nothing', '/v1/agents/', '/register', '/account/sign-in/with/x'])
+    t.same(await allowed('PUT', path), [404, undefined], path);
+  const page = await idp.request('GET', '/authorize/login', { headers: { accept: 'text/html' } });
+  t.match([page.status, page.headers['allow'], page.headers['content-type']], [405, 'POST', /^text\/html/]);
   t.equal(idp.random.calls, calls, 'nothing was made');
   const url = await idp.listen();
   const connection = new FuzzConnection(url);
@@ -247,7 +262,7 @@ t.test('no spelling of a path bypasses its guard', async (t) => {
       const target = spelling.replace(/^(?=[^/h])/, '/');
       const head = `${method} ${target} HTTP/1.1\r\nhost: id.example.test\r\ncontent-length: 0\r\n\r\n`;
       const answer = await connection.exchange({ bytes: Buffer.from(head), isHead: false });
-      t.ok([400, 401, 404].includes(answer?.status ?? 0), `${method} ${target}: ${answer?.status}`);
+      t.ok([400, 401, 404, 405].includes(answer?.status ?? 0), `${method} ${target}: ${answer?.status}`);
     }
   }
 });

@@ -142,7 +142,7 @@ t.test('an invalid hint or address leads to an error page, never a redirect', as
   }
   const twice = await idp.request('GET', `/logout?${search({ id_token_hint: hint })}&id_token_hint=${hint}`);
   t.match(twice, { status: 400, body: { error: 'invalid_request' } });
-  t.equal((await idp.request('HEAD', `/logout?id_token_hint=${hint}`)).status, 404);
+  t.equal((await idp.request('HEAD', `/logout?id_token_hint=${hint}`)).status, 405);
   t.ok(await isSignedIn());
 
   const foreign = await idpApp(t, { ed25519Seed: 'ab34'.repeat(16) });

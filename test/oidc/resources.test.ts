@@ -478,7 +478,7 @@ t.test('the administrator lists resources and cannot change them', async (t) => 
   ]);
   t.notMatch(text, /ecret/);
   for (const method of ['POST', 'PUT', 'PATCH', 'DELETE']) {
-    t.equal((await idp.admin(method, '/v1/resources', {})).status, 404, method);
+    t.equal((await idp.admin(method, '/v1/resources', {})).status, 405, method);
   }
   t.equal((await idp.request('GET', '/v1/resources')).status, 401);
   t.equal((await idp.request('GET', '/v1/resources', { token: `${ADMIN_TOKEN}x` })).status, 401);

@@ -353,7 +353,7 @@ t.test('/token accepts a form or a JSON object of strings, each parameter once',
   ]) {
     t.equal((await idp.request('POST', '/token', { form, headers })).status, 415);
   }
-  t.equal((await idp.request('GET', `/token?${form}`)).status, 404);
+  t.equal((await idp.request('GET', `/token?${form}`)).status, 405);
   t.equal((await idp.request('POST', `/token?${form}`)).status, 401, 'nothing is read from the query');
   t.equal((await idp.request('POST', '/token', { body: object })).status, 200, 'the code is still good');
 

@@ -157,7 +157,7 @@ t.test('the account page says that the address is not confirmed, and sends a new
   const first = await idp.linkIn(VERIFY);
   const { page, browser, get, act } = await enterAccount(idp, ada);
   t.match(page.body, 'This e-mail address is not confirmed.');
-  t.match((await act('/account/verification')).body, /role="status"[^<]*A new link is on its way/);
+  t.match((await act('/account/verification')).body, /role="status"[^<]*A link is on its way/);
   const second = await idp.linkIn(VERIFY);
   t.equal((await idp.request('GET', first)).status, 404, 'a new link replaces the previous one');
   for (let count = 0; count < 2; count++) t.equal((await act('/account/verification')).status, 200);

@@ -6,6 +6,7 @@ import { runMutants } from '../mutants.mjs';
 const WANTED = ['user-pages', 'sign-in leads to where the visitor wanted to go, and nowhere else'];
 const FOREIGN = ['user-pages', 'a form of another site signs nobody in, up or out'];
 const CODE = ['user-pages', 'a mailed code signs in, in the browser that asked for it'];
+const PURCHASE = ['user-pages', 'a user buys, changes, cancels and resumes a plan'];
 const SESSION = ['user-pages', 'the session is that of the API, and is rotated and revoked like it'];
 
 runMutants('user-pages', [
@@ -56,6 +57,20 @@ runMutants('user-pages', [
     file: 'billing.js',
     text: 'guard.checkForm(given);',
     replacement: '',
-    tests: [['user-pages', 'a user buys, changes, cancels and resumes a plan']],
+    tests: [PURCHASE],
+  },
+  {
+    name: 'a user who returns from the payment page waits for the webhook',
+    file: 'billing.js',
+    text: 'await billing.sync(identityOf(request).user, sessionId).catch(nullIfRejected);',
+    replacement: '',
+    tests: [PURCHASE],
+  },
+  {
+    name: 'a user who returns during an outage gets no page',
+    file: 'billing.js',
+    text: 'sync(identityOf(request).user, sessionId).catch(nullIfRejected)',
+    replacement: 'sync(identityOf(request).user, sessionId)',
+    tests: [PURCHASE],
   },
 ]);

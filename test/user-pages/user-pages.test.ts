@@ -312,7 +312,9 @@ t.test('a second factor is set up, asked for, and removed', async (t) => {
   await signUp(visitor);
   const first = await visitor.get('/second-factor');
   t.notMatch(first.body, /second-factor\/begin/, 'not before the address is confirmed');
-  t.match((await visitor.fill('', {}, '/verification')).body, /new link is on its way/);
+  const account = await visitor.get();
+  t.notMatch(account.body, /was mailed/, 'a registration mails no link');
+  t.match((await visitor.browser.submit(account, {}, '/verification')).body, /A link is on its way/);
   const token = await app.tokenIn(VERIFY);
   await app.post('/auth/verify-email', { token, password: PASSWORD });
 
@@ -456,9 +458,18 @@ t.test('a user buys, changes, cancels and resumes a plan', async (t) => {
   Object.assign(api.world.subscribe(customer, id, true), {
     ...{ status: 'active', price: 'price_pro', quantity: 1, trialEnd: null },
   });
-  await app.request('POST', '/api/billing/sync', { token: (await me(app)).token, body: {} });
-  const subscribed = await visitor.get('/billing');
-  t.match(subscribed.body, /Renews on/);
+  const order = api.calls.find(({ path, method }) => path === '/v1/checkout/sessions' && method === 'POST');
+  const [sessionId = ''] = api.sessions.keys();
+  const success = order?.form.get('success_url')?.replace('{CHECKOUT_SESSION_ID}', sessionId) ?? '';
+  const returned = success.slice(`${visitor.origin}/account`.length);
+  t.equal(returned, `/billing?checkout=success&session_id=${sessionId}`);
+  api.fault = () => ({ status: 500, body: '{}' });
+  t.equal((await visitor.get(returned)).status, 200, 'an outage, which the webhook makes up for');
+  api.fault = () => undefined;
+  const foreign = await visitor.get('/billing?checkout=success&session_id=cs_foreign');
+  t.match([foreign.status, foreign.body], [200, /No paid plan/]);
+  const subscribed = await visitor.get(returned);
+  t.match(subscribed.body, /Renews on/, 'before any webhook arrives');
   t.match(subscribed.body, /your plan/);
   const preview = await visitor.browser.submit(subscribed, {}, '/change');
   t.match([titleOf(preview), preview.body], ['Change the plan?', /basic/i]);

@@ -167,6 +167,27 @@ function forEngine(engine: string, fresh: (t: Test) => string): void {
 forEngine('SQLite', onSqlite);
 await onMongod((server) => forEngine('MongoDB', (t) => server.fresh(t)));
 
+t.test(
+  'an endpoint that is added or enabled before a change, but after its announcement, receives the event',
+  async (t) => {
+    const app = await receiver(t);
+    const lab = await laboratory(t, onSqlite(t));
+    const { endpoint } = await lab.add(app.url);
+    const announce = (id: string) =>
+      lab.announce('user.suspended', { userId: id }, { of: 'user', id, has: {} });
+    const first = await announce('usr_1');
+    lab.clock.advance(SECOND);
+    await lab.add(app.url);
+    await first.emit();
+    t.equal((await lab.statuses()).length, 2, 'the added one as well');
+    await lab.endpoints.updateOne({ id: endpoint.id }, { set: { disabledAt: 1 } });
+    const second = await announce('usr_2');
+    await lab.module.service.enable(endpoint.id, OPERATOR);
+    await second.emit();
+    t.equal((await lab.statuses()).length, 4, 'the enabled one as well');
+  },
+);
+
 t.test('the old secret signs beside a new one for a day', async (t) => {
   const app = await receiver(t);
   const lab = await laboratory(t, onSqlite(t));

@@ -8,6 +8,8 @@ const RETRIES = 'SQLite: a failing delivery is attempted ten times within three 
 const PROCESSES = 'SQLite: four processes make one attempt at a time for each delivery';
 const KILLED = 'SQLite: an attempt of a process that was killed is repeated by another after a minute';
 const ANNOUNCED = 'SQLite: an announced event is delivered if its change was made, and dropped otherwise';
+const ADDED =
+  'an endpoint that is added or enabled before a change, but after its announcement, receives the event';
 const TWICE = 'SQLite: an event that is recorded twice is delivered once';
 const ROTATED = 'the old secret signs beside a new one for a day';
 const ENCRYPTED = 'secrets are stored encrypted, and encrypted again with a new key';
@@ -63,6 +65,13 @@ const mutants = [
     text: 'await deliver(name, JSON.parse(event), createdAt);',
     replacement: '{}',
     tests: inDelivery(ANNOUNCED),
+  },
+  {
+    name: 'only the endpoints of the announcement receive an event',
+    file: 'outbox.js',
+    text: 'put: (name, event) => deliver(name, event)',
+    replacement: 'put: (name, event) => deliver(name, event, Date.parse(event.at))',
+    tests: inDelivery(ADDED),
   },
   {
     name: 'a change has no time',

@@ -44,6 +44,7 @@ export type ErrorCode =
   | 'MAIL_NOT_RETRYABLE'
   | 'MAIL_NOT_SENT'
   | 'MAINTENANCE'
+  | 'METHOD_NOT_ALLOWED'
   | 'NOT_FOUND'
   | 'NOT_READY'
   | 'ORIGIN_NOT_ALLOWED'

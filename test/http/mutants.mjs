@@ -1,0 +1,30 @@
+import { runMutants } from '../mutants.mjs';
+
+// Breaks the answers to requests without a route, one defect at a time. Run by `npm run test:mutants`.
+
+const ALLOWED = [
+  'scope',
+  'a method that a path does not have is answered 405 with those it has, and has no effect',
+];
+const IN_HOST = [
+  '../host/fastify',
+  'in a host, a method that a path does not have is 405 only for our routes below our prefixes',
+];
+const HIDDEN = ['../host/fastify', "a route that a host's hook hides looks like an unknown route"];
+
+const unknown = (name, text, replacement, test) => ({
+  ...{ name, text, replacement },
+  file: 'unknown-requests.js',
+  tests: [test],
+});
+
+runMutants('http', [
+  unknown('the query counts as path', "url.split('?', 1).join()", 'url', ALLOWED),
+  unknown('a prefix with a slash is unknown', "routePath === ''", 'false', ALLOWED),
+  unknown('OPTIONS without CORS is 405', "method === 'OPTIONS'", 'false', ALLOWED),
+  unknown('a hidden route is 405', 'allowed.has(method)', 'false', HIDDEN),
+  unknown('an empty segment is a parameter', " && path[index] !== ''", '', ALLOWED),
+  unknown('a longer path matches', 'segments.length === path.length &&', '', ALLOWED),
+  unknown('QUERY without a type is 400', "'FST_ERR_ROUTE_MISSING_CONTENT_TYPE'", "''", ALLOWED),
+  unknown('only one scope counts', '.get(server.server)', '.get(server)', IN_HOST),
+]);
