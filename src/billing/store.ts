@@ -23,7 +23,7 @@ export interface WebhookEventDocument {
   leaseUntil?: number;
   /** Absent until the event is completed. */
   outcome?: EventOutcome;
-  /** Whether it was stored with its effect (`changes.ts`), so that it proves the effect. */
+  /** Whether it was stored with its effect (`events/changes.ts`), so that it proves the effect. */
   isUnleased?: true;
 }
 
@@ -38,6 +38,9 @@ export type EventOutcome = (typeof EVENT_OUTCOMES)[number];
 export const EVENT_OUTCOMES = ['processed', 'stale', 'ignored', 'unmatched'] as const;
 
 export type WebhookEvents = Collection<WebhookEventDocument>;
+
+/** The kind of these documents in proofs of events. */
+export const PAYMENT_EVENT = 'payment-event';
 
 export function webhookEventCollection(store: Store): WebhookEvents {
   return store.collection<WebhookEventDocument>('webhook_events', {

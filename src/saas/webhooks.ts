@@ -1,8 +1,7 @@
 import type { AgentLinks } from '../agents/store.js';
 import type { Users } from '../auth/store.js';
 import { sessionCollection } from '../auth/store.js';
-import { PAYMENT_EVENT } from '../billing/events/changes.js';
-import { webhookEventCollection } from '../billing/store.js';
+import { PAYMENT_EVENT, webhookEventCollection } from '../billing/store.js';
 import { usageCollection } from '../billing/usage/reports.js';
 import { type EventProof, provesChange } from '../ops/events.js';
 import type { ModuleContext } from '../server/module-context.js';

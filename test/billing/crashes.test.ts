@@ -2,12 +2,12 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { userCollection } from '../../src/auth/store.js';
-import { PAYMENT_EVENT } from '../../src/billing/events/changes.js';
 import { createEventLeases, EVENT_LEASE_MS } from '../../src/billing/events/leases.js';
 import { createGateway } from '../../src/billing/provider/gateway.js';
 import type { Json } from '../../src/billing/provider/json.js';
 import {
   customerCollection,
+  PAYMENT_EVENT,
   subscriptionCollection,
   webhookEventCollection,
 } from '../../src/billing/store.js';

@@ -3,7 +3,7 @@ import type { AnnouncedEvent, EventProof } from '../../ops/events.js';
 import type { Store } from '../../storage/collection.js';
 import { isEntitled, type PastDue, type Projector } from '../entitlement.js';
 import type { AnnounceNotification } from '../notifications.js';
-import type { EventOutcome } from '../store.js';
+import { type EventOutcome, PAYMENT_EVENT } from '../store.js';
 import { subscriptionNotification } from '../subscription/writer.js';
 import type { EventLeases } from './leases.js';
 import type { BillingEvent } from './provider-objects.js';
@@ -28,9 +28,6 @@ export interface ChangeDependencies {
   pastDue: PastDue;
   clock: Clock;
 }
-
-/** The kind of documents in proofs. */
-export const PAYMENT_EVENT = 'payment-event';
 
 export function createProcessChange(deps: ChangeDependencies): ProcessChange {
   const { subscriptionEvents, leases, projector, store, announceEvent, pastDue, clock } = deps;
