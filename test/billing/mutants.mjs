@@ -15,10 +15,7 @@ const EXPLORATION = [
   'in every interleaving of deliveries, with a crash of one, the newest event applies',
 ];
 const CRASH = ['crashes', 'a crash at any step is repaired by the next delivery'];
-const BETWEEN_WRITES = [
-  'crashes',
-  'a crash at any step is repaired by the next delivery, between two writes, too',
-];
+const BETWEEN_WRITES = ['crashes', 'without atomic writes, a crash between two of them is repaired as well'];
 const PROMPT = ['crashes', 'access that a crash has left half changed is repaired without a delivery'];
 const TWO_SUBSCRIPTIONS = ['crashes', 'concurrent changes of two subscriptions of a user both count'];
 const OUTAGE = ['crashes', 'after an outage of the provider every user is correct within a minute'];
