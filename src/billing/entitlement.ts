@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { SubscriptionStatus, SubscriptionSummary } from '../http/schemas.js';
 import { type Clock, DAY } from '../kernel/clock.js';
+import type { Write } from '../storage/collection.js';
 import { pagesOf } from '../storage/pages.js';
 import { type Plans, UNKNOWN_PLAN } from './plans/plans.js';
 import { findPaymentOf, type PurchaseDocument, type Purchases } from './purchases.js';
@@ -12,7 +13,7 @@ import {
   type SubscriptionDocument,
   type Subscriptions,
 } from './store.js';
-import type { AccessTerms, BillingUsers, Grant } from './users.js';
+import type { AccessTerms, BillingUsers, Grant, Projection } from './users.js';
 
 /**
  * Access to plans through subscriptions and grants. The access terms of the subscriptions are copied to the
@@ -97,28 +98,48 @@ export function listEntitledPlans(
 export interface Projector {
   /** Writes a user's subscriptions to the user's record. */
   project(userId: string): Promise<void>;
+  /**
+   * The write of the record that is made together with that of one subscription. Null if the user does not exist. It cannot be made
+   * if the record was written meanwhile, which every other write of a subscription does after it.
+   */
+  projecting(changed: SubscriptionDocument): Promise<Write | null>;
 }
 
-/** @param afterwards called with every subscription of a user once the record is written */
+/** @param report called with every subscription of a user, before or after the record is written */
 export function createProjector(
   listHeld: ListHeld,
   { projection }: Pick<BillingUsers, 'projection'>,
-  afterwards: (userId: string, all: SubscriptionDocument[]) => Promise<void>,
+  report: (userId: string, all: SubscriptionDocument[]) => Promise<void>,
 ): Projector {
+  const projectionOf = (all: HeldSubscription[]): Projection => {
+    const { status, plan } = selectShown(all) ?? NO_SUBSCRIPTION;
+    return { status, plan, held: all.filter(mayEntitle).map(accessTermsOf) };
+  };
+  const reportAll = (userId: string, all: HeldSubscription[]) =>
+    report(
+      userId,
+      all.filter(({ isPurchase }) => !isPurchase),
+    );
+
   return {
     async project(userId) {
       for (;;) {
         const revision = await projection.revision(userId);
         if (revision === null) return;
         const all = await listHeld(userId);
-        const { status, plan } = selectShown(all) ?? NO_SUBSCRIPTION;
-        const held = all.filter(mayEntitle).map(accessTermsOf);
         // Written even if nothing differs: a new revision makes writes that are based on older subscriptions fail.
-        if (await projection.write(userId, revision, { status, plan, held })) {
-          const bought = all.filter(({ isPurchase }) => !isPurchase);
-          return afterwards(userId, bought);
-        }
+        if (await projection.write(userId, revision, projectionOf(all))) return reportAll(userId, all);
       }
+    },
+
+    async projecting(changed) {
+      const { id, userId } = changed;
+      const revision = await projection.revision(userId);
+      if (revision === null) return null;
+      const all = (await listHeld(userId)).map((one) => (one.id === id ? changed : one));
+      // Before the write, after which nothing repeats it.
+      await reportAll(userId, all);
+      return projection.writing(userId, revision, projectionOf(all));
     },
   };
 }

@@ -141,6 +141,7 @@ export function createBillingModule(
   const billingUrl = () => publicUrl() + withLeadingSlash(returnPath);
   const events = createBillingEvents({
     ...writes,
+    store,
     secrets: webhookSecretsOf(config),
     ignoresTestEvents: mayBeLiveKey(key),
     enqueueMail: createEnqueueMail({ ...base, outbox, billingUrl }),

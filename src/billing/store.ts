@@ -18,11 +18,13 @@ export interface WebhookEventDocument {
   payload?: string;
   receivedAt: number;
   attempts: number;
-  /** The owner of the lease; an expired lease may be taken over. */
-  owner: string;
-  leaseUntil: number;
+  /** The owner of the lease; an expired lease may be taken over. Both are absent if the event needed none. */
+  owner?: string;
+  leaseUntil?: number;
   /** Absent until the event is completed. */
   outcome?: EventOutcome;
+  /** Whether it was stored with its effect (`events/changes.ts`), so that it proves the effect. */
+  isUnleased?: true;
 }
 
 /**
@@ -36,6 +38,9 @@ export type EventOutcome = (typeof EVENT_OUTCOMES)[number];
 export const EVENT_OUTCOMES = ['processed', 'stale', 'ignored', 'unmatched'] as const;
 
 export type WebhookEvents = Collection<WebhookEventDocument>;
+
+/** The kind of these documents in proofs of events. */
+export const PAYMENT_EVENT = 'payment-event';
 
 export function webhookEventCollection(store: Store): WebhookEvents {
   return store.collection<WebhookEventDocument>('webhook_events', {

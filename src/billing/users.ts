@@ -1,3 +1,4 @@
+import type { Write } from '../storage/collection.js';
 import type { SubscriptionDocument } from './store.js';
 
 /** Access to the users' records, which belong to another domain. */
@@ -14,6 +15,8 @@ export interface BillingUsers {
     revision(userId: string): Promise<number | null>;
     /** Writes if the revision is still the given one, and increments it. */
     write(userId: string, revision: number, projection: Projection): Promise<boolean>;
+    /** The same write, to be made together with others. */
+    writing(userId: string, revision: number, projection: Projection): Write;
   };
   grants: {
     /** Writes or removes the grant and returns the previous one; `null` if the user does not exist. */

@@ -125,12 +125,12 @@ export function createEvents<Events>({
   const check = createNameCheck(Object.keys(names));
   const emitter = new EventEmitter().setMaxListeners(0);
 
-  const create = (payload: unknown): StoredEvent =>
+  const create = (payload: object & { id?: string }): StoredEvent =>
     Object.freeze({
-      id: newId('evt_', clock, random),
+      ...(payload.id === undefined && { id: newId('evt_', clock, random) }),
       at: toTimestamp(clock.now()),
-      ...(payload as object),
-    });
+      ...payload,
+    }) as StoredEvent;
 
   const publish = (name: string, event: StoredEvent): void => {
     for (const listener of emitter.rawListeners(name)) {

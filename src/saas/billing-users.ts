@@ -1,5 +1,25 @@
-import { isDisabled, type Users } from '../auth/store.js';
-import type { BillingUsers } from '../billing/users.js';
+import { isDisabled, type UserDocument, type Users } from '../auth/store.js';
+import type { BillingUsers, Projection } from '../billing/users.js';
+import type { Change, Where } from '../storage/collection.js';
+
+/** The condition and the change of a projection. */
+function projectionWrite(
+  id: string,
+  revision: number,
+  { status, plan, held }: Projection,
+): [Where<UserDocument>, Change<UserDocument>] {
+  return [
+    { id, subscriptionRev: revision === 0 ? null : revision },
+    {
+      set: {
+        subscriptionStatus: status,
+        subscriptionPlan: plan,
+        subscriptionsHeld: { rev: revision + 1, terms: held },
+      },
+      inc: { subscriptionRev: 1 },
+    },
+  ];
+}
 
 /** Adapts the users' records for billing. */
 export function billingUsers(users: Users): BillingUsers {
@@ -27,20 +47,8 @@ export function billingUsers(users: Users): BillingUsers {
         const user = await users.findOne({ id: userId });
         return user && (user.subscriptionRev ?? 0);
       },
-      async write(userId, revision, { status, plan, held }) {
-        const written = await users.updateOne(
-          { id: userId, subscriptionRev: revision === 0 ? null : revision },
-          {
-            set: {
-              subscriptionStatus: status,
-              subscriptionPlan: plan,
-              subscriptionsHeld: { rev: revision + 1, terms: held },
-            },
-            inc: { subscriptionRev: 1 },
-          },
-        );
-        return written !== null;
-      },
+      write: (...projected) => users.changeOne(...projectionWrite(...projected)),
+      writing: (...projected) => users.changing(...projectionWrite(...projected)),
     },
 
     grants: {

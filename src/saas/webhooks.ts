@@ -1,6 +1,7 @@
 import type { AgentLinks } from '../agents/store.js';
 import type { Users } from '../auth/store.js';
 import { sessionCollection } from '../auth/store.js';
+import { PAYMENT_EVENT, webhookEventCollection } from '../billing/store.js';
 import { usageCollection } from '../billing/usage/reports.js';
 import { type EventProof, provesChange } from '../ops/events.js';
 import type { ModuleContext } from '../server/module-context.js';
@@ -27,6 +28,7 @@ export function createProofCheck(
     session: sessionCollection(store),
     'agent-link': agentLinks,
     usage: usageCollection(store),
+    [PAYMENT_EVENT]: webhookEventCollection(store),
   };
   return async (proof) => {
     const document = await documents[proof.of]?.findOne({ id: proof.id });

@@ -12,7 +12,7 @@ import {
 import type { Collection, Declaration, Store } from './collection.js';
 
 /** Implemented by each engine. Its collections receive valid arguments only. */
-export interface Engine extends Pick<Store, 'ready' | 'close' | 'requestTimeoutMs'> {
+export interface Engine extends Omit<Store, 'collection'> {
   collection<T extends { id: string }>(shape: Shape): Collection<T>;
 }
 
@@ -30,6 +30,9 @@ export function checkedStore(engine: Engine): Store {
       known.set(name, { declaration: written, collection });
       return collection as Collection<T>;
     },
+    // Every write comes from a checked collection.
+    writeAll: (writes) => engine.writeAll(writes),
+    isAtomic: engine.isAtomic,
     ...(engine.requestTimeoutMs !== undefined && { requestTimeoutMs: engine.requestTimeoutMs }),
     ready: () => engine.ready(),
     close: () => engine.close(),
@@ -91,6 +94,15 @@ function checkedCollection<T extends { id: string }>(shape: Shape, inner: Collec
     },
     async estimate() {
       return await inner.estimate();
+    },
+    inserting(doc) {
+      checkDocument(shape, doc);
+      return inner.inserting(doc);
+    },
+    changing(where, change) {
+      checkWhere(shape, where);
+      checkChange(shape, change);
+      return inner.changing(where, change);
     },
   };
 }

@@ -1,6 +1,6 @@
 /**
  * The storage port, which every engine implements. Each call is one atomic operation on one document, except
- * `insertMany`, `updateMany` and `deleteMany`, which are series of them. `checks.ts` validates arguments before they reach an engine,
+ * `insertMany`, `updateMany`, `deleteMany` and `Store.writeAll`, which are series of them. `checks.ts` validates arguments before they reach an engine,
  * so that a missing value never matches every document.
  */
 
@@ -90,6 +90,16 @@ export interface Collection<T extends { id: string }> {
   count(where?: Where<T>, limit?: number): Promise<number>;
   /** The number of all documents, at a cost that does not grow with it. */
   estimate(): Promise<Estimate>;
+  /** An {@link insert} for `Store.writeAll`. */
+  inserting(doc: T): Write;
+  /** A {@link changeOne} for `Store.writeAll`. */
+  changing(where: Where<T>, change: Change<T>): Write;
+}
+
+/** A write of one document that `Store.writeAll` makes. */
+export interface Write {
+  /** The name of its collection. */
+  readonly collection: string;
 }
 
 /** A number of documents. */
@@ -114,6 +124,16 @@ export interface Declaration<T> {
 export interface Store {
   /** Declares a collection. Repeated declarations of a name must be equal. */
   collection<T extends { id: string }>(name: string, declaration?: Declaration<T>): Collection<T>;
+  /**
+   * Makes several writes that belong together. False if one of them could not be made, because no document matches or because the
+   * id or a unique value exists: if `isAtomic`, none is made then, else those before it remain.
+   */
+  writeAll(writes: readonly Write[]): Promise<boolean>;
+  /**
+   * Whether `writeAll` makes all or none of its writes, also if the process is killed. Otherwise it makes one after another, in the
+   * given order.
+   */
+  readonly isAtomic: boolean;
   /** How long the calls of one request may wait in all (`request-budget.ts`). Absent: the calls are limited one by one. */
   readonly requestTimeoutMs?: number;
   /** Resolves if every declared collection can be read and, as far as known, written. @throws StoreUnavailable */

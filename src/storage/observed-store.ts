@@ -20,9 +20,18 @@ const OPERATIONS = [
 
 /** A store whose calls are measured. Callers get the promise of the inner store, so that calls take no longer. */
 export function observeStore(inner: Store, observeCalls: ObserveCalls): Store {
+  const observers = new Map<string, ReturnType<ObserveCalls>>();
+  const observerOf = (collection: string) => {
+    const observe = observers.get(collection) ?? observeCalls(collection, 'writeAll');
+    observers.set(collection, observe);
+    return observe;
+  };
   return {
     collection: (name, declaration) =>
       observeCollection(name, inner.collection(name, declaration), observeCalls),
+    // Several collections share the duration: it is attributed to the first.
+    writeAll: (writes) => measure(observerOf(writes[0]?.collection ?? ''), () => inner.writeAll(writes)),
+    isAtomic: inner.isAtomic,
     ...(inner.requestTimeoutMs !== undefined && { requestTimeoutMs: inner.requestTimeoutMs }),
     ready: () => inner.ready(),
     close: () => inner.close(),
@@ -37,14 +46,17 @@ function observeCollection<T extends { id: string }>(
   const measured = (operation: (typeof OPERATIONS)[number]) => {
     const observe = observeCalls(name, operation);
     const call = inner[operation] as (...parameters: unknown[]) => Promise<unknown>;
-    return (...parameters: unknown[]): Promise<unknown> => {
-      const startedAt = performance.now();
-      const result = call(...parameters);
-      const end = () => observe(performance.now() - startedAt);
-      result.then(end, end);
-      return result;
-    };
+    return (...parameters: unknown[]): Promise<unknown> => measure(observe, () => call(...parameters));
   };
   const entries = OPERATIONS.map((operation) => [operation, measured(operation)]);
-  return Object.fromEntries(entries) as Collection<T>;
+  const { inserting, changing } = inner;
+  return { ...Object.fromEntries(entries), inserting, changing } as Collection<T>;
+}
+
+function measure<R>(observe: (milliseconds: number) => void, call: () => Promise<R>): Promise<R> {
+  const startedAt = performance.now();
+  const result = call();
+  const end = () => observe(performance.now() - startedAt);
+  result.then(end, end);
+  return result;
 }

@@ -404,6 +404,26 @@ t.test('a payment method is saved for the currency of the prices', async (t) => 
   t.notOk([...(form?.keys() ?? [])].some((name) => name.startsWith('payment_method_types')));
 });
 
+t.test('a subscription that becomes active beside another one is reported to the operator', async (t) => {
+  const { app, api, deliver, buyer } = await shop(t);
+  const { customer, id } = await buyer();
+  const seen: Json[] = [];
+  app.server.fastify.saas.events.on('subscription.duplicated', (event) => void seen.push({ ...event }));
+  const both = [0, 1].map(() => {
+    api.world.now += 1;
+    return Object.assign(api.world.subscribe(customer, id, true), { trialEnd: null });
+  });
+  const objects = both.map((one, at) => ({
+    ...subscriptionObject(one),
+    status: at === 0 ? 'active' : 'incomplete',
+  }));
+  for (const [at, object] of objects.entries()) await deliver(subscriptionEvent('created', at, object));
+  t.same(seen, []);
+  t.equal(await deliver(subscriptionEvent('updated', 5, { ...objects[1], status: 'active' })), 'processed');
+  const [older, newer] = both.map((one) => one.id);
+  t.match(seen, [{ id: `duplicate:${newer}`, userId: id, subscriptionIds: [newer, older] }]);
+});
+
 t.test(
   'two subscriptions that were paid all the same are recorded and reported to the operator once',
   async (t) => {

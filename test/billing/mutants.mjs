@@ -14,6 +14,10 @@ const EXPLORATION = [
   'crashes',
   'in every interleaving of deliveries, with a crash of one, the newest event applies',
 ];
+const CRASH = ['crashes', 'a crash at any step is repaired by the next delivery'];
+const BETWEEN_WRITES = ['crashes', 'without atomic writes, a crash between two of them is repaired as well'];
+const PROMPT = ['crashes', 'access that a crash has left half changed is repaired without a delivery'];
+const TWO_SUBSCRIPTIONS = ['crashes', 'concurrent changes of two subscriptions of a user both count'];
 const OUTAGE = ['crashes', 'after an outage of the provider every user is correct within a minute'];
 
 const mutants = [
@@ -47,17 +51,68 @@ const mutants = [
   },
   {
     name: 'an event that changes the access is processed as one that does not',
-    file: 'events/subscription-events.js',
-    text: 'if (!isProjectedAfter(stored, merged))',
+    file: 'events/changes.js',
+    text: 'if (!applied.isProjected)',
     replacement: 'if (false)',
     tests: [EXPLORATION],
   },
   {
-    name: 'an event that changes terms only notifies although another delivery has stored it',
-    file: 'events/processor.js',
-    text: '!(await leases.storeProcessed(event))',
-    replacement: '(await leases.storeProcessed(event)) === null',
+    name: 'an event that changes the access needs no lease where a crash between its writes would show',
+    file: 'events/changes.js',
+    text: 'store.isAtomic ? await projector.projecting(applied.subscription) : null',
+    replacement: 'await projector.projecting(applied.subscription)',
+    tests: [PROMPT],
+  },
+  {
+    name: 'a change notifies although another delivery has stored its event',
+    file: 'events/changes.js',
+    text: '!(await store.writeAll(writes))',
+    replacement: '(await store.writeAll(writes)) === null',
     tests: [EXPLORATION],
+  },
+  {
+    name: 'an event without a lease is stored before its change',
+    file: 'events/changes.js',
+    text: '[write, leases.storing(event)]',
+    replacement: '[leases.storing(event), write]',
+    tests: [BETWEEN_WRITES],
+  },
+  {
+    name: "the user's record is written without the event",
+    file: 'events/changes.js',
+    text: 'writes.splice(1, 0, projecting)',
+    replacement: 'writes.splice(1, 1, projecting)',
+    tests: [CRASH, EXPLORATION],
+  },
+  {
+    name: "the user's record is written as it was before the change",
+    file: 'entitlement.js',
+    text: '(one.id === id ? changed : one)',
+    replacement: 'one',
+    tests: [CRASH, EXPLORATION],
+  },
+  {
+    name: "the user's record is written although it has changed since it was read",
+    file: '../saas/billing-users.js',
+    text: '{ id, subscriptionRev: revision === 0 ? null : revision }',
+    replacement: '{ id }',
+    tests: [TWO_SUBSCRIPTIONS],
+  },
+  {
+    name: 'a change is announced after it was made',
+    file: 'events/changes.js',
+    text: 'const announced = await announce(event, applied);',
+    replacement: 'const announced = { emit: async () => await (await announce(event, applied))?.emit() };',
+    tests: [CRASH],
+  },
+  {
+    name: 'duplicates are not reported by an event without a lease',
+    file: 'entitlement.js',
+    text: 'await reportAll(userId, all);',
+    replacement: '',
+    tests: [
+      ['checkout', 'a subscription that becomes active beside another one is reported to the operator'],
+    ],
   },
   {
     name: 'of two events of one second the last to arrive wins',
@@ -152,8 +207,8 @@ const mutants = [
   {
     name: 'a write ignores the revision that was read',
     file: 'subscription/writer.js',
-    text: '{ id, rev: stored.rev }, { set',
-    replacement: '{ id }, { set',
+    text: '{ id, rev: stored.rev }',
+    replacement: '{ id }',
     tests: [STORM],
   },
   {

@@ -38,7 +38,7 @@ export function billingOn(
       config: { billingReturnUrlRelative: '/settings/billing', pastDue: 'entitled', ...config },
       users: billingUsers(userCollection(store)),
       outbox: { put: async () => {} },
-      ...eventSink(),
+      ...eventSink(options.emit),
       publicUrl: () => 'https://app.example.test',
       wait: async () => {},
       ...options,

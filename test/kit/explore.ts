@@ -1,10 +1,13 @@
 import { hash } from 'node:crypto';
 import {
+  type Change,
   type Collection,
   type Declaration,
   type Store,
   StoreUnavailable,
   UniqueViolation,
+  type Where,
+  type Write,
 } from '../../src/storage/collection.js';
 import { applyChange, compare, matches } from '../../src/storage/semantics.js';
 
@@ -24,6 +27,8 @@ export interface Scenario {
   actors: ((store: Store) => Promise<unknown>)[];
   /** Whether one actor may crash before any of its calls. */
   crash?: boolean;
+  /** Whether `writeAll` is one step, as on SQLite. Default: true. */
+  isAtomic?: boolean;
   /** How many writes may fail with an unknown outcome: each with and without its effect. */
   losses?: number;
   /** Repairs the effects of a crash, after all actors are done. */
@@ -39,13 +44,27 @@ export interface Exploration {
   failure?: { calls: string[]; reason: string };
 }
 
-type Documents = Map<string, Map<string, { id: string }>>;
+/** The documents of a collection. */
+type Collected = Map<string, { id: string }>;
+
+type Documents = Map<string, Collected>;
+
+/** Returns a function that undoes all later changes. */
+function remember(docs: readonly Collected[]): () => void {
+  const before = docs.map((some) => [...some]);
+  return () => {
+    for (const [place, some] of docs.entries()) {
+      some.clear();
+      for (const [id, doc] of before[place] ?? []) some.set(id, doc);
+    }
+  };
+}
 
 interface Pending {
   actor: number;
   name: string;
-  /** The documents of the only collection that the call may change. */
-  docs: Map<string, { id: string }>;
+  /** The documents of the collections that the call may change. */
+  docs: readonly Collected[];
   perform(): unknown;
   resolve(result: unknown): void;
   reject(error: unknown): void;
@@ -66,7 +85,7 @@ interface Branch {
 }
 
 /** Calls whose loss is explored. Those of the collection `time` only represent the passing of time. */
-const WRITES = /^(?!time\.).*\.(insert|updateOne|changeOne|deleteOne)$/;
+const WRITES = /^(?!time\.).*\.(insert|updateOne|changeOne|deleteOne|writeAll)$/;
 
 export async function explore(scenario: Scenario): Promise<Exploration> {
   const initial: Documents = new Map();
@@ -133,6 +152,7 @@ async function begin(scenario: Scenario, initial: Documents) {
           if (isOver) resolve(perform());
           else if (actor !== gone) pending.push({ actor, name, docs, perform, resolve, reject });
         }),
+      scenario.isAtomic,
     );
     act(view).then(
       (value) => {
@@ -168,13 +188,12 @@ async function begin(scenario: Scenario, initial: Documents) {
   const callStep = (call: Pending): Step => ({
     label: `${call.actor}: ${call.name}`,
     peek() {
-      const before = [...call.docs];
+      const undo = remember(call.docs);
       const seenBefore = seen[call.actor] as string;
       perform(call);
       const state = stateOf(gone);
       seen[call.actor] = seenBefore;
-      call.docs.clear();
-      for (const [id, doc] of before) call.docs.set(id, doc);
+      undo();
       return state;
     },
     take() {
@@ -206,14 +225,13 @@ async function begin(scenario: Scenario, initial: Documents) {
     return {
       label: `${call.actor}: ${call.name} ${takesEffect ? 'unanswered' : 'lost'}`,
       peek() {
-        const before = [...call.docs];
+        const undo = remember(call.docs);
         const seenBefore = seen[call.actor] as string;
         note();
         const state = stateOf(gone);
         losses--;
         seen[call.actor] = seenBefore;
-        call.docs.clear();
-        for (const [id, doc] of before) call.docs.set(id, doc);
+        undo();
         return state;
       },
       take() {
@@ -246,6 +264,13 @@ async function begin(scenario: Scenario, initial: Documents) {
   };
 }
 
+interface MemoryWrite extends Write {
+  /** The collection and the method that makes it. */
+  call: string;
+  docs: Collected;
+  make(): boolean;
+}
+
 /** A store whose calls are done at once. */
 const directStore = (documents: Documents) =>
   memoryStore(documents, async (_name, _docs, perform) => perform());
@@ -253,8 +278,15 @@ const directStore = (documents: Documents) =>
 /** The storage interface over plain maps; `call` decides when a step is done. */
 function memoryStore(
   documents: Documents,
-  call: (name: string, docs: Map<string, { id: string }>, perform: () => unknown) => Promise<unknown>,
+  call: (name: string, docs: readonly Collected[], perform: () => unknown) => Promise<unknown>,
+  isAtomic = true,
 ): Store {
+  const makeAll = (writes: readonly MemoryWrite[]): boolean => {
+    const undo = remember(writes.map(({ docs }) => docs));
+    const areMade = writes.every(({ make }) => make());
+    if (!areMade) undo();
+    return areMade;
+  };
   return {
     collection: <T extends { id: string }>(name: string, { unique = [] }: Declaration<T> = {}) => {
       if (!documents.has(name)) documents.set(name, new Map());
@@ -279,7 +311,10 @@ function memoryStore(
         put(after);
         return after;
       };
-      const steps: Record<keyof Collection<T>, (...args: never[]) => unknown> = {
+      const steps: Record<
+        Exclude<keyof Collection<T>, 'inserting' | 'changing'>,
+        (...args: never[]) => unknown
+      > = {
         insert,
         insertMany(many: readonly T[]) {
           try {
@@ -317,9 +352,31 @@ function memoryStore(
       };
       const scheduled = Object.entries(steps).map(([verb, step]) => [
         verb,
-        (...args: never[]) => call(`${name}.${verb}`, docs, () => step(...args)),
+        (...args: never[]) => call(`${name}.${verb}`, [docs], () => step(...args)),
       ]);
-      return Object.fromEntries(scheduled) as Collection<T>;
+      const writing = (verb: string, make: () => boolean): MemoryWrite => ({
+        ...{ collection: name, call: `${name}.${verb}`, docs, make },
+      });
+      return {
+        ...(Object.fromEntries(scheduled) as Collection<T>),
+        inserting: (doc: T) =>
+          writing('insert', () => {
+            if (docs.has(doc.id)) return false;
+            put(doc);
+            return true;
+          }),
+        changing: (where: Where<T>, change: Change<T>) =>
+          writing('changeOne', () => changeFirst(where as never, change as never) !== null),
+      };
+    },
+    isAtomic,
+    async writeAll(writes) {
+      const all = writes as MemoryWrite[];
+      const docs = all.map((one) => one.docs);
+      if (isAtomic)
+        return (await call(`${all[0]?.collection}.writeAll`, docs, () => makeAll(all))) as boolean;
+      for (const one of all) if (!(await call(one.call, [one.docs], one.make))) return false;
+      return true;
     },
     ready: async () => undefined,
     close: async () => undefined,

@@ -34,9 +34,14 @@ function withEachCall(store: Store, atCall: <T>(call: () => Promise<T>) => Promi
   const wrapped = <T extends { id: string }>(documents: Collection<T>): Collection<T> =>
     new Proxy(documents, {
       get: (target, name: keyof Collection<T>) => {
+        if (name === 'inserting' || name === 'changing') return target[name];
         const method = target[name] as (...args: unknown[]) => Promise<unknown>;
         return (...args: unknown[]) => atCall(() => method.apply(target, args));
       },
     });
-  return { ...store, collection: (name, declaration) => wrapped(store.collection(name, declaration)) };
+  return {
+    ...store,
+    collection: (name, declaration) => wrapped(store.collection(name, declaration)),
+    writeAll: (writes) => atCall(() => store.writeAll(writes)),
+  };
 }

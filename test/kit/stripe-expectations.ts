@@ -7,6 +7,7 @@ import {
   subscriptionCollection,
   webhookEventCollection,
 } from '../../src/billing/store.js';
+import type { EventProof } from '../../src/ops/events.js';
 import type { Store } from '../../src/storage/collection.js';
 import { PRICES, type WorldSubscription } from './stripe-objects.js';
 import { amountOf } from './stripe-purchases.js';
@@ -32,6 +33,8 @@ export interface Seen {
   possiblyLost: Set<string>;
   /** Notifications that webhooks have, by name and ID. */
   recorded?: Set<string>;
+  /** Those that webhooks have if the proof holds. */
+  announced?: Map<string, EventProof>;
 }
 
 interface Wrong {

@@ -1,4 +1,4 @@
-import type { Collection, Store } from '../../src/storage/collection.js';
+import type { Collection, Store, Write } from '../../src/storage/collection.js';
 
 /** The store of a process that is killed at work: after a given number of calls, no call returns. */
 
@@ -26,32 +26,66 @@ const CALLS = new Set([
   'count',
 ]);
 
-/** @param onLostOutcome called for each event whose outcome was stored by the call that was interrupted */
-export function killableStore(store: Store, life: Life, onLostOutcome: (eventId: string) => void): Store {
+/**
+ * @param onLostOutcome called for each event whose outcome was stored by the call that was interrupted
+ * @param isAtomic whether the process can be killed only before or after all writes of a `writeAll`, not between them
+ */
+export function killableStore(
+  store: Store,
+  life: Life,
+  onLostOutcome: (eventId: string) => void,
+  isAtomic = store.isAtomic,
+): Store {
+  const inserted = new WeakMap<Write, object>();
   return {
     ...store,
     ready: () => store.ready(),
     close: async () => {},
+    isAtomic,
     collection(name, declaration) {
       const collection = store.collection(name, declaration);
       return new Proxy(collection, {
         get(target, property) {
           const call = Reflect.get(target, property);
+          if (property === 'inserting') return (doc: never) => remembered(collection.inserting(doc), doc);
           if (typeof property !== 'string' || !CALLS.has(property)) return call;
-          return async (...args: unknown[]) => {
-            if (life.isOver) throw new Killed();
-            const isLast = life.fuse-- <= 0;
-            if (isLast) life.isOver = true;
-            if (isLast && !life.isInTime) throw new Killed();
-            const answer = await (call as (...args: unknown[]) => Promise<unknown>).apply(target, args);
-            if (!life.isOver) return answer;
-            if (name === 'webhook_events') reportLostOutcome(property, args);
-            throw new Killed();
-          };
+          return (...args: unknown[]) =>
+            untilKilled(
+              () => (call as (...args: unknown[]) => Promise<unknown>).apply(target, args),
+              () => name === 'webhook_events' && reportLostOutcome(property, args),
+            );
         },
       }) as Collection<never> as ReturnType<typeof store.collection<never>>;
     },
+    async writeAll(writes) {
+      const make = (some: readonly Write[]) =>
+        untilKilled(
+          () => store.writeAll(some),
+          (isMade) => {
+            if (isMade) for (const write of some) reportLostOutcome('insert', [inserted.get(write)]);
+          },
+        );
+      if (isAtomic) return make(writes);
+      for (const write of writes) if (!(await make([write]))) return false;
+      return true;
+    },
   } as Store;
+
+  async function untilKilled<R>(call: () => Promise<R>, onLost: (answer: R) => void): Promise<R> {
+    if (life.isOver) throw new Killed();
+    const isLast = life.fuse-- <= 0;
+    if (isLast) life.isOver = true;
+    if (isLast && !life.isInTime) throw new Killed();
+    const answer = await call();
+    if (!life.isOver) return answer;
+    onLost(answer);
+    throw new Killed();
+  }
+
+  function remembered(write: Write, doc: object): Write {
+    inserted.set(write, doc);
+    return write;
+  }
 
   function reportLostOutcome(property: string, [first, change]: unknown[]): void {
     const { id, outcome } = (first ?? {}) as { id?: string; outcome?: string };

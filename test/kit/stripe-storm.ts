@@ -71,7 +71,10 @@ export async function storm(seed: number, size: StormSize, databaseUri?: string)
   const people: Person[] = [];
   let queue: Delivery[] = [];
   let published = 0;
-  let { life, billing } = boot(store, clock, api.url, seen);
+  // On either kind of store, a crash must be harmless.
+  const isAtomic = store.isAtomic && seed % 2 === 0;
+  const start = () => boot(store, clock, api.url, seen, isAtomic);
+  let { life, billing } = start();
 
   const publish = () => {
     for (const event of world.events.slice(published)) {
@@ -119,7 +122,7 @@ export async function storm(seed: number, size: StormSize, databaseUri?: string)
       await Promise.all([...due.slice(first, first + BATCH).map(deliver), ...viewing]);
       if (!life.isOver) continue;
       result.kills++;
-      ({ life, billing } = boot(store, clock, api.url, seen));
+      ({ life, billing } = start());
     }
   };
 
@@ -148,7 +151,7 @@ export async function storm(seed: number, size: StormSize, databaseUri?: string)
       await deliverDue();
     }
     api.fault = () => undefined;
-    ({ life, billing } = boot(store, clock, api.url, seen));
+    ({ life, billing } = start());
     // Users known only by a checkout session come back from checkout in the end; others need no help.
     for (const person of people) if (person.isLate) await sync(person);
     await settle();
@@ -187,15 +190,22 @@ function happen(world: World, people: Person[], most: number): void {
   if (alive.length > 0) world.act(dice.one(alive));
 }
 
-/** A process on the store, until it is killed. @param apiUrl of the provider; without one there is no key, either */
+/**
+ * A process on the store, until it is killed.
+ * @param apiUrl of the provider; without one there is no key, either
+ * @param isAtomic see `killableStore`
+ */
 export function boot(
   store: Store,
   clock: FakeClock,
   apiUrl: string | undefined,
   seen: Seen,
+  isAtomic?: boolean,
 ): { life: Life; billing: TestBilling } {
   const life: Life = { fuse: Number.POSITIVE_INFINITY, isInTime: false, isOver: false };
-  const mine = killableStore(store, life, (id) => seen.possiblyLost.add(id));
+  const mine = killableStore(store, life, (id) => seen.possiblyLost.add(id), isAtomic);
+  const emit = async (name: string, notification: { id: string }) =>
+    void seen.notifications.push({ name, ...notification });
   const billing = billingOn(mine, clock, {
     config: {
       ...(apiUrl !== undefined && { paymentSecretKey: 'sk_test_storm', paymentApiUrl: apiUrl }),
@@ -213,7 +223,12 @@ export function boot(
       if (life.isOver) throw new Killed();
       seen.recorded?.add(`${name} ${id}`);
     },
-    emit: async (name, notification) => void seen.notifications.push({ name, ...notification }),
+    async announceEvent(name, notification, proof) {
+      if (life.isOver) throw new Killed();
+      seen.announced?.set(`${name} ${notification.id}`, proof);
+      return { emit: () => emit(name, notification as { id: string }), withdraw: async () => undefined };
+    },
+    emit,
     wait: () => turn(),
   });
   return { life, billing };

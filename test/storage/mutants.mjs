@@ -4,11 +4,16 @@ import { runMutants } from '../mutants.mjs';
 // with 1 when one survives or when a text to replace is not found. Run by `npm run test:mutants`.
 
 /** Test file and the beginning of a test's name. */
-const SQLITE = { races: ['sqlite', 'sqlite: races'], refusals: ['sqlite', 'sqlite: refusals'] };
+const SQLITE = {
+  races: ['sqlite', 'sqlite: races'],
+  refusals: ['sqlite', 'sqlite: refusals'],
+  series: ['sqlite', 'sqlite: series'],
+};
 const MONGODB = {
   documents: ['mongodb', 'mongodb: documents'],
   races: ['mongodb', 'mongodb: races'],
   refusals: ['mongodb', 'mongodb: refusals'],
+  series: ['mongodb', 'mongodb: series'],
 };
 
 const mutants = [
@@ -53,6 +58,40 @@ const mutants = [
                 resolveWrite();
             this.sql('COMMIT').run();`,
     tests: [['sqlite', 'when a commit fails, every write in it is refused']],
+  },
+  {
+    name: 'SQLite: a series of writes that fails leaves those before it',
+    file: 'sqlite/writes.js',
+    text: `run('ROLLBACK TO "all writes"');`,
+    replacement: '',
+    tests: [SQLITE.series],
+  },
+  {
+    name: 'SQLite: a series of writes is one transaction for each',
+    file: 'sqlite/writes.js',
+    text: 'connection.write(() => makeAll(connection, writes))',
+    replacement: `(async () => {
+        for (const write of writes) if (!(await connection.write(() => makeAll(connection, [write])))) return false;
+        return true;
+    })()`,
+    tests: [SQLITE.series],
+  },
+  {
+    name: 'SQLite: an insertion follows a change that matched no document',
+    file: 'sqlite/writes.js',
+    text: 'writes.every(({ step }) => step())',
+    replacement: 'writes.map(({ step }) => step()).includes(true)',
+    tests: [SQLITE.series],
+  },
+  {
+    name: 'MongoDB: the writes of a series are sent at the same time',
+    file: 'mongodb/writes.js',
+    text: `for (const write of writes)
+        if (!(await write.make()))
+            return false;
+    return true;`,
+    replacement: 'return (await Promise.all(writes.map((write) => write.make()))).every((isMade) => isMade);',
+    tests: [MONGODB.series],
   },
   {
     name: 'both: a filter may ask for undefined',

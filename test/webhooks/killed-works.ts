@@ -2,17 +2,23 @@ import { agentLinkCollection } from '../../src/agents/store.js';
 import type { AuthService } from '../../src/auth/service.js';
 import { userCollection } from '../../src/auth/store.js';
 import { createSuspension, type Suspension } from '../../src/auth/suspension.js';
+import type { Json } from '../../src/billing/provider/json.js';
+import { customerCollection, webhookEventCollection } from '../../src/billing/store.js';
 import { createProofCheck } from '../../src/saas/webhooks.js';
 import type { Store } from '../../src/storage/collection.js';
 import { ADA, linkOf, ORIGIN, serviceOn, setup } from '../auth/explored-service.js';
+import { subscriptionEvent } from '../billing/kit.js';
+import { billingOn } from '../kit/billing.js';
 import { type FakeClock, fakeClock } from '../kit/clock.js';
+import { signWebhook } from '../kit/sign-webhook.js';
+import { STORM_SECRET } from '../kit/stripe-fixture.js';
 import { OPERATOR, webhooksOn } from './kit.js';
 
 /** Webhooks of one process, whose clock the test moves. */
 export const processOn = async (store: Store, clock: FakeClock = fakeClock(), seed = 'first') =>
   webhooksOn(store, {
     ...{ clock, seed, reach: 'loopback' },
-    names: ['user.registered', 'user.suspended', 'user.deleted', 'session.revoked'],
+    names: ['user.registered', 'user.suspended', 'user.deleted', 'session.revoked', 'subscription.updated'],
     wasMade: createProofCheck(store, {
       users: userCollection(store),
       agentLinks: agentLinkCollection(store),
@@ -22,12 +28,33 @@ export const processOn = async (store: Store, clock: FakeClock = fakeClock(), se
 /** Two accounts and an endpoint that receives every event. */
 export async function prepare(store: Store): Promise<void> {
   await setup(store);
+  await customerCollection(store).insert({ id: ADA, customerId: 'cus_1', createdAt: 1 });
+  await (await receiverOn(store))(subscriptionEvent('created', 0, SUBSCRIPTION));
   await (await processOn(store)).add('http://127.0.0.1:9/');
 }
 
+const SUBSCRIPTION = {
+  id: 'sub_1',
+  customer: 'cus_1',
+  status: 'active',
+  items: { data: [{ price: { id: 'price_pro', lookup_key: 'pro' } }] },
+};
+
+/** Receives the events of the payment provider. */
+async function receiverOn(store: Store, events: object = {}): Promise<Accounts['receive']> {
+  const clock = fakeClock();
+  const config = { paymentWebhookSecret: STORM_SECRET };
+  const { webhook } = billingOn(store, clock, { config: config as never, ...events });
+  return (event) => {
+    const body = JSON.stringify(event);
+    const signature = signWebhook(body, STORM_SECRET, clock.now());
+    return webhook.receive({ signature, body: Buffer.from(body), ip: ORIGIN.ip });
+  };
+}
+
 /** The accounts on a store whose process may be killed. */
-export async function accountsOn(store: Store): Promise<AuthService & Suspension> {
-  const { announce, emit } = await processOn(store, fakeClock(), 'worker');
+export async function accountsOn(store: Store): Promise<Accounts> {
+  const { announce, emit, record } = await processOn(store, fakeClock(), 'worker');
   const events = { announceEvent: announce as never, emit: emit as never };
   const suspension = createSuspension({
     users: userCollection(store),
@@ -36,10 +63,11 @@ export async function accountsOn(store: Store): Promise<AuthService & Suspension
     toManagedUser: async () => ({}) as never,
     clock: fakeClock(),
   });
-  return { ...serviceOn(store, 'worker', { ...events }), ...suspension };
+  const receive = await receiverOn(store, { ...events, record });
+  return { ...serviceOn(store, 'worker', { ...events }), ...suspension, receive };
 }
 
-type Accounts = AuthService & Suspension;
+type Accounts = AuthService & Suspension & { receive(event: Json): Promise<unknown> };
 
 /** What a process does when it is killed. */
 export interface Work {
@@ -47,11 +75,24 @@ export interface Work {
   wasMade(store: Store): Promise<boolean>;
   /** The events of the change. */
   events: string[];
+  needsAtomicStore?: boolean;
 }
 
 const ada = (store: Store) => userCollection(store).findOne({ id: ADA });
 
+/** An event of the payment provider about a change of the subscription. */
+const changeOf = (change: Json): Work => ({
+  run: ({ receive }) =>
+    receive({ ...subscriptionEvent('updated', 1, { ...SUBSCRIPTION, ...change }), id: 'evt_1' }),
+  wasMade: async (store) =>
+    (await webhookEventCollection(store).findOne({ id: 'evt_1' }))?.outcome === 'processed',
+  events: ['subscription.updated'],
+});
+
 export const WORKS: Record<string, Work> = {
+  'a change of the terms of a subscription': changeOf({ cancel_at_period_end: true }),
+  // On MongoDB, it has a lease, and the next delivery completes it.
+  'a change of the access': { ...changeOf({ status: 'past_due' }), needsAtomicStore: true },
   'a sign-up': {
     run: ({ register }) =>
       register({ email: 'new@example.test', password: 'new', name: 'New' } as never, ORIGIN),

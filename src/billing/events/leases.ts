@@ -1,6 +1,6 @@
 import { CLOCK_SKEW_MS, type Clock } from '../../kernel/clock.js';
 import { newToken, type Random } from '../../kernel/secrets.js';
-import { nullIfTaken } from '../../storage/collection.js';
+import { nullIfTaken, type Write } from '../../storage/collection.js';
 import { billingErrors } from '../errors.js';
 import { idOf } from '../provider/json.js';
 import type { EventOutcome, WebhookEventDocument, WebhookEvents } from '../store.js';
@@ -24,8 +24,8 @@ export interface EventLeases {
   ): Promise<EventLease | null>;
   /** Stores the outcome and removes the payload of events that are not retried. False if another worker has the lease. */
   complete(lease: EventLease, outcome: EventOutcome): Promise<boolean>;
-  /** Stores a processed event that needed no lease. False if it is stored already. */
-  storeProcessed(event: BillingEvent): Promise<boolean>;
+  /** Stores a processed event that needed no lease, unless it is stored already. */
+  storing(event: BillingEvent): Write;
   /** Ends the lease after a failure, so that the next delivery does not wait for its expiration. */
   release(lease: EventLease): Promise<void>;
 }
@@ -57,27 +57,18 @@ export function createEventLeases(
   // Each lease has its own owner, so that a worker that lost one cannot complete it, even within one process.
   const leaseOn = (id: string): EventLease => ({ id, owner: newToken(random) });
 
-  /** @param state what the document has beside its lease: the body, or the outcome */
-  const insert = async (
+  const documentOf = (
     event: BillingEvent,
-    state: Pick<WebhookEventDocument, 'payload' | 'outcome'>,
-  ): Promise<EventLease | null> => {
-    const lease = leaseOn(event.id);
-    const now = clock.now();
-    const { type, objectId } = event;
+    state: Omit<WebhookEventDocument, 'id' | 'type' | 'objectId' | 'about' | 'receivedAt' | 'attempts'>,
+  ): WebhookEventDocument => {
+    const { id, type, objectId } = event;
     const about = subjectOf(event);
-    const document: WebhookEventDocument = {
-      id: event.id,
-      type,
-      objectId,
+    return {
+      ...{ id, type, objectId },
       ...(about !== undefined && { about }),
       ...state,
-      receivedAt: now,
-      attempts: 1,
-      owner: lease.owner,
-      leaseUntil: now + EVENT_LEASE_MS,
+      ...{ receivedAt: clock.now(), attempts: 1 },
     };
-    return events.insert(document).then(() => lease, nullIfTaken);
   };
 
   const takeOver = async (id: string): Promise<EventLease | null> => {
@@ -95,8 +86,10 @@ export function createEventLeases(
 
   return {
     async acquire(event, payload) {
-      const inserted = await insert(event, { payload });
-      if (inserted) return inserted;
+      const own = leaseOn(event.id);
+      const lock = { owner: own.owner, leaseUntil: clock.now() + EVENT_LEASE_MS };
+      const document = documentOf(event, { payload, ...lock });
+      if (await events.insert(document).then(() => true, nullIfTaken)) return own;
       const startedAt = clock.now();
       for (let pausedMs = 0; ; pausedMs += POLL_INTERVAL_MS) {
         const lease = await takeOver(event.id);
@@ -133,9 +126,7 @@ export function createEventLeases(
       return (await events.updateOne({ id, owner, outcome: null }, { set: { outcome }, ...change })) !== null;
     },
 
-    async storeProcessed(event) {
-      return (await insert(event, { outcome: 'processed' })) !== null;
-    },
+    storing: (event) => events.inserting(documentOf(event, { outcome: 'processed', isUnleased: true })),
 
     async release({ id, owner }) {
       await events.updateOne({ id, owner, outcome: null }, { set: { leaseUntil: clock.now() } });

@@ -1,5 +1,6 @@
 import type { Random } from '../../kernel/secrets.js';
 import type { WebhookEvents } from '../store.js';
+import { type ChangeDependencies, createProcessChange } from './changes.js';
 import { type ChargeRecorder, type ChargeRecorderDependencies, createChargeRecorder } from './charges.js';
 import { createEventLeases, type Wait } from './leases.js';
 import { createEventLog, type EventLog, type EventLogDependencies } from './log.js';
@@ -25,7 +26,8 @@ export interface BillingEvents {
 type Recorders = 'recorder' | 'charges' | 'purchaseRecorder' | 'subscriptionEvents';
 
 export type BillingEventsDependencies = Omit<EventProcessorDependencies, Recorders | 'leases'> &
-  Omit<WebhookDependencies, 'processor' | 'leases'> &
+  Omit<WebhookDependencies, 'processor' | 'processChange' | 'leases'> &
+  Omit<ChangeDependencies, Recorders | 'leases'> &
   Omit<ChargeRecorderDependencies, 'recorder'> &
   Omit<PurchaseRecorderDependencies, 'recorder'> &
   Omit<EventLogDependencies, 'processor' | 'leases'> &
@@ -37,6 +39,7 @@ export function createBillingEvents(deps: BillingEventsDependencies): BillingEve
   const charges = createChargeRecorder({ ...deps, recorder });
   const purchaseRecorder = createPurchaseRecorder({ ...deps, recorder });
   const subscriptionEvents = createSubscriptionEvents(deps);
+  const processChange = createProcessChange({ ...deps, leases, subscriptionEvents });
   const processor = createEventProcessor({
     ...deps,
     leases,
@@ -46,7 +49,7 @@ export function createBillingEvents(deps: BillingEventsDependencies): BillingEve
     subscriptionEvents,
   });
   return {
-    webhook: createWebhook({ ...deps, leases, processor }),
+    webhook: createWebhook({ ...deps, leases, processChange, processor }),
     processor,
     charges,
     purchaseRecorder,

@@ -36,12 +36,6 @@ import type { AppliedEvent, SubscriptionEvents, SubscriptionOwner } from './subs
  */
 export interface EventProcessor {
   /**
-   * Processes an event that changes nothing but the terms of a subscription with two writes, the subscription and then the
-   * event with its outcome; null for every other event. It needs no lease: of two deliveries, only one writes the
-   * revision, and only one stores the event and notifies. After a crash in between, the next delivery finds the event applied.
-   */
-  processTerms(event: BillingEvent): Promise<EventOutcome | null>;
-  /**
    * Processes a leased event. Releases the lease on failure.
    * @param assignedTo the user to whom the operator assigns it, if no other is known
    */
@@ -179,17 +173,6 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
     return notification;
   };
 
-  const processTerms: EventProcessor['processTerms'] = async (event) => {
-    const applied = await subscriptionEvents.applyTerms(event);
-    if (!applied) return null;
-    const notifications = notificationsOf(event, applied);
-    // Before the outcome, after which a delivery would not repeat it.
-    for (const notify of notifications) await notify(record);
-    if (!(await leases.storeProcessed(event))) return null;
-    for (const notify of notifications) await notify(emit);
-    return applied.outcome;
-  };
-
   const process: EventProcessor['process'] = async (lease, event, assignedTo) => {
     const handleAndRecord = async () => {
       const handled = await handle(event, assignedTo);
@@ -239,7 +222,7 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
     }
   };
 
-  return { processTerms, process, retryUnmatched, replayUnmatched, resume };
+  return { process, retryUnmatched, replayUnmatched, resume };
 }
 
 type OwnerLookupDependencies = Pick<

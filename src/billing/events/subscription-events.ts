@@ -1,3 +1,4 @@
+import type { Write } from '../../storage/collection.js';
 import { haveSameProjection } from '../entitlement.js';
 import { subscriptionNotFound } from '../errors.js';
 import type { Plans } from '../plans/plans.js';
@@ -32,11 +33,16 @@ export interface SubscriptionOwner {
 export interface SubscriptionEvents {
   /** Applies an event to its subscription, retrying on concurrent writes. */
   apply(event: BillingEvent, subscriptionId: string, owner: SubscriptionOwner): Promise<AppliedEvent>;
-  /**
-   * Applies an event that is newer than the stored state and changes only terms that the user's record does not contain, such
-   * as those of a renewal. Null for every other event, and if a concurrent write came first.
-   */
-  applyTerms(event: BillingEvent): Promise<AppliedEvent | null>;
+  /** A change that is newer than the stored state. Null for every other event. */
+  prepareChange(event: BillingEvent): Promise<PreparedChange | null>;
+}
+
+/** A change of a subscription before it is written. */
+export interface PreparedChange {
+  /** Made if the stored state is still the same. */
+  write: Write;
+  /** The result of the write. */
+  applied: AppliedEvent & { subscription: SubscriptionDocument };
 }
 
 export interface SubscriptionEventsDependencies {
@@ -165,7 +171,7 @@ export function createSubscriptionEvents(deps: SubscriptionEventsDependencies): 
       }
     },
 
-    async applyTerms(event) {
+    async prepareChange(event) {
       const { type, subscriptionId: id, created, livemode } = event;
       // Without a time, a repetition would count as new. An event of test mode may have to be ignored.
       if (type !== 'customer.subscription.updated' || created === undefined || livemode === false)
@@ -175,14 +181,15 @@ export function createSubscriptionEvents(deps: SubscriptionEventsDependencies): 
       const { order, update } = readUpdate(event, stored);
       if (order !== 'apply') return null;
       const merged = writer.merge(stored, stored, update);
-      if (!isProjectedAfter(stored, merged)) return null;
-      const subscription = await writer.write(stored, merged);
-      return subscription && updated(stored, subscription);
+      return { write: writer.writing(stored, merged), applied: updated(stored, merged) };
     },
   };
 }
 
-function updated(stored: SubscriptionDocument, subscription: SubscriptionDocument): AppliedEvent {
+function updated(
+  stored: SubscriptionDocument,
+  subscription: SubscriptionDocument,
+): PreparedChange['applied'] {
   // Several events can report one change, such as `updated` and `paused`.
   const isChanged = changedFields(stored, subscription).length > 0;
   return {

@@ -9,6 +9,7 @@ import type { Metrics } from '../../ops/metrics.js';
 import { billingErrors } from '../errors.js';
 import { WebhookAnswer } from '../schemas.js';
 import type { EventOutcome } from '../store.js';
+import type { ProcessChange } from './changes.js';
 import type { EventLeases } from './leases.js';
 import type { EventProcessor } from './processor.js';
 import { parseEvent } from './provider-objects.js';
@@ -28,6 +29,7 @@ export interface WebhookDependencies {
   /** The provider may sign with any of them. Without secrets, every delivery is rejected. */
   secrets: readonly string[];
   leases: EventLeases;
+  processChange: ProcessChange;
   processor: EventProcessor;
   /** Whether the events of the provider's test mode have no effect. */
   ignoresTestEvents: boolean;
@@ -37,7 +39,7 @@ export interface WebhookDependencies {
 }
 
 export function createWebhook(deps: WebhookDependencies): Webhook {
-  const { secrets, leases, processor, ignoresTestEvents, audit, clock, metrics } = deps;
+  const { secrets, leases, processChange, processor, ignoresTestEvents, audit, clock, metrics } = deps;
   const verifier = createSignatureVerifier(secrets);
 
   const webhook: Webhook = {
@@ -53,7 +55,7 @@ export function createWebhook(deps: WebhookDependencies): Webhook {
       const event = parseEvent(payload, matched);
       // Not stored: its repetition is ignored again, and the events of others are not kept.
       if (!event || (ignoresTestEvents && event.livemode === false)) return 'ignored';
-      const outcome = await processor.processTerms(event);
+      const outcome = await processChange(event);
       if (outcome) return outcome;
       const lease = await leases.acquire(event, payload);
       if (lease === 'unmatched') return (await processor.retryUnmatched(event)) ?? 'duplicate';

@@ -42,8 +42,9 @@ export function readSnapshot(subscription: Json, plans: Plans, stored: StoredPla
 
 /** The fields whose values pass. `Object.fromEntries` takes three times as long, several times for each event. */
 export function pickFields(fields: object, passes: (value: unknown) => boolean): Record<string, unknown> {
+  const all = fields as Record<string, unknown>;
   const picked: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(fields)) if (passes(value)) picked[name] = value;
+  for (const name of Object.keys(all)) if (passes(all[name])) picked[name] = all[name];
   return picked;
 }
 

@@ -2,7 +2,13 @@ import { isDeepStrictEqual } from 'node:util';
 import type { ActingProgram } from '../../http/identity.js';
 import { type SubscriptionStatus, toTimestamp } from '../../http/schemas.js';
 import { type Clock, DAY } from '../../kernel/clock.js';
-import { nullIfTaken, type OptionalField } from '../../storage/collection.js';
+import {
+  type Change,
+  nullIfTaken,
+  type OptionalField,
+  type Where,
+  type Write,
+} from '../../storage/collection.js';
 import type { PendingNotification } from '../notifications.js';
 import { UNKNOWN_PLAN } from '../plans/plans.js';
 import {
@@ -48,6 +54,8 @@ export interface SubscriptionWriter {
     stored: SubscriptionDocument | null,
     merged: SubscriptionDocument,
   ): Promise<SubscriptionDocument | null>;
+  /** The same write of a stored subscription, to be made together with others. */
+  writing(stored: SubscriptionDocument, merged: SubscriptionDocument): Write;
   /** Schedules a sync, at once or after a delay, and leaves the terms unchanged. */
   requestReconcile(stored: SubscriptionDocument, delayMs?: number): Promise<SubscriptionDocument | null>;
   /** Restores the regular sync time. */
@@ -63,11 +71,10 @@ export function createSubscriptionWriter(subscriptions: Subscriptions, clock: Cl
 
     async write(stored, merged) {
       if (!stored) return subscriptions.insert(merged).then(() => merged, nullIfTaken);
-      const { id, ...set } = merged;
-      const removed = Object.keys(stored).filter((field) => !(field in merged));
-      const unset = removed as OptionalField<SubscriptionDocument>[];
-      return subscriptions.updateOne({ id, rev: stored.rev }, { set, unset });
+      return subscriptions.updateOne(...writeOf(stored, merged));
     },
+
+    writing: (stored, merged) => subscriptions.changing(...writeOf(stored, merged)),
 
     requestReconcile: ({ id, rev }, delayMs = 0) =>
       subscriptions.updateOne({ id, rev }, { set: { recheckAt: clock.now() + delayMs }, inc: { rev: 1 } }),
@@ -78,6 +85,20 @@ export function createSubscriptionWriter(subscriptions: Subscriptions, clock: Cl
       return subscriptions.updateOne({ id: stored.id, rev: stored.rev }, { ...change, inc: { rev: 1 } });
     },
   };
+}
+
+/** The condition and the change of a write. */
+function writeOf(
+  stored: SubscriptionDocument,
+  merged: SubscriptionDocument,
+): [Where<SubscriptionDocument>, Change<SubscriptionDocument>] {
+  const { id, ...set } = merged;
+  const removed = Object.keys(stored).filter((field) => !(field in merged));
+  const unset = removed as OptionalField<SubscriptionDocument>[];
+  return [
+    { id, rev: stored.rev },
+    { set, unset },
+  ];
 }
 
 /** The stored subscription with an update. Fields that are cleared or unknown are absent. */

@@ -17,6 +17,7 @@ import {
   toUpdate,
 } from './query.js';
 import { createUpdates } from './updates.js';
+import { mongodbWrites } from './writes.js';
 
 /** Documents per step of `updateMany` and `deleteMany`. */
 const STEP_SIZE = 256;
@@ -31,7 +32,7 @@ export function mongodbCollection<T extends { id: string }>(
   read: Call = call,
 ): Collection<T> {
   const lookUps = new Map(['id', ...shape.unique].map((field) => [field, createLookups(read, field)]));
-  const insert = createInserts(call);
+  const insertStored = createInserts(call);
   const update = createUpdates(call);
   const updateOne: Collection<T>['updateOne'] = (where, change) => {
     const filter = toFilter(where);
@@ -49,10 +50,23 @@ export function mongodbCollection<T extends { id: string }>(
       }
     });
   };
+  const changeOne: Collection<T>['changeOne'] = async (where, change) => {
+    const { _id, ...others } = toFilter(where);
+    if (typeof _id === 'string') {
+      const guards = countableConditions(change);
+      const filter = { _id, ...(guards.length > 0 ? and(others, ...guards) : others) };
+      const outcome = await update({ filter, update: toUpdate(change) });
+      if (outcome === 'matched') return true;
+      if (outcome === 'unmatched' && guards.length === 0) return false;
+    }
+    // Alone, to learn the reason: the response to several updates does not contain it.
+    return (await updateOne(where, change)) !== null;
+  };
+  const insert = (doc: T) => insertStored(toStored(doc));
   return {
-    insert(doc) {
-      return insert(toStored(doc));
-    },
+    ...mongodbWrites<T>(shape.name, { insert, changeOne }),
+
+    insert,
 
     insertMany(docs) {
       return call(async (collection) => {
@@ -73,18 +87,7 @@ export function mongodbCollection<T extends { id: string }>(
       return read(async (collection) => toDocumentOrNull<T>(await collection.findOne(toFilter(where))));
     },
 
-    async changeOne(where, change) {
-      const { _id, ...others } = toFilter(where);
-      if (typeof _id === 'string') {
-        const guards = countableConditions(change);
-        const filter = { _id, ...(guards.length > 0 ? and(others, ...guards) : others) };
-        const outcome = await update({ filter, update: toUpdate(change) });
-        if (outcome === 'matched') return true;
-        if (outcome === 'unmatched' && guards.length === 0) return false;
-      }
-      // Alone, to learn the reason: the response to several updates does not contain it.
-      return (await updateOne(where, change)) !== null;
-    },
+    changeOne,
 
     updateOne,
 

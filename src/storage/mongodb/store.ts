@@ -15,6 +15,7 @@ import {
 } from './connection.js';
 import { CurrentReads } from './current-reads.js';
 import type { Stored } from './query.js';
+import { type MongodbWrite, writeInOrder } from './writes.js';
 
 /** Version of the document layout. Increment it when older versions can no longer read the documents. */
 const SCHEMA_VERSION = 1;
@@ -91,6 +92,8 @@ export async function openMongodb(source: string | HostDatabase): Promise<Store>
         call((collection) => reads.read(() => step(collection))),
       );
     },
+    writeAll: (writes) => writeInOrder(writes as readonly MongodbWrite[]),
+    isAtomic: false,
     requestTimeoutMs: CALL_TIMEOUT_MS,
     async ready() {
       // One timeout per collection: creating them in a new database is slow on a slow disk.

@@ -24,6 +24,7 @@ import {
   quoteIdentifier,
   toSqlValue,
 } from './query.js';
+import type { SqliteWrite } from './writes.js';
 
 /** Documents per write step of `updateMany` and `deleteMany`, so that other calls run in between. */
 const STEP_SIZE = 256;
@@ -88,6 +89,11 @@ export function sqliteCollection<T extends { id: string }>(
     writeDocument(found, after);
     return after;
   };
+  const writing = (step: () => boolean): SqliteWrite => ({
+    collection: shape.name,
+    exists,
+    step: () => translateUniqueViolation(shape.name, step),
+  });
   const idsOf = ({ text, values }: Clause, limit: number): string[] => {
     const rows = connection
       .sql<{ id: string }>(`SELECT id FROM ${table} WHERE ${text} LIMIT ?`)
@@ -208,6 +214,19 @@ export function sqliteCollection<T extends { id: string }>(
         if (some <= EXACT_COUNT_LIMIT) return { count: some, isExact: true };
         return { count: Math.max(some, estimateRows(connection, table)), isExact: false };
       });
+    },
+
+    inserting(doc) {
+      const row = rowOf(doc);
+      return writing(() => {
+        connection.sql(insert).run(...row);
+        return true;
+      });
+    },
+
+    changing(where, change) {
+      const clause = clauseOf(where);
+      return writing(() => changeFirst(clause, change) !== null);
     },
   };
 }

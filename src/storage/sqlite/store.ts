@@ -8,6 +8,7 @@ import { createTable, hasColumns, hasTable, sqliteCollection } from './collectio
 import { Connection, type Database } from './connection.js';
 import { isBusy, retryWhileBusy } from './errors.js';
 import { createDatabaseFile } from './file.js';
+import { type SqliteWrite, writeAll } from './writes.js';
 
 /** Version of the file layout. Increment it when older versions can no longer read the file. */
 const SCHEMA_VERSION = 1;
@@ -112,6 +113,8 @@ export function createSqliteStore(
       tables.push(exists);
       return sqliteCollection(shape, connection, exists);
     },
+    writeAll: (writes) => writeAll(connection, writes as readonly SqliteWrite[]),
+    isAtomic: true,
     async ready() {
       await Promise.all(tables.map((exists) => exists()));
       await writable();

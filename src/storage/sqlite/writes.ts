@@ -1,0 +1,44 @@
+/** Writes of several documents in one step of a transaction. */
+import { StoreUnavailable, UniqueViolation, type Write } from '../collection.js';
+import type { Connection } from './connection.js';
+import { toStoreError } from './errors.js';
+
+/** A write of one document, as part of a step. */
+export interface SqliteWrite extends Write {
+  /** Resolves once its table exists; `undefined` if it does already. */
+  exists(): Promise<void> | undefined;
+  /** Makes it within a transaction. False if no document matches. @throws UniqueViolation */
+  step(): boolean;
+}
+
+/** Makes all writes or none. */
+export function writeAll(connection: Connection, writes: readonly SqliteWrite[]): Promise<boolean> {
+  const creating = writes.flatMap(({ exists }) => exists() ?? []);
+  const write = () => connection.write(() => makeAll(connection, writes));
+  // Synchronous once the tables exist: a call made before `close` must be queued before it.
+  return creating.length === 0 ? write() : Promise.all(creating).then(write);
+}
+
+/** The savepoint makes the writes atomic within the transaction, which they share with those of other calls. */
+function makeAll(connection: Connection, writes: readonly SqliteWrite[]): boolean {
+  const run = (text: string): void => void connection.sql(text).run();
+  const undo = (): void => {
+    run('ROLLBACK TO "all writes"');
+    run('RELEASE "all writes"');
+  };
+  run('SAVEPOINT "all writes"');
+  try {
+    if (!writes.every(({ step }) => step())) {
+      undo();
+      return false;
+    }
+  } catch (error) {
+    // The whole transaction ends, and perhaps the savepoint is gone already.
+    if (toStoreError(error) instanceof StoreUnavailable) throw error;
+    undo();
+    if (error instanceof UniqueViolation) return false;
+    throw error;
+  }
+  run('RELEASE "all writes"');
+  return true;
+}
