@@ -17,6 +17,9 @@ const EXTERNAL = [...Object.keys(dependencies).filter((name) => !BUNDLED.include
 
 const isExternal = (id) => EXTERNAL.some((name) => id === name || id.startsWith(`${name}/`));
 
+/** Licenses, and what bundlers of applications read. */
+const COMMENTS = { legal: true, annotation: true, jsdoc: false };
+
 const entries = {
   'bin/saas-backend': 'dist/bin/saas-backend.js',
   'bin/idp': 'dist/bin/idp.js',
@@ -46,6 +49,7 @@ const { output } = await bundle.write({
   dir: OUTPUT,
   format: 'esm',
   chunkFileNames: 'shared/[name]-[hash].js',
+  comments: COMMENTS,
   // Node spends half a millisecond on each file, so what a start needs is in few of them.
   codeSplitting: { groups: startGroups() },
 });
@@ -102,7 +106,7 @@ function modulesOfGroups(importsOf) {
 
 // Runs in browsers as well: no part of the other programs.
 const client = await rolldown({ input: 'dist/src/client/index.js', platform: 'neutral' });
-await client.write({ file: join(OUTPUT, 'src/client/index.js'), format: 'esm' });
+await client.write({ file: join(OUTPUT, 'src/client/index.js'), format: 'esm', comments: COMMENTS });
 await client.close();
 
 const NAME = /\/node_modules\/((?:@[^/]+\/)?[^/]+)\//;

@@ -21,10 +21,14 @@ function linkIn(page: Page, text: string): string {
 /** The address in the newest mail of a kind, in `./data/mail`. */
 async function mailedLink(folder: string, kind: string): Promise<string> {
   const mails = () => readdirSync(join(folder, 'data/mail')).filter((name) => name.endsWith('.txt'));
-  const newest = () => mails().findLast((name) => name.includes(kind));
-  await waitUntil('the mail', () => newest() !== undefined);
-  const text = readFileSync(join(folder, 'data/mail', newest() ?? ''), 'utf8');
-  return /^http:\S+token=\S+$/m.exec(text)?.[0] ?? '';
+  const linkInNewest = () => {
+    const newest = mails().findLast((name) => name.includes(kind));
+    const text = newest && readFileSync(join(folder, 'data/mail', newest), 'utf8');
+    return /^http:\S+token=\S+$/m.exec(text ?? '')?.[0];
+  };
+  // The file exists before it is written.
+  await waitUntil('the mail', () => linkInNewest() !== undefined);
+  return linkInNewest() ?? '';
 }
 
 /** "In the browser", of docs/agents-in-your-api.md. Returns the browser. */
