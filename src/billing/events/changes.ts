@@ -40,11 +40,8 @@ export function createProcessChange(deps: ChangeDependencies): ProcessChange {
     if (change === undefined) return undefined;
     const proof: EventProof = { of: PAYMENT_EVENT, id: eventId, has: { isUnleased: true } };
     const entitled = isEntitled(subscription, pastDue, clock.now());
-    let announced: AnnouncedEvent | undefined;
-    await subscriptionNotification(eventId, subscription, { at, entitled })(async (name, notification) => {
-      announced = await announceEvent(name, notification, proof);
-    });
-    return announced;
+    const notification = subscriptionNotification(eventId, subscription, { at, entitled });
+    return announceEvent('subscription.updated', notification, proof);
   };
 
   return async (event) => {

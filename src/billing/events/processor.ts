@@ -153,7 +153,8 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
   ): PendingNotification[] => {
     if (change === undefined || !subscription) return [];
     const entitled = isEntitled(subscription, deps.pastDue, clock.now());
-    return [subscriptionNotification(event.id, subscription, { at: timeOf(event), entitled })];
+    const notification = subscriptionNotification(event.id, subscription, { at: timeOf(event), entitled });
+    return [(emit) => emit('subscription.updated', notification)];
   };
 
   /** Whether an event reports a failure of an invoice that has been paid or voided since. */

@@ -104,7 +104,8 @@ export function createSubscriptionSync(deps: SubscriptionSyncDependencies): Subs
       const now = clock.now();
       const entitled = isEntitled(after, deps.pastDue, now);
       const details = { at: now, entitled, ...(actor && { actor }) };
-      await subscriptionNotification(`refresh:${after.id}:${after.rev}`, after, details)(emit);
+      const id = `refresh:${after.id}:${after.rev}`;
+      await emit('subscription.updated', subscriptionNotification(id, after, details));
     }
     return { id: after.id, ...(stored && { before: stored }), after, fields };
   };

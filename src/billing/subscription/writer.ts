@@ -9,7 +9,7 @@ import {
   type Where,
   type Write,
 } from '../../storage/collection.js';
-import type { PendingNotification } from '../notifications.js';
+import type { BillingNotifications } from '../notifications.js';
 import { UNKNOWN_PLAN } from '../plans/plans.js';
 import {
   isTerminal,
@@ -195,15 +195,15 @@ function reconcileTimeOf(
   return isTerminal(status ?? '') || end == null ? undefined : Math.max(end, now) + RECONCILE_DELAY_MS;
 }
 
+/** The payload of `subscription.updated`. */
 export function subscriptionNotification(
   eventId: string,
   { id: subscriptionId, userId, plan, ...subscription }: SubscriptionDocument,
   { at, entitled, actor }: { at: number; entitled: boolean; actor?: ActingProgram },
-): PendingNotification {
+): BillingNotifications['subscription.updated'] {
   const status = subscription.status as SubscriptionStatus;
-  const notification = {
+  return {
     ...{ id: eventId, at: toTimestamp(at), userId, subscriptionId, status, plan, entitled },
     ...(actor && { actor }),
   };
-  return (emit) => emit('subscription.updated', notification);
 }
