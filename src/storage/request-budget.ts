@@ -44,14 +44,15 @@ export class RequestBudget {
     this.#leftMs = 0;
   }
 
-  /** Counts the time until `waited` settles. */
-  async count<R>(waited: Promise<R>): Promise<R> {
+  /** Counts the time from now until the returned function is called for the first time. */
+  beginWait(): () => void {
     if (this.#waiting++ === 0) this.#waitingSince = this.#now();
-    try {
-      return await waited;
-    } finally {
+    let isOver = false;
+    return () => {
+      if (isOver) return;
+      isOver = true;
       if (--this.#waiting === 0) this.#leftMs -= this.#now() - this.#waitingSince;
-    }
+    };
   }
 }
 

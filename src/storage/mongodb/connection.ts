@@ -47,35 +47,41 @@ export class Connection {
 
 /**
  * Waits until the result of `begin` or, at the latest, the end of the request's budget (without a request: the call
- * timeout). A call of a request without any time left is not sent.
+ * timeout). A call of a request without any time left is not sent. One promise and one timer, because every call of a
+ * request waits here.
  */
-export async function waitFor<R>(begin: () => Promise<R>): Promise<R> {
+export function waitFor<R>(begin: () => Promise<R>): Promise<R> {
   const budget = currentBudget();
-  if (!budget) return withTimeout(begin(), CALL_TIMEOUT_MS);
-  const timeoutMs = budget.leftMs();
-  if (timeoutMs <= 0) throw noResponse(false);
-  return budget.count(withTimeout(begin(), timeoutMs, () => budget.spend()));
+  const timeoutMs = budget ? budget.leftMs() : CALL_TIMEOUT_MS;
+  if (timeoutMs <= 0) return Promise.reject(noResponse(false));
+  return new Promise((resolve, reject) => {
+    const endWait = budget?.beginWait();
+    const timer = setTimeout(() => {
+      endWait?.();
+      budget?.spend();
+      reject(noResponse(true));
+    }, timeoutMs);
+    const end = () => {
+      clearTimeout(timer);
+      endWait?.();
+    };
+    begin().then(
+      (result) => {
+        end();
+        resolve(result);
+      },
+      (error: unknown) => {
+        end();
+        reject(error);
+      },
+    );
+  });
 }
 
 const noResponse = (mayHaveTakenEffect: boolean) =>
   new StoreUnavailable(`MongoDB: no response within ${CALL_TIMEOUT_MS / 1000} seconds`, {
     mayHaveTakenEffect,
   });
-
-async function withTimeout<R>(result: Promise<R>, timeoutMs: number, onTimeout?: () => void): Promise<R> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => {
-      onTimeout?.();
-      reject(noResponse(true));
-    }, timeoutMs);
-  });
-  try {
-    return await Promise.race([result, late]);
-  } finally {
-    clearTimeout(timer);
-  }
-}
 
 /**
  * Converts driver errors to StoreUnavailable; and socket errors (such as `EPIPE` when the server has just closed the

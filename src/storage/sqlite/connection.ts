@@ -3,8 +3,8 @@
  * per turn of the event loop, and waits for other processes' locks that never block the loop.
  */
 import { performance } from 'node:perf_hooks';
+import { CallBatcher } from '../call-batcher.js';
 import { StoreUnavailable } from '../collection.js';
-import { CommitBatcher, MAX_BATCH } from './commit-batcher.js';
 import { isBusy, retryWhileBusy, toStoreError } from './errors.js';
 
 /** The part of `DatabaseSync` that `node:sqlite` and its drop-in share. */
@@ -30,6 +30,9 @@ interface Write {
 /** Commits of all connections in this process, so that no read snapshot predates a commit that was acknowledged here. */
 let commits = 0;
 
+/** Writes in one transaction: more would block the event loop (and other processes) for too long. */
+const MAX_BATCH = 512;
+
 /** The queue of writes and the transactions of one open database. */
 export class Connection {
   /** Number of rejected writes: disk full, read-only, locked or damaged file. */
@@ -37,7 +40,7 @@ export class Connection {
   readonly #db: Database;
   readonly #lockTimeoutMs: number;
   readonly #statements = new Map<string, Statement<unknown>>();
-  readonly #batcher: CommitBatcher;
+  readonly #batcher: CallBatcher;
   #queue: Write[] = [];
   #turnEnd: NodeJS.Immediate | undefined;
   #flushing = false;
@@ -50,7 +53,7 @@ export class Connection {
   constructor(db: Database, lockTimeoutMs: number, now: () => number) {
     this.#db = db;
     this.#lockTimeoutMs = lockTimeoutMs;
-    this.#batcher = new CommitBatcher(now);
+    this.#batcher = new CallBatcher(now, MAX_BATCH);
   }
 
   /** The prepared statement of an SQL text. The number of texts is finite; values are bound. */
@@ -140,7 +143,7 @@ export class Connection {
       this.#endRead();
       const queued = this.#queue.length;
       if (queued === 0 || this.#flushing) return;
-      if (this.#batcher.shouldCommit(queued)) void this.#flush();
+      if (this.#batcher.shouldSend(queued)) void this.#flush();
       else this.#scheduleTurnEnd();
     });
   }
