@@ -30,11 +30,13 @@ export function workers(count: number, least?: number): Row {
         one: new Usage(),
         mongod: new Usage(),
         mongodOfOne: new Usage(),
+        load: new Usage(),
       };
       const compared = await compareAnew({ ...bench, row: `${bench.row}, ${what}` }, async () => {
         const measureOf = async (workers: number, own: Usage, database: Usage): Promise<Measure> => {
           const served = await serve(bench, 'saas-backend', { workers });
-          return database.of(mongod, own.of(served.pid, await load(served, clients)));
+          const measured = usages.load.of(process.pid, await load(served, clients), ownProcessorTime);
+          return database.of(mongod, own.of(served.pid, measured));
         };
         return {
           measure: await measureOf(count, usages.workers, usages.mongod),
@@ -48,6 +50,7 @@ export function workers(count: number, least?: number): Row {
         ...usages.one.perRequest('… one process for each request'),
         ...usages.mongod.perRequest('… mongod for each request'),
         ...usages.mongodOfOne.perRequest('… mongod for each request to one process'),
+        ...usages.load.perRequest('… the load generator for each request'),
       );
     }
     return results;
@@ -74,12 +77,12 @@ class Usage {
   #requests = 0;
 
   /** Observes a measurement. Without a process, it reports nothing. */
-  of(pid: number | undefined, measure: Measure): Measure {
+  of(pid: number | undefined, measure: Measure, timeOf = processorTime): Measure {
     if (pid === undefined) return measure;
     return async (seconds) => {
-      const [since, before] = [performance.now(), processorTime(pid)];
+      const [since, before] = [performance.now(), timeOf(pid)];
       const rate = await measure(seconds);
-      const after = processorTime(pid);
+      const after = timeOf(pid);
       if (before !== undefined && after !== undefined) {
         this.#processor += after - before;
         const elapsed = (performance.now() - since) / 1000;
@@ -100,4 +103,10 @@ class Usage {
     if (this.#requests === 0) return [];
     return [{ what, value: (this.#processor * 1e6) / this.#requests, unit: 'µs' }];
   }
+}
+
+/** Seconds of processor time of this process, without the programs that it has started. */
+function ownProcessorTime(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1e6;
 }

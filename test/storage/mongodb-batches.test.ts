@@ -1,7 +1,9 @@
-/** Calls of one turn of the event loop that share a command to MongoDB. */
+/** Calls of some turns of the event loop that share a command to MongoDB. */
 import { once } from 'node:events';
+import { setImmediate as endOfTurn } from 'node:timers/promises';
 import type { mongodb } from '@fastify/mongodb';
 import t, { type Test } from 'tap';
+import { CallBatcher } from '../../src/storage/call-batcher.js';
 import { type Collection, StoreUnavailable, UniqueViolation } from '../../src/storage/collection.js';
 import type { Call, MongoCollection } from '../../src/storage/mongodb/connection.js';
 import { createInserts } from '../../src/storage/mongodb/inserts.js';
@@ -81,6 +83,20 @@ await onMongod((server) => {
     t.equal(await all.count({ group: 'a' }), 100);
   });
 
+  t.test('after many calls, a call waits some turns for those that share its command', async (t) => {
+    const { all, commands } = await observed(t, server);
+    const ids = Array.from({ length: 50 }, (_, index) => String(index));
+    await Promise.all(ids.map((id) => all.insert(thing(id))));
+    await Promise.all(ids.map((id) => all.findOne({ id })));
+
+    commands.length = 0;
+    const early = all.findOne({ id: '1' });
+    await endOfTurn();
+    const late = all.findOne({ id: '2' });
+    t.strictSame([(await early)?.id, (await late)?.id], ['1', '2']);
+    t.strictSame(commands, ['find']);
+  });
+
   t.test('a rejected insert does not affect those that share its command', async (t) => {
     const { all } = await observed(t, server);
     await all.insert(thing('old'));
@@ -104,6 +120,23 @@ await onMongod((server) => {
     );
     t.equal((await all.findOne({ id: 'old' }))?.email, 'old@example.com');
   });
+});
+
+t.test('a batch waits for more calls only as long as it expects them', (t) => {
+  let now = 0;
+  const batcher = new CallBatcher(() => now, 64);
+  t.ok(batcher.shouldSend(1), 'a single call is sent at the end of its turn');
+  t.notOk(batcher.shouldSend(10), 'further calls may be on their way');
+  t.ok(batcher.shouldSend(10), 'the last turn has added none');
+  t.notOk(batcher.shouldSend(1), 'less than half of the previous batch');
+  t.ok(batcher.shouldSend(64), 'as many as one command takes');
+  t.notOk(batcher.shouldSend(1));
+  now += 5;
+  t.ok(batcher.shouldSend(2), 'five milliseconds at most');
+  batcher.shouldSend(64);
+  const turns = Array.from({ length: 17 }, () => batcher.shouldSend(1));
+  t.equal(turns.indexOf(true), 16, 'sixteen turns at most');
+  t.end();
 });
 
 t.test('without the write concern, no write of a command is acknowledged', async (t) => {

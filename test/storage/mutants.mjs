@@ -139,6 +139,20 @@ const mutants = [
     tests: [MONGODB.documents],
   },
   {
+    name: 'MongoDB: a command is sent at the end of the turn, however few calls share it',
+    file: 'mongodb/batches.js',
+    text: 'while (!batcher.shouldSend(batch.calls))',
+    replacement: 'while (false)',
+    tests: [['mongodb-batches', 'after many calls, a call waits some turns']],
+  },
+  {
+    name: 'a batch waits for more calls without a limit of time',
+    file: 'call-batcher.js',
+    text: ' && this.#now() - this.#since < MAX_WAIT_MS',
+    replacement: '',
+    tests: [['mongodb-batches', 'a batch waits for more calls only as long']],
+  },
+  {
     name: 'MongoDB: writes of a command are acknowledged without the write concern',
     file: 'mongodb/connection.js',
     text: 'errors.length === 0 || result?.getWriteConcernError()',

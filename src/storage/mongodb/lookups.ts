@@ -17,5 +17,5 @@ export function createLookups(call: Call, field: string): (value: string) => Pro
       return new Map(found.flatMap((one) => (one ? [[one[key] as string, one]] : [])));
     }),
   );
-  return async (value) => (await find(value)).get(value) ?? null;
+  return (value) => find(value).then((found) => found.get(value) ?? null);
 }

@@ -20,11 +20,11 @@ export function toStored<T extends { id: string }>({ id, ...fields }: T): Stored
 
 /** Decodes a stored document. */
 export function toDocument<T extends { id: string }>({ _id, ...fields }: Stored): T {
-  const entries = Object.entries(fields).map(([field, value]) => [
-    field,
-    isNested(value) ? JSON.parse((value as { json: string }).json) : value,
-  ]);
-  return { id: _id, ...Object.fromEntries(entries) } as T;
+  const document: Bson = { id: _id };
+  for (const [field, value] of Object.entries(fields)) {
+    document[field] = isNested(value) ? JSON.parse((value as { json: string }).json) : value;
+  }
+  return document as T;
 }
 
 /**
