@@ -92,6 +92,7 @@ await onMongod((server) => {
     commands.length = 0;
     const early = all.findOne({ id: '1' });
     await endOfTurn();
+    await endOfTurn();
     const late = all.findOne({ id: '2' });
     t.strictSame([(await early)?.id, (await late)?.id], ['1', '2']);
     t.strictSame(commands, ['find']);
