@@ -1,7 +1,7 @@
 /**
- * Bundles the programs, the index and the client into `dist/package`. Production dependencies are imported from `node_modules`, except
- * those that load faster from the bundle; libraries that are only development dependencies become part of it, together
- * with their licenses.
+ * Bundles the programs, the library and the client into `dist/package`. The library imports its dependencies from
+ * `node_modules`, where applications share them; the programs contain those that every start loads. Libraries that are only
+ * development dependencies become part of both, together with their licenses.
  */
 import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -9,99 +9,136 @@ import { rolldown } from 'rolldown';
 
 const OUTPUT = 'dist/package';
 
-/** Production dependencies in the bundle; see docs/decisions.md. */
-const BUNDLED = ['typebox', 'commander'];
-
 const { dependencies } = JSON.parse(readFileSync('package.json', 'utf8'));
-const EXTERNAL = [...Object.keys(dependencies).filter((name) => !BUNDLED.includes(name)), 'mongodb'];
 
-const isExternal = (id) => EXTERNAL.some((name) => id === name || id.startsWith(`${name}/`));
+/** Production dependencies in the library; see docs/decisions.md. */
+const IN_LIBRARY = ['typebox'];
+
+/** Production dependencies in the programs; see docs/decisions.md. */
+const IN_PROGRAMS = [
+  ...IN_LIBRARY,
+  '@fastify/basic-auth',
+  '@fastify/cors',
+  '@fastify/fast-json-stringify-compiler',
+  '@fastify/formbody',
+  '@fastify/jwt',
+  'ajv',
+  'close-with-grace',
+  'commander',
+  'cookie',
+  'fastify',
+  'fastify-plugin',
+  'jose',
+  'mustache',
+  'negotiator',
+  'pino',
+];
 
 /** Licenses, and what bundlers of applications read. */
 const COMMENTS = { legal: true, annotation: true, jsdoc: false };
 
-const entries = {
-  'bin/saas-backend': 'dist/bin/saas-backend.js',
-  'bin/idp': 'dist/bin/idp.js',
-  'src/index': 'dist/src/index.js',
-  'src/resource-server/index': 'dist/src/resource-server/index.js',
-  // They import their own file in a thread, by its address: as entries, they have a file of their own with all exports.
-  'threads/bcrypt': 'dist/src/passwords/bcrypt.js',
-  'threads/backup': 'dist/src/storage/sqlite/backup.js',
-};
-
-const bundle = await rolldown({
-  input: entries,
-  platform: 'node',
-  // mongodb is loaded by @fastify/mongodb as well.
-  external: isExternal,
-  // A module of the index is loaded with the product, and by the program not before its server.
-  checks: { ineffectiveDynamicImport: false },
-  resolve: {
-    // Their CommonJS entries would come along as a whole.
-    alias: {
-      typebox: resolve('node_modules/typebox/build/index.mjs'),
-      commander: resolve('node_modules/commander/index.js'),
-    },
+const library = await bundle({
+  folder: 'library',
+  entries: ['src/index', 'src/resource-server/index'],
+  bundled: IN_LIBRARY,
+  groups: {
+    'resource-server': (closureOf) => closureOf('src/resource-server/index'),
+    library: (closureOf) => closureOf('src/index'),
   },
 });
-const { output } = await bundle.write({
-  dir: OUTPUT,
-  format: 'esm',
-  chunkFileNames: 'shared/[name]-[hash].js',
-  comments: COMMENTS,
-  // Node spends half a millisecond on each file, so what a start needs is in few of them.
-  codeSplitting: { groups: startGroups() },
-});
-await bundle.close();
 
-/** A file for each set of modules that a start loads. rolldown divides the others by what loads them. */
-function startGroups() {
-  let groups;
-  // In the order of their priority.
-  return ['idp', 'saas-backend', 'core', 'program', 'resource-server', 'kernel'].map(
-    (debugName, priority) => ({
-      debugName,
-      priority,
-      name(id, context) {
-        groups ??= modulesOfGroups((module) => context.getModuleInfo(module)?.importedIds ?? []);
-        return groups[debugName].has(id) ? debugName : null;
+const startOf = (product) => (closureOf) => closureOf('bin/commands/serve', `src/${product}/server`);
+
+const programs = await bundle({
+  folder: 'programs',
+  entries: ['bin/saas-backend', 'bin/idp'],
+  bundled: IN_PROGRAMS,
+  groups: {
+    program: (closureOf) => closureOf('bin/saas-backend', 'bin/idp'),
+    core(closureOf) {
+      const idp = startOf('idp')(closureOf);
+      return new Set([...startOf('saas')(closureOf)].filter((module) => idp.has(module)));
+    },
+    'saas-backend': startOf('saas'),
+    idp: startOf('idp'),
+  },
+});
+
+/**
+ * Node spends half a millisecond on each file, so what a start needs is in few of them: one for the modules of each group
+ * that are in no group before it. rolldown divides the others by what loads them.
+ *
+ * @returns the names of the packages in the bundle
+ */
+async function bundle({ folder, entries, bundled, groups }) {
+  const external = [...Object.keys(dependencies).filter((name) => !bundled.includes(name)), 'mongodb'];
+  const input = {
+    ...Object.fromEntries(entries.map((name) => [name, compiled(name)])),
+    // They import their own file in a thread, by its address: as entries, they have a file of their own with all exports.
+    [`threads/${folder}/bcrypt`]: compiled('src/passwords/bcrypt'),
+    [`threads/${folder}/backup`]: compiled('src/storage/sqlite/backup'),
+  };
+  // An entry in a shared file would run with it.
+  const entryFiles = new Set(Object.values(input));
+  const build = await rolldown({
+    input,
+    platform: 'node',
+    external: (id) => external.some((name) => id === name || id.startsWith(`${name}/`)),
+    // A module of the index is loaded with the product, and by the program not before its server.
+    checks: { ineffectiveDynamicImport: false },
+    resolve: {
+      // Their CommonJS entries would come along as a whole.
+      alias: {
+        typebox: resolve('node_modules/typebox/build/index.mjs'),
+        commander: resolve('node_modules/commander/index.js'),
       },
-    }),
+    },
+  });
+  const { output } = await build.write({
+    dir: OUTPUT,
+    format: 'esm',
+    // Files with the same content have the same name in both bundles.
+    chunkFileNames: 'shared/[name]-[hash].js',
+    comments: COMMENTS,
+    codeSplitting: {
+      groups: Object.entries(groups).map(([name, modulesOf], index, { length }) => {
+        let modules;
+        return {
+          debugName: name,
+          priority: length - index,
+          name(id, context) {
+            modules ??= modulesOf(closures((module) => context.getModuleInfo(module)?.importedIds ?? []));
+            return modules.has(id) && !entryFiles.has(id) ? name : null;
+          },
+        };
+      }),
+    },
+  });
+  await build.close();
+  return output.flatMap(({ modules = {} }) =>
+    Object.entries(modules).flatMap(([id, { renderedLength }]) =>
+      renderedLength > 0 ? (/\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(id)?.[1] ?? []) : [],
+    ),
   );
 }
 
-/** The modules of each group. They import no others but those of groups before it. */
-function modulesOfGroups(importsOf) {
-  const closureOf = (...roots) => {
+/** The file that TypeScript writes for a module. */
+function compiled(name) {
+  return resolve('dist', `${name}.js`);
+}
+
+/** Returns a function for the modules that the given ones import at once, directly or by others. */
+function closures(importsOf) {
+  return (...roots) => {
     const modules = new Set();
     const add = (module) => {
       if (modules.has(module)) return;
       modules.add(module);
       importsOf(module).forEach(add);
     };
-    for (const root of roots) add(resolve(root));
+    for (const root of roots) add(compiled(root));
     return modules;
   };
-  // A server starts with the program, too, which the library does not contain.
-  const serve = 'dist/bin/commands/serve.js';
-  const library = closureOf(entries['src/index']);
-  const [saas, idp] = ['saas', 'idp'].map((product) =>
-    [...closureOf(serve, `dist/src/${product}/server.js`)].filter((module) => library.has(module)),
-  );
-  const programs = closureOf(entries['bin/saas-backend'], entries['bin/idp']);
-  const groups = {
-    kernel: new Set([...programs].filter((module) => library.has(module))),
-    'resource-server': closureOf(entries['src/resource-server/index']),
-    program: programs,
-    core: new Set(saas.filter((module) => idp.includes(module))),
-    'saas-backend': new Set(saas),
-    idp: new Set(idp),
-  };
-  // An entry in a shared file would run with it.
-  for (const modules of Object.values(groups))
-    for (const file of Object.values(entries)) modules.delete(resolve(file));
-  return groups;
 }
 
 // Runs in browsers as well: no part of the other programs.
@@ -109,23 +146,14 @@ const client = await rolldown({ input: 'dist/src/client/index.js', platform: 'ne
 await client.write({ file: join(OUTPUT, 'src/client/index.js'), format: 'esm', comments: COMMENTS });
 await client.close();
 
-const NAME = /\/node_modules\/((?:@[^/]+\/)?[^/]+)\//;
-
-const bundled = new Set(
-  output.flatMap(({ modules = {} }) =>
-    Object.entries(modules).flatMap(([id, { renderedLength }]) =>
-      renderedLength > 0 ? (NAME.exec(id)?.[1] ?? []) : [],
-    ),
-  ),
-);
-
-/** The license text of a package. */
+/** The license of a package: its text, or the name if that is all that it states. */
 function licenseOf(name) {
   const folder = join('node_modules', name);
-  const file = readdirSync(folder).find((entry) => /^licen[cs]e/i.test(entry));
-  if (file === undefined) throw new Error(`${name} is bundled without a license text`);
-  const { version } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
-  return `${name} ${version}\n\n${readFileSync(join(folder, file), 'utf8').trim()}\n`;
+  const file = readdirSync(folder).find((entry) => /^(?:licen[cs]e|copying)/i.test(entry));
+  const { version, license } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
+  const text = file === undefined ? license : readFileSync(join(folder, file), 'utf8').trim();
+  if (!text) throw new Error(`${name} is bundled without a license`);
+  return `${name} ${version}\n\n${text}\n`;
 }
 
 // For the page of the API outside production, which reads them as they are.
@@ -134,7 +162,6 @@ mkdirSync(page, { recursive: true });
 for (const file of ['swagger-ui-bundle.js', 'swagger-ui.css']) {
   cpSync(join('node_modules/swagger-ui-dist', file), join(page, file));
 }
-bundled.add('swagger-ui-dist');
-
-const licenses = [...bundled].sort().map(licenseOf);
+const packages = new Set([...library, ...programs, 'swagger-ui-dist']);
+const licenses = [...packages].sort().map(licenseOf);
 writeFileSync(join(OUTPUT, 'licenses.txt'), licenses.join(`\n${'-'.repeat(80)}\n\n`));
