@@ -1,4 +1,4 @@
-/** Inserts: those of one turn share a command. */
+/** Inserts: those that arrive together share a command. */
 import { createBatches } from './batches.js';
 import { type Call, errorsOf } from './connection.js';
 import type { Stored } from './query.js';

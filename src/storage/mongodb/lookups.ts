@@ -1,4 +1,4 @@
-/** Look-ups by the ID or a unique field: those of one turn share a query. */
+/** Look-ups by the ID or a unique field: those that arrive together share a query. */
 import { createBatches } from './batches.js';
 import type { Call } from './connection.js';
 import { mongoField, type Stored } from './query.js';

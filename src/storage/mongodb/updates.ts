@@ -1,4 +1,4 @@
-/** Updates by the ID whose caller needs no document: those of one turn share a command. */
+/** Updates by the ID whose caller needs no document: those that arrive together share a command. */
 import { StoreUnavailable } from '../collection.js';
 import { createBatches } from './batches.js';
 import { type Call, errorsOf, type MongoCollection } from './connection.js';
