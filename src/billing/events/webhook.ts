@@ -145,7 +145,10 @@ export async function webhookPlugin(scope: Scope, { webhook }: { webhook: Webhoo
   );
   // Some body parsers of hosts set an empty `req.body` on requests that they did not read.
   const readBefore = new WeakSet<IncomingMessage>();
-  scope.addHook('onRequest', async ({ raw }) => void (raw.readableEnded && readBefore.add(raw)));
+  scope.addHook('onRequest', ({ raw }, _reply, done) => {
+    if (raw.readableEnded) readBefore.add(raw);
+    done();
+  });
 
   scope.post(
     '/billing/webhook',

@@ -144,16 +144,18 @@ const INTERNAL_FIELDS = new Set(
 const DETAILS = new Set(['items', 'pendingUpdate', 'collectionPause', 'scheduleId', 'discountIds']);
 
 /** These fields repeat parts of the items. */
-const REPEATED_FIELDS = new Set(['priceId', 'otherPriceIds', 'quantity']);
+const REPEATED_FIELDS = ['priceId', 'otherPriceIds', 'quantity'] as const;
 
 /** The names of the terms in which two states of a subscription differ. */
 export function changedFields(before: SubscriptionDocument | null, after: SubscriptionDocument): string[] {
-  const names = Object.keys(before ? { ...before, ...after } : after) as (keyof SubscriptionDocument)[];
+  const known = Object.keys(before ?? {});
+  const added = Object.keys(after).filter((name) => before === null || !(name in before));
+  const names = [...known, ...added] as (keyof SubscriptionDocument)[];
   const lacksDetails = before !== null && before.items === undefined;
   const isTerm = (name: string) => !INTERNAL_FIELDS.has(name) && !(lacksDetails && DETAILS.has(name));
-  const changed = names.filter((name) => isTerm(name) && !isSame(name, before?.[name], after[name]));
-  const isRepeated = changed.some((name) => REPEATED_FIELDS.has(name));
-  return isRepeated ? changed.filter((name) => name !== 'items') : changed;
+  const differs = (name: keyof SubscriptionDocument) => !isSame(name, before?.[name], after[name]);
+  const isRepeated = REPEATED_FIELDS.some(differs);
+  return names.filter((name) => isTerm(name) && !(isRepeated && name === 'items') && differs(name));
 }
 
 const isSame = (name: string, a: unknown, b: unknown): boolean =>
@@ -198,12 +200,12 @@ function reconcileTimeOf(
 /** The payload of `subscription.updated`. */
 export function subscriptionNotification(
   eventId: string,
-  { id: subscriptionId, userId, plan, ...subscription }: SubscriptionDocument,
+  { id: subscriptionId, userId, plan, status }: SubscriptionDocument,
   { at, entitled, actor }: { at: number; entitled: boolean; actor?: ActingProgram },
 ): BillingNotifications['subscription.updated'] {
-  const status = subscription.status as SubscriptionStatus;
-  return {
-    ...{ id: eventId, at: toTimestamp(at), userId, subscriptionId, status, plan, entitled },
-    ...(actor && { actor }),
+  const notification = {
+    ...{ id: eventId, at: toTimestamp(at), userId, subscriptionId },
+    ...{ status: status as SubscriptionStatus, plan, entitled },
   };
+  return actor ? { ...notification, actor } : notification;
 }

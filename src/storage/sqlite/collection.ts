@@ -29,6 +29,9 @@ import type { SqliteWrite } from './writes.js';
 /** Documents per write step of `updateMany` and `deleteMany`, so that other calls run in between. */
 const STEP_SIZE = 256;
 
+/** Without the addition, SQLite prepares the statement again each time a value is bound. */
+const LIMIT = 'LIMIT ? + 0';
+
 /** A document and its rowid. */
 interface Found<T> {
   doc: T;
@@ -96,7 +99,7 @@ export function sqliteCollection<T extends { id: string }>(
   });
   const idsOf = ({ text, values }: Clause, limit: number): string[] => {
     const rows = connection
-      .sql<{ id: string }>(`SELECT id FROM ${table} WHERE ${text} LIMIT ?`)
+      .sql<{ id: string }>(`SELECT id FROM ${table} WHERE ${text} ${LIMIT}`)
       .all(...values, limit);
     return rows.map((row) => row.id);
   };
@@ -105,7 +108,7 @@ export function sqliteCollection<T extends { id: string }>(
     connection.sql<{ n: number }>(`SELECT count(*) AS n FROM ${table} WHERE ${text}`).get(...values)?.n ?? 0;
   const countUpTo = ({ text, values }: Clause, limit: number): number =>
     connection
-      .sql<{ n: number }>(`SELECT count(*) AS n FROM (SELECT 1 FROM ${table} WHERE ${text} LIMIT ?)`)
+      .sql<{ n: number }>(`SELECT count(*) AS n FROM (SELECT 1 FROM ${table} WHERE ${text} ${LIMIT})`)
       .get(...values, limit)?.n ?? 0;
 
   return {
@@ -190,7 +193,7 @@ export function sqliteCollection<T extends { id: string }>(
         for (const condition of conditions) {
           const { text, values } = and(base, condition);
           const statement = connection.sql<{ doc: string }>(
-            `SELECT doc FROM ${table} WHERE ${text} ORDER BY ${orderBy} LIMIT ?`,
+            `SELECT doc FROM ${table} WHERE ${text} ORDER BY ${orderBy} ${LIMIT}`,
           );
           // One more row than requested shows whether there is a next page.
           const rows = statement.all(...values, limit + 1 - found.length);
