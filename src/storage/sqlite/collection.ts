@@ -72,8 +72,11 @@ export function sqliteCollection<T extends { id: string }>(
     const found = connection.sql<{ doc: string }>(selectDoc(text)).get(...values);
     return found ? JSON.parse(found.doc) : null;
   };
-  const update = memoize((assignments) => `UPDATE ${table} SET ${assignments} WHERE _rowid_ = ?`);
-  const writeDocument = ({ doc, row }: Found<T>, after: T): void => {
+  const update = memoize((assignments) =>
+    memoize((where) => `UPDATE ${table} SET ${assignments} WHERE ${where}`),
+  );
+  /** Returns the number of written documents. */
+  const replace = (doc: T, after: T, clause: Clause): number => {
     let assignments = 'doc = ?';
     const values: (string | number | null)[] = [JSON.stringify(after)];
     for (const field of copied) {
@@ -83,8 +86,10 @@ export function sqliteCollection<T extends { id: string }>(
       assignments += `, ${quoteIdentifier(field)} = ?`;
       values.push(copy);
     }
-    connection.sql(update(assignments)).run(...values, row);
+    return Number(connection.sql(update(assignments)(clause.text)).run(...values, ...clause.values).changes);
   };
+  const writeDocument = ({ doc, row }: Found<T>, after: T): void =>
+    void replace(doc, after, { text: '_rowid_ = ?', values: [row] });
   const changeFirst = (clause: Clause, change: Change<T>): T | null => {
     const found = find(clause);
     if (!found) return null;
@@ -230,6 +235,11 @@ export function sqliteCollection<T extends { id: string }>(
     changing(where, change) {
       const clause = clauseOf(where);
       return writing(() => changeFirst(clause, change) !== null);
+    },
+
+    replacing(where, before, after) {
+      const clause = clauseOf(where);
+      return writing(() => replace(before, after, clause) > 0);
     },
   };
 }

@@ -16,7 +16,7 @@ export interface Database {
 
 /** A prepared statement that returns rows of type `R`. */
 export interface Statement<R> {
-  run(...values: (string | number | null)[]): unknown;
+  run(...values: (string | number | null)[]): { changes: number | bigint };
   get(...values: (string | number | null)[]): R | undefined;
   all(...values: (string | number | null)[]): R[];
 }
