@@ -203,9 +203,14 @@ export function subscriptionNotification(
   { id: subscriptionId, userId, plan, status }: SubscriptionDocument,
   { at, entitled, actor }: { at: number; entitled: boolean; actor?: ActingProgram },
 ): BillingNotifications['subscription.updated'] {
-  const notification = {
-    ...{ id: eventId, at: toTimestamp(at), userId, subscriptionId },
-    ...{ status: status as SubscriptionStatus, plan, entitled },
+  return {
+    id: eventId,
+    at: toTimestamp(at),
+    userId,
+    subscriptionId,
+    status: status as SubscriptionStatus,
+    plan,
+    entitled,
+    ...(actor && { actor }),
   };
-  return actor ? { ...notification, actor } : notification;
 }

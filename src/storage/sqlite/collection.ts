@@ -29,7 +29,7 @@ import type { SqliteWrite } from './writes.js';
 /** Documents per write step of `updateMany` and `deleteMany`, so that other calls run in between. */
 const STEP_SIZE = 256;
 
-/** Without the addition, SQLite prepares the statement again each time a value is bound. */
+/** With a bare `LIMIT ?`, SQLite prepares the statement again each time a value is bound. */
 const LIMIT = 'LIMIT ? + 0';
 
 /** A document and its rowid. */

@@ -169,9 +169,9 @@ export class Connection {
     const batch = this.#queue.splice(0, MAX_BATCH);
     try {
       const settle = batch.map((write) => this.#attempt(write));
+      this.#isUndoable = false;
       this.sql('COMMIT').run();
       commits++;
-      this.#isUndoable = false;
       for (const resolveWrite of settle) resolveWrite();
     } catch (error) {
       this.#rollback();
