@@ -207,8 +207,8 @@ const mutants = [
   {
     name: 'a write ignores the revision that was read',
     file: 'subscription/writer.js',
-    text: '{ id, rev: stored.rev }',
-    replacement: '{ id }',
+    text: 'stateOf = ({ id, rev }) => ({ id, rev })',
+    replacement: 'stateOf = ({ id }) => ({ id })',
     tests: [STORM],
   },
   {
