@@ -19,7 +19,7 @@ export function hammer(
 
 /** One client: supplies its next request and processes the answer. */
 export interface Client {
-  next(): string;
+  next(): string | Buffer;
   take(answer: Answer): void;
 }
 

@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { SubscriptionStatus, SubscriptionSummary } from '../http/schemas.js';
 import { type Clock, DAY } from '../kernel/clock.js';
 import type { Write } from '../storage/collection.js';
@@ -146,7 +145,9 @@ export function createProjector(
 
 /** Whether two states of a subscription result in the same user record. */
 export const haveSameProjection = (before: SubscriptionDocument, after: SubscriptionDocument): boolean =>
-  isDeepStrictEqual(accessTermsOf(before), accessTermsOf(after));
+  ACCESS_TERMS.every((name) => before[name] === after[name]);
+
+const ACCESS_TERMS = ['id', 'status', 'plan', 'startedAt', 'trialEnd', 'pastDueSince'] as const;
 
 function accessTermsOf(subscription: SubscriptionDocument): AccessTerms {
   const { id, status, plan, startedAt, trialEnd, pastDueSince } = subscription;

@@ -151,21 +151,24 @@ export function createEvents<Events>({
     }
   };
 
+  const emit: Emit<Events> = async (name, payload) => {
+    if (outbox === undefined && emitter.listenerCount(name) === 0) return;
+    const event = create(payload);
+    publish(name, event);
+    await keep(name, event);
+  };
+
   return {
-    async emit(name, payload) {
-      if (outbox === undefined && emitter.listenerCount(name) === 0) return;
-      const event = create(payload);
-      publish(name, event);
-      await keep(name, event);
-    },
+    emit,
 
     async announce(name, payload, proof) {
+      if (!outbox) return { emit: () => emit(name, payload), withdraw: async () => undefined };
       const event = create(payload);
-      const isKept = (await outbox?.announce(name, event, proof)) ?? false;
+      const isKept = await outbox.announce(name, event, proof);
       const withdraw = async () => {
         if (!isKept) return;
         // What remains is dropped later, because its change was not made.
-        await outbox?.withdraw(name, event.id).catch(() => undefined);
+        await outbox.withdraw(name, event.id).catch(() => undefined);
       };
       return {
         async emit() {

@@ -9,7 +9,7 @@ import {
   type Shape,
   shapeOf,
 } from './checks.js';
-import type { Collection, Declaration, Store } from './collection.js';
+import { type Collection, type Declaration, RefusedDocument, type Store } from './collection.js';
 
 /** Implemented by each engine. Its collections receive valid arguments only. */
 export interface Engine extends Omit<Store, 'collection'> {
@@ -103,6 +103,12 @@ function checkedCollection<T extends { id: string }>(shape: Shape, inner: Collec
       checkWhere(shape, where);
       checkChange(shape, change);
       return inner.changing(where, change);
+    },
+    replacing(where, before, after) {
+      checkWhere(shape, where);
+      checkDocument(shape, after);
+      if (before.id !== after.id) throw new RefusedDocument(`${shape.name}: field id cannot be changed`);
+      return inner.replacing(where, before, after);
     },
   };
 }

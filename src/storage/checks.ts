@@ -176,8 +176,16 @@ function firstProblem(values: unknown[], problemOf: (value: unknown) => string |
 
 /** A letter, then letters, digits and `_`: neither a path nor an operator in any engine, nor an inherited property. */
 function isFieldName(name: unknown): name is string {
-  return typeof name === 'string' && /^[a-z]\w*$/i.test(name) && !(name in Object.prototype);
+  if (typeof name !== 'string') return false;
+  if (fieldNames.has(name)) return true;
+  const isValid = /^[a-z]\w*$/i.test(name) && !(name in Object.prototype);
+  if (isValid && fieldNames.size < MAX_FIELD_NAMES) fieldNames.add(name);
+  return isValid;
 }
+
+/** Valid names: to look one up takes a quarter of the time of its validation. */
+const fieldNames = new Set<string>();
+const MAX_FIELD_NAMES = 10_000;
 
 function isPlainObject(value: unknown): value is Record<string, unknown> {
   if (typeof value !== 'object' || value === null) return false;

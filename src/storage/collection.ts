@@ -94,6 +94,11 @@ export interface Collection<T extends { id: string }> {
   inserting(doc: T): Write;
   /** A {@link changeOne} for `Store.writeAll`. */
   changing(where: Where<T>, change: Change<T>): Write;
+  /**
+   * Replaces the document `before`, which was read, for `Store.writeAll`, which SQLite does without reading it again. `where` must
+   * match no other document and no other state of it.
+   */
+  replacing(where: Where<T>, before: T, after: T): Write;
 }
 
 /** A write of one document that `Store.writeAll` makes. */

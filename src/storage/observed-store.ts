@@ -49,8 +49,8 @@ function observeCollection<T extends { id: string }>(
     return (...parameters: unknown[]): Promise<unknown> => measure(observe, () => call(...parameters));
   };
   const entries = OPERATIONS.map((operation) => [operation, measured(operation)]);
-  const { inserting, changing } = inner;
-  return { ...Object.fromEntries(entries), inserting, changing } as Collection<T>;
+  const { inserting, changing, replacing } = inner;
+  return { ...Object.fromEntries(entries), inserting, changing, replacing } as Collection<T>;
 }
 
 function measure<R>(observe: (milliseconds: number) => void, call: () => Promise<R>): Promise<R> {

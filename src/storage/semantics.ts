@@ -3,6 +3,7 @@ import { type Shape, valueProblem } from './checks.js';
 import {
   type Change,
   type Cursor,
+  type OptionalField,
   RefusedDocument,
   RefusedSelector,
   type Value,
@@ -60,6 +61,13 @@ export function applyChange<T extends { id: string }>(doc: T, change: Change<T>)
     after[field] = sum;
   }
   return after as T;
+}
+
+/** The change from one state of a document to another. */
+export function changeTo<T extends { id: string }>(before: T, after: T): Change<T> {
+  const { id: _, ...set } = after;
+  const removed = Object.keys(before).filter((field) => !(field in after));
+  return { set, unset: removed as OptionalField<T>[] };
 }
 
 /** The end of a page: the sort value (null if absent) and the id of its last document. */

@@ -9,7 +9,7 @@ import {
   type Where,
   type Write,
 } from '../../src/storage/collection.js';
-import { applyChange, compare, matches } from '../../src/storage/semantics.js';
+import { applyChange, changeTo, compare, matches } from '../../src/storage/semantics.js';
 
 /**
  * Explores every interleaving of the actors' storage calls and, optionally, a crash of one actor before any of
@@ -312,7 +312,7 @@ function memoryStore(
         return after;
       };
       const steps: Record<
-        Exclude<keyof Collection<T>, 'inserting' | 'changing'>,
+        Exclude<keyof Collection<T>, 'inserting' | 'changing' | 'replacing'>,
         (...args: never[]) => unknown
       > = {
         insert,
@@ -367,6 +367,8 @@ function memoryStore(
           }),
         changing: (where: Where<T>, change: Change<T>) =>
           writing('changeOne', () => changeFirst(where as never, change as never) !== null),
+        replacing: (where: Where<T>, before: T, after: T) =>
+          writing('changeOne', () => changeFirst(where as never, changeTo(before, after) as never) !== null),
       };
     },
     isAtomic,

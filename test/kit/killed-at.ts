@@ -34,7 +34,7 @@ function withEachCall(store: Store, atCall: <T>(call: () => Promise<T>) => Promi
   const wrapped = <T extends { id: string }>(documents: Collection<T>): Collection<T> =>
     new Proxy(documents, {
       get: (target, name: keyof Collection<T>) => {
-        if (name === 'inserting' || name === 'changing') return target[name];
+        if (name === 'inserting' || name === 'changing' || name === 'replacing') return target[name];
         const method = target[name] as (...args: unknown[]) => Promise<unknown>;
         return (...args: unknown[]) => atCall(() => method.apply(target, args));
       },

@@ -67,11 +67,32 @@ const mutants = [
     tests: [SQLITE.series],
   },
   {
+    name: 'SQLite: a series of writes that fails is not repeated with a savepoint',
+    file: 'sqlite/writes.js',
+    text: 'throw new UndoRequired();',
+    replacement: 'return false;',
+    tests: [SQLITE.series],
+  },
+  {
+    name: 'SQLite: a document that was changed since is replaced',
+    file: 'sqlite/collection.js',
+    text: 'replace(before, after, clause) > 0',
+    replacement: "replace(before, after, { text: 'id = ?', values: [before.id] }) > 0",
+    tests: [SQLITE.series],
+  },
+  {
+    name: 'SQLite: a replaced document is still found by its earlier values',
+    file: 'sqlite/collection.js',
+    text: 'if (copy === copyOf(doc, field))',
+    replacement: 'if (copy === null || copy === copyOf(doc, field))',
+    tests: [SQLITE.series],
+  },
+  {
     name: 'SQLite: a series of writes is one transaction for each',
     file: 'sqlite/writes.js',
-    text: 'connection.write(() => makeAll(connection, writes))',
+    text: 'connection.write((isUndoable) => (isUndoable ? makeOrUndo(connection, writes) : makeAll(writes)))',
     replacement: `(async () => {
-        for (const write of writes) if (!(await connection.write(() => makeAll(connection, [write])))) return false;
+        for (const write of writes) if (!(await connection.write(() => makeOrUndo(connection, [write])))) return false;
         return true;
     })()`,
     tests: [SQLITE.series],

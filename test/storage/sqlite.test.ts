@@ -149,7 +149,7 @@ function observed(db: Database, onRun: () => void, observedSql = 'COMMIT'): Data
     prepare(sql) {
       const statement = db.prepare(sql);
       if (sql !== observedSql) return statement;
-      const run = (): unknown => {
+      const run = () => {
         onRun();
         return statement.run();
       };

@@ -63,12 +63,8 @@ export function createEventLeases(
   ): WebhookEventDocument => {
     const { id, type, objectId } = event;
     const about = subjectOf(event);
-    return {
-      ...{ id, type, objectId },
-      ...(about !== undefined && { about }),
-      ...state,
-      ...{ receivedAt: clock.now(), attempts: 1 },
-    };
+    const document = { id, type, objectId, ...state, receivedAt: clock.now(), attempts: 1 };
+    return about === undefined ? document : { ...document, about };
   };
 
   const takeOver = async (id: string): Promise<EventLease | null> => {

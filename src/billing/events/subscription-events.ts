@@ -6,8 +6,8 @@ import type { Gateway } from '../provider/gateway.js';
 import { type EventOutcome, isTerminal, type SubscriptionDocument, type Subscriptions } from '../store.js';
 import { readSnapshot, type Snapshot } from '../subscription/snapshot.js';
 import {
-  changedFields,
   estimatePastDueSince,
+  isChanged,
   type SubscriptionUpdate,
   type SubscriptionWriter,
 } from '../subscription/writer.js';
@@ -191,11 +191,10 @@ function updated(
   subscription: SubscriptionDocument,
 ): PreparedChange['applied'] {
   // Several events can report one change, such as `updated` and `paused`.
-  const isChanged = changedFields(stored, subscription).length > 0;
   return {
     outcome: 'processed',
     subscription,
-    ...(isChanged && { change: 'updated' }),
+    ...(isChanged(stored, subscription) && { change: 'updated' }),
     isProjected: isProjectedAfter(stored, subscription),
   };
 }

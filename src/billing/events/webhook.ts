@@ -125,12 +125,16 @@ function sign(key: KeyObject, time: string, rawBody: Buffer): Buffer {
 
 /** The time and the well-formed v1 signatures; `null` unless there is exactly one time. */
 function parseSignatureHeader(header: string | undefined): { time: string; signatures: string[] } | null {
-  const pairs = (header ?? '').split(',', MAX_SIGNATURES + 1).map((pair) => pair.trim());
-  const valuesOf = (key: string) =>
-    pairs.flatMap((pair) => (pair.startsWith(`${key}=`) ? [pair.slice(key.length + 1)] : []));
-  const [time, ...moreTimes] = valuesOf('t');
-  if (time === undefined || moreTimes.length > 0 || !/^\d{1,12}$/.test(time)) return null;
-  return { time, signatures: valuesOf('v1').filter((value) => /^[0-9a-f]{64}$/.test(value)) };
+  const times: string[] = [];
+  const signatures: string[] = [];
+  for (const pair of (header ?? '').split(',', MAX_SIGNATURES + 1)) {
+    const text = pair.trim();
+    if (text.startsWith('t=')) times.push(text.slice(2));
+    else if (/^v1=[0-9a-f]{64}$/.test(text)) signatures.push(text.slice(3));
+  }
+  const [time] = times;
+  if (time === undefined || times.length > 1 || !/^\d{1,12}$/.test(time)) return null;
+  return { time, signatures };
 }
 
 const BODY_LIMIT = 512 * 1024;
@@ -145,7 +149,10 @@ export async function webhookPlugin(scope: Scope, { webhook }: { webhook: Webhoo
   );
   // Some body parsers of hosts set an empty `req.body` on requests that they did not read.
   const readBefore = new WeakSet<IncomingMessage>();
-  scope.addHook('onRequest', async ({ raw }) => void (raw.readableEnded && readBefore.add(raw)));
+  scope.addHook('onRequest', ({ raw }, _reply, done) => {
+    if (raw.readableEnded) readBefore.add(raw);
+    done();
+  });
 
   scope.post(
     '/billing/webhook',

@@ -2,13 +2,8 @@ import { isDeepStrictEqual } from 'node:util';
 import type { ActingProgram } from '../../http/identity.js';
 import { type SubscriptionStatus, toTimestamp } from '../../http/schemas.js';
 import { type Clock, DAY } from '../../kernel/clock.js';
-import {
-  type Change,
-  nullIfTaken,
-  type OptionalField,
-  type Where,
-  type Write,
-} from '../../storage/collection.js';
+import { nullIfTaken, type Write } from '../../storage/collection.js';
+import { changeTo } from '../../storage/semantics.js';
 import type { BillingNotifications } from '../notifications.js';
 import { UNKNOWN_PLAN } from '../plans/plans.js';
 import {
@@ -71,10 +66,10 @@ export function createSubscriptionWriter(subscriptions: Subscriptions, clock: Cl
 
     async write(stored, merged) {
       if (!stored) return subscriptions.insert(merged).then(() => merged, nullIfTaken);
-      return subscriptions.updateOne(...writeOf(stored, merged));
+      return subscriptions.updateOne(stateOf(stored), changeTo(stored, merged));
     },
 
-    writing: (stored, merged) => subscriptions.changing(...writeOf(stored, merged)),
+    writing: (stored, merged) => subscriptions.replacing(stateOf(stored), stored, merged),
 
     requestReconcile: ({ id, rev }, delayMs = 0) =>
       subscriptions.updateOne({ id, rev }, { set: { recheckAt: clock.now() + delayMs }, inc: { rev: 1 } }),
@@ -87,32 +82,22 @@ export function createSubscriptionWriter(subscriptions: Subscriptions, clock: Cl
   };
 }
 
-/** The condition and the change of a write. */
-function writeOf(
-  stored: SubscriptionDocument,
-  merged: SubscriptionDocument,
-): [Where<SubscriptionDocument>, Change<SubscriptionDocument>] {
-  const { id, ...set } = merged;
-  const removed = Object.keys(stored).filter((field) => !(field in merged));
-  const unset = removed as OptionalField<SubscriptionDocument>[];
-  return [
-    { id, rev: stored.rev },
-    { set, unset },
-  ];
-}
+/** Each write increases the revision. */
+const stateOf = ({ id, rev }: SubscriptionDocument) => ({ id, rev });
 
 /** The stored subscription with an update. Fields that are cleared or unknown are absent. */
 function merge(
   stored: SubscriptionDocument | null,
   { id, userId }: SubscriptionKey,
-  { snapshot, isUncertain, eventId, ...times }: SubscriptionUpdate,
+  update: SubscriptionUpdate,
   now: number,
 ): SubscriptionDocument {
-  const at = Math.max(stored?.at ?? 0, times.at ?? 0);
-  const statusAt = Math.max(stored?.statusAt ?? 0, times.statusAt ?? 0, at);
+  const { snapshot, isUncertain, eventId } = update;
+  const at = Math.max(stored?.at ?? 0, update.at ?? 0);
+  const statusAt = Math.max(stored?.statusAt ?? 0, update.statusAt ?? 0, at);
   const terms = Object.assign({ startedAt: now }, INITIAL_TERMS, stored, snapshot);
   const isPastDue = terms.status === 'past_due';
-  const beganAt = times.pastDueSince ?? (times.statusAt || times.at || times.receivedAt || now);
+  const beganAt = update.pastDueSince ?? (update.statusAt || update.at || update.receivedAt || now);
   const planned = reconcileTimeOf(terms, now);
   const document = Object.assign(terms, {
     id,
@@ -121,7 +106,7 @@ function merge(
     pastDueSince: isPastDue ? (stored?.pastDueSince ?? beganAt) : undefined,
     recheckAt: isUncertain === true ? now : earliest(isUncertain && stored?.recheckAt, planned),
     lastEvent: eventId,
-    heardAt: Math.max(stored?.heardAt ?? 0, times.receivedAt ?? now),
+    heardAt: Math.max(stored?.heardAt ?? 0, update.receivedAt ?? now),
     at,
     statusAt,
     rev: (stored?.rev ?? 0) + 1,
@@ -129,7 +114,7 @@ function merge(
     updatedAt: now,
   });
   const merged = pickFields(document, (value) => value != null) as unknown as SubscriptionDocument;
-  if (!stored || changedFields(stored, merged).length > 0) return merged;
+  if (!stored || isChanged(stored, merged)) return merged;
   // The event that changed the terms may have been interrupted, and its repetition notifies about them.
   const lastEvent = stored.lastEvent ?? eventId;
   return lastEvent === undefined ? merged : { ...merged, lastEvent };
@@ -148,12 +133,29 @@ const REPEATED_FIELDS = new Set(['priceId', 'otherPriceIds', 'quantity']);
 
 /** The names of the terms in which two states of a subscription differ. */
 export function changedFields(before: SubscriptionDocument | null, after: SubscriptionDocument): string[] {
-  const names = Object.keys(before ? { ...before, ...after } : after) as (keyof SubscriptionDocument)[];
-  const lacksDetails = before !== null && before.items === undefined;
-  const isTerm = (name: string) => !INTERNAL_FIELDS.has(name) && !(lacksDetails && DETAILS.has(name));
-  const changed = names.filter((name) => isTerm(name) && !isSame(name, before?.[name], after[name]));
+  const changed = namesOf(before, after).filter((name) => isChangedTerm(before, after, name));
   const isRepeated = changed.some((name) => REPEATED_FIELDS.has(name));
   return isRepeated ? changed.filter((name) => name !== 'items') : changed;
+}
+
+/** Whether two states of a subscription differ in a term. */
+export const isChanged = (before: SubscriptionDocument, after: SubscriptionDocument): boolean =>
+  namesOf(before, after).some((name) => isChangedTerm(before, after, name));
+
+const namesOf = (before: SubscriptionDocument | null, after: SubscriptionDocument): string[] =>
+  before
+    ? Object.keys(before).concat(Object.keys(after).filter((name) => !(name in before)))
+    : Object.keys(after);
+
+function isChangedTerm(
+  before: SubscriptionDocument | null,
+  after: SubscriptionDocument,
+  name: string,
+): boolean {
+  if (INTERNAL_FIELDS.has(name)) return false;
+  const isDetailAdded = before !== null && before.items === undefined && DETAILS.has(name);
+  const field = name as keyof SubscriptionDocument;
+  return !isDetailAdded && !isSame(name, before?.[field], after[field]);
 }
 
 const isSame = (name: string, a: unknown, b: unknown): boolean =>
@@ -198,12 +200,17 @@ function reconcileTimeOf(
 /** The payload of `subscription.updated`. */
 export function subscriptionNotification(
   eventId: string,
-  { id: subscriptionId, userId, plan, ...subscription }: SubscriptionDocument,
+  { id: subscriptionId, userId, plan, status }: SubscriptionDocument,
   { at, entitled, actor }: { at: number; entitled: boolean; actor?: ActingProgram },
 ): BillingNotifications['subscription.updated'] {
-  const status = subscription.status as SubscriptionStatus;
   return {
-    ...{ id: eventId, at: toTimestamp(at), userId, subscriptionId, status, plan, entitled },
+    id: eventId,
+    at: toTimestamp(at),
+    userId,
+    subscriptionId,
+    status: status as SubscriptionStatus,
+    plan,
+    entitled,
     ...(actor && { actor }),
   };
 }

@@ -1,5 +1,6 @@
 /** Writes of several documents, one after another. */
 import { type Collection, nullIfTaken, type Write } from '../collection.js';
+import { changeTo } from '../semantics.js';
 
 /** A write of one document. */
 export interface MongodbWrite extends Write {
@@ -11,7 +12,7 @@ export interface MongodbWrite extends Write {
 export function mongodbWrites<T extends { id: string }>(
   collection: string,
   { insert, changeOne }: Pick<Collection<T>, 'insert' | 'changeOne'>,
-): Pick<Collection<T>, 'inserting' | 'changing'> {
+): Pick<Collection<T>, 'inserting' | 'changing' | 'replacing'> {
   const writing = (make: () => Promise<boolean>): MongodbWrite => ({
     collection,
     make: async () => (await make().catch(nullIfTaken)) ?? false,
@@ -19,6 +20,7 @@ export function mongodbWrites<T extends { id: string }>(
   return {
     inserting: (doc) => writing(() => insert(doc).then(() => true)),
     changing: (where, change) => writing(() => changeOne(where, change)),
+    replacing: (where, before, after) => writing(() => changeOne(where, changeTo(before, after))),
   };
 }
 

@@ -29,6 +29,9 @@ import type { SqliteWrite } from './writes.js';
 /** Documents per write step of `updateMany` and `deleteMany`, so that other calls run in between. */
 const STEP_SIZE = 256;
 
+/** With a bare `LIMIT ?`, SQLite prepares the statement again each time a value is bound. */
+const LIMIT = 'LIMIT ? + 0';
+
 /** A document and its rowid. */
 interface Found<T> {
   doc: T;
@@ -69,8 +72,11 @@ export function sqliteCollection<T extends { id: string }>(
     const found = connection.sql<{ doc: string }>(selectDoc(text)).get(...values);
     return found ? JSON.parse(found.doc) : null;
   };
-  const update = memoize((assignments) => `UPDATE ${table} SET ${assignments} WHERE _rowid_ = ?`);
-  const writeDocument = ({ doc, row }: Found<T>, after: T): void => {
+  const update = memoize((assignments) =>
+    memoize((where) => `UPDATE ${table} SET ${assignments} WHERE ${where}`),
+  );
+  /** Returns the number of written documents. */
+  const replace = (doc: T, after: T, clause: Clause): number => {
     let assignments = 'doc = ?';
     const values: (string | number | null)[] = [JSON.stringify(after)];
     for (const field of copied) {
@@ -80,8 +86,10 @@ export function sqliteCollection<T extends { id: string }>(
       assignments += `, ${quoteIdentifier(field)} = ?`;
       values.push(copy);
     }
-    connection.sql(update(assignments)).run(...values, row);
+    return Number(connection.sql(update(assignments)(clause.text)).run(...values, ...clause.values).changes);
   };
+  const writeDocument = ({ doc, row }: Found<T>, after: T): void =>
+    void replace(doc, after, { text: '_rowid_ = ?', values: [row] });
   const changeFirst = (clause: Clause, change: Change<T>): T | null => {
     const found = find(clause);
     if (!found) return null;
@@ -96,7 +104,7 @@ export function sqliteCollection<T extends { id: string }>(
   });
   const idsOf = ({ text, values }: Clause, limit: number): string[] => {
     const rows = connection
-      .sql<{ id: string }>(`SELECT id FROM ${table} WHERE ${text} LIMIT ?`)
+      .sql<{ id: string }>(`SELECT id FROM ${table} WHERE ${text} ${LIMIT}`)
       .all(...values, limit);
     return rows.map((row) => row.id);
   };
@@ -105,7 +113,7 @@ export function sqliteCollection<T extends { id: string }>(
     connection.sql<{ n: number }>(`SELECT count(*) AS n FROM ${table} WHERE ${text}`).get(...values)?.n ?? 0;
   const countUpTo = ({ text, values }: Clause, limit: number): number =>
     connection
-      .sql<{ n: number }>(`SELECT count(*) AS n FROM (SELECT 1 FROM ${table} WHERE ${text} LIMIT ?)`)
+      .sql<{ n: number }>(`SELECT count(*) AS n FROM (SELECT 1 FROM ${table} WHERE ${text} ${LIMIT})`)
       .get(...values, limit)?.n ?? 0;
 
   return {
@@ -190,7 +198,7 @@ export function sqliteCollection<T extends { id: string }>(
         for (const condition of conditions) {
           const { text, values } = and(base, condition);
           const statement = connection.sql<{ doc: string }>(
-            `SELECT doc FROM ${table} WHERE ${text} ORDER BY ${orderBy} LIMIT ?`,
+            `SELECT doc FROM ${table} WHERE ${text} ORDER BY ${orderBy} ${LIMIT}`,
           );
           // One more row than requested shows whether there is a next page.
           const rows = statement.all(...values, limit + 1 - found.length);
@@ -227,6 +235,11 @@ export function sqliteCollection<T extends { id: string }>(
     changing(where, change) {
       const clause = clauseOf(where);
       return writing(() => changeFirst(clause, change) !== null);
+    },
+
+    replacing(where, before, after) {
+      const clause = clauseOf(where);
+      return writing(() => replace(before, after, clause) > 0);
     },
   };
 }

@@ -54,6 +54,26 @@ export function series(t: Test, fresh: Fresh): void {
     t.strictSame(await others.findOne({ id: 'a' }), { id: 'a' });
   });
 
+  t.test('a document that was read is replaced if it is still the same', async (t) => {
+    const { store, all } = await begin(t, fresh);
+    const before = thing('1', { count: 1, at: 5, group: 'a' });
+    await all.insert(before);
+    await all.insert(thing('2', { email: 'taken@example.com' }));
+    const { group: _, ...rest } = before;
+    const after = { ...rest, count: 2, at: 6 };
+    const replacing = (next: Thing) => store.writeAll([all.replacing({ id: '1', count: 1 }, before, next)]);
+    t.equal(await replacing({ ...after, email: 'taken@example.com' }), false, 'an address that is taken');
+    t.strictSame(await all.findOne({ id: '1' }), before);
+    t.equal(await replacing(after), true);
+    t.strictSame(await all.findOne({ at: 6 }), after, 'found by its new value');
+    t.equal(await all.findOne({ group: 'a' }), null, 'not by one that is gone');
+    t.equal(await replacing({ ...after, at: 7 }), false, 'it was changed since');
+    t.strictSame(await all.findOne({ id: '1' }), after);
+    t.throws(() => all.replacing({ id: '1' }, before, { ...after, id: '2' }), RefusedDocument);
+    t.throws(() => all.replacing({ id: '1' }, before, { ...after, at: undefined } as never), RefusedDocument);
+    t.throws(() => all.replacing({}, before, after), RefusedSelector);
+  });
+
   t.test('a series that fails leaves other calls of the same moment as they are', async (t) => {
     const { store, all } = await begin(t, fresh);
     await all.insert(thing('1', { count: Number.MAX_SAFE_INTEGER }));
