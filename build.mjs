@@ -1,6 +1,6 @@
 /**
- * Compiles and bundles the package into `dist`, unless nothing has changed since the last time: most commands of `package.json` build
- * first. `node build.mjs --force` always builds.
+ * Compiles and bundles the package into `dist`, unless no source has changed since the last time: most commands of `package.json`
+ * build first.
  */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -23,7 +23,7 @@ for (const file of [...sources.sort(), ...FILES])
 const state = hash.digest('hex');
 
 const isBuilt = existsSync(STAMP) && readFileSync(STAMP, 'utf8') === state;
-if (isBuilt && !process.argv.includes('--force')) {
+if (isBuilt) {
   // What the last run of the tests could not run.
   rmSync('dist/skipped', { recursive: true, force: true });
   console.log('dist is up to date');

@@ -38,7 +38,7 @@ export async function webhook(bench: Bench): Promise<Result[]> {
 }
 
 /** A client whose next events can be signed in advance. */
-export interface Sender extends Client {
+interface Sender extends Client {
   /** Signs events until this many wait to be sent. */
   sign(count: number): void;
 }
@@ -62,7 +62,7 @@ async function receiver(bench: Bench): Promise<{ url: string; senders: Sender[] 
  * The life of one subscription as a sequence of events: mostly changed terms, and each third time a new status,
  * which the user's record follows. Identifiers begin with the time, like the provider's.
  */
-export function sender({ user: { id: userId } }: Account): Sender {
+function sender({ user: { id: userId } }: Account): Sender {
   const start = Math.floor(Date.now() / 1000);
   const name = Math.random().toString(36).slice(2);
   let count = 0;

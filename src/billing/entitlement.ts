@@ -12,7 +12,7 @@ import {
   type SubscriptionDocument,
   type Subscriptions,
 } from './store.js';
-import type { AccessTerms, BillingUsers, Grant, Projection } from './users.js';
+import { ACCESS_TERMS, type AccessTerms, type BillingUsers, type Grant, type Projection } from './users.js';
 
 /**
  * Access to plans through subscriptions and grants. The access terms of the subscriptions are copied to the
@@ -147,18 +147,9 @@ export function createProjector(
 export const haveSameProjection = (before: SubscriptionDocument, after: SubscriptionDocument): boolean =>
   ACCESS_TERMS.every((name) => before[name] === after[name]);
 
-const ACCESS_TERMS = ['id', 'status', 'plan', 'startedAt', 'trialEnd', 'pastDueSince'] as const;
-
 function accessTermsOf(subscription: SubscriptionDocument): AccessTerms {
-  const { id, status, plan, startedAt, trialEnd, pastDueSince } = subscription;
-  return {
-    id,
-    status,
-    plan,
-    startedAt,
-    ...(trialEnd !== undefined && { trialEnd }),
-    ...(pastDueSince !== undefined && { pastDueSince }),
-  };
+  const known = ACCESS_TERMS.filter((name) => subscription[name] !== undefined);
+  return Object.fromEntries(known.map((name) => [name, subscription[name]])) as unknown as AccessTerms;
 }
 
 /** The part of a user's record that billing writes. */

@@ -52,8 +52,7 @@ export interface Projection {
   held: AccessTerms[];
 }
 
+export const ACCESS_TERMS = ['id', 'status', 'plan', 'startedAt', 'trialEnd', 'pastDueSince'] as const;
+
 /** The part of a subscription that decides on access. */
-export type AccessTerms = Pick<
-  SubscriptionDocument,
-  'id' | 'status' | 'plan' | 'startedAt' | 'trialEnd' | 'pastDueSince'
->;
+export type AccessTerms = Pick<SubscriptionDocument, (typeof ACCESS_TERMS)[number]>;

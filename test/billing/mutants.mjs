@@ -184,8 +184,8 @@ const mutants = [
   {
     name: 'the projection lacks the end of a trial',
     file: 'entitlement.js',
-    text: '...(trialEnd !== undefined && { trialEnd }),',
-    replacement: '',
+    text: '(name) => subscription[name] !== undefined',
+    replacement: "(name) => name !== 'trialEnd' && subscription[name] !== undefined",
     tests: [['entitlement', 'a trial and a grace period end without a further event']],
   },
   {
