@@ -20,6 +20,7 @@ import { type AnswerRules, describeRequest, sendError, setCommonHeaders } from '
 import { METHODS_WITHOUT_BODY, readBody, setBodyParser } from './bodies.js';
 import { browserFamily, systemFamily } from './browser.js';
 import { pinCompilers, setCompilers } from './compilers.js';
+import { groupResponses } from './grouped-responses.js';
 import { type RouteConflicts, watchRouteConflicts } from './route-conflicts.js';
 import { answerUnknown, recordMethods } from './unknown-requests.js';
 
@@ -162,6 +163,7 @@ export async function openScope(
       setBodyParser(scope);
       if (rules.isPlugin) nameRoutesInLog(scope);
       observeResponses(scope, rules);
+      groupResponses(scope);
       scope.setErrorHandler((thrown, request, reply) => sendError(rules, thrown, request, reply));
       await scope.register(async (routes: Scope) => {
         guardRoutes(routes, rules, conflicts);

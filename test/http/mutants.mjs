@@ -18,7 +18,37 @@ const unknown = (name, text, replacement, test) => ({
   tests: [test],
 });
 
+const grouped = (name, text, replacement, title) => ({
+  ...{ name, text, replacement },
+  file: 'grouped-responses.js',
+  tests: [['grouped-responses', title]],
+});
+
 runMutants('http', [
+  grouped(
+    'responses are not grouped',
+    'last > 1',
+    'last > 9',
+    'responses of one turn of the event loop are sent after its requests were processed',
+  ),
+  grouped(
+    'every response waits',
+    'last > 1',
+    'last > 0',
+    'a client that is alone does not wait for the end of the turn',
+  ),
+  grouped(
+    'an error of a grouped response is not caught',
+    'done(error);',
+    'throw error;',
+    'a response that fails when it is sent is an error, and the others of its turn are sent',
+  ),
+  grouped(
+    'streams wait, too',
+    ' && !(payload instanceof Readable)',
+    '',
+    'a stream that fails before the end of the turn ends only its own response',
+  ),
   unknown('the query counts as path', "url.split('?', 1).join()", 'url', ALLOWED),
   unknown('a prefix with a slash is unknown', "routePath === ''", 'false', ALLOWED),
   unknown('every prefix has a slash', 'server.hasRoute({ method: one, url: route.url })', 'true', IN_HOST),
