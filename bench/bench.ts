@@ -13,7 +13,7 @@ import type { Row } from './rounds.js';
 import { flood, login, me, refresh } from './saas-rows.js';
 import { size } from './size-row.js';
 import { webhook } from './webhook-row.js';
-import { workers } from './workers-row.js';
+import { scaling, workers } from './workers-row.js';
 
 const ROWS: Record<string, Row> = {
   start,
@@ -25,6 +25,7 @@ const ROWS: Record<string, Row> = {
   login,
   webhook,
   workers: workers(2, 1.7),
+  scaling,
   ...mongodbRows,
   flood,
   port,
@@ -39,7 +40,7 @@ Usage
   npm run bench -- [options]
 
 Options
-  --only <rows>       some of ${Object.keys(ROWS).join(', ')}; separated by commas. mongodb: its seven rows
+  --only <rows>       some of ${Object.keys(ROWS).join(', ')}; separated by commas. mongodb: its eight rows
   --seconds <number>  total measuring time of each figure (9)
   --quick             small stores and few starts: only checks that the benchmark runs
   --json <file>       also writes the results as JSON

@@ -9,6 +9,7 @@ import { join, resolve } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { limitProcessors } from './processor-share.js';
 
 /** A server under test or a baseline. */
 export interface Served {
@@ -43,6 +44,7 @@ export class Lab {
   readonly #children = new Set<ChildProcess>();
   readonly #profiles: string | undefined;
   #folders: string[] = [];
+  #limits: (() => Promise<void>)[] = [];
 
   /** @param profiles folder for a CPU profile of every program under test */
   constructor(profiles?: string) {
@@ -141,6 +143,11 @@ export class Lab {
     };
   }
 
+  /** Gives a program that share of one processor, with workers as much each. */
+  limit({ pid }: Served, share: number): void {
+    this.#limits.push(limitProcessors(pid, share));
+  }
+
   folder(): string {
     const folder = mkdtempSync(join(tmpdir(), 'saas-backend-bench-'));
     this.#folders.push(folder);
@@ -156,6 +163,7 @@ export class Lab {
         await closed;
       }),
     );
+    for (const remove of this.#limits.splice(0)) await remove();
     this.#removeFolders();
   }
 

@@ -9,7 +9,7 @@ import type { Result } from './report.js';
 import type { Bench, Row } from './rounds.js';
 import { login, me, refresh } from './saas-rows.js';
 import { webhook } from './webhook-row.js';
-import { workers } from './workers-row.js';
+import { scaling, workers } from './workers-row.js';
 
 /** Started by the first row. */
 let server: Promise<Mongod> | undefined;
@@ -45,4 +45,5 @@ export const mongodbRows: Record<string, Row> = {
   'mongodb-login': onMongodb(login),
   'mongodb-webhook': onMongodb(webhook),
   'mongodb-workers': onMongodb((bench) => workers(bench.quick ? 2 : 4)(bench)),
+  'mongodb-scaling': onMongodb(scaling),
 };

@@ -3,9 +3,10 @@ import { availableParallelism } from 'node:os';
 import { performance } from 'node:perf_hooks';
 import { processorTime, type Served } from './lab.js';
 import { drive, hammer } from './load.js';
+import { canLimitProcessors } from './processor-share.js';
 import type { Result } from './report.js';
-import { compareAnew, type Measure, type Row, result, serve } from './rounds.js';
-import { bearer, ME, refreshing, register } from './saas-rows.js';
+import { type Bench, compareAnew, type Measure, type Row, result, serve } from './rounds.js';
+import { bearer, LONG_TURN, ME, refreshing, register } from './saas-rows.js';
 
 const CLIENTS = 64;
 /** With `--quick`: each one registers, which costs a password hash. */
@@ -55,6 +56,29 @@ export function workers(count: number, least?: number): Row {
     }
     return results;
   };
+}
+
+/** Of a processor, for each process: it leaves room for mongod and the load generator on two. */
+const SHARE = 0.4;
+
+/**
+ * What a second process adds where the processors are not what is full, as on a machine with one for each: both processes have
+ * a share of a processor and clients of their own.
+ */
+export async function scaling(bench: Bench): Promise<Result[]> {
+  const what = `GET ${ME}, 2 workers of ${SHARE} processors`;
+  if (!canLimitProcessors()) return [{ what, skipped: 'it takes root, and control groups of Linux' }];
+  const clients = bench.quick ? FEW_CLIENTS : CLIENTS;
+  const limited = async (workers: number): Promise<Measure> => {
+    const served = await serve(bench, 'saas-backend', { workers });
+    const measure = await reading(served, workers * clients);
+    // The JIT compiler takes more than the share.
+    await measure(bench.quick ? 1 : 4);
+    bench.lab.limit(served, SHARE);
+    return measure;
+  };
+  const open = async () => ({ measure: await limited(2), floor: await limited(1) });
+  return [result(what, 'one such process', await compareAnew(bench, open, LONG_TURN), 1.7)];
 }
 
 async function reading({ url }: Served, clients: number): Promise<Measure> {
