@@ -3,31 +3,18 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import fastify from 'fastify';
 import t, { type Test } from 'tap';
-import { createOutageLog } from '../../src/http/outage-log.js';
-import { access, openScope, type ScopeRules } from '../../src/http/scope.js';
-import { renderEnvelope } from '../../src/kernel/errors.js';
-
-const RULES: ScopeRules = {
-  conflictRemedy: '',
-  prefix: '',
-  guards: {},
-  renderError: (error, _request, id) => renderEnvelope(error, id),
-  requestId: () => 'req_1',
-  https: () => false,
-  isDraining: () => false,
-  outages: createOutageLog(),
-  bodyLimit: 1024,
-  isPlugin: true,
-  handlesNotFound: false,
-};
+import { access, openScope } from '../../src/http/scope.js';
+import { scopeRules } from '../kit/scope-rules.js';
 
 /** A server with `GET /:name`, and what it processed and sent, in order. A hook of the host spoils `/unsendable`. */
 async function start(t: Test, respond: (name: string, order: string[]) => unknown) {
   const order: string[] = [];
   const app = fastify();
   t.teardown(() => app.close());
-  app.addHook('onSend', ({ url }, _reply, payload, done) => done(null, url === '/unsendable' ? 1 : payload));
-  await openScope(app, RULES, async (scope) => {
+  app.addHook('onSend', ({ url }, _reply, payload, done) =>
+    done(null, url === '/x/unsendable' ? 1 : payload),
+  );
+  await openScope(app, scopeRules(), async (scope) => {
     scope.get<{ Params: { name: string } }>(
       '/:name',
       { config: access('public') },
@@ -53,7 +40,7 @@ async function start(t: Test, respond: (name: string, order: string[]) => unknow
     }
     const answers = names.map((name, index) => {
       const socket = sockets[index] as Socket;
-      socket.write(`GET /${name} HTTP/1.1\r\nhost: x\r\n\r\n`);
+      socket.write(`GET /x/${name} HTTP/1.1\r\nhost: x\r\n\r\n`);
       return once(socket, 'data');
     });
     return (await Promise.all(answers)).map(([text]) => String(text).slice(9, 12));

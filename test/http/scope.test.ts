@@ -5,7 +5,6 @@ import fastify, { type FastifyRequest } from 'fastify';
 import t, { type Test } from 'tap';
 import { userCollection } from '../../src/auth/store.js';
 import { createBrand } from '../../src/http/brand.js';
-import { createOutageLog } from '../../src/http/outage-log.js';
 import { createPages } from '../../src/http/pages.js';
 import { access, openScope, routeRules, type ScopeRules } from '../../src/http/scope.js';
 import { httpErrors, renderEnvelope, renderOAuth, toAppError } from '../../src/kernel/errors.js';
@@ -23,6 +22,7 @@ import {
   storeOf,
   testOptions,
 } from '../kit/app.js';
+import { scopeRules } from '../kit/scope-rules.js';
 import { collectionsOf, countDocuments, readRows } from '../kit/sqlite.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
@@ -418,7 +418,7 @@ t.test('errors reveal no internals in any rendering', async (t) => {
   for (const renderError of renderings) {
     const app = fastify();
     t.teardown(() => app.close());
-    await openScope(app, rules({ renderError }), async (scope) => {
+    await openScope(app, scopeRules({ renderError }), async (scope) => {
       scope.get('/throws', { config: access('public') }, async () => {
         throw new Error(secret);
       });
@@ -712,28 +712,13 @@ t.test('no spelling of a path gets around its guard', async (t) => {
   }
 });
 
-const rules = (more: Partial<ScopeRules> = {}): ScopeRules => ({
-  conflictRemedy: '',
-  prefix: '/x',
-  guards: {},
-  renderError: (error, _request, id) => renderEnvelope(error, id),
-  requestId: () => 'req_1',
-  https: () => false,
-  isDraining: () => false,
-  outages: createOutageLog(),
-  bodyLimit: 1024,
-  isPlugin: true,
-  handlesNotFound: true,
-  ...more,
-});
-
 t.test('a route without a declared access level prevents the start', async (t) => {
   for (const config of [undefined, {}, access('nobody knows')]) {
     const app = fastify();
     t.teardown(() => app.close());
     await t.rejects(
       Promise.resolve(
-        openScope(app, rules(), async (scope) => {
+        openScope(app, scopeRules(), async (scope) => {
           scope.get('/open', { ...(config && { config }) }, async () => 'open');
         }),
       ).then(() => app.ready()),
@@ -752,7 +737,7 @@ t.test('readiness follows the store, and ends when the server drains', async (t)
   } as Store;
   const app = fastify();
   t.teardown(() => app.close());
-  await openScope(app, rules({ isDraining: () => isDraining }), async (scope) => {
+  await openScope(app, scopeRules({ isDraining: () => isDraining }), async (scope) => {
     await scope.register(healthPlugin, { store, wrap: (state) => state });
   });
   t.equal((await app.inject('/x/ready')).statusCode, 200);
