@@ -9,7 +9,7 @@ import { join, resolve } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { limitProcessors } from './processor-share.js';
+import { childrenOf, limitProcessors } from './processor-share.js';
 
 /** A server under test or a baseline. */
 export interface Served {
@@ -265,9 +265,8 @@ export function processorTime(pid: number): number | undefined {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
     // After the name of the program, which may contain spaces: the state, ten numbers, then user and system time.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-    const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').match(/\d+/g) ?? [];
     const own = (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
-    return children.reduce((sum, child) => sum + (processorTime(Number(child)) ?? 0), own);
+    return childrenOf(pid).reduce((sum, child) => sum + (processorTime(child) ?? 0), own);
   } catch {
     return undefined;
   }

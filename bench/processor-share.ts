@@ -34,14 +34,21 @@ export function canLimitProcessors(): boolean {
  * @returns removes the limit once the processes have ended
  */
 export function limitProcessors(pid: number, share: number): () => Promise<void> {
-  const workers = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').match(/\d+/g)?.map(Number);
-  const groups = (workers ?? [pid]).map((each) => createGroup(each, Math.round(share * PERIOD)));
+  const workers = childrenOf(pid);
+  const groups = (workers.length > 0 ? workers : [pid]).map((each) =>
+    createGroup(each, Math.round(share * PERIOD)),
+  );
   return async () => {
     for (const group of groups) {
       while (readFileSync(join(group, 'cgroup.procs'), 'utf8') !== '') await sleep(2);
       rmdirSync(group);
     }
   };
+}
+
+/** The children of a process. @throws without /proc */
+export function childrenOf(pid: number): number[] {
+  return (readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').match(/\d+/g) ?? []).map(Number);
 }
 
 function createGroup(pid: number, quota: number): string {
