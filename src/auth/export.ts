@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { streamJson } from '../http/json-stream.js';
 import { ok, toTimestamp } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
+import { streamJson } from '../http/streams.js';
 import type { Clock } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
 import type { ListedAudit } from '../ops/audit.js';

@@ -2,9 +2,10 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type TSchema, Type } from 'typebox';
 import { After, Envelope, Next, ok } from '../http/schemas.js';
 import { access, type Scope } from '../http/scope.js';
+import { streamText } from '../http/streams.js';
 import type { Page } from '../storage/collection.js';
 import { type Console, Done, ownPath, Parameters, rootOf } from './console.js';
-import { csvStream } from './csv.js';
+import { csvOf } from './csv.js';
 
 /** A list of the console: as a page, as CSV and, if the console has an API, as JSON. */
 export interface List<Item> {
@@ -105,15 +106,9 @@ export function registerList<Item>(scope: Scope, console: Console, list: List<It
     // Read before the response begins, so that its errors are ordinary responses.
     const pages = rowsOf(list, query, await list.read(query));
     const name = path.replace(/\/:\w+/g, '').replaceAll('/', '-');
-    return reply
-      .header('content-disposition', `attachment; filename="${name}.csv"`)
-      .type('text/csv; charset=utf-8')
-      .send(
-        await csvStream(
-          columns.map(({ label }) => label),
-          pages,
-        ),
-      );
+    reply.header('content-disposition', `attachment; filename="${name}.csv"`).type('text/csv; charset=utf-8');
+    const header = columns.map(({ label }) => label);
+    return streamText(request, reply, csvOf(header, pages));
   });
 
   if (console.api === undefined || item === undefined) return;

@@ -106,7 +106,7 @@ t.test('unread pipelined exports do not block other clients', { skip: SKIP }, as
     for (const socket of sockets) socket.destroy();
   });
   const growth = await growthOf(target, async () => {
-    for (let count = 0; count < sizeOf(2, 100); count++) {
+    for (let count = 0; count < sizeOf(10, 100); count++) {
       const socket = target.open();
       sockets.push(socket);
       socket.pause().write(request.repeat(60));

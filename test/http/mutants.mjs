@@ -24,7 +24,31 @@ const grouped = (name, text, replacement, title) => ({
   tests: [['grouped-responses', title]],
 });
 
+const streams = (name, text, replacement, title) => ({
+  ...{ name, text, replacement },
+  file: 'streams.js',
+  tests: [['streams', title]],
+});
+
 runMutants('http', [
+  streams(
+    'a stream does not wait for its connection',
+    'await drained(socket)',
+    'await 0',
+    'requests that are pipelined after an unread stream do not cause it to be read',
+  ),
+  streams(
+    'a stream that waits does not notice that its connection closes',
+    ".on('close', settle)",
+    '',
+    'a stream ends when its client disconnects, also while it waits or is queued',
+  ),
+  streams(
+    'a queued stream does not notice that its connection closes',
+    "socket.once('close', destroy)",
+    '0',
+    'a stream ends when its client disconnects, also while it waits or is queued',
+  ),
   grouped(
     'responses are not grouped',
     'last > 1',

@@ -1,7 +1,7 @@
 import fastify from 'fastify';
 import t from 'tap';
-import { jsonStream } from '../../src/http/json-stream.js';
 import { access } from '../../src/http/scope.js';
+import { streamJson, streamText } from '../../src/http/streams.js';
 import { type Answer, saasApp } from '../kit/app.js';
 import { createHost } from '../kit/host.js';
 import { ISSUER, idpApp } from '../kit/idp.js';
@@ -159,11 +159,14 @@ t.test('a stream that the document does not describe is found', async (t) => {
     yield [{ id: 'ses_2' }];
   }
   const value = { success: true, data: { sessions: pages() } };
-  app.get('/api/user/export', { config: access('user') }, (_request, reply) =>
-    reply.type('application/json').send(jsonStream(value, () => undefined)),
+  async function* text() {
+    yield 'a,b';
+  }
+  app.get('/api/user/export', { config: access('user') }, (request, reply) =>
+    streamJson(request, reply, value),
   );
-  app.get('/api/auth/me', { config: access('user') }, (_request, reply) =>
-    reply.type('text/csv').send(jsonStream(value, () => undefined)),
+  app.get('/api/auth/me', { config: access('user') }, (request, reply) =>
+    streamText(request, reply.type('text/csv'), text()),
   );
   const { body } = await app.inject('/api/user/export');
   t.equal(body, '{"success":true,"data":{"sessions":[{"id":"ses_1"},{"id":"ses_2"}]}}');
