@@ -41,7 +41,7 @@ const SYSTEM_TESTS = new Set(
   account/races
   auth/account-races auth/explore auth/processes
   billing/crashes
-  bin/audit bin/backup bin/doctor bin/documents bin/idp bin/login bin/programs bin/store-copy bin/stores bin/users bin/workers
+  bin/audit bin/backup bin/doctor bin/documents bin/idp bin/login bin/programs bin/start bin/store-copy bin/stores bin/users bin/workers
   browser/csrf browser/pages browser/passkeys browser/sign-in
   canaries
   certification/basic certification/logout
