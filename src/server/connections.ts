@@ -1,4 +1,4 @@
-import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { closeConnection } from '../http/close-connection.js';
 import { addressBlock } from '../kernel/addresses.js';
@@ -18,9 +18,14 @@ interface Connection {
   source: Source | undefined;
   /** The latest response, which is the last one to be sent. */
   latest: ServerResponse | null;
-  /** Number of requests in progress. */
+  /** Number of requests in progress, including those that wait. */
   active: number;
+  /** Pipelined requests that wait until the response before is sent. */
+  waiting: [IncomingMessage, ServerResponse][];
 }
+
+/** Requests that may wait on all connections together, and one on each. A chunk of 64 KiB contains up to 1,700. */
+const MAX_WAITING_REQUESTS = 4096;
 
 /** The connections of one address block. */
 interface Source {
@@ -33,6 +38,10 @@ interface Source {
  * Limits the connections of a server: at the limit, a new connection replaces the one that has been idle longest, or is
  * rejected if none is idle. Requests in progress are never interrupted.
  *
+ * Requests of one connection are processed one after another. Node would process all pipelined ones at once and keep
+ * their responses until the client reads: a page is a hundred times as long as its request. When too many wait, a
+ * connection with a further one is closed, which clients that pipeline have to expect (RFC 9112 §9.3.2).
+ *
  * @returns closes idle connections immediately and all others after `timeoutMs`: a closing Node.js server waits for every
  *   connection and no longer checks its own timeouts
  */
@@ -42,6 +51,7 @@ export function trackConnections(server: Server, limits: ConnectionLimits): (tim
   // Ordered by the time at which they became idle.
   const idle = new Set<Connection>();
   let isClosing = false;
+  let waitingRequests = 0;
 
   const sourceOf = (address: string | undefined): Source | undefined => {
     if (address !== undefined && limits.isProxy(address)) return undefined;
@@ -61,6 +71,8 @@ export function trackConnections(server: Server, limits: ConnectionLimits): (tim
     const { socket, source } = connection;
     if (!open.delete(socket)) return;
     markActive(connection);
+    waitingRequests -= connection.waiting.length;
+    connection.waiting = [];
     if (source && --source.count === 0) sources.delete(source.block);
   };
   const markIdle = (connection: Connection) => {
@@ -96,7 +108,7 @@ export function trackConnections(server: Server, limits: ConnectionLimits): (tim
       socket.destroy();
       return;
     }
-    const connection: Connection = { socket, source, latest: null, active: 0 };
+    const connection: Connection = { socket, source, latest: null, active: 0, waiting: [] };
     add(connection);
     socket.on('close', () => remove(connection));
     // Node calls this to close a connection after its last response.
@@ -106,18 +118,40 @@ export function trackConnections(server: Server, limits: ConnectionLimits): (tim
       else destroySoon.call(socket);
     };
   });
-  server.on('request', ({ socket }: IncomingMessage, response: ServerResponse) => {
+  const [handle] = server.listeners('request') as [RequestListener];
+  server.off('request', handle);
+  const handleIn = (connection: Connection, request: IncomingMessage, response: ServerResponse) => {
+    // Emitted once; `once` itself would take longer than the listener.
+    response.on('close', () => {
+      connection.active--;
+      const next = connection.waiting.shift();
+      if (next) {
+        waitingRequests--;
+        handleIn(connection, ...next);
+      } else if (connection.active === 0 && open.has(connection.socket)) markIdle(connection);
+    });
+    handle(request, response);
+  };
+  server.on('request', (request: IncomingMessage, response: ServerResponse) => {
+    const { socket } = request;
     const connection = open.get(socket);
-    // Unknown for requests that a host passes on from its own server.
-    if (connection) {
-      connection.latest = response;
-      if (connection.active++ === 0) markActive(connection);
-      // Emitted once; `once` itself would take longer than the listener.
-      response.on('close', () => {
-        if (--connection.active === 0 && open.has(socket)) markIdle(connection);
-      });
-    }
     if (isClosing) endAfter(response, socket);
+    if (!connection) {
+      // Node emits what was pipelined until a connection was closed. Others are unknown if a host passes on its own requests.
+      if (!socket.destroyed) handle(request, response);
+      return;
+    }
+    connection.latest = response;
+    if (connection.active++ === 0) {
+      markActive(connection);
+      handleIn(connection, request, response);
+    } else if (connection.waiting.length > 0 && waitingRequests >= MAX_WAITING_REQUESTS) {
+      remove(connection);
+      socket.destroy();
+    } else {
+      waitingRequests++;
+      connection.waiting.push([request, response]);
+    }
   });
   // An upgraded connection, such as a WebSocket, is active until it closes. The listener is added after another one,
   // because with any listener Node accepts upgrades.

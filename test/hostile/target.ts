@@ -39,6 +39,8 @@ const ENVIRONMENT: Record<ProgramName, Record<string, string>> = {
   idp: { IDP_ADMIN_TOKEN: ADMIN_TOKEN },
 };
 
+const PROBE = `--import=${compiled('test/hostile/probe.js')}`;
+
 /**
  * Starts the program in development, where local requests are not limited.
  *
@@ -55,7 +57,7 @@ export async function startTarget(
   const program = startCommand(t, descriptors === undefined ? process.execPath : 'sh', {
     args: descriptors === undefined ? args : limited,
     cwd: temporaryFolder(t),
-    env: { ...ENVIRONMENT[name], ...more, NODE_OPTIONS: `--import=${compiled('test/hostile/probe.js')}` },
+    env: { ...ENVIRONMENT[name], ...more, NODE_OPTIONS: [PROBE, more['NODE_OPTIONS']].join(' ').trim() },
   });
   const port = Number((await program.printed(/"port":(\d+)/))[1]);
   let probes = 0;

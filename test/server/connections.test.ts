@@ -9,6 +9,8 @@ import { idpOptions } from '../kit/idp.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
 const HEALTH = 'GET /health HTTP/1.1\r\nhost: x\r\n\r\n';
+/** Its response has 200 KB. */
+const OPENAPI = 'GET /api/openapi.json HTTP/1.1\r\nhost: x\r\n\r\n';
 /** A request that the server is processing as soon as it asks for its body. */
 const LOGIN =
   'POST /api/auth/login HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 2\r\n' +
@@ -178,4 +180,53 @@ t.test('the total limit leaves file descriptors for everything else', async (t) 
   t.equal(connectionLimit(16_384, 256), 128);
   t.equal(connectionLimit(500, 1024), 500);
   t.equal(connectionLimit(16_384, Number.POSITIVE_INFINITY), 16_384);
+});
+
+/** Sends requests on one connection, runs `meanwhile`, and then reads responses until all are there or none is left. */
+async function pipeline({ socket }: Client, requests: string[], meanwhile = async () => {}): Promise<number> {
+  let text = '';
+  let responses = 0;
+  socket.removeAllListeners('data');
+  socket.pause().write(requests.join(''));
+  const closed = new Promise((resolve) => socket.once('close', resolve));
+  await meanwhile();
+  const complete = new Promise<void>((resolve) => {
+    socket.on('data', (chunk: string) => {
+      text = text.slice(-STATUS.length + 1) + chunk;
+      responses += text.split(STATUS).length - 1;
+      if (responses === requests.length) resolve();
+    });
+  });
+  socket.resume();
+  await Promise.race([closed, complete]);
+  return responses;
+}
+
+const STATUS = 'HTTP/1.1 200 ';
+
+t.test(
+  'pipelined requests are processed as their responses are read, and meanwhile others are',
+  async (t) => {
+    const { connectFrom, idle, isServed } = await begin(t, {});
+    const [client, other] = [await connectFrom(), await idle()];
+    const requests = Array.from({ length: 200 }, () => OPENAPI);
+    const received = await pipeline(client, requests, async () => {
+      for (let count = 0; count < 20; count++) t.ok(await isServed(other));
+    });
+    t.equal(received, 200);
+  },
+);
+
+t.test('a client that pipelines thousands of requests and reads nothing is disconnected', async (t) => {
+  const { connectFrom, idle, isServed } = await begin(t, {});
+  const [greedy, other] = [await connectFrom(), await idle()];
+  const requests = [
+    ...Array.from({ length: 100 }, () => OPENAPI),
+    ...Array.from({ length: 9000 }, () => HEALTH),
+  ];
+  const received = await pipeline(greedy, requests, async () => {
+    for (let count = 0; count < 20; count++) t.ok(await isServed(other));
+  });
+  t.ok(received < 100, `${received} of ${requests.length} responses were sent`);
+  t.equal(await pipeline(other, [OPENAPI, HEALTH]), 2, 'others may pipeline');
 });
