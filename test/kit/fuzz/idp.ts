@@ -645,19 +645,25 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
   const { url } = await server.start();
   const store = await openStore(idpOptions(folder).databaseUri);
   const mails = mailCollection(store);
-  for (const name of ['one', 'two', 'three', 'four']) {
+  const addMetadata = async (name: string): Promise<void> => {
     const uri = `https://${name}.example.test/client.json`;
     const now = clock.now();
     await documentCollection(store).insert({
       ...{ id: sha256(uri), uri, text: JSON.stringify({ client_id: uri, redirect_uris: [CALLBACK] }) },
       ...{ fetchedAt: now, freshUntil: now, usedAt: now, expiresAt: now + 80 * 24 * 3_600_000 },
     });
-  }
-  const uses = 1_000_000_000;
-  await registrationTokenCollection(store).insert({
-    ...{ id: 'rtk_1', tokenHash: sha256(REGISTRATION_TOKEN), uses, usesLeft: uses },
-    ...{ createdAt: clock.now(), expiresAt: clock.now() + 80 * 24 * 3_600_000 },
-  });
+  };
+  for (const name of ['one', 'two', 'three', 'four']) await addMetadata(name);
+  const registrationTokens = registrationTokenCollection(store);
+  const allowRegistration = async (): Promise<void> => {
+    const [id, uses] = ['rtk_1', 1_000_000_000];
+    await registrationTokens.deleteOne({ id });
+    await registrationTokens.insert({
+      ...{ id, tokenHash: sha256(REGISTRATION_TOKEN), uses, usesLeft: uses },
+      ...{ createdAt: clock.now(), expiresAt: clock.now() + 80 * 24 * 3_600_000 },
+    });
+  };
+  await allowRegistration();
 
   const make = async (path: string, body: object) => {
     const response = await server.fastify.inject({
@@ -790,6 +796,9 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     },
     async renew() {
       common = await makeCommon(`renewed${++renewals}`, true);
+      // The time that has passed may have ended the others.
+      await addMetadata(`renewed${renewals}`);
+      await allowRegistration();
     },
     async prove() {
       const [client, agent] = [await makeClient(false), await makeAgent('last@example.test')];
