@@ -118,6 +118,7 @@ export function trackConnections(server: Server, limits: ConnectionLimits): (tim
       else destroySoon.call(socket);
     };
   });
+  // Fastify's, which would process all of them at once.
   const [handle] = server.listeners('request') as [RequestListener];
   server.off('request', handle);
   const handleIn = (connection: Connection, request: IncomingMessage, response: ServerResponse) => {

@@ -213,7 +213,7 @@ async function startMembers() {
     deployed('compose/compose.yaml').split('x-mongo:')[1] ?? '',
   );
   const args = [...(block?.[1] ?? '').matchAll(/^ {4}- (.*)$/gm)].map(([, argument = '']) =>
-    argument.replace('--bind_ip_all', '--bind_ip=127.0.0.1').replace('/tmp/keyfile', keyFile),
+    argument.replace('--bind_ip_all', '--bind_ip=127.0.0.1').replace('/dev/shm/keyfile', keyFile),
   );
   const ports = await Promise.all([serverPort(), serverPort(), serverPort()]);
   const members = ports.map((port) => {

@@ -7,16 +7,7 @@ import { PASSWORD } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { countedRandom } from '../kit/random.js';
 import { temporaryFolder } from '../kit/tmp.js';
-import {
-  growthOf,
-  HEALTH,
-  KNOWS_MEMORY,
-  PROGRAMS,
-  type ProgramName,
-  sizeOf,
-  startTarget,
-  type Target,
-} from './target.js';
+import { growthOf, HEALTH, KNOWS_MEMORY, PROGRAMS, sizeOf, startTarget, type Target } from './target.js';
 
 /** Clients that hold connections open or make them expensive, while another client is served. */
 
@@ -125,13 +116,12 @@ t.test('unread pipelined exports do not block other clients', { skip: SKIP }, as
   t.ok(growth < 64 * MEBIBYTE, `${(growth / MEBIBYTE).toFixed(1)} MiB`);
 });
 
-for (const [name, path] of Object.entries({
-  'saas-backend': '/api/openapi.json',
-  idp: '/authorize?client_id=unknown',
-} as const)) {
+const LONG_PAGES = { 'saas-backend': '/api/openapi.json', idp: '/authorize?client_id=unknown' };
+
+for (const name of PROGRAMS) {
   t.test(`${name}: unread pipelined pages do not exhaust a small heap`, async (t) => {
-    const target = await startTarget(t, name as ProgramName, { NODE_OPTIONS: '--max-old-space-size=256' });
-    const request = `GET ${path} HTTP/1.1\r\nhost: x\r\naccept: text/html\r\n\r\n`;
+    const target = await startTarget(t, name, { NODE_OPTIONS: '--max-old-space-size=256' });
+    const request = `GET ${LONG_PAGES[name]} HTTP/1.1\r\nhost: x\r\naccept: text/html\r\n\r\n`;
     // As many as Node reads at once.
     const requests = request.repeat(Math.floor(65_536 / request.length));
     for (let count = 0; count < sizeOf(30, 200); count++) {

@@ -57,7 +57,7 @@ export async function startTarget(
   const program = startCommand(t, descriptors === undefined ? process.execPath : 'sh', {
     args: descriptors === undefined ? args : limited,
     cwd: temporaryFolder(t),
-    env: { ...ENVIRONMENT[name], ...more, NODE_OPTIONS: [PROBE, more['NODE_OPTIONS']].join(' ').trim() },
+    env: { ...ENVIRONMENT[name], ...more, NODE_OPTIONS: `${PROBE} ${more['NODE_OPTIONS'] ?? ''}` },
   });
   const port = Number((await program.printed(/"port":(\d+)/))[1]);
   let probes = 0;

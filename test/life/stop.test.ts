@@ -172,19 +172,17 @@ t.test('all requests of a pipeline are answered, even those behind the stop', as
   });
   const [one, two] = gates as [(typeof gates)[0], (typeof gates)[0]];
   const { port } = await server.start();
-  const arrival = (path: string) =>
-    new Promise<void>((resolve) => {
-      server.fastify.server.on('request', ({ url }) => url === path && resolve());
-    });
+  const allArrived = new Promise<void>((resolve) => {
+    server.fastify.server.on('request', ({ url }) => url === '/ready' && resolve());
+  });
   const socket = connect(port, '127.0.0.1');
   const answers = read(socket);
   const ask = (path: string) => `GET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`;
   socket.write(ask('/one'));
   await one.begun;
   const stopped = server.stop();
-  const last = arrival('/ready');
   socket.write(ask('/two') + ask('/ready'));
-  await last;
+  await allArrived;
   one.open();
   // The first answer is sent before the second is ready.
   await once(socket, 'data');

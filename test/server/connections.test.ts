@@ -182,51 +182,34 @@ t.test('the total limit leaves file descriptors for everything else', async (t) 
   t.equal(connectionLimit(16_384, Number.POSITIVE_INFINITY), 16_384);
 });
 
-/** Sends requests on one connection, runs `meanwhile`, and then reads responses until all are there or none is left. */
-async function pipeline({ socket }: Client, requests: string[], meanwhile = async () => {}): Promise<number> {
-  let text = '';
-  let responses = 0;
-  socket.removeAllListeners('data');
-  socket.pause().write(requests.join(''));
-  const closed = new Promise((resolve) => socket.once('close', resolve));
-  await meanwhile();
-  const complete = new Promise<void>((resolve) => {
-    socket.on('data', (chunk: string) => {
-      text = text.slice(-STATUS.length + 1) + chunk;
-      responses += text.split(STATUS).length - 1;
-      if (responses === requests.length) resolve();
-    });
-  });
+/** Reads that many responses, or those that arrive before the connection closes. Returns their number. */
+async function countResponses({ socket, next }: Client, expected: number): Promise<number> {
   socket.resume();
-  await Promise.race([closed, complete]);
-  return responses;
+  let count = 0;
+  while (count < expected && (await next()) === '200') count++;
+  return count;
 }
-
-const STATUS = 'HTTP/1.1 200 ';
 
 t.test(
   'pipelined requests are processed as their responses are read, and meanwhile others are',
   async (t) => {
     const { connectFrom, idle, isServed } = await begin(t, {});
     const [client, other] = [await connectFrom(), await idle()];
-    const requests = Array.from({ length: 200 }, () => OPENAPI);
-    const received = await pipeline(client, requests, async () => {
-      for (let count = 0; count < 20; count++) t.ok(await isServed(other));
-    });
-    t.equal(received, 200);
+    client.socket.pause();
+    client.write(OPENAPI.repeat(200));
+    for (let count = 0; count < 20; count++) t.ok(await isServed(other));
+    t.equal(await countResponses(client, 200), 200);
   },
 );
 
 t.test('a client that pipelines thousands of requests and reads nothing is disconnected', async (t) => {
   const { connectFrom, idle, isServed } = await begin(t, {});
   const [greedy, other] = [await connectFrom(), await idle()];
-  const requests = [
-    ...Array.from({ length: 100 }, () => OPENAPI),
-    ...Array.from({ length: 9000 }, () => HEALTH),
-  ];
-  const received = await pipeline(greedy, requests, async () => {
-    for (let count = 0; count < 20; count++) t.ok(await isServed(other));
-  });
-  t.ok(received < 100, `${received} of ${requests.length} responses were sent`);
-  t.equal(await pipeline(other, [OPENAPI, HEALTH]), 2, 'others may pipeline');
+  greedy.socket.pause();
+  greedy.write(OPENAPI.repeat(100) + HEALTH.repeat(9000));
+  for (let count = 0; count < 20; count++) t.ok(await isServed(other));
+  const received = await countResponses(greedy, 9100);
+  t.ok(received < 100, `${received} of 9100 responses were sent`);
+  other.write(OPENAPI + HEALTH);
+  t.equal(await countResponses(other, 2), 2, 'others may pipeline');
 });

@@ -1,5 +1,6 @@
 import { type Mails, mailCollection } from '../../../src/email/store.js';
 import { createIdentityServer } from '../../../src/idp/server.js';
+import { DAY } from '../../../src/kernel/clock.js';
 import { newId, sha256, systemRandom } from '../../../src/kernel/secrets.js';
 import { logoutNoticeCollection } from '../../../src/oidc/backchannel/store.js';
 import { DELEGATION, delegationCollection } from '../../../src/oidc/delegations/store.js';
@@ -621,6 +622,9 @@ async function grantRole(sub: string, folder: string): Promise<void> {
 /** Another authorization server, for which the clients get assertions. */
 const AUDIENCE = 'https://chat.example.test';
 
+/** Of what the operator or other providers would renew in time. */
+const FIXTURE_LIFETIME_MS = 80 * DAY;
+
 /** An initial access token. */
 const REGISTRATION_TOKEN = `irt_${'r'.repeat(43)}`;
 
@@ -650,17 +654,18 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     const now = clock.now();
     await documentCollection(store).insert({
       ...{ id: sha256(uri), uri, text: JSON.stringify({ client_id: uri, redirect_uris: [CALLBACK] }) },
-      ...{ fetchedAt: now, freshUntil: now, usedAt: now, expiresAt: now + 80 * 24 * 3_600_000 },
+      ...{ fetchedAt: now, freshUntil: now, usedAt: now, expiresAt: now + FIXTURE_LIFETIME_MS },
     });
   };
   for (const name of ['one', 'two', 'three', 'four']) await addMetadata(name);
   const registrationTokens = registrationTokenCollection(store);
   const allowRegistration = async (): Promise<void> => {
-    const [id, uses] = ['rtk_1', 1_000_000_000];
+    const id = 'rtk_1';
+    const uses = 1_000_000_000;
     await registrationTokens.deleteOne({ id });
     await registrationTokens.insert({
       ...{ id, tokenHash: sha256(REGISTRATION_TOKEN), uses, usesLeft: uses },
-      ...{ createdAt: clock.now(), expiresAt: clock.now() + 80 * 24 * 3_600_000 },
+      ...{ createdAt: clock.now(), expiresAt: clock.now() + FIXTURE_LIFETIME_MS },
     });
   };
   await allowRegistration();
@@ -705,7 +710,7 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
         ...{ person, agent, resource: FILES, scopes: [scope], clientId: 'cid_x', txn: 'gr_x' },
         maxDepth: 1,
         ...(epoch !== undefined && { personEpoch: epoch }),
-        ...{ createdAt: clock.now(), expiresAt: clock.now() + 80 * 24 * 3_600_000 },
+        ...{ createdAt: clock.now(), expiresAt: clock.now() + FIXTURE_LIFETIME_MS },
       });
     }
   };
