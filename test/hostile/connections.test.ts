@@ -7,7 +7,7 @@ import { PASSWORD } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { countedRandom } from '../kit/random.js';
 import { temporaryFolder } from '../kit/tmp.js';
-import { growthOf, HEALTH, KNOWS_MEMORY, PROGRAMS, sizeOf, startTarget, type Target } from './target.js';
+import { growthOf, HEALTH, KNOWS_MEMORY, PROGRAMS, sizeOf, startTarget, statusesOf, type Target } from './target.js';
 
 /** Clients that hold connections open or make them expensive, while another client is served. */
 
@@ -66,27 +66,22 @@ for (const name of PROGRAMS) {
   });
 }
 
-t.test('a token in differently padded headers uses the memory of one', { skip: SKIP }, async (t) => {
-  const target = await startTarget(t, 'saas-backend');
+t.test('a token in differently padded headers uses the memory of one', async (t) => {
+  // Less than the headers take together; the program ends if it keeps them.
+  const target = await startTarget(t, 'saas-backend', { NODE_OPTIONS: '--max-old-space-size=96' });
   const { token } = await register(target);
-  const count = sizeOf(10_000, 20_000);
   // Each header differs: by its padding and, once all paddings are used, by the case of its scheme.
   const ask = (index: number) => {
-    const scheme = ['Bearer', 'bearer', 'BEARER', 'BeArEr', 'bEaReR'][Math.floor(index / 5000)];
+    const scheme = ['Bearer', 'bearer', 'BEARER', 'BeArEr'][Math.floor(index / 5000)];
     const padding = ' '.repeat(9000 + (index % 5000));
     return `GET /api/auth/me HTTP/1.1\r\nhost: x\r\nauthorization: ${scheme}${padding}${token}\r\n\r\n`;
   };
-  const askAll = async (first: number, end: number) => {
-    for (let asked = first; asked < end; asked += 100) {
-      const requests = Array.from({ length: 100 }, (_, index) => ask(asked + index));
-      const text = await target.tell(requests.join(''), 100);
-      if (!text.startsWith('HTTP/1.1 200 ')) throw new Error(`answered ${text.slice(0, 200)}`);
-    }
-  };
-  // Fills the young generation of the heap, once: up to 180 MiB on Node 24, in several rounds.
-  for (let round = 0; round < 4; round++) await askAll(0, 5000);
-  const growth = await growthOf(target, () => askAll(5000, 5000 + count));
-  t.ok(growth < 50 * MEBIBYTE, `${(growth / MEBIBYTE).toFixed(1)} MiB for ${count} headers`);
+  for (let asked = 0; asked < sizeOf(15_000, 20_000); asked += 100) {
+    const requests = Array.from({ length: 100 }, (_, index) => ask(asked + index));
+    const statuses = statusesOf(await target.tell(requests.join(''), 100));
+    if (!statuses.every((status) => status === 200)) throw new Error(`answered ${statuses.join()}`);
+  }
+  t.same((await target.probe()).inherited, []);
 });
 
 t.test('unread pipelined exports do not block other clients', { skip: SKIP }, async (t) => {
