@@ -60,13 +60,14 @@ export function createClientDirectory(
 ): ClientDirectory {
   const findClient = async (clientId: string): Promise<Client | null> =>
     isAddress(clientId) ? ((await metadataClients?.find(clientId)) ?? null) : clients.find(clientId);
+  const resolveAddress: Directory['resolveClient'] = async (clientId, { ip, allowsStale }) => {
+    const pay = () => throttle.count(DOCUMENT_REQUESTS, ip);
+    return (await metadataClients?.resolve(clientId, { pay, allowsStale })) ?? null;
+  };
   return {
     findClient,
-    async resolveClient(clientId, { ip, allowsStale }) {
-      if (!isAddress(clientId)) return clients.find(clientId);
-      const pay = () => throttle.count(DOCUMENT_REQUESTS, ip);
-      return (await metadataClients?.resolve(clientId, { pay, allowsStale })) ?? null;
-    },
+    resolveClient: (clientId, options) =>
+      isAddress(clientId) ? resolveAddress(clientId, options) : clients.find(clientId),
     async recordUse(client) {
       if (client.origin === 'dynamic') await clients.recordUse(client);
       if (client.origin === 'metadata') await metadataClients?.recordUse(client.id);

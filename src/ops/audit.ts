@@ -5,7 +5,13 @@ import type { ActingProgram } from '../http/identity.js';
 import { Timestamp, toTimestamp } from '../http/schemas.js';
 import { type Clock, DAY, every, MINUTE } from '../kernel/clock.js';
 import { idsUntil, newId, type Random } from '../kernel/secrets.js';
-import { type Collection, nullIfTaken, type Store, StoreUnavailable } from '../storage/collection.js';
+import {
+  type Collection,
+  nullIfTaken,
+  type Store,
+  StoreUnavailable,
+  UniqueViolation,
+} from '../storage/collection.js';
 import { firstPagesOf } from '../storage/pages.js';
 import { type FailedAttempt, FailureLog } from './failure-log.js';
 import type { RunReport } from './jobs.js';
@@ -169,12 +175,11 @@ function recordingIn(
   const failures = new FailureLog(clock);
   let stopTimer: (() => void) | undefined;
 
-  /** A record that is stored already has been written by an earlier attempt. */
-  const insert = (record: AuditRecord) => records.insert(record).then(() => true, nullIfTaken);
   const unwritten = unknownWrites?.track<AuditRecord>(
     'audit record',
     async ([record]) => {
-      await insert(record as AuditRecord);
+      // A record that is stored already has been written by an earlier attempt.
+      await records.insert(record as AuditRecord).catch(nullIfTaken);
       return true;
     },
     { lossMessage: LOSS_MESSAGE },
@@ -182,10 +187,14 @@ function recordingIn(
 
   const record: Audit['record'] = async (entry) => {
     const record = { id: newId(AUDIT_ID_PREFIX, clock, random), at: clock.now(), ...entry };
-    await insert(record).catch((err: unknown) => {
+    try {
+      await records.insert(record);
+    } catch (err) {
+      // Stored by an attempt of the driver whose response was lost.
+      if (err instanceof UniqueViolation) return;
       if (unwritten && err instanceof StoreUnavailable) unwritten.retry(record.id, record);
       else log.error({ err, count: 1, lost: [record] }, LOSS_MESSAGE);
-    });
+    }
   };
 
   const recordSummaries = async (force?: boolean): Promise<void> => {

@@ -44,31 +44,43 @@ function declarationKey<T>({ fields = [], unique = [], indexes = [] }: Declarati
   return [[...fields].sort(), [...unique].sort(), indexes];
 }
 
-// All methods are async, so that an invalid argument causes a rejection like any other error. To return a promise without
-// awaiting it takes an async function two turns of the microtask queue more.
+// An invalid argument causes a rejection like any other error. The methods that requests call most pass the promise of the
+// engine on, because an async function adds a promise and turns of the microtask queue to each call.
 function checkedCollection<T extends { id: string }>(shape: Shape, inner: Collection<T>): Collection<T> {
   return {
-    async insert(doc) {
-      checkDocument(shape, doc);
-      return await inner.insert(doc);
+    insert(doc) {
+      try {
+        checkDocument(shape, doc);
+      } catch (error) {
+        return Promise.reject(error);
+      }
+      return inner.insert(doc);
     },
     async insertMany(docs) {
       for (const doc of docs) checkDocument(shape, doc);
       return docs.length === 0 || (await inner.insertMany(docs));
     },
-    async findOne(where) {
-      checkWhere(shape, where);
-      return await inner.findOne(where);
+    findOne(where) {
+      try {
+        checkWhere(shape, where);
+      } catch (error) {
+        return Promise.reject(error);
+      }
+      return inner.findOne(where);
     },
     async updateOne(where, change) {
       checkWhere(shape, where);
       checkChange(shape, change);
       return await inner.updateOne(where, change);
     },
-    async changeOne(where, change) {
-      checkWhere(shape, where);
-      checkChange(shape, change);
-      return await inner.changeOne(where, change);
+    changeOne(where, change, meanwhile) {
+      try {
+        checkWhere(shape, where);
+        checkChange(shape, change);
+      } catch (error) {
+        return Promise.reject(error);
+      }
+      return inner.changeOne(where, change, meanwhile);
     },
     async deleteOne(where) {
       checkWhere(shape, where);

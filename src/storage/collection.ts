@@ -77,8 +77,11 @@ export interface Collection<T extends { id: string }> {
   /**
    * Changes any matching document like {@link updateOne}, and returns whether there was one. Where it suffices, prefer it:
    * MongoDB changes several documents in one command only without returning them.
+   *
+   * @param meanwhile starts work on other threads. SQLite calls it before this thread waits for the disk, if there is a document
+   * to change; MongoDB never does. It must not throw, and what it makes must not leave the process unless the call returns true.
    */
-  changeOne(where: Where<T>, change: Change<T>): Promise<boolean>;
+  changeOne(where: Where<T>, change: Change<T>, meanwhile?: () => void): Promise<boolean>;
   /** Deletes any matching document and returns it; null if none matches. */
   deleteOne(where: Where<T>): Promise<T | null>;
   /** Changes all matching documents; unique fields cannot be set. Returns their number. */

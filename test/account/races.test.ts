@@ -166,12 +166,11 @@ function processOn(store: Store, seed = 'a') {
     ownSessions: sources.sessions,
     sessions,
     refresh: () => tokens.refresh(CLIENT as never, { token: REFRESH, scope: undefined }, FROM.ip),
-    redeem: (code: string) =>
-      tokens.redeem(
-        CLIENT as never,
-        { code, redirectUri: CLIENT.redirectUris[0], verifier: undefined },
-        FROM.ip,
-      ),
+    async redeem(code: string) {
+      const grant = await tokens.findByCode(code);
+      const redemption = { code, grant, redirectUri: CLIENT.redirectUris[0], verifier: undefined };
+      return tokens.redeem(CLIENT as never, redemption, FROM.ip);
+    },
     /** A sign-in without a page, as /authorize makes it; `null` where it would ask. */
     async signInSilently(): Promise<string | null> {
       const principal = await principals.find(SUB);

@@ -7,7 +7,16 @@ import { PASSWORD } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { countedRandom } from '../kit/random.js';
 import { temporaryFolder } from '../kit/tmp.js';
-import { growthOf, HEALTH, KNOWS_MEMORY, PROGRAMS, sizeOf, startTarget, statusesOf, type Target } from './target.js';
+import {
+  growthOf,
+  HEALTH,
+  KNOWS_MEMORY,
+  PROGRAMS,
+  sizeOf,
+  startTarget,
+  statusesOf,
+  type Target,
+} from './target.js';
 
 /** Clients that hold connections open or make them expensive, while another client is served. */
 

@@ -60,6 +60,21 @@ const mutants = [
     tests: [['sqlite', 'when a commit fails, every write in it is refused']],
   },
   {
+    name: 'SQLite: work begins without a document to change',
+    file: 'sqlite/collection.js',
+    text: 'if (isChanged && meanwhile)',
+    replacement: 'if (meanwhile)',
+    tests: [['sqlite', 'work of a change begins once, before the commit, and not without a document']],
+  },
+  {
+    name: 'SQLite: work begins again when a transaction is repeated',
+    file: 'sqlite/connection.js',
+    text: `        this.#meanwhile = [];
+        try`,
+    replacement: '        try',
+    tests: [['sqlite', 'work of a change begins once, before the commit, and not without a document']],
+  },
+  {
     name: 'SQLite: a series of writes that fails leaves those before it',
     file: 'sqlite/writes.js',
     text: `run('ROLLBACK TO "all writes"');`,
@@ -162,7 +177,7 @@ const mutants = [
   {
     name: 'MongoDB: a command is sent at the end of the turn, however few calls share it',
     file: 'mongodb/batches.js',
-    text: 'while (!batcher.shouldSend(batch.calls))',
+    text: 'while (!batcher.shouldSend(batch.calls.length))',
     replacement: 'while (false)',
     tests: [['mongodb-batches', 'after many calls, a call waits some turns']],
   },

@@ -84,7 +84,9 @@ export async function createTokenResponse(
   deps: ResponseDependencies,
 ): Promise<TokenResponse> {
   return {
-    access_token: await accessTokenOf(grant, principal, issued, deps),
+    access_token: issued.target
+      ? await signedAccessToken(grant, principal, { ...issued, target: issued.target }, deps)
+      : issued.accessToken,
     token_type: tokenTypeOf(issued.key),
     expires_in: issued.expiresIn,
     scope: issued.scope,
@@ -97,15 +99,14 @@ export async function createTokenResponse(
   };
 }
 
-async function accessTokenOf(
+async function signedAccessToken(
   grant: GrantDocument,
   principal: Principal,
-  { accessToken, target, ...issued }: IssuedTokens,
+  { accessToken, ...issued }: IssuedTokens & { target: Target },
   deps: ResponseDependencies,
 ): Promise<string> {
-  if (!target) return accessToken;
   const { signAccessToken } = await import('./jwt-access-token.js');
-  return signAccessToken(grant, principal, { ...issued, target, jti: sha256(accessToken) }, deps);
+  return signAccessToken(grant, principal, { ...issued, jti: sha256(accessToken) }, deps);
 }
 
 function signIdToken(
@@ -148,10 +149,10 @@ export async function findOwner(
   { directory, consents, delegations }: OwnerDependencies,
 ): Promise<Principal | null> {
   // Only people have sessions, so both documents are read in one round trip.
-  const [principal, consent] = await Promise.all([
-    directory.findPrincipal(sub),
-    sid === undefined ? undefined : consents.find(sub, clientId),
-  ]);
+  const reading = sid === undefined ? undefined : consents.find(sub, clientId);
+  const [principal, consent] = reading
+    ? await Promise.all([directory.findPrincipal(sub), reading])
+    : [await directory.findPrincipal(sub)];
   if (principal?.epoch !== epoch) return null;
   if (delegation && !(await (await delegations()).find(delegation.id))) return null;
   // Only people can revoke the access of an application.

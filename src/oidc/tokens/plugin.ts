@@ -19,6 +19,7 @@ import type { Keys } from '../keys.js';
 import type { Proofs, Prove } from '../proofs.js';
 import type { ResourceServer, Resources } from '../resources.js';
 import { AnyForm, IntrospectionResponse, TokenResponseBody } from '../schemas.js';
+import type { GrantDocument } from '../store.js';
 import { authenticateClientOrAgent, isAgent } from './agents.js';
 import type { TokenResponse } from './issuance.js';
 import {
@@ -66,7 +67,11 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
         return issueAssertion(request, reply, credentials, { ...options, issue });
       if (grantType === TOKEN_EXCHANGE && (await options.resources.hasAny()))
         return exchange(request, reply, credentials, options);
-      const client = await authenticateClient(credentials, options);
+      // In one round trip: the grant is not used unless its client has authenticated.
+      const [client, grant] = await Promise.all([
+        authenticateClient(credentials, options),
+        tokens.findByCode(grantType === 'authorization_code' ? fields['code'] : undefined),
+      ]);
       if (!grantType) throw oidcErrors.invalid_request({ message: 'grant_type is missing.' });
       const handleGrant =
         GRANT_HANDLERS.get(grantType) ??
@@ -79,7 +84,7 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
       reply.header('pragma', 'no-cache');
       const resources = readResources(request.body);
       const prove = await readProof(request, reply, '/token', options);
-      const response = await handleGrant(tokens, client, { ...fields, resources, prove }, ip);
+      const response = await handleGrant(tokens, client, { ...fields, grant, resources, prove }, ip);
       await options.directory.recordUse(client);
       return response;
     },
@@ -229,6 +234,8 @@ type GrantHandler = (
 interface TokenFields {
   resources: readonly string[];
   code?: string;
+  /** The grant that the code may belong to. */
+  grant: GrantDocument | null;
   redirect_uri?: string;
   code_verifier?: string;
   actor_token?: string;
@@ -243,9 +250,9 @@ interface TokenFields {
 const GRANT_HANDLERS = new Map<string, GrantHandler>([
   [
     'authorization_code',
-    (tokens, client, { code, redirect_uri: redirectUri, code_verifier: verifier, ...fields }, ip) => {
+    (tokens, client, { code, grant, redirect_uri: redirectUri, code_verifier: verifier, ...fields }, ip) => {
       const { actor_token: actorToken, actor_token_type: actorTokenType, resources, prove } = fields;
-      const redemption = { code, redirectUri, verifier, resources, prove, actorToken, actorTokenType };
+      const redemption = { code, grant, redirectUri, verifier, resources, prove, actorToken, actorTokenType };
       return tokens.redeem(client, redemption, ip);
     },
   ],

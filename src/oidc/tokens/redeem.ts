@@ -4,7 +4,6 @@ import { type Client, isPublicClient } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import {
   CODE_LIFETIME_MS,
-  grantIdOf,
   newGrantToken,
   newRefreshToken,
   refreshExpiry,
@@ -25,6 +24,8 @@ import { chooseTarget, lifetimeFor, scopeWith } from './target.js';
 
 export interface CodeRedemption {
   code: string | undefined;
+  /** The grant that the code may belong to. */
+  grant: GrantDocument | null;
   redirectUri: string | undefined;
   verifier: string | undefined;
   /** The values of `resource`. */
@@ -39,13 +40,11 @@ export interface CodeRedemption {
 /** Exchanges a code for tokens, once (RFC 6749 §4.1.3). @throws invalid_request, invalid_grant, invalid_target */
 export async function redeemCode(
   client: Client,
-  { code, redirectUri, verifier, resources = [], prove, ...actor }: CodeRedemption,
+  { code, grant, redirectUri, verifier, resources = [], prove, ...actor }: CodeRedemption,
   ip: string,
   deps: TokenDependencies,
 ): Promise<TokenResponse> {
   if (!code) throw oidcErrors.invalid_request({ message: 'code is missing.' });
-  const id = grantIdOf('ac_', code);
-  const grant = id === undefined ? null : await deps.grants.findOne({ id });
   if (!grant || !isSecretOf(code, grant.codeHash) || grant.clientId !== client.id) {
     throw oidcErrors.invalid_grant();
   }
@@ -106,6 +105,15 @@ export async function redeemGrant(
     ...(target && { scope, resource: target.resource.identifier }),
     ...(key !== undefined && { key }),
   };
+  const expiresIn = lifetimeSeconds ?? TOKEN_LIFETIME_SECONDS;
+  const tokens = { accessToken, target, key, expiresIn, scope, refreshToken, nonce };
+  let response: Promise<TokenResponse> | undefined;
+  const respond = () => {
+    response ??= createTokenResponse(client, grant, principal, tokens, deps);
+    return response;
+  };
+  // The signature is made while the code is durably consumed, and returned afterwards.
+  const sign = () => void respond().catch(() => undefined);
   const isConsumed = await grants
     .changeOne(
       {
@@ -126,6 +134,7 @@ export async function redeemGrant(
           }),
         },
       },
+      sign,
     )
     .catch((error: unknown) => {
       deps.redemptions.remember(
@@ -140,14 +149,7 @@ export async function redeemGrant(
     return redeemGrant(client, grant, { resources, lifetimeMs, prove }, deps);
   }
   if (!isConsumed) return null;
-  const expiresIn = lifetimeSeconds ?? TOKEN_LIFETIME_SECONDS;
-  return createTokenResponse(
-    client,
-    grant,
-    principal,
-    { accessToken, target, key, expiresIn, scope, refreshToken, nonce },
-    deps,
-  );
+  return respond();
 }
 
 /** A replayed code may have been stolen, so everything issued from it is revoked (RFC 6749 §4.1.2). */

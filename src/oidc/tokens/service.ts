@@ -21,6 +21,8 @@ import { type RefreshRequest, refreshTokens } from './refresh.js';
 import { trackUnknownGrantWrites, type UnknownGrantWrites } from './unknown-grants.js';
 
 export interface TokenService {
+  /** The grant that a code may belong to: the code itself and its client are not validated yet. */
+  findByCode(code: string | undefined): Promise<GrantDocument | null>;
   /** Exchanges a code for tokens, once. @throws invalid_request, invalid_grant, invalid_target */
   redeem(client: Client, redemption: CodeRedemption, ip: string): Promise<TokenResponse>;
   /** The same for a grant whose code was presented; `null` if it was used or has expired. @throws invalid_grant, invalid_target */
@@ -60,6 +62,10 @@ export function createTokenService(
     isRegistered: createRegistrationCheck(given.directory, given.clock),
   };
   return {
+    async findByCode(code) {
+      const id = code === undefined ? undefined : grantIdOf('ac_', code);
+      return id === undefined ? null : deps.grants.findOne({ id });
+    },
     redeem: (client, redemption, ip) => redeemCode(client, redemption, ip, deps),
     redeemGrant: (client, grant, redemption) => redeemGrant(client, grant, redemption, deps),
     refresh: (client, request, ip) => refreshTokens(client, request, ip, deps),

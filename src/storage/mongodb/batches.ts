@@ -10,49 +10,75 @@ const MAX_ITEMS = 64;
 
 /** A command that has not been sent yet. */
 interface Batch<T, R> {
-  items: Set<T>;
   /** Several calls may add the same item. */
-  calls: number;
-  result: Promise<R>;
+  items: Set<T>;
+  calls: Waiting<R>[];
+}
+
+/** A call that waits for the result of its command. */
+interface Waiting<R> {
+  resolve(result: R): void;
+  reject(error: unknown): void;
 }
 
 /** Waits for more calls, closes the batch and returns its items. */
 export type Collect<T> = () => Promise<T[]>;
 
 /**
- * Returns a function that adds an item to the next command and returns the result of the command. It is sent after the call,
- * so the result is as recent as that of a command of its own.
+ * Returns a function that adds an item to the next command and returns its part of the result. The command is sent after
+ * the call, so the result is as recent as that of a command of its own.
  *
  * @param send collects the items and sends the command
+ * @param partOf the part of an item
  */
-export function createBatches<T, R>(send: (collect: Collect<T>) => Promise<R>): (item: T) => Promise<R> {
+export function createBatches<T, R, P>(
+  send: (collect: Collect<T>) => Promise<R>,
+  partOf: (result: R, item: T) => P | Promise<P>,
+): (item: T) => Promise<P> {
   let waiting: Batch<T, R> | undefined;
   const batcher = new CallBatcher(() => performance.now(), MAX_ITEMS);
 
   const open = (): Batch<T, R> => {
-    const items = new Set<T>();
+    const batch: Batch<T, R> = { items: new Set(), calls: [] };
     const close = () => {
       if (waiting === batch) waiting = undefined;
     };
     const collect = async () => {
       do await endOfTurn();
-      while (!batcher.shouldSend(batch.calls));
+      while (!batcher.shouldSend(batch.calls.length));
       // Later calls need a command of their own.
       close();
-      return [...items];
+      return [...batch.items];
     };
     // Several requests share the command, so none of them limits it.
-    const batch: Batch<T, R> = { items, calls: 0, result: withoutBudget(() => send(collect)) };
-    // The call may fail before it collects, for example because the store is closed.
-    batch.result.then(close, close);
+    const sent = withoutBudget(() => send(collect));
+    // One handler for all calls, because each promise of a request costs time. The command may fail before it collects, for
+    // example because the store is closed.
+    sent.then(
+      (result) => {
+        for (const { resolve } of batch.calls) resolve(result);
+      },
+      (error: unknown) => {
+        close();
+        for (const { reject } of batch.calls) reject(error);
+      },
+    );
     return batch;
   };
 
   return (item) =>
-    waitFor(() => {
+    waitFor((resolve, reject) => {
       if (!waiting || waiting.items.size >= MAX_ITEMS) waiting = open();
       waiting.items.add(item);
-      waiting.calls++;
-      return waiting.result;
+      waiting.calls.push({
+        resolve: (result) => {
+          try {
+            resolve(partOf(result, item));
+          } catch (error) {
+            reject(error);
+          }
+        },
+        reject,
+      });
     });
 }

@@ -10,8 +10,8 @@ import {
   conditionAfter,
   countableConditions,
   mongoField,
-  type Stored,
   toDocument,
+  toDocumentOrNull,
   toFilter,
   toStored,
   toUpdate,
@@ -31,7 +31,7 @@ export function mongodbCollection<T extends { id: string }>(
   call: Call,
   read: Call = call,
 ): Collection<T> {
-  const lookUps = new Map(['id', ...shape.unique].map((field) => [field, createLookups(read, field)]));
+  const lookUps = new Map(['id', ...shape.unique].map((field) => [field, createLookups<T>(read, field)]));
   const insertStored = createInserts(call);
   const update = createUpdates(call);
   const updateOne: Collection<T>['updateOne'] = (where, change) => {
@@ -80,10 +80,10 @@ export function mongodbCollection<T extends { id: string }>(
       });
     },
 
-    async findOne(where) {
+    findOne(where) {
       const [[field = '', value] = [], second] = Object.entries(where);
-      const lookUp = typeof value === 'string' && !second && lookUps.get(field);
-      if (lookUp) return toDocumentOrNull<T>(await lookUp(value));
+      const lookUp = !second && lookUps.get(field);
+      if (lookUp && typeof value === 'string') return lookUp(value);
       return read(async (collection) => toDocumentOrNull<T>(await collection.findOne(toFilter(where))));
     },
 
@@ -188,8 +188,4 @@ function and(first: Bson, ...others: Bson[]): Bson {
 
 function keys(fields: readonly string[], direction: 1 | -1 = 1): Record<string, 1 | -1> {
   return Object.fromEntries(fields.map((field) => [mongoField(field), direction]));
-}
-
-function toDocumentOrNull<T extends { id: string }>(stored: Stored | null): T | null {
-  return stored && toDocument<T>(stored);
 }

@@ -27,7 +27,7 @@ export class Connection {
   /** Runs a step with the call timeout, within the budget of the request. */
   async call<R>(step: () => Promise<R>): Promise<R> {
     if (this.#closing) throw new StoreUnavailable('the store is closed');
-    const call = waitFor(step);
+    const call = waitFor<R>((resolve, reject) => void step().then(resolve, reject));
     this.#calls.add(call);
     try {
       return await call;
@@ -46,11 +46,13 @@ export class Connection {
 }
 
 /**
- * Waits until the result of `begin` or, at the latest, the end of the request's budget (without a request: the call
- * timeout). A call of a request without any time left is not sent. One promise and one timer, because every call of a
- * request waits here.
+ * Waits until `begin` has called one of its functions or, at the latest, until the end of the request's budget (without a
+ * request: the call timeout). A call of a request without any time left is not sent. One promise and one timer, because
+ * every call of a request waits here.
  */
-export function waitFor<R>(begin: () => Promise<R>): Promise<R> {
+export function waitFor<R>(
+  begin: (resolve: (result: R | Promise<R>) => void, reject: (error: unknown) => void) => void,
+): Promise<R> {
   const budget = currentBudget();
   const timeoutMs = budget ? budget.leftMs() : CALL_TIMEOUT_MS;
   if (timeoutMs <= 0) return Promise.reject(noResponse(false));
@@ -65,12 +67,12 @@ export function waitFor<R>(begin: () => Promise<R>): Promise<R> {
       clearTimeout(timer);
       endWait?.();
     };
-    begin().then(
+    begin(
       (result) => {
         end();
         resolve(result);
       },
-      (error: unknown) => {
+      (error) => {
         end();
         reject(error);
       },

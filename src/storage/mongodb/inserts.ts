@@ -7,21 +7,19 @@ import type { Stored } from './query.js';
 export function createInserts(call: Call): (stored: Stored) => Promise<void> {
   const insertAlone = (stored: Stored) =>
     call(async (collection) => void (await collection.insertOne(stored)));
-  const insert = createBatches<Stored, Map<Stored, number>>((collect) =>
-    call(async (collection) => {
-      const documents = await collect();
-      const [only] = documents as [Stored];
-      if (documents.length > 1) {
-        const operations = documents.map((document) => ({ insertOne: { document } }));
-        return (await errorsOf(documents, collection.bulkWrite(operations, { ordered: false }))).errors;
-      }
-      await collection.insertOne(only);
-      return new Map();
-    }),
-  );
-  return async (stored) => {
-    const errors = await insert(stored);
+  return createBatches<Stored, Map<Stored, number>, void>(
+    (collect) =>
+      call(async (collection) => {
+        const documents = await collect();
+        const [only] = documents as [Stored];
+        if (documents.length > 1) {
+          const operations = documents.map((document) => ({ insertOne: { document } }));
+          return (await errorsOf(documents, collection.bulkWrite(operations, { ordered: false }))).errors;
+        }
+        await collection.insertOne(only);
+        return new Map();
+      }),
     // Again, because the driver's error of several documents does not contain the violated index.
-    if (errors.has(stored)) await insertAlone(stored);
-  };
+    (errors, stored) => (errors.has(stored) ? insertAlone(stored) : undefined),
+  );
 }

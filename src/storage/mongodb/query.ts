@@ -27,6 +27,10 @@ export function toDocument<T extends { id: string }>({ _id, ...fields }: Stored)
   return document as T;
 }
 
+export function toDocumentOrNull<T extends { id: string }>(stored: Stored | null): T | null {
+  return stored && toDocument<T>(stored);
+}
+
 /**
  * Encodes nested values as JSON: BSON interprets some keys (`$ref`, `_bsontype`) and cannot store others, and keys may
  * come from untrusted input. Nested values are never queried.

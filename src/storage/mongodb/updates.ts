@@ -24,14 +24,14 @@ const FAIL_WITHOUT_MATCH = { $setOnInsert: { _id: '' } };
 
 /** Returns a function that runs an update. */
 export function createUpdates(call: Call): (update: Update) => Promise<Outcome> {
-  const send = createBatches<Update, Map<Update, number>>((collect) =>
-    call(async (collection) => failuresOf(await collect(), collection)),
+  return createBatches<Update, Map<Update, number>, Outcome>(
+    (collect) => call(async (collection) => failuresOf(await collect(), collection)),
+    (failures, update) => {
+      const code = failures.get(update);
+      if (code === undefined) return 'matched';
+      return code === IMMUTABLE_FIELD ? 'unmatched' : 'rejected';
+    },
   );
-  return async (update) => {
-    const code = (await send(update)).get(update);
-    if (code === undefined) return 'matched';
-    return code === IMMUTABLE_FIELD ? 'unmatched' : 'rejected';
-  };
 }
 
 /** The error codes of the updates that have not been applied. */

@@ -141,9 +141,13 @@ export function sqliteCollection<T extends { id: string }>(
       return write(() => changeFirst(clause, change));
     },
 
-    changeOne(where, change) {
+    changeOne(where, change, meanwhile) {
       const clause = clauseOf(where);
-      return write(() => changeFirst(clause, change) !== null);
+      return write(() => {
+        const isChanged = changeFirst(clause, change) !== null;
+        if (isChanged && meanwhile) connection.beforeSync(meanwhile);
+        return isChanged;
+      });
     },
 
     deleteOne(where) {

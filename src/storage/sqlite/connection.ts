@@ -49,6 +49,8 @@ export class Connection {
   /** The turn of the loop whose read transaction is open. */
   #readTurn: number | undefined;
   #readAfter = 0;
+  /** Work for other threads while the transaction is synced. */
+  #meanwhile: (() => void)[] = [];
   #closed = false;
   #closing: Promise<void> | undefined;
 
@@ -89,6 +91,11 @@ export class Connection {
       this.#queue.push({ step, resolve: resolve as (result: unknown) => void, reject });
       this.#scheduleTurnEnd();
     });
+  }
+
+  /** Runs work after all steps of the transaction that is being written, before its sync; not if it is undone. */
+  beforeSync(work: () => void): void {
+    this.#meanwhile.push(work);
   }
 
   /** Finishes the writes in the queue, moves the log into the database file, closes. */
@@ -170,9 +177,11 @@ export class Connection {
     this.#endRead();
     this.sql('BEGIN IMMEDIATE').run();
     const batch = this.#queue.splice(0, MAX_BATCH);
+    this.#meanwhile = [];
     try {
       const settle = batch.map((write) => this.#attempt(write));
       this.#isUndoable = false;
+      for (const work of this.#meanwhile) work();
       this.sql('COMMIT').run();
       commits++;
       for (const resolveWrite of settle) resolveWrite();
