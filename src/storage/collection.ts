@@ -78,8 +78,9 @@ export interface Collection<T extends { id: string }> {
    * Changes any matching document like {@link updateOne}, and returns whether there was one. Where it suffices, prefer it:
    * MongoDB changes several documents in one command only without returning them.
    *
-   * @param meanwhile starts work on other threads. SQLite calls it before this thread waits for the disk, if there is a document
-   * to change; MongoDB never does. It must not throw, and what it makes must not leave the process unless the call returns true.
+   * @param meanwhile starts work on other threads, and must neither throw nor call the store. SQLite calls it at most once,
+   * after the change and before this thread waits for the disk; MongoDB never does. The change may still fail: what it
+   * makes must not leave the process unless the call returns true.
    */
   changeOne(where: Where<T>, change: Change<T>, meanwhile?: () => void): Promise<boolean>;
   /** Deletes any matching document and returns it; null if none matches. */

@@ -1,5 +1,5 @@
 /** Calls of some turns of the event loop that share a command to MongoDB. */
-import { once } from 'node:events';
+import { EventEmitter, once } from 'node:events';
 import { setImmediate as endOfTurn } from 'node:timers/promises';
 import type { mongodb } from '@fastify/mongodb';
 import t, { type Test } from 'tap';
@@ -9,6 +9,7 @@ import type { Call, MongoCollection } from '../../src/storage/mongodb/connection
 import { createInserts } from '../../src/storage/mongodb/inserts.js';
 import { createUpdates } from '../../src/storage/mongodb/updates.js';
 import { openStore } from '../../src/storage/open.js';
+import { RequestBudget } from '../../src/storage/request-budget.js';
 import { type Thing, thing, things } from './kit.js';
 import { type Mongod, onMongod } from './mongod.js';
 
@@ -160,6 +161,31 @@ t.test('without the write concern, no write of a command is acknowledged', async
     results.map((result) => (result.status === 'rejected' ? result.reason : undefined)),
     [error, error, error, error],
   );
+});
+
+t.test('a rejected insert is not repeated for a request whose time has ended', async (t) => {
+  const duplicate = Object.assign(new Error('duplicate key'), { writeErrors: [{ index: 1, code: 11000 }] });
+  let repeated = 0;
+  const commands = new EventEmitter();
+  const collection = {
+    bulkWrite: async () => {
+      commands.emit('sent');
+      await once(commands, 'respond');
+      throw duplicate;
+    },
+    insertOne: async () => {
+      repeated++;
+      throw duplicate;
+    },
+  };
+  const insert = createInserts((step) => step(collection as unknown as MongoCollection));
+  const other = insert({ _id: 'a' });
+  const ended = new RequestBudget(1).run(() => insert({ _id: 'b' }));
+  await Promise.all([once(commands, 'sent'), t.rejects(ended, StoreUnavailable)]);
+  commands.emit('respond');
+  await other;
+  await endOfTurn();
+  t.equal(repeated, 0);
 });
 
 t.test('a server that counts updates otherwise leaves their outcome unknown', async (t) => {

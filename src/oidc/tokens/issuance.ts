@@ -149,10 +149,9 @@ export async function findOwner(
   { directory, consents, delegations }: OwnerDependencies,
 ): Promise<Principal | null> {
   // Only people have sessions, so both documents are read in one round trip.
-  const reading = sid === undefined ? undefined : consents.find(sub, clientId);
-  const [principal, consent] = reading
-    ? await Promise.all([directory.findPrincipal(sub), reading])
-    : [await directory.findPrincipal(sub)];
+  const finding = directory.findPrincipal(sub);
+  const [principal, consent] =
+    sid === undefined ? [await finding] : await Promise.all([finding, consents.find(sub, clientId)]);
   if (principal?.epoch !== epoch) return null;
   if (delegation && !(await (await delegations()).find(delegation.id))) return null;
   // Only people can revoke the access of an application.

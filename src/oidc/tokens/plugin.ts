@@ -67,7 +67,7 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
         return issueAssertion(request, reply, credentials, { ...options, issue });
       if (grantType === TOKEN_EXCHANGE && (await options.resources.hasAny()))
         return exchange(request, reply, credentials, options);
-      // In one round trip: the grant is not used unless its client has authenticated.
+      // Read at the same time; the grant is not used unless its client has authenticated.
       const [client, grant] = await Promise.all([
         authenticateClient(credentials, options),
         tokens.findByCode(grantType === 'authorization_code' ? fields['code'] : undefined),
@@ -234,7 +234,7 @@ type GrantHandler = (
 interface TokenFields {
   resources: readonly string[];
   code?: string;
-  /** The grant that the code may belong to. */
+  /** The grant that the code names; the code is not verified yet. */
   grant: GrantDocument | null;
   redirect_uri?: string;
   code_verifier?: string;

@@ -24,7 +24,7 @@ import { chooseTarget, lifetimeFor, scopeWith } from './target.js';
 
 export interface CodeRedemption {
   code: string | undefined;
-  /** The grant that the code may belong to. */
+  /** The grant that the code names; neither the code nor its client are verified yet. */
   grant: GrantDocument | null;
   redirectUri: string | undefined;
   verifier: string | undefined;
@@ -112,7 +112,7 @@ export async function redeemGrant(
     response ??= createTokenResponse(client, grant, principal, tokens, deps);
     return response;
   };
-  // The signature is made while the code is durably consumed, and returned afterwards.
+  // An id_token is signed while the disk confirms that the code is consumed. An error of it is reported by the call below.
   const sign = () => void respond().catch(() => undefined);
   const isConsumed = await grants
     .changeOne(

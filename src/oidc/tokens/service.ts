@@ -21,7 +21,7 @@ import { type RefreshRequest, refreshTokens } from './refresh.js';
 import { trackUnknownGrantWrites, type UnknownGrantWrites } from './unknown-grants.js';
 
 export interface TokenService {
-  /** The grant that a code may belong to: the code itself and its client are not validated yet. */
+  /** The grant that a code names; neither the code nor its client are verified. */
   findByCode(code: string | undefined): Promise<GrantDocument | null>;
   /** Exchanges a code for tokens, once. @throws invalid_request, invalid_grant, invalid_target */
   redeem(client: Client, redemption: CodeRedemption, ip: string): Promise<TokenResponse>;

@@ -10,8 +10,8 @@ const MAX_ITEMS = 64;
 
 /** A command that has not been sent yet. */
 interface Batch<T, R> {
-  /** Several calls may add the same item. */
   items: Set<T>;
+  /** More than the items if several calls have added the same one. */
   calls: Waiting<R>[];
 }
 
@@ -29,11 +29,11 @@ export type Collect<T> = () => Promise<T[]>;
  * the call, so the result is as recent as that of a command of its own.
  *
  * @param send collects the items and sends the command
- * @param partOf the part of an item
+ * @param partOf returns the part of the result that belongs to an item
  */
 export function createBatches<T, R, P>(
   send: (collect: Collect<T>) => Promise<R>,
-  partOf: (result: R, item: T) => P | Promise<P>,
+  partOf: (result: R, item: T) => P,
 ): (item: T) => Promise<P> {
   let waiting: Batch<T, R> | undefined;
   const batcher = new CallBatcher(() => performance.now(), MAX_ITEMS);

@@ -51,7 +51,7 @@ export class Connection {
  * every call of a request waits here.
  */
 export function waitFor<R>(
-  begin: (resolve: (result: R | Promise<R>) => void, reject: (error: unknown) => void) => void,
+  begin: (resolve: (result: R) => void, reject: (error: unknown) => void) => void,
 ): Promise<R> {
   const budget = currentBudget();
   const timeoutMs = budget ? budget.leftMs() : CALL_TIMEOUT_MS;

@@ -7,7 +7,7 @@ import type { Stored } from './query.js';
 export function createInserts(call: Call): (stored: Stored) => Promise<void> {
   const insertAlone = (stored: Stored) =>
     call(async (collection) => void (await collection.insertOne(stored)));
-  return createBatches<Stored, Map<Stored, number>, void>(
+  const insert = createBatches<Stored, Map<Stored, number>, boolean>(
     (collect) =>
       call(async (collection) => {
         const documents = await collect();
@@ -19,7 +19,10 @@ export function createInserts(call: Call): (stored: Stored) => Promise<void> {
         await collection.insertOne(only);
         return new Map();
       }),
-    // Again, because the driver's error of several documents does not contain the violated index.
-    (errors, stored) => (errors.has(stored) ? insertAlone(stored) : undefined),
+    (errors, stored) => !errors.has(stored),
   );
+  return async (stored) => {
+    // Again, because the driver's error of several documents does not contain the violated index.
+    if (!(await insert(stored))) await insertAlone(stored);
+  };
 }

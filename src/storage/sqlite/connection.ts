@@ -49,7 +49,7 @@ export class Connection {
   /** The turn of the loop whose read transaction is open. */
   #readTurn: number | undefined;
   #readAfter = 0;
-  /** Work for other threads while the transaction is synced. */
+  /** Started before the sync of the current transaction. */
   #meanwhile: (() => void)[] = [];
   #closed = false;
   #closing: Promise<void> | undefined;
@@ -93,7 +93,7 @@ export class Connection {
     });
   }
 
-  /** Runs work after all steps of the transaction that is being written, before its sync; not if it is undone. */
+  /** Called by a step: runs work after all steps of the transaction, before its sync; not if it is undone. */
   beforeSync(work: () => void): void {
     this.#meanwhile.push(work);
   }
@@ -181,7 +181,7 @@ export class Connection {
     try {
       const settle = batch.map((write) => this.#attempt(write));
       this.#isUndoable = false;
-      for (const work of this.#meanwhile) work();
+      for (const work of this.#meanwhile.splice(0)) work();
       this.sql('COMMIT').run();
       commits++;
       for (const resolveWrite of settle) resolveWrite();
