@@ -5,13 +5,7 @@ import type { ActingProgram } from '../http/identity.js';
 import { Timestamp, toTimestamp } from '../http/schemas.js';
 import { type Clock, DAY, every, MINUTE } from '../kernel/clock.js';
 import { idsUntil, newId, type Random } from '../kernel/secrets.js';
-import {
-  type Collection,
-  nullIfTaken,
-  type Store,
-  StoreUnavailable,
-  UniqueViolation,
-} from '../storage/collection.js';
+import { type Collection, nullIfTaken, type Store, StoreUnavailable } from '../storage/collection.js';
 import { firstPagesOf } from '../storage/pages.js';
 import { type FailedAttempt, FailureLog } from './failure-log.js';
 import type { RunReport } from './jobs.js';
@@ -175,11 +169,12 @@ function recordingIn(
   const failures = new FailureLog(clock);
   let stopTimer: (() => void) | undefined;
 
+  /** A record that is stored already has been written by an earlier attempt. */
+  const insert = (record: AuditRecord) => records.insert(record).catch(nullIfTaken);
   const unwritten = unknownWrites?.track<AuditRecord>(
     'audit record',
     async ([record]) => {
-      // A record that is stored already has been written by an earlier attempt.
-      await records.insert(record as AuditRecord).catch(nullIfTaken);
+      await insert(record as AuditRecord);
       return true;
     },
     { lossMessage: LOSS_MESSAGE },
@@ -188,10 +183,8 @@ function recordingIn(
   const record: Audit['record'] = async (entry) => {
     const record = { id: newId(AUDIT_ID_PREFIX, clock, random), at: clock.now(), ...entry };
     try {
-      await records.insert(record);
+      await insert(record);
     } catch (err) {
-      // Stored by an attempt of the driver whose response was lost.
-      if (err instanceof UniqueViolation) return;
       if (unwritten && err instanceof StoreUnavailable) unwritten.retry(record.id, record);
       else log.error({ err, count: 1, lost: [record] }, LOSS_MESSAGE);
     }
