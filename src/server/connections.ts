@@ -24,9 +24,6 @@ interface Connection {
   waiting: [IncomingMessage, ServerResponse][];
 }
 
-/** Requests that may wait on all connections together, and one on each. A chunk of 64 KiB contains up to 1,700. */
-const MAX_WAITING_REQUESTS = 4096;
-
 /** The connections of one address block. */
 interface Source {
   block: string;
@@ -34,83 +31,37 @@ interface Source {
   idle: Set<Connection>;
 }
 
+/** Requests that may wait on all connections together, and one on each. A chunk of 64 KiB contains up to 1,700. */
+const MAX_WAITING_REQUESTS = 4096;
+
 /**
  * Limits the connections of a server: at the limit, a new connection replaces the one that has been idle longest, or is
  * rejected if none is idle. Requests in progress are never interrupted.
- *
- * Requests of one connection are processed one after another. Node would process all pipelined ones at once and keep
- * their responses until the client reads: a page is a hundred times as long as its request. When too many wait, a
- * connection with a further one is closed, which clients that pipeline have to expect (RFC 9112 §9.3.2).
  *
  * @returns closes idle connections immediately and all others after `timeoutMs`: a closing Node.js server waits for every
  *   connection and no longer checks its own timeouts
  */
 export function trackConnections(server: Server, limits: ConnectionLimits): (timeoutMs: number) => void {
-  const open = new Map<Socket, Connection>();
-  const sources = new Map<string, Source>();
-  // Ordered by the time at which they became idle.
-  const idle = new Set<Connection>();
+  const connections = new Connections(limits);
+  // Fastify's, which would process all pipelined requests at once.
+  const [handle] = server.listeners('request') as [RequestListener];
+  server.off('request', handle);
+  const requests = new RequestQueues(connections, handle);
   let isClosing = false;
-  let waitingRequests = 0;
 
-  const sourceOf = (address: string | undefined): Source | undefined => {
-    if (address !== undefined && limits.isProxy(address)) return undefined;
-    const block = addressBlock(address);
-    return sources.get(block) ?? { block, count: 0, idle: new Set() };
-  };
-  const add = (connection: Connection) => {
-    const { socket, source } = connection;
-    open.set(socket, connection);
-    if (source) {
-      source.count++;
-      sources.set(source.block, source);
-    }
-    markIdle(connection);
-  };
-  const remove = (connection: Connection) => {
-    const { socket, source } = connection;
-    if (!open.delete(socket)) return;
-    markActive(connection);
-    waitingRequests -= connection.waiting.length;
-    connection.waiting = [];
-    if (source && --source.count === 0) sources.delete(source.block);
-  };
-  const markIdle = (connection: Connection) => {
-    idle.add(connection);
-    connection.source?.idle.add(connection);
-  };
-  const markActive = (connection: Connection) => {
-    idle.delete(connection);
-    connection.source?.idle.delete(connection);
-  };
-  /** Returns false if none is idle. */
-  const closeLongestIdle = (among: ReadonlySet<Connection>): boolean => {
-    for (const connection of among) {
-      remove(connection);
-      connection.socket.destroy();
-      return true;
-    }
-    return false;
-  };
-  const hasRoomFor = (source: Source | undefined): boolean => {
-    if (source && source.count >= limits.perAddress && !closeLongestIdle(source.idle)) return false;
-    return open.size < limits.total || closeLongestIdle(idle);
-  };
   const endAfter = (response: ServerResponse, socket: Socket) =>
     response.once('close', () => {
       // A pipelined request may still be in progress.
-      if (open.get(socket)?.latest === response) socket.end();
+      if (connections.get(socket)?.latest === response) socket.end();
     });
 
   server.on('connection', (socket: Socket) => {
-    const source = sourceOf(socket.remoteAddress);
-    if (!hasRoomFor(source)) {
+    const connection = connections.admit(socket);
+    if (!connection) {
       socket.destroy();
       return;
     }
-    const connection: Connection = { socket, source, latest: null, active: 0, waiting: [] };
-    add(connection);
-    socket.on('close', () => remove(connection));
+    socket.on('close', () => requests.drop(connection));
     // Node calls this to close a connection after its last response.
     const { destroySoon } = socket;
     socket.destroySoon = () => {
@@ -118,41 +69,13 @@ export function trackConnections(server: Server, limits: ConnectionLimits): (tim
       else destroySoon.call(socket);
     };
   });
-  // Fastify's, which would process all of them at once.
-  const [handle] = server.listeners('request') as [RequestListener];
-  server.off('request', handle);
-  const handleIn = (connection: Connection, request: IncomingMessage, response: ServerResponse) => {
-    // Emitted once; `once` itself would take longer than the listener.
-    response.on('close', () => {
-      connection.active--;
-      const next = connection.waiting.shift();
-      if (next) {
-        waitingRequests--;
-        handleIn(connection, ...next);
-      } else if (connection.active === 0 && open.has(connection.socket)) markIdle(connection);
-    });
-    handle(request, response);
-  };
   server.on('request', (request: IncomingMessage, response: ServerResponse) => {
     const { socket } = request;
-    const connection = open.get(socket);
+    const connection = connections.get(socket);
     if (isClosing) endAfter(response, socket);
-    if (!connection) {
-      // Node emits what was pipelined until a connection was closed. Others are unknown if a host passes on its own requests.
-      if (!socket.destroyed) handle(request, response);
-      return;
-    }
-    connection.latest = response;
-    if (connection.active++ === 0) {
-      markActive(connection);
-      handleIn(connection, request, response);
-    } else if (connection.waiting.length > 0 && waitingRequests >= MAX_WAITING_REQUESTS) {
-      remove(connection);
-      socket.destroy();
-    } else {
-      waitingRequests++;
-      connection.waiting.push([request, response]);
-    }
+    if (connection) requests.add(connection, request, response);
+    // Node emits what was pipelined until a connection was closed. Others are unknown if a host passes on its own requests.
+    else if (!socket.destroyed) handle(request, response);
   });
   // An upgraded connection, such as a WebSocket, is active until it closes. The listener is added after another one,
   // because with any listener Node accepts upgrades.
@@ -161,19 +84,155 @@ export function trackConnections(server: Server, limits: ConnectionLimits): (tim
     if ((event !== 'upgrade' && event !== 'connect') || handled.has(event)) return;
     handled.add(event);
     server.prependListener(event, ({ socket }: IncomingMessage) => {
-      const connection = open.get(socket);
-      if (!connection) return;
-      connection.active++;
-      markActive(connection);
+      const connection = connections.get(socket);
+      if (connection) connections.begin(connection);
     });
   });
 
   return (timeoutMs) => {
     isClosing = true;
-    for (const [socket, { latest }] of open) {
+    for (const { socket, latest } of connections.all()) {
       if (!latest || latest.closed) socket.destroy();
       else endAfter(latest, socket);
     }
     setTimeout(() => server.closeAllConnections(), timeoutMs).unref();
   };
+}
+
+/** The open connections, with those that are idle in the order in which they became so. */
+class Connections {
+  readonly #limits: ConnectionLimits;
+  readonly #open = new Map<Socket, Connection>();
+  readonly #sources = new Map<string, Source>();
+  readonly #idle = new Set<Connection>();
+
+  constructor(limits: ConnectionLimits) {
+    this.#limits = limits;
+  }
+
+  get(socket: Socket): Connection | undefined {
+    return this.#open.get(socket);
+  }
+
+  all(): Iterable<Connection> {
+    return this.#open.values();
+  }
+
+  /** Adds a connection, if the limits admit it or another one can be closed. */
+  admit(socket: Socket): Connection | undefined {
+    const source = this.#sourceOf(socket.remoteAddress);
+    if (!this.#hasRoomFor(source)) return undefined;
+    const connection: Connection = { socket, source, latest: null, active: 0, waiting: [] };
+    this.#open.set(socket, connection);
+    if (source) {
+      source.count++;
+      this.#sources.set(source.block, source);
+    }
+    this.#markIdle(connection);
+    return connection;
+  }
+
+  /** Counts a request in progress. Returns whether it is the only one. */
+  begin(connection: Connection): boolean {
+    if (connection.active++ > 0) return false;
+    this.#markActive(connection);
+    return true;
+  }
+
+  /** Counts the end of a request. */
+  end(connection: Connection): void {
+    if (--connection.active === 0 && this.#open.has(connection.socket)) this.#markIdle(connection);
+  }
+
+  /** Returns false if it was removed before. */
+  remove(connection: Connection): boolean {
+    const { socket, source } = connection;
+    if (!this.#open.delete(socket)) return false;
+    this.#markActive(connection);
+    if (source && --source.count === 0) this.#sources.delete(source.block);
+    return true;
+  }
+
+  #sourceOf(address: string | undefined): Source | undefined {
+    if (address !== undefined && this.#limits.isProxy(address)) return undefined;
+    const block = addressBlock(address);
+    return this.#sources.get(block) ?? { block, count: 0, idle: new Set() };
+  }
+
+  #hasRoomFor(source: Source | undefined): boolean {
+    const { total, perAddress } = this.#limits;
+    if (source && source.count >= perAddress && !this.#closeLongestIdle(source.idle)) return false;
+    return this.#open.size < total || this.#closeLongestIdle(this.#idle);
+  }
+
+  /** Returns false if none is idle. */
+  #closeLongestIdle(among: ReadonlySet<Connection>): boolean {
+    for (const connection of among) {
+      this.remove(connection);
+      connection.socket.destroy();
+      return true;
+    }
+    return false;
+  }
+
+  #markIdle(connection: Connection): void {
+    this.#idle.add(connection);
+    connection.source?.idle.add(connection);
+  }
+
+  #markActive(connection: Connection): void {
+    this.#idle.delete(connection);
+    connection.source?.idle.delete(connection);
+  }
+}
+
+/**
+ * Processes the requests of one connection one after another. Node would process all pipelined ones at once and keep their
+ * responses until the client reads: a page is a hundred times as long as its request. When too many wait, a connection
+ * with a further one is closed, which clients that pipeline have to expect (RFC 9112 §9.3.2).
+ */
+class RequestQueues {
+  readonly #connections: Connections;
+  readonly #handle: RequestListener;
+  /** On all connections together. */
+  #waiting = 0;
+
+  constructor(connections: Connections, handle: RequestListener) {
+    this.#connections = connections;
+    this.#handle = handle;
+  }
+
+  /** Processes a request, after those before it. */
+  add(connection: Connection, request: IncomingMessage, response: ServerResponse): void {
+    const { waiting, socket } = connection;
+    connection.latest = response;
+    if (this.#connections.begin(connection)) {
+      this.#process(connection, request, response);
+    } else if (waiting.length > 0 && this.#waiting >= MAX_WAITING_REQUESTS) {
+      this.drop(connection);
+      socket.destroy();
+    } else {
+      this.#waiting++;
+      waiting.push([request, response]);
+    }
+  }
+
+  /** Forgets a connection, with the requests that wait on it. */
+  drop(connection: Connection): void {
+    if (!this.#connections.remove(connection)) return;
+    this.#waiting -= connection.waiting.length;
+    connection.waiting = [];
+  }
+
+  #process(connection: Connection, request: IncomingMessage, response: ServerResponse): void {
+    // Emitted once; `once` itself would take longer than the listener.
+    response.on('close', () => {
+      this.#connections.end(connection);
+      const next = connection.waiting.shift();
+      if (!next) return;
+      this.#waiting--;
+      this.#process(connection, ...next);
+    });
+    this.#handle(request, response);
+  }
 }

@@ -103,6 +103,31 @@ t.test('failures are throttled alike for known and unknown handles', async (t) =
   t.equal((await signIn(idp, client, handle, password)).status, 302, 'a right generated secret is accepted');
 });
 
+t.test('a refused request does not tell whether its credentials are right', async (t) => {
+  const idp = await idpApp(t);
+  const client = await idp.createClient();
+  const people = Object.values(await principalsOfEachKind(idp));
+  const refused = [
+    { client_id: 'unknown' },
+    { redirect_uri: 'https://other.example/' },
+    { response_type: 'token' },
+  ];
+  for (const parameters of refused) {
+    for (const { handle, password } of people) {
+      const [first, ...others] = await repeat(15, (index) =>
+        idp.request('GET', authorizePath(client, parameters), {
+          from: '192.0.2.1',
+          headers: { authorization: basic(handle, index === 14 ? password : WRONG) },
+        }),
+      );
+      for (const other of others) t.strictSame(comparable(other), comparable(first as Answer));
+    }
+  }
+  const { handle } = people[0] as Credentials;
+  const expected = [...Array(10).fill(401), 429];
+  t.same(statuses(await repeat(11, () => signIn(idp, client, handle, WRONG))), expected, 'none was counted');
+});
+
 t.test(
   'the form and Basic share one counter, and failures of others do not block minted agents',
   async (t) => {

@@ -7,6 +7,7 @@ import { CallBatcher } from '../../src/storage/call-batcher.js';
 import { type Collection, StoreUnavailable, UniqueViolation } from '../../src/storage/collection.js';
 import type { Call, MongoCollection } from '../../src/storage/mongodb/connection.js';
 import { createInserts } from '../../src/storage/mongodb/inserts.js';
+import { toStages } from '../../src/storage/mongodb/query.js';
 import { createUpdates } from '../../src/storage/mongodb/updates.js';
 import { openStore } from '../../src/storage/open.js';
 import { RequestBudget } from '../../src/storage/request-budget.js';
@@ -150,7 +151,7 @@ t.test('without the write concern, no write of a command is acknowledged', async
   const call: Call = (step) => step(collection as unknown as MongoCollection);
   const insert = createInserts(call);
   const update = createUpdates(call);
-  const change = { $set: { group: 'a' } };
+  const change = toStages<Thing>({ id: 'a' }, { set: { group: 'a' } });
   const results = await Promise.allSettled([
     insert({ _id: 'a' }),
     insert({ _id: 'b' }),
@@ -192,7 +193,9 @@ t.test('a server that counts updates otherwise leaves their outcome unknown', as
   const collection = { bulkWrite: async () => ({ matchedCount: 1, upsertedCount: 1 }) };
   const update = createUpdates((step) => step(collection as unknown as MongoCollection));
   const results = await Promise.allSettled(
-    ['a', 'b'].map((_id) => update({ filter: { _id }, update: { $set: { group: 'a' } } })),
+    ['a', 'b'].map((_id) =>
+      update({ filter: { _id }, update: toStages<Thing>({ id: _id }, { set: { group: 'a' } }) }),
+    ),
   );
   for (const result of results) {
     t.match(result, { reason: { name: 'StoreUnavailable', mayHaveTakenEffect: true } });

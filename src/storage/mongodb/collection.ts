@@ -13,6 +13,7 @@ import {
   toDocument,
   toDocumentOrNull,
   toFilter,
+  toStages,
   toStored,
   toUpdate,
 } from './query.js';
@@ -51,15 +52,12 @@ export function mongodbCollection<T extends { id: string }>(
     });
   };
   const changeOne: Collection<T>['changeOne'] = async (where, change) => {
-    const { _id, ...others } = toFilter(where);
+    const { _id } = toFilter(where);
     if (typeof _id === 'string') {
-      const guards = countableConditions(change);
-      const filter = { _id, ...(guards.length > 0 ? and(others, ...guards) : others) };
-      const outcome = await update({ filter, update: toUpdate(change) });
-      if (outcome === 'matched') return true;
-      if (outcome === 'unmatched' && guards.length === 0) return false;
+      const outcome = await update({ filter: { _id }, update: toStages(where, change) });
+      if (outcome !== 'rejected') return outcome === 'matched';
     }
-    // Alone, to learn the reason: the response to several updates does not contain it.
+    // Alone, to learn whether there is a document, and the reason: the response to several updates does not contain them.
     return (await updateOne(where, change)) !== null;
   };
   const insert = (doc: T) => insertStored(toStored(doc));

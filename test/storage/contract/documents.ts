@@ -65,6 +65,9 @@ export function documents(t: Test, fresh: Fresh): void {
       true,
       'without a difference',
     );
+    t.equal(await all.changeOne({ id: '1' }, { set: { group: '$email' } }), true);
+    t.equal(await all.changeOne({ id: '1', group: '$group' }, { set: { group: 'b' } }), false);
+    t.equal((await all.findOne({ id: '1' }))?.group, '$email', 'text is not evaluated');
     t.equal(await all.changeOne({ email: '1@example.com' }, { unset: ['group'] }), true, 'by another field');
     t.equal(await all.changeOne({ email: 'x@example.com' }, { unset: ['group'] }), false);
     t.equal(await all.changeOne({ id: { in: ['0', '1'] }, at: null }, { set: { at: 5 } }), true);

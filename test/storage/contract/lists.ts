@@ -45,6 +45,13 @@ export function lists(t: Test, fresh: Fresh): void {
       const counted = await all.count(where);
       if (counted !== wanted.length || JSON.stringify(ids) !== JSON.stringify(wanted))
         disagreements.push({ where, sort, desc, ids, wanted, counted });
+      const some = Array.from({ length: 8 }, () => pick(docs));
+      const changed = await Promise.all(
+        some.map(({ id }) => all.changeOne({ ...where, id }, { set: { free: round } })),
+      );
+      const matching = some.map((doc) => matches(doc, where));
+      if (JSON.stringify(changed) !== JSON.stringify(matching))
+        disagreements.push({ where, some, changed, matching });
     }
     t.same(disagreements, []);
     t.equal(await all.count({ id: { in: [] } }), 0);
