@@ -220,6 +220,14 @@ const mutants = [
     tests: [['sessions', 'Basic starts no session and issues no sid']],
   },
   {
+    name: 'credentials are checked before the rest of the request',
+    file: 'authorize/plugin.js',
+    text: 'const validated = await authorization.validate(parameters, originOf(request).ip);',
+    replacement: `if (request.headers.authorization !== undefined) await approveBasic({ client: {}, parameters: {} }, request);
+        const validated = await authorization.validate(parameters, originOf(request).ip);`,
+    tests: [['throttle', 'a refused request does not tell whether its credentials are right']],
+  },
+  {
     name: 'the tag of a form is not compared',
     file: 'authorize/interaction-token.js',
     text: 'presented.length === expected.length && timingSafeEqual(presented, expected)',
