@@ -16,10 +16,10 @@ interface Connection {
   socket: Socket;
   /** Absent for a proxy. */
   source: Source | undefined;
+  /** Number of requests in progress, including those that wait. An upgraded connection has one that never ends. */
+  active: number;
   /** The latest response, which is the last one to be sent. */
   latest: ServerResponse | null;
-  /** Number of requests in progress, including those that wait. */
-  active: number;
   /** Pipelined requests that wait until the response before is sent. */
   waiting: [IncomingMessage, ServerResponse][];
 }
@@ -31,12 +31,10 @@ interface Source {
   idle: Set<Connection>;
 }
 
-/** Requests that may wait on all connections together, and one on each. A chunk of 64 KiB contains up to 1,700. */
-const MAX_WAITING_REQUESTS = 4096;
-
 /**
  * Limits the connections of a server: at the limit, a new connection replaces the one that has been idle longest, or is
- * rejected if none is idle. Requests in progress are never interrupted.
+ * rejected if none is idle. It never interrupts requests in progress. Those of one connection are processed one after
+ * another (`RequestQueues`).
  *
  * @returns closes idle connections immediately and all others after `timeoutMs`: a closing Node.js server waits for every
  *   connection and no longer checks its own timeouts
@@ -118,7 +116,7 @@ class Connections {
     return this.#open.values();
   }
 
-  /** Adds a connection, if the limits admit it or another one can be closed. */
+  /** Adds a connection, in place of the longest idle one at a limit; `undefined` if none is idle. */
   admit(socket: Socket): Connection | undefined {
     const source = this.#sourceOf(socket.remoteAddress);
     if (!this.#hasRoomFor(source)) return undefined;
@@ -132,7 +130,7 @@ class Connections {
     return connection;
   }
 
-  /** Counts a request in progress. Returns whether it is the only one. */
+  /** Counts the beginning of a request. Returns whether it is the only one. */
   begin(connection: Connection): boolean {
     if (connection.active++ > 0) return false;
     this.#markActive(connection);
@@ -144,7 +142,7 @@ class Connections {
     if (--connection.active === 0 && this.#open.has(connection.socket)) this.#markIdle(connection);
   }
 
-  /** Returns false if it was removed before. */
+  /** Stops counting a connection, which stays open. Returns false if it was removed before. */
   remove(connection: Connection): boolean {
     const { socket, source } = connection;
     if (!this.#open.delete(socket)) return false;
@@ -168,6 +166,7 @@ class Connections {
   /** Returns false if none is idle. */
   #closeLongestIdle(among: ReadonlySet<Connection>): boolean {
     for (const connection of among) {
+      // No request waits on an idle connection.
       this.remove(connection);
       connection.socket.destroy();
       return true;
@@ -186,15 +185,18 @@ class Connections {
   }
 }
 
+/** Requests that may wait on all connections together, and one on each. A chunk of 64 KiB contains up to 1,700. */
+const MAX_WAITING_REQUESTS = 4096;
+
 /**
- * Processes the requests of one connection one after another. Node would process all pipelined ones at once and keep their
+ * Processes the requests of each connection one after another. Node would process all pipelined ones at once and keep their
  * responses until the client reads: a page is a hundred times as long as its request. When too many wait, a connection
  * with a further one is closed, which clients that pipeline have to expect (RFC 9112 §9.3.2).
  */
 class RequestQueues {
   readonly #connections: Connections;
   readonly #handle: RequestListener;
-  /** On all connections together. */
+  /** Number of requests that wait, on all connections. */
   #waiting = 0;
 
   constructor(connections: Connections, handle: RequestListener) {
@@ -202,7 +204,7 @@ class RequestQueues {
     this.#handle = handle;
   }
 
-  /** Processes a request, after those before it. */
+  /** Processes a request, after those before it; or closes the connection if too many wait. */
   add(connection: Connection, request: IncomingMessage, response: ServerResponse): void {
     const { waiting, socket } = connection;
     connection.latest = response;
@@ -217,7 +219,7 @@ class RequestQueues {
     }
   }
 
-  /** Forgets a connection, with the requests that wait on it. */
+  /** Forgets a connection that is closed, with the requests that wait on it. */
   drop(connection: Connection): void {
     if (!this.#connections.remove(connection)) return;
     this.#waiting -= connection.waiting.length;
@@ -233,6 +235,7 @@ class RequestQueues {
       this.#waiting--;
       this.#process(connection, ...next);
     });
-    this.#handle(request, response);
+    const handle = this.#handle;
+    handle(request, response);
   }
 }

@@ -164,7 +164,7 @@ const mutants = [
   {
     name: 'MongoDB: a change is made whatever the conditions are',
     file: 'mongodb/query.js',
-    text: '{ $cond: [{ $and: comparisons }, result, FAIL_CONVERSION] }',
+    text: '{ $cond: [{ $and: comparisons }, result, NO_MATCH] }',
     replacement: 'result',
     tests: [MONGODB.races, MONGODB.lists],
   },

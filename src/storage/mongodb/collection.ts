@@ -52,12 +52,12 @@ export function mongodbCollection<T extends { id: string }>(
     });
   };
   const changeOne: Collection<T>['changeOne'] = async (where, change) => {
-    const { _id } = toFilter(where);
-    if (typeof _id === 'string') {
-      const outcome = await update({ filter: { _id }, update: toStages(where, change) });
+    const { id } = where as { id?: unknown };
+    if (typeof id === 'string') {
+      const outcome = await update({ filter: { _id: id }, update: toStages(where, change) });
       if (outcome !== 'rejected') return outcome === 'matched';
     }
-    // Alone, to learn whether there is a document, and the reason: the response to several updates does not contain them.
+    // In a command of its own, whose response shows whether there is a document, or why it was refused.
     return (await updateOne(where, change)) !== null;
   };
   const insert = (doc: T) => insertStored(toStored(doc));

@@ -82,14 +82,14 @@ export function countableConditions<T>({ inc = {} }: Change<T>): Bson[] {
 /** The server's code for a conversion that fails. No other expression of `toStages` can fail with it. */
 export const CONVERSION_FAILURE = 241;
 
-// Both fail for every ID. They name it because the server evaluates an expression without a field in advance, for all documents.
-const FAIL_CONVERSION = { $toInt: { $concat: ['not a number: ', '$_id'] } };
-const FAIL_OTHERWISE = { $arrayElemAt: ['$_id', 0] };
+// Both fail for every ID. They contain it so that the server does not evaluate them in advance, for all documents.
+const NO_MATCH = { $toInt: { $concat: ['not a number: ', '$_id'] } };
+const UNDECIDED = { $arrayElemAt: ['$_id', 0] };
 
 /**
  * The stages of an update by the ID of `where` alone, which the server need not plan. They fail with `CONVERSION_FAILURE` if
- * the document does not match the other conditions. They fail with another code if the change would count beyond safe
- * integers, and if the document consists of its ID only, as that of an upsert does when none is stored.
+ * the document does not match the other conditions. If it does, they fail with another code when `inc` cannot be applied, and
+ * when it consists of its ID only: that is also the document of an upsert when none is stored.
  */
 export function toStages<T>(where: Where<T>, { set = {}, unset = [], inc = {} }: Change<T>): Bson[] {
   const counted = Object.entries(inc as Record<string, number>);
@@ -102,14 +102,14 @@ export function toStages<T>(where: Where<T>, { set = {}, unset = [], inc = {} }:
   ];
   const sums = counted.map(([field, amount]) => [field, { $add: [{ $ifNull: [`$${field}`, 0] }, amount] }]);
   const changed = { $mergeObjects: ['$$ROOT', { $literal: encoded(set) }, Object.fromEntries(sums)] };
-  const result = { $cond: [{ $and: changeable }, changed, FAIL_OTHERWISE] };
-  const stage = { $replaceWith: { $cond: [{ $and: comparisons }, result, FAIL_CONVERSION] } };
+  const result = { $cond: [{ $and: changeable }, changed, UNDECIDED] };
+  const stage = { $replaceWith: { $cond: [{ $and: comparisons }, result, NO_MATCH] } };
   return unset.length > 0 ? [stage, { $unset: unset }] : [stage];
 }
 
 /**
- * The comparisons of a condition as expressions, which sort absence before null and null before every value. Unlike filters,
- * they also compare values of different types, of which a field has only one.
+ * The comparisons of a condition as expressions, which sort absence before null and null before every value. Unlike filters
+ * they compare values of different types, which makes no difference: a field has one type.
  */
 function comparisonsOf(field: string, condition: Value | null | Operators): Bson[] {
   if (condition === null) return [{ $lte: [field, null] }];
@@ -120,13 +120,12 @@ function comparisonsOf(field: string, condition: Value | null | Operators): Bson
   return [{ $gt: [field, null] }, ...comparisons];
 }
 
-/** `countableConditions` of one field, as an expression. */
+/** `countableConditions` of one field, as an expression: only numbers are between two numbers. */
 const isCountable = (field: string, amount: number): Bson => ({
   $or: [
     { $eq: [{ $type: field }, 'missing'] },
     {
       $and: [
-        { $isNumber: field },
         { $gte: [field, Number.MIN_SAFE_INTEGER - amount] },
         { $lte: [field, Number.MAX_SAFE_INTEGER - amount] },
       ],

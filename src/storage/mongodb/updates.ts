@@ -10,10 +10,7 @@ export interface Update {
   update: Bson[];
 }
 
-/**
- * Whether a document has been changed; `rejected`: the server has refused to apply this update alone, or there may be no
- * document.
- */
+/** Whether a document has been changed; `rejected`: the server has refused this one update, or there is perhaps no document. */
 export type Outcome = 'matched' | 'unmatched' | 'rejected';
 
 /** Returns a function that runs an update. */
@@ -29,8 +26,8 @@ export function createUpdates(call: Call): (update: Update) => Promise<Outcome> 
 }
 
 /**
- * The error codes of the updates that have not been applied. They are upserts, whose stages fail without a document: otherwise
- * the response would count it, but not name the update. Nothing is ever inserted.
+ * The error codes of the updates that have not been applied. Without `upsert`, an update without a document would be no error,
+ * and the response does not name it. The stages fail then, so nothing is ever inserted.
  */
 async function failuresOf(
   updates: readonly Update[],
