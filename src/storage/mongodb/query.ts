@@ -72,12 +72,15 @@ export function toUpdate<T>({ set = {}, unset = [], inc = {} }: Change<T>): Bson
 /** Conditions under which `applyChange` accepts `inc`: MongoDB itself counts beyond safe integers. */
 export function countableConditions<T>({ inc = {} }: Change<T>): Bson[] {
   return Object.entries(inc as Record<string, number>).map(([field, amount]) => ({
-    $or: [
-      { [field]: { $exists: false } },
-      { [field]: { $gte: Number.MIN_SAFE_INTEGER - amount, $lte: Number.MAX_SAFE_INTEGER - amount } },
-    ],
+    $or: [{ [field]: { $exists: false } }, { [field]: operatorsOf(countableRange(amount)) }],
   }));
 }
+
+/** The numbers whose sum with the amount is a safe integer. */
+const countableRange = (amount: number): Operators => ({
+  gte: Number.MIN_SAFE_INTEGER - amount,
+  lte: Number.MAX_SAFE_INTEGER - amount,
+});
 
 /** The server's code for a conversion that fails. No other expression of `toStages` can fail with it. */
 export const CONVERSION_FAILURE = 241;
@@ -122,15 +125,7 @@ function comparisonsOf(field: string, condition: Value | null | Operators): Bson
 
 /** `countableConditions` of one field, as an expression: only numbers are between two numbers. */
 const isCountable = (field: string, amount: number): Bson => ({
-  $or: [
-    { $eq: [{ $type: field }, 'missing'] },
-    {
-      $and: [
-        { $gte: [field, Number.MIN_SAFE_INTEGER - amount] },
-        { $lte: [field, Number.MAX_SAFE_INTEGER - amount] },
-      ],
-    },
-  ],
+  $or: [{ $eq: [{ $type: field }, 'missing'] }, { $and: comparisonsOf(field, countableRange(amount)) }],
 });
 
 /**
