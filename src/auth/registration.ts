@@ -52,16 +52,20 @@ export function createRegistration(deps: RegistrationDependencies): Registration
 
   const registerUnverified: Registration['registerUnverified'] = async (user, origin) => {
     const { ip } = origin;
-    const auditRepeated = (existing: UserDocument) =>
-      audit.recordFailure({ event: 'registration.repeated', subject: existing.id, ip });
+    // The audit log only summarizes further failures of an address, so the time is stored for the commit.
+    const recordRepeated = ({ id }: UserDocument) =>
+      Promise.all([
+        audit.recordFailure({ event: 'registration.repeated', subject: id, ip }),
+        users.changeOne({ id }, { set: { registrationRepeatedAt: clock.now() } }),
+      ]);
     let existing = await users.findOne({ email: user.email });
-    if (existing) await auditRepeated(existing);
+    if (existing) await recordRepeated(existing);
     else {
       const announced = await announceRegistered(user);
       if ((await users.insert(user).then(() => user, nullIfTaken)) === null) {
         await announced.withdraw();
         existing = await users.findOne({ email: user.email });
-        if (existing) await auditRepeated(existing);
+        if (existing) await recordRepeated(existing);
       } else await announced.emit();
     }
     deps.backgroundTasks.run('registration', async () => {

@@ -22,6 +22,8 @@ export interface UserDocument {
   emailVersion?: number;
   /** When the address or the name last changed. Absent if no other system has older values. */
   profileChangedAt?: number;
+  /** When the address was last registered again. Written so that a registration takes as long as that of a new address. */
+  registrationRepeatedAt?: number;
   /** Set while the account must not sign in. */
   suspendedAt?: number;
   /** Incremented to end sessions: those of an earlier epoch are invalid, except `keptSession`. */

@@ -181,15 +181,15 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
 
   const look: Links['look'] = async (token) => {
     const id = principalIdOf(token);
-    const principal = id === undefined ? null : await findLinkOwner(principals, id);
-    // Compares all hashes in every case, so that the duration reveals no more than the status.
+    // Reads both and compares all hashes in every case, so that the duration reveals no more than the status.
+    const [principal, setup] =
+      id === undefined
+        ? [null, null]
+        : await Promise.all([findLinkOwner(principals, id), firstOperator.look(token)]);
     const isCurrent = isSecretOf(token, principal?.linkHash ?? UNUSED_HASH);
     const isMailed = isSecretOf(token, principal?.mailedLinkHash ?? UNUSED_HASH);
     const isUsed = isSecretOf(token, principal?.usedLinkHash ?? UNUSED_HASH);
-    if (id !== undefined && !principal) {
-      const setup = await firstOperator.look(token);
-      if (setup) return { isInvitation: true, expiresAt: setup.expiresAt };
-    }
+    if (!principal && setup) return { isInvitation: true, expiresAt: setup.expiresAt };
     if (!principal || !(isCurrent || isMailed || isUsed)) throw provisioningErrors.link_unknown();
     const { linkExpiresAt, mailedLinkExpiresAt, usedLink, state } = principal;
     const usedExpiresAt = usedLink?.isVerification ? 0 : usedLink?.expiresAt;

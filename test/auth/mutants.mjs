@@ -6,6 +6,18 @@ import { hostMutants } from './host-mutants.mjs';
 
 const mutants = [
   {
+    name: 'a repeated registration is not committed',
+    file: 'registration.js',
+    text: 'users.changeOne({ id }, { set: { registrationRepeatedAt: clock.now() } })',
+    replacement: 'undefined',
+    tests: [
+      [
+        'accounts',
+        'a repeated registration is committed like a new one, also when its audit record is only summarized',
+      ],
+    ],
+  },
+  {
     name: 'pages of other origins use the cookie',
     file: 'browser-sessions.js',
     text: 'return isTrustedOrigin(headers, origins()) ?',

@@ -146,6 +146,14 @@ const mutants = [
     tests: [VERIFICATIONS],
   },
   {
+    name: 'the link of the first operator is only looked up for unknown principals',
+    file: 'links.js',
+    text: '[findLinkOwner(principals, id), firstOperator.look(token)]',
+    replacement:
+      '[findLinkOwner(principals, id), (await principals.findOne({ id })) ? null : firstOperator.look(token)]',
+    tests: [['acceptance', 'a link without an account reads as much from the store as one with an account']],
+  },
+  {
     name: 'a verification link sets a password',
     file: 'links.js',
     text: 'usedLink?.isVerification ? 0 : usedLink?.expiresAt',
