@@ -84,6 +84,7 @@ async function bundle({ folder, entries, bundled, groups }) {
     input,
     platform: 'node',
     external: (id) => external.some((name) => id === name || id.startsWith(`${name}/`)),
+    plugins: [{ name: 'fast-start', generateBundle: (_options, files) => makeFastToRead(files) }],
     // A module of the index is loaded with the product, and by the program not before its server.
     checks: { ineffectiveDynamicImport: false },
     resolve: {
@@ -120,6 +121,19 @@ async function bundle({ folder, entries, bundled, groups }) {
       renderedLength > 0 ? (/\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(id)?.[1] ?? []) : [],
     ),
   );
+}
+
+/**
+ * Rewrites what costs V8 more than needed. A source with a character outside of ASCII takes two bytes for each of its characters,
+ * for as long as the process lives. The function around a CommonJS module is parsed once, not twice, if V8 expects that it is
+ * called: Node.js 20 does of functions in parentheses, not of arrow functions.
+ */
+function makeFastToRead(files) {
+  for (const file of Object.values(files)) {
+    file.code = file.code
+      .replaceAll(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+      .replaceAll(/(?<=__commonJSMin\(\()\(([^()]*)\) => \{/g, 'function($1) {');
+  }
 }
 
 /** The file that TypeScript writes for a module. */

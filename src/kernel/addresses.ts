@@ -63,7 +63,7 @@ export const PRIVATE_NETWORKS = [
 
 const PRIVATE = new BlockList();
 for (const [network, length] of PRIVATE_NETWORKS) {
-  PRIVATE.addSubnet(network, length, isIP(network) === 4 ? 'ipv4' : 'ipv6');
+  PRIVATE.addSubnet(network, length, network.includes(':') ? 'ipv6' : 'ipv4');
 }
 
 /** Whether a normalized address belongs to a private network. */
