@@ -124,7 +124,7 @@ async function bundle({ folder, entries, bundled, groups }) {
 }
 
 /**
- * Rewrites what costs V8 more than needed. A source with a character outside of ASCII takes two bytes for each of its characters,
+ * Rewrites what costs V8 more than needed. A source with a character above U+00FF takes two bytes for each of its characters,
  * for as long as the process lives. The function around a CommonJS module is parsed once, not twice, if V8 expects that it is
  * called: Node.js 20 does of functions in parentheses, not of arrow functions.
  */

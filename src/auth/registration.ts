@@ -20,7 +20,7 @@ export interface Registration {
   ): Promise<SignedIn | null>;
   /**
    * Stores a user who has to verify the address first. Does one lookup and one commit before the response, whether or not the
-   * account exists, and the rest after it. False if it exists.
+   * account exists, and the rest after it; with webhooks, a new account is also announced to the endpoints before the response. False if it exists.
    */
   registerUnverified(user: UserDocument, origin: Origin): Promise<boolean>;
 }
