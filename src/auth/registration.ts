@@ -20,7 +20,8 @@ export interface Registration {
   ): Promise<SignedIn | null>;
   /**
    * Stores a user who has to verify the address first. Does one lookup and one commit before the response, whether or not the
-   * account exists, and the rest after it; with webhooks, a new account is also announced to the endpoints before the response. False if it exists.
+   * account exists, and the rest after it; with webhooks, the event of a new account is also stored before it. False if the
+   * account exists.
    */
   registerUnverified(user: UserDocument, origin: Origin): Promise<boolean>;
 }
@@ -59,15 +60,14 @@ export function createRegistration(deps: RegistrationDependencies): Registration
         users.changeOne({ id }, { set: { registrationRepeatedAt: clock.now() } }),
       ]);
     let existing = await users.findOne({ email: user.email });
-    if (existing) await recordRepeated(existing);
-    else {
+    if (!existing) {
       const announced = await announceRegistered(user);
       if ((await users.insert(user).then(() => user, nullIfTaken)) === null) {
         await announced.withdraw();
         existing = await users.findOne({ email: user.email });
-        if (existing) await recordRepeated(existing);
       } else await announced.emit();
     }
+    if (existing) await recordRepeated(existing);
     deps.backgroundTasks.run('registration', async () => {
       if (!existing) await audit.record({ event: 'user.registered', subject: user.id, ip });
       if (existing && isDisabled(existing)) return;

@@ -32,8 +32,8 @@ export interface FirstOperator {
    * stored.
    */
   offer(): Promise<FirstOperatorLink | null>;
-  /** When the link expires, if the token is its secret and the link is not used; else `null`. @throws link_spent */
-  look(token: string): Promise<{ expiresAt: number } | null>;
+  /** When the link expires, if the token is its secret; else `null`. It is used if its principal exists. */
+  look(token: string): Promise<{ expiresAt: number; hasExpired: boolean } | null>;
   /** Creates the principal; `null` if a concurrent request has. @throws handle_taken */
   create(principal: PrincipalDocument): Promise<PrincipalDocument | null>;
 }
@@ -69,10 +69,8 @@ export function createFirstOperator(
       const link = await setup.findOne({ id: ID });
       if (!isSecretOf(token, link?.linkHash ?? UNUSED_HASH) || !link) return null;
       const { expiresAt } = link;
-      if (!isUnexpired(expiresAt, { now: clock.now(), life: OPERATOR_LINK_LIFETIME_MS })) {
-        throw provisioningErrors.link_spent();
-      }
-      return { expiresAt };
+      const life = OPERATOR_LINK_LIFETIME_MS;
+      return { expiresAt, hasExpired: !isUnexpired(expiresAt, { now: clock.now(), life }) };
     },
 
     async create(principal) {

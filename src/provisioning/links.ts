@@ -189,7 +189,10 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
     const isCurrent = isSecretOf(token, principal?.linkHash ?? UNUSED_HASH);
     const isMailed = isSecretOf(token, principal?.mailedLinkHash ?? UNUSED_HASH);
     const isUsed = isSecretOf(token, principal?.usedLinkHash ?? UNUSED_HASH);
-    if (!principal && setup) return { isInvitation: true, expiresAt: setup.expiresAt };
+    if (!principal && setup) {
+      if (setup.hasExpired) throw provisioningErrors.link_spent();
+      return { isInvitation: true, expiresAt: setup.expiresAt };
+    }
     if (!principal || !(isCurrent || isMailed || isUsed)) throw provisioningErrors.link_unknown();
     const { linkExpiresAt, mailedLinkExpiresAt, usedLink, state } = principal;
     const usedExpiresAt = usedLink?.isVerification ? 0 : usedLink?.expiresAt;

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { systemRandom } from '../../src/kernel/secrets.js';
 import { createUnknownWrites } from '../../src/ops/unknown-writes.js';
+import type { FirstOperator } from '../../src/provisioning/first-operator.js';
 import { createLinks } from '../../src/provisioning/links.js';
 import { type PrincipalCollection, principalCollection } from '../../src/provisioning/store.js';
 import { openStore } from '../../src/storage/open.js';
@@ -31,7 +32,10 @@ const PROCESSES = 4;
 const ROUNDS = 2;
 const PASSWORDS = Array.from({ length: 50 }, (_, index) => `${PASSWORD} ${index}`);
 
-const NO_FIRST_OPERATOR = { look: async () => null, create: async () => null };
+const NO_FIRST_OPERATOR: Pick<FirstOperator, 'look' | 'create'> = {
+  look: async () => null,
+  create: async () => null,
+};
 
 /** @param moments of each call of the store at which a process is killed */
 function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly string[]): void {
@@ -175,6 +179,17 @@ t.test('a link without an account reads as much from the store as one with an ac
   t.same(await readsOf(id + secret), once);
   t.same(await readsOf(id.replace(/.{8}$/, '0'.repeat(8)) + secret), once);
   t.same(await readsOf('f'.repeat(32) + secret), once);
+});
+
+t.test('the expired link of the first operator is of no account that exists', async (t) => {
+  const idp = await idpApp(t);
+  const principals = principalCollection(await idpStore(t, idp));
+  const look = async () => ({ expiresAt: 1, hasExpired: true });
+  const links = linksOn(principals, idp, { firstOperator: { ...NO_FIRST_OPERATOR, look } });
+  const { body } = await idp.admin('POST', '/v1/invites', { handle: HANDLE });
+  const [id, secret] = [body.invite_url.split('/').at(-1).slice(0, -43), 'x'.repeat(43)];
+  await t.rejects(links.look(id + secret), { code: 'link_unknown' });
+  await t.rejects(links.look('f'.repeat(32) + secret), { code: 'link_spent' });
 });
 
 t.test('a change while the password is hashed decides the acceptance', async (t) => {
