@@ -220,7 +220,7 @@ function served(port: number, { pid }: ChildProcess, since: number): Served {
 }
 
 /** 256 random bits. */
-function secret(): string {
+export function secret(): string {
   return randomBytes(32).toString('hex');
 }
 

@@ -6,7 +6,11 @@ import { readArguments } from './arguments.js';
 import { Lab } from './lab.js';
 import { drive, expectStatus, request } from './load.js';
 import { machineReadable, type Result, table } from './report.js';
-import { TIMING_ROWS, type TimingRow } from './timing-classes.js';
+import type { TimingRow } from './timing-classes.js';
+import { IDP_TIMING_ROWS } from './timing-idp-rows.js';
+import { SAAS_TIMING_ROWS } from './timing-saas-rows.js';
+
+const ROWS = { ...SAAS_TIMING_ROWS, ...IDP_TIMING_ROWS };
 
 const GOAL = [0.45, 0.55] as const;
 
@@ -20,7 +24,7 @@ Usage
   npm run bench:timing -- [options]
 
 Options
-  --only <rows>        some of ${Object.keys(TIMING_ROWS).join(', ')}; separated by commas
+  --only <rows>        some of ${Object.keys(ROWS).join(', ')}; separated by commas
   --requests <number>  of each class (2000)
   --seed <text>        determines the order of the requests (random)
   --quick              60 requests of each class: only checks that the benchmark runs
@@ -38,8 +42,8 @@ const OPTIONS = {
 } as const;
 
 const { values, usageError } = readArguments('bench:timing', help, OPTIONS);
-const names = values.only?.split(',') ?? Object.keys(TIMING_ROWS);
-const unknown = names.find((name) => !Object.hasOwn(TIMING_ROWS, name));
+const names = values.only?.split(',') ?? Object.keys(ROWS);
+const unknown = names.find((name) => !Object.hasOwn(ROWS, name));
 if (unknown !== undefined) usageError(`there is no row '${unknown}'.`);
 const requests = values.quick ? 60 : Number(values.requests);
 if (!(Number.isSafeInteger(requests) && requests > 0)) {
@@ -51,7 +55,7 @@ const lab = new Lab();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
 const results: Result[] = [];
 for (const name of names) {
-  for (const row of await (TIMING_ROWS[name] as (typeof TIMING_ROWS)[string])(lab)) {
+  for (const row of await (ROWS[name] as (typeof ROWS)[string])(lab)) {
     results.push(...compareClasses(row, await measure(row)));
   }
   await lab.clear();

@@ -9,10 +9,17 @@ import { firstPagesOf, mapPages } from '../storage/pages.js';
 import type { Throttle } from '../throttle/throttle.js';
 import { authLimits } from './limits.js';
 import { privateMetadataOf } from './metadata.js';
-import { deviceIn, type PresentUser, type Sessions, type UserDocument, type Users } from './store.js';
+import {
+  deviceIn,
+  type PresentUser,
+  type Sessions,
+  toSessionView,
+  type UserDocument,
+  type Users,
+} from './store.js';
 
 export interface ExportOptions {
-  /** Everything stored about a user except secrets, hashes and throttle counters. Long lists are async iterables of pages. */
+  /** Everything stored about a user except secrets, hashes and counters. Long lists are async iterables of pages. */
   exportAccount(userId: string): Promise<Record<string, unknown>>;
   throttle: Pick<Throttle, 'countKey'>;
 }
@@ -64,6 +71,9 @@ export interface AccountExportDependencies {
 
 const MAX_SESSIONS = 10_000;
 
+/** The times of a user that nothing else shows. */
+const USER_TIMES = ['profileChangedAt', 'registrationRepeatedAt', 'suspendedAt', 'deletingAt'] as const;
+
 export function createAccountExport(deps: AccountExportDependencies): Pick<ExportOptions, 'exportAccount'> {
   const { users, sessions, presentUser, audit, sections, clock } = deps;
 
@@ -73,6 +83,9 @@ export function createAccountExport(deps: AccountExportDependencies): Pick<Expor
     ...privateMetadataOf(user),
     ...(user.newEmail !== undefined && { newEmail: user.newEmail }),
     ...(user.grant && { granted: exportGrant(user.grant) }),
+    ...Object.fromEntries(
+      USER_TIMES.flatMap((name) => (user[name] === undefined ? [] : [[name, toTimestamp(user[name])]])),
+    ),
   });
 
   return {
@@ -84,10 +97,8 @@ export function createAccountExport(deps: AccountExportDependencies): Pick<Expor
         exportedAt: toTimestamp(clock.now()),
         user: user && (await exportUser(user)),
         sessions: mapPages(firstPagesOf(sessions, newestFirst, MAX_SESSIONS), (session) => ({
-          id: session.id,
-          createdAt: toTimestamp(session.createdAt),
+          ...toSessionView(session),
           refreshedAt: toTimestamp(session.rotatedAt),
-          expiresAt: toTimestamp(session.expiresAt),
           ...deviceIn(session),
           ...(session.revokedAt !== undefined && { revokedAt: toTimestamp(session.revokedAt) }),
         })),

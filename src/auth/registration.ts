@@ -19,9 +19,8 @@ export interface Registration {
     origin: Origin,
   ): Promise<SignedIn | null>;
   /**
-   * Stores a user who has to verify the address first. Does one lookup and one commit before the response, whether or not the
-   * account exists, and the rest after it; with webhooks, the event of a new account is also stored before it. False if the
-   * account exists.
+   * Stores a user who has to verify the address first. The lookups and commits before the response are the same whether or not
+   * the account exists; the rest is done after it. False if the account exists.
    */
   registerUnverified(user: UserDocument, origin: Origin): Promise<boolean>;
 }
@@ -53,31 +52,31 @@ export function createRegistration(deps: RegistrationDependencies): Registration
 
   const registerUnverified: Registration['registerUnverified'] = async (user, origin) => {
     const { ip } = origin;
-    // The audit log only summarizes further failures of an address, so the time is stored for the commit.
-    const recordRepeated = ({ id }: UserDocument) =>
-      Promise.all([
+    const findExisting = () => users.findOne({ email: user.email });
+    // The event is announced in either case, because its announcement is a commit.
+    const [found, announced] = await Promise.all([findExisting(), announceRegistered(user)]);
+    const isNew = !found && (await users.insert(user).then(() => true, nullIfTaken)) === true;
+    // Not found either if the account that refused the insertion has been deleted since.
+    const existing = isNew ? null : (found ?? (await findExisting()));
+    if (existing) {
+      const { id } = existing;
+      await Promise.all([
         audit.recordFailure({ event: 'registration.repeated', subject: id, ip }),
+        // The audit log only summarizes further failures of an address, so the time is stored for the commit.
         users.changeOne({ id }, { set: { registrationRepeatedAt: clock.now() } }),
       ]);
-    let existing = await users.findOne({ email: user.email });
-    if (!existing) {
-      const announced = await announceRegistered(user);
-      if ((await users.insert(user).then(() => user, nullIfTaken)) === null) {
-        await announced.withdraw();
-        existing = await users.findOne({ email: user.email });
-      } else await announced.emit();
     }
-    if (existing) await recordRepeated(existing);
     deps.backgroundTasks.run('registration', async () => {
-      if (!existing) await audit.record({ event: 'user.registered', subject: user.id, ip });
-      if (existing && isDisabled(existing)) return;
+      await (isNew ? announced.emit() : announced.withdraw());
+      if (isNew) await audit.record({ event: 'user.registered', subject: user.id, ip });
+      else if (!existing || isDisabled(existing)) return;
       const { reset, verify } = authLimits.mailTo;
-      if (!(await throttle.tryCountKey(existing ? reset : verify, user.email, ip))) return;
+      if (!(await throttle.tryCountKey(isNew ? verify : reset, user.email, ip))) return;
       // The existing account may have been created by someone else, so the owner of the address can choose a new
       // password.
       await (existing ? deps.sendReset(existing, origin) : deps.sendVerification(user));
     });
-    return existing === null;
+    return isNew;
   };
 
   return {

@@ -61,16 +61,16 @@ export const PRIVATE_NETWORKS = [
   ['fe80::', 10],
 ] as const;
 
+/** The family of a valid address or network. Unlike `isIP`, it compiles no expression for it, which takes milliseconds of a start. */
+export const familyOf = (network: string) => (network.includes(':') ? 'ipv6' : 'ipv4');
+
 const PRIVATE = new BlockList();
-for (const [network, length] of PRIVATE_NETWORKS) {
-  PRIVATE.addSubnet(network, length, network.includes(':') ? 'ipv6' : 'ipv4');
-}
+for (const [network, length] of PRIVATE_NETWORKS) PRIVATE.addSubnet(network, length, familyOf(network));
 
 /** Whether a normalized address belongs to a private network. */
 export function isPrivateAddress(address: string): boolean {
   const [bare = ''] = address.split('%');
-  const family = isIP(bare);
-  return family !== 0 && PRIVATE.check(bare, family === 4 ? 'ipv4' : 'ipv6');
+  return isIP(bare) !== 0 && PRIVATE.check(bare, familyOf(bare));
 }
 
 /** Networks beside those that reach no host of the Internet, or a private one by another name. */
@@ -103,7 +103,7 @@ const SPECIAL_NETWORKS = [
 /** By family: a list with the network of IPv4-mapped addresses contains every IPv4 address. */
 const SPECIAL = { ipv4: new BlockList(), ipv6: new BlockList() };
 for (const [network, length] of SPECIAL_NETWORKS) {
-  const family = isIP(network) === 4 ? 'ipv4' : 'ipv6';
+  const family = familyOf(network);
   SPECIAL[family].addSubnet(network, length, family);
 }
 
@@ -111,7 +111,7 @@ for (const [network, length] of SPECIAL_NETWORKS) {
 export function isPublicAddress(address: string): boolean {
   const [bare = ''] = address.split('%');
   if (isIP(bare) === 0 || isPrivateAddress(bare)) return false;
-  const family = isIP(bare) === 4 ? 'ipv4' : 'ipv6';
+  const family = familyOf(bare);
   return !SPECIAL[family].check(bare, family);
 }
 

@@ -1,5 +1,5 @@
 import { BlockList, isIP } from 'node:net';
-import { groupsOf, PRIVATE_NETWORKS } from './addresses.js';
+import { familyOf, groupsOf, PRIVATE_NETWORKS } from './addresses.js';
 
 /** Networks in CIDR notation, as in lists of trusted proxies. */
 
@@ -50,7 +50,7 @@ function isCovered([first, last]: Range, sorted: readonly Range[]): boolean {
 /** @param network a network that {@link isNetwork} accepts */
 function rangeOf(network: string): Range {
   const [address = '', length] = network.split('/');
-  const isIpv4 = isIP(address) === 4;
+  const isIpv4 = familyOf(address) === 'ipv4';
   const groups = groupsOf(isIpv4 ? `::ffff:${address}` : address);
   const value = groups.reduce((sum, group) => (sum << 16n) | BigInt(group), 0n);
   const prefix = length === undefined ? BITS : BigInt(Number(length) + (isIpv4 ? MAPPED_BITS : 0));

@@ -1,6 +1,6 @@
 import { BlockList, isIP } from 'node:net';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { isPrivateAddress, plainAddress } from '../kernel/addresses.js';
+import { familyOf, isPrivateAddress, plainAddress } from '../kernel/addresses.js';
 import type { Health } from '../ops/health.js';
 import type { ServerConfiguration } from './options.js';
 
@@ -50,14 +50,13 @@ export function createProxyMatcher(trusted: Trusted): (address: string) => boole
   const list = new BlockList();
   for (const proxy of trusted || []) {
     const [network = '', length] = proxy.split('/');
-    const family = isIP(network) === 4 ? 'ipv4' : 'ipv6';
+    const family = familyOf(network);
     if (length === undefined) list.addAddress(network, family);
     else list.addSubnet(network, Number(length), family);
   }
   return (address) => {
     const plain = plainAddress(address).split('%')[0] as string;
-    const family = isIP(plain);
-    return family !== 0 && list.check(plain, family === 4 ? 'ipv4' : 'ipv6');
+    return isIP(plain) !== 0 && list.check(plain, familyOf(plain));
   };
 }
 

@@ -311,6 +311,8 @@ t.test('the export of the operator is the export of the user, and is audited', a
   const recorded = audit.map(({ event, ip }: { event: string; ip: string }) => `${event} ${ip}`);
   t.same(recorded.sort(), ['user.exported operator', 'user.registered 127.0.0.1', 'user.renamed operator']);
   t.notMatch(byUser.text, '203.0.113.9', 'the address of the operator is not the data of the user');
+  await act(app, `${ada.id}/suspend`);
+  t.match((await act(app, `${ada.id}/export`)).body.data.user, { suspendedAt: /^2040-/ });
   const page = await get(app, `/admin/users/${ada.id}`);
   t.match(page.text, `action="${ada.id}&#x2F;export"`);
   const headers = { ...ADMIN, 'content-type': 'application/x-www-form-urlencoded' };

@@ -407,6 +407,9 @@ t.test('an export holds everything about the caller and no secret', async (t) =>
   const other = await app.signUp();
   const store = await storeOf(t, app);
   await customerCollection(store).insert({ id, customerId: 'cus_1', createdAt: app.clock.now() });
+  const times = ['profileChangedAt', 'registrationRepeatedAt'];
+  const set = Object.fromEntries(times.map((name) => [name, app.clock.now()]));
+  await userCollection(store).updateOne({ id }, { set });
   app.clock.advance(1000);
   await app.post('/user/email', { email: 'new@example.test', password: PASSWORD }, { token });
   await app.mail(VERIFY);
@@ -416,7 +419,7 @@ t.test('an export holds everything about the caller and no secret', async (t) =>
   t.match(data, {
     exportedAt: /^2040-/,
     user: { id, email, name: 'Ada', newEmail: 'new@example.test' },
-    sessions: [{ id: /^ses_/, createdAt: /^2040-/ }],
+    sessions: [{ id: /^ses_/, createdAt: /^2040-/, authenticatedAt: /^2040-/, amr: ['pwd'] }],
     billing: { customer: { customerId: 'cus_1' } },
     audit: [{ event: 'email.change-asked', ip: '127.0.0.1' }, { event: 'user.registered' }],
     mails: [
@@ -424,6 +427,7 @@ t.test('an export holds everything about the caller and no secret', async (t) =>
       { template: 'welcome', to: email },
     ],
   });
+  for (const name of times) t.match(data.user[name], /^2040-/, name);
   t.notMatch(answer.text, /argon2|passwordHash|Hash|currentId|token=|link/);
   t.notMatch(answer.text, other.id);
 });

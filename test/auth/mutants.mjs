@@ -6,6 +6,36 @@ import { hostMutants } from './host-mutants.mjs';
 
 const mutants = [
   {
+    name: 'the event of a new account is stored for its webhooks before the response',
+    file: 'registration.js',
+    text: 'const existing = isNew ?',
+    replacement: 'if (isNew) await announced.emit(); const existing = isNew ?',
+    tests: [
+      ['registration', 'with webhooks, too, a known address takes as many calls of the store as a new one'],
+    ],
+  },
+  {
+    name: 'the event of a repeated registration stays announced',
+    file: 'registration.js',
+    text: 'announced.withdraw()',
+    replacement: 'undefined',
+    tests: [
+      ['registration', 'with webhooks, too, a known address takes as many calls of the store as a new one'],
+    ],
+  },
+  {
+    name: 'an account that was never stored is recorded',
+    file: 'registration.js',
+    text: 'if (isNew)',
+    replacement: 'if (!existing)',
+    tests: [
+      [
+        'registration',
+        'in every interleaving with a deletion, an account is recorded if and only if it was stored',
+      ],
+    ],
+  },
+  {
     name: 'a repeated registration is not committed',
     file: 'registration.js',
     text: 'users.changeOne({ id }, { set: { registrationRepeatedAt: clock.now() } })',
