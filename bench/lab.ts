@@ -32,7 +32,7 @@ export const WEBHOOK_SECRET = secret();
 const DIST = new URL('../', import.meta.url);
 
 export interface UnboundOptions {
-  /** The database: otherwise a new SQLite file. */
+  /** The database: otherwise a new one. */
   uri?: string;
   /** Additional environment variables. */
   more?: Record<string, string>;
@@ -46,9 +46,15 @@ export class Lab {
   #folders: string[] = [];
   #limits: (() => Promise<void>)[] = [];
 
-  /** @param profiles folder for a CPU profile of every program under test */
-  constructor(profiles?: string) {
+  readonly #newDatabase: ((name: Program) => string) | undefined;
+
+  /**
+   * @param profiles folder for a CPU profile of every program under test
+   * @param newDatabase returns the URI of an empty database; otherwise, each is a SQLite file
+   */
+  constructor(profiles?: string, newDatabase?: (name: Program) => string) {
     this.#profiles = profiles;
+    this.#newDatabase = newDatabase;
     process.once('exit', () => {
       for (const child of this.#children) child.kill('SIGKILL');
       this.#removeFolders();
@@ -66,11 +72,16 @@ export class Lab {
   async unbound(
     name: Program,
     row: string,
-    { uri = this.#newFile(name), more, workers = 1 }: UnboundOptions = {},
+    { uri = this.database(name), more, workers = 1 }: UnboundOptions = {},
   ): Promise<Served> {
     const port = await freePort();
     const args = [name, String(port), String(workers)];
     return this.#product('bench/unbound-server.js', args, port, row, uri, more);
+  }
+
+  /** The URI of a new database. */
+  database(name: Program): string {
+    return this.#newDatabase?.(name) ?? this.#newFile(name);
   }
 
   #newFile(name: Program): string {

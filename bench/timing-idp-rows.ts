@@ -1,5 +1,4 @@
 /** Rejections of the identity provider for different reasons: on each row, requests that an attacker must not distinguish by time. */
-import { join } from 'node:path';
 import { principalCollection } from '../src/provisioning/store.js';
 import { openStore } from '../src/storage/open.js';
 import { basic, CALLBACK, create } from './idp-rows.js';
@@ -60,8 +59,8 @@ async function basicLogin(lab: Lab): Promise<TimingRow[]> {
  * there is a principal whose identifier, of 80 random bits, the link begins with.
  */
 async function links(lab: Lab): Promise<TimingRow[]> {
-  const file = join(lab.folder(), 'idp.db');
-  const { url } = await lab.unbound('idp', 'links', { uri: `sqlite:${file}` });
+  const uri = lab.database('idp');
+  const { url } = await lab.unbound('idp', 'links', { uri });
   const invite = async (number: number): Promise<string> => {
     const { invite_url: link = '' } = await create(url, 'invites', {
       handle: `invited-${number}@example.com`,
@@ -71,7 +70,7 @@ async function links(lab: Lab): Promise<TimingRow[]> {
   const paths = await times(2 * ACCOUNTS, invite);
   const [used, expired] = [paths.slice(0, ACCOUNTS), paths.slice(ACCOUNTS)];
   for (const path of used) await post(url + path, { password: PASSWORD });
-  const store = await openStore(`sqlite:${file}`);
+  const store = await openStore(uri);
   for (const path of expired) {
     const id = `u_${path.slice('/invite/'.length, -43)}`;
     await principalCollection(store).updateOne({ id }, { set: { linkExpiresAt: 1 } });

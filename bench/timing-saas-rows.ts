@@ -2,7 +2,6 @@
 import { once } from 'node:events';
 import { createServer as createHttpServer } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
-import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { loginCodeCollection } from '../src/auth/login-codes.js';
 import { userCollection } from '../src/auth/store.js';
@@ -41,13 +40,13 @@ async function login(lab: Lab): Promise<TimingRow[]> {
 
 /** @param foreign the hash of the imported accounts of each further class */
 async function loginAt(lab: Lab, name: string, foreign: Record<string, string>): Promise<TimingRow> {
-  const file = join(lab.folder(), 'saas.db');
+  const uri = lab.database('saas-backend');
   const imported = Object.keys(foreign).map((label) => [
     label,
     Array.from({ length: ACCOUNTS }, (_, number) => `${label.replace(' ', '-')}-${number}@example.com`),
   ]) as [string, string[]][];
-  for (const [label, emails] of imported) await importAccounts(file, emails, foreign[label] as string);
-  const { url } = await lab.unbound('saas-backend', 'login', { uri: `sqlite:${file}` });
+  for (const [label, emails] of imported) await importAccounts(uri, emails, foreign[label] as string);
+  const { url } = await lab.unbound('saas-backend', 'login', { uri });
   const known = await times(ACCOUNTS, async (number) => {
     const email = `known-${number}@example.com`;
     await post(`${url}/api/auth/register`, { email, password: PASSWORD });
@@ -69,9 +68,9 @@ async function loginAt(lab: Lab, name: string, foreign: Record<string, string>):
 }
 
 /** The same function as `saas-backend user import`. */
-async function importAccounts(file: string, emails: string[], passwordHash: string): Promise<void> {
+async function importAccounts(uri: string, emails: string[], passwordHash: string): Promise<void> {
   const lines = emails.map((email) => Buffer.from(`${JSON.stringify({ email, passwordHash })}\n`));
-  process.env['DATABASE_URI'] = `sqlite:${file}`;
+  process.env['DATABASE_URI'] = uri;
   const administration = await openUserAdministration(() => undefined, { dryRun: false });
   await administration.import(Readable.from(lines), {});
   await administration.close();
@@ -157,8 +156,8 @@ async function receiveEvents(url: string): Promise<void> {
 /** Requests for a code to sign in, and wrong codes. */
 async function code(lab: Lab): Promise<TimingRow[]> {
   const more = { EMAIL_LOGIN: 'true' };
-  const file = join(lab.folder(), 'saas.db');
-  const { url } = await lab.unbound('saas-backend', 'code', { uri: `sqlite:${file}`, more });
+  const uri = lab.database('saas-backend');
+  const { url } = await lab.unbound('saas-backend', 'code', { uri, more });
   const [known, unknown] = ['known', 'other'].map((name) =>
     Array.from({ length: ACCOUNTS }, (_, number) => `${name}-${number}@example.com`),
   ) as [string[], string[]];
@@ -180,7 +179,7 @@ async function code(lab: Lab): Promise<TimingRow[]> {
       ),
     );
   const tokens = { known: await tokensOf(known), unknown: await tokensOf(unknown) };
-  const store = await openStore(`sqlite:${file}`);
+  const store = await openStore(uri);
   const stored = loginCodeCollection(store);
   await waitUntil('all requests are stored', async () => (await stored.count()) === 2 * ACCOUNTS);
   await stored.updateMany({ attemptsLeft: { gt: 0 } }, { set: { attemptsLeft: 1_000_000 } });
@@ -199,8 +198,7 @@ async function code(lab: Lab): Promise<TimingRow[]> {
 
 /** Codes of an account with a second factor: how much of a wrong one is right. */
 async function factors(lab: Lab): Promise<TimingRow[]> {
-  const file = join(lab.folder(), 'saas.db');
-  const uri = `sqlite:${file}`;
+  const uri = lab.database('saas-backend');
   const more = { FACTOR_ENCRYPTION_KEY: FACTOR_KEY };
   const { url } = await lab.unbound('saas-backend', 'factors', { uri, more });
   const account = { email: 'ada@example.com', password: PASSWORD };

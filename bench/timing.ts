@@ -5,6 +5,7 @@ import { performance } from 'node:perf_hooks';
 import { readArguments } from './arguments.js';
 import { Lab } from './lab.js';
 import { drive, expectStatus, request } from './load.js';
+import { startMongod } from './mongod.js';
 import { machineReadable, type Result, table } from './report.js';
 import type { TimingRow } from './timing-classes.js';
 import { IDP_TIMING_ROWS } from './timing-idp-rows.js';
@@ -27,6 +28,7 @@ Options
   --only <rows>        some of ${Object.keys(ROWS).join(', ')}; separated by commas
   --requests <number>  of each class (2000)
   --seed <text>        determines the order of the requests (random)
+  --mongodb            on MongoDB (docs/storage.md) instead of SQLite
   --quick              60 requests of each class: only checks that the benchmark runs
   --json <file>        also writes the results as JSON
   --help
@@ -37,6 +39,7 @@ const OPTIONS = {
   only: { type: 'string' },
   requests: { type: 'string', default: '2000' },
   seed: { type: 'string' },
+  mongodb: { type: 'boolean', default: false },
   quick: { type: 'boolean', default: false },
   json: { type: 'string' },
 } as const;
@@ -51,7 +54,8 @@ if (!(Number.isSafeInteger(requests) && requests > 0)) {
 }
 const seed = values.seed ?? randomBytes(6).toString('hex');
 
-const lab = new Lab();
+const mongod = values.mongodb ? await startMongod().catch(withoutMongod) : undefined;
+const lab = new Lab(undefined, mongod?.newDatabase);
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
 const results: Result[] = [];
 for (const name of names) {
@@ -61,8 +65,17 @@ for (const name of names) {
   await lab.clear();
 }
 process.stdout.write(`seed ${seed}, ${requests} requests of each class\n\n${table(results)}\n`);
-if (values.json) writeFileSync(values.json, machineReadable(results, { seed, requests }));
+if (values.json)
+  writeFileSync(
+    values.json,
+    machineReadable(results, { seed, requests, store: values.mongodb ? 'mongodb' : 'sqlite' }),
+  );
+await mongod?.stop();
 process.exit();
+
+function withoutMongod({ message }: Error): never {
+  return usageError(`there is no mongod (docs/storage.md): ${message.split('\n')[0]}`);
+}
 
 /** Milliseconds of every request, by class. Classes alternate in random order, independent of the machine's load. */
 async function measure({ name, url, expected, classes }: TimingRow): Promise<Map<string, number[]>> {

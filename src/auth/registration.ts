@@ -1,5 +1,6 @@
 import type { Origin } from '../http/scope.js';
 import { nullIfTaken } from '../storage/collection.js';
+import type { Limit } from '../throttle/limits.js';
 import type { PasswordRules } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
@@ -58,23 +59,24 @@ export function createRegistration(deps: RegistrationDependencies): Registration
     const isNew = !found && (await users.insert(user).then(() => true, nullIfTaken)) === true;
     // Not found either if the account that refused the insertion has been deleted since.
     const existing = isNew ? null : (found ?? (await findExisting()));
-    if (existing) {
-      const { id } = existing;
-      await Promise.all([
-        audit.recordFailure({ event: 'registration.repeated', subject: id, ip }),
-        // The audit log only summarizes further failures of an address, so the time is stored for the commit.
-        users.changeOne({ id }, { set: { registrationRepeatedAt: clock.now() } }),
-      ]);
-    }
+    // Only so that a known address takes a commit as well.
+    if (existing)
+      await users.changeOne({ id: existing.id }, { set: { registrationRepeatedAt: clock.now() } });
+    const { reset, verify } = authLimits.mailTo;
+    const mayMail = (limit: Limit) => throttle.tryCountKey(limit, user.email, ip);
     deps.backgroundTasks.run('registration', async () => {
-      await (isNew ? announced.emit() : announced.withdraw());
-      if (isNew) await audit.record({ event: 'user.registered', subject: user.id, ip });
-      else if (!existing || isDisabled(existing)) return;
-      const { reset, verify } = authLimits.mailTo;
-      if (!(await throttle.tryCountKey(isNew ? verify : reset, user.email, ip))) return;
+      if (isNew) {
+        await announced.emit();
+        await audit.record({ event: 'user.registered', subject: user.id, ip });
+        if (await mayMail(verify)) await deps.sendVerification(user);
+        return;
+      }
+      await announced.withdraw();
+      if (!existing) return;
+      await audit.recordFailure({ event: 'registration.repeated', subject: existing.id, ip });
       // The existing account may have been created by someone else, so the owner of the address can choose a new
       // password.
-      await (existing ? deps.sendReset(existing, origin) : deps.sendVerification(user));
+      if (!isDisabled(existing) && (await mayMail(reset))) await deps.sendReset(existing, origin);
     });
     return isNew;
   };

@@ -26,8 +26,8 @@ const mutants = [
   {
     name: 'an account that was never stored is recorded',
     file: 'registration.js',
-    text: 'if (isNew)',
-    replacement: 'if (!existing)',
+    text: 'if (isNew) {',
+    replacement: 'if (!existing) {',
     tests: [
       [
         'registration',
@@ -38,7 +38,7 @@ const mutants = [
   {
     name: 'a repeated registration is not committed',
     file: 'registration.js',
-    text: 'users.changeOne({ id }, { set: { registrationRepeatedAt: clock.now() } })',
+    text: 'users.changeOne({ id: existing.id }, { set: { registrationRepeatedAt: clock.now() } })',
     replacement: 'undefined',
     tests: [
       [
