@@ -130,14 +130,14 @@ async function bundle({ folder, entries, bundled, groups }) {
  */
 function makeFastToRead(files) {
   for (const file of Object.values(files)) {
-    // Where an escape means something else than its character.
-    if (/\\[^\0-\x7f]|String\.raw`[^`]*[^\0-\x7f]/.test(file.code)) {
+    // Where an escape would mean something else than its character. Other tags that read the raw text are not known.
+    if (/(?<!\\)(?:\\\\)*\\[^\0-\x7f]|String\.raw`[^`]*[^\0-\x7f]/.test(file.code)) {
       throw new Error(`${file.fileName} has a character outside of ASCII that cannot be escaped.`);
     }
     file.code = file.code
       .replaceAll(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
       .replaceAll(/(?<=__commonJSMin\(\()\(([^()]*)\) => \{/g, 'function($1) {');
-    if (/__commonJSMin\(\((?!function\()/.test(file.code)) {
+    if (/__commonJSMin\((?!\(function\()/.test(file.code)) {
       throw new Error(`rolldown writes the modules of ${file.fileName} in another form than expected here.`);
     }
   }

@@ -43,16 +43,15 @@ export interface UnboundOptions {
 export class Lab {
   readonly #children = new Set<ChildProcess>();
   readonly #profiles: string | undefined;
+  readonly #newDatabase: (() => string) | undefined;
   #folders: string[] = [];
   #limits: (() => Promise<void>)[] = [];
-
-  readonly #newDatabase: ((name: Program) => string) | undefined;
 
   /**
    * @param profiles folder for a CPU profile of every program under test
    * @param newDatabase returns the URI of an empty database; otherwise, each is a SQLite file
    */
-  constructor(profiles?: string, newDatabase?: (name: Program) => string) {
+  constructor(profiles?: string, newDatabase?: () => string) {
     this.#profiles = profiles;
     this.#newDatabase = newDatabase;
     process.once('exit', () => {
@@ -81,7 +80,7 @@ export class Lab {
 
   /** The URI of a new database. */
   database(name: Program): string {
-    return this.#newDatabase?.(name) ?? this.#newFile(name);
+    return this.#newDatabase?.() ?? this.#newFile(name);
   }
 
   #newFile(name: Program): string {

@@ -21,7 +21,8 @@ export interface Registration {
   ): Promise<SignedIn | null>;
   /**
    * Stores a user who has to verify the address first. The lookups and commits before the response are the same whether or not
-   * the account exists; the rest is done after it. False if the account exists.
+   * the account exists; the rest is done after it. Of concurrent registrations of a new address, all but one are refused by its
+   * unique field instead. False if the account exists.
    */
   registerUnverified(user: UserDocument, origin: Origin): Promise<boolean>;
 }
@@ -57,11 +58,8 @@ export function createRegistration(deps: RegistrationDependencies): Registration
     // The event is announced in either case, because its announcement is a commit.
     const [found, announced] = await Promise.all([findExisting(), announceRegistered(user)]);
     const isNew = !found && (await users.insert(user).then(() => true, nullIfTaken)) === true;
-    // Not found either if the account that refused the insertion has been deleted since.
-    const existing = isNew ? null : (found ?? (await findExisting()));
     // Only so that a known address takes a commit as well.
-    if (existing)
-      await users.changeOne({ id: existing.id }, { set: { registrationRepeatedAt: clock.now() } });
+    if (found) await users.changeOne({ id: found.id }, { set: { registrationRepeatedAt: clock.now() } });
     const { reset, verify } = authLimits.mailTo;
     const mayMail = (limit: Limit) => throttle.tryCountKey(limit, user.email, ip);
     deps.backgroundTasks.run('registration', async () => {
@@ -72,6 +70,8 @@ export function createRegistration(deps: RegistrationDependencies): Registration
         return;
       }
       await announced.withdraw();
+      // A concurrent registration was first. If its account has been deleted since, the address has to be registered again.
+      const existing = found ?? (await findExisting());
       if (!existing) return;
       await audit.recordFailure({ event: 'registration.repeated', subject: existing.id, ip });
       // The existing account may have been created by someone else, so the owner of the address can choose a new

@@ -8,8 +8,8 @@ const mutants = [
   {
     name: 'the event of a new account is stored for its webhooks before the response',
     file: 'registration.js',
-    text: 'const existing = isNew ?',
-    replacement: 'if (isNew) await announced.emit(); const existing = isNew ?',
+    text: 'const { reset, verify } =',
+    replacement: 'if (isNew) await announced.emit(); const { reset, verify } =',
     tests: [
       ['registration', 'with webhooks, too, a known address takes as many calls of the store as a new one'],
     ],
@@ -24,10 +24,32 @@ const mutants = [
     ],
   },
   {
+    name: 'a repetition is recorded before the response',
+    file: 'registration.js',
+    text: 'const { reset, verify } =',
+    replacement:
+      "if (found) await audit.recordFailure({ event: 'registration.repeated', subject: found.id, ip }); const { reset, verify } =",
+    tests: [
+      ['registration', 'with webhooks, too, a known address takes as many calls of the store as a new one'],
+    ],
+  },
+  {
+    name: 'of two concurrent registrations of a new address the second one takes longer',
+    file: 'registration.js',
+    text: 'const isNew =',
+    replacement: 'if (!found) await findExisting(); const isNew =',
+    tests: [
+      [
+        'registration',
+        'two concurrent registrations take as many calls for a known address as for a new one',
+      ],
+    ],
+  },
+  {
     name: 'an account that was never stored is recorded',
     file: 'registration.js',
     text: 'if (isNew) {',
-    replacement: 'if (!existing) {',
+    replacement: 'if (isNew || !(await findExisting())) {',
     tests: [
       [
         'registration',
@@ -38,7 +60,7 @@ const mutants = [
   {
     name: 'a repeated registration is not committed',
     file: 'registration.js',
-    text: 'users.changeOne({ id: existing.id }, { set: { registrationRepeatedAt: clock.now() } })',
+    text: 'users.changeOne({ id: found.id }, { set: { registrationRepeatedAt: clock.now() } })',
     replacement: 'undefined',
     tests: [
       [
