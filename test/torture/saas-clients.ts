@@ -182,8 +182,8 @@ export function resetLane(world: World): Promise<void> {
     const token = await linkFor(world, email);
     if (token === null) return;
     const { clockJumps } = world;
-    // Two for each process: they wait for its hashing together, so all of them check the link before one uses it.
-    const passwords = ['first', 'second', 'third', 'fourth'].map((word) => `the ${word} sentence of a user`);
+    // Several for each process: they wait for its hashing together, so most of them check the link before one uses it.
+    const passwords = Array.from({ length: 10 }, (_, index) => `the sentence ${index + 1} of a user`);
     const replies = await Promise.all(
       passwords.map((password, index) =>
         world.ask(PRODUCT, json('POST', '/api/auth/reset-password', { token, password }), {
