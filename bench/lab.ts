@@ -64,7 +64,7 @@ export class Lab {
   async program(name: Program, row: string): Promise<Served> {
     const port = await freePort();
     const args = ['serve', '--host', '127.0.0.1', '--port', String(port)];
-    return this.#product(`package/bin/${name}.js`, args, port, row, this.#newFile(name));
+    return this.#product(`package/bin/${name}.js`, args, port, row, this.database(name));
   }
 
   /** The same server without limits on the number of requests. */
@@ -80,11 +80,7 @@ export class Lab {
 
   /** The URI of a new database. */
   database(name: Program): string {
-    return this.#newDatabase?.() ?? this.#newFile(name);
-  }
-
-  #newFile(name: Program): string {
-    return `sqlite:${join(this.folder(), `${name}.db`)}`;
+    return this.#newDatabase?.() ?? `sqlite:${join(this.folder(), `${name}.db`)}`;
   }
 
   #product(

@@ -19,6 +19,9 @@ export const WRONG = 'a sentence is wrong';
 /** Accounts of each kind, used in turn, so that the result does not depend on a single document. */
 export const ACCOUNTS = 16;
 
+export const addressesOf = (kind: string): string[] =>
+  Array.from({ length: ACCOUNTS }, (_, number) => `${kind}-${number}@example.com`);
+
 export function inTurn(requests: string[]): () => string {
   let next = 0;
   return () => requests[next++ % requests.length] as string;

@@ -6,6 +6,7 @@ import type { Lab } from './lab.js';
 import { request } from './load.js';
 import {
   ACCOUNTS,
+  addressesOf,
   inTurn,
   JSON_BODY,
   PASSWORD,
@@ -28,15 +29,14 @@ async function basicLogin(lab: Lab): Promise<TimingRow[]> {
     redirect_uris: [CALLBACK],
   });
   const query = new URLSearchParams({ response_type: 'code', client_id: clientId, redirect_uri: CALLBACK });
-  const handles = (name: string) =>
-    Array.from({ length: ACCOUNTS }, (_, number) => `${name}-${number}@example.com`);
-  for (const handle of handles('minted')) await create(url, 'agents', { handle });
-  for (const handle of handles('chosen')) await post(`${url}/v1/accounts`, { handle, password: PASSWORD });
-  for (const handle of handles('person'))
+  for (const handle of addressesOf('minted')) await create(url, 'agents', { handle });
+  for (const handle of addressesOf('chosen'))
+    await post(`${url}/v1/accounts`, { handle, password: PASSWORD });
+  for (const handle of addressesOf('person'))
     await post(`${url}/v1/accounts`, { handle, password: PASSWORD, kind: 'human' });
   const wrong = (name: string, password: string) =>
     inTurn(
-      handles(name).map((handle) =>
+      addressesOf(name).map((handle) =>
         request('GET', `/authorize?${query}`, { authorization: basic(handle, password) }),
       ),
     );

@@ -15,6 +15,7 @@ import { type Lab, secret } from './lab.js';
 import { request } from './load.js';
 import {
   ACCOUNTS,
+  addressesOf,
   inTurn,
   JSON_BODY,
   PASSWORD,
@@ -33,6 +34,13 @@ const FOREIGN = {
   'imported argon2id': `$argon2id$v=19$m=65536,t=3,p=4$${'a'.repeat(22)}$${'a'.repeat(42)}Q`,
 };
 
+/** Registers accounts; returns their addresses. */
+async function registerKnown(url: string, expected?: number): Promise<string[]> {
+  const emails = addressesOf('known');
+  for (const email of emails) await post(`${url}/api/auth/register`, { email, password: PASSWORD }, expected);
+  return emails;
+}
+
 async function login(lab: Lab): Promise<TimingRow[]> {
   const name = 'POST /api/auth/login';
   return [await loginAt(lab, name, {}), await loginAt(lab, `${name}, imported accounts`, FOREIGN)];
@@ -41,18 +49,14 @@ async function login(lab: Lab): Promise<TimingRow[]> {
 /** @param foreign the hash of the imported accounts of each further class */
 async function loginAt(lab: Lab, name: string, foreign: Record<string, string>): Promise<TimingRow> {
   const uri = lab.database('saas-backend');
-  const imported = Object.keys(foreign).map((label) => [
-    label,
-    Array.from({ length: ACCOUNTS }, (_, number) => `${label.replace(' ', '-')}-${number}@example.com`),
-  ]) as [string, string[]][];
+  const imported = Object.keys(foreign).map((label) => [label, addressesOf(label.replace(' ', '-'))]) as [
+    string,
+    string[],
+  ][];
   for (const [label, emails] of imported) await importAccounts(uri, emails, foreign[label] as string);
   const { url } = await lab.unbound('saas-backend', 'login', { uri });
-  const known = await times(ACCOUNTS, async (number) => {
-    const email = `known-${number}@example.com`;
-    await post(`${url}/api/auth/register`, { email, password: PASSWORD });
-    return email;
-  });
-  const unknown = known.map((email) => email.replace('known', 'other'));
+  const known = await registerKnown(url);
+  const unknown = addressesOf('other');
   const wrong = (emails: string[]) =>
     inTurn(
       emails.map((email) =>
@@ -92,18 +96,14 @@ async function silentMailServer(): Promise<string> {
 
 async function forgotAt(lab: Lab, name: string, environment: Record<string, string>): Promise<TimingRow> {
   const { url } = await lab.unbound('saas-backend', 'forgot', { more: environment });
-  const known = await times(ACCOUNTS, async (number) => {
-    const email = `known-${number}@example.com`;
-    await post(`${url}/api/auth/register`, { email, password: PASSWORD });
-    return email;
-  });
+  const known = await registerKnown(url);
   const ask = (emails: string[]) =>
     inTurn(
       emails.map((email) =>
         request('POST', '/api/auth/forgot-password', JSON_BODY, JSON.stringify({ email })),
       ),
     );
-  const unknown = known.map((email) => email.replace('known', 'other'));
+  const unknown = addressesOf('other');
   const classes = { known: ask(known), unknown: ask(unknown) };
   return { name, url, expected: 200, classes };
 }
@@ -128,8 +128,7 @@ async function registerAt(lab: Lab, name: string, environment: Record<string, st
   if ('WEBHOOKS' in environment) await receiveEvents(url);
   const apply = (email: string) =>
     request('POST', '/api/auth/register', JSON_BODY, JSON.stringify({ email, password: PASSWORD }));
-  const known = Array.from({ length: ACCOUNTS }, (_, number) => `known-${number}@example.com`);
-  for (const email of known) await post(`${url}/api/auth/register`, { email, password: PASSWORD }, 202);
+  const known = await registerKnown(url, 202);
   let strangers = 0;
   const classes = {
     known: inTurn(known.map(apply)),
@@ -158,10 +157,7 @@ async function code(lab: Lab): Promise<TimingRow[]> {
   const more = { EMAIL_LOGIN: 'true' };
   const uri = lab.database('saas-backend');
   const { url } = await lab.unbound('saas-backend', 'code', { uri, more });
-  const [known, unknown] = ['known', 'other'].map((name) =>
-    Array.from({ length: ACCOUNTS }, (_, number) => `${name}-${number}@example.com`),
-  ) as [string[], string[]];
-  for (const email of known) await post(`${url}/api/auth/register`, { email, password: PASSWORD });
+  const [known, unknown] = [await registerKnown(url), addressesOf('other')];
   const asking = (emails: string[]) =>
     inTurn(
       emails.map((email) => request('POST', '/api/auth/email-login', JSON_BODY, JSON.stringify({ email }))),

@@ -12,15 +12,10 @@ const MAPPED_BITS = 96;
 /** Whether a text is an IP address or a CIDR range. */
 export function isNetwork(text: string): boolean {
   const [address = '', length, ...rest] = text.split('/');
-  const family = isIP(address);
-  if (family === 0 || rest.length > 0) return false;
+  if (isIP(address) === 0 || rest.length > 0) return false;
   if (length === undefined) return true;
   try {
-    new BlockList().addSubnet(
-      address,
-      /^\d{1,3}$/.test(length) ? Number(length) : -1,
-      family === 4 ? 'ipv4' : 'ipv6',
-    );
+    new BlockList().addSubnet(address, /^\d{1,3}$/.test(length) ? Number(length) : -1, familyOf(address));
     return true;
   } catch {
     return false;

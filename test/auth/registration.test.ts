@@ -5,6 +5,7 @@ import type { Store } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';
 import { fakeClock } from '../kit/clock.js';
 import { explore, type Scenario } from '../kit/explore.js';
+import { withEachCall } from '../kit/killed-at.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { receiver, webhooksOn } from '../webhooks/kit.js';
 import { holds, insist, ORIGIN, serviceOn, setup } from './explored-service.js';
@@ -32,22 +33,6 @@ function unverifiedOn(store: Store, seed: string, more: ServiceOptions = {}) {
 const register = (service: AuthService, email: string) =>
   service.register({ email, password: 'old' }, ORIGIN);
 
-/** A view of a store that lists its calls, such as `users.findOne`. */
-function listing(store: Store, calls: string[]): Store {
-  const collection: Store['collection'] = (name, declaration) => {
-    const inner = store.collection(name, declaration);
-    const listed = Object.entries(inner).map(([method, call]) => [
-      method,
-      (...values: unknown[]) => {
-        calls.push(`${name}.${method}`);
-        return (call as (...values: unknown[]) => unknown)(...values);
-      },
-    ]);
-    return Object.fromEntries(listed) as typeof inner;
-  };
-  return { ...store, collection };
-}
-
 /** A SQLite file whose calls can be listed, those of the audit included. */
 async function listedStore(t: Test) {
   const store = await openStore(`sqlite:${temporaryFolder(t)}/saas.db`);
@@ -56,7 +41,10 @@ async function listedStore(t: Test) {
   const record = async () => void calls.push('audit.record');
   const changes: Record<string, string> = { 'users.insert': 'a change', 'users.changeOne': 'a change' };
   return {
-    listed: listing(store, calls),
+    listed: withEachCall(store, (call, name) => {
+      calls.push(name);
+      return call();
+    }),
     audit: { record, recordFailure: record },
     /** The calls until the response, sorted. */
     async callsOf(request: () => Promise<unknown>) {
