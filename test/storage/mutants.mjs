@@ -157,7 +157,7 @@ const mutants = [
   {
     name: 'MongoDB: a change without a match inserts a document',
     file: 'mongodb/query.js',
-    text: "{ $ne: ['$$ROOT', { _id: '$_id' }] },",
+    text: '...(matchesWithoutFields ? [IS_STORED] : []),',
     replacement: '',
     tests: [MONGODB.documents],
   },
@@ -171,7 +171,7 @@ const mutants = [
   {
     name: 'MongoDB: a change compares null with values',
     file: 'mongodb/query.js',
-    text: '[{ $gt: [field, null] }, ...comparisons]',
+    text: 'excludesNull ? comparisons : [{ $gt: [field, null] }, ...comparisons]',
     replacement: 'comparisons',
     tests: [MONGODB.lists],
   },

@@ -89,6 +89,9 @@ export const CONVERSION_FAILURE = 241;
 const NO_MATCH = { $toInt: { $concat: ['not a number: ', '$_id'] } };
 const UNDECIDED = { $arrayElemAt: ['$_id', 0] };
 
+/** False for the document of an upsert when none is stored. To compare the whole document takes the server a sixth of an update. */
+const IS_STORED = { $ne: ['$$ROOT', { _id: '$_id' }] };
+
 /**
  * The stages of an update by the ID of `where` alone, which the server need not plan. They fail with `CONVERSION_FAILURE` if
  * the document does not match the other conditions. If it does, they fail with another code when `inc` cannot be applied, and
@@ -96,11 +99,11 @@ const UNDECIDED = { $arrayElemAt: ['$_id', 0] };
  */
 export function toStages<T>(where: Where<T>, { set = {}, unset = [], inc = {} }: Change<T>): Bson[] {
   const counted = Object.entries(inc as Record<string, number>);
-  const comparisons = conditionsOf(where).flatMap(([field, condition]) =>
-    field === 'id' ? [] : comparisonsOf(`$${field}`, condition),
-  );
+  const conditions = conditionsOf(where).filter(([field]) => field !== 'id');
+  const comparisons = conditions.flatMap(([field, condition]) => comparisonsOf(`$${field}`, condition));
+  const matchesWithoutFields = conditions.every(([, condition]) => condition === null);
   const changeable = [
-    { $ne: ['$$ROOT', { _id: '$_id' }] },
+    ...(matchesWithoutFields ? [IS_STORED] : []),
     ...counted.map(([field, amount]) => isCountable(`$${field}`, amount)),
   ];
   const sums = counted.map(([field, amount]) => [field, { $add: [{ $ifNull: [`$${field}`, 0] }, amount] }]);
@@ -120,7 +123,8 @@ function comparisonsOf(field: string, condition: Value | null | Operators): Bson
   const comparisons = Object.entries(condition).map(([operator, value]) => ({
     [`$${operator}`]: [field, { $literal: value }],
   }));
-  return [{ $gt: [field, null] }, ...comparisons];
+  const excludesNull = 'gt' in condition || 'gte' in condition || 'in' in condition;
+  return excludesNull ? comparisons : [{ $gt: [field, null] }, ...comparisons];
 }
 
 /** `countableConditions` of one field, as an expression: only numbers are between two numbers. */
