@@ -127,6 +127,23 @@ export function documents(t: Test, fresh: Fresh): void {
     );
   });
 
+  t.test('changeOne with a condition that requires a value matches neither null nor absence', async (t) => {
+    const { all } = await begin(t, fresh);
+    await all.insert(thing('absent'));
+    await all.insert(thing('null', { at: null }));
+    const conditions = [1, { gt: 0 }, { gte: 0 }, { lt: 2 }, { lte: 2 }, { gt: 0, lte: 2 }, { in: [1] }];
+    const calls = ['absent', 'null', 'missing'].flatMap((id) =>
+      conditions.map((at) => all.changeOne({ id, group: null, at }, { set: { group: 'changed' } })),
+    );
+    t.strictSame(
+      await Promise.all(calls),
+      calls.map(() => false),
+    );
+    t.equal(await all.count({ group: null }), 2, 'nothing is changed or inserted');
+    await all.updateOne({ id: 'null' }, { set: { at: 1 } });
+    for (const at of conditions) t.equal(await all.changeOne({ id: 'null', at }, { set: { at: 1 } }), true);
+  });
+
   t.test('a unique violation names its field and fails only its own call', async (t) => {
     const { all } = await begin(t, fresh);
     await all.insert(thing('1'));
