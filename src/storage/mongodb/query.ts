@@ -89,7 +89,7 @@ export const CONVERSION_FAILURE = 241;
 const NO_MATCH = { $toInt: { $concat: ['not a number: ', '$_id'] } };
 const UNDECIDED = { $arrayElemAt: ['$_id', 0] };
 
-/** False for the document of an upsert when none is stored. To compare the whole document takes the server a sixth of an update. */
+/** False for the document of an upsert when none is stored. To compare the whole document takes the server a tenth of an update. */
 const IS_STORED = { $ne: ['$$ROOT', { _id: '$_id' }] };
 
 /**
