@@ -1,10 +1,14 @@
-// What `npm test` prints, on a terminal and in a file: a line for each test process, failures with their reason, and
-// the number of passed tests.
+// What `npm test` prints, on a terminal and in a file: a line for each test file, failures with their reason, the number of
+// passed tests, and the command that repeats what failed.
 import { readdirSync, readFileSync } from 'node:fs';
-import { basename, dirname } from 'node:path';
-import { Transform } from 'node:stream';
 import { inspect, stripVTControlCharacters, styleText } from 'node:util';
 import { Parser } from 'tap-parser';
+
+/** Begins the name of the assertion with which `test/files.mjs` ends the output of a file. */
+export const END = 'end of file ';
+
+/** While no file ends, a line says which ones run. */
+const SILENCE_MS = 9000;
 
 const isTerminal = process.stdout.isTTY && !process.env.NO_COLOR;
 const paint = (style, text) => (isTerminal ? styleText(style, text) : text);
@@ -18,18 +22,8 @@ const indented = (text) => printable(text).trimEnd().replace(/^/gm, '    ');
 /** Longest text of one failure: some tests compare documents of megabytes. */
 const MOST_SHOWN = 5000;
 
-/**
- * The sources of a process's test files, whose compiled files are its name (`test/run.mjs`): "test/oidc: login, tokens;
- * test/ops: jobs".
- */
-function sourcesOf(name) {
-  const sources = name.split(' ').map((file) => file.replace(/^dist\/(.*)\.js$/, '$1.ts'));
-  if (sources.length === 1) return sources[0];
-  const folders = new Map();
-  for (const source of sources)
-    folders.set(dirname(source), [...(folders.get(dirname(source)) ?? []), basename(source, '.test.ts')]);
-  return [...folders].map(([folder, names]) => `${folder}: ${names.join(', ')}`).join('; ');
-}
+/** The source of a compiled file. */
+const sourceOf = (file) => file.replace(/^dist\/(.*)\.js$/, '$1.ts');
 
 function explanationOf({ diag }) {
   const details = diag ?? {};
@@ -62,72 +56,126 @@ function omitted() {
   }
 }
 
-export default class Reporter extends Transform {
-  #parser = new Parser();
+/** Reports the files of several processes at the same time. */
+export class Report {
+  /** What `test/run.mjs` writes for other programs: `{ file, ok, seconds, processor, failures }`. */
+  results = [];
   #counts = { passed: 0, failed: 0, skipped: 0 };
-  #failures = [];
   #startedAt = Date.now();
+  #running = new Set();
+  #total;
+  #print;
+  #silence;
 
-  constructor() {
-    super({ decodeStrings: false, encoding: 'utf8' });
-    this.#follow(this.#parser, []);
+  constructor(total, print = (text) => process.stdout.write(text)) {
+    this.#total = total;
+    this.#print = (text) => {
+      print(text);
+      this.#silence?.refresh();
+    };
+    this.#silence = setInterval(() => this.#print(`        … ${this.#names()}\n`), SILENCE_MS).unref();
   }
 
-  _transform(chunk, _encoding, done) {
-    this.#parser.write(chunk);
-    done();
-  }
-
-  _flush(done) {
-    this.#parser.once('complete', () => {
-      this.#summarise();
-      done();
+  #names() {
+    const running = [...this.#running].map(({ file, since }) => {
+      const seconds = Math.round((Date.now() - since) / 1000);
+      return `${sourceOf(file)} (${seconds} s)`;
     });
-    this.#parser.end();
+    return `${this.results.length} of ${this.#total} files; ${running.join(', ') || 'starting'}`;
   }
 
-  /** Counts the results of a group with this path. Returns its number of failures, which grows while the group runs. */
-  #follow(parser, names) {
-    const here = { failed: 0 };
-    let group;
-    parser.on('child', (child) => {
-      group = this.#follow(child, [...names, child.name]);
+  /**
+   * Reads the output of one process. `start(file)` names the file that it runs, `fail(reason)` reports what its output does not
+   * say, `ended` resolves after its last line.
+   *
+   * @param {import('node:stream').Readable} stream
+   */
+  follow(stream) {
+    const parser = new Parser();
+    /** The next file can have been started before the last lines of this one are read. */
+    const started = [];
+    let failures = [];
+    const fail = (names, explanation) => {
+      this.#counts.failed++;
+      const title = [sourceOf(started[0]?.file ?? 'test/run.mjs'), ...names.map(printable)].join(' > ');
+      failures.push(title);
+      this.#print(`${paint('red', `not ok ${title}`)}\n${indented(explanation)}\n`);
+    };
+    const finish = (figures) => {
+      const running = started.shift();
+      const result = { file: running.file, ok: failures.length === 0, failures, ...figures };
+      this.#running.delete(running);
+      this.results.push(result);
+      failures = [];
+      this.#printFile(result);
+    };
+    /** Counts the results of a group with this path. Returns its number of failures, which grows while the group runs. */
+    const count = (parser, names) => {
+      const here = { failed: 0 };
+      let group;
+      parser.on('child', (child) => {
+        group = count(child, [...names, child.name]);
+      });
+      parser.on('assert', (result) => {
+        // A group that fails because of its tests has been reported already.
+        const inGroup = group?.failed ?? 0;
+        const isGroup = group !== undefined;
+        group = undefined;
+        if (names.length === 0 && result.name.startsWith(END.trim())) {
+          const figures = result.name.slice(END.length);
+          if (figures) {
+            const { ms, processor } = JSON.parse(figures);
+            finish({ seconds: ms / 1000, processor });
+          }
+          return;
+        }
+        if (result.skip || result.todo) this.#counts.skipped++;
+        else if (!result.ok && inGroup === 0) fail([...names, result.name], explanationOf(result));
+        else if (result.ok && !isGroup) this.#counts.passed++;
+        here.failed += result.ok ? 0 : Math.max(1, inGroup);
+      });
+      return here;
+    };
+    count(parser, []);
+    const ended = new Promise((resolve) => {
+      parser.on('complete', resolve);
     });
-    parser.on('assert', (result) => {
-      const path = [...names, result.name];
-      // A group that fails because of its tests has been reported already.
-      const inGroup = group?.failed ?? 0;
-      if (result.skip || result.todo) this.#counts.skipped++;
-      else if (!result.ok && inGroup === 0) this.#fail(path, result);
-      else if (result.ok && !group) this.#counts.passed++;
-      here.failed += result.ok ? 0 : Math.max(1, inGroup);
-      group = undefined;
-      if (names.length === 0) this.#file(result);
-    });
-    return here;
+    stream.pipe(parser);
+    return {
+      ended,
+      start: (file) => {
+        const running = { file, since: Date.now() };
+        started.push(running);
+        this.#running.add(running);
+      },
+      fail: (reason, details = '') => {
+        fail([reason], details);
+        if (started.length > 0) finish({ seconds: (Date.now() - started[0].since) / 1000 });
+      },
+    };
   }
 
-  #file({ ok, name, time }) {
+  #printFile({ ok, file, seconds }) {
     const mark = ok ? paint('green', 'ok    ') : paint('red', 'FAILED');
-    const seconds = `${((time ?? 0) / 1000).toFixed(1)} s`;
-    this.push(`${mark} ${seconds.padStart(8)}  ${sourcesOf(printable(name))}\n`);
+    this.#print(`${mark} ${`${seconds.toFixed(1)} s`.padStart(8)}  ${sourceOf(file)}\n`);
   }
 
-  #fail(names, result) {
-    this.#counts.failed++;
-    const [file = '', ...tests] = names.map(printable);
-    const title = [sourcesOf(file), ...tests].join(' > ');
-    this.#failures.push(title);
-    this.push(`${paint('red', `not ok ${title}`)}\n${indented(explanationOf(result))}\n`);
-  }
-
-  #summarise() {
+  /** Prints what failed, the command that repeats it, and the totals. */
+  summarize() {
+    clearInterval(this.#silence);
     const { passed, failed, skipped } = this.#counts;
-    if (failed > 0) this.push(`\n${this.#failures.map((title) => `not ok ${title}\n`).join('')}`);
-    for (const text of omitted()) this.push(`\n${text}`);
+    const broken = this.results.filter(({ ok }) => !ok);
+    if (failed > 0) this.#print('\n');
+    for (const { failures } of broken) this.#print(failures.map((title) => `not ok ${title}\n`).join(''));
+    if (broken.length > 0)
+      this.#print(
+        `\nTo repeat what failed: npm run build && node test/run.mjs ${broken.map(({ file }) => file).join(' ')}\n`,
+      );
+    for (const text of omitted()) this.#print(`\n${text}`);
     const seconds = Math.round((Date.now() - this.#startedAt) / 1000);
     const rest = skipped > 0 ? `, ${skipped} skipped` : '';
     const summary = `${passed} passed, ${failed} failed${rest} (${seconds} s)`;
-    this.push(`\n${paint(failed > 0 ? 'red' : 'green', summary)}\n`);
+    this.#print(`\n${paint(failed > 0 ? 'red' : 'green', summary)}\n`);
+    return { failed, results: this.results };
   }
 }

@@ -1,4 +1,3 @@
-import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -112,11 +111,6 @@ t.test('started programs report their address, stop on request and can be killed
   await killed.url();
   await killed.kill();
   await t.rejects(killed.printed(/never/), /ended with null/);
-});
-
-t.test('a program that a test starts does not inherit the options of the test runner', async (t) => {
-  // `tap` adds its module loader to every process below it; test/run.mjs removes it.
-  t.equal(execFileSync(process.execPath, ['-p', 'process.env.NODE_OPTIONS']).toString().trim(), 'undefined');
 });
 
 t.test('one call starts an application', async (t) => {

@@ -1,0 +1,206 @@
+/**
+ * Every check of this repository, each in one place: those of the gate (`.ci/run`) and of the six slices of the campaign
+ * (`.ci/campaign`). A test proves that no script, test file or program of tests is left out.
+ *
+ * @typedef {object} Section
+ * @property {string} name
+ * @property {'gate' | number} part the gate, or a slice of the campaign
+ * @property {string} run a command of bash
+ * @property {number} [node] the line of Node.js; 20 if absent
+ * @property {string[]} [needs] of `.ci/needs.mjs`
+ * @property {string[]} [tests] the test files that run here: `oidc/par` is test/oidc/par.test.ts. Those of no section are `npm test`
+ * @property {string[]} [repeats] test files of another section that run here under other circumstances
+ */
+import { readdirSync } from 'node:fs';
+
+/** A week runs all: the gate takes the slice of its day. */
+export const SLICES = 6;
+
+const list = (text) => text.trim().split(/\s+/);
+
+/** What the tests of whole programs need. */
+const SYSTEM = ['chromium', 'curl', 'mongod', 'openssl', 'stripe-mock'];
+
+/** SQLite, cryptography, HTTP and module loading differ between lines of Node.js. */
+const DIFFERING = list(`
+  auth/sessions client/client host/fastify oidc/token passwords/hasher server/server storage/mongodb storage/sqlite
+  bin/programs bin/start package/package`);
+
+/** @type {Section[]} */
+export const SECTIONS = [
+  { name: 'install', part: 'gate', run: 'npm ci --no-audit --no-fund' },
+  { name: 'check', part: 'gate', run: 'npm run check' },
+  { name: 'package', part: 'gate', run: 'npm run check:package', node: 24 },
+  { name: 'site', part: 'gate', run: 'npm run test:docs', node: 24, needs: ['chromium'] },
+  { name: 'tests', part: 'gate', run: 'npm test', needs: ['curl', 'mongod', 'openssl', 'stripe-mock'] },
+  {
+    name: 'programs',
+    part: 'gate',
+    run: 'npm run test:system',
+    needs: SYSTEM,
+    tests: list(`
+      auth/explore auth/foreign-hashes auth/processes
+      billing/crashes
+      bin/audit bin/backup bin/doctor bin/documents bin/idp bin/login bin/programs bin/start bin/store-copy bin/stores bin/users bin/workers
+      browser/csrf browser/pages browser/passkeys browser/sign-in
+      canaries
+      client/browser
+      documents/commands
+      factors/explore
+      federation/explore
+      host/lost-responses
+      life/upgrade
+      oidc/backchannel oidc/processes oidc/purge
+      package/package
+      passkeys/explore
+      storage/mongodb`),
+  },
+  {
+    name: 'Node.js 24',
+    part: 'gate',
+    node: 24,
+    run: 'npm run build && node test/run.mjs --suite "Node.js 24"',
+    needs: SYSTEM,
+    repeats: DIFFERING,
+  },
+
+  {
+    name: 'relying parties',
+    part: 0,
+    run: 'go vet -C test/relying-parties/go . && node test/run.mjs --suite "relying parties"',
+    needs: [...SYSTEM, 'apache', 'apache-openidc', 'dex', 'go', 'python', 'spring'],
+    tests: list(`
+      certification/basic certification/logout
+      federation/upstreams
+      relying-parties/ecosystems relying-parties/es256 relying-parties/mcp relying-parties/parties`),
+  },
+  // The program requires Node.js 22.
+  { name: 'MCP conformance', part: 0, node: 24, run: 'npm run test:mcp' },
+
+  {
+    name: 'kills',
+    part: 1,
+    run: 'npm run test:kills',
+    needs: ['mongod'],
+    tests: list(`
+      life/kills life/login-code-kills
+      oidc/kills
+      provisioning/acceptance provisioning/mailed-link-races
+      webhooks/kills`),
+    repeats: list('factors/explore storage/mongodb storage/sqlite'),
+  },
+  { name: 'storms', part: 2, run: 'npm run test:storms', needs: ['mongod'], repeats: ['billing/crashes'] },
+  { name: 'rotations', part: 2, run: 'npm run test:rotations', tests: ['oidc/rotation'] },
+  {
+    name: 'races',
+    part: 2,
+    run: 'node test/run.mjs --suite races',
+    needs: ['mongod'],
+    tests: list(`
+      account/races
+      auth/account-races
+      oidc/delegation-races oidc/device-races oidc/identity-assertion-races
+      operators/races
+      passkeys/processes
+      webhooks/processes`),
+  },
+  {
+    name: 'outages',
+    part: 2,
+    run: 'node test/run.mjs --suite outages',
+    needs: ['mongod'],
+    tests: list('auth/links-outage auth/login-codes-outage oidc/outage storage/outage'),
+  },
+  { name: 'torture', part: 3, run: 'npm run torture', needs: ['mongod', 'strace'] },
+  {
+    name: 'hostile',
+    part: 3,
+    // A descriptor for each connection, at both ends.
+    run: 'ulimit -n "$(ulimit -Hn)" && npm run test:hostile',
+    tests: list('hostile/connections hostile/growth hostile/guards hostile/load hostile/wire'),
+  },
+  { name: 'fuzz', part: 4, run: 'npm run fuzz -- --requests 30000' },
+  {
+    name: 'random sequences',
+    part: 4,
+    run: 'node test/run.mjs --suite "random sequences"',
+    tests: list('fuzz oidc/assertion-fuzz'),
+  },
+  {
+    name: 'Schemathesis',
+    part: 4,
+    run: 'npm run test:schemathesis',
+    needs: ['schemathesis'],
+  },
+  {
+    name: 'OpenAPI',
+    part: 4,
+    node: 24,
+    run: 'npx --yes @redocly/cli@2.77.0 lint docs/openapi/saas-backend.json docs/openapi/idp.json',
+  },
+  { name: 'Keycloak', part: 5, run: 'npm run test:keycloak', needs: ['java'] },
+  {
+    name: 'deployment',
+    part: 5,
+    run: 'npm run lint:deploy && node test/run.mjs --suite deployment',
+    needs: ['caddy', 'go', 'mongod', 'nginx', 'pip', 'systemd'],
+    tests: list('deploy/deploy proxy/proxies'),
+  },
+  // Without a container engine, and only as root.
+  { name: 'image', part: 5, run: 'npm run test:image', needs: ['mongod'] },
+  {
+    name: 'scale',
+    part: 5,
+    run: 'npm run bench:scale -- --users 20000 --sessions 50000 --expired 20000 --seconds 3',
+  },
+  { name: 'webhook storms', part: 2, run: 'npm run bench:webhooks -- --seeds 3' },
+  { name: 'bench', part: 5, run: 'npm run bench -- --quick --seconds 1', needs: ['mongod'] },
+  {
+    name: 'timing',
+    part: 5,
+    run: 'npm run bench:timing -- --quick && npm run bench:timing -- --quick --mongodb --only register',
+    needs: ['mongod'],
+  },
+  ...[22, 26].map((line) => ({
+    name: `Node.js ${line}`,
+    part: line === 22 ? 1 : 4,
+    node: line,
+    run: `node test/run.mjs --suite "Node.js ${line}"`,
+    needs: SYSTEM,
+    repeats: DIFFERING,
+  })),
+  ...Array.from({ length: SLICES }, (_, slice) => ({
+    name: `mutants ${slice + 1} of ${SLICES}`,
+    part: slice,
+    run: `npm run test:mutants -- --shard ${slice + 1}/${SLICES}`,
+    needs: ['mongod'],
+  })),
+];
+
+/** Scripts of package.json that check nothing, that others call, or that a person judges. */
+export const NO_CHECKS = list(
+  'build prepare start format generate docs:build docs:dev screenshots test:flaky',
+);
+
+/** Every test file: `oidc/par`. */
+export const testFiles = () =>
+  readdirSync(new URL('../test', import.meta.url), { recursive: true })
+    .filter((name) => name.endsWith('.test.ts'))
+    .map((name) => name.replaceAll('\\', '/').slice(0, -'.test.ts'.length))
+    .sort();
+
+/**
+ * The compiled test files of a section.
+ *
+ * @param {string} name of the section
+ */
+export function filesOfSuite(name) {
+  const section = SECTIONS.find((section) => section.name === name);
+  if (!section) throw new Error(`.ci/sections.mjs has no section '${name}'`);
+  const elsewhere = new Set(SECTIONS.flatMap(({ tests = [] }) => tests));
+  const files =
+    name === 'tests'
+      ? testFiles().filter((file) => !elsewhere.has(file))
+      : [...(section.tests ?? []), ...(section.repeats ?? [])];
+  return files.map((file) => `dist/test/${file}.test.js`);
+}
