@@ -30,7 +30,9 @@ if (isBuilt) {
 } else {
   rmSync('dist', { recursive: true, force: true });
   const run = (...args) => execFileSync(process.execPath, args, { stdio: 'inherit' });
+  console.log('Compiling bin, src, test and bench');
   run('node_modules/typescript/bin/tsc', '-p', '.');
+  console.log('Bundling dist/package');
   run('bundle.mjs');
   // Last, so that a build that was interrupted is repeated.
   writeFileSync(STAMP, state);
