@@ -6,6 +6,7 @@ import { auditOf, basic, PASSWORD } from '../kit/app.js';
 import { ADMIN_TOKEN, authorizePath, codeIn, type IdpApp, idpApp, idpStore } from '../kit/idp.js';
 import { mailSink } from '../kit/mail.js';
 import { enterConsole, makeOperator } from '../kit/operator.js';
+import { sentence } from '../kit/sentences.js';
 import { waitUntil } from '../kit/wait.js';
 import { browse, connect, connected, enterAccount, FIREFOX, HERE } from './kit.js';
 
@@ -184,7 +185,7 @@ t.test('an application that refuses the person is not listed as connected', asyn
   t.match(refused.location, /error=access_denied/);
   const byBasic = await idp.authorize(robots, human, more);
   t.match(byBasic.headers['location'], /error=access_denied/);
-  t.match((await get()).body, 'No application has access to your data');
+  t.match((await get()).body, sentence('account.no-applications'));
 });
 
 t.test('a person changes the name, which applications see', async (t) => {
@@ -234,9 +235,9 @@ t.test('a deleted account ends at once, everywhere, and its user name stays take
   const form = await get('/delete');
   t.match(form.body, `Type ${human.handle} to confirm`);
   const table: [Record<string, string>, number, RegExp][] = [
-    [{ confirm: 'another', password: PASSWORD }, 422, /not your user name/],
-    [{ confirm: '', password: PASSWORD }, 422, /not your user name/],
-    [{ confirm: human.handle, password: 'wrong' }, 401, /password is incorrect/],
+    [{ confirm: 'another', password: PASSWORD }, 422, sentence('account-delete.differs')],
+    [{ confirm: '', password: PASSWORD }, 422, sentence('account-delete.differs')],
+    [{ confirm: human.handle, password: 'wrong' }, 401, sentence('account-delete.wrong')],
   ];
   for (const [fields, status, sentence] of table) {
     const rejected = await browser.submit(form, fields);

@@ -8,6 +8,7 @@ import { auditOf, PASSWORD } from '../kit/app.js';
 import { optionsIn, SoftwareAuthenticator } from '../kit/authenticator.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
 import { claimsOf, codeIn, type IdpAppOptions, idpApp, idpStore } from '../kit/idp.js';
+import { sentence } from '../kit/sentences.js';
 import { mailedIdp, printReset } from '../provisioning/kit.js';
 import { browse, HERE, secretIn } from './kit.js';
 
@@ -151,10 +152,10 @@ t.test('a link sets the first password, after which the pages ask for it', async
   t.match(set, { status: 303, headers: { location: '/invite/done' } });
   const { browser: other, get: open } = await browse(idp);
   const account = await other.submit(await open(), { handle: ADA.handle, password: PASSWORD });
-  t.match(account.body, 'Your account');
+  t.match(account.body, sentence('account.title'));
   t.match((await open('/delete')).body, 'type="password"');
-  t.match((await open('/password')).body, 'Current password');
-  t.match((await signIn(await get())).body, 'Your account', 'the passkey stays');
+  t.match((await open('/password')).body, sentence('account-password.current'));
+  t.match((await signIn(await get())).body, sentence('account.title'), 'the passkey stays');
 });
 
 t.test('the owner of an address takes over an account that someone else made with a passkey', async (t) => {
@@ -184,7 +185,10 @@ t.test('the owner of an address takes over an account that someone else made wit
   t.equal((await idp.request('POST', await idp.linkIn(RESET), { form: next })).status, 303);
   const again = await open();
   const signed = owner.get(optionsIn(again.body));
-  t.match((await own.submit(again, { credential: signed }, '/authorize/passkey')).body, 'Your account');
+  t.match(
+    (await own.submit(again, { credential: signed }, '/authorize/passkey')).body,
+    sentence('account.title'),
+  );
 });
 
 t.test('the last passkey of a person without a password cannot be removed', async (t) => {
@@ -194,7 +198,7 @@ t.test('the last passkey of a person without a password cannot be removed', asyn
   const other = new SoftwareAuthenticator(authenticator.origin);
   const page = await get('/passkeys');
   await browser.submit(page, { credential: other.create(optionsIn(page.body)) }, '/add');
-  t.match((await remove(authenticator.name)).body, 'The passkey has been removed.');
+  t.match((await remove(authenticator.name)).body, sentence('account.done.passkey-removed'));
   t.equal(await passkeyCollection(await idpStore(t, idp)).count(), 1);
 });
 
@@ -228,7 +232,7 @@ t.test('a disabled person without a password is active again when enabled', asyn
   t.equal((await signIn(await get())).status, 401);
   t.match((await idp.admin('POST', `/v1/principals/${sub}/enable`)).body, { state: 'active' });
   idp.clock.advance(1);
-  t.match((await signIn(await get())).body, 'Your account');
+  t.match((await signIn(await get())).body, sentence('account.title'));
 });
 
 t.test('a person without a password removes the second factor with its code', async (t) => {
@@ -240,5 +244,5 @@ t.test('a person without a password removes the second factor with its code', as
   const form = await get('/second-factor');
   t.equal((await browser.submit(form, { code: '000000' }, '/remove')).status, 401);
   const done = await browser.submit(form, { code: codeAt(secret, idp.clock.now()) }, '/remove');
-  t.match(done.body, 'The second factor has been removed.');
+  t.match(done.body, sentence('account.done.factor-removed'));
 });

@@ -18,6 +18,7 @@ import {
   type Parameters,
 } from '../kit/idp.js';
 import { makeOperator } from '../kit/operator.js';
+import { sentence } from '../kit/sentences.js';
 import { browse, enterAccount, FIREFOX, HERE, secretIn } from './kit.js';
 
 /** Passkeys at the provider: the account page and sign-in, with an authenticator in software. */
@@ -45,7 +46,7 @@ async function withPasskey(
     return entered.browser.submit(page, { credential: one.create(optionsIn(page.body)), ...fields }, '/add');
   };
   const added = await add();
-  t.match(added.body, 'The passkey has been added.');
+  t.match(added.body, sentence('account.done.passkey-added'));
   return { idp, human, authenticator, add, added, ...entered };
 }
 
@@ -69,7 +70,7 @@ t.test('a person adds a passkey and signs in with it, without the password', asy
   t.match(end.location, /state=kept/);
   const { body } = await idp.redeem(client, codeIn(end.location));
   t.match(claimsOf(body.id_token), { sub: human.sub, amr: ['pop', 'user', 'mfa'], acr: 'mfa' });
-  t.match((await get('/passkeys')).body, /Last used on/);
+  t.match((await get('/passkeys')).body, sentence('account-passkey.used'));
   t.match((await get()).body, 'Passkeys: 1.');
   const events = (await auditOf(await idpStore(t, idp))).map(({ event }) => event);
   t.ok(events.includes('passkey.added') && events.includes('login.succeeded'));
@@ -107,7 +108,7 @@ t.test('a passkey replaces the code of an authenticator app, and steps a session
   const client = await idp.createClient();
   const path = origin + authorizePath(client, { scope: 'openid', acr_values: 'mfa' });
   const asked = await browser.open(path);
-  t.match(asked.body, 'Sign in with a passkey', 'the session has a password only');
+  t.match(asked.body, sentence('sign-in.passkey'), 'the session has a password only');
   const silent = await browser.open(`${path}&prompt=none`);
   t.match(silent.location, /error=login_required/);
   const credential = authenticator.get(optionsIn(asked.body));
@@ -121,7 +122,7 @@ t.test('a passkey replaces the code of an authenticator app, and steps a session
   t.match((await signIn(idp, authenticator)).end.location, /code=/);
   const { browser: other, page } = await idp.visit(client);
   const { handle, password } = human;
-  t.match((await other.submit(page, { handle, password })).body, 'Enter your code');
+  t.match((await other.submit(page, { handle, password })).body, sentence('second-factor.title'));
 });
 
 t.test('where everybody must have a second factor, a passkey is one', async (t) => {
@@ -191,7 +192,7 @@ t.test('a disabled person is refused like an unknown passkey, until the account 
   const unknown = await signIn(idp, new SoftwareAuthenticator(authenticator.origin));
   for (const { end } of [refused, unknown]) {
     t.equal(end.status, 401);
-    t.match(end.body, 'The passkey was not accepted');
+    t.match(end.body, sentence('sign-in.passkey-wrong'));
   }
   await idp.admin('POST', `/v1/principals/${human.sub}/enable`);
   t.match((await signIn(idp, authenticator)).end.location, /code=/);
@@ -240,7 +241,7 @@ t.test('passkeys have names, are listed, and a removed one no longer signs in', 
   t.match((await signIn(idp, phone)).end.location, /code=/);
 
   const removed = await browser.submit(await get('/passkeys'), { id: phone.name }, '/remove');
-  t.match(removed.body, 'The passkey has been removed.');
+  t.match(removed.body, sentence('account.done.passkey-removed'));
   t.notMatch(removed.body, 'Work phone');
   t.equal((await signIn(idp, phone)).end.status, 401);
   t.match((await signIn(idp, authenticator)).end.location, /code=/);
@@ -285,7 +286,7 @@ t.test('a passkey is added in a recent session of its own browser only', async (
   t.equal(bare.status, 401);
   idp.clock.advance(15 * MINUTE);
   const late = await browser.submit(page, { credential }, '/add');
-  t.match(late, { status: 401, body: /Sign in with a passkey/ });
+  t.match(late, { status: 401, body: sentence('sign-in.passkey') });
   t.equal((await signIn(idp, other)).end.status, 401);
 });
 

@@ -1,6 +1,7 @@
 import t, { type Test } from 'tap';
 import { auditOf, PASSWORD } from '../kit/app.js';
 import { authorizePath, codeIn, type IdpApp, idpApp, idpStore } from '../kit/idp.js';
+import { sentence } from '../kit/sentences.js';
 
 const NEW = 'another long sentence of mine';
 const FILLED = { current_password: PASSWORD, password: NEW, password_confirm: NEW };
@@ -49,9 +50,9 @@ t.test('changing the password requires the current one and validates the new one
   const { idp, client, human, browser, path } = await signedIn(t);
   const form = await browser.open(path);
   const table: [Record<string, string>, number, RegExp][] = [
-    [{ ...FILLED, current_password: 'wrong' }, 401, /current password is incorrect/],
-    [{ ...FILLED, current_password: '' }, 401, /current password is incorrect/],
-    [{ ...FILLED, password_confirm: 'different' }, 422, /do not match/],
+    [{ ...FILLED, current_password: 'wrong' }, 401, sentence('account-password.wrong')],
+    [{ ...FILLED, current_password: '' }, 401, sentence('account-password.wrong')],
+    [{ ...FILLED, password_confirm: 'different' }, 422, sentence('password.differ')],
     [{ ...FILLED, password: 'short', password_confirm: 'short' }, 422, /8/],
     [{ ...FILLED, password: `agp_${NEW}`, password_confirm: `agp_${NEW}` }, 422, /agp_/],
   ];

@@ -22,6 +22,7 @@ import { explore } from '../kit/explore.js';
 import { type IdpApp, idpApp, SEED } from '../kit/idp.js';
 import { countedRandom } from '../kit/random.js';
 import { NO_DELEGATIONS, NO_RESOURCES } from '../kit/resources.js';
+import { sentence } from '../kit/sentences.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';
 import { connect, enterAccount, HERE } from './kit.js';
@@ -430,7 +431,7 @@ function forEngine(engine: string, fresh: (t: Test) => string): void {
         other.refresh(client, tokens.refresh_token),
         one.refresh(client, tokens.refresh_token),
       ]);
-      t.match(page.body, 'The application has been disconnected');
+      t.match(page.body, sentence('account.done.disconnected'));
       for (const idp of [one, other]) {
         t.equal((await idp.refresh(client, tokens.refresh_token)).status, 400);
         t.equal((await idp.userinfo(tokens.access_token)).status, 401);

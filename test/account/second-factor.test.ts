@@ -17,6 +17,7 @@ import {
   idpStore,
 } from '../kit/idp.js';
 import { makeOperator } from '../kit/operator.js';
+import { sentence } from '../kit/sentences.js';
 import { mailedIdp } from '../provisioning/kit.js';
 import { enterAccount, HERE, secretIn } from './kit.js';
 
@@ -76,7 +77,7 @@ t.test('a person sets up an authenticator app, and sign-in asks for its code', a
   idp.clock.advance(MINUTE);
   const { client, browser, asked } = await afterPassword(idp, human, { state: 'kept' });
   t.equal(asked.status, 200);
-  t.match(asked.body, 'Enter your code');
+  t.match(asked.body, sentence('second-factor.title'));
   t.same(
     Object.keys(browser.cookies()).filter((name) => name.endsWith('session')),
     [],
@@ -150,7 +151,7 @@ t.test('new recovery codes and the removal require a code', async (t) => {
     401,
   );
   const done = await browser.submit(await get('/second-factor'), removal, '/remove');
-  t.match(done.body, 'The second factor has been removed.');
+  t.match(done.body, sentence('account.done.factor-removed'));
   const { asked: end } = await afterPassword(idp, human);
   t.match(end.location, /code=/);
 });
@@ -223,7 +224,7 @@ t.test('the second step belongs to the browser and the password before it', asyn
   idp.clock.advance(16 * MINUTE);
   const again = await late.browser.submit(late.asked, { code: code() });
   t.match([again.status, again.form().action], [403, /login$/], 'the password is asked for again');
-  t.match(again.body, 'This page was open for too long');
+  t.match(again.body, sentence('sign-in.expired'));
 });
 
 t.test('a new password or a disabled account ends a sign-in that waits for its code', async (t) => {
@@ -353,7 +354,7 @@ t.test('a rule requires a second factor of everybody, after a period of grace', 
 
   idp.clock.advance(1);
   const { browser, asked } = await afterPassword(idp, human, { state: 'kept', prompt: 'login' });
-  t.match(asked.body, 'Set up a second factor');
+  t.match(asked.body, sentence('second-factor-enrolment.title'));
   t.notOk(
     Object.keys(browser.cookies()).some((name) => name.endsWith('session')),
     'no session yet',
@@ -374,7 +375,7 @@ t.test('a rule requires a second factor of everybody, after a period of grace', 
 
   idp.clock.advance(MINUTE);
   const next = await afterPassword(idp, human);
-  t.match(next.asked.body, 'Enter your code');
+  t.match(next.asked.body, sentence('second-factor.title'));
   const late = await other.browser.submit(other.asked, { code: codeAt(secret, idp.clock.now()) });
   t.equal(late.status, 409, 'the form cannot replace the factor');
 });
@@ -382,9 +383,9 @@ t.test('a rule requires a second factor of everybody, after a period of grace', 
 t.test('a rule for operators applies to them only', async (t) => {
   const idp = await idpApp(t, { ...ENABLED, secondFactor: 'operators', secondFactorGraceDays: 0 });
   const [human, operator] = [await idp.makeHuman(), await makeOperator(t, idp)];
-  t.match((await enterAccount(idp, human)).page.body, 'Where you are signed in');
+  t.match((await enterAccount(idp, human)).page.body, sentence('account.sessions'));
   const { browser, page } = await enterAccount(idp, operator);
-  t.match(page.body, 'Set up a second factor');
+  t.match(page.body, sentence('second-factor-enrolment.title'));
   const code = codeAt(secretIn(page.body), idp.clock.now());
   const shown = await browser.submit(page, { code });
   const account = await browser.open(new URL(hrefIn(shown.body), shown.url).href);

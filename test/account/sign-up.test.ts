@@ -3,6 +3,7 @@ import { principalCollection } from '../../src/provisioning/store.js';
 import { Agent, decodeEntities } from '../kit/agent.js';
 import { auditOf, PASSWORD } from '../kit/app.js';
 import { claimsOf, codeIn, type IdpApp, idpApp, idpStore, type RegisteredClient } from '../kit/idp.js';
+import { sentence } from '../kit/sentences.js';
 import { browse, HERE } from './kit.js';
 
 /** The form with which people create an account. */
@@ -91,23 +92,23 @@ t.test(
       [
         { handle: 'taken@example.test', password: 'another one', password_confirm: 'another one' },
         409,
-        /already taken/,
+        sentence('invite.handle-taken'),
         'handle',
       ],
-      [{ handle: 'ROBOT@example.test' }, 409, /already taken/, 'handle'],
-      [{ handle: 'a:b' }, 400, /is not possible/, 'handle'],
-      [{ handle: 'ab' }, 400, /3 to 254/, 'handle'],
-      [{ handle: 'u_123' }, 400, /is not possible/, 'handle'],
-      [{ name: '\u202eada' }, 422, /name is not possible/, 'name'],
-      [{ name: 'x'.repeat(201) }, 422, /name is not possible/, 'name'],
-      [{ password_confirm: 'different' }, 422, /do not match/, 'password'],
-      [{ password: 'short', password_confirm: 'short' }, 400, /at least 8 characters/, 'password'],
+      [{ handle: 'ROBOT@example.test' }, 409, sentence('invite.handle-taken'), 'handle'],
+      [{ handle: 'a:b' }, 400, sentence('invite.handle-invalid'), 'handle'],
+      [{ handle: 'ab' }, 400, sentence('invite.handle-invalid'), 'handle'],
+      [{ handle: 'u_123' }, 400, sentence('invite.handle-invalid'), 'handle'],
+      [{ name: '\u202eada' }, 422, sentence('account.name-invalid'), 'name'],
+      [{ name: 'x'.repeat(201) }, 422, sentence('account.name-invalid'), 'name'],
+      [{ password_confirm: 'different' }, 422, sentence('password.differ'), 'password'],
+      [{ password: 'short', password_confirm: 'short' }, 400, sentence('password.short'), 'password'],
       [{ password: `agp_${PASSWORD}`, password_confirm: `agp_${PASSWORD}` }, 400, /agp_/, 'password'],
     ];
-    for (const [fields, status, sentence, field] of table) {
+    for (const [fields, status, problem, field] of table) {
       const rejected = await browser.submit(page, { ...ADA, ...fields });
       t.equal(rejected.status, status, JSON.stringify(fields));
-      t.match(rejected.body, sentence);
+      t.match(rejected.body, problem);
       t.match(rejected.body, /<title>Error: Create an account/);
       t.match(rejected.body, new RegExp(`id="${field}"[^>]*aria-invalid="true"`), field);
       t.notMatch(rejected.body, /value="(a sentence|another one|different|short|agp_)/);
@@ -123,13 +124,13 @@ t.test(
 t.test('production refuses common and personal passwords at sign-up', async (t) => {
   const idp = await idpApp(t, { env: { NODE_ENV: 'production' } });
   const { browser, page } = await idp.visit(await idp.createClient(), { prompt: 'create' });
-  for (const [password, sentence] of [
-    ['password1', /most common passwords/],
-    [ADA.handle, /your user name/],
+  for (const [password, problem] of [
+    ['password1', sentence('password.common')],
+    [ADA.handle, sentence('password.personal')],
   ] as const) {
     const rejected = await browser.submit(page, { ...ADA, password, password_confirm: password });
     t.equal(rejected.status, 422);
-    t.match(rejected.body, sentence);
+    t.match(rejected.body, problem);
   }
 });
 
@@ -138,7 +139,7 @@ t.test('where sign-up is not open, no page offers it, and its address says whom 
   t.notMatch((await idp.request('GET', '/.well-known/openid-configuration')).text, 'create');
   const client = await idp.createClient();
   const { page, browser } = await idp.visit(client);
-  t.notMatch(page.body, /Create an account/);
+  t.notMatch(page.body, sentence('sign-in.sign-up'));
   const { get } = await browse(idp);
   for (const closed of [
     await get('/sign-up'),
@@ -210,7 +211,7 @@ t.test('a request about a known person offers no sign-up', async (t) => {
   for (const prompt of [undefined, 'create']) {
     const { page } = await idp.visit(client, { id_token_hint: hint, prompt });
     t.match(page.body, '<h1>Sign in');
-    t.notMatch(page.body, 'Create an account');
+    t.notMatch(page.body, sentence('sign-in.sign-up'));
   }
 });
 

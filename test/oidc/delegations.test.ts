@@ -14,6 +14,7 @@ import { fetchOf, skewOf } from '../kit/fetch.js';
 import { claimsOf, codeIn, ISSUER, idpApp, idpStore, search } from '../kit/idp.js';
 import { enterConsole, makeOperator, ON_THE_HOST } from '../kit/operator.js';
 import { addResource, FILES, introspect } from '../kit/resources.js';
+import { sentence } from '../kit/sentences.js';
 
 /** People let agents act for them (RFC 8693): the page, the code and the token exchange. */
 
@@ -66,7 +67,7 @@ t.test('a person lets an agent act for them on a page that says everything', asy
 t.test('the page is shown each time, and nothing is allowed without it', async (t) => {
   const { idp, client, agent, human, browser, ask, allow } = await delegationWorld(t);
   await allow();
-  t.match((await ask()).body, /Let an agent act for you/, 'again');
+  t.match((await ask()).body, sentence('delegation.title'), 'again');
   t.match((await ask({ prompt: 'none' })).location, /error=consent_required/);
   const request = { requested_actor: agent.sub, resource: FILES, scope: 'files:read' };
   for (const who of [agent, human]) {
@@ -78,7 +79,7 @@ t.test('the page is shown each time, and nothing is allowed without it', async (
   const alone = await ask({ requested_actor: undefined, prompt: 'none' });
   t.match(alone.location, /error=consent_required/);
   await browser.submit(await ask({ requested_actor: undefined }), { decision: 'allow' });
-  t.match((await ask()).body, /Let an agent act for you/, 'also if the application has the scopes itself');
+  t.match((await ask()).body, sentence('delegation.title'), 'also if the application has the scopes itself');
 });
 
 t.test('the sign-in form leads to the page, and is no decision', async (t) => {
@@ -86,7 +87,7 @@ t.test('the sign-in form leads to the page, and is no decision', async (t) => {
   const request = { requested_actor: agent.sub, resource: FILES, scope: 'files:read', max_age: '0' };
   const { browser, page } = await idp.visit(client, request);
   const next = await browser.submit(page, { handle: human.handle, password: human.password });
-  t.match(next.body, /Let an agent act for you/);
+  t.match(next.body, sentence('delegation.title'));
   t.match((await browser.submit(next, { decision: 'allow' })).location, /code=/);
 });
 
@@ -95,12 +96,12 @@ t.test('a sensitive scope requires a sign-in of the last five minutes', async (t
   const sensitive = { scope: 'files:read files:write' };
   const open = await ask(sensitive);
   idp.clock.advance(5 * MINUTE);
-  t.match((await ask()).body, /Let an agent act for you/, 'other scopes do not');
+  t.match((await ask()).body, sentence('delegation.title'), 'other scopes do not');
   t.match((await browser.submit(open, { decision: 'allow' })).body, /name="password"/);
   const form = await ask(sensitive);
   t.match(form.body, /name="password"/);
   const next = await browser.submit(form, { handle: human.handle, password: human.password });
-  t.match(next.body, /Let an agent act for you/);
+  t.match(next.body, sentence('delegation.title'));
 });
 
 t.test('requests that are not complete are refused', async (t) => {
@@ -446,14 +447,14 @@ t.test('the person sees what agents may do and ends it on the account page', asy
   const { idp, files, human, browser, delegate, exchange } = await delegationWorld(t, HERE);
   const origin = await idp.listen();
   const account = () => browser.open(`${origin}/account`);
-  t.notMatch((await account()).body, /Agents that act for you/);
+  t.notMatch((await account()).body, sentence('account.delegations'));
   const { access_token: token, delegation_token: handle } = await delegate();
   const page = await account();
   t.match(page.body, /Agents that act for you[\s\S]*agent1@example\.test[\s\S]*Not used yet/);
   t.match(page.body, /Read your files/);
   t.notMatch(page.body, /files:read/, 'the words of the permission');
   const { body } = await exchange(handle);
-  t.match((await account()).body, /Last used /);
+  t.match((await account()).body, sentence('account.last-used'));
   const { delegation } = claimsOf(token);
 
   const stranger = await signInAt(idp, await idp.makeHuman());
@@ -470,8 +471,8 @@ t.test('the person sees what agents may do and ends it on the account page', asy
   t.equal((await introspect(idp, files, token)).body.active, true, 'of another person');
 
   const ended = await browser.submit(page, {}, '/account/delegations/end');
-  t.match(ended.body, /The agent no longer acts for you\./);
-  t.notMatch(ended.body, /Agents that act for you/);
+  t.match(ended.body, sentence('account.done.delegation-ended'));
+  t.notMatch(ended.body, sentence('account.delegations'));
   for (const one of [token, body.access_token])
     t.equal((await introspect(idp, files, one)).body.active, false);
   t.equal((await exchange(body.delegation_token)).status, 400);
@@ -533,10 +534,10 @@ t.test('a delegation ends with the application that got it', async (t) => {
   const { idp, files, client, agent, human, browser, delegate, exchange } = await delegationWorld(t, HERE);
   const { access_token: token, delegation_token: handle } = await delegate();
   const origin = await idp.listen();
-  t.match((await browser.open(`${origin}/account`)).body, /Agents that act for you/);
+  t.match((await browser.open(`${origin}/account`)).body, sentence('account.delegations'));
   const { act } = await enterConsole(idp, await makeOperator(t, idp, 'olga'));
   t.match((await act(`/clients/${client.id}/delete`, { confirm: client.id })).body, 'Deleted.');
-  t.notMatch((await browser.open(`${origin}/account`)).body, /Agents that act for you/);
+  t.notMatch((await browser.open(`${origin}/account`)).body, sentence('account.delegations'));
   t.equal((await introspect(idp, files, token)).body.active, false);
   t.match(await exchange(handle), { status: 401, body: { error: 'invalid_client' } });
   const { delegation, txn } = claimsOf(token);
@@ -550,12 +551,12 @@ t.test('a delegation ends with its API, also if that is registered again', async
   await addResource(t, idp, 'https://other.example.test');
   const origin = await idp.listen();
   await files.remove(FILES, ON_THE_HOST);
-  t.notMatch((await browser.open(`${origin}/account`)).body, /Agents that act for you/);
+  t.notMatch((await browser.open(`${origin}/account`)).body, sentence('account.delegations'));
   t.match(await exchange(handle), { status: 400, body: { error: 'invalid_grant' } });
   const again = await addResource(t, idp);
   t.match(await exchange(handle), { status: 400, body: { error: 'invalid_grant' } });
   t.equal((await introspect(idp, again, token)).body.active, false);
-  t.notMatch((await browser.open(`${origin}/account`)).body, /Agents that act for you/);
+  t.notMatch((await browser.open(`${origin}/account`)).body, sentence('account.delegations'));
 });
 
 t.test('a job ends delegations whose client or API has disappeared', async (t) => {
@@ -589,7 +590,7 @@ t.test('a job ends delegations whose client or API has disappeared', async (t) =
 t.test('operators see and end delegations in the console', async (t) => {
   const { idp, files, agent, human, delegate } = await delegationWorld(t, HERE);
   const { get, act } = await enterConsole(idp, await makeOperator(t, idp, 'olga'));
-  t.notMatch((await get(`/principals/${human.sub}`)).body, /Agents that act/);
+  t.notMatch((await get(`/principals/${human.sub}`)).body, sentence('account.delegations'));
   const { access_token: token } = await delegate();
   t.match((await get(`/principals/${agent.sub}`)).body, /Acts for people/);
   const { body } = await get(`/principals/${human.sub}`);

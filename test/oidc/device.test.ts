@@ -18,6 +18,7 @@ import {
 import { forOauth4webapi, withNonce } from '../kit/fetch.js';
 import { claimsOf, type comparable, ISSUER, idpApp, idpStore, search } from '../kit/idp.js';
 import { addResource, FILES, introspect } from '../kit/resources.js';
+import { sentence } from '../kit/sentences.js';
 
 /** Sign-in on a device without a browser (RFC 8628). */
 
@@ -52,14 +53,14 @@ t.test('a person enters the code of a device, which then gets tokens once', asyn
   t.match(page.body, body.user_code, 'the code is shown again');
   t.match(page.body, /<strong>TV<\/strong> asks to sign in/);
   t.match(page.body, /127\.0\.0\.1/, 'the address of the device');
-  t.match(page.body, /Only continue if you started this yourself/);
+  t.match(page.body, sentence('device-confirm.warning'));
   t.match(page.body, /Requested: [^<]*2040/);
   idp.clock.advance(INTERVAL);
   t.match(await poll(idp, client, body.device_code), { body: { error: 'authorization_pending' } });
 
   const { page: done } = await decide(idp, human, body.user_code);
   t.equal(done.status, 200);
-  t.match(done.body, /Device allowed/);
+  t.match(done.body, sentence('device-allowed.title'));
   const tokens = await poll(idp, client, body.device_code);
   t.match(tokens, {
     status: 200,
@@ -148,7 +149,7 @@ t.test('a wrong, foreign, denied or expired device code gets no tokens', async (
   t.match(await poll(idp, stranger, one.device_code), invalid);
 
   const { page } = await decide(idp, human, one.user_code, 'deny');
-  t.match(page.body, /Device denied/);
+  t.match(page.body, sentence('device-denied.title'));
   t.match(await poll(idp, client, one.device_code), { status: 400, body: { error: 'access_denied' } });
 
   const { body: late } = await begin(idp, client);
@@ -194,7 +195,7 @@ t.test('a link with the code fills in the form and approves nothing', async (t) 
   t.equal(page.form('/device').fields['user_code'], body.user_code, 'also after the sign-in');
   t.match(await poll(idp, client, body.device_code), { body: { error: 'authorization_pending' } });
   const typed = ` ${body.user_code.toLowerCase().replace('-', ' ')}.`;
-  t.match((await browser.submit(page, { user_code: typed })).body, /Allow this device\?/);
+  t.match((await browser.submit(page, { user_code: typed })).body, sentence('device-confirm.title'));
   t.match((await browser.open(`${await idp.listen()}/device?user_code=%3Cscript%3E`)).body, /value=""/);
 });
 
@@ -214,7 +215,7 @@ t.test('an unknown code looks like an expired, used or denied one', async (t) =>
     };
   };
   const unknown = (await answerTo('BBBB-BBBB')) as ReturnType<typeof comparable>;
-  t.match(unknown, { status: 404, body: /This code is unknown/ });
+  t.match(unknown, { status: 404, body: sentence('device.unknown') });
   for (const { user_code: code } of [used, denied]) t.same(await answerTo(code), unknown);
   idp.clock.advance(10 * MINUTE);
   t.same(await answerTo(expired.user_code), unknown);
@@ -226,7 +227,7 @@ t.test('a decision needs the page that has shown the request to this session', a
   const { browser, page } = await enterCode(idp, human, one.user_code);
   const isPending = async () => (await poll(idp, client, other.device_code)).body.error !== 'invalid_grant';
   const foreign = await browser.submit(page, { user_code: other.user_code });
-  t.match(foreign, { status: 403, body: /The form has expired/ }, 'of another code');
+  t.match(foreign, { status: 403, body: sentence('device.stale') }, 'of another code');
   const { browser: second } = await openDevicePage(await idp.listen(), await idp.makeHuman());
   t.match(await second.send(page), { status: 403 }, 'of another session');
   const code = await browser.open(`${await idp.listen()}/device`);
@@ -234,7 +235,7 @@ t.test('a decision needs the page that has shown the request to this session', a
   const answer = await idp.request('POST', '/device/confirm', {
     form: search({ ...page.form('/confirm').fields, decision: 'allow' }),
   });
-  t.match(answer, { status: 401, text: /Sign in/ }, 'without a session');
+  t.match(answer, { status: 401, text: sentence('sign-in.title') }, 'without a session');
   t.ok(await isPending());
   t.match((await poll(idp, client, one.device_code)).body.error, 'authorization_pending');
 });
@@ -244,7 +245,7 @@ t.test('an agent approves nothing', async (t) => {
   const agent = await idp.mintAgent();
   const { body } = await begin(idp, client);
   const { page } = await openDevicePage(await idp.listen(), agent);
-  t.match(page, { status: 401, body: /password is incorrect/ });
+  t.match(page, { status: 401, body: sentence('sign-in.wrong') });
   const authorization = `Basic ${Buffer.from(`${agent.handle}:${agent.password}`).toString('base64')}`;
   const form = search({ form: 'x', user_code: body.user_code, decision: 'allow' });
   for (const path of ['/device', '/device/confirm']) {
@@ -259,7 +260,7 @@ t.test('the same form twice approves once, and nobody changes a decision', async
   const { body } = await begin(idp, client);
   const { browser, page } = await enterCode(idp, human, body.user_code);
   const eve = await enterCode(idp, await idp.makeHuman(), body.user_code);
-  t.match((await browser.send(page, { decision: 'allow' })).body, /Device allowed/);
+  t.match((await browser.send(page, { decision: 'allow' })).body, sentence('device-allowed.title'));
   t.match((await browser.send(page, { decision: 'deny' })).status, 404);
   t.match((await eve.browser.send(eve.page, { decision: 'allow' })).status, 404);
   t.equal(claimsOf((await poll(idp, client, body.device_code)).body.id_token).sub, human.sub);
@@ -271,7 +272,7 @@ t.test('a trusted client is confirmed like every other one, also by a person who
   for (let round = 0; round < 2; round++) {
     const { body } = await begin(idp, client);
     const { page } = await enterCode(idp, human, body.user_code);
-    t.match(page.body, /Allow this device\?/);
+    t.match(page.body, sentence('device-confirm.title'));
     t.match((await poll(idp, client, body.device_code)).body.error, 'authorization_pending');
   }
 });

@@ -18,6 +18,7 @@ import {
   type RegisteredClient,
 } from '../kit/idp.js';
 import { addResource, FILES, FILES_INPUT } from '../kit/resources.js';
+import { sentence } from '../kit/sentences.js';
 
 const MAIL = 'https://mail.example.test/v1';
 
@@ -40,7 +41,7 @@ t.test('the consent page names the resource, what its scopes permit, and for how
     resource: FILES,
     scope: 'openid email files:read files:write',
   });
-  t.match(page.body, /Allow access\?/);
+  t.match(page.body, sentence('consent.title'));
   for (const text of [
     /your account ID/,
     /your e-mail address/,
@@ -59,9 +60,9 @@ t.test('the consent page names the resource, what its scopes permit, and for how
     resource: FILES,
     scope: 'openid files:read offline_access',
   });
-  t.match(lasting.body, /and to keep this access/);
+  t.match(lasting.body, sentence('scope.offline_access'));
   const bare = await open(idp, browser, await idp.createClient(), { resource: FILES });
-  t.match(bare.body, /only to recognize your account/);
+  t.match(bare.body, sentence('consent.no-scopes'));
   t.notMatch(bare.body, /Read your files/);
   const denied = await browser.submit(bare, { decision: 'deny' });
   t.match(denied.location, /error=access_denied/);
@@ -85,7 +86,7 @@ t.test('new scopes ask again, for the new ones only', async (t) => {
   const silent = await ask('openid files:read files:write', { prompt: 'none' });
   t.match(silent.location, /error=consent_required/);
   const more = await ask('openid files:read files:write');
-  t.match(more.body, /wants additional access/);
+  t.match(more.body, sentence('consent.more'));
   t.match(more.body, /Change your files/);
   t.notMatch(more.body, /Read your files|your account ID/, 'what is allowed already is not repeated');
   const landed = await browser.submit(more, { decision: 'allow' });

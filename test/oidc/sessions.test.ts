@@ -13,6 +13,7 @@ import {
   type Parameters,
   type RegisteredClient,
 } from '../kit/idp.js';
+import { sentence } from '../kit/sentences.js';
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
@@ -65,8 +66,8 @@ t.test('a person signs in once and is asked for consent once by each further app
   t.ok(isConsent(asked));
   t.match(asked.body, human.handle);
   t.match(asked.body, /app\.example\.test/);
-  t.match(asked.body, /your name and user name/);
-  t.notMatch(asked.body, /your e-mail address/);
+  t.match(asked.body, sentence('scope.profile'));
+  t.notMatch(asked.body, sentence('scope.email'));
   t.match(asked.headers.get('content-security-policy'), /form-action 'self' https:.*frame-ancestors 'none'/);
   const allowed = await allow(browser, asked);
   t.equal(allowed.status, 303);

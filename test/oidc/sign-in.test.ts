@@ -14,6 +14,7 @@ import {
   idpStore,
   type RegisteredClient,
 } from '../kit/idp.js';
+import { sentence } from '../kit/sentences.js';
 
 const MINUTE = 60_000;
 
@@ -293,7 +294,7 @@ t.test('a form that was open for too long stays a form, which still leads to its
   for (const [{ browser, page }, fields, destination] of expired) {
     const again = await browser.send(page, fields);
     t.equal(again.status, 403);
-    t.match(again.body, 'This page was open for too long. Enter your password again.');
+    t.match(again.body, sentence('sign-in.expired'));
     t.equal(again.form().fields['handle'], fields.handle, 'what was typed stays, except the password');
     t.notMatch(again.body, password);
     const done = await browser.send(again, fields);

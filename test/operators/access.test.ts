@@ -2,6 +2,7 @@ import t from 'tap';
 import { basic, PASSWORD } from '../kit/app.js';
 import { ADMIN_TOKEN, ISSUER, idpApp } from '../kit/idp.js';
 import { browse, enterConsole, makeOperator, ON_THE_HOST, rolesOf } from '../kit/operator.js';
+import { sentence } from '../kit/sentences.js';
 
 /** Who enters the console, and until when. */
 
@@ -22,7 +23,7 @@ t.test('an operator signs in with the form of the provider and returns to the pa
   t.match((await idp.request('GET', '/admin', { headers: inGerman })).text, 'weiter zur Konsole');
   const wrong = await browser.submit(form, { handle: operator.handle, password: 'wrong' });
   t.equal(wrong.status, 401);
-  t.match(wrong.body, 'The user name or password is incorrect.');
+  t.match(wrong.body, sentence('sign-in.wrong'));
   const page = await browser.submit(wrong, { handle: `${operator.handle} `, password: PASSWORD });
   t.equal(page.status, 200);
   t.match(new URL(page.url), { pathname: '/admin/audit', search: '?event=login.' });
@@ -52,7 +53,7 @@ t.test('neither tokens, nor Basic, nor agents, nor other people open the console
   }
   const { page } = await enterConsole(idp, human);
   t.equal(page.status, 403);
-  t.match(page.body, 'Operators only');
+  t.match(page.body, sentence('errors.operators_only.title'));
   t.equal((await enterConsole(idp, agent)).page.status, 401, 'an agent is rejected like a wrong password');
   t.equal((await idp.admin('GET', '/v1/principals?prefix=mine')).body.principals.length, 0);
 });

@@ -6,6 +6,7 @@ import { clientKey } from '../kit/client-keys.js';
 import { CALLBACK, idpApp, idpStore } from '../kit/idp.js';
 import { enterConsole, makeOperator } from '../kit/operator.js';
 import { addResource, FILES } from '../kit/resources.js';
+import { sentence } from '../kit/sentences.js';
 import { waitUntil } from '../kit/wait.js';
 
 /** What operators see and change in the console. */
@@ -54,7 +55,7 @@ t.test('a principal has a page with sessions, applications and audit records', a
   t.match(shown.body, 'login.succeeded');
   const [, end = ''] = /href="\.\.\/(principals\/[^"]*\/end)"/.exec(shown.body) ?? [];
   const ended = await act(`/${end}`);
-  t.match(ended.body, 'The session has ended.');
+  t.match(ended.body, sentence('account.done.session-ended'));
   t.match(ended.body, 'Not signed in.');
   t.equal((await get(`/${end}`)).status, 404, 'it is gone');
 });

@@ -3,6 +3,7 @@ import { sha256 } from '../../src/kernel/secrets.js';
 import { principalCollection } from '../../src/provisioning/store.js';
 import { auditOf, PASSWORD } from '../kit/app.js';
 import { ADMIN_TOKEN, comparable, type IdpApp, type IdpCall, ISSUER, idpApp, idpStore } from '../kit/idp.js';
+import { sentence } from '../kit/sentences.js';
 
 const HANDLE = 'ada@example.test';
 const DAY = 86_400_000;
@@ -127,7 +128,7 @@ t.test('a person accepts an invitation without JavaScript and can then sign in',
     { origin: ISSUER, 'sec-fetch-site': 'same-origin' },
   );
   t.match(done, { status: 303, headers: { location: '/invite/done', 'set-cookie': undefined } });
-  t.match(await idp.request('GET', '/invite/done'), { status: 200, text: /Password set/ });
+  t.match(await idp.request('GET', '/invite/done'), { status: 200, text: sentence('invite-done.title') });
   const { browser, page: form } = await idp.visit(client);
   const end = await browser.submit(form, { handle: HANDLE, password: PASSWORD });
   t.match(end.location, /code=ac_/);
@@ -229,7 +230,7 @@ t.test('a refused password does not use up the link', async (t) => {
     status: 422,
     body: { error: 'passwords_differ' },
   });
-  t.match(await submit(idp, path, different), { status: 422, text: /passwords do not match/ });
+  t.match(await submit(idp, path, different), { status: 422, text: sentence('password.differ') });
   for (const body of [{}, { password: null }, { password: ['x'] }, [], '{', { password: 1 }]) {
     t.equal((await accept(idp, path, 0, { body })).status, 400, JSON.stringify(body));
   }

@@ -5,6 +5,7 @@ import { CHANGED, RESET, VERIFY } from '../auth/kit.js';
 import { Agent } from '../kit/agent.js';
 import { PASSWORD } from '../kit/app.js';
 import { authorizePath, type Credentials, claimsOf, type IdpApp, idpApp, idpStore } from '../kit/idp.js';
+import { sentence } from '../kit/sentences.js';
 import { mailedIdp, otherProcess } from './kit.js';
 
 /** An address is verified by who holds both the mailbox and the account. */
@@ -34,8 +35,8 @@ t.test('a person confirms the address by the mailed link and the password, once'
   }
   t.equal(await isVerified(t, idp, ada), false, 'opening the link verifies nothing');
   for (const [password, problem] of [
-    ['wrong', 'The password is incorrect.'],
-    [undefined, 'Enter a password.'],
+    ['wrong', sentence('verify-address.wrong')],
+    [undefined, sentence('password.missing')],
   ] as const) {
     const form: Record<string, string> = password === undefined ? {} : { password };
     const wrong = await idp.request('POST', path, { form });
@@ -113,7 +114,7 @@ t.test('what a stranger has left in an account does not stay with the owner of t
   await connect(mallory);
   await reset(mallory.handle);
   const { get } = await enterAccount(idp, { ...mallory, password: CHOSEN });
-  t.match((await get()).body, 'No application');
+  t.match((await get()).body, sentence('account.no-applications'));
   t.notMatch((await get()).body, /Shop|555/);
 
   // The address is confirmed now: a later reset is that of the same person.
@@ -173,7 +174,10 @@ t.test('the account page says that the address is not confirmed, and sends a new
   const last = await idp.linkIn(VERIFY);
   t.match(await idp.request('POST', last, { form: { password: ada.password } }), DONE);
   t.notMatch((await get()).body, 'not confirmed');
-  t.match((await browser.submit(form, {}, '/account/verification')).body, 'The address is confirmed.');
+  t.match(
+    (await browser.submit(form, {}, '/account/verification')).body,
+    sentence('account.done.address-confirmed'),
+  );
 });
 
 t.test('without an e-mail address or a mail server, the account page has no such form', async (t) => {

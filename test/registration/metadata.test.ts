@@ -21,6 +21,7 @@ import {
 } from '../kit/idp.js';
 import { enterConsole, makeOperator } from '../kit/operator.js';
 import { addResource, FILES } from '../kit/resources.js';
+import { sentence } from '../kit/sentences.js';
 
 /** Clients whose identifier is the address of their metadata. */
 
@@ -140,10 +141,10 @@ t.test('the page names the whole host, warns of programs on the device and of a 
   const first = await page('http://127.0.0.1:5555/cb');
   t.match(first, `<code>${name}</code>`);
   t.match(first, 'program on this device');
-  t.match(first, 'Nobody has signed in');
+  t.match(first, sentence('client.first-visit'));
   t.notMatch(await page(CALLBACK), 'program on this device');
   await codeFor(t, started);
-  t.notMatch(await page(CALLBACK), 'Nobody has signed in');
+  t.notMatch(await page(CALLBACK), sentence('client.first-visit'));
   t.notMatch((await idp.visit(await idp.createClient())).page.body, 'not verified');
 });
 

@@ -7,6 +7,7 @@ import { basic, PASSWORD, type SaasApp, saasApp } from '../kit/app.js';
 import { optionsIn, SoftwareAuthenticator } from '../kit/authenticator.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
 import { parseMetrics } from '../kit/metrics.js';
+import { sentence } from '../kit/sentences.js';
 
 /** The pages for users of saas-backend, in a browser without scripts. */
 
@@ -67,30 +68,30 @@ t.test('without the option there are no pages', async (t) => {
 t.test('a visitor signs up, and the account page shows the account', async (t) => {
   const visitor = await visitNew(t);
   const closed = await visitor.get();
-  t.match([closed.status, titleOf(closed)], [401, 'Sign in']);
+  t.match([closed.status, titleOf(closed)], [401, sentence('user-sign-in.title')]);
   const account = await signUp(visitor);
-  t.match([account.status, titleOf(account)], [200, 'Your account']);
+  t.match([account.status, titleOf(account)], [200, sentence('account.title')]);
   t.ok(isAt(account, '/account'));
   t.match(account.body, /ada@example\.test/);
   t.match(account.body, /value="Ada"/);
-  t.match(account.body, /this device/);
-  t.notMatch(account.body, /Connected applications/);
+  t.match(account.body, sentence('account.this-device'));
+  t.notMatch(account.body, sentence('account.applications'));
 });
 
 t.test('a sign-up that is not possible stays a form, with the reason at its field', async (t) => {
   const visitor = await visitNew(t);
   await visitor.app.signUp({ email: 'taken@example.test' });
   const cases: [object, RegExp][] = [
-    [{ email: 'nobody' }, /Enter an e-mail address/],
-    [{ email: 'taken@example.test' }, /already exists/],
-    [{ name: '​' }, /name is not possible/],
-    [{ password: 'short', password_confirm: 'short' }, /too short/],
-    [{ password_confirm: 'different' }, /do not match/],
+    [{ email: 'nobody' }, sentence('user-sign-up.email-invalid')],
+    [{ email: 'taken@example.test' }, sentence('user-sign-up.email-taken')],
+    [{ name: '​' }, sentence('account.name-invalid')],
+    [{ password: 'short', password_confirm: 'short' }, sentence('password.short')],
+    [{ password_confirm: 'different' }, sentence('password.differ')],
   ];
   for (const [wrong, reason] of cases) {
     const page = await signUp(visitor, EMAIL, wrong);
     t.ok(page.status >= 400 && page.status < 500, JSON.stringify(wrong));
-    t.match([titleOf(page), page.body], ['Create an account', reason]);
+    t.match([titleOf(page), page.body], [sentence('user-sign-up.title'), reason]);
     t.match(page.body, /aria-invalid="true"/);
     t.notMatch(page.body, new RegExp(PASSWORD));
   }
@@ -103,7 +104,7 @@ t.test('sign-in leads to where the visitor wanted to go, and nowhere else', asyn
   const visitor = await visitNew(t, { corsOrigin: ['https://spa.example.test'] });
   await visitor.app.signUp({ email: EMAIL });
   const wrong = await signIn(visitor, 'wrong horse battery staple');
-  t.match([wrong.status, wrong.body], [401, /The e-mail address or password is incorrect/]);
+  t.match([wrong.status, wrong.body], [401, sentence('user-sign-in.wrong')]);
   t.match(wrong.body, /value="ada@example\.test"/, 'the address is kept');
 
   const opened = await visitor.get('/sessions-are-here?x=1');
@@ -157,7 +158,7 @@ t.test('a form of another site signs nobody in, up or out', async (t) => {
         [403, undefined],
         `${path} ${JSON.stringify(headers)}`,
       );
-      t.match(answer.text, /Form rejected/);
+      t.match(answer.text, sentence('errors.FORM_REJECTED.title'));
     }
   }
 });
@@ -193,7 +194,7 @@ t.test('/.well-known/change-password leads to the password page', async (t) => {
   await visitor.app.signUp({ email: EMAIL });
   const signInPage = await visitor.browser.open(visitor.origin + url);
   const page = await visitor.browser.submit(signInPage, { email: EMAIL, password: PASSWORD });
-  t.match([page.status, titleOf(page)], [200, 'Change your password']);
+  t.match([page.status, titleOf(page)], [200, sentence('account-password.title')]);
   t.ok(isAt(page, '/me/password'));
 });
 
@@ -219,7 +220,7 @@ t.test('signing out ends the session, and only by the form', async (t) => {
   t.equal(forged.status, 403);
   t.equal((await visitor.get()).status, 200);
   const out = await visitor.fill('/sign-out', {});
-  t.match(out.body, /You are signed out/);
+  t.match(out.body, sentence('user-sign-in.signed-out'));
   t.same(visitor.browser.cookies(), {});
   const thief = new Agent({ origin: visitor.origin, headers: { cookie: `saas-session=${stolen}` } });
   t.equal((await thief.open(`${visitor.origin}/account`)).status, 401);
@@ -240,11 +241,14 @@ t.test('sessions are listed with their devices, and end one by one or all at onc
   t.match(page.body, /Firefox on Linux/);
   const listed = await visitor.app.request('GET', '/api/auth/sessions', { token });
   t.match(listed.body.data.sessions[0], { browser: 'Firefox', system: 'Linux', place: '127.0.0.1' });
-  t.match((await visitor.browser.submit(page, {}, '/sessions/end')).body, /The session has ended/);
+  t.match(
+    (await visitor.browser.submit(page, {}, '/sessions/end')).body,
+    sentence('account.done.session-ended'),
+  );
   t.equal(await me(token), 401);
   const tokens = [await login(), await login()];
   const done = await visitor.fill('', {}, '/sessions/end-others');
-  t.match(done.body, /signed out everywhere else/);
+  t.match(done.body, sentence('account.done.sessions-ended'));
   for (const one of tokens) t.equal(await me(one), 401);
 });
 
@@ -257,23 +261,27 @@ t.test('a user changes the name, the password and the address', async (t) => {
   const wrong = await visitor.fill('/password', {
     ...{ current_password: 'x', password: OTHER_PASSWORD, password_confirm: OTHER_PASSWORD },
   });
-  t.match([wrong.status, wrong.body], [401, /current password is incorrect/]);
+  t.match([wrong.status, wrong.body], [401, sentence('account-password.wrong')]);
   const short = await visitor.fill('/password', {
     ...{ current_password: PASSWORD, password: 'x', password_confirm: 'x' },
   });
-  t.match([short.status, short.body], [422, /too short/]);
+  t.match([short.status, short.body], [422, sentence('password.short')]);
   const changed = await visitor.fill('/password', {
     ...{ current_password: PASSWORD, password: OTHER_PASSWORD, password_confirm: OTHER_PASSWORD },
   });
-  t.match([changed.status, changed.body], [200, /password has been changed/], 'this session goes on');
+  t.match(
+    [changed.status, changed.body],
+    [200, sentence('account.done.password-changed')],
+    'this session goes on',
+  );
 
   const same = await visitor.fill('/address', { email: EMAIL, password: OTHER_PASSWORD });
-  t.match([same.status, same.body], [422, /present address/]);
+  t.match([same.status, same.body], [422, sentence('user-address.same')]);
   const refused = await visitor.fill('/address', { email: 'new@example.test', password: PASSWORD });
-  t.match([refused.status, refused.body], [401, /password is incorrect/]);
+  t.match([refused.status, refused.body], [401, sentence('account-delete.wrong')]);
   t.match(refused.body, /value="new@example\.test"/);
   const sent = await visitor.fill('/address', { email: 'new@example.test', password: OTHER_PASSWORD });
-  t.match(sent.body, /link was sent to the new address/);
+  t.match(sent.body, sentence('account.done.address-link-sent'));
   const token = await app.tokenIn(/^Confirm your new address/);
   const confirmed = await app.post('/auth/verify-email', { token, password: OTHER_PASSWORD });
   t.equal(confirmed.status, 200);
@@ -284,14 +292,17 @@ t.test('an address that must be confirmed is confirmed first', async (t) => {
   const app = await mailedApp(t, { ...HERE, requireEmailVerification: true });
   const visitor = await visit(app);
   const sent = await signUp(visitor);
-  t.match([sent.status, titleOf(sent), sent.body], [200, 'Check your mailbox', /ada@example\.test/]);
+  t.match(
+    [sent.status, titleOf(sent), sent.body],
+    [200, sentence('user-sign-up-sent.title'), /ada@example\.test/],
+  );
   const early = await signIn(visitor);
-  t.match([early.status, titleOf(early)], [403, 'Confirm your address first']);
+  t.match([early.status, titleOf(early)], [403, sentence('user-unverified.title')]);
   const token = await app.tokenIn(VERIFY);
   t.ok(token);
   const second = await app.tokenIn(VERIFY);
   t.equal((await app.post('/auth/verify-email', { token: second, password: PASSWORD })).status, 200);
-  t.match(titleOf(await signIn(visitor)), 'Your account');
+  t.match(titleOf(await signIn(visitor)), sentence('account.title'));
 });
 
 t.test('a forgotten password is replaced by a mailed link', async (t) => {
@@ -299,7 +310,7 @@ t.test('a forgotten password is replaced by a mailed link', async (t) => {
   await app.signUp({ email: EMAIL });
   const visitor = await visit(app);
   const invalid = await visitor.fill('/forgot-password', { email: 'ada' });
-  t.match([invalid.status, invalid.body], [422, /Enter an e-mail address/]);
+  t.match([invalid.status, invalid.body], [422, sentence('user-sign-up.email-invalid')]);
   const unknown = await visitor.fill('/forgot-password', { email: 'nobody@example.test' });
   const known = await visitor.fill('/forgot-password', { email: EMAIL });
   t.equal(unknown.body, known.body, 'the page does not tell who has an account');
@@ -314,22 +325,25 @@ t.test('a second factor is set up, asked for, and removed', async (t) => {
   t.notMatch(first.body, /second-factor\/begin/, 'not before the address is confirmed');
   const account = await visitor.get();
   t.notMatch(account.body, /was mailed/, 'a registration mails no link');
-  t.match((await visitor.browser.submit(account, {}, '/verification')).body, /A link is on its way/);
+  t.match(
+    (await visitor.browser.submit(account, {}, '/verification')).body,
+    sentence('account.done.link-sent'),
+  );
   const token = await app.tokenIn(VERIFY);
   await app.post('/auth/verify-email', { token, password: PASSWORD });
 
   const begun = await visitor.fill('/second-factor', {}, '/begin');
   const secret = (/<code class="wrap" dir="ltr">([^<]*)/.exec(begun.body)?.[1] ?? '').replaceAll(' ', '');
   const codes = await visitor.browser.submit(begun, { code: codeAt(secret, app.clock.now()) }, '/confirm');
-  t.equal(titleOf(codes), 'Your recovery codes');
+  t.match(titleOf(codes), sentence('account-recovery-codes.title'));
   const recovery = [...codes.body.matchAll(/<li><code>([^<]*)/g)].map(([, code]) => code ?? '');
 
   const other = await visit(app);
   const step = await signIn(other, PASSWORD, '/sign-in?return_to=%2Faccount%2Fsign-out');
-  t.equal(titleOf(step), 'Enter your code');
+  t.match(titleOf(step), sentence('second-factor.title'));
   t.same(other.browser.cookies(), {}, 'there is no session yet');
   const wrong = await other.browser.submit(step, { code: '000000' });
-  t.match([wrong.status, wrong.body], [401, /code is incorrect/]);
+  t.match([wrong.status, wrong.body], [401, sentence('second-factor.wrong')]);
   app.clock.advance(MINUTE);
   const done = await other.browser.submit(wrong, { code: codeAt(secret, app.clock.now()) });
   t.ok(isAt(done, '/account/sign-out'), 'the destination survives the step');
@@ -345,7 +359,7 @@ t.test('a second factor is set up, asked for, and removed', async (t) => {
     { password: PASSWORD, code: recovery[1] ?? '' },
     '/remove',
   );
-  t.match(removed.body, /second factor has been removed/);
+  t.match(removed.body, sentence('account.done.factor-removed'));
 });
 
 t.test('a required second factor is set up at sign-in', async (t) => {
@@ -358,13 +372,13 @@ t.test('a required second factor is set up at sign-in', async (t) => {
   const token = await app.tokenIn(VERIFY);
   await app.post('/auth/verify-email', { token, password: PASSWORD });
   const step = await signIn(visitor);
-  t.equal(titleOf(step), 'Set up a second factor');
+  t.match(titleOf(step), sentence('second-factor-enrolment.title'));
   const secret = (/<code class="wrap" dir="ltr">([^<]*)/.exec(step.body)?.[1] ?? '').replaceAll(' ', '');
   const wrong = await visitor.browser.submit(step, { code: '000000' });
   t.match([wrong.status, wrong.body], [401, new RegExp(secret.slice(0, 4))], 'the same secret');
   const codes = await visitor.browser.submit(wrong, { code: codeAt(secret, app.clock.now()) });
-  t.equal(titleOf(codes), 'Your recovery codes');
-  t.equal(titleOf(await visitor.get()), 'Your account');
+  t.match(titleOf(codes), sentence('account-recovery-codes.title'));
+  t.match(titleOf(await visitor.get()), sentence('account.title'));
 });
 
 t.test('sign-ins that are abandoned at a provider do not lock the browser out', async (t) => {
@@ -388,32 +402,43 @@ t.test('an account of another provider signs in, is connected and disconnected',
 
   t.match((await visitor.get('/sign-in')).body, /Continue with Acme/);
   const registered = await away(await start());
-  t.match([titleOf(registered), registered.body], ['Your account', /ada@example\.test/]);
+  t.match([titleOf(registered), registered.body], [sentence('account.title'), /ada@example\.test/]);
   await visitor.fill('/sign-out', {});
-  t.equal(titleOf(await away(await start())), 'Your account');
+  t.match(titleOf(await away(await start())), sentence('account.title'));
   const last = await visitor.fill('/providers', {}, '/disconnect');
-  t.match([last.status, last.body], [409, /could not sign in/]);
+  t.match([last.status, last.body], [409, sentence('user-providers.last')]);
   await visitor.fill('/sign-out', {});
 
   const grace = await app.signUp({ email: 'grace@example.test' });
   provider.person = { sub: 'grace-1', email: 'grace@example.test', email_verified: true };
   const taken = await away(await start());
-  t.match([taken.status, taken.body], [409, /already exists/], 'no account is taken over by its address');
+  t.match(
+    [taken.status, taken.body],
+    [409, sentence('user-sign-in.account-exists')],
+    'no account is taken over by its address',
+  );
   await visitor.fill('/sign-in', { email: grace.email, password: PASSWORD });
   const connecting = await visitor.fill('/providers', {}, '/connect');
   const connected = await away(connecting);
-  t.match([connected.url, connected.body], [/\/account\/providers/, /The account is connected/]);
-  t.match((await visitor.fill('/providers', {}, '/disconnect')).body, /no longer connected/);
+  t.match([connected.url, connected.body], [/\/account\/providers/, sentence('user-providers.connected')]);
+  t.match(
+    (await visitor.fill('/providers', {}, '/disconnect')).body,
+    sentence('user-providers.disconnected'),
+  );
 
   const denied = await start();
   const callback = provider.visit(denied.location ?? denied.url);
   callback.searchParams.delete('code');
   callback.searchParams.set('error', 'access_denied');
   const cancelled = await browser.open(callback.href);
-  t.match([cancelled.status, cancelled.body], [401, /was cancelled/]);
+  t.match([cancelled.status, cancelled.body], [401, sentence('user-sign-in.cancelled')]);
   const foreign = await visit(app);
   const stray = await foreign.browser.open(`${visitor.origin}/account/sign-in/return?ticket=v1.x`);
-  t.match([stray.status, stray.body], [401, /has expired/], 'a response that this browser did not ask for');
+  t.match(
+    [stray.status, stray.body],
+    [401, sentence('user-sign-in.expired')],
+    'a response that this browser did not ask for',
+  );
 });
 
 t.test('the account is exported and deleted', async (t) => {
@@ -425,9 +450,9 @@ t.test('the account is exported and deleted', async (t) => {
   const differs = await visitor.fill('/delete', { confirm: 'x', password: PASSWORD });
   t.equal(differs.status, 422);
   const wrong = await visitor.fill('/delete', { confirm: EMAIL, password: 'wrong horse' });
-  t.match([wrong.status, wrong.body], [401, /password is incorrect/]);
+  t.match([wrong.status, wrong.body], [401, sentence('account-delete.wrong')]);
   const deleted = await visitor.fill('/delete', { confirm: EMAIL, password: PASSWORD });
-  t.equal(titleOf(deleted), 'Account deleted');
+  t.match(titleOf(deleted), sentence('account-deleted.title'));
   t.same(visitor.browser.cookies(), {});
   t.equal((await signIn(visitor)).status, 401);
 });
@@ -440,10 +465,10 @@ t.test('a user buys, changes, cancels and resumes a plan', async (t) => {
   });
   const { app } = visitor;
   await signUp(visitor);
-  t.match((await visitor.get()).body, /Plan and payments/);
+  t.match((await visitor.get()).body, sentence('user-billing.title'));
   const page = await visitor.get('/billing');
-  t.match([page.status, page.body], [200, /No paid plan/]);
-  t.match(page.body, /no invoices yet/);
+  t.match([page.status, page.body], [200, sentence('user-billing.no-plan')]);
+  t.match(page.body, sentence('user-billing.no-invoices'));
   const forged = await visitor.browser.send(page, { form: 'x' }, '/checkout');
   t.match([forged.status, api.sessions.size], [403, 0]);
   const leaving = await visitor.browser.submit(page, {}, '/checkout');
@@ -467,9 +492,9 @@ t.test('a user buys, changes, cancels and resumes a plan', async (t) => {
   t.equal((await visitor.get(returned)).status, 200, 'an outage, which the webhook makes up for');
   api.fault = () => undefined;
   const foreign = await visitor.get('/billing?checkout=success&session_id=cs_foreign');
-  t.match([foreign.status, foreign.body], [200, /No paid plan/]);
+  t.match([foreign.status, foreign.body], [200, sentence('user-billing.no-plan')]);
   const unknown = await visitor.get('/billing?checkout=success&session_id={CHECKOUT_SESSION_ID}');
-  t.match([unknown.status, unknown.body], [200, /No paid plan/], 'no ID');
+  t.match([unknown.status, unknown.body], [200, sentence('user-billing.no-plan')], 'no ID');
   const calls = api.calls.length;
   const cookie = Object.entries(visitor.browser.cookies()).map((pair) => pair.join('='));
   const { status } = await app.request('HEAD', `/account${returned}`, {
@@ -477,23 +502,27 @@ t.test('a user buys, changes, cancels and resumes a plan', async (t) => {
   });
   t.same([status, api.calls.length], [405, calls], 'HEAD fetches nothing');
   const subscribed = await visitor.get(returned);
-  t.match(subscribed.body, /Renews on/, 'before any webhook arrives');
-  t.match(subscribed.body, /your plan/);
+  t.match(subscribed.body, sentence('user-billing.renews'), 'before any webhook arrives');
+  t.match(subscribed.body, sentence('user-billing.current'));
   const preview = await visitor.browser.submit(subscribed, {}, '/change');
-  t.match([titleOf(preview), preview.body], ['Change the plan?', /basic/i]);
+  t.match([titleOf(preview), preview.body], [sentence('user-billing-change.title'), /basic/i]);
   const changed = await visitor.browser.submit(preview);
-  t.match([changed.status, changed.body], [200, /plan has been changed/]);
+  t.match([changed.status, changed.body], [200, sentence('user-billing.changed')]);
   const cancelled = await visitor.browser.submit(changed, {}, '/cancel');
-  t.match(cancelled.body, /Ends on/);
+  t.match(cancelled.body, sentence('user-billing.ends'));
   t.notMatch(cancelled.body, /billing\/cancel/);
   const resumed = await visitor.browser.submit(cancelled, {}, '/resume');
-  t.match(resumed.body, /The plan continues/);
+  t.match(resumed.body, sentence('user-billing.resumed'));
   const portal = await visitor.browser.send(resumed, {}, '/portal');
   t.notOk(portal.location?.startsWith(visitor.origin));
 
   api.fault = () => ({ status: 500, body: '{}' });
   const failed = await visitor.browser.submit(resumed, {}, '/cancel');
-  t.match([failed.status, failed.body], [502, /payment service does not respond/], 'an outage says so');
+  t.match(
+    [failed.status, failed.body],
+    [502, sentence('user-billing.problems.PAYMENT_PROVIDER_ERROR')],
+    'an outage says so',
+  );
   const ended = api.calls.length;
   api.fault = () => 'hang';
   const late = await app.request('GET', `/account${returned}`, { headers: { cookie: cookie.join('; ') } });
@@ -512,26 +541,26 @@ t.test('a mailed code signs in, in the browser that asked for it', async (t) => 
   const app = await mailedApp(t, { ...HERE, emailLogin: true });
   await app.signUp({ email: EMAIL });
   const visitor = await visit(app);
-  t.match((await visitor.get('/sign-in')).body, /Sign in with a code by e-mail/);
+  t.match((await visitor.get('/sign-in')).body, sentence('user-sign-in.code'));
   const invalid = await visitor.fill('/sign-in/code', { email: 'ada' });
-  t.match([invalid.status, invalid.body], [422, /Enter an e-mail address/]);
+  t.match([invalid.status, invalid.body], [422, sentence('user-sign-up.email-invalid')]);
   const entering = await visitor.fill('/sign-in/code?return_to=%2Faccount%2Fsign-out', { email: EMAIL });
-  t.equal(titleOf(entering), 'Enter the code');
+  t.match(titleOf(entering), sentence('user-code.title'));
   const mail = await app.mail(/code/);
   const link = /(http:\S*sign-in\/code\/enter\S*)/.exec(mail.text)?.[1] ?? '';
 
   const elsewhere = await visit(app);
   const dead = await elsewhere.browser.open(link);
-  t.match([dead.status, dead.body], [400, /Use the browser/]);
+  t.match([dead.status, dead.body], [400, sentence('user-code-elsewhere.title')]);
   const wrong = await visitor.browser.submit(entering, { code: 'AAAA-AAAA' });
-  t.match([wrong.status, wrong.body], [401, /code is incorrect/]);
+  t.match([wrong.status, wrong.body], [401, sentence('user-code.wrong')]);
   const linked = await visitor.browser.open(link);
-  t.equal(titleOf(linked), 'Enter the code', 'a GET uses no code');
+  t.match(titleOf(linked), sentence('user-code.title'), 'a GET uses no code');
   const done = await visitor.browser.submit(linked);
   t.ok(isAt(done, '/account/sign-out'), 'the destination survives');
   const again = await visit(app);
   const spent = await again.browser.submit(entering, { code: linked.form().fields['code'] ?? '' });
-  t.match([spent.status, titleOf(spent)], [401, 'Sign in with a code'], 'without the cookie');
+  t.match([spent.status, titleOf(spent)], [401, sentence('user-code-request.title')], 'without the cookie');
 });
 
 t.test('a passkey creates an account, signs in, and is added to and removed from an account', async (t) => {
@@ -547,9 +576,12 @@ t.test('a passkey creates an account, signs in, and is added to and removed from
       body: String(new URLSearchParams(fields)),
       headers: { 'content-type': 'application/x-www-form-urlencoded', accept: 'text/html', origin },
     });
-  t.match(await post({ ...typed, email: 'ada' }), { status: 422, text: /Enter an e-mail address/ });
+  t.match(await post({ ...typed, email: 'ada' }), {
+    status: 422,
+    text: sentence('user-sign-up.email-invalid'),
+  });
   const begun = await post(typed);
-  t.match([begun.status, begun.text], [200, /Create an account with a passkey/]);
+  t.match([begun.status, begun.text], [200, sentence('user-sign-up-passkey.title')]);
   const ceremony = /name="ceremony" value="([^"]*)"/.exec(begun.text)?.[1] ?? '';
   const step: Page = {
     ...(await visitor.get('/sign-up')),
@@ -560,10 +592,10 @@ t.test('a passkey creates an account, signs in, and is added to and removed from
     }),
   };
   const nothing = await browser.submit(step, { credential: 'x' });
-  t.match([nothing.status, titleOf(nothing)], [400, 'Create an account']);
+  t.match([nothing.status, titleOf(nothing)], [400, sentence('user-sign-up.title')]);
   const created = await browser.submit(step, { credential: authenticator.create(optionsIn(begun.text)) });
-  t.match([created.status, titleOf(created)], [200, 'Your account']);
-  t.match((await visitor.get('/password')).body, /no password/);
+  t.match([created.status, titleOf(created)], [200, sentence('account.title')]);
+  t.match((await visitor.get('/password')).body, sentence('account-password.none'));
   await visitor.fill('/sign-out', {});
 
   next();
@@ -571,7 +603,7 @@ t.test('a passkey creates an account, signs in, and is added to and removed from
   t.match(page.body, /autocomplete="username webauthn"/);
   t.match(page.headers.get('content-security-policy'), /script-src 'sha256-/);
   const wrong = await browser.submit(page, { credential: '{}' }, '/passkey');
-  t.match([wrong.status, wrong.body], [401, /passkey was not accepted/]);
+  t.match([wrong.status, wrong.body], [401, sentence('sign-in.passkey-wrong')]);
   next();
   const fresh = await visitor.get('/sign-in?return_to=%2Faccount%2Fpasskeys');
   const credential = authenticator.get(optionsIn(fresh.body));
