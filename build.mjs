@@ -2,7 +2,7 @@
  * Compiles and bundles the package into `dist`, unless no source has changed since the last time: most commands of `package.json`
  * build first.
  */
-import { execFileSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -29,7 +29,12 @@ if (isBuilt) {
   console.log('dist is up to date');
 } else {
   rmSync('dist', { recursive: true, force: true });
-  const run = (...args) => execFileSync(process.execPath, args, { stdio: 'inherit' });
+  /** What a command printed about its failure is the last that is shown. */
+  const run = (...args) => {
+    const { status, signal, error } = spawnSync(process.execPath, args, { stdio: 'inherit' });
+    if (error || signal) throw error ?? new Error(`${args[0]} was ended by ${signal}`);
+    if (status !== 0) process.exit(status);
+  };
   console.log('Compiling bin, src, test and bench');
   run('node_modules/typescript/bin/tsc', '-p', '.');
   console.log('Bundling dist/package');

@@ -1,6 +1,7 @@
 // Generates `.env.example`, the pages of the reference, the lists of pages, the OpenAPI documents and the types of the client from
 // the code.
-// `npm run generate` writes them; with --check nothing is written, and outdated files exit with code 1.
+// `npm run generate` writes them; with --check, which `npm run check` calls, it compares them instead. Exits with 1 on a difference, or
+// if a part of the public surface has no documentation.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -59,6 +60,7 @@ const programs = {
 const modules = await loadModules();
 const errorTables = collectErrors();
 
+const surface = reportApi(root);
 const saasDocument = await openApi('saas-backend', products.saasBackend);
 
 const pages = {
@@ -79,15 +81,38 @@ const pages = {
   'docs/openapi/idp.json': await openApi('idp', products.idp),
   ...typesOfClient(),
   ...optionTypes(describeOptions(saasSchema), describeOptions(idpSchema)),
-  ...reportApi(root).reports,
+  ...surface.reports,
 };
 
-const drifted = Object.keys(pages).filter((file) => pages[file] !== read(file));
-if (process.argv.includes('--check')) {
-  for (const file of drifted) console.error(`${file} is out of date. Run: npm run generate`);
-  process.exitCode = drifted.length > 0 ? 1 : 0;
-} else {
-  for (const file of drifted) writeFileSync(join(root, file), pages[file]);
+const outdated = Object.keys(pages).filter((file) => pages[file] !== read(file));
+const problems = surface.undocumented.map((name) => `${name} has no documentation. Add a comment in src.`);
+if (!process.argv.includes('--check'))
+  for (const file of outdated) writeFileSync(join(root, file), pages[file]);
+else if (outdated.length > 0)
+  problems.push(
+    ...outdated.map(differenceOf),
+    'The generated files differ from the code. Run: npm run generate',
+  );
+for (const problem of problems) console.error(problem);
+process.exitCode = problems.length > 0 ? 1 : 0;
+
+/** The first line in which a file differs, from shortly before the first difference. */
+function differenceOf(file) {
+  const found = read(file)?.split('\n');
+  if (!found) return `${file} is missing.`;
+  const wanted = pages[file].split('\n');
+  const line = commonLength(found, wanted);
+  const [is = '(no line)', shall = '(no line)'] = [found[line], wanted[line]];
+  const start = Math.max(0, commonLength(is, shall) - 40);
+  const shown = (text) => text.slice(start, start + 120);
+  return `${file}:${line + 1}\n  is        ${shown(is)}\n  should be ${shown(shall)}`;
+}
+
+/** How many first lines or characters are the same. */
+function commonLength(one, other) {
+  let length = 0;
+  while (length < one.length && one[length] === other[length]) length++;
+  return length;
 }
 
 function read(file) {

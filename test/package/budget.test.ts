@@ -1,35 +1,13 @@
 import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import t from 'tap';
 import { compiled } from '../kit/process.js';
 
-/** What the package shows to those who use it, and how much each entry point costs. */
+/** The size of the package, and what each entry point loads at once. */
 
 const ROOT = join(compiled('.'), '..');
-
-const { reportApi } = (await import(pathToFileURL(join(ROOT, 'docs/api-report.mjs')).href)) as {
-  reportApi(root: string): { reports: Record<string, string>; undocumented: string[] };
-};
-const { reports, undocumented } = reportApi(ROOT);
-
-t.test('every export, option, decorator and method has documentation in the editor', async (t) => {
-  t.same(undocumented, []);
-});
-
-t.test(
-  'docs/api describes the public surface, so that a change of it is a change of these files',
-  async (t) => {
-    t.equal(Object.keys(reports).length, 3);
-    for (const [file, text] of Object.entries(reports))
-      t.equal(readFileSync(join(ROOT, file), 'utf8'), text, `${file}: npm run generate`);
-    t.match(reports['docs/api/index.api.md'], /^interface UserApi \{\n(?:.*\n)*? {2}update: /m);
-    t.match(reports['docs/api/index.api.md'], /^const saasBackend: FastifyPluginAsync|^const saasBackend: /m);
-    t.match(reports['docs/api/client.api.md'], /^function createClient: /m);
-  },
-);
 
 /** The most that the package may have, and each entry point load when it is imported. See docs/decisions.md. */
 interface Budget {
