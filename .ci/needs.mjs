@@ -132,7 +132,7 @@ export function stepsFor(sections, tools) {
     Object.assign(env, variables);
     if (!existsSync(Object.values(variables)[0])) steps.push({ name, run: BUILT[name].install });
   }
-  for (const line of new Set(sections.map(({ node }) => node))) {
+  for (const line of new Set(sections.map(({ node = 20 }) => node))) {
     const folder = nodeFolder(tools, line);
     if (folder && !existsSync(folder))
       steps.push({
