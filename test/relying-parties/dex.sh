@@ -21,4 +21,4 @@ import "github.com/dexidp/dex/api/v2"
 
 func NewAPI(...any) api.DexServer { return api.UnimplementedDexServer{} }
 GO
-CGO_ENABLED=0 go build -mod=mod -o "$target" ./cmd/dex
+CGO_ENABLED=0 go build -v -mod=mod -o "$target" ./cmd/dex
