@@ -151,11 +151,19 @@ t.test(
   async (t) => {
     const { app, deliver, buyer, subscription, api } = await shop(t);
     const life = (id: string, customer: string): Json[] => {
-      const object = { id, customer, created: api.world.now, items: items() };
+      const object = {
+        ...{ id, customer, created: api.world.now, items: items() },
+        cancel_at_period_end: false,
+      };
       return [
         subscriptionEvent('created', 0, { ...object, status: 'incomplete' }),
         subscriptionEvent('updated', 1, { ...object, status: 'active' }, { status: 'incomplete' }),
-        subscriptionEvent('updated', 2, { ...object, status: 'past_due' }, { status: 'active' }),
+        subscriptionEvent(
+          'updated',
+          2,
+          { ...object, status: 'past_due', cancel_at_period_end: true },
+          { status: 'active' },
+        ),
         subscriptionEvent('deleted', 3, { ...object, status: 'canceled', ended_at: api.world.now + 3 }),
       ];
     };
@@ -163,7 +171,12 @@ t.test(
     for (const [index, order] of ordersOf([0, 1, 2, 3]).entries()) {
       const ada = await buyer();
       const events = life(`sub_${index}`, ada.customer);
-      for (const place of order) await deliver(events[place] as Json);
+      for (const place of order.slice(0, -1)) await deliver(events[place] as Json);
+      if (order.at(-1) === 3) {
+        const newest = { status: 'past_due', cancelAtPeriodEnd: true };
+        t.match(await subscription(ada), newest, `${order.slice(0, -1)}, before the deletion`);
+      }
+      await deliver(events[order.at(-1) as number] as Json);
       t.match(
         await subscription(ada),
         { status: 'canceled', endedAt: '2040-01-01T00:00:03.000Z' },
