@@ -9,7 +9,7 @@ import type { Store } from '../src/storage/collection.js';
 import { openStore } from '../src/storage/open.js';
 import { basic, registerApplication, signIn } from './idp-rows.js';
 import type { Program } from './lab.js';
-import { drive, hammer, repeating } from './load.js';
+import { ask, drive, hammer, repeating } from './load.js';
 import type { Result } from './report.js';
 import { type Bench, compare, type Measure, result } from './rounds.js';
 import { bearer, JSON_BODY, loginOf, ME, PASSWORD } from './saas-rows.js';
@@ -92,7 +92,7 @@ async function measuresOfPeople(url: string, size: number): Promise<Measures> {
   const headers: Record<string, string>[] = [];
   for (const email of emails) {
     const body = JSON.stringify({ email, password: PASSWORD });
-    const answer = await fetch(`${url}/api/auth/login`, { method: 'POST', headers: JSON_BODY, body });
+    const answer = await ask(`${url}/api/auth/login`, { method: 'POST', headers: JSON_BODY, body });
     if (answer.status !== 200) throw new Error(`login answered ${answer.status}: ${await answer.text()}`);
     headers.push(bearer(((await answer.json()) as { data: { accessToken: string } }).data.accessToken));
   }

@@ -1,7 +1,7 @@
 /** Rows of idp. */
 import { fileURLToPath } from 'node:url';
 import { ADMIN_TOKEN } from './lab.js';
-import { type Answer, type Client, drive, expectStatus, hammer, request } from './load.js';
+import { type Answer, ask, type Client, drive, expectStatus, hammer, request } from './load.js';
 import { PEER_STEPS, peerSignIn } from './peer-flow.js';
 import type { Result } from './report.js';
 import { type Bench, compareAnew, type Row, result, serve } from './rounds.js';
@@ -17,7 +17,7 @@ function published(path: string) {
   return async (bench: Bench): Promise<Result[]> => {
     const compared = await compareAnew(bench, async () => {
       const { url } = await serve(bench, 'idp');
-      const floor = await bench.lab.floor('hello', await (await fetch(url + path)).text());
+      const floor = await bench.lab.floor('hello', await (await ask(url + path)).text());
       return {
         measure: (seconds) => hammer(url + path, CLIENTS, seconds),
         floor: (seconds) => hammer(floor.url, CLIENTS, seconds),
@@ -109,7 +109,7 @@ export function signIn(agent: () => string, { clientId, credentials }: Applicati
 }
 
 export async function create(url: string, what: string, body: object): Promise<Record<string, string>> {
-  const answer = await fetch(`${url}/v1/${what}`, {
+  const answer = await ask(`${url}/v1/${what}`, {
     method: 'POST',
     headers: { authorization: `Bearer ${ADMIN_TOKEN}`, 'content-type': 'application/json' },
     body: JSON.stringify(body),

@@ -3,12 +3,13 @@ import { type ChildProcess, fork, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
-import { type AddressInfo, connect, createServer } from 'node:net';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { serverPort } from '../test/kit/port.js';
 import { childrenOf, limitProcessors } from './processor-share.js';
 
 /** A server under test or a baseline. */
@@ -30,6 +31,9 @@ export const ADMIN_TOKEN = secret();
 export const WEBHOOK_SECRET = secret();
 
 const DIST = new URL('../', import.meta.url);
+
+/** For the start and the end of a process: far longer than either takes on a busy machine. */
+const PATIENCE_MS = 60_000;
 
 export interface UnboundOptions {
   /** The database: otherwise a new one. */
@@ -62,7 +66,7 @@ export class Lab {
 
   /** One of the two programs as in production, on a new SQLite file. */
   async program(name: Program, row: string): Promise<Served> {
-    const port = await freePort();
+    const port = await serverPort();
     const args = ['serve', '--host', '127.0.0.1', '--port', String(port)];
     return this.#product(`package/bin/${name}.js`, args, port, row, this.database(name));
   }
@@ -73,7 +77,7 @@ export class Lab {
     row: string,
     { uri = this.database(name), more, workers = 1 }: UnboundOptions = {},
   ): Promise<Served> {
-    const port = await freePort();
+    const port = await serverPort();
     const args = [name, String(port), String(workers)];
     return this.#product('bench/unbound-server.js', args, port, row, uri, more);
   }
@@ -110,7 +114,7 @@ export class Lab {
 
   /** A minimal server that responds with `json`. */
   async floor(kind: 'hello' | 'jwt', json = '{}'): Promise<Served> {
-    const port = await freePort();
+    const port = await serverPort();
     return this.#serve('bench/floor-server.js', [kind, String(port)], port, [], {
       NODE_ENV: 'production',
       ANSWER: json,
@@ -123,7 +127,7 @@ export class Lab {
    * @param args returns its arguments, given its port and folder
    */
   async peer(program: string, args: (port: number, folder: string) => string[]): Promise<Served> {
-    const port = await freePort();
+    const port = await serverPort();
     const since = performance.now();
     const child = this.#launch({ NODE_ENV: 'production' }, (cwd, env, log) =>
       spawn(resolve(program), args(port, cwd), { cwd, env, stdio: ['ignore', log, log] }),
@@ -164,9 +168,12 @@ export class Lab {
   async clear(): Promise<void> {
     await Promise.all(
       [...this.#children].map(async (child) => {
-        const closed = once(child, 'close');
+        const closed = once(child, 'close', { signal: AbortSignal.timeout(PATIENCE_MS) });
         child.kill('SIGTERM');
-        await closed;
+        await closed.catch((cause: Error) => {
+          const what = `${child.spawnargs.join(' ')}, process ${child.pid},`;
+          throw new Error(`${what} has not ended ${PATIENCE_MS / 1000} s after SIGTERM`, { cause });
+        });
       }),
     );
     for (const remove of this.#limits.splice(0)) await remove();
@@ -230,19 +237,15 @@ export function secret(): string {
   return randomBytes(32).toString('hex');
 }
 
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
-}
-
 /** In production the program logs nothing at this level when it listens, so this polls the port. */
 async function listening(port: number, child: ChildProcess): Promise<void> {
-  for (;;) {
-    if (child.exitCode !== null) throw new Error(`${child.spawnargs.join(' ')} ended with ${child.exitCode}`);
+  const command = child.spawnargs.join(' ');
+  for (const since = performance.now(); ; ) {
+    const end = child.exitCode ?? child.signalCode;
+    if (end !== null) throw new Error(`${command} ended with ${end}`);
+    if (performance.now() - since > PATIENCE_MS) {
+      throw new Error(`${command}, process ${child.pid}, does not listen after ${PATIENCE_MS / 1000} s`);
+    }
     const isOpen = await new Promise<boolean>((resolve) => {
       const socket = connect(port, '127.0.0.1', () => resolve(true)).once('error', () => resolve(false));
       socket.once('connect', () => socket.destroy());

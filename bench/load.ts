@@ -52,6 +52,18 @@ export async function drive(url: string, clients: readonly Client[], seconds: nu
   return (answered * 1000) / (performance.now() - since);
 }
 
+/** A server that answers nothing for as long will not answer: the programs give up a request earlier. */
+const SILENCE_MS = 60_000;
+
+/** `fetch` with that limit, and an error that names the address. */
+export async function ask(url: string, init: RequestInit = {}): Promise<Response> {
+  try {
+    return await fetch(url, { ...init, signal: AbortSignal.timeout(SILENCE_MS) });
+  } catch (cause) {
+    throw new Error(`${url} did not answer: ${(cause as Error).message}`, { cause });
+  }
+}
+
 /** Bytes of one read. */
 const READ_BYTES = 16_384;
 
@@ -64,6 +76,17 @@ function converse({ hostname, port }: URL, client: Client, end: number): Promise
     let received = '';
     let socket: Socket;
 
+    // Not `socket.setTimeout`, which would reset a timer at every request and answer.
+    let seen = -1;
+    const watch = setInterval(() => {
+      if (count === seen) fail(new Error(`${hostname}:${port} answered nothing for ${SILENCE_MS / 1000} s`));
+      seen = count;
+    }, SILENCE_MS);
+    const fail = (error: unknown) => {
+      clearInterval(watch);
+      socket.removeAllListeners('close').destroy();
+      reject(error);
+    };
     const send = () => {
       pending = true;
       socket.write(client.next());
@@ -73,12 +96,15 @@ function converse({ hostname, port }: URL, client: Client, end: number): Promise
       const onread = { buffer, callback: receive };
       socket = connect({ host: hostname, port: Number(port), onread }).setNoDelay();
       socket.once('connect', send);
-      socket.once('error', reject);
+      socket.once('error', fail);
       // The programs close a connection after 10,000 requests and announce it in the last answer.
       socket.once('close', () => {
-        if (pending) reject(new Error(`${hostname}:${port} hung up`));
+        if (pending) fail(new Error(`${hostname}:${port} hung up`));
         else if (performance.now() < end) open();
-        else resolve(count);
+        else {
+          clearInterval(watch);
+          resolve(count);
+        }
       });
     };
     /** @returns whether to read on */
@@ -92,8 +118,7 @@ function converse({ hostname, port }: URL, client: Client, end: number): Promise
       try {
         client.take(answer);
       } catch (error) {
-        socket.destroy();
-        reject(error);
+        fail(error);
         return false;
       }
       if (performance.now() >= end || answer.isLast) socket.end();

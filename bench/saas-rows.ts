@@ -2,7 +2,7 @@
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Served } from './lab.js';
-import { type Answer, type Client, drive, expectStatus, hammer, repeating, request } from './load.js';
+import { type Answer, ask, type Client, drive, expectStatus, hammer, repeating, request } from './load.js';
 import { pocketBase } from './pocketbase.js';
 import type { Result } from './report.js';
 import {
@@ -38,7 +38,7 @@ export function me(least = 0.7): Row {
       const { url } = await serve(bench, 'saas-backend');
       const accounts = await register(url, 32);
       const headers = accounts.map(({ accessToken }) => bearer(accessToken));
-      const answer = await (await fetch(url + ME, { headers: headers[0] ?? {} })).text();
+      const answer = await (await ask(url + ME, { headers: headers[0] ?? {} })).text();
       const floor = await jwtFloor(bench, answer);
       return {
         measure: (seconds) => hammer(url + ME, 32, seconds, headers),
@@ -163,7 +163,7 @@ export async function register(url: string, count: number): Promise<Account[]> {
   for (let number = 0; number < count; number++) {
     const email = `person-${number}@example.com`;
     const body = JSON.stringify({ email, password: PASSWORD });
-    const answer = await fetch(`${url}/api/auth/register`, { method: 'POST', headers: JSON_BODY, body });
+    const answer = await ask(`${url}/api/auth/register`, { method: 'POST', headers: JSON_BODY, body });
     if (answer.status !== 201) throw new Error(`register answered ${answer.status}: ${await answer.text()}`);
     const { data } = (await answer.json()) as { data: Omit<Account, 'email'> };
     accounts.push({ ...data, email });
@@ -177,7 +177,7 @@ export async function jwtFloor(
   json: string,
 ): Promise<Served & { headers: Record<string, string> }> {
   const floor = await lab.floor('jwt', json);
-  const { token } = (await (await fetch(`${floor.url}/token`)).json()) as { token: string };
+  const { token } = (await (await ask(`${floor.url}/token`)).json()) as { token: string };
   return { ...floor, headers: bearer(token) };
 }
 

@@ -1,5 +1,6 @@
 /** What the rows of the timing benchmark share: requests that an attacker must not distinguish by time. */
 import type { Lab } from './lab.js';
+import { ask } from './load.js';
 
 /** Each request is generated anew; `expected` is the common status of all classes, or a list of allowed ones. */
 export interface TimingRow {
@@ -35,7 +36,7 @@ export async function times<T>(count: number, call: (number: number) => Promise<
 
 export async function post(url: string, body: object, expected = 201, token?: string): Promise<Answer> {
   const headers = { ...JSON_BODY, ...(token && { authorization: `Bearer ${token}` }) };
-  const answer = await fetch(url, { method: 'POST', headers, body: JSON.stringify(body) });
+  const answer = await ask(url, { method: 'POST', headers, body: JSON.stringify(body) });
   const text = await answer.text();
   if (answer.status !== expected) throw new Error(`${url} answered ${answer.status}: ${text}`);
   return (text === '' ? {} : JSON.parse(text)) as Answer;

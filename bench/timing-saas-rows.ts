@@ -12,7 +12,7 @@ import { codeAt, FACTOR_KEY } from '../test/kit/factors.js';
 import { waitUntil } from '../test/kit/wait.js';
 import { basic } from './idp-rows.js';
 import { type Lab, secret } from './lab.js';
-import { request } from './load.js';
+import { ask, request } from './load.js';
 import {
   ACCOUNTS,
   addressesOf,
@@ -144,7 +144,7 @@ async function receiveEvents(url: string): Promise<void> {
   });
   await once(server.listen(0, '127.0.0.1').unref(), 'listening');
   const { port } = server.address() as AddressInfo;
-  const answer = await fetch(`${url}/admin/api/endpoints/create`, {
+  const answer = await ask(`${url}/admin/api/endpoints/create`, {
     method: 'POST',
     headers: { ...JSON_BODY, 'x-requested-with': 'bench', authorization: basic('admin', ADMIN_PASSWORD) },
     body: JSON.stringify({ url: `http://127.0.0.1:${port}/` }),

@@ -101,7 +101,9 @@ async function measure({ name, url, expected, classes }: TimingRow): Promise<Map
   };
   while (index < calls.length) {
     if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${name}: ${index} of ${calls.length}`);
-    await drive(url, [client], 1);
+    await drive(url, [client], 1).catch((cause: Error) => {
+      throw new Error(`${name}: ${cause.message}`, { cause });
+    });
   }
   if (process.stderr.isTTY) process.stderr.write('\r\x1b[K');
   return times;
