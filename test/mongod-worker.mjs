@@ -3,13 +3,10 @@
  * at the next line while nobody reads, for example while the main thread parses the results of a process.
  */
 import { parentPort } from 'node:worker_threads';
-import { MongoMemoryReplSet } from 'mongodb-memory-server-core';
+import { startReplicaSet } from '../dist/test/kit/mongod.js';
+import { serverPort } from '../dist/test/kit/port.js';
 
-process.env.MONGOMS_SYSTEM_BINARY_VERSION_CHECK ??= 'false';
-const set = await MongoMemoryReplSet.create({
-  replSet: { storageEngine: 'wiredTiger' },
-  instanceOpts: [{ launchTimeout: 120_000 }],
-});
+const set = await startReplicaSet({ ports: [await serverPort()] });
 parentPort.once('message', async () => {
   await set.stop();
   parentPort.postMessage('stopped');

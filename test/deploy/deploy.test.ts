@@ -2,11 +2,11 @@ import { copyFileSync, readdirSync, readFileSync, statSync, writeFileSync } from
 import { join } from 'node:path';
 import t from 'tap';
 import { SECRETS } from '../kit/app.js';
-import { serverPort } from '../kit/port.js';
+import { serverPorts } from '../kit/port.js';
 import { compiled, startCommand, startProgram } from '../kit/process.js';
 import { withOrSkip } from '../kit/skip.js';
 import { temporaryFolder } from '../kit/tmp.js';
-import { ask, freePorts, type Question, run, selfSigned } from '../proxy/kit.js';
+import { ask, type Question, run, selfSigned } from '../proxy/kit.js';
 import { deployed, ROOT, startUnit, unitValues, variablesOf } from './kit.js';
 
 /** The files of deploy/, with the real programs, Caddy and mongod. test/deploy/image.ts tests the image. */
@@ -20,7 +20,7 @@ async function startMachine() {
   await run('caddy', ['version']);
   const folder = temporaryFolder(t);
   const { cert, key, pem } = await selfSigned(folder);
-  const [saasPort, idpPort, https, http] = (await freePorts(4)) as [number, number, number, number];
+  const [saasPort, idpPort, https, http] = (await serverPorts(4)) as [number, number, number, number];
   const saas = await startUnit(t, 'saas-backend', {
     port: saasPort,
     secrets: {
@@ -215,7 +215,7 @@ async function startMembers() {
   const args = [...(block?.[1] ?? '').matchAll(/^ {4}- (.*)$/gm)].map(([, argument = '']) =>
     argument.replace('--bind_ip_all', '--bind_ip=127.0.0.1').replace('/dev/shm/keyfile', keyFile),
   );
-  const ports = await Promise.all([serverPort(), serverPort(), serverPort()]);
+  const ports = await serverPorts(3);
   const members = ports.map((port) => {
     const dbPath = temporaryFolder(t);
     return startCommand(t, mongod, { args: [...args, `--port=${port}`, `--dbpath=${dbPath}`] });

@@ -3,9 +3,10 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
+import { serverPorts } from '../kit/port.js';
 import { compiled, startCommand } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
-import { freePorts, PRODUCTS } from '../proxy/kit.js';
+import { PRODUCTS } from '../proxy/kit.js';
 import { build, obstacle } from './build.js';
 
 /** Builds the image of deploy/Dockerfile and runs both programs in it: `npm run test:image`. */
@@ -52,7 +53,7 @@ const COMMANDS = { saas: image.command, idp: ['idp', 'serve'] };
 for (const product of ['saas', 'idp'] as const) {
   for (const user of [image.user, '10001:10001']) {
     t.test(`${product} runs as process 1 of user ${user} on a read-only root`, async (t) => {
-      const [port] = await freePorts(1);
+      const [port] = await serverPorts(1);
       const { HOST, IDP_HOST, IDP_PORT, ...secrets } = PRODUCTS[product].environment('', '') as Record<
         string,
         string

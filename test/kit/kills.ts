@@ -1,8 +1,7 @@
 /** kill -9 of a server under load, with clients that repeat unanswered requests. */
-import { once } from 'node:events';
-import { type AddressInfo, createServer } from 'node:net';
 import type { Test } from 'tap';
 import { parseJson, SECRETS } from './app.js';
+import { serverPort } from './port.js';
 import { compiled, type Program, startProgram } from './process.js';
 import { countedRandom } from './random.js';
 import { temporaryFolder } from './tmp.js';
@@ -39,15 +38,6 @@ export interface KillableProgram {
   replaced(): number;
 }
 
-async function freePort(): Promise<number> {
-  const listener = createServer().listen(0, '127.0.0.1');
-  await once(listener, 'listening');
-  const { port } = listener.address() as AddressInfo;
-  listener.close();
-  await once(listener, 'close');
-  return port;
-}
-
 /** What a campaign kills. */
 export interface Victim {
   url: string;
@@ -59,7 +49,7 @@ export interface Victim {
 
 /** A server of one process, which is started again after each kill. */
 export async function oneProcess(t: Test, script: string, options: object): Promise<Victim> {
-  const port = await freePort();
+  const port = await serverPort();
   const start = () =>
     startProgram(t, compiled(script), { args: [JSON.stringify({ ...options, port, logLevel: 'info' })] });
   let program: Program = start();

@@ -17,3 +17,10 @@ export async function serverPort(): Promise<number> {
   await new Promise((done) => probe.close(done));
   return port;
 }
+
+/** Different ports for several servers, none of which listens yet. */
+export async function serverPorts<N extends number>(count: N): Promise<number[] & { length: N }> {
+  const ports = new Set<number>();
+  while (ports.size < count) ports.add(await serverPort());
+  return [...ports] as number[] & { length: N };
+}

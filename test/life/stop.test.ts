@@ -10,6 +10,7 @@ import { createServer } from '../../src/index.js';
 import { createLogStream } from '../../src/server/log.js';
 import { openStore } from '../../src/storage/open.js';
 import { testOptions } from '../kit/app.js';
+import { serverPort } from '../kit/port.js';
 import { compiled, startCommand, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
@@ -226,15 +227,6 @@ const PRODUCTION = {
   IDP_ED25519_SEED: 'b7d1f0c25e8a4396f0c25e8a4396b7d1b7d1f0c25e8a4396f0c25e8a4396b7d1',
 };
 
-async function freePort(): Promise<number> {
-  const listener = createListener().listen(0, '127.0.0.1');
-  await once(listener, 'listening');
-  const { port } = listener.address() as AddressInfo;
-  listener.close();
-  await once(listener, 'close');
-  return port;
-}
-
 t.test('a full log disk blocks nothing', { skip: !isLinux && 'there is no /dev/full' }, async (t) => {
   const faults = [
     [SAAS, 'SIGTERM', 0],
@@ -245,7 +237,7 @@ t.test('a full log disk blocks nothing', { skip: !isLinux && 'there is no /dev/f
   writeFileSync(preload, "process.once('SIGWINCH', () => { throw new Error('out of the blue') })");
   await Promise.all(
     faults.map(async ([script, signal, code]) => {
-      const port = await freePort();
+      const port = await serverPort();
       const serve = `exec "${process.execPath}" --import="${preload}" "${script}" serve --host 127.0.0.1 --port ${port} >/dev/full`;
       const program = startCommand(t, 'sh', {
         args: ['-c', serve],

@@ -1,10 +1,9 @@
 import { execFile } from 'node:child_process';
-import { once } from 'node:events';
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
-import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
+import { serverPorts } from '../kit/port.js';
 import { compiled, startCommand, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { asLibrary, load, recipe, refusalOf, withBasic, withForm } from '../relying-parties/kit.js';
@@ -25,15 +24,6 @@ const REFUSED = /signature verification failed|id_token failed verification agai
 interface Tokens {
   accessToken: string;
   refreshToken: string;
-}
-
-/** Free ports. */
-async function freePorts(count: number): Promise<number[]> {
-  const servers = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'));
-  await Promise.all(servers.map((server) => once(server, 'listening')));
-  const ports = servers.map((server) => (server.address() as AddressInfo).port);
-  await Promise.all(servers.map((server) => once(server.close(), 'close')));
-  return ports;
 }
 
 t.test('the package contains only what runs', async (t) => {
@@ -233,7 +223,7 @@ t.test('the packed idp signs agents and people in at real clients, which refuse 
 
 t.test('the steps of docs/broker.md sign an agent in at an application', async (t) => {
   const text = readFileSync(join(ROOT, 'docs/broker.md'), 'utf8');
-  const [ports, cwd] = [await freePorts(2), consumer.folder];
+  const [ports, cwd] = [await serverPorts(2), consumer.folder];
   const blocks = [...text.matchAll(/```(?:sh|js)\n([\s\S]*?)```/g)].map(([, block = '']) =>
     block.replaceAll('8080', String(ports[0])).replaceAll(/(localhost:|listen\()3000/g, `$1${ports[1]}`),
   );

@@ -2,7 +2,6 @@ import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { request as httpRequest, type IncomingHttpHeaders, type RequestOptions } from 'node:http';
 import { request as httpsRequest } from 'node:https';
-import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
@@ -25,20 +24,6 @@ export function snippet(language: string): string {
   const block = new RegExp(`\`\`\`${language}\\n([\\s\\S]*?)\`\`\``).exec(page)?.[1];
   if (block === undefined) throw new Error(`docs/proxy.md has no ${language}`);
   return block;
-}
-
-/** Free ports. */
-export async function freePorts<N extends number>(count: N): Promise<number[] & { length: N }> {
-  const servers = Array.from({ length: count }, () => createServer());
-  const listening = servers.map(
-    (server) =>
-      new Promise<number>((resolve) =>
-        server.listen(0, '127.0.0.1', () => resolve((server.address() as AddressInfo).port)),
-      ),
-  );
-  const ports = await Promise.all(listening);
-  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
-  return ports as number[] & { length: N };
 }
 
 export interface Certificate {

@@ -1,13 +1,13 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
+import { serverPorts } from '../kit/port.js';
 import { startCommand } from '../kit/process.js';
 import { withOrSkip } from '../kit/skip.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import {
   ask,
   type Backend,
-  freePorts,
   PRODUCTS,
   type Question,
   type Reply,
@@ -41,7 +41,7 @@ async function startNginx() {
     startBackend(t, 'idp', { trust: '127.0.0.1' }),
   ]);
   const [https, http, unlistedSaas, unlistedIdp, wrong, outer, inner, halfOuter, halfInner, six] =
-    await freePorts(10);
+    await serverPorts(10);
   const page = snippet('nginx')
     .replace(/listen (\[::\]:)?443/g, (_, six) => `listen ${six ? '[::1]' : '127.0.0.1'}:${https}`)
     .replace(/listen (\[::\]:)?80/g, (_, six) => `listen ${six ? '[::1]' : '127.0.0.1'}:${http}`)
@@ -313,7 +313,7 @@ async function startCaddy() {
     startBackend(t, 'saas', { trust: '127.0.0.1' }),
     startBackend(t, 'idp', { trust: '127.0.0.1' }),
   ]);
-  const [https, http] = await freePorts(2);
+  const [https, http] = await serverPorts(2);
   // Replaces the ports, and uses local certificates where Caddy would obtain some.
   const page = snippet('caddy')
     .replace('{\n', `{\n admin off\n skip_install_trust\n http_port ${http}\n https_port ${https}\n`)

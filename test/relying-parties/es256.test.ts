@@ -7,11 +7,11 @@ import t, { type Test } from 'tap';
 import { Agent } from '../kit/agent.js';
 import { parseJson } from '../kit/app.js';
 import type { RegisteredClient } from '../kit/idp.js';
+import { serverPorts } from '../kit/port.js';
 import { compiled, startCommand } from '../kit/process.js';
 import { withOrSkip } from '../kit/skip.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
-import { freePorts } from '../proxy/kit.js';
 import {
   type Known,
   type Provider,
@@ -94,7 +94,7 @@ async function openEach(
   open: (client: RegisteredClient, port: number, name: Name) => Promise<Application>,
 ): Promise<Record<Name, Application>> {
   const names = Object.keys(CLIENTS) as Name[];
-  const ports = await freePorts(names.length);
+  const ports = await serverPorts(names.length);
   const opened = names.map(async (name, index) => {
     const port = ports[index] as number;
     const redirect_uris = [`http://127.0.0.1:${port}${callback}`];
@@ -276,7 +276,7 @@ await withOrSkip(
 /** One process for all clients, because it takes seconds to start. */
 const inSpring = (jar: string): Peer => ({
   async open(t, { idp, issuer }) {
-    const [port] = await freePorts(1);
+    const [port] = await serverPorts(1);
     const clients = { ...CLIENTS, ...EDDSA_CLIENTS };
     const registered = Object.entries(clients).map(async ([name, more]) => {
       const redirect_uris = [`http://127.0.0.1:${port}/login/oauth2/code/${name}`];

@@ -2,7 +2,7 @@
 import mongodbPlugin, { type mongodb } from '@fastify/mongodb';
 import t, { type Test } from 'tap';
 import { startReplicaSet } from '../kit/mongod.js';
-import { serverPort } from '../kit/port.js';
+import { serverPorts } from '../kit/port.js';
 import { withOrSkip } from '../kit/skip.js';
 import { waitUntil } from '../kit/wait.js';
 
@@ -45,7 +45,7 @@ export async function onReplicaSet(tests: (set: ReplicaSet) => void): Promise<vo
 
 async function start(): Promise<ReplicaSet> {
   const configSettings = { electionTimeoutMillis: ELECTION_TIMEOUT_MS, heartbeatIntervalMillis: 200 };
-  const ports = await Promise.all(Array.from({ length: 3 }, serverPort));
+  const ports = await serverPorts(3);
   const set = await startReplicaSet({ ports, configSettings, args: ARGUMENTS });
   const members = set.servers.map(({ instanceInfo }) => {
     const child = instanceInfo?.instance.mongodProcess;
