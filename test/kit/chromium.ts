@@ -22,13 +22,17 @@ const ARGS = [
   '--renderer-process-limit=1',
 ];
 
+/** For the start and each step: how long they take depends on what else the machine does. The default is 30 seconds. */
+const TIMEOUT_MS = 120_000;
+
 /**
  * Starts Chromium with an empty profile, which is removed after the test. Each `browser.newContext()` has
  * its own cookies.
  */
 export async function startChromium(t: Test): Promise<Browser> {
   accessSync(EXECUTABLE, constants.X_OK);
-  const browser = await chromium.launch({ executablePath: EXECUTABLE, args: ARGS });
+  const browser = await chromium.launch({ executablePath: EXECUTABLE, args: ARGS, timeout: TIMEOUT_MS });
+  browser.on('context', (context) => context.setDefaultTimeout(TIMEOUT_MS));
   t.teardown(() => browser.close());
   return browser;
 }
