@@ -191,13 +191,15 @@ async function interruptHalfWay(t: Test, cwd: string, to: string, signal: 'SIGKI
   await waitUntil('the copy is under way', isUnderWay);
   started.child.kill(signal);
   if (signal === 'SIGSTOP') {
-    // Not in a transaction, which would keep every other process from writing.
-    await waitUntil('the command is stopped between two batches', async () => {
+    // Not in a transaction, which would keep every other process from writing. It runs for a turn of the event loop between
+    // two tries: a stop directly after the continuation lets it do nothing on a busy machine.
+    const isBetweenBatches = async () => {
+      started.child.kill('SIGSTOP');
       if (await canWrite(to)) return true;
       started.child.kill('SIGCONT');
-      started.child.kill('SIGSTOP');
       return false;
-    });
+    };
+    await waitUntil('the command is stopped between two batches', isBetweenBatches, { everyTurn: true });
   }
   return started;
 }
