@@ -84,13 +84,15 @@ t.test('clients: every change to the trust in applications happens on the host',
 
   const store = await openFile(t, file);
   const clients = clientCollection(store);
+  const before = Date.now();
   const second = (await type(['client', 'rotate', client.id, '--json'])).json.client_secret;
+  const after = Date.now();
   t.equal(await signIn(client.secret), 200, 'the old secret works');
   t.equal(await signIn(second), 200);
   const day = 24 * 3600 * 1000;
   const until = (await clients.findOne({ id: client.id }))?.previousSecretUntil ?? 0;
-  t.ok(Math.abs(until - Date.now() - day) < 60_000, 'for a day');
-  idp.clock.advance(day + 60_000);
+  t.ok(until >= before + day && until <= after + day, 'for a day');
+  idp.clock.set(until);
   t.equal(await signIn(client.secret), 401, 'and not after it');
   const third = (await type(['client', 'rotate', client.id, '--at-once', '--json'])).json.client_secret;
   t.equal(await signIn(second), 401);

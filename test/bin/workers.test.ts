@@ -35,6 +35,8 @@ async function startWorkers(t: Test, script: string, args: string[] = [], env: R
   const program = startProgram(t, script, { args: given, cwd, env });
   const [line] = await program.printed(/^\{"program".*|^ {2}Health.*/);
   const url = /http:\/\/[^\s"/]+/.exec(line)?.[0] ?? '';
+  // The primary's line may be read before those of the workers.
+  await waitUntil('the lines of both workers', () => listening(program).length === 2);
   return { program, url };
 }
 
@@ -210,7 +212,10 @@ for (const { name, script, authorization, env } of [
     for (let count = 0; count < REQUESTS; count++) {
       await fetch(`${url}/health`, { headers: { connection: 'close' } });
     }
-    t.ok(served(first, '/health') > 0 && served(second, '/health') > 0, 'both workers have served');
+    await waitUntil(
+      'both workers have served',
+      () => served(first, '/health') > 0 && served(second, '/health') > 0,
+    );
     while (served(first, '/metrics') === 0 || served(second, '/metrics') === 0)
       t.equal(await health(), REQUESTS);
     const metrics = await scrape();

@@ -114,7 +114,7 @@ await onChromium((browser) => {
     await press('Pay');
     await page.waitForURL(`${origin}/shop?checkout=success&session_id=cs_*`);
     for (const type of ['customer.subscription.created', 'invoice.paid', 'checkout.session.completed'])
-      t.ok(payments.lines.includes(`${type} 200`), `the webhook accepts ${type}`);
+      await payments.printed(new RegExp(`^${type} 200$`));
     await press('open');
     await shows('200');
     await press('returned');
@@ -126,7 +126,7 @@ await onChromium((browser) => {
     await press('Cancel subscription');
     await press('Return');
     await page.waitForURL(`${origin}/shop`);
-    t.ok(payments.lines.includes('customer.subscription.updated 200'));
+    await payments.printed(/^customer\.subscription\.updated 200$/);
     await press('open');
     await shows('200');
     await press('cancel');
@@ -153,7 +153,7 @@ await onChromium((browser) => {
     await page.getByText('Ends on').waitFor();
     await press('Keep the plan');
     await page.getByText('The plan continues').waitFor();
-    t.ok(payments.lines.includes('customer.subscription.updated 200'));
+    await payments.printed(/^customer\.subscription\.updated 200$/);
     t.same(refusals, []);
   });
 });
