@@ -33,7 +33,7 @@ export const WEBHOOK_SECRET = secret();
 const DIST = new URL('../', import.meta.url);
 
 /** For the start and the end of a process: far longer than either takes on a busy machine. */
-const PATIENCE_MS = 60_000;
+const PROCESS_TIMEOUT_MS = 60_000;
 
 export interface UnboundOptions {
   /** The database: otherwise a new one. */
@@ -168,11 +168,11 @@ export class Lab {
   async clear(): Promise<void> {
     await Promise.all(
       [...this.#children].map(async (child) => {
-        const closed = once(child, 'close', { signal: AbortSignal.timeout(PATIENCE_MS) });
+        const closed = once(child, 'close', { signal: AbortSignal.timeout(PROCESS_TIMEOUT_MS) });
         child.kill('SIGTERM');
         await closed.catch((cause: Error) => {
           const what = `${child.spawnargs.join(' ')}, process ${child.pid},`;
-          throw new Error(`${what} has not ended ${PATIENCE_MS / 1000} s after SIGTERM`, { cause });
+          throw new Error(`${what} has not ended ${PROCESS_TIMEOUT_MS / 1000} s after SIGTERM`, { cause });
         });
       }),
     );
@@ -243,8 +243,8 @@ async function listening(port: number, child: ChildProcess): Promise<void> {
   for (const since = performance.now(); ; ) {
     const end = child.exitCode ?? child.signalCode;
     if (end !== null) throw new Error(`${command} ended with ${end}`);
-    if (performance.now() - since > PATIENCE_MS) {
-      throw new Error(`${command}, process ${child.pid}, does not listen after ${PATIENCE_MS / 1000} s`);
+    if (performance.now() - since > PROCESS_TIMEOUT_MS) {
+      throw new Error(`${command}, process ${child.pid}, does not listen after ${PROCESS_TIMEOUT_MS / 1000} s`);
     }
     const isOpen = await new Promise<boolean>((resolve) => {
       const socket = connect(port, '127.0.0.1', () => resolve(true)).once('error', () => resolve(false));
