@@ -78,8 +78,9 @@ const OUTPUT = `TAP version 14
         -"right"
         +"wro\u0000ng"
       at:
-        fileName: test/auth/login.test.ts
-        lineNumber: 7
+        fileName: dist/test/gate.test.js
+        lineNumber: 1
+        columnNumber: 1
       ...
     1..2
 not ok 1 - a login # time=3ms
@@ -123,7 +124,7 @@ t.test(
     t.match(printed, /^ok +0\.0 s {2}test\/auth\/fine\.test\.ts$/m);
     t.match(
       printed,
-      /^not ok test\/auth\/login\.test\.ts > a login > is told\n {4}-"right"\n {4}\+"wro\ufffdng"\n\s+at test\/auth\/login\.test\.ts:7$/m,
+      /^not ok test\/auth\/login\.test\.ts > a login > is told\n {4}-"right"\n {4}\+"wro\ufffdng"\n\s+at test\/gate\.test\.ts:1$/m,
     );
     t.match(
       printed,
