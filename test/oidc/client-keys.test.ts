@@ -9,18 +9,7 @@ import {
   clientKey,
   documentHost,
 } from '../kit/client-keys.js';
-import {
-  ADMIN_TOKEN,
-  CALLBACK,
-  type IdpAppOptions,
-  ISSUER,
-  idpApp,
-  idpOptions,
-  redemption,
-} from '../kit/idp.js';
-import { compiled, startProgram } from '../kit/process.js';
-import { temporaryFolder } from '../kit/tmp.js';
-import { onMongod } from '../storage/mongod.js';
+import { CALLBACK, type IdpAppOptions, ISSUER, idpApp, redemption } from '../kit/idp.js';
 
 /** Clients that authenticate with a key instead of a secret (private_key_jwt). */
 
@@ -262,35 +251,3 @@ t.test('failed assertions of an address are limited, correct ones are not', asyn
   t.equal(statuses.at(-1), 429);
   t.equal(await revoke(await signed()), 200);
 });
-
-const PROCESSES = 4;
-
-function replaysOn(engine: string, fresh: (t: Test) => { databaseUri?: string }): void {
-  t.test(`${engine}: of concurrent uses of one assertion in four processes, one counts`, async (t) => {
-    const options = JSON.stringify({ ...idpOptions(temporaryFolder(t)), logLevel: 'info', ...fresh(t) });
-    const programs = Array.from({ length: PROCESSES }, () =>
-      startProgram(t, compiled('test/kit/idp-server.js'), { args: [options] }),
-    );
-    const urls = await Promise.all(programs.map((program) => program.url()));
-    const key = clientKey();
-    const made = await fetch(`${urls[0]}/v1/clients`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json', authorization: `Bearer ${ADMIN_TOKEN}` },
-      body: JSON.stringify({ redirect_uris: CALLBACK, jwks: { keys: [key.jwk] } }),
-    });
-    const { client_id: clientId } = (await made.json()) as { client_id: string };
-    for (let round = 0; round < 10; round++) {
-      const text = await assertion(key, { clientId, issuer: ISSUER, now: Date.now() });
-      const statuses = await Promise.all(
-        Array.from({ length: 12 }, async (_, index) => {
-          const body = new URLSearchParams({ token: 'x', ...asserted(text) });
-          return (await fetch(`${urls[index % PROCESSES]}/introspect`, { method: 'POST', body })).status;
-        }),
-      );
-      t.same(statuses.sort(), [200, ...Array(11).fill(401)]);
-    }
-  });
-}
-
-replaysOn('SQLite', () => ({}));
-await onMongod(({ fresh }) => replaysOn('MongoDB', (t) => ({ databaseUri: fresh(t) })));

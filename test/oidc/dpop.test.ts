@@ -1,19 +1,11 @@
 import t, { type Test } from 'tap';
-import { MINUTE, systemClock } from '../../src/kernel/clock.js';
-import { systemRandom } from '../../src/kernel/secrets.js';
+import { MINUTE } from '../../src/kernel/clock.js';
 import { usedProofCollection } from '../../src/oidc/store.js';
 import { createResourceServer } from '../../src/resource-server/service.js';
-import { openStore } from '../../src/storage/open.js';
-import { basic } from '../kit/app.js';
 import {
-  ADMIN_TOKEN,
-  authorizePath,
-  CALLBACK,
   claimsOf,
-  codeIn,
   ISSUER,
   idpApp,
-  idpOptions,
   idpStore,
   type Parameters,
   type RegisteredClient,
@@ -21,11 +13,8 @@ import {
   refreshing,
 } from '../kit/idp.js';
 import { ON_THE_HOST } from '../kit/operator.js';
-import { compiled, startProgram } from '../kit/process.js';
-import { addResource, FILES, FILES_INPUT, introspect, resourcesIn } from '../kit/resources.js';
-import { temporaryFolder } from '../kit/tmp.js';
+import { addResource, FILES, type FILES_INPUT, introspect } from '../kit/resources.js';
 import { dpopKey } from '../kit/token-issuer.js';
-import { onMongod } from '../storage/mongod.js';
 
 /** Tokens that are bound to a key of the client (DPoP, RFC 9449). */
 
@@ -240,61 +229,3 @@ t.test('requests that get no token store no proof', async (t) => {
   t.equal((await send(redemption(client, await code(client)))).status, 200);
   t.equal(await proofs.count({}), 1);
 });
-
-const PROCESSES = 4;
-
-function replaysOn(engine: string, fresh: (t: Test) => { databaseUri?: string }): void {
-  t.test(`${engine}: of 50 uses of one proof in ${PROCESSES} processes, one counts`, async (t) => {
-    const given = { ...idpOptions(temporaryFolder(t)), logLevel: 'info', ...fresh(t) };
-    const programs = Array.from({ length: PROCESSES }, () =>
-      startProgram(t, compiled('test/kit/idp-server.js'), { args: [JSON.stringify(given)] }),
-    );
-    const urls = await Promise.all(programs.map((program) => program.url()));
-    const store = await openStore(given.databaseUri);
-    t.teardown(() => store.close());
-    await resourcesIn(store, { clock: systemClock, random: systemRandom }).add(
-      FILES,
-      FILES_INPUT,
-      ON_THE_HOST,
-    );
-    const admin = async (path: string, body: object) => {
-      const headers = { 'content-type': 'application/json', authorization: `Bearer ${ADMIN_TOKEN}` };
-      const made = await fetch(urls[0] + path, { method: 'POST', headers, body: JSON.stringify(body) });
-      return (await made.json()) as Record<string, string>;
-    };
-    const { client_id: id = '', client_secret: secret = '' } = await admin('/v1/clients', {
-      redirect_uris: CALLBACK,
-    });
-    const { handle = '', password = '' } = await admin('/v1/agents', { handle: 'racer@example.test' });
-    const client = { id, secret, redirectUri: CALLBACK };
-    const answer = await fetch(urls[0] + authorizePath(client, { scope: 'openid' }), {
-      headers: { authorization: basic(handle, password) },
-      redirect: 'manual',
-    });
-    const code = codeIn(answer.headers.get('location') ?? undefined);
-    const key = await dpopKey(systemClock);
-    const redeem = async (nonce?: string) =>
-      fetch(`${urls[1]}/token`, {
-        method: 'POST',
-        body: new URLSearchParams(redemption(client, code)),
-        headers: { dpop: await key.prove(TOKEN, { claims: { nonce } }) },
-      });
-    // The nonce of one process is valid in all of them.
-    const nonce = (await redeem()).headers.get('dpop-nonce') ?? '';
-    const { access_token: token } = (await (await redeem(nonce)).json()) as { access_token: string };
-    for (let round = 0; round < 4; round++) {
-      const dpop = await key.prove({ method: 'GET', url: `${ISSUER}/userinfo`, token });
-      const headers = { authorization: `DPoP ${token}`, dpop };
-      const statuses = await Promise.all(
-        Array.from(
-          { length: 50 },
-          async (_, index) => (await fetch(`${urls[index % PROCESSES]}/userinfo`, { headers })).status,
-        ),
-      );
-      t.same(statuses.sort(), [200, ...Array(49).fill(401)]);
-    }
-  });
-}
-
-replaysOn('SQLite', () => ({}));
-await onMongod(({ fresh }) => replaysOn('MongoDB', (t) => ({ databaseUri: fresh(t) })));

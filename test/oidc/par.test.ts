@@ -7,23 +7,18 @@ import { basic } from '../kit/app.js';
 import { asserted, assertion, clientKey } from '../kit/client-keys.js';
 import { fetchOf, forOauth4webapi, skewOf, withNonce } from '../kit/fetch.js';
 import {
-  ADMIN_TOKEN,
   CALLBACK,
   codeIn,
   ISSUER,
   idpApp,
-  idpOptions,
   idpStore,
   type Parameters,
   type RegisteredClient,
   search,
   VERIFIER,
 } from '../kit/idp.js';
-import { compiled, startProgram } from '../kit/process.js';
 import { addResource, FILES } from '../kit/resources.js';
-import { temporaryFolder } from '../kit/tmp.js';
 import { dpopKey } from '../kit/token-issuer.js';
-import { onMongod } from '../storage/mongod.js';
 
 /** Authorization requests that clients push (RFC 9126). */
 
@@ -234,39 +229,3 @@ t.test('oauth4webapi pushes a request with DPoP', async (t) => {
     );
   t.equal((await withNonce(userinfo)).sub, agent.sub);
 });
-
-const PROCESSES = 4;
-
-function racesOn(engine: string, fresh: (t: Test) => { databaseUri?: string }): void {
-  t.test(`${engine}: of 50 uses of one request_uri in ${PROCESSES} processes, one counts`, async (t) => {
-    const given = { ...idpOptions(temporaryFolder(t)), logLevel: 'info', ...fresh(t) };
-    const programs = Array.from({ length: PROCESSES }, () =>
-      startProgram(t, compiled('test/kit/idp-server.js'), { args: [JSON.stringify(given)] }),
-    );
-    const urls = await Promise.all(programs.map((program) => program.url()));
-    const admin = async (path: string, body: object) => {
-      const headers = { 'content-type': 'application/json', authorization: `Bearer ${ADMIN_TOKEN}` };
-      const made = await fetch(urls[0] + path, { method: 'POST', headers, body: JSON.stringify(body) });
-      return (await made.json()) as Record<string, string>;
-    };
-    const { client_id = '', client_secret = '' } = await admin('/v1/clients', { redirect_uris: CALLBACK });
-    const { handle = '', password = '' } = await admin('/v1/agents', { handle: 'racer@example.test' });
-    const headers = { authorization: basic(handle, password) };
-    for (let round = 0; round < 4; round++) {
-      const body = new URLSearchParams({ ...REQUEST, client_id, client_secret });
-      const pushed = await fetch(`${urls[round]}/par`, { method: 'POST', body });
-      const { request_uri } = (await pushed.json()) as { request_uri: string };
-      const path = `/authorize?${new URLSearchParams({ client_id, request_uri })}`;
-      const statuses = await Promise.all(
-        Array.from({ length: 50 }, async (_, index) => {
-          const url = urls[index % PROCESSES] + path;
-          return (await fetch(url, { headers, redirect: 'manual' })).status;
-        }),
-      );
-      t.same(statuses.sort(), [302, ...Array(49).fill(400)]);
-    }
-  });
-}
-
-racesOn('SQLite', () => ({}));
-await onMongod(({ fresh }) => racesOn('MongoDB', (t) => ({ databaseUri: fresh(t) })));

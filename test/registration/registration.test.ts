@@ -3,11 +3,10 @@ import * as oauth from 'oauth4webapi';
 import * as openid from 'openid-client';
 import t, { type Test } from 'tap';
 import { DAY } from '../../src/kernel/clock.js';
-import { sha256, systemRandom } from '../../src/kernel/secrets.js';
+import { sha256 } from '../../src/kernel/secrets.js';
 import { clientCollection } from '../../src/provisioning/store.js';
 import { registrationTokenCollection } from '../../src/registration/store.js';
 import { createRegistrationTokens } from '../../src/registration/tokens.js';
-import { openStore } from '../../src/storage/open.js';
 import { Agent } from '../kit/agent.js';
 import { clientKey, documentHost } from '../kit/client-keys.js';
 import { fakeClock } from '../kit/clock.js';
@@ -17,14 +16,10 @@ import {
   type IdpApp,
   type IdpAppOptions,
   idpApp,
-  idpOptions,
   idpStore,
   VERIFIER,
 } from '../kit/idp.js';
-import { compiled, startProgram } from '../kit/process.js';
 import { countedRandom } from '../kit/random.js';
-import { temporaryFolder } from '../kit/tmp.js';
-import { onMongod } from '../storage/mongod.js';
 
 /** Applications that register themselves (RFC 7591), and client libraries that sign in with a key. */
 
@@ -169,48 +164,6 @@ t.test('the routes exist only if they are configured', async (t) => {
   const { body } = await on.request('GET', '/.well-known/openid-configuration');
   t.match(body, { registration_endpoint: /\/register$/ });
 });
-
-const PROCESSES = 4;
-
-function racesOn(engine: string, fresh: (t: Test) => string): void {
-  t.test(`${engine}: four processes register no more clients than a token allows`, async (t) => {
-    const databaseUri = fresh(t);
-    const options = {
-      ...idpOptions(temporaryFolder(t)),
-      databaseUri,
-      logLevel: 'info',
-      clientRegistration: true,
-    };
-    const programs = Array.from({ length: PROCESSES }, () =>
-      startProgram(t, compiled('test/kit/idp-server.js'), { args: [JSON.stringify(options)] }),
-    );
-    const urls = await Promise.all(programs.map((program) => program.url()));
-    const store = await openStore(databaseUri);
-    t.teardown(() => store.close());
-    const audit = { record: async () => undefined };
-    const clock = fakeClock(Date.now());
-    const tokens = createRegistrationTokens(registrationTokenCollection(store), {
-      ...{ audit, clock, random: systemRandom },
-    });
-    const { token } = await tokens.create({ uses: 7, days: 7 }, CLI);
-    const statuses = await Promise.all(
-      Array.from({ length: 40 }, async (_, index) => {
-        const response = await fetch(`${urls[index % PROCESSES]}/register`, {
-          method: 'POST',
-          headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` },
-          body: JSON.stringify(METADATA),
-        });
-        return response.status;
-      }),
-    );
-    t.equal(statuses.filter((status) => status === 201).length, 7);
-    t.ok(statuses.every((status) => [201, 401, 429].includes(status)));
-    t.equal(await clientCollection(store).count(), 7);
-  });
-}
-
-racesOn('SQLite', (t) => `sqlite:${temporaryFolder(t)}/idp.db`);
-await onMongod(({ fresh }) => racesOn('MongoDB', fresh));
 
 /** A provider at its own address, with the real time, for libraries. */
 async function forLibraries(t: Test): Promise<{ idp: IdpApp; issuer: string }> {
