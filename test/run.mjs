@@ -10,6 +10,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, readdirSync, readFileSync, rmSync, statfsSync, statSync, writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { dirname, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { Worker } from 'node:worker_threads';
@@ -17,8 +18,8 @@ import { filesOfSuite } from '../.ci/sections.mjs';
 import { endGroup, stacksOf } from '../.ci/watchdog.mjs';
 import { Report } from './reporter.mjs';
 
-/** One more than there are processors: many tests wait for time limits and starting programs. */
-const JOBS = 3;
+/** Two more than there are processors: many tests wait for time limits and starting programs. */
+const JOBS = availableParallelism() + 2;
 
 /** Twice what the databases and packages of a run need at a time. */
 const ROOM_BYTES = 4 * 2 ** 30;
