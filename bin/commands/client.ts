@@ -21,10 +21,11 @@ interface DescribeOptions extends CommonOptions {
   jwksUri?: string;
 }
 
-type CreateOptions = DescribeOptions & { public?: true; trusted?: true; device?: true };
+type CreateOptions = DescribeOptions & { public?: true; trusted?: true; strict?: true; device?: true };
 type UpdateOptions = DescribeOptions & {
   redirectUris?: string[];
   trusted?: 'yes' | 'no';
+  strict?: 'yes' | 'no';
   device?: 'yes' | 'no';
 };
 type RotateOptions = CommonOptions & { atOnce?: true };
@@ -49,6 +50,7 @@ export function define(group: Command, program: Program): void {
     .argument('[redirect-uris]', 'Redirect URIs, separated by commas; optional with --device', parseList)
     .option('--public', 'The application cannot keep a secret: it gets none and has to use PKCE')
     .option('--trusted', 'Skip consent for people who are signed in')
+    .option('--strict', 'Require PKCE, and the sign-in form instead of HTTP Basic for people')
     .option('--device', 'People may sign in on devices without a browser, by a code (IDP_DEVICE_FLOW)')
     .addHelpText(
       'after',
@@ -75,6 +77,12 @@ export function define(group: Command, program: Program): void {
         'yes',
         'no',
       ]),
+    )
+    .addOption(
+      new Option(
+        '--strict <yes|no>',
+        'Whether to require PKCE, and the sign-in form instead of HTTP Basic for people',
+      ).choices(['yes', 'no']),
     )
     .addOption(
       new Option('--device <yes|no>', 'Whether people may sign in on devices without a browser').choices([
@@ -157,6 +165,7 @@ async function create(
     isPublic: options.public === true,
     principalKinds: options.kinds ?? [...KINDS],
     trusted: options.trusted === true,
+    strict: options.strict === true,
     device: options.device === true,
     ...(options.idTokenAlg && { idTokenAlg: options.idTokenAlg }),
     ...readKeys(command, options),
@@ -185,7 +194,7 @@ async function update(
   options: UpdateOptions,
   command: Command,
 ): Promise<void> {
-  const { redirectUris, postLogoutUris, kinds, trusted, device } = options;
+  const { redirectUris, postLogoutUris, kinds, trusted, strict, device } = options;
   const { logo, backchannelLogoutUri, idTokenAlg } = options;
   const change = {
     ...displayName(command, options),
@@ -193,6 +202,7 @@ async function update(
     ...(postLogoutUris && { postLogoutRedirectUris: postLogoutUris }),
     ...(kinds && { principalKinds: kinds }),
     ...(trusted && { trusted: trusted === 'yes' }),
+    ...(strict && { strict: strict === 'yes' }),
     ...(device && { device: device === 'yes' }),
     ...(logo !== undefined && { logoUri: logo }),
     ...(idTokenAlg && { idTokenAlg }),

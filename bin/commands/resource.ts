@@ -18,12 +18,13 @@ interface DescribeOptions extends CommonOptions {
   scopes?: ResourceInput['scopes'];
   lifetime?: number;
   kinds?: Kind[];
+  selfRegistered?: 'yes' | 'no';
   sensitive?: string[];
   dpop?: 'yes' | 'no';
 }
 
 const ADD = `Register an API for which idp issues access tokens, and show its secret once. Applications name it with the \
-parameter resource. The API checks the tokens itself, or asks idp about them with its client ID and secret.`;
+parameter resource. People and agents that registered themselves get no token, unless --self-registered is yes. The API checks the tokens itself, or asks idp about them with its client ID and secret.`;
 
 const SHOWN_ONCE = 'The secret is shown only once.';
 
@@ -90,6 +91,12 @@ function describe(command: Command): Command {
       parseInteger(least, most, 300),
     )
     .option('--kinds <kinds>', 'Who may get a token: human, agent or both', parseKinds)
+    .addOption(
+      new Option(
+        '--self-registered <yes|no>',
+        'Whether people and agents that registered themselves get tokens; no by default',
+      ).choices(['yes', 'no']),
+    )
     .option('--sensitive <scopes>', 'Scopes that are marked as sensitive; empty for none', parseList)
     .addOption(
       new Option(
@@ -114,6 +121,7 @@ const changeOf = (options: DescribeOptions, command: Command): Partial<ResourceI
   ...(options.scopes && { scopes: options.scopes }),
   ...(options.lifetime !== undefined && { tokenLifetimeSeconds: options.lifetime }),
   ...(options.kinds && { principalKinds: options.kinds }),
+  ...(options.selfRegistered && { admitsSelfRegistered: options.selfRegistered === 'yes' }),
   ...(options.sensitive && { sensitive: options.sensitive }),
   ...(options.dpop && { requiresDpop: options.dpop === 'yes' }),
 });
@@ -129,6 +137,7 @@ async function add(
     scopes: [],
     tokenLifetimeSeconds: MAX_TOKEN_LIFETIME_SECONDS,
     principalKinds: KINDS,
+    admitsSelfRegistered: false,
     sensitive: [],
     requiresDpop: false,
     ...changeOf(options, command),
@@ -143,7 +152,13 @@ function list(program: Program, options: CommonOptions): Promise<void> {
   return withProvisioning(program, { create: false }, async ({ resources }) => {
     const found = await allPages((after) => resources.list(after));
     const views = found.map((resource) => viewFor(options, resource));
-    answerList(options, 'resources', views, ['resource', 'name', 'scopes', 'principal_kinds']);
+    answerList(options, 'resources', views, [
+      'resource',
+      'name',
+      'scopes',
+      'principal_kinds',
+      'self_registered',
+    ]);
   });
 }
 

@@ -45,8 +45,11 @@ export interface Page {
   /** The name of its file, without the extension. */
   template: string;
   view?: View;
-  /** Further sources of `form-action`, which browsers also apply to redirects after a submission. */
-  formTargets?: readonly string[];
+  /**
+   * Whether its forms lead to another origin. It then has no `form-action`, which browsers also apply to every redirect
+   * after a submission: an application may send the person on to an app scheme.
+   */
+  leadsElsewhere?: boolean;
   /** Origins of images. */
   imageSources?: readonly string[];
   /** Runs after the page was parsed; no other script does. */
@@ -113,21 +116,21 @@ export function createPages(brand: Brand, messages = createMessages()): Pages {
     );
   };
 
-  /** A page and its headers, with which it can submit forms to its origin and to `formTargets`. */
+  /** A page and its headers, with which it can submit forms to its origin only, unless it leads elsewhere. */
   const renderPage = (
     request: FastifyRequest,
     page: Page,
   ): { body: string; headers: Record<string, string> } => {
     const catalogue = catalogueFor(request, page);
-    const { formTargets = [], imageSources = [], script } = page;
-    const targets = ["'self'", ...formTargets].join(' ');
+    const { leadsElsewhere = false, imageSources = [], script } = page;
+    const formAction = leadsElsewhere ? '' : "form-action 'self'; ";
     const images = ['data:', ...imageSources].join(' ');
     const headers = {
       'content-language': catalogue.locale,
-      'content-security-policy': `default-src 'none'; ${scriptPolicy(script)}style-src ${styleHash}; img-src ${images}; form-action ${targets}; base-uri 'none'; object-src 'none'; frame-ancestors 'none'`,
+      'content-security-policy': `default-src 'none'; ${scriptPolicy(script)}style-src ${styleHash}; img-src ${images}; ${formAction}base-uri 'none'; object-src 'none'; frame-ancestors 'none'`,
       'x-frame-options': 'DENY',
       // An application may have opened the sign-in in a pop-up window and wait for its result.
-      ...(formTargets.length === 0 && { 'cross-origin-opener-policy': 'same-origin' }),
+      ...(!leadsElsewhere && { 'cross-origin-opener-policy': 'same-origin' }),
     };
     return { body: render(page, catalogue), headers };
   };

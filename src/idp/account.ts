@@ -31,7 +31,7 @@ export function createAccountSources(deps: IdpAccountDependencies): AccountSourc
   };
 
   const recordWrongPassword = ({ id }: Person, { ip }: { ip: string }): Promise<void> =>
-    audit.recordFailure({ event: 'login.failed', subject: id, ip });
+    audit.recordFailure({ event: 'login.failed', subject: id, ip, detail: 'the account page' });
 
   const provePassword: AccountSources['people']['provePassword'] = async (person, password, from) => {
     if (person.passkeyOnly) return person;

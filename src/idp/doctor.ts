@@ -1,6 +1,9 @@
 import { type Advice, collectProblems } from '../config/configuration-error.js';
 import type { Resolved } from '../config/options.js';
 import type { ClientCollection, ClientDocument } from '../provisioning/store.js';
+import { adviseOnSignUp } from '../resources/advice.js';
+import { MAX_RESOURCES } from '../resources/service.js';
+import type { ResourceCollection } from '../resources/store.js';
 import { diagnose, type Finding } from '../server/doctor.js';
 import { idpServerSchema, resolveServer, type ServerConfiguration } from '../server/options.js';
 import { readCollection } from '../storage/inspect.js';
@@ -31,8 +34,21 @@ export async function examineIdp(): Promise<Finding[]> {
   const storeOpens = findings.every(
     ({ level, about }) => level !== 'problem' || about !== 'IDP_DATABASE_URI',
   );
-  if (values === undefined || values.es256Key !== undefined || !storeOpens) return findings;
-  return [...findings, ...(await examineClients(values.databaseUri))];
+  if (values === undefined || !storeOpens) return findings;
+  const { databaseUri, es256Key, disableSignup } = values;
+  return [
+    ...findings,
+    ...(es256Key === undefined ? await examineClients(databaseUri) : []),
+    ...(disableSignup ? [] : await examineResources(databaseUri)),
+  ];
+}
+
+/** Which APIs give tokens to those who sign up. */
+async function examineResources(databaseUri: string): Promise<Finding[]> {
+  const read = (resources: Pick<ResourceCollection, 'page'>) =>
+    resources.page({ sort: 'identifier', limit: MAX_RESOURCES });
+  const found = await readCollection(databaseUri, 'resources', read, { unique: ['identifier'] });
+  return adviseOnSignUp(found?.items ?? []);
 }
 
 /** The applications that the doctor names, at most. */

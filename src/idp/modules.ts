@@ -98,6 +98,7 @@ export async function createIdpModules(
     keys: keyMaterial(values),
     directory: {
       authenticate: provisioning.principals.authenticate,
+      findByHandle: provisioning.directory.findByHandle,
       findPrincipal: provisioning.principals.find,
       isDeleted: provisioning.directory.isDeleted,
       ...clientDirectory,

@@ -132,7 +132,7 @@ export function adviseIdp({
       production && !values.disableSignup,
       'IDP_DISABLE_SIGNUP',
       'is not 1: anyone who can reach the service can create an account',
-      'Set IDP_DISABLE_SIGNUP=1 unless sign-up is meant to be open.',
+      'Set IDP_DISABLE_SIGNUP=1 unless sign-up is meant to be open. APIs give no token to who signs up, unless they were added with --self-registered yes.',
     ],
     [
       !values.clientIdMetadata &&

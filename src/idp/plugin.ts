@@ -1,16 +1,18 @@
-import type { FastifyInstance } from 'fastify';
+import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
 import fp from 'fastify-plugin';
 import { type HostContext, logConfiguration, pluginContext } from '../http/host-context.js';
 import { createAudit } from '../ops/audit.js';
 import { openMetrics } from '../ops/metrics.js';
 import { createLastKnownAddress } from '../provisioning/store.js';
+import { adviseOnSignUp } from '../resources/advice.js';
+import { MAX_RESOURCES } from '../resources/service.js';
 import type { Mounted } from '../server/assembly.js';
 import { openMeasuredStore } from '../server/measured-store.js';
 import { createModuleContext, followLifecycle } from '../server/module-context.js';
 import { rejectUnfinishedCopy } from '../server/unfinished-copy.js';
 import { type Appearance, createAppearance } from './appearance.js';
 import type { IdentityProviderOptions } from './documented-options.js';
-import { createIdpModules } from './modules.js';
+import { createIdpModules, type IdpModules } from './modules.js';
 import { adviseIdp, type ResolvedIdp, resolveIdp } from './options.js';
 import { openIdpScopes } from './scopes.js';
 
@@ -93,7 +95,16 @@ export async function mountIdp(
   });
   // All collections are declared here, so a faulty store prevents the start.
   await store.ready();
+  if (!values.disableSignup) await logResourceAdvice(modules, fastify.log);
   return { store, metrics: metrics && { metrics, guard: guards.metrics } };
+}
+
+async function logResourceAdvice({ resources }: IdpModules, log: FastifyBaseLogger): Promise<void> {
+  const { items } = await resources.service.list(undefined, MAX_RESOURCES);
+  for (const { level, about, message, remedy } of adviseOnSignUp(items)) {
+    if (level === 'warning') log.warn(`${about}: ${message}. ${remedy}`);
+    else log.info(`${about}: ${message}.`);
+  }
 }
 
 /**

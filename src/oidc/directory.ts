@@ -16,6 +16,8 @@ export interface Principal {
   /** Present when a link that was mailed to the handle was used. */
   emailVerifiedAt?: number;
   /** Present when the operator created the agent. */
+  mintedAt?: number;
+  /** Present when the operator, who created the agent, vouches for its address. */
   vouchedAt?: number;
   /** Present for an operator of the provider. */
   operatorSince?: number;
@@ -25,6 +27,15 @@ export interface Principal {
   keys?: readonly { jwk: PublicJwk }[];
   updatedAt: number;
 }
+
+/** Whether nobody but the principal itself has created it, so that its name is its own claim. */
+export const isSelfRegistered = ({
+  invitedAt,
+  vouchedAt,
+  mintedAt,
+  operatorSince,
+}: Pick<Principal, 'invitedAt' | 'vouchedAt' | 'mintedAt' | 'operatorSince'>): boolean =>
+  (invitedAt ?? vouchedAt ?? mintedAt ?? operatorSince) === undefined;
 
 export interface Client {
   id: string;
@@ -39,6 +50,8 @@ export interface Client {
   postLogoutRedirectUris: readonly string[];
   /** Consent is not required for this client. */
   trusted?: true;
+  /** It must use PKCE, and people do not use HTTP Basic with it. */
+  strict?: true;
   /** It may use the device flow. */
   device?: true;
   /** The https address of an image. */
@@ -77,6 +90,8 @@ export interface Directory {
     from: Origin,
     accepts: (principal: Principal) => boolean,
   ): Promise<Principal | null>;
+  /** The principal with this handle, active or not, else `null`. */
+  findByHandle(handle: string): Promise<Pick<Principal, 'id'> | null>;
   /** The active principal of a `sub`, else `null`. */
   findPrincipal(sub: string): Promise<Principal | null>;
   /** Whether the principal is permanently deleted or never existed. */
@@ -138,7 +153,7 @@ export interface Enrolment {
   qr: string;
 }
 
-/** The passkeys of people. `form` is the token of the form with the challenge. */
+/** The passkeys of people. `form` is the token of the form with the challenge, `purpose` for the audit. */
 export interface SignInPasskeys {
   /** The script of the sign-in page. */
   script: string;
@@ -151,7 +166,7 @@ export interface SignInPasskeys {
    * @throws RATE_LIMITED, after failures only
    */
   verify<T>(
-    signed: { form: string; credential: string },
+    signed: { form: string; credential: string; purpose: string },
     find: (sub: string) => Promise<T | null>,
     from: Origin,
   ): Promise<T | null>;

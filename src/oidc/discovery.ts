@@ -131,7 +131,7 @@ function providerMetadata(
       protected_resources: identifiers,
       revocation_list_uri: `${issuer}/revocations`,
     }),
-    ...((hasResources || issue) && { dpop_signing_alg_values_supported: [...DPOP_ALGORITHMS] }),
+    dpop_signing_alg_values_supported: [...DPOP_ALGORITHMS],
     ...(issue && { identity_chaining_requested_token_types_supported: [ASSERTION_TOKEN] }),
     ...(redeem && { authorization_grant_profiles_supported: [ASSERTION_PROFILE] }),
     claims_supported: [...CLAIMS],

@@ -27,21 +27,28 @@ export async function logoutPlugin(scope: Scope, options: LogoutPluginOptions): 
   const { sessions, cookies, pages, audit, issuer, hasAccountPages } = options;
   const config = access('public', { page: true });
   const path = () => `${mountPath(issuer())}/logout`;
-  const sendDonePage = (reply: FastifyReply) => {
+  const sendDonePage = (reply: FastifyReply, returnHref?: string) => {
     const accountHref = hasAccountPages ? `${mountPath(issuer())}/account` : undefined;
-    return pages.send(reply, { template: 'logout-done', view: { accountHref } });
+    const returnsTo = returnHref && new URL(returnHref).host;
+    return pages.send(reply, { template: 'logout-done', view: { accountHref, returnHref, returnsTo } });
   };
+  /** The registered address of an application; of one that nobody vouches for, only a link to it. */
+  const leave = (reply: FastifyReply, { target, isOpen }: LogoutRequest) =>
+    target === undefined || isOpen ? sendDonePage(reply, target) : reply.redirect(target, 303);
 
   scope.get('/logout', { config, exposeHeadRoute: false }, async (request, reply) => {
     const { searchParams } = new URL(request.url, issuer());
-    const { hint, target } = await validateLogoutRequest(readLogoutParameters([...searchParams]), options);
-    if (hint) return logOutForClient(hint, target, request, reply);
+    const parameters = readLogoutParameters([...searchParams]);
+    const asked = await validateLogoutRequest(parameters, options);
+    if (asked.hint) return logOutForClient(asked.hint, asked.target, request, reply);
     const token = cookies.session.read(request);
     const user = await sessions.find(token);
-    if (!user || token === undefined) return sendDonePage(reply);
+    if (!user || token === undefined) return leave(reply, asked);
     const { handle } = user.principal;
-    const view = { action: path(), handle, confirmation: confirmationOf(token) };
-    return pages.send(reply, { template: 'logout', view });
+    const values =
+      asked.target === undefined ? [] : Object.entries(parameters).map(([name, value]) => ({ name, value }));
+    const view = { action: path(), handle, confirmation: confirmationOf(token), values };
+    return pages.send(reply, { template: 'logout', view, leadsElsewhere: asked.target !== undefined });
   });
 
   scope.post('/logout', { config, schema: { body: AnyForm } }, async (request, reply) => {
@@ -49,12 +56,12 @@ export async function logoutPlugin(scope: Scope, options: LogoutPluginOptions): 
       [values].flat().map((value) => [name, value] as const),
     );
     const { confirm: confirmation, ...parameters } = readLogoutParameters(fields);
+    const asked = await validateLogoutRequest(parameters, options);
     if (confirmation !== undefined) {
       await logOutForUser(confirmation, request, reply);
-      return reply.redirect(path(), 303);
+      return asked.target === undefined ? reply.redirect(path(), 303) : leave(reply, asked);
     }
-    const { hint, target } = await validateLogoutRequest(parameters, options);
-    if (hint) return logOutForClient(hint, target, request, reply);
+    if (asked.hint) return logOutForClient(asked.hint, asked.target, request, reply);
     // Browsers send no cookie with a cross-site POST, so it is redirected to the same request with GET.
     return reply.redirect(`${path()}?${new URLSearchParams(parameters)}`, 303);
   });
@@ -116,14 +123,22 @@ function readLogoutParameters(fields: readonly (readonly [string, string])[]): R
 
 const PARAMETERS = ['id_token_hint', 'client_id', 'post_logout_redirect_uri', 'state', 'confirm'];
 
+interface LogoutRequest {
+  hint: Hint | null;
+  /** The registered address to return to, with the state. */
+  target: string | undefined;
+  /** Whether anyone could have registered the address. */
+  isOpen: boolean;
+}
+
 /**
- * Validates a logout request. Without a hint there is no redirect, and errors are shown to the user.
+ * Validates a logout request. Without a hint the person is asked, and errors are shown to the user.
  * @throws invalid_request
  */
 async function validateLogoutRequest(
   parameters: Record<string, string>,
   { directory, readHint }: Pick<LogoutPluginOptions, 'directory' | 'readHint'>,
-): Promise<{ hint: Hint | null; target: string | undefined }> {
+): Promise<LogoutRequest> {
   const { id_token_hint: idToken, client_id: named, post_logout_redirect_uri: uri, state } = parameters;
   const hint = idToken === undefined ? null : await readHint(idToken);
   if (idToken !== undefined && !hint) {
@@ -135,12 +150,13 @@ async function validateLogoutRequest(
     throw oidcErrors.invalid_request({ message: 'client_id does not match the client of id_token_hint.' });
   }
   const clientId = hint?.clientId ?? named;
-  if (uri === undefined || clientId === undefined) return { hint, target: undefined };
+  if (uri === undefined || clientId === undefined) return { hint, target: undefined, isOpen: false };
   const client = await directory.findClient(clientId);
   if (!client?.postLogoutRedirectUris.includes(uri)) {
     throw oidcErrors.invalid_request({
       message: 'post_logout_redirect_uri is not registered for this client.',
     });
   }
-  return { hint, target: state === undefined ? uri : withResponse(uri, { state }) };
+  const target = state === undefined ? uri : withResponse(uri, { state });
+  return { hint, target, isOpen: client.origin === 'metadata' };
 }

@@ -35,6 +35,7 @@ import { oidcPlugin } from './plugin.js';
 import type { Proofs } from './proofs.js';
 import { createPurges } from './purge.js';
 import type { Resources } from './resources.js';
+import { createRefusals } from './refusals.js';
 import { createRevocations, revocationCollection } from './revocations/service.js';
 import { createCookies, createSessionService, type SessionService } from './sessions.js';
 import {
@@ -167,7 +168,7 @@ export function createOidcModule(
   const interactionTokens = createInteractionTokens(seeds, { clock });
   const authorization = createAuthorization({
     ...shared,
-    ...{ interactionTokens, backchannel, readHint, delegations },
+    ...{ interactionTokens, backchannel, readHint, delegations, pushed },
   });
   const sessions = createSessionService({
     ...shared,
@@ -180,6 +181,7 @@ export function createOidcModule(
     ...shared,
     ...{ seeds, tokens, consents, sessions, backchannel, assertions },
   });
+  const refusals = createRefusals({ ...shared, assertions });
   const cookies = createCookies(issuer);
   const signInPages = createSignInPages(issuer, options);
   const { clientRegistration } = options;
@@ -238,6 +240,7 @@ export function createOidcModule(
         passkeySignUp,
         hasAccountPages,
         meter: throttle.countRequest,
+        refusals,
         humansUseBasic,
         device,
         hasDeviceFlow,

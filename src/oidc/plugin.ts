@@ -28,6 +28,11 @@ const FORM_LIMIT_BYTES = 16 * 1024;
 
 /** The endpoints of OpenID Connect. Pages of any origin may call those that they need. */
 export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Promise<void> {
+  // The rules of the enclosing scope answer.
+  scope.setErrorHandler(async (error, request) => {
+    await options.refusals.recordError(error, request);
+    throw error;
+  });
   await scope.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
   await scope.register(authorizePlugin, options);
   await scope.register(logoutPlugin, options);

@@ -1,5 +1,6 @@
 import type { RuleViolation } from './authorize/rules.js';
 import { SCOPES } from './claims.js';
+import { isSelfRegistered, type Principal } from './directory.js';
 
 /** Access to resources, which another domain stores; the product passes a `Resources`. */
 
@@ -12,6 +13,8 @@ export interface Resource {
   tokenLifetimeSeconds: number;
   /** The kinds of principals that may get a token. */
   principalKinds: readonly ('agent' | 'human')[];
+  /** Whether principals that have registered themselves may get a token. */
+  admitsSelfRegistered?: true;
   /** Whether its tokens are bound to a key (DPoP). */
   requiresDpop?: true;
 }
@@ -88,13 +91,24 @@ export const namesIn = (scope = ''): string[] => scope.split(' ').filter((name) 
 export const scopesOf = (targets: readonly Target[]): ResourceScopes[] =>
   targets.map(({ resource, scopes }) => ({ resource: resource.identifier, scopes }));
 
-/** Why this kind of principal gets no token for one of the resources, or `null`. */
+/** A person who is not known yet. */
+export const ANY_PERSON = { kind: 'human', invitedAt: 0 } as const;
+
+/** A person who would sign up. */
+export const NEW_PERSON = { kind: 'human' } as const;
+
+/** Why this principal gets no token for one of the resources, or `null`. Every grant asks it. */
 export function findRefusal(
   targets: readonly Pick<Target, 'resource'>[],
-  kind: 'agent' | 'human',
+  principal: Pick<Principal, 'kind' | 'invitedAt' | 'vouchedAt' | 'mintedAt' | 'operatorSince'>,
 ): string | null {
-  const refusing = targets.find(({ resource }) => !resource.principalKinds.includes(kind));
-  return refusing
-    ? `The resource ${refusing.resource.identifier} does not admit ${kind === 'agent' ? 'agents' : 'people'}.`
+  const who = principal.kind === 'agent' ? 'agents' : 'people';
+  const refusing = targets.find(({ resource }) => !resource.principalKinds.includes(principal.kind));
+  if (refusing) return `The resource ${refusing.resource.identifier} does not admit ${who}.`;
+  const closed = isSelfRegistered(principal)
+    ? targets.find(({ resource }) => !resource.admitsSelfRegistered)
+    : undefined;
+  return closed
+    ? `The resource ${closed.resource.identifier} does not admit ${who} who registered themselves (idp resource update --self-registered yes).`
     : null;
 }

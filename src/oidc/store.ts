@@ -142,6 +142,11 @@ export interface PushedRequestDocument {
   clientId: string;
   /** The parameters, encrypted with the `request_uri`. */
   parameters: string;
+  pushedAt: number;
+  /** Present when a browser has opened it, which leaves the person time to sign in. */
+  openedAt?: number;
+  /** Present when a code was issued for it. */
+  usedAt?: number;
   expiresAt: number;
 }
 
@@ -170,7 +175,7 @@ export type PushedRequests = Collection<PushedRequestDocument>;
 export const pushedRequestCollection = (store: Store): PushedRequests =>
   store.collection<PushedRequestDocument>('pushedRequests', {
     indexes: [['expiresAt']],
-    fields: ['clientId'],
+    fields: ['clientId', 'openedAt', 'usedAt'],
   });
 
 export function grantCollection(store: Store): Grants {

@@ -1,12 +1,13 @@
 import { Type } from 'typebox';
 import { mustBe } from '../config/validation-messages.js';
 import { type Action, type Input, registerAction } from '../console/actions.js';
-import { type Console, Done, Parameters } from '../console/console.js';
+import { type Console, Done, Parameters, rootOf } from '../console/console.js';
 import { factsOf } from '../console/facts.js';
-import { registerList } from '../console/lists.js';
+import { type Column, registerList, tableOf } from '../console/lists.js';
 import { DisplayName, fits, toTimestamp } from '../http/schemas.js';
 import type { Scope } from '../http/scope.js';
 import { AppError, httpErrors, invalidFields } from '../kernel/errors.js';
+import { type AuditView, toAuditView } from '../ops/audit.js';
 import { LOGOUT_FAILURES } from './logout-failures.js';
 import { METADATA_CLIENTS } from './metadata-clients.js';
 import { RESOURCES } from './resources.js';
@@ -23,6 +24,14 @@ const KINDS: Record<string, { label: string; kinds: Kind[] }> = {
   human: { label: 'People', kinds: ['human'] },
   agent: { label: 'Agents', kinds: ['agent'] },
 };
+
+const LISTED_RECORDS = 10;
+
+const REFUSAL_COLUMNS: Column<AuditView>[] = [
+  { label: 'Time', text: ({ at }) => at, kind: 'time' },
+  { label: 'Reason and redirect URI', text: ({ detail }) => detail },
+  { label: 'From', text: ({ ip }) => ip, kind: 'code' },
+];
 
 const MAX_URIS = 50;
 const MAX_URI_LENGTH = 2048;
@@ -75,6 +84,12 @@ const INPUTS: readonly Input[] = [
     options: yesOrNo,
   },
   {
+    name: 'strict',
+    label: 'Strict',
+    hint: 'Every sign-in uses PKCE, and people use the sign-in form, never HTTP Basic.',
+    options: yesOrNo,
+  },
+  {
     name: 'device',
     label: 'Sign-in on devices',
     hint: 'By a code that people enter in another browser, for machines without one.',
@@ -109,6 +124,7 @@ const Form = Type.Object({
   post_logout_redirect_uris: Type.Optional(Type.String()),
   kinds: Type.Optional(Type.String()),
   trusted: Type.Optional(Type.String()),
+  strict: Type.Optional(Type.String()),
   device: Type.Optional(Type.String()),
   id_token_alg: Type.Optional(Type.String()),
   backchannel_logout_uri: Type.Optional(
@@ -144,6 +160,7 @@ function readClient({ name = '', ...form }: Record<string, string | undefined>):
     postLogoutRedirectUris: readLines('post_logout_redirect_uris', form['post_logout_redirect_uris']),
     principalKinds: (KINDS[form['kinds'] ?? ''] ?? KINDS['both'])?.kinds ?? [],
     trusted: form['trusted'] === 'yes',
+    ...(form['strict'] !== undefined && { strict: form['strict'] === 'yes' }),
     ...(form['device'] !== undefined && { device: form['device'] === 'yes' }),
     logoUri: form['logo_uri'] ?? '',
     backchannelLogoutUri: form['backchannel_logout_uri'] ?? '',
@@ -170,7 +187,10 @@ function atField(error: unknown): unknown {
 /** The list, the page and the changes of applications. */
 export async function clientsPlugin(
   scope: Scope,
-  { console, sources: { clients, keys, metadataClients } }: { console: Console; sources: ConsoleSources },
+  {
+    console,
+    sources: { clients, keys, metadataClients, audit },
+  }: { console: Console; sources: ConsoleSources },
 ): Promise<void> {
   const section = 'clients';
   const find = async ({ id = '' }: Record<string, string>): Promise<Client> => {
@@ -235,6 +255,7 @@ export async function clientsPlugin(
       { label: 'Logout URIs', text: client.postLogoutRedirectUris.join(' ') || '–' },
       { label: 'Who may sign in', text: KINDS[choiceOf(client)]?.label ?? '' },
       { label: 'Trusted', text: client.trusted ? 'yes' : 'no' },
+      { label: 'Strict', text: client.strict ? 'yes' : 'no' },
       ...(client.device ? [{ label: 'Sign-in on devices', text: 'by a code' }] : []),
       { label: 'Signature of id_tokens', text: signatureOf(client) },
       { label: 'Back-channel logout URI', text: client.backchannelLogoutUri ?? '–' },
@@ -259,7 +280,17 @@ export async function clientsPlugin(
         ? []
         : [{ href: `../${LOGOUT_FAILURES}`, label: 'Failed logout notices' }]),
     ];
-    const view = { title: name || id, facts: factsOf(facts), actions, tables: [] };
+    const refused = await audit.search({ event: 'client.refused', subjects: [id], limit: LISTED_RECORDS });
+    const tables = [
+      {
+        id: 'refused',
+        heading: 'Refused requests',
+        tableLabel: 'Refused requests',
+        empty: 'None lately.',
+        ...tableOf(REFUSAL_COLUMNS, refused.items.map(toAuditView), rootOf(request)),
+      },
+    ];
+    const view = { title: name || id, facts: factsOf(facts), actions, tables };
     return console.send(request, reply, { template: 'console-detail', section, view });
   });
 
@@ -303,6 +334,7 @@ export async function clientsPlugin(
       post_logout_redirect_uris: client.postLogoutRedirectUris.join('\n'),
       kinds: choiceOf(client),
       trusted: client.trusted ? 'yes' : 'no',
+      strict: client.strict ? 'yes' : 'no',
       device: client.device ? 'yes' : 'no',
       logo_uri: client.logoUri ?? '',
       backchannel_logout_uri: client.backchannelLogoutUri ?? '',

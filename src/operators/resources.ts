@@ -28,6 +28,10 @@ export async function resourcesPlugin(
       },
       { label: 'Tokens for', text: ({ principalKinds }) => principalKinds.join(' and ') },
       {
+        label: 'Self-registered',
+        text: ({ admitsSelfRegistered }) => (admitsSelfRegistered ? 'yes' : 'no'),
+      },
+      {
         label: 'Token lifetime in seconds',
         text: (resource) => resource.tokenLifetimeSeconds,
         kind: 'number',

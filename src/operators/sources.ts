@@ -87,6 +87,7 @@ export interface Resource {
   scopes: readonly { name: string; sensitive?: true }[];
   tokenLifetimeSeconds: number;
   principalKinds: readonly Kind[];
+  admitsSelfRegistered?: true;
   updatedAt: number;
 }
 
@@ -165,6 +166,7 @@ export interface Client {
   previousSecretUntil?: number;
   principalKinds: Kind[];
   trusted?: true;
+  strict?: true;
   device?: true;
   logoUri?: string;
   backchannelLogoutUri?: string;
@@ -182,6 +184,8 @@ export interface ClientInput {
   postLogoutRedirectUris: string[];
   principalKinds: Kind[];
   trusted: boolean;
+  /** Absent: keeps the stored one. */
+  strict?: boolean;
   /** Absent: keeps the stored one. */
   device?: boolean;
   /** An empty one removes it. */

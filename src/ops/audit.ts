@@ -29,7 +29,7 @@ export interface AuditRecord {
   /** The agent or application that acted for the person; absent if they acted themselves. */
   actor?: ActingProgram;
   ip: string;
-  /** Additional information, chosen by the program or the operator and never by a client. */
+  /** Additional information, chosen by the program or the operator. Only `client.refused` repeats what a client has sent. */
   detail?: string;
   /** Number of failed attempts in a summary, whose `ip` is an address block or `several`. */
   count?: number;

@@ -46,11 +46,11 @@ export interface PasskeyService {
   requestOptions(form: string): string;
   /**
    * The account whose passkey has signed the challenge of the form. Null for an invalid or repeated signature, for a passkey
-   * that may have been copied, and if `find` does not find the account.
+   * that may have been copied, and if `find` does not find the account. The audit names the `purpose`.
    * @throws RATE_LIMITED, after failures only
    */
   verify<T>(
-    signed: { form: string; credential: string },
+    signed: { form: string; credential: string; purpose?: string },
     find: (account: string) => Promise<T | null>,
     from: Origin,
   ): Promise<T | null>;
@@ -173,7 +173,7 @@ export function createPasskeyService(deps: PasskeyDependencies): PasskeyService 
 
     requestOptions: (form) => JSON.stringify(requestOptions(relyingParty(), form)),
 
-    verify({ form, credential }, find, from) {
+    verify({ form, credential, purpose }, find, from) {
       return throttle.attempt({ account: 'passkeys', ip: from.ip, kind: 'passkey' }, async () => {
         const assertion = parseAssertion(credential);
         const known = assertion && (await passkeys.findOne({ id: assertion.id }));
@@ -184,8 +184,11 @@ export function createPasskeyService(deps: PasskeyDependencies): PasskeyService 
         if (known && found !== null && isOwn && seen && (await useChallenge(form))) {
           if (await update(known, seen, from)) return found;
         }
-        const subject = known && { subject: account };
-        await audit.recordFailure({ event: 'login.failed', ip: from.ip, ...subject });
+        const about = {
+          ...(known && { subject: account }),
+          ...(purpose !== undefined && { detail: purpose }),
+        };
+        await audit.recordFailure({ event: 'login.failed', ip: from.ip, ...about });
         return null;
       });
     },

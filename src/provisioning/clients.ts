@@ -32,6 +32,8 @@ export interface ClientInput {
   principalKinds: Kind[];
   /** Never set over HTTP. */
   trusted?: boolean;
+  /** Whether it must use PKCE, and people must use the sign-in form. */
+  strict?: boolean;
   /** Whether it may use the device flow. Never set over HTTP, because its codes can be used for phishing. */
   device?: boolean;
   /** An https address; an empty one removes it. */
@@ -153,6 +155,7 @@ export function createClients(
       {
         isPublic,
         trusted,
+        strict,
         device = false,
         logoUri = '',
         backchannelLogoutUri = '',
@@ -177,6 +180,7 @@ export function createClients(
         createdAt: now,
         ...(secret !== null && { secretHash: sha256(secret) }),
         ...(trusted === true && { trusted }),
+        ...(strict === true && { strict }),
         ...(device && { device }),
         ...(logoUri !== '' && { logoUri }),
         ...(backchannelLogoutUri !== '' && { backchannelLogoutUri }),
@@ -191,7 +195,7 @@ export function createClients(
 
     async update(
       clientId,
-      { trusted, device, logoUri, backchannelLogoutUri, idTokenAlg, jwks, jwksUri, ...change },
+      { trusted, strict, device, logoUri, backchannelLogoutUri, idTokenAlg, jwks, jwksUri, ...change },
       from,
     ) {
       const before = await find(clientId);
@@ -211,6 +215,7 @@ export function createClients(
         ...change,
         ...keys,
         ...(trusted === true && { trusted }),
+        ...(strict === true && { strict }),
         ...(device === true && { device }),
         ...(logoUri && { logoUri }),
         ...(backchannelLogoutUri && { backchannelLogoutUri }),
@@ -218,6 +223,7 @@ export function createClients(
       };
       const unset = [
         ...(trusted === false ? (['trusted'] as const) : []),
+        ...(strict === false ? (['strict'] as const) : []),
         ...(device === false ? (['device'] as const) : []),
         ...(logoUri === '' ? (['logoUri'] as const) : []),
         ...(backchannelLogoutUri === '' ? (['backchannelLogoutUri'] as const) : []),
@@ -297,6 +303,7 @@ function auditedFields({
   postLogoutRedirectUris,
   principalKinds,
   trusted,
+  strict,
   device,
   logoUri,
   backchannelLogoutUri,
@@ -310,6 +317,7 @@ function auditedFields({
     postLogoutRedirectUris: postLogoutRedirectUris.join(' '),
     principalKinds: principalKinds.join(' '),
     trusted: trusted === true,
+    strict: strict === true,
     device: device === true,
     logoUri,
     backchannelLogoutUri,

@@ -1,10 +1,11 @@
 import type { FastifyRequest } from 'fastify';
+import type { TObject } from 'typebox';
 import { parseBasic } from '../http/authorization.js';
 import { isBrowser } from '../http/browser.js';
 import type { Pages } from '../http/pages.js';
 import { toTimestamp } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
-import { httpErrors } from '../kernel/errors.js';
+import { type AppError, type ErrorOptions, httpErrors } from '../kernel/errors.js';
 import type { Clients } from './clients.js';
 import type { PrincipalDirectory } from './directory.js';
 import { provisioningErrors } from './errors.js';
@@ -67,6 +68,7 @@ async function creationPlugin(
     '/v1/accounts',
     { config: access('signup'), schema: { body: AccountBody, response: { 201: PrincipalAnswer } } },
     async (request, reply) => {
+      refuseUnknownFields(request.body, AccountBody);
       const principal = await principals.register(request.body, originOf(request));
       return reply.code(201).send(principalView(principal));
     },
@@ -76,6 +78,7 @@ async function creationPlugin(
     '/v1/agents',
     { config: access('admin'), schema: { body: AgentBody, response: { 201: AgentAnswer } } },
     async (request, reply) => {
+      refuseUnknownFields(request.body, AgentBody);
       const { agent, password } = await principals.mintAgent(
         request.body,
         originOf(request),
@@ -101,6 +104,7 @@ async function creationPlugin(
     '/v1/invites',
     { config: access('inviter'), schema: { body: InviteBody, response: { 201: InviteAnswer } } },
     async (request, reply) => {
+      refuseUnknownFields(request.body, InviteBody);
       const { principal, url, expiresAt, days } = await links.invite(request.body, originOf(request));
       return reply.code(201).send({
         handle: principal.handle,
@@ -116,13 +120,14 @@ async function creationPlugin(
     { config: access('admin'), schema: { body: ClientBody, response: { 201: ClientAnswer } } },
     async (request, reply) => {
       const { body } = request;
-      refuseUnknownMetadata(body);
+      refuseUnknownFields(body, ClientBody, provisioningErrors.invalid_client_metadata);
       const input = {
         name: body.client_name ?? body.name ?? '',
         redirectUris: [body.redirect_uris].flat(),
         postLogoutRedirectUris: [body.post_logout_redirect_uris ?? []].flat(),
         isPublic: body.public ?? false,
         principalKinds: body.principal_kinds ?? [...KINDS],
+        strict: body.strict ?? false,
         ...(body.logo_uri !== undefined && { logoUri: body.logo_uri }),
         ...(body.id_token_signed_response_alg !== undefined && {
           idTokenAlg: body.id_token_signed_response_alg,
@@ -154,16 +159,20 @@ async function creationPlugin(
 const MAX_NAME_LENGTH = 64;
 const MAX_NAMES = 20;
 
-/** @throws invalid_client_metadata naming every field that is not supported (RFC 7591 §3.2.2) */
-function refuseUnknownMetadata(body: object): void {
-  const known = Object.keys(ClientBody.properties);
+/** @throws VALIDATION_ERROR, or `error`, naming every field that is not supported (RFC 7591 §3.2.2) */
+function refuseUnknownFields(
+  body: object,
+  { properties }: TObject,
+  error: (options: ErrorOptions) => AppError = httpErrors.VALIDATION_ERROR,
+): void {
+  const known = Object.keys(properties);
   const unknown = Object.keys(body)
     .filter((name) => !known.includes(name))
     .map((name) => name.slice(0, MAX_NAME_LENGTH))
     .slice(0, MAX_NAMES);
   if (unknown.length === 0) return;
-  throw provisioningErrors.invalid_client_metadata({
-    message: `Client metadata that is not supported: ${unknown.join(', ')}. Supported: ${known.join(', ')}.`,
+  throw error({
+    message: `Fields that are not supported: ${unknown.join(', ')}. Supported: ${known.join(', ')}.`,
     details: unknown.map((path) => ({ path, message: 'is not supported' })),
   });
 }

@@ -144,7 +144,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
     input: { handle: string; name?: string | undefined },
     rest: Pick<
       PrincipalDocument,
-      'kind' | 'passwordHash' | 'secretHash' | 'keys' | 'vouchedAt' | 'passkeyOnly'
+      'kind' | 'passwordHash' | 'secretHash' | 'keys' | 'mintedAt' | 'vouchedAt' | 'passkeyOnly'
     >,
     id = newId(PRINCIPAL, clock, random),
   ): Promise<PrincipalDocument> => {
@@ -232,12 +232,14 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       const canonical = canonicalHandle(handle);
       await throttle.count(CREATIONS, from.ip);
       const generated = newToken(random, GENERATED_PREFIX);
+      const mintedAt = clock.now();
       const agent = await create(
         { handle: canonical, name },
         {
           kind: 'agent',
           secretHash: sha256(generated),
-          ...(isVouched && { vouchedAt: clock.now() }),
+          mintedAt,
+          ...(isVouched && { vouchedAt: mintedAt }),
         },
       );
       await audit.record({ event: 'agent.minted', subject: agent.id, ...actorOf(from) });
@@ -248,7 +250,10 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       const canonical = canonicalHandle(handle);
       const now = clock.now();
       const keys = [readAgentKey(key, now)];
-      const agent = await create({ handle: canonical, name }, { kind: 'agent', keys, vouchedAt: now });
+      const agent = await create(
+        { handle: canonical, name },
+        { kind: 'agent', keys, mintedAt: now, vouchedAt: now },
+      );
       const detail = keys.map(({ id }) => id).join();
       await audit.record({ event: 'agent.minted', subject: agent.id, ...actorOf(from), detail });
       return agent;

@@ -45,6 +45,9 @@ const Handle = Type.String({
 
 const ClientName = Type.String({ ...DisplayName, examples: ['My app'] });
 
+/** An ignored field would be taken for stored (RFC 7591 §3.2.1), so the routes refuse others by name. */
+const NAMED_FIELDS = { additionalProperties: true };
+
 /** `kind` and `password` have no type here, so that a wrong one is rejected instead of removed. */
 export const AccountBody = Type.Object(
   {
@@ -53,7 +56,7 @@ export const AccountBody = Type.Object(
     kind: Type.Optional(Type.Unknown()),
     name: Type.Optional(DisplayName),
   },
-  { additionalProperties: false },
+  NAMED_FIELDS,
 );
 
 export const AgentBody = Type.Object(
@@ -63,7 +66,7 @@ export const AgentBody = Type.Object(
     kind: Type.Optional(Type.Unknown()),
     password: Type.Optional(Type.Unknown()),
   },
-  { additionalProperties: false },
+  NAMED_FIELDS,
 );
 
 /** `days`, `kind` and `password` have no type here for the same reason. */
@@ -75,7 +78,7 @@ export const InviteBody = Type.Object(
     kind: Type.Optional(Type.Unknown()),
     password: Type.Optional(Type.Unknown()),
   },
-  { additionalProperties: false },
+  NAMED_FIELDS,
 );
 
 export const InviteAnswer = Type.Object({
@@ -212,6 +215,10 @@ const ID_TOKEN_ALG = {
   description: 'The signature of its id_tokens: EdDSA or ES256, which needs IDP_ES256_KEY.',
 };
 
+const STRICT = {
+  description: 'Whether it must use PKCE, and people must use the sign-in form instead of HTTP Basic.',
+};
+
 export const ClientBody = Type.Object(
   {
     name: Type.Optional(ClientName),
@@ -220,6 +227,7 @@ export const ClientBody = Type.Object(
     post_logout_redirect_uris: Type.Optional(Type.Union([Uris, Uri])),
     public: Type.Optional(Type.Boolean()),
     principal_kinds: Type.Optional(Kinds),
+    strict: Type.Optional(Type.Boolean(STRICT)),
     logo_uri: Type.Optional(LogoUri),
     backchannel_logout_uri: Type.Optional(LogoutUri),
     // The service refuses others with invalid_client_metadata (RFC 7591 §3.2.2).
@@ -230,8 +238,7 @@ export const ClientBody = Type.Object(
     jwks: Type.Optional(Type.Unknown(KEYS)),
     jwks_uri: Type.Optional(JwksUri),
   },
-  // An ignored field would be taken for registered (RFC 7591 §3.2.1), so the route refuses others by name.
-  { additionalProperties: true },
+  NAMED_FIELDS,
 );
 
 const client = {
@@ -247,6 +254,7 @@ const client = {
   jwks_uri: Type.Optional(JwksUri),
   principal_kinds: Kinds,
   trusted: Type.Boolean(),
+  strict: Type.Boolean(STRICT),
   grant_types: Type.Optional(
     Type.Array(Type.String(), { description: 'Only for an application that may use the device flow.' }),
   ),
@@ -307,6 +315,7 @@ export function clientView(client: ClientDocument) {
     ...(client.jwksUri !== undefined && { jwks_uri: client.jwksUri }),
     principal_kinds: client.principalKinds,
     trusted: client.trusted === true,
+    strict: client.strict === true,
     ...(client.device && { grant_types: [...GRANT_TYPES, DEVICE_GRANT_TYPE] }),
     ...(client.logoUri !== undefined && { logo_uri: client.logoUri }),
     ...(client.idTokenAlg !== undefined && { id_token_signed_response_alg: client.idTokenAlg }),

@@ -52,7 +52,9 @@ export interface PrincipalDocument {
   unansweredSince?: number;
   /** Present when the principal was invited, so that the operator chose the handle. */
   invitedAt?: number;
-  /** Present when the operator created the agent, so that the operator chose the handle. */
+  /** Present when the operator created the agent. */
+  mintedAt?: number;
+  /** Present when the operator who created the agent vouches for the address in its handle. */
   vouchedAt?: number;
   /** Present for an operator. Only commands on the host set it, or the use of a link that they print. */
   operatorSince?: number;
@@ -98,6 +100,8 @@ export interface ClientDocument {
   principalKinds: Kind[];
   /** Consent is not required for this client. */
   trusted?: true;
+  /** It must use PKCE, and people do not use HTTP Basic with it. */
+  strict?: true;
   /** People may sign in to the client on a device without a browser (RFC 8628). Only commands on the host set it. */
   device?: true;
   /** An image that the pages of sign-in and consent show (RFC 7591 §2). */

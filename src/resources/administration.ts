@@ -36,6 +36,8 @@ export interface ResourceInput {
   scopes: readonly Pick<ResourceScope, 'name' | 'description'>[];
   tokenLifetimeSeconds: number;
   principalKinds: readonly Kind[];
+  /** Whether principals that have registered themselves may get a token. */
+  admitsSelfRegistered: boolean;
   /** Names of scopes. */
   sensitive: readonly string[];
   /** Whether its tokens are bound to a key (DPoP). */
@@ -137,13 +139,14 @@ export function createResourceAdministration(
         insist([{ path: 'resource', message: `would be one of more than ${MAX_RESOURCES}` }]);
       const secret = newToken(random, 'rsec_');
       const now = clock.now();
-      const { sensitive, scopes, requiresDpop, ...rest } = input;
+      const { sensitive, scopes, admitsSelfRegistered, requiresDpop, ...rest } = input;
       const resource: ResourceDocument = {
         id: newId('res_', clock, random),
         identifier,
         ...rest,
         principalKinds: [...input.principalKinds],
         scopes: markedScopes(scopes, sensitive),
+        ...(admitsSelfRegistered && { admitsSelfRegistered }),
         ...(requiresDpop && { requiresDpop }),
         secretHash: sha256(secret),
         createdAt: now,
@@ -156,7 +159,8 @@ export function createResourceAdministration(
       return { resource, secret };
     },
 
-    async update(identifier, { sensitive, scopes, principalKinds, requiresDpop, ...change }, from) {
+    async update(identifier, input, from) {
+      const { sensitive, scopes, principalKinds, admitsSelfRegistered, requiresDpop, ...change } = input;
       for (;;) {
         const before = await find(identifier);
         if (!before) return null;
@@ -178,12 +182,17 @@ export function createResourceAdministration(
           ...change,
           ...(principalKinds && { principalKinds: [...principalKinds] }),
           scopes: markedScopes(described, marked),
+          ...(admitsSelfRegistered && { admitsSelfRegistered }),
           ...(requiresDpop && { requiresDpop }),
           updatedAt: clock.now(),
         };
+        const unset = [
+          ...(admitsSelfRegistered === false ? (['admitsSelfRegistered'] as const) : []),
+          ...(requiresDpop === false ? (['requiresDpop'] as const) : []),
+        ];
         const updated = await resources.updateOne(
           { identifier, revision: before.revision ?? null },
-          { set, ...(requiresDpop === false && { unset: ['requiresDpop'] }), inc: { revision: 1 } },
+          { set, ...(unset.length > 0 && { unset }), inc: { revision: 1 } },
         );
         // Another command has changed the resource first, so it has to be read again.
         if (!updated) continue;
@@ -235,6 +244,7 @@ function auditedFields({
   scopes,
   tokenLifetimeSeconds,
   principalKinds,
+  admitsSelfRegistered,
   requiresDpop,
 }: ResourceDocument) {
   return {
@@ -243,6 +253,7 @@ function auditedFields({
     sensitive: scopes.flatMap((scope) => (scope.sensitive ? [scope.name] : [])).join(' '),
     tokenLifetimeSeconds,
     principalKinds: principalKinds.join(' '),
+    selfRegistered: admitsSelfRegistered ? 'yes' : 'no',
     dpop: requiresDpop ? 'yes' : 'no',
   };
 }

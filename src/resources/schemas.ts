@@ -15,6 +15,9 @@ const ResourceView = Type.Object({
   ),
   token_lifetime_seconds: Type.Integer(),
   principal_kinds: Type.Array(Type.Enum(KINDS)),
+  self_registered: Type.Boolean({
+    description: 'Whether people and agents that registered themselves get tokens.',
+  }),
   dpop_bound_access_tokens_required: Type.Boolean(),
   created_at: Timestamp,
   updated_at: Timestamp,
@@ -35,6 +38,7 @@ export function resourceView(resource: ResourceDocument) {
     })),
     token_lifetime_seconds: resource.tokenLifetimeSeconds,
     principal_kinds: resource.principalKinds,
+    self_registered: resource.admitsSelfRegistered === true,
     dpop_bound_access_tokens_required: resource.requiresDpop === true,
     created_at: toTimestamp(resource.createdAt),
     updated_at: toTimestamp(resource.updatedAt),

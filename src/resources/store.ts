@@ -23,6 +23,8 @@ export interface ResourceDocument {
   tokenLifetimeSeconds: number;
   /** The kinds of principals that may get a token. */
   principalKinds: Kind[];
+  /** Whether principals that have registered themselves may get a token. */
+  admitsSelfRegistered?: true;
   /** Whether its tokens are bound to a key (DPoP, RFC 9449). */
   requiresDpop?: true;
   secretHash: string;

@@ -7,13 +7,7 @@ import { AppError } from '../kernel/errors.js';
 import { newToken, type Random, sha256 } from '../kernel/secrets.js';
 import { EmptyBody, NoticeQuery, ReturnedQuery } from './schemas.js';
 import type { AgentAccounts, Identity, PersonGuard } from './services.js';
-import {
-  decodeState,
-  encodeState,
-  type PageSessions,
-  providerTargets,
-  STATE_LIFETIME_SECONDS,
-} from './session.js';
+import { decodeState, encodeState, type PageSessions, STATE_LIFETIME_SECONDS } from './session.js';
 
 export interface AgentPageOptions {
   agents: AgentAccounts;
@@ -115,6 +109,6 @@ export async function agentsPagePlugin(scope: Scope, options: AgentPageOptions):
         connectedAt && message('user-agents.connected-since', { when: longTime(Date.parse(connectedAt)) }),
       ...state,
     };
-    return { template: 'user-agents', view, formTargets: providerTargets(publicUrl()) };
+    return { template: 'user-agents', view, leadsElsewhere: true };
   }
 }

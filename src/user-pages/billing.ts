@@ -6,7 +6,6 @@ import { access, originOf, type Scope } from '../http/scope.js';
 import { AppError } from '../kernel/errors.js';
 import { BillingQuery, EmptyBody, PriceBody, PriceQuery } from './schemas.js';
 import type { Billing, Identity, Invoice, PersonGuard, Plan, Subscription } from './services.js';
-import { providerTargets } from './session.js';
 
 export interface BillingPageOptions {
   billing: Billing;
@@ -14,7 +13,6 @@ export interface BillingPageOptions {
   identityOf(request: FastifyRequest): Identity;
   pages: Pages;
   path(): string;
-  publicUrl(): string;
 }
 
 const NOTICES: Readonly<Record<string, Localized>> = {
@@ -37,7 +35,7 @@ const isRejected = (error: unknown): error is AppError =>
 
 /** The page on which users see their plan and payments, and buy, change and cancel. */
 export async function billingPagePlugin(scope: Scope, options: BillingPageOptions): Promise<void> {
-  const { billing, guard, identityOf, pages, path, publicUrl } = options;
+  const { billing, guard, identityOf, pages, path } = options;
   const config = access('person', { page: true });
   const route = { config, handlerTimeout: PROVIDER_TIMEOUT_MS };
   const own = () => `${path()}/billing`;
@@ -177,7 +175,7 @@ export async function billingPagePlugin(scope: Scope, options: BillingPageOption
       hasInvoices: (invoices ?? []).length > 0,
       ...state,
     };
-    return { template: 'user-billing', view, formTargets: providerTargets(publicUrl()) };
+    return { template: 'user-billing', view, leadsElsewhere: true };
   }
 }
 

@@ -14,13 +14,7 @@ import {
   ReturnQuery,
 } from './schemas.js';
 import type { Identity, LoginProviders, PersonGuard } from './services.js';
-import {
-  decodeState,
-  encodeState,
-  type PageSessions,
-  providerTargets,
-  STATE_LIFETIME_SECONDS,
-} from './session.js';
+import { decodeState, encodeState, type PageSessions, STATE_LIFETIME_SECONDS } from './session.js';
 import type { SignInPages } from './sign-in-pages.js';
 
 export interface ProviderPageOptions {
@@ -36,7 +30,6 @@ export interface ProviderPageOptions {
   path(): string;
   /** The path of the API, which includes what a proxy adds. */
   apiPath(): string;
-  publicUrl(): string;
   random: Random;
 }
 
@@ -119,7 +112,7 @@ const NOTICES: Readonly<Record<string, { notice: Localized } | { problems: Local
 };
 
 async function connectionPages(scope: Scope, options: ProviderPageOptions): Promise<void> {
-  const { providers, guard, identityOf, pages, path, publicUrl } = options;
+  const { providers, guard, identityOf, pages, path } = options;
   const config = access('recent-person', { page: true });
 
   scope.get('/providers', { config, schema: { querystring: NoticeQuery } }, async (request, reply) =>
@@ -164,7 +157,7 @@ async function connectionPages(scope: Scope, options: ProviderPageOptions): Prom
       providers: providers.providers(),
       ...state,
     };
-    return { template: 'user-providers', view, formTargets: providerTargets(publicUrl()) };
+    return { template: 'user-providers', view, leadsElsewhere: true };
   }
 }
 

@@ -64,8 +64,8 @@ export function rejectForeignForm({ headers }: FastifyRequest, publicUrl: string
 /** Where a user continues after a sign-in. */
 export interface Destination {
   href: string;
-  /** Further sources of `form-action` for the page with the form. */
-  formTargets: string[];
+  /** Whether it is at another origin. */
+  leadsElsewhere: boolean;
 }
 
 /**
@@ -79,18 +79,14 @@ export function destinationOf(
 ): Destination {
   const own = new URL(publicUrl).origin;
   const url = returnTo !== undefined && URL.canParse(returnTo, own) ? new URL(returnTo, own) : null;
-  if (!url || url.username || url.password) return { href: fallback, formTargets: [] };
+  if (!url || url.username || url.password) return { href: fallback, leadsElsewhere: false };
   // Relative, because in development the page may be open at another name of this machine.
   const path = url.pathname + url.search + url.hash;
-  if (url.origin === own) return { href: path.startsWith('//') ? fallback : path, formTargets: [] };
+  if (url.origin === own) return { href: path.startsWith('//') ? fallback : path, leadsElsewhere: false };
   return origins.includes(url.origin)
-    ? { href: url.href, formTargets: [url.origin] }
-    : { href: fallback, formTargets: [] };
+    ? { href: url.href, leadsElsewhere: true }
+    : { href: fallback, leadsElsewhere: false };
 }
-
-/** Sources of `form-action` for pages whose forms lead to a provider: browsers check every redirect after a submission. */
-export const providerTargets = (publicUrl: string): string[] =>
-  publicUrl.startsWith('https:') ? ['https:'] : ['https:', 'http:'];
 
 /** How long a browser keeps the state of a sign-in, in seconds. */
 export const STATE_LIFETIME_SECONDS = (10 * MINUTE) / SECOND;

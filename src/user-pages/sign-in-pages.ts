@@ -140,7 +140,7 @@ export function createSignInPages(options: SignInPageOptions): SignInPages {
       hasChoices: providers !== undefined || accounts.emailLogin !== undefined,
       ...state,
     },
-    formTargets: destinationOf(returnTo).formTargets,
+    leadsElsewhere: destinationOf(returnTo).leadsElsewhere,
     ...(passkeys && { script: passkeys.script }),
   });
 
@@ -163,7 +163,7 @@ export function createSignInPages(options: SignInPageOptions): SignInPages {
       action: withReturn(`${path()}/sign-in/second-factor`, returnTo),
       problems,
     },
-    formTargets: destinationOf(returnTo).formTargets,
+    leadsElsewhere: destinationOf(returnTo).leadsElsewhere,
   });
 
   const enrolmentOf: SignInPages['enrolment'] = (challenge, returnTo, state) => ({

@@ -63,7 +63,7 @@ export function createSignUpForm(options: SignUpFormOptions): SignUpForm {
       ...(hasPasskeys && { passkeyAction: withReturn(`${path()}/sign-up/passkey`, returnTo) }),
       ...state,
     },
-    formTargets: destinationOf(returnTo).formTargets,
+    leadsElsewhere: destinationOf(returnTo).leadsElsewhere,
   });
 
   const closed = (returnTo: string | undefined): Page => ({

@@ -141,6 +141,7 @@ function processOn(store: Store, seed = 'a') {
   const authorization = createAuthorization({
     ...shared,
     ...NO_DELEGATIONS,
+    pushed: () => Promise.reject(new Error('there is no pushed request')),
     grants,
     resources: NO_RESOURCES,
     directory,

@@ -27,7 +27,10 @@ t.test('a person signs up within a request of an application and continues to it
     page.body,
     /<h1>Create an account[\s\S]*Shop[\s\S]*app\.example\.test[\s\S]*your name and user name/,
   );
-  t.match(page.headers.get('content-security-policy'), /form-action 'self' https:.*frame-ancestors 'none'/);
+  t.match(
+    page.headers.get('content-security-policy'),
+    /default-src 'none'; (?!.*form-action).*frame-ancestors 'none'/,
+  );
   const end = await browser.submit(page, ADA);
   t.match(end, { status: 303, location: /^https:\/\/app\.example\.test\/cb\?code=ac_.*state=a%20b&iss=/ });
   const claims = claimsOf((await idp.redeem(client, codeIn(end.location))).body.id_token);

@@ -12,6 +12,7 @@ import { examineSaas } from '../../src/saas/doctor.js';
 import type { Finding } from '../../src/server/doctor.js';
 import { openStore } from '../../src/storage/open.js';
 import { loadDriver, openDatabase } from '../../src/storage/sqlite/store.js';
+import { runProgram } from '../kit/command-line.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
@@ -194,6 +195,27 @@ t.test(
     await store.close();
   },
 );
+
+t.test('the doctor and the start say which APIs admit those who sign up', async (t) => {
+  const cwd = temporaryFolder(t);
+  const env = { IDP_PORT: '0', IDP_DATABASE_URI: `sqlite:${join(cwd, 'idp.db')}` };
+  const add = (uri: string, ...more: string[]) =>
+    runProgram('idp', ['resource', 'add', uri, ...more], env, { cwd });
+  t.same((await doctor(t, IDP, env, cwd)).warnings, [], 'without any');
+  await add('https://closed.example.test');
+  const closed = await doctor(t, IDP, env, cwd);
+  t.same(closed.warnings, []);
+  t.match(closed.text, /who registered themselves get no access token for https:\/\/closed\.example\.test/);
+  await add('https://open.example.test', '--self-registered', 'yes');
+  const open = await doctor(t, IDP, env, cwd);
+  t.same(open.warnings, ['idp resource']);
+  const SAYS = /anyone who signs up gets access tokens with every scope for https:\/\/open\.example\.test/;
+  t.match(open.text, SAYS);
+  t.notMatch((await doctor(t, IDP, { ...env, IDP_DISABLE_SIGNUP: '1' }, cwd)).text, /signs up gets/);
+  const program = startProgram(t, IDP, { args: ['serve', '-port', '0'], cwd, env });
+  await program.url();
+  t.match(program.lines.join('\n'), SAYS);
+});
 
 t.test('the doctor reports usage and profiles that do not reach the payment provider', async (t) => {
   const folder = temporaryFolder(t);

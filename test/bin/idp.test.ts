@@ -142,6 +142,7 @@ t.test('resources: only the host adds, changes and removes them', async (t) => {
     ],
     token_lifetime_seconds: 300,
     principal_kinds: ['agent'],
+    self_registered: false,
   });
   const { client_secret: secret, ...listed } = added;
   t.strictSame((await idp.admin('GET', '/v1/resources')).body.resources, [listed]);
@@ -153,7 +154,7 @@ t.test('resources: only the host adds, changes and removes them', async (t) => {
 
   t.match(await type(['resource', 'list']), {
     code: 0,
-    out: `${uri}  Files  files:read files:write files:admin  agent\n`,
+    out: `${uri}  Files  files:read files:write files:admin  agent  no\n`,
   });
   const update = (...options: string[]) => type(['resource', 'update', uri, ...options, '--json']);
   const changed = (await update('--scopes', 'files:write=Change', '--kinds', 'both')).json;
@@ -163,6 +164,9 @@ t.test('resources: only the host adds, changes and removes them', async (t) => {
     name: 'Files',
   });
   t.match((await update('--sensitive', '')).json.scopes, [{ sensitive: false }]);
+  t.equal((await update('--self-registered', 'yes')).json.self_registered, true);
+  t.equal((await update('--lifetime', '60')).json.self_registered, true);
+  t.equal((await update('--self-registered', 'no')).json.self_registered, false);
   t.match(await update(), { code: 2, err: /no change is given/ });
 
   const next = (await type(['resource', 'rotate', uri, '--json'])).json;
@@ -207,7 +211,7 @@ t.test('resources: only the host adds, changes and removes them', async (t) => {
   const records = (await auditOf(await openFile(t, file))).filter(({ subject }) => subject === uri);
   t.same(records.map(({ event }) => event).sort(), [
     ...['resource.added', 'resource.removed', 'resource.rotated', 'resource.rotated'],
-    ...['resource.updated', 'resource.updated'],
+    ...Array.from({ length: 5 }, () => 'resource.updated'),
   ]);
   t.notOk(records.some(({ detail = '' }) => detail.includes('rsec_')));
 });

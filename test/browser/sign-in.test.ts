@@ -25,15 +25,17 @@ await onChromium((browser) => {
     const other = await serveElsewhere(t, (_request, response) => response.end('elsewhere'), { tls });
     const web = await serveElsewhere(t, (_request, response) => goOn(response, `${other.url}/home`), { tls });
     const pages = await serveElsewhere(t, (_request, response) => response.end('at another port'));
-    const [loopback, loopback6] = await Promise.all([
+    const [loopback, loopback6, desktop] = await Promise.all([
       serveElsewhere(t, (_request, response) => goOn(response, `${pages.url}/home`)),
       serveElsewhere(t, (_request, response) => response.end('a program of this machine'), { host: '::1' }),
+      serveElsewhere(t, (_request, response) => goOn(response, 'com.example.desktop:/done')),
     ]);
     const targets: Record<string, [base: string, end: string]> = {
       'https, which goes on to another origin': [web.url, `${other.url}/home`],
       'http on this machine, which goes on to another port': [loopback.url, `${pages.url}/home`],
       'http on this machine by IPv6': [loopback6.url, `${loopback6.url}/cb`],
       'a scheme of its own': ['com.example.app:', 'com.example.app:/cb'],
+      'http on this machine, which goes on to a scheme': [desktop.url, 'com.example.desktop:/done'],
     };
     for (const [js, provider] of [
       [false, await secureIdp(t, tls)],
@@ -313,7 +315,9 @@ async function arrival(
 ): Promise<string> {
   const request = page.waitForRequest((sent) => sent.url().startsWith(`${callback}?`));
   const isPage = end.startsWith('http');
-  const landing = isPage ? page.waitForURL((url) => url.href.startsWith(end)) : null;
+  const landing = isPage
+    ? page.waitForURL((url) => url.href.startsWith(end))
+    : page.waitForRequest((sent) => sent.url().startsWith(end));
   const [sent] = await Promise.all([request, landing, act(page)]);
   return sent.url();
 }

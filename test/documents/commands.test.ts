@@ -313,6 +313,8 @@ t.test('the commands for operators of idp work as printed', async (t) => {
   const key = { kty: 'OKP', crv: 'Ed25519', x: '11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo', kid: 'one' };
   writeFileSync(join(cwd, 'keys.json'), JSON.stringify({ keys: [key] }));
   t.match(await pasted(commandsIn('docs/clients.md', 'A key instead of a secret')), /private_key_jwt/);
+  t.match(await pasted(commandsIn('docs/clients.md', 'A strict client')), /client_secret/);
+  await pasted(commandsIn('docs/clients.md', 'Why a client is refused'));
   const [create = '', ...register] = commandsIn('docs/clients.md', 'Dynamic registration').split('\n');
   const [token = ''] = /irt_[\w-]+/.exec(await pasted(create)) ?? [];
   const command = register.join('\n').replace('https://id.example.com', issuer).replace('irt_…', token);

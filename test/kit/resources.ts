@@ -30,6 +30,7 @@ export const FILES_INPUT: ResourceInput = {
   ],
   tokenLifetimeSeconds: 600,
   principalKinds: ['agent', 'human'],
+  admitsSelfRegistered: true,
   sensitive: [],
   requiresDpop: false,
 };

@@ -2,9 +2,11 @@ import { createHash } from 'node:crypto';
 import t, { type Test } from 'tap';
 import { sha256 } from '../../src/kernel/secrets.js';
 import { grantIdOf } from '../../src/oidc/grant-tokens.js';
+import { createRefusals } from '../../src/oidc/refusals.js';
 import { grantCollection } from '../../src/oidc/store.js';
 import { principalCollection } from '../../src/provisioning/store.js';
-import { type Answer, basic, PASSWORD } from '../kit/app.js';
+import { type Answer, auditOf, basic, PASSWORD } from '../kit/app.js';
+import { FACTOR_KEY } from '../kit/factors.js';
 import {
   authorizePath,
   CALLBACK,
@@ -18,6 +20,7 @@ import {
   type RegisteredClient,
   VERIFIER,
 } from '../kit/idp.js';
+import { enterConsole, makeOperator } from '../kit/operator.js';
 
 const isRefused = (t: Test, { status, headers, text }: Answer, message: string) => {
   t.equal(status, 400, message);
@@ -255,7 +258,7 @@ t.test('with form_post the browser posts the response to the application', async
   const [, script = ''] = /<script>(.*?)<\/script>/s.exec(answer.text) ?? [];
   const source = `'sha256-${createHash('sha256').update(script).digest('base64')}'`;
   t.match(policy, `default-src 'none'; script-src ${source}; style-src 'sha256-`);
-  t.match(policy, "form-action 'self' https: ");
+  t.notMatch(policy, 'form-action', 'the application may send the person on to any address');
   t.match(policy, "frame-ancestors 'none'");
   t.equal(answer.text.match(/<script/g)?.length, 1, 'the state adds none');
 
@@ -602,4 +605,95 @@ t.test('a body at POST /authorize that is no form is a client error, not a serve
   ]) {
     t.match(await idp.request('POST', '/authorize', { body }), { status: 400 }, body);
   }
+});
+
+t.test('a strict client uses PKCE and the form', async (t) => {
+  const idp = await idpApp(t);
+  const strict = await idp.createClient({ strict: true });
+  const [agent, human] = [await idp.mintAgent(), await idp.makeHuman()];
+  const pkce = { code_challenge: sha256(VERIFIER), code_challenge_method: 'S256' };
+  const without = (await idp.authorize(strict, agent)).headers['location'];
+  t.match(without, /error=invalid_request&error_description=The%20client%20must%20send%20a%20code_challenge/);
+  t.match((await idp.authorize(strict, agent, pkce)).headers['location'], /code=/);
+  t.match(await idp.authorize(strict, human, pkce), { status: 401, body: { error: 'invalid_credentials' } });
+  const { browser, page } = await idp.visit(strict, pkce);
+  t.match((await browser.submit(page, { handle: human.handle, password: human.password })).location, /code=/);
+  const usual = await idp.createClient();
+  t.match((await idp.authorize(usual, human)).headers['location'], /code=/, 'as the specification has them');
+});
+
+t.test('what is missing is called missing', async (t) => {
+  const idp = await idpApp(t);
+  const [client, agent] = [await idp.createClient(), await idp.mintAgent()];
+  for (const name of ['redirect_uri', 'client_id']) {
+    const answer = await idp.authorize(client, agent, { [name]: undefined });
+    t.match(answer, { status: 400, body: { error_description: `${name} is missing.` } });
+  }
+  const code = await idp.codeFor(client, agent);
+  const answer = await idp.redeem(client, code, { redirect_uri: undefined });
+  t.match(answer, {
+    status: 400,
+    body: { error: 'invalid_grant', error_description: 'redirect_uri is missing.' },
+  });
+});
+
+t.test('a person cancels at every form of the sign-in', async (t) => {
+  const idp = await idpApp(t, {
+    ...{ factorEncryptionKey: FACTOR_KEY, secondFactor: 'required', secondFactorGraceDays: 0 },
+  });
+  const client = await idp.createClient();
+  const { handle, password } = await idp.makeHuman();
+  const { browser, page } = await idp.visit(client, { state: 's' });
+  const signUp = await browser.open((await idp.listen()) + authorizePath(client, { prompt: 'create' }));
+  for (const form of [page, signUp, await browser.submit(page, { handle, password })]) {
+    t.match(form.body, />Cancel</);
+    const { status, location } = await browser.submit(form, {}, '/authorize/consent');
+    t.match([status, location], [303, /^https:\/\/app\.example\.test\/cb\?error=access_denied&/]);
+  }
+  const account = await browser.open(`${await idp.listen()}/account`);
+  t.notMatch(account.body, />Cancel</, 'at a page of the provider there is nobody to tell');
+});
+
+t.test('a refused application leaves a trace for its operator, without a secret', async (t) => {
+  const idp = await idpApp(t, { limits: false, publicUrl: undefined });
+  const [client, agent] = [await idp.createClient({ name: 'Shop' }), await idp.mintAgent()];
+  const other = 'https://app.example.test/other\r\ncallback';
+  await idp.authorize(client, undefined, { redirect_uri: other });
+  await idp.authorize({ ...client, id: 'cid_typo' });
+  await idp.authorize(client, agent, { response_type: 'token' });
+  const secret = 'csec_a-wrong-secret-that-nobody-may-read';
+  await idp.redeem({ ...client, secret }, 'ac_x');
+  const code = await idp.codeFor(client, agent, {
+    code_challenge: sha256(VERIFIER),
+    code_challenge_method: 'S256',
+  });
+  await idp.redeem(client, code, { code_verifier: 'w'.repeat(43) });
+  await idp.refresh(client, `rt_${'x'.repeat(75)}`);
+  const records = (await auditOf(await idpStore(t, idp))).filter(({ event }) => event === 'client.refused');
+  t.match(records, [
+    {
+      subject: client.id,
+      detail: 'redirect_uri is not registered for this client. https://app.example.test/other callback',
+    },
+    { subject: undefined, detail: `client_id is not registered. ${CALLBACK} client_id cid_typo` },
+    { subject: client.id, detail: `response_type must be code. ${CALLBACK}` },
+    { subject: client.id, detail: `invalid_client: Client authentication failed. ${CALLBACK}` },
+    { subject: client.id, detail: `code_verifier does not match the code_challenge. ${CALLBACK}` },
+  ]);
+  t.equal(records.length, 5, 'an expired refresh token is none');
+  const { get } = await enterConsole(idp, await makeOperator(t, idp));
+  const page = (await get(`/clients/${client.id}`)).body;
+  t.match(page, /Refused requests[\s\S]*code_verifier does not match[\s\S]*other callback/);
+  t.notMatch(JSON.stringify(records) + page, secret);
+
+  const lines: object[] = [];
+  const refusals = createRefusals({
+    directory: { findClient: async () => null },
+    assertions: { subjectOf: () => undefined },
+    audit: { recordFailure: async () => undefined },
+    log: { info: (line: object) => void lines.push(line) },
+  });
+  const reason = 'client_id is not registered.';
+  await refusals.record({ clientId: 'cid_typo', redirectUri: CALLBACK, reason }, '192.0.2.1');
+  t.strictSame(lines, [{ client: 'cid_typo', redirectUri: CALLBACK, reason, ip: '192.0.2.1' }], 'the log');
 });

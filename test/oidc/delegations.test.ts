@@ -5,14 +5,15 @@ import { DAY, MINUTE, SECOND } from '../../src/kernel/clock.js';
 import { createOrphanPurge } from '../../src/oidc/delegations/orphans.js';
 import { delegationCollection } from '../../src/oidc/delegations/store.js';
 import { TOKEN_EXCHANGE } from '../../src/oidc/tokens/request.js';
+import { principalCollection } from '../../src/provisioning/store.js';
 import { agentWithKey } from '../kit/agent-keys.js';
-import { auditOf, basic } from '../kit/app.js';
+import { auditOf, basic, PASSWORD } from '../kit/app.js';
 import { asserted, assertion, clientKey } from '../kit/client-keys.js';
 import { runProgram } from '../kit/command-line.js';
 import { actorProof, delegationWorld, signInAt, TYPES } from '../kit/delegations.js';
 import { fetchOf, skewOf } from '../kit/fetch.js';
 import { claimsOf, codeIn, ISSUER, idpApp, idpStore, search } from '../kit/idp.js';
-import { enterConsole, makeOperator, ON_THE_HOST } from '../kit/operator.js';
+import { enterConsole, makeOperator, ON_THE_HOST, rolesOf } from '../kit/operator.js';
 import { addResource, FILES, introspect } from '../kit/resources.js';
 import { sentence } from '../kit/sentences.js';
 
@@ -89,6 +90,48 @@ t.test('the sign-in form leads to the page, and is no decision', async (t) => {
   const next = await browser.submit(page, { handle: human.handle, password: human.password });
   t.match(next.body, sentence('delegation.title'));
   t.match((await browser.submit(next, { decision: 'allow' })).location, /code=/);
+});
+
+t.test('the page marks an agent that has registered itself, which needs an API that admits it', async (t) => {
+  const { idp, files, agent, client, human, ask } = await delegationWorld(t);
+  const handle = 'support@anthropic.example.test';
+  const body = { handle, password: PASSWORD, name: 'Claude by Anthropic' };
+  const { sub } = (await idp.request('POST', '/v1/accounts', { body })).body;
+  const MARK = /The agent has registered itself. Its name and its address are not verified./;
+  t.match((await ask({ requested_actor: sub })).body, MARK);
+  t.notMatch((await ask()).body, MARK, 'one that the operator has created');
+  const { page } = await idp.visit(client, {
+    requested_actor: agent.sub,
+    resource: FILES,
+    scope: 'files:read',
+  });
+  t.match(page.body, /On the next page, An application asks you to let an agent act for you/);
+  t.notMatch(page.body, /This access ends after|By signing in/, 'the sign-in allows nothing');
+  await files.update(FILES, { admitsSelfRegistered: false }, ON_THE_HOST);
+  t.match((await ask({ requested_actor: sub })).location, /error=access_denied/);
+  t.match((await ask()).location, /error=access_denied.*people%20who%20registered/, 'the person, too');
+  await (await rolesOf(t, idp)).grant(human.sub, ON_THE_HOST);
+  t.match((await ask()).body, /Let an agent act for you/);
+});
+
+t.test('an exchange asks whether the API still admits the agent', async (t) => {
+  const { idp, files, human, delegate, exchange } = await delegationWorld(t);
+  await (await rolesOf(t, idp)).grant(human.sub, ON_THE_HOST);
+  const { delegation_token: token, access_token: accessToken } = await delegate();
+  const principals = principalCollection(await idpStore(t, idp));
+  await files.update(FILES, { admitsSelfRegistered: false }, ON_THE_HOST);
+  const next = await exchange(token);
+  t.equal(next.status, 200, 'the operator has created the agent');
+  const { delegation } = claimsOf(accessToken);
+  const stored = await delegationCollection(await idpStore(t, idp)).findOne({ id: delegation });
+  await principals.updateOne(
+    { id: stored?.agent ?? '' },
+    { unset: ['mintedAt', 'vouchedAt'], set: { updatedAt: 0 } },
+  );
+  t.match(await exchange(next.body.delegation_token), {
+    status: 400,
+    body: { error: 'invalid_target', error_description: /agents who registered themselves/ },
+  });
 });
 
 t.test('a sensitive scope requires a sign-in of the last five minutes', async (t) => {

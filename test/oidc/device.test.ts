@@ -17,6 +17,7 @@ import {
 } from '../kit/device.js';
 import { forOauth4webapi, withNonce } from '../kit/fetch.js';
 import { claimsOf, type comparable, ISSUER, idpApp, idpStore, search } from '../kit/idp.js';
+import { ON_THE_HOST } from '../kit/operator.js';
 import { addResource, FILES, introspect } from '../kit/resources.js';
 import { sentence } from '../kit/sentences.js';
 
@@ -309,6 +310,26 @@ t.test('a device gets tokens for the resource that the person has approved', asy
     body: { error: 'invalid_target' },
   });
 });
+
+t.test(
+  'a person who has registered themselves allows no device what an API does not give them',
+  async (t) => {
+    const { idp, client, human } = await deviceApp(t);
+    const files = await addResource(t, idp, FILES, { admitsSelfRegistered: false });
+    const { body } = await begin(idp, client, { resource: FILES, scope: 'openid files:read' });
+    const { page } = await enterCode(idp, human, body.user_code);
+    t.match([page.status, page.body], [403, /Your account may not use what this device asks for/]);
+    await files.update(FILES, { admitsSelfRegistered: true }, ON_THE_HOST);
+    const open = await enterCode(idp, human, body.user_code);
+    await files.update(FILES, { admitsSelfRegistered: false }, ON_THE_HOST);
+    t.equal(
+      (await open.browser.submit(open.page, { decision: 'allow' })).status,
+      404,
+      'a form that was open',
+    );
+    t.match((await poll(idp, client, body.device_code)).body, { error: 'authorization_pending' });
+  },
+);
 
 t.test('the access of a device ends like that of every application', async (t) => {
   const { idp, client, human } = await deviceApp(t);

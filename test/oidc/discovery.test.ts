@@ -65,6 +65,7 @@ t.test('discovery lists exactly the supported features', async (t) => {
     grant_types_supported: ['authorization_code', 'refresh_token'],
     subject_types_supported: ['public'],
     id_token_signing_alg_values_supported: ['EdDSA'],
+    dpop_signing_alg_values_supported: ['EdDSA', 'ES256'],
     acr_values_supported: ['0'],
     scopes_supported: ['openid', 'email', 'profile', 'offline_access'],
     claims_supported: [

@@ -205,18 +205,25 @@ t.test('a resource may demand tokens that are bound to a key', async (t) => {
   t.equal((await idp.refresh(client, body.refresh_token)).body.token_type, 'Bearer');
 });
 
-t.test('without a resource, DPoP is off', async (t) => {
-  const { idp, key, code } = await start(t, null);
+t.test('without any resource, a proof binds the tokens as well', async (t) => {
+  const { idp, key, code, send, userinfo } = await start(t, null);
   const client = await idp.createClient();
-  const metadata = async () => (await idp.request('GET', '/.well-known/openid-configuration')).body;
-  t.notOk('dpop_signing_alg_values_supported' in (await metadata()));
-  const form = redemption(client, await code(client, { scope: 'openid', dpop_jkt: 'A'.repeat(43) }));
-  const headers = { dpop: await key.prove(TOKEN) };
-  const answer = await idp.request('POST', '/token', { form, headers });
-  t.match(answer, { status: 200, body: { token_type: 'Bearer' }, headers: { 'dpop-nonce': undefined } });
-  await addResource(t, idp);
-  idp.clock.advance(MINUTE);
-  t.same((await metadata()).dpop_signing_alg_values_supported, ['EdDSA', 'ES256']);
+  const { body: metadata } = await idp.request('GET', '/.well-known/openid-configuration');
+  t.same(metadata.dpop_signing_alg_values_supported, ['EdDSA', 'ES256']);
+  const other = redemption(client, await code(client, { scope: 'openid', dpop_jkt: 'A'.repeat(43) }));
+  t.match(
+    await send(other),
+    { status: 400, body: { error: 'invalid_grant' } },
+    'the code is bound to another key',
+  );
+  const { body } = await send(redemption(client, await code(client, { scope: 'openid' })));
+  t.equal(body.token_type, 'DPoP');
+  t.equal((await idp.userinfo(body.access_token)).status, 401, 'as a bearer token it is worth nothing');
+  const url = `${ISSUER}/userinfo`;
+  const dpop = await key.prove({ method: 'GET', url, token: body.access_token });
+  t.equal((await userinfo(body.access_token, { dpop })).status, 200);
+  const { body: plain } = await idp.redeem(client, await code(client, { scope: 'openid' }));
+  t.equal(plain.token_type, 'Bearer', 'without a proof');
 });
 
 t.test('requests that get no token store no proof', async (t) => {

@@ -23,7 +23,12 @@ export const GRANT_ID = `gr_${'0'.repeat(32)}`;
 export const HANDLE = newRefreshToken(GRANT_ID, countedRandom(), SEED, 'dt_');
 export const [PERSON, AGENT] = [`u_${'a'.repeat(32)}`, `u_${'b'.repeat(32)}`];
 export const IP = '192.0.2.1';
-const RESOURCE: Resource = { ...FILES_INPUT, requiresDpop: undefined as never, identifier: FILES };
+const RESOURCE: Resource = {
+  ...FILES_INPUT,
+  admitsSelfRegistered: true,
+  requiresDpop: undefined as never,
+  identifier: FILES,
+};
 const { requiresDpop: _, ...FILES_RESOURCE } = RESOURCE;
 
 /** The services of one process. */

@@ -25,7 +25,7 @@ const { requiresDpop: _, ...FILES_RESOURCE } = { ...FILES_INPUT, identifier: FIL
 /** One process, for which the assertion is valid. */
 function processOn(store: Store, seed: string) {
   const [clock, random] = [fakeClock(), countedRandom(seed)];
-  const resource: Resource = FILES_RESOURCE;
+  const resource: Resource = { ...FILES_RESOURCE, admitsSelfRegistered: true };
   return (jti = 'one'): Promise<TokenResponse> =>
     redeemAssertion(
       CLIENT,

@@ -56,7 +56,7 @@ export const WORKS = {
   'the use of a pushed request': {
     prepare: async (store) =>
       (await pushedOn(store, 'pushed').push('cid_1', { scope: 'openid' })).request_uri,
-    run: (store, requestUri) => pushedOn(store).take('cid_1', requestUri),
+    run: (store, requestUri) => pushedOn(store).use(requestUri),
   },
   'the approval of a device': {
     prepare: byNothing(requested),

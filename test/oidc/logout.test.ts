@@ -77,7 +77,7 @@ t.test('a hint of one person does not sign out another one in the same browser',
   t.ok(await isSignedIn());
 });
 
-t.test('without a hint the person is asked and not redirected', async (t) => {
+t.test('without a hint the person is asked first', async (t) => {
   const { idp, client, human, browser, origin, logout, isSignedIn } = await signedIn(t);
   for (const more of [
     {},
@@ -86,7 +86,10 @@ t.test('without a hint the person is asked and not redirected', async (t) => {
   ]) {
     const page = await logout(more);
     t.match(page.body, human.handle);
-    t.match(page.headers.get('content-security-policy'), /form-action 'self';.*frame-ancestors 'none'/);
+    const leads = 'client_id' in more;
+    const policy = page.headers.get('content-security-policy') ?? '';
+    t.equal(policy.includes("form-action 'self';"), !leads);
+    t.match(policy, "frame-ancestors 'none'");
     t.equal(page.location, undefined);
     t.ok(await isSignedIn());
   }
@@ -107,6 +110,22 @@ t.test('without a hint the person is asked and not redirected', async (t) => {
   t.notOk(await isSignedIn());
   t.ok(isDone(await logout()), 'without a session');
   t.ok(isDone(await browser.submit(asked)), 'twice');
+});
+
+t.test('a sign-out with client_id alone returns to a registered address with the state', async (t) => {
+  const { client, logout, browser, isSignedIn } = await signedIn(t);
+  const asked = { client_id: client.id, post_logout_redirect_uri: LEFT, state: 'a b&c' };
+  const target = `${LEFT}&state=a%20b%26c`;
+  const page = await logout(asked);
+  t.equal(page.status, 200);
+  t.ok(await isSignedIn(), 'not before the person has confirmed it');
+  const left = await browser.submit(page);
+  t.match([left.status, left.location], [303, target]);
+  t.notOk(await isSignedIn());
+  t.equal((await browser.submit(page)).location, target, 'twice');
+  t.equal((await logout(asked)).location, target, 'the session is over already');
+  const changed = await browser.submit(page, { post_logout_redirect_uri: 'https://evil.test/' });
+  t.match([changed.status, changed.location], [400, undefined]);
 });
 
 t.test('an invalid hint or address leads to an error page, never a redirect', async (t) => {

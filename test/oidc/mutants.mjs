@@ -103,13 +103,13 @@ export default [
     tests: [['oidc/agent-keys', 'removing a key ends the tokens of the agent; a disabled agent gets none']],
   },
   {
-    name: 'any client uses a pushed request', file: 'oidc/authorize/pushed.ts', in: 'take',
-    replace: ', clientId: sha256(clientId) }); if', by: ' }); if',
+    name: 'any client uses a pushed request', file: 'oidc/authorize/pushed.ts', in: 'find',
+    replace: ', clientId: sha256(clientId) });', by: ' });',
     tests: [['oidc/par', 'a pushed request is used once, by its client, within 90 seconds']],
   },
   {
-    name: 'a pushed request is read, not taken', file: 'oidc/authorize/pushed.ts', in: 'take',
-    replace: 'requests.deleteOne(', by: 'requests.findOne(',
+    name: 'a pushed request gets several codes', file: 'oidc/authorize/pushed.ts', in: 'use',
+    replace: ', usedAt: null }', by: ' }',
     tests: [['oidc/par', 'a pushed request is used once, by its client, within 90 seconds']],
   },
   {
@@ -145,7 +145,7 @@ export default [
   },
   {
     name: 'a code needs no verifier', file: 'oidc/tokens/redeem.ts', in: 'redeemCode',
-    replace: '|| !matchesChallenge(grant.challenge, verifier)', by: '',
+    replace: '?? verifierProblem(grant.challenge, verifier)', by: '',
     tests: [['oidc/token', 'the code verifier must match the challenge, and neither works without']],
   },
   {

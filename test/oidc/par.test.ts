@@ -1,13 +1,15 @@
 import * as oauth from 'oauth4webapi';
 import * as openid from 'openid-client';
 import t, { type Test } from 'tap';
-import { SECOND } from '../../src/kernel/clock.js';
+import { MINUTE, SECOND } from '../../src/kernel/clock.js';
 import { pushedRequestCollection } from '../../src/oidc/store.js';
+import { decodeEntities } from '../kit/agent.js';
 import { basic } from '../kit/app.js';
 import { asserted, assertion, clientKey } from '../kit/client-keys.js';
 import { fetchOf, forOauth4webapi, skewOf, withNonce } from '../kit/fetch.js';
 import {
   CALLBACK,
+  claimsOf,
   codeIn,
   ISSUER,
   idpApp,
@@ -92,6 +94,67 @@ t.test('a person signs in with a pushed request in the browser', async (t) => {
   const { location } = await browser.submit(page, { handle: human.handle, password: human.password });
   const tokens = await idp.redeem(client, codeIn(location), { code_verifier: VERIFIER });
   t.match(tokens.body, { scope: 'openid profile' });
+});
+
+t.test('a pushed request lives until its code is issued, and the browser knows only its name', async (t) => {
+  const { idp, client, push } = await start(t);
+  const human = await idp.makeHuman();
+  const secret = { state: 'state-of-the-app', nonce: 'nonce-of-the-app', login_hint: human.handle };
+  const { request_uri } = (await push({ ...secret, scope: 'openid profile' })).body;
+  const { browser } = await idp.visit(client);
+  const origin = await idp.listen();
+  const address = `${origin}/authorize?${search({ client_id: client.id, request_uri })}`;
+  const first = await browser.open(address);
+  idp.clock.advance(10 * MINUTE);
+  const page = await browser.open(address);
+  t.equal(page.status, 200, 'a reload, after longer than a client may wait with the first visit');
+  const { fields } = page.form();
+  t.equal(fields['handle'], human.handle);
+  const readable = [page.body, Buffer.from(fields['interaction'] ?? '', 'base64url').toString()].join();
+  for (const value of [secret.state, secret.nonce, CALLBACK, CHALLENGE]) t.notMatch(readable, value);
+  const [, signUp = ''] = /href="([^"]*)">Create an account/.exec(page.body) ?? [];
+  const form = await browser.open(origin + decodeEntities(signUp));
+  t.match(form.body, /<h1>Create an account/);
+  const [, back = ''] = /href="([^"]*)">Sign in</.exec(form.body) ?? [];
+  t.match((await browser.open(origin + decodeEntities(back))).body, /<h1>Sign in/);
+  await browser.open(`${origin}/account/forgot-password`);
+  t.equal((await browser.open(address)).status, 200, 'and Back');
+  const given = { handle: human.handle, password: human.password };
+  const { location } = await browser.submit(first, given);
+  t.match(location, /state=state-of-the-app/);
+  t.match(
+    await browser.submit(page, given),
+    { status: 303 },
+    'a form submitted twice leads to the application',
+  );
+  const again = await browser.open(address);
+  t.match([again.status, again.body], [400, /a code has been issued for it/]);
+  const tokens = await idp.redeem(client, codeIn(location), { code_verifier: VERIFIER });
+  t.match(claimsOf(tokens.body.id_token), { nonce: secret.nonce, sub: human.sub });
+});
+
+t.test('what a pushed request asks of the person holds until they have done it', async (t) => {
+  const { idp, client, push } = await start(t);
+  const human = await idp.makeHuman();
+  const given = { handle: human.handle, password: human.password };
+  const { browser, page } = await idp.visit(client);
+  await browser.submit(page, given);
+  const origin = await idp.listen();
+  const open = async (more: Parameters, link: Parameters = {}) => {
+    const { request_uri } = (await push(more)).body;
+    return browser.open(`${origin}/authorize?${search({ client_id: client.id, request_uri, ...link })}`);
+  };
+  idp.clock.advance(SECOND);
+  t.match((await open({})).location, /code=/);
+  for (const more of [{ prompt: 'login' }, { max_age: '0' }, { prompt: 'select_account' }])
+    t.match((await open(more, { prompt: 'none', max_age: '9' })).body, /<h1>Sign in/, JSON.stringify(more));
+  t.match((await open({ prompt: 'none' }, { page: 'sign-in' })).location, /code=/);
+  t.match((await open({ prompt: 'create' })).body, /<h1>Create an account/);
+  t.match((await open({ prompt: 'create' }, { page: 'sign-in' })).body, /<h1>Sign in/);
+  const asked = await open({ prompt: 'consent' });
+  const [, other = ''] = /href="([^"]*)">Use another account/.exec(asked.body) ?? [];
+  t.match((await browser.open(origin + decodeEntities(other))).body, /<h1>Sign in/);
+  t.match((await browser.submit(asked, { decision: 'allow' })).location, /code=/);
 });
 
 t.test('clients authenticate as at the token endpoint', async (t) => {

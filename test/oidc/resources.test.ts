@@ -6,7 +6,7 @@ import { sessionCollection } from '../../src/oidc/store.js';
 import { clientCollection } from '../../src/provisioning/store.js';
 import type { ResourceInput } from '../../src/resources/administration.js';
 import { openStore } from '../../src/storage/open.js';
-import { basic } from '../kit/app.js';
+import { basic, PASSWORD } from '../kit/app.js';
 import {
   ADMIN_TOKEN,
   authorizePath,
@@ -22,7 +22,7 @@ import {
   type RegisteredClient,
   redemption,
 } from '../kit/idp.js';
-import { ON_THE_HOST } from '../kit/operator.js';
+import { makeOperator, ON_THE_HOST } from '../kit/operator.js';
 import { addResource, FILES, FILES_INPUT, introspect, resourcesIn } from '../kit/resources.js';
 import { onMongod } from '../storage/mongod.js';
 
@@ -92,6 +92,69 @@ t.test('a token for a resource is a JWT of RFC 9068 without personal data', asyn
     t.match(claimsOf(tokens.id_token), { aud: client.id, name: who === agent ? 'Robot' : 'Ada' });
     t.equal((await idp.userinfo(tokens.access_token)).body.error, 'invalid_token');
   }
+});
+
+t.test('an API gives no token to those who registered themselves, unless the operator says so', async (t) => {
+  const idp = await idpApp(t, { adminToken: ADMIN_TOKEN, inviteToken: 'i'.repeat(40) });
+  const files = await addResource(t, idp, FILES, { admitsSelfRegistered: false });
+  const [client, person] = [await idp.createClient(), await idp.makeHuman()];
+  const given = { handle: 'stranger@example.test', password: PASSWORD };
+  const { sub } = (await idp.request('POST', '/v1/accounts', { body: given })).body;
+  const stranger = { sub, ...given };
+  const minted = await idp.mintAgent();
+  const credentials = ({ sub, password }: Credentials) =>
+    idp.request('POST', '/token', {
+      form: { grant_type: 'client_credentials', resource: FILES, scope: 'files:write' },
+      headers: { authorization: basic(sub, password) },
+    });
+  const REFUSED = /does not admit (agents|people) who registered themselves/;
+  t.match(await credentials(stranger), {
+    status: 400,
+    body: { error: 'invalid_target', error_description: REFUSED },
+  });
+  t.equal((await credentials(minted)).status, 200, 'created by the operator, also without a vouched address');
+  for (const who of [stranger, person]) {
+    const { headers } = await idp.authorize(client, who, READ);
+    t.match(errorIn(headers['location']), { error: 'access_denied', description: REFUSED });
+    t.equal((await idp.authorize(client, who)).status, 302, 'without the API they sign in');
+  }
+  const { browser, page } = await idp.visit(client, READ);
+  t.notMatch(page.body, /Create an account/, 'sign-up would lead to nothing');
+  const signedIn = await browser.submit(page, { handle: person.handle, password: person.password });
+  t.match(errorIn(signedIn.location), { error: 'access_denied', description: REFUSED });
+  const create = await idp.authorize(client, undefined, { ...READ, prompt: 'create' });
+  t.match(errorIn(create.headers['location']), { error: 'access_denied', description: REFUSED });
+
+  await files.update(FILES, { admitsSelfRegistered: true }, ON_THE_HOST);
+  t.equal((await credentials(stranger)).status, 200);
+  t.match((await idp.visit(client, READ)).page.body, /Create an account/);
+  const more = { ...READ, scope: 'openid files:read offline_access' };
+  const { tokens } = await flow(idp, more, person);
+  const code = await idp.codeFor(client, person, more);
+  await files.update(FILES, { admitsSelfRegistered: false }, ON_THE_HOST);
+  t.match(await idp.redeem(client, code), { status: 400, body: { error: 'invalid_target' } });
+  t.ok(tokens.refresh_token);
+
+  const operator = await makeOperator(t, idp);
+  t.match(
+    (await idp.authorize(client, operator, READ)).headers['location'],
+    /code=/,
+    'an operator is known to the operator of the machine',
+  );
+});
+
+t.test('a refresh gets no token for an API that no longer admits its owner', async (t) => {
+  const idp = await idpApp(t);
+  const files = await addResource(t, idp);
+  const scope = 'openid files:read offline_access';
+  const { client, tokens } = await flow(idp, { ...READ, scope }, await idp.makeHuman());
+  await files.update(FILES, { admitsSelfRegistered: false }, ON_THE_HOST);
+  t.match(await idp.refresh(client, tokens.refresh_token), {
+    status: 400,
+    body: { error: 'invalid_target', error_description: /registered themselves/ },
+  });
+  await files.update(FILES, { admitsSelfRegistered: true }, ON_THE_HOST);
+  t.equal((await idp.refresh(client, tokens.refresh_token)).status, 200, 'the refresh token was not used up');
 });
 
 t.test('a client with id_tokens of another algorithm gets access tokens with EdDSA', async (t) => {

@@ -102,21 +102,14 @@ t.test('the page forbids framing and caching, and its cookie is HttpOnly', async
   t.match(cookie, /^idp=[\w-]{43}; Path=\/; HttpOnly; SameSite=Lax$/, 'a browser drops Secure on http');
 });
 
-t.test('the content security policy lets the form redirect only to the application', async (t) => {
+t.test('the content security policy lets the form lead to every application', async (t) => {
   const idp = await idpApp(t);
-  const targets = {
-    'https://app.example.test:8443/cb?x=1': 'https://app.example.test:8443',
-    'http://127.0.0.1/cb': 'http:',
-    'http://[::1]:7000/cb': 'http:',
-    'com.example.app:/callback': 'com.example.app:',
-  };
-  for (const [uri, target] of Object.entries(targets)) {
+  for (const uri of ['https://app.example.test:8443/cb?x=1', 'http://[::1]:7000/cb', 'com.example.app:/cb']) {
     const { headers } = await idp.authorize(await idp.createClient({ redirect_uris: uri }));
     const policy = headers['content-security-policy']?.replace(/'sha256-[^']+'/, "'hash'");
     t.equal(
       policy,
-      "default-src 'none'; style-src 'hash'; img-src data:; " +
-        `form-action 'self' https: ${target}; base-uri 'none'; object-src 'none'; frame-ancestors 'none'`,
+      "default-src 'none'; style-src 'hash'; img-src data:; base-uri 'none'; object-src 'none'; frame-ancestors 'none'",
     );
   }
 });
@@ -240,13 +233,17 @@ t.test('an agent fails at the form exactly as a wrong password does', async (t) 
   t.same(
     events.map(({ event, subject }) => [event, subject]),
     [
-      ['login.failed', minted.sub],
+      ...Array(2).fill(['login.failed', minted.sub]),
+      ...Array(2).fill(['login.failed', sub]),
+      ['login.failed', human.sub],
       ['login.failed', undefined],
-      ['login.failed', sub],
-      ...Array(3).fill(['login.failed', undefined]),
       ['login.succeeded', human.sub],
     ],
     'only the audit knows the difference',
+  );
+  t.ok(
+    events.every(({ detail }) => detail === client.id),
+    'with the application',
   );
 });
 

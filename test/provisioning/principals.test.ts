@@ -61,7 +61,16 @@ t.test('server-controlled fields are not taken from the body', async (t) => {
     email_verified: true,
     secretHash: 'x',
   };
-  const { sub } = (await signUp(idp, { handle: HANDLE, password: PASSWORD, createdAt: 1, ...more })).body;
+  const given = { handle: HANDLE, password: PASSWORD };
+  for (const [name, value] of Object.entries({ createdAt: 1, ...more })) {
+    const refused = { status: 400, body: { error: 'invalid_request', details: [{ path: name }] } };
+    t.match(await signUp(idp, { ...given, [name]: value }), refused, name);
+    for (const path of ['/v1/agents', '/v1/invites'])
+      t.match(await idp.admin('POST', path, { handle: HANDLE, [name]: value }), refused, `${path} ${name}`);
+  }
+  const all = await idp.admin('POST', '/v1/invites', { handle: HANDLE, expires: 3, role: 'admin' });
+  t.match(all.body.error_description, /not supported: expires, role\. Supported: handle, name, days/);
+  const { sub } = (await signUp(idp, given)).body;
   const now = idp.clock.now();
   const stored = await principalCollection(await idpStore(t, idp)).findOne({ handle: HANDLE });
   t.strictSame(stored, {
@@ -160,9 +169,10 @@ t.test('a password has 8 to 1,024 bytes and does not look like a generated secre
   }
   t.equal((await signUp(idp, { handle: HANDLE })).status, 400);
   for (const [index, password] of ['12345678', 'x'.repeat(1024), ' äöü 😀 : '].entries()) {
-    const who = { sub: '', handle: `person${index}`, password };
-    t.equal((await signUp(idp, who)).status, 201);
-    t.equal((await idp.authorize(await idp.createClient(), who)).status, 302);
+    const given = { handle: `person${index}`, password };
+    const { status, body } = await signUp(idp, given);
+    t.equal(status, 201);
+    t.equal((await idp.authorize(await idp.createClient(), { sub: body.sub, ...given })).status, 302);
   }
 });
 

@@ -18,6 +18,7 @@ import {
   ISSUER,
   idpApp,
   idpStore,
+  search,
 } from '../kit/idp.js';
 import { enterConsole, makeOperator } from '../kit/operator.js';
 import { addResource, FILES } from '../kit/resources.js';
@@ -71,6 +72,36 @@ t.test('a person signs in to a client that nobody has registered, and it refresh
   host.answer = (_, response) => void response.writeHead(410).end();
   idp.clock.advance(MINUTE + 1);
   t.equal((await idp.refresh(client, refreshed.body.refresh_token)).status, 401, 'the client is gone');
+});
+
+t.test('an error leads to the address of such a client only after a person was asked', async (t) => {
+  const { idp, client } = await start(t, {}, { post_logout_redirect_uris: [CALLBACK] });
+  const refused = async (more: Record<string, string>, cookie = '') =>
+    idp.request('GET', authorizePath(client, more), { headers: { cookie } });
+  for (const more of [{ scope: 'openid', max_age: 'x' }, { response_type: 'token' }, { prompt: 'none' }]) {
+    const answer = await refused(more);
+    t.match(answer, { status: 400, headers: { location: undefined } }, JSON.stringify(more));
+    t.match(
+      answer.text,
+      /The request cannot be answered[\s\S]*Its name is not verified[\s\S]*Return to the application/,
+    );
+    t.match(answer.text, /error&#x3D;(invalid_request|unsupported_response_type|login_required)/, 'a link');
+  }
+  const { browser, page } = await idp.visit(client);
+  const denied = await browser.submit(page, { decision: 'deny' }, '/authorize/consent');
+  t.match(
+    [denied.status, denied.location],
+    [303, /error=access_denied/],
+    'the first sign-in can be cancelled',
+  );
+  const registered = await idp.createClient();
+  t.match(
+    (await idp.authorize(registered, undefined, { prompt: 'none' })).headers['location'],
+    /login_required/,
+  );
+  const out = search({ client_id: client.id, post_logout_redirect_uri: CALLBACK, state: 's' });
+  const left = await idp.request('GET', `/logout?${out}`);
+  t.match([left.status, left.text], [200, /You are signed out[\s\S]*Return to the application/]);
 });
 
 t.test('operators see who has signed in to which of them, and block and admit one', async (t) => {

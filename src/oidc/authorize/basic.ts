@@ -39,15 +39,15 @@ export function createBasic(options: BasicOptions): ApproveBasic {
     const isSignedIn = cookies.session.read(request) !== undefined;
     if (isBrowser(request.headers) || isSignedIn) throw oidcErrors.browser_basic();
     const credentials = parseBasic(request.headers.authorization ?? '');
-    const mayUseBasic = ({ kind }: Principal) => kind === 'agent' || humansUseBasic;
-    const principal = await checkCredentials(request, credentials, mayUseBasic);
+    const { client } = authRequest;
+    const mayUseBasic = ({ kind }: Principal) => kind === 'agent' || (humansUseBasic && !client.strict);
+    const principal = await checkCredentials(request, credentials, mayUseBasic, client.id);
     // A person with a second factor, or who must have one, is refused like a wrong password: Basic cannot ask for it.
     const lacksFactor =
       principal?.kind === 'human' &&
       ((await secondFactor?.isEnrolled(principal.id)) || (await secondFactor?.mustEnrol(principal))) === true;
     if (principal && !lacksFactor) {
-      const found =
-        principal.kind === 'human' ? await consents.find(principal.id, authRequest.client.id) : NO_CONSENT;
+      const found = principal.kind === 'human' ? await consents.find(principal.id, client.id) : NO_CONSENT;
       return approval.approveBasic(authRequest, principal, found, request);
     }
     const excess = options.meter(originOf(request).ip);

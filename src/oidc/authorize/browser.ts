@@ -4,7 +4,7 @@ import type { Clock } from '../../kernel/clock.js';
 import { type Consent, type ConsentService, covers, NO_CONSENT } from '../consents.js';
 import { isPublicClient, type Principal, type SecondFactor, type SignInPasskeys } from '../directory.js';
 import { oidcErrors } from '../errors.js';
-import { findRefusal, scopesOf } from '../resources.js';
+import { ANY_PERSON, findRefusal, NEW_PERSON, scopesOf } from '../resources.js';
 import type { Cookies, SessionService, SignedInUser } from '../sessions.js';
 import type { Approval } from './approval.js';
 import {
@@ -122,6 +122,8 @@ export function createBrowserResponses(options: BrowserOptions): BrowserResponse
       const redirectStatus = request.method === 'POST' ? 303 : 302;
       const required = await interactionFor(authRequest, user, consent);
       if (user && !required) {
+        const violation = authorization.findViolation(authRequest, user.principal);
+        if (violation) return forms.respondWithError(reply, { ...authRequest, violation }, redirectStatus);
         const approved = await approval.approve(authRequest, user, consent, request);
         return sendResponse(pages, reply, approved, redirectStatus);
       }
@@ -134,7 +136,7 @@ export function createBrowserResponses(options: BrowserOptions): BrowserResponse
         const response = authorization.errorResponse({ ...authRequest, violation: WRONG_KIND });
         return pages.send(reply.code(403), agentsOnlyPage(authRequest, response));
       }
-      const refusal = findRefusal(authRequest.targets, 'human');
+      const refusal = findRefusal(authRequest.targets, kind === 'sign-up' ? NEW_PERSON : ANY_PERSON);
       if (refusal !== null) {
         const violation = { error: 'access_denied', description: refusal };
         return forms.respondWithError(reply, { ...authRequest, violation }, redirectStatus);

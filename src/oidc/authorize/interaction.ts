@@ -1,4 +1,3 @@
-import type { Principal } from '../directory.js';
 import { findRefusal } from '../resources.js';
 import type { SignedInUser } from '../sessions.js';
 import type { AuthorizationRequest } from './request.js';
@@ -20,12 +19,25 @@ interface Situation {
 export const asksForSignUp = ({ hintedSub, ...request }: AuthorizationRequest): boolean =>
   hintedSub === undefined && promptsOf(request).includes('create');
 
+/**
+ * Whether the user has signed in for this request, which satisfies it: a pushed one keeps its `prompt` and its `max_age` when it
+ * is opened again.
+ */
+const hasSignedInFor = ({ pushed }: AuthorizationRequest, { session }: SignedInUser): boolean =>
+  pushed !== undefined && pushed.page === undefined && session.authTime >= pushed.pushedAt;
+
 type Reason = readonly [InteractionKind, (situation: Situation) => boolean];
 
 /** In this order; the first reason that applies is used. */
 const REASONS: readonly Reason[] = [
-  ['login', ({ prompts }) => prompts.includes('login') || prompts.includes('select_account')],
-  ['login', ({ request, user, now }) => isTooOld(request.parameters['max_age'], user, now)],
+  [
+    'login',
+    ({ request, user, prompts, now }) =>
+      !hasSignedInFor(request, user) &&
+      (prompts.includes('login') ||
+        prompts.includes('select_account') ||
+        isTooOld(request.parameters['max_age'], user, now)),
+  ],
   ['login', ({ request, user, now }) => isTooOld(request.delegation?.maxSignInAge, user, now)],
   ['login', ({ request, user, canStepUp }) => canStepUp && needsSecondFactor(request, user)],
   ['login', ({ request, user }) => (request.hintedSub ?? user.principal.id) !== user.principal.id],
@@ -38,18 +50,18 @@ export function requiredInteraction(
   user: SignedInUser | null,
   { now, hasConsent, canStepUp }: { now: number; hasConsent: boolean; canStepUp: boolean },
 ): InteractionKind | null {
-  if (asksForSignUp(request)) return 'sign-up';
+  if (asksForSignUp(request) && !(user && hasSignedInFor(request, user))) return 'sign-up';
   if (!user) return 'login';
-  // A kind that may not sign in to the client, or to a resource, gets an error response, not a page.
-  if (!admits(request, user.principal.kind)) return null;
+  // A principal that may not sign in to the client, or to a resource, gets an error response, not a page.
+  if (!admits(request, user)) return null;
   const prompts = promptsOf(request);
   const reason = REASONS.find(([, applies]) => applies({ request, user, prompts, now, canStepUp }));
   if (reason) return reason[0];
   return request.client.trusted || hasConsent ? null : 'consent';
 }
 
-const admits = ({ client, targets }: AuthorizationRequest, kind: Principal['kind']): boolean =>
-  client.principalKinds.includes(kind) && findRefusal(targets, kind) === null;
+const admits = ({ client, targets }: AuthorizationRequest, { principal }: SignedInUser): boolean =>
+  client.principalKinds.includes(principal.kind) && findRefusal(targets, principal) === null;
 
 export function promptsOf({
   parameters: { prompt = '' },

@@ -5,17 +5,21 @@ import { SCOPES } from '../claims.js';
 import { type Consent, type MissingConsent, missingIn } from '../consents.js';
 import type { Client, Enrolment, PasskeySignUp, SignInPasskeys } from '../directory.js';
 import { REFRESH_MAX_LIFETIME_MS } from '../grant-tokens.js';
-import { namesIn, scopesOf, type Target } from '../resources.js';
+import { findRefusal, NEW_PERSON, namesIn, scopesOf, type Target } from '../resources.js';
 import { mountPath } from '../sessions.js';
 import { asksForSignUp } from './interaction.js';
 import type { OwnPage } from './interaction-token.js';
-import { formActionSource, withResponse } from './redirect-uri.js';
-import { type AuthorizationRequest, toSearch } from './request.js';
+import { withResponse } from './redirect-uri.js';
+import { type AuthorizationRequest, type ErrorResponse, searchOf } from './request.js';
 import type { AuthorizationResponse } from './response.js';
 import { isWebUri } from './rules.js';
 
 /** What a sign-in is for: an application, or a page of the provider itself. */
 export type Purpose = AuthorizationRequest | OwnPage;
+
+/** The application or the page, for the audit. */
+export const nameOf = (purpose: Purpose): string =>
+  'returnTo' in purpose ? purpose.name : purpose.client.id;
 
 /** What the user has typed, and what is wrong with it. */
 export interface FormState {
@@ -65,7 +69,7 @@ export function createSignInPages(
   const pageFor = (template: string, purpose: Purpose, view: Record<string, unknown>): Page =>
     'returnTo' in purpose
       ? { template, view: { destination: message(DESTINATIONS[purpose.name]), ...view } }
-      : pageOf(template, purpose, view);
+      : pageOf(template, purpose, { cancelAction: `${mountPath(issuer())}/authorize/consent`, ...view });
 
   /** Not for the console, which needs a role. */
   const offersSignUp = (purpose: Purpose): boolean =>
@@ -148,30 +152,33 @@ const DESTINATIONS = {
 } as const;
 
 /** Whether a new person could be the user of this request. */
-export const admitsNewPeople = ({ client, hintedSub }: AuthorizationRequest): boolean =>
-  hintedSub === undefined && client.principalKinds.includes('human');
+export const admitsNewPeople = ({ client, hintedSub, targets }: AuthorizationRequest): boolean =>
+  hintedSub === undefined &&
+  client.principalKinds.includes('human') &&
+  findRefusal(targets, NEW_PERSON) === null;
 
 function signUpHref(purpose: Purpose, mount: string): string {
   if ('returnTo' in purpose) return `${mount}/account/sign-up`;
-  return `${mount}/authorize?${toSearch({ ...purpose.parameters, prompt: 'create' })}`;
+  return `${mount}/authorize?${searchOf(purpose, { prompt: 'create', page: 'sign-up' })}`;
 }
 
 function signInHref(purpose: Purpose, mount: string): string {
   if ('returnTo' in purpose) return mount + purpose.returnTo;
-  const { prompt = '', ...others } = purpose.parameters;
-  const rest = prompt === '' || asksForSignUp(purpose) ? others : { ...others, prompt };
-  return `${mount}/authorize?${toSearch(rest)}`;
+  const change = asksForSignUp(purpose) ? { prompt: undefined, page: 'sign-in' as const } : {};
+  return `${mount}/authorize?${searchOf(purpose, change)}`;
 }
 
 /** Where a person goes who has just signed in: the request of the application is answered without another page. */
 export function continueHref(purpose: Purpose, mount: string): string {
   if ('returnTo' in purpose) return mount + purpose.returnTo;
-  const { prompt: _, ...others } = purpose.parameters;
-  if (!purpose.delegation) return `${mount}/authorize?${toSearch(others)}`;
-  // The person has just signed in, as the page that follows may require.
-  const { max_age: __, ...rest } = others;
-  return `${mount}/authorize?${toSearch(rest)}`;
+  // The person has just signed in, as the page of a delegation may require.
+  const change = purpose.delegation ? { max_age: undefined } : {};
+  return `${mount}/authorize?${searchOf(purpose, { prompt: undefined, ...change })}`;
 }
+
+/** Where a person goes who wants to use another account. */
+export const otherAccountHref = (request: AuthorizationRequest, mount: string): string =>
+  `${mount}/authorize?${searchOf(request, { prompt: 'login', page: 'sign-in' })}`;
 
 /** Says that only agents sign in to an application, before a person types a password. */
 export function agentsOnlyPage(request: AuthorizationRequest, response: AuthorizationResponse): Page {
@@ -189,7 +196,7 @@ export function consentPage(
   issuer: string,
   { token, handle, consent }: { token: string; handle: string; consent: Consent },
 ): Page {
-  const { prompt, ...others } = request.parameters;
+  const { prompt } = request.parameters;
   const mount = mountPath(issuer);
   const missing = missingIn(consent, request.scope, scopesOf(request.targets));
   const isFirst = consent.scopes.length + consent.resources.length === 0;
@@ -198,11 +205,35 @@ export function consentPage(
   const view = {
     isMore: asked !== undefined,
     action: `${mount}/authorize/consent`,
-    otherAccount: `${mount}/authorize?${toSearch({ ...others, prompt: 'login' })}`,
+    otherAccount: otherAccountHref(request, mount),
     handle,
     token,
   };
   return pageOf('consent', request, view, asked);
+}
+
+/** Says what is wrong with a request, with a link to the application, because nobody vouches for the address it leads to. */
+export function refusedRequestPage(
+  { client, violation }: ErrorResponse,
+  response: AuthorizationResponse,
+): Page {
+  const { redirectUri, values } = response;
+  return {
+    template: 'request-refused',
+    view: {
+      clientName: client.name || returnsToOf(redirectUri),
+      returnsTo: returnsToOf(redirectUri),
+      ...claimsOfClient(client, redirectUri),
+      explanation: violation.description,
+      returnHref: withResponse(redirectUri, values),
+    },
+  };
+}
+
+/** The host after another scheme is chosen by the client and says nothing about where the browser goes. */
+function returnsToOf(redirectUri: string): string {
+  const { host, protocol } = new URL(redirectUri);
+  return isWebUri(redirectUri) ? host : protocol;
 }
 
 /** What the page says about a client that the operator has not registered. */
@@ -219,13 +250,11 @@ function claimsOfClient({ id, origin, unused }: Client, redirectUri: string): Re
 
 export function pageOf(
   template: string,
-  { client, redirectUri, scope, targets, parameters }: AuthorizationRequest,
+  { client, redirectUri, scope, targets, parameters, delegation }: AuthorizationRequest,
   view: Record<string, unknown>,
   asked?: MissingConsent,
 ): Page {
-  const target = formActionSource(redirectUri);
-  // The host after another scheme is chosen by the client and says nothing about where the browser goes.
-  const returnsTo = isWebUri(redirectUri) ? new URL(redirectUri).host : target;
+  const returnsTo = returnsToOf(redirectUri);
   const isLasting = namesIn(scope).includes('offline_access');
   return {
     template,
@@ -234,13 +263,14 @@ export function pageOf(
       clientLogo: client.logoUri,
       clientName: client.name || returnsTo,
       returnsTo,
+      // The sign-in allows nothing then: a page of its own asks for it.
+      delegates: delegation !== undefined,
       ...claimsOfClient(client, redirectUri),
       learns: asked ? learnsFrom(asked.scopes) : scopesShown(scope),
       resources: shownTargets(targets, asked).map((target) => viewOfTarget(target, isLasting)),
       ...view,
     },
-    // Browsers check every redirect after the submission, including those of the application itself.
-    formTargets: ['https:', target],
+    leadsElsewhere: true,
     uiLocales: parameters['ui_locales'],
   };
 }

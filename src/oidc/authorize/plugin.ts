@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import { access, originOf, type Scope } from '../../http/scope.js';
 import { oidcErrors } from '../errors.js';
+import type { Refusals } from '../refusals.js';
 import { AnyForm } from '../schemas.js';
 import { mountPath } from '../sessions.js';
 import { type ApprovalOptions, createApproval } from './approval.js';
@@ -8,7 +9,13 @@ import { type BasicOptions, createBasic } from './basic.js';
 import { type BrowserOptions, createBrowserResponses } from './browser.js';
 import { type ConsentPluginOptions, consentPlugin } from './consent.js';
 import type { PushedAuthorization } from './pushed.js';
-import { isParameter, REQUEST_URI, readParameters } from './request.js';
+import {
+  type FormChoice,
+  isParameter,
+  REQUEST_URI,
+  readParameters,
+  type ValidationResult,
+} from './request.js';
 import { sendResponse } from './response.js';
 import { createInteractionForms, type InteractionFormsOptions } from './sign-in/forms.js';
 import { type SignInPluginOptions, signInPlugin } from './sign-in/plugin.js';
@@ -26,6 +33,7 @@ export type AuthorizePluginOptions = Omit<
 > & {
   /** Requests that clients have pushed. */
   pushed(): Promise<PushedAuthorization>;
+  refusals: Refusals;
 };
 
 /** Longest request target; the form contains its parameters. */
@@ -33,7 +41,7 @@ const MAX_URL_BYTES = 8 * 1024;
 
 /** The authorization endpoint: agents authenticate in the request itself, users in a form, once for all clients. */
 export async function authorizePlugin(scope: Scope, options: AuthorizePluginOptions): Promise<void> {
-  const { authorization, pages, issuer } = options;
+  const { authorization, pages, issuer, refusals } = options;
   const forms = createInteractionForms(options);
   const approval = createApproval(options);
   const approveBasic = createBasic({ ...options, approval });
@@ -51,14 +59,18 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   // No HEAD route: it would run the handler and create a code.
   scope.get('/authorize', { config: authorizeConfig, exposeHeadRoute: false }, async (request, reply) => {
     if (request.url.length > MAX_URL_BYTES) throw oidcErrors.uri_too_long();
-    const given = readParameters(queryOf(request.url));
+    const query = queryOf(request.url);
+    const given = readParameters(query);
+    const { ip } = originOf(request);
     const { client_id: clientId, request_uri: requestUri = '' } = given;
-    // The other parameters are ignored (RFC 9126 §4).
-    const parameters = requestUri.startsWith(REQUEST_URI)
-      ? await (await options.pushed()).take(clientId, requestUri)
-      : given;
-    const validated = await authorization.validate(parameters, originOf(request).ip);
-    if ('error' in validated) return forms.respondWithError(reply, validated.error, 302);
+    const validated = requestUri.startsWith(REQUEST_URI)
+      ? await validatePushed(clientId, requestUri, query.get('page'), ip)
+      : await authorization.validate(given, ip);
+    if ('error' in validated) {
+      const { client, redirectUri, violation } = validated.error;
+      await refusals.record({ clientId: client.id, redirectUri, reason: violation.description }, ip);
+      return forms.respondWithError(reply, validated.error, 302);
+    }
     if (request.headers.authorization !== undefined) {
       return sendResponse(pages, reply, await approveBasic(validated.request, request), 302);
     }
@@ -76,9 +88,26 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     return reply.redirect(`${mountPath(issuer())}/authorize?${search}`, 303);
   });
 
+  /** The other parameters of the address are ignored (RFC 9126 §4), except which form a link of the pages leads to. */
+  async function validatePushed(
+    clientId: string | undefined,
+    requestUri: string,
+    chosen: string | null,
+    ip: string,
+  ): Promise<ValidationResult> {
+    const { parameters, pushedAt } = await (await options.pushed()).open(clientId, requestUri);
+    const page = parameters['prompt'] === 'none' ? undefined : FORMS.find((form) => form === chosen);
+    const prompt = page && (page === 'sign-up' ? 'create' : 'login');
+    return authorization.validate({ ...parameters, ...(prompt && { prompt }) }, ip, {
+      ...{ requestUri, pushedAt, page },
+    });
+  }
+
   await scope.register(signInPlugin, { ...options, forms });
   await scope.register(consentPlugin, { ...options, forms, browser, approval });
 }
+
+const FORMS: readonly FormChoice[] = ['sign-in', 'sign-up'];
 
 const queryOf = (url: string): URLSearchParams =>
   new URLSearchParams(url.includes('?') ? url.slice(url.indexOf('?')) : '');

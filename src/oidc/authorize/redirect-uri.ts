@@ -24,13 +24,3 @@ export function withResponse(redirectUri: string, response: Record<string, strin
   );
   return `${redirectUri}${redirectUri.includes('?') ? '&' : '?'}${pairs.join('&')}`;
 }
-
-/**
- * The `form-action` source that allows a browser to follow the redirect after the form: an origin, or the scheme of an
- * application. All of http is allowed, because loopback redirects and development servers lead from one port to another,
- * and Content Security Policy cannot name IPv6 addresses (CSP3 §2.3.1).
- */
-export function formActionSource(redirectUri: string): string {
-  const { origin, protocol } = new URL(redirectUri);
-  return origin === 'null' || protocol === 'http:' ? protocol : origin;
-}

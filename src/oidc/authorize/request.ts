@@ -21,10 +21,29 @@ export interface AuthorizationRequest {
   delegation?: DelegationRequest;
   /** The user named by `id_token_hint`: no other principal may be authorized. */
   hintedSub?: string;
+  /** Present if the client has pushed the request. */
+  pushed?: PushedRequest;
 }
+
+/** A request of which the browser knows the name only (RFC 9126). */
+export interface PushedRequest {
+  requestUri: string;
+  pushedAt: number;
+  /** The form that the person has chosen with a link. */
+  page?: FormChoice | undefined;
+  /** Whether it belongs to a form, which may be submitted twice. */
+  isForm?: true;
+}
+
+/** The error for a pushed request that is opened again after its code was issued. */
+export const wasUsed = () =>
+  oidcErrors.invalid_request({ message: 'request_uri was used: a code has been issued for it.' });
+
+export type FormChoice = 'sign-in' | 'sign-up';
 
 /** An error response, which is sent to the application by redirecting the browser. */
 export interface ErrorResponse {
+  client: Client;
   redirectUri: string;
   parameters: Parameters;
   violation: RuleViolation;
@@ -59,12 +78,13 @@ export async function validateAuthorizationRequest(
   const client = clientId ? await directory.findClient(clientId) : null;
   if (!client)
     throw oidcErrors.invalid_request({
-      message: 'client_id is not registered.',
+      message: clientId ? 'client_id is not registered.' : 'client_id is missing.',
       page: 'unknown-client',
     });
   if ('problem' in client)
     throw oidcErrors.invalid_request({ message: client.problem, page: 'client-metadata' });
-  if (!redirectUri || !matchesRedirectUri(client, redirectUri)) {
+  if (!redirectUri) throw oidcErrors.invalid_request({ message: 'redirect_uri is missing.' });
+  if (!matchesRedirectUri(client, redirectUri)) {
     throw oidcErrors.invalid_request({
       message: 'redirect_uri is not registered for this client.',
       page: 'unknown-redirect-uri',
@@ -72,18 +92,19 @@ export async function validateAuthorizationRequest(
   }
   for (const rule of RULES) {
     const violation = rule({ parameters, client, redirectUri });
-    if (violation) return { error: { redirectUri, parameters: withModeOfObject(parameters), violation } };
+    if (violation)
+      return { error: { client, redirectUri, parameters: withModeOfObject(parameters), violation } };
   }
   const targets = await findTargets(namesIn(parameters['resource']), scope, resources);
-  if ('error' in targets) return { error: { redirectUri, parameters, violation: targets } };
+  if ('error' in targets) return { error: { client, redirectUri, parameters, violation: targets } };
   const shared = { parameters, client, redirectUri, scope: grantedScope(scope, targets), targets };
   const delegation = await readDelegation(parameters, targets, { directory, resources });
   if (delegation && 'error' in delegation)
-    return { error: { redirectUri, parameters, violation: delegation } };
+    return { error: { client, redirectUri, parameters, violation: delegation } };
   const request = delegation ? { ...shared, scope: '', delegation } : shared;
   if (idToken === undefined) return { request };
   const hint = await readHint(idToken);
-  if (!hint) return { error: { redirectUri, parameters, violation: FOREIGN_HINT } };
+  if (!hint) return { error: { client, redirectUri, parameters, violation: FOREIGN_HINT } };
   return { request: { ...request, hintedSub: hint.sub } };
 }
 
@@ -173,6 +194,26 @@ export function readParameters(search: URLSearchParams): Parameters {
   const resources = search.getAll('resource').map((value) => value.replaceAll(/\s/g, encodeURIComponent));
   const resource = resources.filter((value) => value !== '').join(' ');
   return resource === '' ? parameters : { ...parameters, resource };
+}
+
+/**
+ * The query of a link that opens a request again, with the form that the person chooses. Nothing of a pushed request is in it
+ * but its name.
+ */
+export function searchOf(
+  { parameters, pushed }: Pick<AuthorizationRequest, 'parameters' | 'pushed'>,
+  { page, ...changed }: { page?: FormChoice; prompt?: string | undefined; max_age?: string | undefined },
+): URLSearchParams {
+  if (pushed) {
+    const { client_id: clientId = '' } = parameters;
+    return new URLSearchParams({
+      client_id: clientId,
+      request_uri: pushed.requestUri,
+      ...(page && { page }),
+    });
+  }
+  const all = Object.entries({ ...parameters, ...changed });
+  return toSearch(Object.fromEntries(all.filter((pair): pair is [string, string] => pair[1] !== undefined)));
 }
 
 /** The query that `readParameters` reads as these parameters. */

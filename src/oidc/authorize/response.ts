@@ -1,6 +1,6 @@
 import type { FastifyReply } from 'fastify';
 import type { Page, Pages } from '../../http/pages.js';
-import { formActionSource, withResponse } from './redirect-uri.js';
+import { withResponse } from './redirect-uri.js';
 
 /** What the application receives: a code or an error. */
 export interface AuthorizationResponse {
@@ -25,7 +25,6 @@ export function sendResponse(
 const SUBMIT = 'document.forms[0].submit()';
 
 function formPostPage({ redirectUri, values }: AuthorizationResponse): Page {
-  const target = formActionSource(redirectUri);
   return {
     template: 'form-post',
     script: SUBMIT,
@@ -36,7 +35,6 @@ function formPostPage({ redirectUri, values }: AuthorizationResponse): Page {
         value === undefined ? [] : [{ name, value: value.toWellFormed() }],
       ),
     },
-    // As for the forms of sign-in: the application may redirect again.
-    formTargets: ['https:', target],
+    leadsElsewhere: true,
   };
 }

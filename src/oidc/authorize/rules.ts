@@ -61,7 +61,10 @@ const requirePkce: Rule = ({ parameters, client }) => {
   const refuse = (description: string) => ({ error: 'invalid_request', description });
   if (challenge === undefined) {
     if (method !== undefined) return refuse('code_challenge is missing.');
-    return isPublicClient(client) ? refuse('Public clients must send a code_challenge.') : null;
+    if (isPublicClient(client)) return refuse('Public clients must send a code_challenge.');
+    return client.strict
+      ? refuse('The client must send a code_challenge: its operator requires PKCE.')
+      : null;
   }
   if (method !== 'S256') return refuse('code_challenge_method must be S256.');
   return /^[\w-]{43}$/.test(challenge) ? null : refuse('code_challenge must be 43 base64url characters.');

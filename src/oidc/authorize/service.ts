@@ -10,12 +10,16 @@ import { CODE_LIFETIME_MS, newGrantToken } from '../grant-tokens.js';
 import type { ReadHint } from '../keys.js';
 import { findRefusal, type Resources, scopesOf } from '../resources.js';
 import { clientTrace, GRANT, type GrantedDelegation, type Grants, type SessionDocument } from '../store.js';
-import type { Interaction, InteractionTokens, OwnPage } from './interaction-token.js';
+import type { ClientInteraction, Interaction, InteractionTokens, OwnPage } from './interaction-token.js';
+import type { PushedAuthorization } from './pushed.js';
 import {
   type AuthorizationRequest,
   type ErrorResponse,
+  type PushedRequest,
+  REQUEST_URI,
   type ValidationResult,
   validateAuthorizationRequest,
+  wasUsed,
 } from './request.js';
 import type { AuthorizationResponse } from './response.js';
 import { isWebUri, type Parameters, type RuleViolation } from './rules.js';
@@ -23,7 +27,7 @@ import { isWebUri, type Parameters, type RuleViolation } from './rules.js';
 /** Responds to authorization requests with a code or an error, possibly after a form. */
 export interface Authorization {
   /** @throws invalid_request */
-  validate(parameters: Parameters, ip: string): Promise<ValidationResult>;
+  validate(parameters: Parameters, ip: string, pushed?: PushedRequest): Promise<ValidationResult>;
   /** The error as a response to the application. */
   errorResponse(error: ErrorResponse): AuthorizationResponse;
   /** Why this principal must not be authorized, or `null`. */
@@ -92,6 +96,7 @@ export interface AuthorizationDependencies {
   backchannel: Pick<BackchannelLogout, 'remember'>;
   directory: Directory;
   delegations(): Promise<Pick<Delegations, 'give'>>;
+  pushed(): Promise<PushedAuthorization>;
   resources: Resources;
   readHint: ReadHint;
   issuer(): string;
@@ -124,9 +129,10 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
   const errorResponse = ({ violation, ...request }: ErrorResponse): AuthorizationResponse =>
     respond(request, { error: violation.error, error_description: violation.description });
 
-  const findViolation = ({ client, hintedSub, targets }: AuthorizationRequest, { id, kind }: Principal) => {
+  const findViolation = ({ client, hintedSub, targets }: AuthorizationRequest, principal: Principal) => {
+    const { id, kind } = principal;
     if (!client.principalKinds.includes(kind)) return WRONG_KIND;
-    const refusal = findRefusal(targets, kind);
+    const refusal = findRefusal(targets, principal);
     if (refusal !== null) return { error: 'access_denied', description: refusal };
     return hintedSub !== undefined && hintedSub !== id ? OTHER_USER : null;
   };
@@ -149,21 +155,34 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
   const formCookie = (known: string | undefined) =>
     known !== undefined && isCookie(known) ? known : newToken(random);
 
+  const withPushed = (validated: ValidationResult, pushed: PushedRequest | undefined): ValidationResult =>
+    'request' in validated && pushed ? { request: { ...validated.request, pushed } } : validated;
+
+  /** @throws invalid_request if another request has got the code of a pushed one */
+  const usePushed = async ({ pushed }: AuthorizationRequest): Promise<void> => {
+    if (!pushed) return;
+    const { use } = await deps.pushed();
+    if (!(await use(pushed.requestUri)) && !pushed.isForm) throw wasUsed();
+  };
+
   return {
-    validate: (parameters, ip) =>
-      validateAuthorizationRequest(parameters, {
+    async validate(parameters, ip, pushed) {
+      const validated = await validateAuthorizationRequest(parameters, {
         ...deps,
         directory: {
           ...directory,
           findClient: (clientId) => directory.resolveClient(clientId, { ip, allowsStale: false }),
         },
-      }),
+      });
+      return withPushed(validated, pushed);
+    },
     errorResponse,
     findViolation,
 
     async approve(request, { principal, session, revocations, isSilent = false, delegates = false }, ip) {
       const violation = findViolation(request, principal) ?? refuseUnasked(request, delegates);
       if (violation) return errorResponse({ ...request, violation });
+      await usePushed(request);
       const { parameters, client, redirectUri, scope, targets } = request;
       const id = newId(GRANT, clock, random);
       const code = newGrantToken('ac_', id, random);
@@ -183,8 +202,7 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
         ...(nonce && { nonce }),
         ...(delegation && { delegation }),
         ...(challenge && { challenge }),
-        // As at /token, DPoP is ignored while there is no resource.
-        ...(key && (await deps.resources.hasAny()) && { codeKey: key }),
+        ...(key && { codeKey: key }),
         // The class of the sign-in, whichever was requested (OIDC Core §3.1.2.1).
         ...(acrValues && { acr: acrOf(session?.amr) }),
         ...(session?.amr && { amr: session.amr }),
@@ -205,13 +223,9 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       return respond(request, { code });
     },
 
-    beginInteraction({ parameters: { id_token_hint: _, ...parameters }, hintedSub }, known, shownTo) {
+    beginInteraction(request, known, shownTo) {
       const cookie = formCookie(known);
-      const interaction = {
-        parameters,
-        ...(hintedSub !== undefined && { hintedSub }),
-        ...shownTo,
-      };
+      const interaction = { ...namedIn(request), ...shownTo };
       return { token: interactionTokens.issue(interaction, cookie), cookie };
     },
 
@@ -225,11 +239,7 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       const proven = { id, ...(epoch !== undefined && { epoch }) };
       if ('returnTo' in purpose)
         return { token: interactionTokens.issue({ ...purpose, proven }, cookie), cookie };
-      const {
-        parameters: { id_token_hint: _, ...parameters },
-        hintedSub,
-      } = purpose;
-      const interaction = { parameters, ...(hintedSub !== undefined && { hintedSub }), proven };
+      const interaction = { ...namedIn(purpose), proven };
       return { token: interactionTokens.issue(interaction, cookie), cookie };
     },
 
@@ -244,11 +254,28 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       const { sid, revocations } = interaction;
       const isConsent = !isExpired && sid !== undefined && revocations !== undefined;
       const shownTo = isConsent ? { sid, revocations } : {};
+      const { client_id: clientId, request_uri: requestUri = '' } = parameters;
+      const opened = requestUri.startsWith(REQUEST_URI)
+        ? await (await deps.pushed()).resume(clientId, requestUri)
+        : undefined;
       // The metadata of the client was fetched for the form.
-      const validated = await validateAuthorizationRequest(parameters, deps);
+      const validated = withPushed(
+        await validateAuthorizationRequest(opened?.parameters ?? parameters, deps),
+        opened && { requestUri, pushedAt: opened.pushedAt, isForm: true },
+      );
       if ('request' in validated && hintedSub !== undefined) validated.request.hintedSub = hintedSub;
       return { validated, shownTo, proven, isExpired };
     },
+  };
+}
+
+/** What a form contains of its request: of a pushed one only the name, because the content of a form can be read. */
+function namedIn({ parameters, hintedSub, pushed }: AuthorizationRequest): ClientInteraction {
+  const { client_id: clientId = '', id_token_hint: _, ...others } = parameters;
+  if (pushed) return { parameters: { client_id: clientId, request_uri: pushed.requestUri } };
+  return {
+    parameters: { client_id: clientId, ...others },
+    ...(hintedSub !== undefined && { hintedSub }),
   };
 }
 

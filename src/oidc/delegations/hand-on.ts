@@ -1,6 +1,6 @@
 import { toSeconds } from '../../kernel/clock.js';
 import { newId, sha256 } from '../../kernel/secrets.js';
-import type { Client } from '../directory.js';
+import type { Client, Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import type { Prove } from '../proofs.js';
 import { findRefusal, namesIn } from '../resources.js';
@@ -37,13 +37,15 @@ export async function handOn(
   deps: TokenDependencies,
 ): Promise<TokenResponse> {
   const { audit, clock, random, keys, issuer } = deps;
-  const { claims, act, maxDepth } = await readSubject(client, subjectToken, resources, deps);
+  const { claims, act, maxDepth, person } = await readSubject(client, subjectToken, resources, deps);
   const actor = { token: actorToken, type: actorTokenType, prove, ip };
   const agent = await proveActor(actor, { resource: claims.aud, clientId: client.id }, deps);
   if (chainOf(act).length >= maxDepth) throw refuse('The delegation does not permit a further agent.');
   if (chainOf(act).includes(agent.id)) throw refuse('The agent acts with this token already.');
   const resource = await deps.resources.find(claims.aud);
-  if (!resource || findRefusal([{ resource }], 'agent') !== null) throw oidcErrors.invalid_target();
+  if (!resource) throw oidcErrors.invalid_target();
+  const refusal = findRefusal([{ resource }], agent) ?? findRefusal([{ resource }], person);
+  if (refusal !== null) throw oidcErrors.invalid_target({ message: refusal });
   const granted = narrow(namesIn(claims.scope), scope);
   const key = await findProvenKey(prove, undefined, { resource, scopes: granted });
   const now = toSeconds(clock.now());
@@ -74,7 +76,7 @@ async function readSubject(
   token: string,
   [identifier, ...others]: readonly string[],
   deps: TokenDependencies,
-): Promise<{ claims: AccessTokenClaims; act: ActorClaim; maxDepth: number }> {
+): Promise<{ claims: AccessTokenClaims; act: ActorClaim; maxDepth: number; person: Principal }> {
   if (identifier === undefined || others.length > 0)
     throw oidcErrors.invalid_target({ message: 'Send one resource: that of subject_token.' });
   const claims = await findAccessTokenFor({ identifier }, token, deps);
@@ -87,7 +89,7 @@ async function readSubject(
     throw refuse('Only the current agent of subject_token and its client may hand it on.');
   const found = await (await deps.delegations()).find(delegation);
   if (!found) throw refuse('The delegation has ended.');
-  return { claims, act, maxDepth: found.delegation.maxDepth };
+  return { claims, act, maxDepth: found.delegation.maxDepth, person: found.person };
 }
 
 /** The agents of a chain, the current one first. */

@@ -1,7 +1,8 @@
 import { longTime, message } from '../../http/messages.js';
 import type { Page } from '../../http/pages.js';
-import { pageOf } from '../authorize/pages.js';
-import { type AuthorizationRequest, toSearch } from '../authorize/request.js';
+import { otherAccountHref, pageOf } from '../authorize/pages.js';
+import type { AuthorizationRequest } from '../authorize/request.js';
+import { isSelfRegistered } from '../directory.js';
 import { mountPath } from '../sessions.js';
 
 /** Asks a person whether an agent may act for them: which one, where, how and until when. */
@@ -10,16 +11,16 @@ export function delegationPage(
   issuer: string,
   { token, handle, now }: { token: string; handle: string; now: number },
 ): Page {
-  const { delegation, parameters, targets } = request;
-  const { prompt: _, ...others } = parameters;
+  const { delegation, targets } = request;
   const mount = mountPath(issuer);
   const { agent, lifetimeMs = 0, maxDepth = 1 } = delegation ?? {};
   const [target] = targets;
   return pageOf('delegation', request, {
     action: `${mount}/authorize/consent`,
-    otherAccount: `${mount}/authorize?${toSearch({ ...others, prompt: 'login' })}`,
+    otherAccount: otherAccountHref(request, mount),
     agentName: agent?.name ?? agent?.handle,
     agentHandle: agent?.handle,
+    isAgentUnverified: agent !== undefined && isSelfRegistered(agent),
     resourceName: target?.resource.name,
     identifier: target?.resource.identifier,
     permits: target?.resource.scopes

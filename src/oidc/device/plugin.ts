@@ -7,6 +7,7 @@ import { addressBlock } from '../../kernel/addresses.js';
 import type { Clock } from '../../kernel/clock.js';
 import { authenticateClient, type ClientAuthDependencies } from '../client-auth.js';
 import type { OwnPages } from '../own-pages.js';
+import { findRefusal } from '../resources.js';
 import { AnyForm } from '../schemas.js';
 import { mountPath } from '../sessions.js';
 import { readCredentials, readResources } from '../tokens/request.js';
@@ -79,6 +80,8 @@ export async function devicePlugin(scope: Scope, options: DevicePluginOptions): 
     pages.keepForm(request, codeForm(user, shown(typed)));
     const found = await flow.enter(typed, user.principal.id, ip);
     if (!found) return sendCodePage(reply.code(404), user, shown(typed), UNKNOWN);
+    if (findRefusal(found.targets, user.principal) !== null)
+      return sendCodePage(reply.code(403), user, shown(typed), REFUSED);
     const { userCode, place } = found;
     const view = {
       action: `${path()}/confirm`,
@@ -129,6 +132,8 @@ export async function devicePlugin(scope: Scope, options: DevicePluginOptions): 
 }
 
 const UNKNOWN = [message('device.unknown')];
+
+const REFUSED = [message('device.refused')];
 
 const STALE = [message('device.stale')];
 

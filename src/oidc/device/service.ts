@@ -12,7 +12,7 @@ import type { Client, Directory } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { DEVICE_CODE_LIFETIME_MS } from '../grant-tokens.js';
 import type { Prove } from '../proofs.js';
-import { findRefusal, findTargets, type Resources, scopesOf, type Target } from '../resources.js';
+import { ANY_PERSON, findRefusal, findTargets, type Resources, scopesOf, type Target } from '../resources.js';
 import type { SessionService, SignedInUser } from '../sessions.js';
 import { GRANT, type GrantDocument, type Grants } from '../store.js';
 import type { TokenResponse } from '../tokens/issuance.js';
@@ -123,7 +123,7 @@ export function createDeviceFlow(deps: DeviceFlowDependencies): DeviceFlow {
     const names = asked.map(({ resource }) => resource);
     const scopes = [scope, ...asked.flatMap((one) => one.scopes)].join(' ');
     const targets = await findTargets(names, scopes, resources);
-    if ('error' in targets || findRefusal(targets, 'human') !== null) return null;
+    if ('error' in targets || findRefusal(targets, ANY_PERSON) !== null) return null;
     return {
       ...{ id, userCode, client, scope, targets, createdAt },
       ...(place !== undefined && { place }),
@@ -170,7 +170,7 @@ export function createDeviceFlow(deps: DeviceFlowDependencies): DeviceFlow {
       }
       const targets = await findTargets(names, scope, resources);
       if ('error' in targets) throw refuseTarget(targets.error, targets.description);
-      const unfit = findRefusal(targets, 'human');
+      const unfit = findRefusal(targets, ANY_PERSON);
       if (unfit !== null) throw oidcErrors.invalid_target({ message: unfit });
       await throttle.count(REQUESTS_OF_ADDRESS, from.ip);
       await throttle.countKey(REQUESTS_OF_CLIENT, client.id, from.ip);
@@ -212,6 +212,7 @@ export function createDeviceFlow(deps: DeviceFlowDependencies): DeviceFlow {
     async approve(request, { principal, session }, ip) {
       const { client, scope, targets } = request;
       if (!client.principalKinds.includes(principal.kind)) return false;
+      if (findRefusal(targets, principal) !== null) return false;
       const { revocations } = await consents.remember(principal.id, client.id, scope, scopesOf(targets));
       await Promise.all([sessions.extend(session), backchannel.remember(client, session, scope)]);
       const approval = {

@@ -2,7 +2,7 @@ import { sha256 } from '../../kernel/secrets.js';
 import type { Audit } from '../../ops/audit.js';
 import { nullIfTaken } from '../../storage/collection.js';
 import type { ConsentService } from '../consents.js';
-import { type Client, type Directory, isPublicClient } from '../directory.js';
+import { type Client, type Directory, isPublicClient, type Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import type { Prove } from '../proofs.js';
 import { findRefusal, namesIn, type Resources, type Target } from '../resources.js';
@@ -51,7 +51,7 @@ export async function redeemAssertion(
   const person = sub === null ? null : await directory.findPrincipal(sub);
   if (person?.kind !== 'human' || !client.principalKinds.includes(person.kind))
     throw refuse('No active person is linked to the subject of the assertion.');
-  const target = await chooseTarget(verified, { resources, scope }, deps.resources);
+  const target = await chooseTarget(verified, { resources, scope }, person, deps.resources);
   if (verified.key !== undefined && !prove) throw refuse('The assertion is bound to a key. Send a proof.');
   const key = await findProvenKey(prove, verified.key, target);
   // The last check, so that a request that is refused can be corrected and repeated.
@@ -81,6 +81,7 @@ export async function redeemAssertion(
 async function chooseTarget(
   { issuer, resources: inAssertion, scope: scopeInAssertion }: VerifiedAssertion,
   asked: { resources: readonly string[]; scope: string | undefined },
+  person: Principal,
   resources: Pick<Resources, 'find'>,
 ): Promise<Target> {
   const isNamed = (name: string) =>
@@ -93,7 +94,7 @@ async function chooseTarget(
     throw oidcErrors.invalid_target({ message: 'An access token has one audience. Send one resource.' });
   const resource = await resources.find(allowed.resource);
   if (!resource) throw oidcErrors.invalid_target({ message: 'The resource is not registered any more.' });
-  const refusal = findRefusal([{ resource }], 'human');
+  const refusal = findRefusal([{ resource }], person);
   if (refusal !== null) throw oidcErrors.invalid_target({ message: refusal });
   const limits = [scopeInAssertion, asked.scope].flatMap((scope) =>
     scope === undefined ? [] : [namesIn(scope)],

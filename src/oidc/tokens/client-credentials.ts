@@ -28,7 +28,7 @@ export async function issueToAgent(
   if (identifier === undefined || others.length > 0) throw refuse('Send one resource.');
   const resource = await deps.resources.find(identifier);
   if (!resource) throw refuse('The resource is not registered.');
-  const refusal = findRefusal([{ resource }], agent.kind);
+  const refusal = findRefusal([{ resource }], agent);
   if (refusal !== null) throw refuse(refusal);
   const scopes = [...new Set(namesIn(scope))];
   const isOffered = (name: string) => resource.scopes.some((offered) => offered.name === name);

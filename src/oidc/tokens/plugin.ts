@@ -178,8 +178,6 @@ async function issueAssertion(
   const { body: fields, ip } = credentials;
   const client = await authenticateClient(credentials, options);
   reply.header('pragma', 'no-cache');
-  // A proof counts here also without any resource of this provider.
-  const resources = { hasAny: async () => true };
   const response = await options.issue(
     client,
     {
@@ -189,7 +187,7 @@ async function issueAssertion(
       audience: fields['audience'],
       scope: fields['scope'],
       resources: readResources(request.body),
-      prove: await readProof(request, reply, '/token', { ...options, resources }),
+      prove: await readProof(request, reply, '/token', options),
     },
     ip,
   );

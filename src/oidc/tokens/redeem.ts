@@ -48,9 +48,8 @@ export async function redeemCode(
   if (!grant || !isSecretOf(code, grant.codeHash) || grant.clientId !== client.id) {
     throw oidcErrors.invalid_grant();
   }
-  if (grant.redirectUri !== redirectUri || !matchesChallenge(grant.challenge, verifier)) {
-    throw oidcErrors.invalid_grant();
-  }
+  const problem = redirectProblem(grant, redirectUri) ?? verifierProblem(grant.challenge, verifier);
+  if (problem !== null) throw oidcErrors.invalid_grant({ message: problem });
   if (grant.delegation) {
     const { proveDelegate } = await import('../delegations/actor.js');
     const { actorToken: token, actorTokenType: type } = actor;
@@ -87,7 +86,7 @@ export async function redeemGrant(
   if (!principal) throw oidcErrors.invalid_grant();
 
   // Before the code is used, which then remains valid.
-  const target = await chooseTarget(grant, resources, principal, deps.resources);
+  const target = await chooseTarget(grant, resources, principal, deps);
   const key = await findProvenKey(prove, grant.codeKey, target);
 
   const { nonce } = grant;
@@ -165,10 +164,20 @@ async function revokeReplayed(grantId: string, ip: string, deps: TokenDependenci
     await audit.record({ event: 'code.replayed', subject: grant.sub, ip, detail: clientTrace(grant) });
 }
 
+function redirectProblem({ redirectUri }: GrantDocument, given: string | undefined): string | null {
+  if (given === redirectUri) return null;
+  return given === undefined
+    ? 'redirect_uri is missing.'
+    : 'redirect_uri is not that of the authorization request.';
+}
+
 /** RFC 7636 §4.6. A verifier without a challenge is an injected code (RFC 9700 §2.1.1). */
-function matchesChallenge(challenge: string | undefined, verifier: string | undefined): boolean {
-  if (challenge === undefined) return verifier === undefined;
-  if (verifier === undefined || !/^[\w.~-]{43,128}$/.test(verifier)) return false;
+function verifierProblem(challenge: string | undefined, verifier: string | undefined): string | null {
+  if (challenge === undefined)
+    return verifier === undefined ? null : 'The authorization request had no code_challenge.';
+  if (verifier === undefined) return 'code_verifier is missing.';
   // The hash of stored secrets has the same format as S256.
-  return isSecretOf(verifier, challenge);
+  return /^[\w.~-]{43,128}$/.test(verifier) && isSecretOf(verifier, challenge)
+    ? null
+    : 'code_verifier does not match the code_challenge.';
 }

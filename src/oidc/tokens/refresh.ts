@@ -78,7 +78,7 @@ export async function refreshTokens(
       throw oidcErrors.invalid_grant();
     }
     await accept(grant);
-    const target = await chooseTarget(grant, resources, principal, deps.resources);
+    const target = await chooseTarget(grant, resources, principal, deps);
     const key = await findProvenKey(prove, grant.refreshKey, target);
     const granted = narrowScope(scopeWith(grant.scope, target), scope);
     const lifetimeSeconds = lifetimeFor(target, grant, now);
@@ -159,7 +159,7 @@ async function repeatResponse(
   const issuedBefore = findIssuedSuccessor(grant, token, { seeds: deps.seeds, now });
   if (!issuedBefore) throw oidcErrors.invalid_grant();
   const { successor, issued } = issuedBefore;
-  const target = await chooseTarget(grant, resources, principal, deps.resources);
+  const target = await chooseTarget(grant, resources, principal, deps);
   if (issued.resource !== target?.resource.identifier)
     throw oidcErrors.invalid_target({
       message: 'The refresh token was used for another resource. Use the new refresh token.',

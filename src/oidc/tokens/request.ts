@@ -4,7 +4,6 @@ import { originOf } from '../../http/scope.js';
 import type { ClientCredentials } from '../client-auth.js';
 import { oidcErrors } from '../errors.js';
 import type { Proofs, Prove, ProvenRequest } from '../proofs.js';
-import type { Resources } from '../resources.js';
 import type { AnyForm } from '../schemas.js';
 
 /** Requests of clients to /token and to the endpoints beside it. */
@@ -40,17 +39,14 @@ function readSingleValues({ resource: _, ...body }: Static<typeof AnyForm>): Rec
 export const readResources = ({ resource = [] }: Static<typeof AnyForm>): string[] =>
   [resource].flat().filter((value) => value !== '');
 
-/**
- * The proof of a request, not yet verified; `undefined` without one. Without any resource the header is ignored, as it is
- * by providers without DPoP.
- */
+/** The proof of a request, not yet verified; `undefined` without one. */
 export async function readProof(
   request: FastifyRequest,
   reply: FastifyReply,
   path: string,
-  { proofs, resources }: { proofs(): Promise<Proofs>; resources: Pick<Resources, 'hasAny'> },
+  { proofs }: { proofs(): Promise<Proofs> },
 ): Promise<Prove | undefined> {
-  if (request.headers['dpop'] === undefined || !(await resources.hasAny())) return undefined;
+  if (request.headers['dpop'] === undefined) return undefined;
   const known = await proofs();
   // Also with errors, so that the next proof has it.
   reply.header('dpop-nonce', known.nonce());

@@ -1,5 +1,5 @@
 import { SECOND } from '../../kernel/clock.js';
-import type { Principal } from '../directory.js';
+import type { Directory, Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { findRefusal, type Resources, type Target } from '../resources.js';
 import type { GrantDocument } from '../store.js';
@@ -15,8 +15,8 @@ const refuse = (message: string) => oidcErrors.invalid_target({ message });
 export async function chooseTarget(
   { resources: granted = [], delegation }: Pick<GrantDocument, 'resources' | 'delegation'>,
   named: readonly string[],
-  { kind }: Pick<Principal, 'kind'>,
-  resources: Resources,
+  principal: Principal,
+  { resources, directory }: { resources: Resources; directory: Pick<Directory, 'findPrincipal'> },
 ): Promise<Target | null> {
   if (granted.length === 0) {
     // As at /authorize, the parameter is ignored while there is no resource.
@@ -31,8 +31,9 @@ export async function chooseTarget(
   if (!grantedThere) throw refuse('The resource was not authorized.');
   const resource = await resources.find(grantedThere.resource);
   if (!resource) throw refuse('The resource is not registered any more.');
+  const agent = delegation && (await directory.findPrincipal(delegation.agent));
   const refusal =
-    findRefusal([{ resource }], kind) ?? (delegation ? findRefusal([{ resource }], 'agent') : null);
+    findRefusal([{ resource }], principal) ?? (agent ? findRefusal([{ resource }], agent) : null);
   if (refusal) throw refuse(refusal);
   const isOffered = (scope: string) => resource.scopes.some(({ name }) => name === scope);
   return { resource, scopes: grantedThere.scopes.filter(isOffered) };

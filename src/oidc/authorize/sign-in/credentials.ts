@@ -4,7 +4,7 @@ import type { Audit } from '../../../ops/audit.js';
 import type { Directory, Principal } from '../../directory.js';
 
 export interface CredentialsOptions {
-  directory: Pick<Directory, 'authenticate'>;
+  directory: Pick<Directory, 'authenticate' | 'findByHandle'>;
   audit: Pick<Audit, 'recordFailure'>;
 }
 
@@ -13,25 +13,23 @@ export type CheckCredentials = (
   request: FastifyRequest,
   credentials: { username: string; password: string } | null,
   accepts: (principal: Principal) => boolean,
+  /** The application or the page, for the audit. */
+  purpose: string,
 ) => Promise<Principal | null>;
 
 export function createCredentialsCheck({ directory, audit }: CredentialsOptions): CheckCredentials {
-  return async (request, credentials, accepts) => {
+  return async (request, credentials, accepts, detail) => {
     const origin = originOf(request);
-    let rejected: string | undefined;
-    const checkAccepted = (principal: Principal): boolean => {
-      const isAccepted = accepts(principal);
-      if (!isAccepted) rejected = principal.id;
-      return isAccepted;
-    };
     const principal =
       credentials &&
-      (await directory.authenticate(credentials.username, credentials.password, origin, checkAccepted));
+      (await directory.authenticate(credentials.username, credentials.password, origin, accepts));
     if (!principal) {
+      const named = credentials && (await directory.findByHandle(credentials.username));
       await audit.recordFailure({
         event: 'login.failed',
         ip: origin.ip,
-        ...(rejected && { subject: rejected }),
+        ...(named && { subject: named.id }),
+        detail,
       });
     }
     return principal;

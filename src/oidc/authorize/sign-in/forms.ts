@@ -9,7 +9,7 @@ import type { Principal, SecondFactor } from '../../directory.js';
 import { oidcErrors } from '../../errors.js';
 import { scopesOf } from '../../resources.js';
 import { type Cookies, mountPath, type SessionService } from '../../sessions.js';
-import { continueHref, type Purpose, type SignInPages } from '../pages.js';
+import { continueHref, nameOf, type Purpose, refusedRequestPage, type SignInPages } from '../pages.js';
 import type { AuthorizationRequest, ErrorResponse } from '../request.js';
 import { sendResponse } from '../response.js';
 import type { Authorization, ResumedInteraction } from '../service.js';
@@ -45,6 +45,7 @@ export interface InteractionForms {
     purpose: Purpose,
     form: (renewed: { token: string; problems: Localized[] }) => Page,
   ): FastifyReply;
+  /** @param status 303 after a form */
   respondWithError(reply: FastifyReply, error: ErrorResponse, status: 302 | 303): FastifyReply;
   /** A new token of the same form, with another challenge for passkeys. */
   newToken(request: FastifyRequest, purpose: Purpose): string;
@@ -87,8 +88,13 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
   const { authorization, sessions, secondFactor, signInPages, consents, cookies, pages, audit, issuer } =
     options;
 
-  const respondWithError: InteractionForms['respondWithError'] = (reply, error, status) =>
-    sendResponse(pages, reply, authorization.errorResponse(error), status);
+  const respondWithError: InteractionForms['respondWithError'] = (reply, error, status) => {
+    const response = authorization.errorResponse(error);
+    // Anyone can publish metadata: an error must not lead to their address before a person was asked (RFC 9700 §4.11.2).
+    return status === 302 && error.client.origin === 'metadata'
+      ? pages.send(reply.code(400), refusedRequestPage(error, response))
+      : sendResponse(pages, reply, response, status);
+  };
 
   const startSession = async (
     request: FastifyRequest,
@@ -198,7 +204,7 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
         startSession(request, reply, principal, amr),
         'returnTo' in purpose || purpose.delegation || rememberConsent(principal, purpose),
       ]);
-      const detail = 'returnTo' in purpose ? purpose.name : purpose.client.id;
+      const detail = nameOf(purpose);
       await audit.record({ event: 'login.succeeded', subject: id, ip: originOf(request).ip, detail });
     },
 

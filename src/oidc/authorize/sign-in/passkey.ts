@@ -3,7 +3,7 @@ import type { Pages } from '../../../http/pages.js';
 import { access, originOf, type Scope } from '../../../http/scope.js';
 import type { Directory, SignInPasskeys } from '../../directory.js';
 import { PasskeyBody } from '../../schemas.js';
-import type { SignInPages } from '../pages.js';
+import { nameOf, type SignInPages } from '../pages.js';
 import type { InteractionForms } from './forms.js';
 
 export interface PasskeyPluginOptions {
@@ -39,7 +39,11 @@ export async function passkeyPlugin(
     // A challenge is used once, so that the next attempt needs another one.
     const next = { token: forms.newToken(request, purpose), handle: '' };
     pages.keepForm(request, signInPages.signIn(purpose, next));
-    const principal = await passkeys.verify({ form, credential }, findPerson, originOf(request));
+    const principal = await passkeys.verify(
+      { form, credential, purpose: nameOf(purpose) },
+      findPerson,
+      originOf(request),
+    );
     if (principal) return forms.acceptPasskey(request, reply, purpose, principal);
     const problems = [message('sign-in.passkey-wrong')];
     return pages.send(reply.code(401), signInPages.signIn(purpose, { ...next, problems }));

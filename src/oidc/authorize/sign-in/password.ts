@@ -2,7 +2,7 @@ import { message } from '../../../http/messages.js';
 import type { Pages } from '../../../http/pages.js';
 import { access, type Scope } from '../../../http/scope.js';
 import { LoginBody } from '../../schemas.js';
-import type { SignInPages } from '../pages.js';
+import { nameOf, type SignInPages } from '../pages.js';
 import { type CredentialsOptions, createCredentialsCheck } from './credentials.js';
 import type { InteractionForms } from './forms.js';
 
@@ -32,7 +32,12 @@ export async function passwordPlugin(scope: Scope, options: PasswordPluginOption
     // Handles contain no spaces, but keyboards with autocompletion append one.
     const credentials = { username: handle.trim(), password };
     // Agents are rejected like a wrong password, so that stolen agent credentials cannot start a browser session.
-    const principal = await checkCredentials(request, credentials, ({ kind }) => kind === 'human');
+    const principal = await checkCredentials(
+      request,
+      credentials,
+      ({ kind }) => kind === 'human',
+      nameOf(purpose),
+    );
     if (principal) return forms.acceptPassword(request, reply, purpose, principal);
     const form = signInPages.signIn(purpose, { token, handle, problems: WRONG, wrong: true });
     return pages.send(reply.code(401), form);

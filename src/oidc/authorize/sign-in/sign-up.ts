@@ -9,14 +9,14 @@ import { credentialProblems } from '../../../passwords/form-problems.js';
 import type { Directory, Principal, SignUp } from '../../directory.js';
 import { oidcErrors } from '../../errors.js';
 import { SignUpBody, type SignUpForm } from '../../schemas.js';
-import { admitsNewPeople, type FormState, type SignInPages } from '../pages.js';
+import { admitsNewPeople, type FormState, nameOf, type Purpose, type SignInPages } from '../pages.js';
 import type { InteractionForms } from './forms.js';
 
 export interface SignUpPluginOptions {
   forms: InteractionForms;
   signInPages: SignInPages;
   signUp: SignUp;
-  directory: Pick<Directory, 'authenticate'>;
+  directory: Pick<Directory, 'authenticate' | 'findByHandle'>;
   pages: Pages;
   audit: Pick<Audit, 'recordFailure'>;
 }
@@ -48,7 +48,7 @@ export async function signUpPlugin(scope: Scope, options: SignUpPluginOptions): 
       return show(422, { problems: [message('password.differ')], wrong: { password: true } });
     }
     try {
-      const principal = await register(request, { handle, password, ...(name !== '' && { name }) });
+      const principal = await register(request, purpose, { handle, password, ...(name !== '' && { name }) });
       return await forms.acceptPassword(request, reply, purpose, principal);
     } catch (error) {
       if (!(error instanceof AppError) || ![400, 409, 422].includes(error.statusCode)) throw error;
@@ -59,6 +59,7 @@ export async function signUpPlugin(scope: Scope, options: SignUpPluginOptions): 
   /** Creates the account. On a double click, the browser shows the response to the second form, which signs in. */
   async function register(
     request: FastifyRequest<{ Body: SignUpForm }>,
+    purpose: Purpose,
     input: Parameters<SignUp>[0],
   ): Promise<Principal> {
     const origin = originOf(request);
@@ -69,7 +70,14 @@ export async function signUpPlugin(scope: Scope, options: SignUpPluginOptions): 
       const { handle, password } = input;
       const own = await directory.authenticate(handle, password, origin, ({ kind }) => kind === 'human');
       if (own) return own;
-      await audit.recordFailure({ event: 'login.failed', ip: origin.ip });
+      const named = await directory.findByHandle(handle);
+      const subject = named && { subject: named.id };
+      await audit.recordFailure({
+        event: 'login.failed',
+        ip: origin.ip,
+        ...subject,
+        detail: nameOf(purpose),
+      });
       throw error;
     }
   }

@@ -1,0 +1,41 @@
+import type { ResourceDocument } from './store.js';
+
+/** What open sign-up means for the APIs. */
+export interface ResourceAdvice {
+  level: 'warning' | 'ok';
+  about: string;
+  message: string;
+  remedy?: string;
+}
+
+/** For the start log and `doctor`, where anyone can sign up. */
+export function adviseOnSignUp(
+  resources: readonly Pick<ResourceDocument, 'identifier' | 'admitsSelfRegistered'>[],
+): ResourceAdvice[] {
+  const named = (isAdmitted: boolean) =>
+    resources
+      .filter(({ admitsSelfRegistered = false }) => admitsSelfRegistered === isAdmitted)
+      .map(({ identifier }) => identifier)
+      .join(', ');
+  const [open, closed] = [named(true), named(false)];
+  const about = 'idp resource';
+  return [
+    ...(open === ''
+      ? []
+      : [
+          {
+            ...{ level: 'warning' as const, about },
+            message: `anyone who signs up gets access tokens with every scope for ${open}`,
+            remedy: 'Use idp resource update <uri> --self-registered no, or IDP_DISABLE_SIGNUP=1.',
+          },
+        ]),
+    ...(closed === ''
+      ? []
+      : [
+          {
+            ...{ level: 'ok' as const, about },
+            message: `people and agents who registered themselves get no access token for ${closed}`,
+          },
+        ]),
+  ];
+}
