@@ -486,7 +486,7 @@ t.test(
     t.match([again.status, titleOf(again)], [401, 'Sign in'], 'the sign-in is no longer recent');
     t.equal(await connections(ada), 0);
 
-    await signIn(visitor);
+    await signIn(visitor, PASSWORD, '/providers');
     const back = await browser.get(await begin());
     const { searchParams } = new URL(back.location ?? '');
     const forged = Buffer.from(
