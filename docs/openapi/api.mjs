@@ -53,7 +53,8 @@ export const authentication = {
   'POST /api/auth/reauthenticate': {
     id: 'reauthenticate',
     summary: 'Prove again that this is the user',
-    description: 'Routes that need a recent sign-in then accept the session for ten minutes.',
+    description:
+      'The response is a new session, which routes that need a recent sign-in accept for ten minutes. It replaces that of the request, whose tokens end.',
     errors: ['INVALID_CREDENTIALS', 'SECOND_FACTOR_REQUIRED', 'INVALID_CODE'],
   },
   'POST /api/auth/logout': {
@@ -213,7 +214,8 @@ export const otherLogins = {
     id: 'beginProviderLogin',
     isForBrowsers: true,
     summary: 'Send the browser to a provider to sign in',
-    description: 'Open this address in the browser; it is not for `fetch`.',
+    description:
+      'Open this address in the browser; it is not for `fetch`. With `prompt=login`, the provider asks the person to sign in again, so that the session is recent.',
     responses: { 303: { description: 'To the provider.', headers: ['location', 'set-cookie'] } },
     errors: ['RETURN_NOT_ALLOWED', 'PROVIDER_UNAVAILABLE', 'NOT_FOUND'],
   },
@@ -224,6 +226,21 @@ export const otherLogins = {
     description: 'Redirects to `returnTo` with a `ticket` for `POST /api/auth/exchange`, or with an `error`.',
     query: { code: 'The authorization code.', state: 'The state of the request.', error: 'The error.' },
     responses: { 303: { description: 'To the application.', headers: ['location'] } },
+    errors: ['LOGIN_EXPIRED', 'NOT_FOUND', 'PROVIDER_UNAVAILABLE'],
+  },
+  'POST /api/auth/callback/:provider': {
+    id: 'finishProviderForm',
+    hasForm: true,
+    isForBrowsers: true,
+    summary: 'Where a provider submits its response as a form (`responseMode`)',
+    description:
+      'Redirects like the address for responses in the query, or to it: browsers send it no cookie.',
+    responses: {
+      303: {
+        description: 'To the application, or to the same address with the query.',
+        headers: ['location'],
+      },
+    },
     errors: ['LOGIN_EXPIRED', 'NOT_FOUND', 'PROVIDER_UNAVAILABLE'],
   },
   'POST /api/auth/exchange': {

@@ -123,7 +123,10 @@ function bodyOf(route, about, context) {
   if (!schema || METHODS_WITHOUT_BODY.includes(route.method)) return undefined;
   const changed = about.body ? schema : withFields(schema, about.fields);
   const converted = convert(changed, { ...context, isRequest: true, isClosed: about.rejectsUnknown });
-  const type = about.body && product.hasForms ? 'application/x-www-form-urlencoded' : 'application/json';
+  const type =
+    about.hasForm || (about.body && product.hasForms)
+      ? 'application/x-www-form-urlencoded'
+      : 'application/json';
   const resolved = resolve(converted, context);
   // No parameter may occur twice (RFC 6749 §3.1), so an unknown one is a string as well.
   if (type !== 'application/json') resolved.additionalProperties ??= { type: 'string' };

@@ -2,8 +2,8 @@ import type { Scope } from '../http/scope.js';
 import { MINUTE } from '../kernel/clock.js';
 import { createSealed } from '../kernel/sealed.js';
 import { createExpiryPurge } from '../ops/purge.js';
+import { createSingleUse } from '../ops/single-use.js';
 import type { ModuleContext } from '../server/module-context.js';
-import { nullIfTaken } from '../storage/collection.js';
 import { type AgentAccess, type AgentAccessDependencies, createAgentAccess } from './access.js';
 import { agentsPlugin } from './plugin.js';
 import {
@@ -28,7 +28,15 @@ const LIFETIME_MS = 10 * MINUTE;
 export interface AgentsModuleOptions
   extends Pick<
       AgentAccountDependencies,
-      'issuer' | 'resource' | 'links' | 'provider' | 'publicUrl' | 'origins' | 'announce' | 'announceEvent'
+      | 'issuer'
+      | 'resource'
+      | 'links'
+      | 'provider'
+      | 'publicUrl'
+      | 'origins'
+      | 'singleUse'
+      | 'announce'
+      | 'announceEvent'
     >,
     Pick<AgentAccessDependencies, 'metadataUrl' | 'verify' | 'refusalOf' | 'findUser'> {
   /** The secrets that encrypt what the browser keeps, the current one first. */
@@ -48,7 +56,8 @@ export function createAgentsModule(
     ...context,
     ...options,
     begun: createSealed<BegunConnection>('begun connections of agents', sealing),
-    tickets: createSealed<ConnectionTicket>('tickets of connections of agents', sealing),
+    tickets: createSealed<ConnectionTicket>('single-use tickets of connections of agents', sealing),
+    ticketLifetimeMs: LIFETIME_MS,
     callbackUrl,
   });
   return {
@@ -58,12 +67,9 @@ export function createAgentsModule(
   };
 }
 
-/** Remembers DPoP proofs in the store, so that one is used once in all processes together. */
+/** Remembers DPoP proofs and tickets in the store, so that one is used once in all processes together. */
 export function createProofMemory({ store, clock, jobs }: Pick<ModuleContext, 'store' | 'clock' | 'jobs'>) {
   const used = usedAgentProofCollection(store);
   jobs.add('agent-proof-purge', createExpiryPurge(used, clock));
-  return {
-    claim: async (id: string, expiresAt: number): Promise<boolean> =>
-      (await used.insert({ id, expiresAt }).then(() => true, nullIfTaken)) !== null,
-  };
+  return createSingleUse(used);
 }

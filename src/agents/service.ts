@@ -4,9 +4,10 @@ import { toTimestamp } from '../http/schemas.js';
 import type { Origin } from '../http/scope.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Sealed } from '../kernel/sealed.js';
-import { type Random, sha256 } from '../kernel/secrets.js';
+import { newId, type Random, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import type { Announce } from '../ops/events.js';
+import type { SingleUse } from '../ops/single-use.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { agentErrors } from './errors.js';
 import type { AgentAccountView, AgentEvents } from './schemas.js';
@@ -38,6 +39,8 @@ export interface BegunConnection extends SignInChecks {
 
 /** Who has signed in at the identity provider, for the application that began it. */
 export interface ConnectionTicket {
+  /** Of which one connection can be made. */
+  id: string;
   subject: string;
   codeChallenge: string;
 }
@@ -80,6 +83,8 @@ export interface AgentAccountDependencies {
   provider: IdentityProof;
   begun: Sealed<BegunConnection>;
   tickets: Sealed<ConnectionTicket>;
+  ticketLifetimeMs: number;
+  singleUse: Pick<SingleUse, 'run'>;
   callbackUrl(): string;
   publicUrl(): string;
   /** The origins of applications, beside that of the public address. */
@@ -125,6 +130,29 @@ export function createAgentAccounts(deps: AgentAccountDependencies): AgentAccoun
 
   const linkOf = (userId: string) => links.findOne({ owner: linkOwner(issuer, userId) });
 
+  /** @throws AGENT_ACCOUNT_TAKEN, ALREADY_CONNECTED */
+  const connect = async (userId: string, subject: string, origin: Origin): Promise<AgentAccountView> => {
+    const [id, owner] = [linkId(issuer, subject), linkOwner(issuer, userId)];
+    const link: AgentLink = { id, owner, userId, issuer, subject, createdAt: clock.now() };
+    const existing = (await links.findOne({ id })) ?? (await linkOf(userId));
+    if (!existing) {
+      await deps.announce(changeOf('connected', link), userId, origin);
+      const proof = { of: 'agent-link', id, has: { userId } };
+      const announced = await announceEvent('agents.connected', { userId, issuer }, proof);
+      // The insertion decides between concurrent connections of the account, and of the user.
+      if (await links.insert(link).then(() => true, nullIfTaken)) {
+        await audit.record({ event: 'agents.connected', subject: userId, ip: origin.ip, detail: issuer });
+        await announced.emit();
+        return viewOf(link);
+      }
+      await announced.withdraw();
+    }
+    const found = existing ?? (await links.findOne({ id })) ?? (await linkOf(userId));
+    if (found?.id !== id) throw agentErrors.ALREADY_CONNECTED();
+    if (found.userId !== userId) throw agentErrors.AGENT_ACCOUNT_TAKEN();
+    return viewOf(found);
+  };
+
   return {
     async begin({ returnTo, codeChallenge }) {
       const { id, checks } = newSignInChecks(clock, random);
@@ -146,34 +174,19 @@ export function createAgentAccounts(deps: AgentAccountDependencies): AgentAccoun
         const isRefused = response.searchParams.get('error') === 'access_denied';
         return withQuery(returnTo, `error=${isRefused ? 'access_denied' : 'connection_failed'}`);
       }
-      return withQuery(returnTo, `ticket=${tickets.seal({ subject: identity.subject, codeChallenge })}`);
+      const ticket = { id: newId('ticket-', clock, random), subject: identity.subject, codeChallenge };
+      return withQuery(returnTo, `ticket=${tickets.seal(ticket)}`);
     },
 
-    async connect({ id: userId, emailVerified }, { ticket: text, codeVerifier }, origin) {
+    async connect(user, { ticket: text, codeVerifier }, origin) {
       const ticket = tickets.open(text);
       if (!ticket || sha256(codeVerifier) !== ticket.codeChallenge) throw agentErrors.INVALID_TICKET();
       // A stranger who registered this address would keep access after its owner has reset the password.
-      if (!emailVerified) throw agentErrors.EMAIL_NOT_VERIFIED();
-      const { subject } = ticket;
-      const [id, owner] = [linkId(issuer, subject), linkOwner(issuer, userId)];
-      const link: AgentLink = { id, owner, userId, issuer, subject, createdAt: clock.now() };
-      const existing = (await links.findOne({ id })) ?? (await linkOf(userId));
-      if (!existing) {
-        await deps.announce(changeOf('connected', link), userId, origin);
-        const proof = { of: 'agent-link', id, has: { userId } };
-        const announced = await announceEvent('agents.connected', { userId, issuer }, proof);
-        // The insertion decides between concurrent connections of the account, and of the user.
-        if (await links.insert(link).then(() => true, nullIfTaken)) {
-          await audit.record({ event: 'agents.connected', subject: userId, ip: origin.ip, detail: issuer });
-          await announced.emit();
-          return viewOf(link);
-        }
-        await announced.withdraw();
-      }
-      const found = existing ?? (await links.findOne({ id })) ?? (await linkOf(userId));
-      if (found?.id !== id) throw agentErrors.ALREADY_CONNECTED();
-      if (found.userId !== userId) throw agentErrors.AGENT_ACCOUNT_TAKEN();
-      return viewOf(found);
+      if (!user.emailVerified) throw agentErrors.EMAIL_NOT_VERIFIED();
+      const use = { id: ticket.id, expiresAt: clock.now() + deps.ticketLifetimeMs };
+      const connected = await deps.singleUse.run(use, () => connect(user.id, ticket.subject, origin));
+      if (!connected) throw agentErrors.INVALID_TICKET();
+      return connected;
     },
 
     async disconnect(userId, origin) {

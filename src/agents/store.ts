@@ -1,6 +1,7 @@
 import type { Origin } from '../http/scope.js';
 import { sha256 } from '../kernel/secrets.js';
 import { type Audit, actorOf } from '../ops/audit.js';
+import { type UsedOnce, usedOnceCollection } from '../ops/single-use.js';
 import type { Collection, Store } from '../storage/collection.js';
 
 /** The account of the identity provider whose agents act for a user. */
@@ -23,14 +24,9 @@ export const agentLinkCollection = (store: Store): AgentLinks =>
 export const linkId = (issuer: string, subject: string): string => sha256(JSON.stringify([issuer, subject]));
 export const linkOwner = (issuer: string, userId: string): string => sha256(JSON.stringify([issuer, userId]));
 
-/** A DPoP proof that was used, in all processes together. */
-export interface UsedAgentProof {
-  id: string;
-  expiresAt: number;
-}
-
-export const usedAgentProofCollection = (store: Store): Collection<UsedAgentProof> =>
-  store.collection<UsedAgentProof>('usedAgentProofs', { indexes: [['expiresAt']] });
+/** The DPoP proofs and the tickets of connections that were used, in all processes together. */
+export const usedAgentProofCollection = (store: Store): Collection<UsedOnce> =>
+  usedOnceCollection(store, 'usedAgentProofs');
 
 /** A change about which the user gets a mail: enqueued before the change, and sent once it has been made. */
 export interface AgentLinkChange {

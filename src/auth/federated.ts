@@ -11,9 +11,10 @@ import { FIRST_FACTOR, isDisabled, newUserDocument, USER_ID_PREFIX } from './sto
 export interface FederatedSignIn {
   /**
    * Starts a session; null if there is no such user.
+   * @param authenticatedAt when the person last signed in at the provider, in Unix milliseconds; absent: now
    * @throws ACCOUNT_SUSPENDED, SECOND_FACTOR_REQUIRED, SECOND_FACTOR_ENROLMENT_REQUIRED
    */
-  signIn(userId: string, origin: Origin): Promise<SignedIn | null>;
+  signIn(userId: string, authenticatedAt: number | undefined, origin: Origin): Promise<SignedIn | null>;
   /**
    * Whether a person may register; called before anything is stored.
    * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, RATE_LIMITED
@@ -24,7 +25,13 @@ export interface FederatedSignIn {
    * @throws EMAIL_TAKEN
    */
   register(
-    given: { id: string; email: string; name?: string; locale: string | undefined },
+    given: {
+      id: string;
+      email: string;
+      name?: string;
+      locale: string | undefined;
+      authenticatedAt: number | undefined;
+    },
     origin: Origin,
   ): Promise<SignedIn>;
   newId(): string;
@@ -57,12 +64,12 @@ export function createFederatedSignIn(deps: FederatedSignInDependencies): Federa
       return (await users.findOne({ id: userId }))?.passwordHash !== undefined;
     },
 
-    async signIn(userId, origin) {
+    async signIn(userId, authenticatedAt, origin) {
       const user = await users.findOne({ id: userId });
       if (!user) return null;
       if (isDisabled(user)) throw authErrors.ACCOUNT_SUSPENDED();
       await deps.secondFactorStep?.demand(user, FIRST_FACTOR.federated, origin);
-      return deps.signIn(user, origin, [FIRST_FACTOR.federated]);
+      return deps.signIn(user, origin, [FIRST_FACTOR.federated], authenticatedAt);
     },
 
     async admit({ email, name }, origin) {
@@ -72,9 +79,9 @@ export function createFederatedSignIn(deps: FederatedSignInDependencies): Federa
       await beforeRegister?.(person, 'provider', origin);
     },
 
-    async register({ id, ...given }, origin) {
+    async register({ id, authenticatedAt, ...given }, origin) {
       const user = { ...newUserDocument({ ...given, emailVerified: true }, clock.now(), deps), id };
-      const session = await deps.createAccount(user, origin, [FIRST_FACTOR.federated]);
+      const session = await deps.createAccount(user, origin, [FIRST_FACTOR.federated], authenticatedAt);
       deps.backgroundTasks.run('welcome', () => deps.mails.welcome(user));
       return session;
     },

@@ -63,7 +63,10 @@ export const registerChallengeKind = (
     previous: config.jwtAccessSecretPrevious,
   });
 
-/** Registers @fastify/jwt in an encapsulated scope of `parent`, under one namespace for each secret. */
+/**
+ * Registers @fastify/jwt in an encapsulated scope of `parent`, under one namespace for each secret. The name of its decorator is
+ * our own, because the host may have `request.user` already, as @fastify/passport adds it.
+ */
 export async function registerTokenKind(
   parent: FastifyInstance,
   { namespace, typ, secret, previous }: TokenKindOptions,
@@ -73,7 +76,11 @@ export async function registerTokenKind(
   await parent.register(async (scope) => {
     for (const [index, each] of secrets.entries()) {
       const name = `${namespace} ${index}`;
-      await scope.register(jwt, { namespace: name, ...keyOptions(typ, each) });
+      await scope.register(jwt, {
+        namespace: name,
+        decoratorName: `${name} claims`,
+        ...keyOptions(typ, each),
+      });
       keys.push((scope.jwt as unknown as Record<string, JWT>)[name] as JWT);
     }
   });

@@ -25,6 +25,8 @@ export interface Outbox {
       | 'passkey-removed'
       | 'agents-connected'
       | 'agents-disconnected'
+      | 'identity-connected'
+      | 'identity-disconnected'
       | 'welcome'
       | 'unlock'
       | 'login-code';
@@ -78,6 +80,18 @@ export interface AccountMails {
     change: { kind: 'connected' | 'disconnected'; key: string; versionField: string; version: number },
     origin: RequestOrigin,
   ): Promise<void>;
+  /** The same about an account of another provider with which the user can sign in. */
+  identityChanged(
+    recipient: Recipient,
+    change: {
+      kind: 'connected' | 'disconnected';
+      provider: string;
+      key: string;
+      versionField: string;
+      version: number;
+    },
+    origin: RequestOrigin,
+  ): Promise<void>;
   welcome(recipient: Recipient): Promise<void>;
 }
 
@@ -121,7 +135,7 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
     recipient: Recipient,
     { key, versionField, version }: { key: string; versionField: string; version: number },
     origin: RequestOrigin,
-    more: { newEmail?: string } = {},
+    more: { newEmail?: string; provider?: string } = {},
   ): Promise<void> =>
     outbox.put({
       key: `${template}:${key}`,
@@ -224,6 +238,9 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
 
     agentsChanged: (recipient, { kind, ...change }, origin) =>
       changed(`agents-${kind}`, recipient, change, origin),
+
+    identityChanged: (recipient, { kind, provider, ...change }, origin) =>
+      changed(`identity-${kind}`, recipient, change, origin, { provider }),
 
     welcome: (recipient) =>
       outbox.put({

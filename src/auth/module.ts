@@ -124,6 +124,12 @@ export interface AuthModule {
     change: Parameters<AccountMails['agentsChanged']>[1],
     origin: RequestOrigin,
   ): Promise<void>;
+  /** Enqueues the mail about a provider to sign in with. */
+  announceIdentity(
+    userId: string,
+    change: Parameters<AccountMails['identityChanged']>[1],
+    origin: RequestOrigin,
+  ): Promise<void>;
   /** Lets clients keep refresh tokens in cookies, on the routes that are registered on the scope after this. */
   useSessionCookies(scope: Scope): void;
   plugin(scope: Scope, options: Pick<AuthPluginOptions, 'admitsAgents'>): Promise<void>;
@@ -256,6 +262,10 @@ export function createAuthModule(
     async announceAgents(userId, change, origin) {
       const user = await users.findOne({ id: userId });
       if (user) await mails.agentsChanged(user, change, origin);
+    },
+    async announceIdentity(userId, change, origin) {
+      const user = await users.findOne({ id: userId });
+      if (user) await mails.identityChanged(user, change, origin);
     },
     activity: createActivity({ activity: activityCollection(store), sessions, clock }),
     useSessionCookies(scope) {

@@ -12,10 +12,10 @@ import {
   LogoutBody,
   meAnswer,
   PasswordBody,
+  ReauthenticationAnswer,
   ReauthenticationBody,
   RefreshBody,
   RegisterBody,
-  SessionAnswer,
   SessionParams,
   SessionsAnswer,
   SignInAnswer,
@@ -103,10 +103,9 @@ async function sessionRoutes(
     {
       config: access('user'),
       bodyLimit: BODY_LIMIT,
-      schema: { body: ReauthenticationBody, response: { 200: SessionAnswer } },
+      schema: { body: ReauthenticationBody, response: { 200: ReauthenticationAnswer } },
     },
-    async (request) =>
-      ok({ session: await auth.reauthenticate(personOf(request.saas), request.body, originOf(request)) }),
+    async (request) => ok(await auth.reauthenticate(personOf(request.saas), request.body, originOf(request))),
   );
 
   // Public, because a refresh token alone is sufficient and an ended session is not an error.

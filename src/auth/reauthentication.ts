@@ -1,37 +1,41 @@
 import type { Session } from '../http/schemas.js';
 import type { Origin } from '../http/scope.js';
-import { httpErrors } from '../kernel/errors.js';
+import { AppError } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
+import type { AccountService } from './account.js';
 import type { Credentials } from './credentials.js';
-import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
 import type { SecondFactors } from './second-factor.js';
-import type { Identity } from './sessions.js';
-import { FIRST_FACTOR, isSessionValid, SECOND_FACTOR, toSessionView } from './store.js';
+import type { Identity, SessionService } from './sessions.js';
+import type { SignedIn } from './sign-in.js';
+import { FIRST_FACTOR, SECOND_FACTOR, toSessionView } from './store.js';
 
 /** Proves in a session that it is still used by its user (RFC 9470). */
 export interface Reauthentication {
   /** The password of the user or, without one, a recent sign-in. @throws as `Credentials.verifyOwner` */
   proveOwner(identity: Identity, password: string | undefined, origin: Origin): Promise<void>;
   /**
-   * Renews `authenticatedAt` and `amr` of the session. An account with a second factor needs a code, too.
+   * Replaces the session by a new one, so that tokens of the old one that were stolen do not become recent. An account with a
+   * second factor needs a code, too.
    * @throws INVALID_CREDENTIALS, SECOND_FACTOR_REQUIRED, INVALID_CODE, RATE_LIMITED, OVERLOADED
    */
   reauthenticate(
     identity: Identity,
     given: { password: string; code?: string | undefined },
     origin: Origin,
-  ): Promise<Session>;
+  ): Promise<SignedIn & { session: Session }>;
 }
 
-export interface ReauthenticationDependencies extends Pick<AuthDependencies, 'sessions' | 'clock'> {
+export interface ReauthenticationDependencies
+  extends Pick<SessionService, 'startSession'>,
+    Pick<AccountService, 'revokeSession'> {
   credentials: Credentials;
   secondFactors?: SecondFactors | undefined;
   audit: Audit;
 }
 
 export function createReauthentication(deps: ReauthenticationDependencies): Reauthentication {
-  const { sessions, credentials, secondFactors, audit, clock } = deps;
+  const { startSession, revokeSession, credentials, secondFactors, audit } = deps;
 
   return {
     async proveOwner(identity, password, origin) {
@@ -40,18 +44,22 @@ export function createReauthentication(deps: ReauthenticationDependencies): Reau
 
     async reauthenticate(identity, { password, code }, origin) {
       const user = await credentials.verifyOwner(identity, password, origin, 'reauthentication.failed');
-      let amr: readonly string[] | undefined;
+      let { amr }: { amr: readonly string[] } = identity.session;
       if (secondFactors && (await secondFactors.stateOf(user.id))) {
         if (code === undefined) throw authErrors.SECOND_FACTOR_REQUIRED();
         const method = await secondFactors.verify(user.id, code, origin);
         if (method === null) throw authErrors.INVALID_CODE();
         amr = [FIRST_FACTOR.password, ...SECOND_FACTOR[method]];
       }
-      const proven = { set: { authenticatedAt: clock.now(), ...(amr && { amr }) } };
-      const session = await sessions.updateOne({ id: identity.session.id, revokedAt: null }, proven);
-      if (!session || !isSessionValid(user, session, clock.now())) throw httpErrors.UNAUTHENTICATED();
+      const { session, signedIn } = await startSession(user, origin, amr);
+      // The session may have ended meanwhile.
+      await revokeSession(identity, identity.session.id, origin).catch(unlessFound);
       await audit.record({ event: 'session.reauthenticated', subject: user.id, ip: origin.ip });
-      return toSessionView(session);
+      return { ...signedIn, session: toSessionView(session) };
     },
   };
 }
+
+const unlessFound = (error: unknown): void => {
+  if (!(error instanceof AppError) || error.code !== 'NOT_FOUND') throw error;
+};

@@ -240,7 +240,8 @@ export const ReauthenticationBody = Type.Object(
   { password: PasswordInput, code: Type.Optional(Code) },
   { additionalProperties: false },
 );
-export const SessionAnswer = Envelope(Type.Object({ session: Session }));
+/** The new session. */
+export const ReauthenticationAnswer = Envelope(Type.Object({ user: User, session: Session, ...tokens }));
 
 export const CodeBody = Type.Object({ code: Code }, { additionalProperties: false });
 export const ChallengeBody = Type.Object({ challenge: Challenge }, { additionalProperties: false });

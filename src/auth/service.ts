@@ -93,12 +93,14 @@ export function createAuthService(deps: AuthServiceOptions): AuthService {
     ...{ passwordRules, sendVerification, sendReset },
   });
 
+  const account = createAccountService({ ...deps, credentials, passwordRules, usedLinks });
+
   return {
     ...sessions,
     register,
-    ...createAccountService({ ...deps, credentials, passwordRules, usedLinks }),
+    ...account,
     ...createAccountDeletion({ ...deps, credentials }),
-    ...createReauthentication({ ...deps, credentials }),
+    ...createReauthentication({ ...deps, ...account, startSession, credentials }),
     federated: createFederatedSignIn({ ...deps, ...signing, secondFactorStep }),
     passkey: createPasskeySignIn({ ...deps, ...signing, registerUnverified, verifyEmail }),
     emailLogin: deps.createEmailLogin?.({ ...deps, ...signing, secondFactorStep, finishVerification }),

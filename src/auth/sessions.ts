@@ -23,11 +23,16 @@ import type { SessionClaims } from './tokens.js';
 export type Identity = PersonIdentity;
 
 export interface SessionService extends Pick<Refresh, 'refresh'> {
-  /** Starts a session, which is invalid until its user is stored. @param amr how the user signed in; default: by password */
+  /**
+   * Starts a session, which is invalid until its user is stored.
+   * @param amr how the user signed in; default: by password
+   * @param authenticatedAt when; default: now
+   */
   startSession(
     user: UserDocument,
     origin: SessionOrigin,
     amr?: readonly string[],
+    authenticatedAt?: number,
   ): Promise<{ session: SessionDocument; signedIn: IssuedTokens & { user: User } }>;
   /** Returns the user and session of an Authorization header, as stored now. @throws UNAUTHENTICATED, TOKEN_EXPIRED */
   authenticate(authorization: string | undefined): Promise<Identity>;
@@ -146,7 +151,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
     );
 
   return {
-    async startSession(user, origin, amr) {
+    async startSession(user, origin, amr, authenticatedAt) {
       const now = clock.now();
       const refreshId = tokens.newRefreshId();
       const session: SessionDocument = {
@@ -157,6 +162,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
         rotatedAt: now,
         createdAt: now,
         expiresAt: expiry(now),
+        ...(authenticatedAt !== undefined && { authenticatedAt: Math.min(authenticatedAt, now) }),
         ...(amr && { amr }),
         ...deviceOf(origin),
       };

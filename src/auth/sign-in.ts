@@ -6,12 +6,22 @@ import type { IssuedTokens } from './refresh.js';
 import type { SessionDependencies, SessionOrigin, SessionService } from './sessions.js';
 import type { UserDocument } from './store.js';
 
-/** What every way to sign in and to register ends with. `amr` says how; absent: by password. */
+/** What every way to sign in and to register ends with. `amr` says how; absent: by password. `authenticatedAt` says when; absent: now. */
 export interface SignIn {
   /** Starts a session and records it. */
-  signIn(user: UserDocument, origin: SessionOrigin, amr?: readonly string[]): Promise<SignedIn>;
+  signIn(
+    user: UserDocument,
+    origin: SessionOrigin,
+    amr?: readonly string[],
+    authenticatedAt?: number,
+  ): Promise<SignedIn>;
   /** Stores a new user, with the first session. @throws EMAIL_TAKEN */
-  createAccount(user: UserDocument, origin: SessionOrigin, amr?: readonly string[]): Promise<SignedIn>;
+  createAccount(
+    user: UserDocument,
+    origin: SessionOrigin,
+    amr?: readonly string[],
+    authenticatedAt?: number,
+  ): Promise<SignedIn>;
   /** Before the user is stored. */
   announceRegistered(user: UserDocument): Promise<AnnouncedEvent>;
 }
@@ -35,22 +45,22 @@ export function createSignIn(deps: SignInDependencies): SignIn {
   return {
     announceRegistered,
 
-    async signIn(user, origin, amr) {
+    async signIn(user, origin, amr, authenticatedAt) {
       // Started together, so that both writes share one commit.
       const record = { event: 'login.succeeded', subject: user.id, ip: origin.ip };
       const [{ session, signedIn }] = await Promise.all([
-        startSession(user, origin, amr),
+        startSession(user, origin, amr, authenticatedAt),
         audit.record(record),
       ]);
       if (afterLogin) await afterLogin(signedIn.user, session, false, origin);
       return signedIn;
     },
 
-    async createAccount(user, origin, amr) {
+    async createAccount(user, origin, amr, authenticatedAt) {
       if (await users.findOne({ email: user.email })) throw authErrors.EMAIL_TAKEN();
       // The session is stored first, because a session without a user is invalid: a failure in between creates no
       // account.
-      const { session, signedIn } = await startSession(user, origin, amr);
+      const { session, signedIn } = await startSession(user, origin, amr, authenticatedAt);
       const announced = await announceRegistered(user);
       await users.insert(user).catch(async (error: unknown) => {
         if (!(error instanceof UniqueViolation)) throw error;

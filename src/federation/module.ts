@@ -2,12 +2,14 @@ import type { TSchema } from 'typebox';
 import type { Messages } from '../http/messages.js';
 import type { Scope } from '../http/scope.js';
 import { createSealed } from '../kernel/sealed.js';
+import { createExpiryPurge } from '../ops/purge.js';
+import { createSingleUse } from '../ops/single-use.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { federationPlugin } from './plugin.js';
 import { createProvider, type Provider } from './providers.js';
 import type { FederationConfiguration } from './schemas.js';
 import { createFederation, type FederatedAccounts, type Federation } from './service.js';
-import { identityCollection } from './store.js';
+import { identityCollection, usedTicketCollection } from './store.js';
 import { type BegunLogin, LIFETIME_MS, type Ticket } from './tickets.js';
 
 /** Sign-in with accounts of other providers. */
@@ -32,7 +34,7 @@ export interface FederationModuleOptions<S> {
 }
 
 export function createFederationModule<S>(
-  context: Pick<ModuleContext, 'store' | 'audit' | 'clock' | 'random' | 'throttle' | 'log'>,
+  context: Pick<ModuleContext, 'store' | 'audit' | 'clock' | 'random' | 'log' | 'jobs'>,
   options: FederationModuleOptions<S>,
 ): FederationModule<S> {
   const { clock, log } = context;
@@ -46,13 +48,16 @@ export function createFederationModule<S>(
   );
   const callbackUrl = (provider: string) => `${options.apiUrl()}/auth/callback/${provider}`;
   const sealing = { ...context, keys: options.secrets, lifetimeMs: LIFETIME_MS };
+  const usedTickets = usedTicketCollection(context.store);
+  context.jobs.add('ticket-purge', createExpiryPurge(usedTickets, clock));
   const federation = createFederation({
     ...context,
     ...options,
     providers,
     identities: identityCollection(context.store),
     logins: createSealed<BegunLogin>('begun sign-ins at providers', sealing),
-    tickets: createSealed<Ticket>('tickets of sign-ins at providers', sealing),
+    tickets: createSealed<Ticket>('single-use tickets of sign-ins at providers', sealing),
+    singleUse: createSingleUse(usedTickets),
     callbackUrl,
   });
   return {

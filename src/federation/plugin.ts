@@ -1,4 +1,6 @@
-import { createCookieGroup } from '../http/cookies.js';
+import formbody from '@fastify/formbody';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type Cookie, createCookieGroup } from '../http/cookies.js';
 import type { Messages } from '../http/messages.js';
 import { responseOf, signInIdOf, TicketBody } from '../http/provider-sign-in.js';
 import { Acknowledgement, ok } from '../http/schemas.js';
@@ -10,6 +12,7 @@ import {
   IdentityParams,
   ProviderParams,
   ProvidersAnswer,
+  ResponseForm,
   StartQuery,
 } from './schemas.js';
 import type { Federation } from './service.js';
@@ -24,6 +27,8 @@ export interface FederationPluginOptions<S> {
   /** The address of the callback of a provider. */
   callbackUrl(provider: string): string;
 }
+
+const FORM_LIMIT_BYTES = 16 * 1024;
 
 /** Sign-in at other providers, and the connections of an account to them. */
 export async function federationPlugin<S>(scope: Scope, options: FederationPluginOptions<S>): Promise<void> {
@@ -55,19 +60,49 @@ async function signInRoutes<S>(
     },
   );
 
+  const finish = async (
+    provider: string,
+    response: URL,
+    request: FastifyRequest,
+    reply: FastifyReply,
+  ): Promise<FastifyReply> => {
+    const cookie = cookieOf(response);
+    const target = await federation.finish(provider, response, cookie?.read(request));
+    cookie?.clear(reply);
+    return reply.redirect(target, 303);
+  };
+
+  const cookieOf = ({ searchParams }: URL): Cookie | undefined => {
+    const id = signInIdOf(searchParams.get('state') ?? undefined);
+    return id === undefined ? undefined : cookies.of(id);
+  };
+
   scope.get(
     '/auth/callback/:provider',
     { config: page, exposeHeadRoute: false, schema: { params: ProviderParams } },
-    async (request, reply) => {
+    (request, reply) => {
       const { provider } = request.params;
-      const response = responseOf(request, callbackUrl(provider));
-      const id = signInIdOf(response.searchParams.get('state') ?? undefined);
-      const cookie = id === undefined ? undefined : cookies.of(id);
-      const target = await federation.finish(provider, response, cookie?.read(request));
-      cookie?.clear(reply);
-      return reply.redirect(target, 303);
+      return finish(provider, responseOf(request, callbackUrl(provider)), request, reply);
     },
   );
+
+  // Sign in with Apple submits a form (OAuth 2.0 Form Post Response Mode).
+  await scope.register(async (forms: Scope) => {
+    await forms.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
+    forms.post(
+      '/auth/callback/:provider',
+      { config: page, schema: { params: ProviderParams, body: ResponseForm } },
+      (request, reply) => {
+        const { provider } = request.params;
+        const response = new URL(callbackUrl(provider));
+        response.search = new URLSearchParams(request.body as Record<string, string>).toString();
+        // Browsers send no cookie with a form of another site, but with the request that a redirect makes of it.
+        if (cookieOf(response)?.read(request) === undefined)
+          return reply.redirect(response.pathname + response.search, 303);
+        return finish(provider, response, request, reply);
+      },
+    );
+  });
 
   scope.post(
     '/auth/exchange',

@@ -1,21 +1,19 @@
 import * as oidc from 'openid-client';
 import type { SignInChecks } from '../http/provider-sign-in.js';
-import { type Clock, HOUR, isRecent } from '../kernel/clock.js';
+import { type Clock, HOUR, isRecent, SECOND } from '../kernel/clock.js';
 import { AppError } from '../kernel/errors.js';
+import { boundedFetch } from '../outbound/bounded-fetch.js';
+import {
+  identityOf,
+  issuerProblem,
+  knowsNonce,
+  nameFromApple,
+  type ProviderIdentity,
+  readTokens,
+  TENANT,
+} from './answers.js';
 import { federationErrors } from './errors.js';
 import { isGitHub, KNOWN, type ProviderConfiguration } from './schemas.js';
-
-/** What a provider says about the person who signed in there. */
-export interface ProviderIdentity {
-  issuer: string;
-  subject: string;
-  email?: string;
-  /** Whether the provider has verified the address. */
-  emailVerified: boolean;
-  name?: string;
-  /** `human` or `agent`, where the provider tells agents from people. */
-  kind?: string;
-}
 
 /** A provider that users can sign in with. */
 export interface Provider {
@@ -70,7 +68,14 @@ const FAILURES: readonly (string | undefined)[] = [
   'OAUTH_PARSE_ERROR',
 ];
 
+/** The provider has not asked the person again. */
+class StaleSignIn extends Error {
+  override readonly name = 'StaleSignIn';
+  override readonly message = 'The sign-in at the provider is too old.';
+}
+
 const isRejection = (error: unknown): boolean =>
+  error instanceof StaleSignIn ||
   error instanceof oidc.AuthorizationResponseError ||
   error instanceof oidc.WWWAuthenticateChallengeError ||
   (error instanceof oidc.ResponseBodyError && error.status < 500) ||
@@ -102,80 +107,137 @@ function createOpenIdProvider(
     clientSecret,
     label,
     scope = 'openid email profile',
+    responseMode,
+    trustEmail = false,
+    nonce: hasNonce,
   }: ProviderConfiguration,
   options: ProviderOptions,
 ): Provider {
-  let known: { configuration: Promise<oidc.Configuration>; at: number } | undefined;
+  let known: { metadata: Promise<oidc.ServerMetadata>; at: number } | undefined;
+  let keys: oidc.ExportedJWKSCache | undefined;
 
-  const discover = (): Promise<oidc.Configuration> => {
-    const authentication = clientSecret === undefined ? oidc.None() : oidc.ClientSecretPost(clientSecret);
-    const execute = options.allowHttp ? [oidc.allowInsecureRequests] : [];
-    return oidc
-      .discovery(new URL(issuer), clientId, { [oidc.clockTolerance]: CLOCK_TOLERANCE }, authentication, {
+  const authentication = clientSecret === undefined ? oidc.None() : oidc.ClientSecretPost(clientSecret);
+  const clientMetadata = { [oidc.clockTolerance]: CLOCK_TOLERANCE };
+
+  const discover = async (): Promise<oidc.ServerMetadata> => {
+    const address = new URL(`${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`);
+    const found = await oidc
+      .discovery(address, clientId, clientMetadata, authentication, {
+        [oidc.customFetch]: boundedFetch,
         timeout: TIMEOUT,
-        // The signature of the id_token is verified, too, not only the connection that it came over.
-        execute: [oidc.enableNonRepudiationChecks, ...execute],
+        execute: options.allowHttp ? [oidc.allowInsecureRequests] : [],
       })
       .catch((error: unknown) => {
         throw unavailable(error);
       });
+    const metadata = found.serverMetadata();
+    const problem = issuerProblem(metadata.issuer, issuer, { trustEmail });
+    if (problem !== undefined) throw unavailable(new Error(`LOGIN_PROVIDERS, ${name}: ${problem}`));
+    return metadata;
   };
 
-  /** The metadata. A failure is not remembered. */
-  const configuration = (): Promise<oidc.Configuration> => {
+  /** A failure is not remembered. */
+  const metadataOf = (): Promise<oidc.ServerMetadata> => {
     const now = options.clock.now();
-    if (known && isRecent(known.at, { now, within: METADATA_MS })) return known.configuration;
-    const found = { configuration: discover(), at: now };
+    if (known && isRecent(known.at, { now, within: METADATA_MS })) return known.metadata;
+    const found = { metadata: discover(), at: now };
     known = found;
-    found.configuration.catch(() => {
+    found.metadata.catch(() => {
       if (known === found) known = undefined;
     });
-    return found.configuration;
+    return found.metadata;
+  };
+
+  const configurationOf = (
+    metadata: oidc.ServerMetadata,
+    fetch: oidc.CustomFetch = boundedFetch,
+  ): oidc.Configuration => {
+    const configuration = new oidc.Configuration(metadata, clientId, clientMetadata, authentication);
+    configuration.timeout = TIMEOUT;
+    configuration[oidc.customFetch] = fetch;
+    // The signature of the id_token is verified, too, not only the connection that it came over.
+    oidc.enableNonRepudiationChecks(configuration);
+    if (options.allowHttp) oidc.allowInsecureRequests(configuration);
+    if (keys) oidc.setJwksCache(configuration, keys);
+    return configuration;
+  };
+
+  /**
+   * Redeems the code of a response. What the provider answers is read before it is validated, because it decides what is expected:
+   * the issuer, if each tenant has its own, and the nonce, which some providers do not know.
+   */
+  const redeem = async (
+    metadata: oidc.ServerMetadata,
+    response: URL,
+    { state, nonce, codeVerifier }: SignInChecks,
+  ) => {
+    const expected = { expectedState: state, pkceCodeVerifier: codeVerifier, idTokenExpected: true };
+    const received: Response[] = [];
+    const sending = configurationOf(metadata, async (url, init) => {
+      received.push(await boundedFetch(url, init));
+      throw new Error('The answer is validated below.');
+    });
+    await oidc.authorizationCodeGrant(sending, response, expected).catch((error: unknown) => {
+      if (received.length === 0) throw error;
+    });
+    const [answer, claims] = await readTokens(received[0] as Response);
+    const answers = [answer];
+    const validating = configurationOf(
+      { ...metadata, issuer: metadata.issuer.replace(TENANT, () => String(claims['tid'])) },
+      async (url, init) => answers.pop() ?? boundedFetch(url, init),
+    );
+    const needsNonce = claims['nonce'] !== undefined || (hasNonce ?? knowsNonce(metadata));
+    const tokens = await oidc.authorizationCodeGrant(validating, response, {
+      ...expected,
+      ...(needsNonce && { expectedNonce: nonce }),
+    });
+    keys = oidc.getJwksCache(validating);
+    return { validating, tokens };
   };
 
   return {
     name,
     label: label ?? (name === 'google' ? 'Google' : name),
 
-    async authorizationUrl({ state, nonce, codeVerifier }, redirectUri, loginHint) {
-      return oidc.buildAuthorizationUrl(await configuration(), {
+    async authorizationUrl({ state, nonce, codeVerifier, maxAge }, redirectUri, loginHint) {
+      // Google knows no other prompt that asks the person.
+      const again = issuer === KNOWN.google ? 'select_account' : 'login';
+      const prompt = maxAge === undefined ? options.prompt : again;
+      return oidc.buildAuthorizationUrl(configurationOf(await metadataOf()), {
         ...{ redirect_uri: redirectUri, scope, state, nonce, code_challenge_method: 'S256' },
         code_challenge: await oidc.calculatePKCECodeChallenge(codeVerifier),
+        ...(responseMode && { response_mode: responseMode }),
         ...(loginHint && { login_hint: loginHint }),
-        ...(options.prompt && { prompt: options.prompt }),
+        ...(prompt && { prompt }),
+        ...(maxAge !== undefined && { max_age: `${maxAge}` }),
       });
     },
 
-    identify: (response, { state, nonce, codeVerifier }) =>
+    identify: (response, checks) =>
       identify(name, options, async () => {
-        const found = await configuration();
-        const tokens = await oidc.authorizationCodeGrant(found, response, {
-          ...{ expectedState: state, expectedNonce: nonce, pkceCodeVerifier: codeVerifier },
-          idTokenExpected: true,
-        });
+        const metadata = await metadataOf();
+        const { validating, tokens } = await redeem(metadata, response, checks);
         const claims = tokens.claims();
         if (!claims) return null;
         // Some providers put the address into the response of the userinfo endpoint only.
-        const lacksEmail =
-          claims['email'] === undefined && found.serverMetadata().userinfo_endpoint !== undefined;
-        const more = lacksEmail ? await oidc.fetchUserInfo(found, tokens.access_token, claims.sub) : {};
-        return identityOf({ ...more, ...claims }, claims.iss);
+        const lacksEmail = claims['email'] === undefined && metadata.userinfo_endpoint !== undefined;
+        const more = lacksEmail ? await oidc.fetchUserInfo(validating, tokens.access_token, claims.sub) : {};
+        const identity = identityOf({ ...nameFromApple(response), ...more, ...claims }, { trustEmail });
+        if (isStale(identity, checks, options.clock)) throw new StaleSignIn();
+        return identity;
       }),
   };
 }
 
-function identityOf(claims: Record<string, unknown>, issuer: string): ProviderIdentity {
-  const { sub, email, email_verified: emailVerified, name, kind } = claims;
-  return {
-    issuer,
-    subject: String(sub),
-    ...(typeof email === 'string' && { email }),
-    // Some providers send it as text.
-    emailVerified: emailVerified === true || emailVerified === 'true',
-    ...(typeof name === 'string' && { name }),
-    ...(typeof kind === 'string' && { kind }),
-  };
-}
+/** Whether the person was not asked again, although the sign-in has to be recent. */
+const isStale = (
+  { authenticatedAt }: ProviderIdentity,
+  { maxAge }: SignInChecks,
+  clock: Pick<Clock, 'now'>,
+): boolean =>
+  maxAge !== undefined &&
+  authenticatedAt !== undefined &&
+  clock.now() - authenticatedAt > (maxAge + CLOCK_TOLERANCE) * SECOND;
 
 /** GitHub, which is no OpenID provider: the account is read with the access token. */
 function createGitHub(
@@ -202,6 +264,7 @@ function createGitHub(
     oidc.ClientSecretPost(clientSecret),
   );
   configuration.timeout = TIMEOUT;
+  configuration[oidc.customFetch] = boundedFetch;
   if (options.allowHttp) oidc.allowInsecureRequests(configuration);
 
   const read = async (token: string, path: string): Promise<unknown> => {
@@ -222,11 +285,12 @@ function createGitHub(
     name,
     label,
 
-    async authorizationUrl({ state, codeVerifier }, redirectUri, loginHint) {
+    async authorizationUrl({ state, codeVerifier, maxAge }, redirectUri, loginHint) {
       return oidc.buildAuthorizationUrl(configuration, {
         ...{ redirect_uri: redirectUri, scope, state, code_challenge_method: 'S256' },
         code_challenge: await oidc.calculatePKCECodeChallenge(codeVerifier),
         ...(loginHint && { login: loginHint }),
+        ...(maxAge !== undefined && { prompt: 'select_account' }),
       });
     },
 

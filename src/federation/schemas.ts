@@ -24,6 +24,12 @@ export const ProviderConfiguration = Type.Object(
     label: Type.Optional(DisplayName),
     /** Default: `openid email profile`. */
     scope: Type.Optional(Type.String({ pattern: '^[\\x21-\\x7e]+( [\\x21-\\x7e]+)*$', maxLength: 500 })),
+    /** Whether every address that the provider states is verified, also without `email_verified`. Default: false. */
+    trustEmail: Type.Optional(Type.Boolean()),
+    /** How the provider returns its response. Default: in the address. */
+    responseMode: Type.Optional(Type.Literal('form_post')),
+    /** Whether its id_tokens have a nonce. Default: as its metadata suggest. */
+    nonce: Type.Optional(Type.Boolean()),
     /** The address of a GitHub Enterprise server. */
     url: Type.Optional(Type.String({ pattern: '^https?://[^\\s?#]+$', maxLength: 500 })),
   },
@@ -62,6 +68,8 @@ export const KNOWN = { google: 'https://accounts.google.com', github: 'https://g
 export const isGitHub = (name: string, { issuer }: ProviderConfiguration): boolean =>
   name === 'github' && issuer === undefined;
 
+const OPENID_ONLY = ['trustEmail', 'responseMode', 'nonce'] as const;
+
 function providerProblem(name: string, provider: ProviderConfiguration): string | undefined {
   if (!/^[a-z][a-z0-9-]{0,31}$/.test(name))
     return 'must name each provider with lower-case letters, digits and hyphens, like acme.';
@@ -69,6 +77,8 @@ function providerProblem(name: string, provider: ProviderConfiguration): string 
     return `needs an issuer for ${name}: ${mustBe(ProviderConfiguration.properties.issuer, undefined)}.`;
   if (provider.url !== undefined && !isGitHub(name, provider))
     return `has a url for ${name}, which only github can have.`;
+  const unusable = isGitHub(name, provider) && OPENID_ONLY.find((field) => provider[field] !== undefined);
+  if (unusable) return `has ${unusable} for ${name}, which only an OpenID provider can have.`;
   if (provider.clientSecret === undefined && isGitHub(name, provider))
     return 'needs a clientSecret for github.';
   return undefined;
@@ -83,10 +93,19 @@ export const insecureProviders = ({ login = {} }: FederationConfiguration): stri
 const Name = Type.String({ accepts: 'the name of a provider', pattern: '^[a-z][a-z0-9-]{0,31}$' });
 export const ProviderParams = Type.Object({ provider: Name });
 
+/** A response that a provider submits as a form. */
+export const ResponseForm = Type.Object(
+  { code: Type.Optional(Type.String()), state: Type.Optional(Type.String()) },
+  { additionalProperties: Type.String() },
+);
+
 export const StartQuery = Type.Object(
   {
     returnTo: ReturnTo,
     codeChallenge: CodeChallenge,
+    prompt: Type.Optional(
+      Type.Literal('login', { description: 'The provider asks the person to sign in again.' }),
+    ),
     loginHint: Type.Optional(
       Type.String({ maxLength: 254, pattern: '^[^\\p{Cc}\\p{Cs}]*$', accepts: 'a user name' }),
     ),

@@ -2,26 +2,29 @@ import { withQuery } from '../config/public-url.js';
 import { newSignInChecks, returnAddressOf } from '../http/provider-sign-in.js';
 import { Email, fits, OptionalName, toTimestamp } from '../http/schemas.js';
 import type { Origin } from '../http/scope.js';
-import type { Clock } from '../kernel/clock.js';
+import { type Clock, MINUTE, SECOND } from '../kernel/clock.js';
 import { AppError, httpErrors } from '../kernel/errors.js';
 import type { Sealed } from '../kernel/sealed.js';
-import { type Random, sha256 } from '../kernel/secrets.js';
+import { newId, type Random, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import { createRemovalMarks } from '../ops/removal-marks.js';
+import type { SingleUse } from '../ops/single-use.js';
 import { nullIfTaken } from '../storage/collection.js';
+import type { ProviderIdentity } from './answers.js';
 import { federationErrors } from './errors.js';
-import type { Provider, ProviderIdentity } from './providers.js';
+import type { Provider } from './providers.js';
 import type { IdentityView, StartQuery } from './schemas.js';
-import type { Identities, IdentityDocument } from './store.js';
-import type { BegunLogin, Ticket } from './tickets.js';
+import { changeOf, type Identities, type IdentityChange, type IdentityDocument } from './store.js';
+import { type BegunLogin, LIFETIME_MS, type Ticket } from './tickets.js';
 
 /** What the accounts of users do for a sign-in with a provider. `S` is the response to a sign-in. */
 export interface FederatedAccounts<S> {
   /**
    * Starts a session. Null if there is no such user.
+   * @param authenticatedAt when the person last signed in at the provider; absent: now
    * @throws ACCOUNT_SUSPENDED, SECOND_FACTOR_REQUIRED, SECOND_FACTOR_ENROLMENT_REQUIRED
    */
-  signIn(userId: string, origin: Origin): Promise<S | null>;
+  signIn(userId: string, authenticatedAt: number | undefined, origin: Origin): Promise<S | null>;
   /**
    * Whether a person may register; called before anything is stored.
    * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, RATE_LIMITED
@@ -29,10 +32,18 @@ export interface FederatedAccounts<S> {
   admit(person: { email: string; name?: string }, origin: Origin): Promise<void>;
   /** Creates an account without a password, with a verified address, and starts its session. @throws EMAIL_TAKEN */
   register(
-    user: { id: string; email: string; name?: string; locale: string | undefined },
+    user: {
+      id: string;
+      email: string;
+      name?: string;
+      locale: string | undefined;
+      authenticatedAt: number | undefined;
+    },
     origin: Origin,
   ): Promise<S>;
   newId(): string;
+  /** Enqueues the mail about a change. */
+  announce(change: IdentityChange, userId: string, origin: Origin): Promise<void>;
   /** Whether the user can sign in without a provider: by password, by e-mail or with a passkey that is not being removed. */
   hasOtherLogin(userId: string): Promise<boolean>;
 }
@@ -84,6 +95,7 @@ export interface FederationDependencies<S> {
   accounts: FederatedAccounts<S>;
   logins: Sealed<BegunLogin>;
   tickets: Sealed<Ticket>;
+  singleUse: Pick<SingleUse, 'run'>;
   /** The address of the callback of a provider. */
   callbackUrl(provider: string): string;
   publicUrl(): string;
@@ -95,6 +107,9 @@ export interface FederationDependencies<S> {
 }
 
 const MAX_IDENTITIES = 100;
+
+/** As for the routes that need a recent sign-in. */
+const RECENT_SECONDS = (10 * MINUTE) / SECOND;
 
 export function createFederation<S>(deps: FederationDependencies<S>): Federation<S> {
   const { providers, identities, accounts, logins, tickets, publicUrl, audit, clock, random } = deps;
@@ -112,11 +127,18 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
     return address;
   };
 
-  const redeem = ({ ticket: text, codeVerifier }: Redemption): Ticket => {
+  /** Uses a ticket once. @throws INVALID_TICKET */
+  const redeem = async <T>(
+    { ticket: text, codeVerifier }: Redemption,
+    use: (ticket: Ticket) => Promise<T>,
+  ): Promise<T> => {
     const ticket = tickets.open(text);
     if (!ticket || !providers.has(ticket.provider) || sha256(codeVerifier) !== ticket.codeChallenge)
       throw federationErrors.INVALID_TICKET();
-    return ticket;
+    const once = { id: ticket.id, expiresAt: clock.now() + LIFETIME_MS };
+    const used = await deps.singleUse.run(once, () => use(ticket), hasChallenge);
+    if (used === null) throw federationErrors.INVALID_TICKET();
+    return used;
   };
 
   const documentOf = (userId: string, { provider, identity }: Ticket): IdentityDocument => ({
@@ -142,10 +164,19 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
   const recordConnection = (userId: string, { provider }: Ticket, { ip }: Origin): Promise<void> =>
     audit.record({ event: 'identity.connected', subject: userId, ip, detail: provider });
 
+  const labelOf = (provider: string): string => providers.get(provider)?.label ?? provider;
+
+  const announce = (
+    kind: IdentityChange['kind'],
+    document: IdentityDocument,
+    origin: Origin,
+  ): Promise<void> =>
+    accounts.announce(changeOf(kind, labelOf(document.provider), document), document.userId, origin);
+
   const view = ({ id, provider, email, createdAt }: IdentityDocument): IdentityView => ({
     id,
     provider,
-    label: providers.get(provider)?.label ?? provider,
+    label: labelOf(provider),
     email: email ?? null,
     connectedAt: toTimestamp(createdAt),
   });
@@ -164,9 +195,10 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
   return {
     providers: () => [...providers.values()].map(({ name, label }) => ({ name, label })),
 
-    async begin(name, { returnTo, codeChallenge, loginHint }) {
+    async begin(name, { returnTo, codeChallenge, prompt, loginHint }) {
       const provider = providerOf(name);
-      const { id, checks } = newSignInChecks(clock, random);
+      const { id, checks: secrets } = newSignInChecks(clock, random);
+      const checks = { ...secrets, ...(prompt && { maxAge: RECENT_SECONDS }) };
       const begun = { ...checks, provider: name, returnTo: returnAddress(returnTo), codeChallenge };
       const url = await provider.authorizationUrl(checks, deps.callbackUrl(name), loginHint);
       return { url: url.href, id, cookie: logins.seal(begun) };
@@ -183,58 +215,64 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
         const isRefused = response.searchParams.get('error') === 'access_denied';
         return withQuery(returnTo, `error=${isRefused ? 'access_denied' : 'login_failed'}`);
       }
-      const ticket = tickets.seal({ provider: name, identity, codeChallenge });
-      return withQuery(returnTo, `ticket=${ticket}`);
+      const ticket = { id: newId('', clock, random), provider: name, identity, codeChallenge };
+      return withQuery(returnTo, `ticket=${tickets.seal(ticket)}`);
     },
 
-    async exchange(given, locale, origin) {
-      const ticket = redeem(given);
-      const { identity } = ticket;
-      const id = keyOf(identity);
-      const known = await identities.findOne({ id });
-      // The use ends a removal that has not been completed.
-      if (known?.leaving !== undefined) await marks.clear(id, known.leaving);
-      const signedIn = known && (await accounts.signIn(known.userId, origin));
-      if (signedIn) return signedIn;
-      const { email, name } = identity;
-      if (email === undefined || !identity.emailVerified || !fits(email, Email))
-        throw federationErrors.PROVIDER_EMAIL_NOT_VERIFIED();
-      const person = { email, ...(name && fits(name, OptionalName) && { name }) };
-      await accounts.admit(person, origin);
-      const userId = known?.userId ?? (await claim(documentOf(accounts.newId(), ticket)));
-      try {
-        const registered = await accounts.register({ ...person, id: userId, locale }, origin);
-        await recordConnection(userId, ticket, origin);
-        return registered;
-      } catch (error) {
-        // Another request may have created the same user in the meantime.
-        const late = isEmailTaken(error) && (await accounts.signIn(userId, origin));
-        if (late) return late;
-        // After an outage of the store, the user may exist.
-        if (error instanceof AppError) await identities.deleteOne({ id, userId });
-        throw isEmailTaken(error) ? federationErrors.ACCOUNT_EXISTS() : error;
-      }
-    },
+    exchange: (given, locale, origin) =>
+      redeem(given, async (ticket) => {
+        const { identity } = ticket;
+        const { authenticatedAt } = identity;
+        const id = keyOf(identity);
+        const known = await identities.findOne({ id });
+        // The use ends a removal that has not been completed.
+        if (known?.leaving !== undefined) await marks.clear(id, known.leaving);
+        const signedIn = known && (await accounts.signIn(known.userId, authenticatedAt, origin));
+        if (signedIn) return signedIn;
+        const { email, name } = identity;
+        if (email === undefined || !identity.emailVerified || !fits(email, Email))
+          throw federationErrors.PROVIDER_EMAIL_NOT_VERIFIED();
+        const person = { email, ...(name && fits(name, OptionalName) && { name }) };
+        await accounts.admit(person, origin);
+        const userId = known?.userId ?? (await claim(documentOf(accounts.newId(), ticket)));
+        try {
+          const user = { ...person, id: userId, locale, authenticatedAt };
+          const registered = await accounts.register(user, origin);
+          await recordConnection(userId, ticket, origin);
+          return registered;
+        } catch (error) {
+          // Another request may have created the same user in the meantime.
+          const late = isEmailTaken(error) && (await accounts.signIn(userId, authenticatedAt, origin));
+          if (late) return late;
+          // After an outage of the store, the user may exist.
+          if (error instanceof AppError) await identities.deleteOne({ id, userId });
+          throw isEmailTaken(error) ? federationErrors.ACCOUNT_EXISTS() : error;
+        }
+      }),
 
-    async connect({ id: userId, email, emailVerified }, given, origin) {
-      const ticket = redeem(given);
-      const { identity } = ticket;
-      const isProven = identity.emailVerified && identity.email?.toLowerCase() === email;
-      // Whoever registered the address of somebody else would keep a way in after its owner has reset the password.
-      if (!emailVerified && !isProven) throw federationErrors.EMAIL_NOT_VERIFIED();
-      const document = documentOf(userId, ticket);
-      const inserted = await identities.insert(document).then(() => document, nullIfTaken);
-      const found = inserted ?? (await identities.findOne({ id: document.id }));
-      if (found?.userId !== userId) throw federationErrors.IDENTITY_TAKEN();
-      if (inserted) await recordConnection(userId, ticket, origin);
-      return view(found);
-    },
+    connect: ({ id: userId, email, emailVerified }, given, origin) =>
+      redeem(given, async (ticket) => {
+        const { identity } = ticket;
+        const isProven = identity.emailVerified && identity.email?.toLowerCase() === email;
+        // Whoever registered the address of somebody else would keep a way in after its owner has reset the password.
+        if (!emailVerified && !isProven) throw federationErrors.EMAIL_NOT_VERIFIED();
+        const document = documentOf(userId, ticket);
+        const existing = await identities.findOne({ id: document.id });
+        if (!existing) await announce('connected', document, origin);
+        const inserted = existing
+          ? null
+          : await identities.insert(document).then(() => document, nullIfTaken);
+        const found = inserted ?? existing ?? (await identities.findOne({ id: document.id }));
+        if (found?.userId !== userId) throw federationErrors.IDENTITY_TAKEN();
+        if (inserted) await recordConnection(userId, ticket, origin);
+        return view(found);
+      }),
 
     list: async (userId) => (await ofUser(userId)).map(view),
 
     keepsOne,
 
-    async disconnect(userId, id, { ip }) {
+    async disconnect(userId, id, origin) {
       for (;;) {
         const found = await identities.findOne({ id, userId });
         if (!found) throw httpErrors.NOT_FOUND();
@@ -244,9 +282,11 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
           await marks.clear(id, leaving);
           throw federationErrors.LAST_LOGIN_METHOD();
         }
+        await announce('disconnected', found, origin);
         const removed = await identities.deleteOne({ id, userId, leaving });
         if (!removed) continue;
-        await audit.record({ event: 'identity.disconnected', subject: userId, ip, detail: removed.provider });
+        const { provider: detail } = removed;
+        await audit.record({ event: 'identity.disconnected', subject: userId, ip: origin.ip, detail });
         return;
       }
     },
@@ -258,5 +298,9 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
 }
 
 const keyOf = ({ issuer, subject }: ProviderIdentity): string => sha256(JSON.stringify([issuer, subject]));
+
+/** Whether the sign-in continues with the error: the ticket is used then. */
+const hasChallenge = (error: unknown): boolean =>
+  error instanceof AppError && error.members?.['challenge'] !== undefined;
 
 const isEmailTaken = (error: unknown): boolean => (error as { code?: string }).code === 'EMAIL_TAKEN';

@@ -1,3 +1,5 @@
+import { sha256 } from '../kernel/secrets.js';
+import { type UsedOnce, usedOnceCollection } from '../ops/single-use.js';
 import type { Collection, Store } from '../storage/collection.js';
 
 /** The account of a provider that signs in a user. */
@@ -23,3 +25,42 @@ export const identityCollection = (store: Store): Identities =>
     fields: ['leaving'],
     indexes: [['userId', 'createdAt']],
   });
+
+/** The tickets that were used, in all processes together. */
+export const usedTicketCollection = (store: Store): Collection<UsedOnce> =>
+  usedOnceCollection(store, 'usedTickets');
+
+/** A change about which the user gets a mail: enqueued before the change, and sent once it has been made. */
+export interface IdentityChange {
+  kind: 'connected' | 'disconnected';
+  /** The provider, as users know it. */
+  provider: string;
+  /** Identifies the mail. */
+  key: string;
+  versionField: string;
+  version: number;
+}
+
+export const changeOf = (
+  kind: IdentityChange['kind'],
+  provider: string,
+  { id, userId, createdAt }: Pick<IdentityDocument, 'id' | 'userId' | 'createdAt'>,
+): IdentityChange => ({
+  kind,
+  provider,
+  key: sha256(`${kind} ${userId} ${id} ${createdAt}`),
+  versionField: `identity-${kind} ${id}`,
+  version: kind === 'connected' ? createdAt : createdAt + 1,
+});
+
+/** The current value of the `versionField` of a change; undefined for any other field. */
+export async function readIdentityVersion(
+  identities: Pick<Identities, 'findOne'>,
+  userId: string,
+  field: string,
+): Promise<number | undefined> {
+  const [, kind, id] = /^identity-(connected|disconnected) ([\w-]+)$/.exec(field) ?? [];
+  if (id === undefined) return undefined;
+  const found = await identities.findOne({ id, userId });
+  return found?.createdAt ?? (kind === 'connected' ? 0 : Number.MAX_SAFE_INTEGER);
+}

@@ -1,6 +1,6 @@
 import type { SignInChecks } from '../http/provider-sign-in.js';
 import { MINUTE } from '../kernel/clock.js';
-import type { ProviderIdentity } from './providers.js';
+import type { ProviderIdentity } from './answers.js';
 
 /** A sign-in that has begun, in the cookie of the browser. */
 export interface BegunLogin extends SignInChecks {
@@ -12,6 +12,8 @@ export interface BegunLogin extends SignInChecks {
 
 /** Who has signed in at the provider, for the application that began it. */
 export interface Ticket {
+  /** Of which there is one sign-in or one connection. */
+  id: string;
   provider: string;
   identity: ProviderIdentity;
   codeChallenge: string;

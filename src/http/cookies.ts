@@ -1,5 +1,7 @@
 import { parse, serialize } from 'cookie';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { SECOND } from '../kernel/clock.js';
+import { createSealed, type SealOptions } from '../kernel/sealed.js';
 
 /** A cookie for this host only, which scripts cannot read. */
 export interface Cookie {
@@ -28,6 +30,32 @@ export function createCookie(plainName: string, publicUrl: () => string): Cookie
       const expired = { ...attributes(), maxAge: 0, expires: new Date(0) };
       reply.header('set-cookie', serialize(name(), '', expired));
     },
+  };
+}
+
+/** A cookie for the state of what a browser has begun, which only this server reads and changes. */
+export interface SealedCookie<T> {
+  /** Null if there is none, or if it is forged or has expired. */
+  read(request: Pick<FastifyRequest, 'headers'>): T | null;
+  set(reply: FastifyReply, state: T): void;
+  clear(reply: FastifyReply): void;
+}
+
+/** As {@link createCookie}; the name separates its purpose from those of other cookies. */
+export function createSealedCookie<T extends object>(
+  plainName: string,
+  publicUrl: () => string,
+  options: SealOptions,
+): SealedCookie<T> {
+  const cookie = createCookie(plainName, publicUrl);
+  const sealed = createSealed<T>(`cookie ${plainName}`, options);
+  return {
+    read(request) {
+      const text = cookie.read(request);
+      return text === undefined ? null : sealed.open(text);
+    },
+    set: (reply, state) => cookie.set(reply, sealed.seal(state), options.lifetimeMs / SECOND),
+    clear: cookie.clear,
   };
 }
 

@@ -11,6 +11,8 @@ export interface SignInChecks {
   state: string;
   nonce: string;
   codeVerifier: string;
+  /** Seconds since the person last signed in at the provider, if the sign-in has to be recent. */
+  maxAge?: number;
 }
 
 /** The time, and 32 random bits. */

@@ -1,5 +1,6 @@
 import type { JWTVerifyGetKey } from 'jose';
 import { type Clock, SECOND } from '../kernel/clock.js';
+import { bounded } from '../outbound/bounded-fetch.js';
 
 /** What a resource server knows of its authorization server: its metadata (RFC 8414) and its keys. */
 
@@ -22,7 +23,6 @@ const TIMEOUT_MS = 5 * SECOND;
 const RETRY_MS = SECOND;
 /** Without a list of revoked tokens, the metadata are read again: the issuer may be about to register its first API. */
 const REREAD_MS = 10 * SECOND;
-const MAX_BYTES = 256 * 1024;
 
 export function createIssuerSource(
   issuer: string,
@@ -34,13 +34,14 @@ export function createIssuerSource(
 
   const discover = async (): Promise<Issuer> => {
     const { createRemoteJWKSet, customFetch } = await import('jose');
+    const fetchKeys = async (url: string, init: RequestInit) => bounded(await fetch(url, init));
     const metadata = await readJson(fetch, `${issuer}/.well-known/openid-configuration`);
     const { issuer: name, jwks_uri: jwksUri, revocation_list_uri: revocationsUri } = metadata;
     // OpenID Connect Discovery §4.3: otherwise one issuer could answer for another one.
     if (name !== issuer) throw new Error(`The metadata of ${issuer} names another issuer.`);
     if (typeof jwksUri !== 'string') throw new Error(`The metadata of ${issuer} has no jwks_uri.`);
     return {
-      keys: createRemoteJWKSet(new URL(jwksUri), { timeoutDuration: TIMEOUT_MS, [customFetch]: fetch }),
+      keys: createRemoteJWKSet(new URL(jwksUri), { timeoutDuration: TIMEOUT_MS, [customFetch]: fetchKeys }),
       revocationsUri: typeof revocationsUri === 'string' ? revocationsUri : undefined,
     };
   };
@@ -73,9 +74,7 @@ export function createIssuerSource(
 async function readJson(fetch: Fetch, url: string): Promise<Record<string, unknown>> {
   const response = await fetch(url, { redirect: 'error', signal: AbortSignal.timeout(TIMEOUT_MS) });
   if (response.status !== 200) throw new Error(`${url} answers with ${response.status}.`);
-  const text = await response.text();
-  if (text.length > MAX_BYTES) throw new Error(`${url} answers with more than ${MAX_BYTES} characters.`);
-  const value: unknown = JSON.parse(text);
+  const value: unknown = await (await bounded(response)).json();
   if (typeof value !== 'object' || value === null) throw new Error(`${url} is no JSON object.`);
   return value as Record<string, unknown>;
 }

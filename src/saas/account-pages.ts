@@ -14,7 +14,7 @@ import { MINUTE } from '../kernel/clock.js';
 import { AppError } from '../kernel/errors.js';
 import type { ModuleContext } from '../server/module-context.js';
 import type { SaasAgents } from './agents.js';
-import { namedOrigins, type SaasConfiguration } from './options.js';
+import { namedOrigins, type SaasConfiguration, sealingSecrets } from './options.js';
 import type { SaasPasskeys } from './passkeys.js';
 import type { SaasSecondFactors } from './second-factors.js';
 
@@ -72,6 +72,7 @@ export async function openAccountPages(
     sessionCookie: auth.sessionCookie,
     refreshTtl: values.refreshTokenTtl,
     origins: namedOrigins(values),
+    secrets: sealingSecrets(values),
     ...{ identityOf, pages, messages, path, publicUrl },
     apiPath: options.apiPath,
     registrationAllowed: options.registrationAllowed,

@@ -60,9 +60,10 @@ export async function openAgents(
     log.warn({ err }, 'the identity provider of agents cannot be reached');
     return null;
   };
+  const singleUse = createProofMemory(context);
   const server = createResourceServer({
     ...{ issuer, resource, clock },
-    replayCache: createProofMemory(context),
+    replayCache: singleUse,
     onFailure: onUnreachable,
   });
   fastify.addHook('onClose', async () => server.close());
@@ -81,7 +82,7 @@ export async function openAgents(
     },
   );
   const { access, accounts, plugin } = createAgentsModule(context, {
-    ...{ issuer, resource, links, announceEvent, publicUrl, apiUrl },
+    ...{ issuer, resource, links, singleUse, announceEvent, publicUrl, apiUrl },
     provider: {
       authorizationUrl: (...given) => provider.authorizationUrl(...given).catch(onUnreachable),
       identify: (...given) => provider.identify(...given).catch(onUnreachable),

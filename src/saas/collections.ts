@@ -18,7 +18,7 @@ import { duplicateCollection } from '../billing/subscription/duplicates.js';
 import { usageCollection } from '../billing/usage/reports.js';
 import { mailCollection } from '../email/store.js';
 import { factorCollection } from '../factors/store.js';
-import { identityCollection } from '../federation/store.js';
+import { identityCollection, usedTicketCollection } from '../federation/store.js';
 import { createListedAudit } from '../ops/audit.js';
 import { passkeyCollection, usedChallengeCollection } from '../passkeys/store.js';
 import { createCommandContext } from '../server/module-context.js';
@@ -48,6 +48,7 @@ export function declareSaasCollections(store: Store): void {
     usageCollection,
     factorCollection,
     identityCollection,
+    usedTicketCollection,
     passkeyCollection,
     usedChallengeCollection,
     loginCodeCollection,

@@ -29,6 +29,7 @@ export async function openLoginProviders(
     providers,
     accounts: {
       ...federated,
+      announce: (change, userId, origin) => auth.announceIdentity(userId, change, origin),
       hasOtherLogin: async (userId) =>
         values.emailLogin || (await federated.hasPassword(userId)) || (await hasPasskeys(userId)),
     },

@@ -14,6 +14,7 @@ import { billingRecordSchemas } from '../billing/records.js';
 import { OutboxMail } from '../email/administration.js';
 import { createEmailModule } from '../email/module.js';
 import { FACTOR_VERSION } from '../factors/store.js';
+import { identityCollection, readIdentityVersion } from '../federation/store.js';
 import { authorizationIn, type RequestHeaders } from '../http/authorization.js';
 import { createBrand } from '../http/brand.js';
 import { answerRules, type HostContext, logConfiguration, pluginContext } from '../http/host-context.js';
@@ -91,6 +92,7 @@ export async function mountSaas(
   const documents = userCollection(store);
   const passkeyDocuments = passkeyCollection(store);
   const agentLinks = agentLinkCollection(store);
+  const identities = identityCollection(store);
   const names = { ...AUTH_EVENTS, ...BILLING_NOTIFICATIONS, ...AGENT_EVENTS };
   const webhooks = await openWebhooks(context, {
     ...{ values, production: config.production, names: Object.keys(names) },
@@ -125,6 +127,7 @@ export async function mountSaas(
         ? secondFactors.service.version(userId)
         : ((await readPasskeyVersion(passkeyDocuments, userId, field)) ??
           (await readLinkVersion(agentLinks, userId, field)) ??
+          (await readIdentityVersion(identities, userId, field)) ??
           readUserVersion(documents, userId, field)),
   });
   const billing = createBillingModule(context, {

@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { createCookie } from '../http/cookies.js';
+import type { SealedCookie } from '../http/cookies.js';
 import { type Localized, longTime, message } from '../http/messages.js';
 import type { Page, Pages } from '../http/pages.js';
 import { access, originOf, type Scope } from '../http/scope.js';
@@ -7,18 +7,17 @@ import { AppError } from '../kernel/errors.js';
 import { newToken, type Random, sha256 } from '../kernel/secrets.js';
 import { EmptyBody, NoticeQuery, ReturnedQuery } from './schemas.js';
 import type { AgentAccounts, Identity, PersonGuard } from './services.js';
-import { decodeState, encodeState, type PageSessions, STATE_LIFETIME_SECONDS } from './session.js';
 
 export interface AgentPageOptions {
   agents: AgentAccounts;
-  sessions: PageSessions;
   guard: PersonGuard;
   identityOf(request: FastifyRequest): Identity;
+  /** Contains what a connection has begun with, and in which session. */
+  agentCookie: SealedCookie<{ session: string; codeVerifier: string }>;
   pages: Pages;
   path(): string;
   /** The path of the API, which includes what a proxy adds. */
   apiPath(): string;
-  publicUrl(): string;
   random: Random;
 }
 
@@ -42,10 +41,8 @@ const NOTICES: Readonly<Record<string, { notice: Localized } | { problems: Local
 
 /** The page on which users connect the account whose agents may act for them, and disconnect it. */
 export async function agentsPagePlugin(scope: Scope, options: AgentPageOptions): Promise<void> {
-  const { agents, sessions, guard, identityOf, pages, path, apiPath, publicUrl, random } = options;
+  const { agents, guard, identityOf, agentCookie, pages, path, apiPath, random } = options;
   const config = access('recent-person', { page: true });
-  /** Contains what a connection has begun with. */
-  const cookie = createCookie('saas-page-agents', publicUrl);
   const back = (reply: FastifyReply, done: string | undefined): FastifyReply =>
     reply.redirect(`${path()}/agents?done=${done}`, 303);
 
@@ -56,8 +53,7 @@ export async function agentsPagePlugin(scope: Scope, options: AgentPageOptions):
   scope.post('/agents/connect', { config, schema: { body: EmptyBody } }, async (request, reply) => {
     guard.checkForm(request);
     const codeVerifier = newToken(random);
-    const user = identityOf(request).user.id;
-    cookie.set(reply, encodeState({ codeVerifier, user }), STATE_LIFETIME_SECONDS);
+    agentCookie.set(reply, { session: identityOf(request).session.id, codeVerifier });
     const query = new URLSearchParams({
       returnTo: `${path()}/agents/return`,
       codeChallenge: sha256(codeVerifier),
@@ -67,20 +63,17 @@ export async function agentsPagePlugin(scope: Scope, options: AgentPageOptions):
 
   scope.get(
     '/agents/return',
-    {
-      config: access('public', { page: true }),
-      exposeHeadRoute: false,
-      schema: { querystring: ReturnedQuery },
-    },
+    { config, exposeHeadRoute: false, schema: { querystring: ReturnedQuery } },
     async (request, reply) => {
-      const { codeVerifier = '', user } = decodeState(cookie.read(request));
-      cookie.clear(reply);
+      const begun = agentCookie.read(request);
+      agentCookie.clear(reply);
       const { ticket } = request.query;
-      const found = await sessions.find(request, reply);
-      // Another user may have signed in since: what one has begun is not completed for the other.
-      if (ticket === undefined || !found || found.identity.user.id !== user) return back(reply, 'cancelled');
+      const { user, session } = identityOf(request);
+      // Another user may have signed in since: what one session has begun is not completed in another one.
+      if (ticket === undefined || begun?.session !== session.id) return back(reply, 'cancelled');
+      const { codeVerifier } = begun;
       const given = { ticket, codeVerifier };
-      const outcome = await agents.connect(found.identity.user, given, originOf(request)).then(
+      const outcome = await agents.connect(user, given, originOf(request)).then(
         () => 'connected',
         (error: unknown) => {
           if (error instanceof AppError && error.code in REJECTED) return REJECTED[error.code];

@@ -1,18 +1,18 @@
-import type { Cookie } from '../http/cookies.js';
+import type { SealedCookie } from '../http/cookies.js';
 import { type Localized, type Messages, message } from '../http/messages.js';
 import type { Page, Pages } from '../http/pages.js';
 import { Email, fits } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import { EmailBody, MailedCodeBody, MailedCodeQuery, ReturnQuery } from './schemas.js';
 import type { EmailLogin } from './services.js';
-import { decodeState, encodeState, rejectForeignForm, STATE_LIFETIME_SECONDS } from './session.js';
+import { rejectForeignForm } from './session.js';
 import { rejectionOf, type SignInPages, withReturn } from './sign-in-pages.js';
 
 export interface CodePageOptions {
   emailLogin: EmailLogin;
   signInPages: SignInPages;
   /** Contains the login token, so that the code works in this browser only. */
-  codeCookie: Cookie;
+  codeCookie: SealedCookie<{ loginToken: string; returnTo?: string | undefined }>;
   pages: Pages;
   messages: Pick<Messages, 'negotiate'>;
   path(): string;
@@ -43,7 +43,7 @@ export async function codePlugin(scope: Scope, options: CodePageOptions): Promis
       }
       const locale = messages.negotiate(request);
       const loginToken = await emailLogin.requestCode({ email, locale }, originOf(request));
-      codeCookie.set(reply, encodeState({ loginToken, returnTo }), STATE_LIFETIME_SECONDS);
+      codeCookie.set(reply, { loginToken, returnTo });
       return reply.redirect(`${path()}/sign-in/code/enter`, 303);
     },
   );
@@ -52,9 +52,8 @@ export async function codePlugin(scope: Scope, options: CodePageOptions): Promis
     '/sign-in/code/enter',
     { config: CONFIG, schema: { querystring: MailedCodeQuery } },
     (request, reply) => {
-      const { loginToken } = decodeState(codeCookie.read(request));
       const view = { requestHref: `${path()}/sign-in/code` };
-      if (loginToken === undefined)
+      if (!codeCookie.read(request))
         return pages.send(reply.code(400), { template: 'user-code-elsewhere', view });
       return pages.send(reply, codePage({ code: request.query.code }));
     },
@@ -66,7 +65,7 @@ export async function codePlugin(scope: Scope, options: CodePageOptions): Promis
     async (request, reply) => {
       rejectForeignForm(request, publicUrl());
       pages.keepForm(request, codePage());
-      const { loginToken = '', returnTo } = decodeState(codeCookie.read(request));
+      const { loginToken, returnTo } = codeCookie.read(request) ?? { loginToken: '' };
       const given = { loginToken, code: request.body.code, locale: messages.negotiate(request) };
       const attempt = emailLogin.redeem(given, originOf(request));
       const rejection = await rejectionOf(attempt);

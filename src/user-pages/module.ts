@@ -1,10 +1,16 @@
-import { createCookie } from '../http/cookies.js';
+import { createSealedCookie } from '../http/cookies.js';
 import { message } from '../http/messages.js';
 import type { Scope } from '../http/scope.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { type UserPagesPluginOptions, userPagesPlugin } from './plugin.js';
 import type { PersonGuard, Section } from './services.js';
-import { createPageSessions, destinationOf, type PageSessionOptions, type PageSessions } from './session.js';
+import {
+  createPageSessions,
+  destinationOf,
+  type PageSessionOptions,
+  type PageSessions,
+  STATE_LIFETIME_MS,
+} from './session.js';
 import { createSignInPages, type SignInPages } from './sign-in-pages.js';
 import { createSignUpForm } from './sign-up.js';
 
@@ -22,7 +28,15 @@ export interface UserPagesModule {
 
 type Given = Omit<
   UserPagesPluginOptions,
-  'sessions' | 'signInPages' | 'signUpForm' | 'guard' | 'destinationOf' | 'cookie' | 'codeCookie' | 'random'
+  | 'sessions'
+  | 'signInPages'
+  | 'signUpForm'
+  | 'guard'
+  | 'destinationOf'
+  | 'loginCookie'
+  | 'agentCookie'
+  | 'codeCookie'
+  | 'random'
 >;
 
 export interface UserPagesModuleOptions extends Given, Pick<PageSessionOptions, 'refreshTtl'> {
@@ -30,11 +44,13 @@ export interface UserPagesModuleOptions extends Given, Pick<PageSessionOptions, 
   sessionCookie: PageSessionOptions['cookie'];
   /** The origins of pages at which a user may continue, beside that of the public address. */
   origins: readonly string[];
+  /** The secrets that encrypt what the browser keeps, the current one first. */
+  secrets: readonly string[];
 }
 
 export function createUserPagesModule(
-  { random }: Pick<ModuleContext, 'random'>,
-  { sessionCookie, refreshTtl, origins, ...options }: UserPagesModuleOptions,
+  { clock, random }: Pick<ModuleContext, 'clock' | 'random'>,
+  { sessionCookie, refreshTtl, origins, secrets, ...options }: UserPagesModuleOptions,
 ): UserPagesModule {
   const { accounts, publicUrl, path } = options;
   const sessions = createPageSessions({ accounts, cookie: sessionCookie, refreshTtl });
@@ -47,6 +63,8 @@ export function createUserPagesModule(
     hasPasskeys: options.passkeys !== undefined,
     destinationOf: resolve,
   });
+  const cookieOf = <T extends object>(name: string) =>
+    createSealedCookie<T>(name, publicUrl, { keys: secrets, lifetimeMs: STATE_LIFETIME_MS, clock, random });
   return {
     sessions,
     signInPages,
@@ -60,8 +78,9 @@ export function createUserPagesModule(
         signUpForm,
         guard,
         destinationOf: resolve,
-        cookie: createCookie('saas-page-login', publicUrl),
-        codeCookie: createCookie('saas-page-code', publicUrl),
+        loginCookie: cookieOf('saas-page-login'),
+        agentCookie: cookieOf('saas-page-agents'),
+        codeCookie: cookieOf('saas-page-code'),
         random,
       }),
   };

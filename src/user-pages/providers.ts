@@ -1,8 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Cookie } from '../http/cookies.js';
+import type { SealedCookie } from '../http/cookies.js';
 import { type Localized, longTime, type Messages, message } from '../http/messages.js';
 import type { Page, Pages } from '../http/pages.js';
-import { access, originOf, type Scope } from '../http/scope.js';
+import { access, type Origin, originOf, type Scope } from '../http/scope.js';
 import { AppError } from '../kernel/errors.js';
 import { newToken, type Random, sha256 } from '../kernel/secrets.js';
 import {
@@ -14,7 +14,7 @@ import {
   ReturnQuery,
 } from './schemas.js';
 import type { Identity, LoginProviders, PersonGuard } from './services.js';
-import { decodeState, encodeState, type PageSessions, STATE_LIFETIME_SECONDS } from './session.js';
+import type { PageSessions } from './session.js';
 import type { SignInPages } from './sign-in-pages.js';
 
 export interface ProviderPageOptions {
@@ -23,8 +23,7 @@ export interface ProviderPageOptions {
   signInPages: SignInPages;
   guard: PersonGuard;
   identityOf(request: FastifyRequest): Identity;
-  /** Contains what a sign-in at a provider has begun with. */
-  cookie: Cookie;
+  loginCookie: SealedCookie<BegunAtProvider>;
   pages: Pages;
   messages: Pick<Messages, 'negotiate'>;
   path(): string;
@@ -33,64 +32,50 @@ export interface ProviderPageOptions {
   random: Random;
 }
 
-/** What the sign-in at a provider is for. */
-type Purpose = { purpose: 'sign-in'; returnTo?: string | undefined } | { purpose: 'connection' };
+/** What the sign-in at a provider is for. A connection belongs to the session in which it was begun. */
+type Purpose =
+  | { purpose: 'sign-in'; returnTo?: string | undefined }
+  | { purpose: 'connection'; session: string };
+
+/** What a sign-in at a provider has begun with. */
+type BegunAtProvider = Purpose & { codeVerifier: string };
 
 const CONFIG = access('public', { page: true });
 
 /** Sign-in with other providers, and the page on which users connect them. */
 export async function providersPlugin(scope: Scope, options: ProviderPageOptions): Promise<void> {
-  const { providers, sessions, signInPages, cookie, pages, messages, path } = options;
+  const { providers, sessions, signInPages, loginCookie, pages, messages } = options;
 
   scope.get(
     '/sign-in/with/:provider',
     { config: CONFIG, schema: { params: ProviderParams, querystring: ReturnQuery } },
-    (request, reply) =>
-      begin(options, reply, request.params.provider, {
-        purpose: 'sign-in',
-        returnTo: request.query.return_to,
-      }),
+    async (request, reply) => {
+      const { provider } = request.params;
+      const purpose = { purpose: 'sign-in', returnTo: request.query.return_to } as const;
+      // Whoever is signed in already has come from a page that needs a recent sign-in.
+      const isAgain = (await sessions.find(request, reply)) !== null;
+      return begin(options, reply, { provider, isAgain }, purpose);
+    },
   );
 
   scope.get(
     '/sign-in/return',
     { config: CONFIG, exposeHeadRoute: false, schema: { querystring: ReturnedQuery } },
     async (request, reply) => {
-      const { purpose, codeVerifier = '', returnTo } = decodeState(cookie.read(request));
-      cookie.clear(reply);
+      const begun = loginCookie.read(request);
+      loginCookie.clear(reply);
       const { ticket, error } = request.query;
-      if (purpose === 'connection') return connect(request, reply, { ticket, codeVerifier });
-      if (purpose === undefined || ticket === undefined) {
+      const returnTo = begun?.purpose === 'sign-in' ? begun.returnTo : undefined;
+      if (begun?.purpose !== 'sign-in' || ticket === undefined) {
         const problem = error === 'access_denied' ? 'user-sign-in.cancelled' : 'user-sign-in.expired';
         const page = await signInPages.signIn(returnTo, { problems: [message(problem)] });
         return pages.send(reply.code(401), page);
       }
-      const given = { ticket, codeVerifier };
+      const given = { ticket, codeVerifier: begun.codeVerifier };
       const attempt = providers.exchange(given, messages.negotiate(request), originOf(request));
       return signInPages.finish(request, reply, attempt, { returnTo });
     },
   );
-
-  /** Connects the account of the provider to that of the session. */
-  const connect = async (
-    request: FastifyRequest,
-    reply: FastifyReply,
-    { ticket, codeVerifier }: { ticket: string | undefined; codeVerifier: string },
-  ): Promise<FastifyReply> => {
-    const found = await sessions.find(request, reply);
-    if (!found) return reply.redirect(`${path()}/sign-in`, 303);
-    const outcome =
-      ticket === undefined
-        ? 'cancelled'
-        : await providers.connect(found.identity.user, { ticket, codeVerifier }, originOf(request)).then(
-            () => 'connected',
-            (error: unknown) => {
-              if (error instanceof AppError && error.code in REJECTED) return REJECTED[error.code];
-              throw error;
-            },
-          );
-    return reply.redirect(`${path()}/providers?done=${outcome}`, 303);
-  };
 
   await connectionPages(scope, options);
 }
@@ -112,7 +97,7 @@ const NOTICES: Readonly<Record<string, { notice: Localized } | { problems: Local
 };
 
 async function connectionPages(scope: Scope, options: ProviderPageOptions): Promise<void> {
-  const { providers, guard, identityOf, pages, path } = options;
+  const { providers, guard, identityOf, loginCookie, pages, path } = options;
   const config = access('recent-person', { page: true });
 
   scope.get('/providers', { config, schema: { querystring: NoticeQuery } }, async (request, reply) =>
@@ -121,8 +106,42 @@ async function connectionPages(scope: Scope, options: ProviderPageOptions): Prom
 
   scope.post('/providers/connect', { config, schema: { body: ProviderBody } }, async (request, reply) => {
     guard.checkForm(request);
-    return begin(options, reply, request.body.provider, { purpose: 'connection' });
+    const { provider } = request.body;
+    const session = identityOf(request).session.id;
+    return begin(options, reply, { provider }, { purpose: 'connection', session });
   });
+
+  scope.get(
+    '/providers/return',
+    { config, exposeHeadRoute: false, schema: { querystring: ReturnedQuery } },
+    async (request, reply) => {
+      const begun = loginCookie.read(request);
+      loginCookie.clear(reply);
+      const { user, session } = identityOf(request);
+      const outcome =
+        begun?.purpose === 'connection' && begun.session === session.id
+          ? await connect(user, { ...request.query, codeVerifier: begun.codeVerifier }, originOf(request))
+          : 'cancelled';
+      return reply.redirect(`${path()}/providers?done=${outcome}`, 303);
+    },
+  );
+
+  /** Connects the account of the provider. Returns the notice. */
+  const connect = async (
+    user: Identity['user'],
+    { ticket, codeVerifier }: { ticket?: string; codeVerifier: string },
+    origin: Origin,
+  ): Promise<string> => {
+    if (ticket === undefined) return 'cancelled';
+    try {
+      await providers.connect(user, { ticket, codeVerifier }, origin);
+      return 'connected';
+    } catch (error) {
+      const outcome = error instanceof AppError && REJECTED[error.code];
+      if (!outcome) throw error;
+      return outcome;
+    }
+  };
 
   scope.post('/providers/disconnect', { config, schema: { body: IdentityBody } }, async (request, reply) => {
     guard.checkForm(request);
@@ -161,18 +180,19 @@ async function connectionPages(scope: Scope, options: ProviderPageOptions): Prom
   }
 }
 
-/** Sends the browser to a provider, by way of the API. */
+/** Sends the browser to a provider, by way of the API. @param isAgain whether the provider asks the person to sign in again */
 function begin(
-  { cookie, path, apiPath, random }: ProviderPageOptions,
+  { loginCookie, path, apiPath, random }: ProviderPageOptions,
   reply: FastifyReply,
-  provider: string,
+  { provider, isAgain = false }: { provider: string; isAgain?: boolean },
   purpose: Purpose,
 ): FastifyReply {
   const codeVerifier = newToken(random);
-  cookie.set(reply, encodeState({ ...purpose, codeVerifier }), STATE_LIFETIME_SECONDS);
+  loginCookie.set(reply, { ...purpose, codeVerifier });
   const query = new URLSearchParams({
-    returnTo: `${path()}/sign-in/return`,
+    returnTo: `${path()}/${purpose.purpose === 'sign-in' ? 'sign-in' : 'providers'}/return`,
     codeChallenge: sha256(codeVerifier),
+    ...(isAgain && { prompt: 'login' }),
   });
   return reply.redirect(`${apiPath()}/auth/login/${provider}?${query}`, 303);
 }

@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { isTrustedOrigin } from '../http/browser.js';
 import type { Cookie } from '../http/cookies.js';
 import { originOf } from '../http/scope.js';
-import { MINUTE, SECOND } from '../kernel/clock.js';
+import { MINUTE } from '../kernel/clock.js';
 import { userPageErrors } from './errors.js';
 import type { Accounts, Identity, Tokens } from './services.js';
 
@@ -88,23 +88,5 @@ export function destinationOf(
     : { href: fallback, leadsElsewhere: false };
 }
 
-/** How long a browser keeps the state of a sign-in, in seconds. */
-export const STATE_LIFETIME_SECONDS = (10 * MINUTE) / SECOND;
-
-/** The state of a sign-in, in a cookie of the browser that it belongs to. */
-export const encodeState = (state: Readonly<Record<string, string | undefined>>): string =>
-  Buffer.from(JSON.stringify(state)).toString('base64url');
-
-/** Empty for a cookie that these pages have not set: it decides about nothing but the sign-in of its own browser. */
-export function decodeState(cookie: string | undefined): Readonly<Record<string, string | undefined>> {
-  try {
-    const state: unknown = JSON.parse(Buffer.from(cookie ?? '', 'base64url').toString());
-    return Object.fromEntries(
-      Object.entries(Object(state)).filter(
-        (entry): entry is [string, string] => typeof entry[1] === 'string',
-      ),
-    );
-  } catch {
-    return {};
-  }
-}
+/** How long a browser keeps the state of a sign-in. */
+export const STATE_LIFETIME_MS = 10 * MINUTE;

@@ -239,7 +239,8 @@ t.test('routes can require a recent proof of the user, and a second factor', asy
   const app = await saasApp(t, { ...ENABLED, accessTokenTtl: 3600 });
   const { fastify } = app.server;
   t.equal(typeof fastify.saas.requireRecentAuth({ secondFactor: true }), 'function');
-  const { accessToken: token } = await verified(t, app);
+  const account = await verified(t, app);
+  let token = account.accessToken;
   app.clock.advance(11 * MINUTE);
   const begin = () => app.request('POST', '/api/user/second-factor/begin', { token });
   const stale = await begin();
@@ -249,8 +250,15 @@ t.test('routes can require a recent proof of the user, and a second factor', asy
   const prove = (body: object) => app.request('POST', '/api/auth/reauthenticate', { token, body });
   t.equal(errorOf(await prove({ password: 'wrong' })), 'INVALID_CREDENTIALS');
   t.equal((await begin()).status, 401);
-  const { body } = await prove({ password: PASSWORD });
-  t.equal(Date.parse(body.data.session.authenticatedAt), app.clock.now());
+  const { session, accessToken } = (await prove({ password: PASSWORD })).body.data;
+  t.equal(Date.parse(session.authenticatedAt), app.clock.now());
+  t.equal(errorOf(await begin()), 'UNAUTHENTICATED', 'stolen tokens of the old session are worth nothing');
+  const { refreshToken } = account;
+  const refreshed = await app.request('POST', '/api/auth/refresh', { body: { refreshToken } });
+  t.equal(errorOf(refreshed), 'INVALID_REFRESH_TOKEN');
+  const { sessions } = (await app.request('GET', '/api/auth/sessions', { token: accessToken })).body.data;
+  t.match(sessions, [{ id: session.id, current: true }], 'the new one has replaced it');
+  token = accessToken;
   const { secret } = (await begin()).body.data;
   const confirmation = { code: codeAt(secret, app.clock.now()) };
   t.equal(

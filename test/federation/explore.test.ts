@@ -1,10 +1,11 @@
 import t from 'tap';
 import { userCollection } from '../../src/auth/store.js';
 import { createFederation, type Federation } from '../../src/federation/service.js';
-import { identityCollection } from '../../src/federation/store.js';
+import { identityCollection, usedTicketCollection } from '../../src/federation/store.js';
 import { LIFETIME_MS, type Ticket } from '../../src/federation/tickets.js';
 import { createSealed } from '../../src/kernel/sealed.js';
 import { sha256 } from '../../src/kernel/secrets.js';
+import { createSingleUse } from '../../src/ops/single-use.js';
 import { createPasskeyService } from '../../src/passkeys/service.js';
 import { passkeyCollection, usedChallengeCollection } from '../../src/passkeys/store.js';
 import type { Store } from '../../src/storage/collection.js';
@@ -21,11 +22,14 @@ const clock = fakeClock();
 const sealed = <T extends object>(purpose: string) =>
   createSealed<T>(purpose, { keys: ['key'], lifetimeMs: LIFETIME_MS, clock, random: countedRandom('seal') });
 
-const ticket = sealed<Ticket>('tickets').seal({
-  provider: 'acme',
-  identity: { issuer: 'https://acme.test', subject: 'ada-1', email: EMAIL, emailVerified: true },
-  codeChallenge: sha256(VERIFIER),
-});
+/** A ticket of each request, for the same account of the provider. */
+const ticketOf = (id: string) =>
+  sealed<Ticket>('tickets').seal({
+    id,
+    provider: 'acme',
+    identity: { issuer: 'https://acme.test', subject: 'ada-1', email: EMAIL, emailVerified: true },
+    codeChallenge: sha256(VERIFIER),
+  });
 
 /** The domain of one process. */
 function federationOn(
@@ -42,9 +46,10 @@ function federationOn(
   return createFederation({
     providers: new Map([['acme', provider]]),
     identities: identityCollection(store),
-    accounts: { ...serviceOn(store, seed).federated, hasOtherLogin },
+    accounts: { ...serviceOn(store, seed).federated, hasOtherLogin, announce: async () => undefined },
     logins: sealed('logins'),
     tickets: sealed('tickets'),
+    singleUse: createSingleUse(usedTicketCollection(store)),
     callbackUrl: () => '',
     publicUrl: () => 'https://app.test',
     origins: [],
@@ -57,10 +62,11 @@ function federationOn(
 const setup = async (store: Store): Promise<void> => {
   userCollection(store);
   identityCollection(store);
+  usedTicketCollection(store);
   mailsOf(store);
 };
 const exchange = (seed: string) => (store: Store) =>
-  federationOn(store, seed).exchange({ ticket, codeVerifier: VERIFIER }, undefined, ORIGIN);
+  federationOn(store, seed).exchange({ ticket: ticketOf(seed), codeVerifier: VERIFIER }, undefined, ORIGIN);
 const register = (store: Store) =>
   serviceOn(store, 'register').register({ email: EMAIL, password: 'old' }, ORIGIN);
 
@@ -110,7 +116,10 @@ t.test('a claim with another user for each request is found out', async (t) => {
       const accounts = serviceOn(store, seed).federated;
       const id = accounts.newId();
       await identityCollection(store).updateOne({ id: 'key' }, { set: { userId: id } });
-      return accounts.register({ id, email: `${seed}@example.test`, locale: undefined }, ORIGIN);
+      return accounts.register(
+        { id, email: `${seed}@example.test`, locale: undefined, authenticatedAt: undefined },
+        ORIGIN,
+      );
     }),
     async check(store) {
       insist((await userCollection(store).count()) === 1, 'two users');

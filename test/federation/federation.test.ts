@@ -7,6 +7,8 @@ import { auditOf, PASSWORD, type SaasApp, saasApp, storeOf } from '../kit/app.js
 import { fakeClock } from '../kit/clock.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
 import { idpApp, idpStore } from '../kit/idp.js';
+import { mailSink, readMail } from '../kit/mail.js';
+import { waitUntil } from '../kit/wait.js';
 import { CLIENT, fakeGitHub, fakeProvider, VERIFIER, visitor } from './kit.js';
 
 /** Sign-in with accounts of other providers. */
@@ -90,15 +92,18 @@ t.test('an account with the address is not taken over: its owner connects the pr
   const ticket = await browser.ticket(provider.visit);
   t.match(await browser.exchange(ticket), { status: 409, body: { error: { code: 'ACCOUNT_EXISTS' } } });
 
-  const connect = (token: string) =>
-    app.request('POST', '/api/user/identities', { token, body: { ticket, codeVerifier: VERIFIER } });
+  const connect = (token: string, given: string) =>
+    app.request('POST', '/api/user/identities', { token, body: { ticket: given, codeVerifier: VERIFIER } });
   app.clock.advance(9 * MINUTE);
-  const connected = await connect(account.accessToken);
+  const connected = await connect(account.accessToken, ticket);
   t.match(connected.body.data, { provider: 'acme' });
-  t.same((await connect(account.accessToken)).body.data, connected.body.data, 'a repetition is no error');
+  t.equal(errorOf(await connect(account.accessToken, ticket)), 'INVALID_TICKET', 'used');
+  const again = await connect(account.accessToken, await browser.ticket(provider.visit));
+  t.same(again.body.data, connected.body.data, 'a repetition is no error');
   const other = await verified(t, app);
-  t.equal(errorOf(await connect(other.accessToken)), 'IDENTITY_TAKEN');
-  const signedIn = await browser.exchange(ticket);
+  const spare = await browser.ticket(provider.visit);
+  t.equal(errorOf(await connect(other.accessToken, spare)), 'IDENTITY_TAKEN');
+  const signedIn = await browser.exchange(spare);
   t.equal(signedIn.body.data.user.id, account.id);
 });
 
@@ -131,6 +136,158 @@ t.test('an address that the provider has not verified creates no account', async
     200,
     'as some providers write it',
   );
+});
+
+t.test(
+  'an operator trusts the addresses of a provider, and claims of Entra ID stand for its own',
+  async (t) => {
+    const provider = await fakeProvider(t);
+    const strict = { issuer: provider.url, ...CLIENT };
+    const app = await saasApp(t, {
+      login: { acme: strict, directory: { ...strict, trustEmail: true } },
+      limits: false,
+    });
+    let people = 0;
+    const signUp = async (claims: Record<string, unknown>, at = 'acme') => {
+      const email = `person${++people}@example.test`;
+      provider.lies = {
+        claims: { sub: email, email, email_verified: undefined, verified_primary_email: [email], ...claims },
+      };
+      const browser = visitor(app, at);
+      return (await browser.exchange(await browser.ticket(provider.visit))).status;
+    };
+    const none = { verified_primary_email: undefined };
+    t.equal(await signUp({}), 200, 'the address is the verified one');
+    t.equal(await signUp({ verified_primary_email: ['other@example.test'] }), 403);
+    for (const isDomainVerified of [true, 1, '1', 'true'])
+      t.equal(await signUp({ ...none, xms_edov: isDomainVerified }), 200, `xms_edov ${isDomainVerified}`);
+    for (const isDomainVerified of [false, 0, '0', undefined])
+      t.equal(await signUp({ ...none, xms_edov: isDomainVerified }), 403, `xms_edov ${isDomainVerified}`);
+    t.equal(await signUp({ email_verified: false, xms_edov: true }), 403, 'the standard claim decides');
+    for (const isVerified of [false, undefined]) {
+      t.equal(await signUp({ ...none, email_verified: isVerified }), 403, `untrusted, ${isVerified}`);
+      t.equal(
+        await signUp({ ...none, email_verified: isVerified }, 'directory'),
+        200,
+        `trusted, ${isVerified}`,
+      );
+    }
+  },
+);
+
+t.test('a provider without nonces signs people in, unless its metadata say otherwise', async (t) => {
+  const provider = await fakeProvider(t);
+  const plain = { issuer: provider.url, ...CLIENT };
+  const attempt = async (metadata: object, nonce: unknown, option: object = {}) => {
+    provider.lies = {
+      metadata: { code_challenge_methods_supported: undefined, ...metadata },
+      claims: { ...(nonce !== 'right' && { nonce }) },
+    };
+    const browser = visitor(await saasApp(t, { login: { acme: { ...plain, ...option } } }));
+    return /\?(ticket|error)=/.exec((await browser.ticket(provider.visit)).replace(/^v1/, '?ticket='))?.[1];
+  };
+  t.equal(await attempt({}, undefined), 'ticket');
+  t.equal(await attempt({}, 'right'), 'ticket');
+  t.equal(await attempt({}, 'wrong'), 'error');
+  t.equal(await attempt({ claims_supported: ['sub', 'nonce'] }, undefined), 'error');
+  t.equal(await attempt({ code_challenge_methods_supported: ['S256'] }, undefined), 'error');
+  t.equal(await attempt({ claims_supported: ['nonce'] }, undefined, { nonce: false }), 'ticket');
+  t.equal(await attempt({ claims_supported: ['nonce'] }, 'wrong', { nonce: false }), 'error');
+  t.equal(await attempt({}, undefined, { nonce: true }), 'error');
+});
+
+t.test('the scope of a token response may be a list, as Twitch sends it', async (t) => {
+  const { provider, browser } = await withProvider(t);
+  provider.lies = { tokens: { scope: ['openid', 'email'] } };
+  t.equal((await browser.exchange(await browser.ticket(provider.visit))).status, 200);
+  provider.lies = { tokens: { scope: 7 } };
+  t.match(await browser.ticket(provider.visit), /login_failed/);
+});
+
+t.test('a provider submits its response as a form, as Apple does', async (t) => {
+  const provider = await fakeProvider(t);
+  const login = { apple: { issuer: provider.url, ...CLIENT, responseMode: 'form_post' as const } };
+  const app = await saasApp(t, { login });
+  const browser = visitor(app, 'apple');
+  provider.lies = { claims: { name: undefined } };
+  const url = await browser.begin();
+  t.equal(new URL(url).searchParams.get('response_mode'), 'form_post');
+  const callback = provider.visit(url);
+  const name = { firstName: 'Ada', lastName: 'Lovelace' };
+  callback.searchParams.set('user', JSON.stringify({ name, email: 'else@example.test' }));
+  const hop = await browser.post(callback);
+  t.equal(hop.status, 303);
+  t.match(
+    hop.headers['location'],
+    /^\/api\/auth\/callback\/apple\?/,
+    'browsers send no cookie with the form',
+  );
+  const back = await browser.finish(new URL(hop.headers['location'] ?? '', 'http://app.example.test'));
+  const ticket = new URL(back.headers['location'] ?? '').searchParams.get('ticket') ?? '';
+  const { user } = (await browser.exchange(ticket)).body.data;
+  t.match(user, { email: 'ada@example.test', name: 'Ada Lovelace' }, 'only the name is taken from the form');
+
+  const again = await browser.post(provider.visit(await browser.begin()), { cookies: true });
+  t.match(again.headers['location'], /welcome\?ticket=/, 'with the cookie at once');
+  const stranger = visitor(app, 'apple');
+  const stray = await stranger.post(provider.visit(await browser.begin()));
+  t.match(await stranger.finish(`http://app.example.test${stray.headers['location']}`), {
+    status: 400,
+    text: /Sign-in expired/,
+  });
+});
+
+t.test('the issuer of a provider for many tenants is that of the tenant', async (t) => {
+  const provider = await fakeProvider(t);
+  const template = `${provider.url}/{tenantid}/v2.0`;
+  const of = (tid: string) => ({ tid, iss: `${provider.url}/${tid}/v2.0` });
+  const app = await saasApp(t, { login: { entra: { issuer: provider.url, ...CLIENT } } });
+  const browser = visitor(app, 'entra');
+  const metadata = { issuer: template, authorization_response_iss_parameter_supported: undefined };
+  const visit = (url: string) => {
+    const callback = provider.visit(url);
+    callback.searchParams.delete('iss');
+    return callback;
+  };
+  provider.lies = { metadata, claims: of('one') };
+  const { user } = (await browser.exchange(await browser.ticket(visit))).body.data;
+  t.equal((await browser.exchange(await browser.ticket(visit))).body.data.user.id, user.id);
+  provider.lies = { metadata, claims: of('two') };
+  t.equal(
+    errorOf(await browser.exchange(await browser.ticket(visit))),
+    'ACCOUNT_EXISTS',
+    'the same subject of another tenant is another person',
+  );
+  for (const claims of [{ ...of('one'), tid: 'two' }, { ...of('one'), tid: undefined }, { tid: 'one' }]) {
+    provider.lies = { metadata, claims };
+    t.match(await browser.ticket(visit), /login_failed/, JSON.stringify(claims));
+  }
+
+  const refused = async (option: object, stated: object) => {
+    provider.lies = { metadata: { ...metadata, ...stated } };
+    const login = { entra: { issuer: provider.url, ...CLIENT, ...option } };
+    const query = new URLSearchParams({ returnTo: '/', codeChallenge: 'x'.repeat(43) });
+    return (await (await saasApp(t, { login })).request('GET', `/api/auth/login/entra?${query}`)).status;
+  };
+  t.equal(await refused({}, {}), 303);
+  t.equal(await refused({}, { issuer: 'https://evil.example.test/{tenantid}' }), 502);
+  t.equal(await refused({}, { issuer: 'https://evil.example.test' }), 502);
+  t.equal(await refused({ trustEmail: true }, {}), 502, 'any tenant could claim any address');
+});
+
+t.test('no answer of a provider is read beyond a limit, however small it is when compressed', async (t) => {
+  for (const bomb of ['/.well-known/openid-configuration', '/token', '/jwks']) {
+    const { provider, browser } = await withProvider(t);
+    provider.lies = { bomb };
+    const begun = await browser.begin().catch((error: Error) => error);
+    if (begun instanceof Error) {
+      t.match([bomb, begun.message], ['/.well-known/openid-configuration', /^502/]);
+      continue;
+    }
+    t.match(await browser.finish(provider.visit(begun)), { status: 502, text: /not available/ }, bomb);
+    provider.lies = {};
+    t.match(await browser.ticket(provider.visit), /^v1\./, 'and works again when the provider does');
+  }
 });
 
 t.test('a response that is wrong in any way signs nobody in', async (t) => {
@@ -265,11 +422,84 @@ t.test('sign-up obeys the operator, and a suspended account stays closed', async
 
 t.test('concurrent first sign-ins with one account of a provider create one user', async (t) => {
   const { provider, app, browser } = await withProvider(t, { limits: false });
-  const ticket = await browser.ticket(provider.visit);
-  const answers = await Promise.all(Array.from({ length: 50 }, () => browser.exchange(ticket)));
+  const tickets: string[] = [];
+  while (tickets.length < 50) tickets.push(await browser.ticket(provider.visit));
+  const answers = await Promise.all(tickets.map((ticket) => browser.exchange(ticket)));
   t.same(new Set(answers.map(({ status }) => status)), new Set([200]));
   t.equal(new Set(answers.map(({ body }) => body.data.user.id)).size, 1);
   t.equal(await userCollection(await storeOf(t, app)).count(), 1);
+});
+
+t.test('a ticket is used once, by however many requests at the same time', async (t) => {
+  const { provider, app, browser } = await withProvider(t, { limits: false });
+  const race = async (use: () => Promise<{ status: number; body: { error?: { code: string } } }>) => {
+    const answers = await Promise.all(Array.from({ length: 20 }, use));
+    return [answers.filter(({ status }) => status === 200).length, new Set(answers.map(errorOf)).size];
+  };
+  const first = await browser.ticket(provider.visit);
+  t.same(await race(() => browser.exchange(first)), [1, 2], 'a registration');
+  const second = await browser.ticket(provider.visit);
+  t.same(await race(() => browser.exchange(second)), [1, 2], 'a sign-in');
+  t.equal(errorOf(await browser.exchange(second)), 'INVALID_TICKET');
+  provider.lies = { claims: { sub: 'grace-1', email: 'grace@example.test' } };
+  const { accessToken: token } = await app.signUp({ email: 'grace@example.test' });
+  const body = { ticket: await browser.ticket(provider.visit), codeVerifier: VERIFIER };
+  t.same(await race(() => app.request('POST', '/api/user/identities', { token, body })), [1, 2]);
+  t.equal(errorOf(await browser.exchange(body.ticket)), 'INVALID_TICKET', 'nor for a sign-in');
+});
+
+t.test('a sign-in at a provider is as recent as the provider says', async (t) => {
+  const { provider, app, browser } = await withProvider(t, { accessTokenTtl: 3600 });
+  const secondsAgo = (seconds: number) => Math.floor(app.clock.now() / 1000) - seconds;
+  const signIn = async (authTime: number | undefined) => {
+    provider.lies = { claims: { auth_time: authTime } };
+    return (await browser.exchange(await browser.ticket(provider.visit))).body.data.accessToken;
+  };
+  const authenticatedAt = async (token: string) =>
+    Date.parse((await me(app, token)).session.authenticatedAt) / 1000;
+  const close = (token: string) => app.request('POST', '/api/user/delete', { token, body: {} });
+  const DAY = 24 * 60 * 60;
+  const registered = await signIn(secondsAgo(DAY));
+  t.equal(await authenticatedAt(registered), secondsAgo(DAY));
+  t.equal(errorOf(await close(registered)), 'REAUTHENTICATION_REQUIRED', 'also for a new account');
+  t.equal(errorOf(await close(await signIn(secondsAgo(601)))), 'REAUTHENTICATION_REQUIRED');
+  t.equal(await authenticatedAt(await signIn(secondsAgo(-3000))), secondsAgo(0), 'never in the future');
+
+  const url = new URL(await browser.begin({ prompt: 'login' }));
+  t.match(Object.fromEntries(url.searchParams), { prompt: 'login', max_age: '600' });
+  provider.lies = { claims: { auth_time: secondsAgo(DAY) } };
+  const stale = await browser.finish(provider.visit(url.href));
+  t.match(stale.headers['location'], /error=login_failed/, 'the provider has not asked');
+  provider.lies = { claims: { auth_time: secondsAgo(5) } };
+  const ticket = await browser.ticket(provider.visit, { prompt: 'login' });
+  t.equal((await close((await browser.exchange(ticket)).body.data.accessToken)).status, 200);
+});
+
+t.test('the owner reads in a mail that a provider was connected and disconnected', async (t) => {
+  const sink = await mailSink(t);
+  const { provider, app, browser } = await withProvider(t, { emailSmtpUrl: sink.url });
+  const account = await app.signUp({ email: 'ada@example.test' });
+  const other = await verified(t, app);
+  await app.listen();
+  const connect = async ({ accessToken: token }: { accessToken: string }) => {
+    const body = { ticket: await browser.ticket(provider.visit), codeVerifier: VERIFIER };
+    return (await app.request('POST', '/api/user/identities', { token, body })).body;
+  };
+  const about = () =>
+    sink.mails
+      .map((mail) => ({ to: mail.to, subject: readMail(mail).headers['subject'] ?? '' }))
+      .filter(({ subject }) => subject.startsWith('Acme'));
+  const { data } = await connect(account);
+  await connect(account);
+  await connect(other);
+  await waitUntil('the first mail', () => about().length === 1);
+  const token = account.accessToken;
+  t.equal((await app.request('DELETE', `/api/user/identities/${data.id}`, { token })).status, 200);
+  await waitUntil('the second mail', () => about().length === 2);
+  t.match(about(), [
+    { to: [account.email], subject: /^Acme was connected to your account at/ },
+    { to: [account.email], subject: /^Acme was disconnected from your account at/ },
+  ]);
 });
 
 t.test('an account without a password is closed with a recent sign-in, and keeps one way in', async (t) => {
@@ -313,7 +543,7 @@ t.test('a provider is disconnected from an account that has a password', async (
   const { accessToken: other } = await app.signUp();
   t.equal((await app.request('DELETE', `/api/user/identities/${id}`, { token: other })).status, 404);
   t.equal((await app.request('DELETE', `/api/user/identities/${id}`, { token })).status, 200);
-  t.equal(errorOf(await browser.exchange(body.ticket)), 'ACCOUNT_EXISTS');
+  t.equal(errorOf(await browser.exchange(await browser.ticket(provider.visit))), 'ACCOUNT_EXISTS');
 });
 
 t.test('a second factor is asked for after a sign-in at a provider, too', async (t) => {
@@ -323,8 +553,10 @@ t.test('a second factor is asked for after a sign-in at a provider, too', async 
   const confirmation = { code: codeAt(secret, app.clock.now()) };
   await app.request('POST', '/api/user/second-factor/confirm', { token, body: confirmation });
   app.clock.advance(MINUTE);
-  const asked = await browser.exchange(await browser.ticket(provider.visit));
+  const ticket = await browser.ticket(provider.visit);
+  const asked = await browser.exchange(ticket);
   t.equal(errorOf(asked), 'SECOND_FACTOR_REQUIRED');
+  t.equal(errorOf(await browser.exchange(ticket)), 'INVALID_TICKET', 'the challenge continues');
   const body = { challenge: asked.body.error.challenge, code: codeAt(secret, app.clock.now()) };
   const signedIn = await app.request('POST', '/api/auth/second-factor', { body });
   const { session } = await me(app, signedIn.body.data.accessToken);
@@ -379,6 +611,7 @@ t.test(
       [{ google: { clientId: 'x', url: 'https://a.test' } }, /has a url for google/],
       [{ github: { clientId: 'x' } }, /needs a clientSecret for github/],
       [{ acme: { issuer: 'https://a.test', clientId: 'x', secret: 'y' } }, /LOGIN_PROVIDERS/],
+      [{ github: { clientId: 'x', clientSecret: 'y', trustEmail: true } }, /has trustEmail for github/],
     ] as const)
       await t.rejects(saasApp(t, { login: login as never }), reason);
     const plain = await saasApp(t);

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { gzipSync } from 'node:zlib';
 import { exportJWK, generateKeyPair, SignJWT } from 'jose';
 import type { Test } from 'tap';
 import { sha256 } from '../../src/kernel/secrets.js';
@@ -18,6 +19,11 @@ export interface Lies {
   responseIssuer?: string;
   isSignedByAnother?: boolean;
   tokenStatus?: number;
+  metadata?: Record<string, unknown>;
+  /** Further members of the response of the token endpoint. */
+  tokens?: Record<string, unknown>;
+  /** The path whose response is compressed and has a body of 64 MB. */
+  bomb?: string;
 }
 
 export interface FakeProvider {
@@ -50,6 +56,11 @@ async function listen(
 
 const send = (response: ServerResponse, status: number, body: unknown) =>
   response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
+
+/** Spaces are JSON, so that only their number is wrong. */
+const BOMB = gzipSync(Buffer.alloc(64 * 1024 * 1024, ' '));
+const sendBomb = (response: ServerResponse) =>
+  response.writeHead(200, { 'content-type': 'application/json', 'content-encoding': 'gzip' }).end(BOMB);
 
 /** An OpenID provider that signs with ES256 and lies when a test asks for it. */
 export async function fakeProvider(t: Test): Promise<FakeProvider> {
@@ -84,6 +95,7 @@ export async function fakeProvider(t: Test): Promise<FakeProvider> {
   provider.url = await listen(t, async (request, response, body) => {
     const { pathname: path } = new URL(request.url ?? '', provider.url);
     provider.requests.push({ path, body, authorization: request.headers.authorization });
+    if (path === provider.lies.bomb) return sendBomb(response);
     if (path === '/.well-known/openid-configuration') {
       return send(response, 200, {
         issuer: provider.url,
@@ -93,6 +105,7 @@ export async function fakeProvider(t: Test): Promise<FakeProvider> {
         id_token_signing_alg_values_supported: ['ES256'],
         authorization_response_iss_parameter_supported: true,
         code_challenge_methods_supported: ['S256'],
+        ...provider.lies.metadata,
       });
     }
     if (path === '/jwks') return send(response, 200, { keys: [jwk] });
@@ -110,6 +123,7 @@ export async function fakeProvider(t: Test): Promise<FakeProvider> {
       token_type: 'bearer',
       expires_in: 60,
       id_token,
+      ...provider.lies.tokens,
     });
   });
   return provider;
@@ -184,6 +198,17 @@ export function visitor(app: SaasApp, provider = 'acme') {
     async finish(callback: URL | string): Promise<Answer> {
       const { pathname, search } = new URL(callback);
       return remember(await app.request('GET', pathname + search, { headers: { cookie: cookie() } }));
+    },
+    /** The response as a form that the provider submits, for which browsers send the cookies that they send to other sites. */
+    async post(callback: URL | string, { cookies: isSameSite = false } = {}): Promise<Answer> {
+      const { pathname, searchParams } = new URL(callback);
+      const headers = { 'content-type': 'application/x-www-form-urlencoded', origin: 'null' };
+      return remember(
+        await app.request('POST', pathname, {
+          headers: { ...headers, ...(isSameSite && { cookie: cookie() }) },
+          body: searchParams.toString(),
+        }),
+      );
     },
     /** The whole way through a provider, to the ticket. */
     async ticket(visit: (url: string) => URL | Promise<URL>, more?: Record<string, string>): Promise<string> {

@@ -81,6 +81,19 @@ for (const [name, together] of Object.entries(WAYS)) {
   });
 }
 
+t.test('the plugins work in a host whose plugins have decorated requests, replies and itself', async (t) => {
+  const host = fastify();
+  t.teardown(() => host.close());
+  for (const name of ['user', 'session', 'jwtVerify']) host.decorateRequest(name, null);
+  host.decorateReply('jwtSign' as string, null);
+  for (const name of ['jwt', 'mongo']) host.decorate(name, {});
+  await saasFirst(t)(host);
+  await host.ready();
+  const payload = { email: 'ada@example.test', password: PASSWORD };
+  const { statusCode } = await host.inject({ method: 'POST', url: '/api/auth/register', payload });
+  t.equal(statusCode, 201);
+});
+
 t.test('a schema that a host adds after us does not change how our requests are validated', async (t) => {
   const host = fastify();
   t.teardown(() => host.close());

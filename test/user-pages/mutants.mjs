@@ -13,7 +13,12 @@ export default [
   },
   {
     name: 'a link with a code shows the field in any browser', file: 'user-pages/code.ts', in: 'codePlugin',
-    replace: 'if (loginToken === undefined)', by: 'if (false)',
+    replace: 'if (!codeCookie.read(request))', by: 'if (false)',
     tests: [['user-pages/user-pages', 'a mailed code signs in, in the browser that asked for it']],
+  },
+  {
+    name: 'a connection is completed in any session', file: 'user-pages/providers.ts', in: 'connectionPages',
+    replace: '&& begun.session === session.id', by: '',
+    tests: [['user-pages/user-pages', 'a connection is completed in the session that has begun it']],
   },
 ];

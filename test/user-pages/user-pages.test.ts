@@ -441,6 +441,90 @@ t.test('an account of another provider signs in, is connected and disconnected',
   );
 });
 
+t.test(
+  'a connection is completed in the session that has begun it, and while its sign-in is recent',
+  async (t) => {
+    const provider = await fakeProvider(t);
+    const visitor = await visitNew(t, {
+      login: { acme: { issuer: provider.url, ...CLIENT, label: 'Acme' } },
+      limits: false,
+    });
+    const { app, browser, origin } = visitor;
+    const [ada, eve] = [await app.signUp({ email: EMAIL }), await app.signUp({ email: 'eve@example.test' })];
+    const connections = async ({ accessToken: token }: { accessToken: string }) =>
+      (await app.request('GET', '/api/user/identities', { token })).body.data.identities.length;
+    /** The address of the callback. */
+    const begin = async () => {
+      const away = await visitor.fill('/providers', {}, '/connect');
+      return provider.visit(away.location ?? away.url).href;
+    };
+    provider.person = { ...provider.person, email: EMAIL };
+
+    await signIn(visitor);
+    const begunByAda = await begin();
+    await visitor.fill('/sign-out', {});
+    await visitor.fill('/sign-in', { email: eve.email, password: PASSWORD });
+    const ended = await browser.open(begunByAda);
+    t.match([ended.url, ended.body], [/done=cancelled/, /No account was connected/], 'begun by another user');
+    t.equal(await connections(eve), 0);
+
+    await visitor.fill('/sign-out', {});
+    await signIn(visitor);
+    const session = await browser.open(
+      await begin().then(async (callback) => {
+        await visitor.fill('/sign-out', {});
+        await signIn(visitor);
+        return callback;
+      }),
+    );
+    t.match(session.url, /done=cancelled/, 'begun in another session of the same user');
+
+    app.clock.advance(9 * MINUTE);
+    const late = await begin();
+    app.clock.advance(2 * MINUTE);
+    const again = await browser.open(late);
+    t.match([again.status, titleOf(again)], [401, 'Sign in'], 'the sign-in is no longer recent');
+    t.equal(await connections(ada), 0);
+
+    await signIn(visitor, PASSWORD, '/providers');
+    const back = await browser.get(await begin());
+    const { searchParams } = new URL(back.location ?? '');
+    const forged = Buffer.from(
+      JSON.stringify({ purpose: 'connection', codeVerifier: 'v'.repeat(43) }),
+    ).toString('base64url');
+    const cookies = { ...browser.cookies('/account'), 'saas-page-login': forged };
+    const stray = await app.request('GET', `/account/providers/return?${searchParams}`, {
+      headers: {
+        accept: 'text/html',
+        cookie: Object.entries(cookies)
+          .map(([name, value]) => `${name}=${value}`)
+          .join('; '),
+      },
+    });
+    t.match(stray.headers['location'], /done=cancelled/, 'a cookie that these pages have not set');
+    t.notMatch(
+      Buffer.from(browser.cookies('/account')['saas-page-login'] ?? '', 'base64url').toString(),
+      /connection/,
+      'the state cannot be read',
+    );
+    const connected = await browser.open(back.location ?? '');
+    t.match([connected.url, connected.body], [/done=connected/, /The account is connected/]);
+    t.ok(connected.url.startsWith(origin));
+
+    app.clock.advance(11 * MINUTE);
+    const closed = await visitor.get('/providers');
+    t.equal(closed.status, 401);
+    const link = /href="([^"]*\/sign-in\/with\/acme[^"]*)"/.exec(closed.body)?.[1] ?? '';
+    const begun = await browser.follow(
+      await browser.get(new URL(link.replaceAll('&amp;', '&'), origin).href),
+    );
+    const { prompt, max_age } = Object.fromEntries(new URL(begun.location ?? '').searchParams);
+    t.match([prompt, max_age], ['login', '600'], 'the provider asks the person again');
+    const renewed = await browser.open(provider.visit(begun.location ?? '').href);
+    t.match([renewed.status, titleOf(renewed)], [200, 'Sign-in with other accounts']);
+  },
+);
+
 t.test('the account is exported and deleted', async (t) => {
   const visitor = await visitNew(t);
   await signUp(visitor);

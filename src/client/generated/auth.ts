@@ -123,10 +123,12 @@ export interface AuthMethods {
   }>;
 
   /**
-   * Prove again that this is the user. Routes that need a recent sign-in then accept the session for ten
-   * minutes. Errors: `INVALID_CODE`, `INVALID_CREDENTIALS`, `SECOND_FACTOR_REQUIRED`.
+   * Prove again that this is the user. The response is a new session, which routes that need a recent
+   * sign-in accept for ten minutes. It replaces that of the request, whose tokens end. Errors:
+   * `INVALID_CODE`, `INVALID_CREDENTIALS`, `SECOND_FACTOR_REQUIRED`.
    */
   reauthenticate(body: ReauthenticationBody, options?: CallOptions): Promise<{
+    user: User;
     session: Session;
   }>;
 

@@ -109,6 +109,15 @@ const RECIPES: Record<string, Recipe> = {
       ['state', `${'0'.repeat(20)}.${'x'.repeat(43)}`],
     ],
   }),
+  'POST /api/auth/callback/:provider': () => ({
+    path: '/api/auth/callback/github',
+    body: {
+      form: [
+        ['code', 'x'],
+        ['state', `${'0'.repeat(20)}.${'x'.repeat(43)}`],
+      ],
+    },
+  }),
   'POST /api/auth/email-login': (self) => json({ email: self.email() }),
   'POST /api/auth/email-login/redeem': (self) =>
     json({ loginToken: self.one('loginToken'), code: self.one('code') }),

@@ -109,6 +109,8 @@ export const USER_PAGE_RECIPES: Record<string, Recipe> = {
       ['password', PASSWORD],
     ]),
   'POST /account/providers/connect': (self) => own(self, [['provider', 'github']]),
+  'GET /account/providers/return': (self) => ({ query: [['ticket', 'v1.x']], headers: self.browser() }),
+  'GET /account/agents/return': (self) => ({ query: [['ticket', 'v1.x']], headers: self.browser() }),
   'POST /account/providers/disconnect': (self) => own(self, [['id', 'x'.repeat(43)]]),
   'POST /account/agents/connect': (self) => own(self),
   'POST /account/agents/disconnect': (self) => own(self),

@@ -1,0 +1,46 @@
+import { type Collection, nullIfTaken, type Store } from '../storage/collection.js';
+
+/** What may be used once, in all processes together: proofs and tickets that are stored nowhere else. */
+
+export interface UsedOnce {
+  id: string;
+  /** After this time, it is refused because it has expired. */
+  expiresAt: number;
+}
+
+export const usedOnceCollection = (store: Store, name: string): Collection<UsedOnce> =>
+  store.collection<UsedOnce>(name, { indexes: [['expiresAt']] });
+
+export interface SingleUse {
+  /** Whether this is the first use. */
+  claim(id: string, expiresAt: number): Promise<boolean>;
+  /**
+   * Runs the first use. If it fails, nobody has got anything for it, and it can be tried again.
+   *
+   * @param keepsUse whether an error is an answer that continues the use
+   * @returns null if it has been used
+   */
+  run<T>(
+    { id, expiresAt }: UsedOnce,
+    use: () => Promise<T>,
+    keepsUse?: (error: unknown) => boolean,
+  ): Promise<T | null>;
+}
+
+export function createSingleUse(used: Collection<UsedOnce>): SingleUse {
+  const claim: SingleUse['claim'] = async (id, expiresAt) =>
+    (await used.insert({ id, expiresAt }).then(() => true, nullIfTaken)) !== null;
+  return {
+    claim,
+
+    async run({ id, expiresAt }, use, keepsUse = () => false) {
+      if (!(await claim(id, expiresAt))) return null;
+      try {
+        return await use();
+      } catch (error) {
+        if (!keepsUse(error)) await used.deleteOne({ id });
+        throw error;
+      }
+    },
+  };
+}
