@@ -6,22 +6,20 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 const root = fileURLToPath(new URL('..', import.meta.url));
 const dist = (file) => join(root, 'dist', file);
 
-/** The declarations of a compiled file: their names, comments and text. */
+/** The declarations of a compiled file: their names, comments and text. A type can have the name of the schema that it describes. */
 function declarationsOf(file) {
   const found = new Map();
   let comment = [];
   let current;
   for (const line of readFileSync(file, 'utf8').split('\n')) {
-    const [, name] =
-      /^(?:export )?(?:declare )?(?:abstract )?(?:interface|type|class|function|const) (\w+)/.exec(line) ??
-      [];
+    const [, kind, name] =
+      /^(?:export )?(?:declare )?(?:abstract )?(interface|type|class|function|const) (\w+)/.exec(line) ?? [];
     if (line.startsWith('/**')) {
       comment = [line];
       current = undefined;
     } else if (name) {
-      current = { comment: textOf(comment), lines: [line] };
-      if (!found.has(name)) found.set(name, current);
-      else found.get(name).lines.push(line);
+      current = { kind, comment: textOf(comment), lines: [line] };
+      found.set(name, [...(found.get(name) ?? []), current]);
       comment = [];
     } else if (/^(import|export|declare) /.test(line)) current = undefined;
     else if (current) current.lines.push(line);
@@ -54,13 +52,17 @@ function exportsOf(file) {
   return found;
 }
 
-/** Follows re-exports to the declaration. */
-function declarationOf({ name, file }) {
+/** Follows re-exports to the declaration. Of a name that is exported as a type only, its value is not part of it. */
+function declarationOf({ name, file, isType }) {
   const own = declarationsOf(file).get(name);
-  if (own) return own;
+  if (own) {
+    const types = own.filter(({ kind }) => kind !== 'const');
+    const parts = isType && types.length > 0 ? types : own;
+    return { comment: parts[0].comment, lines: parts.flatMap(({ lines }) => lines) };
+  }
   const next = exportsOf(file).find((one) => one.name === name);
   if (!next) throw new Error(`${file} does not declare ${name}`);
-  return declarationOf(next);
+  return declarationOf({ ...next, isType: isType || next.isType });
 }
 
 const ENTRIES = {
@@ -114,7 +116,7 @@ const escapeHtml = (text) => text.replaceAll('<', '&lt;').replaceAll('{{', '&#12
 function eventsOf(file, interfaceName) {
   const declarations = declarationsOf(dist(file));
   const membersOf = (name) => {
-    const found = declarations.get(name);
+    const [found] = declarations.get(name) ?? [];
     if (!found) throw new Error(`${file} does not declare ${name}`);
     return found.lines.slice(1).join('\n');
   };
@@ -128,7 +130,7 @@ function eventsOf(file, interfaceName) {
   );
   return [...rows].map(([, comment = '', name, type]) => {
     const named = [...type.replace(/\{[\s\S]*\}/g, '').matchAll(/\b[A-Z]\w+/g)].flatMap(([part]) => {
-      const members = declarations.get(part);
+      const [members] = declarations.get(part) ?? [];
       return members ? fieldsOf(members.lines.slice(1).join('\n')) : [];
     });
     const inline = /\{([\s\S]*)\}/.exec(type)?.[1] ?? '';

@@ -33,7 +33,9 @@ async function initiate(local) {
     host: String(host),
     priority: index === 0 ? 2 : 1,
   }));
-  await local.db('admin').command({ replSetInitiate: { _id: replicaSet, members } });
+  // A new primary does not wait for the last writes of one that hangs, which no majority has.
+  const settings = { catchUpTimeoutMillis: 1000 };
+  await local.db('admin').command({ replSetInitiate: { _id: replicaSet, members, settings } });
   console.log(`initiated ${replicaSet} with ${members.length} members`);
 }
 

@@ -4,11 +4,12 @@ import type { Page, Pages } from '../http/pages.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import type { PersonGuard, SignIn } from './guard.js';
 import { DeletionBody } from './schemas.js';
-import type { AccountService } from './service.js';
+import type { AccountService, AccountSources } from './service.js';
 
 export interface DeletionOptions {
   guard: PersonGuard;
   service: Pick<AccountService, 'delete'>;
+  sources: { people: Pick<AccountSources['people'], 'reservesHandles'> };
   signIn: Pick<SignIn, 'forgetSession'>;
   pages: Pages;
   /** The path of the account page, which includes what a proxy adds. */
@@ -18,6 +19,7 @@ export interface DeletionOptions {
 /** The page on which a person deletes the account: the user name has to be typed, and the password. */
 export async function deletionPlugin(scope: Scope, options: DeletionOptions): Promise<void> {
   const { guard, service, signIn, pages, path } = options;
+  const { reservesHandles } = options.sources.people;
   const config = access('recent-person', { page: true });
 
   scope.get('/delete', { config }, (request, reply) => pages.send(reply, formOf(request)));
@@ -40,7 +42,7 @@ export async function deletionPlugin(scope: Scope, options: DeletionOptions): Pr
   });
 
   scope.get('/deleted', { config: access('public', { page: true }) }, (_request, reply) =>
-    pages.send(reply, { template: 'account-deleted' }),
+    pages.send(reply, { template: 'account-deleted', view: { reservesHandles } }),
   );
 
   function formOf(
@@ -58,6 +60,7 @@ export async function deletionPlugin(scope: Scope, options: DeletionOptions): Pr
       form: guard.formsOf(request).issue(),
       handle: principal.handle,
       hasPassword: !principal.passkeyOnly,
+      reservesHandles,
       ...state,
     };
     return { template: 'account-delete', view };

@@ -50,6 +50,8 @@ export interface AccountSources {
      */
     delete(person: Person, password: string, from: Origin): Promise<boolean>;
     isDeleted(sub: string): Promise<boolean>;
+    /** Whether the user name of a deleted person is never given to another one, and applications lose their access. */
+    reservesHandles: boolean;
   };
   sessions: {
     /** The valid sessions, the newest first. */

@@ -34,6 +34,8 @@ interface SubscriptionRecord extends OwnedRecord {
   startedAt: string;
   currentPeriodEnd: string | null;
   cancelAtPeriodEnd: boolean;
+  endedAt: string | null;
+  cancellationReason: string | null;
 }
 
 interface PaymentRecord extends OwnedRecord {
@@ -135,15 +137,22 @@ const statusFilter = (options: readonly (readonly [value: string, label: string]
 
 const ENDED = new Set(['canceled', 'incomplete_expired']);
 
-const renewalOf = ({ status, cancelAtPeriodEnd }: SubscriptionRecord): string | null =>
-  ENDED.has(status) ? null : cancelAtPeriodEnd ? 'no, canceled' : 'yes';
+const renewalOf = ({ status, cancelAtPeriodEnd, cancellationReason }: SubscriptionRecord): string | null => {
+  const because = cancellationReason === null ? '' : `: ${cancellationReason.replaceAll('_', ' ')}`;
+  if (ENDED.has(status)) return `ended${because}`;
+  return cancelAtPeriodEnd ? `no, canceled${because}` : 'yes';
+};
+
+/** A period that was paid in advance may end after the subscription. */
+const endOf = ({ status, endedAt, currentPeriodEnd }: SubscriptionRecord): string | null =>
+  ENDED.has(status) ? endedAt : currentPeriodEnd;
 
 /** The columns beside the user. */
 export const subscriptionColumns: readonly Column<SubscriptionRecord>[] = [
   { label: 'Status', text: ({ status }) => status, kind: 'status' },
   { label: 'Plan', text: ({ plan }) => plan },
   { label: 'Started', text: ({ startedAt }) => startedAt, kind: 'time' },
-  { label: 'Period ends', text: ({ currentPeriodEnd }) => currentPeriodEnd, kind: 'time' },
+  { label: 'Period ends', text: endOf, kind: 'time' },
   { label: 'Renews', text: renewalOf },
   idColumn,
 ];

@@ -146,7 +146,7 @@ async function generalTrends({ users, activity, mails }: TrendSources, days: str
       isSummable: false,
       bound: 100_000,
       series: [{ name: 'Active users', values: active }],
-      definition: 'Users who signed in or refreshed a session on the day. Counted every hour.',
+      definition: 'Users who signed in or refreshed a session on the day. Counted when the day is over.',
     },
     {
       ...events,

@@ -1,7 +1,7 @@
 import { type TObject, Type } from 'typebox';
 import { type Action, registerAction } from '../console/actions.js';
 import type { Console } from '../console/console.js';
-import { OptionalName } from '../http/schemas.js';
+import { OptionalName, toTimestamp } from '../http/schemas.js';
 import type { Scope } from '../http/scope.js';
 import type { Operator } from '../ops/audit.js';
 import type { OperatedUser } from './users.js';
@@ -84,7 +84,16 @@ export async function userActionsPlugin(
 ): Promise<void> {
   type Given<F extends TObject> = Pick<
     Action<OperatedUser, F>,
-    'consequences' | 'button' | 'isDestructive' | 'typed' | 'fields' | 'inputs' | 'run' | 'done' | 'timeoutMs'
+    | 'consequences'
+    | 'button'
+    | 'isDestructive'
+    | 'typed'
+    | 'fields'
+    | 'inputs'
+    | 'values'
+    | 'run'
+    | 'done'
+    | 'timeoutMs'
   > & { title: string; returnTo?: string };
 
   const register = <F extends TObject>(verb: string, { title, returnTo, ...given }: Given<F>) =>
@@ -103,6 +112,7 @@ export async function userActionsPlugin(
     button: 'Change name',
     fields: Type.Object({ name: Type.Optional(OptionalName) }),
     inputs: [{ name: 'name', label: 'New name', maxLength: 200 }],
+    values: ({ name }) => ({ name: name ?? '' }),
     run: ({ id }, { name = '' }, by) => users.rename(id, name, by),
     done: 'The name was changed.',
   });
@@ -168,6 +178,10 @@ export async function userActionsPlugin(
         maxLength: 10,
       },
     ],
+    values: ({ granted }) => ({
+      plan: granted?.plan ?? '',
+      until: granted?.until ? toTimestamp(Date.parse(granted.until) - 1).slice(0, 10) : '',
+    }),
     run: ({ id }, given, by) => users.grant(id, given, by),
     done: 'The plan was granted.',
   });

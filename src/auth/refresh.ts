@@ -4,6 +4,7 @@ import { sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import type { Announce } from '../ops/events.js';
 import type { UnknownWritesRegistry } from '../ops/unknown-writes.js';
+import { lastDayBefore } from './activity.js';
 import { authErrors } from './errors.js';
 import { type AuthEvents, proofOfRevocation } from './events.js';
 import { isSessionValid, type SessionDocument, type Sessions, type UserDocument } from './store.js';
@@ -105,6 +106,7 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
       previousId: presented,
       currentId: next,
       rotatedAt: now,
+      ...lastDayBefore(found.session.rotatedAt, now),
       expiresAt: expiry(found.session.createdAt),
     };
     const isRotated = await sessions

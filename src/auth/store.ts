@@ -99,6 +99,8 @@ export interface SessionDocument extends Device {
   /** SHA-256 of the identifier of the previous refresh token, which returns the current one for a short time. */
   previousId?: string;
   rotatedAt: number;
+  /** The last refresh or sign-in on a day (UTC) before that of `rotatedAt`. */
+  activeBefore?: number;
   createdAt: number;
   /** When and how the user last proved the identity; absent: at `createdAt`, by password. */
   authenticatedAt?: number;

@@ -3,7 +3,7 @@ import type { Clock } from '../kernel/clock.js';
 import { type ErrorDetail, httpErrors } from '../kernel/errors.js';
 import { type Audit, madeBy, type Operator } from '../ops/audit.js';
 import { NO_SUBSCRIPTION } from './entitlement.js';
-import { UNKNOWN_PLAN } from './plans/plans.js';
+import { type KnownPlans, UNKNOWN_PLAN } from './plans/plans.js';
 import type { BillingUsers, Grant } from './users.js';
 
 /** Plans that the operator gives to users, with or without a payment provider. */
@@ -24,6 +24,7 @@ export interface GivenPlan {
 
 export interface GrantDependencies {
   users: Pick<BillingUsers, 'grants'>;
+  plans: Pick<KnownPlans, 'names'>;
   audit: Audit;
   clock: Clock;
 }
@@ -31,7 +32,7 @@ export interface GrantDependencies {
 /** As in BILLING_PRICES. */
 const PLAN = /^[\w .-]{1,100}$/;
 
-export function createGrants({ users, audit, clock }: GrantDependencies): Grants {
+export function createGrants({ users, plans, audit, clock }: GrantDependencies): Grants {
   const write = async (userId: string, grant: Grant | null) => {
     const written = await users.grants.write(userId, grant);
     if (!written) throw httpErrors.NOT_FOUND({ message: 'The user was not found.' });
@@ -41,7 +42,7 @@ export function createGrants({ users, audit, clock }: GrantDependencies): Grants
   return {
     async grant(userId, given, operator) {
       const now = clock.now();
-      const details = problemsOf(given, now);
+      const details = problemsOf(given, now, plans.names);
       if (details.length > 0) throw httpErrors.VALIDATION_ERROR({ details });
       const { plan, until } = given;
       const { before } = await write(userId, { plan, since: now, ...(until !== undefined && { until }) });
@@ -63,7 +64,11 @@ const describe = ({ plan, until }: GivenPlan) =>
   until === undefined ? plan : `${plan} until ${toTimestamp(until)}`;
 
 /** Validates at run time, because callers may not use TypeScript. */
-function problemsOf({ plan, until }: { plan?: unknown; until?: unknown }, now: number): ErrorDetail[] {
+function problemsOf(
+  { plan, until }: { plan?: unknown; until?: unknown },
+  now: number,
+  names: KnownPlans['names'],
+): ErrorDetail[] {
   const problems: ErrorDetail[] = [];
   const isPlan = typeof plan === 'string' && PLAN.test(plan) && plan.trim() === plan;
   if (!isPlan) {
@@ -73,6 +78,9 @@ function problemsOf({ plan, until }: { plan?: unknown; until?: unknown }, now: n
     });
   } else if (plan === NO_SUBSCRIPTION.plan || plan === UNKNOWN_PLAN) {
     problems.push({ path: 'plan', message: `must not be ${plan}, which does not grant access` });
+  } else if (names && !names.has(plan)) {
+    const known = [...names].join(', ') || 'none';
+    problems.push({ path: 'plan', message: `must be one of the plans of the option billing: ${known}` });
   }
   const isTime = Number.isSafeInteger(until) && (until as number) <= MAX_DATE_MS;
   if (until !== undefined && !(isTime && (until as number) > now)) {

@@ -47,6 +47,9 @@ const SubscriptionRecord = Type.Object({
   startedAt: Timestamp,
   currentPeriodEnd: Type.Union([Timestamp, Type.Null()]),
   cancelAtPeriodEnd: Type.Boolean(),
+  endedAt: Type.Union([Timestamp, Type.Null()]),
+  /** As the provider states it: `cancellation_requested`, `payment_failed`, `payment_disputed`. */
+  cancellationReason: NullableText,
   updatedAt: Timestamp,
   dashboardUrl: NullableText,
 });
@@ -144,6 +147,8 @@ function subscriptionRecord(
     startedAt: toTimestamp(document.startedAt),
     currentPeriodEnd: currentPeriodEnd === undefined ? null : toTimestamp(currentPeriodEnd),
     cancelAtPeriodEnd,
+    endedAt: document.endedAt === undefined ? null : toTimestamp(document.endedAt),
+    cancellationReason: document.cancellationReason ?? null,
     updatedAt: toTimestamp(document.updatedAt),
     dashboardUrl: dashboardUrl(id, document.livemode),
   };

@@ -143,6 +143,8 @@ export interface SubscriptionTerms {
   cancelAt?: number;
   canceledAt?: number;
   endedAt?: number;
+  /** Why it was canceled, as the provider states it. */
+  cancellationReason?: string;
   /** When it was created at the provider. */
   startedAt: number;
   /** What it consists of. Absent in documents of earlier versions. */

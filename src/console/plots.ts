@@ -177,7 +177,7 @@ function summarize(timeSeries: TimeSeries): string {
   const known = days.filter(isKnown);
   const [first, last] = [known[0], known.at(-1)];
   if (first === undefined || last === undefined) return `${label} (${unit}): no data yet.`;
-  const period = isSummable ? `${first} to ${last}` : last;
+  const period = isSummable && first !== last ? `${first} to ${last}` : last;
   const figures = series.map((one) => {
     const figure = isSummable
       ? totalOf(one, timeSeries)

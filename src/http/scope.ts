@@ -259,7 +259,7 @@ function beginResponse(rules: ScopeRules, route: RouteOptions): onRequestHookHan
       done();
       return;
     }
-    const budget = new RequestBudget(storeTimeoutMs);
+    const budget = new RequestBudget(storeTimeoutMs, undefined, request.raw.socket);
     budgets.set(request, budget);
     budget.run(done);
   };

@@ -1,9 +1,15 @@
 import type { Socket } from 'node:net';
 import { finished, Readable } from 'node:stream';
+import { setImmediate as endOfTurn } from 'node:timers/promises';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { currentBudget } from '../storage/request-budget.js';
+
+/** What the last line of an incomplete text says. Its connection is broken as well, which a proxy may hide. */
+export const INCOMPLETE = 'INCOMPLETE: the server failed before the end. Repeat the request.';
 
 /**
- * Streams text that is read as the client consumes it, and not before. The stream also ends when the client disconnects.
+ * Streams text that is read as the client consumes it, and not before. The stream also ends when the client disconnects. Its calls
+ * of the store are limited one by one. If one fails, the text ends with a line that says so, and the connection is broken.
  *
  * @param onEnd called once, before the last chunk or when the stream is destroyed
  */
@@ -18,10 +24,24 @@ export function streamText(
     if (!hasEnded) onEnd();
     hasEnded = true;
   };
+  currentBudget()?.end();
   const text = async function* () {
-    for await (const chunk of chunks) {
-      yield chunk;
-      await drained(socket);
+    let hasBegun = false;
+    try {
+      for await (const chunk of chunks) {
+        hasBegun = true;
+        yield chunk;
+        await drained(socket);
+      }
+    } catch (error) {
+      // Before the first chunk, the response is an ordinary one.
+      if (hasBegun) {
+        yield `\n${INCOMPLETE}\n`;
+        // The response is corked until the end of the turn.
+        await endOfTurn();
+        await drained(socket);
+      }
+      throw error;
     }
     end();
   };

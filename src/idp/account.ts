@@ -63,6 +63,7 @@ export function createAccountSources(deps: IdpAccountDependencies): AccountSourc
         return proven !== null && directory.deleteSelf(proven, from);
       },
       isDeleted: directory.isDeleted,
+      reservesHandles: true,
     },
     sessions: {
       list: (person) => sessions.list(person),

@@ -105,7 +105,16 @@ export interface OidcModuleOptions {
 export function createOidcModule(
   context: Pick<
     ModuleContext,
-    'store' | 'audit' | 'clock' | 'random' | 'log' | 'throttle' | 'jobs' | 'unknownWrites' | 'metrics'
+    | 'store'
+    | 'audit'
+    | 'clock'
+    | 'random'
+    | 'log'
+    | 'throttle'
+    | 'jobs'
+    | 'backgroundTasks'
+    | 'unknownWrites'
+    | 'metrics'
   >,
   options: OidcModuleOptions,
 ): OidcModule {
@@ -144,6 +153,7 @@ export function createOidcModule(
     ...shared,
     ...{ consents, keys, claimsOf, seeds, revocations, delegations, assertions },
     namesGrants: options.identityAssertions?.issues,
+    answers: store.requestTimeoutMs === undefined ? undefined : context.backgroundTasks,
   });
   const { identityAssertions: enabled, readDocument } = options;
   const identityAssertions = enabled?.create(enabled, {

@@ -42,6 +42,11 @@ export interface GrantDocument {
   delegation?: GrantedDelegation;
   /** Absent while the code may be redeemed. */
   consumedAt?: number;
+  /**
+   * When the request began that has consumed the code, until it is answered. If it fails instead, its process reverts the
+   * consumption as soon as the store responds. Only where a write can take effect although its request fails.
+   */
+  unansweredSince?: number;
   /** A few at most, the oldest first. */
   accessTokens?: IssuedToken[];
   /** SHA-256 of the current refresh token, if `offline_access` was granted. */

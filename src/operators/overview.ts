@@ -126,17 +126,19 @@ function nextStep(name: string, uses: readonly string[]): string {
   return `No rotation is in progress. It begins with a new key in ${name}_NEXT.`;
 }
 
-/** Days before the oldest record that was read are unknown. */
+/** Days before the oldest record are unknown, as are those that were not read completely. */
 async function readSignIns({ audit }: Pick<ConsoleSources, 'audit'>, clock: Clock): Promise<TimeSeries> {
   const days = lastDays(clock, SHOWN_DAYS);
   const [first = ''] = days;
-  const { items } = await audit.search({ event: 'login.', from: Date.parse(first), limit: MAX_RECORDS });
+  const [oldest, { items, next, searchedUntil }] = await Promise.all([
+    audit.since(),
+    audit.search({ event: 'login.', from: Date.parse(first), limit: MAX_RECORDS }),
+  ]);
   const dayOf = ({ at }: { at: number }) => toTimestamp(at).slice(0, 10);
-  const last = items.length < MAX_RECORDS ? undefined : items.at(-1);
-  const reached = last ? dayOf(last) : first;
-  const counts = new Map(
-    days.filter((day) => day >= reached).map((day) => [day, { succeeded: 0, failed: 0 }]),
-  );
+  const unread = next === null ? undefined : (searchedUntil ?? items.at(-1)?.at);
+  const isKnown = (day: string): boolean =>
+    oldest !== null && day >= dayOf({ at: oldest }) && (unread === undefined || day > dayOf({ at: unread }));
+  const counts = new Map(days.filter(isKnown).map((day) => [day, { succeeded: 0, failed: 0 }]));
   for (const record of items) {
     const day = counts.get(dayOf(record));
     if (day) day[record.event === 'login.failed' ? 'failed' : 'succeeded'] += record.count ?? 1;

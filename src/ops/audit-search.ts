@@ -10,6 +10,8 @@ import { AUDIT_ID_PREFIX, type AuditRecord } from './audit.js';
  */
 export interface AuditSearch {
   search(query: AuditQuery): Promise<AuditPage>;
+  /** The time of the oldest record; `null` without any. */
+  since(): Promise<number | null>;
 }
 
 /** What a record contains. All conditions must match. */
@@ -60,6 +62,11 @@ export const auditIdsFrom = (time: number): string => idsUntil(AUDIT_ID_PREFIX, 
 
 export function createAuditSearch(records: Pick<Collection<AuditRecord>, 'page'>): AuditSearch {
   return {
+    async since() {
+      const { items } = await records.page({ sort: 'id', limit: 1 });
+      return items[0]?.at ?? null;
+    },
+
     async search({ from = 0, until, after, limit, subject, ...filter }) {
       if (after !== undefined && !/^aud_[0-9a-f]{32}$/.test(after)) {
         throw invalidFields({ path: 'after', message: 'must be the next value of the previous page' });

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { httpErrors } from '../kernel/errors.js';
+import { currentBudget, type RequestBudget } from '../storage/request-budget.js';
 
 /** Whether the client has disconnected, so that its request can be skipped. */
 export type IsDisconnected = () => boolean;
@@ -14,7 +15,8 @@ const MAX_DELAYED = 1024;
 export class Semaphore {
   #running = 0;
   #delayed = 0;
-  readonly #waiting: (() => void)[] = [];
+  /** Start the tasks that wait, in this order. */
+  readonly #waiting = new Set<() => void>();
   readonly #concurrency: number;
   readonly #maxQueue: number;
   readonly #wait: (milliseconds: number) => Promise<unknown>;
@@ -31,7 +33,7 @@ export class Semaphore {
 
   /** Number of running and of waiting tasks. */
   get load(): { running: number; waiting: number } {
-    return { running: this.#running, waiting: this.#waiting.length };
+    return { running: this.#running, waiting: this.#waiting.size };
   }
 
   get isIdle(): boolean {
@@ -39,7 +41,7 @@ export class Semaphore {
   }
 
   get hasWaiting(): boolean {
-    return this.#waiting.length > 0;
+    return this.#waiting.size > 0;
   }
 
   /** Rejects early, before a caller does work whose result would wait in the queue. @throws OVERLOADED if the queue is full */
@@ -47,26 +49,44 @@ export class Semaphore {
     if (this.#isFull) await this.#reject();
   }
 
-  /** @throws OVERLOADED if the queue is full, or if the client disconnects while it waits */
-  async run<T>(work: () => Promise<T>, isDisconnected?: IsDisconnected): Promise<T> {
+  /**
+   * @param budget limits the time in the queue, and ends it when the client disconnects
+   * @throws OVERLOADED if the queue is full, the time has passed, or the client disconnects while it waits
+   */
+  async run<T>(work: () => Promise<T>, isDisconnected?: IsDisconnected, budget?: RequestBudget): Promise<T> {
     if (this.#running < this.#concurrency) this.#running++;
     else {
       if (this.#isFull) await this.#reject();
-      // A finished task passes its slot on, so the number of running tasks does not change.
-      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+      await this.#turn(budget);
     }
     try {
       if (isDisconnected?.()) throw httpErrors.OVERLOADED();
       return await work();
     } finally {
-      const next = this.#waiting.shift();
+      const [next] = this.#waiting;
       if (next) next();
       else this.#running--;
     }
   }
 
+  /** A finished task passes its slot on, so the number of running tasks does not change. */
+  #turn(budget: RequestBudget | undefined): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const start = () => {
+        this.#waiting.delete(start);
+        end?.();
+        resolve();
+      };
+      const end = budget?.beginTurn(() => {
+        this.#waiting.delete(start);
+        reject(httpErrors.OVERLOADED());
+      });
+      this.#waiting.add(start);
+    });
+  }
+
   get #isFull(): boolean {
-    return this.#waiting.length >= this.#maxQueue;
+    return this.#waiting.size >= this.#maxQueue;
   }
 
   async #reject(): Promise<never> {
@@ -79,7 +99,7 @@ export class Semaphore {
   }
 }
 
-/** A semaphore for each key in use. */
+/** A semaphore for each key in use. Its tasks call the store, so waiting for them counts as waiting for it. */
 export class KeyedSemaphore {
   readonly #semaphores = new Map<string, Semaphore>();
   readonly #concurrency: number;
@@ -95,12 +115,12 @@ export class KeyedSemaphore {
     return this.#semaphores.get(key)?.hasWaiting === true;
   }
 
-  /** @throws OVERLOADED if the queue of this key is full */
+  /** @throws OVERLOADED if the queue of this key is full, or if the request has waited for its limit */
   async run<T>(key: string, work: () => Promise<T>): Promise<T> {
     const semaphore = this.#semaphores.get(key) ?? new Semaphore(this.#concurrency, this.#maxQueue);
     this.#semaphores.set(key, semaphore);
     try {
-      return await semaphore.run(work);
+      return await semaphore.run(work, undefined, currentBudget());
     } finally {
       if (semaphore.isIdle) this.#semaphores.delete(key);
     }

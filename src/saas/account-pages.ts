@@ -54,7 +54,9 @@ export async function openAccountPages(
     import('../account/module.js'),
     import('../user-pages/module.js'),
   ]);
-  const path = () => options.path;
+  // A proxy takes the path of the public address off.
+  const below = () => new URL(publicUrl()).pathname.replace(/\/$/, '');
+  const path = () => below() + options.path;
   const script = passkeys?.readScript() ?? '';
   const identities = new WeakMap<object, Identity>();
   const identityOf = (key: Person | FastifyRequest): Identity => {
@@ -74,7 +76,7 @@ export async function openAccountPages(
     origins: namedOrigins(values),
     secrets: sealingSecrets(values),
     ...{ identityOf, pages, messages, path, publicUrl },
-    apiPath: options.apiPath,
+    apiPath: () => below() + options.apiPath(),
     registrationAllowed: options.registrationAllowed,
     sendExport: (request, reply, userId) =>
       auth.sendExport(
@@ -165,6 +167,7 @@ function sourcesOf(
         return (await changed.then(done, nullFor('INVALID_CREDENTIALS'))) ?? false;
       },
       keepsSession: true,
+      reservesHandles: false,
       async rename({ id }, name) {
         await rename(id, name);
       },

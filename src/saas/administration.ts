@@ -49,15 +49,15 @@ export async function openUserAdministration(
   const store = await open(missing === null ? values.databaseUri : 'sqlite::memory:');
   const { users, billing } = createModules(store, { values, production, warn });
   const api = createBasicUserApi({ users, grants: billing.grants });
-  const knownPlans = billing.plans.names ?? new Set(billing.plans.configured?.values());
+  // Plans without a price can be granted, too, unless BILLING_PLANS names all of them.
+  const pricedPlans = new Set(billing.plans.names ? [] : billing.plans.configured?.values());
   return {
     ...api,
     import: users.import,
     async grant(by, given) {
       const user = await api.grant(by, given);
-      const source = billing.plans.names ? 'BILLING_PLANS' : 'BILLING_PRICES';
-      if (knownPlans.size > 0 && !knownPlans.has(given.plan)) {
-        warn(`${source} has no plan ${given.plan}. Its plans are: ${[...knownPlans].join(', ')}.`);
+      if (pricedPlans.size > 0 && !pricedPlans.has(given.plan)) {
+        warn(`BILLING_PRICES has no plan ${given.plan}. Its plans are: ${[...pricedPlans].join(', ')}.`);
       }
       return user;
     },

@@ -10,6 +10,7 @@ import type { SubscriptionChanges } from '../billing/subscription/changes.js';
 import type { ReportUsage } from '../billing/usage/reports.js';
 import type { RequestHeaders } from '../http/authorization.js';
 import { personOf, type RequestIdentity } from '../http/identity.js';
+import type { SubscriptionSummary } from '../http/schemas.js';
 import type { Clock } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
 import { suggestion } from '../kernel/text.js';
@@ -73,6 +74,11 @@ export interface SaasDecorator {
 
 /** `fastify.saas.billing`: purchases and changes on behalf of a user. `pause` does not need BILLING_ALLOW_PAUSE. */
 export interface BillingApi extends SubscriptionChanges {
+  /**
+   * What the user holds now, as `User.subscription`: the subscription or grant that gives access, otherwise the best subscription.
+   * `none` and `free` for a user who is not known.
+   */
+  get(userId: string): Promise<SubscriptionSummary>;
   /**
    * Opens the provider's payment page as `POST /billing/create-checkout-session` does, with options that a browser cannot
    * choose: `trialDays`, `promotionCodes`, `coupon`, `promotionCode`, `automaticTax`, `taxIds`, `billingAddress`, `locale`.

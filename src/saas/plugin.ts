@@ -7,6 +7,7 @@ import { AUTH_EVENTS, type AuthEvents } from '../auth/events.js';
 import { registerSessionTokenKinds } from '../auth/jwt.js';
 import { createAuthModule, createUsersModule } from '../auth/module.js';
 import { readUserVersion, userCollection } from '../auth/store.js';
+import { NO_SUBSCRIPTION } from '../billing/entitlement.js';
 import { EventRecord } from '../billing/events/log.js';
 import { createBillingModule } from '../billing/module.js';
 import { BILLING_NOTIFICATIONS, type BillingNotifications } from '../billing/notifications.js';
@@ -275,7 +276,14 @@ export async function mountSaas(
       hasFeature: billing.subscription.hasFeature,
       limits: billing.subscription.limits,
       users: createUserApi({ users, auth, grants: billing.grants }),
-      billing: Object.freeze({ createCheckout: billing.checkout.create, ...billing.changes }),
+      billing: Object.freeze({
+        async get(userId: string) {
+          const user = await documents.findOne({ id: userId });
+          return user ? billing.summaryOf(user) : { ...NO_SUBSCRIPTION, entitled: false };
+        },
+        createCheckout: billing.checkout.create,
+        ...billing.changes,
+      }),
       reportUsage: billing.reportUsage,
       settings: Object.freeze({ get: async () => (await custom?.get()) ?? {} }) as SettingsApi,
       events,

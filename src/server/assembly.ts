@@ -70,6 +70,9 @@ export interface Assembly<Values> extends Hardening {
   onMount?(path: string): void;
 }
 
+/** Time in which requests that are on their way at a stop still arrive, at connections that are kept alive. */
+const ANNOUNCE_MS = SECOND / 2;
+
 /** Time for current requests to finish when the server stops. */
 const STOP_TIMEOUT_MS = 8 * SECOND;
 
@@ -111,7 +114,7 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
   app.register(plugin);
 
   const { maxConnections, maxConnectionsPerAddress, trustProxy } = server.values;
-  const endConnections = trackConnections(app.server, {
+  const connections = trackConnections(app.server, {
     total: connectionLimit(maxConnections),
     perAddress: maxConnectionsPerAddress,
     isProxy: createProxyMatcher(trustProxy),
@@ -119,16 +122,19 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
   let stopping: Promise<void> | undefined;
   let starting: Promise<unknown> = Promise.resolve();
   const stop = (): Promise<void> => {
-    lifecycle.draining = true;
+    // Without connections of its own, for example behind the middleware of a host, there is nothing to announce.
+    if (connections.count === 0) lifecycle.draining = true;
     // A close during `listen` does not prevent Fastify from listening afterwards.
-    stopping ??= starting.then(() => {
-      endConnections(STOP_TIMEOUT_MS);
-      return app.close();
+    stopping ??= starting.then(async () => {
+      await connections.announceEnd(ANNOUNCE_MS);
+      lifecycle.draining = true;
+      connections.end(STOP_TIMEOUT_MS);
+      await app.close();
     });
     return stopping;
   };
   const start = async () => {
-    if (lifecycle.draining) throw new Error('A stopped server cannot be restarted. Create a new one.');
+    if (stopping) throw new Error('A stopped server cannot be restarted. Create a new one.');
     const listening = listen();
     starting = Promise.allSettled([starting, listening]);
     return listening;

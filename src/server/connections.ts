@@ -1,5 +1,5 @@
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
+import { Server as NetServer, type Socket } from 'node:net';
 import { closeConnection } from '../http/close-connection.js';
 import { addressBlock } from '../kernel/addresses.js';
 
@@ -31,21 +31,34 @@ interface Source {
   idle: Set<Connection>;
 }
 
+/** The open connections of a server. */
+export interface TrackedConnections {
+  readonly count: number;
+  /**
+   * Accepts no further connections, and announces the end of each with its next response (`Connection: close`), so that requests
+   * on their way are still answered. Resolves after `timeoutMs`, or when all connections are closed.
+   */
+  announceEnd(timeoutMs: number): Promise<void>;
+  /**
+   * Closes idle connections immediately and all others after `timeoutMs`: a closing Node.js server waits for every connection and
+   * no longer checks its own timeouts.
+   */
+  end(timeoutMs: number): void;
+}
+
 /**
  * Limits the connections of a server: at the limit, a new connection replaces the one that has been idle longest, or is
  * rejected if none is idle. It never interrupts requests in progress. Those of one connection are processed one after
  * another (`RequestQueues`).
- *
- * @returns closes idle connections immediately and all others after `timeoutMs`: a closing Node.js server waits for every
- *   connection and no longer checks its own timeouts
  */
-export function trackConnections(server: Server, limits: ConnectionLimits): (timeoutMs: number) => void {
+export function trackConnections(server: Server, limits: ConnectionLimits): TrackedConnections {
   const connections = new Connections(limits);
   // Fastify's, which would process all pipelined requests at once.
   const [handle] = server.listeners('request') as [RequestListener];
   server.off('request', handle);
   const requests = new RequestQueues(connections, handle);
   let isClosing = false;
+  let whenEmpty: (() => void) | undefined;
 
   const endAfter = (response: ServerResponse, socket: Socket) =>
     response.once('close', () => {
@@ -59,7 +72,10 @@ export function trackConnections(server: Server, limits: ConnectionLimits): (tim
       socket.destroy();
       return;
     }
-    socket.on('close', () => requests.drop(connection));
+    socket.on('close', () => {
+      requests.drop(connection);
+      if (connections.count === 0) whenEmpty?.();
+    });
     // Node calls this to close a connection after its last response.
     const { destroySoon } = socket;
     socket.destroySoon = () => {
@@ -70,7 +86,8 @@ export function trackConnections(server: Server, limits: ConnectionLimits): (tim
   server.on('request', (request: IncomingMessage, response: ServerResponse) => {
     const { socket } = request;
     const connection = connections.get(socket);
-    if (isClosing) endAfter(response, socket);
+    // Node sends `Connection: close` and closes the connection after the response.
+    if (isClosing) response.shouldKeepAlive = false;
     if (connection) requests.add(connection, request, response);
     // Node emits what was pipelined until a connection was closed. Others are unknown if a host passes on its own requests.
     else if (!socket.destroyed) handle(request, response);
@@ -87,13 +104,36 @@ export function trackConnections(server: Server, limits: ConnectionLimits): (tim
     });
   });
 
-  return (timeoutMs) => {
-    isClosing = true;
-    for (const { socket, latest } of connections.all()) {
-      if (!latest || latest.closed) socket.destroy();
-      else endAfter(latest, socket);
-    }
-    setTimeout(() => server.closeAllConnections(), timeoutMs).unref();
+  return {
+    get count() {
+      return connections.count;
+    },
+
+    async announceEnd(timeoutMs) {
+      isClosing = true;
+      // The method of `node:http` would also destroy connections on which the next request is on its way.
+      if (server.listening) NetServer.prototype.close.call(server);
+      for (const { latest } of connections.all()) {
+        if (latest && !latest.headersSent) latest.shouldKeepAlive = false;
+      }
+      if (connections.count === 0) return;
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, timeoutMs);
+        whenEmpty = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+    },
+
+    end(timeoutMs) {
+      isClosing = true;
+      for (const { socket, latest } of connections.all()) {
+        if (!latest || latest.closed) socket.destroy();
+        else endAfter(latest, socket);
+      }
+      setTimeout(() => server.closeAllConnections(), timeoutMs).unref();
+    },
   };
 }
 
@@ -110,6 +150,10 @@ class Connections {
 
   get(socket: Socket): Connection | undefined {
     return this.#open.get(socket);
+  }
+
+  get count(): number {
+    return this.#open.size;
   }
 
   all(): Iterable<Connection> {

@@ -10,8 +10,10 @@ import {
 import { developmentSecretsProblem } from '../config/development-secrets.js';
 import { describeOptions } from '../config/option-rows.js';
 import type { Resolved } from '../config/options.js';
+import { systemClock } from '../kernel/clock.js';
 import type { Health, Product } from '../ops/health.js';
-import { inspectStore } from '../storage/inspect.js';
+import { inspectStore, serverTimeOf } from '../storage/inspect.js';
+import { clockProblem } from './clock-check.js';
 import { type ListeningError, listenAddress, listeningProblem, urlHost } from './listening.js';
 import type { ServerConfiguration } from './options.js';
 import { unlistedProxyAdvice } from './proxies.js';
@@ -68,7 +70,7 @@ export async function diagnose<Values extends { databaseUri: string }>(
       level: 'warning' as const,
       ...advice,
     })),
-    await checkStore(plugin.values.databaseUri, target.storeVariable),
+    ...(await checkStore(plugin.values.databaseUri, target.storeVariable)),
     ...(await checkPort(server, target)),
   ];
 }
@@ -105,13 +107,20 @@ function generatedFindings({ generated: { names, file } }: Resolved<unknown>): F
   ];
 }
 
-async function checkStore(uri: string, about: string): Promise<Finding> {
+async function checkStore(uri: string, about: string): Promise<Finding[]> {
   try {
-    return { level: 'ok', about, message: `names a store that ${await inspectStore(uri)}` };
+    const opens: Finding = { level: 'ok', about, message: `names a store that ${await inspectStore(uri)}` };
+    const problem = await compareClocks(uri);
+    return problem ? [opens, { level: 'warning', about: 'clock', ...problem }] : [opens];
   } catch (error) {
     const { message, remedy } = error as Error & { remedy?: string };
-    return { level: 'problem', about, message, ...(remedy && { remedy }) };
+    return [{ level: 'problem', about, message, ...(remedy && { remedy }) }];
   }
+}
+
+async function compareClocks(uri: string): Promise<Pick<Finding, 'message' | 'remedy'> | null> {
+  const problem = await clockProblem(() => serverTimeOf(uri), systemClock);
+  return problem && { message: problem.message, remedy: problem.remedy };
 }
 
 async function checkPort<Values extends { databaseUri: string }>(

@@ -11,6 +11,7 @@ import { createPasswordPolicy, type PasswordPolicy } from '../passwords/common.j
 import { createPasswords, hashingLoad, type Passwords } from '../passwords/hasher.js';
 import type { Store } from '../storage/collection.js';
 import { createThrottle, type Throttle } from '../throttle/throttle.js';
+import { watchClock } from './clock-check.js';
 
 /** The services that every module uses. A server or a command creates it once. */
 export interface ModuleContext<A extends AuditLog = AuditLog> {
@@ -93,7 +94,7 @@ function measureHashing(metrics: Metrics): void {
 /** Starts the jobs when the server is ready and stops them when it closes. The store is closed by the product. */
 export function followLifecycle(
   fastify: FastifyInstance,
-  { audit, throttle, passwords, jobs, backgroundTasks, unknownWrites }: ModuleContext,
+  { store, clock, log, audit, throttle, passwords, jobs, backgroundTasks, unknownWrites }: ModuleContext,
   { auditRetentionDays }: { auditRetentionDays: number },
 ): void {
   jobs.add('throttle-purge', {
@@ -108,9 +109,14 @@ export function followLifecycle(
   });
   fastify.addHook('onReady', async () => jobs.start());
   fastify.addHook('onListen', async () => passwords.prepare());
+  let stopWatching: (() => void) | undefined;
+  fastify.addHook('onReady', async () => {
+    stopWatching = watchClock(store, { clock, log });
+  });
   // No job starts while the last requests are processed; running ones are awaited afterwards.
   fastify.addHook('preClose', async () => void jobs.stop());
   fastify.addHook('onClose', async () => {
+    stopWatching?.();
     await backgroundTasks.settled();
     await jobs.stop();
     await audit.close();

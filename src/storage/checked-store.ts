@@ -34,6 +34,7 @@ export function checkedStore(engine: Engine): Store {
     writeAll: (writes) => engine.writeAll(writes),
     isAtomic: engine.isAtomic,
     ...(engine.requestTimeoutMs !== undefined && { requestTimeoutMs: engine.requestTimeoutMs }),
+    ...(engine.serverTime && { serverTime: engine.serverTime }),
     ready: () => engine.ready(),
     close: () => engine.close(),
   };

@@ -145,6 +145,8 @@ export interface Store {
   readonly isAtomic: boolean;
   /** How long the calls of one request may wait in all (`request-budget.ts`). Absent: the calls are limited one by one. */
   readonly requestTimeoutMs?: number;
+  /** The time of the database server (milliseconds). Absent if the database has no clock of its own. */
+  serverTime?(): Promise<number>;
   /** Resolves if every declared collection can be read and, as far as known, written. @throws StoreUnavailable */
   ready(): Promise<void>;
   /** Finishes pending calls and closes the database; later calls throw {@link StoreUnavailable}. */

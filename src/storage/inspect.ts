@@ -20,6 +20,11 @@ export async function inspectStore(uri: string): Promise<string> {
   return 'answers';
 }
 
+/** The time of the database server of a store that `inspectStore` accepts; `null` if the database has no clock of its own. */
+export async function serverTimeOf(uri: string): Promise<number | null> {
+  return uri.startsWith('sqlite:') ? null : (await import('./mongodb/store.js')).mongodbTime(uri);
+}
+
 /**
  * Reads a collection of a store that `inspectStore` accepts, even while another version uses it. Changes nothing.
  *

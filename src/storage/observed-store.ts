@@ -33,6 +33,7 @@ export function observeStore(inner: Store, observeCalls: ObserveCalls): Store {
     writeAll: (writes) => measure(observerOf(writes[0]?.collection ?? ''), () => inner.writeAll(writes)),
     isAtomic: inner.isAtomic,
     ...(inner.requestTimeoutMs !== undefined && { requestTimeoutMs: inner.requestTimeoutMs }),
+    ...(inner.serverTime && { serverTime: inner.serverTime }),
     ready: () => inner.ready(),
     close: () => inner.close(),
   };

@@ -3,6 +3,7 @@
  * several times as long as its client. Engines whose calls may wait apply it (`Store.requestTimeoutMs`).
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
+import type { EventEmitter } from 'node:events';
 import { performance } from 'node:perf_hooks';
 
 const budgets = new AsyncLocalStorage<RequestBudget>();
@@ -14,11 +15,20 @@ export class RequestBudget {
   #waitingSince = 0;
   #hasEnded = false;
   readonly #now: () => number;
+  readonly #socket: Pick<EventEmitter, 'once' | 'off'> | undefined;
 
-  /** @param now a monotonic clock, in milliseconds */
-  constructor(timeoutMs: number, now: () => number = () => performance.now()) {
+  /**
+   * @param now a monotonic clock, in milliseconds
+   * @param socket the connection of the client
+   */
+  constructor(
+    timeoutMs: number,
+    now: () => number = () => performance.now(),
+    socket?: Pick<EventEmitter, 'once' | 'off'>,
+  ) {
     this.#leftMs = timeoutMs;
     this.#now = now;
+    this.#socket = socket;
   }
 
   /** Runs `work`, whose calls and those of everything that it starts count. */
@@ -53,6 +63,29 @@ export class RequestBudget {
       isOver = true;
       if (--this.#waiting === 0) this.#leftMs -= this.#now() - this.#waitingSince;
     };
+  }
+
+  /**
+   * Counts the time for which a request waits for others, which may wait for the store, until the returned function is called.
+   * @param giveUp called if the time has passed or the client has disconnected before
+   */
+  beginTurn(giveUp: () => void): () => void {
+    const endWait = this.beginWait();
+    const end = () => {
+      clearTimeout(timer);
+      this.#socket?.off('close', stop);
+      endWait();
+    };
+    const stop = () => {
+      end();
+      giveUp();
+    };
+    const timer = setTimeout(() => {
+      stop();
+      this.spend();
+    }, this.leftMs());
+    this.#socket?.once('close', stop);
+    return end;
   }
 }
 

@@ -6,6 +6,7 @@ import type { Audit } from '../ops/audit.js';
 import type { Expiring } from '../ops/purge.js';
 import { KeyedSemaphore } from '../ops/semaphore.js';
 import { nullIfTaken, type Store } from '../storage/collection.js';
+import { currentBudget } from '../storage/request-budget.js';
 import type { Limit, LimitState } from './limits.js';
 
 /**
@@ -111,9 +112,11 @@ export function createCounters(
       if (alive && alive.until > now) {
         if (pending === 0 || !hasPending(alive)) throw await createError(counted, alive.until);
         pausedMs += POLL_INTERVAL_MS;
+        const budget = currentBudget();
         // A slow store makes the polls longer than their pauses.
-        if (Math.max(pausedMs, now - startedAt) > PENDING_TIMEOUT_MS) throw httpErrors.OVERLOADED();
-        await pause(POLL_INTERVAL_MS);
+        const isOver = Math.max(pausedMs, now - startedAt) > PENDING_TIMEOUT_MS;
+        if (isOver || (budget && budget.leftMs() <= 0)) throw httpErrors.OVERLOADED();
+        await pause(POLL_INTERVAL_MS).finally(budget?.beginWait());
         continue;
       }
       const count = (alive?.count ?? 0) + 1;

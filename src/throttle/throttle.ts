@@ -1,6 +1,6 @@
 import { addressBlock, isLoopbackAddress } from '../kernel/addresses.js';
 import { type Clock, MINUTE } from '../kernel/clock.js';
-import type { AppError } from '../kernel/errors.js';
+import { AppError } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
 import type { RunReport } from '../ops/jobs.js';
 import type { Metrics } from '../ops/metrics.js';
@@ -154,7 +154,8 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
       try {
         return await attemptAsOperator(ip, evaluate);
       } catch (error) {
-        if (!(error instanceof StoreUnavailable)) throw error;
+        const hasNoTurn = error instanceof AppError && error.code === 'OVERLOADED';
+        if (!hasNoTurn && !(error instanceof StoreUnavailable)) throw error;
       }
       const rejection = countInOutage(ip);
       if (rejection) {

@@ -210,15 +210,19 @@ function planNameOf({ priceId, plan }: Subscription, plans: readonly Plan[] | nu
 
 /** What is due next, in a sentence. */
 function stateOf(subscription: Subscription): Localized | undefined {
-  const { status, entitled, granted, trialEnd, currentPeriodEnd, cancelAt } = subscription;
+  const { status, entitled, trialEnd, currentPeriodEnd, cancelAt } = subscription;
   if (status === 'past_due' || status === 'unpaid') return message('user-billing.past-due');
   if (!entitled) return undefined;
   const end = cancelAt ?? currentPeriodEnd;
   if (endsOf(subscription) && end !== null) return message('user-billing.ends', { when: dateText(end) });
   if (status === 'trialing' && trialEnd !== null)
     return message('user-billing.trial', { when: dateText(trialEnd) });
-  if (currentPeriodEnd !== null) return message('user-billing.renews', { when: dateText(currentPeriodEnd) });
-  return granted === null ? undefined : message('user-billing.granted');
+  const isGranted = status === 'granted';
+  if (currentPeriodEnd !== null)
+    return message(isGranted ? 'user-billing.ends' : 'user-billing.renews', {
+      when: dateText(currentPeriodEnd),
+    });
+  return isGranted ? message('user-billing.granted') : undefined;
 }
 
 /** `per month`, `every 3 months`. */

@@ -41,6 +41,26 @@ t.test('the operator lists subscriptions by status, user and ID', async (t) => {
   t.match(text, 'past_due');
 });
 
+t.test(
+  'of a subscription that has ended, the operator sees when and why, and no later end of its period',
+  async (t) => {
+    const { app, deliver, buyer } = await shop(t);
+    const { customer, id } = await buyer();
+    const [start, end] = [Date.UTC(2040, 0, 1) / 1000, Date.UTC(2040, 0, 31) / 1000];
+    const period = { current_period_start: start, current_period_end: end };
+    const reason = { cancellation_details: { reason: 'cancellation_requested' } };
+    const object = { id: 'sub_1', customer, status: 'canceled', ended_at: start + 60, ...period, ...reason };
+    t.equal(await deliver(subscriptionEvent('deleted', 60, object)), 'processed');
+    t.match(await itemsOf(app, `/admin/api/subscriptions?q=${id}`), [
+      { endedAt: '2040-01-01T00:01:00.000Z', cancellationReason: 'cancellation_requested' },
+    ]);
+    const { text } = await get(app, '/admin/subscriptions');
+    t.match(text, 'ended: cancellation requested');
+    t.match(text, '2040-01-01 00:01');
+    t.notMatch(text, '2040-01-31');
+  },
+);
+
 t.test('the operator lists payments with amounts in their currency', async (t) => {
   const { app, deliver, buyer } = await shop(t);
   const { customer, id } = await buyer();

@@ -68,11 +68,25 @@ t.test('active users are those who signed in or refreshed a session on the day',
   t.equal((await app.request('POST', '/api/auth/refresh', { body })).status, 200);
   await count();
   const users = async () => lastOf(plotOf(await overviewOf(app), 'active-users'), 3)['Active users'];
-  t.same(await users(), [null, 2, 1], 'a user with two sessions counts once');
+  t.same(await users(), [null, 2, null], 'a user with two sessions counts once; the day is not over');
+  // In the last hour of the day, and at the first of the next one.
+  app.clock.advance(DAY - MINUTE);
+  const refresh = async (refreshToken: string) => {
+    const answer = await app.request('POST', '/api/auth/refresh', { body: { refreshToken } });
+    return answer.body.data.refreshToken as string;
+  };
+  const next = await refresh(ada.refreshToken);
+  app.clock.advance(MINUTE);
+  await refresh(next);
+  await count();
   await sessions.deleteMany({ userId: bob.id });
   await count();
   app.clock.advance(11 * MINUTE);
-  t.same(await users(), [null, 2, 1], 'a session that ends does not take back the activity');
+  t.same(await users(), [2, 2, null], 'also who came after the last count of the day');
+  app.clock.advance(3 * DAY);
+  await count();
+  app.clock.advance(11 * MINUTE);
+  t.same(await users(), [null, null, null], 'days on which no process ran are unknown');
 });
 
 t.test('revenue is shown by currency, with its changes, statuses and trials', async (t) => {

@@ -200,6 +200,11 @@ t.test('the operator grants a plan until a day, changes it and withdraws it', as
   const entitled = () => app.server.fastify.saas.entitles(ada.id, 'pro');
   t.equal((await act(app, `${ada.id}/grant`, { plan: 'pro', until: '2040-01-01' })).status, 200);
   t.ok(await entitled(), 'on the last day');
+  const { billing } = app.server.fastify.saas;
+  t.same(await billing.get(ada.id), { status: 'granted', plan: 'pro', entitled: true });
+  t.same(await billing.get('usr_unknown'), { status: 'none', plan: 'free', entitled: false });
+  const form = async (verb: string) => (await app.admin('GET', `/admin/users/${ada.id}/${verb}`)).text;
+  t.match(await form('grant'), /value="pro"[\s\S]*value="2040-01-01"/, 'the form shows what is stored');
   app.clock.advance(86_400_000);
   t.notOk(await entitled(), 'on the day after');
   for (const until of ['2039-12-31', '2040-02-31', '2041-13-01', 'soon'])

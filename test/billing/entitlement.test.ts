@@ -339,7 +339,7 @@ t.test('saas-backend user grant grants and revokes a plan', async (t) => {
     out: /granted +por, until revoked/,
   });
   const unknown = await command([ada.email, 'por'], { BILLING_PLANS: '{"pro":{},"team":{}}' });
-  t.match(unknown, { code: 0, err: /BILLING_PLANS has no plan por\. Its plans are: pro, team\./ });
+  t.match(unknown, { code: 1, err: /plan must be one of the plans of the option billing: pro, team/ });
   const contradictory = { BILLING_PLANS: '{"pro":{"prices":["price_1"]}}', BILLING_PRICES: 'price_1=team' };
   t.match(await command([ada.email, 'pro'], contradictory), {
     code: 1,

@@ -242,6 +242,7 @@ t.test('messages about plans name the plan and the option', async (t) => {
   t.same(plans({ pro: { prices: ['price_1'] }, team: { prices: ['price_1'] } }), [
     'BILLING_PLANS must list each price once; "price_1" is listed in pro and team.',
   ]);
+  t.same(plans({ plans: { pro: { prices: ['price_1'] } } }), [], 'the shape of the option');
   t.same(plans({ unknown: {} }), ['BILLING_PLANS plans.unknown is a reserved name: choose another one.']);
   t.same(plans({ free: { prices: ['price_1'] } }), [
     'BILLING_PLANS plans.free applies to every user, so it must have a name, features and limits only.',

@@ -43,11 +43,6 @@ const NAMES: Record<string, Record<string, string>> = {
     ask: '(label: string) => Promise<string>',
   },
   'docs/console.md': { app: FASTIFY },
-  'docs/email-login.md': {
-    email: 'string',
-    code: 'string',
-    post: '(path: string, body: object) => Promise<{ data: { loginToken: string } }>',
-  },
   'docs/embedding.md': {
     app: "import('express').Express",
     express: "typeof import('express')",
@@ -66,10 +61,6 @@ const NAMES: Record<string, Record<string, string>> = {
     deleteProject: '() => Promise<void>',
     pay: '() => Promise<void>',
     token: 'string | undefined',
-  },
-  'docs/login-providers.md': {
-    ticket: 'string',
-    base64url: '(bytes: Uint8Array | ArrayBuffer) => string',
   },
   'docs/mcp.md': {
     Fastify: "typeof import('fastify').default",

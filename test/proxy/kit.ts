@@ -134,6 +134,8 @@ export interface Backend {
   port: number;
   program: Program;
   wrongGuess: Omit<Question, 'port'>;
+  /** Ends it with SIGTERM and starts it again at the same port. */
+  restart(): Promise<void>;
   /** The addresses in the audit log, the latest last. */
   audited(): Promise<string[]>;
   /** Its log lines about proxies. */
@@ -146,22 +148,32 @@ export interface Backend {
 export async function startBackend(
   t: Test,
   product: keyof typeof PRODUCTS,
-  { trust, host = '127.0.0.1' }: { trust?: string; host?: string } = {},
+  {
+    trust,
+    host = '127.0.0.1',
+    folder: cwd = temporaryFolder(t),
+  }: { trust?: string; host?: string; folder?: string } = {},
 ): Promise<Backend> {
   const { script, args, proxyVariable, database, environment, wrongGuess } = PRODUCTS[product];
-  const cwd = temporaryFolder(t);
   const env = (port: string) => ({
     NODE_ENV: 'production',
     ...environment(host, port),
     ...(trust !== undefined && { [proxyVariable]: trust }),
   });
-  const program = startProgram(t, script, { args, cwd, env: env('0') });
+  let program = startProgram(t, script, { args, cwd, env: env('0') });
   const port = Number(new URL(await program.url()).port);
   const store = await openFile(t, join(cwd, database));
   return {
     port,
-    program,
+    get program() {
+      return program;
+    },
     wrongGuess,
+    async restart() {
+      await program.terminate();
+      program = startProgram(t, script, { args, cwd, env: env(String(port)) });
+      await program.url();
+    },
     audited: async () => (await auditOf(store)).map(({ ip }) => ip),
     complaints: () => program.lines.filter((line) => line.includes('X-Forwarded-For header is ignored')),
     async diagnosis() {
@@ -171,4 +183,32 @@ export async function startBackend(
       return findings.filter(({ about }) => about === proxyVariable);
     },
   };
+}
+
+/** Clients that send requests one after another while `work` runs. Returns how many were sent, and what some got instead of an answer. */
+export async function underLoad(
+  send: (question: Omit<Question, 'port' | 'name'>) => Promise<Reply>,
+  work: () => Promise<void>,
+): Promise<{ sent: number; lost: string[] }> {
+  const lost: string[] = [];
+  let sent = 0;
+  let isOver = false;
+  const lane = async (question: Omit<Question, 'port' | 'name'>) => {
+    while (!isOver) {
+      sent++;
+      const outcome = await send(question).then(
+        ({ status }) => (status >= 500 ? String(status) : undefined),
+        (error: Error) => error.message,
+      );
+      if (outcome !== undefined) lost.push(outcome);
+    }
+  };
+  const json = { 'content-type': 'application/json' };
+  const write = { method: 'POST', path: '/api/auth/login', headers: json, body: '{}' };
+  const lanes = [{}, {}, {}, write, write].map(lane);
+  await work().finally(() => {
+    isOver = true;
+  });
+  await Promise.all(lanes);
+  return { sent, lost };
 }

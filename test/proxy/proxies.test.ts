@@ -15,6 +15,7 @@ import {
   selfSigned,
   snippet,
   startBackend,
+  underLoad,
 } from './kit.js';
 
 /** Both programs behind nginx: whose address counts when the proxy is listed, not listed, or listed wrongly. */
@@ -31,22 +32,27 @@ async function startNginx() {
   await run('nginx', ['-v']);
   const folder = temporaryFolder(t);
   const { cert, key, pem } = await selfSigned(folder);
+  const data = temporaryFolder(t);
   const [saas, idp, saasUnlisted, idpUnlisted, saasWrong, idpHalf] = await Promise.all([
     // At `::` an IPv4 proxy arrives as ::ffff:127.0.0.1.
-    startBackend(t, 'saas', { host: '::', trust: '127.0.0.1, 127.0.0.3/32, ::1' }),
+    startBackend(t, 'saas', { host: '::', trust: '127.0.0.1, 127.0.0.3/32, ::1', folder: data }),
     startBackend(t, 'idp', { host: '::', trust: '127.0.0.1,127.0.0.3' }),
     startBackend(t, 'saas'),
     startBackend(t, 'idp'),
     startBackend(t, 'saas', { trust: '10.0.0.0/8' }),
     startBackend(t, 'idp', { trust: '127.0.0.1' }),
   ]);
+  // On the same database, for the time in which the first one restarts.
+  const second = await startBackend(t, 'saas', { trust: '127.0.0.1', folder: data });
   const [https, http, unlistedSaas, unlistedIdp, wrong, outer, inner, halfOuter, halfInner, six] =
     await serverPorts(10);
   const page = snippet('nginx')
     .replace(/listen (\[::\]:)?443/g, (_, six) => `listen ${six ? '[::1]' : '127.0.0.1'}:${https}`)
     .replace(/listen (\[::\]:)?80/g, (_, six) => `listen ${six ? '[::1]' : '127.0.0.1'}:${http}`)
     .replace('127.0.0.1:3000', `127.0.0.1:${saas.port}`)
+    .replace('127.0.0.1:3001', `127.0.0.1:${second.port}`)
     .replace('127.0.0.1:8080', `127.0.0.1:${idp.port}`)
+    .replace(/.*127\.0\.0\.1:8081.*\n/, '')
     .replace(/\S+fullchain\.pem/, cert)
     .replace(/\S+key\.pem/, key);
   const appended = 'proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; proxy_http_version 1.1;';
@@ -84,6 +90,7 @@ async function startNginx() {
     ask({ ...question, port: port as number });
   return {
     saas,
+    second,
     idp,
     saasUnlisted,
     idpUnlisted,
@@ -252,6 +259,15 @@ await withOrSkip(MISSING_NGINX, startNginx, (world) => {
     }
   });
 
+  t.test('no request is lost when two processes restart one after another', async (t) => {
+    const { saas, second, toSaas } = world;
+    const { sent, lost } = await underLoad(toSaas, async () => {
+      await saas.restart();
+      await second.restart();
+    });
+    t.same(lost, [], `of ${sent}`);
+  });
+
   t.test('the documented configuration sets https, HSTS and limits', async (t) => {
     const { toSaas, toIdp, http, https, pem } = world;
     const strict = ({ rawHeaders }: Reply) =>
@@ -344,6 +360,12 @@ await withOrSkip(MISSING_CADDY, startCaddy, (world) => {
       await program.printed(/"ip":"127\.0\.0\.4"/);
       t.same(complaints(), []);
     }
+  });
+
+  t.test('no request is lost when the program restarts', async (t) => {
+    const { saas, toSaas } = world;
+    const { sent, lost } = await underLoad(toSaas, () => saas.restart());
+    t.same(lost, [], `of ${sent}`);
   });
 
   t.test('the documented configuration sets https, HSTS and limits', async (t) => {

@@ -3,9 +3,11 @@ import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import Fastify from 'fastify';
 import t from 'tap';
+import { HOUR } from '../../src/kernel/clock.js';
 import { createAudit } from '../../src/ops/audit.js';
 import { createCommandContext, followLifecycle } from '../../src/server/module-context.js';
 import { openStore } from '../../src/storage/open.js';
+import { fakeClock } from '../kit/clock.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
 t.test('a server that closes stops its jobs and waits for them', async (t) => {
@@ -34,3 +36,45 @@ t.test('a server that closes stops its jobs and waits for them', async (t) => {
   await started;
   await fastify.close();
 });
+
+t.test(
+  'a clock that differs from that of the database server is logged at the start and every hour',
+  async (t) => {
+    const store = await openStore('sqlite::memory:');
+    t.teardown(() => store.close());
+    let everyHour = () => {};
+    const every = (period: number, run: () => void) => {
+      if (period === HOUR) everyHour = run;
+      return () => undefined;
+    };
+    const clock = { now: fakeClock().now, every };
+    const lines: string[] = [];
+    const context = createCommandContext(store, { production: false, warn: () => undefined, createAudit });
+    const log = {
+      ...context.log,
+      warn: (_details: unknown, message?: string) => void lines.push(`${message}`),
+    };
+    let offset = 0;
+    const serverTime = async () => clock.now() + offset;
+    const fastify = Fastify();
+    followLifecycle(
+      fastify,
+      { ...context, clock, log, store: { ...store, serverTime } },
+      { auditRetentionDays: 30 },
+    );
+    await fastify.ready();
+    for (const [next, message] of [
+      [5000, undefined],
+      [7000, /^the clock of this process is 7 seconds behind that of the database server\. Synchronize/],
+      [-90_000, /^the clock of this process is 90 seconds ahead of that of the database server\./],
+    ] as const) {
+      offset = next;
+      lines.length = 0;
+      everyHour();
+      await setImmediate();
+      if (message === undefined) t.same(lines, []);
+      else t.match(lines, [message]);
+    }
+    await fastify.close();
+  },
+);

@@ -10,6 +10,7 @@ import { basic, parseJson, SECRETS, saasApp, testOptions } from '../kit/app.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { temporaryFolder } from '../kit/tmp.js';
+import { waitUntil } from '../kit/wait.js';
 
 // Two of these tests wait for time-outs, so all run concurrently.
 t.jobs = 4;
@@ -189,6 +190,36 @@ t.test('a stop finishes requests in progress and accepts no new ones', { buffere
   t.equal(await answer.text(), 'done');
   await stopped;
   await t.rejects(fetch(`${url}/health`));
+});
+
+t.test('requests that are on their way at a stop are answered, and told to close', async (t) => {
+  const server = createServer(testOptions(temporaryFolder(t)));
+  t.teardown(() => server.stop());
+  const { port } = await server.start();
+  const clients = await Promise.all(
+    Array.from({ length: 8 }, async () => {
+      const socket = connect(port, '127.0.0.1').setEncoding('latin1');
+      t.teardown(() => socket.destroy());
+      let text = '';
+      socket.on('data', (chunk: string) => {
+        text += chunk;
+      });
+      const ask = async () => {
+        text = '';
+        socket.write('GET /health HTTP/1.1\r\nhost: x\r\n\r\n');
+        await waitUntil('the response', () => text.includes('}}'));
+        return text;
+      };
+      t.match(await ask(), /^HTTP\/1.1 200 [\s\S]*connection: keep-alive/i);
+      return { socket, ask, closed: once(socket, 'close') };
+    }),
+  );
+  const stopped = server.stop();
+  for (const { ask, closed } of clients) {
+    t.match(await ask(), /^HTTP\/1.1 200 [\s\S]*connection: close/i);
+    await closed;
+  }
+  await stopped;
 });
 
 t.test('a malformed request is refused in the shape of all errors', { buffered: true }, async (t) => {

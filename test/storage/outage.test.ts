@@ -1,14 +1,17 @@
 /** Outages of a replica set of three members, as the calls and the clients of both products see them. */
 
 import { EventEmitter } from 'node:events';
+import mongodbPlugin from '@fastify/mongodb';
 import fastify from 'fastify';
 import t, { type Test } from 'tap';
 import { createOutageLog } from '../../src/http/outage-log.js';
 import { access, openScope } from '../../src/http/scope.js';
+import { INCOMPLETE, streamText } from '../../src/http/streams.js';
 import { sha256 } from '../../src/kernel/secrets.js';
 import { createBackgroundTasks } from '../../src/ops/background-tasks.js';
+import { KeyedSemaphore } from '../../src/ops/semaphore.js';
 import { StoreUnavailable, type Where } from '../../src/storage/collection.js';
-import { Connection } from '../../src/storage/mongodb/connection.js';
+import { CALL_TIMEOUT_MS, Connection } from '../../src/storage/mongodb/connection.js';
 import { CurrentReads } from '../../src/storage/mongodb/current-reads.js';
 import { openStore } from '../../src/storage/open.js';
 import { RequestBudget } from '../../src/storage/request-budget.js';
@@ -18,6 +21,24 @@ import { signWebhook } from '../kit/sign-webhook.js';
 import { waitUntil } from '../kit/wait.js';
 import { type Thing, thing, things } from './kit.js';
 import { onReplicaSet, type ReplicaSet } from './replica-set.js';
+
+const STORE_TIMEOUT_MS = 20;
+
+/** The rules of a scope whose requests wait for the store for some milliseconds only. */
+const rulesOf = (storeTimeoutMs: number) => ({
+  prefix: '',
+  guards: {},
+  handlesNotFound: true,
+  bodyLimit: 1000,
+  conflictRemedy: '',
+  isPlugin: false,
+  requestId: () => 'req_1',
+  isDraining: () => false,
+  outages: createOutageLog(),
+  https: () => false,
+  renderError: () => ({ type: 'text/plain', body: '', headers: {} }),
+  storeTimeoutMs,
+});
 
 t.test('the calls of one request share one time limit, also after its body was read', async (t) => {
   const connection = new Connection(async () => undefined);
@@ -30,24 +51,10 @@ t.test('the calls of one request share one time limit, also after its body was r
   const attempt = () => connection.call(never).catch((error: unknown) => void failures.push(error));
   const app = fastify();
   t.teardown(() => app.close());
-  const rules = {
-    prefix: '',
-    guards: {},
-    handlesNotFound: true,
-    bodyLimit: 1000,
-    conflictRemedy: '',
-    isPlugin: false,
-    requestId: () => 'req_1',
-    isDraining: () => false,
-    outages: createOutageLog(),
-    https: () => false,
-    renderError: () => ({ type: 'text/plain', body: '', headers: {} }),
-    storeTimeoutMs: 20,
-  };
   const log = { error: () => undefined };
   const tasks = createBackgroundTasks(log as never);
   let later: unknown;
-  await openScope(app, rules, async (scope) => {
+  await openScope(app, rulesOf(STORE_TIMEOUT_MS), async (scope) => {
     const config = access('public');
     for (const method of ['GET', 'POST'] as const) {
       scope.route({
@@ -75,6 +82,77 @@ t.test('the calls of one request share one time limit, also after its body was r
   for (const error of failures) t.type(error, StoreUnavailable);
   await tasks.settled();
   t.equal(later, 'sent', 'work after the response has its own time');
+});
+
+t.test(
+  'requests that take turns wait for the time limit of one, and leave the queue with their client',
+  async (t) => {
+    const turns = new KeyedSemaphore(1, 100);
+    const ends: (() => void)[] = [];
+    const start = async (storeTimeoutMs: number) => {
+      const app = fastify();
+      t.teardown(() => app.close());
+      await openScope(app, rulesOf(storeTimeoutMs), async (scope) => {
+        scope.get('/', { config: access('public') }, async () => {
+          await turns.run('operator', () => new Promise<void>((resolve) => ends.push(resolve)));
+          return '';
+        });
+      });
+      const url = await app.listen({ port: 0, host: '127.0.0.1' });
+      return async (signal?: AbortSignal) => {
+        const response = await fetch(url, { ...(signal && { signal }) });
+        await response.text();
+        return response.status;
+      };
+    };
+    const [patient, limited] = [await start(60_000), await start(STORE_TIMEOUT_MS)];
+    const first = patient();
+    await waitUntil('the first has its turn', () => ends.length === 1);
+    t.same(await Promise.all(Array.from({ length: 5 }, () => limited())), [503, 503, 503, 503, 503]);
+    t.notOk(turns.hasWaiting('operator'));
+
+    const gone = new AbortController();
+    const second = patient(gone.signal);
+    await waitUntil('the second waits', () => turns.hasWaiting('operator'));
+    gone.abort();
+    await t.rejects(second);
+    await waitUntil('it has left the queue', () => !turns.hasWaiting('operator'));
+    ends[0]?.();
+    t.equal(await first, 200);
+    const third = patient();
+    await waitUntil('the third has its turn', () => ends.length === 2);
+    ends[1]?.();
+    t.equal(await third, 200);
+  },
+);
+
+t.test('a stream is limited per call, and breaks visibly when one fails', async (t) => {
+  const connection = new Connection(async () => undefined);
+  const app = fastify();
+  t.teardown(() => app.close());
+  const never = () => new Promise<never>(() => {});
+  async function* lines(fails: boolean) {
+    for (let line = 1; line <= 3; line++) yield `${await connection.call(async () => line)}\n`;
+    if (fails) throw new StoreUnavailable('gone');
+  }
+  await openScope(app, rulesOf(STORE_TIMEOUT_MS), async (scope) => {
+    for (const path of ['/whole', '/broken']) {
+      scope.get(path, { config: access('public') }, async (request, reply) => {
+        // The request has no time left.
+        await connection.call(never).catch(() => undefined);
+        return streamText(request, reply, lines(path === '/broken'));
+      });
+    }
+  });
+  const url = await app.listen({ port: 0, host: '127.0.0.1' });
+  t.equal(await (await fetch(`${url}/whole`)).text(), '1\n2\n3\n');
+  const { body } = await fetch(`${url}/broken`);
+  let text = '';
+  const read = async () => {
+    for await (const chunk of body ?? []) text += Buffer.from(chunk).toString();
+  };
+  await t.rejects(read(), 'the chunked encoding is aborted');
+  t.equal(text, `1\n2\n3\n\n${INCOMPLETE}\n`);
 });
 
 t.test('calls of one request that wait at the same time count once', (t) => {
@@ -130,6 +208,9 @@ t.test('reads wait until the majority has confirmed a write of a new primary', a
 });
 
 await onReplicaSet((set) => {
+  t.test('a store that is opened while there is no primary waits for one', (t) =>
+    startsWithoutPrimary(t, set),
+  );
   t.test('while the primary is frozen, calls succeed on the next one and take effect once', (t) =>
     frozenPrimary(t, set),
   );
@@ -214,6 +295,7 @@ async function frozenMajority(t: Test, set: ReplicaSet): Promise<void> {
   const offline = await idp.codeFor(client, agent, { scope: 'openid offline_access', prompt: 'consent' });
   const family: string = (await idp.redeem(client, offline)).body.refresh_token;
   const code = await idp.codeFor(client, agent);
+  const repeated = await idp.codeFor(client, agent);
   const refresh = (at: SaasApp) => at.request('POST', '/api/auth/refresh', { body: { refreshToken } });
 
   const primary = await set.primary();
@@ -226,13 +308,20 @@ async function frozenMajority(t: Test, set: ReplicaSet): Promise<void> {
     idp.redeem(client, code),
     unlock(app),
     accept(idp),
+    idp.redeem(client, repeated),
   ]);
   t.same(
     failed.map(({ status }) => status),
-    [503, 503, 503, 503, 503],
+    [503, 503, 503, 503, 503, 503],
   );
   app.clock.advance(45_000);
   thaw();
+  // At once, before the first process has settled its write.
+  const tokens = await untilAnswered(() => otherIdp.redeem(client, repeated));
+  t.equal(tokens.status, 200, 'a code that was answered 503 is not used');
+  t.equal((await otherIdp.userinfo(tokens.body.access_token)).status, 200);
+  t.equal((await idp.redeem(client, repeated)).status, 400, 'now it is');
+  t.equal((await otherIdp.userinfo(tokens.body.access_token)).status, 401);
   await set.primary();
   const sessions = set.client(t, saasUri).db().collection('sessions');
   const principals = set.client(t, idpUri).db().collection('principals');
@@ -257,6 +346,34 @@ async function frozenMajority(t: Test, set: ReplicaSet): Promise<void> {
   t.equal((await accept(otherIdp)).status, 410);
   app.clock.advance(45_000);
   t.equal((await refresh(other)).body.error.code, 'REFRESH_TOKEN_REUSED', 'the window closes again');
+}
+
+/** Repeats a request that is answered 503. */
+async function untilAnswered<T extends { status: number }>(send: () => Promise<T>): Promise<T> {
+  for (;;) {
+    const answer = await send();
+    if (answer.status !== 503) return answer;
+  }
+}
+
+/** Opens a store while the set has no primary for longer than the driver waits for one. */
+async function startsWithoutPrimary(t: Test, set: ReplicaSet): Promise<void> {
+  const uri = set.fresh();
+  const primary = await set.primary();
+  let kept: string | undefined;
+  // Two of three: the other one answers, and cannot be elected.
+  const thaw = set.freeze(t, (address) => {
+    if (address !== primary) kept ??= address;
+    return address !== kept;
+  });
+  const opening = openStore(uri);
+  const impatient = new mongodbPlugin.mongodb.MongoClient(uri, { serverSelectionTimeoutMS: CALL_TIMEOUT_MS });
+  t.teardown(() => impatient.close());
+  await t.rejects(impatient.connect(), { name: 'MongoServerSelectionError' });
+  thaw();
+  const store = await opening;
+  await things(store).insert(thing('a'));
+  await store.close();
 }
 
 /** Concurrent calls. */

@@ -78,6 +78,23 @@ t.test('a visitor signs up, and the account page shows the account', async (t) =
   t.notMatch(account.body, sentence('account.applications'));
 });
 
+t.test('below a path that a proxy takes off, every link and form of the pages has it', async (t) => {
+  const app = await saasApp(t, { ...HERE, publicUrl: 'http://app.example.test/app' });
+  const browser = { accept: 'text/html', origin: 'http://app.example.test' };
+  for (const path of ['/account', '/account/sign-in', '/account/sign-up']) {
+    const { text } = await app.request('GET', path, { headers: browser });
+    const targets = [...text.replaceAll('&#x2F;', '/').matchAll(/ (?:href|action|src)="(\/[^"]*)"/g)].map(
+      ([, target]) => target,
+    );
+    t.ok(targets.length > 1, path);
+    t.same(
+      targets.filter((target) => !target?.startsWith('/app/')),
+      [],
+      path,
+    );
+  }
+});
+
 t.test('a sign-up that is not possible stays a form, with the reason at its field', async (t) => {
   const visitor = await visitNew(t);
   await visitor.app.signUp({ email: 'taken@example.test' });
@@ -553,6 +570,13 @@ t.test('a user buys, changes, cancels and resumes a plan', async (t) => {
   const page = await visitor.get('/billing');
   t.match([page.status, page.body], [200, sentence('user-billing.no-plan')]);
   t.match(page.body, sentence('user-billing.no-invoices'));
+  const { users } = app.server.fastify.saas;
+  const owner = { id: (await me(app)).id };
+  await users.grant(owner, { plan: 'pro', until: app.clock.now() + 86_400_000 });
+  const granted = await visitor.get('/billing');
+  t.match(granted.body, sentence('user-billing.ends'));
+  t.notMatch(granted.body, sentence('user-billing.renews'), 'a granted plan');
+  await users.revokeGrant(owner);
   const forged = await visitor.browser.send(page, { form: 'x' }, '/checkout');
   t.match([forged.status, api.sessions.size], [403, 0]);
   const leaving = await visitor.browser.submit(page, {}, '/checkout');

@@ -85,14 +85,21 @@ export const PlansOption = Type.Object(
   },
 );
 
-/** The text of the variable contains the plans only. Text that is no JSON is returned unchanged and fails validation. */
+/**
+ * The text of the variable contains the plans, alone or as the option does (`{ plans: … }`). Text that is no JSON is returned
+ * unchanged and fails validation.
+ */
 export function parsePlans(text: string): unknown {
   try {
-    return { plans: JSON.parse(text) };
+    const value: unknown = JSON.parse(text);
+    return isOption(value) ? value : { plans: value };
   } catch {
     return text;
   }
 }
+
+const isOption = (value: unknown): boolean =>
+  typeof value === 'object' && value !== null && Object.keys(value).join() === 'plans';
 
 /** The plan of every user. */
 export const FREE_PLAN = 'free';

@@ -33,6 +33,12 @@ export function readSnapshot(subscription: Json, plans: Plans, stored: StoredPla
     cancelAt: nullable(subscription['cancel_at'], asTime),
     canceledAt: nullable(subscription['canceled_at'], asTime),
     endedAt: nullable(subscription['ended_at'], asTime),
+    cancellationReason: nullable(
+      'cancellation_details' in subscription
+        ? (asObject(subscription['cancellation_details'])['reason'] ?? null)
+        : undefined,
+      asText,
+    ),
     startedAt: asTime(subscription['created']),
     ...readDetails(subscription),
     livemode: asFlag(subscription['livemode']),

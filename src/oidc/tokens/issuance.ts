@@ -1,6 +1,7 @@
 import { type Clock, toSeconds } from '../../kernel/clock.js';
 import { newId, type Random, sha256 } from '../../kernel/secrets.js';
 import type { Audit } from '../../ops/audit.js';
+import type { BackgroundTasks } from '../../ops/background-tasks.js';
 import type { UnknownWrites } from '../../ops/unknown-writes.js';
 import { AMR, type ClaimsOf } from '../claims.js';
 import type { ClientAssertions } from '../client-assertion.js';
@@ -34,6 +35,8 @@ export interface TokenDependencies {
   seeds: readonly [string, ...string[]];
   rotations: UnknownWrites<Rotation>;
   redemptions: UnknownWrites<Redemption>;
+  /** Marks redemptions as answered. Absent if the outcome of every write is known. */
+  answers?: Pick<BackgroundTasks, 'run'> | undefined;
   audit: Audit;
   clock: Clock;
   random: Random;

@@ -1,4 +1,6 @@
-import { FUTURE_TOLERANCE_MS } from '../../kernel/clock.js';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { FUTURE_TOLERANCE_MS, isRecent } from '../../kernel/clock.js';
+import { httpErrors } from '../../kernel/errors.js';
 import { isSecretOf, sha256 } from '../../kernel/secrets.js';
 import { type Client, isPublicClient } from '../directory.js';
 import { oidcErrors } from '../errors.js';
@@ -124,6 +126,7 @@ export async function redeemGrant(
       {
         set: {
           consumedAt: now,
+          ...(deps.answers && { unansweredSince: now }),
           accessTokens: withAccessToken(grant, issued, { now, lifetimeSeconds }),
           ...(refreshToken !== undefined && {
             refreshHash: sha256(refreshToken),
@@ -144,11 +147,36 @@ export async function redeemGrant(
       throw error;
     });
   if (isConsumed) deps.redemptions.forget(grant.id);
-  if (!isConsumed && (await deps.redemptions.settle(grant.id))) {
+  if (!isConsumed && ((await deps.redemptions.settle(grant.id)) || (await isReverted(grant.id, deps)))) {
     return redeemGrant(client, grant, { resources, lifetimeMs, prove }, deps);
   }
   if (!isConsumed) return null;
-  return respond();
+  const answer = await respond();
+  deps.answers?.run('mark of an answered code', async () => {
+    await grants.changeOne({ id: grant.id, consumedAt: now }, { unset: ['unansweredSince'] });
+  });
+  return answer;
+}
+
+const POLL_INTERVAL_MS = 100;
+const MAX_POLLS = 40;
+
+/**
+ * Whether the process that has consumed a code reverts that, because its request has failed. Waits while it may: the client may
+ * repeat the request at this process as soon as the store responds again. @throws OVERLOADED if it is still open then
+ */
+async function isReverted(id: string, { grants, clock }: TokenDependencies): Promise<boolean> {
+  for (let polls = 0; polls < MAX_POLLS; polls++) {
+    const grant = await grants.findOne({ id });
+    if (!grant || grant.revokedAt !== undefined) return false;
+    const { consumedAt, unansweredSince, codeExpiresAt } = grant;
+    const now = clock.now();
+    if (consumedAt === undefined) return codeExpiresAt > now;
+    // A process that has crashed reverts nothing.
+    if (!isRecent(unansweredSince ?? 0, { now, within: CODE_LIFETIME_MS })) return false;
+    await sleep(POLL_INTERVAL_MS);
+  }
+  throw httpErrors.OVERLOADED();
 }
 
 /** A replayed code may have been stolen, so everything issued from it is revoked (RFC 6749 §4.1.2). */

@@ -71,7 +71,16 @@ export function trackUnknownGrantWrites(
       if (!isOwn) return true;
       await grants.changeOne(
         { id, consumedAt, revision: null, revokedAt: null },
-        { unset: ['consumedAt', 'accessTokens', 'refreshHash', 'refreshExpiresAt', 'refreshKey'] },
+        {
+          unset: [
+            'consumedAt',
+            'unansweredSince',
+            'accessTokens',
+            'refreshHash',
+            'refreshExpiresAt',
+            'refreshKey',
+          ],
+        },
       );
       return true;
     }),

@@ -1,4 +1,5 @@
 /** The engine for several machines: a MongoDB replica set or sharded cluster, through its own client or the host's. */
+import { performance } from 'node:perf_hooks';
 import mongodbPlugin, { type mongodb } from '@fastify/mongodb';
 import fastify from 'fastify';
 import { checkedStore } from '../checked-store.js';
@@ -28,6 +29,9 @@ const AUTHENTICATION_FAILED = 18;
 
 /** Shorter than the call timeout, so that the driver's own error is reported. */
 const DRIVER_TIMEOUT_MS = CALL_TIMEOUT_MS - 500;
+
+/** A program that starts during an election waits for its end: with default settings of the set, some 15 seconds. */
+const MAX_ELECTION_MS = 30_000;
 
 /**
  * No socketTimeoutMS: it would interrupt index builds. The driver's monitor detects a server that hangs after
@@ -68,10 +72,12 @@ export async function openMongodb(source: string | HostDatabase): Promise<Store>
   const connection = new Connection(release);
   const reads = new CurrentReads(db.client, () => writeNothing(db, prefix));
   try {
-    await connection.call(() => checkDeployment(db));
-    await connection.call(() => writeSchemaVersion(db, prefix));
-    // So that the first request does not wait for it.
-    await connection.call(() => reads.read(async () => undefined));
+    await afterElection(async () => {
+      await connection.call(() => checkDeployment(db));
+      await connection.call(() => writeSchemaVersion(db, prefix));
+      // So that the first request does not wait for it.
+      await connection.call(() => reads.read(async () => undefined));
+    });
   } catch (error) {
     reads.stop();
     await connection.close();
@@ -95,6 +101,7 @@ export async function openMongodb(source: string | HostDatabase): Promise<Store>
     writeAll: (writes) => writeInOrder(writes as readonly MongodbWrite[]),
     isAtomic: false,
     requestTimeoutMs: CALL_TIMEOUT_MS,
+    serverTime: () => connection.call(() => readServerTime(db)),
     async ready() {
       // One timeout per collection: creating them in a new database is slow on a slow disk.
       for (const indexed of declared) await connection.call(indexed);
@@ -122,6 +129,22 @@ export async function inspectMongodb(uri: string): Promise<void> {
   } finally {
     await connection.close();
   }
+}
+
+/** The time of the server. */
+export async function mongodbTime(uri: string): Promise<number> {
+  const { db, release } = await connect(uri);
+  const connection = new Connection(release);
+  try {
+    return await connection.call(() => readServerTime(db));
+  } finally {
+    await connection.close();
+  }
+}
+
+async function readServerTime(db: mongodb.Db): Promise<number> {
+  const { localTime } = await db.command({ hello: 1 }, { readPreference: 'primary' });
+  return (localTime as Date).getTime();
 }
 
 /** Reads a collection of any version, without creating collections or indexes. A missing collection is empty. */
@@ -157,7 +180,9 @@ export async function mongodbCollectionNames(uri: string): Promise<string[]> {
  * @fastify/mongodb decorates its instance, and the host may have registered it, too: a separate instance avoids the
  * collision.
  */
-async function connect(uri: string): Promise<OpenDatabase> {
+const connect = (uri: string): Promise<OpenDatabase> => afterElection(() => tryToConnect(uri));
+
+async function tryToConnect(uri: string): Promise<OpenDatabase> {
   const instance = fastify();
   try {
     await instance.register(mongodbPlugin, { url: uri, ...CLIENT_OPTIONS });
@@ -167,6 +192,30 @@ async function connect(uri: string): Promise<OpenDatabase> {
     throw toOpenError(error as Error);
   }
   return { db: instance.mongo.client.db(), release: () => instance.close() };
+}
+
+/** Repeats a step while members of the set respond, but none is the primary. */
+async function afterElection<R>(step: () => Promise<R>): Promise<R> {
+  const until = performance.now() + MAX_ELECTION_MS;
+  for (;;) {
+    try {
+      return await step();
+    } catch (error) {
+      // Each attempt has waited for the driver's own timeout.
+      if (!isElecting(error) || performance.now() >= until) throw error;
+    }
+  }
+}
+
+/** Whether the driver has found members of a replica set, but no primary. */
+function isElecting(error: unknown): boolean {
+  const { name = '', reason } = ((error as Error).cause ?? error) as Error & {
+    reason?: mongodb.TopologyDescription;
+  };
+  const types = [...(reason?.servers?.values() ?? [])].map(({ type }) => type);
+  const hasMember = types.includes('RSSecondary') || types.includes('RSOther');
+  // Or the primary was lost while it processed the step.
+  return hasMember || /^Mongo(?:Network|Pool)/.test(name);
 }
 
 /** Errors of a server or the DNS are safe to print; others describe the URI and may contain part of its password. */
