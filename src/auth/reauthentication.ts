@@ -8,6 +8,7 @@ import { authErrors } from './errors.js';
 import type { SecondFactors } from './second-factor.js';
 import type { Identity } from './sessions.js';
 import { FIRST_FACTOR, isSessionValid, SECOND_FACTOR, toSessionView } from './store.js';
+import type { Unlock } from './unlock.js';
 
 /** Proves in a session that it is still used by its user (RFC 9470). */
 export interface Reauthentication {
@@ -27,6 +28,7 @@ export interface Reauthentication {
 export interface ReauthenticationDependencies extends Pick<AuthDependencies, 'sessions' | 'clock'> {
   credentials: Credentials;
   secondFactors?: SecondFactors | undefined;
+  offerUnlock: Unlock['offerUnlock'];
   audit: Audit;
 }
 
@@ -43,7 +45,9 @@ export function createReauthentication(deps: ReauthenticationDependencies): Reau
       let amr: readonly string[] | undefined;
       if (secondFactors && (await secondFactors.stateOf(user.id))) {
         if (code === undefined) throw authErrors.SECOND_FACTOR_REQUIRED();
-        const method = await secondFactors.verify(user.id, code, origin);
+        const method = await secondFactors.verify(user.id, code, origin, () =>
+          deps.offerUnlock(user.email, origin),
+        );
         if (method === null) throw authErrors.INVALID_CODE();
         amr = [FIRST_FACTOR.password, ...SECOND_FACTOR[method]];
       }

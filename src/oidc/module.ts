@@ -1,5 +1,6 @@
 import type { Pages } from '../http/pages.js';
 import { authenticatedByRoute, type Guard, type Scope } from '../http/scope.js';
+import { SECOND } from '../kernel/clock.js';
 import type { Metrics } from '../ops/metrics.js';
 import { createExpiryPurge } from '../ops/purge.js';
 import type { Documents } from '../outbound/documents.js';
@@ -95,6 +96,8 @@ export interface OidcModuleOptions {
   trustedEmailDomains: readonly string[];
   /** Whether users may use HTTP Basic as agents do. */
   humansUseBasic: boolean;
+  /** How long a used refresh token returns the same successor, in seconds. */
+  refreshReuseWindow: number;
   /** Where clients publish their keys. */
   readDocument: Documents['read'];
   /** Whether applications in private networks or without TLS are told about ended sessions. */
@@ -143,6 +146,7 @@ export function createOidcModule(
     ...shared,
     ...{ consents, keys, claimsOf, seeds, revocations, delegations, assertions },
     namesGrants: options.identityAssertions?.issues,
+    reuseWindowMs: options.refreshReuseWindow * SECOND,
   });
   const { identityAssertions: enabled, readDocument } = options;
   const identityAssertions = enabled?.create(enabled, {

@@ -69,7 +69,7 @@ export default [
     name: 'a mailed code outlives the end of all sessions', file: 'auth/code-accounts.ts',
     in: 'openAccount',
     replace: '|| user?.sessionEpoch === epoch)', by: '|| true)',
-    tests: [['auth/email-login', 'a code ends with a newer request and with whatever ends all sessions']],
+    tests: [['auth/email-login', 'a code ends with whatever ends all sessions']],
   },
   {
     name: 'a password of the host leaves sessions', file: 'auth/user-update.ts', in: 'writeOf',
