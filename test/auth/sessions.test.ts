@@ -153,7 +153,7 @@ t.test('ambiguous e-mail addresses and names are refused', async (t) => {
     '"a b"@example.test',
     'a@bücher.test',
     'a@example.test\r\nBcc: b@example.test',
-    ' a@example.test',
+    'a @example.test',
     'a@example',
     '@example.test',
     'a..b@example.test',
