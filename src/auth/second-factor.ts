@@ -14,7 +14,6 @@ import {
   type UserDocument,
   type Users,
 } from './store.js';
-import type { Unlock } from './unlock.js';
 
 /** The part of second factors that this domain uses. */
 export interface SecondFactors {
@@ -83,7 +82,8 @@ export interface SecondFactorStepDependencies extends Pick<SignIn, 'signIn'> {
   clock: Clock;
   secondFactors: SecondFactors;
   challenges: Challenges;
-  offerUnlock: Unlock['offerUnlock'];
+  /** Mails a link that lets the owner sign in from this location, and returns the message of the response. */
+  offerUnlock(email: string, origin: Origin): string;
   audit: Audit;
 }
 

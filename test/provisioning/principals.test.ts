@@ -444,3 +444,25 @@ t.test('accounts and agents are audited without their passwords', async (t) => {
   ]);
   t.notMatch(JSON.stringify(records), new RegExp(`${agent.password}|${human.password}|${human.handle}`));
 });
+
+t.test(
+  'limits of sign-ups are options, and a server with the shared secret calls for its people',
+  async (t) => {
+    const secret = 'caller-Tz5kWm8QbX2nVr7LdP4yHs9GcJ3f';
+    const idp = await idpApp(t, { limits: true, maxRegistrationsPerHour: 3, callerSecret: secret });
+    let number = 0;
+    const statuses = async (count: number, headers: Record<string, string> = {}) => {
+      const all: number[] = [];
+      for (let index = 0; index < count; index++) {
+        const body = { handle: `person${++number}`, password: PASSWORD };
+        all.push((await idp.request('POST', '/v1/accounts', { body, headers, from: '203.0.113.1' })).status);
+      }
+      return all;
+    };
+    t.same(await statuses(4), [201, 201, 201, 429]);
+    const forPerson = { 'x-caller-secret': secret, 'x-end-user-ip': '203.0.113.2' };
+    t.same(await statuses(4, forPerson), [201, 201, 201, 429]);
+    t.same(await statuses(4, { 'x-caller-secret': secret }), [201, 201, 201, 201]);
+    t.same(await statuses(1, { 'x-caller-secret': `${secret}x` }), [400]);
+  },
+);
