@@ -147,10 +147,11 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
     async count(limit, ip) {
       if (!isAddressLimited(ip)) return;
       const counted = byBlock(limit, ip);
+      await counters.count(counted);
+      // Afterwards, so that what a block is refused does not use up the share of others.
       const { ofNetwork } = counted.limit;
       const network = ofNetwork && addressNetwork(ip);
       if (network) await counters.count({ limit: ofNetwork, key: network, ip });
-      await counters.count(counted);
     },
 
     async countKey(limit, key, ip) {
