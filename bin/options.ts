@@ -3,6 +3,7 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { parseList } from '../src/config/options.js';
 import { mustBe } from '../src/config/validation-messages.js';
 import { DisplayName, fits } from '../src/http/schemas.js';
+import { withoutByteOrderMark } from '../src/kernel/text.js';
 import { KINDS, type Kind } from '../src/provisioning/store.js';
 import type { AllowedResource } from '../src/trust/store.js';
 
@@ -26,7 +27,7 @@ export function displayName(command: Command, { name }: { name?: string }): { na
 /** The content of a JSON file; the command fails if it cannot be read. */
 export function readJson(command: Command, file: string): unknown {
   try {
-    return JSON.parse(readFileSync(file, 'utf8'));
+    return JSON.parse(withoutByteOrderMark(readFileSync(file, 'utf8')));
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     return command.error(`error: ${file} cannot be read as JSON: ${reason}`);

@@ -1,5 +1,6 @@
 import { createInterface } from 'node:readline/promises';
 import { Writable } from 'node:stream';
+import { withoutByteOrderMark } from '../src/kernel/text.js';
 import { fail } from './terminal.js';
 
 /** Longer than any valid password in any encoding. */
@@ -34,7 +35,5 @@ export async function readPassword(input: AsyncIterable<Uint8Array>): Promise<st
     if (bytes > MAX_INPUT_BYTES) fail(1, 'The input is too long for a password.');
     chunks.push(chunk);
   }
-  return Buffer.concat(chunks)
-    .toString('utf8')
-    .replace(/\r?\n$/, '');
+  return withoutByteOrderMark(Buffer.concat(chunks).toString('utf8')).replace(/\r?\n$/, '');
 }

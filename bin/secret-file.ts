@@ -1,5 +1,6 @@
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { systemRandom } from '../src/kernel/secrets.js';
+import { withoutByteOrderMark } from '../src/kernel/text.js';
 import { fail } from './terminal.js';
 
 /** Files that contain tokens. */
@@ -14,7 +15,7 @@ export function writeSecretFile(file: string, text: string): void {
 /** The content without the line break at its end; the command fails if it cannot be read. */
 export function readSecretFile(program: string, file: string): string {
   try {
-    return readFileSync(file, 'utf8').trimEnd();
+    return withoutByteOrderMark(readFileSync(file, 'utf8')).trimEnd();
   } catch (error) {
     return fail(1, `${program}: ${file} cannot be read (${(error as NodeJS.ErrnoException).code}).`);
   }

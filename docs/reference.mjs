@@ -141,7 +141,7 @@ function eventsOf(file, interfaceName) {
 
 /** When the events without a comment are emitted. */
 const MEANINGS = {
-  'user.registered': 'An account was created.',
+  'user.registered': 'An account was created: by its user, the host, the command or an import.',
   'user.unsuspended': 'The operator has lifted the suspension.',
   'user.suspended': 'The operator has suspended the account.',
   'user.deleted': 'The account was deleted.',

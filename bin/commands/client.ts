@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { type Command, Option } from 'commander';
 import { parseList } from '../../src/config/options.js';
+import { withoutByteOrderMark } from '../../src/kernel/text.js';
 import { ID_TOKEN_ALGORITHMS, type IdTokenAlgorithm } from '../../src/provisioning/clients.js';
 import { clientView } from '../../src/provisioning/schemas.js';
 import { KINDS, type Kind } from '../../src/provisioning/store.js';
@@ -138,7 +139,7 @@ function readKeys(command: Command, { jwks, jwksUri }: DescribeOptions) {
   if (jwksUri !== undefined) return { jwksUri, ...(jwks !== undefined && { jwks }) };
   if (jwks === undefined) return {};
   try {
-    const set: unknown = JSON.parse(readFileSync(jwks, 'utf8'));
+    const set: unknown = JSON.parse(withoutByteOrderMark(readFileSync(jwks, 'utf8')));
     // One key is a set of one.
     const isKey = typeof set === 'object' && set !== null && 'kty' in set;
     return { jwks: isKey ? { keys: [set] } : set };

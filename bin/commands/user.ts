@@ -21,8 +21,8 @@ because other users of the machine can read arguments.`;
 
 const IMPORT = `Import users of another system with their password hashes.
 
-Each line is a JSON object with "email" and, optionally, "name", "passwordHash", "emailVerified" and "createdAt". Hashes \
-of argon2, bcrypt, scrypt and PBKDF2 stay as they are until the user signs in. Existing accounts never change, so an import can be repeated. The command \
+Each line is a JSON object with "email" and, optionally, "id", "name", "passwordHash", "emailVerified", "createdAt", \
+"publicMetadata" and "privateMetadata". Hashes of argon2, bcrypt, scrypt (also of Firebase) and PBKDF2 stay as they are until the user signs in. Existing accounts never change, so an import can be repeated. The command \
 exits with 1 when it refuses a line.`;
 
 const SUSPEND = `Suspend an account at once and end its sessions, tokens and mailed links. A subscription continues to be \

@@ -35,6 +35,7 @@ export const authentication = {
     description:
       'With `REQUIRE_EMAIL_VERIFICATION`, the response is 202 for new and known addresses alike, and the account can be used once its address is confirmed.',
     errors: ['EMAIL_TAKEN', 'REGISTRATION_DISABLED', 'REGISTRATION_REJECTED', 'WEAK_PASSWORD'],
+    rejectsUnknown: true,
   },
   'POST /api/auth/login': {
     id: 'login',
@@ -173,6 +174,7 @@ export const otherLogins = {
     summary: 'Begin the registration with a passkey',
     description: 'The response is the same for every address.',
     errors: ['REGISTRATION_DISABLED'],
+    rejectsUnknown: true,
   },
   'POST /api/auth/register/passkey': {
     id: 'registerWithPasskey',

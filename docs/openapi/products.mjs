@@ -17,7 +17,7 @@ function commonCodes(route, about) {
     'INTERNAL',
     ...(about.isOpen ? [] : ['NOT_READY', 'OVERLOADED']),
     ...(config.unmetered === true ? [] : ['RATE_LIMITED']),
-    // Also for an invalid Host header.
+    // Also for an invalid Host header, and for the headers of a server-side caller.
     'VALIDATION_ERROR',
     ...(hasBody ? ['INVALID_JSON', 'PAYLOAD_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE'] : []),
   ];

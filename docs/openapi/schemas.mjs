@@ -27,7 +27,7 @@ export function convert(schema, context = {}) {
 function converted(source, context) {
   if (source === true || source === false || Object.keys(source).length === 0) return source;
   if (JSON.stringify(source) === STATUSES) return subscriptionStatus();
-  const { accepts, ...schema } = { ...source };
+  const { accepts, trimmed: _, ...schema } = { ...source };
   const result = JSON.parse(JSON.stringify(schema));
   if (plain([source])[0].format === 'date-time') result.format = 'date-time';
   if (schema.properties) {

@@ -48,7 +48,7 @@ export async function secondFactorPlugin(scope: Scope, options: SecondFactorOpti
     const { code, form } = request.body;
     pages.keepForm(request, await pageOf(request));
     const { id } = guard.personOf(request).principal;
-    const codes = await factors.confirm(id, withoutSpaces(code), form, originOf(request));
+    const codes = await factors.confirm(id, code, form, originOf(request));
     if (codes) return sendCodes(reply, codes);
     return pages.send(reply.code(401), await pageOf(request, wrongCode({})));
   });
@@ -125,5 +125,3 @@ export async function secondFactorPlugin(scope: Scope, options: SecondFactorOpti
     return { template: 'account-second-factor', view };
   }
 }
-
-const withoutSpaces = (code: string): string => code.replaceAll(/\s/g, '');

@@ -42,6 +42,7 @@ export interface CodeAccountDependencies
       | 'throttle'
       | 'backgroundTasks'
       | 'registrationAllowed'
+      | 'secondFactors'
       | 'hooks'
       | 'clock'
       | 'random'
@@ -146,6 +147,7 @@ export function createCodeAccounts(deps: CodeAccountDependencies): CodeAccounts 
       const opened = await openAccount(document, given, origin);
       if ('signedIn' in opened) return opened;
       const { user } = opened;
+      await deps.secondFactors?.trust(user.id, origin.ip);
       try {
         await deps.secondFactorStep?.demand(user, FIRST_FACTOR.code, origin);
       } catch (error) {

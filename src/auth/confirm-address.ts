@@ -147,6 +147,10 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
         const verifiedUser = await deps.presentUser({ ...user, email, emailVerified: true });
         await deps.announceEvent('user.verified', { ...event, user: verifiedUser }, wasUsed);
       }
+      if (isChange) {
+        const moved = await deps.presentUser({ ...user, email, emailVerified: true });
+        await deps.announceEvent('user.updated', { ...event, user: moved }, wasUsed);
+      }
       if (!passwordChanged) {
         const confirmed = await users.updateOne(
           { ...where, ...verified.precondition },

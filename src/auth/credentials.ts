@@ -1,3 +1,4 @@
+import { canonicalEmail } from '../http/mailboxes.js';
 import type { Origin } from '../http/scope.js';
 import type { Clock } from '../kernel/clock.js';
 import { httpErrors, invalidFields } from '../kernel/errors.js';
@@ -75,7 +76,7 @@ export function createCredentials({
       // Called first, so that a rejection under overload costs neither a read nor a write.
       await passwords.ensureCapacity();
       await throttle.count(authLimits.login, ip);
-      const account = email.toLowerCase();
+      const account = canonicalEmail(email);
       const onBudgetSpent = () => offerUnlock(account, origin);
       const verified = await throttle.attempt({ account, ip, onBudgetSpent }, async () => {
         const user = await users.findOne({ email: account });

@@ -28,7 +28,10 @@ export interface AuthDependencies extends SessionDependencies {
   /** For events that were announced with the change, or that a repeated request may emit again. */
   emit: Emit<AuthEvents>;
   foreignHashes: Pick<ForeignHashes, 'decoys' | 'remove'>;
-  throttle: Pick<Throttle, 'count' | 'countKey' | 'tryCountKey' | 'attempt' | 'trust' | 'trustOnly'>;
+  throttle: Pick<
+    Throttle,
+    'count' | 'countKey' | 'tryCountKey' | 'attempt' | 'trust' | 'trustOnly' | 'isTrusted'
+  >;
   mails: AccountMails;
   backgroundTasks: Pick<BackgroundTasks, 'run'>;
   deletionHooks: AccountDeletionHooks;
@@ -36,8 +39,8 @@ export interface AuthDependencies extends SessionDependencies {
   secondFactors?: SecondFactors | undefined;
   challenges?: Challenges | undefined;
   /**
-   * Removes what signs in to an account without its password, because the account has a new owner. Idempotent. Absent if there
-   * is nothing but passwords.
+   * Removes what signs in to an account without its password, and the second factor, because the account has a new owner.
+   * Idempotent. Absent if there is nothing but passwords.
    */
   removeOtherLogins?(userId: string, origin: Origin): Promise<void>;
   /** Whether the operator allows new registrations. */

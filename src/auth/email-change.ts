@@ -1,3 +1,4 @@
+import { canonicalEmail } from '../http/mailboxes.js';
 import type { Origin } from '../http/scope.js';
 import { isUnexpired } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
@@ -11,13 +12,17 @@ import { authErrors } from './errors.js';
 import { eventIdOf } from './events.js';
 import { authLimits } from './limits.js';
 import { newLinkToken, VERIFICATION_LINK_TTL_MS } from './link-tokens.js';
+import { requireRecent } from './recent-auth.js';
 import type { Identity } from './sessions.js';
 import { ALL_LINK_FIELDS } from './store.js';
 import type { EmailChangeLinks } from './verification.js';
 
 /** Changes the address of an account once a link sent to the new address is followed. */
 export interface EmailChange extends EmailChangeLinks {
-  /** Sends the link to the new address. @throws INVALID_CREDENTIALS, EMAIL_TAKEN, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED */
+  /**
+   * Sends the link to the new address. An account with a second factor needs a recent sign-in, too.
+   * @throws INVALID_CREDENTIALS, REAUTHENTICATION_REQUIRED, EMAIL_TAKEN, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED
+   */
   changeEmail(
     identity: Identity,
     given: { email: string; password?: string | undefined },
@@ -37,6 +42,7 @@ export interface EmailChangeDependencies
     | 'random'
     | 'verificationRequired'
     | 'profileChanged'
+    | 'secondFactors'
   > {
   credentials: Credentials;
   throttle: Pick<Throttle, 'count' | 'tryCountKey' | 'trustOnly'>;
@@ -51,12 +57,14 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
   return {
     async changeEmail(identity, given, origin) {
       const { id, email } = identity.user;
-      const newEmail = given.email.toLowerCase();
+      const newEmail = canonicalEmail(given.email);
       if (newEmail === email) {
         const message = 'is already your address';
         throw httpErrors.VALIDATION_ERROR({ details: [{ path: 'email', message }] });
       }
       const user = await credentials.verifyOwner(identity, given.password, origin, 'email.change-refused');
+      // A link with a new password at the new address removes the second factor.
+      if (await deps.secondFactors?.stateOf(id)) requireRecent(identity, {}, clock);
       await throttle.count(authLimits.mail, origin.ip);
       // With required verification, no response may disclose which addresses have an account.
       if (!deps.verificationRequired && (await isTaken(newEmail))) throw authErrors.EMAIL_TAKEN();
@@ -87,7 +95,7 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
         expiresAt,
         email: newEmail,
         unset: ALL_LINK_FIELDS,
-        inc: { emailVersion: 1 },
+        inc: { emailVersion: 1, profileVersion: 1 },
         enqueueNotices: () => mails.emailChanged(user, newEmail, (user.emailVersion ?? 0) + 1, origin),
       } as const;
       // The unique index decides when two accounts want the same address.
@@ -102,9 +110,9 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
         audit.record({ event: 'email.changed', subject: user.id, ip }),
         throttle.trustOnly(user.email, ip),
       ]);
-      if (!user.usedLink.addressVerified) return;
       const event = { id: eventIdOf(user), userId: user.id, user: await deps.presentUser(user) };
-      await deps.emit('user.verified', event);
+      await deps.emit('user.updated', event);
+      if (user.usedLink.addressVerified) await deps.emit('user.verified', event);
     },
   };
 }

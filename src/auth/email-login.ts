@@ -1,10 +1,10 @@
+import { canonicalEmail } from '../http/mailboxes.js';
 import type { Origin } from '../http/scope.js';
 import { addressBlock } from '../kernel/addresses.js';
 import { FUTURE_TOLERANCE_MS } from '../kernel/clock.js';
 import type { Sealed } from '../kernel/sealed.js';
 import { isSecretOf, newToken, sha256 } from '../kernel/secrets.js';
-import { createUsedLinks, type LinkUse, UNANSWERED_LINK_FIELDS } from '../ops/used-links.js';
-import { nullIfTaken } from '../storage/collection.js';
+import { createUsedLinks, type LinkUse } from '../ops/used-links.js';
 import { type CodeAccountDependencies, createCodeAccounts } from './code-accounts.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
@@ -26,8 +26,8 @@ import { isDisabled } from './store.js';
  */
 export interface EmailLogin {
   /**
-   * Mails a code after the response, which is the same for every address, and ends the previous code of the address.
-   * Returns the login token.
+   * Mails a code after the response, which is the same for every address. Earlier codes of the address remain valid, so that
+   * no request of a stranger ends one. Returns the login token.
    * @throws RATE_LIMITED
    */
   requestCode(given: { email: string; locale?: string | undefined }, origin: Origin): Promise<string>;
@@ -63,18 +63,11 @@ export function createEmailLogin(deps: EmailLoginDependencies): EmailLogin {
   const usedLinks = createUsedLinks(codes, deps);
   const accounts = createCodeAccounts(deps);
 
-  /** Replaces the previous request for the address. */
-  const storeRequest = async (id: string, request: Omit<LoginCodeDocument, 'id'>): Promise<void> => {
-    const unset = [
-      ...(['usedLinkHash', ...UNANSWERED_LINK_FIELDS] as const),
-      ...(request.userId === undefined ? (['userId', 'epoch'] as const) : []),
-    ];
-    const replace = () => codes.changeOne({ id }, { set: request, unset });
-    if (await replace()) return;
-    const isInserted = await codes.insert({ id, ...request }).then(() => true, nullIfTaken);
-    // Another request for the address was inserted in the meantime.
-    if (!isInserted) await replace();
-  };
+  /** Strangers can use up the mails to an address, but not those of requests from its known locations. */
+  const mayMail = async (email: string, ip: string): Promise<boolean> =>
+    (await throttle.tryCountKey(authLimits.mailTo.login, email, ip)) ||
+    ((await throttle.isTrusted(email, ip)) &&
+      (await throttle.tryCountKey(authLimits.mailTo.knownLogin, email, ip)));
 
   /** Stores a code, and mails it if it can sign in. */
   const sendCode = async (
@@ -83,15 +76,15 @@ export function createEmailLogin(deps: EmailLoginDependencies): EmailLogin {
     origin: Origin,
   ): Promise<void> => {
     const { ip } = origin;
-    if (!(await throttle.tryCountKey(authLimits.mailTo.login, email, ip))) return;
+    if (!(await mayMail(email, ip))) return;
     const user = await users.findOne({ email });
     await audit.recordFailure({ event: 'login.code-requested', ip, ...(user && { subject: user.id }) });
     const code = newLoginCode(random);
-    const requestHash = sha256(secret);
+    const id = sha256(secret);
     const expiresAt = clock.now() + LOGIN_CODE_TTL_MS;
     // Also for addresses without an account, so that wrong codes get the same responses.
-    await storeRequest(sha256(email), {
-      requestHash,
+    await codes.insert({
+      id,
       codeHash: hashOf(secret, code),
       attemptsLeft: LOGIN_CODE_ATTEMPTS,
       expiresAt,
@@ -101,7 +94,7 @@ export function createEmailLogin(deps: EmailLoginDependencies): EmailLogin {
     if (!isReceived) return;
     // The owner of a mistyped address does not learn where the request came from.
     const from = user?.emailVerified ? origin : undefined;
-    await mails.loginCode(user ?? { email, locale }, { code, requestHash, expiresAt }, from);
+    await mails.loginCode(user ?? { email, locale }, { code, id, expiresAt }, from);
   };
 
   /**
@@ -119,7 +112,6 @@ export function createEmailLogin(deps: EmailLoginDependencies): EmailLogin {
     const now = clock.now();
     const pending = {
       id,
-      requestHash: sha256(secret),
       usedLinkHash: null,
       expiresAt: { gt: now, lte: now + LOGIN_CODE_TTL_MS + FUTURE_TOLERANCE_MS },
     };
@@ -142,7 +134,7 @@ export function createEmailLogin(deps: EmailLoginDependencies): EmailLogin {
   return {
     async requestCode({ email: given, locale }, origin) {
       const { ip } = origin;
-      const email = given.toLowerCase();
+      const email = canonicalEmail(given);
       await throttle.count(authLimits.loginCode, ip);
       // Also by client, so that one cannot use up the limit of an address, and learns only about its own requests.
       await throttle.countKey(authLimits.loginCodeFrom, `${email}\n${addressBlock(ip)}`, ip);
@@ -157,7 +149,7 @@ export function createEmailLogin(deps: EmailLoginDependencies): EmailLogin {
       if (!request) throw authErrors.CODE_EXPIRED();
       const { email, secret } = request;
       const code = typedCode(typed);
-      const use = usedLinks.begin(sha256(email), hashOf(secret, code));
+      const use = usedLinks.begin(sha256(secret), hashOf(secret, code));
       const guess = { account: `login code of ${email}`, ip: origin.ip, kind: 'code' } as const;
       const outcome = await usedLinks.complete(use, async () => {
         const document = await throttle.attempt(guess, () => useCode(request, code, use, origin));

@@ -4,8 +4,10 @@ import type { EventProof } from '../ops/events.js';
 
 /** The events about accounts that a host application can subscribe to. */
 export interface AuthEvents {
-  /** An account exists; not for those that the host creates. */
+  /** An account exists, however it was created: by its user, the host, the command or an import. */
   'user.registered': { userId: string; user: User };
+  /** The name, the address or metadata has changed, or the host has changed whether the address counts as verified. */
+  'user.updated': { userId: string; user: User };
   /** The user has followed a link sent to the address. */
   'user.verified': { userId: string; user: User };
   /** The operator has suspended the account, or lifted the suspension. */
@@ -21,6 +23,17 @@ export interface AuthEvents {
 /** The ID of the events of a used link or a changed password, which is the same when the request is repeated. */
 export const eventIdOf = ({ usedLinkHash = '' }: { usedLinkHash?: string }): string =>
   `evt_${sha256(`event ${usedLinkHash}`)}`;
+
+/** That an account was stored. */
+export const proofOfRegistration = (id: string): EventProof => ({ of: 'user', id, has: {} });
+
+/** That the profile has this version. */
+export const proofOfProfile = (id: string, profileVersion: number): EventProof => ({
+  of: 'user',
+  id,
+  has: {},
+  reaches: { profileVersion },
+});
 
 /** That a session was revoked. */
 export const proofOfRevocation = (id: string): EventProof => ({
@@ -56,6 +69,7 @@ export const proofOfUse = (id: string, usedLinkHash: string): EventProof => ({
 
 export const AUTH_EVENTS: Record<keyof AuthEvents, true> = {
   'user.registered': true,
+  'user.updated': true,
   'user.verified': true,
   'user.suspended': true,
   'user.unsuspended': true,

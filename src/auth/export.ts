@@ -54,7 +54,8 @@ export function createSendExport({ exportAccount, throttle }: ExportOptions): Se
 }
 
 export async function exportPlugin(scope: Scope, { sendExport }: { sendExport: SendExport }): Promise<void> {
-  scope.get('/user/export', { config: access('user') }, (request, reply) =>
+  // As the page does: it contains what a stolen session should not reveal.
+  scope.get('/user/export', { config: access('recent-user') }, (request, reply) =>
     sendExport(request, reply, request.saas.user.id),
   );
 }

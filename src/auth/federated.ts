@@ -1,3 +1,4 @@
+import { canonicalEmail } from '../http/mailboxes.js';
 import type { Origin } from '../http/scope.js';
 import { newId } from '../kernel/secrets.js';
 import type { AuthDependencies } from './dependencies.js';
@@ -75,7 +76,7 @@ export function createFederatedSignIn(deps: FederatedSignInDependencies): Federa
     async admit({ email, name }, origin) {
       if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
       await throttle.count(authLimits.register, origin.ip);
-      const person = { email: email.toLowerCase(), ...(name !== undefined && { name }) };
+      const person = { email: canonicalEmail(email), ...(name !== undefined && { name }) };
       await beforeRegister?.(person, 'provider', origin);
     },
 

@@ -3,12 +3,14 @@ import { UniqueViolation } from '../storage/collection.js';
 import type { Users } from './store.js';
 
 /** A collection of users that stores nothing and detects duplicates as a real import would. */
-export function createDryRunUsers(users: Pick<Users, 'findOne'>): Pick<Users, 'insert'> {
+export function createDryRunUsers(users: Pick<Users, 'findOne'>): Pick<Users, 'insert' | 'findOne'> {
   const imported = new DigestSet();
   return {
-    async insert({ email }) {
+    findOne: users.findOne,
+    async insert({ id, email }) {
       const isTaken = (await users.findOne({ email })) !== null;
       if (isTaken || !imported.add(email)) throw new UniqueViolation('users', 'email');
+      if (!imported.add(`id ${id}`)) throw new UniqueViolation('users', 'id');
     },
   };
 }

@@ -2,6 +2,7 @@ import { AppError } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
 import { createDryRunUsers } from './import-dry-run.js';
 import { type Line, readLines } from './import-lines.js';
+import { METADATA_KINDS } from './metadata.js';
 import type { Users } from './store.js';
 import { insertUser, type NewUser, type NewUserDependencies } from './users.js';
 
@@ -29,12 +30,14 @@ export interface ImportReport {
 /** Users inserted at once, which share a commit; no further lines are buffered. */
 const BATCH_SIZE = 128;
 
-const MAX_LINE_BYTES = 16 * 1024;
+/** More than twice the maximum of metadata. */
+const MAX_LINE_BYTES = 32 * 1024;
 
-const FIELDS = ['email', 'name', 'passwordHash', 'emailVerified', 'createdAt'];
+const FIELDS = [...['id', 'email', 'name', 'passwordHash', 'emailVerified', 'createdAt'], ...METADATA_KINDS];
 
 /**
- * Imports users of another system from lines of JSON: `{ email, name?, passwordHash?, emailVerified?, createdAt? }`.
+ * Imports users of another system from lines of JSON: `{ email, id?, name?, passwordHash?, emailVerified?, createdAt?,
+ * publicMetadata?, privateMetadata? }`.
  * Invalid lines are skipped, and existing accounts stay unchanged, so that an import can be repeated.
  *
  * @throws StoreUnavailable; the users imported before remain
@@ -45,7 +48,10 @@ export async function importUsers(
   deps: NewUserDependencies & { users: Users; audit: Audit },
 ): Promise<ImportReport> {
   const target = dryRun
-    ? { ...deps, users: createDryRunUsers(deps.users), foreignHashes: NO_FOREIGN_HASHES }
+    ? {
+        ...{ ...deps, users: createDryRunUsers(deps.users) },
+        ...{ foreignHashes: NO_FOREIGN_HASHES, announceEvent: NO_EVENTS },
+      }
     : deps;
   const report: ImportReport = { lines: 0, created: 0, existing: 0, refused: 0, interrupted: false };
   let batch: Pick<Line, 'number' | 'text'>[] = [];
@@ -80,7 +86,12 @@ export async function importUsers(
   return report;
 }
 
-/** A dry run stores neither users nor imported hashes. */
+/** A dry run stores neither users nor imported hashes, and announces nothing. */
+const NO_EVENTS: NewUserDependencies['announceEvent'] = async () => ({
+  emit: async () => undefined,
+  withdraw: async () => undefined,
+});
+
 const NO_FOREIGN_HASHES: NewUserDependencies['foreignHashes'] = {
   add: async () => undefined,
   remove: async () => undefined,

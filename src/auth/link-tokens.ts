@@ -27,6 +27,6 @@ export function newLinkToken(
 
 /** The user ID in a token, and the hash of the token, to compare with the stored one; `null` for a malformed token. */
 export function parseLinkToken(token: string): { userId: string; hash: string } | null {
-  const [, userId] = /^(\w{1,100})\.[\w-]{43}$/.exec(token) ?? [];
+  const [, userId] = /^([\w-]{1,100})\.[\w-]{43}$/.exec(token) ?? [];
   return userId === undefined ? null : { userId, hash: sha256(token) };
 }

@@ -3,12 +3,10 @@ import type { Random } from '../kernel/secrets.js';
 import { createExpiryPurge } from '../ops/purge.js';
 import type { Collection, Store } from '../storage/collection.js';
 
-/** The latest sign-in by e-mail of an address. One is stored for every address, with an account or without. */
+/** A sign-in by e-mail, for an address with an account or without. An address can have several at a time. */
 export interface LoginCodeDocument {
-  /** SHA-256 of the address. */
-  id: string;
   /** SHA-256 of the secret in the login token, which the browser has that began the sign-in. */
-  requestHash: string;
+  id: string;
   /** SHA-256 of that secret and the mailed code. */
   codeHash: string;
   /** Codes that can still be tried. */
@@ -28,7 +26,7 @@ export type LoginCodes = Collection<LoginCodeDocument>;
 export const loginCodeCollection = (store: Store): LoginCodes =>
   store.collection<LoginCodeDocument>('loginCodes', {
     indexes: [['expiresAt']],
-    fields: ['requestHash', 'attemptsLeft', 'usedLinkHash', 'unansweredSince'],
+    fields: ['attemptsLeft', 'usedLinkHash', 'unansweredSince'],
   });
 
 export const createLoginCodePurge = (codes: LoginCodes, clock: Clock) => createExpiryPurge(codes, clock);

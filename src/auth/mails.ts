@@ -39,23 +39,28 @@ export interface Outbox {
   }): Promise<void>;
 }
 
-type Recipient = Pick<UserDocument, 'id' | 'email' | 'name'> & { locale?: string | undefined };
+type Recipient = Pick<UserDocument, 'id' | 'email' | 'name' | 'emailVerified'> & {
+  locale?: string | undefined;
+};
+
+/** Whose mail greets nobody by name. */
+type Addressee = Pick<Recipient, 'id' | 'email' | 'locale'>;
 
 /** Enqueues the mails about accounts. */
 export interface AccountMails {
   passwordReset(recipient: Recipient, link: LinkToken, origin: RequestOrigin): Promise<void>;
-  verifyEmail(recipient: Omit<Recipient, 'name'>, link: LinkToken): Promise<void>;
+  verifyEmail(recipient: Addressee, link: LinkToken): Promise<void>;
   /**
    * To the new address of an account, which may belong to someone else: without the origin of the request, which would
    * be disclosed to them.
    */
-  confirmAddressChange(recipient: Omit<Recipient, 'name'>, link: LinkToken): Promise<void>;
+  confirmAddressChange(recipient: Addressee, link: LinkToken): Promise<void>;
   /** Allows sign-in from a new address while wrong passwords from other addresses exhaust the limit of the account. */
   unlock(recipient: Recipient, link: LinkToken, origin: RequestOrigin): Promise<void>;
   /** The code to sign in, for an account or for an address without one. */
   loginCode(
-    recipient: Partial<Recipient> & Pick<Recipient, 'email'>,
-    login: { code: string; requestHash: string; expiresAt: number },
+    recipient: Recipient | (Partial<Addressee> & Pick<Addressee, 'email'>),
+    login: { code: string; id: string; expiresAt: number },
     origin: RequestOrigin,
   ): Promise<void>;
   /** Enqueued before the change and sent once the password has this version. */
@@ -109,7 +114,9 @@ export interface AccountMailOptions {
 }
 
 export function createAccountMails({ outbox, pages, clock }: AccountMailOptions): AccountMails {
-  const greeting = ({ name }: Pick<Recipient, 'name'>) => (name === undefined ? {} : { name });
+  /** Only at a verified address: anyone can register the address of another person with an advertisement as the name. */
+  const greeting = ({ name, emailVerified }: Pick<Recipient, 'name' | 'emailVerified'>) =>
+    name !== undefined && emailVerified ? { name } : {};
   const inDays = (days: number) => clock.now() + days * DAY;
 
   const circumstances = (origin: RequestOrigin) => circumstancesOf(origin, clock.now());
@@ -117,7 +124,7 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
   /** A mail to an address that is to be confirmed. */
   const confirmation =
     (template: 'verify-email' | 'confirm-address-change') =>
-    ({ id, email, locale }: Omit<Recipient, 'name'>, { token, hash, expiresAt }: LinkToken) =>
+    ({ id, email, locale }: Addressee, { token, hash, expiresAt }: LinkToken) =>
       outbox.put({
         key: `${template}:${hash}`,
         userId: id,
@@ -189,9 +196,9 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         expiresAt,
       }),
 
-    loginCode: ({ id, email, locale, ...recipient }, { code, requestHash, expiresAt }, origin) =>
+    loginCode: ({ id, email, locale, ...recipient }, { code, id: requestId, expiresAt }, origin) =>
       outbox.put({
-        key: `login-code:${requestHash}`,
+        key: `login-code:${requestId}`,
         ...(id !== undefined && { userId: id }),
         to: email,
         locale,
@@ -201,7 +208,7 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
           code: groupedCode(code),
           ...(pages.login && { link: withQuery(pages.login(), `code=${code}`) }),
           validFor: inMinutes(LOGIN_CODE_TTL_MS / MINUTE),
-          ...greeting(recipient),
+          ...('emailVerified' in recipient && greeting(recipient)),
           ...circumstances(origin),
         },
         security: true,

@@ -74,7 +74,9 @@ export function createUsersModule(
   const documents = foreignHashCollection(store);
   const foreignHashes = createForeignHashes({ documents, users, passwords, clock });
   const profileMark = () => (marksProfileChanges ? { profileChangedAt: clock.now() } : {});
-  const dependencies = { ...context, users, presentUser, siteName, foreignHashes, profileMark };
+  const dependencies = {
+    ...{ ...context, users, presentUser, siteName, foreignHashes, profileMark, announceEvent },
+  };
   const directory = createUserDirectory(dependencies);
   context.jobs.add('foreign-hashes', foreignHashes.reconcileJob);
   return {
@@ -229,6 +231,7 @@ export function createAuthModule(
     createEmailLogin: emailLogin?.create,
     verificationRequired: config.requireEmailVerification,
     refreshTtl: config.refreshTokenTtl,
+    refreshReuseWindow: config.refreshTokenReuseWindow,
     sessionMaxAge: config.sessionMaxAge,
   });
   const { exportAccount } = createAccountExport({

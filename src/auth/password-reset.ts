@@ -1,3 +1,4 @@
+import { canonicalEmail } from '../http/mailboxes.js';
 import type { Origin } from '../http/scope.js';
 import { isUnexpired } from '../kernel/clock.js';
 import type { Audit } from '../ops/audit.js';
@@ -41,6 +42,7 @@ export interface PasswordResetDependencies
     | 'clock'
     | 'random'
     | 'removeOtherLogins'
+    | 'secondFactors'
   > {
   passwordRules: PasswordRules;
   throttle: Pick<Throttle, 'count' | 'countKey' | 'tryCountKey' | 'trustOnly'>;
@@ -107,6 +109,12 @@ export function createPasswordReset(
     return changed;
   };
 
+  const finishTakeOver = async (user: UserDocument, origin: Origin): Promise<void> => {
+    // Again, because a request of the stranger may have been under way.
+    await deps.removeOtherLogins?.(user.id, origin);
+    await deps.finishVerification(user, origin);
+  };
+
   /** The user whose password a failed request with this link has changed to `password`; `null` otherwise. */
   const findChanged = async (
     use: LinkUse,
@@ -126,7 +134,7 @@ export function createPasswordReset(
     async forgotPassword(email, origin) {
       const { ip } = origin;
       await throttle.count(authLimits.mail, ip);
-      const address = email.toLowerCase();
+      const address = canonicalEmail(email);
       deps.backgroundTasks.run('password reset', async () => {
         if (!(await throttle.tryCountKey(authLimits.mailTo.reset, address, ip))) return;
         const user = await users.findOne({ email: address });
@@ -149,7 +157,8 @@ export function createPasswordReset(
         await Promise.all([
           audit.record({ event: 'password.reset', subject: user.id, ip: origin.ip }),
           throttle.trustOnly(changed.email, origin.ip),
-          changed.usedLink?.addressVerified && deps.finishVerification(changed, origin),
+          deps.secondFactors?.trust(user.id, origin.ip),
+          changed.usedLink?.addressVerified && finishTakeOver(changed, origin),
         ]);
         await deps.emit('session.revoked', { id: eventIdOf(use), userId: user.id, scope: 'global' });
       });

@@ -2,6 +2,7 @@ import { personOf } from '../http/identity.js';
 import type { Messages } from '../http/messages.js';
 import { Acknowledgement, ok } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
+import { rejectUnknownFields } from '../http/unknown-fields.js';
 import { exportPlugin, type SendExport } from './export.js';
 import { type LinkPagesOptions, linkPagesPlugin } from './link-pages.js';
 import {
@@ -57,6 +58,7 @@ async function sessionRoutes(
     {
       config: access('public'),
       bodyLimit: BODY_LIMIT,
+      preValidation: rejectUnknownFields(RegisterBody, 'is not a field of a registration'),
       schema: { body: RegisterBody, response: { 201: SignInAnswer, 202: Acknowledgement } },
     },
     async (request, reply) => {

@@ -9,6 +9,7 @@ import type { SecondFactors } from './second-factor.js';
 import type { Identity, SessionService } from './sessions.js';
 import type { SignedIn } from './sign-in.js';
 import { FIRST_FACTOR, SECOND_FACTOR, toSessionView } from './store.js';
+import type { Unlock } from './unlock.js';
 
 /** Proves in a session that it is still used by its user (RFC 9470). */
 export interface Reauthentication {
@@ -31,6 +32,7 @@ export interface ReauthenticationDependencies
     Pick<AccountService, 'revokeSession'> {
   credentials: Credentials;
   secondFactors?: SecondFactors | undefined;
+  offerUnlock: Unlock['offerUnlock'];
   audit: Audit;
 }
 
@@ -47,7 +49,9 @@ export function createReauthentication(deps: ReauthenticationDependencies): Reau
       let { amr }: { amr: readonly string[] } = identity.session;
       if (secondFactors && (await secondFactors.stateOf(user.id))) {
         if (code === undefined) throw authErrors.SECOND_FACTOR_REQUIRED();
-        const method = await secondFactors.verify(user.id, code, origin);
+        const method = await secondFactors.verify(user.id, code, origin, () =>
+          deps.offerUnlock(user.email, origin),
+        );
         if (method === null) throw authErrors.INVALID_CODE();
         amr = [FIRST_FACTOR.password, ...SECOND_FACTOR[method]];
       }

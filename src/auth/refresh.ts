@@ -1,5 +1,5 @@
 import type { Origin } from '../http/scope.js';
-import { type Clock, isRecent } from '../kernel/clock.js';
+import { type Clock, isRecent, SECOND } from '../kernel/clock.js';
 import { sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import type { Announce } from '../ops/events.js';
@@ -45,6 +45,8 @@ export interface RefreshDependencies {
   refreshTtl: number;
   /** Seconds. */
   sessionMaxAge: number;
+  /** How long the previous refresh token still returns the same successor, for parallel requests and lost responses; seconds. */
+  refreshReuseWindow: number;
 }
 
 /** A rotation of which the response of the store was lost. */
@@ -55,11 +57,9 @@ interface Rotation {
   rotatedAt: number;
 }
 
-/** How long the previous refresh token still returns the same successor, for parallel requests and lost responses. */
-const REUSE_WINDOW_MS = 30_000;
-
 export function createRefresh(deps: RefreshDependencies): Refresh {
   const { sessions, tokens, audit, announceEvent, clock } = deps;
+  const reuseWindowMs = deps.refreshReuseWindow * SECOND;
 
   const expiry = (createdAt: number): number =>
     Math.min(clock.now() + deps.refreshTtl * 1000, createdAt + deps.sessionMaxAge * 1000);
@@ -128,7 +128,7 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
     // The token was used before. Within the window it returns the same successor; after that it is treated as stolen
     // (RFC 9700 §4.14.2).
     const isPrevious = session.previousId === presented;
-    const inWindow = isPrevious && isRecent(session.rotatedAt, { now: clock.now(), within: REUSE_WINDOW_MS });
+    const inWindow = isPrevious && isRecent(session.rotatedAt, { now: clock.now(), within: reuseWindowMs });
     if (inWindow && session.currentId === next) return issueTokens(session, nextId, claims);
     // Another version of this package may derive successors differently, so this is not treated as a replay.
     if (inWindow) throw authErrors.INVALID_REFRESH_TOKEN();

@@ -1,3 +1,4 @@
+import { canonicalEmail } from '../http/mailboxes.js';
 import type { Origin } from '../http/scope.js';
 import { nullIfTaken } from '../storage/collection.js';
 import type { Limit } from '../throttle/limits.js';
@@ -91,7 +92,7 @@ export function createRegistration(deps: RegistrationDependencies): Registration
       await throttle.count(authLimits.register, origin.ip);
       // For existing accounts, too, so that the response does not reveal them.
       if (beforeRegister)
-        await beforeRegister({ email: email.toLowerCase(), ...(name && { name }) }, 'password', origin);
+        await beforeRegister({ email: canonicalEmail(email), ...(name && { name }) }, 'password', origin);
       // Hashed before the lookup, so that existing accounts take as long as new ones.
       const passwordHash = await deps.passwords.hash(password, origin.isDisconnected);
       const given = { email, name, locale, passwordHash, emailVerified: false };

@@ -62,6 +62,10 @@ export const authOptions = {
     env: 'SESSION_MAX_AGE',
     doc: 'Maximum lifetime of a session in seconds, regardless of refreshes.',
   }),
+  refreshTokenReuseWindow: option(Type.Integer({ minimum: 1, maximum: 600, default: 30 }), {
+    env: 'REFRESH_TOKEN_REUSE_WINDOW',
+    doc: 'Seconds during which a used refresh token returns the same successor, for parallel requests and lost responses. Later, it ends the session.',
+  }),
   requireEmailVerification: option(Type.Boolean({ default: false }), {
     env: 'REQUIRE_EMAIL_VERIFICATION',
     doc: 'Require users to confirm their e-mail address before they can sign in. Responses then do not reveal which addresses are registered.',

@@ -30,8 +30,19 @@ export interface SecondFactors {
    * @throws FACTOR_CHANGED, RATE_LIMITED
    */
   confirm(userId: string, code: string, form: string, origin: Origin): Promise<string[] | null>;
-  /** Uses a code; null for a wrong one. @throws RATE_LIMITED */
-  verify(userId: string, code: string, origin: Origin): Promise<keyof typeof SECOND_FACTOR | null>;
+  /**
+   * Uses a code; null for a wrong one.
+   * @param onBudgetSpent called if only codes from other addresses exhaust the limit; returns the error message
+   * @throws RATE_LIMITED
+   */
+  verify(
+    userId: string,
+    code: string,
+    origin: Origin,
+    onBudgetSpent?: () => string,
+  ): Promise<keyof typeof SECOND_FACTOR | null>;
+  /** Lets the owner, proven by an e-mailed link or code, give codes from this address while others exhaust the limit. */
+  trust(userId: string, ip: string): Promise<void>;
   /** @throws FACTOR_CHANGED if there is no factor */
   renewRecoveryCodes(userId: string, form: string, origin: Origin): Promise<string[]>;
   /** False if there was none. */
@@ -71,6 +82,8 @@ export interface SecondFactorStepDependencies extends Pick<SignIn, 'signIn'> {
   clock: Clock;
   secondFactors: SecondFactors;
   challenges: Challenges;
+  /** Mails a link that lets the owner sign in from this location, and returns the message of the response. */
+  offerUnlock(email: string, origin: Origin): string;
   audit: Audit;
 }
 
@@ -106,7 +119,8 @@ export function createSecondFactorStep(deps: SecondFactorStepDependencies): Seco
 
     async complete({ challenge, code }, origin) {
       const { user, first } = await accountOf(challenge, 'verify', origin);
-      const method = await secondFactors.verify(user.id, code, origin);
+      const offerUnlock = () => deps.offerUnlock(user.email, origin);
+      const method = await secondFactors.verify(user.id, code, origin, offerUnlock);
       if (method === null) throw authErrors.INVALID_CODE();
       return signIn(user, origin, amrOf(first, method));
     },

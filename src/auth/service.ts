@@ -69,7 +69,7 @@ export function createAuthService(deps: AuthServiceOptions): AuthService {
   const { secondFactors, challenges } = deps;
   const secondFactorStep =
     secondFactors && challenges
-      ? createSecondFactorStep({ ...deps, ...signing, secondFactors, challenges })
+      ? createSecondFactorStep({ ...deps, ...signing, offerUnlock, secondFactors, challenges })
       : undefined;
   const { authenticate } = sessions;
   const confirmation = createAddressConfirmation({ ...deps, passwordRules, authenticate, usedLinks });
@@ -100,7 +100,7 @@ export function createAuthService(deps: AuthServiceOptions): AuthService {
     register,
     ...account,
     ...createAccountDeletion({ ...deps, credentials }),
-    ...createReauthentication({ ...deps, ...account, startSession, credentials }),
+    ...createReauthentication({ ...deps, ...account, startSession, credentials, offerUnlock }),
     federated: createFederatedSignIn({ ...deps, ...signing, secondFactorStep }),
     passkey: createPasskeySignIn({ ...deps, ...signing, registerUnverified, verifyEmail }),
     emailLogin: deps.createEmailLogin?.({ ...deps, ...signing, secondFactorStep, finishVerification }),

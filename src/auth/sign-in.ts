@@ -2,6 +2,7 @@ import type { User } from '../http/schemas.js';
 import type { AnnouncedEvent } from '../ops/events.js';
 import { UniqueViolation } from '../storage/collection.js';
 import { authErrors } from './errors.js';
+import { proofOfRegistration } from './events.js';
 import type { IssuedTokens } from './refresh.js';
 import type { SessionDependencies, SessionOrigin, SessionService } from './sessions.js';
 import type { UserDocument } from './store.js';
@@ -39,7 +40,7 @@ export function createSignIn(deps: SignInDependencies): SignIn {
   const announceRegistered: SignIn['announceRegistered'] = async (user) => {
     const { id } = user;
     const event = { userId: id, user: await deps.presentUser(user) };
-    return deps.announceEvent('user.registered', event, { of: 'user', id, has: {} });
+    return deps.announceEvent('user.registered', event, proofOfRegistration(id));
   };
 
   return {

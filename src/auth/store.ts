@@ -1,4 +1,5 @@
 import type { Device } from '../http/circumstances.js';
+import { canonicalEmail } from '../http/mailboxes.js';
 import { type Session, type SubscriptionSummary, toTimestamp, type User } from '../http/schemas.js';
 import type { Clock } from '../kernel/clock.js';
 import { newId, type Random } from '../kernel/secrets.js';
@@ -20,6 +21,8 @@ export interface UserDocument {
   emailVerified: boolean;
   /** Incremented by every address change; absent before the first. */
   emailVersion?: number;
+  /** Incremented by every change of the name, the address and the metadata by user or host; absent before the first. */
+  profileVersion?: number;
   /** When the address or the name last changed. Absent if no other system has older values. */
   profileChangedAt?: number;
   /** When the address was last registered again. Written so that a registration takes as long as that of a new address. */
@@ -134,6 +137,7 @@ export function userCollection(store: Store): Users {
       'sessionEpoch',
       'subscriptionRev',
       'metadataRev',
+      'profileVersion',
       'resetHash',
       'verifyHash',
       'changeHash',
@@ -147,6 +151,7 @@ export function userCollection(store: Store): Users {
 /** A new user with the defaults of every field. */
 export function newUserDocument(
   given: {
+    id?: string | undefined;
     email: string;
     name?: string | undefined;
     locale?: string | undefined;
@@ -159,9 +164,9 @@ export function newUserDocument(
 ): UserDocument {
   const { email, name, locale, passwordHash, emailVerified, metadata } = given;
   return {
-    id: newId(USER_ID_PREFIX, clock, random),
-    email: email.toLowerCase(),
-    ...(name ? { name } : {}),
+    id: given.id ?? newId(USER_ID_PREFIX, clock, random),
+    email: canonicalEmail(email),
+    ...(name ? { name: name.trim() } : {}),
     ...(locale ? { locale } : {}),
     ...(passwordHash ? { passwordHash } : {}),
     ...metadata,

@@ -27,7 +27,7 @@ export interface Unlock {
 export interface UnlockDependencies
   extends Pick<
     AuthDependencies,
-    'users' | 'mails' | 'throttle' | 'audit' | 'backgroundTasks' | 'clock' | 'random'
+    'users' | 'mails' | 'throttle' | 'secondFactors' | 'audit' | 'backgroundTasks' | 'clock' | 'random'
   > {
   usedLinks: UsedLinks<UserDocument>;
 }
@@ -68,6 +68,7 @@ export function createUnlock(deps: UnlockDependencies): Unlock {
         if (redeemed?.usedLink?.kind !== 'unlock') throw authErrors.INVALID_TOKEN();
         await Promise.all([
           throttle.trust(redeemed.email, ip),
+          deps.secondFactors?.trust(redeemed.id, ip),
           audit.record({ event: 'login.unlocked', subject: redeemed.id, ip }),
         ]);
       });

@@ -1,3 +1,4 @@
+import { canonicalEmail } from '../http/mailboxes.js';
 import { httpErrors, invalidFields } from '../kernel/errors.js';
 import { type Audit, changeDetail, madeBy, type Operator } from '../ops/audit.js';
 import type { AnnouncedEvent } from '../ops/events.js';
@@ -6,10 +7,10 @@ import { type Change, UniqueViolation, type Where } from '../storage/collection.
 import type { PasswordRules } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
-import { proofOfEpoch } from './events.js';
+import { proofOfEpoch, proofOfProfile } from './events.js';
 import { METADATA_KINDS, type MetadataInput, mergeMetadata, metadataSizeProblem } from './metadata.js';
 import { ALL_LINK_FIELDS, isDisabled, type UserDocument } from './store.js';
-import { findUser, profileProblems, type UserKey, userNotFound } from './users.js';
+import { findUser, profileProblems, trimmedProfile, type UserKey, userNotFound } from './users.js';
 import type { Verification } from './verification.js';
 
 /** What a host changes about a user; what is absent stays as it is. */
@@ -39,7 +40,14 @@ export interface UserUpdate {
 export interface UserUpdateDependencies
   extends Pick<
     AuthDependencies,
-    'users' | 'mails' | 'passwords' | 'foreignHashes' | 'announceEvent' | 'profileMark' | 'profileChanged'
+    | 'users'
+    | 'mails'
+    | 'passwords'
+    | 'foreignHashes'
+    | 'announceEvent'
+    | 'presentUser'
+    | 'profileMark'
+    | 'profileChanged'
   > {
   audit: Audit;
   passwordRules: PasswordRules;
@@ -77,12 +85,27 @@ export function createUserUpdate(deps: UserUpdateDependencies): UserUpdate {
           proofOfEpoch(id, sessionEpoch + 1, null),
         );
 
+  const announceUpdate = async (
+    user: UserDocument,
+    { set, unset, inc }: UserWrite,
+  ): Promise<AnnouncedEvent | undefined> => {
+    if (inc.profileVersion === undefined) return undefined;
+    const after: UserDocument = { ...user, ...set };
+    for (const field of unset ?? []) delete after[field];
+    const proof = proofOfProfile(user.id, (user.profileVersion ?? 0) + 1);
+    return deps.announceEvent(
+      'user.updated',
+      { userId: user.id, user: await deps.presentUser(after) },
+      proof,
+    );
+  };
+
   const finish = async (
     before: UserDocument,
     user: UserDocument,
     { inc }: UserWrite,
     operator: Operator | undefined,
-    revoked: AnnouncedEvent | undefined,
+    announced: readonly (AnnouncedEvent | undefined)[],
   ): Promise<void> => {
     const { id } = user;
     const changed = changeDetail(profileOf(before), profileOf(user));
@@ -94,14 +117,15 @@ export function createUserUpdate(deps: UserUpdateDependencies): UserUpdate {
     });
     await audit.record({ event: 'user.updated', subject: id, ...madeBy(operator), detail });
     if (inc.passwordVersion !== undefined) await deps.foreignHashes.remove(before);
-    await revoked?.emit();
+    for (const event of announced) await event?.emit();
     if (before.email !== user.email || before.name !== user.name) deps.profileChanged();
     if (inc.emailVersion !== undefined && !user.emailVerified && !isDisabled(user))
       await deps.sendVerification(user);
   };
 
   return {
-    async update(by, change, operator) {
+    async update(by, given, operator) {
+      const change = trimmedProfile(given);
       validateChange(change);
       const found = await findUser(users, by);
       if (!found) throw userNotFound();
@@ -110,7 +134,7 @@ export function createUserUpdate(deps: UserUpdateDependencies): UserUpdate {
       const passwordHash =
         password === undefined
           ? undefined
-          : await hashOf(password, change.email?.toLowerCase() ?? found.email);
+          : await hashOf(password, change.email === undefined ? found.email : canonicalEmail(change.email));
       for (;;) {
         const user = await users.findOne({ id });
         if (!user || user.deletingAt !== undefined) throw userNotFound();
@@ -119,19 +143,20 @@ export function createUserUpdate(deps: UserUpdateDependencies): UserUpdate {
         if (write.set.email !== undefined && (await users.findOne({ email: write.set.email })))
           throw authErrors.EMAIL_TAKEN();
         await enqueueNotices(user, write);
-        const revoked = await announceEnd(user, write);
+        const announced = [await announceEnd(user, write), await announceUpdate(user, write)];
+        const withdraw = () => Promise.all(announced.map((event) => event?.withdraw()));
         const { where, ...applied } = write;
         const written = await users.updateOne(where, applied).catch(async (error: unknown) => {
           if (!(error instanceof UniqueViolation)) throw error;
-          await revoked?.withdraw();
+          await withdraw();
           throw authErrors.EMAIL_TAKEN();
         });
         if (written) {
-          await finish(user, written, write, operator, revoked);
+          await finish(user, written, write, operator, announced);
           return written;
         }
         // Another change came first: it is read, and this one is applied to its result.
-        await revoked?.withdraw();
+        await withdraw();
       }
     },
   };
@@ -156,7 +181,7 @@ function writeOf(
   const set: UserWrite['set'] = {};
   const inc: UserWrite['inc'] = {};
   const unset = new Set<NonNullable<Change<UserDocument>['unset']>[number]>();
-  const email = change.email?.toLowerCase() ?? user.email;
+  const email = change.email === undefined ? user.email : canonicalEmail(change.email);
   const name = change.name ?? user.name ?? '';
   const isMoved = email !== user.email;
 
@@ -194,6 +219,11 @@ function writeOf(
     where.metadataRev = user.metadataRev ?? null;
   }
   if (Object.keys({ ...set, ...inc }).length + unset.size === 0) return null;
+  const isProfile = isMoved || inc.metadataRev !== undefined || emailVerified !== user.emailVerified;
+  if (isProfile || name !== (user.name ?? '')) {
+    inc.profileVersion = 1;
+    where.profileVersion = user.profileVersion ?? null;
+  }
   if (isMoved || name !== (user.name ?? '')) Object.assign(set, mark);
   return { where, set, inc, unset: [...unset] };
 }

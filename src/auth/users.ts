@@ -1,15 +1,18 @@
 import { mustBe, shown } from '../config/validation-messages.js';
+import { canonicalEmail } from '../http/mailboxes.js';
 import { Email, fits, OptionalName, toTimestamp, type User } from '../http/schemas.js';
 import type { PrivateMetadata } from '../http/user-metadata.js';
 import { type Clock, timesOf } from '../kernel/clock.js';
 import { type ErrorDetail, httpErrors, invalidFields } from '../kernel/errors.js';
 import type { Random } from '../kernel/secrets.js';
 import { type Audit, changeDetail, madeBy, type Operator } from '../ops/audit.js';
+import type { Announce } from '../ops/events.js';
 import type { PasswordPolicy } from '../passwords/common.js';
 import type { Passwords } from '../passwords/hasher.js';
 import { type Estimate, type Page, type PageQuery, UniqueViolation } from '../storage/collection.js';
 import { readPage } from '../storage/pages.js';
 import { authErrors } from './errors.js';
+import { type AuthEvents, proofOfProfile, proofOfRegistration } from './events.js';
 import type { ForeignHashes } from './foreign-hashes.js';
 import {
   METADATA_KINDS,
@@ -62,8 +65,8 @@ export const userNotFound = () => httpErrors.NOT_FOUND({ message: 'The user was 
 /** Returns `null` for an invalid address, too. */
 export async function findUser(users: Pick<Users, 'findOne'>, by: UserKey): Promise<UserDocument | null> {
   if ('id' in by) return users.findOne({ id: by.id });
-  // Validated first, because some non-ASCII letters have ASCII lower cases: the Kelvin sign becomes a k.
-  return fits(by.email, Email) ? users.findOne({ email: by.email.toLowerCase() }) : null;
+  const email = canonicalEmail(by.email);
+  return fits(email, Email) ? users.findOne({ email }) : null;
 }
 
 /** What other domains and the host application can do with users. */
@@ -99,7 +102,6 @@ export function createUserDirectory(
   deps: NewUserDependencies & {
     users: Users;
     audit: Audit;
-    presentUser: PresentUser;
     profileMark: ProfileMark;
   },
 ): UserDirectory {
@@ -134,19 +136,39 @@ export function createUserDirectory(
       await deps.audit.record({ event: 'user.created', subject: user.id, ip: 'local' });
       return toManagedUser(user);
     },
-    async rename(id, name, operator) {
-      const mark = deps.profileMark();
-      const before = operator && (await users.findOne({ id }));
-      const user = await users.updateOne(
-        { id },
-        name === '' ? { set: mark, unset: ['name'] } : { set: { ...mark, name } },
-      );
-      if (!user) throw httpErrors.UNAUTHENTICATED();
-      if (before && before.name !== user.name) {
-        const detail = changeDetail({ name: before.name }, { name: user.name });
-        await deps.audit.record({ event: 'user.renamed', subject: id, ...madeBy(operator), detail });
+    async rename(id, given, operator) {
+      const name = given.trim();
+      for (;;) {
+        const before = await users.findOne({ id });
+        if (!before) throw httpErrors.UNAUTHENTICATED();
+        const { name: former = '', profileVersion } = before;
+        const { name: _, ...nameless } = before;
+        const after = await presentUser(name === '' ? nameless : { ...before, name });
+        if (name === former) return after;
+        const announced = await deps.announceEvent(
+          'user.updated',
+          { userId: id, user: after },
+          proofOfProfile(id, (profileVersion ?? 0) + 1),
+        );
+        const mark = deps.profileMark();
+        const isRenamed = await users.changeOne(
+          { id, profileVersion: profileVersion ?? null },
+          {
+            ...(name === '' ? { set: mark, unset: ['name'] } : { set: { ...mark, name } }),
+            inc: { profileVersion: 1 },
+          },
+        );
+        if (!isRenamed) {
+          await announced.withdraw();
+          continue;
+        }
+        await announced.emit();
+        if (operator) {
+          const detail = changeDetail({ name: before.name }, { name: name || undefined });
+          await deps.audit.record({ event: 'user.renamed', subject: id, ...madeBy(operator), detail });
+        }
+        return after;
       }
-      return presentUser(user);
     },
     estimate: () => users.estimate(),
     async listNewest(limit) {
@@ -176,7 +198,7 @@ export function matching(search: string | undefined, state: UserState | undefine
   if (state !== undefined) return IN_STATE[state];
   if (search === undefined) return { sort: 'createdAt', desc: true };
   if (search.startsWith(USER_ID_PREFIX)) return { where: { id: search }, sort: 'id' };
-  const prefix = search.toLowerCase();
+  const prefix = canonicalEmail(search);
   return { where: { email: { gte: prefix, lt: `${prefix}\u007f` } }, sort: 'email' };
 }
 
@@ -189,6 +211,8 @@ const IN_STATE: Record<UserState, Matching> = {
 
 /** At most one of `password` and `passwordHash`; without either, the user sets a password by mail. */
 export interface NewUser extends MetadataInput {
+  /** The ID in another system: 1 to 64 letters, digits, `_` and `-`. Default: a new one. */
+  id?: string;
   /** One ASCII address, in any case. */
   email: string;
   /** It has to satisfy the rules for new passwords. */
@@ -204,11 +228,13 @@ export interface NewUser extends MetadataInput {
 }
 
 export interface NewUserDependencies {
-  users: Pick<Users, 'insert'>;
+  users: Pick<Users, 'insert' | 'findOne'>;
   passwords: Pick<Passwords, 'problem' | 'hash' | 'accepts'>;
   foreignHashes: Pick<ForeignHashes, 'add' | 'remove'>;
   passwordPolicy: PasswordPolicy;
   siteName(): Promise<string>;
+  presentUser: PresentUser;
+  announceEvent: Announce<AuthEvents>;
   clock: Clock;
   random: Random;
 }
@@ -216,9 +242,13 @@ export interface NewUserDependencies {
 /** Stores a user under the rules of registration. @throws VALIDATION_ERROR, WEAK_PASSWORD, EMAIL_TAKEN, OVERLOADED */
 export async function insertUser(input: NewUser, deps: NewUserDependencies): Promise<UserDocument> {
   const { clock, random, passwords } = deps;
-  const details = validateNewUser(input, deps);
+  const given = trimmedProfile(input);
+  const details = validateNewUser(given, deps);
   if (details.length > 0) throw httpErrors.VALIDATION_ERROR({ details });
-  const { email, password, name, emailVerified = false, createdAt = clock.now() } = input;
+  const { id, email, password, name, emailVerified = false, createdAt = clock.now() } = given;
+  const found = id === undefined ? null : await deps.users.findOne({ id });
+  if (found && found.email !== canonicalEmail(email)) throw ID_TAKEN();
+  if (found) throw authErrors.EMAIL_TAKEN();
   if (password !== undefined) await deps.passwordPolicy.validate(password, [email, await deps.siteName()]);
   const passwordHash = password === undefined ? input.passwordHash : await passwords.hash(password);
   const metadata: StoredMetadata = {};
@@ -226,15 +256,21 @@ export async function insertUser(input: NewUser, deps: NewUserDependencies): Pro
     const text = input[kind] === undefined ? null : mergeMetadata(undefined, input[kind]);
     if (text !== null) metadata[kind] = text;
   }
-  const user = newUserDocument({ email, name, passwordHash, emailVerified, metadata }, createdAt, {
+  const user = newUserDocument({ id, email, name, passwordHash, emailVerified, metadata }, createdAt, {
     clock,
     random,
   });
   await deps.foreignHashes.add(user);
+  const event = { userId: user.id, user: await deps.presentUser(user) };
+  const announced = await deps.announceEvent('user.registered', event, proofOfRegistration(user.id));
   await deps.users.insert(user).catch(async (error: unknown) => {
-    await deps.foreignHashes.remove(user);
-    throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
+    await Promise.all([deps.foreignHashes.remove(user), announced.withdraw()]);
+    if (!(error instanceof UniqueViolation)) throw error;
+    // Of concurrent insertions with one ID, or of two lines of an import.
+    const isOther = error.field === 'id' && (await deps.users.findOne({ id: user.id }))?.email !== user.email;
+    throw isOther ? ID_TAKEN() : authErrors.EMAIL_TAKEN();
   });
+  await announced.emit();
   return user;
 }
 
@@ -243,8 +279,11 @@ function validateNewUser(
   input: Partial<Record<keyof NewUser, unknown>>,
   { passwords, clock }: Pick<NewUserDependencies, 'passwords' | 'clock'>,
 ): ErrorDetail[] {
-  const { email, password, passwordHash, createdAt } = input;
+  const { id, email, password, passwordHash, createdAt } = input;
   const problems: Record<keyof NewUser, string | null | false> = {
+    id:
+      !(id === undefined || (typeof id === 'string' && USER_ID.test(id))) &&
+      `must have 1 to 64 letters, digits, _ and -; given: ${shown(id)}`,
     ...profileProblems({ ...input, email: email ?? null }),
     password:
       password !== undefined &&
@@ -260,6 +299,20 @@ function validateNewUser(
       `must be a time in the past, like 1706702400000 or, in a file, 2024-01-31T12:00:00Z; given: ${shown(createdAt)}`,
   };
   return Object.entries(problems).flatMap(([path, message]) => (message ? [{ path, message }] : []));
+}
+
+const USER_ID = /^[\w-]{1,64}$/;
+
+const ID_TAKEN = () => invalidFields({ path: 'id', message: 'belongs to another account' });
+
+/** Without the spaces that files and forms add around an address and a name. Blank names and other types stay for the validation. */
+export function trimmedProfile<T extends { email?: unknown; name?: unknown }>(given: T): T {
+  const { email, name } = given;
+  return {
+    ...given,
+    ...(typeof email === 'string' && { email: email.trim() }),
+    ...(typeof name === 'string' && { name: name.trim() || name }),
+  };
 }
 
 /** What a host can give at the creation and change later. */

@@ -1,3 +1,4 @@
+import { canonicalEmail } from '../http/mailboxes.js';
 import type { Origin } from '../http/scope.js';
 import { isUnexpired } from '../kernel/clock.js';
 import type { Audit } from '../ops/audit.js';
@@ -122,7 +123,7 @@ export function createVerification(deps: VerificationDependencies): Verification
 
     async resendVerification(email, { ip }) {
       await throttle.count(authLimits.mail, ip);
-      const address = email.toLowerCase();
+      const address = canonicalEmail(email);
       deps.backgroundTasks.run('verification', async () => {
         const user = await users.findOne({ email: address });
         if (!user || user.emailVerified || isDisabled(user)) return;

@@ -181,7 +181,8 @@ export function createEnqueueMail({
         email: user.email,
         link: billingUrl(),
         ...(plan !== undefined && { plan: plans.nameOf(plan) }),
-        ...(user.name !== '' && { name: user.name }),
+        // As in mails about accounts: a stranger may have registered the address with an advertisement as the name.
+        ...(user.name !== '' && user.emailVerified && { name: user.name }),
       },
       security: false,
       expiresAt: (event.created ?? clock.now()) + MAIL_LIFETIME_MS,

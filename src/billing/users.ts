@@ -28,6 +28,7 @@ export interface BillingUser {
   email: string;
   /** Empty if not provided. */
   name: string;
+  emailVerified: boolean;
   /** The language of the user's e-mails, if known. */
   locale?: string | undefined;
   /** Whether the account is neither suspended nor being deleted. */

@@ -12,6 +12,7 @@ import {
   longDate,
   longTime,
 } from '../http/messages.js';
+import { withoutByteOrderMark } from '../kernel/text.js';
 
 /**
  * Logic-less templates in `templates/email`, with the sentences of the message catalogue. An operator can replace each file
@@ -213,10 +214,8 @@ export function validateValues(name: MailName, values: Record<string, string>): 
 
 function readTemplate(file: string, folder: string | undefined): string {
   const custom = folder === undefined ? undefined : join(folder, file);
-  return readFileSync(
-    custom !== undefined && existsSync(custom) ? custom : join(BUILT_IN_FOLDER, file),
-    'utf8',
-  );
+  const path = custom !== undefined && existsSync(custom) ? custom : join(BUILT_IN_FOLDER, file);
+  return withoutByteOrderMark(readFileSync(path, 'utf8'));
 }
 
 /** Reports invalid syntax, an unknown value, or a tag without escaping in one template. */

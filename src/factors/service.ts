@@ -17,7 +17,15 @@ import {
   readFactorVersion,
   removeFactor,
 } from './store.js';
-import { type Enrolment, enrolmentOf, newSecret, recoveryCodesOf, recoveryHash, stepOfCode } from './totp.js';
+import {
+  type Enrolment,
+  enrolmentOf,
+  newSecret,
+  recoveryCodesOf,
+  recoveryHash,
+  stepOfCode,
+  typedCode,
+} from './totp.js';
 
 /** How a person proved the second factor. */
 export type FactorMethod = 'otp' | 'recovery';
@@ -48,9 +56,17 @@ export interface FactorService {
   confirm(account: string, code: string, form: string, from: Origin): Promise<string[] | null>;
   /**
    * Checks a code of the app or a recovery code, and uses it. Null for a wrong or used one.
+   * @param onBudgetSpent called if only codes from other addresses exhaust the limit; returns the error message
    * @throws RATE_LIMITED
    */
-  verify(account: string, code: string, from: Origin): Promise<FactorMethod | null>;
+  verify(
+    account: string,
+    code: string,
+    from: Origin,
+    onBudgetSpent?: () => string,
+  ): Promise<FactorMethod | null>;
+  /** Lets the owner, proven by an e-mailed link, give codes from this address while others exhaust the limit. */
+  trust(account: string, ip: string): Promise<void>;
   /** New recovery codes instead of all earlier ones. @throws FACTOR_CHANGED if there is no factor */
   renewRecoveryCodes(account: string, form: string, from: Origin): Promise<string[]>;
   /** Removes the factor. False if there is none. */
@@ -74,7 +90,7 @@ export interface FactorDependencies {
   keys: readonly [string, ...string[]];
   /** What the authenticator app shows as the provider of the account. */
   issuer(): string;
-  throttle: Pick<Throttle, 'attempt'>;
+  throttle: Pick<Throttle, 'attempt' | 'trust'>;
   audit: Pick<Audit, 'record' | 'recordFailure'>;
   announce?: AnnounceFactor | undefined;
   clock: Clock;
@@ -115,8 +131,16 @@ export function createFactorService(deps: FactorDependencies): FactorService {
     codes.every((code, index) => hashIn(document, code) === document.recovery[index]);
 
   /** Evaluates a code with the limits for guesses: of six digits, one in 333,333 is right. */
-  const attempt = <T>(account: string, from: Origin, evaluate: () => Promise<T | null>): Promise<T | null> =>
-    throttle.attempt({ account: `second factor of ${account}`, ip: from.ip }, evaluate);
+  const attempt = <T>(
+    account: string,
+    from: Origin,
+    evaluate: () => Promise<T | null>,
+    onBudgetSpent?: () => string,
+  ): Promise<T | null> =>
+    throttle.attempt(
+      { account: guessedAccount(account), ip: from.ip, ...(onBudgetSpent && { onBudgetSpent }) },
+      evaluate,
+    );
 
   const change = async (
     { id, rev }: Pick<FactorDocument, 'id' | 'rev'>,
@@ -204,6 +228,7 @@ export function createFactorService(deps: FactorDependencies): FactorService {
 
     confirm(account, code, form, from) {
       const codes = recoveryCodesOf(codeKey, account, form);
+      const typed = typedCode(code);
       return attempt(account, from, async () => {
         for (;;) {
           const found = await factors.findOne({ id: account });
@@ -212,7 +237,7 @@ export function createFactorService(deps: FactorDependencies): FactorService {
           if (found && secret === null && hasCodes(found, codes)) return codes;
           if (!found || secret === null || found.confirmedAt !== undefined)
             throw factorErrors.FACTOR_CHANGED();
-          const step = stepOfCode(secret, code, clock.now());
+          const step = stepOfCode(secret, typed, clock.now());
           if (step === null) return null;
           const version = (found.version ?? 0) + 1;
           const confirmed = {
@@ -227,9 +252,9 @@ export function createFactorService(deps: FactorDependencies): FactorService {
       });
     },
 
-    async verify(account, code, from) {
-      const typed = code.replaceAll(/\s/g, '');
-      const method = await attempt(account, from, () => use(account, typed));
+    async verify(account, code, from, onBudgetSpent) {
+      const typed = typedCode(code);
+      const method = await attempt(account, from, () => use(account, typed), onBudgetSpent);
       if (method === null) {
         await audit.recordFailure({ event: 'factor.failed', subject: account, ip: from.ip });
       } else if (method === 'recovery') {
@@ -249,6 +274,8 @@ export function createFactorService(deps: FactorDependencies): FactorService {
       await audit.record({ event: 'factor.recovery-codes-renewed', subject: account, ip: from.ip });
       return codes;
     },
+
+    trust: (account, ip) => throttle.trust(guessedAccount(account), ip),
 
     remove: (account, from) => removeFactor(account, from, deps),
 
@@ -295,5 +322,8 @@ export function createFactorService(deps: FactorDependencies): FactorService {
     );
   }
 }
+
+/** Apart from the password: who knows it must not use up the guesses at codes of its owner. */
+const guessedAccount = (account: string): string => `second factor of ${account}`;
 
 const recoveryNameOf = (account: string): string => `recovery codes of ${account}`;

@@ -30,6 +30,10 @@ export function enrolmentOf(secret: string, { issuer, label }: { issuer: string;
   return { secret: (secret.match(/.{1,4}/g) ?? []).join(' '), uri, qr: renderSVG(uri, { border: 4 }) };
 }
 
+/** A code as typed or copied: apps and mails show codes in groups, and input methods have digits of full width. */
+export const typedCode = (code: string): string =>
+  code.normalize('NFKC').replaceAll(/[\s\u200b\ufeff-]/g, '');
+
 /** The time step whose code this is, or null. */
 export function stepOfCode(secret: string, code: string, now: number): number | null {
   if (!/^\d{6}$/.test(code)) return null;
@@ -59,7 +63,7 @@ export function recoveryCodesOf(key: Buffer, account: string, form: string): str
 
 /** The stored form of a recovery code; hyphens, spaces and the case do not matter. Null if it cannot be one. */
 export function recoveryHash(key: string, code: string): string | null {
-  const plain = code.replaceAll(/[\s-]/g, '').toLowerCase();
+  const plain = typedCode(code).toLowerCase();
   if (!/^[a-z2-7]{12}$/.test(plain)) return null;
   return createHmac('sha256', key).update(plain).digest('base64url');
 }

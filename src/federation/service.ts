@@ -1,4 +1,5 @@
 import { withQuery } from '../config/public-url.js';
+import { canonicalEmail } from '../http/mailboxes.js';
 import { newSignInChecks, returnAddressOf } from '../http/provider-sign-in.js';
 import { Email, fits, OptionalName, toTimestamp } from '../http/schemas.js';
 import type { Origin } from '../http/scope.js';
@@ -253,7 +254,8 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
     connect: ({ id: userId, email, emailVerified }, given, origin) =>
       redeem(given, async (ticket) => {
         const { identity } = ticket;
-        const isProven = identity.emailVerified && identity.email?.toLowerCase() === email;
+        const isProven =
+          identity.emailVerified && identity.email !== undefined && canonicalEmail(identity.email) === email;
         // Whoever registered the address of somebody else would keep a way in after its owner has reset the password.
         if (!emailVerified && !isProven) throw federationErrors.EMAIL_NOT_VERIFIED();
         const document = documentOf(userId, ticket);

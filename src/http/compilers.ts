@@ -1,5 +1,6 @@
 import { SerializerSelector } from '@fastify/fast-json-stringify-compiler';
 import { Ajv, str, type ValidateFunction } from 'ajv';
+import type { DataValidationCxt } from 'ajv/dist/types/index.js';
 import type {
   FastifyInstance,
   FastifySchemaCompiler,
@@ -54,6 +55,20 @@ for (const [keyword, { comparison, isValid }] of Object.entries(LENGTH_KEYWORDS)
     error: { message: ({ schemaCode }) => str`must NOT have ${comparison} than ${schemaCode} characters` },
   });
 }
+
+/** Removes the spaces that keyboards and clipboards add around a value, before it is validated. */
+ajv.addKeyword({
+  keyword: 'trimmed',
+  type: 'string',
+  schemaType: 'boolean',
+  modifying: true,
+  errors: false,
+  before: 'maxLength',
+  validate(isTrimmed: boolean, text: string, _schema: unknown, context?: DataValidationCxt) {
+    if (isTrimmed && context?.parentData) context.parentData[context.parentDataProperty] = text.trim();
+    return true;
+  },
+});
 
 /** Removes values from validation errors: hooks and the log of a host see them, and a value may be a password. */
 function describe(errors: readonly SchemaError[]): FastifySchemaValidationError[] {

@@ -4,6 +4,13 @@ import { Email, fits } from './schemas.js';
 /** E-mail addresses and their domains, of which each may have two spellings: ASCII and Unicode. */
 
 /**
+ * The form in which e-mail addresses of saas-backend are stored and compared. Only ASCII letters are changed: the lower case of
+ * some other letters is ASCII, such as that of the Kelvin sign, and would prove the address of somebody else.
+ */
+export const canonicalEmail = (address: string): string =>
+  address.trim().replace(/[A-Z]/g, (letter) => letter.toLowerCase());
+
+/**
  * The mailbox that a user name in canonical form names, in ASCII; `undefined` if the user name is not an e-mail address:
  * ASCII, apart from a domain in its other spelling.
  */

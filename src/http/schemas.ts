@@ -9,6 +9,7 @@ import type { PublicMetadata } from './user-metadata.js';
 /** One ASCII address (RFC 5321 without quoting, comments or IDN), which no mail program can read as two. */
 export const Email = Type.String({
   accepts: 'one e-mail address of at most 254 ASCII characters',
+  trimmed: true,
   examples: ['ada@example.com'],
   maxLength: 254,
   pattern:

@@ -13,12 +13,12 @@ import type {
   RawServerDefault,
   RouteOptions,
 } from 'fastify';
-import { plainAddress } from '../kernel/addresses.js';
 import { type AppError, httpErrors } from '../kernel/errors.js';
 import { RequestBudget } from '../storage/request-budget.js';
 import { type AnswerRules, describeRequest, sendError, setCommonHeaders } from './answers.js';
 import { METHODS_WITHOUT_BODY, readBody, setBodyParser } from './bodies.js';
 import { browserFamily, systemFamily } from './browser.js';
+import { clientAddress, identifyCaller } from './caller.js';
 import { pinCompilers, setCompilers } from './compilers.js';
 import { groupResponses } from './grouped-responses.js';
 import { type RouteConflicts, watchRouteConflicts } from './route-conflicts.js';
@@ -52,6 +52,8 @@ export interface ScopeRules extends AnswerRules {
   bodyLimit: number;
   /** Counts a request of an address and returns an error if there were too many; absent: requests are not counted. */
   meter?: (ip: string) => AppError | undefined;
+  /** The secret of server-side callers; absent: there are none. */
+  callerSecret?: string | undefined;
   /** How long a request may wait for the store in all; absent: each call has its own limit. */
   storeTimeoutMs?: number | undefined;
   /** Advice for the host's developer about a conflicting route, as a sentence. */
@@ -121,7 +123,7 @@ export interface Origin {
 
 export function originOf(request: FastifyRequest): Origin {
   return {
-    ip: plainAddress(request.ip),
+    ip: clientAddress(request),
     isDisconnected: () => request.raw.socket.destroyed,
     browser: () => browserFamily(request.headers['user-agent']),
     system: () => systemFamily(request.headers['user-agent']),
@@ -189,6 +191,7 @@ function handleNotFound(scope: Scope, rules: ScopeRules): void {
   scope.addHook('onRequest', (request, reply, done) => {
     if (!passToHost(request, reply)) done();
   });
+  scope.addHook('onRequest', identifyCaller(rules.callerSecret));
   if (rules.meter) scope.addHook('onRequest', countRequests(rules.meter));
   scope.addHook('preParsing', readBody.preParsing);
   answerUnknown(scope, rules);
@@ -282,7 +285,10 @@ function guardRoutes(scope: Scope, rules: ScopeRules, conflicts: RouteConflicts)
       throw new Error(`${route.method} ${route.url} asks for the unknown access level '${level}'.`);
     }
     const counter = countRequestsOf(rules, unmetered);
-    route.onRequest = [beginResponse(rules, route), counter, guard ?? [], route.onRequest ?? []].flat();
+    route.onRequest = [
+      ...[beginResponse(rules, route), identifyCaller(rules.callerSecret)],
+      ...[counter, guard ?? [], route.onRequest ?? []].flat(),
+    ];
     if (rules.storeTimeoutMs !== undefined) route.onResponse = [route.onResponse ?? [], endBudget].flat();
     if ([route.method].flat().every((method) => METHODS_WITHOUT_BODY.has(method))) return;
     route.preParsing = [readBody.preParsing, route.preParsing ?? []].flat();

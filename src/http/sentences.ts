@@ -2,7 +2,7 @@ import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import mustache from 'mustache';
-import { suggestion } from '../kernel/text.js';
+import { suggestion, withoutByteOrderMark } from '../kernel/text.js';
 
 /** The files of the message catalogue: `<locale>.json` in `templates/messages` and in an operator's folder. */
 
@@ -26,7 +26,7 @@ export function localesIn(folder: string): string[] {
 export function readSentences(folder: string, locale: string): Sentences {
   const file = join(folder, locale + EXTENSION);
   if (!statSync(file, { throwIfNoEntry: false })) return {};
-  return flatten(JSON.parse(readFileSync(file, 'utf8')));
+  return flatten(JSON.parse(withoutByteOrderMark(readFileSync(file, 'utf8'))));
 }
 
 /** `{ 'sign-in': { title: 'Sign in' } }` → `{ 'sign-in.title': 'Sign in' }` */

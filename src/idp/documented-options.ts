@@ -74,6 +74,11 @@ export interface IdentityProviderOptions extends IdpRuntimeOptions {
    */
   loopbackDocuments?: Values['loopbackDocuments'];
   /**
+   * Seconds during which a used refresh token returns the same successor, for parallel requests and lost responses.
+   * Later, it revokes the grant. Variable: `IDP_REFRESH_TOKEN_REUSE_WINDOW`. Default: 30.
+   */
+  refreshTokenReuseWindow?: Values['refreshTokenReuseWindow'];
+  /**
    * Who may use HTTP Basic at /authorize: all or agents. Variable: `IDP_BASIC_LOGIN`. Default: all.
    */
   basicLogin?: Values['basicLogin'];
@@ -211,6 +216,32 @@ export interface IdentityProviderOptions extends IdpRuntimeOptions {
    * Variable: `IDP_MESSAGES_DIR`. Default: the sentences of this package.
    */
   messagesDir?: Values['messagesDir'];
+  /**
+   * New accounts per hour and address, at most 10000: docs/limits.md. Variable: `IDP_MAX_REGISTRATIONS_PER_HOUR`.
+   * Default: 30.
+   */
+  maxRegistrationsPerHour?: Values['maxRegistrationsPerHour'];
+  /**
+   * Attempts to sign in per minute and address, at most 10000: docs/limits.md. Variable: `IDP_MAX_LOGINS_PER_MINUTE`.
+   * Default: 60.
+   */
+  maxLoginsPerMinute?: Values['maxLoginsPerMinute'];
+  /**
+   * Requests for a link by e-mail per hour and address, at most 10000: docs/limits.md. Variable:
+   * `IDP_MAX_MAIL_REQUESTS_PER_HOUR`. Default: 10.
+   */
+  maxMailRequestsPerHour?: Values['maxMailRequestsPerHour'];
+  /**
+   * Requests per minute and address, in each process, at most 100000: docs/limits.md. Variable:
+   * `IDP_MAX_REQUESTS_PER_MINUTE`. Default: 300.
+   */
+  maxRequestsPerMinute?: Values['maxRequestsPerMinute'];
+  /**
+   * Secret of at least 32 characters with which your own servers call on behalf of their users: the limits per address
+   * then apply to the addresses that they pass, not to their own. docs/limits.md. Variable: `IDP_CALLER_SECRET`, or
+   * `IDP_CALLER_SECRET_FILE` for the path of a file.
+   */
+  callerSecret?: Values['callerSecret'];
   /**
    * Days after which audit records are deleted. Variable: `IDP_AUDIT_RETENTION_DAYS`. Default: 365.
    */

@@ -1,7 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify';
 import { createAccountModule } from '../account/module.js';
 import type { EmailModule, EmailModuleOptions } from '../email/module.js';
-import { FACTOR_VERSION } from '../factors/store.js';
+import { FACTOR_VERSION, factorCollection, removeFactor } from '../factors/store.js';
 import { createOidcModule } from '../oidc/module.js';
 import { mountPath } from '../oidc/sessions.js';
 import { createOperatorsModule } from '../operators/module.js';
@@ -71,9 +71,13 @@ export async function createIdpModules(
     idTokenAlgorithms: idTokenAlgorithmsOf(values),
     adminToken: values.adminToken,
     inviteToken: values.inviteToken,
-    // The owner of the address gets no mail about the passkeys of a stranger.
-    removePasskeys: (sub, from) =>
-      removePasskeys(sub, from, { passkeys: passkeyDocuments, audit: context.audit }),
+    // The owner of the address gets no mail about what a stranger has set up.
+    removeOtherLogins: (sub, from) =>
+      Promise.all([
+        removePasskeys(sub, from, { passkeys: passkeyDocuments, audit: context.audit }),
+        factors && removeFactor(sub, from, { factors: factorCollection(store), ...context }),
+      ]),
+    trustForCodes: async (sub, ip) => factors?.trust(sub, ip),
     endSessions: (sub, change) => oidc.endSessions(sub, change),
     endClient: (id, change, by) => oidc.endClient(id, change, by),
     forgetConsents: (sub) => oidc.consents.forget(sub),
@@ -119,6 +123,7 @@ export async function createIdpModules(
     identityAssertions: await openIdentityAssertions(store, values),
     hasAccountPages,
     trustedEmailDomains: values.trustedEmailDomains ?? [],
+    refreshReuseWindow: values.refreshTokenReuseWindow,
     humansUseBasic: values.basicLogin === 'all',
     readDocument: documents.read,
     callsPrivateNetworks: values.backchannelPrivateNetworks || !config.production,

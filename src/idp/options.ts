@@ -13,11 +13,13 @@ import { auditRetentionOption } from '../ops/audit.js';
 import { metricsOption } from '../ops/metrics.js';
 import { passkeyOptions, refuseUnusablePasskeys } from '../passkeys/schemas.js';
 import type { IdTokenAlgorithm } from '../provisioning/clients.js';
+import { DEFAULT_RATES } from '../provisioning/limits.js';
 import { provisioningOptions } from '../provisioning/schemas.js';
 import { registrationOptions } from '../registration/schemas.js';
 import { storeOptions } from '../server/options.js';
 import type { OptionalRuntime, RuntimeOptions } from '../server/runtime-options.js';
 import { HOST_DATABASE_URI, hostDatabaseProblem } from '../storage/host-database.js';
+import { rateLimitOptions } from '../throttle/options.js';
 
 /** The options of the identity provider, in code and as environment variables. */
 
@@ -35,6 +37,7 @@ export const idpSchema = defineOptions({
   ...emailOptions('IDP_', '`IDP_BRAND_NAME`'),
   ...brandOptions('IDP_', 'the host of IDP_PUBLIC_URL'),
   ...messagesOptions('IDP_'),
+  ...rateLimitOptions('IDP_', DEFAULT_RATES),
   auditRetentionDays: auditRetentionOption('IDP_AUDIT_RETENTION_DAYS'),
   metrics: metricsOption('IDP_METRICS', '`IDP_ADMIN_TOKEN` as the bearer token'),
 });
@@ -74,6 +77,7 @@ function refuseEqualSecrets(values: IdpConfiguration, report: Report): void {
     IDP_ES256_KEY_PREVIOUS: values.es256KeyPrevious,
     IDP_ADMIN_TOKEN: values.adminToken,
     IDP_INVITE_TOKEN: values.inviteToken,
+    IDP_CALLER_SECRET: values.callerSecret,
     IDP_EMAIL_API_KEY: values.emailApiKey,
     IDP_FACTOR_ENCRYPTION_KEY: values.factorEncryptionKey,
     IDP_FACTOR_ENCRYPTION_KEY_PREVIOUS: values.factorEncryptionKeyPrevious,

@@ -10,6 +10,7 @@ import type { Mounted } from '../server/assembly.js';
 import { openMeasuredStore } from '../server/measured-store.js';
 import { createModuleContext, followLifecycle } from '../server/module-context.js';
 import { rejectUnfinishedCopy } from '../server/unfinished-copy.js';
+import { ratesOf } from '../throttle/options.js';
 import { type Appearance, createAppearance } from './appearance.js';
 import type { IdentityProviderOptions } from './documented-options.js';
 import { createIdpModules, type IdpModules } from './modules.js';
@@ -73,6 +74,7 @@ export async function mountIdp(
     log: fastify.log,
     createAudit,
     throttleSecret: values.ed25519Seed,
+    rates: ratesOf(values),
     metrics,
   });
   followLifecycle(fastify, context, values);
@@ -90,6 +92,7 @@ export async function mountIdp(
   await openIdpScopes(fastify, modules, {
     ...{ runtime, host, pages, store, metrics, ownsItsPaths, hasAccountPages },
     throttle: context.throttle,
+    callerSecret: values.callerSecret,
     isServer: server !== undefined,
     hasApiDocs: !config.production,
   });

@@ -21,6 +21,8 @@ export interface IdpScopesOptions {
   store: Store;
   metrics: Metrics | undefined;
   throttle: ModuleContext['throttle'];
+  /** The secret of server-side callers; absent: there are none. */
+  callerSecret: string | undefined;
   /** Whether a server of this package registers the plugin, which has the routes at the root. */
   isServer: boolean;
   /** Whether no other product has pages at these paths. */
@@ -48,6 +50,7 @@ export async function openIdpScopes(
     onResponse: metrics?.observeResponse,
     renderError: createErrorRenderer(pages),
     meter: options.throttle.countRequest,
+    callerSecret: options.callerSecret,
     storeTimeoutMs: store.requestTimeoutMs,
     bodyLimit: 16 * 1024,
     // At the root of a host, the host handles unknown paths.

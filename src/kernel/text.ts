@@ -1,3 +1,6 @@
+/** The text of a file without the byte order mark that some editors put at its beginning. */
+export const withoutByteOrderMark = (text: string): string => text.replace(/^\ufeff/, '');
+
 /** The length of a text in code points, as in JSON Schema. */
 export const charactersIn = (text: string): number => [...text].length;
 

@@ -1,5 +1,6 @@
 import type { Pages } from '../http/pages.js';
 import { authenticatedByRoute, type Guard, type Scope } from '../http/scope.js';
+import { SECOND } from '../kernel/clock.js';
 import type { Metrics } from '../ops/metrics.js';
 import { createExpiryPurge } from '../ops/purge.js';
 import type { Documents } from '../outbound/documents.js';
@@ -34,8 +35,8 @@ import { createOwnPages, type OwnPages } from './own-pages.js';
 import { oidcPlugin } from './plugin.js';
 import type { Proofs } from './proofs.js';
 import { createPurges } from './purge.js';
-import type { Resources } from './resources.js';
 import { createRefusals } from './refusals.js';
+import type { Resources } from './resources.js';
 import { createRevocations, revocationCollection } from './revocations/service.js';
 import { createCookies, createSessionService, type SessionService } from './sessions.js';
 import {
@@ -96,6 +97,8 @@ export interface OidcModuleOptions {
   trustedEmailDomains: readonly string[];
   /** Whether users may use HTTP Basic as agents do. */
   humansUseBasic: boolean;
+  /** How long a used refresh token returns the same successor, in seconds. */
+  refreshReuseWindow: number;
   /** Where clients publish their keys. */
   readDocument: Documents['read'];
   /** Whether applications in private networks or without TLS are told about ended sessions. */
@@ -154,6 +157,7 @@ export function createOidcModule(
     ...{ consents, keys, claimsOf, seeds, revocations, delegations, assertions },
     namesGrants: options.identityAssertions?.issues,
     answers: store.requestTimeoutMs === undefined ? undefined : context.backgroundTasks,
+    reuseWindowMs: options.refreshReuseWindow * SECOND,
   });
   const { identityAssertions: enabled, readDocument } = options;
   const identityAssertions = enabled?.create(enabled, {

@@ -116,6 +116,10 @@ export const oidcOptions = {
     parse: (text) => ({ 0: false, 1: true })[text] ?? text,
     safe: (value) => (value ? 'lets anyone make idp call services on its own machine.' : undefined),
   }),
+  refreshTokenReuseWindow: option(Type.Integer({ minimum: 1, maximum: 600, default: 30 }), {
+    env: 'IDP_REFRESH_TOKEN_REUSE_WINDOW',
+    doc: 'Seconds during which a used refresh token returns the same successor, for parallel requests and lost responses. Later, it revokes the grant.',
+  }),
   basicLogin: option(Type.Enum(['all', 'agents'], { default: 'all' }), {
     env: 'IDP_BASIC_LOGIN',
     doc: 'Who may use HTTP Basic at /authorize: all or agents.',

@@ -3,6 +3,7 @@ import { personOf } from '../http/identity.js';
 import type { Messages } from '../http/messages.js';
 import { Acknowledgement, ok } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
+import { rejectUnknownFields } from '../http/unknown-fields.js';
 import type { PasskeyFlows } from './flows.js';
 import {
   AddBody,
@@ -48,7 +49,11 @@ async function signInRoutes<S>(
 
   scope.post(
     '/auth/register/passkey/begin',
-    { ...route, schema: { body: SignUpBeginBody, response: { 200: BegunAnswer } } },
+    {
+      ...route,
+      preValidation: rejectUnknownFields(SignUpBeginBody, 'is not a field of a registration'),
+      schema: { body: SignUpBeginBody, response: { 200: BegunAnswer } },
+    },
     async (request) => ok(flows.beginSignUp(request.body)),
   );
 

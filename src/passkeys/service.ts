@@ -224,8 +224,11 @@ export function createPasskeyService(deps: PasskeyDependencies): PasskeyService 
   };
 }
 
-/** Whether a copy of the passkey may have been used: a counter that exists has to grow (WebAuthn §7.2 step 22). */
+/**
+ * Whether a copy of the passkey may have been used: a counter that exists has to grow (WebAuthn §7.2 step 22). A synced passkey
+ * is copied on purpose, and its devices do not share a counter.
+ */
 const isCounterStale = (
-  { counter: stored }: Pick<PasskeyDocument, 'counter'>,
+  { counter: stored, backupEligible }: Pick<PasskeyDocument, 'counter' | 'backupEligible'>,
   { counter: seen }: AuthenticatorState,
-): boolean => (stored > 0 || seen > 0) && seen <= stored;
+): boolean => !backupEligible && (stored > 0 || seen > 0) && seen <= stored;

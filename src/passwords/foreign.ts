@@ -1,4 +1,4 @@
-import { pbkdf2, scrypt, timingSafeEqual } from 'node:crypto';
+import { createCipheriv, pbkdf2, scrypt, timingSafeEqual } from 'node:crypto';
 import { channel } from 'node:diagnostics_channel';
 import { promisify } from 'node:util';
 
@@ -55,6 +55,19 @@ const FORMATS: [RegExp, (groups: Groups, stored: string) => ForeignHash | null][
     ({ N, r, p, salt = '', key = '' }) =>
       scryptHash({ N: Number(N), r: Number(r), p: Number(p) }, Buffer.from(salt), decode(key)),
   ],
+  // Firebase, as Supabase writes it, with the parameters of the project: ss is its salt separator, sk its signer key.
+  [
+    /^\$fbscrypt\$v=1,n=(?<n>\d{1,2}),r=(?<r>\d{1,4}),p=(?<p>\d{1,3})(?:,ss=(?<ss>[\w+/-]{0,64}={0,2}))?,sk=(?<sk>[\w+/-]{22,256}={0,2})\$(?<salt>[\w+/-]{1,256}={0,2})\$(?<key>[\w+/-]{22,256}={0,2})$/,
+    ({ n, r, p, ss = '', sk = '', salt = '', key = '' }) =>
+      firebaseHash(
+        { N: 2 ** Number(n), r: Number(r), p: Number(p) },
+        Buffer.concat([decode(salt), decode(ss)]),
+        {
+          signerKey: decode(sk),
+          encrypted: decode(key),
+        },
+      ),
+  ],
   // Better Auth: its salt is the hexadecimal text, not the bytes it encodes.
   [
     /^(?<salt>[0-9a-f]{32}):(?<key>[0-9a-f]{128})$/,
@@ -92,6 +105,10 @@ const deriveScrypt = promisify<
   Buffer
 >(scrypt);
 
+/** OpenSSL includes the blocks of `p`. */
+const maxMemoryOf = ({ N, r, p }: { N: number; r: number; p: number }): number =>
+  128 * N * r + 128 * r * (p + 2) + 2 ** 16;
+
 function scryptHash(
   cost: { N: number; r: number; p: number },
   salt: Buffer,
@@ -102,8 +119,7 @@ function scryptHash(
   const bytes = 128 * N * r;
   if (!isPower || r < 1 || p < 1 || bytes > MAX.scryptBytes || N * r * p > MAX.scryptBlocks) return null;
   if (!isBetween(KEY_BYTES.min, key.length, KEY_BYTES.max)) return null;
-  // OpenSSL includes the blocks of `p`.
-  const maxmem = bytes + 128 * r * (p + 2) + 2 ** 16;
+  const maxmem = maxMemoryOf(cost);
   const family = `scrypt N=${N},r=${r},p=${p}, ${key.length} bytes`;
   return {
     family,
@@ -115,6 +131,26 @@ function scryptHash(
         key,
       );
       return isRight || publishWork(family, 1);
+    },
+  };
+}
+
+/** Firebase encrypts the key of the project with the one that it derives from the password (AES-256 in counter mode). */
+function firebaseHash(
+  cost: { N: number; r: number; p: number },
+  salt: Buffer,
+  { signerKey, encrypted }: { signerKey: Buffer; encrypted: Buffer },
+): ForeignHash | null {
+  // Of a key that no password derives: only the limits of its cost and the decoy matter.
+  const hash = scryptHash(cost, salt, Buffer.alloc(32));
+  if (!hash || signerKey.length !== encrypted.length) return null;
+  return {
+    ...hash,
+    async check(password) {
+      const derived = await deriveScrypt(password, salt, 32, { ...cost, maxmem: maxMemoryOf(cost) });
+      const cipher = createCipheriv('aes-256-ctr', derived, Buffer.alloc(16));
+      const isRight = timingSafeEqual(Buffer.concat([cipher.update(signerKey), cipher.final()]), encrypted);
+      return isRight || publishWork(hash.family, 1);
     },
   };
 }

@@ -1,8 +1,7 @@
-import type { preValidationHookHandler } from 'fastify';
 import { Type } from 'typebox';
 import { Envelope, OptionalName, ok, User } from '../http/schemas.js';
 import { access, type Scope } from '../http/scope.js';
-import { httpErrors } from '../kernel/errors.js';
+import { rejectUnknownFields } from '../http/unknown-fields.js';
 
 const ProfileAnswer = Envelope(User);
 
@@ -28,26 +27,9 @@ export async function profilePlugin(scope: Scope, { rename }: ProfilePluginOptio
     '/user/profile',
     {
       config: access('user'),
-      preValidation: rejectUnknownFields,
+      preValidation: rejectUnknownFields(ProfilePatch, 'is not a profile field that can be changed'),
       schema: { body: ProfilePatch, response: { 200: ProfileAnswer } },
     },
     async (request) => ok(await rename(request.saas.user.id, request.body.name)),
   );
 }
-
-/** Limits of an error that repeats field names of the request. */
-const MAX_LISTED_FIELDS = 20;
-const MAX_NAME_LENGTH = 100;
-
-/** Other routes ignore unknown fields, but a client that sends one here expects it to be stored. */
-const rejectUnknownFields: preValidationHookHandler = ({ body }, _reply, done) => {
-  const isObject = typeof body === 'object' && body !== null && !Array.isArray(body);
-  const unknown = Object.keys(isObject ? body : {}).filter(
-    (name) => !Object.hasOwn(ProfilePatch.properties, name),
-  );
-  const details = unknown.slice(0, MAX_LISTED_FIELDS).map((name) => ({
-    path: name.slice(0, MAX_NAME_LENGTH),
-    message: `is not a profile field that can be changed; allowed fields: ${Object.keys(ProfilePatch.properties).join(', ')}`,
-  }));
-  done(details.length > 0 ? httpErrors.VALIDATION_ERROR({ details }) : undefined);
-};

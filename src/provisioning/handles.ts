@@ -1,7 +1,7 @@
 import { invalidFields } from '../kernel/errors.js';
 
-/** The form in which handles are stored and compared. */
-export const canonicalForm = (handle: string): string => handle.toLowerCase().normalize('NFC');
+/** The form in which handles are stored and compared, without the spaces that keyboards and clipboards add. */
+export const canonicalForm = (handle: string): string => handle.trim().toLowerCase().normalize('NFC');
 
 /** The canonical form of a handle for a new principal. @throws VALIDATION_ERROR */
 export function canonicalHandle(handle: string): string {

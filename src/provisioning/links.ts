@@ -12,8 +12,9 @@ import { atMost, type Throttle } from '../throttle/throttle.js';
 import { provisioningErrors } from './errors.js';
 import { type FirstOperator, linkUrl, newLinkToken, OPERATOR_LINK_LIFETIME_MS } from './first-operator.js';
 import { canonicalHandle } from './handles.js';
+import { CREATIONS } from './limits.js';
 import type { PersonMails } from './mails.js';
-import { CREATIONS, chosenPasswordProblem, type Dependencies, type EndSessions } from './principals.js';
+import { chosenPasswordProblem, type Dependencies, type EndSessions } from './principals.js';
 import {
   OPERATOR_FIELDS,
   PASSWORD_LINK_FIELDS,
@@ -79,8 +80,8 @@ export interface Links {
   ): Promise<PrincipalDocument>;
 }
 
-/** Removes all passkeys of a person. Absent if they are not configured. */
-export type RemovePasskeys = (sub: string, from: Origin) => Promise<unknown>;
+/** Removes the passkeys and the second factor of a person. */
+export type RemoveOtherLogins = (sub: string, from: Origin) => Promise<unknown>;
 
 export interface LinkDependencies extends Dependencies {
   passwords: Pick<Passwords, 'problem' | 'hash' | 'verify'>;
@@ -90,7 +91,9 @@ export interface LinkDependencies extends Dependencies {
   firstOperator: Pick<FirstOperator, 'look' | 'create'>;
   /** Absent without a mail server. */
   mails?: PersonMails | undefined;
-  removePasskeys?: RemovePasskeys | undefined;
+  removeOtherLogins?: RemoveOtherLogins | undefined;
+  /** Lets the owner give codes of a second factor from this address. Absent if nobody can have one. */
+  trustForCodes?: ((sub: string, ip: string) => Promise<void>) | undefined;
   endSessions: EndSessions;
   /** Removes what a person has allowed applications. Absent where no link is used. */
   forgetConsents?: ((sub: string) => Promise<void>) | undefined;
@@ -224,10 +227,10 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
     const current = isMailed
       ? { mailedLinkHash: usedLinkHash, mailedLinkExpiresAt: { gt: now } }
       : { linkHash: usedLinkHash, linkExpiresAt: { gt: now } };
-    const removePasskeys = async () => {
-      if (changesOwner) await deps.removePasskeys?.(id, from);
+    const removeOtherLogins = async () => {
+      if (changesOwner) await deps.removeOtherLogins?.(id, from);
     };
-    await removePasskeys();
+    await removeOtherLogins();
     const used = await endSessions(id, () =>
       principals.updateOne(
         {
@@ -256,9 +259,9 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
         },
       ),
     );
-    // Afterwards, because until then the stranger could allow more, and add passkeys.
+    // Afterwards, because until then the stranger could allow more, and add logins.
     if (used && changesOwner) await forgetConsents?.(id);
-    await removePasskeys();
+    await removeOtherLogins();
     return used;
   };
 
@@ -357,6 +360,7 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
         if (!principal) throw provisioningErrors.link_spent();
         const { id, usedLink, operatorSince } = principal;
         await throttle.trustOnly(principal.handle, from.ip);
+        await deps.trustForCodes?.(id, from.ip);
         const event = usedLink?.isInvitation ? 'invitation.accepted' : 'password.reset';
         await audit.record({ event, subject: id, ip: from.ip });
         if (usedLink?.isInvitation && operatorSince !== undefined) {

@@ -5,7 +5,7 @@ import { type Clients, createClients, type EndClient, type IdTokenAlgorithm } fr
 import { createDirectory, type PrincipalDirectory } from './directory.js';
 import { createFirstOperator, type FirstOperator, setupCollection } from './first-operator.js';
 import { adminGuard, signupGuard } from './guards.js';
-import { createLinks, type Links, type RemovePasskeys } from './links.js';
+import { createLinks, type LinkDependencies, type Links, type RemoveOtherLogins } from './links.js';
 import { createPersonMails, type MailDependencies, type PersonMails, readMailVersion } from './mails.js';
 import { createOperatorRoles, type OperatorRoles } from './operators.js';
 import { type ProvisioningPluginOptions, provisioningPlugin } from './plugin.js';
@@ -58,8 +58,9 @@ export interface ProvisioningModuleOptions {
   inviteToken?: string | undefined;
   /** The algorithms for which the provider has a key. */
   idTokenAlgorithms: readonly IdTokenAlgorithm[];
+  removeOtherLogins?: RemoveOtherLogins | undefined;
+  trustForCodes?: LinkDependencies['trustForCodes'];
   /** Runs a change that ends all sessions of a principal. */
-  removePasskeys?: RemovePasskeys | undefined;
   endSessions: EndSessions;
   endClient: EndClient;
   /** Removes what a person has allowed applications. Absent where no link is used. */
@@ -89,7 +90,8 @@ export function createProvisioningModule(
     inviteToken = adminToken,
     idTokenAlgorithms,
     endClient,
-    removePasskeys,
+    removeOtherLogins,
+    trustForCodes,
     endSessions,
     forgetConsents,
   }: ProvisioningModuleOptions,
@@ -109,7 +111,7 @@ export function createProvisioningModule(
   });
   const links = createLinks(collection, {
     ...{ ...context, firstOperator, mails, issuer, endSessions },
-    ...{ forgetConsents, removePasskeys },
+    ...{ forgetConsents, removeOtherLogins, trustForCodes },
   });
   const clients = createClients(clientCollection(context.store), {
     ...context,

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import type { Origin } from '../http/scope.js';
-import { type Clock, HOUR, MINUTE } from '../kernel/clock.js';
+import type { Clock } from '../kernel/clock.js';
 import { invalidFields } from '../kernel/errors.js';
 import { isSecretOf, newId, newToken, type Random, sha256, UNUSED_HASH } from '../kernel/secrets.js';
 import { type Audit, actorOf } from '../ops/audit.js';
@@ -9,10 +9,11 @@ import { type PasswordPolicy, passwordErrors } from '../passwords/common.js';
 import type { Passwords } from '../passwords/hasher.js';
 import { PASSWORD_PROBLEMS } from '../passwords/problems.js';
 import { UniqueViolation } from '../storage/collection.js';
-import { atMost, type Limit, type Throttle } from '../throttle/throttle.js';
+import type { Throttle } from '../throttle/throttle.js';
 import { readAgentKey } from './agent-keys.js';
 import { provisioningErrors } from './errors.js';
 import { canonicalForm, canonicalHandle, isPossibleHandle } from './handles.js';
+import { CREATIONS, FAILURES, REGISTRATIONS } from './limits.js';
 import type { PersonMails } from './mails.js';
 import {
   KINDS,
@@ -28,16 +29,6 @@ const GENERATED_PREFIX = 'agp_';
 /** The error for a new address while wrong passwords from many others exhaust the limit of the account. */
 const BUDGET_SPENT =
   'There were too many failed sign-in attempts for this account. Sign in from a location where you have signed in before, try again later, or ask the operator for a link to set a new password, which also allows sign-in from this location.';
-
-/** Wrong passwords from one address block. Generated passwords do not count towards the limit of chosen ones. */
-const FAILURES = {
-  password: atMost('failures', 60, MINUTE),
-  agent: atMost('failures.agent', 60, MINUTE),
-};
-/** Registrations from one address block. */
-const REGISTRATIONS = atMost('accounts', 30, HOUR);
-/** Agents and invitations that one address block creates. */
-export const CREATIONS: Limit = atMost('agents', 60, HOUR);
 
 const PRINCIPAL = 'u_';
 
@@ -152,7 +143,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
     const principal: PrincipalDocument = {
       id,
       handle: input.handle,
-      ...(input.name && { name: input.name }),
+      ...(input.name && { name: input.name.trim() }),
       state: 'active',
       createdAt: now,
       updatedAt: now,
@@ -305,7 +296,8 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       return true;
     },
 
-    async rename({ id }, name, from) {
+    async rename({ id }, given, from) {
+      const name = given.trim();
       const updatedAt = clock.now();
       const renamed = await principals.updateOne(
         { id, kind: 'human', state: 'active' },

@@ -1,12 +1,12 @@
 import { mailboxOf } from '../http/mailboxes.js';
 import type { Origin } from '../http/scope.js';
-import { HOUR, MINUTE } from '../kernel/clock.js';
 import { sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import type { BackgroundTasks } from '../ops/background-tasks.js';
-import { atMost, type Throttle } from '../throttle/throttle.js';
+import type { Throttle } from '../throttle/throttle.js';
 import { linkUrl, newLinkToken } from './first-operator.js';
 import { canonicalForm, isPossibleHandle } from './handles.js';
+import { MAIL_REQUESTS, mailsTo } from './limits.js';
 import { type PersonMails, RESET_LINK_LIFETIME_MS } from './mails.js';
 import type { Dependencies } from './principals.js';
 import type { PrincipalCollection, PrincipalDocument } from './store.js';
@@ -27,12 +27,6 @@ export interface RecoveryDependencies extends Omit<Dependencies, 'audit'> {
   backgroundTasks: Pick<BackgroundTasks, 'run'>;
   issuer(): string;
 }
-
-/** Requests for links by mail from one address block. */
-export const MAIL_REQUESTS = atMost('mail', 10, HOUR);
-
-/** Mails with one kind of link to one handle, from any address. */
-export const mailsTo = (kind: 'reset' | 'verify') => atMost(`mail.${kind}`, 3, 15 * MINUTE);
 
 const RESETS = mailsTo('reset');
 

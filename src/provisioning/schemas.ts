@@ -38,6 +38,7 @@ export const provisioningOptions = {
 
 const Handle = Type.String({
   accepts: 'a handle of 3 to 254 characters',
+  trimmed: true,
   examples: ['ada@example.com'],
   minLength: 3,
   maxLength: 254,

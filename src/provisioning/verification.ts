@@ -6,10 +6,10 @@ import { createUsedLinks } from '../ops/used-links.js';
 import type { Throttle } from '../throttle/throttle.js';
 import { provisioningErrors } from './errors.js';
 import { newLinkToken } from './first-operator.js';
+import { MAIL_REQUESTS, mailsTo } from './limits.js';
 import { findLinkOwner, principalIdOf } from './links.js';
 import { type PersonMails, VERIFICATION_LINK_LIFETIME_MS } from './mails.js';
 import type { Dependencies, Principals } from './principals.js';
-import { MAIL_REQUESTS, mailsTo } from './recovery.js';
 import { type PrincipalCollection, type PrincipalDocument, VERIFICATION_FIELDS } from './store.js';
 
 /** Who signed in to a session. */

@@ -3,6 +3,7 @@ import type { EmailLoginModuleOptions } from '../auth/email-login-module.js';
 import type { AuthModuleOptions } from '../auth/module.js';
 import type { BillingModule } from '../billing/module.js';
 import type { EmailService } from '../email/service.js';
+import { factorCollection, removeFactor } from '../factors/store.js';
 import type { FederationModule } from '../federation/module.js';
 import { type Passkeys, removePasskeys } from '../passkeys/store.js';
 import type { ModuleContext } from '../server/module-context.js';
@@ -35,7 +36,7 @@ type AccountData = Pick<AuthModuleOptions, 'deletionHooks' | 'exportSections' | 
 
 /** What the domains other than `auth` store about a user: how it is exported, and when it is deleted. */
 export function accountData(
-  { audit }: Pick<ModuleContext, 'audit'>,
+  { store, audit, clock }: Pick<ModuleContext, 'store' | 'audit' | 'clock'>,
   {
     values,
     billing,
@@ -77,11 +78,12 @@ export function accountData(
         ]);
       },
     },
-    // The new owner gets no mail about the passkeys of a stranger.
+    // The new owner gets no mail about what a stranger has set up.
     async removeOtherLogins(userId, origin) {
       await Promise.all([
         removePasskeys(userId, origin, { passkeys: passkeyDocuments, audit }),
         removeLinks(userId, origin, { links: agentLinks, audit }),
+        secondFactors && removeFactor(userId, origin, { factors: factorCollection(store), audit, clock }),
         optional().loginProviders?.service.forget(userId),
       ]);
     },

@@ -1,3 +1,5 @@
+import { agentLinkCollection } from '../agents/store.js';
+import { AUTH_EVENTS, type AuthEvents } from '../auth/events.js';
 import type { ImportOptions, ImportReport } from '../auth/import.js';
 import { createUsersModule } from '../auth/module.js';
 import { userCollection } from '../auth/store.js';
@@ -6,18 +8,23 @@ import type { Resync } from '../billing/reconcile.js';
 import { defineOptions, resolveOptions } from '../config/options.js';
 import { systemRandom as random } from '../kernel/secrets.js';
 import { createListedAudit } from '../ops/audit.js';
+import { createEvents } from '../ops/events.js';
 import { createCommandContext } from '../server/module-context.js';
 import { createSettingsModule } from '../settings/module.js';
 import type { Store } from '../storage/collection.js';
 import { missingFile } from '../storage/existing.js';
 import { openExistingStore, openStore } from '../storage/open.js';
+import { createWebhookOutbox } from '../webhooks/outbox.js';
+import { deliveryCollection, endpointCollection, intentCollection } from '../webhooks/store.js';
 import { billingUsers } from './billing-users.js';
 import { type SaasConfiguration, saasSchema, validatePlans } from './options.js';
 import { type BasicUserApi, createBasicUserApi } from './user-api.js';
+import { createProofCheck } from './webhooks.js';
 
 /**
  * The modules of the SaaS backend for the command line: the same as those of the server, without rate limits. They open
- * the store of `DATABASE_URI`, even while the server runs. They emit no events and run no jobs.
+ * the store of `DATABASE_URI`, even while the server runs. They run no jobs: the server delivers the events about users that they
+ * leave in the outbox of webhooks.
  */
 
 export interface UserAdministration extends BasicUserApi {
@@ -113,11 +120,17 @@ function createModules(
     publicUrl: () => '',
   });
   const siteName = async () => (await settings.service.current()).siteName;
+  const outbox = createWebhookOutbox({
+    ...{ endpoints: endpointCollection(store), deliveries: deliveryCollection(store) },
+    ...{ intents: intentCollection(store), wake: () => undefined, clock: context.clock },
+    wasMade: createProofCheck(store, { users: documents, agentLinks: agentLinkCollection(store) }),
+  });
+  const events = createEvents<AuthEvents>({ ...context, names: AUTH_EVENTS, outbox });
   const users = createUsersModule(context, {
     users: documents,
     summaryOf: billing.summaryOf,
     siteName,
-    announceEvent,
+    announceEvent: events.announce,
   });
   return { users, billing };
 }

@@ -27,8 +27,8 @@ export function billingUsers(users: Users): BillingUsers {
     async find(id) {
       const user = await users.findOne({ id });
       if (!user) return null;
-      const { email, name = '', locale, grant } = user;
-      return { email, name, locale, isOpen: !isDisabled(user), ...(grant && { grant }) };
+      const { email, name = '', emailVerified, locale, grant } = user;
+      return { email, name, emailVerified, locale, isOpen: !isDisabled(user), ...(grant && { grant }) };
     },
 
     profileChanges: {

@@ -61,6 +61,11 @@ export interface SaasBackendOptions extends SaasRuntimeOptions {
    */
   sessionMaxAge?: Values['sessionMaxAge'];
   /**
+   * Seconds during which a used refresh token returns the same successor, for parallel requests and lost responses.
+   * Later, it ends the session. Variable: `REFRESH_TOKEN_REUSE_WINDOW`. Default: 30.
+   */
+  refreshTokenReuseWindow?: Values['refreshTokenReuseWindow'];
+  /**
    * Require users to confirm their e-mail address before they can sign in. Responses then do not reveal which addresses
    * are registered. Variable: `REQUIRE_EMAIL_VERIFICATION`. Default: false.
    */
@@ -276,6 +281,32 @@ export interface SaasBackendOptions extends SaasRuntimeOptions {
    * Variable: `MESSAGES_DIR`. Default: the sentences of this package.
    */
   messagesDir?: Values['messagesDir'];
+  /**
+   * New accounts per hour and address, at most 10000: docs/limits.md. Variable: `MAX_REGISTRATIONS_PER_HOUR`. Default:
+   * 10.
+   */
+  maxRegistrationsPerHour?: Values['maxRegistrationsPerHour'];
+  /**
+   * Attempts to sign in per minute and address, at most 10000: docs/limits.md. Variable: `MAX_LOGINS_PER_MINUTE`.
+   * Default: 30.
+   */
+  maxLoginsPerMinute?: Values['maxLoginsPerMinute'];
+  /**
+   * Requests for a link by e-mail per hour and address, at most 10000: docs/limits.md. Variable:
+   * `MAX_MAIL_REQUESTS_PER_HOUR`. Default: 10.
+   */
+  maxMailRequestsPerHour?: Values['maxMailRequestsPerHour'];
+  /**
+   * Requests per minute and address, in each process, at most 100000: docs/limits.md. Variable:
+   * `MAX_REQUESTS_PER_MINUTE`. Default: 300.
+   */
+  maxRequestsPerMinute?: Values['maxRequestsPerMinute'];
+  /**
+   * Secret of at least 32 characters with which your own servers call on behalf of their users: the limits per address
+   * then apply to the addresses that they pass, not to their own. docs/limits.md. Variable: `CALLER_SECRET`, or
+   * `CALLER_SECRET_FILE` for the path of a file.
+   */
+  callerSecret?: Values['callerSecret'];
   /**
    * Days after which audit records are deleted. Variable: `AUDIT_RETENTION_DAYS`. Default: 365.
    */

@@ -3,6 +3,7 @@ import { adminOptions } from '../admin/schemas.js';
 import { agentOptions, refusePartialAgents } from '../agents/schemas.js';
 import { hooksProblems } from '../auth/hook-option.js';
 import type { SaasHooks } from '../auth/hooks.js';
+import { DEFAULT_RATES } from '../auth/limits.js';
 import { authOptions } from '../auth/schemas.js';
 import { apiUrlProblem, billingOptions, configuredPrices, plansConflict } from '../billing/options.js';
 import type { Advice, Report } from '../config/configuration-error.js';
@@ -24,6 +25,7 @@ import type { OptionalRuntime, RuntimeOptions } from '../server/runtime-options.
 import { type CustomSettings, customSettingsProblems } from '../settings/definitions.js';
 import { settingsOptions } from '../settings/schemas.js';
 import { HOST_DATABASE_URI, hostDatabaseProblem } from '../storage/host-database.js';
+import { rateLimitOptions } from '../throttle/options.js';
 import { refuseWebhooksWithoutKey, webhookOptions } from '../webhooks/schemas.js';
 
 /** The options of the SaaS backend, which the environment can set, too. */
@@ -54,6 +56,7 @@ export const saasSchema = defineOptions({
   ...webhookOptions,
   ...brandOptions('', 'the site name'),
   ...messagesOptions(''),
+  ...rateLimitOptions('', DEFAULT_RATES),
   auditRetentionDays: auditRetentionOption('AUDIT_RETENTION_DAYS'),
   metrics: metricsOption('METRICS', 'the credentials of the admin area'),
 });
@@ -210,6 +213,7 @@ function validateCombinations(values: SaasConfiguration, report: Report): void {
     ADMIN_PASSWORD: values.adminPassword,
     FACTOR_ENCRYPTION_KEY: values.factorEncryptionKey,
     FACTOR_ENCRYPTION_KEY_PREVIOUS: values.factorEncryptionKeyPrevious,
+    CALLER_SECRET: values.callerSecret,
     SETTINGS_ENCRYPTION_KEY: values.settingsEncryptionKey,
     SETTINGS_ENCRYPTION_KEY_PREVIOUS: values.settingsEncryptionKeyPrevious,
   };

@@ -32,6 +32,7 @@ import { openMeasuredStore } from '../server/measured-store.js';
 import { createModuleContext, followLifecycle } from '../server/module-context.js';
 import { rejectUnfinishedCopy } from '../server/unfinished-copy.js';
 import { createSettingsModule, openCustomSettings } from '../settings/module.js';
+import { ratesOf } from '../throttle/options.js';
 import { accountData } from './account-data.js';
 import { openAccountPages } from './account-pages.js';
 import { openAgents } from './agents.js';
@@ -87,6 +88,7 @@ export async function mountSaas(
     log: fastify.log,
     createAudit: createListedAudit,
     throttleSecret: values.jwtRefreshSecret,
+    rates: ratesOf(values),
     metrics,
   });
   followLifecycle(fastify, context, values);
@@ -300,6 +302,7 @@ export async function mountSaas(
       ...(metricsEndpoint && { metrics: metricsEndpoint.guard }),
     },
     onResponse: metrics?.observeResponse,
+    callerSecret: values.callerSecret,
     storeTimeoutMs: store.requestTimeoutMs,
     bodyLimit: 100 * 1024,
     handlesNotFound: true,

@@ -10,6 +10,7 @@ import type { HashingCost } from '../passwords/argon2.js';
 import { createPasswordPolicy, type PasswordPolicy } from '../passwords/common.js';
 import { createPasswords, hashingLoad, type Passwords } from '../passwords/hasher.js';
 import type { Store } from '../storage/collection.js';
+import type { Rates } from '../throttle/limits.js';
 import { createThrottle, type Throttle } from '../throttle/throttle.js';
 import { watchClock } from './clock-check.js';
 
@@ -41,6 +42,8 @@ export interface ModuleContextOptions<A extends AuditLog> {
   /** Key of the HMACs that the throttle stores. */
   throttleSecret: string;
   limits?: boolean | undefined;
+  /** The numbers of configurable rate limits. */
+  rates?: Rates | undefined;
   /** Whether audit records that could not be written are written later. Default: true. */
   retryAudit?: boolean;
   hashing?: HashingCost | undefined;
@@ -57,6 +60,7 @@ export function createModuleContext<A extends AuditLog>(
     createAudit,
     throttleSecret,
     limits,
+    rates,
     hashing,
     retryAudit = true,
     metrics,
@@ -71,7 +75,10 @@ export function createModuleContext<A extends AuditLog>(
     random,
     log,
     audit,
-    throttle: createThrottle(store, { clock, audit, secret: throttleSecret, production, limits, metrics }),
+    throttle: createThrottle(store, {
+      ...{ clock, audit, production, limits, rates, metrics },
+      secret: throttleSecret,
+    }),
     passwords: createPasswords(random, hashing),
     passwordPolicy: createPasswordPolicy(production, (message) => log.warn(message)),
     jobs: createJobs(store, { clock, random, log, metrics }),

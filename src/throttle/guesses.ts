@@ -68,6 +68,8 @@ export interface Guesses {
   trust(account: string, ip: string): Promise<void>;
   /** The same after a change of the owner or the password, which revokes the trust in all other blocks. */
   trustOnly(account: string, ip: string): Promise<void>;
+  /** Whether the account trusts the address block. */
+  isTrusted(account: string, ip: string): Promise<boolean>;
   /** For the purge. */
   sources: Expiring;
 }
@@ -216,6 +218,7 @@ export function createGuesses(
       await sources.deleteMany({ account: accountId(account) });
       await trust(account, ip);
     },
+    isTrusted: async (account, ip) => (await knownUntil(sourceId(account, ip))) > 0,
     sources,
   };
 }

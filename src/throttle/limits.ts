@@ -8,6 +8,10 @@ export interface LimitState {
   expiresAt: number;
 }
 
+/** The limits whose numbers are options. */
+export type Rate = 'registrations' | 'logins' | 'mails' | 'requests';
+export type Rates = Readonly<Record<Rate, number>>;
+
 /** A rate limit. */
 export interface Limit {
   name: string;
@@ -17,13 +21,36 @@ export interface Limit {
   next(count: number, now: number, expiresAt?: number): LimitState;
   /** Milliseconds that each event adds to `expiresAt`; absent if it does not depend on the count. */
   step?: number;
+  /** The same limit with the number of an option. Absent: it is not configurable. */
+  at?(rates: Rates): Limit;
+  /** The limit of an IPv6 /48, which counts the events of all its blocks, too. Absent: blocks are counted alone. */
+  ofNetwork?: Limit;
+}
+
+/** Share of an IPv6 /48 in events that lead to e-mails: a customer with many blocks gets no more than this many of them. */
+const BLOCKS_OF_NETWORK = 5;
+
+interface WindowOptions {
+  /** The option that sets `most`; with `floor`, only if it is higher. */
+  rate?: Rate;
+  floor?: true;
+  /** Whether the events lead to e-mails, so that an IPv6 /48 is counted, too. */
+  sendsMail?: true;
 }
 
 /** A fixed window: at most `most` events in a window that starts with the first one. */
-export function atMost(name: string, most: number, window: number): Limit {
+export function atMost(name: string, most: number, window: number, options: WindowOptions = {}): Limit {
+  const { rate, floor, sendsMail } = options;
   return {
     name,
     memory: window,
+    ...(rate && {
+      at: (rates: Rates) =>
+        atMost(name, floor ? Math.max(most, rates[rate]) : rates[rate], window, {
+          ...(sendsMail && { sendsMail }),
+        }),
+    }),
+    ...(sendsMail && { ofNetwork: atMost(`${name}.network`, BLOCKS_OF_NETWORK * most, window) }),
     next: (count, now, expiresAt = now + window) => ({ expiresAt, until: count >= most ? expiresAt : 0 }),
   };
 }

@@ -1,4 +1,4 @@
-import { addressBlock, isLoopbackAddress } from '../kernel/addresses.js';
+import { addressBlock, addressNetwork, EXEMPT_CALLER, isLoopbackAddress } from '../kernel/addresses.js';
 import { type Clock, MINUTE } from '../kernel/clock.js';
 import { AppError } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
@@ -9,7 +9,7 @@ import { KeyedSemaphore } from '../ops/semaphore.js';
 import { type Store, StoreUnavailable } from '../storage/collection.js';
 import { createCounters } from './counters.js';
 import { createGuesses, type Guess } from './guesses.js';
-import { atMost, type Limit } from './limits.js';
+import { atMost, type Limit, type Rates } from './limits.js';
 import { createRequestCount } from './requests.js';
 
 export type { SecretKind } from './guesses.js';
@@ -21,7 +21,7 @@ export interface Throttle {
   countRequest(ip: string): AppError | undefined;
   /** The same for the requests of an agent for a person, from any address. */
   countRequestOf(key: string, ip: string): AppError | undefined;
-  /** Counts an event of the address block of `ip`. @throws RATE_LIMITED */
+  /** Counts an event of the address block of `ip` and, if it leads to e-mails, of its IPv6 /48. @throws RATE_LIMITED */
   count(limit: Limit, ip: string): Promise<void>;
   /** Counts an event of `key`, from any address. @throws RATE_LIMITED */
   countKey(limit: Limit, key: string, ip: string): Promise<void>;
@@ -46,6 +46,8 @@ export interface Throttle {
   trust(account: string, ip: string): Promise<void>;
   /** The same after a change of the owner or the password, which revokes the trust in all other blocks. */
   trustOnly(account: string, ip: string): Promise<void>;
+  /** Whether the account trusts the address block: it was signed in to from there within 30 days. */
+  isTrusted(account: string, ip: string): Promise<boolean>;
   /** Deletes expired counters. */
   purge(signal: AbortSignal): Promise<RunReport>;
   /** Counts them, up to `limit` of each kind. */
@@ -60,6 +62,8 @@ export interface ThrottleOptions {
   production: boolean;
   /** `true` also limits loopback addresses outside production; `false` turns every limit off. */
   limits: boolean | undefined;
+  /** The numbers of configurable limits; absent: the defaults. */
+  rates?: Rates | undefined;
   metrics?: Metrics | undefined;
 }
 
@@ -68,10 +72,11 @@ const OPERATOR = atMost('operator', 10, MINUTE);
 /** Attempts during an outage of the store. Successful ones count as well, so it exceeds the needs of Prometheus. */
 const OPERATOR_IN_OUTAGE = { most: 60, window: MINUTE, blocks: 50_000 };
 
-const REQUESTS = { most: 300, window: MINUTE, blocks: 50_000 };
+const REQUESTS = { window: MINUTE, blocks: 50_000 };
+const DEFAULT_REQUESTS = 300;
 
 export function createThrottle(store: Store, options: ThrottleOptions): Throttle {
-  const { clock, audit, secret, production, limits } = options;
+  const { clock, audit, secret, production, limits, rates } = options;
   const countRefusal = options.metrics?.counter({
     name: 'throttle_refusals_total',
     help: 'Requests and attempts that a rate limit has rejected.',
@@ -80,8 +85,9 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
   const onRefusal = countRefusal && ((limit: string) => countRefusal({ limit }));
   const counters = createCounters(store, { clock, audit, onRefusal });
   const guesses = createGuesses(store, { counters, clock, secret });
-  const countRequest = createRequestCount(REQUESTS, clock);
-  const countByKey = createRequestCount(REQUESTS, clock, (key) => key);
+  const requests = { ...REQUESTS, most: rates?.requests ?? DEFAULT_REQUESTS };
+  const countRequest = createRequestCount(requests, clock);
+  const countByKey = createRequestCount(requests, clock, (key) => key);
   const countInOutage = createRequestCount(OPERATOR_IN_OUTAGE, clock);
   const operators = new KeyedSemaphore(1, 1024);
   const purge = (signal: AbortSignal) => {
@@ -99,7 +105,21 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
 
   /** Loopback addresses are exempt during development. */
   const isLimited = (ip: string): boolean => limits === true || production || !isLoopbackAddress(ip);
-  const byBlock = (limit: Limit, ip: string) => ({ limit, key: addressBlock(ip), ip });
+  /** Whether limits per address apply. */
+  const isAddressLimited = (ip: string): boolean => ip !== EXEMPT_CALLER && isLimited(ip);
+  /** By name: derived once for each limit. */
+  const configured = new Map<string, Limit>();
+  const configuredLimit = (limit: Limit): Limit => {
+    if (!rates || !limit.at) return limit;
+    const known = configured.get(limit.name) ?? limit.at(rates);
+    configured.set(limit.name, known);
+    return known;
+  };
+  const byBlock = (limit: Limit, ip: string) => ({
+    limit: configuredLimit(limit),
+    key: addressBlock(ip),
+    ip,
+  });
 
   const attemptAsOperator: Throttle['attemptAsOperator'] = (ip, evaluate) => {
     const counted = byBlock(OPERATOR, ip);
@@ -113,7 +133,7 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
 
   return {
     countRequest(ip) {
-      const rejection = isLimited(ip) ? countRequest(ip) : undefined;
+      const rejection = isAddressLimited(ip) ? countRequest(ip) : undefined;
       if (rejection) onRefusal?.('requests');
       return rejection;
     },
@@ -125,7 +145,13 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
     },
 
     async count(limit, ip) {
-      if (isLimited(ip)) await counters.count(byBlock(limit, ip));
+      if (!isAddressLimited(ip)) return;
+      const counted = byBlock(limit, ip);
+      await counters.count(counted);
+      // Afterwards, so that what a block is refused does not use up the share of others.
+      const { ofNetwork } = counted.limit;
+      const network = ofNetwork && addressNetwork(ip);
+      if (network) await counters.count({ limit: ofNetwork, key: network, ip });
     },
 
     async countKey(limit, key, ip) {
@@ -144,7 +170,7 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
     },
 
     attempt({ perAddress, ...guess }, evaluate) {
-      const bound = perAddress && isLimited(guess.ip) ? byBlock(perAddress, guess.ip) : undefined;
+      const bound = perAddress && isAddressLimited(guess.ip) ? byBlock(perAddress, guess.ip) : undefined;
       return guesses.attempt({ perAddress: bound, ...guess }, evaluate);
     },
 
@@ -167,6 +193,7 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
 
     trust: guesses.trust,
     trustOnly: guesses.trustOnly,
+    isTrusted: guesses.isTrusted,
     purge,
     countExpired: countAll,
   };
@@ -183,4 +210,5 @@ const UNLIMITED: Omit<Throttle, 'purge' | 'countExpired'> = {
   attemptAsOperatorInOutage: (_ip, evaluate) => evaluate(),
   trust: async () => undefined,
   trustOnly: async () => undefined,
+  isTrusted: async () => false,
 };

@@ -1,4 +1,5 @@
 import type { FastifyRequest } from 'fastify';
+import { canonicalEmail } from '../http/mailboxes.js';
 import { type Localized, message } from '../http/messages.js';
 import type { Page, Pages } from '../http/pages.js';
 import { Email, fits } from '../http/schemas.js';
@@ -46,7 +47,7 @@ export async function addressPlugin(scope: Scope, options: AddressOptions): Prom
       return pages.send(reply.code(422), formOf(request, { email, problems, wrong: { email: true } }));
     }
     const identity = identityOf(request);
-    if (email.toLowerCase() === identity.user.email) {
+    if (canonicalEmail(email) === identity.user.email) {
       const problems = [message('user-address.same')];
       return pages.send(reply.code(422), formOf(request, { email, problems, wrong: { email: true } }));
     }

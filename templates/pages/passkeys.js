@@ -12,8 +12,32 @@
   };
   let waiting;
 
+  const base64url = (buffer) =>
+    btoa(String.fromCharCode(...new Uint8Array(buffer)))
+      .replaceAll('+', '-')
+      .replaceAll('/', '_')
+      .replaceAll('=', '');
+
+  const BYTES = ['clientDataJSON', 'attestationObject', 'authenticatorData', 'signature', 'userHandle'];
+
+  /** A hint, which some password managers cannot give. */
+  const transportsOf = (response) => {
+    try {
+      return response.getTransports?.() ?? [];
+    } catch {
+      return [];
+    }
+  };
+
+  /** As `toJSON`, which throws for the credentials of some password managers, or does not exist. */
+  const toJson = ({ id, rawId, type, response }) => {
+    const given = BYTES.filter((name) => response[name]).map((name) => [name, base64url(response[name])]);
+    const transports = transportsOf(response);
+    return { id, rawId: base64url(rawId), type, response: { ...Object.fromEntries(given), transports } };
+  };
+
   const send = (credential) => {
-    form.elements.credential.value = JSON.stringify(credential);
+    form.elements.credential.value = JSON.stringify(toJson(credential));
     form.submit();
   };
 

@@ -137,6 +137,7 @@ function processOn(store: Store, seed = 'a') {
     claimsOf: () => ({}),
     issuer: () => 'https://id.example.test',
     seeds: [SEED],
+    reuseWindowMs: 30_000,
   });
   const authorization = createAuthorization({
     ...shared,

@@ -59,6 +59,7 @@ t.test('the CSV of a list has every row, and no value is a formula for spreadshe
   const app = await saasApp(t);
   await app.signUp({ email: 'ada@example.test', name: '=HYPERLINK("http://x","y")' });
   await app.signUp({ email: '+bob@example.test', name: 'Bob, "the" builder' });
+  await app.signUp({ email: 'eve@example.test', name: 'Eve;=1+1; "+2;ok-1' });
   const csv = await get(app, '/admin/users.csv');
   t.equal(csv.status, 200);
   t.match(csv.headers, {
@@ -69,7 +70,12 @@ t.test('the CSV of a list has every row, and no value is a formula for spreadshe
   t.equal(rows[0], 'E-mail address,Name,Verified,State,Subscription,Plan,Registered,ID');
   t.match(csv.text, `"'=HYPERLINK(""http://x"",""y"")"`);
   t.match(csv.text, `'+bob@example.test,"Bob, ""the"" builder"`);
-  t.equal(rows.length, 4);
+  t.match(
+    csv.text,
+    `"Eve;'=1+1; ""'+2;ok-1"`,
+    'nor after a semicolon, at which some spreadsheets separate cells',
+  );
+  t.equal(rows.length, 5);
   t.equal((await app.request('GET', '/admin/users.csv')).status, 401);
   t.equal((await get(app, '/admin/users.csv?after=x')).status, 400, 'errors are responses, not broken files');
 });

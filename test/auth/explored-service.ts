@@ -82,6 +82,7 @@ export function serviceOn(
       attempt: (_guess, evaluate) => evaluate(),
       trust: async () => undefined,
       trustOnly: async () => undefined,
+      isTrusted: async () => false,
     },
     audit: { record: async () => undefined, recordFailure: async () => undefined },
     presentUser: viewUnsubscribed,
@@ -102,6 +103,7 @@ export function serviceOn(
     profileChanged: () => undefined,
     refreshTtl: 604_800,
     sessionMaxAge: 2_592_000,
+    refreshReuseWindow: 30,
     ...more,
   });
 }

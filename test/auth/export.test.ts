@@ -2,15 +2,27 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import t from 'tap';
 import { createTokenCache } from '../../src/auth/tokens.js';
-import { HOUR } from '../../src/kernel/clock.js';
+import { HOUR, MINUTE } from '../../src/kernel/clock.js';
 import { createListedAudit } from '../../src/ops/audit.js';
-import { type Account, saasApp, storeOf } from '../kit/app.js';
+import { type Account, PASSWORD, saasApp, storeOf } from '../kit/app.js';
 import { waitUntil } from '../kit/wait.js';
 
 const EXPORT = '/api/user/export';
 
 /** Several pages of the audit log. */
 const RECORDS = 2500;
+
+t.test('an export needs the recent sign-in that its page needs', async (t) => {
+  const app = await saasApp(t, { accessTokenTtl: 86_400 });
+  const { accessToken: token } = await app.signUp();
+  t.equal((await app.request('GET', EXPORT, { token })).status, 200);
+  app.clock.advance(10 * MINUTE + 1);
+  const stale = await app.request('GET', EXPORT, { token });
+  t.match(stale, { status: 401, body: { error: { code: 'REAUTHENTICATION_REQUIRED' } } });
+  const body = { password: PASSWORD };
+  t.equal((await app.request('POST', '/api/auth/reauthenticate', { token, body })).status, 200);
+  t.equal((await app.request('GET', EXPORT, { token })).status, 200);
+});
 
 t.test('an account may be exported ten times an hour, from all addresses together', async (t) => {
   const app = await saasApp(t, { limits: true, accessTokenTtl: 86_400 });
@@ -25,6 +37,8 @@ t.test('an account may be exported ten times an hour, from all addresses togethe
   t.ok(Number(refused.headers['retry-after']) > 3000);
   t.equal((await ask(bob.accessToken, '203.0.113.99')).status, 200, 'others have a limit of their own');
   app.clock.advance(HOUR + 1000);
+  const body = { password: PASSWORD };
+  await app.request('POST', '/api/auth/reauthenticate', { token: ada.accessToken, body });
   t.equal((await ask(ada.accessToken, '203.0.113.99')).status, 200, 'an hour later it is free again');
 });
 

@@ -167,6 +167,7 @@ function accountWith({ given }: Pick<Flow, 'given'>) {
         attempt: (_guess, evaluate) => evaluate(),
         trust,
         trustOnly: trust,
+        isTrusted: async () => false,
       },
     });
   };

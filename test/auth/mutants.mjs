@@ -50,7 +50,7 @@ export default [
   },
   {
     name: 'wrong codes reveal which addresses have an account', file: 'auth/email-login.ts', in: 'sendCode',
-    replace: 'await storeRequest(sha256(email), {', by: "await storeRequest(sha256(user ? email : ''), {",
+    replace: 'await codes.insert({', by: 'if (user) await codes.insert({',
     tests: [['auth/email-login', 'nothing reveals whether an address has an account, not even wrong codes']],
   },
   {
@@ -69,7 +69,7 @@ export default [
     name: 'a mailed code outlives the end of all sessions', file: 'auth/code-accounts.ts',
     in: 'openAccount',
     replace: '|| user?.sessionEpoch === epoch)', by: '|| true)',
-    tests: [['auth/email-login', 'a code ends with a newer request and with whatever ends all sessions']],
+    tests: [['auth/email-login', 'a code ends with whatever ends all sessions']],
   },
   {
     name: 'a password of the host leaves sessions', file: 'auth/user-update.ts', in: 'writeOf',
@@ -95,7 +95,7 @@ export default [
   },
   {
     name: 'a used refresh token is never treated as stolen', file: 'auth/refresh.ts', in: 'refresh',
-    replace: 'const inWindow = isPrevious && isRecent(session.rotatedAt, { now: clock.now(), within: REUSE_WINDOW_MS });',
+    replace: 'const inWindow = isPrevious && isRecent(session.rotatedAt, { now: clock.now(), within: reuseWindowMs });',
     by: 'const inWindow = isPrevious;',
     tests: [['auth/sessions', 'the grace window after a rotation does not slide']],
   },

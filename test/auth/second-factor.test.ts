@@ -4,6 +4,7 @@ import { factorCollection } from '../../src/factors/store.js';
 import type { CreateServerOptions } from '../../src/saas/server.js';
 import { type Account, auditOf, PASSWORD, type SaasApp, saasApp, storeOf } from '../kit/app.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
+import { mailedApp, RESET, UNLOCK, VERIFY } from './kit.js';
 
 /** Second factors of users: codes of an authenticator app, which the tests compute as an app does. */
 
@@ -52,6 +53,17 @@ async function challenged(t: Test, app: SaasApp, account: Account): Promise<stri
 
 const complete = (app: SaasApp, challenge: string, code: string) =>
   app.request('POST', '/api/auth/second-factor', { body: { challenge, code } });
+
+/** A provider-independent app with e-mails, and a user with a second factor in it. */
+async function enrolledByMail(t: Test) {
+  const app = await mailedApp(t, ENABLED);
+  const account = await verified(t, app);
+  const { accessToken: token } = account;
+  const { secret } = (await app.post('/user/second-factor/begin', {}, { token })).body.data;
+  const code = () => codeAt(secret, app.clock.now());
+  t.equal((await app.post('/user/second-factor/confirm', { code: code() }, { token })).status, 200);
+  return { app, account, token, code };
+}
 
 const errorOf = ({ body }: { body: { error?: { code: string } } }) => body.error?.code;
 
@@ -386,4 +398,88 @@ t.test('the export tells whether there is a factor, and a deleted account leaves
   const body = { password: PASSWORD };
   t.equal((await app.request('POST', '/api/user/delete', { token, body })).status, 200);
   t.equal(await factorCollection(await storeOf(t, app)).findOne({ id: account.id }), null);
+});
+
+t.test(
+  'whoever takes an account over by a link with a new password is free of the former factor',
+  async (t) => {
+    const NEW = 'another long pass phrase';
+    const { app, account, token } = await enrolledByMail(t);
+    const VICTIM = 'victim@example.test';
+    t.equal((await app.post('/user/email', { email: VICTIM, password: PASSWORD }, { token })).status, 202);
+    const link = await app.tokenIn(VERIFY);
+    t.equal((await app.post('/auth/verify-email', { token: link, password: NEW })).status, 200);
+    const login = (email: string, password: string) => app.post('/auth/login', { email, password });
+    t.equal((await login(VICTIM, NEW)).status, 200, 'the owner of the new address');
+    t.equal(await factorCollection(await storeOf(t, app)).count({ confirmedAt: { gt: 0 } }), 0);
+    const records = await auditOf(await storeOf(t, app));
+    t.match(
+      records.find(({ event }) => event === 'factor.removed'),
+      { subject: account.id },
+    );
+    const mails = (await app.admin('GET', `/admin/api/mails?q=${account.id}`)).body.data.items;
+    t.notOk(mails.some(({ template }: { template: string }) => template === 'second-factor-removed'));
+
+    const own = await enrolledByMail(t);
+    await own.app.post('/auth/forgot-password', { email: own.account.email });
+    const reset = { token: await own.app.tokenIn(RESET), password: NEW };
+    t.equal((await own.app.post('/auth/reset-password', reset)).status, 200);
+    const after = await own.app.post('/auth/login', { email: own.account.email, password: NEW });
+    t.equal(errorOf(after), 'SECOND_FACTOR_REQUIRED', 'a verified address keeps its factor');
+
+    const moved = await enrolledByMail(t);
+    await moved.app.server.fastify.saas.users.update({ id: moved.account.id }, { email: VICTIM });
+    await moved.app.post('/auth/forgot-password', { email: VICTIM });
+    const theirs = { token: await moved.app.tokenIn(RESET), password: NEW };
+    t.equal((await moved.app.post('/auth/reset-password', theirs)).status, 200);
+    t.equal(
+      (await moved.app.post('/auth/login', { email: VICTIM, password: NEW })).status,
+      200,
+      'by a reset, too',
+    );
+  },
+);
+
+t.test('an account with a second factor moves to another address after a recent sign-in only', async (t) => {
+  const { app, token, code } = await enrolledByMail(t);
+  app.clock.advance(11 * MINUTE);
+  const move = () => app.post('/user/email', { email: 'new@example.test', password: PASSWORD }, { token });
+  t.equal(errorOf(await move()), 'REAUTHENTICATION_REQUIRED');
+  const proof = { password: PASSWORD, code: code() };
+  t.equal((await app.post('/auth/reauthenticate', proof, { token })).status, 200);
+  t.equal((await move()).status, 202);
+});
+
+t.test('a code is accepted as apps show and people type it, for every purpose', async (t) => {
+  const app = await saasApp(t, ENABLED);
+  const account = await verified(t, app);
+  const token = account.accessToken;
+  const { secret } = (await app.request('POST', '/api/user/second-factor/begin', { token })).body.data;
+  const grouped = () => ` ${codeAt(secret, app.clock.now()).replace(/^.../, '$& ')} `;
+  const confirmed = await app.request('POST', '/api/user/second-factor/confirm', {
+    ...{ token, body: { code: grouped() } },
+  });
+  t.equal(confirmed.status, 200, confirmed.text);
+  app.clock.advance(MINUTE);
+  const hyphen = grouped().trim().replace(' ', '-');
+  t.equal((await complete(app, await challenged(t, app, account), hyphen)).status, 200);
+});
+
+t.test('who knows a password cannot keep its owner from giving the code', async (t) => {
+  const { app, account, code } = await enrolledByMail(t);
+  const { email } = account;
+  const challenge = async (from: string) =>
+    (await app.post('/auth/login', { email, password: PASSWORD }, { from })).body.error?.challenge;
+  const give = async (given: string, from: string) =>
+    app.post('/auth/second-factor', { challenge: await challenge(from), code: given }, { from });
+  for (let index = 0; index < 60; index++)
+    t.equal(errorOf(await give('000000', `198.51.100.${index}`)), 'INVALID_CODE');
+  app.clock.advance(MINUTE);
+  const elsewhere = '203.0.113.7';
+  t.match(await give(code(), elsewhere), { status: 429, body: { message: /a link was sent to its e-mail/ } });
+  t.equal((await give(code(), '127.0.0.1')).status, 200, 'where the owner has given one before');
+  const link = await app.tokenIn(UNLOCK);
+  t.equal((await app.post('/auth/unlock', { token: link }, { from: elsewhere })).status, 200);
+  app.clock.advance(MINUTE);
+  t.equal((await give(code(), elsewhere)).status, 200, 'and elsewhere by a mailed link');
 });

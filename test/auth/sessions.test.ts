@@ -153,7 +153,7 @@ t.test('ambiguous e-mail addresses and names are refused', async (t) => {
     '"a b"@example.test',
     'a@bücher.test',
     'a@example.test\r\nBcc: b@example.test',
-    ' a@example.test',
+    'a @example.test',
     'a@example',
     '@example.test',
     'a..b@example.test',
@@ -303,6 +303,21 @@ t.test(
   },
 );
 
+t.test(
+  'an operator chooses how long a used refresh token returns its successor, up to ten minutes',
+  async (t) => {
+    const app = await saasApp(t, { refreshTokenReuseWindow: 600 });
+    const first = await app.signUp();
+    const refresh = () =>
+      app.request('POST', '/api/auth/refresh', { body: { refreshToken: first.refreshToken } });
+    const { refreshToken } = (await refresh()).body.data;
+    app.clock.advance(600 * SECOND);
+    t.equal((await refresh()).body.data.refreshToken, refreshToken);
+    app.clock.advance(1);
+    t.equal(codeOf(t, await refresh()), 'REFRESH_TOKEN_REUSED');
+  },
+);
+
 t.test('the grace window after a rotation does not slide', async (t) => {
   const app = await saasApp(t);
   const { refreshToken } = await app.signUp();
@@ -368,6 +383,7 @@ t.test('a refresh that loses a race between its read and its write changes nothi
     random,
     refreshTtl: 604_800,
     sessionMaxAge: 2_592_000,
+    refreshReuseWindow: 30,
   });
   const origin = { ip: '127.0.0.1', isDisconnected: () => false };
   const user = {

@@ -366,3 +366,79 @@ t.test(
     t.same(lines, ['A new password is one of the most common passwords. Production rejects it.']);
   },
 );
+
+const register = (app: SaasApp, number: number, headers = {}, from = '203.0.113.1') =>
+  app.request('POST', '/api/auth/register', {
+    ...{ body: { email: `one${number}@example.test`, password: PASSWORD }, headers, from },
+  });
+
+t.test('an operator sets the limits per address, for a whole class behind one', async (t) => {
+  const app = await saasApp(t, {
+    ...{ limits: true, maxRegistrationsPerHour: 30, maxLoginsPerMinute: 40 },
+    ...{ maxMailRequestsPerHour: 12, maxRequestsPerMinute: 400 },
+  });
+  t.same(await tally(31, (index) => register(app, index)), { 201: 30, 429: 1 });
+  const nobody = (index: number) => login(app, `nobody${index}@example.test`, WRONG, '203.0.113.2');
+  t.same(await tally(41, nobody), { 401: 40, 429: 1 });
+  const forgotten = (index: number) =>
+    app.request('POST', '/api/auth/forgot-password', {
+      ...{ body: { email: `no${index}@example.test` }, from: '203.0.113.3' },
+    });
+  t.same(await tally(13, forgotten), { 200: 12, 429: 1 });
+  const settings = () => app.request('GET', '/api/auth/me', { from: '203.0.113.4' });
+  t.same(await tally(401, settings), { 401: 400, 429: 1 });
+  await t.rejects(
+    saasApp(t, { maxRegistrationsPerHour: 10_001 }),
+    /MAX_REGISTRATIONS_PER_HOUR .*must be a whole number from 1 to 10000/,
+  );
+});
+
+t.test(
+  'a server with the shared secret calls for its users, who are limited by their own addresses',
+  async (t) => {
+    const secret = 'caller-Tz5kWm8QbX2nVr7LdP4yHs9GcJ3f';
+    const app = await saasApp(t, { limits: true, callerSecret: secret });
+    const caller = (more = {}) => ({ 'x-caller-secret': secret, ...more });
+    t.same(await tally(15, (index) => register(app, index, caller())), { 201: 15 });
+    const forUser = (ip: string) => caller({ 'x-end-user-ip': ip });
+    t.same(await tally(11, (index) => register(app, 100 + index, forUser('203.0.113.9'))), {
+      201: 10,
+      429: 1,
+    });
+    t.equal((await register(app, 200, forUser('203.0.113.10'))).status, 201, 'another user');
+    const records = await auditOf(await storeOf(t, app));
+    t.same(
+      new Set(records.filter(({ event }) => event === 'user.registered').map(({ ip }) => ip)),
+      new Set(['caller', '203.0.113.9', '203.0.113.10']),
+    );
+
+    const wrong = await register(app, 300, { 'x-caller-secret': secret.replace('f', 'g') });
+    t.match(wrong, { status: 400, body: { error: { details: [{ path: 'x-caller-secret' }] } } });
+    const nowhere = await register(app, 300, forUser('nowhere'));
+    t.match(nowhere, { status: 400, body: { error: { details: [{ path: 'x-end-user-ip' }] } } });
+    const forged = (index: number) => register(app, 400 + index, { 'x-end-user-ip': `192.0.2.${index}` });
+    t.same(await tally(11, forged), { 201: 10, 429: 1 }, 'without the secret, the header means nothing');
+    const guesses = (index: number) =>
+      login(app, 'one0@example.test', WRONG, '203.0.113.1', forUser(`198.51.100.${index}`));
+    t.same(await tally(61, guesses), { 401: 60, 429: 1 }, 'the limits of an account remain');
+    await t.rejects(
+      saasApp(t, { callerSecret: 'short' }),
+      /CALLER_SECRET .*must be text of 32 or more characters/,
+    );
+  },
+);
+
+t.test('requests for e-mails from many blocks of one IPv6 /48 are limited together', async (t) => {
+  const app = await saasApp(t, { limits: true });
+  const forgotten = (from: string) => (index: number) =>
+    app.request('POST', '/api/auth/forgot-password', {
+      ...{ body: { email: `no${index}@example.test` }, from: `${from}:${index.toString(16)}::1` },
+    });
+  const ofOneBlock = (index: number) =>
+    app.request('POST', '/api/auth/forgot-password', {
+      ...{ body: { email: `one${index}@example.test` }, from: '2001:db8:1:ffff::1' },
+    });
+  t.same(await tally(60, ofOneBlock), { 200: 10, 429: 50 }, 'what one block is refused does not count');
+  t.same(await tally(60, forgotten('2001:db8:1')), { 200: 40, 429: 20 });
+  t.same(await tally(1, forgotten('2001:db8:2')), { 200: 1 }, 'others are not affected');
+});

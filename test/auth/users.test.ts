@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import t from 'tap';
 import { importUsers } from '../../src/auth/import.js';
-import { type UserDocument, userCollection } from '../../src/auth/store.js';
+import { toUserView, type UserDocument, userCollection } from '../../src/auth/store.js';
 import { createPasswords } from '../../src/passwords/hasher.js';
 import { auditOf, CHEAP, PASSWORD, saasApp, storeOf } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
@@ -70,7 +70,7 @@ t.test('an account is found by its address in any ASCII letter case and by no ot
   const { email } = await app.signUp({ email: 'kim@example.test' });
   const { find } = app.server.fastify.saas.users;
   t.match(await find({ email: 'KIM@Example.test' }), { email });
-  for (const other of ['\u212aim@example.test', ' kim@example.test', 'kim', 'kim@example.test\0', '']) {
+  for (const other of ['\u212aim@example.test', 'k im@example.test', 'kim', 'kim@example.test\0', '']) {
     t.equal(await find({ email: other }), null, JSON.stringify(other));
   }
 });
@@ -112,6 +112,8 @@ t.test('an import accepts a byte order mark and refuses other encodings', async 
       foreignHashes: { add: async () => {}, remove: async () => {} },
       passwordPolicy: { validate: async () => {} },
       siteName: async () => 'SaaS',
+      presentUser: async (user) => toUserView(user, { status: 'none', plan: 'free', entitled: false }),
+      announceEvent: async () => ({ emit: async () => {}, withdraw: async () => {} }),
       audit: { record: async () => {}, recordFailure: async () => {} },
       clock: fakeClock(),
       random: countedRandom(),

@@ -8,6 +8,7 @@ import { createProgress } from '../../bin/progress.js';
 import { userCollection } from '../../src/auth/store.js';
 import { openStore } from '../../src/storage/open.js';
 import { openDatabase } from '../../src/storage/sqlite/store.js';
+import { deliveryCollection, endpointCollection, intentCollection } from '../../src/webhooks/store.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
@@ -131,7 +132,7 @@ t.test('user import reports bad lines, imports the others, and a second run chan
     '',
     '{"email":"b@example.test","passwordHash":"md5"}',
     '{"email":"none@example.test","name":"Grace Hopper"}',
-    `{"email":"long@example.test","name":"${'x'.repeat(20_000)}"}`,
+    `{"email":"long@example.test","name":"${'x'.repeat(40_000)}"}`,
     '{"email":"c@example.test","createdAt":"yesterday"}',
     '{"email":"d@example.test","createdAt":"2024-01-02T03:04:05"}',
     '{"email":"last@example.test"}',
@@ -150,7 +151,7 @@ t.test('user import reports bad lines, imports the others, and a second run chan
     'line 3: is not an object',
     "line 5: has an unknown field 'password_hash'",
     'line 7: passwordHash must be an argon2, bcrypt, scrypt or PBKDF2 hash of usual cost',
-    'line 9: is longer than 16 KiB',
+    'line 9: is longer than 32 KiB',
     'line 10: createdAt must be a time in the past, like 1706702400000 or, in a file, 2024-01-31T12:00:00Z; given: "yesterday"',
     'line 11: createdAt must be a time in the past, like 1706702400000 or, in a file, 2024-01-31T12:00:00Z; given: "2024-01-02T03:04:05"',
   ]);
@@ -179,6 +180,58 @@ t.test('user import reports bad lines, imports the others, and a second run chan
   ];
   t.same(await canSignIn(t, cwd, accounts), [401, 200, 200, 401]);
   t.match((await users.findOne({ email: 'ada@example.test' }))?.passwordHash, /^\$argon2id\$/);
+});
+
+t.test('accounts that commands create are announced to webhooks, each once', async (t) => {
+  const cwd = temporaryFolder(t);
+  const store = await openStore(`sqlite:${join(cwd, 'app.db')}`);
+  t.teardown(() => store.close());
+  const endpoint = {
+    id: 'whe_1',
+    url: 'https://hooks.example.test',
+    description: '',
+    secret: 'x',
+    version: 1,
+  };
+  await endpointCollection(store).insert({ ...endpoint, events: ['user.registered'], createdAt: 1 });
+  await command(cwd, ['create', 'ada@example.test', '--password-stdin'], `${PASSWORD}\n`);
+  const lines = ['bob', 'ada', 'eve'].map((name) => JSON.stringify({ email: `${name}@example.test` }));
+  await command(cwd, ['import', '-', '--dry-run'], lines.join('\n'));
+  await command(cwd, ['import', '-'], lines.join('\n'));
+  const { items } = await deliveryCollection(store).page({ sort: 'id', limit: 9 });
+  const announced = items.map(({ event, body }) => `${event} ${JSON.parse(body).data.user.email}`);
+  t.same(
+    announced.sort(),
+    ['ada', 'bob', 'eve'].map((name) => `user.registered ${name}@example.test`),
+  );
+  t.equal(await intentCollection(store).count(), 0);
+});
+
+t.test('user import keeps IDs and metadata, and ignores a byte order mark and spaces', async (t) => {
+  const cwd = temporaryFolder(t);
+  const id = '9f1c2f3a-7b65-4c11-9d2e-0a1b2c3d4e5f';
+  const ada = {
+    id,
+    email: ' Ada@example.test ',
+    name: ' Ada ',
+    publicMetadata: { team: 7 },
+    privateMetadata: { old: 1 },
+  };
+  const lines = [ada, { ...ada, email: 'other@example.test' }, { id: 'a b', email: 'bad@example.test' }];
+  const text = `\ufeff${lines.map((line) => JSON.stringify(line)).join('\n')}`;
+  writeFileSync(join(cwd, 'users.ndjson'), text);
+  const first = await command(cwd, ['import', 'users.ndjson']);
+  t.match(first.out, '3 lines: 1 new, 0 already there, 2 refused.');
+  t.match(
+    first.err,
+    /line 2: id belongs to another account\nline 3: id must have 1 to 64 letters, digits, _ and -/,
+  );
+  t.match(await (await usersIn(t, cwd)).findOne({ id }), {
+    ...{ email: 'ada@example.test', name: 'Ada', publicMetadata: '{"team":7}', privateMetadata: '{"old":1}' },
+  });
+  const again = await command(cwd, ['import', 'users.ndjson']);
+  t.match(again.out, '3 lines: 0 new, 1 already there, 2 refused.', 'and can be repeated');
+  t.match((await command(cwd, ['show', id])).out, id);
 });
 
 t.test(
@@ -304,7 +357,7 @@ t.test('the guide for Supabase writes the fields that the import reads', async (
   const sql = blockOf('migrate-supabase.md', 'select json_build_object');
   const fields = [...sql.matchAll(/^ *'(\w+)',/gm)].map(([, field]) => field);
   // The output format of psql -At for json_build_object.
-  const line = `{"email" : "ada@example.test", "name" : "Ada", "passwordHash" : "${BCRYPT}", "emailVerified" : true, "createdAt" : "2024-01-02T03:04:05.123456+00:00"}`;
+  const line = `{"id" : "9f1c2f3a-7b65-4c11-9d2e-0a1b2c3d4e5f", "email" : "ada@example.test", "name" : "Ada", "passwordHash" : "${BCRYPT}", "emailVerified" : true, "createdAt" : "2024-01-02T03:04:05.123456+00:00", "publicMetadata" : {"full_name": "Ada"}}`;
   t.same(fields, Object.keys(JSON.parse(line)));
   const invited =
     '{"email" : "eva@example.test", "name" : null, "passwordHash" : null, "emailVerified" : false, "createdAt" : "2024-01-02T03:04:05+00:00"}';

@@ -110,6 +110,24 @@ const APPLICATION = `<!doctype html><title>Shop</title>
   if (location.hash === '#offer') show(get({ mediation: 'conditional' }));
 </script>`;
 
+/** Builds credentials as extensions do: on the prototypes of the browser, whose methods throw for other objects. */
+const AS_PASSWORD_MANAGER = `{
+  const rebuilt = (prototype, values) =>
+    Object.create(prototype, Object.fromEntries(Object.entries(values).map(([name, value]) => [name, { value }])));
+  const FIELDS = ['clientDataJSON', 'attestationObject', 'authenticatorData', 'signature', 'userHandle'];
+  for (const name of ['create', 'get']) {
+    const real = navigator.credentials[name].bind(navigator.credentials);
+    navigator.credentials[name] = async (options) => {
+      // Only the button is of interest.
+      if (options.mediation === 'conditional') return new Promise(() => {});
+      const { id, rawId, type, response } = await real(options);
+      const given = FIELDS.filter((field) => field in response).map((field) => [field, response[field]]);
+      const own = rebuilt(Object.getPrototypeOf(response), Object.fromEntries(given));
+      return rebuilt(PublicKeyCredential.prototype, { id, rawId, type, response: own });
+    };
+  }
+}`;
+
 /** The application and its API on one origin. */
 async function openApplication(t: Test) {
   const app = fastify({ forceCloseConnections: true });
@@ -178,6 +196,22 @@ await onChromium((browser) => {
     t.match(await arrive(page, () => page.goto(start)), { sub: human.sub, acr: 'mfa' });
     t.same(refusals, []);
   });
+
+  t.test(
+    'credentials that a password manager builds itself, whose toJSON throws, are accepted',
+    async (t) => {
+      const { human, start, enter, add, signOut, arrive } = await setUp(t);
+      const { page, refusals } = await openDevice(t, browser);
+      await page.addInitScript(AS_PASSWORD_MANAGER);
+      await enter(page);
+      await add(page, 'Vault');
+      await signOut(page);
+      await page.goto(start);
+      await button(page).waitFor();
+      t.match(await arrive(page, () => button(page).click()), { sub: human.sub, acr: 'mfa' });
+      t.same(refusals, []);
+    },
+  );
 
   t.test('a person manages several passkeys, and a removed one no longer signs in', async (t) => {
     const { start, origin, human, enter, add, signOut, arrive } = await setUp(t);

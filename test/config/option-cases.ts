@@ -107,6 +107,22 @@ const PLAN_WITH_QUANTITY = { pro: { checkout: { quantity: { min: 2, max: 2 } } }
 
 const signing: Cases = { valid: [[strong, strong]], invalid: [], unsafe: weak };
 
+/** Numbers, and the secret of server-side callers, which is never short. */
+const rateLimits = (
+  prefix: string,
+  { registrations, logins }: { registrations: number; logins: number },
+): Record<string, Cases> => ({
+  [`${prefix}MAX_REGISTRATIONS_PER_HOUR`]: seconds(registrations, 10_000),
+  [`${prefix}MAX_LOGINS_PER_MINUTE`]: seconds(logins, 10_000),
+  [`${prefix}MAX_MAIL_REQUESTS_PER_HOUR`]: seconds(10, 10_000),
+  [`${prefix}MAX_REQUESTS_PER_MINUTE`]: seconds(300, 100_000),
+  [`${prefix}CALLER_SECRET`]: {
+    valid: [[strong, strong]],
+    invalid: [`${CANARY}-too-short`],
+    unsafe: weak.slice(1),
+  },
+});
+
 /** The formats of the provider's dashboard and command line, and whitespace left in place of a secret. */
 const webhookSigning: Cases = {
   valid: [`whsec_${strong}`, `whsec_${'9d0c4b71e8a2f653'.repeat(4)}`, strong].map((text) => [text, text]),
@@ -320,6 +336,8 @@ export function saasCases(folder: string): Record<string, Cases> {
     ACCESS_TOKEN_TTL: seconds(900, 86_400),
     REFRESH_TOKEN_TTL: seconds(604_800, 31_536_000),
     SESSION_MAX_AGE: seconds(2_592_000, 157_680_000),
+    REFRESH_TOKEN_REUSE_WINDOW: seconds(30, 600),
+    ...rateLimits('', { registrations: 10, logins: 30 }),
     AUDIT_RETENTION_DAYS: seconds(365, 36_500),
     WEBHOOKS: { ...flag, requires: { SETTINGS_ENCRYPTION_KEY: 'settings-Wq8ZsT1mXe6YbN0cRj4HuPd9' } },
     WEBHOOK_PRIVATE_NETWORKS: flag,
@@ -472,6 +490,8 @@ export function idpCases(folder: string): Record<string, Cases> {
       ],
       invalid: ['humans', 'none', 'All'],
     },
+    IDP_REFRESH_TOKEN_REUSE_WINDOW: seconds(30, 600),
+    ...rateLimits('IDP_', { registrations: 30, logins: 60 }),
     IDP_ES256_KEY: es256,
     IDP_ES256_KEY_NEXT: es256,
     IDP_ES256_KEY_PREVIOUS: es256,

@@ -32,11 +32,11 @@ const service = createFactorService({
   factors: factorCollection(wrapped),
   keys: [FACTOR_KEY],
   issuer: () => 'Example',
-  throttle: { attempt: (_guess, evaluate) => evaluate() },
+  throttle: { attempt: (_guess, evaluate) => evaluate(), trust: async () => undefined },
   audit: createAudit(wrapped, { clock, random, log: { error: () => undefined } }),
   announce: (kind, id, version, from) =>
     mails.secondFactorChanged(
-      { id, email: 'ada@example.test' },
+      { id, email: 'ada@example.test', emailVerified: true },
       { kind, versionField: FACTOR_VERSION, version },
       from,
     ),

@@ -38,7 +38,7 @@ function serviceOn(store: Store, seed: string): FactorService {
     factors: factorCollection(store),
     keys: [FACTOR_KEY],
     issuer: () => 'Example',
-    throttle: { attempt: (_guess, evaluate) => evaluate() },
+    throttle: { attempt: (_guess, evaluate) => evaluate(), trust: async () => undefined },
     audit: { record: async () => undefined, recordFailure: async () => undefined },
     async announce(kind, account, version) {
       const id = `${kind}:${account}:${version}`;
@@ -238,7 +238,7 @@ function forKills(engine: string, fresh: (t: Test) => string, moments: readonly 
         factors,
         keys: [FACTOR_KEY],
         issuer: () => 'Example',
-        throttle: { attempt: (_guess, evaluate) => evaluate() },
+        throttle: { attempt: (_guess, evaluate) => evaluate(), trust: async () => undefined },
         audit: { record: async () => undefined, recordFailure: async () => undefined },
         clock: { now: Date.now },
         random: systemRandom,

@@ -25,7 +25,7 @@ function serviceOn(store: Store, ...keys: [string, ...string[]]): FactorService 
     factors: factorCollection(store),
     keys,
     issuer: () => 'Example',
-    throttle: { attempt: (_guess, evaluate) => evaluate() },
+    throttle: { attempt: (_guess, evaluate) => evaluate(), trust: async () => undefined },
     audit: { record: async () => undefined, recordFailure: async () => undefined },
     clock,
     random: systemRandom,

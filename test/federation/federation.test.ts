@@ -119,6 +119,14 @@ t.test(
     body.ticket = await browser.ticket(provider.visit);
     t.equal(errorOf(await connect()), 'EMAIL_NOT_VERIFIED', 'the provider has not verified it either');
     t.equal(await identityCollection(await storeOf(t, app)).count(), 0);
+
+    const other = await app.signUp({ email: 'kim@example.test' });
+    provider.lies = { claims: { email: '\u212aim@example.test', email_verified: true } };
+    const lookalike = { ticket: await browser.ticket(provider.visit), codeVerifier: VERIFIER };
+    const refused = await app.request('POST', '/api/user/identities', {
+      ...{ token: other.accessToken, body: lookalike },
+    });
+    t.equal(errorOf(refused), 'EMAIL_NOT_VERIFIED', 'the Kelvin sign is no k');
   },
 );
 

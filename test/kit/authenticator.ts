@@ -115,7 +115,9 @@ export class SoftwareAuthenticator {
   }
 
   #data(rpId: string, deviation: Deviation, attested = Buffer.alloc(0)): Buffer {
-    const { userVerified = true, backupEligible = true, backedUp = backupEligible } = deviation;
+    // Synced passkeys have no counter.
+    const { userVerified = true, backupEligible = this.counter === 0 } = deviation;
+    const { backedUp = backupEligible } = deviation;
     const flags =
       FLAGS.present |
       (userVerified ? FLAGS.verified : 0) |

@@ -61,6 +61,7 @@ export function processOn(store: Store, seed: string) {
     claimsOf: () => ({}),
     issuer: () => 'https://id.example.test',
     seeds: [SEED],
+    reuseWindowMs: 30_000,
   });
   const exchange = (subjectToken = HANDLE): Promise<TokenResponse> =>
     tokens.exchange(

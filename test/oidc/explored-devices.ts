@@ -35,6 +35,7 @@ export function flowOn(store: Store, seed: string) {
       findPrincipal: async (id: string) => ({ id, kind: 'human', handle: id }),
     } as unknown as Directory,
     seeds: [SEED] as const,
+    reuseWindowMs: 30_000,
     audit: { record: async () => undefined, recordFailure: async () => undefined },
     ...{ clock, random: countedRandom(seed) },
   };

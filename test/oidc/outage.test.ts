@@ -45,6 +45,7 @@ function familyInOutage() {
       claimsOf: () => ({}),
       issuer: () => 'http://idp.example.test',
       seeds: [SEED],
+      reuseWindowMs: 30_000,
       audit: { record: async () => undefined, recordFailure: async () => undefined },
       clock,
       random: countedRandom(),

@@ -65,6 +65,19 @@ t.test('offline_access issues a refresh token, which renews all tokens', async (
 });
 
 t.test(
+  'an operator chooses how long a used refresh token has the same successor, up to ten minutes',
+  async (t) => {
+    const idp = await idpApp(t, { refreshTokenReuseWindow: 600 });
+    const { client, refreshToken } = await family(idp);
+    const { refresh_token: successor } = await refresh(idp, client, refreshToken);
+    idp.clock.advance(600 * SECOND);
+    t.equal((await refresh(idp, client, refreshToken)).refresh_token, successor);
+    idp.clock.advance(1);
+    t.match(await idp.refresh(client, refreshToken), REFUSED);
+  },
+);
+
+t.test(
   'within 30 seconds a reused refresh token has the same successor; later its family is revoked',
   async (t) => {
     const idp = await idpApp(t);

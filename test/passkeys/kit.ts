@@ -27,7 +27,7 @@ export function reportingService(store: Store): PasskeyService {
     throttle: { attempt: (_guess, evaluate) => evaluate() },
     audit: { record: async () => undefined, recordFailure: async () => undefined },
     announce: (change, id, from = FROM) =>
-      mails.passkeyChanged({ id, email: 'ada@example.test' }, change, from),
+      mails.passkeyChanged({ id, email: 'ada@example.test', emailVerified: true }, change, from),
     ...{ verifyCreation, verifyAssertion, clock, random },
   });
 }

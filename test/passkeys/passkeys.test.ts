@@ -246,6 +246,16 @@ t.test('a counter that does not grow is refused and recorded, and stays as it wa
   t.equal(await signIn(service, without), ADA.id, 'an authenticator without a counter');
 });
 
+t.test('a synced passkey is used with a counter that stays or goes back', async (t) => {
+  const { service, events } = await memory(t);
+  const authenticator = new SoftwareAuthenticator(ORIGIN, { counter: 10 });
+  const synced = { backupEligible: true };
+  t.ok(await add(service, authenticator, synced));
+  for (const counter of [11, 11, 3, 0])
+    t.equal(await signIn(service, authenticator, { ...synced, counter }), ADA.id, String(counter));
+  t.notOk(events.includes('passkey.counter'));
+});
+
 t.test('a use updates whether the passkey is backed up, and when it was used', async (t) => {
   const { service } = await memory(t);
   const authenticator = new SoftwareAuthenticator(ORIGIN);

@@ -324,6 +324,19 @@ t.test('a Better Auth hash of an NFKC password is verified', async (t) => {
   t.equal((await passwords.verify(stored, 'passwörd fine horse')).ok, false);
 });
 
+t.test('a hash of Firebase is verified with the parameters of its project', async (t) => {
+  // The example of https://github.com/firebase/scrypt.
+  const key = 'jxspr8Ki0RYycVU8zykbdLGjFQ3McFUH0uiiTvC8pVMXAn210wjLNmdZJzxUECKbm0QsEmYUSDzZvpjeJ9WmXA==';
+  const hash = 'lSrfV15cpx95/sZS2W9c9Kp6i/LVgQNDNC/qzrCnh1SAyZvqmZqAjTdn3aoItz+VHjoZilo78198JAdRuid5lQ==';
+  const stored = `$fbscrypt$v=1,n=14,r=8,p=1,ss=Bw==,sk=${key}$42xEC+ixf3L2lw==$${hash}`;
+  t.ok(passwords.accepts(stored));
+  t.same(await passwords.verify(stored, 'user1password'), { ok: true, outdated: true });
+  t.equal((await passwords.verify(stored, 'user2password')).ok, false);
+  t.equal((await passwords.verify(stored.replace('Bw==', 'Bg=='), 'user1password')).ok, false);
+  t.equal(passwords.accepts(stored.replace('n=14', 'n=24')), false, 'too costly');
+  t.equal(passwords.accepts(stored.slice(0, -20)), false, 'cut off');
+});
+
 t.test('hashes of excessive cost are refused before any work', async (t) => {
   const key = 'A'.repeat(43);
   const greedy = [

@@ -90,19 +90,7 @@ t.test(
   async (t) => {
     const idp = await idpApp(t);
     const refused = [
-      ...[
-        '',
-        'ab',
-        'a'.repeat(255),
-        `${'é'.repeat(127)}x`,
-        'a:b',
-        'a b',
-        ' abc',
-        'abc ',
-        'a\tb',
-        'a\nb',
-        'a\0b',
-      ],
+      ...['', 'ab', 'a'.repeat(255), `${'é'.repeat(127)}x`, 'a:b', 'a b', 'ab ', 'a\tb', 'a\nb', 'a\0b'],
       ...[
         'a\u00a0b',
         'a\u200bb',
@@ -453,4 +441,32 @@ t.test('accounts and agents are audited without their passwords', async (t) => {
     { event: 'agent.minted', subject: agent.sub, ip: '127.0.0.1' },
   ]);
   t.notMatch(JSON.stringify(records), new RegExp(`${agent.password}|${human.password}|${human.handle}`));
+});
+
+t.test(
+  'limits of sign-ups are options, and a server with the shared secret calls for its people',
+  async (t) => {
+    const secret = 'caller-Tz5kWm8QbX2nVr7LdP4yHs9GcJ3f';
+    const idp = await idpApp(t, { limits: true, maxRegistrationsPerHour: 3, callerSecret: secret });
+    let number = 0;
+    const statuses = async (count: number, headers: Record<string, string> = {}) => {
+      const all: number[] = [];
+      for (let index = 0; index < count; index++) {
+        const body = { handle: `person${++number}`, password: PASSWORD };
+        all.push((await idp.request('POST', '/v1/accounts', { body, headers, from: '203.0.113.1' })).status);
+      }
+      return all;
+    };
+    t.same(await statuses(4), [201, 201, 201, 429]);
+    const forPerson = { 'x-caller-secret': secret, 'x-end-user-ip': '203.0.113.2' };
+    t.same(await statuses(4, forPerson), [201, 201, 201, 429]);
+    t.same(await statuses(4, { 'x-caller-secret': secret }), [201, 201, 201, 201]);
+    t.same(await statuses(1, { 'x-caller-secret': `${secret}x` }), [400]);
+  },
+);
+
+t.test('spaces around a user name are ignored', async (t) => {
+  const idp = await idpApp(t);
+  const answer = await signUp(idp, { handle: ' ada@example.test ', password: PASSWORD, name: ' Ada ' });
+  t.match(answer, { status: 201, body: { handle: 'ada@example.test', name: 'Ada' } });
 });

@@ -1,10 +1,12 @@
 import t, { type Test } from 'tap';
 import { mailCollection } from '../../src/email/store.js';
+import { factorCollection } from '../../src/factors/store.js';
 import { createRecovery } from '../../src/provisioning/recovery.js';
 import { type PrincipalCollection, principalCollection } from '../../src/provisioning/store.js';
 import { openStore } from '../../src/storage/open.js';
 import { CHANGED, RESET, VERIFY } from '../auth/kit.js';
 import { PASSWORD } from '../kit/app.js';
+import { FACTOR_KEY } from '../kit/factors.js';
 import { comparable, type IdpApp, ISSUER, idpApp, idpStore } from '../kit/idp.js';
 import { mailSink, smtpAnswer } from '../kit/mail.js';
 import { enterConsole, makeOperator } from '../kit/operator.js';
@@ -281,3 +283,36 @@ t.test('the mails are in the language of the reader and name the provider', asyn
   t.match(mail.text, 'Northwind');
   t.match(idp.sink.mails.at(-1)?.from, 'id@example.test');
 });
+
+t.test(
+  'a mailed link gives an unconfirmed account to its owner without the second factor of a stranger',
+  async (t) => {
+    const idp = await mailedIdp(t, { factorEncryptionKey: FACTOR_KEY });
+    const store = await idpStore(t, idp);
+    const now = idp.clock.now();
+    // Set up before a mail server was configured: without one, no address can be confirmed.
+    const factor = { lastStep: 0, recovery: [], confirmedAt: now, secret: 'v1.x', rev: 1, updatedAt: now };
+    const reset = async (handle: string) => {
+      const { sub } = await idp.makeHuman({ handle });
+      await factorCollection(store).insert({ id: sub, ...factor });
+      await idp.forget(handle);
+      const path = await idp.linkIn(RESET);
+      return {
+        sub,
+        use: () => idp.request('POST', path, { form: { password: CHOSEN, password_confirm: CHOSEN } }),
+      };
+    };
+    const { sub, use } = await reset('ada@example.test');
+    t.equal((await use()).status, 303);
+    t.equal((await factorCollection(store).findOne({ id: sub }))?.confirmedAt, undefined);
+
+    const confirmed = await reset('bob@example.test');
+    await principalCollection(store).updateOne({ id: confirmed.sub }, { set: { emailVerifiedAt: now } });
+    t.equal((await confirmed.use()).status, 303);
+    t.equal(
+      (await factorCollection(store).findOne({ id: confirmed.sub }))?.confirmedAt,
+      now,
+      'a confirmed one keeps it',
+    );
+  },
+);

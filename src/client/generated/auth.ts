@@ -6,10 +6,8 @@ import type {
   LoginBody,
   LoginCodeBody,
   ReauthenticationBody,
-  RegisterBody,
   ResetBody,
   Session,
-  SignUpBeginBody,
   TicketBody,
   Timestamp,
   User,
@@ -137,7 +135,17 @@ export interface AuthMethods {
    * alike, and the account can be used once its address is confirmed. Errors: `REGISTRATION_DISABLED`,
    * `REGISTRATION_REJECTED`, `EMAIL_TAKEN`, `WEAK_PASSWORD`.
    */
-  register(body: RegisterBody, options?: CallOptions): Promise<{ user?: User; message?: string }>;
+  register(body: {
+    /** One e-mail address of at most 254 ASCII characters. */
+    email: string;
+    /** A password. */
+    password: string;
+    /**
+     * A name of at most 200 characters that is empty or not blank and contains no control or stray
+     * invisible characters.
+     */
+    name?: string | undefined;
+  }, options?: CallOptions): Promise<{ user?: User; message?: string }>;
 
   /**
    * Create an account with a passkey and without a password. With `REQUIRE_EMAIL_VERIFICATION`, the
@@ -155,7 +163,15 @@ export interface AuthMethods {
    * Begin the registration with a passkey. The response is the same for every address. Errors:
    * `REGISTRATION_DISABLED`.
    */
-  beginPasskeyRegistration(body: SignUpBeginBody, options?: CallOptions): Promise<{
+  beginPasskeyRegistration(body: {
+    /** One e-mail address of at most 254 ASCII characters. */
+    email: string;
+    /**
+     * A name of at most 200 characters that is empty or not blank and contains no control or stray
+     * invisible characters.
+     */
+    name?: string | undefined;
+  }, options?: CallOptions): Promise<{
     /** Returns with the credential, within ten minutes. */
     ceremony: string;
     /** For `PublicKeyCredential.parseCreationOptionsFromJSON` or `parseRequestOptionsFromJSON`. */

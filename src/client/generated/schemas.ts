@@ -193,18 +193,6 @@ export interface ReauthenticationBody {
   code?: string | undefined;
 }
 
-export interface RegisterBody {
-  /** One e-mail address of at most 254 ASCII characters. */
-  email: string;
-  /** A password. */
-  password: string;
-  /**
-   * A name of at most 200 characters that is empty or not blank and contains no control or stray invisible
-   * characters.
-   */
-  name?: string | undefined;
-}
-
 export interface RemovalBody {
   /** The id of a passkey. */
   id: string;
@@ -239,16 +227,6 @@ export interface Session {
    * `rec` is for a code of an app or a recovery code (RFC 8176).
    */
   amr: string[];
-}
-
-export interface SignUpBeginBody {
-  /** One e-mail address of at most 254 ASCII characters. */
-  email: string;
-  /**
-   * A name of at most 200 characters that is empty or not blank and contains no control or stray invisible
-   * characters.
-   */
-  name?: string | undefined;
 }
 
 export interface Subscription {

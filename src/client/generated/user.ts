@@ -63,7 +63,10 @@ export interface UserMethods {
    */
   changeEmail(body: EmailChangeBody, options?: CallOptions): Promise<{ message?: string }>;
 
-  /** Everything that is stored about the user. One at a time. Secrets, hashes and counters are left out. */
+  /**
+   * Everything that is stored about the user. One at a time. Secrets, hashes and counters are left out.
+   * Errors: `REAUTHENTICATION_REQUIRED`.
+   */
   exportAccount(options?: CallOptions): Promise<{
     exportedAt: Timestamp;
     [section: string]: unknown;

@@ -33,6 +33,8 @@ export interface TokenDependencies {
   namesGrants?: boolean | undefined;
   /** Keys of refresh tokens and their successors: the first is used for new ones, all of them for verification. */
   seeds: readonly [string, ...string[]];
+  /** How long the previous refresh token still returns the same successor, for a second tab or a lost response. */
+  reuseWindowMs: number;
   rotations: UnknownWrites<Rotation>;
   redemptions: UnknownWrites<Redemption>;
   /** Marks redemptions as answered. Absent if the outcome of every write is known. */

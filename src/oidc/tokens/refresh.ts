@@ -45,9 +45,6 @@ export interface RefreshRequest {
   prove?: Prove | undefined;
 }
 
-/** How long the previous token still returns the same successor, for a second tab or a lost response. */
-const REUSE_WINDOW_MS = 30_000;
-
 /**
  * Exchanges a refresh token for its one successor (RFC 6749 §6, RFC 9700 §4.14.2).
  * @throws invalid_request, invalid_grant, invalid_scope, invalid_target
@@ -70,7 +67,7 @@ export async function refreshTokens(
     if (grant.refreshHash !== presented) {
       if (await deps.rotations.settle(presented)) continue;
       const isPrevious = grant.previousRefreshHash === presented;
-      const isRetry = isPrevious && isRecent(grant.rotatedAt ?? 0, { now, within: REUSE_WINDOW_MS });
+      const isRetry = isPrevious && isRecent(grant.rotatedAt ?? 0, { now, within: deps.reuseWindowMs });
       if (isRetry) await accept(grant);
       if (isRetry) return repeatResponse(client, grant, principal, { token, resources, prove }, deps);
       if (isPrevious || isIssuedRefreshToken(id, token, deps.seeds))

@@ -54,7 +54,7 @@ export async function secondFactorPlugin(
       const { id, handle } = principal;
       const enrolment = await secondFactor.pending(id, handle);
       pages.keepForm(request, signInPages.secondFactorEnrolment(purpose, { token, enrolment }));
-      const codes = await secondFactor.confirm(id, code.replaceAll(/\s/g, ''), token, originOf(request));
+      const codes = await secondFactor.confirm(id, code, token, originOf(request));
       if (codes) {
         await forms.enter(request, reply, purpose, principal, AMR.secondFactor);
         return pages.send(reply, signInPages.recoveryCodes(purpose, codes));
