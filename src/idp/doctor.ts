@@ -1,5 +1,6 @@
 import { type Advice, collectProblems } from '../config/configuration-error.js';
 import type { Resolved } from '../config/options.js';
+import { examineMailServer } from '../email/doctor.js';
 import type { ClientCollection, ClientDocument } from '../provisioning/store.js';
 import { diagnose, type Finding } from '../server/doctor.js';
 import { idpServerSchema, resolveServer, type ServerConfiguration } from '../server/options.js';
@@ -31,8 +32,10 @@ export async function examineIdp(): Promise<Finding[]> {
   const storeOpens = findings.every(
     ({ level, about }) => level !== 'problem' || about !== 'IDP_DATABASE_URI',
   );
-  if (values === undefined || values.es256Key !== undefined || !storeOpens) return findings;
-  return [...findings, ...(await examineClients(values.databaseUri))];
+  if (values === undefined) return findings;
+  const mails = await examineMailServer(values, 'IDP_');
+  const clients = values.es256Key === undefined && storeOpens ? await examineClients(values.databaseUri) : [];
+  return [...findings, ...mails, ...clients];
 }
 
 /** The applications that the doctor names, at most. */

@@ -11,7 +11,8 @@ import { developmentSecretsProblem } from '../config/development-secrets.js';
 import { describeOptions } from '../config/option-rows.js';
 import type { Resolved } from '../config/options.js';
 import type { Health, Product } from '../ops/health.js';
-import { inspectStore } from '../storage/inspect.js';
+import { inspectStore, lowSpace } from '../storage/inspect.js';
+import { rejectStoreOfOther } from './claimed-store.js';
 import { type ListeningError, listenAddress, listeningProblem, urlHost } from './listening.js';
 import type { ServerConfiguration } from './options.js';
 import { unlistedProxyAdvice } from './proxies.js';
@@ -68,7 +69,7 @@ export async function diagnose<Values extends { databaseUri: string }>(
       level: 'warning' as const,
       ...advice,
     })),
-    await checkStore(plugin.values.databaseUri, target.storeVariable),
+    ...(await checkStore(plugin.values.databaseUri, target)),
     ...(await checkPort(server, target)),
   ];
 }
@@ -101,16 +102,25 @@ function generatedFindings({ generated: { names, file } }: Resolved<unknown>): F
     return [{ level: 'problem', about, message, remedy: 'Set them, or grant this user write access.' }];
   }
   return [
-    { level: 'ok', about, message: `generated for development and saved in ${file}; required in production` },
+    { level: 'ok', about, message: `generated for development and kept in ${file}; required in production` },
   ];
 }
 
-async function checkStore(uri: string, about: string): Promise<Finding> {
+async function checkStore(
+  uri: string,
+  { storeVariable: about, product }: Pick<DoctorTarget<never>, 'storeVariable' | 'product'>,
+): Promise<Finding[]> {
   try {
-    return { level: 'ok', about, message: `names a store that ${await inspectStore(uri)}` };
+    const message = `names a store that ${await inspectStore(uri)}`;
+    await rejectStoreOfOther(uri, product);
+    const space = lowSpace(uri);
+    return [
+      { level: 'ok', about, message },
+      ...(space === undefined ? [] : [{ level: 'warning' as const, about, ...space }]),
+    ];
   } catch (error) {
     const { message, remedy } = error as Error & { remedy?: string };
-    return { level: 'problem', about, message, ...(remedy && { remedy }) };
+    return [{ level: 'problem', about, message, ...(remedy && { remedy }) }];
   }
 }
 
