@@ -1,6 +1,5 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { parseEnv } from 'node:util';
 import { type Argument, type Command, CommanderError } from 'commander';
 import { ConfigurationError } from '../src/config/configuration-error.js';
 import type { MetricsPeers } from '../src/ops/metrics.js';
@@ -9,6 +8,7 @@ import type { Finding } from '../src/server/doctor.js';
 import type { ServerConfiguration } from '../src/server/options.js';
 import type { Store } from '../src/storage/collection.js';
 import { CommandLine } from './command.js';
+import { EnvFileError, parseEnvFile } from './env-file.js';
 import { fail, handleBrokenPipe, style } from './terminal.js';
 
 /** Shared by both programs: commands, help, `.env` and exit codes. */
@@ -154,16 +154,18 @@ function helpLayout() {
   };
 }
 
-/** Loads the `.env` file of the current folder; existing variables take precedence. */
+/**
+ * Loads the `.env` file of the current folder; existing variables take precedence. Without a word, no line of it is ignored:
+ * NODE_ENV=production must not be lost.
+ */
 async function loadEnvironment(name: string): Promise<void> {
   try {
-    // Node's loadEnvFile treats an unreadable file as a missing one and a byte order mark as part of the first name, so
-    // that NODE_ENV=production would be lost without a warning.
     const text = new TextDecoder('utf-8', { fatal: true }).decode(readFileSync('.env'));
-    (await import('../src/config/options.js')).completeEnvironment(parseEnv(text));
+    (await import('../src/config/options.js')).completeEnvironment(parseEnvFile(text));
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return;
+    if (error instanceof EnvFileError) fail(1, `${name} cannot start: ${error.message}`);
     if (error instanceof TypeError) fail(1, `${name} cannot start: .env is not in UTF-8. Save it as UTF-8.`);
     fail(1, `${name} cannot start: .env cannot be read (${code}). Let this user read it, or move it away.`);
   }

@@ -1,6 +1,6 @@
 // Starts both programs of this package: `npm start`.
 import { spawn } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 const programs = [['saas-backend'], ['idp', 'serve']].map(([name, ...verb]) => [
@@ -14,10 +14,11 @@ if (!programs.every(([file]) => existsSync(file))) {
 }
 
 // Both programs read the same .env, and a PORT in it must not apply to both.
-if (existsSync('.env')) process.loadEnvFile();
-process.env.IDP_PORT ??= '8080';
+const file = existsSync('.env') ? readFileSync('.env', 'utf8') : '';
+const isSet = (name) => name in process.env || new RegExp(`^\\s*(export\\s+)?${name}\\s*=`, 'm').test(file);
+if (!isSet('IDP_PORT')) process.env.IDP_PORT = '8080';
 // http://localhost:3000/account
-process.env.ACCOUNT_PAGES ??= 'true';
+if (!isSet('ACCOUNT_PAGES')) process.env.ACCOUNT_PAGES = 'true';
 
 // Separate process groups: a terminal sends Ctrl-C to the whole group, and a second signal would not wait.
 const children = programs.map((program) =>

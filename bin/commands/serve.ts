@@ -95,7 +95,9 @@ function explain(error: ListeningError & { remedy?: string }, storeVariable: str
 }
 
 function banner(program: Program, server: Server, url: string): string {
-  const { addresses, credentials, commands } = program.introduce(server, url);
+  // The same host as in links and cookies.
+  const local = url.replace(/^http:\/\/(127\.0\.0\.1|\[::1\])(?=:)/, 'http://localhost');
+  const { addresses, credentials, commands } = program.introduce(server, local);
   const { bold, dim, plain } = style();
   const rows = (entries: Record<string, string>) =>
     Object.entries(entries).map(([name, value]) => `  ${name.padEnd(16)}${bold}${value}${plain}`);

@@ -11,8 +11,7 @@ export const billingOptions = {
     env: 'PAYMENT_SECRET_KEY',
     doc: 'Secret API key of the payment provider. Without it, checkout, portal and sync respond with 503.',
     secret: true,
-    check: (key) =>
-      /^[\x21-\x7e]+$/.test(key ?? '') ? undefined : 'must contain no spaces or control characters.',
+    check: secretKeyProblem,
   }),
   paymentApiUrl: option(Type.Optional(Type.String()), {
     env: 'PAYMENT_API_URL',
@@ -66,14 +65,14 @@ export const billingOptions = {
     env: 'PAYMENT_WEBHOOK_SECRET',
     doc: 'Secret that verifies webhook signatures. At least 32 characters in production. Without it, the webhook responds with 503.',
     secret: true,
-    check: blankness,
+    check: signingSecretProblem,
     safe: signingWeakness,
   }),
   paymentWebhookSecretPrevious: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'PAYMENT_WEBHOOK_SECRET_PREVIOUS',
     doc: 'Previous secret, also accepted. Set it to the old secret while you roll PAYMENT_WEBHOOK_SECRET. At least 32 characters in production.',
     secret: true,
-    check: blankness,
+    check: signingSecretProblem,
     safe: signingWeakness,
   }),
 };
@@ -146,3 +145,18 @@ export function apiUrlProblem(url: string | undefined, key: string | undefined):
 
 /** Why a path could lead outside the application, or `undefined`. A missing leading slash is added later. */
 export const returnPathProblem = (path: string): string | undefined => pathProblem(path, '/settings/billing');
+
+/** Describes why a key cannot be the secret key, as the end of a sentence. The prefixes are those of the provider. */
+function secretKeyProblem(key = ''): string | undefined {
+  if (!/^[\x21-\x7e]+$/.test(key)) return 'must contain no spaces or control characters.';
+  return /^(pk|whsec)_/.test(key)
+    ? 'must be a secret key or a restricted key, which begin with sk_ and rk_; given: a publishable key or a signing secret.'
+    : undefined;
+}
+
+/** The same for the secret of a webhook endpoint. */
+function signingSecretProblem(secret = ''): string | undefined {
+  return /^([prs]k|we)_/.test(secret)
+    ? 'must be the signing secret of the webhook endpoint, which begins with whsec_; given: an API key or the ID of the endpoint.'
+    : blankness(secret);
+}

@@ -51,7 +51,7 @@ export function createClient(options: ClientOptions): SaasClient {
   const { storage = 'memory', onSessionEnd, timeout = TIMEOUT_MS, origins = [] } = options;
   const here = (globalThis as { location?: { href: string } }).location?.href;
   const base = new URL(options.baseUrl, here);
-  const root = base.href.replace(/\/+$/, '');
+  const root = base.href.replace(/(?<!\/)\/+$/, '');
   const key = options.storageKey ?? `saas-session ${root}`;
   const send: Fetch = options.fetch ?? ((url, init) => fetch(url, init));
   const hasCookie = storage === 'cookie';

@@ -70,6 +70,11 @@ export class Report {
     this.problems.push({ message, ...(remedy !== undefined && { remedy }) });
   }
 
+  /** Reports what has no effect. */
+  warn(message: string, remedy: string): void {
+    this.warnings.push({ message, remedy });
+  }
+
   /** Reports a warning, which is a problem in production. */
   unsafe(message: string, remedy?: string): void {
     (this.production ? this.problems : this.warnings).push({

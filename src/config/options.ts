@@ -62,6 +62,10 @@ export interface Source {
   random: Random;
   /** `false` leaves generated values unset and writes nothing. */
   generate?: boolean;
+  /** The options of the server: a plugin refuses them by name, and their variables are known. */
+  serverSchema?: TObject;
+  /** With which all variables of the program begin. */
+  prefix?: string;
 }
 
 /** A configuration whose values are valid. */
@@ -70,10 +74,10 @@ export interface Resolved<T> {
   values: Readonly<T>;
   /** Whether NODE_ENV is `production`. */
   production: boolean;
-  /** Values that production would reject. */
+  /** Values that production would reject, and variables without an effect. */
   warnings: Problem[];
-  /** Variables whose values were generated for development, and the file that contains them. */
-  generated: { names: string[]; file: string };
+  /** Variables whose values are generated for development, the file that contains them, and those that were saved now. */
+  generated: { names: string[]; file: string; saved: string[] };
 }
 
 // A test validates the schemas themselves, which saves time at the start.
@@ -107,8 +111,18 @@ export function resolveOptions<P extends TProperties>(
   const toGenerate: [name: string, env: string, make: (random: Random) => string][] = [];
 
   for (const name of Object.keys(source.given)) {
-    if (!Object.hasOwn(schema.properties, name))
+    if (Object.hasOwn(source.serverSchema?.properties ?? {}, name)) {
+      const how = name === 'trustProxy' ? ', like fastify({ trustProxy })' : '';
+      report.refuse(
+        `'${name}' is an option of a server, not of a plugin. Set it where the host creates its own${how}.`,
+      );
+    } else if (!Object.hasOwn(schema.properties, name)) {
       report.refuse(`'${name}' is not an option.${suggestion(name, Object.keys(schema.properties))}`);
+    }
+  }
+  if (source.serverSchema) {
+    const schemas = [schema, source.serverSchema];
+    for (const [problem, remedy] of strayVariables(env, schemas, source)) report.warn(problem, remedy);
   }
   for (const [name, property] of properties) {
     const annotation = property.option;
@@ -128,16 +142,30 @@ export function resolveOptions<P extends TProperties>(
   if (report.problems.length > 0) throw new ConfigurationError(source.program, report.problems);
 
   const file = `data/${source.program}.secrets.json`;
+  const saved: string[] = [];
   if (toGenerate.length > 0 && source.generate !== false) {
-    const generators = toGenerate.map(([, env, make]) => [env, () => make(source.random)] as const);
+    const made = new Map<string, string>();
+    const generators = toGenerate.map(
+      ([, env, make]) =>
+        [
+          env,
+          () => {
+            const secret = make(source.random);
+            made.set(env, secret);
+            return secret;
+          },
+        ] as const,
+    );
     const secrets = loadSecrets(source, file, Object.fromEntries(generators));
     for (const [name, env] of toGenerate) values[name] = secrets[env];
+    // Those of another program that started at the same time may have been saved instead.
+    saved.push(...[...made].filter(([env, secret]) => secrets[env] === secret).map(([env]) => env));
   }
   return {
     values: Object.freeze(values) as Readonly<Static<TObject<P>>>,
     production,
     warnings: report.warnings,
-    generated: { names: toGenerate.map(([, env]) => env), file },
+    generated: { names: toGenerate.map(([, env]) => env), file, saved },
   };
 }
 
@@ -214,6 +242,47 @@ function describeParts(errors: readonly SchemaError[]): string[] {
   return [...unknown, ...invalid.map(({ path, message }) => `${path} ${message}.`)];
 }
 
+/** Shorter names have too many neighbours. */
+const MIN_MISSPELT = 8;
+const MAX_EDITS = 2;
+
+/** Whether a third of a name is in another one: two edits leave one of them. Much faster than their number. */
+function sharesAThird(name: string, other: string): boolean {
+  const third = Math.floor(other.length / 3);
+  const thirds = [other.slice(0, third), other.slice(third, 2 * third), other.slice(2 * third)];
+  return Math.abs(name.length - other.length) <= MAX_EDITS && thirds.some((part) => name.includes(part));
+}
+
+/** Variables that look like one of the program, without being read. */
+function strayVariables(
+  env: Record<string, string | undefined>,
+  schemas: readonly TObject[],
+  { program, prefix }: Pick<Source, 'program' | 'prefix'>,
+): [problem: string, remedy: string][] {
+  const annotations = schemas.flatMap(({ properties }) =>
+    (Object.values(properties) as unknown as Annotated[]).map(({ option }) => option),
+  );
+  const names = annotations.flatMap(({ env: name, fallbackEnv }) => [name, fallbackEnv ?? name]);
+  const files = annotations.filter(isFromFile).map(({ env: name }) => `${name}_FILE`);
+  const known = new Set([...names, ...files]);
+  const unset = [...known].filter((name) => name.length >= MIN_MISSPELT && !env[name]);
+  return Object.keys(env)
+    .filter((name) => env[name] && !known.has(name))
+    .flatMap((name): [string, string][] => {
+      const variable = name.replace(/_FILE$/, '');
+      if (variable !== name && known.has(variable))
+        return [[`${name} has no effect: ${variable} is not read from a file.`, `Set ${variable}.`]];
+      // A variable of idp is none of saas-backend, although they differ by few letters.
+      const isForeign = prefix === undefined && name.startsWith('IDP_');
+      const near = isForeign ? [] : unset.filter((other) => sharesAThird(name, other));
+      const hint = suggestion(name, near, '', MAX_EDITS);
+      const isOurs = hint !== '' || (prefix !== undefined && name.startsWith(prefix));
+      return isOurs
+        ? [[`${name} has no effect: it is not a variable of ${program}.${hint}`, 'Correct or unset it.']]
+        : [];
+    });
+}
+
 /** Whether `<env>_FILE` may name a file that contains the value. */
 export const isFromFile = ({ secret, file }: Annotation): boolean => secret === true || file === true;
 
@@ -233,7 +302,7 @@ function readText(
   }
   try {
     // Editors add byte order marks and final newlines, which are not part of the value.
-    return readFileSync(file, 'utf8').replace(/^\ufeff|[\r\n]+$/g, '') || undefined;
+    return readFileSync(file, 'utf8').replace(/^\ufeff|(?<![\r\n])[\r\n]+$/g, '') || undefined;
   } catch (error) {
     report.refuse(
       `${variable}_FILE names a file that cannot be read (${(error as NodeJS.ErrnoException).code}).`,
@@ -268,9 +337,9 @@ export function completeEnvironment(variables: Record<string, string | undefined
   for (const [name, value] of Object.entries(variables)) process.env[name] ??= value;
 }
 
-/** The value of a variable that an argument of a command names. For programs only. */
-export function readVariable(name: string): string | undefined {
-  return process.env[name];
+/** The value of a variable that is not an option of its reader. @param env as in `Source` */
+export function readVariable(name: string, env?: Source['env']): string | undefined {
+  return (env === false ? {} : (env ?? process.env))[name];
 }
 
 /** The size of libuv's thread pool, which password hashing shares with the file system and DNS. */

@@ -102,8 +102,8 @@ export function createMailAdministration(deps: MailAdministrationDependencies): 
       );
       if (!queued) throw emailErrors.MAIL_NOT_RETRYABLE();
       const change = changeDetail({ status: 'failed', attempts }, { status: 'queued', attempts: 0 });
-      const subject = userId ?? by.name;
-      await audit.record({ event: 'mail.retried', subject, ...madeBy(by), detail: `${id} ${change}` });
+      const subject = userId !== undefined && { subject: userId };
+      await audit.record({ event: 'mail.retried', ...subject, ...madeBy(by), detail: `${id} ${change}` });
       wake();
     },
 
@@ -119,7 +119,7 @@ export function createMailAdministration(deps: MailAdministrationDependencies): 
       });
       const outcome = result instanceof DeliveryError ? result.message : result;
       const detail = JSON.stringify({ template, to, outcome });
-      await audit.record({ event: 'mail.tested', subject: by.name, ...madeBy(by), detail });
+      await audit.record({ event: 'mail.tested', ...madeBy(by), detail });
       if (!(result instanceof DeliveryError)) return result;
       throw emailErrors.MAIL_NOT_SENT({ message: `The test e-mail was not sent: ${result.message}.` });
     },
@@ -134,8 +134,8 @@ function known(name: string): MailName {
 }
 
 /** The content of a mail with a secret link is deleted with its last attempt. */
-const isRetryable = ({ status, values }: MailDocument): boolean =>
-  status === 'failed' && values !== undefined;
+const isRetryable = ({ status, content, values }: MailDocument): boolean =>
+  status === 'failed' && (content ?? values) !== undefined;
 
 function view(mail: MailDocument): OutboxMail {
   const { id, to, userId = null, status, security, attempts, reason = null } = mail;

@@ -6,6 +6,7 @@ import type { Metrics } from '../ops/metrics.js';
 import { MAX_COMPARED, MAX_COUNTED, oldestPendingAge, pendingCount } from '../ops/outbox-metrics.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { createMailAdministration, type MailAdministration } from './administration.js';
+import { createMailContent, type MailContentOptions } from './content.js';
 import { emailPlugin } from './plugin.js';
 import type { EmailConfiguration } from './schemas.js';
 import { createEmailService, type EmailService, type EmailServiceOptions } from './service.js';
@@ -24,6 +25,9 @@ export interface EmailModule {
 export interface EmailModuleOptions
   extends Pick<EmailServiceOptions, 'publicUrl' | 'settings' | 'readUserVersion' | 'messages'> {
   config: Resolved<EmailConfiguration>;
+  /** Encrypt the mails in the store; the current one first. */
+  secrets: MailContentOptions['secrets'];
+  previousVariable: MailContentOptions['previousVariable'];
   colours: BrandColours;
 }
 
@@ -36,15 +40,21 @@ export function createEmailModule(
     log,
     metrics,
     audit,
-  }: Pick<ModuleContext, 'store' | 'jobs' | 'clock' | 'random' | 'log' | 'metrics' | 'audit'>,
-  { config, colours, messages, publicUrl, settings, readUserVersion }: EmailModuleOptions,
+    backgroundTasks,
+  }: Pick<
+    ModuleContext,
+    'store' | 'jobs' | 'clock' | 'random' | 'log' | 'metrics' | 'audit' | 'backgroundTasks'
+  >,
+  options: EmailModuleOptions,
 ): EmailModule {
+  const { config, colours, messages, publicUrl, settings, readUserVersion } = options;
   const { emailTemplateDir, fromEmail, fromName, emailReplyTo } = config.values;
   const mails = mailCollection(store);
   if (metrics) measureOutbox(metrics, { mails, clock });
   const wake = () => void jobs.runNow('mail');
   const service = createEmailService({
     mails,
+    content: createMailContent({ ...options, random }),
     templates: loadTemplates({ folder: emailTemplateDir, colours }),
     messages,
     transport: openTransport(config, { publicUrl: publicUrl(), clock, log }),
@@ -61,7 +71,11 @@ export function createEmailModule(
   jobs.add('mail', service.jobs.relay);
   jobs.add('mail-purge', service.jobs.purge);
   const administration = createMailAdministration({ mails, service, wake, audit, clock });
-  return { service, administration, plugin: (scope) => emailPlugin(scope, { email: service, jobs }) };
+  return {
+    service,
+    administration,
+    plugin: (scope) => emailPlugin(scope, { email: service, jobs, backgroundTasks }),
+  };
 }
 
 /** Declares the metrics of the outbox. */

@@ -2,9 +2,10 @@ import type { Localized, Messages } from '../http/messages.js';
 import type { Clock } from '../kernel/clock.js';
 import { newId, type Random } from '../kernel/secrets.js';
 import { nullIfTaken } from '../storage/collection.js';
+import type { MailContent } from './content.js';
 import { isEmailAddress } from './schemas.js';
 import { type Mails, namedAs, type SendCondition } from './store.js';
-import { localizeMailValues, type MailName, validateValues } from './templates.js';
+import { hasSecretLink, localizeMailValues, type MailName, validateValues } from './templates.js';
 
 /** A mail to be sent. */
 export interface Mail {
@@ -37,6 +38,8 @@ export interface Outbox {
 
 export interface OutboxOptions {
   mails: Mails;
+  /** Absent in commands, which do not know the secrets of the server and enqueue no mail with a secret link. */
+  content?: MailContent;
   messages: Pick<Messages, 'catalogue'>;
   publicUrl: () => string;
   /** Called after `put`, so that the relay runs soon. */
@@ -45,19 +48,22 @@ export interface OutboxOptions {
   random: Random;
 }
 
-export function createOutbox({ mails, messages, publicUrl, wake, clock, random }: OutboxOptions): Outbox {
+export function createOutbox(options: OutboxOptions): Outbox {
+  const { mails, content, messages, publicUrl, wake, clock, random } = options;
   return {
     async put({ key, userId, to, template, locale, security, sendCondition, expiresAt, ...mailed }) {
       const values = localizeMailValues(mailed.values, messages.catalogue(locale));
       validateValues(template, values);
       if (values['link'] !== undefined) validateLink(values['link'], publicUrl());
       if (!isEmailAddress(to)) throw new TypeError('A mail goes to exactly one address.');
+      if (!content && hasSecretLink(template))
+        throw new TypeError(`The link of '${template}' needs encryption.`);
       const now = clock.now();
       const mail = {
         ...(userId && { userId }),
         to,
         ...namedAs(template),
-        values,
+        ...(content ? { content: content.encrypt(key, values) } : { values }),
         ...(locale !== undefined && { locale }),
         security,
         ...(sendCondition && { after: toStoredCondition(sendCondition) }),
@@ -71,7 +77,10 @@ export function createOutbox({ mails, messages, publicUrl, wake, clock, random }
         .then(() => true, nullIfTaken);
       // A mail with the same key may have been dropped because its change failed.
       if (!isInserted)
-        await mails.updateOne({ key, attempts: 0 }, { set: mail, unset: ['endedAt', 'reason'] });
+        await mails.updateOne(
+          { key, attempts: 0 },
+          { set: mail, unset: ['endedAt', 'reason', content ? 'values' : 'content'] },
+        );
       wake();
     },
 

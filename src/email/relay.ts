@@ -1,6 +1,7 @@
 import { CLOCK_SKEW_MS, type Clock, HOUR, MINUTE, SECOND } from '../kernel/clock.js';
 import type { Random } from '../kernel/secrets.js';
 import type { JobLog, Lease } from '../ops/jobs.js';
+import type { MailContent } from './content.js';
 import { type MailDocument, type MailStatus, type Mails, nameOf } from './store.js';
 import { hasSecretLink } from './templates.js';
 import { DeliveryError, type DeliveryResult, type Message, type Transport } from './transport.js';
@@ -11,11 +12,12 @@ import { DeliveryError, type DeliveryResult, type Message, type Transport } from
  * server and the storing of the result.
  */
 
-/** A mail that is not finished and therefore still has its values. */
+/** A mail with its decrypted values. */
 export type UnfinishedMail = MailDocument & Required<Pick<MailDocument, 'values'>>;
 
 export interface RelayOptions {
   mails: Mails;
+  content: MailContent;
   transport: Transport;
   composeMessage(mail: UnfinishedMail): Promise<Message>;
   settings: () => Promise<{ emailNotifications: boolean }>;
@@ -43,7 +45,8 @@ const MAX_BACKOFF_MS = 8 * HOUR;
 const STOP_TIMEOUT_MS = 3 * SECOND;
 
 export function createRelay(options: RelayOptions): (lease: Lease) => Promise<void> {
-  const { mails, transport, composeMessage, settings, readUserVersion, clock, random, log } = options;
+  const { mails, content, transport, composeMessage, settings, readUserVersion, clock, random, log } =
+    options;
 
   /** Stores the final status; `null` when another process has taken over the mail. */
   const finish = (mail: MailDocument, status: MailStatus, reason?: string) =>
@@ -53,7 +56,7 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
         set: { status, endedAt: clock.now(), ...(reason && { reason }) },
         unset: [
           'dueAt',
-          ...(status === 'failed' && !hasSecretLink(nameOf(mail)) ? [] : (['values'] as const)),
+          ...(status === 'failed' && !hasSecretLink(nameOf(mail)) ? [] : (['content', 'values'] as const)),
           ...(reason ? [] : (['reason'] as const)),
         ],
       },
@@ -95,15 +98,51 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
       { id, attempts, dueAt },
       { set: { status: 'sending', dueAt: clock.now() + LEASE_MS }, inc: { attempts: 1 } },
     );
-    if (!leased?.values) return;
-    const result = await attempt({ ...leased, values: leased.values }, signal);
-    if (!(result instanceof DeliveryError)) await finish(leased, result);
-    else if (signal.aborted) await postpone(leased, 0);
+    if (!leased) return;
+    const result = await attempt(leased, signal);
+    if (!(result instanceof DeliveryError)) {
+      reportSuccess();
+      await finish(leased, result);
+    } else if (signal.aborted) await postpone(leased, 0);
     else if (result.isFinal || leased.attempts >= MAX_ATTEMPTS) {
       await finish(leased, 'failed', result.message);
       const mail = { id, template: nameOf(leased), attempts: leased.attempts };
       log.error({ mail, reason: result.message }, 'an e-mail could not be sent');
-    } else await postpone(leased, backoffMs(leased.attempts, random), result.message);
+    } else {
+      reportFailure(leased, result.message);
+      await postpone(leased, backoffMs(leased.attempts, random), result.message);
+    }
+  };
+
+  const valuesOf = (mail: MailDocument): Record<string, string> => {
+    let values: Record<string, string> | undefined;
+    try {
+      values = content.decrypt(mail);
+    } catch (error) {
+      throw new DeliveryError((error as Error).message, false);
+    }
+    if (!values) throw new DeliveryError('it has no content', true);
+    return values;
+  };
+
+  /** When failures were last logged; absent while mails are sent. */
+  let reportedAt: number | undefined;
+
+  /** Logs the first failure of a series and one each hour after it. */
+  const reportFailure = (mail: MailDocument, reason: string): void => {
+    const now = clock.now();
+    if (reportedAt !== undefined && now >= reportedAt && now < reportedAt + HOUR) return;
+    reportedAt = now;
+    const { id, attempts } = mail;
+    log.warn(
+      { mail: { id, template: nameOf(mail), attempts }, reason },
+      'e-mails cannot be sent and will be retried',
+    );
+  };
+
+  const reportSuccess = (): void => {
+    if (reportedAt !== undefined) log.info('e-mails are sent again');
+    reportedAt = undefined;
   };
 
   /**
@@ -111,11 +150,11 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
    * job.
    */
   const attempt = async (
-    mail: UnfinishedMail,
+    mail: MailDocument,
     signal: AbortSignal,
   ): Promise<DeliveryResult | DeliveryError> => {
     try {
-      return await transport.send(await composeMessage(mail), signal);
+      return await transport.send(await composeMessage({ ...mail, values: valuesOf(mail) }), signal);
     } catch (error) {
       if (error instanceof DeliveryError) return error;
       log.error(

@@ -1,6 +1,7 @@
 import type { Static, TObject } from 'typebox';
 import { Type } from 'typebox';
 import { option } from '../config/options.js';
+import { addressProblem, insecureAddress } from '../config/public-url.js';
 import { mustBe, shown } from '../config/validation-messages.js';
 import { DisplayName, Email, fits } from '../http/schemas.js';
 import { templateProblems } from './templates.js';
@@ -43,6 +44,13 @@ export const emailOptions = (prefix: '' | 'IDP_', name: string) => ({
     doc: 'Your own SMTP server instead of a provider: smtps://user:password@mail.example or smtp://…',
     secret: true,
     check: (url) => smtpProblem(url ?? ''),
+  }),
+  emailApiUrl: option(Type.Optional(Type.String({ minLength: 1 })), {
+    env: `${prefix}EMAIL_API_URL`,
+    doc: `HTTP API to which e-mails are posted instead of SMTP, with ${prefix}EMAIL_API_KEY as the bearer token, in the format of Resend: https://api.resend.com/emails`,
+    shown: 'none: e-mails are sent over SMTP',
+    check: (url) => addressProblem(url ?? ''),
+    safe: (url) => insecureAddress(url ?? ''),
   }),
   fromEmail: option(Type.Optional(Type.String()), {
     env: `${prefix}FROM_EMAIL`,

@@ -5,6 +5,7 @@ import { newId, sha256 } from '../kernel/secrets.js';
 import type { Job, JobLog } from '../ops/jobs.js';
 import { purgeMatching } from '../ops/purge.js';
 import { firstPagesOf, mapPages } from '../storage/pages.js';
+import type { MailContent } from './content.js';
 import { createOutbox, type Outbox, type OutboxOptions } from './outbox.js';
 import { createRelay, type UnfinishedMail } from './relay.js';
 import { isEmailAddress } from './schemas.js';
@@ -33,10 +34,13 @@ export interface EmailService extends Outbox {
   countFailures(days: readonly string[], limit: number): Promise<Record<FailedStatus, number[]>>;
   /** `relay` sends queued mails, `purge` deletes old ones. */
   jobs: { relay: Job; purge: Job };
+  /** Logs a mail server that does not accept the connection. Never rejects. */
+  checkServer(): Promise<void>;
   close(): Promise<void>;
 }
 
 export interface EmailServiceOptions extends OutboxOptions {
+  content: MailContent;
   templates: Templates;
   messages: Messages;
   transport: Transport;
@@ -59,7 +63,7 @@ const RETENTION_MS = 30 * DAY;
 
 export function createEmailService(options: EmailServiceOptions): EmailService {
   const { mails, templates, messages, transport, from, replyTo, publicUrl, settings } = options;
-  const { clock, random } = options;
+  const { clock, random, log } = options;
   const outbox = createOutbox(options);
 
   /** Composes a message without its recipient. */
@@ -137,6 +141,13 @@ export function createEmailService(options: EmailServiceOptions): EmailService {
         run: ({ signal }) => purgeMatching(mails, { where: ended(), sort: 'endedAt', signal }),
         countBacklog: (limit) => mails.count(ended(), limit),
       },
+    },
+
+    async checkServer() {
+      await transport.verify?.().catch((error: unknown) => {
+        if (!(error instanceof DeliveryError)) throw error;
+        log.warn({ reason: error.message }, 'the mail server does not accept e-mails');
+      });
     },
 
     close: transport.close,

@@ -41,7 +41,12 @@ export interface MailDocument {
   template: MailName;
   /** The mail, if only this version knows it; processes of the previous version send `template` instead. */
   variant?: MailName;
-  /** Removed when the mail is finished; without a secret link, a failed mail keeps it, so that it can be sent again. */
+  /**
+   * The encrypted values of the template. Removed when the mail is finished; without a secret link, a failed mail keeps it, so
+   * that it can be sent again.
+   */
+  content?: string;
+  /** Instead of `content` in a mail of the previous version or of a command. */
   values?: Record<string, string>;
   /** The language of the recipient; absent if unknown. */
   locale?: string;

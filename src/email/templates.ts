@@ -1,6 +1,5 @@
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import mustache from 'mustache';
 import { type BrandColours, STANDARD_COLOURS } from '../http/brand.js';
 import {
@@ -12,6 +11,7 @@ import {
   longDate,
   longTime,
 } from '../http/messages.js';
+import { packageFile } from '../kernel/package-files.js';
 import { withoutByteOrderMark } from '../kernel/text.js';
 
 /**
@@ -124,7 +124,7 @@ export interface TemplateOptions {
   colours?: BrandColours;
 }
 
-const BUILT_IN_FOLDER = fileURLToPath(new URL('../../../templates/email/', import.meta.url));
+const BUILT_IN_FOLDER = packageFile('templates/email');
 
 /** Validates a folder of templates. Returns the problems as the end of a sentence. */
 export function templateProblems(folder: string | undefined): string | undefined {

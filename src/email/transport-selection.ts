@@ -2,9 +2,10 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createDevelopmentFolder } from '../config/development-secrets.js';
 import type { Resolved } from '../config/options.js';
-import type { Clock } from '../kernel/clock.js';
+import { type Clock, SECOND } from '../kernel/clock.js';
 import { sha256 } from '../kernel/secrets.js';
 import type { JobLog } from '../ops/jobs.js';
+import { createHttpTransport } from './http-transport.js';
 import type { EmailConfiguration } from './schemas.js';
 import {
   createSmtpTransport,
@@ -17,18 +18,46 @@ import {
 /** Where development without a mail server writes its mails. */
 const DEVELOPMENT_MAIL_FOLDER = 'data/mail';
 
-/** Selects the transport: a mail server, else a folder in development or the log in production. */
-export function openTransport(
-  { values, production }: Resolved<EmailConfiguration>,
-  { publicUrl, clock, log }: { publicUrl: string; clock: Clock; log: JobLog },
-): Transport {
-  const settings = smtpSettings({
+const VERIFICATION_MS = 5 * SECOND;
+
+/** The connection to the mail server that the options name, if they name one. */
+function settingsOf(values: EmailConfiguration, publicUrl: string) {
+  return smtpSettings({
     smtpUrl: values.emailSmtpUrl,
     service: values.emailService,
     user: values.emailUser,
     apiKey: values.emailApiKey,
     fromEmail: values.fromEmail ?? `no-reply@${new URL(publicUrl).hostname}`,
   });
+}
+
+/** Describes why the mail server does not accept a connection; null if it does, or if there is none. */
+export async function mailServerProblem(
+  values: EmailConfiguration,
+  publicUrl: string,
+): Promise<string | null> {
+  const settings = values.emailApiUrl === undefined && settingsOf(values, publicUrl);
+  if (!settings) return null;
+  const transport = createSmtpTransport(settings, VERIFICATION_MS);
+  try {
+    await transport.verify?.();
+    return null;
+  } catch (error) {
+    if (!(error instanceof DeliveryError)) throw error;
+    return error.message;
+  } finally {
+    await transport.close();
+  }
+}
+
+/** Selects the transport: an HTTP API, a mail server, else a folder in development or the log in production. */
+export function openTransport(
+  { values, production }: Resolved<EmailConfiguration>,
+  { publicUrl, clock, log }: { publicUrl: string; clock: Clock; log: JobLog },
+): Transport {
+  const { emailApiUrl: url, emailApiKey: apiKey } = values;
+  if (url !== undefined && apiKey !== undefined) return createHttpTransport({ url, apiKey });
+  const settings = settingsOf(values, publicUrl);
   if (settings) return createSmtpTransport(settings);
   if (!production) return createFolderTransport(DEVELOPMENT_MAIL_FOLDER, clock, log);
   log.warn('Neither EMAIL_API_KEY nor EMAIL_SMTP_URL is set: e-mails are only logged, without their links.');

@@ -25,6 +25,8 @@ export type DeliveryResult = 'sent' | 'written' | 'undeliverable';
 export interface Transport {
   /** @throws DeliveryError */
   send(message: Message, signal: AbortSignal): Promise<DeliveryResult>;
+  /** Connects and signs in, without sending; absent without a mail server. @throws DeliveryError */
+  verify?(): Promise<void>;
   /** Closes idle connections. */
   close(): Promise<void>;
 }
@@ -47,7 +49,7 @@ export const DEFAULT_SERVICE = 'Resend';
 const SERVICE_USERS: Record<string, string> = { resend: 'resend', sendgrid: 'apikey' };
 
 /** Prevents the replies of vacation responders (RFC 3834; Exchange knows its own header only). */
-const HEADERS = { 'Auto-Submitted': 'auto-generated', 'X-Auto-Response-Suppress': 'OOF, AutoReply' };
+export const HEADERS = { 'Auto-Submitted': 'auto-generated', 'X-Auto-Response-Suppress': 'OOF, AutoReply' };
 
 const require = createRequire(import.meta.url);
 
@@ -141,6 +143,12 @@ export function createSmtpTransport(
         deadline.clear();
       }
     },
+    async verify() {
+      loading ??= createTransporter(options);
+      await (await loading).verify().catch((error: SmtpError) => {
+        throw toDeliveryError(error);
+      });
+    },
     async close() {
       (await loading)?.close();
     },
@@ -182,12 +190,19 @@ interface SmtpError extends Error {
   response?: string;
 }
 
-/** Removes long words and addresses from the server's response, which may repeat links and keys. */
 function toDeliveryError(error: SmtpError): DeliveryError {
   if (error instanceof DeliveryError) return error;
   const { code = 'ERROR', command, responseCode, response } = error;
   const isFinal = command === 'RCPT TO' && responseCode !== undefined && responseCode >= 500;
   const step = command === undefined ? '' : ` at ${command}`;
-  const text = response?.replace(/[^\x20-\x7e]+/g, ' ').replace(/\S*@\S*|\S{20,}/g, '…');
-  return new DeliveryError(`${code}${step}${text ? `: ${text.slice(0, 200)}` : ''}`, isFinal);
+  const text = withoutSecrets(response ?? '');
+  return new DeliveryError(`${code}${step}${text ? `: ${text}` : ''}`, isFinal);
+}
+
+/** The beginning of a refusal without long words and addresses, which may repeat links and keys. */
+export function withoutSecrets(answer: string): string {
+  const text = answer.slice(0, 2000).replace(/[^\x20-\x7e]+/g, ' ');
+  // Split at spaces, because a search for words with @ would start again at each character.
+  const words = text.split(' ').map((word) => (word.includes('@') || word.length >= 20 ? '…' : word));
+  return words.join(' ').slice(0, 200);
 }

@@ -1,11 +1,13 @@
 import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { FastifyReply } from 'fastify';
+import { packageFile } from '../kernel/package-files.js';
 import { access, type Scope } from './scope.js';
 
 /** A page for developers that shows the OpenAPI document, for servers outside production. */
 
 /** The build copies them from swagger-ui-dist. */
-const FOLDER = new URL('../../package/swagger-ui/', import.meta.url);
+const FOLDER = packageFile('dist/package/swagger-ui');
 
 const FILES = {
   'swagger-ui.css': 'text/css; charset=utf-8',
@@ -53,7 +55,7 @@ export async function apiDocsPlugin(scope: Scope, { product }: { product: string
   );
   for (const [file, type] of Object.entries(FILES)) {
     scope.get(`/docs/${file}`, options, async (_request, reply) =>
-      send(reply, type, await readFile(new URL(file, FOLDER))),
+      send(reply, type, await readFile(join(FOLDER, file))),
     );
   }
 }

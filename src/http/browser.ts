@@ -54,7 +54,7 @@ const FAMILIES: readonly (readonly [token: RegExp, family: string])[] = [
   [/\bDuckDuckGo\//, 'DuckDuckGo'],
   [/\b(Firefox|FxiOS)\//, 'Firefox'],
   [/\b(Chrome|CriOS|Chromium)\//, 'Chrome'],
-  [/\bVersion\/[\d.]+.* Safari\//, 'Safari'],
+  [/\bVersion\/[\d.]+ (Mobile(\/\w+)? )?Safari\//, 'Safari'],
 ];
 
 /** Operating systems by their token in the user agent. iPads call themselves Macs, unless they say otherwise. */
@@ -68,12 +68,18 @@ const SYSTEMS: readonly (readonly [token: RegExp, system: string])[] = [
   [/\bLinux\b/, 'Linux'],
 ];
 
+/** Characters of a header that are matched, because a client chooses its length: browsers send 300 at most. */
+export const MATCHED_CHARACTERS = 512;
+
+const matching = (families: typeof FAMILIES, userAgent = ''): string | undefined => {
+  const text = userAgent.slice(0, MATCHED_CHARACTERS);
+  return families.find(([token]) => token.test(text))?.[1];
+};
+
 /** The operating system of a browser, without its version. `undefined` if it is unknown. */
-export function systemFamily(userAgent: string | undefined): string | undefined {
-  return SYSTEMS.find(([token]) => token.test(userAgent ?? ''))?.[1];
-}
+export const systemFamily = (userAgent: string | undefined): string | undefined =>
+  matching(SYSTEMS, userAgent);
 
 /** The family of a browser, without version or system. `undefined` for other programs. */
-export function browserFamily(userAgent: string | undefined): string | undefined {
-  return FAMILIES.find(([token]) => token.test(userAgent ?? ''))?.[1];
-}
+export const browserFamily = (userAgent: string | undefined): string | undefined =>
+  matching(FAMILIES, userAgent);

@@ -55,8 +55,10 @@ export function logConfiguration(
   for (const warning of warnings) host.log.warn(formatProblem(warning));
   for (const { about, message, remedy } of applicableAdvice(advice))
     host.log.warn(`${about} ${message}. ${remedy}`);
-  if (generated.names.length === 0) return;
-  host.log.warn(`${generated.names.join(', ')}: generated for development and saved in ${generated.file}.`);
+  const { names, saved, file } = generated;
+  const kept = names.filter((name) => !saved.includes(name));
+  if (saved.length > 0) host.log.warn(`${saved.join(', ')}: generated for development and saved in ${file}.`);
+  if (kept.length > 0) host.log.warn(`${kept.join(', ')}: for development, from ${file}.`);
 }
 
 /** The part of the response rules that depends on the host context. */

@@ -5,6 +5,7 @@ import { Type } from 'typebox';
 import type { Report } from '../config/configuration-error.js';
 import { option } from '../config/options.js';
 import { shown } from '../config/validation-messages.js';
+import { MATCHED_CHARACTERS } from './browser.js';
 import {
   BUILT_IN_FOLDER,
   FALLBACK_LOCALE,
@@ -151,7 +152,8 @@ export function createMessages(configuration: Partial<MessagesConfiguration> = {
 
     negotiate({ headers }, uiLocales = '') {
       const lists = [uiLocales.trim().replaceAll(' ', ','), headers['accept-language'] ?? ''];
-      for (const list of lists.filter((text) => text !== '')) {
+      for (const text of lists.filter((one) => one !== '')) {
+        const list = text.slice(0, MATCHED_CHARACTERS);
         const [preferred] = new Negotiator({ headers: { 'accept-language': list } }).languages([...locales]);
         if (preferred !== undefined) return preferred;
       }

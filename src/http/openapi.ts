@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import type { RouteOptions } from 'fastify';
+import { packageFile } from '../kernel/package-files.js';
 import { access, type Scope } from './scope.js';
 
 /** The OpenAPI document of a product, which the package contains for an installation with every feature. */
@@ -35,9 +36,7 @@ export interface OpenApiPluginOptions {
 }
 
 export async function readDocument(product: DocumentedProduct): Promise<OpenApiDocument> {
-  return JSON.parse(
-    await readFile(new URL(`../../../docs/openapi/${product}.json`, import.meta.url), 'utf8'),
-  );
+  return JSON.parse(await readFile(packageFile(`docs/openapi/${product}.json`), 'utf8'));
 }
 
 /** Serves the document. It is read at the first request, so that it costs neither time at the start nor memory before. */

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import mustache from 'mustache';
 import type { AppError, Rendered } from '../kernel/errors.js';
+import { packageFile } from '../kernel/package-files.js';
 import type { Brand } from './brand.js';
 import {
   type Catalogue,
@@ -21,7 +21,7 @@ import { FALLBACK_LOCALE } from './sentences.js';
  * inline style sheet, without external resources. The only script is the one of a page that submits itself.
  */
 
-const FOLDER = fileURLToPath(new URL('../../../templates/pages/', import.meta.url));
+const FOLDER = packageFile('templates/pages');
 const HTML = 'text/html; charset=utf-8';
 
 /** Read with the first page. */

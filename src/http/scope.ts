@@ -58,6 +58,8 @@ export interface ScopeRules extends AnswerRules {
   storeTimeoutMs?: number | undefined;
   /** Advice for the host's developer about a conflicting route, as a sentence. */
   conflictRemedy: string;
+  /** Called at the begin of each request of a route. */
+  observeRequest?: ((request: FastifyRequest) => void) | undefined;
   /** Called after each response of the scope. */
   onResponse?: ((request: FastifyRequest, reply: FastifyReply) => void) | undefined;
   /** Whether the instance belongs to a host, whose log and API description must not include the plugin's URLs. */
@@ -253,6 +255,7 @@ function beginResponse(rules: ScopeRules, route: RouteOptions): onRequestHookHan
   const { whileDraining } = routeRules(route);
   const { storeTimeoutMs } = rules;
   return (request, reply, done) => {
+    rules.observeRequest?.(request);
     setCommonHeaders(rules, request, reply);
     if (rules.isDraining() && !whileDraining) {
       done(httpErrors.NOT_READY({ headers: { connection: 'close' } }));

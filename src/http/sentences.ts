@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import mustache from 'mustache';
+import { packageFile } from '../kernel/package-files.js';
 import { suggestion, withoutByteOrderMark } from '../kernel/text.js';
 
 /** The files of the message catalogue: `<locale>.json` in `templates/messages` and in an operator's folder. */
@@ -12,7 +12,7 @@ export type Sentences = Readonly<Record<string, string>>;
 /** The locale whose sentences are complete, and from which the others take what they lack. */
 export const FALLBACK_LOCALE = 'en';
 
-export const BUILT_IN_FOLDER = fileURLToPath(new URL('../../../templates/messages/', import.meta.url));
+export const BUILT_IN_FOLDER = packageFile('templates/messages');
 
 const EXTENSION = '.json';
 

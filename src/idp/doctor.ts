@@ -1,5 +1,6 @@
 import { type Advice, collectProblems } from '../config/configuration-error.js';
 import type { Resolved } from '../config/options.js';
+import { examineMailServer } from '../email/doctor.js';
 import type { ClientCollection, ClientDocument } from '../provisioning/store.js';
 import { adviseOnSignUp } from '../resources/advice.js';
 import { MAX_RESOURCES } from '../resources/service.js';
@@ -34,12 +35,13 @@ export async function examineIdp(): Promise<Finding[]> {
   const storeOpens = findings.every(
     ({ level, about }) => level !== 'problem' || about !== 'IDP_DATABASE_URI',
   );
-  if (values === undefined || !storeOpens) return findings;
+  if (values === undefined) return findings;
   const { databaseUri, es256Key, disableSignup } = values;
   return [
     ...findings,
-    ...(es256Key === undefined ? await examineClients(databaseUri) : []),
-    ...(disableSignup ? [] : await examineResources(databaseUri)),
+    ...(await examineMailServer(values, 'IDP_')),
+    ...(storeOpens && es256Key === undefined ? await examineClients(databaseUri) : []),
+    ...(storeOpens && !disableSignup ? await examineResources(databaseUri) : []),
   ];
 }
 

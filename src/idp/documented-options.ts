@@ -170,6 +170,11 @@ export interface IdentityProviderOptions extends IdpRuntimeOptions {
    */
   emailSmtpUrl?: Values['emailSmtpUrl'];
   /**
+   * HTTP API to which e-mails are posted instead of SMTP, with IDP_EMAIL_API_KEY as the bearer token, in the format of
+   * Resend: https://api.resend.com/emails Variable: `IDP_EMAIL_API_URL`. Default: none: e-mails are sent over SMTP.
+   */
+  emailApiUrl?: Values['emailApiUrl'];
+  /**
    * Sender address of all e-mails. Variable: `IDP_FROM_EMAIL`. Default: no-reply@ and the host of IDP_PUBLIC_URL.
    */
   fromEmail?: Values['fromEmail'];

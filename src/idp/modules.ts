@@ -40,8 +40,12 @@ export async function createIdpModules(
   // Also without the option: an account that is deleted or has a new owner loses its passkeys.
   const passkeyDocuments = passkeyCollection(store);
   const subjectLinks = subjectLinkCollection(store);
+  const { ed25519Seed, ed25519SeedNext, ed25519SeedPrevious } = values;
   const email = await openEmail(context, {
     config,
+    // Another process may have begun the next step of a rotation.
+    secrets: [ed25519Seed, ed25519SeedNext, ed25519SeedPrevious].filter((seed) => seed !== undefined),
+    previousVariable: 'IDP_ED25519_SEED_PREVIOUS',
     messages,
     colours: brand.colours,
     publicUrl: issuer,

@@ -1,6 +1,6 @@
 import type { Static } from 'typebox';
 import type { Advice, Report } from '../config/configuration-error.js';
-import { defineOptions, type Resolved, resolveOptions } from '../config/options.js';
+import { defineOptions, type Resolved, readVariable, resolveOptions } from '../config/options.js';
 import { mountProblem, publicUrlOption } from '../config/public-url.js';
 import { emailOptions } from '../email/schemas.js';
 import { factorOptions, refusePolicyWithoutKey } from '../factors/schemas.js';
@@ -16,7 +16,7 @@ import type { IdTokenAlgorithm } from '../provisioning/clients.js';
 import { DEFAULT_RATES } from '../provisioning/limits.js';
 import { provisioningOptions } from '../provisioning/schemas.js';
 import { registrationOptions } from '../registration/schemas.js';
-import { storeOptions } from '../server/options.js';
+import { idpServerSchema, storeOptions } from '../server/options.js';
 import type { OptionalRuntime, RuntimeOptions } from '../server/runtime-options.js';
 import { HOST_DATABASE_URI, hostDatabaseProblem } from '../storage/host-database.js';
 import { rateLimitOptions } from '../throttle/options.js';
@@ -63,7 +63,10 @@ export interface ResolvedIdp {
   config: Resolved<IdpConfiguration>;
   runtime: Required<Pick<IdpRuntimeOptions, 'prefix' | 'clock' | 'random'>> &
     OptionalRuntime &
-    Pick<IdpRuntimeOptions, 'console' | 'accountPages'>;
+    Pick<IdpRuntimeOptions, 'console' | 'accountPages'> & {
+      /** The value of IDP_TRUST_PROXY, which a plugin does not use. */
+      proxyVariable: string | undefined;
+    };
 }
 
 /** Rejects equal secrets: one was copied, or a step of a rotation is missing. */
@@ -124,7 +127,14 @@ export const hasMailServer = ({
   emailApiKey !== undefined || emailSmtpUrl !== undefined;
 
 /** The options without an effect if there is no mail server. */
-const MAIL_OPTIONS = ['fromEmail', 'fromName', 'emailReplyTo', 'emailUser', 'emailTemplateDir'] as const;
+const MAIL_OPTIONS = [
+  'emailApiUrl',
+  'fromEmail',
+  'fromName',
+  'emailReplyTo',
+  'emailUser',
+  'emailTemplateDir',
+] as const;
 
 /** Advice about a valid configuration, for the start log and `doctor`. */
 export function adviseIdp({
@@ -196,7 +206,12 @@ export function resolveIdp(options: IdpOptions, generate = true): ResolvedIdp {
     }
   };
   const asked = mongo ? { ...given, databaseUri: given.databaseUri ?? HOST_DATABASE_URI } : given;
-  const config = resolveOptions(idpSchema, { program: 'idp', given: asked, env, random, generate }, rules);
+  const source = { program: 'idp', given: asked, env, random, generate };
+  const config = resolveOptions(
+    idpSchema,
+    { ...source, serverSchema: idpServerSchema, prefix: 'IDP_' },
+    rules,
+  );
   const optional = {
     ...(hashing && { hashing }),
     ...(limits !== undefined && { limits }),
@@ -205,6 +220,7 @@ export function resolveIdp(options: IdpOptions, generate = true): ResolvedIdp {
     ...(openapi && { openapi }),
     ...(console !== undefined && { console }),
     ...(accountPages !== undefined && { accountPages }),
+    proxyVariable: readVariable('IDP_TRUST_PROXY', env),
   };
   return {
     config,

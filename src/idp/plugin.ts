@@ -7,6 +7,7 @@ import { createLastKnownAddress } from '../provisioning/store.js';
 import { adviseOnSignUp } from '../resources/advice.js';
 import { MAX_RESOURCES } from '../resources/service.js';
 import type { Mounted } from '../server/assembly.js';
+import { claimStore } from '../server/claimed-store.js';
 import { openMeasuredStore } from '../server/measured-store.js';
 import { createModuleContext, followLifecycle } from '../server/module-context.js';
 import { rejectUnfinishedCopy } from '../server/unfinished-copy.js';
@@ -61,9 +62,11 @@ export async function mountIdp(
   const store = await openMeasuredStore(
     runtime.mongo ? { mongo: runtime.mongo, prefix: 'idp_' } : values.databaseUri,
     metrics,
+    fastify.log,
   );
   fastify.addHook('onClose', () => store.close());
   await rejectUnfinishedCopy(store);
+  await claimStore(store, 'idp');
   if (!config.production) {
     const { remember } = createLastKnownAddress(store);
     fastify.addHook('onListen', () => remember(issuer()));

@@ -8,6 +8,7 @@ import { CONSOLE_PATH } from '../operators/guard.js';
 import { healthPlugin } from '../ops/health.js';
 import { type Metrics, metricsPlugin } from '../ops/metrics.js';
 import type { ModuleContext } from '../server/module-context.js';
+import { followHostProxy } from '../server/proxies.js';
 import type { Store } from '../storage/collection.js';
 import { entrancePlugin } from './account.js';
 import { createErrorRenderer } from './appearance.js';
@@ -15,7 +16,7 @@ import type { IdpModules } from './modules.js';
 import type { ResolvedIdp } from './options.js';
 
 export interface IdpScopesOptions {
-  runtime: Pick<ResolvedIdp['runtime'], 'prefix' | 'console' | 'openapi'>;
+  runtime: Pick<ResolvedIdp['runtime'], 'prefix' | 'console' | 'openapi' | 'proxyVariable'>;
   host: HostContext;
   pages: Pages;
   store: Store;
@@ -47,6 +48,9 @@ export async function openIdpScopes(
     prefix,
     conflictRemedy: 'Mount the identity provider at another path with the prefix option.',
     guards: { ...provisioning.guards, ...oidc.guards, ...registration?.guards, ...account.guards },
+    observeRequest: isServer
+      ? undefined
+      : followHostProxy(fastify, { variable: 'IDP_TRUST_PROXY', value: runtime.proxyVariable }),
     onResponse: metrics?.observeResponse,
     renderError: createErrorRenderer(pages),
     meter: options.throttle.countRequest,

@@ -127,7 +127,7 @@ export function isLoopbackAddress(address: string | undefined): boolean {
 /** The eight groups of an IPv6 address, which may be compressed, embed an IPv4 address or have a zone. */
 export function groupsOf(address: string): number[] {
   const [bare = ''] = address.split('%');
-  const plain = bare.replace(/(\d+)\.(\d+)\.(\d+)\.(\d+)$/, (_, a, b, c, d) =>
+  const plain = bare.replace(/(?<!\d)(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})$/, (_, a, b, c, d) =>
     [Number(a) * 256 + Number(b), Number(c) * 256 + Number(d)].map((group) => group.toString(16)).join(':'),
   );
   const [head = [], tail = []] = plain

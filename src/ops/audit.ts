@@ -20,11 +20,11 @@ export interface AuditRecord {
   /** `login.succeeded`, `refresh.reused`, `admin.refused`, … */
   event: string;
   /**
-   * ID of the user, principal or client. For a change of something else, the operator who made it: its ID is then in
-   * `detail`. Absent if unknown.
+   * ID of the user, principal, client or API that the record is about, never the operator. Absent if it is unknown, or for a change
+   * of something else, whose ID is in `detail`.
    */
   subject?: string;
-  /** The name of the operator who made a change of `subject`. */
+  /** The operator who made the change. Absent if none did. */
   by?: string;
   /** The agent or application that acted for the person; absent if they acted themselves. */
   actor?: ActingProgram;

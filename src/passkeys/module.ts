@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 import type { Scope } from '../http/scope.js';
 import { MINUTE } from '../kernel/clock.js';
+import { packageFile } from '../kernel/package-files.js';
 import { createSealed } from '../kernel/sealed.js';
 import { createExpiryPurge } from '../ops/purge.js';
 import type { ModuleContext } from '../server/module-context.js';
@@ -35,7 +35,7 @@ export interface PasskeyModuleOptions {
 /** The script of the pages that use them. Without it, or in a browser without passkeys, they show none. */
 export const readPasskeyScript = (): string => readFileSync(SCRIPT, 'utf8');
 
-const SCRIPT = fileURLToPath(new URL('../../../templates/pages/passkeys.js', import.meta.url));
+const SCRIPT = packageFile('templates/pages/passkeys.js');
 
 export function createPasskeyModule(
   context: Pick<ModuleContext, 'store' | 'audit' | 'clock' | 'random' | 'throttle' | 'jobs'>,

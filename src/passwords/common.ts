@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { defineErrors } from '../kernel/errors.js';
+import { packageFile } from '../kernel/package-files.js';
 import { PASSWORD_PROBLEMS } from './problems.js';
 
 /** Rejects common passwords and those derived from the account. */
@@ -49,7 +50,7 @@ async function weakness(password: string, own: readonly string[]): Promise<strin
 let common: Promise<ReadonlySet<string>> | undefined;
 
 async function readCommon(): Promise<ReadonlySet<string>> {
-  const text = await readFile(new URL('../../../lists/common-passwords.txt', import.meta.url), 'utf8');
+  const text = await readFile(packageFile('lists/common-passwords.txt'), 'utf8');
   // The licence notice ends with the first empty line.
   return new Set(text.slice(text.indexOf('\n\n') + 2).split('\n'));
 }

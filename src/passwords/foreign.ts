@@ -196,7 +196,10 @@ function publishWork(family: string, cost: number): false {
 }
 
 /** Base64 of zeros. */
-const base64 = (bytes: number): string => Buffer.alloc(bytes).toString('base64').replace(/=+$/, '');
+const base64 = (bytes: number): string =>
+  Buffer.alloc(bytes)
+    .toString('base64')
+    .replace(/={1,2}$/, '');
 
 /** Decodes base64 in every variant: with `+/`, `-_` or passlib's `./`, padded or not. */
 function decode(text: string): Buffer {

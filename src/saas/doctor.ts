@@ -15,6 +15,7 @@ import {
 } from '../billing/usage/reports.js';
 import { type Advice, collectProblems } from '../config/configuration-error.js';
 import type { Resolved } from '../config/options.js';
+import { examineMailServer } from '../email/doctor.js';
 import { systemClock } from '../kernel/clock.js';
 import { systemRandom } from '../kernel/secrets.js';
 import { createPasswords } from '../passwords/hasher.js';
@@ -25,7 +26,7 @@ import { adviseSaas, resolveSaas, type SaasConfiguration, saasSchema } from './o
 
 /** Reports what a start of saas-backend would encounter. */
 export async function examineSaas(): Promise<Finding[]> {
-  let databaseUri: string | undefined;
+  let values: SaasConfiguration | undefined;
   let agents: ReturnType<typeof configuredAgents>;
   const findings = await diagnose({
     product: 'saas-backend',
@@ -36,7 +37,7 @@ export async function examineSaas(): Promise<Finding[]> {
         () => resolveServer('saas-backend', saasServerSchema, {}, {}),
         () => resolveSaas({}, false),
       );
-      databaseUri = saas.config.values.databaseUri;
+      values = saas.config.values;
       agents = configuredAgents(saas.config.values);
       return [server, saas.config];
     },
@@ -48,9 +49,13 @@ export async function examineSaas(): Promise<Finding[]> {
     unwrapHealth: (answer) => (answer as { data?: unknown } | null)?.data,
   });
   const storeOpens = findings.every(({ level, about }) => level !== 'problem' || about !== 'DATABASE_URI');
-  if (databaseUri === undefined || !storeOpens) return findings;
+  if (values === undefined) return findings;
+  const mails = await examineMailServer(values, '');
+  if (!storeOpens) return [...findings, ...mails];
+  const { databaseUri } = values;
   return [
     ...findings,
+    ...mails,
     ...(await examineForeignHashes(databaseUri)),
     ...(await examineUsage(databaseUri)),
     ...(await examineProfiles(databaseUri)),

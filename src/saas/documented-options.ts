@@ -216,6 +216,11 @@ export interface SaasBackendOptions extends SaasRuntimeOptions {
    */
   emailSmtpUrl?: Values['emailSmtpUrl'];
   /**
+   * HTTP API to which e-mails are posted instead of SMTP, with EMAIL_API_KEY as the bearer token, in the format of
+   * Resend: https://api.resend.com/emails Variable: `EMAIL_API_URL`. Default: none: e-mails are sent over SMTP.
+   */
+  emailApiUrl?: Values['emailApiUrl'];
+  /**
    * Sender address of all e-mails. Variable: `FROM_EMAIL`. Default: no-reply@ and the host of PUBLIC_URL.
    */
   fromEmail?: Values['fromEmail'];

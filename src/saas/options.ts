@@ -7,7 +7,7 @@ import { DEFAULT_RATES } from '../auth/limits.js';
 import { authOptions } from '../auth/schemas.js';
 import { apiUrlProblem, billingOptions, configuredPrices, plansConflict } from '../billing/options.js';
 import type { Advice, Report } from '../config/configuration-error.js';
-import { defineOptions, option, type Resolved, resolveOptions } from '../config/options.js';
+import { defineOptions, option, type Resolved, readVariable, resolveOptions } from '../config/options.js';
 import { mountProblem, publicUrlOption } from '../config/public-url.js';
 import { shown } from '../config/validation-messages.js';
 import { emailOptions } from '../email/schemas.js';
@@ -20,7 +20,7 @@ import { equalSecrets, systemRandom } from '../kernel/secrets.js';
 import { auditRetentionOption } from '../ops/audit.js';
 import { metricsOption } from '../ops/metrics.js';
 import { passkeyOptions, refuseUnusablePasskeys } from '../passkeys/schemas.js';
-import { storeOptions } from '../server/options.js';
+import { saasServerSchema, storeOptions } from '../server/options.js';
 import type { OptionalRuntime, RuntimeOptions } from '../server/runtime-options.js';
 import { type CustomSettings, customSettingsProblems } from '../settings/definitions.js';
 import { settingsOptions } from '../settings/schemas.js';
@@ -83,7 +83,10 @@ export interface ResolvedSaas {
   config: Resolved<SaasConfiguration>;
   runtime: Required<Pick<SaasRuntimeOptions, 'prefix' | 'adminPath' | 'accountPath' | 'clock' | 'random'>> &
     Pick<SaasRuntimeOptions, 'customSettings' | 'hooks'> &
-    OptionalRuntime;
+    OptionalRuntime & {
+      /** The value of TRUST_PROXY, which a plugin does not use. */
+      proxyVariable: string | undefined;
+    };
 }
 
 /** Warnings about a valid configuration, for the start log and `doctor`. */
@@ -94,6 +97,12 @@ export function adviseSaas({ values }: Pick<Resolved<SaasConfiguration>, 'values
       'BILLING_PRICES',
       "is not set: any active price of the payment provider's account can be purchased",
       'List the prices that are for sale, like BILLING_PRICES=price_1Pro=pro,price_1Team=team, or set BILLING_PLANS.',
+    ],
+    [
+      values.emailApiUrl !== undefined && values.emailApiKey === undefined,
+      'EMAIL_API_URL',
+      'has no effect without EMAIL_API_KEY',
+      'Set EMAIL_API_KEY.',
     ],
   ];
 }
@@ -134,6 +143,7 @@ export function resolveSaas(options: SaasOptions, generate = true): ResolvedSaas
     ...(mongo && { mongo }),
     ...(metricsPeers && { metricsPeers }),
     ...(openapi && { openapi }),
+    proxyVariable: readVariable('TRUST_PROXY', env),
   };
   const config = resolveOptions(
     saasSchema,
@@ -143,6 +153,7 @@ export function resolveSaas(options: SaasOptions, generate = true): ResolvedSaas
       env,
       random: runtime.random,
       generate,
+      serverSchema: saasServerSchema,
     },
     (values, report) => {
       const problem = hostDatabaseProblem(options);
@@ -249,10 +260,19 @@ export function validatePlans(values: Parameters<typeof plansConflict>[0], repor
 
 function originProblem(origin: string): string | undefined {
   if (origin === '*') return undefined;
-  // A pattern like https://*.example is a valid URL, but matches no origin.
-  const isExact = origin !== 'null' && !origin.includes('*');
-  const isOrigin = isExact && URL.canParse(origin) && new URL(origin).origin === origin;
-  return isOrigin
+  return isOrigin(origin)
     ? undefined
     : `must list origins as browsers send them, like https://app.example.com, without a path or a pattern; given: ${shown(origin)}.`;
+}
+
+/**
+ * Whether browsers send a text as an origin. Apps in a web view and extensions have schemes of their own, like
+ * capacitor://localhost, whose origin is opaque to `URL`.
+ */
+function isOrigin(text: string): boolean {
+  // A pattern like https://*.example is a valid URL, but matches no origin.
+  if (!URL.canParse(text) || text.includes('*')) return false;
+  const { protocol, origin, host } = new URL(text);
+  if (origin !== 'null') return origin === text;
+  return host !== '' && text === `${protocol}//${host.toLowerCase()}`;
 }

@@ -28,8 +28,10 @@ import { openMetrics } from '../ops/metrics.js';
 import { passkeyCollection, readPasskeyVersion } from '../passkeys/store.js';
 import { createProfileModule } from '../profile/module.js';
 import type { Mounted } from '../server/assembly.js';
+import { claimStore } from '../server/claimed-store.js';
 import { openMeasuredStore } from '../server/measured-store.js';
 import { createModuleContext, followLifecycle } from '../server/module-context.js';
+import { followHostProxy } from '../server/proxies.js';
 import { rejectUnfinishedCopy } from '../server/unfinished-copy.js';
 import { createSettingsModule, openCustomSettings } from '../settings/module.js';
 import { ratesOf } from '../throttle/options.js';
@@ -47,7 +49,7 @@ import {
 import type { SaasBackendOptions } from './documented-options.js';
 import { describeInstallation } from './installation.js';
 import { openRouteDescriptions } from './openapi.js';
-import { adviseSaas, type ResolvedSaas, resolveSaas, withAccountPages } from './options.js';
+import { adviseSaas, type ResolvedSaas, resolveSaas, sealingSecrets, withAccountPages } from './options.js';
 import { openEmailLogin, openLoginProviders } from './other-logins.js';
 import { openPasskeys } from './passkeys.js';
 import { openScopes } from './scopes.js';
@@ -78,9 +80,11 @@ export async function mountSaas(
   const store = await openMeasuredStore(
     runtime.mongo ? { mongo: runtime.mongo, prefix: 'saas_' } : values.databaseUri,
     metrics,
+    fastify.log,
   );
   fastify.addHook('onClose', () => store.close());
   await rejectUnfinishedCopy(store);
+  await claimStore(store, 'saas-backend');
 
   const context = createModuleContext(store, {
     ...runtime,
@@ -121,6 +125,8 @@ export async function mountSaas(
   const pages = createPages(brand, messages);
   const email = createEmailModule(context, {
     config,
+    secrets: sealingSecrets(values),
+    previousVariable: 'JWT_REFRESH_SECRET_PREVIOUS',
     colours: brand.colours,
     messages,
     publicUrl: publicUrl.get,
@@ -307,6 +313,10 @@ export async function mountSaas(
     bodyLimit: 100 * 1024,
     handlesNotFound: true,
     isPlugin: hostContext === undefined,
+    observeRequest:
+      hostContext === undefined
+        ? followHostProxy(fastify, { variable: 'TRUST_PROXY', value: runtime.proxyVariable })
+        : undefined,
     describeRoute: await openRouteDescriptions(fastify, runtime),
   };
   if (adminPath !== false) context.jobs.add('active-users', auth.activity.job);

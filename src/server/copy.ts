@@ -119,7 +119,7 @@ function identityOf(uri: string): string {
 
 function mongodbPlace(uri: string): string {
   const [, scheme = '', hosts = '', database = ''] =
-    /^(mongodb[^:]*):\/\/(?:[^/]*@)?([^/]*)\/([^?]*)/.exec(uri) ?? [];
+    /^(mongodb[^:]*):\/\/(?:[^/@]*@)?([^/@]*)\/([^?]*)/.exec(uri) ?? [];
   return `${scheme}://${hosts.toLowerCase().split(',').sort().join(',')}/${database}`;
 }
 

@@ -12,7 +12,8 @@ import { describeOptions } from '../config/option-rows.js';
 import type { Resolved } from '../config/options.js';
 import { systemClock } from '../kernel/clock.js';
 import type { Health, Product } from '../ops/health.js';
-import { inspectStore, serverTimeOf } from '../storage/inspect.js';
+import { inspectStore, lowSpace, serverTimeOf } from '../storage/inspect.js';
+import { rejectStoreOfOther } from './claimed-store.js';
 import { clockProblem } from './clock-check.js';
 import { type ListeningError, listenAddress, listeningProblem, urlHost } from './listening.js';
 import type { ServerConfiguration } from './options.js';
@@ -70,7 +71,7 @@ export async function diagnose<Values extends { databaseUri: string }>(
       level: 'warning' as const,
       ...advice,
     })),
-    ...(await checkStore(plugin.values.databaseUri, target.storeVariable)),
+    ...(await checkStore(plugin.values.databaseUri, target)),
     ...(await checkPort(server, target)),
   ];
 }
@@ -103,15 +104,24 @@ function generatedFindings({ generated: { names, file } }: Resolved<unknown>): F
     return [{ level: 'problem', about, message, remedy: 'Set them, or grant this user write access.' }];
   }
   return [
-    { level: 'ok', about, message: `generated for development and saved in ${file}; required in production` },
+    { level: 'ok', about, message: `generated for development and kept in ${file}; required in production` },
   ];
 }
 
-async function checkStore(uri: string, about: string): Promise<Finding[]> {
+async function checkStore(
+  uri: string,
+  { storeVariable: about, product }: Pick<DoctorTarget<never>, 'storeVariable' | 'product'>,
+): Promise<Finding[]> {
   try {
-    const opens: Finding = { level: 'ok', about, message: `names a store that ${await inspectStore(uri)}` };
-    const problem = await compareClocks(uri);
-    return problem ? [opens, { level: 'warning', about: 'clock', ...problem }] : [opens];
+    const message = `names a store that ${await inspectStore(uri)}`;
+    await rejectStoreOfOther(uri, product);
+    const space = lowSpace(uri);
+    const clocks = await compareClocks(uri);
+    return [
+      { level: 'ok', about, message },
+      ...(space === undefined ? [] : [{ level: 'warning' as const, about, ...space }]),
+      ...(clocks ? [{ level: 'warning' as const, about: 'clock', ...clocks }] : []),
+    ];
   } catch (error) {
     const { message, remedy } = error as Error & { remedy?: string };
     return [{ level: 'problem', about, message, ...(remedy && { remedy }) }];

@@ -69,6 +69,8 @@ export type ServerConfiguration = Static<ReturnType<typeof serverSchema>>;
 export interface ServerRuntimeOptions {
   env?: Record<string, string | undefined> | false;
   random?: Random;
+  /** Refused: it is an option of a plugin. */
+  openapi?: boolean;
 }
 
 type Values = Required<ServerConfiguration>;
@@ -114,9 +116,12 @@ export function resolveServer(
   program: string,
   schema: ReturnType<typeof serverSchema>,
   given: ServerOptions,
-  { env, random = systemRandom }: ServerRuntimeOptions,
+  { env, random = systemRandom, openapi }: ServerRuntimeOptions,
 ): Resolved<ServerConfiguration> {
-  return resolveOptions(schema, { program, given: { ...given }, env, random });
+  return resolveOptions(schema, { program, given: { ...given }, env, random }, (_values, report) => {
+    if (openapi)
+      report.refuse("'openapi' is an option of a plugin in a host with @fastify/swagger, not of a server.");
+  });
 }
 
 export const saasServerSchema = serverSchema({

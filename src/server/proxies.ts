@@ -32,6 +32,31 @@ export function detectUnlistedProxy(
 }
 
 /**
+ * For a plugin, which uses the addresses of its host: logs that its variable has no effect, and returns a function that logs the
+ * first proxy that the host does not trust.
+ */
+export function followHostProxy(
+  { log }: Pick<FastifyInstance, 'log'>,
+  { variable, value }: { variable: string; value: string | undefined },
+): (request: FastifyRequest) => void {
+  if (value !== undefined) {
+    log.warn(
+      `${variable} has no effect on a plugin, which uses the client addresses of its host: create the host with fastify({ trustProxy: '${value}' }) (docs/proxy.md).`,
+    );
+  }
+  let isLogged = false;
+  return (request) => {
+    const address = isLogged ? undefined : unlistedProxyOf(request);
+    if (address === undefined) return;
+    isLogged = true;
+    log.error(
+      { proxy: address },
+      `The host does not trust ${address}, so its X-Forwarded-For header is ignored: all clients behind it share its rate limits. If it is your proxy, create the host with fastify({ trustProxy: '${address}' }) (docs/proxy.md).`,
+    );
+  };
+}
+
+/**
  * The nearest untrusted address, if it sends X-Forwarded-For from a private network. From a public address, the header
  * is ignored, because any client may send it.
  */

@@ -3,7 +3,7 @@ import { createEncryption } from '../kernel/encryption.js';
 import { type ErrorDetail, httpErrors } from '../kernel/errors.js';
 import type { Random } from '../kernel/secrets.js';
 import { suggestion } from '../kernel/text.js';
-import { type Audit, changeDetail, type Operator } from '../ops/audit.js';
+import { type Audit, changeDetail, madeBy, type Operator } from '../ops/audit.js';
 import type { Job } from '../ops/jobs.js';
 import type { Store } from '../storage/collection.js';
 import { type CustomSettings, fieldOf, type SettingField, valueProblem } from './definitions.js';
@@ -114,7 +114,7 @@ export function createCustomSettings(deps: CustomSettingsDependencies): CustomSe
 
     describe: async () => view(await document.current()),
 
-    async update({ version, values }, { name: operator, ip }) {
+    async update({ version, values }, operator) {
       const details = problemsOf(definitions, values);
       if (details.length > 0) throw httpErrors.VALIDATION_ERROR({ details });
       const { before, after } = await document.update(version, (stored) => {
@@ -129,7 +129,7 @@ export function createCustomSettings(deps: CustomSettingsDependencies): CustomSe
       });
       const detail = describeChange(definitions, before, after);
       if (detail !== null) {
-        await audit.record({ event: 'settings.custom-changed', subject: operator, ip, detail });
+        await audit.record({ event: 'settings.custom-changed', ...madeBy(operator), detail });
       }
       return view(after);
     },

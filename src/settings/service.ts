@@ -1,5 +1,5 @@
 import type { Clock } from '../kernel/clock.js';
-import { type Audit, changeDetail, type Operator } from '../ops/audit.js';
+import { type Audit, changeDetail, madeBy, type Operator } from '../ops/audit.js';
 import type { Store } from '../storage/collection.js';
 import type { SettingsPatch, VersionedSettings } from './schemas.js';
 import { DEFAULTS, settingsCollection } from './store.js';
@@ -31,13 +31,13 @@ export function createSettingsService({ store, audit, clock }: SettingsDependenc
     latest: document.latest,
     current: document.current,
 
-    async update({ version, ...changes }, { name, ip }) {
+    async update({ version, ...changes }, operator) {
       const { before, after } = await document.update(version, () => changes);
       const names = Object.keys(changes) as (keyof typeof changes)[];
       const values = (of: VersionedSettings) => Object.fromEntries(names.map((name) => [name, of[name]]));
       if (names.some((name) => before[name] !== after[name])) {
         const detail = changeDetail(values(before), values(after));
-        await audit.record({ event: 'settings.changed', subject: name, ip, detail });
+        await audit.record({ event: 'settings.changed', ...madeBy(operator), detail });
       }
       return after;
     },

@@ -1,9 +1,10 @@
 /** Checks whether a program could use a store, without changing it. */
-import { statSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { statfsSync, statSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
 import { shapeOf } from './checks.js';
 import type { Collection, Declaration } from './collection.js';
 import { missingFile } from './existing.js';
+import { loadDriver } from './sqlite/driver.js';
 import { tryDatabaseFile } from './sqlite/file.js';
 import { readSqliteCollection, sqliteCollectionNames, tryDatabase } from './sqlite/store.js';
 
@@ -54,12 +55,47 @@ export async function collectionNames(uri: string): Promise<string[]> {
 
 async function inspectSqlite(file: string): Promise<string> {
   const size = sizeOf(file);
+  const { version, module } = await loadDriver();
+  const library = `(SQLite ${version} of ${module})`;
   if (size === null) {
     tryDatabaseFile(file);
-    return 'does not exist yet; the first start creates it';
+    return `does not exist yet; the first start creates it ${library}`;
   }
   await tryDatabase(file);
-  return `is there, ${(size / 2 ** 20).toFixed(1)} MiB`;
+  return `is there, ${(size / 2 ** 20).toFixed(1)} MiB ${library}`;
+}
+
+/** Free space below which a disk counts as full: a log of writes grows by some megabytes before it is moved into the file. */
+const LOW_SPACE_MIB = 64;
+
+/**
+ * Describes that the disk of a SQLite file is nearly full; undefined if it is not, or if that is not known.
+ *
+ * @param freeBytesOf reads the free space of the disk of a folder
+ */
+export function lowSpace(
+  uri: string,
+  freeBytesOf: (folder: string) => number = freeBytes,
+): { message: string; remedy: string } | undefined {
+  if (!uri.startsWith('sqlite:') || uri === 'sqlite::memory:') return undefined;
+  const folder = dirname(resolve(uri.slice('sqlite:'.length)));
+  let free: number;
+  try {
+    free = freeBytesOf(folder) / 2 ** 20;
+  } catch {
+    // The folder does not exist yet, or the file system does not tell.
+    return undefined;
+  }
+  if (free >= LOW_SPACE_MIB) return undefined;
+  return {
+    message: `names a file on a disk with ${Math.floor(free)} MiB left: when it is full, nothing can be written`,
+    remedy: 'Free up disk space.',
+  };
+}
+
+function freeBytes(folder: string): number {
+  const { bavail, bsize } = statfsSync(folder);
+  return bavail * bsize;
 }
 
 /** The size of a file; `null` if it does not exist or is a folder. */

@@ -76,7 +76,7 @@ export function createDeliveryService(deps: DeliveryServiceDependencies): Delive
   };
 
   const record = (by: Operator, detail: string) =>
-    audit.record({ event: 'webhook.resent', subject: by.name, ...madeBy(by), detail });
+    audit.record({ event: 'webhook.resent', ...madeBy(by), detail });
 
   return {
     async list({ endpointId, status, event, after, limit }) {

@@ -128,7 +128,6 @@ export function createEndpointService(deps: EndpointServiceDependencies): Endpoi
   const record = (event: string, id: string, by: Operator, detail?: string) =>
     audit.record({
       event: `webhook.${event}`,
-      subject: by.name,
       ...madeBy(by),
       detail: detail === undefined ? id : `${id} ${detail}`,
     });

@@ -123,7 +123,8 @@ t.test('a replayed event is applied again, and its body is not lost by a crash',
   t.match(await subscription(ada), { status: 'active' });
   t.match((await auditOf(store)).at(-1), {
     event: 'webhook.replayed',
-    subject: SECRETS.adminUsername,
+    subject: undefined,
+    by: SECRETS.adminUsername,
     detail: JSON.stringify({ id: event.id, before: 'processed', after: 'processed' }),
   });
   const events = webhookEventCollection(store);

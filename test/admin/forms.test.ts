@@ -71,7 +71,12 @@ t.test('the operator changes the settings in a form', async (t) => {
     version: 1,
   });
   const [record] = await auditOf(await storeOf(t, app));
-  t.match(record, { event: 'settings.changed', subject: SECRETS.adminUsername, ip: '127.0.0.1' });
+  t.match(record, {
+    event: 'settings.changed',
+    subject: undefined,
+    by: SECRETS.adminUsername,
+    ip: '127.0.0.1',
+  });
   t.same(JSON.parse(record?.detail ?? ''), {
     before: { siteName: 'SaaS', allowRegistration: true, maintenanceMode: false },
     after: { siteName: 'Caf\u00e9 <&>', allowRegistration: false, maintenanceMode: true },

@@ -103,7 +103,7 @@ t.test('the operator sends a failed e-mail again, but never an old link', async 
   const [reset, welcome] = ['password-reset', 'welcome'].map((name) =>
     stored.find(({ template }) => template === name),
   );
-  t.equal(reset?.values, undefined, 'its link was deleted');
+  t.equal(reset?.content, undefined, 'its link was deleted');
   t.match(await act(app, `/mails/${reset?.id}/retry`), {
     status: 409,
     body: { error: { code: 'MAIL_NOT_RETRYABLE' } },
@@ -177,7 +177,7 @@ t.test('the operator sends a test e-mail and reads its result', async (t) => {
   t.equal((await act(app, path, { to: 'nobody' })).status, 400);
   const records = (await auditOf(await storeOf(t, app))).filter(({ event }) => event === 'mail.tested');
   t.equal(records.length, 3);
-  t.match(records[0], { subject: SECRETS.adminUsername, by: SECRETS.adminUsername, ip: '127.0.0.1' });
+  t.match(records[0], { subject: undefined, by: SECRETS.adminUsername, ip: '127.0.0.1' });
   t.same(JSON.parse(records[0]?.detail ?? ''), {
     template: 'trial-ending',
     to: 'operator@example.test',

@@ -1,4 +1,6 @@
+import type Stripe from 'stripe';
 import t from 'tap';
+import { causeOf } from '../../src/billing/provider/client.js';
 import { customerCollection } from '../../src/billing/store.js';
 import { type Answer, PASSWORD, saasApp, storeOf } from '../kit/app.js';
 import { KEY, provider, shop } from './kit.js';
@@ -236,6 +238,21 @@ t.test('an invalid provider answer is answered 502 at every call', async (t) => 
     }
   }
 });
+
+t.test(
+  'the log names the permission that a restricted key lacks, and no other part of the message',
+  async (t) => {
+    const message =
+      "The provided key 'rk_test_*********abc' does not have the required permissions for this endpoint on account 'acct_1'. Having the 'rak_customer_write' permission would allow this request to continue.";
+    const error = { type: 'StripePermissionError', statusCode: 403, message } as Stripe.errors.StripeError;
+    t.equal(
+      causeOf(error).message,
+      'Payment provider: StripePermissionError 403: give the restricted key PAYMENT_SECRET_KEY the permission rak_customer_write',
+    );
+    const other = { type: 'StripeAPIError', statusCode: 500, message: "of 'rk_test_abc'" };
+    t.equal(causeOf(other as Stripe.errors.StripeError).message, 'Payment provider: StripeAPIError 500');
+  },
+);
 
 t.test('an account is not deleted while its subscription may not have been cancelled', async (t) => {
   const { app, api, buyer } = await shop(t);

@@ -11,8 +11,10 @@ import { clientCollection } from '../../src/provisioning/store.js';
 import { examineSaas } from '../../src/saas/doctor.js';
 import type { Finding } from '../../src/server/doctor.js';
 import { openStore } from '../../src/storage/open.js';
-import { loadDriver, openDatabase } from '../../src/storage/sqlite/store.js';
+import { loadDriver } from '../../src/storage/sqlite/driver.js';
+import { openDatabase } from '../../src/storage/sqlite/store.js';
 import { runProgram } from '../kit/command-line.js';
+import { mailSink } from '../kit/mail.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
@@ -52,8 +54,44 @@ t.test('development without configuration has no problems, and no secrets are ge
   ] as [string, Record<string, string>][]) {
     const { healthy, problems, text } = await doctor(t, script, env);
     t.same([healthy, problems], [true, []]);
-    t.match(text, /does not exist yet; the first start creates it/);
+    t.match(text, /does not exist yet; the first start creates it \(SQLite 3\.\d+\.\d+ of \S+\)/);
   }
+});
+
+t.test('the doctor and the start name a mail server that does not accept e-mails', async (t) => {
+  const sink = await mailSink(t);
+  const closed = 'smtp://127.0.0.1:9';
+  for (const [script, prefix, port] of [
+    [SAAS, '', 'PORT'],
+    [IDP, 'IDP_', 'IDP_PORT'],
+  ] as const) {
+    const name = `${prefix}EMAIL_SMTP_URL`;
+    const { warnings, text, healthy } = await doctor(t, script, { [port]: '0', [name]: closed });
+    t.ok(warnings.includes(name));
+    t.ok(healthy, 'the server starts');
+    t.match(text, /names a mail server that does not accept e-mails: E[A-Z]+ at CONN/);
+    const { warnings: none } = await doctor(t, script, { [port]: '0', [name]: sink.url });
+    t.notOk(none.includes(name));
+    const args = script === IDP ? ['serve'] : [];
+    const env = { [port]: '0', [name]: closed };
+    const program = startProgram(t, script, { args, cwd: temporaryFolder(t), env });
+    await program.printed(/"reason":"E[A-Z]+ at CONN.*the mail server does not accept e-mails/);
+    t.equal(await program.terminate(), 0);
+  }
+});
+
+t.test('neither program uses the store of the other', async (t) => {
+  const cwd = temporaryFolder(t);
+  const env = { PORT: '0', IDP_PORT: '0', DATABASE_URI: 'sqlite:one.db', IDP_DATABASE_URI: 'sqlite:one.db' };
+  const first = startProgram(t, SAAS, { cwd, env });
+  await first.url();
+  const refused = /the store belongs to saas-backend/;
+  const second = startProgram(t, IDP, { args: ['serve'], cwd, env });
+  t.equal(await second.ended(), 1);
+  t.match(second.lines.join('\n'), refused);
+  t.match((await doctor(t, IDP, env, cwd)).text, refused);
+  t.equal(await first.terminate(), 0);
+  t.same((await doctor(t, SAAS, env, cwd)).problems, []);
 });
 
 t.test('the doctor reports all problems at once with variable and remedy, and no secret', async (t) => {
@@ -124,7 +162,7 @@ t.test('risky settings are warnings', async (t) => {
   const numbered = await doctor(t, IDP, { IDP_PASSKEYS: 'true', IDP_PUBLIC_URL: 'http://192.0.2.1:8080' });
   t.match(numbered.text, /IDP_PUBLIC_URL","message":"names an IP address, 192\.0\.2\.1, at which browsers/);
   const used = { IDP_FROM_EMAIL: 'id@example.com', IDP_EMAIL_SMTP_URL: 'smtp://127.0.0.1:9' };
-  t.notOk((await doctor(t, IDP, used)).warnings.includes('IDP_EMAIL_SMTP_URL'));
+  t.notMatch((await doctor(t, IDP, used)).text, /the other options of e-mail have no effect/);
 });
 
 t.test('key rotation: reports the waiting time and incomplete steps', async (t) => {
@@ -341,7 +379,8 @@ t.test(
   async (t) => {
     const cwd = temporaryFolder(t);
     const hash = `$2b$10$${'a'.repeat(53)}`;
-    const earlier = new (await loadDriver())(join(cwd, 'earlier.db'));
+    const { DatabaseSync } = await loadDriver();
+    const earlier = new DatabaseSync(join(cwd, 'earlier.db'));
     // Without the fields and indexes that were declared later.
     earlier.exec(`
     PRAGMA journal_mode = WAL;

@@ -8,6 +8,7 @@ import type { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
+import { parseEnvFile } from '../../bin/env-file.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
@@ -190,6 +191,60 @@ t.test('.env of the current folder is read, and the environment takes precedence
   t.notMatch(program.lines.join('\n'), /Admin password|from-the/, 'chosen credentials are not printed');
 });
 
+t.test('no variable of .env is lost without a word', async (t) => {
+  // What stands before it, in the same file.
+  for (const before of [
+    ...[
+      '',
+      '   ',
+      '\t',
+      '  \r',
+      '\u00a0',
+      ' ',
+      'A=',
+      'A= ',
+      '# one\n  # two',
+      "A='a\n \nb'",
+      'A=`"`',
+      'A=\r',
+    ],
+    ...['A=# a colour', 'A=#fff', 'A= # empty', 'A="#fff" # a colour', 'A={"b": [1]}'],
+  ]) {
+    const read = parseEnvFile(`FIRST=1\n${before}\n export LAST = "two\\nlines" # a comment\n`);
+    t.match(read, { FIRST: '1', LAST: 'two\nlines' }, JSON.stringify(before));
+    t.same(
+      Object.keys(read).filter((name) => !/^(FIRST|A|LAST)$/.test(name)),
+      [],
+    );
+  }
+  t.same(parseEnvFile('A=#fff\nB= # none\nC= a b \nD=`x"\'y`\r\nE=a=b\nA_B="\n  \n"'), {
+    ...{ A: '#fff', B: '', C: 'a b', D: `x"'y`, E: 'a=b', A_B: '\n  \n' },
+  });
+  for (const [text, message] of [
+    ['A=1\nnonsense\n', /^line 2 of .env is not NAME=value/],
+    ['A=1\n=secret\n', /^line 2 of .env is not NAME=value/],
+    ['A="a\nB=secret', /^line 1 of .env begins a value of A with " and does not end it/],
+    ['\n\nA=secret#more', /^line 3 of .env has a # in the value of A/],
+    ['A="secret" b', /^line 1 of .env continues after the value of A/],
+  ] as const) {
+    t.throws(() => parseEnvFile(text), { message }, JSON.stringify(text));
+    t.throws(() => parseEnvFile(text), { message: /^(?!.*secret)/ });
+  }
+  const cwd = temporaryFolder(t);
+  const run = (text: string) => {
+    writeFileSync(join(cwd, '.env'), text);
+    return runToEnd(t, SAAS, ['doctor'], { cwd, env: { PORT: '0' } });
+  };
+  t.match(
+    (await run('ACCOUNT_PAGES=true\n   \nPUBLIC_URL=nonsense\n')).text,
+    /PUBLIC_URL.* must be an absolute/,
+  );
+  t.match(await run('nonsense'), {
+    code: 1,
+    text: /^saas-backend cannot start: line 1 of \.env is not NAME=value/,
+  });
+});
+
 t.test('only the programs read .env, not the plugins or a server created in code', async (t) => {
   const cwd = temporaryFolder(t);
   // Some editors begin a file with a byte order mark.
@@ -232,6 +287,12 @@ t.test('development generates secrets per folder and logs it', async (t) => {
         const program = start(t, script, args, { cwd });
         await program.url();
         t.match(program.lines.join('\n'), `generated for development and saved in data/${file}.secrets.json`);
+        await program.terminate();
+        const again = start(t, script, args, { cwd });
+        await again.url();
+        const said = again.lines.join('\n');
+        t.match(said, `: for development, from data/${file}.secrets.json`);
+        t.notMatch(said, 'and saved in');
         const path = join(cwd, `data/${file}.secrets.json`);
         t.equal(statSync(path).mode & 0o777, 0o600);
         return JSON.parse(readFileSync(path, 'utf8')) as Record<string, string>;
@@ -356,6 +417,10 @@ t.test('npm start runs both servers, forwards signals and ends when one of them 
   const both = startProgram(t, script, { cwd, env });
   await both.printed(/^saas-backend is ready/);
   await both.printed(/^idp is ready/);
+  await both.printed(/^ {2}API reference .*\/docs$/);
+  const addresses = both.lines.filter((line) => /^ {2}[A-Z][\w ]*https?:/.test(line));
+  t.equal(addresses.length, 8, 'one on each line');
+  for (const line of addresses) t.match(line, /^ {2}\w[\w ]* http:\/\/localhost:\d+\S*$/);
   t.equal(await both.terminate(), 0);
 
   const broken = startProgram(t, script, { cwd: temporaryFolder(t), env: { ...env, IDP_PORT: '99999' } });

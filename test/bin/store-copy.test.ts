@@ -11,7 +11,8 @@ import { LEASE_COLLECTION, LEASE_FIELDS, type LeaseDocument } from '../../src/op
 import { declareSaasCollections } from '../../src/saas/collections.js';
 import { readCollection } from '../../src/storage/inspect.js';
 import { openStore } from '../../src/storage/open.js';
-import { loadDriver, openDatabase } from '../../src/storage/sqlite/store.js';
+import { loadDriver } from '../../src/storage/sqlite/driver.js';
+import { openDatabase } from '../../src/storage/sqlite/store.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
@@ -207,7 +208,7 @@ async function interruptHalfWay(t: Test, cwd: string, to: string, signal: 'SIGKI
 /** Whether no process holds the write lock of a SQLite file. */
 async function canWrite(uri: string): Promise<boolean> {
   if (!uri.startsWith('sqlite:')) return true;
-  const DatabaseSync = await loadDriver();
+  const { DatabaseSync } = await loadDriver();
   const db = new DatabaseSync(uri.slice('sqlite:'.length));
   try {
     db.exec('BEGIN IMMEDIATE; ROLLBACK');

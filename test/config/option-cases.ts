@@ -22,6 +22,15 @@ export interface Cases {
 /** Part of every refused secret; no message may contain it. */
 export const CANARY = 'kanarienvogel';
 
+/** Of apps in a web view and of extensions. */
+const APP_ORIGINS = [
+  'capacitor://localhost',
+  'ionic://localhost',
+  'tauri://localhost',
+  'chrome-extension://abcdefghijklmnopabcdefghijklmnop',
+  'moz-extension://3c6b1e1e-0000-4000-8000-000000000000',
+];
+
 const graceDays: Cases = {
   default: 7,
   valid: [
@@ -312,6 +321,7 @@ export function saasCases(folder: string): Record<string, Cases> {
       valid: [
         ['*', ['*']],
         ['https://a.example,http://b.example:8080', ['https://a.example', 'http://b.example:8080']],
+        ...APP_ORIGINS.map((origin): [string, string[]] => [origin, [origin]]),
       ],
       invalid: [
         'null',
@@ -321,6 +331,11 @@ export function saasCases(folder: string): Record<string, Cases> {
         'https://*.a.example',
         'https://A.example',
         'https://a.example,null',
+        'file://',
+        'capacitor://localhost/',
+        'tauri://user@localhost',
+        'javascript:alert(1)',
+        'chrome-extension://*',
       ],
     },
     JWT_ACCESS_SECRET: { ...signing, required: true },
@@ -349,8 +364,17 @@ export function saasCases(folder: string): Record<string, Cases> {
     RESET_URL_RELATIVE: path(),
     VERIFY_URL_RELATIVE: path(),
     PAYMENT_SECRET_KEY: {
-      valid: [['sk_live_51Hx', 'sk_live_51Hx']],
-      invalid: [`sk_live_${CANARY} `, `sk_live\n${CANARY}`],
+      valid: [
+        ['sk_live_51Hx', 'sk_live_51Hx'],
+        ['rk_live_51Hx', 'rk_live_51Hx'],
+      ],
+      invalid: [
+        `sk_live_${CANARY} `,
+        `sk_live\n${CANARY}`,
+        `pk_live_${CANARY}`,
+        `pk_test_${CANARY}`,
+        `whsec_${CANARY}`,
+      ],
     },
     PAYMENT_API_URL: {
       valid: [['http://127.0.0.1:12111', 'http://127.0.0.1:12111']],
@@ -643,6 +667,11 @@ function mailCases(prefix: '' | 'IDP_', folder: string): Record<string, Cases> {
     [`${prefix}EMAIL_API_KEY`]: {
       valid: [['re_9fJq2', 're_9fJq2']],
       invalid: [`re ${CANARY}`, `re_${CANARY}\n`],
+    },
+    [`${prefix}EMAIL_API_URL`]: {
+      valid: [['https://api.resend.com/emails', 'https://api.resend.com/emails']],
+      invalid: ['api.resend.com', 'https://user@api.resend.com/emails', 'smtp://api.resend.com'],
+      unsafe: ['http://api.resend.com/emails'],
     },
     [`${prefix}EMAIL_SERVICE`]: {
       default: 'Resend',

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { applicableAdvice, formatProblem } from '../../src/config/configuration-error.js';
 import { loadDevelopmentSecrets } from '../../src/config/development-secrets.js';
+import { resolveIdp } from '../../src/idp/options.js';
 import { type ConfigurationError, createIdentityServer, createServer } from '../../src/index.js';
 import { adviseSaas, resolveSaas } from '../../src/saas/options.js';
 import type { CreateServerOptions } from '../../src/saas/server.js';
@@ -307,10 +308,53 @@ t.test('an unknown option is refused, not ignored', async (t) => {
   t.match(problemsOf(t, DEVELOPMENT, { accessTokenTtl: '60' as never }), [
     /^ACCESS_TOKEN_TTL \(option 'accessTokenTtl'\)/,
   ]);
+  t.match(problemsOf(t, DEVELOPMENT, { openapi: true }), [/^'openapi' is an option of a plugin/]);
   for (const path of ['', '/', 'api', '/api/', '/a b', '/:id', '/*', '/a//b']) {
     t.match(problemsOf(t, DEVELOPMENT, { prefix: path }), [/^'prefix' must be a path/], path);
     t.match(problemsOf(t, DEVELOPMENT, { adminPath: path }), [/^'adminPath' must be a path/], path);
   }
+});
+
+t.test('a variable that looks like one of the program is named, and others are not', async (t) => {
+  const warned = (options: ReturnType<typeof resolveSaas> | ReturnType<typeof resolveIdp>) =>
+    options.config.warnings.map(({ message }) => message);
+  const env = {
+    ...DEVELOPMENT,
+    DATABASE_URI: '',
+    REQUIRE_EMAIL_VERFICATION: 'true',
+    ACCOUNT_PAGE: '1',
+    PUBLIC_URL_FILE: '/run/secrets/url',
+    JWT_ACCESS_SECRET_FIL: 'x',
+    DATABASE_URL: 'postgres://user@host/x',
+    // Not ours, empty, or of the other program.
+    ...{ PORTS: '1', HOSTNAME: 'x', EMAIL: 'a@b.example', SMTP_URL: 'x', ADMIN_PASSWORT: '' },
+    ...{ IDP_METRICS: 'true', IDP_PUBLIC_URL: 'x', IDP_ACCOUNT_PAGES: '1', TRUST_PROXY: '127.0.0.1' },
+  };
+  t.same(warned(resolveSaas({ env }, false)), [
+    "REQUIRE_EMAIL_VERFICATION has no effect: it is not a variable of saas-backend. Did you mean 'REQUIRE_EMAIL_VERIFICATION'?",
+    "ACCOUNT_PAGE has no effect: it is not a variable of saas-backend. Did you mean 'ACCOUNT_PAGES'?",
+    'PUBLIC_URL_FILE has no effect: PUBLIC_URL is not read from a file.',
+    "JWT_ACCESS_SECRET_FIL has no effect: it is not a variable of saas-backend. Did you mean 'JWT_ACCESS_SECRET_FILE'?",
+    "DATABASE_URL has no effect: it is not a variable of saas-backend. Did you mean 'DATABASE_URI'?",
+  ]);
+  const set = { ...env, DATABASE_URI: 'sqlite::memory:' };
+  t.notMatch(
+    warned(resolveSaas({ env: set }, false)).join(),
+    'DATABASE_URL',
+    'it belongs to another program',
+  );
+  const other = {
+    IDP_DISABLE_SIGN_UP: '1',
+    IDP_SIGNUP: '0',
+    IDP_HOST: 'x',
+    IDP_PORT_FILE: 'x',
+    PUBLIC_URI: 'x',
+  };
+  t.same(warned(resolveIdp({ env: other }, false)), [
+    "IDP_DISABLE_SIGN_UP has no effect: it is not a variable of idp. Did you mean 'IDP_DISABLE_SIGNUP'?",
+    'IDP_SIGNUP has no effect: it is not a variable of idp.',
+    'IDP_PORT_FILE has no effect: IDP_PORT is not read from a file.',
+  ]);
 });
 
 t.test('development secrets are created once in a file that only its owner can read', async (t) => {

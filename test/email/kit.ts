@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import type { Test } from 'tap';
+import { createMailContent } from '../../src/email/content.js';
 import type { Mail } from '../../src/email/outbox.js';
 import { createEmailService, type EmailServiceOptions } from '../../src/email/service.js';
 import { mailCollection } from '../../src/email/store.js';
@@ -39,11 +40,15 @@ export interface OutboxOptions
   /** The URL of the mail server, if no transport is given. */
   url?: string;
   emailNotifications?: boolean;
+  /** Encrypt the mails, the current one first. */
+  secrets?: string[];
+  /** An existing file. */
+  file?: string;
   siteName?: string;
 }
 
 export async function outbox(t: Test, { url = 'smtp://127.0.0.1:1', ...options }: OutboxOptions = {}) {
-  const file = join(temporaryFolder(t), 'mail.db');
+  const file = options.file ?? join(temporaryFolder(t), 'mail.db');
   const store = await openStore(`sqlite:${file}`);
   t.teardown(() => store.close());
   const clock = fakeClock();
@@ -61,6 +66,11 @@ export async function outbox(t: Test, { url = 'smtp://127.0.0.1:1', ...options }
   let wakes = 0;
   const email = createEmailService({
     mails,
+    content: createMailContent({
+      secrets: options.secrets ?? ['of-mails'],
+      previousVariable: 'SECRET_PREVIOUS',
+      random,
+    }),
     templates: options.templates ?? loadTemplates(),
     messages: createMessages(),
     transport,

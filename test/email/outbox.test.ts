@@ -1,9 +1,16 @@
 import { once } from 'node:events';
-import { createServer } from 'node:net';
+import { createServer as createHttpServer, type IncomingHttpHeaders } from 'node:http';
+import { type AddressInfo, createServer } from 'node:net';
+import { join } from 'node:path';
 import t from 'tap';
+import { createHttpTransport } from '../../src/email/http-transport.js';
+import { createOutbox } from '../../src/email/outbox.js';
 import { smtpSettings } from '../../src/email/transport.js';
+import { createMessages } from '../../src/http/messages.js';
 import { mailSink, readMail, smtpAnswer } from '../kit/mail.js';
 import { compiled, startProgram } from '../kit/process.js';
+import { countedRandom } from '../kit/random.js';
+import { temporaryFolder } from '../kit/tmp.js';
 import { HOUR, LINK, MINUTE, outbox, transportTo } from './kit.js';
 
 const DAY = 24 * HOUR;
@@ -13,7 +20,9 @@ t.test('an e-mail reaches its recipient, and its link is removed from the store'
   const { put, relay, stored, wakes } = await outbox(t, { url: sink.url });
   const key = await put();
   t.equal(wakes(), 1);
-  t.match(await stored(key), { status: 'queued', attempts: 0, values: { link: LINK } });
+  const queued = await stored(key);
+  t.match(queued, { status: 'queued', attempts: 0, values: undefined });
+  t.notMatch(JSON.stringify(queued), /token=|1 hour/, 'what it contains is encrypted');
   await relay();
   t.equal(sink.mails.length, 1);
   const [mail] = sink.mails as [(typeof sink.mails)[number]];
@@ -32,14 +41,109 @@ t.test('an e-mail reaches its recipient, and its link is removed from the store'
     /href="https:&#x2F;&#x2F;app\.example\.test&#x2F;api&#x2F;auth&#x2F;reset-password\?token&#x3D;Zq7v/,
   );
 
-  const { values, dueAt, ...end } = await stored(key);
+  const { content, dueAt, ...end } = await stored(key);
   t.match(end, { status: 'sent', attempts: 1 });
-  t.notOk(values ?? dueAt);
+  t.notOk(content ?? dueAt);
   await relay();
   await put({ key });
   await relay();
   t.equal(sink.mails.length, 1, 'neither the relay nor another put sends it again');
 });
+
+t.test('an e-mail outlives the rotation of the secret, and without it waits with a reason', async (t) => {
+  const sink = await mailSink(t);
+  const file = join(temporaryFolder(t), 'mail.db');
+  const before = await outbox(t, { url: sink.url, file, secrets: ['first'] });
+  const key = await before.put();
+  const plain = await before.put();
+  // As the previous version stores it.
+  const values = { email: 'ada@example.test', link: LINK, validFor: '1 hour' };
+  await before.mails.updateOne({ key: plain }, { set: { values }, unset: ['content'] });
+
+  const without = await outbox(t, { url: sink.url, file, secrets: ['second'] });
+  await without.relay();
+  t.match(await without.stored(plain), { status: 'sent', values: undefined });
+  const reason = /encrypted with a secret that is not configured any more: set SECRET_PREVIOUS/;
+  const waiting = await without.stored(key);
+  t.match(waiting, { status: 'queued', attempts: 1, reason });
+  t.match(without.lines, [{ words: 'e-mails cannot be sent and will be retried', entry: { reason } }]);
+
+  const rotated = await outbox(t, { url: sink.url, file, secrets: ['second', 'first'] });
+  rotated.clock.set(waiting.dueAt ?? 0);
+  await rotated.relay();
+  t.match(await rotated.stored(key), { status: 'sent', content: undefined, reason: undefined });
+  t.equal(sink.mails.length, 2);
+});
+
+t.test('a command enqueues no secret link without encryption', async (t) => {
+  const { mails, clock } = await outbox(t);
+  const command = createOutbox({
+    ...{ mails, clock, random: countedRandom(), messages: createMessages(), wake: () => undefined },
+    publicUrl: () => 'https://app.example.test',
+  });
+  const mail = { to: 'ada@example.test', security: true, expiresAt: clock.now() + HOUR };
+  const reset = { email: mail.to, link: LINK, validFor: '1 hour' };
+  await t.rejects(command.put({ ...mail, key: 'a', template: 'password-reset', values: reset }), TypeError);
+  await command.put({ ...mail, key: 'b', template: 'welcome', values: { email: mail.to } });
+  t.match(await mails.findOne({ key: 'b' }), { values: { email: mail.to } });
+});
+
+t.test(
+  'an e-mail is posted to an HTTP API, once by its key, and a refusal is told without secrets',
+  async (t) => {
+    const requests: { headers: IncomingHttpHeaders; body: Record<string, unknown> }[] = [];
+    const answers: [status: number, body: string][] = [
+      [403, `{"message":"the domain of no-reply@app.example.test is not verified ${LINK}"}`],
+      [429, 'slow down'],
+      [200, '{"id":"1"}'],
+    ];
+    const api = createHttpServer(async (request, response) => {
+      const chunks = await request.toArray();
+      requests.push({ headers: request.headers, body: JSON.parse(Buffer.concat(chunks).toString()) });
+      const [status, body] = answers.shift() ?? [500, ''];
+      response.writeHead(status).end(body);
+    }).listen(0, '127.0.0.1');
+    t.teardown(() => api.close());
+    await once(api, 'listening');
+    const url = `http://127.0.0.1:${(api.address() as AddressInfo).port}/emails`;
+    const transport = createHttpTransport({ url, apiKey: 're_9fJq2' });
+    const from = { email: undefined, name: 'The "Post"' };
+    const { put, relay, stored, clock } = await outbox(t, {
+      transport,
+      from,
+      replyTo: 'support@example.test',
+    });
+    const key = await put();
+    for (const reason of [
+      /^the mail API answered 403: .*the domain of … is not verified …$/,
+      /429: slow down$/,
+    ]) {
+      await relay();
+      const waiting = await stored(key);
+      t.match(waiting, { status: 'queued', reason });
+      t.notMatch(waiting.reason, /token|app\.example/);
+      clock.set(waiting.dueAt ?? 0);
+    }
+    await relay();
+    t.match(await stored(key), { status: 'sent', attempts: 3, content: undefined });
+    t.equal(new Set(requests.map(({ headers }) => headers['idempotency-key'])).size, 1);
+    t.match(requests[2]?.headers, { authorization: 'Bearer re_9fJq2', 'content-type': 'application/json' });
+    t.match(requests[2]?.body, {
+      from: '"The \\"Post\\"" <no-reply@app.example.test>',
+      to: ['ada@example.test'],
+      reply_to: 'support@example.test',
+      subject: 'Choose a new password for Northwind',
+      headers: { 'Auto-Submitted': 'auto-generated' },
+    });
+    t.ok(String(requests[2]?.body['text']).includes(LINK));
+
+    api.close();
+    api.closeAllConnections();
+    const other = await put();
+    await relay();
+    t.match(await stored(other), { status: 'queued', reason: 'the mail API did not respond: ECONNREFUSED' });
+  },
+);
 
 t.test('replies go to the configured address', async (t) => {
   const sink = await mailSink(t);
@@ -93,7 +197,11 @@ t.test('a temporarily refused e-mail is sent later with the same message ID', as
   const ids = sink.offered.map((mail) => readMail(mail).headers['message-id']);
   t.equal(ids.length, 3);
   t.equal(new Set(ids).size, 1);
-  t.same(lines, []);
+  t.same(
+    lines.map(({ entry, words }) => words ?? entry),
+    ['e-mails cannot be sent and will be retried', 'e-mails are sent again'],
+  );
+  t.notMatch(JSON.stringify(lines), /token|ada@/);
 });
 
 t.test('after eight attempts an e-mail has failed, and the reason is recorded', async (t) => {
@@ -116,12 +224,18 @@ t.test('after eight attempts an e-mail has failed, and the reason is recorded', 
   }
   const failed = await stored(key);
   t.match(failed, { status: 'failed', attempts: 8, reason: /^ESOCKET at CONN|^ECONNECTION at CONN/ });
-  t.notOk(failed.values ?? failed.dueAt);
-  t.equal(lines.length, 1);
+  t.notOk(failed.content ?? failed.dueAt);
+  const said = lines.map(({ words }) => words);
   t.match(lines[0], {
+    words: 'e-mails cannot be sent and will be retried',
+    entry: { mail: { template: 'password-reset', attempts: 1 }, reason: failed.reason },
+  });
+  t.match(lines.at(-1), {
     words: 'an e-mail could not be sent',
     entry: { mail: { template: 'password-reset' } },
   });
+  // The attempts are within nine hours, the first five within one.
+  t.equal(said.filter((words) => words === lines[0]?.words).length, 3, 'at once, and once an hour');
   clock.advance(DAY);
   await relay();
   t.equal((await stored(key)).attempts, 8);
@@ -148,7 +262,10 @@ t.test('an unknown recipient is not retried, and a refused sender is', async (t)
     status: 'queued',
     reason: 'EMESSAGE at DATA: 554 your domain is not verified',
   });
-  t.equal(lines.length, 1);
+  t.same(
+    lines.map(({ words }) => words),
+    ['an e-mail could not be sent', 'e-mails cannot be sent and will be retried'],
+  );
   t.notMatch(JSON.stringify(lines), /token|gone@/);
 });
 
@@ -264,7 +381,7 @@ t.test('with notifications off only security e-mails are sent, and late e-mails 
   t.equal((await stored(second)).status, 'sent');
   const expired = await stored(late);
   t.equal(expired.status, 'expired');
-  t.notOk(expired.values);
+  t.notOk(expired.content);
   t.equal(sink.mails.length, 2);
 });
 

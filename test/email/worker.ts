@@ -3,6 +3,7 @@
  * ahead of the machine's. It sends what is due at SIGUSR2, without asking for the lease of the job.
  */
 
+import { createMailContent } from '../../src/email/content.js';
 import { createEmailService } from '../../src/email/service.js';
 import { mailCollection } from '../../src/email/store.js';
 import { loadTemplates } from '../../src/email/templates.js';
@@ -16,6 +17,11 @@ const store = await openStore(databaseUri);
 const say = (entry: object, words: string) => console.log(words, JSON.stringify(entry));
 const email = createEmailService({
   mails: mailCollection(store),
+  content: createMailContent({
+    secrets: ['of-mails'],
+    previousVariable: 'SECRET_PREVIOUS',
+    random: systemRandom,
+  }),
   templates: loadTemplates(),
   messages: createMessages(),
   transport: transportTo(url),

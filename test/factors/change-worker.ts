@@ -1,5 +1,6 @@
 /** Sets up or removes a factor in a process that kills itself (-9) at one of its calls to the store, given by its arguments. */
 import { createAccountMails } from '../../src/auth/mails.js';
+import { createMailContent } from '../../src/email/content.js';
 import { createOutbox } from '../../src/email/outbox.js';
 import { mailCollection } from '../../src/email/store.js';
 import { createFactorService } from '../../src/factors/service.js';
@@ -26,6 +27,7 @@ const url = () => 'http://localhost';
 const outbox = createOutbox({
   ...{ mails: mailCollection(wrapped), messages: createMessages(), publicUrl: url },
   ...{ wake: () => undefined, clock, random },
+  content: createMailContent({ secrets: ['of-mails'], previousVariable: 'SECRET_PREVIOUS', random }),
 });
 const mails = createAccountMails({ outbox, pages: { reset: url, verify: url, unlock: url }, clock });
 const service = createFactorService({

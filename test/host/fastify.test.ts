@@ -380,6 +380,65 @@ t.test('two instances of each plugin work in two scopes of one application', asy
   await host.close();
 });
 
+t.test('the plugins use the client addresses of their host, and say so', async (t) => {
+  const behind = { 'x-forwarded-for': '203.0.113.9' };
+  for (const [name, variable, path] of [
+    ['saas', 'TRUST_PROXY', '/api/health'],
+    ['idp', 'IDP_TRUST_PROXY', '/idp/jwks'],
+  ] as const) {
+    const open = async (trustProxy: string | false, env: Record<string, string> = {}) => {
+      const lines: string[] = [];
+      const stream = { write: (line: string) => void lines.push(line) };
+      const host = fastify({ trustProxy, logger: { level: 'warn', stream } });
+      t.teardown(() => host.close());
+      if (name === 'saas') await host.register(saasBackend, saasPluginOptions(t, { env }));
+      else
+        await host.register(
+          identityProvider,
+          idpPluginOptions(t, { env, prefix: '/idp', publicUrl: 'http://x.test/idp' }),
+        );
+      const words = () =>
+        lines.map((line) => JSON.parse(line).msg as string).filter((text) => /proxy/i.test(text));
+      return { host, words };
+    };
+    const ignorant = await open(false);
+    t.same(ignorant.words(), []);
+    for (const headers of [{}, behind, behind]) {
+      t.equal((await ignorant.host.inject({ url: path, headers })).statusCode, 200);
+    }
+    t.equal(ignorant.words().length, 1, 'once');
+    t.match(
+      ignorant.words()[0],
+      'The host does not trust 127.0.0.1, so its X-Forwarded-For header is ignored',
+    );
+    t.match(ignorant.words()[0], "fastify({ trustProxy: '127.0.0.1' })");
+
+    const trusting = await open('127.0.0.1', { [variable]: '127.0.0.1' });
+    t.equal((await trusting.host.inject({ url: path, headers: behind })).statusCode, 200);
+    t.equal(trusting.words().length, 1);
+    t.match(trusting.words()[0], `${variable} has no effect on a plugin`);
+  }
+});
+
+t.test('a plugin refuses the options of a server by name', async (t) => {
+  const refusal = (name: string) =>
+    new RegExp(`'${name}' is an option of a server, not of a plugin. Set it where the host creates its own`);
+  for (const [name, value] of Object.entries({ trustProxy: ['127.0.0.1'], port: 1, maxConnections: 99 })) {
+    const host = fastify();
+    t.teardown(() => host.close());
+    await t.rejects(
+      async () => host.register(saasBackend, saasPluginOptions(t, { [name]: value })),
+      refusal(name),
+    );
+    const other = fastify();
+    t.teardown(() => other.close());
+    await t.rejects(
+      async () => other.register(identityProvider, idpPluginOptions(t, { [name]: value })),
+      refusal(name),
+    );
+  }
+});
+
 t.test('an impossible mount prevents the start', async (t) => {
   const refuses = async (reason: RegExp, register: (host: FastifyInstance) => Promise<unknown>) => {
     const host = fastify();

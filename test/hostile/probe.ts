@@ -8,5 +8,8 @@ let look = 0;
 process.on('SIGWINCH', () => {
   const inherited: string[] = [];
   for (const name in {}) inherited.push(name);
-  process.stdout.write(`probe ${JSON.stringify({ look: ++look, longest: stalls.longest(), inherited })}\n`);
+  const { user, system } = process.cpuUsage();
+  const total = (user + system) / 1000;
+  const measured = { look: ++look, longest: stalls.longest(), total, inherited };
+  process.stdout.write(`probe ${JSON.stringify(measured)}\n`);
 });

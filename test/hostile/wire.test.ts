@@ -254,6 +254,51 @@ for (const name of PROGRAMS) {
       await isAlive(t, 'headers');
     });
 
+    await t.test('a long header takes no more time than a short one before authentication', async (t) => {
+      const [path, body] =
+        name === 'saas-backend'
+          ? [
+              '/api/auth/register',
+              (id: string) => ({ email: `${id}@a.example`, password: 'correct horse battery staple' }),
+            ]
+          : [
+              '/v1/accounts',
+              (id: string) => ({ kind: 'human', handle: `u${id}`, password: 'correct horse battery staple' }),
+            ];
+      const zeros = '0'.repeat(15_000);
+      const long = [
+        `user-agent: Version/0${zeros}`,
+        `user-agent: ${'Version/0 '.repeat(1500)}`,
+        `accept-language: ${'a;q=0.1,'.repeat(1800)}`,
+        `accept: ${'text/a;q=0.1,'.repeat(1100)}`,
+        `cookie: ${'a=b; '.repeat(3000)}`,
+        `authorization: Bearer ${zeros}`,
+        `authorization: Basic ${zeros}`,
+        `x-forwarded-for: ${'1.1.1.1,'.repeat(1800)}`,
+        `forwarded: ${'for=1.1.1.1;'.repeat(1200)}`,
+        `dpop: ${zeros}`,
+        `origin: http://${zeros}`,
+        `host: ${'a.'.repeat(7000)}`,
+      ];
+      let users = 0;
+      const costOf = async (header: string) => {
+        const { total: before } = await target.probe();
+        for (let count = 0; count < 4; count++) {
+          const text = JSON.stringify(body(`long${++users}`));
+          const host = header.startsWith('host:') ? [] : ['host: x'];
+          const lines = [`POST ${path} HTTP/1.1`, ...host, header, 'content-type: application/json'];
+          await target.tell(`${lines.join('\r\n')}\r\ncontent-length: ${text.length}\r\n\r\n${text}`);
+        }
+        return ((await target.probe()).total - before) / 4;
+      };
+      await costOf('x: y');
+      const usual = await costOf('x: y');
+      for (const header of long) {
+        const cost = await costOf(header);
+        t.ok(cost < 2 * usual + 50, `${header.slice(0, 30)}: ${cost} and usually ${usual} ms`);
+      }
+    });
+
     await t.test('deeply nested JSON, huge numbers and many fields are refused', async (t) => {
       for (const [path, kibibytes] of JSON_PATHS[name]) {
         const most = kibibytes * 1024;

@@ -518,7 +518,9 @@ t.test('every answer carries the security headers', async (t) => {
 
 t.test('CORS admits exactly the listed origins, and only where needed', async (t) => {
   const origin = 'https://app.example';
-  const app = await saasApp(t, { corsOrigin: [origin, 'https://other.example:8443'] });
+  const app = await saasApp(t, {
+    corsOrigin: [origin, 'https://other.example:8443', 'capacitor://localhost'],
+  });
   const allowed = async (method: string, path: string, from: string) => {
     const ask = { 'access-control-request-method': 'POST', 'access-control-request-headers': 'content-type' };
     const { headers } = await app.request(method, path, {
@@ -526,7 +528,7 @@ t.test('CORS admits exactly the listed origins, and only where needed', async (t
     });
     return headers;
   };
-  for (const listed of [origin, 'https://other.example:8443']) {
+  for (const listed of [origin, 'https://other.example:8443', 'capacitor://localhost']) {
     const headers = await allowed('GET', '/api/auth/me', listed);
     t.equal(headers['access-control-allow-origin'], listed);
     t.equal(headers['access-control-allow-credentials'], 'true', 'for session cookies');
@@ -543,6 +545,8 @@ t.test('CORS admits exactly the listed origins, and only where needed', async (t
     'https://sub.app.example',
     'https://evil-app.example',
     'https://APP.example',
+    'ionic://localhost',
+    'capacitor://evil.test',
     '',
   ]) {
     for (const method of ['GET', 'OPTIONS']) {

@@ -1,4 +1,5 @@
 import { createAccountMails } from '../../src/auth/mails.js';
+import { createMailContent } from '../../src/email/content.js';
 import { createOutbox } from '../../src/email/outbox.js';
 import { mailCollection } from '../../src/email/store.js';
 import { createMessages } from '../../src/http/messages.js';
@@ -18,6 +19,7 @@ export function reportingService(store: Store): PasskeyService {
   const outbox = createOutbox({
     ...{ mails: mailCollection(store), messages: createMessages(), publicUrl: url },
     ...{ wake: () => undefined, clock, random },
+    content: createMailContent({ secrets: ['of-mails'], previousVariable: 'SECRET_PREVIOUS', random }),
   });
   const mails = createAccountMails({ outbox, pages: { reset: url, verify: url, unlock: url }, clock });
   return createPasskeyService({

@@ -2,6 +2,7 @@
  * Accepts a link, verifies an address or signs up, in a process that kills itself (-9) at one of its calls to the store,
  * given by its arguments.
  */
+import { createMailContent } from '../../src/email/content.js';
 import { createEmailService } from '../../src/email/service.js';
 import { mailCollection } from '../../src/email/store.js';
 import { loadTemplates } from '../../src/email/templates.js';
@@ -32,6 +33,7 @@ const log = { info: () => undefined, warn: () => undefined, error: () => undefin
 const messages = createMessages();
 const outbox = createEmailService({
   mails: mailCollection(wrapped),
+  content: createMailContent({ secrets: ['of-mails'], previousVariable: 'SECRET_PREVIOUS', random }),
   templates: loadTemplates(),
   messages,
   transport: { send: async () => 'sent', close: async () => undefined },

@@ -128,7 +128,12 @@ t.test('a secret setting is encrypted, and appears in no response, record or pag
   for (const text of seen) t.notMatch(text, API_KEY);
   t.match(document?.secrets['apiKey'], /^v1\.[\w-]+$/);
   t.same(others, []);
-  t.match(record, { event: 'settings.custom-changed', subject: SECRETS.adminUsername, ip: '127.0.0.1' });
+  t.match(record, {
+    event: 'settings.custom-changed',
+    subject: undefined,
+    by: SECRETS.adminUsername,
+    ip: '127.0.0.1',
+  });
   t.same(JSON.parse(record?.detail ?? ''), {
     before: { maxSeats: null, apiKey: null },
     after: { maxSeats: 7, apiKey: 'new secret' },

@@ -59,7 +59,7 @@ t.test(
     t.equal((await patch({ siteName: '', version: 1 })).status, 400);
     t.equal((await patch({ maintenanceMode: true, version: 1 })).status, 200, 'changes nothing');
     await patch({ maintenanceMode: false, version: 2 });
-    const by = { event: 'settings.changed', subject: SECRETS.adminUsername, ip: '203.0.113.9' };
+    const by = { event: 'settings.changed', by: SECRETS.adminUsername, ip: '203.0.113.9' };
     const records = await auditOf(await storeOf(t, app));
     t.strictSame(
       records.map(({ id: _, at: __, ...record }) => record),

@@ -1,12 +1,14 @@
 import { once } from 'node:events';
 import { mkdirSync, stat, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { performance } from 'node:perf_hooks';
 import { setImmediate as turn } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { StoreUnavailable, UniqueViolation } from '../../src/storage/collection.js';
-import { readCollection } from '../../src/storage/inspect.js';
+import { lowSpace, readCollection } from '../../src/storage/inspect.js';
 import { openStore, storeUriProblem } from '../../src/storage/open.js';
 import type { Database } from '../../src/storage/sqlite/connection.js';
+import { chooseDriver, type DatabaseClass } from '../../src/storage/sqlite/driver.js';
 import { createSqliteStore, openDatabase } from '../../src/storage/sqlite/store.js';
 import { waitUntil } from '../kit/wait.js';
 import { contract } from './contract.js';
@@ -22,6 +24,74 @@ t.test('each open of an in-memory database has its own data', async (t) => {
   t.equal(await things(one).count(), 1);
   t.equal(await things(two).count(), 0);
   await Promise.all([one.close(), two.close()]);
+});
+
+t.test('a SQLite that can damage a file of several connections is never used', async (t) => {
+  const sqlite = (version: string) =>
+    class {
+      prepare = () => ({ get: () => ({ version }), run: () => ({ changes: 0 }), all: () => [] });
+      exec() {}
+      close() {}
+    } as unknown as DatabaseClass;
+  const choose = async (builtin: string | undefined, dropIn: string | Error) => {
+    const driver = await chooseDriver(builtin === undefined ? undefined : sqlite(builtin), async () => {
+      if (dropIn instanceof Error) throw dropIn;
+      return sqlite(dropIn);
+    });
+    return `${driver.module} ${driver.version}`;
+  };
+  const [own, other] = ['node:sqlite', '@photostructure/sqlite'];
+  for (const fixed of ['3.51.3', '3.52.0', '3.53.1', '3.50.7', '3.44.6', '4.0.0'])
+    t.equal(await choose(fixed, '3.53.0'), `${own} ${fixed}`);
+  for (const defective of ['3.51.2', '3.50.6', '3.50.4', '3.49.9', '3.46.1', '3.44.5', '3.43.9'])
+    t.equal(await choose(defective, '3.53.0'), `${other} 3.53.0`, defective);
+  t.equal(await choose(undefined, '3.53.0'), `${other} 3.53.0`);
+  await t.rejects(choose('3.51.2', '3.51.1'), {
+    name: 'StoreUnavailable',
+    message: 'SQLite 3.51.2 and 3.51.1 can damage a file that several connections use',
+    remedy: /Node.js 24.15|MongoDB/,
+  });
+  const missing = new Error('no prebuild');
+  await t.rejects(choose('3.50.4', missing), { message: /^SQLite 3.50.4 can damage/, cause: missing });
+  await t.rejects(choose(undefined, missing), { message: '@photostructure/sqlite cannot be loaded' });
+});
+
+t.test('reads do not depend on the turns that Node.js counts', async (t) => {
+  const file = fresh(t);
+  const store = await openStore(`sqlite:${file}`);
+  const other = await openStore(`sqlite:${file}`);
+  t.teardown(() => Promise.all([store.close(), other.close()]));
+  const { nodeTiming } = performance;
+  const counted = Object.getOwnPropertyDescriptor(nodeTiming, 'uvMetricsInfo') as PropertyDescriptor;
+  t.teardown(() => Object.defineProperty(nodeTiming, 'uvMetricsInfo', counted));
+  // As in Bun and Deno.
+  Object.defineProperty(nodeTiming, 'uvMetricsInfo', { value: undefined, configurable: true });
+  await things(store).insert(thing('1'));
+  t.equal(await things(other).count(), 1);
+  await things(other).insert(thing('2'));
+  t.equal(await things(store).count(), 2);
+});
+
+t.test('a disk that is nearly full is named before it is full', async (t) => {
+  const uri = `sqlite:${t.testdir()}/app.db`;
+  t.match(
+    lowSpace(uri, () => 3 * 2 ** 20 + 5),
+    { message: /a disk with 3 MiB left/, remedy: /Free up/ },
+  );
+  t.equal(
+    lowSpace(uri, () => 64 * 2 ** 20),
+    undefined,
+  );
+  for (const other of ['sqlite::memory:', 'mongodb://h/x'])
+    t.equal(
+      lowSpace(other, () => 0),
+      undefined,
+    );
+  const missing = () => {
+    throw new Error('ENOENT');
+  };
+  t.equal(lowSpace(uri, missing), undefined);
+  t.equal(lowSpace(`sqlite:${t.testdir()}/no/such/folder/app.db`), undefined);
 });
 
 t.test('database URIs are validated', async (t) => {

@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox';
 import { Timestamp, toTimestamp } from '../../http/schemas.js';
 import { httpErrors } from '../../kernel/errors.js';
-import type { Audit, Operator } from '../../ops/audit.js';
+import { type Audit, madeBy, type Operator } from '../../ops/audit.js';
 import type { Page, Where } from '../../storage/collection.js';
 import { readPage } from '../../storage/pages.js';
 import { billingErrors } from '../errors.js';
@@ -95,8 +95,8 @@ export function createEventLog(deps: EventLogDependencies): EventLog {
     return processor.process(lease, { ...event, receivedAt: document.receivedAt }, assignedTo);
   };
 
-  const record = (event: 'webhook.replayed' | 'webhook.assigned', { name, ip }: Operator, detail: object) =>
-    audit.record({ event, subject: name, ip, detail: JSON.stringify(detail) });
+  const record = (event: 'webhook.replayed' | 'webhook.assigned', by: Operator, detail: object) =>
+    audit.record({ event, ...madeBy(by), detail: JSON.stringify(detail) });
 
   return {
     async list({ outcome, id, about, ...rest }) {

@@ -81,9 +81,23 @@ export function nullIfNothingToInvoice(error: Stripe.errors.StripeError): null {
   return nullIfMissing(error);
 }
 
-/** The provider's messages may contain parts of the key, so only its codes are kept. */
-export const causeOf = ({ name, type = name, code, statusCode, requestId }: Stripe.errors.StripeError) =>
-  new Error(`Payment provider: ${[type, code, statusCode, requestId].filter(Boolean).join(' ')}`);
+/**
+ * The provider's messages may contain parts of the key, so only its codes are kept, and the permission that a restricted key
+ * lacks.
+ */
+export function causeOf({
+  name,
+  type = name,
+  code,
+  statusCode,
+  requestId,
+  message,
+}: Stripe.errors.StripeError) {
+  const codes = [type, code, statusCode, requestId].filter(Boolean).join(' ');
+  const [permission] = /\brak_[a-z_]{1,64}\b/.exec(message) ?? [];
+  const remedy = permission && `: give the restricted key PAYMENT_SECRET_KEY the permission ${permission}`;
+  return new Error(`Payment provider: ${codes}${remedy ?? ''}`);
+}
 
 /** Whether the provider would reject the same request again. Otherwise the key, a limit or the provider itself is at fault. */
 export const isFinal = ({ statusCode = 0 }: Stripe.errors.StripeError): boolean =>

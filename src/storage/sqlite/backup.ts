@@ -4,8 +4,8 @@ import { closeSync, existsSync, fsyncSync, openSync, renameSync, rmSync, statSyn
 import { dirname } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { StoreUnavailable } from '../collection.js';
+import { loadDriver } from './driver.js';
 import { toStoreError } from './errors.js';
-import { loadDriver } from './store.js';
 
 /** Progress in bytes. A copy has about the size of its source without free pages. */
 export type BackupProgress = (written: number, source: number) => void;
@@ -44,7 +44,7 @@ export async function backupSqlite(
 
 /** Runs in a worker. SQLite's default cache is small, so the file grows steadily, which shows the progress. */
 export async function vacuum(source: string, target: string): Promise<void> {
-  const DatabaseSync = await loadDriver();
+  const { DatabaseSync } = await loadDriver();
   const db = new DatabaseSync(source, { readOnly: true });
   try {
     db.exec('PRAGMA busy_timeout = 5000');

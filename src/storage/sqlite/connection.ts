@@ -127,7 +127,8 @@ export class Connection {
     if (this.#closed) throw closed();
     // libuv counts a turn just before it polls. A snapshot taken earlier may be older than the commit of
     // another process whose client may already send requests to this one, so it must not outlive the poll.
-    const turn = performance.nodeTiming.uvMetricsInfo.loopCount;
+    // Bun and Deno do not count turns: NaN differs from itself, so that each read has a snapshot of its own.
+    const turn = performance.nodeTiming.uvMetricsInfo?.loopCount ?? Number.NaN;
     if (this.#readTurn !== turn || this.#readAfter !== commits) {
       this.#endRead();
       this.sql('BEGIN').run();

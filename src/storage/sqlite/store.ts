@@ -6,6 +6,7 @@ import type { Shape } from '../checks.js';
 import { type Collection, type Store, StoreUnavailable } from '../collection.js';
 import { createTable, hasColumns, hasTable, sqliteCollection } from './collection.js';
 import { Connection, type Database } from './connection.js';
+import { loadDriver } from './driver.js';
 import { isBusy, retryWhileBusy } from './errors.js';
 import { createDatabaseFile } from './file.js';
 import { type SqliteWrite, writeAll } from './writes.js';
@@ -23,8 +24,6 @@ const PRAGMAS = `
   PRAGMA synchronous = FULL;
 `;
 
-type Driver = new (path: string, options?: { readOnly?: boolean }) => Database;
-
 /** Opens (and creates) a database file, or `:memory:`. */
 export async function openSqlite(path: string): Promise<Store> {
   return createSqliteStore(await openDatabase(path));
@@ -33,7 +32,7 @@ export async function openSqlite(path: string): Promise<Store> {
 /** Opens a file (or memory) in this version's layout and configures the connection. */
 export async function openDatabase(path: string): Promise<Database> {
   const file = path === ':memory:' ? path : resolve(path);
-  const DatabaseSync = await loadDriver();
+  const { DatabaseSync } = await loadDriver();
   if (file !== ':memory:') createDatabaseFile(file);
   const db = await retryWhileBusy(() => new DatabaseSync(file), LOCK_TIMEOUT_MS);
   try {
@@ -48,7 +47,7 @@ export async function openDatabase(path: string): Promise<Database> {
 
 /** Checks whether {@link openDatabase} would succeed for an existing file, without changing it. @throws the error of opening it */
 export async function tryDatabase(file: string): Promise<void> {
-  const DatabaseSync = await loadDriver();
+  const { DatabaseSync } = await loadDriver();
   const db = await retryWhileBusy(() => new DatabaseSync(file), LOCK_TIMEOUT_MS);
   try {
     await retryWhileBusy(() => configure(db, file, 'ROLLBACK'), LOCK_TIMEOUT_MS);
@@ -67,7 +66,7 @@ export async function readSqliteCollection<T extends { id: string }, R>(
   shape: Shape,
   read: (documents: Pick<Collection<T>, 'page' | 'count'>) => Promise<R>,
 ): Promise<R | null> {
-  const DatabaseSync = await loadDriver();
+  const { DatabaseSync } = await loadDriver();
   const db = await retryWhileBusy(() => new DatabaseSync(resolve(path)), LOCK_TIMEOUT_MS);
   const connection = new Connection(db, LOCK_TIMEOUT_MS, () => performance.now());
   try {
@@ -81,7 +80,7 @@ export async function readSqliteCollection<T extends { id: string }, R>(
 
 /** The names of the tables of an existing file. */
 export async function sqliteCollectionNames(path: string): Promise<string[]> {
-  const DatabaseSync = await loadDriver();
+  const { DatabaseSync } = await loadDriver();
   const db = await retryWhileBusy(() => new DatabaseSync(resolve(path)), LOCK_TIMEOUT_MS);
   const connection = new Connection(db, LOCK_TIMEOUT_MS, () => performance.now());
   try {
@@ -173,23 +172,6 @@ function createWriteProbe(connection: Connection): () => Promise<void> {
     });
     await trying;
   };
-}
-
-/** Loads Node's own SQLite where it needs no flag (22.13 and later), else its drop-in. */
-export async function loadDriver(): Promise<Driver> {
-  const emit = process.emitWarning;
-  // Node warns on each start that its SQLite is experimental, which the operator cannot change.
-  process.emitWarning = (warning: string | Error, ...rest: unknown[]): void => {
-    const isAboutSqlite = rest[0] === 'ExperimentalWarning' && String(warning).startsWith('SQLite');
-    if (!isAboutSqlite) Reflect.apply(emit, process, [warning, ...rest]);
-  };
-  try {
-    const builtin = process.getBuiltinModule('node:sqlite');
-    if (builtin) return (builtin as { DatabaseSync: Driver }).DatabaseSync;
-  } finally {
-    process.emitWarning = emit;
-  }
-  return (await import('@photostructure/sqlite')).DatabaseSync as unknown as Driver;
 }
 
 function configure(db: Database, file: string, end: 'COMMIT' | 'ROLLBACK' = 'COMMIT'): void {

@@ -1,0 +1,27 @@
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+
+/** The files of this package that are read at runtime: templates, lists and descriptions. */
+
+let folder: string | undefined;
+
+/**
+ * The path of a file or folder of this package. It is looked up by the name of the package, because an application may have
+ * bundled this code into a file of its own.
+ */
+export function packageFile(path: string): string {
+  folder ??= packageFolder();
+  return join(folder, path);
+}
+
+/** This package as its own code sees it, in `node_modules` of a bundle. @throws Error with the remedy */
+function packageFolder(): string {
+  try {
+    return dirname(createRequire(import.meta.url).resolve('saas-backend/package.json'));
+  } catch (cause) {
+    throw new Error(
+      'The files of saas-backend are not there: install the package beside the bundle, or leave it out of the bundle (esbuild --packages=external).',
+      { cause },
+    );
+  }
+}
