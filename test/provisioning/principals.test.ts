@@ -81,18 +81,7 @@ t.test(
   async (t) => {
     const idp = await idpApp(t);
     const refused = [
-      ...[
-        '',
-        'ab',
-        'a'.repeat(255),
-        `${'é'.repeat(127)}x`,
-        'a:b',
-        'a b',
-        'ab ',
-        'a\tb',
-        'a\nb',
-        'a\0b',
-      ],
+      ...['', 'ab', 'a'.repeat(255), `${'é'.repeat(127)}x`, 'a:b', 'a b', 'ab ', 'a\tb', 'a\nb', 'a\0b'],
       ...[
         'a\u00a0b',
         'a\u200bb',
