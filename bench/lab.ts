@@ -244,7 +244,9 @@ async function listening(port: number, child: ChildProcess): Promise<void> {
     const end = child.exitCode ?? child.signalCode;
     if (end !== null) throw new Error(`${command} ended with ${end}`);
     if (performance.now() - since > PROCESS_TIMEOUT_MS) {
-      throw new Error(`${command}, process ${child.pid}, does not listen after ${PROCESS_TIMEOUT_MS / 1000} s`);
+      throw new Error(
+        `${command}, process ${child.pid}, does not listen after ${PROCESS_TIMEOUT_MS / 1000} s`,
+      );
     }
     const isOpen = await new Promise<boolean>((resolve) => {
       const socket = connect(port, '127.0.0.1', () => resolve(true)).once('error', () => resolve(false));
