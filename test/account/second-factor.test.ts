@@ -412,6 +412,8 @@ t.test('the person gets a mail about each change, also when a command makes it',
   const principals = principalCollection(await idpStore(t, idp));
   await principals.updateOne({ id: human.sub }, { set: { emailVerifiedAt: 1 } });
   const { browser, get } = await enterAccount(idp, human);
+  // Later than the mail of the sign-up.
+  idp.clock.advance(MINUTE);
   const begun = await browser.submit(await get('/second-factor'), {}, '/begin');
   const secret = secretIn(begun.body);
   await browser.submit(begun, { code: codeAt(secret, idp.clock.now()) }, '/confirm');

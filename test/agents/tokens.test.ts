@@ -319,7 +319,8 @@ async function races(t: Test, databaseUri: string) {
     t.equal(answers.filter((answer) => answer?.status === 200).length, 1, 'one user gets the account');
     t.same(
       new Set(answers.filter((answer) => answer?.status !== 200).map((answer) => answer && errorOf(answer))),
-      new Set(['AGENT_ACCOUNT_TAKEN']),
+      new Set(['INVALID_TICKET']),
+      'the ticket is used once',
     );
     const rest = people.filter((_, index) => answers[index]?.status !== 200);
     const [eve] = rest as [(typeof people)[0]];

@@ -17,6 +17,7 @@ import { DAY, SECOND } from '../../src/kernel/clock.js';
 import { PASSWORD, type SaasApp, SECRETS, storeOf, testOptions } from '../kit/app.js';
 import { runJobs } from '../kit/billing.js';
 import { fakeClock } from '../kit/clock.js';
+import { storedValues } from '../kit/mail.js';
 import type { ProviderCall } from '../kit/stripe.js';
 import { subscriptionObject, VERSIONS } from '../kit/stripe-objects.js';
 import { temporaryFolder } from '../kit/tmp.js';
@@ -44,7 +45,7 @@ interface Mail {
   key: string;
   to: string;
   template: string;
-  values: Json;
+  values: Record<string, string>;
 }
 
 /** The e-mails in the outbox, optionally of one kind. */
@@ -55,7 +56,9 @@ async function mailsOf(t: Parameters<typeof storeOf>[0], app: SaasApp, template?
     fields: ['attempts' as never, 'status' as never],
   });
   const { items: all } = await mails.page({ sort: 'id', limit: 50 });
-  return all.filter((mail) => template === undefined || mail.template === template);
+  return all
+    .map((mail) => ({ ...mail, values: storedValues(mail, SECRETS.jwtRefreshSecret) }))
+    .filter((mail) => template === undefined || mail.template === template);
 }
 
 t.test('a subscription is followed from checkout to its end', async (t) => {

@@ -99,7 +99,7 @@ t.test('a schema that a host adds after us does not change how our requests are 
   t.teardown(() => host.close());
   await saasFirst(t)(host);
   host.addSchema({ $id: 'User', type: 'object', properties: { nick: { type: 'string' } } });
-  const payload = { email: 'ada@example.test', password: 'a sentence is fine', name: 5, extra: true };
+  const payload = { email: 'ada@example.test', password: 'a sentence is fine', name: 5 };
   const refused = await host.inject({ method: 'POST', url: '/api/auth/register', payload });
   t.equal(refused.statusCode, 400, 'nothing is converted');
   t.match(refused.json().error.details, [{ path: 'name', message: /; given: 5$/ }]);

@@ -2,6 +2,9 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { SMTPServer } from 'smtp-server';
 import type { Test } from 'tap';
+import { createMailContent } from '../../src/email/content.js';
+import type { MailDocument } from '../../src/email/store.js';
+import { systemRandom } from '../../src/kernel/secrets.js';
 
 /** One message as received. */
 export interface Mail {
@@ -21,6 +24,13 @@ export interface MailSink {
   /** The oldest message that `next` has not returned yet; waits for one. */
   next(): Promise<Mail>;
 }
+
+/** The values of a mail in the store, which the server has encrypted with this secret. */
+export const storedValues = (
+  mail: Pick<MailDocument, 'key' | 'content' | 'values'>,
+  secret: string,
+): Record<string, string> =>
+  createMailContent({ secrets: [secret], previousVariable: '', random: systemRandom }).decrypt(mail) ?? {};
 
 export interface MailSinkOptions {
   /** Called for each recipient: an error it throws is the answer. */

@@ -79,8 +79,8 @@ t.test('disabling takes effect on the next request and permanently revokes what 
   const idp = await idpApp(t);
   const client = await idp.createClient();
   const confirmed = await idp.mintAgent();
-  const chosen = { sub: '', handle: 'chosen@example.test', password: PASSWORD };
-  chosen.sub = (await idp.request('POST', '/v1/accounts', { body: chosen })).body.sub;
+  const own = { handle: 'chosen@example.test', password: PASSWORD };
+  const chosen = { ...own, sub: (await idp.request('POST', '/v1/accounts', { body: own })).body.sub };
   const human = await idp.makeHuman();
   for (const who of [confirmed, chosen, human]) {
     const token = (await idp.redeem(client, await idp.codeFor(client, who))).body.access_token;
@@ -158,8 +158,8 @@ t.test('a deleted agent is removed, and its handle stays reserved', async (t) =>
 t.test('an agent rotates its own password, and the old one is void at once', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
-  const chosen = { sub: '', handle: 'chosen@example.test', password: PASSWORD };
-  chosen.sub = (await idp.request('POST', '/v1/accounts', { body: chosen })).body.sub;
+  const own = { handle: 'chosen@example.test', password: PASSWORD };
+  const chosen = { ...own, sub: (await idp.request('POST', '/v1/accounts', { body: own })).body.sub };
   for (const agent of [await idp.mintAgent(), chosen]) {
     const token = (await idp.redeem(client, await idp.codeFor(client, agent))).body.access_token;
     const { status, headers, body } = await rotate(idp, agent);
@@ -236,6 +236,7 @@ t.test('the secret of a client is returned once, and a public client has none', 
     redirect_uris: [URI],
     post_logout_redirect_uris: [],
     public: false,
+    strict: false,
     token_endpoint_auth_method: 'client_secret_basic',
     principal_kinds: ['agent', 'human'],
     trusted: false,
