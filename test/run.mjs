@@ -149,6 +149,7 @@ async function runProcess(report) {
   });
   /** The process with its programs. */
   async function end(reason) {
+    isOver = true;
     output.fail(reason, await stacksOf(child.pid));
     endGroup(child.pid);
   }

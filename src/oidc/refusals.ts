@@ -1,5 +1,6 @@
 import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
 import { parseBasic } from '../http/authorization.js';
+import { isSimpleCrossSite } from '../http/browser.js';
 import { originOf } from '../http/scope.js';
 import { AppError } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
@@ -43,9 +44,12 @@ const MAX_LENGTH = 300;
 /** What strangers have sent, on one line. */
 const shown = (text: string): string => text.replace(/[\p{C}\p{Z}]+/gu, ' ').slice(0, MAX_LENGTH);
 
+/** Anything else in the field may be a secret that was sent in the wrong place. */
+const isClientId = (text: string): boolean => /^cid_[\w-]+$/.test(text) || /^https?:\/\/[^?#@]+$/.test(text);
+
 export function createRefusals({ directory, assertions, audit, log }: RefusalDependencies): Refusals {
   const record: Refusals['record'] = async ({ clientId, redirectUri, reason }, ip) => {
-    const client = clientId === undefined ? undefined : shown(clientId);
+    const client = clientId !== undefined && isClientId(clientId) ? shown(clientId) : undefined;
     const address = redirectUri === undefined ? undefined : shown(redirectUri);
     log.info({ client, redirectUri: address, reason, ip }, 'a request of an application was refused');
     // Without the store, the client counts as unknown: the refusal has its own answer.
@@ -70,6 +74,8 @@ export function createRefusals({ directory, assertions, audit, log }: RefusalDep
     async recordError(error, request) {
       if (!(error instanceof AppError) || !REFUSALS.has(error.code)) return;
       if (!ENDPOINTS.some((path) => request.routeOptions.url?.endsWith(path))) return;
+      // A page of another site has sent it from the browser of a visitor, who is no application.
+      if (isSimpleCrossSite(request.headers)) return;
       const fields = (request.method === 'GET' ? request.query : request.body) as Record<string, unknown>;
       // Refresh tokens expire every day.
       if (error.code === 'invalid_grant' && fields?.['grant_type'] !== 'authorization_code') return;

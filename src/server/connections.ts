@@ -86,6 +86,8 @@ export function trackConnections(server: Server, limits: ConnectionLimits): Trac
   server.on('request', (request: IncomingMessage, response: ServerResponse) => {
     const { socket } = request;
     const connection = connections.get(socket);
+    // The response before it announces the end: the client sends this request again elsewhere (RFC 9112 §9.6).
+    if (connection?.latest && !connection.latest.closed && !connection.latest.shouldKeepAlive) return;
     // Node sends `Connection: close` and closes the connection after the response.
     if (isClosing) response.shouldKeepAlive = false;
     if (connection) requests.add(connection, request, response);

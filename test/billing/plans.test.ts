@@ -3,9 +3,10 @@ import fastify from 'fastify';
 import t, { type Test } from 'tap';
 import { mailCollection } from '../../src/email/store.js';
 import { createServer, type SaasRequest, saasBackend } from '../../src/index.js';
-import { type Account, saasApp, storeOf, testOptions } from '../kit/app.js';
+import { type Account, SECRETS, saasApp, storeOf, testOptions } from '../kit/app.js';
 import { saasPluginOptions } from '../kit/host.js';
 import { listen } from '../kit/listener.js';
+import { storedValues } from '../kit/mail.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';
 import { shop, signUpAt, subscriptionEvent } from './kit.js';
@@ -226,6 +227,6 @@ t.test('e-mails and the list of plans show the name of a plan, where it has one'
   const { items } = await mails.page({ where: { userId: ada.id }, sort: 'id', limit: 10 });
   const shown = items
     .filter(({ template }) => template === 'subscription-canceled')
-    .map(({ values }) => values?.['plan']);
+    .map((mail) => storedValues(mail, SECRETS.jwtRefreshSecret)['plan']);
   t.same(shown.sort(), ['Professional', 'support']);
 });

@@ -131,7 +131,8 @@ t.test('a profile that the provider rejects is not sent again until the next cha
   app.clock.advance(60_000);
   for (let run = 0; run < 3; run++) await jobs.profiles?.run(RUN);
   t.equal(updatesOf(api).length, before, 'it is not retried');
-  t.match(warnings, [/rejects the address or the name/], 'it is logged once');
+  const rejections = warnings.filter((warning) => /rejects the address or the name/.test(String(warning)));
+  t.equal(rejections.length, 1, 'it is logged once');
   await rename(app, bob, 'Bob');
   await waitUntil('others are not affected', () => customerOf(api, bob.customer)['name'] === 'Bob');
 

@@ -279,6 +279,7 @@ const UNPATTERNED: [field: RegExp, reason: string][] = [
   [/\.(current_?|new)?password(_confirm)?$/i, 'only its hash is stored'],
   [/\.(token|refreshToken|verificationToken|interaction|form)$/, 'compared or verified, never stored'],
   [/^POST \/(account|authorize)\/.* body\.code$/, 'compared, never stored'],
+  [/^POST \/api\/auth\/callback\/:provider body/, 'read like the query of the GET route; never stored'],
   [/^POST \/(account|authorize)\/.* body\.credential$/, 'only well-formed parts of the JSON text are stored'],
   [/^(GET|POST) \/device(\/confirm)? (body|querystring)\.user_code$/, 'compared, never stored'],
   [/^POST \/account\/passkeys\/(add|rename) body\.name$/, 'checked as a display name, beside its field'],

@@ -64,7 +64,7 @@ t.test('without an ES256 key the provider is as before, and refuses clients that
   );
   const metadata = (await without.request('GET', '/.well-known/openid-configuration')).text;
   t.match(metadata, '"id_token_signing_alg_values_supported":["EdDSA"]');
-  const ofClients = /"\w+_endpoint_auth_signing_alg_values_supported":\[[^\]]*\]/g;
+  const ofClients = /"(?:\w+_endpoint_auth|dpop)_signing_alg_values_supported":\[[^\]]*\]/g;
   t.notMatch(metadata.replaceAll(ofClients, ''), 'ES256', 'only keys of clients may have it');
   const redirect_uris = 'https://app.example.test/cb';
   const refused = await plain.admin('POST', '/v1/clients', { redirect_uris, ...ES256 });

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { FUTURE_TOLERANCE_MS, isRecent } from '../../kernel/clock.js';
+import { FUTURE_TOLERANCE_MS, isRecent, isUnexpired } from '../../kernel/clock.js';
 import { httpErrors } from '../../kernel/errors.js';
 import { isSecretOf, sha256 } from '../../kernel/secrets.js';
 import { type Client, isPublicClient } from '../directory.js';
@@ -147,7 +147,10 @@ export async function redeemGrant(
       throw error;
     });
   if (isConsumed) deps.redemptions.forget(grant.id);
-  if (!isConsumed && ((await deps.redemptions.settle(grant.id)) || (await isReverted(grant.id, deps)))) {
+  if (
+    !isConsumed &&
+    ((await deps.redemptions.settle(grant.id)) || (await isReverted(grant.id, lifetimeMs, deps)))
+  ) {
     return redeemGrant(client, grant, { resources, lifetimeMs, prove }, deps);
   }
   if (!isConsumed) return null;
@@ -165,13 +168,18 @@ const MAX_POLLS = 40;
  * Whether the process that has consumed a code reverts that, because its request has failed. Waits while it may: the client may
  * repeat the request at this process as soon as the store responds again. @throws OVERLOADED if it is still open then
  */
-async function isReverted(id: string, { grants, clock }: TokenDependencies): Promise<boolean> {
+async function isReverted(
+  id: string,
+  lifetimeMs: number,
+  { grants, clock }: TokenDependencies,
+): Promise<boolean> {
   for (let polls = 0; polls < MAX_POLLS; polls++) {
     const grant = await grants.findOne({ id });
     if (!grant || grant.revokedAt !== undefined) return false;
     const { consumedAt, unansweredSince, codeExpiresAt } = grant;
     const now = clock.now();
-    if (consumedAt === undefined) return codeExpiresAt > now;
+    // Exactly what can be consumed: the caller would repeat anything else for ever.
+    if (consumedAt === undefined) return isUnexpired(codeExpiresAt, { now, life: lifetimeMs });
     // A process that has crashed reverts nothing.
     if (!isRecent(unansweredSince ?? 0, { now, within: CODE_LIFETIME_MS })) return false;
     await sleep(POLL_INTERVAL_MS);
