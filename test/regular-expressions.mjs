@@ -21,6 +21,17 @@ const COMPOSED = {
   'src/provisioning/handles.ts': 1, // alternatives of one class of characters each
 };
 const composed = {};
+/** Those with lookaround, which the exact checker cannot decide: its other one searches by chance, and its answer wavers. */
+const LOOKAROUND = {
+  'bin/commands/resource.ts': 1,
+  'bin/env-file.ts': 1,
+  'src/billing/plans/options.ts': 1,
+  'src/client/client.ts': 1,
+  'src/config/options.ts': 1,
+  'src/config/public-url.ts': 2,
+  'src/http/schemas.ts': 2,
+};
+const lookaround = {};
 
 for (const folder of FOLDERS) {
   for (const name of readdirSync(folder, { recursive: true })) {
@@ -58,8 +69,15 @@ const failures = [];
 const waiting = expressions.values();
 const checkAll = async () => {
   for (const { file, source, flags } of waiting) {
-    const { status, complexity, attack, error } = await check(source, flags, { timeout: TIMEOUT_MS });
+    const { status, complexity, attack, error } = await check(source, flags, {
+      checker: 'automaton',
+      timeout: TIMEOUT_MS,
+    });
     if (status === 'safe') continue;
+    if (error?.kind === 'unsupported') {
+      lookaround[file] = (lookaround[file] ?? 0) + 1;
+      continue;
+    }
     const reason = status === 'unknown' ? error.kind : `${complexity.summary}, like ${attack.pattern}`;
     failures.push(`${file}: /${source}/${flags} ${reason}`);
   }
@@ -67,6 +85,10 @@ const checkAll = async () => {
 await Promise.all(Array.from({ length: availableParallelism() }, checkAll));
 for (const [file, count] of Object.entries(composed)) {
   if (COMPOSED[file] !== count) failures.push(`${file}: a regular expression is put together by code`);
+}
+for (const [file, count] of Object.entries(lookaround)) {
+  if (LOOKAROUND[file] !== count)
+    failures.push(`${file}: a regular expression has lookaround; a person has to check it`);
 }
 for (const failure of failures) console.error(failure);
 console.log(`${expressions.size} regular expressions, ${failures.length} failures`);

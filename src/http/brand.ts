@@ -153,7 +153,7 @@ const FORMATS: readonly (readonly [type: string, beginsWith: RegExp])[] = [
   ['image/webp', /^RIFF[\s\S]{4}WEBP/],
   [
     'image/svg+xml',
-    /^(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*|<!--(?:(?!-->)[\s\S])*-->\s*|<!doctype[^>[]*>\s*)*<svg[\s>]/i,
+    /^(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*|<!--(?:-?[^-])*-->\s*|<!doctype[^>[]*>\s*)*<svg[\s>]/i,
   ],
 ];
 
