@@ -24,12 +24,6 @@ const JOBS = availableParallelism() + 2;
 /** Twice what the databases and packages of a run need at a time. */
 const ROOM_BYTES = 4 * 2 ** 30;
 
-/**
- * A process takes the next file until it is this old: loading the product and compiling it at run time takes longer than most
- * files, but a process keeps the memory of all its files.
- */
-const PROCESS_SECONDS = 240;
-
 /** Longest duration of one test that prints assertions. */
 const TEST_SECONDS = 600;
 
@@ -125,7 +119,6 @@ async function startMongod() {
 
 /** Runs files in one process until there are none or it is old. */
 async function runProcess(report) {
-  const startedAt = Date.now();
   const child = spawn(
     process.execPath,
     ['--max-semi-space-size=64', '--disable-warning=ExperimentalWarning', 'test/files.mjs'],
@@ -140,8 +133,8 @@ async function runProcess(report) {
   child.on('message', (message) => {
     // tap sends its time limit, too.
     if (message !== 'next') return;
-    // A campaign at full size needs its own file descriptors and memory.
-    const isOld = isPool ? Date.now() - startedAt > PROCESS_SECONDS * 1000 : file !== undefined;
+    // Files that share a process meet what others have left in it: counted hashes, a full disk.
+    const isOld = file !== undefined;
     file = isOld ? undefined : queue.shift();
     isOver = file === undefined;
     if (file) output.start(file);
