@@ -35,7 +35,7 @@ const failures = new Map();
 for (let round = 1; round <= rounds; round++) {
   console.log(`\nRound ${round} of ${rounds}`);
   const results = join(folder, `${round}.json`);
-  const child = spawn(process.execPath, ['test/run.mjs', '--pool', '--results', results, ...files], {
+  const child = spawn(process.execPath, ['test/run.mjs', '--results', results, ...files], {
     stdio: 'inherit',
   });
   const [code] = await once(child, 'close');

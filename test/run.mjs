@@ -34,15 +34,12 @@ const { values, positionals } = parseArgs({
   options: {
     suite: { type: 'string', default: 'tests' },
     timeout: { type: 'string', default: '180' },
-    /** Files that are named share processes, as those of a suite do. */
-    pool: { type: 'boolean', default: false },
     results: { type: 'string' },
   },
   allowPositionals: true,
 });
 const timeoutMs = Number(values.timeout) * 1000;
 
-const isPool = positionals.length === 0 || values.pool;
 const files = positionals.length > 0 ? positionals : filesOfSuite(values.suite);
 const measured = readMeasured();
 // Where nothing is measured, the length of a file is the best guess.
@@ -117,7 +114,7 @@ async function startMongod() {
   };
 }
 
-/** Runs files in one process until there are none or it is old. */
+/** Runs the next file in a process of its own. */
 async function runProcess(report) {
   const child = spawn(
     process.execPath,
@@ -134,8 +131,7 @@ async function runProcess(report) {
     // tap sends its time limit, too.
     if (message !== 'next') return;
     // Files that share a process meet what others have left in it: counted hashes, a full disk.
-    const isOld = file !== undefined;
-    file = isOld ? undefined : queue.shift();
+    file = file === undefined ? queue.shift() : undefined;
     isOver = file === undefined;
     if (file) output.start(file);
     child.send(file ?? null);
@@ -172,6 +168,6 @@ await Promise.all(
 );
 await stopMongod();
 const { results, failed } = report.summarize();
-if (isPool) writeMeasured(results);
+writeMeasured(results);
 if (values.results) writeFileSync(values.results, JSON.stringify(results));
 process.exitCode = failed > 0 ? 1 : 0;
