@@ -48,7 +48,7 @@ export const SECTIONS = [
       auth/explore auth/foreign-hashes auth/processes
       billing/crashes
       bin/audit bin/backup bin/doctor bin/documents bin/idp bin/login bin/programs bin/start bin/store-copy bin/stores bin/users bin/workers
-      browser/checkout browser/csrf browser/pages browser/passkeys browser/sign-in
+      browser/checkout browser/csrf browser/passkeys browser/sign-in
       canaries
       client/browser
       documents/commands
@@ -116,6 +116,13 @@ export const SECTIONS = [
     run: 'node test/run.mjs --suite outages',
     needs: ['mongod'],
     tests: list('auth/links-outage auth/login-codes-outage oidc/outage storage/outage'),
+  },
+  {
+    name: 'pages',
+    part: 3,
+    run: 'node test/run.mjs --suite pages',
+    needs: ['chromium', 'stripe-mock'],
+    tests: ['browser/pages'],
   },
   { name: 'torture', part: 3, run: 'npm run torture', needs: ['mongod', 'strace'] },
   {

@@ -24,6 +24,15 @@ const JOBS = availableParallelism() + 2;
 /** Twice what the databases and packages of a run need at a time. */
 const ROOM_BYTES = 4 * 2 ** 30;
 
+/**
+ * A process takes the next file until it is this old: loading the product and compiling it at run time takes longer than most
+ * files, but a process keeps the memory of all its files.
+ */
+const PROCESS_SECONDS = 120;
+
+/** Files that meet what others have left in their process: hashes that are counted, a disk that is full. */
+const ALONE = ['dist/test/auth/throttle.test.js', 'dist/test/storage/products.test.js'];
+
 /** Longest duration of one test that prints assertions. */
 const TEST_SECONDS = 600;
 
@@ -114,8 +123,19 @@ async function startMongod() {
   };
 }
 
-/** Runs the next file in a process of its own. */
+/** The next file of a process, which has run `previous`. */
+function nextFile(previous, startedAt) {
+  if (previous === undefined) return queue.shift();
+  // Other suites start programs or need a processor, descriptors and memory of their own.
+  const isFull = Date.now() - startedAt > PROCESS_SECONDS * 1000 || values.suite !== 'tests';
+  if (isFull || ALONE.includes(previous)) return undefined;
+  const index = queue.findIndex((file) => !ALONE.includes(file));
+  return index < 0 ? undefined : queue.splice(index, 1)[0];
+}
+
+/** Runs files in one process until there are none or it is old. */
 async function runProcess(report) {
+  const startedAt = Date.now();
   const child = spawn(
     process.execPath,
     ['--max-semi-space-size=64', '--disable-warning=ExperimentalWarning', 'test/files.mjs'],
@@ -130,8 +150,7 @@ async function runProcess(report) {
   child.on('message', (message) => {
     // tap sends its time limit, too.
     if (message !== 'next') return;
-    // Files that share a process meet what others have left in it: counted hashes, a full disk.
-    file = file === undefined ? queue.shift() : undefined;
+    file = nextFile(file, startedAt);
     isOver = file === undefined;
     if (file) output.start(file);
     child.send(file ?? null);

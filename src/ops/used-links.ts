@@ -35,7 +35,10 @@ export interface UsedLinks<T extends LinkOwner> {
    * same request can be repeated.
    */
   complete<R>(use: LinkUse, request: () => Promise<R>): Promise<R>;
-  /** The owner, if the link was used by a request that has failed; `null` otherwise, and while that request is running. */
+  /**
+   * Takes over the use of a request that has failed. `null` if there is none, and while that request is running: of
+   * concurrent repetitions, one gets the owner.
+   */
   findUnanswered(use: LinkUse): Promise<T | null>;
 }
 
@@ -44,7 +47,6 @@ interface LinkOwners<T> {
   updateOne(
     where: { id: string; usedLinkHash: string; unansweredSince?: number | { lte: number } },
     change:
-      | { set: { usedLinkHash: string } }
       | { set: { unansweredSince: number } }
       | { unset: typeof UNANSWERED_LINK_FIELDS },
   ): Promise<T | null>;
@@ -93,13 +95,12 @@ export function createUsedLinks<T extends LinkOwner>(
       return result;
     },
 
-    async findUnanswered({ id, usedLinkHash }) {
+    async findUnanswered({ id, usedLinkHash, unansweredSince }) {
       await failed.settle(usedLinkHash);
       const now = clock.now();
-      // A write that changes nothing, because a read does not see what the majority has not confirmed yet.
       const owner = await owners.updateOne(
         { id, usedLinkHash, unansweredSince: { lte: now - REQUEST_TIMEOUT_MS } },
-        { set: { usedLinkHash } },
+        { set: { unansweredSince } },
       );
       return owner?.usedLink && owner.usedLink.expiresAt > now ? owner : null;
     },

@@ -181,18 +181,36 @@ for (const [name, { account, events: expected }] of Object.entries(ACCOUNTS)) {
     holds(t, await explore(scenario));
   });
 
+  const ofTwo = (prepare: (store: Store) => Promise<void>): Scenario => ({
+    begin,
+    setup: prepare,
+    actors: [redeem('one'), redeem('two')],
+    async check(store, results) {
+      insist(codes(results).sort().join() === 'CODE_EXPIRED,done', codes(results).join());
+      await check(store);
+      insist((await sessionsIn(store)).fresh === 1, 'two sessions');
+    },
+  });
+
   t.test(`of two requests with a code for ${name}, one signs in`, async (t) => {
-    const scenario: Scenario = {
-      begin,
-      setup: setup(account),
-      actors: [redeem('one'), redeem('two')],
-      async check(store, results) {
-        insist(codes(results).sort().join() === 'CODE_EXPIRED,done', codes(results).join());
-        await check(store);
-        insist((await sessionsIn(store)).fresh === 1, 'two sessions');
-      },
+    holds(t, await explore(ofTwo(setup(account))));
+  });
+
+  t.test(`of two repetitions with a code for ${name} whose process has crashed, one signs in`, async (t) => {
+    const crashed = async (store: Store) => {
+      await setup(account)(store);
+      await loginCodeCollection(store).updateOne(
+        { id: sha256(SECRET) },
+        {
+          set: {
+            usedLinkHash: sha256(`${SECRET} ${CODE}`),
+            usedLink: { expiresAt: NOW + LOGIN_CODE_TTL_MS },
+            unansweredSince: NOW - AFTER_CRASH_MS,
+          },
+        },
+      );
     };
-    holds(t, await explore(scenario));
+    holds(t, await explore(ofTwo(crashed)));
   });
 }
 
