@@ -126,7 +126,7 @@ export function createEmailLogin(deps: EmailLoginDependencies): EmailLogin {
     }
     const set = counted && { usedLinkHash, usedLink: { expiresAt: counted.expiresAt }, unansweredSince };
     const used = set && (await codes.updateOne(pending, { set }));
-    const document = used ?? (await usedLinks.findUnanswered(use));
+    const document = used ?? (await usedLinks.takeOverUnanswered(use));
     if (!document) throw authErrors.CODE_EXPIRED();
     return document;
   };

@@ -35,11 +35,10 @@ export interface UsedLinks<T extends LinkOwner> {
    * same request can be repeated.
    */
   complete<R>(use: LinkUse, request: () => Promise<R>): Promise<R>;
-  /**
-   * Takes over the use of a request that has failed. `null` if there is none, and while that request is running: of
-   * concurrent repetitions, one gets the owner.
-   */
+  /** The owner, if the link was used by a request that has failed; `null` otherwise, and while that request is running. */
   findUnanswered(use: LinkUse): Promise<T | null>;
+  /** The same, for uses that must not be completed twice: of concurrent repetitions, one gets the owner. */
+  takeOverUnanswered(use: LinkUse): Promise<T | null>;
 }
 
 /** The part of a collection in use. */
@@ -47,7 +46,7 @@ interface LinkOwners<T> {
   updateOne(
     where: { id: string; usedLinkHash: string; unansweredSince?: number | { lte: number } },
     change:
-      | { set: { unansweredSince: number } }
+      | { set: { usedLinkHash: string } | { unansweredSince: number } }
       | { unset: typeof UNANSWERED_LINK_FIELDS },
   ): Promise<T | null>;
 }
@@ -72,6 +71,17 @@ export function createUsedLinks<T extends LinkOwner>(
     return true;
   });
 
+  const changeUnanswered = async (
+    { id, usedLinkHash }: LinkUse,
+    set: { usedLinkHash: string } | { unansweredSince: number },
+  ): Promise<T | null> => {
+    await failed.settle(usedLinkHash);
+    const now = clock.now();
+    const unansweredSince = { lte: now - REQUEST_TIMEOUT_MS };
+    const owner = await owners.updateOne({ id, usedLinkHash, unansweredSince }, { set });
+    return owner?.usedLink && owner.usedLink.expiresAt > now ? owner : null;
+  };
+
   return {
     begin: (id, usedLinkHash) => ({ id, usedLinkHash, unansweredSince: clock.now() }),
 
@@ -95,14 +105,9 @@ export function createUsedLinks<T extends LinkOwner>(
       return result;
     },
 
-    async findUnanswered({ id, usedLinkHash, unansweredSince }) {
-      await failed.settle(usedLinkHash);
-      const now = clock.now();
-      const owner = await owners.updateOne(
-        { id, usedLinkHash, unansweredSince: { lte: now - REQUEST_TIMEOUT_MS } },
-        { set: { unansweredSince } },
-      );
-      return owner?.usedLink && owner.usedLink.expiresAt > now ? owner : null;
-    },
+    // A write that changes nothing, because a read does not see what the majority has not confirmed yet.
+    findUnanswered: (use) => changeUnanswered(use, { usedLinkHash: use.usedLinkHash }),
+
+    takeOverUnanswered: (use) => changeUnanswered(use, { unansweredSince: use.unansweredSince }),
   };
 }
