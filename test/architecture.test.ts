@@ -9,16 +9,16 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
 /** From the bottom up: each imports only earlier entries. Then come the domains, the products and the programs. */
 const FOUNDATIONS = [
-  'src/kernel',
-  'src/storage',
-  'src/config',
-  'src/http',
-  'src/ops',
-  'src/console',
-  'src/passwords',
-  'src/throttle',
-  'src/outbound',
-  'src/server',
+  'src/core/kernel',
+  'src/core/storage',
+  'src/core/config',
+  'src/core/http',
+  'src/core/ops',
+  'src/shared/console-kit',
+  'src/core/passwords',
+  'src/core/throttle',
+  'src/core/outbound',
+  'src/core/server',
 ];
 const PRODUCTS = ['src/saas', 'src/idp'];
 
@@ -68,7 +68,7 @@ function everythingLoadedBy(file: string, known = new Set<string>()): string[] {
   return [...known];
 }
 
-/** The part of the repository: `src/auth`, `src` for the index, `bin` for everything in it. */
+/** The part of the repository: `src/saas/auth`, `src` for the index, `bin` for everything in it. */
 function partOf(file: string): string {
   const folders = dirname(file).split('/');
   return folders[0] === 'bin' ? 'bin' : folders.slice(0, 2).join('/');
@@ -142,7 +142,7 @@ t.test('slow dependencies are loaded only where they are needed', async (t) => {
     /^(stripe|prom-client|bcryptjs|nodemailer|mongodb|@fastify\/mongodb|@observablehq\/plot|linkedom|openid-client|otpauth|uqr|@simplewebauthn\/server)\b/;
   const everything = everythingLoadedBy('src/index.ts');
   t.ok(
-    everything.includes('src/oidc/keys.ts') && everything.includes('@fastify/jwt'),
+    everything.includes('src/idp/oidc/keys.ts') && everything.includes('@fastify/jwt'),
     'imports are followed',
   );
   t.same(
@@ -154,7 +154,7 @@ t.test('slow dependencies are loaded only where they are needed', async (t) => {
 t.test('module.ts and service.ts do not import fastify', async (t) => {
   const files = sources.filter(({ file }) => /(^|\/)(module|service)\.ts$/.test(file));
   const names = files.map(({ file }) => file);
-  t.ok(names.includes('src/auth/service.ts') && names.includes('src/settings/module.ts'));
+  t.ok(names.includes('src/saas/auth/service.ts') && names.includes('src/saas/settings/module.ts'));
   t.same(
     files.filter(({ imports }) => imports.some((name) => /^@?fastify/.test(name))).map(({ file }) => file),
     [],
@@ -172,7 +172,7 @@ function reachableFrom(file: string, known = new Set<string>()): Set<string> {
 }
 
 t.test('imports have no circles, type imports included', async (t) => {
-  t.ok(reachableFrom('bin/idp.ts').has('src/kernel/clock.ts'), 'imports are followed');
+  t.ok(reachableFrom('bin/idp.ts').has('src/core/kernel/clock.ts'), 'imports are followed');
   t.same(
     sources.map(({ file }) => file).filter((file) => reachableFrom(file).has(file)),
     [],
@@ -196,14 +196,14 @@ t.test('the client imports only its own files', async (t) => {
 
 t.test('each third-party service is imported in one place', async (t) => {
   const KNOWN_TO: Record<string, RegExp> = {
-    stripe: /^src\/billing\/provider\//,
-    mongodb: /^src\/storage\/mongodb/,
-    '@fastify/mongodb': /^src\/storage\/mongodb/,
-    nodemailer: /^src\/email\/transport\.ts$/,
-    argon2: /^src\/passwords\/argon2\.ts$/,
-    '@node-rs/argon2': /^src\/passwords\/argon2\.ts$/,
-    bcryptjs: /^src\/passwords\/bcrypt\.ts$/,
-    'prom-client': /^src\/ops\/metrics\.ts$/,
+    stripe: /^src\/saas\/billing\/provider\//,
+    mongodb: /^src\/core\/storage\/mongodb/,
+    '@fastify/mongodb': /^src\/core\/storage\/mongodb/,
+    nodemailer: /^src\/shared\/email\/transport\.ts$/,
+    argon2: /^src\/core\/passwords\/argon2\.ts$/,
+    '@node-rs/argon2': /^src\/core\/passwords\/argon2\.ts$/,
+    bcryptjs: /^src\/core\/passwords\/bcrypt\.ts$/,
+    'prom-client': /^src\/core\/ops\/metrics\.ts$/,
   };
   for (const [name, place] of Object.entries(KNOWN_TO)) {
     const elsewhere = sources.filter(({ file, imports }) => imports.includes(name) && !place.test(file));
@@ -215,7 +215,7 @@ t.test('the environment is read in one place', async (t) => {
   const readers = sources.filter(({ text }) => /process\s*(\?\.|\.|\[['"])\s*env\b/.test(text));
   t.same(
     readers.map(({ file }) => file),
-    ['src/config/options.ts'],
+    ['src/core/config/options.ts'],
   );
 });
 

@@ -1,9 +1,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import type { Server } from '../src/core/server/assembly.js';
 import { createIdentityServer } from '../src/idp/server.js';
 import { createServer } from '../src/saas/server.js';
-import type { Server } from '../src/server/assembly.js';
 import { basic, SECRETS, testOptions } from './kit/app.js';
 import { ADMIN_TOKEN, idpOptions, SEED } from './kit/idp.js';
 import { compiled, type Program, startProgram } from './kit/process.js';

@@ -1,9 +1,9 @@
 import closeWithGrace from 'close-with-grace';
 import { type Command, Option } from 'commander';
-import { ConfigurationError } from '../../src/config/configuration-error.js';
-import type { Server } from '../../src/server/assembly.js';
-import { type ListeningError, listeningProblem } from '../../src/server/listening.js';
-import { LEVELS } from '../../src/server/options.js';
+import { ConfigurationError } from '../../src/core/config/configuration-error.js';
+import type { Server } from '../../src/core/server/assembly.js';
+import { type ListeningError, listeningProblem } from '../../src/core/server/listening.js';
+import { LEVELS } from '../../src/core/server/options.js';
 import { type CommonOptions, examples } from '../command.js';
 import { parseInteger } from '../options.js';
 import type { Program, ServeOptions } from '../program.js';

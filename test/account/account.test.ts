@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap';
-import { consentCollection, grantCollection, sessionCollection } from '../../src/oidc/store.js';
-import { clientCollection, principalCollection } from '../../src/provisioning/store.js';
+import { consentCollection, grantCollection, sessionCollection } from '../../src/idp/oidc/store.js';
+import { clientCollection, principalCollection } from '../../src/idp/provisioning/store.js';
 import { Agent } from '../kit/agent.js';
 import { auditOf, basic, PASSWORD } from '../kit/app.js';
 import { ADMIN_TOKEN, authorizePath, codeIn, type IdpApp, idpApp, idpStore } from '../kit/idp.js';

@@ -1,7 +1,7 @@
 import { dirname } from 'node:path';
 import t, { type Test } from 'tap';
-import { passkeyCollection } from '../../src/passkeys/store.js';
-import { principalCollection } from '../../src/provisioning/store.js';
+import { principalCollection } from '../../src/idp/provisioning/store.js';
+import { passkeyCollection } from '../../src/shared/passkeys/store.js';
 import { RESET } from '../auth/kit.js';
 import type { Page } from '../kit/agent.js';
 import { auditOf, PASSWORD } from '../kit/app.js';

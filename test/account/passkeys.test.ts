@@ -1,7 +1,7 @@
 import { dirname } from 'node:path';
 import t, { type Test } from 'tap';
-import { mailCollection, nameOf } from '../../src/email/store.js';
-import { passkeyCollection, usedChallengeCollection } from '../../src/passkeys/store.js';
+import { mailCollection, nameOf } from '../../src/shared/email/store.js';
+import { passkeyCollection, usedChallengeCollection } from '../../src/shared/passkeys/store.js';
 import type { Page } from '../kit/agent.js';
 import { auditOf, PASSWORD } from '../kit/app.js';
 import { optionsIn, SoftwareAuthenticator } from '../kit/authenticator.js';

@@ -1,8 +1,8 @@
 import { dirname } from 'node:path';
 import t, { type Test } from 'tap';
-import { mailCollection, nameOf } from '../../src/email/store.js';
-import { factorCollection } from '../../src/factors/store.js';
-import { principalCollection } from '../../src/provisioning/store.js';
+import { principalCollection } from '../../src/idp/provisioning/store.js';
+import { mailCollection, nameOf } from '../../src/shared/email/store.js';
+import { factorCollection } from '../../src/shared/factors/store.js';
 import { VERIFY } from '../auth/kit.js';
 import type { Page } from '../kit/agent.js';
 import { auditOf, basic, PASSWORD } from '../kit/app.js';

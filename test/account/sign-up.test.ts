@@ -1,5 +1,5 @@
 import t from 'tap';
-import { principalCollection } from '../../src/provisioning/store.js';
+import { principalCollection } from '../../src/idp/provisioning/store.js';
 import { Agent, decodeEntities } from '../kit/agent.js';
 import { auditOf, PASSWORD } from '../kit/app.js';
 import { claimsOf, codeIn, type IdpApp, idpApp, idpStore, type RegisteredClient } from '../kit/idp.js';

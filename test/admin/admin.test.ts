@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import t from 'tap';
-import { userCollection } from '../../src/auth/store.js';
+import { userCollection } from '../../src/saas/auth/store.js';
 import { auditOf, basic, SECRETS, saasApp, storeOf } from '../kit/app.js';
 
 const ADMIN = { authorization: basic() };

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { subscriptionCollection, webhookEventCollection } from '../../src/billing/store.js';
+import { subscriptionCollection, webhookEventCollection } from '../../src/saas/billing/store.js';
 import { eventOf, shop, subscriptionEvent } from '../billing/kit.js';
 import { ADMIN, auditOf, type SaasApp, SECRETS, storeOf } from '../kit/app.js';
 

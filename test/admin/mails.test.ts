@@ -1,8 +1,8 @@
 import t, { type Test } from 'tap';
-import { mailCollection } from '../../src/email/store.js';
-import { MAIL_NAMES } from '../../src/email/templates.js';
-import { newId } from '../../src/kernel/secrets.js';
-import { listedAuditCollection } from '../../src/ops/audit.js';
+import { newId } from '../../src/core/kernel/secrets.js';
+import { listedAuditCollection } from '../../src/core/ops/audit.js';
+import { mailCollection } from '../../src/shared/email/store.js';
+import { MAIL_NAMES } from '../../src/shared/email/templates.js';
 import { mailedApp, RESET, WELCOME } from '../auth/kit.js';
 import { ADMIN, auditOf, PASSWORD, type SaasApp, SECRETS, saasApp, storeOf } from '../kit/app.js';
 import { mailSink, readMail, smtpAnswer } from '../kit/mail.js';

@@ -1,11 +1,11 @@
 import t from 'tap';
-import { activityCollection, createActivity } from '../../src/auth/activity.js';
-import { sessionCollection } from '../../src/auth/store.js';
-import { updateFigures } from '../../src/billing/figures/job.js';
-import { figureCollections } from '../../src/billing/figures/store.js';
-import { subscriptionCollection } from '../../src/billing/store.js';
-import { mailCollection } from '../../src/email/store.js';
-import { DAY, MINUTE } from '../../src/kernel/clock.js';
+import { DAY, MINUTE } from '../../src/core/kernel/clock.js';
+import { activityCollection, createActivity } from '../../src/saas/auth/sessions/activity.js';
+import { sessionCollection } from '../../src/saas/auth/store.js';
+import { updateFigures } from '../../src/saas/billing/figures/job.js';
+import { figureCollections } from '../../src/saas/billing/figures/store.js';
+import { subscriptionCollection } from '../../src/saas/billing/store.js';
+import { mailCollection } from '../../src/shared/email/store.js';
 import { shop, subscriptionEvent } from '../billing/kit.js';
 import { ADMIN, type SaasApp, saasApp, storeOf } from '../kit/app.js';
 

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap';
-import { sessionCollection, userCollection } from '../../src/auth/store.js';
+import { sessionCollection, userCollection } from '../../src/saas/auth/store.js';
 import { mailedApp, RESET, VERIFY } from '../auth/kit.js';
 import { shop } from '../billing/kit.js';
 import {

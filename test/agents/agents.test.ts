@@ -1,5 +1,5 @@
 import t from 'tap';
-import { MINUTE } from '../../src/kernel/clock.js';
+import { MINUTE } from '../../src/core/kernel/clock.js';
 import { auditOf, basic, storeOf } from '../kit/app.js';
 import { asserted, assertion } from '../kit/client-keys.js';
 import { authorizePath, codeIn, search } from '../kit/idp.js';

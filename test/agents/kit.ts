@@ -1,6 +1,6 @@
 import type { Test } from 'tap';
-import { userCollection } from '../../src/auth/store.js';
-import { sha256 } from '../../src/kernel/secrets.js';
+import { sha256 } from '../../src/core/kernel/secrets.js';
+import { userCollection } from '../../src/saas/auth/store.js';
 import type { CreateServerOptions } from '../../src/saas/server.js';
 import { type Account, type Answer, type SaasApp, saasApp, storeOf } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';

@@ -1,10 +1,10 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
-import { sessionCollection, userCollection } from '../../src/auth/store.js';
-import { customerCollection, paymentCollection } from '../../src/billing/store.js';
-import { mailCollection } from '../../src/email/store.js';
-import { openStore } from '../../src/storage/open.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { sessionCollection, userCollection } from '../../src/saas/auth/store.js';
+import { customerCollection, paymentCollection } from '../../src/saas/billing/store.js';
+import { mailCollection } from '../../src/shared/email/store.js';
 import { auditOf, basic, CHEAP, PASSWORD, SECRETS, storeOf } from '../kit/app.js';
 import { waitUntil } from '../kit/wait.js';
 import { CHANGED, type MailedApp, MOVED, mailedApp, RESET, VERIFY, WELCOME } from './kit.js';

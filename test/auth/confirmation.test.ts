@@ -1,5 +1,5 @@
 import t from 'tap';
-import { userCollection } from '../../src/auth/store.js';
+import { userCollection } from '../../src/saas/auth/store.js';
 import { auditOf, PASSWORD, storeOf } from '../kit/app.js';
 import { CHANGED, type MailedApp, mailedApp, RESET, VERIFY } from './kit.js';
 

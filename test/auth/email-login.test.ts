@@ -1,9 +1,9 @@
 import t, { type Test } from 'tap';
-import { loginCodeCollection } from '../../src/auth/login-codes.js';
-import { userCollection } from '../../src/auth/store.js';
-import { factorCollection } from '../../src/factors/store.js';
-import { identityCollection } from '../../src/federation/store.js';
+import { loginCodeCollection } from '../../src/saas/auth/sign-in/login-codes.js';
+import { userCollection } from '../../src/saas/auth/store.js';
+import { identityCollection } from '../../src/saas/login-providers/store.js';
 import type { CreateServerOptions } from '../../src/saas/server.js';
+import { factorCollection } from '../../src/shared/factors/store.js';
 import { auditOf, PASSWORD, saasApp, storeOf } from '../kit/app.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
 import { waitUntil } from '../kit/wait.js';

@@ -1,10 +1,14 @@
 import t from 'tap';
-import type { AuthService } from '../../src/auth/service.js';
-import { sessionCollection, type UserDocument, userCollection } from '../../src/auth/store.js';
-import { createSuspension } from '../../src/auth/suspension.js';
-import { customerCollection, paymentCollection, subscriptionCollection } from '../../src/billing/store.js';
-import type { UnknownWritesRegistry } from '../../src/ops/unknown-writes.js';
-import { nullIfTaken, type Store, StoreUnavailable } from '../../src/storage/collection.js';
+import type { UnknownWritesRegistry } from '../../src/core/ops/unknown-writes.js';
+import { nullIfTaken, type Store, StoreUnavailable } from '../../src/core/storage/collection.js';
+import type { AuthService } from '../../src/saas/auth/service.js';
+import { sessionCollection, type UserDocument, userCollection } from '../../src/saas/auth/store.js';
+import { createSuspension } from '../../src/saas/auth/users/suspension.js';
+import {
+  customerCollection,
+  paymentCollection,
+  subscriptionCollection,
+} from '../../src/saas/billing/store.js';
 import { fakeClock } from '../kit/clock.js';
 import { announcing } from '../kit/events.js';
 import { explore, type Scenario } from '../kit/explore.js';

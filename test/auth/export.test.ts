@@ -1,9 +1,9 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import t from 'tap';
-import { createTokenCache } from '../../src/auth/tokens.js';
-import { HOUR, MINUTE } from '../../src/kernel/clock.js';
-import { createListedAudit } from '../../src/ops/audit.js';
+import { HOUR, MINUTE } from '../../src/core/kernel/clock.js';
+import { createListedAudit } from '../../src/core/ops/audit.js';
+import { createTokenCache } from '../../src/saas/auth/sessions/tokens.js';
 import { type Account, PASSWORD, saasApp, storeOf } from '../kit/app.js';
 import { waitUntil } from '../kit/wait.js';
 

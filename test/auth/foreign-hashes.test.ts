@@ -1,10 +1,10 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import argon2 from 'argon2';
 import t, { type Test } from 'tap';
-import { createForeignHashes, foreignHashCollection } from '../../src/auth/foreign-hashes.js';
-import { userCollection } from '../../src/auth/store.js';
-import { createPasswords } from '../../src/passwords/hasher.js';
-import { openStore } from '../../src/storage/open.js';
+import { createPasswords } from '../../src/core/passwords/hasher.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { createForeignHashes, foreignHashCollection } from '../../src/saas/auth/import/foreign-hashes.js';
+import { userCollection } from '../../src/saas/auth/store.js';
 import { CHEAP, PASSWORD, type SaasApp, saasApp, storeOf } from '../kit/app.js';
 import { countedRandom } from '../kit/random.js';
 import { type Mongod, onMongod } from '../storage/mongod.js';

@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap';
-import { sessionCollection, userCollection } from '../../src/auth/store.js';
-import { ConfigurationError } from '../../src/config/configuration-error.js';
+import { ConfigurationError } from '../../src/core/config/configuration-error.js';
 import type { SaasHooks } from '../../src/index.js';
+import { sessionCollection, userCollection } from '../../src/saas/auth/store.js';
 import { createServer } from '../../src/saas/server.js';
 import { PASSWORD, type SaasApp, saasApp, storeOf, testOptions } from '../kit/app.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';

@@ -1,11 +1,11 @@
 import t from 'tap';
-import type { AuthService } from '../../src/auth/service.js';
-import type { Identity } from '../../src/auth/sessions.js';
-import { type UserDocument, userCollection } from '../../src/auth/store.js';
-import { addressBlock } from '../../src/kernel/addresses.js';
-import { sha256 } from '../../src/kernel/secrets.js';
-import type { UnknownWritesRegistry } from '../../src/ops/unknown-writes.js';
-import { nullIfTaken, type Store, StoreUnavailable } from '../../src/storage/collection.js';
+import { addressBlock } from '../../src/core/kernel/addresses.js';
+import { sha256 } from '../../src/core/kernel/secrets.js';
+import type { UnknownWritesRegistry } from '../../src/core/ops/unknown-writes.js';
+import { nullIfTaken, type Store, StoreUnavailable } from '../../src/core/storage/collection.js';
+import type { AuthService } from '../../src/saas/auth/service.js';
+import type { Identity } from '../../src/saas/auth/sessions/sessions.js';
+import { type UserDocument, userCollection } from '../../src/saas/auth/store.js';
 import { fakeClock } from '../kit/clock.js';
 import { eventSink } from '../kit/events.js';
 import { explore, type Scenario } from '../kit/explore.js';

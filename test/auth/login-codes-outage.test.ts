@@ -1,17 +1,21 @@
 import t from 'tap';
-import { createEmailLogin, type EmailLogin, type LoginRequest } from '../../src/auth/email-login.js';
-import { LOGIN_CODE_TTL_MS, loginCodeCollection } from '../../src/auth/login-codes.js';
+import { createSealed } from '../../src/core/kernel/sealed.js';
+import { sha256 } from '../../src/core/kernel/secrets.js';
+import type { UnknownWritesRegistry } from '../../src/core/ops/unknown-writes.js';
+import { type Store, StoreUnavailable } from '../../src/core/storage/collection.js';
+import {
+  createEmailLogin,
+  type EmailLogin,
+  type LoginRequest,
+} from '../../src/saas/auth/sign-in/email-login.js';
+import { LOGIN_CODE_TTL_MS, loginCodeCollection } from '../../src/saas/auth/sign-in/login-codes.js';
 import {
   isSessionValid,
   sessionCollection,
   type UserDocument,
   userCollection,
-} from '../../src/auth/store.js';
-import { createSuspension } from '../../src/auth/suspension.js';
-import { createSealed } from '../../src/kernel/sealed.js';
-import { sha256 } from '../../src/kernel/secrets.js';
-import type { UnknownWritesRegistry } from '../../src/ops/unknown-writes.js';
-import { type Store, StoreUnavailable } from '../../src/storage/collection.js';
+} from '../../src/saas/auth/store.js';
+import { createSuspension } from '../../src/saas/auth/users/suspension.js';
 import { fakeClock } from '../kit/clock.js';
 import { announcing, eventSink } from '../kit/events.js';
 import { explore, type Scenario } from '../kit/explore.js';

@@ -1,7 +1,7 @@
 import t from 'tap';
-import { userCollection } from '../../src/auth/store.js';
-import { mailCollection } from '../../src/email/store.js';
-import { openStore } from '../../src/storage/open.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { userCollection } from '../../src/saas/auth/store.js';
+import { mailCollection } from '../../src/shared/email/store.js';
 import { auditOf, PASSWORD, saasApp, storeOf } from '../kit/app.js';
 import { CHANGED, mailedApp, RESET, VERIFY } from './kit.js';
 

@@ -1,8 +1,8 @@
 import t, { type Test } from 'tap';
-import type { AuthService } from '../../src/auth/service.js';
-import { userCollection } from '../../src/auth/store.js';
-import type { Store } from '../../src/storage/collection.js';
-import { openStore } from '../../src/storage/open.js';
+import type { Store } from '../../src/core/storage/collection.js';
+import { openStore } from '../../src/core/storage/open.js';
+import type { AuthService } from '../../src/saas/auth/service.js';
+import { userCollection } from '../../src/saas/auth/store.js';
 import { fakeClock } from '../kit/clock.js';
 import { explore, type Scenario } from '../kit/explore.js';
 import { withEachCall } from '../kit/killed-at.js';

@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap';
-import { userCollection } from '../../src/auth/store.js';
-import { factorCollection } from '../../src/factors/store.js';
+import { userCollection } from '../../src/saas/auth/store.js';
 import type { CreateServerOptions } from '../../src/saas/server.js';
+import { factorCollection } from '../../src/shared/factors/store.js';
 import { type Account, auditOf, PASSWORD, type SaasApp, saasApp, storeOf } from '../kit/app.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
 import { mailedApp, RESET, UNLOCK, VERIFY } from './kit.js';

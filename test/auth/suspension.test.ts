@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap';
-import { userCollection } from '../../src/auth/store.js';
-import { openStore } from '../../src/storage/open.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { userCollection } from '../../src/saas/auth/store.js';
 import { auditOf, PASSWORD, parseJson, type SaasApp, saasApp, storeOf, testOptions } from '../kit/app.js';
 import { runProgram } from '../kit/command-line.js';
 import { compiled, startProgram } from '../kit/process.js';

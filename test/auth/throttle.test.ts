@@ -1,7 +1,7 @@
 import argon2 from '@node-rs/argon2';
 import t, { type Test } from 'tap';
-import { userCollection } from '../../src/auth/store.js';
-import { mailCollection } from '../../src/email/store.js';
+import { userCollection } from '../../src/saas/auth/store.js';
+import { mailCollection } from '../../src/shared/email/store.js';
 import { type Answer, auditOf, basic, PASSWORD, type SaasApp, saasApp, storeOf } from '../kit/app.js';
 import { comparable } from '../kit/idp.js';
 import { type MailedApp, mailedApp, RESET, UNLOCK, VERIFY, WELCOME } from './kit.js';

@@ -1,6 +1,6 @@
 import { createHmac, generateKeyPairSync, sign } from 'node:crypto';
 import t, { type Test } from 'tap';
-import { sessionCollection } from '../../src/auth/store.js';
+import { sessionCollection } from '../../src/saas/auth/store.js';
 import { type Account, type SaasApp, SECRETS, saasApp, storeOf } from '../kit/app.js';
 
 type Json = Record<string, unknown>;

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap';
-import { userCollection } from '../../src/auth/store.js';
+import { userCollection } from '../../src/saas/auth/store.js';
 import { auditOf, PASSWORD, saasApp, storeOf } from '../kit/app.js';
 import { onMongod } from '../storage/mongod.js';
 import { CHANGED, MOVED, mailedApp, RESET, VERIFY, WELCOME } from './kit.js';

@@ -1,8 +1,8 @@
 import { Readable } from 'node:stream';
 import t from 'tap';
-import { importUsers } from '../../src/auth/import.js';
-import { toUserView, type UserDocument, userCollection } from '../../src/auth/store.js';
-import { createPasswords } from '../../src/passwords/hasher.js';
+import { createPasswords } from '../../src/core/passwords/hasher.js';
+import { importUsers } from '../../src/saas/auth/import/import.js';
+import { toUserView, type UserDocument, userCollection } from '../../src/saas/auth/store.js';
 import { auditOf, CHEAP, PASSWORD, saasApp, storeOf } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { countedRandom } from '../kit/random.js';

@@ -1,8 +1,8 @@
 import t, { type Test } from 'tap';
-import { userCollection } from '../../src/auth/store.js';
-import type { Json } from '../../src/billing/provider/json.js';
-import { customerCollection, subscriptionCollection } from '../../src/billing/store.js';
-import { openStore } from '../../src/storage/open.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { userCollection } from '../../src/saas/auth/store.js';
+import type { Json } from '../../src/saas/billing/provider/json.js';
+import { customerCollection, subscriptionCollection } from '../../src/saas/billing/store.js';
 import { auditOf, openFile } from '../kit/app.js';
 import { runJobs } from '../kit/billing.js';
 import { fakeClock } from '../kit/clock.js';

@@ -1,8 +1,8 @@
 import t, { type Test } from 'tap';
-import { trialCollections } from '../../src/billing/checkout/trials.js';
-import type { Json } from '../../src/billing/provider/json.js';
-import { duplicateCollection } from '../../src/billing/subscription/duplicates.js';
-import type { Store } from '../../src/storage/collection.js';
+import type { Store } from '../../src/core/storage/collection.js';
+import { trialCollections } from '../../src/saas/billing/checkout/trials.js';
+import type { Json } from '../../src/saas/billing/provider/json.js';
+import { duplicateCollection } from '../../src/saas/billing/subscription/duplicates.js';
 import { type Answer, PASSWORD, parseJson, type SaasApp, saasApp, storeOf, testOptions } from '../kit/app.js';
 import { billingOn } from '../kit/billing.js';
 import { compiled, startProgram } from '../kit/process.js';

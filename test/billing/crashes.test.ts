@@ -1,19 +1,19 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
-import { userCollection } from '../../src/auth/store.js';
-import { createEventLeases, EVENT_LEASE_MS } from '../../src/billing/events/leases.js';
-import { createGateway } from '../../src/billing/provider/gateway.js';
-import type { Json } from '../../src/billing/provider/json.js';
+import { provesChange } from '../../src/core/ops/events.js';
+import type { Store } from '../../src/core/storage/collection.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { userCollection } from '../../src/saas/auth/store.js';
+import { createEventLeases, EVENT_LEASE_MS } from '../../src/saas/billing/events/leases.js';
+import { createGateway } from '../../src/saas/billing/provider/gateway.js';
+import type { Json } from '../../src/saas/billing/provider/json.js';
 import {
   customerCollection,
   PAYMENT_EVENT,
   subscriptionCollection,
   webhookEventCollection,
-} from '../../src/billing/store.js';
-import { provesChange } from '../../src/ops/events.js';
-import type { Store } from '../../src/storage/collection.js';
-import { openStore } from '../../src/storage/open.js';
+} from '../../src/saas/billing/store.js';
 import { billingOn, runJobs } from '../kit/billing.js';
 import { fakeClock } from '../kit/clock.js';
 import { explore } from '../kit/explore.js';

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap';
-import type { Json } from '../../src/billing/provider/json.js';
-import { subscriptionCollection } from '../../src/billing/store.js';
+import type { Json } from '../../src/saas/billing/provider/json.js';
+import { subscriptionCollection } from '../../src/saas/billing/store.js';
 import { type Account, storeOf } from '../kit/app.js';
 import type { Fault, ProviderCall } from '../kit/stripe.js';
 import { subscriptionObject } from '../kit/stripe-objects.js';

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap';
-import { userCollection } from '../../src/auth/store.js';
-import type { Json } from '../../src/billing/provider/json.js';
+import { userCollection } from '../../src/saas/auth/store.js';
+import type { Json } from '../../src/saas/billing/provider/json.js';
 import { auditOf, SECRETS, saasApp, storeOf } from '../kit/app.js';
 import { runProgram } from '../kit/command-line.js';
 import { signWebhook } from '../kit/sign-webhook.js';

@@ -1,15 +1,15 @@
 import t, { type Test } from 'tap';
-import { monthlyRevenueOf } from '../../src/billing/figures/amounts.js';
-import { updateFigures } from '../../src/billing/figures/job.js';
-import { type DailyFigures, figureCollections } from '../../src/billing/figures/store.js';
+import { DAY, HOUR } from '../../src/core/kernel/clock.js';
+import type { Store } from '../../src/core/storage/collection.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { monthlyRevenueOf } from '../../src/saas/billing/figures/amounts.js';
+import { updateFigures } from '../../src/saas/billing/figures/job.js';
+import { type DailyFigures, figureCollections } from '../../src/saas/billing/figures/store.js';
 import {
   type ItemPrice,
   type SubscriptionDocument,
   subscriptionCollection,
-} from '../../src/billing/store.js';
-import { DAY, HOUR } from '../../src/kernel/clock.js';
-import type { Store } from '../../src/storage/collection.js';
-import { openStore } from '../../src/storage/open.js';
+} from '../../src/saas/billing/store.js';
 import { storeOf } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { type Mongod, onMongod } from '../storage/mongod.js';

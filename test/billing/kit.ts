@@ -1,8 +1,8 @@
 import type { FastifyInstance } from 'fastify';
 import type { Test } from 'tap';
-import type { BillingConfiguration } from '../../src/billing/options.js';
-import type { Json } from '../../src/billing/provider/json.js';
-import type { User } from '../../src/http/schemas.js';
+import type { User } from '../../src/core/http/schemas.js';
+import type { BillingConfiguration } from '../../src/saas/billing/options.js';
+import type { Json } from '../../src/saas/billing/provider/json.js';
 import { type Account, type Answer, PASSWORD, type SaasApp, SECRETS, saasApp, storeOf } from '../kit/app.js';
 import { billingOn, type TestBilling } from '../kit/billing.js';
 import { signWebhook } from '../kit/sign-webhook.js';

@@ -1,13 +1,13 @@
 import t from 'tap';
-import type { Json } from '../../src/billing/provider/json.js';
-import { purchaseCollection } from '../../src/billing/purchases.js';
+import type { Json } from '../../src/saas/billing/provider/json.js';
+import { purchaseCollection } from '../../src/saas/billing/purchases.js';
 import {
   customerCollection,
   linkedCustomerCollection,
   paymentCollection,
   subscriptionCollection,
   webhookEventCollection,
-} from '../../src/billing/store.js';
+} from '../../src/saas/billing/store.js';
 import { type Account, PASSWORD, type SaasApp, storeOf } from '../kit/app.js';
 import { runJobs } from '../kit/billing.js';
 import { waitUntil } from '../kit/wait.js';

@@ -1,6 +1,6 @@
 import t from 'tap';
-import type { Json } from '../../src/billing/provider/json.js';
-import { paymentCollection, webhookEventCollection } from '../../src/billing/store.js';
+import type { Json } from '../../src/saas/billing/provider/json.js';
+import { paymentCollection, webhookEventCollection } from '../../src/saas/billing/store.js';
 import { type Account, PASSWORD, type SaasApp, storeOf } from '../kit/app.js';
 import { runJobs } from '../kit/billing.js';
 import { subscriptionObject } from '../kit/stripe-objects.js';

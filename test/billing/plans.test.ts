@@ -1,8 +1,8 @@
 import type { ServerResponse } from 'node:http';
 import fastify from 'fastify';
 import t, { type Test } from 'tap';
-import { mailCollection } from '../../src/email/store.js';
 import { createServer, type SaasRequest, saasBackend } from '../../src/index.js';
+import { mailCollection } from '../../src/shared/email/store.js';
 import { type Account, SECRETS, saasApp, storeOf, testOptions } from '../kit/app.js';
 import { saasPluginOptions } from '../kit/host.js';
 import { listen } from '../kit/listener.js';

@@ -1,7 +1,7 @@
 import { dirname } from 'node:path';
 import t from 'tap';
-import { userCollection } from '../../src/auth/store.js';
-import { customerCollection } from '../../src/billing/store.js';
+import { userCollection } from '../../src/saas/auth/store.js';
+import { customerCollection } from '../../src/saas/billing/store.js';
 import { mailedApp, VERIFY } from '../auth/kit.js';
 import { type Account, PASSWORD, type SaasApp, saasApp, storeOf } from '../kit/app.js';
 import { waitUntil } from '../kit/wait.js';

@@ -1,7 +1,7 @@
 import type Stripe from 'stripe';
 import t from 'tap';
-import { causeOf } from '../../src/billing/provider/client.js';
-import { customerCollection } from '../../src/billing/store.js';
+import { causeOf } from '../../src/saas/billing/provider/client.js';
+import { customerCollection } from '../../src/saas/billing/store.js';
 import { type Answer, PASSWORD, saasApp, storeOf } from '../kit/app.js';
 import { KEY, provider, shop } from './kit.js';
 

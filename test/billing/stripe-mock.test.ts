@@ -8,10 +8,10 @@ import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import t, { type Test } from 'tap';
-import { HANDLED_EVENT_TYPES } from '../../src/billing/events/provider-objects.js';
-import { createPlans } from '../../src/billing/plans/plans.js';
-import { createGateway, type Gateway } from '../../src/billing/provider/gateway.js';
-import { readSnapshot } from '../../src/billing/subscription/snapshot.js';
+import { HANDLED_EVENT_TYPES } from '../../src/saas/billing/events/provider-objects.js';
+import { createPlans } from '../../src/saas/billing/plans/plans.js';
+import { createGateway, type Gateway } from '../../src/saas/billing/provider/gateway.js';
+import { readSnapshot } from '../../src/saas/billing/subscription/snapshot.js';
 import { KEY } from './kit.js';
 
 const binary = process.env['STRIPE_MOCK'] ?? inPath('stripe-mock');

@@ -1,19 +1,19 @@
 import fastify from 'fastify';
 import t from 'tap';
-import { userCollection } from '../../src/auth/store.js';
-import { isEntitled } from '../../src/billing/entitlement.js';
-import { formatAmount } from '../../src/billing/notifications.js';
-import { createCatalog } from '../../src/billing/plans/catalog.js';
-import { createPlans } from '../../src/billing/plans/plans.js';
-import type { Json } from '../../src/billing/provider/json.js';
+import { DAY, SECOND } from '../../src/core/kernel/clock.js';
+import { saasBackend } from '../../src/index.js';
+import { userCollection } from '../../src/saas/auth/store.js';
+import { isEntitled } from '../../src/saas/billing/entitlement.js';
+import { formatAmount } from '../../src/saas/billing/notifications.js';
+import { createCatalog } from '../../src/saas/billing/plans/catalog.js';
+import { createPlans } from '../../src/saas/billing/plans/plans.js';
+import type { Json } from '../../src/saas/billing/provider/json.js';
 import {
   customerCollection,
   paymentCollection,
   subscriptionCollection,
   webhookEventCollection,
-} from '../../src/billing/store.js';
-import { saasBackend } from '../../src/index.js';
-import { DAY, SECOND } from '../../src/kernel/clock.js';
+} from '../../src/saas/billing/store.js';
 import { PASSWORD, type SaasApp, SECRETS, storeOf, testOptions } from '../kit/app.js';
 import { runJobs } from '../kit/billing.js';
 import { fakeClock } from '../kit/clock.js';

@@ -4,8 +4,8 @@
  * `reported <key>` for each stored report.
  */
 import { setImmediate } from 'node:timers/promises';
-import { usageCollection } from '../../src/billing/usage/reports.js';
-import { openStore } from '../../src/storage/open.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { usageCollection } from '../../src/saas/billing/usage/reports.js';
 import { billingOn } from '../kit/billing.js';
 import { KEY } from './kit.js';
 

@@ -1,10 +1,10 @@
 import t, { type Test } from 'tap';
-import { userCollection } from '../../src/auth/store.js';
-import type { BillingNotifications } from '../../src/billing/notifications.js';
-import { customerCollection } from '../../src/billing/store.js';
-import { usageCollection } from '../../src/billing/usage/reports.js';
-import type { Store } from '../../src/storage/collection.js';
-import { openStore } from '../../src/storage/open.js';
+import type { Store } from '../../src/core/storage/collection.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { userCollection } from '../../src/saas/auth/store.js';
+import type { BillingNotifications } from '../../src/saas/billing/notifications.js';
+import { customerCollection } from '../../src/saas/billing/store.js';
+import { usageCollection } from '../../src/saas/billing/usage/reports.js';
 import { PASSWORD, saasApp, storeOf } from '../kit/app.js';
 import { billingOn, type TestBilling } from '../kit/billing.js';
 import { fakeClock } from '../kit/clock.js';
@@ -232,7 +232,7 @@ t.test('old reports are deleted', async (t) => {
   const { api, store, clock, report, pass, reports } = await usageFixture(t);
   await report(1, 'req_1');
   await pass(10);
-  const { createUsageJobs } = await import('../../src/billing/usage/sender.js');
+  const { createUsageJobs } = await import('../../src/saas/billing/usage/sender.js');
   const { purge } = createUsageJobs({
     reports,
     customers: customerCollection(store),

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { statSync } from 'node:fs';
 import { request as httpRequest } from 'node:http';
 import t from 'tap';
-import { webhookEventCollection } from '../../src/billing/store.js';
+import { webhookEventCollection } from '../../src/saas/billing/store.js';
 import { type Answer, auditOf, type SaasApp, SECRETS, saasApp, storeOf } from '../kit/app.js';
 import { signWebhook, webhookDigest } from '../kit/sign-webhook.js';
 

@@ -2,10 +2,11 @@
  * A backend whose clock is `ahead` milliseconds ahead: `node worker.js '{ databaseUri, ahead, people }'`.
  * It first creates `people` users: `usr_0`, `usr_1`, …
  */
-import { userCollection } from '../../src/auth/store.js';
+
+import { nullIfTaken } from '../../src/core/storage/collection.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { userCollection } from '../../src/saas/auth/store.js';
 import { createServer } from '../../src/saas/server.js';
-import { nullIfTaken } from '../../src/storage/collection.js';
-import { openStore } from '../../src/storage/open.js';
 import { SECRETS } from '../kit/app.js';
 import { STORM_SECRET, UNSUBSCRIBED } from '../kit/stripe-fixture.js';
 

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { type AuditRecord, createAudit } from '../../src/ops/audit.js';
-import { openStore } from '../../src/storage/open.js';
+import { type AuditRecord, createAudit } from '../../src/core/ops/audit.js';
+import { openStore } from '../../src/core/storage/open.js';
 import { fakeClock } from '../kit/clock.js';
 import { compiled, startCommand, startProgram } from '../kit/process.js';
 import { countedRandom } from '../kit/random.js';

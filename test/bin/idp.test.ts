@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { sha256 } from '../../src/kernel/secrets.js';
-import { clientCollection } from '../../src/provisioning/store.js';
+import { sha256 } from '../../src/core/kernel/secrets.js';
+import { clientCollection } from '../../src/idp/provisioning/store.js';
 import { enterAccount, HERE, secretIn } from '../account/kit.js';
 import { auditOf, basic, openFile, PASSWORD } from '../kit/app.js';
 import { optionsIn, SoftwareAuthenticator } from '../kit/authenticator.js';

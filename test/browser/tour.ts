@@ -1,8 +1,8 @@
 import type { Page, Response } from 'playwright-core';
 import type { Test } from 'tap';
-import { sha256 } from '../../src/kernel/secrets.js';
-import { logoutNoticeCollection } from '../../src/oidc/backchannel/store.js';
-import { documentCollection } from '../../src/outbound/documents.js';
+import { sha256 } from '../../src/core/kernel/secrets.js';
+import { documentCollection } from '../../src/core/outbound/documents.js';
+import { logoutNoticeCollection } from '../../src/idp/oidc/backchannel/store.js';
 import { enterAccount, FIREFOX, secretIn } from '../account/kit.js';
 import { type MailedApp, mailedApp, RESET, readMails, VERIFY } from '../auth/kit.js';
 import { PASSWORD, SECRETS } from '../kit/app.js';

@@ -1,6 +1,6 @@
 import type { Page } from 'playwright-core';
 import type { Test } from 'tap';
-import { agentLinkCollection, linkId, linkOwner } from '../../src/agents/store.js';
+import { agentLinkCollection, linkId, linkOwner } from '../../src/saas/agents/store.js';
 import { mailedApp, VERIFY } from '../auth/kit.js';
 import { KEY, provider as paymentProvider } from '../billing/kit.js';
 import { CLIENT, fakeProvider } from '../federation/kit.js';

@@ -1,6 +1,6 @@
 import { createLocalJWKSet, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import type { Test } from 'tap';
-import { sha256 } from '../../src/kernel/secrets.js';
+import { sha256 } from '../../src/core/kernel/secrets.js';
 import { Agent, type Page } from '../kit/agent.js';
 import { type Answer, basic } from '../kit/app.js';
 import {

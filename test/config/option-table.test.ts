@@ -1,13 +1,13 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { ConfigurationError, formatProblem } from '../../src/config/configuration-error.js';
-import { describeOptions, type OptionRow } from '../../src/config/option-rows.js';
-import type { Resolved } from '../../src/config/options.js';
+import { ConfigurationError, formatProblem } from '../../src/core/config/configuration-error.js';
+import { describeOptions, type OptionRow } from '../../src/core/config/option-rows.js';
+import type { Resolved } from '../../src/core/config/options.js';
+import type { Finding } from '../../src/core/server/doctor.js';
+import { idpServerSchema, resolveServer, saasServerSchema } from '../../src/core/server/options.js';
 import { idpSchema, resolveIdp } from '../../src/idp/options.js';
 import { resolveSaas, saasSchema } from '../../src/saas/options.js';
-import type { Finding } from '../../src/server/doctor.js';
-import { idpServerSchema, resolveServer, saasServerSchema } from '../../src/server/options.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { CANARY, type Cases, IDP_PRODUCTION, idpCases, SAAS_PRODUCTION, saasCases } from './option-cases.js';

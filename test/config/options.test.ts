@@ -1,8 +1,8 @@
 import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { applicableAdvice, formatProblem } from '../../src/config/configuration-error.js';
-import { loadDevelopmentSecrets } from '../../src/config/development-secrets.js';
+import { applicableAdvice, formatProblem } from '../../src/core/config/configuration-error.js';
+import { loadDevelopmentSecrets } from '../../src/core/config/development-secrets.js';
 import { resolveIdp } from '../../src/idp/options.js';
 import { type ConfigurationError, createIdentityServer, createServer } from '../../src/index.js';
 import { adviseSaas, resolveSaas } from '../../src/saas/options.js';

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { renderPlot, type TimeSeries } from '../../src/console/plots.js';
+import { renderPlot, type TimeSeries } from '../../src/shared/console-kit/plots.js';
 
 /** Plots of values per day. */
 

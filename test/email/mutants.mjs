@@ -2,17 +2,17 @@
 // biome-ignore format: the rows of a table
 export default [
   {
-    name: 'values are not escaped in HTML', file: 'email/templates.ts', in: 'render',
+    name: 'values are not escaped in HTML', file: 'shared/email/templates.ts', in: 'render',
     replace: "part === 'html' ? {} :", by: '',
     tests: [['email/outbox', 'template values cannot run code, break out of HTML or add a header']],
   },
   {
-    name: 'an e-mail is sent before the change that it announces', file: 'email/relay.ts', in: 'isSendable',
+    name: 'an e-mail is sent before the change that it announces', file: 'shared/email/relay.ts', in: 'isSendable',
     replace: "version >= after.reaches ? 'yes' : 'not-yet'", by: "'yes'",
     tests: [['email/outbox', 'an e-mail is sent only after the change it announces']],
   },
   {
-    name: 'two processes send one e-mail', file: 'email/relay.ts', in: 'deliver',
+    name: 'two processes send one e-mail', file: 'shared/email/relay.ts', in: 'deliver',
     replace: '{ id, attempts, dueAt }', by: '{ id }',
     tests: [['email/outbox', 'four processes send each e-mail of one outbox once']],
   },

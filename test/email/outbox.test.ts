@@ -3,10 +3,10 @@ import { createServer as createHttpServer, type IncomingHttpHeaders } from 'node
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
-import { createHttpTransport } from '../../src/email/http-transport.js';
-import { createOutbox } from '../../src/email/outbox.js';
-import { smtpSettings } from '../../src/email/transport.js';
-import { createMessages } from '../../src/http/messages.js';
+import { createMessages } from '../../src/core/http/messages.js';
+import { createHttpTransport } from '../../src/shared/email/http-transport.js';
+import { createOutbox } from '../../src/shared/email/outbox.js';
+import { smtpSettings } from '../../src/shared/email/transport.js';
 import { mailSink, readMail, smtpAnswer } from '../kit/mail.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { countedRandom } from '../kit/random.js';

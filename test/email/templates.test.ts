@@ -9,11 +9,16 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { mailCollection } from '../../src/email/store.js';
-import { loadTemplates, MAIL_NAMES, sampleValues, templateProblems } from '../../src/email/templates.js';
-import { createMessages } from '../../src/http/messages.js';
+import { createMessages } from '../../src/core/http/messages.js';
+import { openStore } from '../../src/core/storage/open.js';
 import { createServer } from '../../src/saas/server.js';
-import { openStore } from '../../src/storage/open.js';
+import { mailCollection } from '../../src/shared/email/store.js';
+import {
+  loadTemplates,
+  MAIL_NAMES,
+  sampleValues,
+  templateProblems,
+} from '../../src/shared/email/templates.js';
 import { SECRETS, saasApp, testOptions } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { mailSink, readMail } from '../kit/mail.js';

@@ -3,13 +3,13 @@
  * ahead of the machine's. It sends what is due at SIGUSR2, without asking for the lease of the job.
  */
 
-import { createMailContent } from '../../src/email/content.js';
-import { createEmailService } from '../../src/email/service.js';
-import { mailCollection } from '../../src/email/store.js';
-import { loadTemplates } from '../../src/email/templates.js';
-import { createMessages } from '../../src/http/messages.js';
-import { systemRandom } from '../../src/kernel/secrets.js';
-import { openStore } from '../../src/storage/open.js';
+import { createMessages } from '../../src/core/http/messages.js';
+import { systemRandom } from '../../src/core/kernel/secrets.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { createMailContent } from '../../src/shared/email/content.js';
+import { createEmailService } from '../../src/shared/email/service.js';
+import { mailCollection } from '../../src/shared/email/store.js';
+import { loadTemplates } from '../../src/shared/email/templates.js';
 import { transportTo } from './kit.js';
 
 const { databaseUri, url, ahead } = JSON.parse(process.argv[2] ?? '{}');

@@ -1,15 +1,16 @@
 /** Sets up or removes a factor in a process that kills itself (-9) at one of its calls to the store, given by its arguments. */
-import { createAccountMails } from '../../src/auth/mails.js';
-import { createMailContent } from '../../src/email/content.js';
-import { createOutbox } from '../../src/email/outbox.js';
-import { mailCollection } from '../../src/email/store.js';
-import { createFactorService } from '../../src/factors/service.js';
-import { FACTOR_VERSION, factorCollection } from '../../src/factors/store.js';
-import { createMessages } from '../../src/http/messages.js';
-import { systemClock as clock } from '../../src/kernel/clock.js';
-import { systemRandom as random } from '../../src/kernel/secrets.js';
-import { createAudit } from '../../src/ops/audit.js';
-import { openStore } from '../../src/storage/open.js';
+
+import { createMessages } from '../../src/core/http/messages.js';
+import { systemClock as clock } from '../../src/core/kernel/clock.js';
+import { systemRandom as random } from '../../src/core/kernel/secrets.js';
+import { createAudit } from '../../src/core/ops/audit.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { createAccountMails } from '../../src/saas/auth/mails.js';
+import { createMailContent } from '../../src/shared/email/content.js';
+import { createOutbox } from '../../src/shared/email/outbox.js';
+import { mailCollection } from '../../src/shared/email/store.js';
+import { createFactorService } from '../../src/shared/factors/service.js';
+import { FACTOR_VERSION, factorCollection } from '../../src/shared/factors/store.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
 import { killedAt } from '../kit/killed-at.js';
 

@@ -1,11 +1,11 @@
 import { Secret, TOTP } from 'otpauth';
 import t, { type Test } from 'tap';
-import { createFactorService, type FactorService } from '../../src/factors/service.js';
-import { factorCollection } from '../../src/factors/store.js';
-import { stepOfCode } from '../../src/factors/totp.js';
-import { systemRandom } from '../../src/kernel/secrets.js';
-import type { Store } from '../../src/storage/collection.js';
-import { openStore } from '../../src/storage/open.js';
+import { systemRandom } from '../../src/core/kernel/secrets.js';
+import type { Store } from '../../src/core/storage/collection.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { createFactorService, type FactorService } from '../../src/shared/factors/service.js';
+import { factorCollection } from '../../src/shared/factors/store.js';
+import { stepOfCode } from '../../src/shared/factors/totp.js';
 import { fakeClock } from '../kit/clock.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';

@@ -2,17 +2,17 @@
 // biome-ignore format: the rows of a table
 export default [
   {
-    name: 'a code is accepted as often as it is presented', file: 'factors/service.ts', in: 'use',
+    name: 'a code is accepted as often as it is presented', file: 'shared/factors/service.ts', in: 'use',
     replace: 'rev, lastStep: { lt: step }', by: 'rev',
     tests: [['factors/explore', 'two uses of one code: in every order and with a crash, at most one']],
   },
   {
-    name: 'a recovery code stays valid', file: 'factors/service.ts', in: 'use',
+    name: 'a recovery code stays valid', file: 'shared/factors/service.ts', in: 'use',
     replace: 'found.recovery.filter((other) => other !== hash)', by: 'found.recovery',
     tests: [['factors/explore', 'two uses of one code: in every order and with a crash, at most one']],
   },
   {
-    name: 'a confirmation replaces a factor', file: 'factors/service.ts', in: 'confirm',
+    name: 'a confirmation replaces a factor', file: 'shared/factors/service.ts', in: 'confirm',
     replace: 'secret === null || found.confirmedAt !== undefined', by: 'secret === null',
     tests: [['factors/factors', 'an app that was begun before the factor was set up cannot replace it']],
   },

@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap';
-import { userCollection } from '../../src/auth/store.js';
-import { type IdentityDocument, identityCollection } from '../../src/federation/store.js';
-import { principalCollection } from '../../src/provisioning/store.js';
+import { principalCollection } from '../../src/idp/provisioning/store.js';
+import { userCollection } from '../../src/saas/auth/store.js';
+import { type IdentityDocument, identityCollection } from '../../src/saas/login-providers/store.js';
 import type { CreateServerOptions } from '../../src/saas/server.js';
 import { auditOf, PASSWORD, type SaasApp, saasApp, storeOf } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { exportJWK, generateKeyPair, SignJWT } from 'jose';
 import type { Test } from 'tap';
-import { sha256 } from '../../src/kernel/secrets.js';
+import { sha256 } from '../../src/core/kernel/secrets.js';
 import type { Answer, SaasApp } from '../kit/app.js';
 
 /** Providers that say what a test wants, and an application that signs in with them. */

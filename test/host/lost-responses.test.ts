@@ -1,11 +1,11 @@
 import fastify, { type FastifyInstance } from 'fastify';
 import t, { type Test } from 'tap';
-import { type UserDocument, type Users, userCollection } from '../../src/auth/store.js';
+import { sha256 } from '../../src/core/kernel/secrets.js';
+import type { Store } from '../../src/core/storage/collection.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { principalCollection } from '../../src/idp/provisioning/store.js';
 import { identityProvider, saasBackend } from '../../src/index.js';
-import { sha256 } from '../../src/kernel/secrets.js';
-import { principalCollection } from '../../src/provisioning/store.js';
-import type { Store } from '../../src/storage/collection.js';
-import { openStore } from '../../src/storage/open.js';
+import { type UserDocument, type Users, userCollection } from '../../src/saas/auth/store.js';
 import { auditOf, PASSWORD } from '../kit/app.js';
 import { type FakeClock, fakeClock } from '../kit/clock.js';
 import { idpPluginOptions, saasPluginOptions } from '../kit/host.js';

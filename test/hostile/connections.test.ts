@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import t, { type Test } from 'tap';
-import { createListedAudit } from '../../src/ops/audit.js';
-import { openStore } from '../../src/storage/open.js';
+import { createListedAudit } from '../../src/core/ops/audit.js';
+import { openStore } from '../../src/core/storage/open.js';
 import { PASSWORD } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { countedRandom } from '../kit/random.js';

@@ -1,10 +1,10 @@
 import { connect } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import t, { type Test } from 'tap';
-import { routeRules } from '../../src/http/scope.js';
+import { routeRules } from '../../src/core/http/scope.js';
+import type { Server } from '../../src/core/server/assembly.js';
 import { createIdentityServer } from '../../src/idp/server.js';
 import { createServer } from '../../src/saas/server.js';
-import type { Server } from '../../src/server/assembly.js';
 import { basic, PASSWORD, testOptions } from '../kit/app.js';
 import { FuzzConnection } from '../kit/fuzz/connection.js';
 import { ADMIN_TOKEN, idpOptions } from '../kit/idp.js';

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { legibleOn, textOn } from '../../src/http/colours.js';
+import { legibleOn, textOn } from '../../src/core/http/colours.js';
 import { createIdentityServer, createServer } from '../../src/index.js';
 import { mailedApp } from '../auth/kit.js';
 import { saasApp, testOptions } from '../kit/app.js';

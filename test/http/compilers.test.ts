@@ -1,8 +1,8 @@
 import fastify from 'fastify';
 import t, { type Test } from 'tap';
 import { Type } from 'typebox';
-import { setCompilers } from '../../src/http/compilers.js';
-import { Token } from '../../src/http/schemas.js';
+import { setCompilers } from '../../src/core/http/compilers.js';
+import { Token } from '../../src/core/http/schemas.js';
 
 /** How a route interprets a body, with our compilers and with those of Fastify. */
 async function routes(t: Test, body: object, response: object, answer: unknown) {

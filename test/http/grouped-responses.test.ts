@@ -3,7 +3,7 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import fastify from 'fastify';
 import t, { type Test } from 'tap';
-import { access, openScope } from '../../src/http/scope.js';
+import { access, openScope } from '../../src/core/http/scope.js';
 import { scopeRules } from '../kit/scope-rules.js';
 
 /** A server with `GET /:name`, and what it processed and sent, in order. A hook of the host spoils `/unsendable`. */

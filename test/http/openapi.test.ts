@@ -1,7 +1,7 @@
 import fastify from 'fastify';
 import t from 'tap';
-import { access } from '../../src/http/scope.js';
-import { streamJson, streamText } from '../../src/http/streams.js';
+import { access } from '../../src/core/http/scope.js';
+import { streamJson, streamText } from '../../src/core/http/streams.js';
 import { type Answer, saasApp } from '../kit/app.js';
 import { createHost } from '../kit/host.js';
 import { ISSUER, idpApp } from '../kit/idp.js';

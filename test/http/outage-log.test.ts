@@ -1,7 +1,7 @@
 import Fastify from 'fastify';
 import t from 'tap';
-import { createOutageLog } from '../../src/http/outage-log.js';
-import { openDatabase } from '../../src/storage/sqlite/store.js';
+import { createOutageLog } from '../../src/core/http/outage-log.js';
+import { openDatabase } from '../../src/core/storage/sqlite/store.js';
 import { saasApp } from '../kit/app.js';
 
 interface Line {

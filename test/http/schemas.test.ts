@@ -1,5 +1,5 @@
 import t from 'tap';
-import { toTimestamp } from '../../src/http/schemas.js';
+import { toTimestamp } from '../../src/core/http/schemas.js';
 
 t.test('a timestamp is written as Date does it', async (t) => {
   const day = 86_400_000;

@@ -3,14 +3,14 @@ import { request as httpRequest, METHODS } from 'node:http';
 import { connect } from 'node:net';
 import fastify, { type FastifyRequest } from 'fastify';
 import t, { type Test } from 'tap';
-import { userCollection } from '../../src/auth/store.js';
-import { createBrand } from '../../src/http/brand.js';
-import { createPages } from '../../src/http/pages.js';
-import { access, openScope, routeRules, type ScopeRules } from '../../src/http/scope.js';
-import { httpErrors, renderEnvelope, renderOAuth, toAppError } from '../../src/kernel/errors.js';
-import { healthPlugin } from '../../src/ops/health.js';
+import { createBrand } from '../../src/core/http/brand.js';
+import { createPages } from '../../src/core/http/pages.js';
+import { access, openScope, routeRules, type ScopeRules } from '../../src/core/http/scope.js';
+import { httpErrors, renderEnvelope, renderOAuth, toAppError } from '../../src/core/kernel/errors.js';
+import { healthPlugin } from '../../src/core/ops/health.js';
+import { type Store, StoreUnavailable } from '../../src/core/storage/collection.js';
+import { userCollection } from '../../src/saas/auth/store.js';
 import { createServer } from '../../src/saas/server.js';
-import { type Store, StoreUnavailable } from '../../src/storage/collection.js';
 import {
   ADMIN,
   type Answer,

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import fastify from 'fastify';
 import t, { type Test } from 'tap';
-import { streamText } from '../../src/http/streams.js';
+import { streamText } from '../../src/core/http/streams.js';
 import { waitUntil } from '../kit/wait.js';
 
 const MEBIBYTE = 2 ** 20;

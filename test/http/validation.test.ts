@@ -1,7 +1,7 @@
 import { inspect } from 'node:util';
 import t, { type Test } from 'tap';
+import type { ErrorDetail } from '../../src/core/kernel/errors.js';
 import { createIdentityServer } from '../../src/idp/server.js';
-import type { ErrorDetail } from '../../src/kernel/errors.js';
 import { createServer } from '../../src/saas/server.js';
 import { ADMIN, type Answer, basic, PASSWORD, saasApp, testOptions } from '../kit/app.js';
 import { FACTOR_KEY } from '../kit/factors.js';

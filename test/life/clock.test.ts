@@ -2,12 +2,12 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { createEventLeases } from '../../src/billing/events/leases.js';
-import { webhookEventCollection } from '../../src/billing/store.js';
-import { DAY, HOUR, MINUTE } from '../../src/kernel/clock.js';
-import { createJobs } from '../../src/ops/jobs.js';
-import { openStore } from '../../src/storage/open.js';
-import { openDatabase } from '../../src/storage/sqlite/store.js';
+import { DAY, HOUR, MINUTE } from '../../src/core/kernel/clock.js';
+import { createJobs } from '../../src/core/ops/jobs.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { openDatabase } from '../../src/core/storage/sqlite/store.js';
+import { createEventLeases } from '../../src/saas/billing/events/leases.js';
+import { webhookEventCollection } from '../../src/saas/billing/store.js';
 import { outbox } from '../email/kit.js';
 import { type Answer, basic, PASSWORD, parseJson, saasApp } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';

@@ -4,9 +4,9 @@
  */
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { userCollection } from '../../src/auth/store.js';
-import { webhookEventCollection } from '../../src/billing/store.js';
-import { openStore } from '../../src/storage/open.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { userCollection } from '../../src/saas/auth/store.js';
+import { webhookEventCollection } from '../../src/saas/billing/store.js';
 import { basic, PASSWORD, SECRETS, testOptions } from '../kit/app.js';
 import {
   ADMIN_TOKEN,

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { userCollection } from '../../src/auth/store.js';
-import { openStore } from '../../src/storage/open.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { userCollection } from '../../src/saas/auth/store.js';
 import { testOptions } from '../kit/app.js';
 import { json, type KillableProgram, oneProcess, underKills } from '../kit/kills.js';
 import { mailSink, readMail } from '../kit/mail.js';

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import t, { type Test } from 'tap';
-import { sha256 } from '../../src/kernel/secrets.js';
-import { grantIdOf } from '../../src/oidc/grant-tokens.js';
-import { createRefusals } from '../../src/oidc/refusals.js';
-import { grantCollection } from '../../src/oidc/store.js';
-import { principalCollection } from '../../src/provisioning/store.js';
+import { sha256 } from '../../src/core/kernel/secrets.js';
+import { grantIdOf } from '../../src/idp/oidc/grant-tokens.js';
+import { createRefusals } from '../../src/idp/oidc/refusals.js';
+import { grantCollection } from '../../src/idp/oidc/store.js';
+import { principalCollection } from '../../src/idp/provisioning/store.js';
 import { type Answer, auditOf, basic, PASSWORD } from '../kit/app.js';
 import { FACTOR_KEY } from '../kit/factors.js';
 import {

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap';
-import { MINUTE, SECOND } from '../../src/kernel/clock.js';
+import { MINUTE, SECOND } from '../../src/core/kernel/clock.js';
 import { basic } from '../kit/app.js';
 import {
   type AssertionOptions,

@@ -1,10 +1,10 @@
 import t, { type Test } from 'tap';
-import { SECOND } from '../../src/kernel/clock.js';
-import { revocationCollection } from '../../src/oidc/revocations/service.js';
-import { grantCollection } from '../../src/oidc/store.js';
-import type { TokenResponse } from '../../src/oidc/tokens/issuance.js';
-import type { Store } from '../../src/storage/collection.js';
-import { openStore } from '../../src/storage/open.js';
+import { SECOND } from '../../src/core/kernel/clock.js';
+import type { Store } from '../../src/core/storage/collection.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { revocationCollection } from '../../src/idp/oidc/revocations/service.js';
+import { grantCollection } from '../../src/idp/oidc/store.js';
+import type { TokenResponse } from '../../src/idp/oidc/tokens/issuance.js';
 import { holds, insist } from '../auth/explored-service.js';
 import { explore, type Scenario } from '../kit/explore.js';
 import { temporaryFolder } from '../kit/tmp.js';

@@ -1,11 +1,11 @@
 import * as oauth from 'oauth4webapi';
 import * as openid from 'openid-client';
 import t from 'tap';
-import { DAY, MINUTE, SECOND } from '../../src/kernel/clock.js';
-import { createOrphanPurge } from '../../src/oidc/delegations/orphans.js';
-import { delegationCollection } from '../../src/oidc/delegations/store.js';
-import { TOKEN_EXCHANGE } from '../../src/oidc/tokens/request.js';
-import { principalCollection } from '../../src/provisioning/store.js';
+import { DAY, MINUTE, SECOND } from '../../src/core/kernel/clock.js';
+import { createOrphanPurge } from '../../src/idp/oidc/delegations/orphans.js';
+import { delegationCollection } from '../../src/idp/oidc/delegations/store.js';
+import { TOKEN_EXCHANGE } from '../../src/idp/oidc/tokens/request.js';
+import { principalCollection } from '../../src/idp/provisioning/store.js';
 import { agentWithKey } from '../kit/agent-keys.js';
 import { auditOf, basic, PASSWORD } from '../kit/app.js';
 import { asserted, assertion, clientKey } from '../kit/client-keys.js';

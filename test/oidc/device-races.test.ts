@@ -1,8 +1,8 @@
 import t, { type Test } from 'tap';
-import { deviceRequestCollection } from '../../src/oidc/device/store.js';
-import { clientCollection } from '../../src/provisioning/store.js';
-import type { Store } from '../../src/storage/collection.js';
-import { openStore } from '../../src/storage/open.js';
+import type { Store } from '../../src/core/storage/collection.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { deviceRequestCollection } from '../../src/idp/oidc/device/store.js';
+import { clientCollection } from '../../src/idp/provisioning/store.js';
 import { codes, holds, insist } from '../auth/explored-service.js';
 import { type Answer, PASSWORD, parseJson } from '../kit/app.js';
 import { openDevicePage, polling } from '../kit/device.js';

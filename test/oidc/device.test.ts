@@ -1,9 +1,9 @@
 import * as oauth from 'oauth4webapi';
 import * as openid from 'openid-client';
 import t, { type Test } from 'tap';
-import { deviceRequestCollection } from '../../src/oidc/device/store.js';
-import { consentCollection, grantCollection } from '../../src/oidc/store.js';
-import { clientCollection } from '../../src/provisioning/store.js';
+import { deviceRequestCollection } from '../../src/idp/oidc/device/store.js';
+import { consentCollection, grantCollection } from '../../src/idp/oidc/store.js';
+import { clientCollection } from '../../src/idp/provisioning/store.js';
 import {
   begin,
   DEVICE_GRANT,

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap';
-import { MINUTE } from '../../src/kernel/clock.js';
-import { usedProofCollection } from '../../src/oidc/store.js';
+import { MINUTE } from '../../src/core/kernel/clock.js';
+import { usedProofCollection } from '../../src/idp/oidc/store.js';
 import { createResourceServer } from '../../src/resource-server/service.js';
 import {
   claimsOf,

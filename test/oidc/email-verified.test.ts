@@ -1,6 +1,6 @@
 import t from 'tap';
+import { principalCollection } from '../../src/idp/provisioning/store.js';
 import { createIdentityServer } from '../../src/idp/server.js';
-import { principalCollection } from '../../src/provisioning/store.js';
 import { PASSWORD } from '../kit/app.js';
 import { type Credentials, claimsOf, type IdpApp, ISSUER, idpApp, idpOptions, idpStore } from '../kit/idp.js';
 import { temporaryFolder } from '../kit/tmp.js';

@@ -1,7 +1,7 @@
 import { createLocalJWKSet, decodeProtectedHeader, jwtVerify } from 'jose';
 import t from 'tap';
-import { createKeys } from '../../src/oidc/keys.js';
-import { clientCollection } from '../../src/provisioning/store.js';
+import { createKeys } from '../../src/idp/oidc/keys.js';
+import { clientCollection } from '../../src/idp/provisioning/store.js';
 import {
   authorizePath,
   codeIn,

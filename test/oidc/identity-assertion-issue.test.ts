@@ -1,8 +1,8 @@
 import { discoverAndRequestJwtAuthGrant, exchangeJwtAuthGrant } from '@modelcontextprotocol/client';
 import { calculateJwkThumbprint, createLocalJWKSet, decodeProtectedHeader, jwtVerify } from 'jose';
 import t from 'tap';
-import { ASSERTION_TOKEN } from '../../src/oidc/identity-assertions/trust.js';
-import { clientCollection } from '../../src/provisioning/store.js';
+import { ASSERTION_TOKEN } from '../../src/idp/oidc/identity-assertions/trust.js';
+import { clientCollection } from '../../src/idp/provisioning/store.js';
 import { actorProof } from '../kit/delegations.js';
 import { CHAT, ID_TOKEN, issuingWorld, REFRESH_TOKEN, THERE, trustIn } from '../kit/identity-assertions.js';
 import { claimsOf, ISSUER, idpApp, idpStore } from '../kit/idp.js';

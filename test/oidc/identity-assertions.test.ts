@@ -1,6 +1,6 @@
 import { calculateJwkThumbprint } from 'jose';
 import t from 'tap';
-import { JWT_BEARER } from '../../src/oidc/identity-assertions/trust.js';
+import { JWT_BEARER } from '../../src/idp/oidc/identity-assertions/trust.js';
 import {
   acceptingWorld,
   foreignIssuer,

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap';
-import { openStore } from '../../src/storage/open.js';
+import { openStore } from '../../src/core/storage/open.js';
 import { basic, PASSWORD } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { authorizePath, type IdpAppOptions, idpApp, idpStore, SEED } from '../kit/idp.js';

@@ -1,6 +1,6 @@
-import { createPushedAuthorization } from '../../src/oidc/authorize/pushed.js';
-import { pushedRequestCollection } from '../../src/oidc/store.js';
-import type { Store } from '../../src/storage/collection.js';
+import type { Store } from '../../src/core/storage/collection.js';
+import { createPushedAuthorization } from '../../src/idp/oidc/authorize/pushed.js';
+import { pushedRequestCollection } from '../../src/idp/oidc/store.js';
 import { fakeClock } from '../kit/clock.js';
 import { countedRandom } from '../kit/random.js';
 import {

@@ -1,10 +1,10 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import t, { type Test } from 'tap';
-import { revocationCollection } from '../../src/oidc/revocations/service.js';
-import { grantCollection } from '../../src/oidc/store.js';
-import type { Store } from '../../src/storage/collection.js';
-import { openStore } from '../../src/storage/open.js';
+import type { Store } from '../../src/core/storage/collection.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { revocationCollection } from '../../src/idp/oidc/revocations/service.js';
+import { grantCollection } from '../../src/idp/oidc/store.js';
 import { countCalls } from '../kit/killed-at.js';
 import { compiled } from '../kit/process.js';
 import { countedRandom } from '../kit/random.js';

@@ -1,8 +1,8 @@
 import * as oauth from 'oauth4webapi';
 import * as openid from 'openid-client';
 import t, { type Test } from 'tap';
-import { MINUTE, SECOND } from '../../src/kernel/clock.js';
-import { pushedRequestCollection } from '../../src/oidc/store.js';
+import { MINUTE, SECOND } from '../../src/core/kernel/clock.js';
+import { pushedRequestCollection } from '../../src/idp/oidc/store.js';
 import { decodeEntities } from '../kit/agent.js';
 import { basic } from '../kit/app.js';
 import { asserted, assertion, clientKey } from '../kit/client-keys.js';

@@ -1,7 +1,8 @@
 /** Another process that removes expired documents: `node purge-worker.js <uri of the store>`. */
-import { createPurges } from '../../src/oidc/purge.js';
-import { consentCollection, grantCollection, sessionCollection } from '../../src/oidc/store.js';
-import { openStore } from '../../src/storage/open.js';
+
+import { openStore } from '../../src/core/storage/open.js';
+import { createPurges } from '../../src/idp/oidc/purge.js';
+import { consentCollection, grantCollection, sessionCollection } from '../../src/idp/oidc/store.js';
 
 const store = await openStore(process.argv[2] ?? '');
 const { 'grant-purge': purge } = createPurges({

@@ -1,19 +1,19 @@
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { type Clock, systemClock } from '../../src/kernel/clock.js';
-import { covers, createConsentService } from '../../src/oidc/consents.js';
-import { createPurges } from '../../src/oidc/purge.js';
+import { type Clock, systemClock } from '../../src/core/kernel/clock.js';
+import { purgeExpired } from '../../src/core/ops/purge.js';
+import type { Store } from '../../src/core/storage/collection.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { openDatabase } from '../../src/core/storage/sqlite/store.js';
+import { covers, createConsentService } from '../../src/idp/oidc/consents.js';
+import { createPurges } from '../../src/idp/oidc/purge.js';
 import {
   consentCollection,
   type GrantDocument,
   type Grants,
   grantCollection,
   sessionCollection,
-} from '../../src/oidc/store.js';
-import { purgeExpired } from '../../src/ops/purge.js';
-import type { Store } from '../../src/storage/collection.js';
-import { openStore } from '../../src/storage/open.js';
-import { openDatabase } from '../../src/storage/sqlite/store.js';
+} from '../../src/idp/oidc/store.js';
 import { fakeClock } from '../kit/clock.js';
 import { explore } from '../kit/explore.js';
 import {

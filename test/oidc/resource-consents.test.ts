@@ -1,7 +1,7 @@
 import { customFetch, type JWTAccessTokenClaims, validateJwtAccessToken } from 'oauth4webapi';
 import * as openid from 'openid-client';
 import t, { type Test } from 'tap';
-import { clientCollection } from '../../src/provisioning/store.js';
+import { clientCollection } from '../../src/idp/provisioning/store.js';
 import { createResourceServer } from '../../src/resource-server/service.js';
 import type { Agent, Page } from '../kit/agent.js';
 import { basic } from '../kit/app.js';

@@ -1,11 +1,11 @@
 import { createLocalJWKSet, decodeProtectedHeader, jwtVerify } from 'jose';
 import t, { type Test } from 'tap';
-import { revocationKey } from '../../src/http/revocation-list.js';
-import { revocationCollection } from '../../src/oidc/revocations/service.js';
-import { sessionCollection } from '../../src/oidc/store.js';
-import { clientCollection } from '../../src/provisioning/store.js';
-import type { ResourceInput } from '../../src/resources/administration.js';
-import { openStore } from '../../src/storage/open.js';
+import { revocationKey } from '../../src/core/http/revocation-list.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { revocationCollection } from '../../src/idp/oidc/revocations/service.js';
+import { sessionCollection } from '../../src/idp/oidc/store.js';
+import { clientCollection } from '../../src/idp/provisioning/store.js';
+import type { ResourceInput } from '../../src/idp/resources/administration.js';
 import { basic, PASSWORD } from '../kit/app.js';
 import {
   ADMIN_TOKEN,

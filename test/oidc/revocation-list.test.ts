@@ -1,8 +1,8 @@
 import { createLocalJWKSet, jwtVerify } from 'jose';
 import t, { type Test } from 'tap';
-import { accessOf, isRevoked, type RevocationList } from '../../src/http/revocation-list.js';
-import { MINUTE, SECOND } from '../../src/kernel/clock.js';
-import { createRevocations, revocationCollection } from '../../src/oidc/revocations/service.js';
+import { accessOf, isRevoked, type RevocationList } from '../../src/core/http/revocation-list.js';
+import { MINUTE, SECOND } from '../../src/core/kernel/clock.js';
+import { createRevocations, revocationCollection } from '../../src/idp/oidc/revocations/service.js';
 import { createResourceServer } from '../../src/resource-server/service.js';
 import { basic } from '../kit/app.js';
 import {

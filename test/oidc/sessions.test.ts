@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap';
-import { clientCollection } from '../../src/provisioning/store.js';
+import { clientCollection } from '../../src/idp/provisioning/store.js';
 import type { Agent, Page } from '../kit/agent.js';
 import { auditOf } from '../kit/app.js';
 import {

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { clientCollection } from '../../src/provisioning/store.js';
+import { clientCollection } from '../../src/idp/provisioning/store.js';
 import { Agent, decodeEntities } from '../kit/agent.js';
 import { type Answer, auditOf, PASSWORD } from '../kit/app.js';
 import {

@@ -1,10 +1,10 @@
 import t, { type Test } from 'tap';
-import { systemClock } from '../../src/kernel/clock.js';
-import { systemRandom } from '../../src/kernel/secrets.js';
-import { clientCollection } from '../../src/provisioning/store.js';
-import { registrationTokenCollection } from '../../src/registration/store.js';
-import { createRegistrationTokens } from '../../src/registration/tokens.js';
-import { openStore } from '../../src/storage/open.js';
+import { systemClock } from '../../src/core/kernel/clock.js';
+import { systemRandom } from '../../src/core/kernel/secrets.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { clientCollection } from '../../src/idp/provisioning/store.js';
+import { registrationTokenCollection } from '../../src/idp/registration/store.js';
+import { createRegistrationTokens } from '../../src/idp/registration/tokens.js';
 import { basic } from '../kit/app.js';
 import { asserted, assertion, clientKey } from '../kit/client-keys.js';
 import { ADMIN_TOKEN, authorizePath, CALLBACK, codeIn, ISSUER, idpOptions, redemption } from '../kit/idp.js';

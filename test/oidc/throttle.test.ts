@@ -1,9 +1,9 @@
 import t, { type Test } from 'tap';
-import { createUnknownWrites } from '../../src/ops/unknown-writes.js';
-import { createPasswordPolicy } from '../../src/passwords/common.js';
-import { createPasswords } from '../../src/passwords/hasher.js';
-import { createLinks } from '../../src/provisioning/links.js';
-import { principalCollection } from '../../src/provisioning/store.js';
+import { createUnknownWrites } from '../../src/core/ops/unknown-writes.js';
+import { createPasswordPolicy } from '../../src/core/passwords/common.js';
+import { createPasswords } from '../../src/core/passwords/hasher.js';
+import { createLinks } from '../../src/idp/provisioning/links.js';
+import { principalCollection } from '../../src/idp/provisioning/store.js';
 import { type Answer, basic, CHEAP, PASSWORD } from '../kit/app.js';
 import {
   ADMIN_TOKEN,

@@ -1,9 +1,9 @@
 import t, { type Test } from 'tap';
-import { ASSERTION_TOKEN, JWT_BEARER } from '../../src/oidc/identity-assertions/trust.js';
-import { createKeys } from '../../src/oidc/keys.js';
-import { TOKEN_EXCHANGE } from '../../src/oidc/tokens/request.js';
-import { registrationTokenCollection } from '../../src/registration/store.js';
-import { createRegistrationTokens } from '../../src/registration/tokens.js';
+import { ASSERTION_TOKEN, JWT_BEARER } from '../../src/idp/oidc/identity-assertions/trust.js';
+import { createKeys } from '../../src/idp/oidc/keys.js';
+import { TOKEN_EXCHANGE } from '../../src/idp/oidc/tokens/request.js';
+import { registrationTokenCollection } from '../../src/idp/registration/store.js';
+import { createRegistrationTokens } from '../../src/idp/registration/tokens.js';
 import { mailedApp, RESET, VERIFY } from '../auth/kit.js';
 import { agentWithKey } from '../kit/agent-keys.js';
 import { basic, PASSWORD, saasApp } from '../kit/app.js';

@@ -1,9 +1,9 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { createLocalJWKSet, jwtVerify, SignJWT } from 'jose';
 import t from 'tap';
-import { sha256 } from '../../src/kernel/secrets.js';
-import { findOwner } from '../../src/oidc/tokens/issuance.js';
-import { clientCollection, principalCollection } from '../../src/provisioning/store.js';
+import { sha256 } from '../../src/core/kernel/secrets.js';
+import { findOwner } from '../../src/idp/oidc/tokens/issuance.js';
+import { clientCollection, principalCollection } from '../../src/idp/provisioning/store.js';
 import { auditOf, basic } from '../kit/app.js';
 import {
   ADMIN_TOKEN,

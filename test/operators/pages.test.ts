@@ -1,5 +1,5 @@
 import t from 'tap';
-import { mailCollection } from '../../src/email/store.js';
+import { mailCollection } from '../../src/shared/email/store.js';
 import { agentWithKey } from '../kit/agent-keys.js';
 import { auditOf, PASSWORD } from '../kit/app.js';
 import { clientKey } from '../kit/client-keys.js';

@@ -1,10 +1,10 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import t, { type Test } from 'tap';
-import { setupCollection } from '../../src/provisioning/first-operator.js';
-import { createOperatorRoles } from '../../src/provisioning/operators.js';
-import { principalCollection } from '../../src/provisioning/store.js';
-import { openStore } from '../../src/storage/open.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { setupCollection } from '../../src/idp/provisioning/first-operator.js';
+import { createOperatorRoles } from '../../src/idp/provisioning/operators.js';
+import { principalCollection } from '../../src/idp/provisioning/store.js';
 import { PASSWORD } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { type IdpApp, idpApp } from '../kit/idp.js';

@@ -1,9 +1,9 @@
 import t, { type Test } from 'tap';
-import { type AuditRecord, createAudit } from '../../src/ops/audit.js';
-import { followAudit } from '../../src/ops/audit-reader.js';
-import { createUnknownWrites } from '../../src/ops/unknown-writes.js';
-import { StoreUnavailable } from '../../src/storage/collection.js';
-import { openStore } from '../../src/storage/open.js';
+import { type AuditRecord, createAudit } from '../../src/core/ops/audit.js';
+import { followAudit } from '../../src/core/ops/audit-reader.js';
+import { createUnknownWrites } from '../../src/core/ops/unknown-writes.js';
+import { StoreUnavailable } from '../../src/core/storage/collection.js';
+import { openStore } from '../../src/core/storage/open.js';
 import { auditOf, saasApp, storeOf } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { countedRandom } from '../kit/random.js';

@@ -1,6 +1,6 @@
 import t from 'tap';
-import { createUnknownWrites } from '../../src/ops/unknown-writes.js';
-import { StoreUnavailable } from '../../src/storage/collection.js';
+import { createUnknownWrites } from '../../src/core/ops/unknown-writes.js';
+import { StoreUnavailable } from '../../src/core/storage/collection.js';
 import { fakeClock } from '../kit/clock.js';
 
 /** An outage cannot fill the memory of a process with writes whose outcome is unknown. */

@@ -2,10 +2,10 @@
  * Another process on the same store: `node worker.js '{ databaseUri, task, late, rounds }'`. Its clock is `late`
  * milliseconds behind, so that its lease ends sooner for the other processes.
  */
-import { systemRandom } from '../../src/kernel/secrets.js';
-import { createJobs } from '../../src/ops/jobs.js';
-import { UniqueViolation } from '../../src/storage/collection.js';
-import { openStore } from '../../src/storage/open.js';
+import { systemRandom } from '../../src/core/kernel/secrets.js';
+import { createJobs } from '../../src/core/ops/jobs.js';
+import { UniqueViolation } from '../../src/core/storage/collection.js';
+import { openStore } from '../../src/core/storage/open.js';
 
 const { databaseUri, task, late = 0, rounds = 0 } = JSON.parse(process.argv[2] ?? '{}');
 const store = await openStore(databaseUri);

@@ -1,9 +1,9 @@
 import t, { type Test } from 'tap';
-import { userCollection } from '../../src/auth/store.js';
-import { mailCollection, nameOf } from '../../src/email/store.js';
-import { identityCollection } from '../../src/federation/store.js';
-import { passkeyCollection } from '../../src/passkeys/store.js';
+import { userCollection } from '../../src/saas/auth/store.js';
+import { identityCollection } from '../../src/saas/login-providers/store.js';
 import type { CreateServerOptions } from '../../src/saas/server.js';
+import { mailCollection, nameOf } from '../../src/shared/email/store.js';
+import { passkeyCollection } from '../../src/shared/passkeys/store.js';
 import { type MailedApp, mailedApp, RESET, VERIFY } from '../auth/kit.js';
 import { ADMIN, auditOf, PASSWORD, type SaasApp, saasApp, storeOf } from '../kit/app.js';
 import { type Deviation, SoftwareAuthenticator } from '../kit/authenticator.js';

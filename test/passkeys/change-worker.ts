@@ -1,5 +1,5 @@
 /** Changes or uses a passkey in a process that kills itself (-9) at one of its calls to the store, given by its arguments. */
-import { openStore } from '../../src/storage/open.js';
+import { openStore } from '../../src/core/storage/open.js';
 import { serviceOn } from '../auth/explored-service.js';
 import { killedAt } from '../kit/killed-at.js';
 import { FROM, reportingService } from './kit.js';

@@ -2,18 +2,18 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { isSessionValid, sessionCollection, userCollection } from '../../src/auth/store.js';
-import { mailCollection, nameOf } from '../../src/email/store.js';
-import { createPasskeyFlows } from '../../src/passkeys/flows.js';
-import { createPasskeyService, type PasskeyService } from '../../src/passkeys/service.js';
+import { nullIfTaken, type Store } from '../../src/core/storage/collection.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { isSessionValid, sessionCollection, userCollection } from '../../src/saas/auth/store.js';
+import { mailCollection, nameOf } from '../../src/shared/email/store.js';
+import { createPasskeyFlows } from '../../src/shared/passkeys/flows.js';
+import { createPasskeyService, type PasskeyService } from '../../src/shared/passkeys/service.js';
 import {
   passkeyCollection,
   readPasskeyVersion,
   removePasskeys,
   usedChallengeCollection,
-} from '../../src/passkeys/store.js';
-import { nullIfTaken, type Store } from '../../src/storage/collection.js';
-import { openStore } from '../../src/storage/open.js';
+} from '../../src/shared/passkeys/store.js';
 import {
   ADA,
   serviceOn as authOn,

@@ -1,14 +1,14 @@
-import { createAccountMails } from '../../src/auth/mails.js';
-import { createMailContent } from '../../src/email/content.js';
-import { createOutbox } from '../../src/email/outbox.js';
-import { mailCollection } from '../../src/email/store.js';
-import { createMessages } from '../../src/http/messages.js';
-import { systemClock as clock } from '../../src/kernel/clock.js';
-import { systemRandom as random } from '../../src/kernel/secrets.js';
-import { verifyAssertion, verifyCreation } from '../../src/passkeys/ceremony.js';
-import { createPasskeyService, type PasskeyService } from '../../src/passkeys/service.js';
-import { passkeyCollection, usedChallengeCollection } from '../../src/passkeys/store.js';
-import type { Store } from '../../src/storage/collection.js';
+import { createMessages } from '../../src/core/http/messages.js';
+import { systemClock as clock } from '../../src/core/kernel/clock.js';
+import { systemRandom as random } from '../../src/core/kernel/secrets.js';
+import type { Store } from '../../src/core/storage/collection.js';
+import { createAccountMails } from '../../src/saas/auth/mails.js';
+import { createMailContent } from '../../src/shared/email/content.js';
+import { createOutbox } from '../../src/shared/email/outbox.js';
+import { mailCollection } from '../../src/shared/email/store.js';
+import { verifyAssertion, verifyCreation } from '../../src/shared/passkeys/ceremony.js';
+import { createPasskeyService, type PasskeyService } from '../../src/shared/passkeys/service.js';
+import { passkeyCollection, usedChallengeCollection } from '../../src/shared/passkeys/store.js';
 
 export const ORIGIN = 'https://app.example.test';
 export const FROM = { ip: '192.0.2.1', isDisconnected: () => false };

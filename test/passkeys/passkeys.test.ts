@@ -1,10 +1,10 @@
 import t, { type Test } from 'tap';
-import { systemRandom } from '../../src/kernel/secrets.js';
-import { verifyAssertion, verifyCreation } from '../../src/passkeys/ceremony.js';
-import { createPasskeyService, type PasskeyService } from '../../src/passkeys/service.js';
-import { passkeyCollection, usedChallengeCollection } from '../../src/passkeys/store.js';
-import type { Store } from '../../src/storage/collection.js';
-import { openStore } from '../../src/storage/open.js';
+import { systemRandom } from '../../src/core/kernel/secrets.js';
+import type { Store } from '../../src/core/storage/collection.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { verifyAssertion, verifyCreation } from '../../src/shared/passkeys/ceremony.js';
+import { createPasskeyService, type PasskeyService } from '../../src/shared/passkeys/service.js';
+import { passkeyCollection, usedChallengeCollection } from '../../src/shared/passkeys/store.js';
 import { type Deviation, SoftwareAuthenticator } from '../kit/authenticator.js';
 import { fakeClock } from '../kit/clock.js';
 import { temporaryFolder } from '../kit/tmp.js';

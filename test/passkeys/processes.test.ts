@@ -1,8 +1,8 @@
 import t, { type Test } from 'tap';
-import { userCollection } from '../../src/auth/store.js';
-import { type IdentityDocument, identityCollection } from '../../src/federation/store.js';
-import { type PasskeyDocument, passkeyCollection } from '../../src/passkeys/store.js';
-import { openStore } from '../../src/storage/open.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { userCollection } from '../../src/saas/auth/store.js';
+import { type IdentityDocument, identityCollection } from '../../src/saas/login-providers/store.js';
+import { type PasskeyDocument, passkeyCollection } from '../../src/shared/passkeys/store.js';
 import { CLIENT } from '../federation/kit.js';
 import { SoftwareAuthenticator } from '../kit/authenticator.js';
 import { type Posted, PROCESSES, post, spread, startAll } from '../kit/saas-processes.js';

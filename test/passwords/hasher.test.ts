@@ -3,10 +3,10 @@ import { once } from 'node:events';
 import fast from '@node-rs/argon2';
 import argon2 from 'argon2';
 import t, { type Test } from 'tap';
-import { userCollection } from '../../src/auth/store.js';
-import { Semaphore } from '../../src/ops/semaphore.js';
-import { createArgon2Verify, type HashingCost, hashArgon2 } from '../../src/passwords/argon2.js';
-import { createPasswords, type Passwords } from '../../src/passwords/hasher.js';
+import { Semaphore } from '../../src/core/ops/semaphore.js';
+import { createArgon2Verify, type HashingCost, hashArgon2 } from '../../src/core/passwords/argon2.js';
+import { createPasswords, type Passwords } from '../../src/core/passwords/hasher.js';
+import { userCollection } from '../../src/saas/auth/store.js';
 import { CHEAP, PASSWORD, saasApp, storeOf } from '../kit/app.js';
 import { countedRandom } from '../kit/random.js';
 

@@ -2,12 +2,12 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { systemRandom } from '../../src/kernel/secrets.js';
-import { createUnknownWrites } from '../../src/ops/unknown-writes.js';
-import type { FirstOperator } from '../../src/provisioning/first-operator.js';
-import { createLinks } from '../../src/provisioning/links.js';
-import { type PrincipalCollection, principalCollection } from '../../src/provisioning/store.js';
-import { openStore } from '../../src/storage/open.js';
+import { systemRandom } from '../../src/core/kernel/secrets.js';
+import { createUnknownWrites } from '../../src/core/ops/unknown-writes.js';
+import { openStore } from '../../src/core/storage/open.js';
+import type { FirstOperator } from '../../src/idp/provisioning/first-operator.js';
+import { createLinks } from '../../src/idp/provisioning/links.js';
+import { type PrincipalCollection, principalCollection } from '../../src/idp/provisioning/store.js';
 import { type Answer, basic, PASSWORD, parseJson } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import {

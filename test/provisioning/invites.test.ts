@@ -1,6 +1,6 @@
 import t from 'tap';
-import { sha256 } from '../../src/kernel/secrets.js';
-import { principalCollection } from '../../src/provisioning/store.js';
+import { sha256 } from '../../src/core/kernel/secrets.js';
+import { principalCollection } from '../../src/idp/provisioning/store.js';
 import { auditOf, PASSWORD } from '../kit/app.js';
 import { ADMIN_TOKEN, comparable, type IdpApp, type IdpCall, ISSUER, idpApp, idpStore } from '../kit/idp.js';
 import { sentence } from '../kit/sentences.js';

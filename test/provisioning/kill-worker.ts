@@ -2,17 +2,18 @@
  * Accepts a link, verifies an address or signs up, in a process that kills itself (-9) at one of its calls to the store,
  * given by its arguments.
  */
-import { createMailContent } from '../../src/email/content.js';
-import { createEmailService } from '../../src/email/service.js';
-import { mailCollection } from '../../src/email/store.js';
-import { loadTemplates } from '../../src/email/templates.js';
-import { createMessages } from '../../src/http/messages.js';
-import { systemClock } from '../../src/kernel/clock.js';
-import { systemRandom } from '../../src/kernel/secrets.js';
-import { createAudit } from '../../src/ops/audit.js';
-import { createProvisioningModule } from '../../src/provisioning/module.js';
-import { createModuleContext } from '../../src/server/module-context.js';
-import { openStore } from '../../src/storage/open.js';
+
+import { createMessages } from '../../src/core/http/messages.js';
+import { systemClock } from '../../src/core/kernel/clock.js';
+import { systemRandom } from '../../src/core/kernel/secrets.js';
+import { createAudit } from '../../src/core/ops/audit.js';
+import { createModuleContext } from '../../src/core/server/module-context.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { createProvisioningModule } from '../../src/idp/provisioning/module.js';
+import { createMailContent } from '../../src/shared/email/content.js';
+import { createEmailService } from '../../src/shared/email/service.js';
+import { mailCollection } from '../../src/shared/email/store.js';
+import { loadTemplates } from '../../src/shared/email/templates.js';
 import { CHEAP } from '../kit/app.js';
 import { killedAt } from '../kit/killed-at.js';
 

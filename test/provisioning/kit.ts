@@ -1,9 +1,9 @@
 import type { Test } from 'tap';
-import { createMessages } from '../../src/http/messages.js';
-import { createAudit } from '../../src/ops/audit.js';
-import type { Outbox } from '../../src/provisioning/mails.js';
-import { createProvisioningModule } from '../../src/provisioning/module.js';
-import { createModuleContext } from '../../src/server/module-context.js';
+import { createMessages } from '../../src/core/http/messages.js';
+import { createAudit } from '../../src/core/ops/audit.js';
+import { createModuleContext } from '../../src/core/server/module-context.js';
+import type { Outbox } from '../../src/idp/provisioning/mails.js';
+import { createProvisioningModule } from '../../src/idp/provisioning/module.js';
 import { readMails } from '../auth/kit.js';
 import { type Answer, CHEAP } from '../kit/app.js';
 import { type IdpApp, type IdpAppOptions, ISSUER, idpApp, idpStore } from '../kit/idp.js';

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap';
-import { principalCollection } from '../../src/provisioning/store.js';
-import { openStore } from '../../src/storage/open.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { principalCollection } from '../../src/idp/provisioning/store.js';
 import { PASSWORD } from '../kit/app.js';
 import { claimsOf, type IdpApp, idpApp, idpStore } from '../kit/idp.js';
 import { type Mongod, onMongod } from '../storage/mongod.js';

@@ -1,6 +1,6 @@
 import t from 'tap';
-import { sha256 } from '../../src/kernel/secrets.js';
-import { clientCollection, principalCollection } from '../../src/provisioning/store.js';
+import { sha256 } from '../../src/core/kernel/secrets.js';
+import { clientCollection, principalCollection } from '../../src/idp/provisioning/store.js';
 import { auditOf, basic, PASSWORD } from '../kit/app.js';
 import { type Credentials, comparable, type IdpApp, idpApp, idpStore } from '../kit/idp.js';
 import { REGISTRABLE, UNREGISTRABLE } from '../kit/redirect-uris.js';

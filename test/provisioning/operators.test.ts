@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap';
-import { createOperatorRoles } from '../../src/provisioning/operators.js';
-import { principalCollection } from '../../src/provisioning/store.js';
+import { createOperatorRoles } from '../../src/idp/provisioning/operators.js';
+import { principalCollection } from '../../src/idp/provisioning/store.js';
 import { auditOf, PASSWORD } from '../kit/app.js';
 import { ADMIN_TOKEN, type IdpApp, idpApp, idpStore } from '../kit/idp.js';
 

@@ -1,9 +1,9 @@
 import t, { type Test } from 'tap';
-import { mailCollection } from '../../src/email/store.js';
-import { factorCollection } from '../../src/factors/store.js';
-import { createRecovery } from '../../src/provisioning/recovery.js';
-import { type PrincipalCollection, principalCollection } from '../../src/provisioning/store.js';
-import { openStore } from '../../src/storage/open.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { createRecovery } from '../../src/idp/provisioning/recovery.js';
+import { type PrincipalCollection, principalCollection } from '../../src/idp/provisioning/store.js';
+import { mailCollection } from '../../src/shared/email/store.js';
+import { factorCollection } from '../../src/shared/factors/store.js';
 import { CHANGED, RESET, VERIFY } from '../auth/kit.js';
 import { PASSWORD } from '../kit/app.js';
 import { FACTOR_KEY } from '../kit/factors.js';

@@ -1,10 +1,10 @@
 import t, { type Test } from 'tap';
-import { factorCollection } from '../../src/factors/store.js';
-import { delegationCollection } from '../../src/oidc/delegations/store.js';
-import { consentCollection, sessionCollection } from '../../src/oidc/store.js';
-import { passkeyCollection } from '../../src/passkeys/store.js';
-import { setupCollection } from '../../src/provisioning/first-operator.js';
-import { type PrincipalDocument, principalCollection } from '../../src/provisioning/store.js';
+import { delegationCollection } from '../../src/idp/oidc/delegations/store.js';
+import { consentCollection, sessionCollection } from '../../src/idp/oidc/store.js';
+import { setupCollection } from '../../src/idp/provisioning/first-operator.js';
+import { type PrincipalDocument, principalCollection } from '../../src/idp/provisioning/store.js';
+import { factorCollection } from '../../src/shared/factors/store.js';
+import { passkeyCollection } from '../../src/shared/passkeys/store.js';
 import { RESET, readMails } from '../auth/kit.js';
 import { agentWithKey } from '../kit/agent-keys.js';
 import { basic, PASSWORD } from '../kit/app.js';

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap';
-import { principalCollection } from '../../src/provisioning/store.js';
+import { principalCollection } from '../../src/idp/provisioning/store.js';
 import { enterAccount, HERE } from '../account/kit.js';
 import { CHANGED, RESET, VERIFY } from '../auth/kit.js';
 import { Agent } from '../kit/agent.js';

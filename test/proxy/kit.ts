@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import type { Test } from 'tap';
-import type { Finding } from '../../src/server/doctor.js';
+import type { Finding } from '../../src/core/server/doctor.js';
 import { auditOf, openFile, SECRETS } from '../kit/app.js';
 import { compiled, type Program, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';

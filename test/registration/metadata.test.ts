@@ -1,11 +1,11 @@
 import type { lookup as systemLookup } from 'node:dns';
 import t, { type Test } from 'tap';
-import { revocationKey } from '../../src/http/revocation-list.js';
-import { DAY, HOUR, MINUTE } from '../../src/kernel/clock.js';
-import { revocationCollection } from '../../src/oidc/revocations/service.js';
-import { createDocuments, documentCollection } from '../../src/outbound/documents.js';
-import { createOutbound } from '../../src/outbound/request.js';
-import { isMetadataId } from '../../src/registration/client-ids.js';
+import { revocationKey } from '../../src/core/http/revocation-list.js';
+import { DAY, HOUR, MINUTE } from '../../src/core/kernel/clock.js';
+import { createDocuments, documentCollection } from '../../src/core/outbound/documents.js';
+import { createOutbound } from '../../src/core/outbound/request.js';
+import { revocationCollection } from '../../src/idp/oidc/revocations/service.js';
+import { isMetadataId } from '../../src/idp/registration/client-ids.js';
 import { Agent } from '../kit/agent.js';
 import { auditOf } from '../kit/app.js';
 import { asserted, assertion, clientKey, type DocumentHost, documentHost } from '../kit/client-keys.js';

@@ -1,9 +1,9 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
+import { connectionLimit } from '../../src/core/server/descriptors.js';
+import type { ServerOptions } from '../../src/core/server/options.js';
 import { createIdentityServer, createServer } from '../../src/index.js';
-import { connectionLimit } from '../../src/server/descriptors.js';
-import type { ServerOptions } from '../../src/server/options.js';
 import { testOptions } from '../kit/app.js';
 import { idpOptions } from '../kit/idp.js';
 import { temporaryFolder } from '../kit/tmp.js';

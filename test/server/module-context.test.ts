@@ -3,10 +3,10 @@ import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import Fastify from 'fastify';
 import t from 'tap';
-import { HOUR } from '../../src/kernel/clock.js';
-import { createAudit } from '../../src/ops/audit.js';
-import { createCommandContext, followLifecycle } from '../../src/server/module-context.js';
-import { openStore } from '../../src/storage/open.js';
+import { HOUR } from '../../src/core/kernel/clock.js';
+import { createAudit } from '../../src/core/ops/audit.js';
+import { createCommandContext, followLifecycle } from '../../src/core/server/module-context.js';
+import { openStore } from '../../src/core/storage/open.js';
 import { fakeClock } from '../kit/clock.js';
 import { temporaryFolder } from '../kit/tmp.js';
 

@@ -2,7 +2,7 @@
 // biome-ignore format: the rows of a table
 export default [
   {
-    name: 'requests of a closed connection count as waiting', file: 'server/connections.ts', in: 'drop',
+    name: 'requests of a closed connection count as waiting', file: 'core/server/connections.ts', in: 'drop',
     replace: 'this.#waiting -= connection.waiting.length;', by: '',
     tests: [['server/connections', 'a client that pipelines thousands of requests and reads nothing']],
   },

@@ -1,9 +1,9 @@
 import t, { type Test } from 'tap';
 import { Type } from 'typebox';
+import { openStore } from '../../src/core/storage/open.js';
 import { ConfigurationError } from '../../src/index.js';
-import { openCustomSettings } from '../../src/settings/module.js';
-import { customSettingsCollection } from '../../src/settings/store.js';
-import { openStore } from '../../src/storage/open.js';
+import { openCustomSettings } from '../../src/saas/settings/module.js';
+import { customSettingsCollection } from '../../src/saas/settings/store.js';
 import { ADMIN, auditOf, type SaasApp, SECRETS, saasApp, storeOf } from '../kit/app.js';
 import { countedRandom } from '../kit/random.js';
 import { temporaryFolder } from '../kit/tmp.js';

@@ -2,8 +2,8 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import type { Test } from 'tap';
-import type { Collection, Store } from '../../src/storage/collection.js';
-import { openStore } from '../../src/storage/open.js';
+import type { Collection, Store } from '../../src/core/storage/collection.js';
+import { openStore } from '../../src/core/storage/open.js';
 
 /** Returns the URI of a new, empty database. */
 export type Fresh = (t: Test) => string;

@@ -1,6 +1,6 @@
 /** Another process on the same store, with its task as arguments; it starts at the first message. */
 import { once } from 'node:events';
-import { openStore } from '../../src/storage/open.js';
+import { openStore } from '../../src/core/storage/open.js';
 import { thing, things } from './kit.js';
 
 const [uri, task] = process.argv.slice(2) as [string, string];

@@ -5,15 +5,15 @@ import {
   isLoopbackAddress,
   isPrivateAddress,
   plainAddress,
-} from '../../src/kernel/addresses.js';
-import { HOUR, MINUTE } from '../../src/kernel/clock.js';
-import type { AppError } from '../../src/kernel/errors.js';
-import { sha256 } from '../../src/kernel/secrets.js';
-import { createAudit } from '../../src/ops/audit.js';
-import { type Store, StoreUnavailable } from '../../src/storage/collection.js';
-import { openStore } from '../../src/storage/open.js';
-import { createRequestCount } from '../../src/throttle/requests.js';
-import { atMost, createThrottle, type Throttle } from '../../src/throttle/throttle.js';
+} from '../../src/core/kernel/addresses.js';
+import { HOUR, MINUTE } from '../../src/core/kernel/clock.js';
+import type { AppError } from '../../src/core/kernel/errors.js';
+import { sha256 } from '../../src/core/kernel/secrets.js';
+import { createAudit } from '../../src/core/ops/audit.js';
+import { type Store, StoreUnavailable } from '../../src/core/storage/collection.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { createRequestCount } from '../../src/core/throttle/requests.js';
+import { atMost, createThrottle, type Throttle } from '../../src/core/throttle/throttle.js';
 import { auditOf } from '../kit/app.js';
 import { type FakeClock, fakeClock } from '../kit/clock.js';
 import { countedRandom } from '../kit/random.js';

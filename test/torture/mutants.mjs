@@ -3,18 +3,18 @@
 export default [
   {
     name: 'MongoDB: writes are acknowledged before a majority has journalled them',
-    file: 'storage/mongodb/store.ts',
+    file: 'core/storage/mongodb/store.ts',
     replace: "w: 'majority', j: true,", by: 'w: 1, j: false,',
     campaign: ['mongodb 2 processes', 'primary alone, then killed'],
   },
   {
     name: 'saas-backend: a refresh rotates the session whichever token it presents',
-    file: 'auth/refresh.ts', in: 'refresh',
+    file: 'saas/auth/sessions/refresh.ts', in: 'refresh',
     replace: 'currentId: presented, revokedAt: null', by: 'revokedAt: null',
     campaign: ['sqlite 2 processes', 'kill -9 of one process'],
   },
   {
-    name: 'idp: a code is redeemed whoever was first', file: 'oidc/tokens/redeem.ts', in: 'redeemGrant',
+    name: 'idp: a code is redeemed whoever was first', file: 'idp/oidc/tokens/redeem.ts', in: 'redeemGrant',
     replace: 'consumedAt: null,', by: '',
     campaign: ['sqlite 2 processes', 'kill -9 of one process'],
   },

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import t, { type Test } from 'tap';
-import { AGENT_EVENTS } from '../../src/agents/schemas.js';
-import { AUTH_EVENTS } from '../../src/auth/events.js';
-import { BILLING_NOTIFICATIONS } from '../../src/billing/notifications.js';
+import { AGENT_EVENTS } from '../../src/saas/agents/schemas.js';
+import { AUTH_EVENTS } from '../../src/saas/auth/events.js';
+import { BILLING_NOTIFICATIONS } from '../../src/saas/billing/notifications.js';
 import {
   ADMIN,
   type Answer,

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import t, { type Test } from 'tap';
-import { DAY, HOUR, MINUTE, SECOND } from '../../src/kernel/clock.js';
+import { DAY, HOUR, MINUTE, SECOND } from '../../src/core/kernel/clock.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
 import { onMongod } from '../storage/mongod.js';

@@ -1,5 +1,5 @@
 /** Does one of the works in a process that kills itself (-9) at one of its calls to the store. */
-import { openStore } from '../../src/storage/open.js';
+import { openStore } from '../../src/core/storage/open.js';
 import { killedAt } from '../kit/killed-at.js';
 import { accountsOn, WORKS } from './killed-works.js';
 

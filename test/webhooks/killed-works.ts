@@ -1,11 +1,11 @@
-import { agentLinkCollection } from '../../src/agents/store.js';
-import type { AuthService } from '../../src/auth/service.js';
-import { userCollection } from '../../src/auth/store.js';
-import { createSuspension, type Suspension } from '../../src/auth/suspension.js';
-import type { Json } from '../../src/billing/provider/json.js';
-import { customerCollection, webhookEventCollection } from '../../src/billing/store.js';
+import type { Store } from '../../src/core/storage/collection.js';
+import { agentLinkCollection } from '../../src/saas/agents/store.js';
+import type { AuthService } from '../../src/saas/auth/service.js';
+import { userCollection } from '../../src/saas/auth/store.js';
+import { createSuspension, type Suspension } from '../../src/saas/auth/users/suspension.js';
+import type { Json } from '../../src/saas/billing/provider/json.js';
+import { customerCollection, webhookEventCollection } from '../../src/saas/billing/store.js';
 import { createProofCheck } from '../../src/saas/webhooks.js';
-import type { Store } from '../../src/storage/collection.js';
 import { ADA, linkOf, ORIGIN, serviceOn, setup } from '../auth/explored-service.js';
 import { subscriptionEvent } from '../billing/kit.js';
 import { billingOn } from '../kit/billing.js';

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import t, { type Test } from 'tap';
-import { openStore } from '../../src/storage/open.js';
-import { deliveryCollection, intentCollection } from '../../src/webhooks/store.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { deliveryCollection, intentCollection } from '../../src/saas/webhooks/store.js';
 import { countCalls } from '../kit/killed-at.js';
 import { compiled } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';

@@ -2,14 +2,14 @@ import { createServer, type IncomingHttpHeaders, type RequestListener, type Serv
 import type { AddressInfo } from 'node:net';
 import { Webhook } from 'standardwebhooks';
 import type { Test } from 'tap';
-import { createEvents, type EventProof } from '../../src/ops/events.js';
-import type { Job, Lease } from '../../src/ops/jobs.js';
-import type { Reach } from '../../src/outbound/request.js';
-import type { Store } from '../../src/storage/collection.js';
-import { openStore } from '../../src/storage/open.js';
-import { createDeliveryService } from '../../src/webhooks/deliveries.js';
-import { createWebhooksModule, type WebhooksModuleOptions } from '../../src/webhooks/module.js';
-import { deliveryCollection, endpointCollection, intentCollection } from '../../src/webhooks/store.js';
+import { createEvents, type EventProof } from '../../src/core/ops/events.js';
+import type { Job, Lease } from '../../src/core/ops/jobs.js';
+import type { Reach } from '../../src/core/outbound/request.js';
+import type { Store } from '../../src/core/storage/collection.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { createDeliveryService } from '../../src/saas/webhooks/deliveries.js';
+import { createWebhooksModule, type WebhooksModuleOptions } from '../../src/saas/webhooks/module.js';
+import { deliveryCollection, endpointCollection, intentCollection } from '../../src/saas/webhooks/store.js';
 import { type FakeClock, fakeClock } from '../kit/clock.js';
 import { countedRandom } from '../kit/random.js';
 

@@ -4,7 +4,7 @@
  */
 import { once } from 'node:events';
 import { setImmediate } from 'node:timers/promises';
-import { openStore } from '../../src/storage/open.js';
+import { openStore } from '../../src/core/storage/open.js';
 import { fakeClock } from '../kit/clock.js';
 import { webhooksOn } from './kit.js';
 

@@ -7,8 +7,8 @@ import {
   type Store,
   StoreUnavailable,
   UniqueViolation,
-} from '../../../src/storage/collection.js';
-import { openStore } from '../../../src/storage/open.js';
+} from '../../../src/core/storage/collection.js';
+import { openStore } from '../../../src/core/storage/open.js';
 import { begin, DECLARATION, type Fresh, type Thing, thing } from '../kit.js';
 
 /** This part of the contract. */

@@ -1,7 +1,7 @@
 /** Acknowledged writes survive kill -9. */
 import { once } from 'node:events';
 import type { Test } from 'tap';
-import { openStore } from '../../../src/storage/open.js';
+import { openStore } from '../../../src/core/storage/open.js';
 import { type Fresh, startWorker, things } from '../kit.js';
 
 /** `npm run test:kills` sets more. */

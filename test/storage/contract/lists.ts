@@ -1,7 +1,7 @@
 /** Filters, sort orders and pages. */
 import type { Test } from 'tap';
-import { type Condition, RefusedSelector, type Where } from '../../../src/storage/collection.js';
-import { compare, matches } from '../../../src/storage/semantics.js';
+import { type Condition, RefusedSelector, type Where } from '../../../src/core/storage/collection.js';
+import { compare, matches } from '../../../src/core/storage/semantics.js';
 import { begin, type Fresh, type Thing, thing } from '../kit.js';
 
 /** This part of the contract. */

@@ -5,7 +5,7 @@ import {
   RefusedDocument,
   RefusedSelector,
   type Where,
-} from '../../../src/storage/collection.js';
+} from '../../../src/core/storage/collection.js';
 import { begin, type Fresh, type Thing, thing } from '../kit.js';
 
 /** This part of the contract. */

@@ -6,8 +6,8 @@ import {
   RefusedSelector,
   type Store,
   StoreUnavailable,
-} from '../../../src/storage/collection.js';
-import { openStore } from '../../../src/storage/open.js';
+} from '../../../src/core/storage/collection.js';
+import { openStore } from '../../../src/core/storage/open.js';
 import { begin, type Fresh, startWorker, type Thing, thing, things } from '../kit.js';
 
 const notes = (store: Store) => store.collection<{ id: string; at?: number }>('notes', { fields: ['at'] });
