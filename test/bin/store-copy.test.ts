@@ -13,10 +13,10 @@ import { openDatabase } from '../../src/core/storage/sqlite/store.js';
 import { declareIdpCollections } from '../../src/idp/collections.js';
 import { userCollection } from '../../src/saas/auth/store.js';
 import { declareSaasCollections } from '../../src/saas/collections.js';
+import { onMongod } from '../core/storage/mongod.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
-import { onMongod } from '../storage/mongod.js';
 
 /** Copies stores between engines and starts programs on the copies. */
 

@@ -8,11 +8,11 @@ import { updateFigures } from '../../src/saas/billing/figures/job.js';
 import { figureCollections } from '../../src/saas/billing/figures/store.js';
 import { subscriptionCollection } from '../../src/saas/billing/store.js';
 import { mailCollection } from '../../src/shared/email/store.js';
-import { invoiceEvent, shop, subscriptionEvent } from '../billing/kit.js';
 import { basic, storeOf } from '../kit/app.js';
 import { onChromium } from '../kit/chromium.js';
 import { fakeClock } from '../kit/clock.js';
 import { makeOperator } from '../kit/operator.js';
+import { invoiceEvent, shop, subscriptionEvent } from '../saas/billing/kit.js';
 import { fillSignIn, reachableIdp } from './kit.js';
 
 /** `npm run screenshots`: takes the pictures of README and docs, of both products with a month of sample data. */

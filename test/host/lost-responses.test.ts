@@ -6,13 +6,13 @@ import { openStore } from '../../src/core/storage/open.js';
 import { principalCollection } from '../../src/idp/provisioning/store.js';
 import { identityProvider, saasBackend } from '../../src/index.js';
 import { type UserDocument, type Users, userCollection } from '../../src/saas/auth/store.js';
+import { type Mongod, onMongod } from '../core/storage/mongod.js';
 import { auditOf, PASSWORD } from '../kit/app.js';
 import { type FakeClock, fakeClock } from '../kit/clock.js';
 import { idpPluginOptions, saasPluginOptions } from '../kit/host.js';
 import { ADMIN_TOKEN } from '../kit/idp.js';
 import { type LossyMongo, lossyMongo } from '../kit/lossy-mongo.js';
 import { waitUntil } from '../kit/wait.js';
-import { type Mongod, onMongod } from '../storage/mongod.js';
 
 /** Links and password changes that take effect in MongoDB, while the response is lost and the client gets a 503. */
 
