@@ -7,18 +7,33 @@ import t from 'tap';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
-/** From the bottom up: each imports only earlier entries. Then come the domains, the products and the programs. */
+/** The rooms of the house, from the ground up, and those that each imports: no more and no less. */
+const ROOMS = {
+  core: [],
+  client: [],
+  shared: ['core'],
+  'resource-server': ['core'],
+  idp: ['core', 'shared'],
+  saas: ['core', 'resource-server', 'shared'],
+  index: ['core', 'idp', 'saas'],
+  bin: ['core', 'idp', 'saas'],
+};
+
+/** Rooms with one folder for each domain. */
+const ROOMS_OF_DOMAINS = ['core', 'shared', 'idp', 'saas'];
+
+/** The folders of the core and what all consoles share, from the bottom up: each imports only earlier ones. */
 const FOUNDATIONS = [
   'src/core/kernel',
   'src/core/storage',
   'src/core/config',
   'src/core/http',
   'src/core/ops',
-  'src/shared/console-kit',
   'src/core/passwords',
   'src/core/throttle',
   'src/core/outbound',
   'src/core/server',
+  'src/shared/console-kit',
 ];
 const PRODUCTS = ['src/saas', 'src/idp'];
 
@@ -68,10 +83,17 @@ function everythingLoadedBy(file: string, known = new Set<string>()): string[] {
   return [...known];
 }
 
-/** The part of the repository: `src/saas/auth`, `src` for the index, `bin` for everything in it. */
+/** `saas`, `index` for the file at the root, `bin`. */
+function roomOf(file: string): string {
+  const [root = '', room = ''] = dirname(file).split('/');
+  return root === 'bin' ? 'bin' : room || 'index';
+}
+
+/** A folder with all that is in it: `src/saas/auth`, `src/saas` for the files of the product itself, `bin`. */
 function partOf(file: string): string {
   const folders = dirname(file).split('/');
-  return folders[0] === 'bin' ? 'bin' : folders.slice(0, 2).join('/');
+  const depth = ROOMS_OF_DOMAINS.includes(roomOf(file)) ? 3 : 2;
+  return folders[0] === 'bin' ? 'bin' : folders.slice(0, depth).join('/');
 }
 
 const DOMAIN = FOUNDATIONS.length;
@@ -88,24 +110,41 @@ const local = sources.flatMap(({ file, imports }) =>
   imports.filter((name) => name.startsWith('.')).map((name) => ({ file, target: targetOf(file, name) })),
 );
 
-t.test('the folders of src are the ones that the layers name', async (t) => {
-  t.ok(local.length > 50, 'imports are found');
-  t.ok(
-    local.some(({ target }) => levelOf(target) === 0) &&
-      local.some(({ file }) => levelOf(file) === DOMAIN + 3),
-  );
-  const roots = sources.filter(({ file }) => partOf(file) === 'src').map(({ file }) => file);
-  t.same(roots, ['src/index.ts'], 'the index is the only file at the root');
+t.test('each room imports the rooms below it, and the products do not import each other', async (t) => {
+  const arrows = local.map(({ file, target }) => [roomOf(file), roomOf(target)] as const);
+  const drawn = sources.map(({ file }) => {
+    const room = roomOf(file);
+    const below = arrows.filter(([from, to]) => from === room && to !== room).map(([, to]) => to);
+    return [room, [...new Set(below)].sort()];
+  });
+  t.strictSame(Object.fromEntries(drawn), ROOMS);
+  const names = Object.keys(ROOMS);
+  for (const [room, below] of Object.entries(ROOMS))
+    for (const other of below) t.ok(names.indexOf(other) < names.indexOf(room), `${room} is above ${other}`);
 });
 
-t.test('imports point downwards only', async (t) => {
+t.test(
+  'the core has the folders that its layers name, and the index is the only file at the root',
+  async (t) => {
+    t.ok(
+      local.some(({ target }) => levelOf(target) === 0) &&
+        local.some(({ file }) => levelOf(file) === DOMAIN + 3),
+    );
+    const core = sources.filter(({ file }) => roomOf(file) === 'core').map(({ file }) => partOf(file));
+    t.same([...new Set(core)].sort(), FOUNDATIONS.filter((part) => part.startsWith('src/core/')).sort());
+    const roots = sources.filter(({ file }) => partOf(file) === 'src').map(({ file }) => file);
+    t.same(roots, ['src/index.ts']);
+  },
+);
+
+t.test('within a room, imports point downwards only', async (t) => {
   t.same(
     local.filter(({ file, target }) => levelOf(target) > levelOf(file)),
     [],
   );
 });
 
-t.test('a domain never imports another domain, and a product never the other product', async (t) => {
+t.test('a domain never imports another domain', async (t) => {
   const strays = local.filter(
     ({ file, target }) => levelOf(file) === levelOf(target) && partOf(file) !== partOf(target),
   );
@@ -116,11 +155,11 @@ t.test('a program loads its own server only to serve, and nothing of the other p
   const PROGRAMS = {
     'bin/saas-backend.ts': {
       server: 'src/saas/server.ts',
-      foreign: /^(src\/(idp|oidc|provisioning)\b|jose\b)/,
+      foreign: /^(src\/idp\/|jose\b)/,
     },
     'bin/idp.ts': {
       server: 'src/idp/server.ts',
-      foreign: /^(src\/(saas|auth|billing|admin)\b|@fastify\/jwt)/,
+      foreign: /^(src\/saas\/|@fastify\/jwt)/,
     },
   };
   for (const [program, { server, foreign }] of Object.entries(PROGRAMS)) {
