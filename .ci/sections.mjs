@@ -9,7 +9,7 @@
  * @property {number} [node] the line of Node.js; 20 if absent
  * @property {string[]} [needs] of `.ci/needs.mjs`
  * @property {string[]} [tests] the test files that run here: `idp/oidc/par` is test/idp/oidc/par.test.ts. Those of no section are `npm test`
- * @property {string[]} [repeats] test files of another section that run here under other circumstances
+ * @property {string[]} [repeats] test files of another section that run here in another environment
  */
 import { readdirSync, readFileSync } from 'node:fs';
 

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { type Command, InvalidArgumentError } from 'commander';
 import { parseList } from '../src/core/config/options.js';
 import { mustBe } from '../src/core/config/validation-messages.js';
-import { DisplayName, fits } from '../src/core/http/schemas.js';
+import { DisplayName, matchesSchema } from '../src/core/http/schemas.js';
 import { withoutByteOrderMark } from '../src/core/kernel/text.js';
 import { KINDS, type Kind } from '../src/idp/provisioning/store.js';
 import type { AllowedResource } from '../src/idp/trust/store.js';
@@ -21,7 +21,9 @@ export function parseInteger(minimum: number, maximum: number, example: number):
 /** The display name, if one is given. It is free text, so the error message describes it and does not repeat it. */
 export function displayName(command: Command, { name }: { name?: string }): { name?: string } {
   if (name === undefined) return {};
-  return fits(name, DisplayName) ? { name } : command.error(`error: --name ${mustBe(DisplayName, name)}.`);
+  return matchesSchema(name, DisplayName)
+    ? { name }
+    : command.error(`error: --name ${mustBe(DisplayName, name)}.`);
 }
 
 /** The content of a JSON file; the command fails if it cannot be read. */

@@ -1,4 +1,8 @@
-import { ON_THE_HOST, openProvisioning, type ProvisioningAdministration } from '../src/idp/administration.js';
+import {
+  COMMAND_SOURCE,
+  openProvisioning,
+  type ProvisioningAdministration,
+} from '../src/idp/administration.js';
 import type { PrincipalDocument } from '../src/idp/provisioning/store.js';
 import type { Program } from './program.js';
 import { withStore } from './store.js';
@@ -6,7 +10,7 @@ import { complain, fail } from './terminal.js';
 
 /** Shared by the commands for principals and clients. */
 
-export { ON_THE_HOST };
+export { COMMAND_SOURCE };
 
 /** @param create whether a missing store is created; without it, the command fails */
 export function withProvisioning(

@@ -5,7 +5,7 @@ import type { AgentKey, PrincipalDocument } from '../../src/idp/provisioning/sto
 import { type CommonOptions, examples } from '../command.js';
 import { displayName, readJson } from '../options.js';
 import type { Program } from '../program.js';
-import { findPrincipal, ON_THE_HOST, withProvisioning } from '../provisioning.js';
+import { COMMAND_SOURCE, findPrincipal, withProvisioning } from '../provisioning.js';
 import { answer, answerList, fail } from '../terminal.js';
 
 type MintOptions = CommonOptions & { name?: string; key?: string };
@@ -87,10 +87,10 @@ async function mint(program: Program, handle: string, options: MintOptions, comm
   const key = options.key === undefined ? undefined : readJson(command, options.key);
   await withProvisioning(program, { create: true }, async ({ principals }) => {
     if (key !== undefined) {
-      const agent = await principals.mintAgentWithKey({ ...identity, key }, ON_THE_HOST);
+      const agent = await principals.mintAgentWithKey({ ...identity, key }, COMMAND_SOURCE);
       return answer(options, { ...principalView(agent), key: agent.keys?.[0]?.id });
     }
-    const { agent, password } = await principals.mintAgent(identity, ON_THE_HOST, true);
+    const { agent, password } = await principals.mintAgent(identity, COMMAND_SOURCE, true);
     answer(options, { ...principalView(agent), password }, SHOWN_ONCE);
   });
 }
@@ -98,7 +98,7 @@ async function mint(program: Program, handle: string, options: MintOptions, comm
 function rotate(program: Program, handle: string, options: CommonOptions): Promise<void> {
   return withProvisioning(program, { create: false }, async (administration) => {
     const agent = await findPrincipal(administration, handle);
-    const password = await administration.principals.rotate(agent, ON_THE_HOST);
+    const password = await administration.principals.rotate(agent, COMMAND_SOURCE);
     if (password === null) refuse(agent);
     answer(options, { sub: agent.id, handle: agent.handle, password }, SHOWN_ONCE);
   });
@@ -107,7 +107,7 @@ function rotate(program: Program, handle: string, options: CommonOptions): Promi
 function addKey(program: Program, handle: string, jwk: unknown, options: CommonOptions): Promise<void> {
   return withProvisioning(program, { create: false }, async (administration) => {
     const agent = await findPrincipal(administration, handle);
-    const key = await administration.agentKeys.add(agent, jwk, ON_THE_HOST);
+    const key = await administration.agentKeys.add(agent, jwk, COMMAND_SOURCE);
     if (key === null) refuse(agent);
     answer(options, { sub: agent.id, ...viewOf(key) });
   });
@@ -123,7 +123,7 @@ function listKeys(program: Program, handle: string, options: CommonOptions): Pro
 function removeKey(program: Program, handle: string, id: string, options: CommonOptions): Promise<void> {
   return withProvisioning(program, { create: false }, async (administration) => {
     const agent = await findPrincipal(administration, handle);
-    const key = await administration.agentKeys.remove(agent, id, ON_THE_HOST);
+    const key = await administration.agentKeys.remove(agent, id, COMMAND_SOURCE);
     if (key === null) fail(1, `${agent.handle} has no key ${id}.`);
     answer(options, { sub: agent.id, ...viewOf(key) });
   });

@@ -5,7 +5,7 @@ import type { AllowedResource, AudienceDocument } from '../../src/idp/trust/stor
 import { type CommonOptions, examples } from '../command.js';
 import { parseAllowedResource, resourcesView } from '../options.js';
 import type { Program } from '../program.js';
-import { allPages, ON_THE_HOST, withProvisioning } from '../provisioning.js';
+import { allPages, COMMAND_SOURCE, withProvisioning } from '../provisioning.js';
 import { answer, answerList, fail } from '../terminal.js';
 
 const SET = `Issue identity assertions (ID-JAG) for another authorization server, or replace for what. Applications exchange \
@@ -47,7 +47,7 @@ export function define(group: Command, program: Program): void {
       withProvisioning(program, { create: true }, async ({ trust }) => {
         const { clients, resource: resources, alg } = options;
         const input = { clients, resources, ...(alg === 'ES256' && { algorithm: alg }) };
-        answer(options, viewOf(await trust.setAudience(name, input, ON_THE_HOST), options));
+        answer(options, viewOf(await trust.setAudience(name, input, COMMAND_SOURCE), options));
       }),
     );
   group
@@ -68,7 +68,7 @@ export function define(group: Command, program: Program): void {
     .addHelpText('after', examples(`idp audience remove ${issuer}`))
     .action((name: string, options: CommonOptions) =>
       withProvisioning(program, { create: false }, async ({ trust }) => {
-        const removed = await trust.removeAudience(name, ON_THE_HOST);
+        const removed = await trust.removeAudience(name, COMMAND_SOURCE);
         if (!removed) fail(1, `There is no audience ${name}.`);
         answer(options, viewOf(removed, options));
       }),

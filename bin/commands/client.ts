@@ -8,7 +8,7 @@ import { KINDS, type Kind } from '../../src/idp/provisioning/store.js';
 import { type CommonOptions, examples } from '../command.js';
 import { displayName, parseKinds } from '../options.js';
 import type { Program } from '../program.js';
-import { allPages, ON_THE_HOST, withProvisioning } from '../provisioning.js';
+import { allPages, COMMAND_SOURCE, withProvisioning } from '../provisioning.js';
 import { answer, answerList, fail } from '../terminal.js';
 
 interface DescribeOptions extends CommonOptions {
@@ -121,7 +121,7 @@ function describe(command: Command): Command {
     .option('--kinds <kinds>', 'Who may sign in: human, agent or both', parseKinds)
     .option(
       '--backchannel-logout-uri <uri>',
-      'Where it is told that a session has ended; an empty one removes it',
+      'Address that is notified when a session ends; an empty one removes it',
     )
     .addOption(
       new Option(
@@ -176,7 +176,7 @@ async function create(
     }),
   };
   await withProvisioning(program, { create: true }, async ({ clients }) => {
-    const { client, secret } = await clients.create(input, ON_THE_HOST);
+    const { client, secret } = await clients.create(input, COMMAND_SOURCE);
     if (secret === null) return answer(options, clientView(client));
     answer(options, { ...clientView(client), client_secret: secret }, SHOWN_ONCE);
   });
@@ -214,7 +214,10 @@ async function update(
     command.error('error: no change is given. Use at least one option, like --name "My app".');
   }
   await withProvisioning(program, { create: false }, async ({ clients }) => {
-    answer(options, clientView((await clients.update(clientId, change, ON_THE_HOST)) ?? unknown(clientId)));
+    answer(
+      options,
+      clientView((await clients.update(clientId, change, COMMAND_SOURCE)) ?? unknown(clientId)),
+    );
   });
 }
 
@@ -223,7 +226,7 @@ function rotate(program: Program, clientId: string, options: RotateOptions): Pro
     const client = (await clients.find(clientId)) ?? unknown(clientId);
     if (client.secretHash === undefined)
       fail(1, `${clientId} has no secret: it is public or signs in with a key.`);
-    const secret = await clients.rotate(clientId, { atOnce: options.atOnce === true }, ON_THE_HOST);
+    const secret = await clients.rotate(clientId, { atOnce: options.atOnce === true }, COMMAND_SOURCE);
     if (secret === null) fail(1, `${clientId} was changed at the same time. Check it and try again.`);
     answer(options, { client_id: clientId, client_secret: secret }, SHOWN_ONCE);
   });
@@ -231,7 +234,7 @@ function rotate(program: Program, clientId: string, options: RotateOptions): Pro
 
 function remove(program: Program, clientId: string, options: CommonOptions): Promise<void> {
   return withProvisioning(program, { create: false }, async ({ clients }) => {
-    answer(options, clientView((await clients.delete(clientId, ON_THE_HOST)) ?? unknown(clientId)));
+    answer(options, clientView((await clients.delete(clientId, COMMAND_SOURCE)) ?? unknown(clientId)));
   });
 }
 

@@ -3,7 +3,7 @@ import { toTimestamp } from '../../src/core/http/schemas.js';
 import type { ActiveDelegation } from '../../src/idp/oidc/delegations/service.js';
 import { type CommonOptions, examples } from '../command.js';
 import type { Program } from '../program.js';
-import { allPages, ON_THE_HOST, withProvisioning } from '../provisioning.js';
+import { allPages, COMMAND_SOURCE, withProvisioning } from '../provisioning.js';
 import { answer, answerList, fail } from '../terminal.js';
 
 export function define(group: Command, program: Program): void {
@@ -31,7 +31,7 @@ export function define(group: Command, program: Program): void {
     .addHelpText('after', examples('idp delegation revoke dlg_…'))
     .action((id: string, options: CommonOptions) =>
       withProvisioning(program, { create: false }, async ({ delegations }) => {
-        const isEnded = await delegations.end(id, { ip: ON_THE_HOST.ip });
+        const isEnded = await delegations.end(id, { ip: COMMAND_SOURCE.ip });
         if (!isEnded) fail(1, `There is no delegation ${id}.`);
         answer(options, { id, revoked: true });
       }),

@@ -3,7 +3,7 @@ import { toTimestamp } from '../../src/core/http/schemas.js';
 import { type CommonOptions, examples } from '../command.js';
 import { displayName, parseInteger } from '../options.js';
 import type { Program } from '../program.js';
-import { ON_THE_HOST, withProvisioning } from '../provisioning.js';
+import { COMMAND_SOURCE, withProvisioning } from '../provisioning.js';
 import { answer } from '../terminal.js';
 
 type InviteOptions = CommonOptions & { days?: number; name?: string };
@@ -35,7 +35,7 @@ async function invite(
   await withProvisioning(program, { create: true }, async ({ links }) => {
     const invitation = await links.invite(
       { handle, ...name, ...(days !== undefined && { days }) },
-      ON_THE_HOST,
+      COMMAND_SOURCE,
     );
     answer(options, {
       handle: invitation.principal.handle,

@@ -4,7 +4,7 @@ import type { PrincipalDocument } from '../../src/idp/provisioning/store.js';
 import { type CommonOptions, examples } from '../command.js';
 import { displayName } from '../options.js';
 import type { Program } from '../program.js';
-import { allPages, findPrincipal, noPrincipal, ON_THE_HOST, withProvisioning } from '../provisioning.js';
+import { allPages, COMMAND_SOURCE, findPrincipal, noPrincipal, withProvisioning } from '../provisioning.js';
 import { answer, answerList, fail } from '../terminal.js';
 
 type InviteOptions = CommonOptions & { name?: string };
@@ -64,7 +64,7 @@ function grant(program: Program, handle: string, options: CommonOptions): Promis
     const person = await findPrincipal(administration, handle);
     if (person.kind === 'agent') fail(1, `${person.handle} is an agent. Only people can be operators.`);
     if (person.state !== 'active') fail(1, explainState(person));
-    const operator = await administration.operators.grant(person.id, ON_THE_HOST);
+    const operator = await administration.operators.grant(person.id, COMMAND_SOURCE);
     answer(options, viewOf(operator ?? noPrincipal(handle)));
   });
 }
@@ -79,7 +79,7 @@ function explainState({ handle, state }: PrincipalDocument): string {
 function revoke(program: Program, handle: string, options: CommonOptions): Promise<void> {
   return withProvisioning(program, { create: false }, async (administration) => {
     const { id } = await findPrincipal(administration, handle);
-    const person = await administration.operators.revoke(id, ON_THE_HOST);
+    const person = await administration.operators.revoke(id, COMMAND_SOURCE);
     answer(options, viewOf(person ?? noPrincipal(handle)));
   });
 }
@@ -96,7 +96,7 @@ async function invite(
     if (known?.state === 'active') {
       fail(1, `${known.handle} has an account. Make it an operator: idp operator grant ${known.handle}`);
     }
-    const { principal, url, expiresAt } = await links.inviteOperator({ handle, ...name }, ON_THE_HOST);
+    const { principal, url, expiresAt } = await links.inviteOperator({ handle, ...name }, COMMAND_SOURCE);
     answer(options, {
       handle: principal.handle,
       operator_url: url,

@@ -3,7 +3,7 @@ import { toTimestamp } from '../../src/core/http/schemas.js';
 import { operatorView } from '../../src/idp/provisioning/schemas.js';
 import { type CommonOptions, examples } from '../command.js';
 import type { Program } from '../program.js';
-import { allPages, findPrincipal, noPrincipal, ON_THE_HOST, withProvisioning } from '../provisioning.js';
+import { allPages, COMMAND_SOURCE, findPrincipal, noPrincipal, withProvisioning } from '../provisioning.js';
 import { answer, answerList, fail } from '../terminal.js';
 
 const RESET = `Print a link with which a person who forgot the password chooses a new one. The link works once, for one \
@@ -69,7 +69,7 @@ function setState(
 ): Promise<void> {
   return withProvisioning(program, { create: false }, async (administration) => {
     const { id } = await findPrincipal(administration, handle);
-    const principal = await administration.directory[verb](id, ON_THE_HOST);
+    const principal = await administration.directory[verb](id, COMMAND_SOURCE);
     // Another process can delete the principal in the meantime.
     answer(options, operatorView(principal ?? noPrincipal(handle)));
   });
@@ -78,7 +78,7 @@ function setState(
 function resetPassword(program: Program, handle: string, options: CommonOptions): Promise<void> {
   return withProvisioning(program, { create: false }, async (administration) => {
     const person = await findPrincipal(administration, handle);
-    const link = await administration.links.reset(person, ON_THE_HOST);
+    const link = await administration.links.reset(person, COMMAND_SOURCE);
     if (!link) fail(1, explainRefusal(person));
     answer(options, {
       handle: person.handle,

@@ -4,7 +4,7 @@ import type { RegistrationTokenDocument } from '../../src/idp/registration/store
 import { MAX_TOKEN_DAYS, MAX_TOKEN_USES } from '../../src/idp/registration/tokens.js';
 import { type CommonOptions, examples } from '../command.js';
 import type { Program } from '../program.js';
-import { allPages, ON_THE_HOST, withProvisioning } from '../provisioning.js';
+import { allPages, COMMAND_SOURCE, withProvisioning } from '../provisioning.js';
 import { answer, answerList, fail } from '../terminal.js';
 
 type CreateOptions = CommonOptions & { uses: number; days: number };
@@ -30,7 +30,7 @@ export function define(group: Command, program: Program): void {
     .addHelpText('after', examples('idp registration-token create --uses 10 --days 7'))
     .action((options: CreateOptions) =>
       withProvisioning(program, { create: true }, async ({ registrationTokens }) => {
-        const { created, token } = await registrationTokens.create(options, ON_THE_HOST);
+        const { created, token } = await registrationTokens.create(options, COMMAND_SOURCE);
         answer(options, { ...viewOf(created), token }, SHOWN_ONCE);
       }),
     );
@@ -51,7 +51,7 @@ export function define(group: Command, program: Program): void {
     .addHelpText('after', examples('idp registration-token revoke rtk_…'))
     .action((id: string, options: CommonOptions) =>
       withProvisioning(program, { create: false }, async ({ registrationTokens }) => {
-        if (!(await registrationTokens.revoke(id, ON_THE_HOST))) fail(1, `There is no token ${id}.`);
+        if (!(await registrationTokens.revoke(id, COMMAND_SOURCE))) fail(1, `There is no token ${id}.`);
         answer(options, { id, revoked: true });
       }),
     );

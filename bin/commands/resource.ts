@@ -10,7 +10,7 @@ import { KINDS, type Kind, type ResourceDocument } from '../../src/idp/resources
 import { type CommonOptions, examples } from '../command.js';
 import { displayName, parseInteger, parseKinds } from '../options.js';
 import type { Program } from '../program.js';
-import { allPages, ON_THE_HOST, withProvisioning } from '../provisioning.js';
+import { allPages, COMMAND_SOURCE, withProvisioning } from '../provisioning.js';
 import { answer, answerList, fail } from '../terminal.js';
 
 interface DescribeOptions extends CommonOptions {
@@ -143,7 +143,7 @@ async function add(
     ...changeOf(options, command),
   };
   await withProvisioning(program, { create: true }, async ({ resources }) => {
-    const { resource, secret } = await resources.add(identifier, input, ON_THE_HOST);
+    const { resource, secret } = await resources.add(identifier, input, COMMAND_SOURCE);
     answer(options, { ...viewFor(options, resource), client_secret: secret }, SHOWN_ONCE);
   });
 }
@@ -173,7 +173,7 @@ async function update(
     command.error('error: no change is given. Use at least one option, like --lifetime 300.');
   }
   await withProvisioning(program, { create: false }, async ({ resources }) => {
-    const updated = await resources.update(identifier, change, ON_THE_HOST);
+    const updated = await resources.update(identifier, change, COMMAND_SOURCE);
     answer(options, viewFor(options, updated ?? unknown(identifier)));
   });
 }
@@ -184,7 +184,7 @@ function rotate(
   options: CommonOptions & { atOnce?: true },
 ): Promise<void> {
   return withProvisioning(program, { create: false }, async ({ resources }) => {
-    const rotated = await resources.rotate(identifier, { atOnce: options.atOnce === true }, ON_THE_HOST);
+    const rotated = await resources.rotate(identifier, { atOnce: options.atOnce === true }, COMMAND_SOURCE);
     const { resource, secret } =
       rotated ?? fail(1, `There is no resource ${identifier}, or another command is rotating its secret.`);
     answer(options, { resource: identifier, client_id: resource.id, client_secret: secret }, SHOWN_ONCE);
@@ -193,7 +193,7 @@ function rotate(
 
 function remove(program: Program, identifier: string, options: CommonOptions): Promise<void> {
   return withProvisioning(program, { create: false }, async ({ resources }) => {
-    const removed = await resources.remove(identifier, ON_THE_HOST);
+    const removed = await resources.remove(identifier, COMMAND_SOURCE);
     answer(options, viewFor(options, removed ?? unknown(identifier)));
   });
 }

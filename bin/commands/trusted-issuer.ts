@@ -5,7 +5,7 @@ import type { AllowedResource, TrustedIssuerDocument } from '../../src/idp/trust
 import { type CommonOptions, examples } from '../command.js';
 import { parseAllowedResource, resourcesView } from '../options.js';
 import type { Program } from '../program.js';
-import { allPages, findPrincipal, ON_THE_HOST, withProvisioning } from '../provisioning.js';
+import { allPages, COMMAND_SOURCE, findPrincipal, withProvisioning } from '../provisioning.js';
 import { answer, answerList, fail } from '../terminal.js';
 
 const SET = `Accept the identity assertions (ID-JAG) of another provider, or replace what it is trusted for. Its keys are \
@@ -39,7 +39,7 @@ export function define(group: Command, program: Program): void {
     .action((name: string, options: SetOptions) =>
       withProvisioning(program, { create: true }, async ({ trust }) => {
         const { clients, resource: resources } = options;
-        answer(options, viewOf(await trust.setIssuer(name, { clients, resources }, ON_THE_HOST), options));
+        answer(options, viewOf(await trust.setIssuer(name, { clients, resources }, COMMAND_SOURCE), options));
       }),
     );
   group
@@ -60,7 +60,7 @@ export function define(group: Command, program: Program): void {
     .addHelpText('after', examples(`idp trusted-issuer remove ${issuer}`))
     .action((name: string, options: CommonOptions) =>
       withProvisioning(program, { create: false }, async ({ trust }) => {
-        const removed = await trust.removeIssuer(name, ON_THE_HOST);
+        const removed = await trust.removeIssuer(name, COMMAND_SOURCE);
         answer(options, viewOf(removed ?? untrusted(name), options));
       }),
     );
@@ -77,7 +77,7 @@ export function define(group: Command, program: Program): void {
         const person = await findPrincipal(administration, handle);
         if (person.kind !== 'human') fail(1, `${handle} is an agent. Only people can be linked.`);
         const { subject } = options;
-        const linked = await administration.trust.link(name, subject, person.id, ON_THE_HOST);
+        const linked = await administration.trust.link(name, subject, person.id, COMMAND_SOURCE);
         if (!linked) untrusted(name);
         answer(options, { issuer: name, subject, sub: person.id, handle });
       }),
@@ -91,7 +91,7 @@ export function define(group: Command, program: Program): void {
     .action((name: string, options: LinkOptions) =>
       withProvisioning(program, { create: false }, async ({ trust }) => {
         const { subject } = options;
-        const removed = await trust.unlink(name, subject, ON_THE_HOST);
+        const removed = await trust.unlink(name, subject, COMMAND_SOURCE);
         if (!removed) fail(1, `The subject ${subject} of ${name} is not linked.`);
         answer(options, { issuer: name, subject, sub: removed.principal });
       }),

@@ -1,4 +1,11 @@
-import { type Answer, type CallOptions, contentOf, exchange, type Fetch, unlessAborted } from './exchange.js';
+import {
+  type ApiResponse,
+  type CallOptions,
+  contentOf,
+  exchange,
+  type Fetch,
+  unlessAborted,
+} from './exchange.js';
 import { type ClientMethods, OPERATIONS } from './generated/operations.js';
 import { createSession, type LogoutScope, type SessionEnd } from './session.js';
 import { memoryStore, sessionOf, storageStore, type TokenStorage, type Tokens } from './storage.js';
@@ -159,7 +166,7 @@ const encode = (value: unknown) => encodeURIComponent(String(value));
 const isRefusal = ({ status, headers }: Pick<Response, 'status' | 'headers'>) =>
   status === 401 && /\binvalid_token\b/.test(headers.get('www-authenticate') ?? '');
 
-const isTokenRefused = (answer: Answer) => isRefusal(answer) || isExpiry(answer.status, answer.body);
+const isTokenRefused = (answer: ApiResponse) => isRefusal(answer) || isExpiry(answer.status, answer.body);
 
 /** For hosts that do not expose the header to pages of other origins. */
 const isExpiry = (status: number, body: { code?: string; error?: { code?: string } }) =>

@@ -11,7 +11,7 @@ export interface CallOptions {
 /** The part of `fetch` that the client uses. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
-export interface Answer {
+export interface ApiResponse {
   status: number;
   headers: Headers;
   /** The JSON of the response; undefined if it is not JSON. */
@@ -24,7 +24,7 @@ export async function exchange(
   url: string,
   init: RequestInit,
   { signal, timeout }: CallOptions,
-): Promise<Answer> {
+): Promise<ApiResponse> {
   // Not AbortSignal.any: long-lived signals keep all signals that are derived from them in some versions of Node.js.
   const controller = new AbortController();
   const abort = () => controller.abort(signal?.reason);
@@ -44,7 +44,7 @@ export async function exchange(
   }
 }
 
-function parse(text: string): Answer['body'] {
+function parse(text: string): ApiResponse['body'] {
   try {
     const body = JSON.parse(text);
     return typeof body === 'object' && body !== null ? body : {};
@@ -54,7 +54,7 @@ function parse(text: string): Answer['body'] {
 }
 
 /** The content of a successful response: its data, or its message. @throws the error of any other response */
-export function contentOf({ status, headers, body }: Answer): unknown {
+export function contentOf({ status, headers, body }: ApiResponse): unknown {
   const { data, message, error } = body;
   if (status >= 200 && status < 300 && (body as { success?: boolean }).success === true) {
     return data ?? (message === undefined ? {} : { message });

@@ -1,5 +1,5 @@
 import { SaasError, type SaasErrorCode } from './errors.js';
-import { type Answer, contentOf } from './exchange.js';
+import { type ApiResponse, contentOf } from './exchange.js';
 import { sessionOf, type TokenStore, type Tokens } from './storage.js';
 import { openTabs } from './tabs.js';
 
@@ -39,7 +39,7 @@ export interface SessionOptions {
   /** Whether other tabs have the same session. */
   isShared: boolean;
   /** Sends a request with a refresh token in its body. */
-  send(path: string, body: object): Promise<Answer>;
+  send(path: string, body: object): Promise<ApiResponse>;
   onEnd(end: SessionEnd): void;
 }
 
@@ -118,7 +118,7 @@ export function createSession({ key, store, hasCookie, isShared, send, onEnd }: 
     });
 
   /** A lost response is asked for again at once: the server repeats it for a short time only. */
-  const renew = async (body: object): Promise<Answer> => {
+  const renew = async (body: object): Promise<ApiResponse> => {
     try {
       return await send('/auth/refresh', body);
     } catch {

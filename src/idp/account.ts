@@ -1,9 +1,9 @@
-import { access, type Scope } from '../core/http/scope.js';
+import { access, type FastifyTypebox } from '../core/http/routes.js';
 import type { Audit } from '../core/ops/audit.js';
 import type { AccountModuleOptions } from '../shared/account-pages/module.js';
 import type { AccountSources, Person } from '../shared/account-pages/service.js';
+import type { FirstPartySignIn } from './oidc/first-party-sign-in.js';
 import type { OidcModule } from './oidc/module.js';
-import type { OwnPages } from './oidc/own-pages.js';
 import type { ResourceScopes, Resources } from './oidc/resources.js';
 import type { ProvisioningModule } from './provisioning/module.js';
 
@@ -33,34 +33,34 @@ export function createAccountSources(deps: IdpAccountDependencies): AccountSourc
   const recordWrongPassword = ({ id }: Person, { ip }: { ip: string }): Promise<void> =>
     audit.recordFailure({ event: 'login.failed', subject: id, ip, detail: 'the account page' });
 
-  const provePassword: AccountSources['people']['provePassword'] = async (person, password, from) => {
+  const provePassword: AccountSources['people']['provePassword'] = async (person, password, source) => {
     if (person.passkeyOnly) return person;
     const { id, handle } = person;
     const proven = await principals.authenticate(
       handle,
       password,
-      from,
+      source,
       (principal) => principal.id === id && principal.kind === 'human',
     );
-    if (!proven) await recordWrongPassword(person, from);
+    if (!proven) await recordWrongPassword(person, source);
     return proven;
   };
 
   return {
     people: {
       provePassword,
-      async changePassword(person, passwords, _session, from) {
-        const isChanged = await principals.changePassword(person, passwords, from);
-        if (!isChanged) await recordWrongPassword(person, from);
+      async changePassword(person, passwords, _session, source) {
+        const isChanged = await principals.changePassword(person, passwords, source);
+        if (!isChanged) await recordWrongPassword(person, source);
         return isChanged;
       },
       keepsSession: false,
-      async rename(person, name, from) {
-        await principals.rename(person, name, from);
+      async rename(person, name, source) {
+        await principals.rename(person, name, source);
       },
-      async delete(person, password, from) {
-        const proven = await provePassword(person, password, from);
-        return proven !== null && directory.deleteSelf(proven, from);
+      async delete(person, password, source) {
+        const proven = await provePassword(person, password, source);
+        return proven !== null && directory.deleteSelf(proven, source);
       },
       isDeleted: directory.isDeleted,
       reservesHandles: true,
@@ -110,7 +110,7 @@ export function createAccountSources(deps: IdpAccountDependencies): AccountSourc
 }
 
 /** The sign-in of the provider, for the account pages. */
-export function createAccountSignIn(own: OwnPages): AccountModuleOptions['signIn'] {
+export function createAccountSignIn(own: FirstPartySignIn): AccountModuleOptions['signIn'] {
   return {
     userOf: own.userOf,
     forgetSession: own.forgetSession,
@@ -119,24 +119,27 @@ export function createAccountSignIn(own: OwnPages): AccountModuleOptions['signIn
   };
 }
 
-export interface EntranceOptions {
-  own: Pick<OwnPages, 'sendSignUp'>;
+export interface AccountEntryOptions {
+  own: Pick<FirstPartySignIn, 'sendSignUp'>;
   /** The path of the issuer, which includes what a proxy adds. */
   mount(): string;
 }
 
-/** The ways to the account pages. */
-export async function entrancePlugin(scope: Scope, { own, mount }: EntranceOptions): Promise<void> {
+/** The redirects to the account pages, and sign-up for them. */
+export async function accountEntryPlugin(
+  fastify: FastifyTypebox,
+  { own, mount }: AccountEntryOptions,
+): Promise<void> {
   const config = access('public', { page: true });
 
-  scope.get('/', { config }, (_request, reply) => reply.redirect(`${mount()}/account`, 302));
+  fastify.get('/', { config }, (_request, reply) => reply.redirect(`${mount()}/account`, 302));
 
   // Password managers open it (W3C: A Well-Known URL for Changing Passwords).
-  scope.get('/.well-known/change-password', { config }, (_request, reply) =>
+  fastify.get('/.well-known/change-password', { config }, (_request, reply) =>
     reply.redirect(`${mount()}/account/password`, 302),
   );
 
-  scope.get('/account/sign-up', { config }, (request, reply) =>
+  fastify.get('/account/sign-up', { config }, (request, reply) =>
     own.sendSignUp(request, reply, { returnTo: '/account', name: 'the account page' }),
   );
 }

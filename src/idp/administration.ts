@@ -53,8 +53,8 @@ export interface ProvisioningAdministration
   close(): Promise<void>;
 }
 
-/** The origin of commands in audit records. */
-export const ON_THE_HOST = { ip: 'cli', isDisconnected: () => false };
+/** The client of commands in audit records. */
+export const COMMAND_SOURCE = { ip: 'cli', isDisconnected: () => false };
 
 /**
  * Opens the store of `IDP_DATABASE_URI`. A server may use it at the same time.
@@ -129,9 +129,9 @@ export async function openProvisioning(
     }),
     delegations,
     removeFactor: (sub) =>
-      removeFactor(sub, ON_THE_HOST, { ...context, factors, announce: announce?.factor }),
+      removeFactor(sub, COMMAND_SOURCE, { ...context, factors, announce: announce?.factor }),
     removePasskeys: (sub) =>
-      removePasskeys(sub, ON_THE_HOST, { passkeys, audit, announce: announce?.passkey }),
+      removePasskeys(sub, COMMAND_SOURCE, { passkeys, audit, announce: announce?.passkey }),
     registrationTokens: createRegistrationTokens(registrationTokenCollection(store), context),
     trust: openTrust(store, { ...context, clients, ownIssuer: issuer, allowHttp: !production }),
     close: () => store.close(),

@@ -1,7 +1,7 @@
 import { type Brand, createBrand } from '../core/http/brand.js';
 import { createMessages, type Messages } from '../core/http/messages.js';
 import { createPages, type Pages, wantsPage } from '../core/http/pages.js';
-import { routeRules, type ScopeRules } from '../core/http/scope.js';
+import { type PluginRules, routeRules } from '../core/http/routes.js';
 import { renderOAuth } from '../core/kernel/errors.js';
 import type { IdpConfiguration } from './options.js';
 
@@ -21,7 +21,7 @@ export function createAppearance(values: IdpConfiguration, issuer: () => string)
 
 /** Renders errors as OAuth JSON, or as a page in a browser. */
 export const createErrorRenderer =
-  (pages: Pages): ScopeRules['renderError'] =>
+  (pages: Pages): PluginRules['renderError'] =>
   (error, request, requestId) =>
     (request.is404 || routeRules(request.routeOptions).page) && wantsPage(request.headers.accept)
       ? pages.renderError(error, request, requestId)

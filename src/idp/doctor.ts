@@ -1,14 +1,14 @@
-import { type Advice, collectProblems } from '../core/config/configuration-error.js';
+import { type ConfigurationWarning, collectProblems } from '../core/config/configuration-error.js';
 import type { Resolved } from '../core/config/options.js';
 import { diagnose, type Finding } from '../core/server/doctor.js';
 import { idpServerSchema, resolveServer, type ServerConfiguration } from '../core/server/options.js';
 import { readCollection } from '../core/storage/inspect.js';
 import { examineMailServer } from '../shared/email/doctor.js';
-import { adviseIdp, hasMailServer, type IdpConfiguration, idpSchema, resolveIdp } from './options.js';
+import { hasMailServer, type IdpConfiguration, idpSchema, idpWarnings, resolveIdp } from './options.js';
 import type { ClientCollection, ClientDocument } from './provisioning/store.js';
-import { adviseOnSignUp } from './resources/advice.js';
 import { MAX_RESOURCES } from './resources/service.js';
 import type { ResourceCollection } from './resources/store.js';
+import { signUpWarnings } from './resources/warnings.js';
 
 /** Reports what a start of idp would encounter. */
 export async function examineIdp(): Promise<Finding[]> {
@@ -29,7 +29,7 @@ export async function examineIdp(): Promise<Finding[]> {
     portVariable: 'IDP_PORT',
     hostVariable: 'IDP_HOST',
     proxyVariable: 'IDP_TRUST_PROXY',
-    advise,
+    warningsOf,
     unwrapHealth: (answer) => answer,
   });
   const storeOpens = findings.every(
@@ -50,7 +50,7 @@ async function examineResources(databaseUri: string): Promise<Finding[]> {
   const read = (resources: Pick<ResourceCollection, 'page'>) =>
     resources.page({ sort: 'identifier', limit: MAX_RESOURCES });
   const found = await readCollection(databaseUri, 'resources', read, { unique: ['identifier'] });
-  return adviseOnSignUp(found?.items ?? []);
+  return signUpWarnings(found?.items ?? []);
 }
 
 /** The applications that the doctor names, at most. */
@@ -84,7 +84,7 @@ async function findES256Clients(clients: Pick<ClientCollection, 'page'>) {
 }
 
 /** How a rotation of a key goes on. */
-function adviseRotation(variable: string, next?: string, previous?: string): Advice[] {
+function rotationWarnings(variable: string, next?: string, previous?: string): ConfigurationWarning[] {
   return [
     [
       next !== undefined,
@@ -101,12 +101,12 @@ function adviseRotation(variable: string, next?: string, previous?: string): Adv
   ];
 }
 
-function advise(
+function warningsOf(
   { values, production }: Resolved<IdpConfiguration>,
   server: Resolved<ServerConfiguration>,
-): Advice[] {
+): ConfigurationWarning[] {
   return [
-    ...adviseIdp({ values, production }),
+    ...idpWarnings({ values, production }),
     [
       production && values.databaseUri === 'sqlite::memory:',
       'IDP_DATABASE_URI',
@@ -125,8 +125,8 @@ function advise(
       'is not set: people who sign up cannot reset a forgotten password and their addresses stay unverified',
       'Set it, or IDP_EMAIL_API_KEY.',
     ],
-    ...adviseRotation('IDP_ED25519_SEED', values.ed25519SeedNext, values.ed25519SeedPrevious),
-    ...adviseRotation('IDP_ES256_KEY', values.es256KeyNext, values.es256KeyPrevious),
+    ...rotationWarnings('IDP_ED25519_SEED', values.ed25519SeedNext, values.ed25519SeedPrevious),
+    ...rotationWarnings('IDP_ES256_KEY', values.es256KeyNext, values.es256KeyPrevious),
     [
       values.es256KeyNext !== undefined && values.es256Key === undefined,
       'IDP_ES256_KEY',

@@ -58,13 +58,13 @@ export async function createIdpModules(
   });
   const factors = await openFactors(context, values, {
     issuer: () => brand.name(),
-    announce: (kind, sub, version, from) =>
-      provisioning.announceFactor(sub, { kind, versionField: FACTOR_VERSION, version }, from),
+    announce: (kind, sub, version, source) =>
+      provisioning.announceFactor(sub, { kind, versionField: FACTOR_VERSION, version }, source),
   });
   const passkeys = await openPasskeys(context, values, {
     address: issuer,
     name: () => brand.name(),
-    announce: (change, sub, from) => provisioning.announcePasskey(sub, change, from),
+    announce: (change, sub, source) => provisioning.announcePasskey(sub, change, source),
   });
   const uriRules = { allowHttp: !config.production, nativeSchemes: values.nativeSchemes ?? [] };
   const provisioning = createProvisioningModule(context, {
@@ -76,10 +76,10 @@ export async function createIdpModules(
     adminToken: values.adminToken,
     inviteToken: values.inviteToken,
     // The owner of the address gets no mail about what a stranger has set up.
-    removeOtherLogins: (sub, from) =>
+    removeOtherLogins: (sub, source) =>
       Promise.all([
-        removePasskeys(sub, from, { passkeys: passkeyDocuments, audit: context.audit }),
-        factors && removeFactor(sub, from, { factors: factorCollection(store), ...context }),
+        removePasskeys(sub, source, { passkeys: passkeyDocuments, audit: context.audit }),
+        factors && removeFactor(sub, source, { factors: factorCollection(store), ...context }),
       ]),
     trustForCodes: async (sub, ip) => factors?.trust(sub, ip),
     endSessions: (sub, change) => oidc.endSessions(sub, change),
@@ -117,7 +117,7 @@ export async function createIdpModules(
       acceptsMetadata: values.clientIdMetadata,
       acceptsRegistration: values.clientRegistration,
     },
-    signUp: (input, from) => provisioning.principals.register({ ...input, kind: 'human' }, from),
+    signUp: (input, source) => provisioning.principals.register({ ...input, kind: 'human' }, source),
     secondFactor,
     passkeys,
     passkeySignUp: passkeys && createPasskeySignUp(passkeys, provisioning.principals),
@@ -134,7 +134,7 @@ export async function createIdpModules(
   });
 
   const { principals, links, directory, clients } = provisioning;
-  const signIn = oidc.ownPages({ pages });
+  const signIn = oidc.firstPartySignIn({ pages });
   /** Removes what is stored about a deleted person elsewhere. */
   const forget = async (sub: string): Promise<void> => {
     await Promise.all([
@@ -170,12 +170,12 @@ export async function createIdpModules(
     sources: {
       principals: {
         ...directory,
-        async deleteHuman(sub, from) {
-          const deleted = await directory.deleteHuman(sub, from);
+        async deleteHuman(sub, source) {
+          const deleted = await directory.deleteHuman(sub, source);
           if (deleted) await forget(sub);
           return deleted;
         },
-        mintAgent: (input, from) => principals.mintAgent(input, from, true),
+        mintAgent: (input, source) => principals.mintAgent(input, source, true),
         rotate: principals.rotate,
       },
       links,

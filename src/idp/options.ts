@@ -1,5 +1,5 @@
 import type { Static } from 'typebox';
-import type { Advice, Report } from '../core/config/configuration-error.js';
+import type { ConfigurationWarning, Report } from '../core/config/configuration-error.js';
 import { defineOptions, type Resolved, readVariable, resolveOptions } from '../core/config/options.js';
 import { mountProblem, publicUrlOption } from '../core/config/public-url.js';
 import { brandOptions, refuseLoneDarkLogo } from '../core/http/brand.js';
@@ -137,10 +137,10 @@ const MAIL_OPTIONS = [
 ] as const;
 
 /** Advice about a valid configuration, for the start log and `doctor`. */
-export function adviseIdp({
+export function idpWarnings({
   values,
   production,
-}: Pick<Resolved<IdpConfiguration>, 'values' | 'production'>): Advice[] {
+}: Pick<Resolved<IdpConfiguration>, 'values' | 'production'>): ConfigurationWarning[] {
   return [
     [
       production && !values.disableSignup,

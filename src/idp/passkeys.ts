@@ -21,7 +21,7 @@ export async function openPasskeys(
 }
 
 /**
- * Creates people with a passkey and without a password. The passkey is stored first: after a crash in between, nobody has
+ * Creates people with a passkey and without a password. The passkey is stored first: after a crash in between, no account has
  * the user name, and the passkey belongs to no account.
  */
 export function createPasskeySignUp(
@@ -33,12 +33,12 @@ export function createPasskeySignUp(
     creationOptions: (form) =>
       // The page fills in the user name.
       service.firstCreationOptions({ id: idOfSignUp(form), handle: '' }, form),
-    async create({ form, credential, ...person }, from) {
+    async create({ form, credential, ...person }, source) {
       const id = idOfSignUp(form);
-      const device = [from.browser?.(), from.system?.()].filter((part) => part !== undefined).join(', ');
-      const isAdded = await service.add(id, { form, credential, name: device || 'Passkey' }, from);
+      const device = [source.browser?.(), source.system?.()].filter((part) => part !== undefined).join(', ');
+      const isAdded = await service.add(id, { form, credential, name: device || 'Passkey' }, source);
       if (!isAdded) return null;
-      return principals.registerWithPasskey({ id, ...person }, from).catch(async (error: unknown) => {
+      return principals.registerWithPasskey({ id, ...person }, source).catch(async (error: unknown) => {
         // After an outage of the store, the account may exist.
         if (error instanceof AppError) await service.forget(id);
         throw error;

@@ -12,11 +12,11 @@ import { ratesOf } from '../core/throttle/options.js';
 import { type Appearance, createAppearance } from './appearance.js';
 import type { IdentityProviderOptions } from './documented-options.js';
 import { createIdpModules, type IdpModules } from './modules.js';
-import { adviseIdp, type ResolvedIdp, resolveIdp } from './options.js';
+import { idpWarnings, type ResolvedIdp, resolveIdp } from './options.js';
 import { createLastKnownAddress } from './provisioning/store.js';
-import { adviseOnSignUp } from './resources/advice.js';
 import { MAX_RESOURCES } from './resources/service.js';
-import { openIdpScopes } from './scopes.js';
+import { signUpWarnings } from './resources/warnings.js';
+import { registerIdpRoutes } from './routes.js';
 
 /** The host's `fastify.idp`. */
 export interface IdpDecorator {
@@ -46,7 +46,7 @@ export async function mountIdp(
       "identityProvider is already registered on this instance, or another decorator is named 'idp'. Each registration serves one issuer.",
     );
   }
-  logConfiguration(fastify, config, adviseIdp(config));
+  logConfiguration(fastify, config, idpWarnings(config));
   const { values } = config;
   const { prefix, random } = runtime;
   const host =
@@ -92,7 +92,7 @@ export async function mountIdp(
   });
   const { firstOperator, guards } = modules.provisioning;
   fastify.decorate('idp', Object.freeze({ issuer, createFirstOperatorLink: firstOperator.offer }));
-  await openIdpScopes(fastify, modules, {
+  await registerIdpRoutes(fastify, modules, {
     ...{ runtime, host, pages, store, metrics, ownsItsPaths, hasAccountPages },
     throttle: context.throttle,
     callerSecret: values.callerSecret,
@@ -101,13 +101,13 @@ export async function mountIdp(
   });
   // All collections are declared here, so a faulty store prevents the start.
   await store.ready();
-  if (!values.disableSignup) await logResourceAdvice(modules, fastify.log);
+  if (!values.disableSignup) await logResourceWarnings(modules, fastify.log);
   return { store, metrics: metrics && { metrics, guard: guards.metrics } };
 }
 
-async function logResourceAdvice({ resources }: IdpModules, log: FastifyBaseLogger): Promise<void> {
+async function logResourceWarnings({ resources }: IdpModules, log: FastifyBaseLogger): Promise<void> {
   const { items } = await resources.service.list(undefined, MAX_RESOURCES);
-  for (const { level, about, message, remedy } of adviseOnSignUp(items)) {
+  for (const { level, about, message, remedy } of signUpWarnings(items)) {
     if (level === 'warning') log.warn(`${about}: ${message}. ${remedy}`);
     else log.info(`${about}: ${message}.`);
   }

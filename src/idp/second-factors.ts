@@ -56,11 +56,11 @@ export function createSecondFactor(
       return from !== null && from <= clock.now();
     },
 
-    async awaitsConfirmation(person, from) {
+    async awaitsConfirmation(person, source) {
       const { verification } = provisioning;
       if (!verification?.isDue(person)) return false;
-      await verification.sendAgain(person.id, from).catch((error: unknown) => {
-        // Whoever signs in that often has a link already.
+      await verification.sendAgain(person.id, source).catch((error: unknown) => {
+        // A person who signs in that often has a link already.
         if (!(error instanceof AppError && error.code === 'RATE_LIMITED')) throw error;
       });
       return true;

@@ -79,11 +79,11 @@ export function accountData(
       },
     },
     // The new owner gets no mail about what a stranger has set up.
-    async removeOtherLogins(userId, origin) {
+    async removeOtherLogins(userId, source) {
       await Promise.all([
-        removePasskeys(userId, origin, { passkeys: passkeyDocuments, audit }),
-        removeLinks(userId, origin, { links: agentLinks, audit }),
-        secondFactors && removeFactor(userId, origin, { factors: factorCollection(store), audit, clock }),
+        removePasskeys(userId, source, { passkeys: passkeyDocuments, audit }),
+        removeLinks(userId, source, { links: agentLinks, audit }),
+        secondFactors && removeFactor(userId, source, { factors: factorCollection(store), audit, clock }),
         optional().loginProviders?.service.forget(userId),
       ]);
     },

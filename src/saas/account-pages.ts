@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
 import { type Messages, message } from '../core/http/messages.js';
 import type { Pages } from '../core/http/pages.js';
-import type { Guard, Scope } from '../core/http/scope.js';
+import type { FastifyTypebox, Guard } from '../core/http/routes.js';
 import { MINUTE } from '../core/kernel/clock.js';
 import { AppError } from '../core/kernel/errors.js';
 import type { ModuleContext } from '../core/server/module-context.js';
@@ -37,10 +37,10 @@ export interface AccountPageOptions {
   apiPath(): string;
 }
 
-/** The pages for users, for a scope with the path of the account page as its prefix. */
+/** The pages for users, below the path of the account page. */
 export interface AccountPages {
   guards: Record<'person' | 'recent-person', Guard>;
-  plugin(scope: Scope): Promise<void>;
+  plugin(fastify: FastifyTypebox): Promise<void>;
 }
 
 /** Loads the pages for users if they are enabled. */
@@ -125,9 +125,9 @@ export async function openAccountPages(
 
   return {
     guards: account.guards,
-    async plugin(scope) {
-      await scope.register(account.plugin);
-      await scope.register((inner: Scope) => userPages.plugin(inner, account.guard));
+    async plugin(fastify) {
+      await fastify.register(account.plugin);
+      await fastify.register((inner: FastifyTypebox) => userPages.plugin(inner, account.guard));
     },
   };
 }
@@ -157,13 +157,13 @@ function sourcesOf(
 
   return {
     people: {
-      async provePassword(person, password, from) {
+      async provePassword(person, password, source) {
         const given = passwordOf(person, password);
-        return service.proveOwner(identityOf(person), given, from).then(() => person, wrong);
+        return service.proveOwner(identityOf(person), given, source).then(() => person, wrong);
       },
-      async changePassword(person, { current, chosen }, _session, from) {
+      async changePassword(person, { current, chosen }, _session, source) {
         const given = { currentPassword: current, newPassword: chosen };
-        const changed = service.changePassword(identityOf(person), given, from);
+        const changed = service.changePassword(identityOf(person), given, source);
         return (await changed.then(done, nullFor('INVALID_CREDENTIALS'))) ?? false;
       },
       keepsSession: true,
@@ -171,8 +171,8 @@ function sourcesOf(
       async rename({ id }, name) {
         await rename(id, name);
       },
-      async delete(person, password, from) {
-        const deleted = service.deleteAccount(identityOf(person), passwordOf(person, password), from);
+      async delete(person, password, source) {
+        const deleted = service.deleteAccount(identityOf(person), passwordOf(person, password), source);
         return (await deleted.then(done, wrong)) ?? false;
       },
       async isDeleted(id) {
@@ -188,17 +188,17 @@ function sourcesOf(
           authTime: Date.parse(authenticatedAt),
         }));
       },
-      async end({ id }, sid, from) {
-        await service.revokeSession({ user: { id } }, sid, from).catch(nullFor('NOT_FOUND'));
+      async end({ id }, sid, source) {
+        await service.revokeSession({ user: { id } }, sid, source).catch(nullFor('NOT_FOUND'));
       },
-      endOthers: ({ id: userId }, { id }, from) => service.endOthers({ userId, id }, from),
+      endOthers: ({ id: userId }, { id }, source) => service.endOthers({ userId, id }, source),
     },
     verification: {
       isDue: (person) => !identityOf(person).user.emailVerified,
-      async sendAgain(id, from) {
+      async sendAgain(id, source) {
         const user = await users.users.findOne({ id });
         if (!user || user.emailVerified) return false;
-        await service.resendVerification(user.email, from);
+        await service.resendVerification(user.email, source);
         return true;
       },
     },
@@ -210,8 +210,8 @@ function sourcesOf(
       ...passkeys.service,
       script,
       isOpenTo: (person) => identityOf(person).user.emailVerified,
-      remove: (id, passkey, from, { keepsOne }) =>
-        passkeys.service.remove(id, passkey, from, {
+      remove: (id, passkey, source, { keepsOne }) =>
+        passkeys.service.remove(id, passkey, source, {
           keepsOne,
           hasOtherLogin: () => passkeys.hasOtherLogin(id),
         }),

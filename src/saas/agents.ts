@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify';
-import type { RouteRules } from '../core/http/scope.js';
+import type { RouteRules } from '../core/http/routes.js';
 import type { Announce } from '../core/ops/events.js';
 import type { ModuleContext } from '../core/server/module-context.js';
 import type { AgentsModule } from './agents/module.js';
@@ -89,7 +89,7 @@ export async function openAgents(
     },
     origins: namedOrigins(values),
     secrets: sealingSecrets(values),
-    announce: (change, userId, origin) => auth.announceAgents(userId, change, origin),
+    announce: (change, userId, source) => auth.announceAgents(userId, change, source),
     metadataUrl: new URL(resource).origin + server.metadataPath,
     verify: server.verify,
     refusalOf: (error) => (error instanceof errors.ResourceError ? error : undefined),

@@ -1,9 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyInstance } from 'fastify';
-import { commonHeaders, logFailure } from '../core/http/answers.js';
 import type { RequestHeaders } from '../core/http/authorization.js';
 import { createRequestIdGenerator, type HostContext } from '../core/http/host-context.js';
 import type { RequestIdentity } from '../core/http/identity.js';
+import { commonHeaders, logFailure } from '../core/http/responses.js';
 import { httpErrors, renderEnvelope, toAppError } from '../core/kernel/errors.js';
 import type { Random } from '../core/kernel/secrets.js';
 import { requireScope } from './agents/schemas.js';

@@ -1,4 +1,4 @@
-import { type Advice, collectProblems } from '../core/config/configuration-error.js';
+import { type ConfigurationWarning, collectProblems } from '../core/config/configuration-error.js';
 import type { Resolved } from '../core/config/options.js';
 import { systemClock } from '../core/kernel/clock.js';
 import { systemRandom } from '../core/kernel/secrets.js';
@@ -22,7 +22,7 @@ import {
   USAGE_FIELDS,
   type UsageReports,
 } from './billing/usage/reports.js';
-import { adviseSaas, resolveSaas, type SaasConfiguration, saasSchema } from './options.js';
+import { resolveSaas, type SaasConfiguration, saasSchema, saasWarnings } from './options.js';
 
 /** Reports what a start of saas-backend would encounter. */
 export async function examineSaas(): Promise<Finding[]> {
@@ -45,7 +45,7 @@ export async function examineSaas(): Promise<Finding[]> {
     portVariable: 'PORT',
     hostVariable: 'HOST',
     proxyVariable: 'TRUST_PROXY',
-    advise,
+    warningsOf,
     unwrapHealth: (answer) => (answer as { data?: unknown } | null)?.data,
   });
   const storeOpens = findings.every(({ level, about }) => level !== 'problem' || about !== 'DATABASE_URI');
@@ -63,12 +63,12 @@ export async function examineSaas(): Promise<Finding[]> {
   ];
 }
 
-function advise(
+function warningsOf(
   { values, production }: Resolved<SaasConfiguration>,
   server: Resolved<ServerConfiguration>,
-): Advice[] {
+): ConfigurationWarning[] {
   return [
-    ...adviseSaas({ values, production }),
+    ...saasWarnings({ values, production }),
     [
       production && values.databaseUri === 'sqlite::memory:',
       'DATABASE_URI',

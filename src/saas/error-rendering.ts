@@ -1,8 +1,8 @@
 import { isForm, type Pages, wantsPage } from '../core/http/pages.js';
-import { routeRules, type ScopeRules } from '../core/http/scope.js';
+import { type PluginRules, routeRules } from '../core/http/routes.js';
 import { renderEnvelope } from '../core/kernel/errors.js';
 
-type Render = ScopeRules['renderError'];
+type Render = PluginRules['renderError'];
 
 /**
  * Creates the functions that render errors of the API and of the pages: as JSON for applications, and as pages for

@@ -1,5 +1,5 @@
 import { type Static, Type } from 'typebox';
-import type { Advice, Report } from '../core/config/configuration-error.js';
+import type { ConfigurationWarning, Report } from '../core/config/configuration-error.js';
 import {
   defineOptions,
   option,
@@ -8,7 +8,7 @@ import {
   resolveOptions,
 } from '../core/config/options.js';
 import { mountProblem, publicUrlOption } from '../core/config/public-url.js';
-import { shown } from '../core/config/validation-messages.js';
+import { formatValue } from '../core/config/validation-messages.js';
 import { brandOptions, refuseLoneDarkLogo } from '../core/http/brand.js';
 import { messagesOptions, refuseUnknownLocale } from '../core/http/messages.js';
 import { systemClock } from '../core/kernel/clock.js';
@@ -96,7 +96,9 @@ export interface ResolvedSaas {
 }
 
 /** Warnings about a valid configuration, for the start log and `doctor`. */
-export function adviseSaas({ values }: Pick<Resolved<SaasConfiguration>, 'values' | 'production'>): Advice[] {
+export function saasWarnings({
+  values,
+}: Pick<Resolved<SaasConfiguration>, 'values' | 'production'>): ConfigurationWarning[] {
   return [
     [
       values.paymentSecretKey !== undefined && configuredPrices(values) === undefined,
@@ -268,7 +270,7 @@ function originProblem(origin: string): string | undefined {
   if (origin === '*') return undefined;
   return isOrigin(origin)
     ? undefined
-    : `must list origins as browsers send them, like https://app.example.com, without a path or a pattern; given: ${shown(origin)}.`;
+    : `must list origins as browsers send them, like https://app.example.com, without a path or a pattern; given: ${formatValue(origin)}.`;
 }
 
 /**

@@ -29,11 +29,11 @@ export async function openLoginProviders(
     providers,
     accounts: {
       ...federated,
-      announce: (change, userId, origin) => auth.announceIdentity(userId, change, origin),
+      announce: (change, userId, source) => auth.announceIdentity(userId, change, source),
       hasOtherLogin: async (userId) =>
         values.emailLogin || (await federated.hasPassword(userId)) || (await hasPasskeys(userId)),
     },
-    signInAnswer: SignInAnswer,
+    signInResponse: SignInAnswer,
     secrets: sealingSecrets(values),
     // A ticket goes to applications that are named, never to any origin.
     origins: namedOrigins(values),

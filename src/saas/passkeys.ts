@@ -1,5 +1,5 @@
 import type { Messages } from '../core/http/messages.js';
-import type { Scope } from '../core/http/scope.js';
+import type { FastifyTypebox } from '../core/http/routes.js';
 import type { ModuleContext } from '../core/server/module-context.js';
 import type { PasskeyFlows } from '../shared/passkeys/flows.js';
 import type { PasskeyModuleOptions } from '../shared/passkeys/module.js';
@@ -17,7 +17,7 @@ export interface SaasPasskeys {
   hasOtherLogin(userId: string): Promise<boolean>;
   /** Reads the script of the pages that use them. */
   readScript(): string;
-  plugin(scope: Scope): Promise<void>;
+  plugin(fastify: FastifyTypebox): Promise<void>;
 }
 
 export interface PasskeyOptions extends Pick<PasskeyModuleOptions, 'address' | 'name'> {
@@ -40,7 +40,7 @@ export async function openPasskeys(
   const { service } = createPasskeyModule(context, {
     ...options,
     origins: namedOrigins(values),
-    announce: (change, userId, from) => auth.announcePasskey(userId, change, from),
+    announce: (change, userId, source) => auth.announcePasskey(userId, change, source),
   });
   const { federated, passkey, proveOwner } = auth.service;
   const hasOtherLogin = async (userId: string): Promise<boolean> =>
@@ -49,7 +49,7 @@ export async function openPasskeys(
     service,
     accounts: { ...passkey, proveOwner, hasOtherLogin },
     secrets: sealingSecrets(values),
-    signInAnswer: SignInAnswer,
+    signInResponse: SignInAnswer,
     messages,
   });
   return { service, flows, hasOtherLogin, readScript: readPasskeyScript, plugin };

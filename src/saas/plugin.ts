@@ -2,7 +2,12 @@ import type { FastifyInstance } from 'fastify';
 import fp from 'fastify-plugin';
 import { authorizationIn, type RequestHeaders } from '../core/http/authorization.js';
 import { createBrand } from '../core/http/brand.js';
-import { answerRules, type HostContext, logConfiguration, pluginContext } from '../core/http/host-context.js';
+import {
+  type HostContext,
+  logConfiguration,
+  pluginContext,
+  responseRules,
+} from '../core/http/host-context.js';
 import { createMessages } from '../core/http/messages.js';
 import { createPages } from '../core/http/pages.js';
 import { createListedAudit, listedAuditCollection } from '../core/ops/audit.js';
@@ -47,11 +52,11 @@ import type { SaasBackendOptions } from './documented-options.js';
 import { describeInstallation } from './installation.js';
 import { identityCollection, readIdentityVersion } from './login-providers/store.js';
 import { openRouteDescriptions } from './openapi.js';
-import { adviseSaas, type ResolvedSaas, resolveSaas, sealingSecrets, withAccountPages } from './options.js';
+import { type ResolvedSaas, resolveSaas, saasWarnings, sealingSecrets, withAccountPages } from './options.js';
 import { openEmailLogin, openLoginProviders } from './other-logins.js';
 import { openPasskeys } from './passkeys.js';
 import { createProfileModule } from './profile/module.js';
-import { openScopes } from './scopes.js';
+import { registerSaasRoutes } from './routes.js';
 import { openSecondFactors } from './second-factors.js';
 import { createSettingsModule, openCustomSettings } from './settings/module.js';
 import { createUserAdministration } from './user-administration.js';
@@ -69,7 +74,7 @@ export async function mountSaas(
       "saasBackend is already registered on this instance, or another decorator is named 'saas'. Each registration serves one prefix.",
     );
   }
-  logConfiguration(fastify, config, adviseSaas(config));
+  logConfiguration(fastify, config, saasWarnings(config));
   const { clock, random, prefix, adminPath, accountPath, hooks } = runtime;
   // As browsers see it.
   const accountAddress = fastify.prefix + accountPath;
@@ -300,7 +305,7 @@ export async function mountSaas(
   fastify.decorateRequest('saas');
 
   const rules = {
-    ...answerRules(host),
+    ...responseRules(host),
     guards: {
       user: requireUser,
       'recent-user': requireRecentAuth(),
@@ -320,7 +325,7 @@ export async function mountSaas(
     describeRoute: await openRouteDescriptions(fastify, runtime),
   };
   if (adminPath !== false) context.jobs.add('active-users', auth.activity.job);
-  await openScopes(fastify, {
+  await registerSaasRoutes(fastify, {
     paths: { prefix, adminPath, accountPath },
     rules,
     meter: context.throttle.countRequest,

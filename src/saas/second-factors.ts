@@ -41,8 +41,8 @@ export async function openSecondFactors(
   const { service } = createFactorModule(context, {
     keys: previous === undefined ? [key] : [key, previous],
     issuer,
-    announce: (kind, userId, version, from) =>
-      announce(userId, { kind, versionField: FACTOR_VERSION, version }, from),
+    announce: (kind, userId, version, source) =>
+      announce(userId, { kind, versionField: FACTOR_VERSION, version }, source),
   });
   const isRequired = values.secondFactor === 'required';
   const graceMs = values.secondFactorGraceDays * DAY;

@@ -11,7 +11,7 @@ import { type ConnectGuards, createConnectGuards } from './connect-guards.js';
 import type { SaasBackendOptions } from './documented-options.js';
 import { resolveSaas, type SaasConfiguration } from './options.js';
 import { mountSaas } from './plugin.js';
-import { CHANGE_PASSWORD_PATH } from './scopes.js';
+import { CHANGE_PASSWORD_PATH } from './routes.js';
 
 /** The options of the SaaS backend as a server. */
 export interface CreateServerOptions extends SaasBackendOptions, ServerOptions {

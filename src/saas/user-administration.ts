@@ -1,7 +1,7 @@
 import { toTimestamp } from '../core/http/schemas.js';
 import { type Clock, DAY } from '../core/kernel/clock.js';
 import { httpErrors, invalidFields } from '../core/kernel/errors.js';
-import { changeDetail, type ListedAudit, madeBy, type Operator } from '../core/ops/audit.js';
+import { auditActor, changeDetail, type ListedAudit, type Operator } from '../core/ops/audit.js';
 import type { EmailService } from '../shared/email/service.js';
 import type { FactorService } from '../shared/factors/service.js';
 import type { PasskeyService } from '../shared/passkeys/service.js';
@@ -55,7 +55,7 @@ export function createUserAdministration({
     const statuses = (name: 'before' | 'after') =>
       Object.fromEntries(changes.map((change) => [change.subscriptionId, change[name]]));
     const detail = changeDetail(statuses('before'), statuses('after'));
-    await audit.record({ event: 'user.resynced', subject: userId, ...madeBy(by), detail });
+    await audit.record({ event: 'user.resynced', subject: userId, ...auditActor(by), detail });
   };
 
   return {
@@ -98,7 +98,7 @@ export function createUserAdministration({
       findCustomer: billing.records.customer,
       async export(id, by) {
         if (!(await directory.find({ id }))) throw userNotFound();
-        await audit.record({ event: 'user.exported', subject: id, ...madeBy(by) });
+        await audit.record({ event: 'user.exported', subject: id, ...auditActor(by) });
         return auth.exportAccount(id);
       },
     },

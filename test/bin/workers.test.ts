@@ -101,7 +101,7 @@ for (const [name, script] of [
   });
 }
 
-t.test('a stop waits for the requests of every worker, whoever else receives the signal', async (t) => {
+t.test('a stop waits for the requests of every worker, whichever process receives the signal', async (t) => {
   const { program, url } = await startWorkers(t, SAAS);
   const workers = listening(program);
   // Connections are distributed in turn.

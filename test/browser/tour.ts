@@ -10,7 +10,7 @@ import { begin, deviceClient } from '../kit/device.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
 import { type IdpApp, idpStore } from '../kit/idp.js';
 import { type MailSink, mailSink } from '../kit/mail.js';
-import { makeOperator, ON_THE_HOST, rolesOf } from '../kit/operator.js';
+import { COMMAND_SOURCE, makeOperator, rolesOf } from '../kit/operator.js';
 import { addResource } from '../kit/resources.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { type MailedApp, mailedApp, RESET, readMails, VERIFY } from '../saas/auth/kit.js';
@@ -385,7 +385,7 @@ async function stopsOfConsole(t: Test, idp: IdpApp, origin: string): Promise<Sto
     stop('console-audit', 200, page('/audit?event=login.')),
     stop('console-audit-empty', 200, page('/audit?event=nothing')),
     stop('console-forbidden', 403, async (page) => {
-      await (await rolesOf(t, idp)).revoke(operator.sub, ON_THE_HOST);
+      await (await rolesOf(t, idp)).revoke(operator.sub, COMMAND_SOURCE);
       return page.goto(`${origin}/admin/`);
     }),
   ];

@@ -50,13 +50,13 @@ export async function startBackend(t: Test, more: CreateServerOptions = {}): Pro
     requests.push(`${method} ${url} ${statusCode}`);
   });
   fastify.get('/', (_, reply) => reply.type('text/html').send('<!doctype html><title>Application</title>'));
-  await fastify.register(async (scope) => {
+  await fastify.register(async (instance) => {
     // Waits for the plugin, which decorates the server.
     const requireUser = { onRequest: fastify.saas.requireUser };
-    scope.get('/notes', requireUser, ({ saas }) => ({ owner: saas.user.email }));
-    scope.addContentTypeParser('text/plain', { parseAs: 'string' }, (_, body, done) => done(null, body));
-    scope.post('/notes', requireUser, ({ saas, body }) => ({ owner: saas.user.email, text: body }));
-    scope.get('/public', ({ headers }) => ({ hasToken: headers.authorization !== undefined }));
+    instance.get('/notes', requireUser, ({ saas }) => ({ owner: saas.user.email }));
+    instance.addContentTypeParser('text/plain', { parseAs: 'string' }, (_, body, done) => done(null, body));
+    instance.post('/notes', requireUser, ({ saas, body }) => ({ owner: saas.user.email, text: body }));
+    instance.get('/public', ({ headers }) => ({ hasToken: headers.authorization !== undefined }));
   });
   const { port } = await server.start();
   const origin = `http://localhost:${port}`;

@@ -291,16 +291,16 @@ t.test(
     host.get('/api/mine', async () => 'mine');
     host.put('/api/auth/me', async () => 'mine');
     host.put('/idp/:any', async () => 'mine');
-    await host.register(async (scope) => {
-      await scope.register(saasBackend, saasPluginOptions(t, { accountPages: true }));
-      await scope.register(identityProvider, idpPluginOptions(t));
+    await host.register(async (instance) => {
+      await instance.register(saasBackend, saasPluginOptions(t, { accountPages: true }));
+      await instance.register(identityProvider, idpPluginOptions(t));
     });
     await host.register(
-      async (scope) => {
-        await scope.register(saasBackend, saasPluginOptions(t, { prefix: '/v1', adminPath: '/ops' }));
+      async (instance) => {
+        await instance.register(saasBackend, saasPluginOptions(t, { prefix: '/v1', adminPath: '/ops' }));
         // At the root of this scope, where unknown paths are the host's.
         const publicUrl = 'http://app.example.test/below';
-        await scope.register(identityProvider, { ...idpPluginOptions(t, { publicUrl }), prefix: '' });
+        await instance.register(identityProvider, { ...idpPluginOptions(t, { publicUrl }), prefix: '' });
       },
       { prefix: '/below' },
     );
@@ -347,14 +347,18 @@ t.test('two instances of each plugin work in two scopes of one application', asy
   const { url: emailSmtpUrl, next } = await mailSink(t);
   for (const name of ['one', 'two']) {
     await host.register(
-      async (scope) => {
-        await scope.register(saasBackend, saasPluginOptions(t, { emailSmtpUrl }));
-        await scope.register(
+      async (instance) => {
+        await instance.register(saasBackend, saasPluginOptions(t, { emailSmtpUrl }));
+        await instance.register(
           identityProvider,
           idpPluginOptions(t, { publicUrl: `http://app.test/${name}/idp` }),
         );
-        scope.get('/mine', { onRequest: scope.saas.requireUser }, async (request) => request.saas.user.email);
-        scope.get('/issuer', async () => scope.idp.issuer());
+        instance.get(
+          '/mine',
+          { onRequest: instance.saas.requireUser },
+          async (request) => request.saas.user.email,
+        );
+        instance.get('/issuer', async () => instance.idp.issuer());
       },
       { prefix: `/${name}` },
     );
@@ -527,7 +531,8 @@ t.test('/.well-known/change-password of the host stays its own', async (t) => {
   const below = fastify();
   t.teardown(() => below.close());
   await below.register(
-    async (scope) => void (await scope.register(saasBackend, saasPluginOptions(t, { accountPages: true }))),
+    async (instance) =>
+      void (await instance.register(saasBackend, saasPluginOptions(t, { accountPages: true }))),
     { prefix: '/below' },
   );
   for (const path of [url, `/below${url}`]) t.equal((await below.inject(path)).statusCode, 404, path);
@@ -541,7 +546,7 @@ t.test('below a prefix of the host, every link of the pages for users leads to o
     ...{ accountPages: true, accountPath: '/me', emailSmtpUrl, emailLogin: true, passkeys: true },
     ...{ factorEncryptionKey: FACTOR_KEY },
   });
-  await host.register(async (scope) => void (await scope.register(saasBackend, options)), {
+  await host.register(async (instance) => void (await instance.register(saasBackend, options)), {
     prefix: '/below',
   });
   const origin = (await host.listen({ port: 0, host: '127.0.0.1' })).replace('127.0.0.1', 'localhost');

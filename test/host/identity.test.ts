@@ -43,9 +43,9 @@ t.test('a host without a configured address uses the one it listens at', async (
   const host = fastify();
   t.teardown(() => host.close());
   await host.register(
-    async (scope) => {
+    async (instance) => {
       const { publicUrl: _, ...options } = pluginOptions(idpOptions(temporaryFolder(t)));
-      await scope.register(identityProvider, { ...options, prefix: '/idp' });
+      await instance.register(identityProvider, { ...options, prefix: '/idp' });
     },
     { prefix: '/v1' },
   );

@@ -5,7 +5,7 @@ import { createAgentKeys } from '../../src/idp/provisioning/agent-keys.js';
 import { principalCollection } from '../../src/idp/provisioning/store.js';
 import { type ClientKey, clientKey } from './client-keys.js';
 import { type Credentials, type IdpApp, idpStore } from './idp.js';
-import { ON_THE_HOST } from './operator.js';
+import { COMMAND_SOURCE } from './operator.js';
 
 /** Agents with keys, as `idp agent key` changes them. */
 
@@ -22,8 +22,9 @@ export function agentKeysIn(store: Store, { clock }: { clock: Clock }) {
     return found;
   };
   return {
-    add: async (sub: string, { jwk }: Pick<ClientKey, 'jwk'>) => keys.add(await find(sub), jwk, ON_THE_HOST),
-    remove: async (sub: string, id: string) => keys.remove(await find(sub), id, ON_THE_HOST),
+    add: async (sub: string, { jwk }: Pick<ClientKey, 'jwk'>) =>
+      keys.add(await find(sub), jwk, COMMAND_SOURCE),
+    remove: async (sub: string, id: string) => keys.remove(await find(sub), id, COMMAND_SOURCE),
     find,
   };
 }

@@ -16,7 +16,7 @@ import {
   type RegisteredClient,
   search,
 } from './idp.js';
-import { ON_THE_HOST } from './operator.js';
+import { COMMAND_SOURCE } from './operator.js';
 import { addResource, FILES, FILES_INPUT } from './resources.js';
 
 /** Identity assertions (ID-JAG) between providers. */
@@ -103,8 +103,8 @@ export async function acceptingWorld(t: Test, options: IdpAppOptions = {}, key?:
   const [client, person] = [await idp.createClient(), await idp.makeHuman()];
   const trust = trustIn(await idpStore(t, idp), idp);
   const allowed = { resource: FILES, scopes: ['files:read', 'files:write'] };
-  await trust.setIssuer(foreign.issuer, { clients: [client.id], resources: [allowed] }, ON_THE_HOST);
-  await trust.link(foreign.issuer, '00u1', person.sub, ON_THE_HOST);
+  await trust.setIssuer(foreign.issuer, { clients: [client.id], resources: [allowed] }, COMMAND_SOURCE);
+  await trust.link(foreign.issuer, '00u1', person.sub, COMMAND_SOURCE);
 
   const sign = (signed: Signed = {}): Promise<string> =>
     foreignAssertion(foreign, {
@@ -139,7 +139,7 @@ export async function issuingWorld(t: Test, options: IdpAppOptions = {}) {
   const trust = trustIn(await idpStore(t, idp), idp);
   const clients = [{ id: client.id, idThere: 'wiki' }];
   const resources = [{ resource: CHAT, scopes: ['chat:read', 'chat:write'] }];
-  await trust.setAudience(THERE, { clients, resources }, ON_THE_HOST);
+  await trust.setAudience(THERE, { clients, resources }, COMMAND_SOURCE);
   /** The tokens of a sign-in with a session. */
   const signIn = async (scope = 'openid offline_access', by = client) => {
     const { browser, page } = await idp.visit(by, { scope });

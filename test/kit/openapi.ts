@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { DocumentedProduct, OpenApiDocument } from '../../src/core/http/openapi.js';
-import { routeRules } from '../../src/core/http/scope.js';
+import { routeRules } from '../../src/core/http/routes.js';
 
 /** Compares every answer of a test, also streams, with the OpenAPI document: status, media type, content and error code. */
 

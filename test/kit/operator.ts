@@ -8,7 +8,7 @@ import type { Credentials, IdpApp } from './idp.js';
 /** Operators of an identity provider, and their console in a browser. */
 
 /** As commands on the host name their origin. */
-export const ON_THE_HOST = { ip: 'cli', isDisconnected: () => false };
+export const COMMAND_SOURCE = { ip: 'cli', isDisconnected: () => false };
 
 /** The role, through a connection of its own, as `idp operator` uses it. */
 export async function rolesOf(t: Test, idp: IdpApp, uri = `sqlite:${idp.file}`) {
@@ -21,7 +21,7 @@ export async function rolesOf(t: Test, idp: IdpApp, uri = `sqlite:${idp.file}`) 
 /** A person with the role. */
 export async function makeOperator(t: Test, idp: IdpApp, handle?: string): Promise<Credentials> {
   const person = await idp.makeHuman(handle === undefined ? {} : { handle });
-  await (await rolesOf(t, idp)).grant(person.sub, ON_THE_HOST);
+  await (await rolesOf(t, idp)).grant(person.sub, COMMAND_SOURCE);
   return person;
 }
 

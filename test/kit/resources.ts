@@ -16,7 +16,7 @@ import {
 import { resourceCollection } from '../../src/idp/resources/store.js';
 import { type Answer, basic } from './app.js';
 import { type IdpApp, idpStore, type RegisteredClient, search } from './idp.js';
-import { ON_THE_HOST } from './operator.js';
+import { COMMAND_SOURCE } from './operator.js';
 
 /** Resources as `idp resource` registers them. */
 
@@ -85,7 +85,7 @@ export async function addResource(
   more: Partial<ResourceInput> = {},
 ) {
   const resources = resourcesIn(await idpStore(t, idp), idp);
-  const { resource, secret } = await resources.add(identifier, { ...FILES_INPUT, ...more }, ON_THE_HOST);
+  const { resource, secret } = await resources.add(identifier, { ...FILES_INPUT, ...more }, COMMAND_SOURCE);
   return { ...resources, id: resource.id, identifier, secret };
 }
 

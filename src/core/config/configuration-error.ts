@@ -88,11 +88,11 @@ export class Report {
  * A warning about a valid configuration: whether it applies, the variable, the message and the remedy. Never contains a
  * secret.
  */
-export type Advice = [applies: boolean, about: string, message: string, remedy: string];
+export type ConfigurationWarning = [applies: boolean, about: string, message: string, remedy: string];
 
 /** The advice that applies. */
-export function applicableAdvice(
-  advice: readonly Advice[],
+export function applicableWarnings(
+  advice: readonly ConfigurationWarning[],
 ): { about: string; message: string; remedy: string }[] {
   return advice.flatMap(([applies, about, message, remedy]) => (applies ? [{ about, message, remedy }] : []));
 }

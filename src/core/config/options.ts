@@ -6,7 +6,13 @@ import type { Random } from '../kernel/secrets.js';
 import { suggestion } from '../kernel/text.js';
 import { ConfigurationError, type Problem, Report } from './configuration-error.js';
 import { loadDevelopmentSecrets } from './development-secrets.js';
-import { type Describable, describeErrors, mustBe, type SchemaError, shown } from './validation-messages.js';
+import {
+  type Describable,
+  describeErrors,
+  formatValue,
+  mustBe,
+  type SchemaError,
+} from './validation-messages.js';
 
 /**
  * Configuration. A domain declares its options as an annotated schema, from which type, validator, default, environment
@@ -102,7 +108,7 @@ export function resolveOptions<P extends TProperties>(
   // Some tools leave quotes around values of environment files.
   if (/^\W*prod/i.test(mode) && !production) {
     report.refuse(
-      `NODE_ENV must be spelled 'production'; given: ${shown(mode)}. Anything else is development.`,
+      `NODE_ENV must be spelled 'production'; given: ${formatValue(mode)}. Anything else is development.`,
       'Set NODE_ENV=production.',
     );
   }

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { type Annotation, option } from './options.js';
-import { shown } from './validation-messages.js';
+import { formatValue } from './validation-messages.js';
 
 /** The public URL of a service, from which all links are built. Never derived from a request. */
 export interface PublicUrl {
@@ -55,7 +55,7 @@ export function addressProblem(text: string): string | undefined {
   const url = URL.canParse(text) ? new URL(text) : null;
   // Links and the issuer contain the text as it is, so what `URL` would correct is rejected.
   if (!url || !/^https?:\/\/[^/\\]/i.test(text))
-    return `must be an absolute http or https address, like https://app.example.com; given: ${shown(text)}.`;
+    return `must be an absolute http or https address, like https://app.example.com; given: ${formatValue(text)}.`;
   if (url.username || url.password || url.search || url.hash || /[\s?#]/.test(text)) {
     return 'must not contain credentials, a query or a fragment, like https://app.example.com.';
   }
@@ -70,7 +70,7 @@ export function mountProblem(path: string): string | null {
   // Browsers resolve dot segments, so such a path would never be requested.
   return /^(\/(?!\.\.?(\/|$))[\w.~-]+)+$/.test(path)
     ? null
-    : `must be a path like /api, without a trailing slash; given: ${shown(path)}.`;
+    : `must be a path like /api, without a trailing slash; given: ${formatValue(path)}.`;
 }
 
 /** Whether a host name is a loopback address. */
@@ -84,7 +84,7 @@ export function pathProblem(path: string, example: string): string | undefined {
   const isPath = /^\/(?![/\\])[\x21\x22\x24-\x5b\x5d-\x7e]*$/.test(withLeadingSlash(path));
   return isPath && !hasScheme
     ? undefined
-    : `must be a path of the application, like ${example}; given: ${shown(path)}.`;
+    : `must be a path of the application, like ${example}; given: ${formatValue(path)}.`;
 }
 
 export const withLeadingSlash = (path: string): string => (path.startsWith('/') ? path : `/${path}`);

@@ -37,11 +37,11 @@ export interface SchemaError {
 
 /** `must be a whole number from 1 to 50, like 7; given: "seven"` */
 export function mustBe(schema: Describable, value: unknown): string {
-  return `must be ${acceptedBy(schema)}; given: ${given(schema, value)}`;
+  return `must be ${describeSchema(schema)}; given: ${given(schema, value)}`;
 }
 
 /** Describes what a schema accepts, with an example if there is one. */
-export function acceptedBy(schema: Describable): string {
+export function describeSchema(schema: Describable): string {
   const { type, examples = type === 'integer' ? [schema.default] : [] } = schema;
   const [example] = examples;
   return kindOf(schema) + (example === undefined ? '' : `, like ${exampleText(example)}`);
@@ -92,8 +92,8 @@ function given(schema: Describable, value: unknown): string {
     return value === ''
       ? 'empty text'
       : `a ${typeof value === 'string' ? 'different text' : 'value of another type'}`;
-  if (typeof value !== 'string') return shown(value);
-  return isFreeText(schema) ? described(value) : shown(value);
+  if (typeof value !== 'string') return formatValue(value);
+  return isFreeText(schema) ? described(value) : formatValue(value);
 }
 
 function isFreeText({ type, anyOf, enum: values, items }: Describable): boolean {
@@ -105,7 +105,7 @@ function isFreeText({ type, anyOf, enum: values, items }: Describable): boolean 
 const MAX_SHOWN = 24;
 
 /** Formats a value for a message. Text with an @ is only described, because it may be a URL with credentials. */
-export function shown(value: unknown): string {
+export function formatValue(value: unknown): string {
   if (value === undefined) return 'nothing';
   if (Array.isArray(value)) return `a list of ${value.length}`;
   if (typeof value === 'object' && value !== null) return 'an object';
@@ -148,6 +148,6 @@ function describe({ instancePath, message, params, parentSchema, data }: SchemaE
   const wanted = parentSchema?.properties?.[missing];
   return {
     path: parent ? `${parent}.${missing}` : missing,
-    message: wanted ? `is required: ${acceptedBy(wanted)}` : 'is required',
+    message: wanted ? `is required: ${describeSchema(wanted)}` : 'is required',
   };
 }

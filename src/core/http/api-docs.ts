@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { FastifyReply } from 'fastify';
 import { packageFile } from '../kernel/package-files.js';
-import { access, type Scope } from './scope.js';
+import { access, type FastifyTypebox } from './routes.js';
 
 /** A page for developers that shows the OpenAPI document, for servers outside production. */
 
@@ -41,20 +41,23 @@ const POLICY =
   "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /** Serves `docs` beside `openapi.json`. The files are read with each request, so that they take no memory. */
-export async function apiDocsPlugin(scope: Scope, { product }: { product: string }): Promise<void> {
+export async function apiDocsPlugin(
+  fastify: FastifyTypebox,
+  { product }: { product: string },
+): Promise<void> {
   const options = { config: access('public', { duringMaintenance: true, page: true }) };
   const send = (reply: FastifyReply, type: string, body: string | Buffer) =>
     reply.header('cache-control', 'no-cache').type(type).send(body);
 
-  scope.get('/docs', options, async (_request, reply) => {
+  fastify.get('/docs', options, async (_request, reply) => {
     reply.header('content-security-policy', POLICY);
     return send(reply, 'text/html; charset=utf-8', page(product));
   });
-  scope.get('/docs/start.js', options, async (_request, reply) =>
+  fastify.get('/docs/start.js', options, async (_request, reply) =>
     send(reply, 'text/javascript; charset=utf-8', START),
   );
   for (const [file, type] of Object.entries(FILES)) {
-    scope.get(`/docs/${file}`, options, async (_request, reply) =>
+    fastify.get(`/docs/${file}`, options, async (_request, reply) =>
       send(reply, type, await readFile(join(FOLDER, file))),
     );
   }

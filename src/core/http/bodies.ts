@@ -11,10 +11,10 @@ import type {
 import { httpErrors } from '../kernel/errors.js';
 
 /** Accepts JSON only: with `text/plain`, pages of other origins could send requests without a preflight. */
-export function setBodyParser(scope: FastifyInstance): void {
-  scope.removeAllContentTypeParsers();
-  const parse = scope.getDefaultJsonParser('error', 'error');
-  scope.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body, done) => {
+export function setBodyParser(fastify: FastifyInstance): void {
+  fastify.removeAllContentTypeParsers();
+  const parse = fastify.getDefaultJsonParser('error', 'error');
+  fastify.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body, done) => {
     const text = decode(body as Buffer);
     if (text === null) done(httpErrors.INVALID_JSON());
     else if (text === '') done(null, {});

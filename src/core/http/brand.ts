@@ -2,9 +2,9 @@ import { readFileSync } from 'node:fs';
 import { Type } from 'typebox';
 import type { Report } from '../config/configuration-error.js';
 import { option } from '../config/options.js';
-import { mustBe, shown } from '../config/validation-messages.js';
+import { formatValue, mustBe } from '../config/validation-messages.js';
 import { HEX, legibleOn, textOn } from './colours.js';
-import { DisplayName, fits } from './schemas.js';
+import { DisplayName, matchesSchema } from './schemas.js';
 
 /** The appearance of pages and mails. */
 export interface Brand {
@@ -67,7 +67,7 @@ export const brandOptions = (prefix: '' | 'IDP_', fallback: string) => ({
     env: `${prefix}BRAND_NAME`,
     doc: 'Product name in the header of the HTML pages and in e-mails.',
     shown: fallback,
-    check: (name = '') => (fits(name, BrandName) ? undefined : `${mustBe(BrandName, name)}.`),
+    check: (name = '') => (matchesSchema(name, BrandName) ? undefined : `${mustBe(BrandName, name)}.`),
   }),
   brandLogo: option(Type.Optional(Type.String()), {
     env: `${prefix}BRAND_LOGO`,
@@ -86,7 +86,7 @@ export const brandOptions = (prefix: '' | 'IDP_', fallback: string) => ({
     check: (colour = '') =>
       HEX.test(colour)
         ? undefined
-        : `must be a colour of 3 or 6 hexadecimal digits, like #1f4fd8; given: ${shown(colour)}.`,
+        : `must be a colour of 3 or 6 hexadecimal digits, like #1f4fd8; given: ${formatValue(colour)}.`,
   }),
 });
 

@@ -109,15 +109,15 @@ const serializerCompiler: FastifySerializerCompiler<unknown> = (route) => {
   };
 };
 
-/** Sets the compilers of a scope, which would otherwise inherit those of the host. */
-export function setCompilers(scope: FastifyInstance): void {
-  scope.setValidatorCompiler(validatorCompiler);
-  scope.setSerializerCompiler(serializerCompiler);
+/** Sets the compilers of a context, which would otherwise inherit those of the host. */
+export function setCompilers(fastify: FastifyInstance): void {
+  fastify.setValidatorCompiler(validatorCompiler);
+  fastify.setSerializerCompiler(serializerCompiler);
   // A reply serializer of the host would take precedence over the response schemas.
-  scope.setReplySerializer(undefined as never);
+  fastify.setReplySerializer(undefined as never);
 }
 
-/** Sets the compilers of a route: Fastify replaces those of a scope when a host adds a schema later. */
+/** Sets the compilers of a route: Fastify replaces those of a context when a host adds a schema later. */
 export function pinCompilers(route: RouteOptions): void {
   Object.assign(route, { validatorCompiler, serializerCompiler });
 }

@@ -1,38 +1,38 @@
 import cors from '@fastify/cors';
 import type { FastifyInstance } from 'fastify';
-import { type AddedRoute, access, isPreflightOfNoRoute, type Scope } from './scope.js';
+import { type AddedRoute, access, type FastifyTypebox, isPreflightOfNoRoute } from './routes.js';
 
 /**
- * Opens a scope with CORS for its routes and their errors, but not for unknown paths. If the host has registered
+ * Registers routes with CORS, also for their errors but not for unknown paths. If the host has registered
  * @fastify/cors, the host's rules apply instead.
  *
  * @param origins exact origins or `*`; empty: same-origin only
  * @param exposedHeaders which pages may read besides those that every answer may have
  */
 export async function registerCors(
-  parent: Scope,
+  parent: FastifyTypebox,
   origins: readonly string[],
-  build: (scope: Scope) => Promise<void>,
+  build: (fastify: FastifyTypebox) => Promise<void>,
   { exposedHeaders = [] }: { exposedHeaders?: readonly string[] } = {},
 ): Promise<void> {
-  await parent.register(async (scope: Scope) => {
-    if (scope.hasRequestDecorator('corsPreflightEnabled')) {
-      scope.log.info('The host has registered @fastify/cors; its rules also apply to these routes.');
-    } else if (origins.length > 0) await allowOrigins(scope, origins, exposedHeaders);
-    await build(scope);
+  await parent.register(async (fastify: FastifyTypebox) => {
+    if (fastify.hasRequestDecorator('corsPreflightEnabled')) {
+      fastify.log.info('The host has registered @fastify/cors; its rules also apply to these routes.');
+    } else if (origins.length > 0) await allowOrigins(fastify, origins, exposedHeaders);
+    await build(fastify);
   });
 }
 
 const EXPOSED_HEADERS = ['Retry-After', 'X-Request-Id', 'WWW-Authenticate'];
 
 async function allowOrigins(
-  scope: Scope,
+  fastify: FastifyTypebox,
   origins: readonly string[],
   exposedHeaders: readonly string[],
 ): Promise<void> {
-  answerPreflightsByRoute(scope);
+  answerPreflightsByRoute(fastify);
   const isOpen = origins.includes('*');
-  await scope.register(cors, {
+  await fastify.register(cors, {
     origin: isOpen ? '*' : [...origins],
     // For session cookies. Browsers reject credentials for any origin.
     credentials: !isOpen,
@@ -49,9 +49,9 @@ async function allowOrigins(
  * Adds an OPTIONS route for each path. The `*` route of @fastify/cors would also cover paths without CORS and those of the
  * host, so it is moved to an unused path.
  */
-function answerPreflightsByRoute(scope: Scope): void {
+function answerPreflightsByRoute(fastify: FastifyTypebox): void {
   const paths = new Set<string>();
-  scope.addHook('onRoute', function (this: FastifyInstance, route: AddedRoute) {
+  fastify.addHook('onRoute', function (this: FastifyInstance, route: AddedRoute) {
     if (isPreflightOfNoRoute(route)) route.url = `${this.prefix}/.well-known/preflight-of-no-route`;
     if (route.method === 'OPTIONS') return;
     if (paths.has(route.url)) return;

@@ -8,7 +8,7 @@ import type { DoneFuncWithErrOrRes, FastifyInstance } from 'fastify';
  * succession it stays awake.
  */
 
-/** Numbers of requests that arrived in this turn, at all scopes, and in the last turn with any. */
+/** Numbers of requests that arrived in this turn, in all contexts, and in the last turn with any. */
 let arrived = 0;
 let last = 0;
 
@@ -26,13 +26,13 @@ const send = (done: DoneFuncWithErrOrRes): void => {
   }
 };
 
-/** Adds the hooks to a scope. */
-export function groupResponses(scope: FastifyInstance): void {
-  scope.addHook('onRequest', (_request, _reply, done) => {
+/** Adds the hooks to a context. */
+export function groupResponses(fastify: FastifyInstance): void {
+  fastify.addHook('onRequest', (_request, _reply, done) => {
     if (arrived++ === 0) setImmediate(endTurn);
     done();
   });
-  scope.addHook('onSend', (_request, _reply, payload, done) => {
+  fastify.addHook('onSend', (_request, _reply, payload, done) => {
     // A single client does not wait, nor do responses after a commit, which are in succession anyway. A stream may fail
     // before it is sent, and only its response handles that.
     if (arrived > 0 && last > 1 && !(payload instanceof Readable)) setImmediate(send, done);

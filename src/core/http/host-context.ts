@@ -1,10 +1,14 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { type Advice, applicableAdvice, formatProblem } from '../config/configuration-error.js';
+import {
+  applicableWarnings,
+  type ConfigurationWarning,
+  formatProblem,
+} from '../config/configuration-error.js';
 import type { Resolved } from '../config/options.js';
 import { createPublicUrl, type PublicUrl } from '../config/public-url.js';
 import type { Random } from '../kernel/secrets.js';
-import type { AnswerRules } from './answers.js';
 import { createOutageLog, type OutageLog } from './outage-log.js';
+import type { ResponseRules } from './responses.js';
 
 export interface Lifecycle {
   /** Set when the server starts to stop. */
@@ -50,10 +54,10 @@ export function assumePortOf(server: FastifyInstance, publicUrl: PublicUrl): voi
 export function logConfiguration(
   host: FastifyInstance,
   { warnings, generated }: Resolved<unknown>,
-  advice: readonly Advice[],
+  advice: readonly ConfigurationWarning[],
 ): void {
   for (const warning of warnings) host.log.warn(formatProblem(warning));
-  for (const { about, message, remedy } of applicableAdvice(advice))
+  for (const { about, message, remedy } of applicableWarnings(advice))
     host.log.warn(`${about} ${message}. ${remedy}`);
   const { names, saved, file } = generated;
   const kept = names.filter((name) => !saved.includes(name));
@@ -62,12 +66,12 @@ export function logConfiguration(
 }
 
 /** The part of the response rules that depends on the host context. */
-export function answerRules({
+export function responseRules({
   lifecycle,
   publicUrl,
   outages,
   requestId,
-}: HostContext): Omit<AnswerRules, 'renderError'> {
+}: HostContext): Omit<ResponseRules, 'renderError'> {
   return {
     requestId,
     outages,

@@ -1,11 +1,11 @@
 import { domainToASCII, domainToUnicode } from 'node:url';
-import { Email, fits } from './schemas.js';
+import { Email, matchesSchema } from './schemas.js';
 
 /** E-mail addresses and their domains, of which each may have two spellings: ASCII and Unicode. */
 
 /**
  * The form in which e-mail addresses of saas-backend are stored and compared. Only ASCII letters are changed: the lower case of
- * some other letters is ASCII, such as that of the Kelvin sign, and would prove the address of somebody else.
+ * some other letters is ASCII, such as that of the Kelvin sign, and would prove the address of another person.
  */
 export const canonicalEmail = (address: string): string =>
   address.trim().replace(/[A-Z]/g, (letter) => letter.toLowerCase());
@@ -19,7 +19,7 @@ export function mailboxOf(handle: string): string | undefined {
   const domain = handle.slice(at + 1);
   if (at <= 0 || !isDomain(domain)) return undefined;
   const mailbox = `${handle.slice(0, at)}@${domainToASCII(domain)}`;
-  return fits(mailbox, Email) ? mailbox : undefined;
+  return matchesSchema(mailbox, Email) ? mailbox : undefined;
 }
 
 /** Whether a domain in canonical form is one of its two spellings. */

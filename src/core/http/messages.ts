@@ -4,7 +4,7 @@ import Negotiator from 'negotiator';
 import { Type } from 'typebox';
 import type { Report } from '../config/configuration-error.js';
 import { option } from '../config/options.js';
-import { shown } from '../config/validation-messages.js';
+import { formatValue } from '../config/validation-messages.js';
 import { MATCHED_CHARACTERS } from './browser.js';
 import {
   BUILT_IN_FOLDER,
@@ -89,7 +89,9 @@ export const messagesOptions = (prefix: '' | 'IDP_') => ({
     env: `${prefix}DEFAULT_LOCALE`,
     doc: 'Language of readers whose own language is not available, as a BCP 47 tag like de.',
     check: (locale) =>
-      isLocale(locale) ? undefined : `must be a language tag like de or pt-BR; given: ${shown(locale)}.`,
+      isLocale(locale)
+        ? undefined
+        : `must be a language tag like de or pt-BR; given: ${formatValue(locale)}.`,
   }),
   messagesDir: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: `${prefix}MESSAGES_DIR`,
@@ -116,7 +118,7 @@ export function refuseUnknownLocale(
   const available = foldersOf(messagesDir).flatMap(localesIn);
   if (available.includes(defaultLocale)) return;
   report.refuse(
-    `${prefix}DEFAULT_LOCALE must be one of ${[...new Set(available)].join(', ')}; given: ${shown(defaultLocale)}.`,
+    `${prefix}DEFAULT_LOCALE must be one of ${[...new Set(available)].join(', ')}; given: ${formatValue(defaultLocale)}.`,
     `To add a language, see ${prefix}MESSAGES_DIR.`,
   );
 }

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import type { RouteOptions } from 'fastify';
 import { packageFile } from '../kernel/package-files.js';
-import { access, type Scope } from './scope.js';
+import { access, type FastifyTypebox } from './routes.js';
 
 /** The OpenAPI document of a product, which the package contains for an installation with every feature. */
 
@@ -40,11 +40,11 @@ export async function readDocument(product: DocumentedProduct): Promise<OpenApiD
 }
 
 /** Serves the document. It is read at the first request, so that it costs neither time at the start nor memory before. */
-export async function openApiPlugin(scope: Scope, options: OpenApiPluginOptions): Promise<void> {
+export async function openApiPlugin(fastify: FastifyTypebox, options: OpenApiPluginOptions): Promise<void> {
   // In development, the address is known only once the server listens.
   let known: { address: string; text: string } | undefined;
 
-  scope.get(
+  fastify.get(
     '/openapi.json',
     { config: access('public', { duringMaintenance: true }) },
     async (_request, reply) => {
@@ -52,7 +52,7 @@ export async function openApiPlugin(scope: Scope, options: OpenApiPluginOptions)
         ' ',
       );
       if (known?.address !== address) {
-        const document = adapt(await readDocument(options.product), scope, options);
+        const document = adapt(await readDocument(options.product), fastify, options);
         known = { address, text: JSON.stringify(document) };
       }
       return reply.type('application/json; charset=utf-8').send(known.text);
@@ -61,7 +61,11 @@ export async function openApiPlugin(scope: Scope, options: OpenApiPluginOptions)
 }
 
 /** With the operations that exist, at their addresses. */
-function adapt(document: OpenApiDocument, scope: Scope, options: OpenApiPluginOptions): OpenApiDocument {
+function adapt(
+  document: OpenApiDocument,
+  fastify: FastifyTypebox,
+  options: OpenApiPluginOptions,
+): OpenApiDocument {
   const paths: OpenApiDocument['paths'] = {};
   const unused = options.unusedSchemes ?? [];
   for (const [path, operations] of Object.entries(document.paths)) {
@@ -70,7 +74,7 @@ function adapt(document: OpenApiDocument, scope: Scope, options: OpenApiPluginOp
     const rest = path.slice(mount.path.length);
     const url = mount.routesAt + rest.replace(/\{(\w+)\}/g, ':$1');
     const existing = Object.entries(operations).filter(([method]) =>
-      scope.hasRoute({ method: method.toUpperCase() as 'GET', url }),
+      fastify.hasRoute({ method: method.toUpperCase() as 'GET', url }),
     );
     const accepted = existing.map(([method, operation]) => {
       const security = operation.security.filter((scheme) => !unused.some((name) => name in scheme));

@@ -1,7 +1,7 @@
 import { sha256 } from '../kernel/secrets.js';
 
 /**
- * The list with which resource servers learn within a second that access tokens are revoked, although they verify tokens
+ * The list from which resource servers know within a second that access tokens are revoked, although they verify tokens
  * without a request. It contains only what concerns tokens that have not expired, and is served as a JWT that the issuer
  * signs. Everybody may read it, so it contains hashes instead of identifiers.
  */
@@ -44,7 +44,7 @@ export const revocationKey = (kind: RevocationKind, value: string): string =>
 /** The `value` of the kind `access`. */
 export const accessOf = (client: string, sub: string): string => `${client} ${sub}`;
 
-/** Whatever a revocation of this token would be listed as, with the generation of the token. */
+/** The keys under which a revocation of this token would be listed, with the generation of the token. */
 export function revocationKeysOf(claims: RevocableClaims): [key: string, generation: number][] {
   const { sub, client_id: client, epoch, consent, act, aud, iat } = claims;
   const keys: [string, number][] = [];

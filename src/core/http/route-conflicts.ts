@@ -26,7 +26,7 @@ export function watchRouteConflicts(host: FastifyInstance, remedy: string): Rout
 
 /** Without HEAD, which Fastify adds to every GET route that has none. */
 function namesOf({ method, url, routePath }: RouteOptions & { routePath?: string }): string[] {
-  // At the prefix of a scope, Fastify adds a second route with a slash without calling hooks.
+  // At the prefix of a context, Fastify adds a second route with a slash without calling hooks.
   const urls = routePath === '' ? [url, `${url}/`] : [url];
   const methods = [method].flat().filter((one) => one !== 'HEAD');
   return methods.flatMap((one) => urls.map((path) => `${one} ${path}`));

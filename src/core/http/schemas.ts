@@ -52,7 +52,10 @@ export const OptionalName = Type.String({
 });
 
 /** Whether a text matches a string schema, for code without a validator. */
-export function fits(text: string, schema: TSchema & { pattern?: string; maxLength?: number }): boolean {
+export function matchesSchema(
+  text: string,
+  schema: TSchema & { pattern?: string; maxLength?: number },
+): boolean {
   const { pattern = '', maxLength = 0 } = schema;
   return charactersIn(text) <= maxLength && new RegExp(pattern, 'u').test(text);
 }

@@ -1,6 +1,6 @@
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest, RouteOptions } from 'fastify';
 import { type AppError, httpErrors } from '../kernel/errors.js';
-import { type AnswerRules, sendError } from './answers.js';
+import { type ResponseRules, sendError } from './responses.js';
 
 /** Requests without a route: 405 if their path has routes for other methods (RFC 9110, section 15.5.6), otherwise 404. */
 
@@ -10,7 +10,7 @@ interface PathMethods {
   methods: string[];
 }
 
-/** By server, because a scope also handles the unknown requests of other scopes below its prefix. */
+/** By server, because a context also handles the unknown requests of other contexts below its prefix. */
 const ownRoutes = new WeakMap<FastifyInstance['server'], PathMethods[]>();
 
 /** Must be called for each route, also for those that Fastify adds for HEAD. */
@@ -20,18 +20,18 @@ export function recordMethods(
 ): void {
   const routes = ownRoutes.get(server) ?? [];
   ownRoutes.set(server, routes);
-  // At the prefix of a scope, Fastify may add a second route with a slash without calling hooks.
+  // At the prefix of a context, Fastify may add a second route with a slash without calling hooks.
   for (const path of routePath === '' ? [url, `${url}/`] : [url])
     routes.push({ url: path, segments: path.split('/'), methods: [method].flat() });
 }
 
-/** Answers every request of a scope that has no route. */
-export function answerUnknown(scope: FastifyInstance, rules: AnswerRules): void {
+/** Responds to every request of a context that has no route. */
+export function respondToUnknown(fastify: FastifyInstance, rules: ResponseRules): void {
   const answer = (request: FastifyRequest, reply: FastifyReply) =>
     sendError(rules, errorOf(request), request, reply);
-  scope.setNotFoundHandler(answer);
+  fastify.setNotFoundHandler(answer);
   // Fastify demands a Content-Type of each QUERY request before it calls the handler.
-  scope.setErrorHandler<FastifyError>((thrown, request, reply) =>
+  fastify.setErrorHandler<FastifyError>((thrown, request, reply) =>
     thrown.code === 'FST_ERR_ROUTE_MISSING_CONTENT_TYPE'
       ? answer(request, reply)
       : sendError(rules, thrown, request, reply),

@@ -5,7 +5,7 @@ import { BlockList, isIP } from 'node:net';
 /** Stands for connections without a valid address, such as a Unix socket; all of them share one bucket. */
 export const UNKNOWN_ADDRESS = 'unknown';
 
-/** Stands for the users of a server-side caller that passes no address of theirs; exempt from limits per address. */
+/** Stands for the users of a server-side caller that does not pass their address; exempt from limits per address. */
 export const EXEMPT_CALLER = 'caller';
 
 /** An IPv4 address inside an IPv6 one (RFC 4291 §2.5.5.2). */

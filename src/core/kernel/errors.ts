@@ -1,5 +1,5 @@
 /**
- * Errors as data: a domain has a table of codes, its service throws them, and the scope of the route renders them as a
+ * Errors as data: a domain has a table of codes, its service throws them, and the error handler of the route renders them as a
  * JSON envelope, an OAuth error or a page. Any other error becomes a fixed 500 without internal details.
  */
 

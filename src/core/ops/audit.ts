@@ -76,7 +76,7 @@ export interface Operator {
 }
 
 /** The part of a record that says who made a change of a user, and from where: by default the host or the command line. */
-export const madeBy = (operator?: Operator): Pick<AuditRecord, 'by' | 'ip'> =>
+export const auditActor = (operator?: Operator): Pick<AuditRecord, 'by' | 'ip'> =>
   operator ? { by: operator.name, ip: operator.ip } : { ip: 'local' };
 
 type Values = Readonly<Record<string, unknown>>;

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import { access, type Scope } from '../http/scope.js';
+import { access, type FastifyTypebox } from '../http/routes.js';
 import type { Store } from '../storage/collection.js';
 
 export type Product = 'saas-backend' | 'idp';
@@ -15,7 +15,7 @@ export interface Health {
 
 export interface HealthPluginOptions {
   store: Store;
-  /** Converts the state to the response format of the scope. */
+  /** Converts the state to the response format of the product. */
   wrap(state: Health): object;
   /** Further properties of `/health`. */
   details?(request: FastifyRequest): Omit<Health, 'status'>;
@@ -23,14 +23,14 @@ export interface HealthPluginOptions {
 
 /** Liveness, without side effects, and readiness, which checks the store. A stopping server is alive and not ready. */
 export async function healthPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { store, wrap, details = () => ({}) }: HealthPluginOptions,
 ): Promise<void> {
   const alive = access('public', { duringMaintenance: true, whileDraining: true, unmetered: true });
-  scope.get('/health', { config: alive }, async (request) => wrap({ status: 'ok', ...details(request) }));
+  fastify.get('/health', { config: alive }, async (request) => wrap({ status: 'ok', ...details(request) }));
 
   const ready = access('public', { duringMaintenance: true, unmetered: true });
-  scope.get('/ready', { config: ready }, async () => {
+  fastify.get('/ready', { config: ready }, async () => {
     await store.ready();
     return wrap({ status: 'ok' });
   });

@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Metric, Registry } from 'prom-client';
 import { Type } from 'typebox';
 import { option } from '../config/options.js';
-import { access, type Scope } from '../http/scope.js';
+import { access, type FastifyTypebox } from '../http/routes.js';
 import { SECOND } from '../kernel/clock.js';
 import { createSeriesHistogram } from './histogram.js';
 
@@ -229,13 +229,13 @@ async function inTime<R>(work: Promise<R>): Promise<R> {
   }
 }
 
-/** The route of the metrics, for scopes with a guard for the access level `metrics`. */
+/** The route of the metrics, where a guard for the access level `metrics` exists. */
 export async function metricsPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { metrics }: { metrics: Pick<Metrics, 'expose'> },
 ): Promise<void> {
   const config = access('metrics', { duringMaintenance: true });
-  scope.get('/metrics', { config }, async (_request, reply) => {
+  fastify.get('/metrics', { config }, async (_request, reply) => {
     const { contentType, text } = await metrics.expose();
     return reply.type(contentType).send(text);
   });

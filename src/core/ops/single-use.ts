@@ -15,7 +15,7 @@ export interface SingleUse {
   /** Whether this is the first use. */
   claim(id: string, expiresAt: number): Promise<boolean>;
   /**
-   * Runs the first use. If it fails, nobody has got anything for it, and it can be tried again.
+   * Runs the first use. If it fails, it has had no effect and can be tried again.
    *
    * @param keepsUse whether an error is an answer that continues the use
    * @returns null if it has been used

@@ -25,7 +25,7 @@ export async function compare(password: string, hash: string, decoys: readonly s
 }
 
 /** Runs in the worker. */
-export function compareHere(password: string, hash: string, decoys: readonly string[]): boolean {
+export function compareInWorker(password: string, hash: string, decoys: readonly string[]): boolean {
   if (compareSync(password, hash)) return true;
   for (const decoy of decoys) compareSync(password, decoy);
   return false;

@@ -3,9 +3,9 @@ import type { AddressInfo } from 'node:net';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import type { Resolved } from '../config/options.js';
-import type { AnswerRules } from '../http/answers.js';
-import { answerRules, assumePortOf, type HostContext } from '../http/host-context.js';
-import { type Guard, hostNext, openScope } from '../http/scope.js';
+import { assumePortOf, type HostContext, responseRules } from '../http/host-context.js';
+import type { ResponseRules } from '../http/responses.js';
+import { type Guard, hostNext, registerRoutes } from '../http/routes.js';
 import { SECOND } from '../kernel/clock.js';
 import { type Health, healthPlugin, type Product } from '../ops/health.js';
 import { type Metrics, metricsPlugin } from '../ops/metrics.js';
@@ -61,7 +61,7 @@ export interface Assembly<Values> extends Hardening {
   hostContext: HostContext;
   /** Registers the plugin. */
   mount(app: FastifyInstance): Promise<Mounted>;
-  renderError: AnswerRules['renderError'];
+  renderError: ResponseRules['renderError'];
   /** Converts the state of `/health` and `/ready` at the root to the response format. */
   wrapHealth(state: Health): object;
   /** A path at which Express or Connect mount the middleware replaces the first one. Absent: no middleware. */
@@ -80,8 +80,8 @@ const STOP_TIMEOUT_MS = 8 * SECOND;
 export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | MiddlewareServer<Values> {
   const { server, configuration, mountPoints } = assembly;
   const { lifecycle, publicUrl } = assembly.hostContext;
-  const rules: AnswerRules = {
-    ...answerRules(assembly.hostContext),
+  const rules: ResponseRules = {
+    ...responseRules(assembly.hostContext),
     renderError: assembly.renderError,
   };
   const app = createHardened(assembly, rules);
@@ -90,7 +90,7 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
   // Not encapsulated, so that routes that are added to `app` have the plugin's decorator.
   const plugin = fp(async (root: FastifyInstance) => {
     const { store, metrics } = await assembly.mount(root);
-    await openScope(
+    await registerRoutes(
       root,
       {
         ...rules,
@@ -103,11 +103,11 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
         bodyLimit: BODY_LIMIT,
         isPlugin: false,
       },
-      async (scope) => {
+      async (fastify) => {
         const details = (request: FastifyRequest) =>
           isLocalRequest(request) ? { product: assembly.product, ...unlistedProxy() } : {};
-        await scope.register(healthPlugin, { store, wrap: assembly.wrapHealth, details });
-        if (metrics) await scope.register(metricsPlugin, metrics);
+        await fastify.register(healthPlugin, { store, wrap: assembly.wrapHealth, details });
+        if (metrics) await fastify.register(metricsPlugin, metrics);
       },
     );
   });

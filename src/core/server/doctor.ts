@@ -2,9 +2,9 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import type { TObject } from 'typebox';
 import {
-  type Advice,
-  applicableAdvice,
+  applicableWarnings,
   ConfigurationError,
+  type ConfigurationWarning,
   type Problem,
 } from '../config/configuration-error.js';
 import { developmentSecretsProblem } from '../config/development-secrets.js';
@@ -12,12 +12,12 @@ import { describeOptions } from '../config/option-rows.js';
 import type { Resolved } from '../config/options.js';
 import { systemClock } from '../kernel/clock.js';
 import type { Health, Product } from '../ops/health.js';
-import { inspectStore, lowSpace, serverTimeOf } from '../storage/inspect.js';
+import { inspectStore, lowDiskSpace, serverTimeOf } from '../storage/inspect.js';
 import { rejectStoreOfOther } from './claimed-store.js';
 import { clockProblem } from './clock-check.js';
 import { type ListeningError, listenAddress, listeningProblem, urlHost } from './listening.js';
 import type { ServerConfiguration } from './options.js';
-import { unlistedProxyAdvice } from './proxies.js';
+import { unlistedProxyWarning } from './proxies.js';
 
 /** Checks whether a program could start, without changing anything. */
 
@@ -43,7 +43,7 @@ export interface DoctorTarget<Values extends { databaseUri: string }> {
   hostVariable: string;
   proxyVariable: string;
   /** Warnings about a valid configuration. Never contain a secret. */
-  advise(plugin: Resolved<Values>, server: Resolved<ServerConfiguration>): Advice[];
+  warningsOf(plugin: Resolved<Values>, server: Resolved<ServerConfiguration>): ConfigurationWarning[];
   /** Extracts the state from a response of `/health`. */
   unwrapHealth(answer: unknown): unknown;
 }
@@ -67,7 +67,7 @@ export async function diagnose<Values extends { databaseUri: string }>(
       toFinding('warning', problem, target.schemas),
     ),
     ...generatedFindings(plugin),
-    ...applicableAdvice(target.advise(plugin, server)).map((advice) => ({
+    ...applicableWarnings(target.warningsOf(plugin, server)).map((advice) => ({
       level: 'warning' as const,
       ...advice,
     })),
@@ -115,7 +115,7 @@ async function checkStore(
   try {
     const message = `names a store that ${await inspectStore(uri)}`;
     await rejectStoreOfOther(uri, product);
-    const space = lowSpace(uri);
+    const space = lowDiskSpace(uri);
     const clocks = await compareClocks(uri);
     return [
       { level: 'ok', about, message },
@@ -169,7 +169,7 @@ function unlistedProxyFinding(
 ): Finding[] {
   return address === undefined
     ? []
-    : [{ level: 'warning', about, ...unlistedProxyAdvice(address, about, trusted) }];
+    : [{ level: 'warning', about, ...unlistedProxyWarning(address, about, trusted) }];
 }
 
 /** The `/health` of the server that uses the port; `null` if it is another program. */

@@ -7,10 +7,10 @@ import fastify, {
   type onRequestHookHandler,
 } from 'fastify';
 import type { Resolved } from '../config/options.js';
-import { type AnswerRules, describeRequest, sendError } from '../http/answers.js';
 import { createRequestIdGenerator } from '../http/host-context.js';
 import { rejectMalformedRequest } from '../http/raw-request.js';
-import { hostNext, passToHost, wasPassedToHost } from '../http/scope.js';
+import { describeRequest, type ResponseRules, sendError } from '../http/responses.js';
+import { hostNext, passToHost, wasPassedToHost } from '../http/routes.js';
 import { MINUTE, SECOND } from '../kernel/clock.js';
 import { type AppError, httpErrors, type Rendered } from '../kernel/errors.js';
 import type { Random } from '../kernel/secrets.js';
@@ -35,7 +35,7 @@ const MAX_HEADERS = 100;
 /** Sets every limit that Node and Fastify leave open: slow or silent clients are disconnected within 15 seconds. */
 export function createHardened(
   { server, random, renderPlainError }: Hardening,
-  rules: AnswerRules,
+  rules: ResponseRules,
 ): FastifyInstance {
   const { logLevel, trustProxy } = server.values;
   const nextId = createRequestIdGenerator(random);
@@ -55,7 +55,7 @@ export function createHardened(
     keepAliveTimeout: 72 * SECOND,
     maxRequestsPerSocket: 10_000,
     forceCloseConnections: 'idle',
-    // The scopes respond with 503 in their own format.
+    // The plugins respond with 503 in their own format.
     return503OnClosing: false,
     http: {
       headersTimeout: 8 * SECOND,

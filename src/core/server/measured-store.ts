@@ -3,7 +3,7 @@ import { SECOND } from '../kernel/clock.js';
 import type { Metrics } from '../ops/metrics.js';
 import type { Store } from '../storage/collection.js';
 import type { HostDatabase } from '../storage/host-database.js';
-import { lowSpace } from '../storage/inspect.js';
+import { lowDiskSpace } from '../storage/inspect.js';
 import { observeStore } from '../storage/observed-store.js';
 import { openStore } from '../storage/open.js';
 
@@ -16,7 +16,7 @@ export async function openMeasuredStore(
   log: Pick<FastifyBaseLogger, 'warn'>,
 ): Promise<Store> {
   const store = await openStore(source);
-  const space = typeof source === 'string' ? lowSpace(source) : undefined;
+  const space = typeof source === 'string' ? lowDiskSpace(source) : undefined;
   if (space) log.warn(`The database URI ${space.message}. ${space.remedy}`);
   if (!metrics) return store;
   const durationOf = metrics.histogram<'collection' | 'operation'>({

@@ -1,7 +1,7 @@
 import type { Static } from 'typebox';
 import { Type } from 'typebox';
 import { defineOptions, option, parseList, type Resolved, resolveOptions } from '../config/options.js';
-import { shown } from '../config/validation-messages.js';
+import { formatValue } from '../config/validation-messages.js';
 import { coverAllPublicAddresses, isNetwork } from '../kernel/networks.js';
 import { type Random, systemRandom } from '../kernel/secrets.js';
 import { invalidStoreUri } from '../storage/open.js';
@@ -56,7 +56,7 @@ function trustProblem(proxies: false | string[]): string | undefined {
   if (proxies === false) return undefined;
   const wrong = proxies.find((proxy) => !isNetwork(proxy));
   if (wrong !== undefined) {
-    return `must list IP addresses or CIDR ranges, like 10.0.0.7,10.0.1.0/24; given: ${shown(wrong)}. Numbers and true are rejected: they would trust every client.`;
+    return `must list IP addresses or CIDR ranges, like 10.0.0.7,10.0.1.0/24; given: ${formatValue(wrong)}. Numbers and true are rejected: they would trust every client.`;
   }
   return coverAllPublicAddresses(proxies)
     ? 'must list your proxies only, like 10.0.0.7,10.0.1.0/24; given: networks that together cover every address, so that every client could choose the address it is counted by.'

@@ -23,7 +23,7 @@ export function detectUnlistedProxy(
     const address = found.unlistedProxy === undefined ? unlistedProxyOf(request) : undefined;
     if (address !== undefined) {
       found = { unlistedProxy: address };
-      const { message, remedy } = unlistedProxyAdvice(address, variable, trusted);
+      const { message, remedy } = unlistedProxyWarning(address, variable, trusted);
       request.log.error({ proxy: address }, `${variable} ${message}. ${remedy}`);
     }
     done();
@@ -86,7 +86,7 @@ export function createProxyMatcher(trusted: Trusted): (address: string) => boole
 }
 
 /** The warning about an unlisted proxy. */
-export function unlistedProxyAdvice(address: string, variable: string, trusted: Trusted) {
+export function unlistedProxyWarning(address: string, variable: string, trusted: Trusted) {
   return {
     message: `does not list ${address}, so its X-Forwarded-For header is ignored: all clients behind it share its rate limits and appear in the audit log under its address`,
     remedy: `If it is your proxy and it sets the header itself, set ${variable}=${[...(trusted || []), address].join(',')} and restart (docs/proxy.md).`,

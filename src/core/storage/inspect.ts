@@ -73,7 +73,7 @@ const LOW_SPACE_MIB = 64;
  *
  * @param freeBytesOf reads the free space of the disk of a folder
  */
-export function lowSpace(
+export function lowDiskSpace(
   uri: string,
   freeBytesOf: (folder: string) => number = freeBytes,
 ): { message: string; remedy: string } | undefined {

@@ -39,18 +39,18 @@ interface WindowOptions {
 }
 
 /** A fixed window: at most `most` events in a window that starts with the first one. */
-export function atMost(name: string, most: number, window: number, options: WindowOptions = {}): Limit {
+export function fixedWindow(name: string, most: number, window: number, options: WindowOptions = {}): Limit {
   const { rate, floor, sendsMail } = options;
   return {
     name,
     memory: window,
     ...(rate && {
       at: (rates: Rates) =>
-        atMost(name, floor ? Math.max(most, rates[rate]) : rates[rate], window, {
+        fixedWindow(name, floor ? Math.max(most, rates[rate]) : rates[rate], window, {
           ...(sendsMail && { sendsMail }),
         }),
     }),
-    ...(sendsMail && { ofNetwork: atMost(`${name}.network`, BLOCKS_OF_NETWORK * most, window) }),
+    ...(sendsMail && { ofNetwork: fixedWindow(`${name}.network`, BLOCKS_OF_NETWORK * most, window) }),
     next: (count, now, expiresAt = now + window) => ({ expiresAt, until: count >= most ? expiresAt : 0 }),
   };
 }

@@ -9,11 +9,11 @@ import { KeyedSemaphore } from '../ops/semaphore.js';
 import { type Store, StoreUnavailable } from '../storage/collection.js';
 import { createCounters } from './counters.js';
 import { createGuesses, type Guess } from './guesses.js';
-import { atMost, type Limit, type Rates } from './limits.js';
+import { fixedWindow, type Limit, type Rates } from './limits.js';
 import { createRequestCount } from './requests.js';
 
 export type { SecretKind } from './guesses.js';
-export { atMost, type Limit } from './limits.js';
+export { fixedWindow, type Limit } from './limits.js';
 
 /** Rate limits. All errors are 429. */
 export interface Throttle {
@@ -67,7 +67,7 @@ export interface ThrottleOptions {
   metrics?: Metrics | undefined;
 }
 
-const OPERATOR = atMost('operator', 10, MINUTE);
+const OPERATOR = fixedWindow('operator', 10, MINUTE);
 
 /** Attempts during an outage of the store. Successful ones count as well, so it exceeds the needs of Prometheus. */
 const OPERATOR_IN_OUTAGE = { most: 60, window: MINUTE, blocks: 50_000 };

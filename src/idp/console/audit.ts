@@ -1,4 +1,4 @@
-import type { Scope } from '../../core/http/scope.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import { auditColumns, registerAuditList } from '../../shared/console-kit/audit.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import type { ConsoleSources } from './sources.js';
@@ -13,10 +13,10 @@ export const AUDIT_COLUMNS = auditColumns(subjectPath);
 
 /** The list of audit records. */
 export async function auditPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { console, sources: { audit, principals } }: { console: Console; sources: ConsoleSources },
 ): Promise<void> {
-  registerAuditList(scope, console, {
+  registerAuditList(fastify, console, {
     audit,
     hint: 'A user name, or the ID of a principal or an application.',
     example: 'client.',

@@ -1,23 +1,17 @@
 import { Type } from 'typebox';
 import { mustBe } from '../../core/config/validation-messages.js';
-import { DisplayName, fits, toTimestamp } from '../../core/http/schemas.js';
-import type { Scope } from '../../core/http/scope.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
+import { DisplayName, matchesSchema, toTimestamp } from '../../core/http/schemas.js';
 import { AppError, httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import { type AuditView, toAuditView } from '../../core/ops/audit.js';
 import { type Action, type Input, registerAction } from '../../shared/console-kit/actions.js';
 import { type Console, Done, Parameters, rootOf } from '../../shared/console-kit/console.js';
-import { factsOf } from '../../shared/console-kit/facts.js';
+import { detailRows } from '../../shared/console-kit/details.js';
 import { type Column, registerList, tableOf } from '../../shared/console-kit/lists.js';
 import { LOGOUT_FAILURES } from './logout-failures.js';
 import { METADATA_CLIENTS } from './metadata-clients.js';
 import { RESOURCES } from './resources.js';
-import {
-  type Client,
-  type ClientInput,
-  type ConsoleSources,
-  type Kind,
-  originOfOperator,
-} from './sources.js';
+import { type Client, type ClientInput, type ConsoleSources, type Kind, operatorSource } from './sources.js';
 
 const KINDS: Record<string, { label: string; kinds: Kind[] }> = {
   both: { label: 'People and agents', kinds: ['agent', 'human'] },
@@ -45,7 +39,7 @@ const methodOf = ({ secretHash, jwks, jwksUri }: Client): string => {
   return secretHash === undefined ? 'None (public application)' : 'Secret, stored as a hash';
 };
 
-const originOf = ({ origin, expiresAt }: Client) =>
+const requestSource = ({ origin, expiresAt }: Client) =>
   origin === undefined
     ? []
     : [
@@ -107,7 +101,7 @@ const INPUTS: readonly Input[] = [
   {
     name: 'backchannel_logout_uri',
     label: 'Back-channel logout URI',
-    hint: 'Where the application is told that a session has ended. Optional.',
+    hint: 'Where the application is notified that a session has ended. Optional.',
     maxLength: MAX_URI_LENGTH,
   },
   {
@@ -151,7 +145,7 @@ function readLines(path: string, text = ''): string[] {
 
 /** @throws VALIDATION_ERROR */
 function readClient({ name = '', ...form }: Record<string, string | undefined>): ClientInput {
-  if (name !== '' && !fits(name, DisplayName)) {
+  if (name !== '' && !matchesSchema(name, DisplayName)) {
     throw invalidFields({ path: 'name', message: mustBe(DisplayName, name) });
   }
   return {
@@ -186,7 +180,7 @@ function atField(error: unknown): unknown {
 
 /** The list, the page and the changes of applications. */
 export async function clientsPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   {
     console,
     sources: { clients, keys, metadataClients, audit },
@@ -205,7 +199,7 @@ export async function clientsPlugin(
       : `${idTokenAlg}. Nobody can sign in: IDP_ES256_KEY is not set on the server.`;
   };
   const register = <Target, Result>(action: Action<Target, typeof Form, Result>) =>
-    registerAction(scope, console, action);
+    registerAction(fastify, console, action);
   const shown = (client: Client, secret: string | null) => ({
     title: client.name || client.id,
     note:
@@ -222,7 +216,7 @@ export async function clientsPlugin(
     return result;
   };
 
-  registerList<Client>(scope, console, {
+  registerList<Client>(fastify, console, {
     path: section,
     title: 'Applications',
     links: [
@@ -246,7 +240,7 @@ export async function clientsPlugin(
   });
 
   const schema = { params: Parameters, querystring: Type.Object({ done: Done }) };
-  scope.get('/clients/:id', { config: console.config, schema }, async (request, reply) => {
+  fastify.get('/clients/:id', { config: console.config, schema }, async (request, reply) => {
     const client = await find(request.params);
     const { id, name, secretHash, previousSecretUntil, createdAt } = client;
     const facts = [
@@ -265,7 +259,7 @@ export async function clientsPlugin(
         label: 'Public key',
         text: kid === undefined ? crv : `${crv}, ${kid}`,
       })),
-      ...originOf(client),
+      ...requestSource(client),
       ...(previousSecretUntil === undefined
         ? []
         : [{ label: 'Previous secret works until', time: toTimestamp(previousSecretUntil) }]),
@@ -290,7 +284,7 @@ export async function clientsPlugin(
         ...tableOf(REFUSAL_COLUMNS, refused.items.map(toAuditView), rootOf(request)),
       },
     ];
-    const view = { title: name || id, facts: factsOf(facts), actions, tables };
+    const view = { title: name || id, facts: detailRows(facts), actions, tables };
     return console.send(request, reply, { template: 'console-detail', section, view });
   });
 
@@ -312,7 +306,7 @@ export async function clientsPlugin(
     find: async () => ({}),
     run: async (_, fields, by) => {
       const input = { ...readClient(fields), isPublic: fields.public === 'yes' };
-      return clients.create(input, originOfOperator(by)).catch((error: unknown) => {
+      return clients.create(input, operatorSource(by)).catch((error: unknown) => {
         throw atField(error);
       });
     },
@@ -343,7 +337,7 @@ export async function clientsPlugin(
     find,
     run: async ({ id }, fields, by) =>
       found(
-        await clients.update(id, readClient(fields), originOfOperator(by)).catch((error: unknown) => {
+        await clients.update(id, readClient(fields), operatorSource(by)).catch((error: unknown) => {
           throw atField(error);
         }),
       ),
@@ -369,7 +363,7 @@ export async function clientsPlugin(
     ],
     find,
     run: async ({ id }, { at_once: atOnce }, by) =>
-      found(await clients.rotate(id, { atOnce: atOnce === 'yes' }, originOfOperator(by))),
+      found(await clients.rotate(id, { atOnce: atOnce === 'yes' }, operatorSource(by))),
     reveal: (secret, client) => shown(client, secret),
     done: 'Secret rotated.',
     returnTo: ({ id }) => `clients/${id}`,
@@ -385,7 +379,7 @@ export async function clientsPlugin(
     isDestructive: true,
     typed: ({ id }) => id,
     find,
-    run: async ({ id }, _, by) => found(await clients.delete(id, originOfOperator(by))),
+    run: async ({ id }, _, by) => found(await clients.delete(id, operatorSource(by))),
     done: 'Deleted.',
     returnTo: () => section,
   });

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import type { Guard } from '../../core/http/scope.js';
+import type { Guard } from '../../core/http/routes.js';
 import { type Clock, isRecent, MINUTE } from '../../core/kernel/clock.js';
 import { operatorErrors } from './errors.js';
 

@@ -1,12 +1,12 @@
 import type { TObject } from 'typebox';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toTimestamp } from '../../core/http/schemas.js';
-import type { Scope } from '../../core/http/scope.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import { actorOf } from '../../core/ops/audit.js';
 import { registerAction } from '../../shared/console-kit/actions.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import { registerList } from '../../shared/console-kit/lists.js';
-import { type Client, type ConsoleSources, type LogoutFailure, originOfOperator } from './sources.js';
+import { type Client, type ConsoleSources, type LogoutFailure, operatorSource } from './sources.js';
 
 interface ListedFailure extends LogoutFailure {
   /** `null` if it was deleted. */
@@ -16,19 +16,19 @@ interface ListedFailure extends LogoutFailure {
 /** The page of the list, which has no entry in the navigation. */
 export const LOGOUT_FAILURES = 'logout-failures';
 
-/** Applications that could not be told that a session has ended. */
+/** Applications that could not be notified that a session has ended. */
 export async function logoutFailuresPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { console, sources }: { console: Console; sources: ConsoleSources },
 ): Promise<void> {
   const { logoutFailures, clients, audit } = sources;
 
-  registerList<ListedFailure>(scope, console, {
+  registerList<ListedFailure>(fastify, console, {
     path: LOGOUT_FAILURES,
     section: 'clients',
     title: 'Failed logout notices',
     intro:
-      'Applications that could not be told that a session has ended. Until then, people may stay signed in there. A notice is given up after eight attempts within nine hours, and listed for at least a week.',
+      'Applications that could not be notified that a session has ended. Until then, people may stay signed in there. A notice is given up after eight attempts within nine hours, and listed for at least a week.',
     columns: [
       {
         label: 'Application',
@@ -61,7 +61,7 @@ export async function logoutFailuresPlugin(
     empty: 'Every application has been told so far.',
   });
 
-  await registerAction<ListedFailure, TObject>(scope, console, {
+  await registerAction<ListedFailure, TObject>(fastify, console, {
     path: `${LOGOUT_FAILURES}/:id/retry`,
     section: 'clients',
     title: ({ client, clientId }) => `Tell ${client?.name || clientId} now?`,
@@ -78,7 +78,7 @@ export async function logoutFailuresPlugin(
         event: 'logout.retried',
         subject: sub,
         detail: clientId,
-        ...actorOf(originOfOperator(by)),
+        ...actorOf(operatorSource(by)),
       });
     },
     done: 'The application is called within a minute. An entry that is gone has succeeded.',

@@ -1,4 +1,4 @@
-import type { Scope } from '../../core/http/scope.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import { registerList } from '../../shared/console-kit/lists.js';
@@ -7,12 +7,12 @@ import type { ConsoleSources } from './sources.js';
 
 /** The outbox: what was sent to whom, and why an e-mail failed. It never shows the content, which contains links. */
 export async function mailsPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { console, sources, clock }: { console: Console; sources: ConsoleSources; clock: Clock },
 ): Promise<void> {
   const { mails, principals } = sources;
   if (!mails) return;
-  registerList(scope, console, {
+  registerList(fastify, console, {
     ...outboxList({
       list: mails.list,
       resolveUser: async (search) => (await principals.findByHandle(search))?.id ?? search,

@@ -1,11 +1,11 @@
 import type { TObject } from 'typebox';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toTimestamp } from '../../core/http/schemas.js';
-import type { Scope } from '../../core/http/scope.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import { registerAction } from '../../shared/console-kit/actions.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import { registerList } from '../../shared/console-kit/lists.js';
-import { type MetadataClient, type MetadataClientSource, originOfOperator } from './sources.js';
+import { type MetadataClient, type MetadataClientSource, operatorSource } from './sources.js';
 
 /** The page of the list, which has no entry in the navigation. */
 export const METADATA_CLIENTS = 'metadata-clients';
@@ -14,10 +14,10 @@ const timeOf = (time: number | undefined) => (time === undefined ? null : toTime
 
 /** Applications that publish their own metadata: what is known of them, and their refusal. */
 export async function metadataClientsPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { console, metadataClients }: { console: Console; metadataClients: MetadataClientSource },
 ): Promise<void> {
-  registerList<MetadataClient>(scope, console, {
+  registerList<MetadataClient>(fastify, console, {
     path: METADATA_CLIENTS,
     section: 'clients',
     title: 'Applications with metadata documents',
@@ -67,7 +67,7 @@ export async function metadataClientsPlugin(
     },
   ];
   for (const { verb, button, isBlocked, consequences, done } of changes) {
-    await registerAction<MetadataClient, TObject>(scope, console, {
+    await registerAction<MetadataClient, TObject>(fastify, console, {
       ...{ path: `${METADATA_CLIENTS}/:id/${verb}`, section: 'clients', consequences, button, done },
       title: ({ clientId }) => `${button} ${clientId}?`,
       async find({ id = '' }) {
@@ -75,7 +75,7 @@ export async function metadataClientsPlugin(
         if (!client || (client.blockedAt !== undefined) !== isBlocked) throw httpErrors.NOT_FOUND();
         return client;
       },
-      run: ({ id }, _, by) => metadataClients.setBlocked(id, !isBlocked, originOfOperator(by)),
+      run: ({ id }, _, by) => metadataClients.setBlocked(id, !isBlocked, operatorSource(by)),
       returnTo: () => METADATA_CLIENTS,
     });
   }

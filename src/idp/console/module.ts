@@ -1,5 +1,5 @@
 import type { Pages } from '../../core/http/pages.js';
-import type { Guard, Scope } from '../../core/http/scope.js';
+import type { FastifyTypebox, Guard } from '../../core/http/routes.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import { createConsole } from '../../shared/console-kit/console.js';
 import { createFormTokens } from '../../shared/console-kit/forms.js';
@@ -11,7 +11,7 @@ import type { ConsoleSources } from './sources.js';
 export interface OperatorsModule {
   /** The access levels of the routes below. */
   guards: Record<'operator', Guard>;
-  plugin(scope: Scope): Promise<void>;
+  plugin(fastify: FastifyTypebox): Promise<void>;
 }
 
 export interface OperatorsModuleOptions {
@@ -38,6 +38,6 @@ export function createOperatorsModule(
   });
   return {
     guards: { operator: guard },
-    plugin: (scope) => consolePlugin(scope, { console, sources, clock }),
+    plugin: (fastify) => consolePlugin(fastify, { console, sources, clock }),
   };
 }

@@ -1,10 +1,10 @@
 import { Type } from 'typebox';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toTimestamp } from '../../core/http/schemas.js';
-import type { Scope } from '../../core/http/scope.js';
 import { type Clock, lastDays } from '../../core/kernel/clock.js';
 import type { Estimate } from '../../core/storage/collection.js';
 import { type Console, Done, rootOf } from '../../shared/console-kit/console.js';
-import { factsOf } from '../../shared/console-kit/facts.js';
+import { detailRows } from '../../shared/console-kit/details.js';
 import { type Column, tableOf } from '../../shared/console-kit/lists.js';
 import type { TimeSeries } from '../../shared/console-kit/plots.js';
 import { LOGOUT_FAILURES } from './logout-failures.js';
@@ -26,12 +26,12 @@ const ROTATION = {
 
 /** The start page with sign-ins, and the page of the keys. */
 export async function overviewPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { console, sources, clock }: { console: Console; sources: ConsoleSources; clock: Clock },
 ): Promise<void> {
   const querystring = Type.Object({ done: Done });
 
-  scope.get('/', { config: console.config, schema: { querystring } }, async (request, reply) => {
+  fastify.get('/', { config: console.config, schema: { querystring } }, async (request, reply) => {
     const [principals, clients, failures, signIns] = await Promise.all([
       sources.principals.estimate(),
       sources.clients.estimate(),
@@ -44,7 +44,7 @@ export async function overviewPlugin(
       section: '',
       view: {
         title: 'Overview',
-        facts: factsOf([
+        facts: detailRows([
           { label: 'People and agents', text: written(principals) },
           { label: 'Applications', text: written(clients) },
           ...(failures === 0
@@ -73,7 +73,7 @@ export async function overviewPlugin(
     });
   });
 
-  scope.get('/keys', { config: console.config, schema: { querystring } }, async (request, reply) => {
+  fastify.get('/keys', { config: console.config, schema: { querystring } }, async (request, reply) => {
     const columns: Column<ConsoleSources['keys'][number]>[] = [
       { label: 'Use', text: ({ use }) => use, kind: 'status' },
       { label: 'Algorithm', text: ({ algorithm }) => algorithm },
@@ -85,7 +85,7 @@ export async function overviewPlugin(
       section: 'keys',
       view: {
         title: 'Keys',
-        facts: factsOf(nextSteps(sources.keys)),
+        facts: detailRows(nextSteps(sources.keys)),
         actions: [],
         tables: [
           {

@@ -1,4 +1,4 @@
-import type { Scope } from '../../core/http/scope.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import { auditPlugin } from './audit.js';
@@ -34,16 +34,16 @@ const SECTIONS = [
 ] as const;
 
 /** The pages of the console. */
-export async function consolePlugin(scope: Scope, options: ConsolePluginOptions): Promise<void> {
-  await scope.register(overviewPlugin, options);
-  await scope.register(principalListsPlugin, options);
-  await scope.register(principalPagePlugin, options);
-  await scope.register(principalActionsPlugin, options);
-  await scope.register(clientsPlugin, options);
-  await scope.register(logoutFailuresPlugin, options);
-  await scope.register(resourcesPlugin, options);
+export async function consolePlugin(fastify: FastifyTypebox, options: ConsolePluginOptions): Promise<void> {
+  await fastify.register(overviewPlugin, options);
+  await fastify.register(principalListsPlugin, options);
+  await fastify.register(principalPagePlugin, options);
+  await fastify.register(principalActionsPlugin, options);
+  await fastify.register(clientsPlugin, options);
+  await fastify.register(logoutFailuresPlugin, options);
+  await fastify.register(resourcesPlugin, options);
   const { metadataClients } = options.sources;
-  if (metadataClients) await scope.register(metadataClientsPlugin, { ...options, metadataClients });
-  await scope.register(mailsPlugin, options);
-  await scope.register(auditPlugin, options);
+  if (metadataClients) await fastify.register(metadataClientsPlugin, { ...options, metadataClients });
+  await fastify.register(mailsPlugin, options);
+  await fastify.register(auditPlugin, options);
 }

@@ -1,11 +1,11 @@
 import { Type } from 'typebox';
 import { mustBe } from '../../core/config/validation-messages.js';
-import { DisplayName, fits, toTimestamp } from '../../core/http/schemas.js';
-import type { Scope } from '../../core/http/scope.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
+import { DisplayName, matchesSchema, toTimestamp } from '../../core/http/schemas.js';
 import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import { type Action, registerAction } from '../../shared/console-kit/actions.js';
 import type { Console } from '../../shared/console-kit/console.js';
-import { type ConsoleSources, originOfOperator, type Principal } from './sources.js';
+import { type ConsoleSources, operatorSource, type Principal } from './sources.js';
 
 const HANDLE = {
   name: 'handle',
@@ -29,7 +29,7 @@ const NOTE_LINK =
 
 /** The handle and the name of a form. @throws VALIDATION_ERROR */
 function readIdentity({ handle = '', name }: { handle?: string; name?: string }) {
-  if (name !== undefined && !fits(name, DisplayName)) {
+  if (name !== undefined && !matchesSchema(name, DisplayName)) {
     throw invalidFields({ path: 'name', message: mustBe(DisplayName, name) });
   }
   return { handle, ...(name !== undefined && { name }) };
@@ -37,7 +37,7 @@ function readIdentity({ handle = '', name }: { handle?: string; name?: string })
 
 /** The changes of principals, invitations and sessions. */
 export async function principalActionsPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { console, sources }: { console: Console; sources: ConsoleSources },
 ): Promise<void> {
   const { principals, links, sessions, delegations, audit } = sources;
@@ -55,7 +55,7 @@ export async function principalActionsPlugin(
   };
   const register = <Target, Fields extends typeof Created, Result>(
     action: Action<Target, Fields, Result>,
-  ): Promise<void> => registerAction(scope, console, action);
+  ): Promise<void> => registerAction(fastify, console, action);
 
   await register<Principal, typeof Created, unknown>({
     path: 'principals/:sub/disable',
@@ -65,7 +65,7 @@ export async function principalActionsPlugin(
       'It is treated as unknown from the next request on. Its sessions, tokens and links end, and so does the role of an operator. You can enable it later; then the password works again, but not what has ended.',
     button: 'Disable',
     find,
-    run: async ({ id }, _, by) => needed(await principals.disable(id, originOfOperator(by))),
+    run: async ({ id }, _, by) => needed(await principals.disable(id, operatorSource(by))),
     done: 'Disabled.',
     returnTo,
   });
@@ -78,7 +78,7 @@ export async function principalActionsPlugin(
       'It can sign in with its password again. A person who was never active needs a new invitation.',
     button: 'Enable',
     find,
-    run: async ({ id }, _, by) => needed(await principals.enable(id, originOfOperator(by))),
+    run: async ({ id }, _, by) => needed(await principals.enable(id, operatorSource(by))),
     done: 'Enabled.',
     returnTo,
   });
@@ -95,7 +95,7 @@ export async function principalActionsPlugin(
     find,
     run: async ({ id, kind }, _, by) => {
       const remove = kind === 'agent' ? principals.deleteAgent : principals.deleteHuman;
-      return needed(await remove(id, originOfOperator(by)));
+      return needed(await remove(id, operatorSource(by)));
     },
     done: 'Deleted.',
     returnTo,
@@ -109,7 +109,7 @@ export async function principalActionsPlugin(
       'With the link, this person chooses a new password, once, within a day. The old password works until then. Anyone with the link can sign in as this person.',
     button: 'Create the link',
     find,
-    run: async (person, _, by) => needed(await links.reset(person, originOfOperator(by))),
+    run: async (person, _, by) => needed(await links.reset(person, operatorSource(by))),
     reveal: ({ url, expiresAt }, { handle }) => ({
       title: `Reset link for ${handle}`,
       note: `${NOTE_LINK} It expires at ${toTimestamp(expiresAt)}.`,
@@ -126,7 +126,7 @@ export async function principalActionsPlugin(
     consequences: 'The agent gets a new password. The old one and all its tokens end at once.',
     button: 'Rotate the password',
     find,
-    run: async (agent, _, by) => needed(await principals.rotate(agent, originOfOperator(by))),
+    run: async (agent, _, by) => needed(await principals.rotate(agent, operatorSource(by))),
     reveal: (password, { handle }) => ({
       title: `Password of ${handle}`,
       note: NOTE_PASSWORD,
@@ -184,7 +184,7 @@ export async function principalActionsPlugin(
     button: 'Create the agent',
     inputs: [HANDLE, NAME],
     find: async () => ({}),
-    run: (_, fields, by) => principals.mintAgent(readIdentity(fields), originOfOperator(by)),
+    run: (_, fields, by) => principals.mintAgent(readIdentity(fields), operatorSource(by)),
     reveal: ({ agent, password }) => ({
       title: `Agent ${agent.handle}`,
       note: NOTE_PASSWORD,
@@ -213,7 +213,7 @@ export async function principalActionsPlugin(
     run: (_, fields, by) => {
       const { days } = fields;
       const input = { ...readIdentity(fields), ...(days !== undefined && { days: Number(days) }) };
-      return links.invite(input, originOfOperator(by));
+      return links.invite(input, operatorSource(by));
     },
     reveal: ({ url, expiresAt }) => ({
       title: 'Invitation',
@@ -231,7 +231,7 @@ export async function principalActionsPlugin(
     consequences: 'The link ends. You can invite the person again.',
     button: 'Withdraw',
     find,
-    run: async ({ id }, _, by) => needed(await links.withdraw(id, originOfOperator(by))),
+    run: async ({ id }, _, by) => needed(await links.withdraw(id, operatorSource(by))),
     done: 'The invitation is withdrawn.',
     returnTo: () => 'invitations',
   });

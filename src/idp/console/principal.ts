@@ -1,10 +1,10 @@
 import { Type } from 'typebox';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toTimestamp } from '../../core/http/schemas.js';
-import type { Scope } from '../../core/http/scope.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import { toAuditView } from '../../core/ops/audit.js';
 import { type Console, Done, Parameters, rootOf } from '../../shared/console-kit/console.js';
-import { type Fact, factsOf } from '../../shared/console-kit/facts.js';
+import { type DetailRow, detailRows } from '../../shared/console-kit/details.js';
 import { tableOf } from '../../shared/console-kit/lists.js';
 import { AUDIT_COLUMNS } from './audit.js';
 import { kindOf } from './principals.js';
@@ -28,7 +28,7 @@ function actionsOf({ kind, state }: Principal): Link[] {
   return [...links, { path: 'delete', label: 'Delete' }];
 }
 
-function principalFacts(principal: Principal): Fact[] {
+function principalFacts(principal: Principal): DetailRow[] {
   const { id, handle, name, state, operatorSince, createdAt, updatedAt, keys = [] } = principal;
   return [
     { label: 'User name', text: handle },
@@ -83,11 +83,11 @@ function delegationTable(
 
 /** The page of a principal: its data, sessions, applications and latest audit records. */
 export async function principalPagePlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { console, sources }: { console: Console; sources: ConsoleSources },
 ): Promise<void> {
   const schema = { params: Parameters, querystring: Type.Object({ done: Done }) };
-  scope.get('/principals/:sub', { config: console.config, schema }, async (request, reply) => {
+  fastify.get('/principals/:sub', { config: console.config, schema }, async (request, reply) => {
     const { sub = '' } = request.params;
     const principal = await sources.principals.get(sub);
     if (!principal) throw httpErrors.NOT_FOUND();
@@ -158,7 +158,7 @@ export async function principalPagePlugin(
       section: 'principals',
       view: {
         title: principal.handle,
-        facts: factsOf(principalFacts(principal)),
+        facts: detailRows(principalFacts(principal)),
         actions: actionsOf(principal).map(({ path, label }) => ({ href: `${sub}/${path}`, label })),
         tables,
       },

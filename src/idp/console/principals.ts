@@ -1,5 +1,5 @@
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toTimestamp } from '../../core/http/schemas.js';
-import type { Scope } from '../../core/http/scope.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import { type List, registerList } from '../../shared/console-kit/lists.js';
 import type { ConsoleSources, Kind, Principal, State } from './sources.js';
@@ -23,10 +23,10 @@ const COLUMNS: List<Principal>['columns'] = [
 
 /** The lists of principals and of invitations that were not accepted yet. */
 export async function principalListsPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { console, sources: { principals } }: { console: Console; sources: ConsoleSources },
 ): Promise<void> {
-  registerList(scope, console, {
+  registerList(fastify, console, {
     path: 'principals',
     title: 'People and agents',
     links: [
@@ -57,7 +57,7 @@ export async function principalListsPlugin(
     empty: 'There is nobody yet. Create an agent or invite a person.',
   });
 
-  registerList(scope, console, {
+  registerList(fastify, console, {
     path: 'invitations',
     title: 'Invitations',
     intro: 'People who were invited and have not used their link yet.',

@@ -1,5 +1,5 @@
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toTimestamp } from '../../core/http/schemas.js';
-import type { Scope } from '../../core/http/scope.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import { registerList } from '../../shared/console-kit/lists.js';
 import type { ConsoleSources, Resource } from './sources.js';
@@ -9,10 +9,10 @@ export const RESOURCES = 'resources';
 
 /** The APIs for which access tokens are issued. Only commands on the host change them. */
 export async function resourcesPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { console, sources }: { console: Console; sources: Pick<ConsoleSources, 'resources'> },
 ): Promise<void> {
-  registerList<Resource>(scope, console, {
+  registerList<Resource>(fastify, console, {
     path: RESOURCES,
     section: 'clients',
     title: 'APIs',

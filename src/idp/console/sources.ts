@@ -1,4 +1,4 @@
-import type { Origin } from '../../core/http/scope.js';
+import type { RequestSource } from '../../core/http/routes.js';
 import type { AuditRecord, Operator } from '../../core/ops/audit.js';
 import type { AuditSearch } from '../../core/ops/audit-search.js';
 import type { Estimate, Page } from '../../core/storage/collection.js';
@@ -70,7 +70,7 @@ export interface MetadataClientSource {
     limit: number;
   }): Promise<Page<MetadataClient>>;
   findListed(id: string): Promise<MetadataClient | null>;
-  setBlocked(id: string, isBlocked: boolean, from: Origin): Promise<MetadataClient | null>;
+  setBlocked(id: string, isBlocked: boolean, source: RequestSource): Promise<MetadataClient | null>;
 }
 
 /** A public key of an application or an agent, which only commands on the host change. */
@@ -129,18 +129,18 @@ export interface PrincipalSource {
   get(sub: string): Promise<Principal | null>;
   findByHandle(handle: string): Promise<Principal | null>;
   /** @throws wrong_state */
-  disable(sub: string, from: Origin): Promise<Principal | null>;
+  disable(sub: string, source: RequestSource): Promise<Principal | null>;
   /** @throws wrong_state */
-  enable(sub: string, from: Origin): Promise<Principal | null>;
-  deleteAgent(sub: string, from: Origin): Promise<Principal | null>;
-  deleteHuman(sub: string, from: Origin): Promise<Principal | null>;
+  enable(sub: string, source: RequestSource): Promise<Principal | null>;
+  deleteAgent(sub: string, source: RequestSource): Promise<Principal | null>;
+  deleteHuman(sub: string, source: RequestSource): Promise<Principal | null>;
   /** @throws handle_taken, VALIDATION_ERROR, RATE_LIMITED */
   mintAgent(
     input: { handle: string; name?: string },
-    from: Origin,
+    source: RequestSource,
   ): Promise<{ agent: Principal; password: string }>;
   /** The new password; `null` when the agent is not active or has changed. */
-  rotate(agent: Principal, from: Origin): Promise<string | null>;
+  rotate(agent: Principal, source: RequestSource): Promise<string | null>;
 }
 
 export interface Link {
@@ -150,11 +150,11 @@ export interface Link {
 
 export interface LinkSource {
   /** @throws invalid_days, handle_taken, VALIDATION_ERROR, RATE_LIMITED */
-  invite(input: { handle: string; name?: string; days?: number }, from: Origin): Promise<Link>;
+  invite(input: { handle: string; name?: string; days?: number }, source: RequestSource): Promise<Link>;
   /** `null` unless the principal is human and active. */
-  reset(person: Principal, from: Origin): Promise<Link | null>;
+  reset(person: Principal, source: RequestSource): Promise<Link | null>;
   /** Ends an invitation; `null` if there is none. */
-  withdraw(sub: string, from: Origin): Promise<Principal | null>;
+  withdraw(sub: string, source: RequestSource): Promise<Principal | null>;
 }
 
 export interface Client {
@@ -203,12 +203,12 @@ export interface ClientSource {
   /** @throws VALIDATION_ERROR, invalid_client_metadata */
   create(
     input: ClientInput & { isPublic: boolean },
-    from: Origin,
+    source: RequestSource,
   ): Promise<{ client: Client; secret: string | null }>;
   /** @throws VALIDATION_ERROR, invalid_client_metadata */
-  update(clientId: string, change: ClientInput, from: Origin): Promise<Client | null>;
-  rotate(clientId: string, options: { atOnce: boolean }, from: Origin): Promise<string | null>;
-  delete(clientId: string, from: Origin): Promise<Client | null>;
+  update(clientId: string, change: ClientInput, source: RequestSource): Promise<Client | null>;
+  rotate(clientId: string, options: { atOnce: boolean }, source: RequestSource): Promise<string | null>;
+  delete(clientId: string, source: RequestSource): Promise<Client | null>;
 }
 
 /** Notices about ended sessions that applications have not accepted (Back-Channel Logout). */
@@ -233,8 +233,8 @@ export interface LogoutFailure {
   nextAttemptAt?: number;
 }
 
-/** The origin of a change by an operator. */
-export const originOfOperator = ({ name, ip }: Operator): Origin => ({
+/** The client of a change by an operator. */
+export const operatorSource = ({ name, ip }: Operator): RequestSource => ({
   ip,
   by: name,
   isDisconnected: () => false,

@@ -10,7 +10,7 @@ import {
 import { sha256 } from '../../core/kernel/secrets.js';
 import { type Documents, DocumentUnavailable } from '../../core/outbound/documents.js';
 import { nullIfTaken } from '../../core/storage/collection.js';
-import { atMost, type Throttle } from '../../core/throttle/throttle.js';
+import { fixedWindow, type Throttle } from '../../core/throttle/throttle.js';
 import type { Client } from './directory.js';
 import type { UsedAssertions } from './store.js';
 
@@ -49,7 +49,7 @@ const TOLERANCE_SECONDS = 60;
 export const MIN_REFRESH_MS = MINUTE;
 
 /** Requests for keys and client metadata that one address block may cause. */
-export const DOCUMENT_REQUESTS = atMost('documents', 30, 10 * MINUTE);
+export const DOCUMENT_REQUESTS = fixedWindow('documents', 30, 10 * MINUTE);
 
 /** `typ` of client assertions. Those of other kinds of tokens are refused (RFC 8725 §3.11). */
 const TYPES: readonly unknown[] = [undefined, 'JWT', 'jwt', 'client-authentication+jwt'];

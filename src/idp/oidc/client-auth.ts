@@ -1,15 +1,15 @@
 import { parseBasic } from '../../core/http/authorization.js';
 import { isSimpleCrossSite } from '../../core/http/browser.js';
-import type { Guard } from '../../core/http/scope.js';
+import type { Guard } from '../../core/http/routes.js';
 import { MINUTE } from '../../core/kernel/clock.js';
 import { isSecretOf, UNUSED_HASH } from '../../core/kernel/secrets.js';
-import { atMost, type Throttle } from '../../core/throttle/throttle.js';
+import { fixedWindow, type Throttle } from '../../core/throttle/throttle.js';
 import { type ClientAssertions, UNVERIFIED } from './client-assertion.js';
 import { type Client, type Directory, isPublicClient } from './directory.js';
 import { oidcErrors } from './errors.js';
 
 /** Wrong secrets from one address block. */
-const FAILURES = atMost('failures.client', 60, MINUTE);
+const FAILURES = fixedWindow('failures.client', 60, MINUTE);
 
 export interface ClientCredentials {
   authorization: string | undefined;

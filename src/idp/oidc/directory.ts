@@ -1,4 +1,4 @@
-import type { Origin } from '../../core/http/scope.js';
+import type { RequestSource } from '../../core/http/routes.js';
 import { type Clock, isRecent, SECOND } from '../../core/kernel/clock.js';
 import type { PublicJwk } from '../../core/kernel/public-jwk.js';
 
@@ -28,7 +28,7 @@ export interface Principal {
   updatedAt: number;
 }
 
-/** Whether nobody but the principal itself has created it, so that its name is its own claim. */
+/** Whether the principal has registered itself, so that its name is its own claim. */
 export const isSelfRegistered = ({
   invitedAt,
   vouchedAt,
@@ -58,14 +58,14 @@ export interface Client {
   logoUri?: string;
   /** The signature of its id_tokens; EdDSA by default. */
   idTokenAlg?: 'ES256';
-  /** Where the client is told that a session has ended. */
+  /** Where the client is notified that a session has ended. */
   backchannelLogoutUri?: string;
   /** The keys of its assertions (`private_key_jwt`), or where it publishes them: one of the two, and then no secret. */
   jwks?: readonly PublicJwk[];
   jwksUri?: string;
   /** How it became known, if the operator has not registered it: its name is then its own claim. */
   origin?: 'dynamic' | 'metadata';
-  /** Present while nobody has signed in to such a client. */
+  /** Present until the first sign-in to such a client. */
   unused?: true;
   /** When such a client ends unless it is used. */
   expiresAt?: number;
@@ -87,7 +87,7 @@ export interface Directory {
   authenticate(
     handle: string,
     password: string,
-    from: Origin,
+    source: RequestSource,
     accepts: (principal: Principal) => boolean,
   ): Promise<Principal | null>;
   /** The principal with this handle, active or not, else `null`. */
@@ -117,7 +117,7 @@ export interface Directory {
  */
 export type SignUp = (
   input: { handle: string; password: string; name?: string },
-  from: Origin,
+  source: RequestSource,
 ) => Promise<Principal>;
 
 /** The second factor of people. */
@@ -127,14 +127,14 @@ export interface SecondFactor {
    * Checks a code and uses it. Null for a wrong or used one.
    * @throws RATE_LIMITED
    */
-  verify(sub: string, code: string, from: Origin): Promise<string | null>;
+  verify(sub: string, code: string, source: RequestSource): Promise<string | null>;
   /** Whether the operator requires one of this person, who has none. */
   mustEnrol(principal: Principal): Promise<boolean>;
   /**
    * Whether the person has to confirm the address before a factor is set up. Sends the link.
    * @throws RATE_LIMITED
    */
-  awaitsConfirmation(principal: Principal, from: Origin): Promise<boolean>;
+  awaitsConfirmation(principal: Principal, source: RequestSource): Promise<boolean>;
   /** A secret for a new authenticator app. @param label the user name, which the app shows */
   begin(sub: string, label: string): Promise<Enrolment>;
   /** The secret that was shown last; null if there is none any more. */
@@ -143,7 +143,7 @@ export interface SecondFactor {
    * Confirms the app with a code of it. Returns the recovery codes, the same ones for the same `form`; null for a wrong code.
    * @throws FACTOR_CHANGED, RATE_LIMITED
    */
-  confirm(sub: string, code: string, form: string, from: Origin): Promise<string[] | null>;
+  confirm(sub: string, code: string, form: string, source: RequestSource): Promise<string[] | null>;
 }
 
 /** What an authenticator app needs: the secret as text, as a link and as an SVG image. */
@@ -162,13 +162,13 @@ export interface SignInPasskeys {
   /** Whether the person has one. */
   has(sub: string): Promise<boolean>;
   /**
-   * The person whose passkey has signed the challenge. Null for an invalid or repeated signature, and if `find` finds nobody.
+   * The person whose passkey has signed the challenge. Null for an invalid or repeated signature, and if `find` finds no person.
    * @throws RATE_LIMITED, after failures only
    */
   verify<T>(
     signed: { form: string; credential: string; purpose: string },
     find: (sub: string) => Promise<T | null>,
-    from: Origin,
+    source: RequestSource,
   ): Promise<T | null>;
 }
 
@@ -184,7 +184,7 @@ export interface PasskeySignUp {
    */
   create(
     input: { handle: string; name?: string; form: string; credential: string },
-    from: Origin,
+    source: RequestSource,
   ): Promise<Principal | null>;
 }
 

@@ -1,5 +1,5 @@
 import { DPOP_ALGORITHMS } from '../../core/http/dpop.js';
-import { access, type Scope } from '../../core/http/scope.js';
+import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { CLIENT_KEY_ALGORITHMS } from '../../core/kernel/public-jwk.js';
 import { RESPONSE_MODES } from './authorize/rules.js';
 import { CLAIMS, SCOPES } from './claims.js';
@@ -43,19 +43,22 @@ export interface DiscoveryOptions {
 type MetadataOptions = Omit<DiscoveryOptions, 'keys'> & Pick<Keys, 'algorithms'>;
 
 /** The metadata and the JWK Set. */
-export async function discoveryPlugin(scope: Scope, { keys, ...options }: DiscoveryOptions): Promise<void> {
+export async function discoveryPlugin(
+  fastify: FastifyTypebox,
+  { keys, ...options }: DiscoveryOptions,
+): Promise<void> {
   const metadata = { ...options, algorithms: keys.algorithms };
-  publishMetadata(scope, ['/.well-known/openid-configuration', WELL_KNOWN], metadata);
+  publishMetadata(fastify, ['/.well-known/openid-configuration', WELL_KNOWN], metadata);
   const jwks = JSON.stringify(keys.jwks);
-  publish(scope, ['/.well-known/jwks.json', '/jwks'], () => jwks);
+  publish(fastify, ['/.well-known/jwks.json', '/jwks'], () => jwks);
 }
 
 /** The metadata of an issuer with a path: RFC 8414 §3.1 inserts the well-known part before it, outside of the prefix. */
-export async function pathMetadataPlugin(scope: Scope, options: MetadataOptions): Promise<void> {
-  publishMetadata(scope, [WELL_KNOWN + new URL(options.issuer()).pathname], options);
+export async function pathMetadataPlugin(fastify: FastifyTypebox, options: MetadataOptions): Promise<void> {
+  publishMetadata(fastify, [WELL_KNOWN + new URL(options.issuer()).pathname], options);
 }
 
-function publishMetadata(scope: Scope, paths: string[], options: MetadataOptions): void {
+function publishMetadata(fastify: FastifyTypebox, paths: string[], options: MetadataOptions): void {
   // In development, the issuer is known only once the server listens.
   let known: { issuer: string; identifiers: readonly string[]; text: string } | undefined;
   const text = async () => {
@@ -67,14 +70,16 @@ function publishMetadata(scope: Scope, paths: string[], options: MetadataOptions
     }
     return known.text;
   };
-  publish(scope, paths, text);
+  publish(fastify, paths, text);
 }
 
 /** Serves text that is serialized once, because these documents are requested often. */
-function publish(scope: Scope, paths: string[], text: () => string | Promise<string>): void {
+function publish(fastify: FastifyTypebox, paths: string[], text: () => string | Promise<string>): void {
   for (const path of paths) {
-    scope.get(path, { config: access('public', { cors: false, unmetered: true }) }, async (_request, reply) =>
-      reply.headers(PUBLIC_HEADERS).send(await text()),
+    fastify.get(
+      path,
+      { config: access('public', { cors: false, unmetered: true }) },
+      async (_request, reply) => reply.headers(PUBLIC_HEADERS).send(await text()),
     );
   }
 }

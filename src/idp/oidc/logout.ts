@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Pages } from '../../core/http/pages.js';
-import { access, originOf, type Scope } from '../../core/http/scope.js';
+import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { secretsEqual, sha256 } from '../../core/kernel/secrets.js';
 import type { Audit } from '../../core/ops/audit.js';
 import { withResponse } from './authorize/redirect-uri.js';
@@ -23,7 +23,7 @@ export interface LogoutPluginOptions {
 }
 
 /** Sign-out, requested by an application (OIDC RP-Initiated Logout 1.0) or by the user. */
-export async function logoutPlugin(scope: Scope, options: LogoutPluginOptions): Promise<void> {
+export async function logoutPlugin(fastify: FastifyTypebox, options: LogoutPluginOptions): Promise<void> {
   const { sessions, cookies, pages, audit, issuer, hasAccountPages } = options;
   const config = access('public', { page: true });
   const path = () => `${mountPath(issuer())}/logout`;
@@ -32,11 +32,11 @@ export async function logoutPlugin(scope: Scope, options: LogoutPluginOptions): 
     const returnsTo = returnHref && new URL(returnHref).host;
     return pages.send(reply, { template: 'logout-done', view: { accountHref, returnHref, returnsTo } });
   };
-  /** The registered address of an application; of one that nobody vouches for, only a link to it. */
+  /** The registered address of an application; of an unverified one, only a link to it. */
   const leave = (reply: FastifyReply, { target, isOpen }: LogoutRequest) =>
     target === undefined || isOpen ? sendDonePage(reply, target) : reply.redirect(target, 303);
 
-  scope.get('/logout', { config, exposeHeadRoute: false }, async (request, reply) => {
+  fastify.get('/logout', { config, exposeHeadRoute: false }, async (request, reply) => {
     const { searchParams } = new URL(request.url, issuer());
     const parameters = readLogoutParameters([...searchParams]);
     const asked = await validateLogoutRequest(parameters, options);
@@ -51,7 +51,7 @@ export async function logoutPlugin(scope: Scope, options: LogoutPluginOptions): 
     return pages.send(reply, { template: 'logout', view, leadsElsewhere: asked.target !== undefined });
   });
 
-  scope.post('/logout', { config, schema: { body: AnyForm } }, async (request, reply) => {
+  fastify.post('/logout', { config, schema: { body: AnyForm } }, async (request, reply) => {
     const fields = Object.entries(request.body).flatMap(([name, values]) =>
       [values].flat().map((value) => [name, value] as const),
     );
@@ -77,7 +77,7 @@ export async function logoutPlugin(scope: Scope, options: LogoutPluginOptions): 
     // Another user of the same browser stays signed in.
     if (user?.principal.id === sub) await end(user, request, reply);
     if (sid !== undefined && sid !== user?.session.id && (await sessions.end(sid))) {
-      await audit.record({ event: 'logout', subject: sub, ip: originOf(request).ip });
+      await audit.record({ event: 'logout', subject: sub, ip: requestSource(request).ip });
     }
     return target === undefined ? sendDonePage(reply) : reply.redirect(target, 303);
   }
@@ -102,7 +102,7 @@ export async function logoutPlugin(scope: Scope, options: LogoutPluginOptions): 
   ): Promise<void> {
     await sessions.end(session.id);
     cookies.session.clear(reply);
-    await audit.record({ event: 'logout', subject: principal.id, ip: originOf(request).ip });
+    await audit.record({ event: 'logout', subject: principal.id, ip: requestSource(request).ip });
   }
 }
 

@@ -1,5 +1,5 @@
 import type { Pages } from '../../core/http/pages.js';
-import { authenticatedByRoute, type Guard, type Scope } from '../../core/http/scope.js';
+import { authenticatedByRoute, type FastifyTypebox, type Guard } from '../../core/http/routes.js';
 import { SECOND } from '../../core/kernel/clock.js';
 import type { Metrics } from '../../core/ops/metrics.js';
 import { createExpiryPurge } from '../../core/ops/purge.js';
@@ -26,12 +26,12 @@ import { delegationCollection } from './delegations/store.js';
 import type { createDeviceModule as CreateDevice } from './device/module.js';
 import type { Directory, PasskeySignUp, SecondFactor, SignInPasskeys, SignUp } from './directory.js';
 import { type ClientRegistration, pathMetadataPlugin } from './discovery.js';
+import { createFirstPartySignIn, type FirstPartySignIn } from './first-party-sign-in.js';
 import type {
   createIdentityAssertions as CreateAssertions,
   IdentityAssertionOptions,
 } from './identity-assertions/module.js';
 import { createHintReader, createKeys, type KeyMaterial } from './keys.js';
-import { createOwnPages, type OwnPages } from './own-pages.js';
 import { oidcPlugin } from './plugin.js';
 import type { Proofs } from './proofs.js';
 import { createPurges } from './purge.js';
@@ -53,9 +53,9 @@ import { createTokenService } from './tokens/service.js';
 export interface OidcModule {
   /** The access levels of the routes below. */
   guards: Record<'client' | 'bearer', Guard>;
-  plugin(scope: Scope, options: { pages: Pages }): Promise<void>;
+  plugin(fastify: FastifyTypebox, options: { pages: Pages }): Promise<void>;
   /** The sign-in for pages of the provider itself. */
-  ownPages(options: { pages: Pages }): OwnPages;
+  firstPartySignIn(options: { pages: Pages }): FirstPartySignIn;
   sessions: Pick<SessionService, 'list' | 'end' | 'endOwn' | 'endOthers'>;
   endSessions: EndSessions;
   /** Runs the removal of a client, whose tokens and delegations end with it. */
@@ -68,7 +68,7 @@ export interface OidcModule {
   /** The published keys, those of one algorithm in the order of their configuration. */
   publishedKeys: readonly { id: string; algorithm: string }[];
   /** The metadata of an issuer with a path, which belongs to the root of the host. */
-  pathMetadataPlugin(scope: Scope): Promise<void>;
+  pathMetadataPlugin(fastify: FastifyTypebox): Promise<void>;
 }
 
 export interface OidcModuleOptions {
@@ -101,7 +101,7 @@ export interface OidcModuleOptions {
   refreshReuseWindow: number;
   /** Where clients publish their keys. */
   readDocument: Documents['read'];
-  /** Whether applications in private networks or without TLS are told about ended sessions. */
+  /** Whether applications in private networks or without TLS are notified of ended sessions. */
   callsPrivateNetworks: boolean;
 }
 
@@ -186,7 +186,7 @@ export function createOidcModule(
   });
   const sessions = createSessionService({
     ...shared,
-    follower: {
+    sessionHooks: {
       continueIn: backchannel.continueIn,
       endSession: (sid, change) => revocations.end('sid', sid, () => backchannel.endSession(sid, change)),
     },
@@ -200,8 +200,8 @@ export function createOidcModule(
   const signInPages = createSignInPages(issuer, options);
   const { clientRegistration } = options;
   const { isSignUpOpen, signUp, secondFactor, passkeys, passkeySignUp, hasAccountPages } = options;
-  const ownPages: OidcModule['ownPages'] = ({ pages }) =>
-    createOwnPages({ sessions, cookies, authorization, signInPages, isSignUpOpen, pages });
+  const firstPartySignIn: OidcModule['firstPartySignIn'] = ({ pages }) =>
+    createFirstPartySignIn({ sessions, cookies, authorization, signInPages, isSignUpOpen, pages });
   const hasDeviceFlow = device !== undefined;
   const acrValues = secondFactor || passkeys ? ACR_VALUES : ACR_VALUES.slice(0, 1);
 
@@ -224,8 +224,8 @@ export function createOidcModule(
 
   return {
     guards: { client: rejectCrossSiteForms, bearer: authenticatedByRoute },
-    plugin: (scope, { pages }) =>
-      oidcPlugin(scope, {
+    plugin: (fastify, { pages }) =>
+      oidcPlugin(fastify, {
         audit,
         clock,
         throttle,
@@ -259,10 +259,10 @@ export function createOidcModule(
         device,
         hasDeviceFlow,
         identityAssertions,
-        ownPages: ownPages({ pages }),
+        ownPages: firstPartySignIn({ pages }),
         revocations: revocationDocuments,
       }),
-    ownPages,
+    firstPartySignIn,
     sessions,
     endSessions: (sub, change) => revocations.endPrincipal(sub, () => backchannel.endSessions(sub, change)),
     async endClient(id, change, by) {
@@ -285,8 +285,8 @@ export function createOidcModule(
       ]);
     },
     publishedKeys: keys.jwks.keys.map(({ kid = '', alg = '' }) => ({ id: kid, algorithm: alg })),
-    pathMetadataPlugin: (scope) =>
-      pathMetadataPlugin(scope, {
+    pathMetadataPlugin: (fastify) =>
+      pathMetadataPlugin(fastify, {
         ...{ issuer, locales, isSignUpOpen, clientRegistration, acrValues, resources },
         ...{ hasDeviceFlow, identityAssertions },
         algorithms: keys.algorithms,
@@ -301,7 +301,7 @@ function measureNotices(metrics: Metrics, { countDue }: Pick<BackchannelLogout, 
   metrics.storeGauge(
     {
       name: 'backchannel_logouts_due',
-      help: `Applications to be told that a session has ended, counted up to ${MAX_COUNTED}.`,
+      help: `Applications to be notified that a session has ended, counted up to ${MAX_COUNTED}.`,
     },
     async () => [{ labels: {}, value: await countDue(MAX_COUNTED) }],
   );

@@ -1,7 +1,7 @@
 import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
 import { parseBasic } from '../../core/http/authorization.js';
 import { isSimpleCrossSite } from '../../core/http/browser.js';
-import { originOf } from '../../core/http/scope.js';
+import { requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
 import type { Audit } from '../../core/ops/audit.js';
 import type { ClientAssertions } from './client-assertion.js';
@@ -87,7 +87,7 @@ export function createRefusals({ directory, assertions, audit, log }: RefusalDep
       const assertion = field('client_assertion');
       const clientId = field('client_id') ?? basic ?? (assertion && assertions.subjectOf(assertion));
       const reason = error.code === 'invalid_client' ? `${error.code}: ${error.message}` : error.message;
-      await record({ clientId, redirectUri: field('redirect_uri'), reason }, originOf(request).ip);
+      await record({ clientId, redirectUri: field('redirect_uri'), reason }, requestSource(request).ip);
     },
   };
 }

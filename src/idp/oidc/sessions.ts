@@ -1,6 +1,6 @@
-import { deviceOf } from '../../core/http/circumstances.js';
 import { type Cookie, createCookie } from '../../core/http/cookies.js';
-import type { Origin } from '../../core/http/scope.js';
+import { deviceOf } from '../../core/http/request-details.js';
+import type { RequestSource } from '../../core/http/routes.js';
 import { type Clock, HOUR, isUnexpired } from '../../core/kernel/clock.js';
 import { isSecretOf, newId, newToken, type Random, sha256 } from '../../core/kernel/secrets.js';
 import type { Directory, Principal } from './directory.js';
@@ -20,7 +20,7 @@ export interface SessionService {
   start(
     principal: Principal,
     previous: string | undefined,
-    from: Origin,
+    source: RequestSource,
     amr?: readonly string[],
   ): Promise<{ token: string; session: SessionDocument }>;
   /** The valid sessions of a user, the newest first, up to a hundred. */
@@ -40,13 +40,13 @@ export interface SessionService {
 export interface SessionDependencies {
   sessions: Sessions;
   directory: Pick<Directory, 'findPrincipal'>;
-  follower: SessionFollower;
+  sessionHooks: SessionHooks;
   clock: Clock;
   random: Random;
 }
 
-/** Follows sessions, so that applications are told when one ends. */
-export interface SessionFollower {
+/** Called when a session is replaced or ends, so that applications are notified. */
+export interface SessionHooks {
   /** The same user has signed in again in the same browser. */
   continueIn(next: SessionDocument, previous: SessionDocument): Promise<void>;
   /** Runs a change that ends a session. */
@@ -58,7 +58,7 @@ export const MAX_SESSION_LIFETIME_MS = 12 * HOUR;
 const MAX_LISTED = 100;
 
 export function createSessionService(deps: SessionDependencies): SessionService {
-  const { sessions, directory, follower, clock, random } = deps;
+  const { sessions, directory, sessionHooks, clock, random } = deps;
 
   const expiry = (createdAt: number): number =>
     Math.min(clock.now() + IDLE_LIFETIME_MS, createdAt + MAX_SESSION_LIFETIME_MS);
@@ -71,7 +71,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
 
   const end = async (sid: string): Promise<boolean> => {
     if (!isSessionId(sid)) return false;
-    return (await follower.endSession(sid, () => sessions.deleteOne({ id: sid }))) !== null;
+    return (await sessionHooks.endSession(sid, () => sessions.deleteOne({ id: sid }))) !== null;
   };
 
   return {
@@ -83,7 +83,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       return principal && principal.epoch === session.epoch ? { principal, session } : null;
     },
 
-    async start({ id: sub, epoch }, previous, from, amr) {
+    async start({ id: sub, epoch }, previous, source, amr) {
       const now = clock.now();
       const id = newId(SESSION, clock, random);
       const token = newToken(random, id.slice(SESSION.length));
@@ -94,7 +94,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
         ...(epoch !== undefined && { epoch }),
         authTime: now,
         ...(amr && { amr: [...amr] }),
-        ...deviceOf(from),
+        ...deviceOf(source),
         createdAt: now,
         expiresAt: expiry(now),
       };
@@ -102,12 +102,12 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       const endPrevious = () => ended && sessions.deleteOne({ id: ended.id });
       if (ended && ended.sub === sub) {
         await sessions.insert(session);
-        await follower.continueIn(session, ended);
+        await sessionHooks.continueIn(session, ended);
         await endPrevious();
       } else {
         await Promise.all([
           sessions.insert(session),
-          ended && follower.endSession(ended.id, async () => endPrevious()),
+          ended && sessionHooks.endSession(ended.id, async () => endPrevious()),
         ]);
       }
       return { token, session };

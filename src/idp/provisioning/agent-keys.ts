@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import type { Origin } from '../../core/http/scope.js';
+import type { RequestSource } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { invalidFields } from '../../core/kernel/errors.js';
 import { type PublicJwk, readJwkSet } from '../../core/kernel/public-jwk.js';
@@ -12,9 +12,9 @@ import type { AgentKey, PrincipalCollection, PrincipalDocument } from './store.j
  */
 export interface AgentKeys {
   /** Returns `null` if `agent` is no agent, or was deleted. @throws VALIDATION_ERROR */
-  add(agent: PrincipalDocument, jwk: unknown, from: Origin): Promise<AgentKey | null>;
+  add(agent: PrincipalDocument, jwk: unknown, source: RequestSource): Promise<AgentKey | null>;
   /** Removes a key and revokes everything that was issued to the agent. `null` if there is no such key. */
-  remove(agent: PrincipalDocument, id: string, from: Origin): Promise<AgentKey | null>;
+  remove(agent: PrincipalDocument, id: string, source: RequestSource): Promise<AgentKey | null>;
 }
 
 /** Keys of one agent. */
@@ -66,7 +66,7 @@ export function createAgentKeys(
     );
 
   return {
-    async add({ id }, jwk, from) {
+    async add({ id }, jwk, source) {
       const key = readAgentKey(jwk, clock.now());
       for (;;) {
         const agent = await findAgent(id);
@@ -77,19 +77,19 @@ export function createAgentKeys(
         if (keys.length >= MAX_AGENT_KEYS)
           throw invalidFields({ path: 'key', message: `would be one of more than ${MAX_AGENT_KEYS}` });
         if (!(await store(agent, [...keys, key], false))) continue;
-        await audit.record({ event: 'agent.key_added', subject: id, ...actorOf(from), detail: key.id });
+        await audit.record({ event: 'agent.key_added', subject: id, ...actorOf(source), detail: key.id });
         return key;
       }
     },
 
-    async remove({ id }, keyId, from) {
+    async remove({ id }, keyId, source) {
       for (;;) {
         const agent = await findAgent(id);
         const key = agent?.keys?.find((known) => known.id === keyId);
         if (!agent?.keys || !key) return null;
         const others = agent.keys.filter((known) => known !== key);
         if (!(await endSessions(id, () => store(agent, others, true)))) continue;
-        await audit.record({ event: 'agent.key_removed', subject: id, ...actorOf(from), detail: keyId });
+        await audit.record({ event: 'agent.key_removed', subject: id, ...actorOf(source), detail: keyId });
         return key;
       }
     },

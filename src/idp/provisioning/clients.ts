@@ -1,4 +1,4 @@
-import type { Origin } from '../../core/http/scope.js';
+import type { RequestSource } from '../../core/http/routes.js';
 import { DAY, SECOND } from '../../core/kernel/clock.js';
 import { invalidFields } from '../../core/kernel/errors.js';
 import { readJwkSet } from '../../core/kernel/public-jwk.js';
@@ -38,7 +38,7 @@ export interface ClientInput {
   device?: boolean;
   /** An https address; an empty one removes it. */
   logoUri?: string;
-  /** Where the client is told that a session has ended; an empty one removes it. */
+  /** Where the client is notified that a session has ended; an empty one removes it. */
   backchannelLogoutUri?: string;
   /** The signature of its id_tokens, one of `ID_TOKEN_ALGORITHMS`; the provider must have a key for it. */
   idTokenAlg?: unknown;
@@ -55,18 +55,18 @@ export type ClientChange = Partial<Omit<ClientInput, 'isPublic'>>;
 
 export interface Clients {
   /** @throws VALIDATION_ERROR naming every URI that cannot be registered, invalid_client_metadata */
-  create(input: NewClient, from: Origin): Promise<{ client: ClientDocument; secret: string | null }>;
+  create(input: NewClient, source: RequestSource): Promise<{ client: ClientDocument; secret: string | null }>;
   /**
    * Returns `null` if unknown. A client keeps a signature for which there is no key.
    * @throws VALIDATION_ERROR naming every URI that cannot be registered, invalid_client_metadata
    */
-  update(clientId: string, change: ClientChange, from: Origin): Promise<ClientDocument | null>;
+  update(clientId: string, change: ClientChange, source: RequestSource): Promise<ClientDocument | null>;
   /**
    * Creates a new secret; the old one remains valid for a day, unless `atOnce`. `null` if the client is unknown, has
    * no secret, or is rotated concurrently.
    */
-  rotate(clientId: string, options: { atOnce: boolean }, from: Origin): Promise<string | null>;
-  delete(clientId: string, from: Origin): Promise<ClientDocument | null>;
+  rotate(clientId: string, options: { atOnce: boolean }, source: RequestSource): Promise<string | null>;
+  delete(clientId: string, source: RequestSource): Promise<ClientDocument | null>;
   /** Keeps a client that registered itself for another 30 days. Called after each use. */
   recordUse(client: Pick<ClientDocument, 'id' | 'unused' | 'expiresAt'>): Promise<void>;
   /** Deletes the clients that registered themselves and were not used. */
@@ -165,7 +165,7 @@ export function createClients(
         origin,
         ...input
       },
-      from,
+      source,
     ) {
       validate({ ...input, device, logoUri, backchannelLogoutUri, idTokenAlg });
       const keys = readKeys({ jwks, jwksUri });
@@ -188,7 +188,7 @@ export function createClients(
       };
       await Promise.all([
         clients.insert(client),
-        audit.record({ event: 'client.created', subject: client.id, ...actorOf(from) }),
+        audit.record({ event: 'client.created', subject: client.id, ...actorOf(source) }),
       ]);
       return { client, secret };
     },
@@ -196,7 +196,7 @@ export function createClients(
     async update(
       clientId,
       { trusted, strict, device, logoUri, backchannelLogoutUri, idTokenAlg, jwks, jwksUri, ...change },
-      from,
+      source,
     ) {
       const before = await find(clientId);
       if (!before) return null;
@@ -236,14 +236,14 @@ export function createClients(
         await audit.record({
           event: 'client.updated',
           subject: clientId,
-          ...actorOf(from),
+          ...actorOf(source),
           detail,
         });
       }
       return updated;
     },
 
-    async rotate(clientId, { atOnce }, from) {
+    async rotate(clientId, { atOnce }, source) {
       const client = isClientId(clientId) ? await clients.findOne({ id: clientId }) : null;
       const { secretHash: previousSecretHash } = client ?? {};
       if (previousSecretHash === undefined) return null;
@@ -256,15 +256,15 @@ export function createClients(
           : { set: { secretHash, previousSecretHash, previousSecretUntil: clock.now() + DAY } },
       );
       if (!rotated) return null;
-      await audit.record({ event: 'client.rotated', subject: clientId, ...actorOf(from) });
+      await audit.record({ event: 'client.rotated', subject: clientId, ...actorOf(source) });
       return secret;
     },
 
-    async delete(clientId, from) {
+    async delete(clientId, source) {
       const deleted = isClientId(clientId)
-        ? await endClient(clientId, () => clients.deleteOne({ id: clientId }), actorOf(from))
+        ? await endClient(clientId, () => clients.deleteOne({ id: clientId }), actorOf(source))
         : null;
-      if (deleted) await audit.record({ event: 'client.deleted', subject: clientId, ...actorOf(from) });
+      if (deleted) await audit.record({ event: 'client.deleted', subject: clientId, ...actorOf(source) });
       return deleted;
     },
 

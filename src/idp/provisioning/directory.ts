@@ -1,4 +1,4 @@
-import type { Origin } from '../../core/http/scope.js';
+import type { RequestSource } from '../../core/http/routes.js';
 import { actorOf, changeDetail } from '../../core/ops/audit.js';
 import { UNANSWERED_LINK_FIELDS } from '../../core/ops/used-links.js';
 import type { Estimate, Page } from '../../core/storage/collection.js';
@@ -44,18 +44,18 @@ export interface PrincipalDirectory {
    * permanently. `null` if unknown.
    * @throws wrong_state
    */
-  disable(sub: string, from: Origin): Promise<PrincipalDocument | null>;
+  disable(sub: string, source: RequestSource): Promise<PrincipalDocument | null>;
   /**
    * Restores the principal with its password; an invitation that was not accepted must be repeated. `null` if unknown.
    * @throws wrong_state
    */
-  enable(sub: string, from: Origin): Promise<PrincipalDocument | null>;
+  enable(sub: string, source: RequestSource): Promise<PrincipalDocument | null>;
   /** Removes an agent and keeps its handle reserved. `null` if there is no such agent. */
-  deleteAgent(sub: string, from: Origin): Promise<PrincipalDocument | null>;
+  deleteAgent(sub: string, source: RequestSource): Promise<PrincipalDocument | null>;
   /** The same for a human, invited or not. */
-  deleteHuman(sub: string, from: Origin): Promise<PrincipalDocument | null>;
+  deleteHuman(sub: string, source: RequestSource): Promise<PrincipalDocument | null>;
   /** The same at the request of the human, unless the credentials have changed since `person` was read. */
-  deleteSelf(person: Pick<PrincipalDocument, 'id' | 'epoch'>, from: Origin): Promise<boolean>;
+  deleteSelf(person: Pick<PrincipalDocument, 'id' | 'epoch'>, source: RequestSource): Promise<boolean>;
 }
 
 export interface DirectoryDependencies
@@ -77,7 +77,7 @@ export function createDirectory(
   const remove = async (
     sub: string,
     kind: Kind,
-    from: Origin,
+    source: RequestSource,
     unchanged: { state?: PrincipalState; epoch?: number | null } = {},
   ): Promise<PrincipalDocument | null> => {
     if (!(await get(sub))) return null;
@@ -98,7 +98,7 @@ export function createDirectory(
       ),
     );
     if (!deleted) return null;
-    await audit.record({ event: `${kind}.deleted`, subject: sub, ...actorOf(from) });
+    await audit.record({ event: `${kind}.deleted`, subject: sub, ...actorOf(source) });
     await mails?.deleteAll(sub);
     return deleted;
   };
@@ -128,7 +128,7 @@ export function createDirectory(
       return isPossibleHandle(handle) ? principals.findOne({ handle: canonicalForm(handle) }) : null;
     },
 
-    async disable(sub, from) {
+    async disable(sub, source) {
       const found = await get(sub);
       if (!found || found.state === 'disabled') return found;
       const disabled = await endSessions(sub, () =>
@@ -150,13 +150,13 @@ export function createDirectory(
       await audit.record({
         event: 'principal.disabled',
         subject: sub,
-        ...actorOf(from),
+        ...actorOf(source),
         detail: changeDetail({ state: found.state }, { state: 'disabled' }),
       });
       return disabled;
     },
 
-    async enable(sub, from) {
+    async enable(sub, source) {
       const found = await get(sub);
       if (!found || found.state === 'active') return found;
       // No operation gives a disabled principal a password, so the state read above is still current.
@@ -172,16 +172,16 @@ export function createDirectory(
       await audit.record({
         event: 'principal.enabled',
         subject: sub,
-        ...actorOf(from),
+        ...actorOf(source),
         detail: changeDetail({ state: 'disabled' }, { state: enabled.state }),
       });
       return enabled;
     },
 
-    deleteAgent: (sub, from) => remove(sub, 'agent', from),
-    deleteHuman: (sub, from) => remove(sub, 'human', from),
-    async deleteSelf({ id, epoch = null }, from) {
-      return (await remove(id, 'human', from, { state: 'active', epoch })) !== null;
+    deleteAgent: (sub, source) => remove(sub, 'agent', source),
+    deleteHuman: (sub, source) => remove(sub, 'human', source),
+    async deleteSelf({ id, epoch = null }, source) {
+      return (await remove(id, 'human', source, { state: 'active', epoch })) !== null;
     },
   };
 }

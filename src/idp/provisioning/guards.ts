@@ -1,5 +1,5 @@
 import { parseBearer } from '../../core/http/authorization.js';
-import { type Guard, originOf } from '../../core/http/scope.js';
+import { type Guard, requestSource } from '../../core/http/routes.js';
 import { defineErrors, httpErrors } from '../../core/kernel/errors.js';
 import { secretsEqual } from '../../core/kernel/secrets.js';
 import type { Audit } from '../../core/ops/audit.js';
@@ -23,7 +23,7 @@ export function adminGuard(
     if (token === undefined) throw provisioningErrors.admin_api_disabled();
     if (headers.authorization === undefined) throw httpErrors.UNAUTHENTICATED(challenge(''));
     const presented = parseBearer(headers.authorization);
-    const { ip } = originOf(request);
+    const { ip } = requestSource(request);
     const isOperator = await throttle.attemptAsOperator(ip, async () => {
       if (presented !== undefined && secretsEqual(presented, token)) return true;
       await audit.recordFailure({ event: 'admin.refused', ip });

@@ -1,4 +1,4 @@
-import { access, type Scope } from '../../core/http/scope.js';
+import { access, type FastifyTypebox } from '../../core/http/routes.js';
 
 export interface GuidePluginOptions {
   issuer(): string;
@@ -6,8 +6,11 @@ export interface GuidePluginOptions {
 }
 
 /** Instructions for a program that knows only the address of the provider. */
-export async function guidePlugin(scope: Scope, { issuer, isSignupOpen }: GuidePluginOptions): Promise<void> {
-  scope.get('/llms.txt', { config: access('public') }, (_request, reply) => {
+export async function guidePlugin(
+  fastify: FastifyTypebox,
+  { issuer, isSignupOpen }: GuidePluginOptions,
+): Promise<void> {
+  fastify.get('/llms.txt', { config: access('public') }, (_request, reply) => {
     reply.type('text/plain; charset=utf-8').send(guide(issuer(), isSignupOpen));
   });
 }

@@ -3,7 +3,7 @@ import type { FastifyReply } from 'fastify';
 import { isFormOfOtherSite } from '../../core/http/browser.js';
 import { message } from '../../core/http/messages.js';
 import { isForm, type Page, type Pages } from '../../core/http/pages.js';
-import { access, originOf, type Scope } from '../../core/http/scope.js';
+import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { type CredentialProblems, credentialProblems } from '../../core/passwords/form-problems.js';
 import { provisioningErrors } from './errors.js';
@@ -24,10 +24,10 @@ const FORM_LIMIT_BYTES = 16 * 1024;
 
 /** The page behind an invitation or a reset, where a user sets a password. Only the POST uses the link. */
 export async function linkPagePlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { links, pages, issuer, hasAccountPages, sendsLinks }: LinkPageOptions,
 ): Promise<void> {
-  await scope.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
+  await fastify.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
   /** The path of the issuer, which includes what a proxy adds. */
   const mount = () => new URL(issuer()).pathname.replace(/\/$/, '');
   const config = access('public', { page: true });
@@ -62,11 +62,11 @@ export async function linkPagePlugin(
     return pages.send(reply.code(error.statusCode), { template: 'invite-dead', view });
   };
 
-  scope.get('/invite/done', { config }, (_request, reply) =>
+  fastify.get('/invite/done', { config }, (_request, reply) =>
     pages.send(reply, { template: 'invite-done', view: { accountHref: accountHref() } }),
   );
 
-  scope.get('/invite/:token', { config, schema: { params: LinkParameters } }, async (request, reply) => {
+  fastify.get('/invite/:token', { config, schema: { params: LinkParameters } }, async (request, reply) => {
     const { token } = request.params;
     try {
       return pages.send(reply, await formOf(token));
@@ -75,7 +75,7 @@ export async function linkPagePlugin(
     }
   });
 
-  scope.post(
+  fastify.post(
     '/invite/:token',
     { config, schema: { params: LinkParameters, body: LinkBody } },
     async (request, reply) => {
@@ -89,7 +89,7 @@ export async function linkPagePlugin(
         const principal = await links.accept(
           token,
           { password, confirmation, handle: chosen },
-          originOf(request),
+          requestSource(request),
         );
         if (isForm(request)) return reply.redirect(`${mount()}/invite/done`, 303);
         const { sub, handle, kind } = principalView(principal);

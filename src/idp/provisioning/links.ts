@@ -1,4 +1,4 @@
-import type { Origin } from '../../core/http/scope.js';
+import type { RequestSource } from '../../core/http/routes.js';
 import { DAY } from '../../core/kernel/clock.js';
 import { invalidFields } from '../../core/kernel/errors.js';
 import { isSecretOf, newId, sha256, UNUSED_HASH } from '../../core/kernel/secrets.js';
@@ -8,7 +8,7 @@ import { createUsedLinks, type LinkUse } from '../../core/ops/used-links.js';
 import { type PasswordPolicy, passwordErrors } from '../../core/passwords/common.js';
 import type { Passwords } from '../../core/passwords/hasher.js';
 import { nullIfTaken } from '../../core/storage/collection.js';
-import { atMost, type Throttle } from '../../core/throttle/throttle.js';
+import { fixedWindow, type Throttle } from '../../core/throttle/throttle.js';
 import { provisioningErrors } from './errors.js';
 import { type FirstOperator, linkUrl, newLinkToken, OPERATOR_LINK_LIFETIME_MS } from './first-operator.js';
 import { canonicalHandle } from './handles.js';
@@ -50,21 +50,21 @@ export interface Links {
    */
   invite(
     input: { handle: string; name?: string; days?: unknown; kind?: unknown; password?: unknown },
-    from: Origin,
+    source: RequestSource,
   ): Promise<Invitation & { days: number }>;
   /**
    * Invites a user who becomes an operator by using the link, within an hour. Any later invitation makes an ordinary
    * user.
    * @throws handle_taken, VALIDATION_ERROR, RATE_LIMITED
    */
-  inviteOperator(input: { handle: string; name?: string }, from: Origin): Promise<Invitation>;
+  inviteOperator(input: { handle: string; name?: string }, source: RequestSource): Promise<Invitation>;
   /** Ends an invitation that was not accepted; the user can be invited again. `null` if there is none. */
-  withdraw(sub: string, from: Origin): Promise<PrincipalDocument | null>;
+  withdraw(sub: string, source: RequestSource): Promise<PrincipalDocument | null>;
   /**
    * Creates a link for a forgotten password, which remains valid until the link is used. `null` unless `person` is
    * human and active.
    */
-  reset(person: PrincipalDocument, from: Origin): Promise<{ url: string; expiresAt: number } | null>;
+  reset(person: PrincipalDocument, source: RequestSource): Promise<{ url: string; expiresAt: number } | null>;
   /** What the page behind a link is about. Does not use the link. @throws link_unknown, link_spent */
   look(token: string): Promise<LinkTarget>;
   /**
@@ -76,12 +76,12 @@ export interface Links {
   accept(
     token: string,
     input: { password: string; confirmation: string | undefined; handle?: string | undefined },
-    from: Origin,
+    source: RequestSource,
   ): Promise<PrincipalDocument>;
 }
 
 /** Removes the passkeys and the second factor of a person. */
-export type RemoveOtherLogins = (sub: string, from: Origin) => Promise<unknown>;
+export type RemoveOtherLogins = (sub: string, source: RequestSource) => Promise<unknown>;
 
 export interface LinkDependencies extends Dependencies {
   passwords: Pick<Passwords, 'problem' | 'hash' | 'verify'>;
@@ -92,7 +92,7 @@ export interface LinkDependencies extends Dependencies {
   /** Absent without a mail server. */
   mails?: PersonMails | undefined;
   removeOtherLogins?: RemoveOtherLogins | undefined;
-  /** Lets the owner give codes of a second factor from this address. Absent if nobody can have one. */
+  /** Lets the owner give codes of a second factor from this address. Absent if no user can have one. */
   trustForCodes?: ((sub: string, ip: string) => Promise<void>) | undefined;
   endSessions: EndSessions;
   /** Removes what a person has allowed applications. Absent where no link is used. */
@@ -112,7 +112,7 @@ interface LinkKind {
 const RESET: LinkKind = { lifetimeMs: DAY, isForOperator: false };
 
 /** Passwords that are compared with the one that a link has set; the key is the link. */
-const REPETITIONS = atMost('link.repetition', 10, DAY);
+const REPETITIONS = fixedWindow('link.repetition', 10, DAY);
 
 export function createLinks(principals: PrincipalCollection, deps: LinkDependencies): Links {
   const { passwords, passwordPolicy, throttle, firstOperator, mails } = deps;
@@ -169,16 +169,16 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
   const inviteAs = async (
     { handle, name }: { handle: string; name?: string },
     kind: LinkKind,
-    from: Origin,
+    source: RequestSource,
   ): Promise<Invitation> => {
     const canonical = canonicalHandle(handle);
-    await throttle.count(CREATIONS, from.ip);
+    await throttle.count(CREATIONS, source.ip);
     const invited =
       (await insertInvited(canonical, name, kind)) ?? (await renewInvitation(canonical, name, kind));
     if (!invited) throw provisioningErrors.handle_taken();
     const { principal, url } = invited;
     const event = kind.isForOperator ? 'operator.invited' : 'human.invited';
-    await audit.record({ event, subject: principal.id, ...actorOf(from) });
+    await audit.record({ event, subject: principal.id, ...actorOf(source) });
     return { principal, url, expiresAt: principal.linkExpiresAt ?? 0 };
   };
 
@@ -211,7 +211,7 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
     { isInvitation, expiresAt }: LinkTarget,
     { usedLinkHash, unansweredSince }: LinkUse,
     password: string,
-    from: Origin,
+    source: RequestSource,
   ): Promise<PrincipalDocument | null> => {
     const { id, handle, linkHash, mailedLinkHash, operatorLinkHash } = principal;
     const isMailed = mailedLinkHash === usedLinkHash;
@@ -220,15 +220,15 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
     if (linkHash !== usedLinkHash && !isMailed) return null;
     const becomesOperator = operatorLinkHash === usedLinkHash;
     await passwordPolicy.validate(password, [handle]);
-    const passwordHash = await passwords.hash(password, from.isDisconnected);
+    const passwordHash = await passwords.hash(password, source.isDisconnected);
     // Enqueued before the change and sent only after it, so that a crash in between loses nothing.
-    if (!isInvitation) await mails?.passwordChanged(principal, from);
+    if (!isInvitation) await mails?.passwordChanged(principal, source);
     const now = clock.now();
     const current = isMailed
       ? { mailedLinkHash: usedLinkHash, mailedLinkExpiresAt: { gt: now } }
       : { linkHash: usedLinkHash, linkExpiresAt: { gt: now } };
     const removeOtherLogins = async () => {
-      if (changesOwner) await deps.removeOtherLogins?.(id, from);
+      if (changesOwner) await deps.removeOtherLogins?.(id, source);
     };
     await removeOtherLogins();
     const used = await endSessions(id, () =>
@@ -270,7 +270,7 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
     { expiresAt }: LinkTarget,
     { id, usedLinkHash, unansweredSince }: LinkUse,
     { handle, password }: { handle: string; password: string },
-    { isDisconnected }: Origin,
+    { isDisconnected }: RequestSource,
   ): Promise<PrincipalDocument | null> => {
     await passwordPolicy.validate(password, [handle]);
     const passwordHash = await passwords.hash(password, isDisconnected);
@@ -295,7 +295,7 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
   const findAccepted = async (
     use: LinkUse,
     password: string,
-    { ip, isDisconnected }: Origin,
+    { ip, isDisconnected }: RequestSource,
   ): Promise<PrincipalDocument | null> => {
     const principal = await usedLinks.findUnanswered(use);
     if (principal?.state !== 'active') return null;
@@ -305,40 +305,40 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
   };
 
   return {
-    async invite({ days = DEFAULT_INVITE_DAYS, kind = 'human', password, ...input }, from) {
+    async invite({ days = DEFAULT_INVITE_DAYS, kind = 'human', password, ...input }, source) {
       if (kind !== 'human') {
         throw provisioningErrors.kind_not_allowed({ message: 'This endpoint invites humans only.' });
       }
       if (password !== undefined)
         throw invalidFields({ path: 'password', message: 'is chosen by the invited person' });
       if (!isDays(days)) throw provisioningErrors.invalid_days();
-      const invitation = await inviteAs(input, { lifetimeMs: days * DAY, isForOperator: false }, from);
+      const invitation = await inviteAs(input, { lifetimeMs: days * DAY, isForOperator: false }, source);
       return { ...invitation, days };
     },
 
-    inviteOperator: (input, from) =>
-      inviteAs(input, { lifetimeMs: OPERATOR_LINK_LIFETIME_MS, isForOperator: true }, from),
+    inviteOperator: (input, source) =>
+      inviteAs(input, { lifetimeMs: OPERATOR_LINK_LIFETIME_MS, isForOperator: true }, source),
 
-    async withdraw(sub, from) {
+    async withdraw(sub, source) {
       const withdrawn = await principals.updateOne(
         { id: sub, state: 'invited' },
         { set: { updatedAt: clock.now() }, unset: ['linkHash', 'linkExpiresAt', ...OPERATOR_FIELDS] },
       );
-      if (withdrawn) await audit.record({ event: 'invitation.withdrawn', subject: sub, ...actorOf(from) });
+      if (withdrawn) await audit.record({ event: 'invitation.withdrawn', subject: sub, ...actorOf(source) });
       return withdrawn;
     },
 
-    async reset({ id }, from) {
+    async reset({ id }, source) {
       const { stored, url } = newLink(id, RESET);
       const found = await principals.updateOne({ id, kind: 'human', state: 'active' }, { set: stored });
       if (!found) return null;
-      await audit.record({ event: 'password.reset_begun', subject: id, ...actorOf(from) });
+      await audit.record({ event: 'password.reset_begun', subject: id, ...actorOf(source) });
       return { url, expiresAt: stored.linkExpiresAt };
     },
 
     look,
 
-    async accept(token, { password, confirmation, handle }, from) {
+    async accept(token, { password, confirmation, handle }, source) {
       const found = await look(token);
       if (confirmation !== undefined && confirmation !== password) {
         throw provisioningErrors.passwords_differ({
@@ -354,17 +354,17 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
       const use = usedLinks.begin(principalIdOf(token) ?? '', sha256(token));
       return usedLinks.complete(use, async () => {
         const accepted = owner
-          ? await useLink(owner, found, use, password, from)
-          : await useFirstLink(found, use, { handle: chosen, password }, from);
-        const principal = accepted ?? (await findAccepted(use, password, from));
+          ? await useLink(owner, found, use, password, source)
+          : await useFirstLink(found, use, { handle: chosen, password }, source);
+        const principal = accepted ?? (await findAccepted(use, password, source));
         if (!principal) throw provisioningErrors.link_spent();
         const { id, usedLink, operatorSince } = principal;
-        await throttle.trustOnly(principal.handle, from.ip);
-        await deps.trustForCodes?.(id, from.ip);
+        await throttle.trustOnly(principal.handle, source.ip);
+        await deps.trustForCodes?.(id, source.ip);
         const event = usedLink?.isInvitation ? 'invitation.accepted' : 'password.reset';
-        await audit.record({ event, subject: id, ip: from.ip });
+        await audit.record({ event, subject: id, ip: source.ip });
         if (usedLink?.isInvitation && operatorSince !== undefined) {
-          await audit.record({ event: 'operator.granted', subject: id, ip: from.ip });
+          await audit.record({ event: 'operator.granted', subject: id, ip: source.ip });
         }
         return principal;
       });

@@ -1,7 +1,7 @@
-import { circumstancesOf } from '../../core/http/circumstances.js';
 import { mailboxOf } from '../../core/http/mailboxes.js';
 import { inHours, type Localized, type Messages } from '../../core/http/messages.js';
-import type { Origin } from '../../core/http/scope.js';
+import { requestDetails } from '../../core/http/request-details.js';
+import type { RequestSource } from '../../core/http/routes.js';
 import { type Clock, DAY, HOUR } from '../../core/kernel/clock.js';
 import type { PrincipalCollection, PrincipalDocument } from './store.js';
 
@@ -43,7 +43,7 @@ type Recipient = Pick<
 >;
 
 /** Where a request came from, and the language of its answer. */
-type MailOrigin = Pick<Origin, 'ip' | 'browser' | 'acceptLanguage'>;
+type MailOrigin = Pick<RequestSource, 'ip' | 'browser' | 'acceptLanguage'>;
 
 type PersonMail = Pick<Parameters<Outbox['put']>[0], 'key' | 'template' | 'values' | 'expiresAt'> & {
   versionField: string;
@@ -52,21 +52,21 @@ type PersonMail = Pick<Parameters<Outbox['put']>[0], 'key' | 'template' | 'value
 
 /** Enqueues the mails to people whose handle is an e-mail address; for others, nothing. */
 export interface PersonMails {
-  passwordReset(person: Recipient, link: MailedLink, from: Origin): Promise<void>;
-  verifyAddress(person: Recipient, link: MailedLink, from: Origin): Promise<void>;
+  passwordReset(person: Recipient, link: MailedLink, source: RequestSource): Promise<void>;
+  verifyAddress(person: Recipient, link: MailedLink, source: RequestSource): Promise<void>;
   /** Enqueued before the change and sent after it. */
-  passwordChanged(person: Recipient, from: Origin): Promise<void>;
+  passwordChanged(person: Recipient, source: RequestSource): Promise<void>;
   /** Enqueued before the change and sent once the factor has this version. @param from absent for the operator */
   secondFactorChanged(
     person: Recipient,
     change: { kind: 'added' | 'removed'; versionField: string; version: number },
-    from: MailOrigin | undefined,
+    source: MailOrigin | undefined,
   ): Promise<void>;
   /** Enqueued before the change and sent once it is stored. @param from absent for the operator */
   passkeyChanged(
     person: Recipient,
     change: { kind: 'added' | 'removed'; key: string; versionField: string; version: number },
-    from: MailOrigin | undefined,
+    source: MailOrigin | undefined,
   ): Promise<void>;
   /** Deletes all mails about a person, sent or not. */
   deleteAll(sub: string): Promise<void>;
@@ -111,7 +111,7 @@ export function createPersonMails({
 }: MailDependencies & { clock: Clock }): PersonMails {
   const put = async (
     { id, handle }: Recipient,
-    from: MailOrigin | undefined,
+    source: MailOrigin | undefined,
     { values, versionField, minVersion, ...mail }: PersonMail,
   ): Promise<void> => {
     const to = mailboxOf(handle);
@@ -121,29 +121,29 @@ export function createPersonMails({
       userId: id,
       to,
       values: { email: handle, ...values },
-      locale: messages.negotiate({ headers: { 'accept-language': from?.acceptLanguage } }),
+      locale: messages.negotiate({ headers: { 'accept-language': source?.acceptLanguage } }),
       security: true,
       sendCondition: { userId: id, versionField, minVersion },
     });
   };
 
   return {
-    passwordReset: (person, { url, hash, expiresAt }, from) =>
-      put(person, from, {
+    passwordReset: (person, { url, hash, expiresAt }, source) =>
+      put(person, source, {
         key: `password-reset:${hash}`,
         template: 'password-reset',
         values: {
           link: url,
           validFor: inHours(RESET_LINK_LIFETIME_MS / HOUR),
           ...greetingOf(person),
-          ...circumstancesOf(from, clock.now()),
+          ...requestDetails(source, clock.now()),
         },
         ...IF_ACTIVE,
         expiresAt,
       }),
 
-    verifyAddress: (person, { url, hash, expiresAt }, from) =>
-      put(person, from, {
+    verifyAddress: (person, { url, hash, expiresAt }, source) =>
+      put(person, source, {
         key: `verify-email:${hash}`,
         template: 'verify-email',
         values: { link: url, validFor: inHours(VERIFICATION_LINK_LIFETIME_MS / HOUR) },
@@ -151,33 +151,33 @@ export function createPersonMails({
         expiresAt,
       }),
 
-    passwordChanged(person, from) {
+    passwordChanged(person, source) {
       const minVersion = (person.passwordVersion ?? 0) + 1;
-      return put(person, from, {
+      return put(person, source, {
         key: `password-changed:${person.id}:${minVersion}`,
         template: 'password-changed',
-        values: { ...greetingOf(person), ...circumstancesOf(from, clock.now()) },
+        values: { ...greetingOf(person), ...requestDetails(source, clock.now()) },
         versionField: 'passwordVersion',
         minVersion,
         expiresAt: clock.now() + 7 * DAY,
       });
     },
 
-    secondFactorChanged: (person, { kind, versionField, version }, from) =>
-      put(person, from, {
+    secondFactorChanged: (person, { kind, versionField, version }, source) =>
+      put(person, source, {
         key: `second-factor-${kind}:${person.id}:${version}`,
         template: `second-factor-${kind}`,
-        values: { ...greetingOf(person), ...circumstancesOf(from, clock.now()) },
+        values: { ...greetingOf(person), ...requestDetails(source, clock.now()) },
         versionField,
         minVersion: version,
         expiresAt: clock.now() + 7 * DAY,
       }),
 
-    passkeyChanged: (person, { kind, key, versionField, version }, from) =>
-      put(person, from, {
+    passkeyChanged: (person, { kind, key, versionField, version }, source) =>
+      put(person, source, {
         key: `passkey-${kind}:${key}`,
         template: `passkey-${kind}`,
-        values: { ...greetingOf(person), ...circumstancesOf(from, clock.now()) },
+        values: { ...greetingOf(person), ...requestDetails(source, clock.now()) },
         versionField,
         minVersion: version,
         expiresAt: clock.now() + 7 * DAY,

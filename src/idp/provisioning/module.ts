@@ -1,4 +1,4 @@
-import { authenticatedByRoute, type Guard, type Scope } from '../../core/http/scope.js';
+import { authenticatedByRoute, type FastifyTypebox, type Guard } from '../../core/http/routes.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { UriRules } from './client-uris.js';
 import { type Clients, createClients, type EndClient, type IdTokenAlgorithm } from './clients.js';
@@ -30,18 +30,18 @@ export interface ProvisioningModule {
   announceFactor(
     sub: string,
     change: Parameters<PersonMails['secondFactorChanged']>[1],
-    from: Parameters<PersonMails['secondFactorChanged']>[2],
+    source: Parameters<PersonMails['secondFactorChanged']>[2],
   ): Promise<void>;
   /** Enqueues the mail about a new or removed passkey. Without a mail server, it does nothing. */
   announcePasskey(
     sub: string,
     change: Parameters<PersonMails['passkeyChanged']>[1],
-    from: Parameters<PersonMails['passkeyChanged']>[2],
+    source: Parameters<PersonMails['passkeyChanged']>[2],
   ): Promise<void>;
   /** The access levels of the routes below. */
   guards: Record<'admin' | 'metrics' | 'inviter' | 'signup' | 'agent', Guard>;
   plugin(
-    scope: Scope,
+    fastify: FastifyTypebox,
     options: Pick<ProvisioningPluginOptions, 'pages' | 'hasAccountPages' | 'sessionOf'>,
   ): Promise<void>;
 }
@@ -100,7 +100,7 @@ export function createProvisioningModule(
   const mails = mail && createPersonMails({ ...mail, ...context });
   const principals = createPrincipals(collection, {
     ...{ ...context, endSessions, mails },
-    verifyAddress: (person, from) => verification?.begin(person, from) ?? Promise.resolve(),
+    verifyAddress: (person, source) => verification?.begin(person, source) ?? Promise.resolve(),
   });
   const { authenticate } = principals;
   const verification = mails && createVerification(collection, { ...context, mails, authenticate, issuer });
@@ -131,13 +131,13 @@ export function createProvisioningModule(
     firstOperator,
     verification,
     readMailVersion: (sub, field) => readMailVersion(collection, sub, field),
-    async announceFactor(sub, change, from) {
+    async announceFactor(sub, change, source) {
       const person = mails && (await collection.findOne({ id: sub }));
-      if (person) await mails.secondFactorChanged(person, change, from);
+      if (person) await mails.secondFactorChanged(person, change, source);
     },
-    async announcePasskey(sub, change, from) {
+    async announcePasskey(sub, change, source) {
       const person = mails && (await collection.findOne({ id: sub }));
-      if (person) await mails.passkeyChanged(person, change, from);
+      if (person) await mails.passkeyChanged(person, change, source);
     },
     guards: {
       admin: adminGuard(adminToken, context),
@@ -146,11 +146,11 @@ export function createProvisioningModule(
       signup: signupGuard(isSignupOpen),
       agent: authenticatedByRoute,
     },
-    plugin: (scope, options) =>
-      provisioningPlugin(scope, {
+    plugin: (fastify, options) =>
+      provisioningPlugin(fastify, {
         ...{ principals, links, clients, directory, issuer, isSignupOpen, ...options },
         mailed: recovery && verification && { recovery, verification },
-        // As for people: only who may invite can give somebody an address that applications trust.
+        // As for people: only those who may invite can assign an address that applications trust.
         adminVouchesForAgents: inviteToken === adminToken,
       }),
   };

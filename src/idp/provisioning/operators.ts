@@ -1,4 +1,4 @@
-import type { Origin } from '../../core/http/scope.js';
+import type { RequestSource } from '../../core/http/routes.js';
 import { actorOf } from '../../core/ops/audit.js';
 import type { Page } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
@@ -15,9 +15,9 @@ export interface OperatorRoles {
    * Makes an active human an operator. `null` if unknown.
    * @throws wrong_state for an agent, and for a human who is not active
    */
-  grant(sub: string, from: Origin): Promise<PrincipalDocument | null>;
+  grant(sub: string, source: RequestSource): Promise<PrincipalDocument | null>;
   /** Ends the role, and an invitation that grants it. `null` if unknown. */
-  revoke(sub: string, from: Origin): Promise<PrincipalDocument | null>;
+  revoke(sub: string, source: RequestSource): Promise<PrincipalDocument | null>;
   /** In the order in which the roles were granted. @throws VALIDATION_ERROR when `after` is invalid */
   list(after?: string): Promise<Page<PrincipalDocument>>;
 }
@@ -27,7 +27,7 @@ export function createOperatorRoles(
   { audit, clock }: Pick<Dependencies, 'audit' | 'clock'>,
 ): OperatorRoles {
   return {
-    async grant(sub, from) {
+    async grant(sub, source) {
       const found = await principals.findOne({ id: sub });
       if (!found) return null;
       const isActive = found.kind === 'human' && found.state === 'active';
@@ -37,15 +37,15 @@ export function createOperatorRoles(
         { set: { operatorSince: clock.now() } },
       );
       if (!granted) throw provisioningErrors.wrong_state();
-      await audit.record({ event: 'operator.granted', subject: sub, ...actorOf(from) });
+      await audit.record({ event: 'operator.granted', subject: sub, ...actorOf(source) });
       return granted;
     },
 
-    async revoke(sub, from) {
+    async revoke(sub, source) {
       const found = await principals.findOne({ id: sub });
       if (!found || OPERATOR_FIELDS.every((field) => found[field] === undefined)) return found;
       const revoked = await principals.updateOne({ id: sub }, { unset: OPERATOR_FIELDS });
-      if (revoked) await audit.record({ event: 'operator.revoked', subject: sub, ...actorOf(from) });
+      if (revoked) await audit.record({ event: 'operator.revoked', subject: sub, ...actorOf(source) });
       return revoked;
     },
 

@@ -3,8 +3,8 @@ import type { TObject } from 'typebox';
 import { parseBasic } from '../../core/http/authorization.js';
 import { isBrowser } from '../../core/http/browser.js';
 import type { Pages } from '../../core/http/pages.js';
+import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { toTimestamp } from '../../core/http/schemas.js';
-import { access, originOf, type Scope } from '../../core/http/scope.js';
 import { type AppError, type ErrorOptions, httpErrors } from '../../core/kernel/errors.js';
 import type { Clients } from './clients.js';
 import type { PrincipalDirectory } from './directory.js';
@@ -52,60 +52,63 @@ export interface ProvisioningPluginOptions extends Pick<RecoveryPageOptions, 'ma
 }
 
 /** Creates principals and clients, and lets the operator manage them. */
-export async function provisioningPlugin(scope: Scope, options: ProvisioningPluginOptions): Promise<void> {
-  await scope.register(creationPlugin, options);
-  await scope.register(operatorPlugin, options);
-  await scope.register(linkPagePlugin, { ...options, sendsLinks: options.mailed !== undefined });
-  await scope.register(recoveryPagesPlugin, options);
-  await scope.register(guidePlugin, options);
+export async function provisioningPlugin(
+  fastify: FastifyTypebox,
+  options: ProvisioningPluginOptions,
+): Promise<void> {
+  await fastify.register(creationPlugin, options);
+  await fastify.register(operatorPlugin, options);
+  await fastify.register(linkPagePlugin, { ...options, sendsLinks: options.mailed !== undefined });
+  await fastify.register(recoveryPagesPlugin, options);
+  await fastify.register(guidePlugin, options);
 }
 
 async function creationPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { principals, links, clients, adminVouchesForAgents }: ProvisioningPluginOptions,
 ): Promise<void> {
-  scope.post(
+  fastify.post(
     '/v1/accounts',
     { config: access('signup'), schema: { body: AccountBody, response: { 201: PrincipalAnswer } } },
     async (request, reply) => {
       refuseUnknownFields(request.body, AccountBody);
-      const principal = await principals.register(request.body, originOf(request));
+      const principal = await principals.register(request.body, requestSource(request));
       return reply.code(201).send(principalView(principal));
     },
   );
 
-  scope.post(
+  fastify.post(
     '/v1/agents',
     { config: access('admin'), schema: { body: AgentBody, response: { 201: AgentAnswer } } },
     async (request, reply) => {
       refuseUnknownFields(request.body, AgentBody);
       const { agent, password } = await principals.mintAgent(
         request.body,
-        originOf(request),
+        requestSource(request),
         adminVouchesForAgents,
       );
       return reply.code(201).send({ ...principalView(agent), password });
     },
   );
 
-  scope.post(
+  fastify.post(
     '/v1/agents/self/rotate',
     { config: access('agent'), schema: { response: { 200: RotationAnswer } } },
     async (request) => {
       const agent = await authenticateAgent(request, principals);
       // Another rotation came first, so the presented password is no longer valid.
-      const password = await principals.rotate(agent, originOf(request));
+      const password = await principals.rotate(agent, requestSource(request));
       if (password === null) throw wrongCredentials();
       return { sub: agent.id, handle: agent.handle, password };
     },
   );
 
-  scope.post(
+  fastify.post(
     '/v1/invites',
     { config: access('inviter'), schema: { body: InviteBody, response: { 201: InviteAnswer } } },
     async (request, reply) => {
       refuseUnknownFields(request.body, InviteBody);
-      const { principal, url, expiresAt, days } = await links.invite(request.body, originOf(request));
+      const { principal, url, expiresAt, days } = await links.invite(request.body, requestSource(request));
       return reply.code(201).send({
         handle: principal.handle,
         invite_url: url,
@@ -115,7 +118,7 @@ async function creationPlugin(
     },
   );
 
-  scope.post(
+  fastify.post(
     '/v1/clients',
     { config: access('admin'), schema: { body: ClientBody, response: { 201: ClientAnswer } } },
     async (request, reply) => {
@@ -138,14 +141,14 @@ async function creationPlugin(
         ...(body.jwks !== undefined && { jwks: body.jwks }),
         ...(body.jwks_uri !== undefined && { jwksUri: body.jwks_uri }),
       };
-      const { client, secret } = await clients.create(input, originOf(request));
+      const { client, secret } = await clients.create(input, requestSource(request));
       return reply
         .code(201)
         .send({ ...clientView(client), ...(secret !== null && { client_secret: secret }) });
     },
   );
 
-  scope.get(
+  fastify.get(
     '/v1/clients',
     { config: access('admin'), schema: { querystring: ClientQuery, response: { 200: ClientList } } },
     async ({ query }) => {
@@ -179,35 +182,36 @@ function refuseUnknownFields(
 
 /** The administrator can see and disable principals, but never act on their behalf. */
 async function operatorPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { directory }: Pick<ProvisioningPluginOptions, 'directory'>,
 ): Promise<void> {
   const config = access('admin');
   const one = { config, schema: { params: PrincipalParameters, response: { 200: PrincipalView } } };
 
-  scope.get(
+  fastify.get(
     '/v1/principals',
     { config, schema: { querystring: PrincipalQuery, response: { 200: PrincipalList } } },
     async ({ query }) => principalPage(await directory.list(query)),
   );
 
-  scope.get('/v1/principals/:sub', one, async ({ params }) =>
+  fastify.get('/v1/principals/:sub', one, async ({ params }) =>
     viewOrNotFound(await directory.get(params.sub)),
   );
 
-  scope.post('/v1/principals/:sub/disable', one, async (request) =>
-    viewOrNotFound(await directory.disable(request.params.sub, originOf(request))),
+  fastify.post('/v1/principals/:sub/disable', one, async (request) =>
+    viewOrNotFound(await directory.disable(request.params.sub, requestSource(request))),
   );
 
-  scope.post('/v1/principals/:sub/enable', one, async (request) =>
-    viewOrNotFound(await directory.enable(request.params.sub, originOf(request))),
+  fastify.post('/v1/principals/:sub/enable', one, async (request) =>
+    viewOrNotFound(await directory.enable(request.params.sub, requestSource(request))),
   );
 
-  scope.delete(
+  fastify.delete(
     '/v1/agents/:sub',
     { config, schema: { params: PrincipalParameters } },
     async (request, reply) => {
-      if (!(await directory.deleteAgent(request.params.sub, originOf(request)))) throw httpErrors.NOT_FOUND();
+      if (!(await directory.deleteAgent(request.params.sub, requestSource(request))))
+        throw httpErrors.NOT_FOUND();
       return reply.code(204).send();
     },
   );
@@ -236,7 +240,7 @@ async function authenticateAgent(
     (await principals.authenticate(
       credentials.username,
       credentials.password,
-      originOf(request),
+      requestSource(request),
       ({ kind }) => kind === 'agent',
     ));
   if (!agent) throw wrongCredentials();

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import type { Origin } from '../../core/http/scope.js';
+import type { RequestSource } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { invalidFields } from '../../core/kernel/errors.js';
 import { isSecretOf, newId, newToken, type Random, sha256, UNUSED_HASH } from '../../core/kernel/secrets.js';
@@ -43,7 +43,7 @@ export interface Principals {
   /** @throws invalid_kind, handle_taken, VALIDATION_ERROR, WEAK_PASSWORD, RATE_LIMITED, OVERLOADED */
   register(
     input: { handle: string; password: string; kind?: unknown; name?: string },
-    from: Origin,
+    source: RequestSource,
   ): Promise<PrincipalDocument>;
   /**
    * Creates a person without a password, who signs in with a passkey.
@@ -52,7 +52,7 @@ export interface Principals {
    */
   registerWithPasskey(
     input: { id: string; handle: string; name?: string },
-    from: Origin,
+    source: RequestSource,
   ): Promise<PrincipalDocument>;
   /**
    * @param isVouched whether the creator may vouch for the e-mail address in the handle
@@ -60,7 +60,7 @@ export interface Principals {
    */
   mintAgent(
     input: { handle: string; name?: string; kind?: unknown; password?: unknown },
-    from: Origin,
+    source: RequestSource,
     isVouched: boolean,
   ): Promise<{ agent: PrincipalDocument; password: string }>;
   /**
@@ -69,13 +69,13 @@ export interface Principals {
    */
   mintAgentWithKey(
     input: { handle: string; name?: string; key: unknown },
-    from: Origin,
+    source: RequestSource,
   ): Promise<PrincipalDocument>;
   /**
    * Gives an agent a new generated password and revokes everything issued under the old one. `null` when `agent` has
    * changed since it was read, so that one of two simultaneous rotations succeeds.
    */
-  rotate(agent: PrincipalDocument, from: Origin): Promise<string | null>;
+  rotate(agent: PrincipalDocument, source: RequestSource): Promise<string | null>;
   /**
    * The active principal with these credentials, or `null`. The work depends on the form of the password and never on
    * the handle, so that its duration does not reveal which handles exist.
@@ -86,7 +86,7 @@ export interface Principals {
   authenticate(
     handle: string,
     password: string,
-    from: Origin,
+    source: RequestSource,
     accepts: (principal: PrincipalDocument) => boolean,
   ): Promise<PrincipalDocument | null>;
   /**
@@ -97,10 +97,10 @@ export interface Principals {
   changePassword(
     person: Pick<PrincipalDocument, 'id' | 'handle'>,
     passwords: { current: string; chosen: string },
-    from: Origin,
+    source: RequestSource,
   ): Promise<boolean>;
   /** Changes the name of a human; an empty one removes it. `false` unless the human is active. */
-  rename(person: Pick<PrincipalDocument, 'id'>, name: string, from: Origin): Promise<boolean>;
+  rename(person: Pick<PrincipalDocument, 'id'>, name: string, source: RequestSource): Promise<boolean>;
   /** The active principal of a `sub`, or `null`. */
   find(sub: string): Promise<PrincipalDocument | null>;
 }
@@ -111,7 +111,7 @@ export interface Dependencies {
   random: Random;
 }
 
-/** Runs a change that ends all sessions of a principal, so that the applications are told about it. */
+/** Runs a change that ends all sessions of a principal, so that the applications are notified. */
 export type EndSessions = <T extends { epoch?: number } | null>(
   sub: string,
   change: () => Promise<T>,
@@ -125,7 +125,7 @@ export interface PrincipalDependencies extends Dependencies {
   /** Absent without a mail server. */
   mails?: PersonMails | undefined;
   /** Called when a person has signed up. */
-  verifyAddress?: ((person: PrincipalDocument, from: Origin) => Promise<void>) | undefined;
+  verifyAddress?: ((person: PrincipalDocument, source: RequestSource) => Promise<void>) | undefined;
 }
 
 export function createPrincipals(principals: PrincipalCollection, deps: PrincipalDependencies): Principals {
@@ -155,12 +155,12 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
     return principal;
   };
 
-  const welcome = async (principal: PrincipalDocument, from: Origin): Promise<PrincipalDocument> => {
+  const welcome = async (principal: PrincipalDocument, source: RequestSource): Promise<PrincipalDocument> => {
     const { id, handle, kind } = principal;
-    await throttle.trustOnly(handle, from.ip);
-    await audit.record({ event: 'account.registered', subject: id, ip: from.ip, detail: kind });
+    await throttle.trustOnly(handle, source.ip);
+    await audit.record({ event: 'account.registered', subject: id, ip: source.ip, detail: kind });
     // Before the response, so that everyone who has signed up has the mail.
-    await verifyAddress?.(principal, from);
+    await verifyAddress?.(principal, source);
     return principal;
   };
 
@@ -191,14 +191,18 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
     });
   };
 
-  const hasPassword = async (id: string, password: string, { isDisconnected }: Origin): Promise<boolean> => {
+  const hasPassword = async (
+    id: string,
+    password: string,
+    { isDisconnected }: RequestSource,
+  ): Promise<boolean> => {
     const { passwordHash = null } = (await principals.findOne({ id, state: 'active' })) ?? {};
     return (await passwords.verify(passwordHash, password, isDisconnected)).ok;
   };
 
   return {
-    async register({ handle, password, kind = 'agent', name }, from) {
-      const { ip, isDisconnected } = from;
+    async register({ handle, password, kind = 'agent', name }, source) {
+      const { ip, isDisconnected } = source;
       if (!isKind(kind)) throw provisioningErrors.invalid_kind();
       const canonical = canonicalHandle(handle);
       const problem = chosenPasswordProblem(password, passwords);
@@ -206,22 +210,22 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       await passwordPolicy.validate(password, [canonical]);
       await throttle.count(REGISTRATIONS, ip);
       const passwordHash = await passwords.hash(password, isDisconnected);
-      return welcome(await create({ handle: canonical, name }, { kind, passwordHash }), from);
+      return welcome(await create({ handle: canonical, name }, { kind, passwordHash }), source);
     },
 
-    async registerWithPasskey({ id, handle, name }, from) {
+    async registerWithPasskey({ id, handle, name }, source) {
       const canonical = canonicalHandle(handle);
-      await throttle.count(REGISTRATIONS, from.ip);
+      await throttle.count(REGISTRATIONS, source.ip);
       const rest = { kind: 'human', passkeyOnly: true } as const;
-      return welcome(await create({ handle: canonical, name }, rest, id), from);
+      return welcome(await create({ handle: canonical, name }, rest, id), source);
     },
 
-    async mintAgent({ handle, name, kind = 'agent', password }, from, isVouched) {
+    async mintAgent({ handle, name, kind = 'agent', password }, source, isVouched) {
       if (kind !== 'agent') throw provisioningErrors.kind_not_allowed();
       if (password !== undefined)
         throw invalidFields({ path: 'password', message: 'is generated by the service' });
       const canonical = canonicalHandle(handle);
-      await throttle.count(CREATIONS, from.ip);
+      await throttle.count(CREATIONS, source.ip);
       const generated = newToken(random, GENERATED_PREFIX);
       const mintedAt = clock.now();
       const agent = await create(
@@ -233,11 +237,11 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
           ...(isVouched && { vouchedAt: mintedAt }),
         },
       );
-      await audit.record({ event: 'agent.minted', subject: agent.id, ...actorOf(from) });
+      await audit.record({ event: 'agent.minted', subject: agent.id, ...actorOf(source) });
       return { agent, password: generated };
     },
 
-    async mintAgentWithKey({ handle, name, key }, from) {
+    async mintAgentWithKey({ handle, name, key }, source) {
       const canonical = canonicalHandle(handle);
       const now = clock.now();
       const keys = [readAgentKey(key, now)];
@@ -246,11 +250,11 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
         { kind: 'agent', keys, mintedAt: now, vouchedAt: now },
       );
       const detail = keys.map(({ id }) => id).join();
-      await audit.record({ event: 'agent.minted', subject: agent.id, ...actorOf(from), detail });
+      await audit.record({ event: 'agent.minted', subject: agent.id, ...actorOf(source), detail });
       return agent;
     },
 
-    async rotate({ id, epoch }, from) {
+    async rotate({ id, epoch }, source) {
       const generated = newToken(random, GENERATED_PREFIX);
       const rotated = await endSessions(id, () =>
         principals.updateOne(
@@ -263,21 +267,21 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
         ),
       );
       if (!rotated) return null;
-      await audit.record({ event: 'agent.rotated', subject: id, ...actorOf(from) });
+      await audit.record({ event: 'agent.rotated', subject: id, ...actorOf(source) });
       return generated;
     },
 
     authenticate,
 
-    async changePassword({ id, handle }, { current, chosen }, from) {
-      const proven = await authenticate(handle, current, from, (principal) => principal.id === id);
+    async changePassword({ id, handle }, { current, chosen }, source) {
+      const proven = await authenticate(handle, current, source, (principal) => principal.id === id);
       if (proven?.kind !== 'human') return false;
       const problem = chosenPasswordProblem(chosen, passwords);
       if (problem) throw passwordErrors.WEAK_PASSWORD({ details: [{ path: 'password', message: problem }] });
       await passwordPolicy.validate(chosen, [handle]);
-      const passwordHash = await passwords.hash(chosen, from.isDisconnected);
+      const passwordHash = await passwords.hash(chosen, source.isDisconnected);
       // Enqueued before the change and sent only after it, so that a crash in between loses nothing.
-      await mails?.passwordChanged(proven, from);
+      await mails?.passwordChanged(proven, source);
       const changed = await endSessions(id, () =>
         principals.updateOne(
           { id, kind: 'human', state: 'active', epoch: proven.epoch ?? null },
@@ -290,13 +294,13 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
         ),
       );
       // On a double click, the browser shows the response to the second form, whose password is already stored.
-      if (!changed) return hasPassword(id, chosen, from);
-      await throttle.trustOnly(handle, from.ip);
-      await audit.record({ event: 'password.changed', subject: id, ip: from.ip });
+      if (!changed) return hasPassword(id, chosen, source);
+      await throttle.trustOnly(handle, source.ip);
+      await audit.record({ event: 'password.changed', subject: id, ip: source.ip });
       return true;
     },
 
-    async rename({ id }, given, from) {
+    async rename({ id }, given, source) {
       const name = given.trim();
       const updatedAt = clock.now();
       const renamed = await principals.updateOne(
@@ -304,7 +308,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
         name === '' ? { set: { updatedAt }, unset: ['name'] } : { set: { name, updatedAt } },
       );
       if (!renamed) return false;
-      await audit.record({ event: 'account.renamed', subject: id, ip: from.ip });
+      await audit.record({ event: 'account.renamed', subject: id, ip: source.ip });
       return true;
     },
 

@@ -3,7 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { isFormOfOtherSite } from '../../core/http/browser.js';
 import { type Localized, message } from '../../core/http/messages.js';
 import type { Page, Pages } from '../../core/http/pages.js';
-import { access, originOf, type Scope } from '../../core/http/scope.js';
+import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { provisioningErrors } from './errors.js';
 import type { Recovery } from './recovery.js';
@@ -32,18 +32,21 @@ const FORM_LIMIT_BYTES = 16 * 1024;
 const CONFIG = access('public', { page: true });
 
 /** The pages for a forgotten password and behind the link that verifies an address. */
-export async function recoveryPagesPlugin(scope: Scope, options: RecoveryPageOptions): Promise<void> {
+export async function recoveryPagesPlugin(
+  fastify: FastifyTypebox,
+  options: RecoveryPageOptions,
+): Promise<void> {
   const { mailed, pages, issuer } = options;
   if (!mailed) {
     const unavailable = { template: 'forgot-password-unavailable', view: { issuer: issuer() } };
-    scope.get('/account/forgot-password', { config: CONFIG }, (_request, reply) =>
+    fastify.get('/account/forgot-password', { config: CONFIG }, (_request, reply) =>
       pages.send(reply, unavailable),
     );
     return;
   }
-  await scope.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
-  await scope.register(forgotPasswordPages, { ...options, ...mailed });
-  await scope.register(verificationPages, { ...options, ...mailed });
+  await fastify.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
+  await fastify.register(forgotPasswordPages, { ...options, ...mailed });
+  await fastify.register(verificationPages, { ...options, ...mailed });
 }
 
 type MailedPageOptions = Omit<RecoveryPageOptions, 'mailed'> & MailedLinkServices;
@@ -57,7 +60,7 @@ function rejectForeignForm({ headers }: FastifyRequest, issuer: string): void {
 }
 
 async function forgotPasswordPages(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { recovery, pages, issuer }: MailedPageOptions,
 ): Promise<void> {
   const path = () => `${mountOf(issuer())}/account/forgot-password`;
@@ -66,13 +69,15 @@ async function forgotPasswordPages(
     view: { action: path(), handle },
   });
 
-  scope.get('/account/forgot-password', { config: CONFIG }, (_request, reply) => pages.send(reply, formOf()));
+  fastify.get('/account/forgot-password', { config: CONFIG }, (_request, reply) =>
+    pages.send(reply, formOf()),
+  );
 
-  scope.get('/account/forgot-password/sent', { config: CONFIG }, (_request, reply) =>
+  fastify.get('/account/forgot-password/sent', { config: CONFIG }, (_request, reply) =>
     pages.send(reply, { template: 'forgot-password-sent', view: { form: path() } }),
   );
 
-  scope.post(
+  fastify.post(
     '/account/forgot-password',
     { config: CONFIG, schema: { body: ForgotPasswordBody } },
     async (request, reply) => {
@@ -80,7 +85,7 @@ async function forgotPasswordPages(
       // As at sign-in: keyboards with autocompletion append a space.
       const handle = request.body.handle.trim();
       pages.keepForm(request, formOf(handle));
-      await recovery.forgotPassword(handle, originOf(request));
+      await recovery.forgotPassword(handle, requestSource(request));
       return reply.redirect(`${path()}/sent`, 303);
     },
   );
@@ -88,7 +93,7 @@ async function forgotPasswordPages(
 
 /** A GET never uses the link, because mail scanners open every link. */
 async function verificationPages(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { verification, sessionOf, pages, issuer, hasAccountPages }: MailedPageOptions,
 ): Promise<void> {
   const mount = () => mountOf(issuer());
@@ -116,11 +121,11 @@ async function verificationPages(
     return pages.send(reply.code(error.statusCode), { template: 'verify-address-dead', view: wayOut() });
   };
 
-  scope.get('/verify/done', { config: CONFIG }, (_request, reply) =>
+  fastify.get('/verify/done', { config: CONFIG }, (_request, reply) =>
     pages.send(reply, { template: 'verify-address-done', view: wayOut() }),
   );
 
-  scope.get(
+  fastify.get(
     '/verify/:token',
     { config: CONFIG, schema: { params: LinkParameters } },
     async (request, reply) => {
@@ -132,7 +137,7 @@ async function verificationPages(
     },
   );
 
-  scope.post(
+  fastify.post(
     '/verify/:token',
     { config: CONFIG, schema: { params: LinkParameters, body: VerificationBody } },
     async (request, reply) => {
@@ -143,7 +148,7 @@ async function verificationPages(
         const form = await formOf(request, token);
         pages.keepForm(request, form);
         const proof = { session: await sessionOf(request), password };
-        await verification.verify(token, proof, originOf(request));
+        await verification.verify(token, proof, requestSource(request));
         return reply.redirect(`${mount()}/verify/done`, 303);
       } catch (error) {
         if (!(error instanceof AppError) || error.statusCode !== 401) return showInvalidLink(reply, error);

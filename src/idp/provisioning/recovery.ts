@@ -1,5 +1,5 @@
 import { mailboxOf } from '../../core/http/mailboxes.js';
-import type { Origin } from '../../core/http/scope.js';
+import type { RequestSource } from '../../core/http/routes.js';
 import { sha256 } from '../../core/kernel/secrets.js';
 import type { Audit } from '../../core/ops/audit.js';
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
@@ -11,13 +11,13 @@ import { type PersonMails, RESET_LINK_LIFETIME_MS } from './mails.js';
 import type { Dependencies } from './principals.js';
 import type { PrincipalCollection, PrincipalDocument } from './store.js';
 
-/** Links for forgotten passwords, which reach nobody but the mailbox that the handle names. */
+/** Links for forgotten passwords, which are sent only to the mailbox that the handle names. */
 export interface Recovery {
   /**
    * Sends a link if the handle is the e-mail address of an active person, after the response, which is the same for every
    * handle. It replaces the previous mailed link, but not the link of an operator. @throws RATE_LIMITED
    */
-  forgotPassword(handle: string, from: Origin): Promise<void>;
+  forgotPassword(handle: string, source: RequestSource): Promise<void>;
 }
 
 export interface RecoveryDependencies extends Omit<Dependencies, 'audit'> {
@@ -34,7 +34,7 @@ export function createRecovery(
   principals: Pick<PrincipalCollection, 'findOne' | 'updateOne'>,
   { mails, throttle, backgroundTasks, issuer, audit, clock, random }: RecoveryDependencies,
 ): Recovery {
-  const sendReset = async ({ id }: PrincipalDocument, from: Origin): Promise<void> => {
+  const sendReset = async ({ id }: PrincipalDocument, source: RequestSource): Promise<void> => {
     const token = newLinkToken(id, random);
     const link = {
       url: linkUrl(issuer(), token),
@@ -45,12 +45,12 @@ export function createRecovery(
       { id, kind: 'human', state: 'active' },
       { set: { mailedLinkHash: link.hash, mailedLinkExpiresAt: link.expiresAt } },
     );
-    if (person) await mails.passwordReset(person, link, from);
+    if (person) await mails.passwordReset(person, link, source);
   };
 
   return {
-    async forgotPassword(handle, from) {
-      const { ip } = from;
+    async forgotPassword(handle, source) {
+      const { ip } = source;
       await throttle.count(MAIL_REQUESTS, ip);
       const account = canonicalForm(handle);
       if (!isPossibleHandle(account)) return;
@@ -62,7 +62,7 @@ export function createRecovery(
           ip,
           ...(found && { subject: found.id }),
         });
-        if (found && mailboxOf(account) !== undefined) await sendReset(found, from);
+        if (found && mailboxOf(account) !== undefined) await sendReset(found, source);
       });
     },
   };

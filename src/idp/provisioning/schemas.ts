@@ -191,7 +191,7 @@ const LogoUri = Type.String({
 });
 
 const LogoutUri = Type.String({
-  description: 'Where the application is told that a session has ended (Back-Channel Logout).',
+  description: 'Where the application is notified that a session has ended (Back-Channel Logout).',
   accepts: 'an https address of at most 2048 characters',
   examples: ['https://app.example.com/backchannel-logout'],
   maxLength: 2048,

@@ -108,7 +108,7 @@ export interface ClientDocument {
   logoUri?: string;
   /** The signature of its id_tokens; EdDSA if absent (OpenID Connect Registration §2). */
   idTokenAlg?: 'ES256';
-  /** Where the client is told that a session has ended (Back-Channel Logout §2.2). */
+  /** Where the client is notified that a session has ended (Back-Channel Logout §2.2). */
   backchannelLogoutUri?: string;
   /** The keys of its assertions, or where it publishes them (RFC 7591 §2): one of the two, and then no secret. */
   jwks?: PublicJwk[];
@@ -117,7 +117,7 @@ export interface ClientDocument {
   origin?: 'dynamic';
   /** When a client that registered itself ends, unless it is used before. */
   expiresAt?: number;
-  /** Present while nobody has signed in to a client that registered itself. */
+  /** Present until the first sign-in to a client that registered itself. */
   unused?: true;
   createdAt: number;
 }

@@ -1,5 +1,5 @@
 import { mailboxOf } from '../../core/http/mailboxes.js';
-import type { Origin } from '../../core/http/scope.js';
+import type { RequestSource } from '../../core/http/routes.js';
 import { isSecretOf, sha256, UNUSED_HASH } from '../../core/kernel/secrets.js';
 import type { UnknownWritesRegistry } from '../../core/ops/unknown-writes.js';
 import { createUsedLinks } from '../../core/ops/used-links.js';
@@ -29,12 +29,12 @@ export interface AddressVerification {
   /** Whether the person has an e-mail address that is not verified. */
   isDue(person: Pick<PrincipalDocument, 'kind' | 'handle' | 'emailVerifiedAt'>): boolean;
   /** Sends the first link, if it is due. */
-  begin(person: PrincipalDocument, from: Origin): Promise<void>;
+  begin(person: PrincipalDocument, source: RequestSource): Promise<void>;
   /**
    * Sends a new link, which replaces the previous one. `false` if it is not due.
    * @throws RATE_LIMITED
    */
-  sendAgain(sub: string, from: Origin): Promise<boolean>;
+  sendAgain(sub: string, source: RequestSource): Promise<boolean>;
   /** The person whom a link is about. Does not use it. @throws link_unknown, link_spent */
   look(token: string): Promise<PrincipalDocument>;
   /**
@@ -42,7 +42,7 @@ export interface AddressVerification {
    * after that succeeds with a valid proof.
    * @throws link_unknown, link_spent, invalid_credentials, RATE_LIMITED, OVERLOADED
    */
-  verify(token: string, proof: AccountProof, from: Origin): Promise<void>;
+  verify(token: string, proof: AccountProof, source: RequestSource): Promise<void>;
 }
 
 export interface VerificationDependencies extends Dependencies {
@@ -65,7 +65,7 @@ export function createVerification(
   const isDue: AddressVerification['isDue'] = ({ kind, handle, emailVerifiedAt }) =>
     kind === 'human' && emailVerifiedAt === undefined && mailboxOf(handle) !== undefined;
 
-  const begin: AddressVerification['begin'] = async (person, from) => {
+  const begin: AddressVerification['begin'] = async (person, source) => {
     if (!isDue(person)) return;
     const token = newLinkToken(person.id, random);
     const expiresAt = clock.now() + VERIFICATION_LINK_LIFETIME_MS;
@@ -75,7 +75,7 @@ export function createVerification(
       { set: { verifyHash: hash, verifyExpiresAt: expiresAt } },
     );
     if (!stored) return;
-    await mails.verifyAddress(stored, { url: `${issuer()}/verify/${token}`, hash, expiresAt }, from);
+    await mails.verifyAddress(stored, { url: `${issuer()}/verify/${token}`, hash, expiresAt }, source);
   };
 
   /** @throws link_unknown, link_spent */
@@ -96,11 +96,11 @@ export function createVerification(
   const prove = async (
     { id, handle }: PrincipalDocument,
     { session, password }: AccountProof,
-    from: Origin,
+    source: RequestSource,
   ): Promise<SignedIn> => {
     if (session?.id === id) return session;
     if (password === undefined) throw provisioningErrors.invalid_credentials();
-    const proven = await authenticate(handle, password, from, (principal) => principal.id === id);
+    const proven = await authenticate(handle, password, source, (principal) => principal.id === id);
     if (proven) return proven;
     throw provisioningErrors.invalid_credentials();
   };
@@ -109,20 +109,20 @@ export function createVerification(
     isDue,
     begin,
 
-    async sendAgain(sub, from) {
+    async sendAgain(sub, source) {
       const person = await principals.findOne({ id: sub });
       if (person?.state !== 'active' || !isDue(person)) return false;
-      await throttle.count(MAIL_REQUESTS, from.ip);
-      await throttle.countKey(VERIFICATIONS, person.handle, from.ip);
-      await begin(person, from);
+      await throttle.count(MAIL_REQUESTS, source.ip);
+      await throttle.countKey(VERIFICATIONS, person.handle, source.ip);
+      await begin(person, source);
       return true;
     },
 
     look,
 
-    async verify(token, proof, from) {
+    async verify(token, proof, source) {
       const person = await look(token);
-      const { id, epoch } = await prove(person, proof, from);
+      const { id, epoch } = await prove(person, proof, source);
       const use = usedLinks.begin(id, sha256(token));
       await usedLinks.complete(use, async () => {
         const { usedLinkHash, unansweredSince } = use;
@@ -146,7 +146,7 @@ export function createVerification(
         if (!verified && !(await usedLinks.findUnanswered(use))?.usedLink?.isVerification) {
           throw provisioningErrors.link_spent();
         }
-        await audit.record({ event: 'email.verified', subject: id, ip: from.ip });
+        await audit.record({ event: 'email.verified', subject: id, ip: source.ip });
       });
     },
   };

@@ -1,5 +1,5 @@
 import { isLoopback } from '../../core/config/public-url.js';
-import type { Origin } from '../../core/http/scope.js';
+import type { RequestSource } from '../../core/http/routes.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
 import { type DocumentCopy, type Documents, DocumentUnavailable } from '../../core/outbound/documents.js';
 import type { Page } from '../../core/storage/collection.js';
@@ -14,7 +14,7 @@ export interface MetadataClient extends Omit<StatedClient, 'method'> {
   id: string;
   principalKinds: ['human'];
   origin: 'metadata';
-  /** Present while nobody has signed in to it. */
+  /** Present until the first sign-in to it. */
   unused?: true;
   createdAt: number;
 }
@@ -40,7 +40,7 @@ export interface MetadataClients {
   /** @param id of the copy */
   findListed(id: string): Promise<ListedClient | null>;
   /** Refuses a client, whose tokens end, or admits it again. `null` if it was so already. */
-  setBlocked(id: string, isBlocked: boolean, from: Origin): Promise<ListedClient | null>;
+  setBlocked(id: string, isBlocked: boolean, source: RequestSource): Promise<ListedClient | null>;
 }
 
 /** A client as operators see it. */
@@ -154,13 +154,13 @@ export function createMetadataClients({
       return copy?.usedAt === undefined ? null : listedOf(copy);
     },
 
-    async setBlocked(id, isBlocked, from) {
+    async setBlocked(id, isBlocked, source) {
       const copy = await documents.findById(id);
       if (!copy) return null;
       const set = () => documents.setBlocked(id, isBlocked);
-      const changed = await (isBlocked ? endClient(copy.uri, set, actorOf(from)) : set());
+      const changed = await (isBlocked ? endClient(copy.uri, set, actorOf(source)) : set());
       const event = isBlocked ? 'client.blocked' : 'client.admitted';
-      if (changed) await audit.record({ event, subject: copy.uri, ...actorOf(from) });
+      if (changed) await audit.record({ event, subject: copy.uri, ...actorOf(source) });
       return changed && listedOf(changed);
     },
   };

@@ -1,4 +1,4 @@
-import type { Guard, Scope } from '../../core/http/scope.js';
+import type { FastifyTypebox, Guard } from '../../core/http/routes.js';
 import { createExpiryPurge } from '../../core/ops/purge.js';
 import type { Documents } from '../../core/outbound/documents.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
@@ -21,7 +21,7 @@ export interface RegistrationModule {
   /** The access levels of the routes below. */
   guards: Record<string, Guard>;
   /** Registers no route if registration is off. */
-  plugin(scope: Scope): Promise<void>;
+  plugin(fastify: FastifyTypebox): Promise<void>;
 }
 
 export interface RegistrationModuleOptions {
@@ -51,6 +51,6 @@ export function createRegistrationModule(
   return {
     metadataClients,
     guards: { registration: registrationGuard(registration, context.throttle) },
-    plugin: (scope) => registrationPlugin(scope, { registration }),
+    plugin: (fastify) => registrationPlugin(fastify, { registration }),
   };
 }

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import { parseBearer } from '../../core/http/authorization.js';
-import { access, type Guard, originOf, type Scope } from '../../core/http/scope.js';
+import { access, type FastifyTypebox, type Guard, requestSource } from '../../core/http/routes.js';
 import type { Throttle } from '../../core/throttle/throttle.js';
 import { RegistrationAnswer, RegistrationBody } from './schemas.js';
 import type { Registration } from './service.js';
@@ -15,7 +15,7 @@ export function registrationGuard(
 ): Guard {
   return async (request) => {
     let refusal: unknown;
-    const tokenId = await throttle.attemptAsOperator(originOf(request).ip, () =>
+    const tokenId = await throttle.attemptAsOperator(requestSource(request).ip, () =>
       registration.authorize(parseBearer(request.headers.authorization)).catch((error: unknown) => {
         if ((error as { code?: unknown }).code !== 'invalid_token') throw error;
         refusal = error;
@@ -29,10 +29,10 @@ export function registrationGuard(
 
 /** The client registration endpoint (RFC 7591 §3). */
 export async function registrationPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { registration }: { registration: Registration },
 ): Promise<void> {
-  scope.post(
+  fastify.post(
     '/register',
     {
       config: access('registration'),
@@ -40,7 +40,7 @@ export async function registrationPlugin(
     },
     async (request, reply) => {
       const tokenId = accepted.get(request) ?? '';
-      return reply.code(201).send(await registration.register(tokenId, request.body, originOf(request)));
+      return reply.code(201).send(await registration.register(tokenId, request.body, requestSource(request)));
     },
   );
 }

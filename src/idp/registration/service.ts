@@ -1,4 +1,4 @@
-import type { Origin } from '../../core/http/scope.js';
+import type { RequestSource } from '../../core/http/routes.js';
 import type { PublicJwk } from '../../core/kernel/public-jwk.js';
 import { registrationErrors } from './errors.js';
 import { type AddressRules, AUTH_METHODS, type AuthMethod, readMetadata } from './metadata.js';
@@ -19,7 +19,7 @@ export type CreateClient = (
     jwks?: { keys: PublicJwk[] };
     jwksUri?: string;
   },
-  from: Origin,
+  source: RequestSource,
 ) => Promise<{ client: { id: string; createdAt: number }; secret: string | null }>;
 
 /** Dynamic registration (RFC 7591). */
@@ -30,7 +30,7 @@ export interface Registration {
   register(
     tokenId: string,
     stated: Readonly<Record<string, unknown>>,
-    from: Origin,
+    source: RequestSource,
   ): Promise<RegistrationAnswer>;
 }
 
@@ -50,7 +50,7 @@ export function createRegistration({ tokens, createClient, rules }: Registration
       return found.id;
     },
 
-    async register(tokenId, stated, from) {
+    async register(tokenId, stated, source) {
       const read = readMetadata(stated, METHODS, rules);
       if ('field' in read) {
         const { field, message } = read;
@@ -69,7 +69,7 @@ export function createRegistration({ tokens, createClient, rules }: Registration
           ...(jwks && { jwks: { keys: jwks } }),
           ...{ isPublic: method === 'none', principalKinds: ['human'], origin: 'dynamic' },
         },
-        { ...from, by: tokenId },
+        { ...source, by: tokenId },
       );
       return {
         client_id: created.id,

@@ -1,5 +1,5 @@
-import { DisplayName, fits } from '../../core/http/schemas.js';
-import type { Origin } from '../../core/http/scope.js';
+import type { RequestSource } from '../../core/http/routes.js';
+import { DisplayName, matchesSchema } from '../../core/http/schemas.js';
 import { type Clock, DAY } from '../../core/kernel/clock.js';
 import { type ErrorDetail, invalidFields } from '../../core/kernel/errors.js';
 import { newId, newToken, type Random, sha256 } from '../../core/kernel/secrets.js';
@@ -15,10 +15,14 @@ export interface ResourceAdministration {
   add(
     identifier: string,
     input: ResourceInput,
-    from: Origin,
+    source: RequestSource,
   ): Promise<{ resource: ResourceDocument; secret: string }>;
   /** Returns `null` if unknown. @throws VALIDATION_ERROR naming every problem */
-  update(identifier: string, change: Partial<ResourceInput>, from: Origin): Promise<ResourceDocument | null>;
+  update(
+    identifier: string,
+    change: Partial<ResourceInput>,
+    source: RequestSource,
+  ): Promise<ResourceDocument | null>;
   /**
    * Creates a new secret; the old one remains valid for a day, unless `atOnce`. `null` if the resource is unknown or is
    * rotated concurrently.
@@ -26,9 +30,9 @@ export interface ResourceAdministration {
   rotate(
     identifier: string,
     options: { atOnce: boolean },
-    from: Origin,
+    source: RequestSource,
   ): Promise<{ resource: ResourceDocument; secret: string } | null>;
-  remove(identifier: string, from: Origin): Promise<ResourceDocument | null>;
+  remove(identifier: string, source: RequestSource): Promise<ResourceDocument | null>;
 }
 
 export interface ResourceInput {
@@ -86,7 +90,11 @@ export function createResourceAdministration(
         seconds <= MAX_TOKEN_LIFETIME_SECONDS);
     const names = scopes.map((scope) => scope.name);
     const problems: [boolean, path: string, message: string][] = [
-      [name !== undefined && !fits(name, DisplayName), 'name', 'must be a name of 1 to 200 characters'],
+      [
+        name !== undefined && !matchesSchema(name, DisplayName),
+        'name',
+        'must be a name of 1 to 200 characters',
+      ],
       [scopes.length > MAX_SCOPES, 'scopes', `must be at most ${MAX_SCOPES} scopes`],
       [new Set(names).size < names.length, 'scopes', 'must contain each scope once'],
       [
@@ -103,7 +111,7 @@ export function createResourceAdministration(
         ],
         [reservedScopes.includes(scope.name), `scopes ${scope.name}`, 'is a scope of the provider itself'],
         [
-          !fits(scope.description, DisplayName),
+          !matchesSchema(scope.description, DisplayName),
           `scopes ${scope.name}`,
           'must have a description of 1 to 200 characters',
         ],
@@ -125,7 +133,7 @@ export function createResourceAdministration(
   };
 
   return {
-    async add(identifier, input, from) {
+    async add(identifier, input, source) {
       const problem = identifierProblem(identifier, allowHttp);
       insist([
         ...(problem === null ? [] : [{ path: 'resource', message: problem }]),
@@ -155,11 +163,11 @@ export function createResourceAdministration(
       if ((await resources.insert(resource).then(() => true, nullIfTaken)) === null)
         throw invalidFields({ path: 'resource', message: 'is registered already' });
       const detail = JSON.stringify(auditedFields(resource));
-      await audit.record({ event: 'resource.added', subject: identifier, ...actorOf(from), detail });
+      await audit.record({ event: 'resource.added', subject: identifier, ...actorOf(source), detail });
       return { resource, secret };
     },
 
-    async update(identifier, input, from) {
+    async update(identifier, input, source) {
       const { sensitive, scopes, principalKinds, admitsSelfRegistered, requiresDpop, ...change } = input;
       for (;;) {
         const before = await find(identifier);
@@ -197,12 +205,12 @@ export function createResourceAdministration(
         // Another command has changed the resource first, so it has to be read again.
         if (!updated) continue;
         const detail = changeDetail(auditedFields(before), auditedFields(updated));
-        await audit.record({ event: 'resource.updated', subject: identifier, ...actorOf(from), detail });
+        await audit.record({ event: 'resource.updated', subject: identifier, ...actorOf(source), detail });
         return updated;
       }
     },
 
-    async rotate(identifier, { atOnce }, from) {
+    async rotate(identifier, { atOnce }, source) {
       const before = await find(identifier);
       if (!before) return null;
       const secret = newToken(random, 'rsec_');
@@ -215,12 +223,12 @@ export function createResourceAdministration(
           : { set: { secretHash, previousSecretHash, previousSecretUntil: clock.now() + DAY } },
       );
       if (!resource) return null;
-      await audit.record({ event: 'resource.rotated', subject: identifier, ...actorOf(from) });
+      await audit.record({ event: 'resource.rotated', subject: identifier, ...actorOf(source) });
       return { resource, secret };
     },
 
-    async remove(identifier, from) {
-      const by = actorOf(from);
+    async remove(identifier, source) {
+      const by = actorOf(source);
       const remove = () => resources.deleteOne({ identifier });
       const removed = (await find(identifier)) && (await endResource(identifier, remove, by));
       if (removed) await audit.record({ event: 'resource.removed', subject: identifier, ...by });

@@ -1,4 +1,4 @@
-import type { Scope } from '../../core/http/scope.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import { resourcesPlugin } from './plugin.js';
 import { createResourceService, type ResourceService } from './service.js';
@@ -8,7 +8,7 @@ import { resourceCollection } from './store.js';
 export interface ResourcesModule {
   service: ResourceService;
   /** The routes of the administrator. */
-  plugin(scope: Scope): Promise<void>;
+  plugin(fastify: FastifyTypebox): Promise<void>;
 }
 
 export function createResourcesModule({
@@ -16,5 +16,5 @@ export function createResourcesModule({
   clock,
 }: Pick<ModuleContext, 'store' | 'clock'>): ResourcesModule {
   const service = createResourceService(resourceCollection(store), { clock });
-  return { service, plugin: (scope) => resourcesPlugin(scope, { service }) };
+  return { service, plugin: (fastify) => resourcesPlugin(fastify, { service }) };
 }

@@ -1,4 +1,4 @@
-import { access, type Scope } from '../../core/http/scope.js';
+import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { ResourceList, ResourceQuery, resourceView } from './schemas.js';
 import type { ResourceService } from './service.js';
 
@@ -7,8 +7,11 @@ export interface ResourcesPluginOptions {
 }
 
 /** Lists the resources to the administrator, who cannot change them. */
-export async function resourcesPlugin(scope: Scope, { service }: ResourcesPluginOptions): Promise<void> {
-  scope.get(
+export async function resourcesPlugin(
+  fastify: FastifyTypebox,
+  { service }: ResourcesPluginOptions,
+): Promise<void> {
+  fastify.get(
     '/v1/resources',
     {
       config: access('admin'),

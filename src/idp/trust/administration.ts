@@ -1,5 +1,5 @@
 import { isLoopback } from '../../core/config/public-url.js';
-import type { Origin } from '../../core/http/scope.js';
+import type { RequestSource } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { type ErrorDetail, invalidFields } from '../../core/kernel/errors.js';
 import { newId, type Random } from '../../core/kernel/secrets.js';
@@ -23,23 +23,28 @@ export interface TrustAdministration {
   setIssuer(
     issuer: string,
     input: Pick<TrustedIssuerDocument, 'clients' | 'resources'>,
-    from: Origin,
+    source: RequestSource,
   ): Promise<TrustedIssuerDocument>;
   listIssuers(after?: string): Promise<Page<TrustedIssuerDocument>>;
   /** With the links of its subjects. */
-  removeIssuer(issuer: string, from: Origin): Promise<TrustedIssuerDocument | null>;
+  removeIssuer(issuer: string, source: RequestSource): Promise<TrustedIssuerDocument | null>;
   /** Says which person a subject of a trusted issuer is. `null` if the issuer is not trusted. @throws VALIDATION_ERROR */
-  link(issuer: string, subject: string, principal: string, from: Origin): Promise<SubjectLinkDocument | null>;
-  unlink(issuer: string, subject: string, from: Origin): Promise<SubjectLinkDocument | null>;
+  link(
+    issuer: string,
+    subject: string,
+    principal: string,
+    source: RequestSource,
+  ): Promise<SubjectLinkDocument | null>;
+  unlink(issuer: string, subject: string, source: RequestSource): Promise<SubjectLinkDocument | null>;
   listLinks(issuer: string, after?: string): Promise<Page<SubjectLinkDocument>>;
   /** Issues assertions for an authorization server, or replaces for what. @throws VALIDATION_ERROR naming every problem */
   setAudience(
     issuer: string,
     input: Pick<AudienceDocument, 'clients' | 'resources' | 'algorithm'>,
-    from: Origin,
+    source: RequestSource,
   ): Promise<AudienceDocument>;
   listAudiences(after?: string): Promise<Page<AudienceDocument>>;
-  removeAudience(issuer: string, from: Origin): Promise<AudienceDocument | null>;
+  removeAudience(issuer: string, source: RequestSource): Promise<AudienceDocument | null>;
 }
 
 export interface TrustAdministrationDependencies {
@@ -98,7 +103,7 @@ export function createTrustAdministration(
   };
 
   return {
-    async setIssuer(issuer, { clients, resources }, from) {
+    async setIssuer(issuer, { clients, resources }, source) {
       const problems = await problemsOf(issuer, clients, resources);
       const own = await ownProblem(resources);
       if (own !== undefined) problems.push({ path: 'resources', message: own });
@@ -113,7 +118,7 @@ export function createTrustAdministration(
       await audit.record({
         event: 'trusted_issuer.set',
         subject: issuer,
-        ...actorOf(from),
+        ...actorOf(source),
         detail: detailOf(clients, resources),
       });
       return saved;
@@ -121,15 +126,15 @@ export function createTrustAdministration(
 
     listIssuers: (after) => readPage(issuers, { sort: 'issuer', after }),
 
-    async removeIssuer(issuer, from) {
+    async removeIssuer(issuer, source) {
       const removed = isIssuerUri(issuer) ? await issuers.deleteOne({ issuer }) : null;
       if (!removed) return null;
       await links.deleteMany({ issuer });
-      await audit.record({ event: 'trusted_issuer.removed', subject: issuer, ...actorOf(from) });
+      await audit.record({ event: 'trusted_issuer.removed', subject: issuer, ...actorOf(source) });
       return removed;
     },
 
-    async link(issuer, subject, principal, from) {
+    async link(issuer, subject, principal, source) {
       if (subject === '' || subject.length > MAX_SUBJECT_LENGTH)
         throw invalidFields({
           path: 'subject',
@@ -140,17 +145,17 @@ export function createTrustAdministration(
       const isNew = (await links.insert(link).then(() => true, nullIfTaken)) !== null;
       const { id, ...set } = link;
       if (!isNew) await links.updateOne({ id }, { set });
-      await audit.record({ event: 'subject.linked', subject: principal, ...actorOf(from), detail: issuer });
+      await audit.record({ event: 'subject.linked', subject: principal, ...actorOf(source), detail: issuer });
       return link;
     },
 
-    async unlink(issuer, subject, from) {
+    async unlink(issuer, subject, source) {
       const removed = await links.deleteOne({ id: linkId(issuer, subject) });
       if (removed)
         await audit.record({
           event: 'subject.unlinked',
           subject: removed.principal,
-          ...actorOf(from),
+          ...actorOf(source),
           detail: issuer,
         });
       return removed;
@@ -158,7 +163,7 @@ export function createTrustAdministration(
 
     listLinks: (issuer, after) => readPage(links, { where: { issuer }, sort: 'id', after }),
 
-    async setAudience(issuer, { clients, resources, algorithm }, from) {
+    async setAudience(issuer, { clients, resources, algorithm }, source) {
       const problems = await problemsOf(
         issuer,
         clients.map(({ id }) => id),
@@ -176,15 +181,15 @@ export function createTrustAdministration(
         clients.map((client) => `${client.id}=${client.idThere}`),
         resources,
       );
-      await audit.record({ event: 'audience.set', subject: issuer, ...actorOf(from), detail });
+      await audit.record({ event: 'audience.set', subject: issuer, ...actorOf(source), detail });
       return saved;
     },
 
     listAudiences: (after) => readPage(audiences, { sort: 'issuer', after }),
 
-    async removeAudience(issuer, from) {
+    async removeAudience(issuer, source) {
       const removed = isIssuerUri(issuer) ? await audiences.deleteOne({ issuer }) : null;
-      if (removed) await audit.record({ event: 'audience.removed', subject: issuer, ...actorOf(from) });
+      if (removed) await audit.record({ event: 'audience.removed', subject: issuer, ...actorOf(source) });
       return removed;
     },
   };

@@ -1,7 +1,7 @@
 import { MAX_COUNTED_PER_DAY, type Trends } from './trends.js';
 
 /** How many endpoints of webhooks do not work. */
-export interface EndpointTroubles {
+export interface EndpointProblems {
   /** Not by the operator. */
   disabled: number;
   failing: number;
@@ -17,7 +17,7 @@ export interface AttentionEntry {
 /** What the operator should look at, by the figures of the last 30 days and the present state. */
 export function attentionTo(
   { trends, figures }: Trends,
-  { duplicates, endpoints }: { duplicates: boolean; endpoints: EndpointTroubles | undefined },
+  { duplicates, endpoints }: { duplicates: boolean; endpoints: EndpointProblems | undefined },
 ): AttentionEntry[] {
   const totalOf = (id: string, index?: number) => {
     const series = trends.find((trend) => trend.id === id)?.series ?? [];

@@ -1,4 +1,4 @@
-import type { Scope } from '../../core/http/scope.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { AuditSearch } from '../../core/ops/audit-search.js';
 import { registerAuditList } from '../../shared/console-kit/audit.js';
 import type { Console } from '../../shared/console-kit/console.js';
@@ -8,10 +8,10 @@ const USER_ID = /^usr_\w+$/;
 
 /** The list of audit records. Those of a user have an index, others are searched. */
 export async function auditPagePlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { console, audit, resolveUser }: { console: Console; audit: AuditSearch; resolveUser: ResolveUser },
 ): Promise<void> {
-  registerAuditList(scope, console, {
+  registerAuditList(fastify, console, {
     audit,
     hint: 'A user ID or e-mail address, or the name of an operator.',
     example: 'user.',

@@ -1,5 +1,5 @@
 import type { TSchema } from 'typebox';
-import type { Scope } from '../../core/http/scope.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { Page } from '../../core/storage/collection.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import { type Column, type ListQuery, registerList } from '../../shared/console-kit/lists.js';
@@ -55,7 +55,7 @@ export interface BillingPagesOptions {
 
 /** The lists of subscriptions and payments. */
 export async function billingPagesPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { console, billing, resolveUser }: BillingPagesOptions,
 ): Promise<void> {
   const search = {
@@ -73,7 +73,7 @@ export async function billingPagesPlugin(
       return list(userId === undefined ? { id: text, after, limit } : { userId, after, limit });
     };
 
-  registerList<SubscriptionRecord>(scope, console, {
+  registerList<SubscriptionRecord>(fastify, console, {
     path: 'subscriptions',
     title: 'Subscriptions',
     search,
@@ -96,7 +96,7 @@ export async function billingPagesPlugin(
       'There are no subscriptions yet. They appear when the payment provider reports them to POST /api/billing/webhook.',
   });
 
-  registerList<PaymentRecord>(scope, console, {
+  registerList<PaymentRecord>(fastify, console, {
     path: 'payments',
     title: 'Payments',
     intro: 'Amounts are what the customer was charged, before refunds.',

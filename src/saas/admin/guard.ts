@@ -1,6 +1,6 @@
 import basicAuth from '@fastify/basic-auth';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { type Guard, originOf } from '../../core/http/scope.js';
+import { type Guard, requestSource } from '../../core/http/routes.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import { secretsEqual } from '../../core/kernel/secrets.js';
 import type { Audit } from '../../core/ops/audit.js';
@@ -32,7 +32,7 @@ export async function createAdminGuard(parent: FastifyInstance, options: AdminGu
 
   return async (request, reply) => {
     if (password === undefined) throw adminErrors.ADMIN_NOT_CONFIGURED();
-    const { ip } = originOf(request);
+    const { ip } = requestSource(request);
     // A first visit has no credentials and does not count as a failed attempt.
     const isOperator =
       request.headers.authorization !== undefined &&
@@ -60,17 +60,17 @@ function rejectCrossSite({ headers }: FastifyRequest): void {
 
 type Authenticate = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 
-/** Registers @fastify/basic-auth in an encapsulated scope, because the host may use it with its own users. */
+/** Registers @fastify/basic-auth in an encapsulated context, because the host may use it with its own users. */
 async function registerBasicAuth(
   parent: FastifyInstance,
   validate: (username: string, password: string) => Promise<void>,
 ): Promise<Authenticate> {
   let authenticate: Authenticate | undefined;
-  await parent.register(async (scope) => {
-    await scope.register(basicAuth, { validate, utf8: true, strictCredentials: false });
+  await parent.register(async (fastify) => {
+    await fastify.register(basicAuth, { validate, utf8: true, strictCredentials: false });
     authenticate = (request, reply) =>
       new Promise((resolve, reject) => {
-        scope.basicAuth(request, reply, (error) => (error ? reject(error) : resolve()));
+        fastify.basicAuth(request, reply, (error) => (error ? reject(error) : resolve()));
       });
   });
   return authenticate as Authenticate;

@@ -1,8 +1,8 @@
 import { type Static, Type } from 'typebox';
+import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { Envelope, ok } from '../../core/http/schemas.js';
-import { access, type Scope } from '../../core/http/scope.js';
 import { type Console, rootOf } from '../../shared/console-kit/console.js';
-import { factsOf } from '../../shared/console-kit/facts.js';
+import { detailRows } from '../../shared/console-kit/details.js';
 import { tableOf } from '../../shared/console-kit/lists.js';
 
 /** What runs, what is configured, and where the operator finds more. Contains no secret. */
@@ -27,16 +27,16 @@ export type Installation = Static<typeof Installation>;
 
 /** The page for operators who need help. */
 export async function helpPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { console, installation }: { console: Console; installation: Installation },
 ): Promise<void> {
   const { version, node, environment, store, parts, commands } = installation;
 
-  scope.get('/help', { config: console.config }, async (request, reply) => {
+  fastify.get('/help', { config: console.config }, async (request, reply) => {
     const root = rootOf(request);
     const view = {
       title: 'Help',
-      facts: factsOf([
+      facts: detailRows([
         { label: 'Version', text: `saas-backend ${version}` },
         { label: 'Runs on', text: `Node.js ${node}, ${environment}` },
         { label: 'Store', text: store },
@@ -86,7 +86,7 @@ export async function helpPlugin(
     return console.send(request, reply, { template: 'console-detail', section: 'help', view });
   });
 
-  scope.get(
+  fastify.get(
     `${console.api}/help`,
     { config: access(console.access), schema: { response: { 200: Envelope(Installation) } } },
     async () => ok(installation),

@@ -1,11 +1,11 @@
 import { type TSchema, Type } from 'typebox';
+import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { Email, Envelope, ok } from '../../core/http/schemas.js';
-import { access, type Scope } from '../../core/http/scope.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import type { Operator } from '../../core/ops/audit.js';
 import { registerAction } from '../../shared/console-kit/actions.js';
 import { type Console, Done, Parameters } from '../../shared/console-kit/console.js';
-import { factsOf } from '../../shared/console-kit/facts.js';
+import { detailRows } from '../../shared/console-kit/details.js';
 import { registerList } from '../../shared/console-kit/lists.js';
 import { type ListedMail, meaningOf, type Outbox, outboxList } from '../../shared/console-kit/outbox.js';
 import type { ResolveUser } from './users.js';
@@ -49,13 +49,13 @@ export interface MailsPluginOptions {
 
 /** The outbox and the templates. */
 export async function mailsPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { console, mails, resolveUser, clock }: MailsPluginOptions,
 ): Promise<void> {
   const { config } = console;
   const withNotice = { params: Parameters, querystring: Type.Object({ done: Done }) };
 
-  registerList(scope, console, {
+  registerList(fastify, console, {
     ...outboxList({ list: mails.list, resolveUser, mailHref: ({ id }) => `mails/${id}`, clock }),
     links: [{ path: 'mails/templates', label: 'Templates and test e-mails' }],
     search: { label: 'User', hint: 'A user ID or e-mail address.', maxLength: 254 },
@@ -63,14 +63,14 @@ export async function mailsPlugin(
     empty: 'There are no e-mails yet. To check that they arrive, open the templates and send a test e-mail.',
   });
 
-  registerTemplates(scope, console, mails);
+  registerTemplates(fastify, console, mails);
 
-  scope.get('/mails/:id', { config, schema: withNotice }, async (request, reply) => {
+  fastify.get('/mails/:id', { config, schema: withNotice }, async (request, reply) => {
     const mail = await mails.find(request.params['id'] ?? '');
     const { id, userId, status } = mail;
     const view = {
       title: `E-mail ${mail.template}`,
-      facts: factsOf([
+      facts: detailRows([
         { label: 'Status', text: `${status}. ${meaningOf(status)}` },
         { label: 'To', text: mail.to },
         { label: 'Attempts', text: String(mail.attempts) },
@@ -91,7 +91,7 @@ export async function mailsPlugin(
     return console.send(request, reply, { template: 'console-detail', section: 'mails', view });
   });
 
-  scope.get(
+  fastify.get(
     `${console.api}/mails/:id`,
     {
       config: access(console.access),
@@ -100,7 +100,7 @@ export async function mailsPlugin(
     async (request) => ok((await mails.find(request.params['id'] ?? '')) as never),
   );
 
-  await registerAction(scope, console, {
+  await registerAction(fastify, console, {
     path: 'mails/:id/retry',
     section: 'mails',
     title: ({ template }) => `Send ${template} again`,
@@ -113,7 +113,7 @@ export async function mailsPlugin(
     returnTo: ({ id }) => `mails/${id}`,
   });
 
-  await registerAction(scope, console, {
+  await registerAction(fastify, console, {
     path: 'mails/templates/:name/test',
     section: 'mails',
     title: ({ name }) => `Send ${name} as a test`,
@@ -137,11 +137,11 @@ export async function mailsPlugin(
 }
 
 /** Previews of all templates. */
-function registerTemplates(scope: Scope, console: Console, mails: MailsSource): void {
+function registerTemplates(fastify: FastifyTypebox, console: Console, mails: MailsSource): void {
   const { config } = console;
   const params = Parameters;
 
-  registerList<{ name: string; subject: string }>(scope, console, {
+  registerList<{ name: string; subject: string }>(fastify, console, {
     path: 'mails/templates',
     section: 'mails',
     title: 'Templates of e-mails',
@@ -160,14 +160,14 @@ function registerTemplates(scope: Scope, console: Console, mails: MailsSource): 
   });
 
   const schema = { params, querystring: Type.Object({ done: Done }) };
-  scope.get('/mails/templates/:name', { config, schema }, async (request, reply) => {
+  fastify.get('/mails/templates/:name', { config, schema }, async (request, reply) => {
     const { name = '' } = request.params;
     const { subject, text } = await mails.preview(name);
     const view = { title: `Template ${name}`, name, subject, text };
     return console.send(request, reply, { template: 'admin-mail-template', section: 'mails', view });
   });
 
-  scope.get('/mails/templates/:name/html', { config, schema: { params } }, async (request, reply) => {
+  fastify.get('/mails/templates/:name/html', { config, schema: { params } }, async (request, reply) => {
     const { html } = await mails.preview(request.params['name'] ?? '');
     return reply.headers(PREVIEW_HEADERS).type('text/html; charset=utf-8').send(html);
   });
@@ -175,7 +175,7 @@ function registerTemplates(scope: Scope, console: Console, mails: MailsSource): 
   const Answer = Envelope(
     Type.Object({ name: Type.String(), subject: Type.String(), text: Type.String(), html: Type.String() }),
   );
-  scope.get(
+  fastify.get(
     `${console.api}/mails/templates/:name`,
     { config: access(console.access), schema: { params, response: { 200: Answer } } },
     async (request) => {

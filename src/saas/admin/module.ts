@@ -1,5 +1,5 @@
 import type { Pages } from '../../core/http/pages.js';
-import type { Guard, Scope } from '../../core/http/scope.js';
+import type { FastifyTypebox, Guard } from '../../core/http/routes.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import { type Console, createConsole } from '../../shared/console-kit/console.js';
 import { createFormTokens } from '../../shared/console-kit/forms.js';
@@ -9,11 +9,11 @@ import type { AdminConfiguration } from './schemas.js';
 
 /** The admin area: its pages, and the HTTP Basic guard of all admin routes. */
 export interface AdminModule {
-  /** Registers @fastify/basic-auth in an encapsulated scope of `parent`. */
+  /** Registers @fastify/basic-auth in an encapsulated context of `parent`. */
   createGuard(parent: Parameters<typeof createAdminGuard>[0]): Promise<Guard>;
   /** The same for a route that has to respond while the store fails. */
   createGuardForOutages(parent: Parameters<typeof createAdminGuard>[0]): Promise<Guard>;
-  plugin(scope: Scope): Promise<void>;
+  plugin(fastify: FastifyTypebox): Promise<void>;
 }
 
 export interface AdminModuleOptions
@@ -46,6 +46,6 @@ export function createAdminModule(
     createGuardForOutages: (parent) =>
       createAdminGuard(parent, { username, password, audit, throttle: inOutage }),
     createGuard: (parent) => createAdminGuard(parent, { username, password, audit, throttle }),
-    plugin: (scope) => adminPlugin(scope, { ...sources, console, clock, backgroundTasks }),
+    plugin: (fastify) => adminPlugin(fastify, { ...sources, console, clock, backgroundTasks }),
   };
 }

@@ -1,13 +1,13 @@
 import { type Static, Type } from 'typebox';
 import type { View } from '../../core/http/pages.js';
+import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { After, Envelope, ok, Timestamp, toTimestamp, type User } from '../../core/http/schemas.js';
-import { access, type Scope } from '../../core/http/scope.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
 import type { Estimate } from '../../core/storage/collection.js';
 import { type Console, rootOf } from '../../shared/console-kit/console.js';
 import { toMinute } from '../../shared/console-kit/lists.js';
-import { attentionTo, type EndpointTroubles, withSeparators } from './attention.js';
+import { attentionTo, type EndpointProblems, withSeparators } from './attention.js';
 import { createTrends, REFRESH_SECONDS, type TrendSources, type Trends } from './trends.js';
 
 export interface OverviewSources extends TrendSources {
@@ -22,7 +22,7 @@ export interface OverviewSources extends TrendSources {
     list(after: string | undefined): Promise<{ items: DuplicateSubscriptions[]; next: string | null }>;
   };
   /** Absent if webhooks are not enabled. */
-  endpoints: { countTroubles(): Promise<EndpointTroubles> } | undefined;
+  endpoints: { countProblems(): Promise<EndpointProblems> } | undefined;
   settings: { current(): Promise<{ siteName: string }> };
 }
 
@@ -65,7 +65,7 @@ const Overview = Type.Object({
 
 /** The start page. */
 export async function overviewPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   deps: { console: Console; sources: OverviewSources; clock: Clock; backgroundTasks: BackgroundTasks },
 ): Promise<void> {
   const { console, sources } = deps;
@@ -74,7 +74,7 @@ export async function overviewPlugin(
   // `duplicates`: the page of the users with duplicate subscriptions.
   const querystring = Type.Object({ duplicates: After });
 
-  scope.get('/', { config: console.config, schema: { querystring } }, async (request, reply) => {
+  fastify.get('/', { config: console.config, schema: { querystring } }, async (request, reply) => {
     const [figures, users, { siteName }] = await Promise.all([
       read(request.query.duplicates),
       sources.users.listNewest(LISTED_USERS),
@@ -84,7 +84,7 @@ export async function overviewPlugin(
     return console.send(request, reply, { template: 'admin-overview', section: '', view });
   });
 
-  scope.get(
+  fastify.get(
     `${console.api}/overview`,
     { config: access(console.access), schema: { response: { 200: Envelope(Overview) } } },
     async () => ok(toOverview(await read())),
@@ -109,7 +109,7 @@ async function readFigures(
     sources.webhookEvents.estimate(),
     trendsOf(),
     readDuplicates(sources.duplicates, after),
-    sources.endpoints?.countTroubles(),
+    sources.endpoints?.countProblems(),
   ]);
   return {
     counts: { users, sessions, paymentEvents },

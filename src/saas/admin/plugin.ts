@@ -1,4 +1,4 @@
-import type { Scope } from '../../core/http/scope.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import type { AuditSearch } from '../../core/ops/audit-search.js';
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
@@ -30,7 +30,7 @@ export interface AdminPluginOptions {
   customSettings: CustomSettingsSource | undefined;
   installation: Installation;
   /** The pages of webhooks; absent if they are not enabled. */
-  endpoints?: ((scope: Scope, options: { console: Console }) => Promise<void>) | undefined;
+  endpoints?: ((fastify: FastifyTypebox, options: { console: Console }) => Promise<void>) | undefined;
 }
 
 /** The navigation of the admin area, in this order. Webhooks are part of it only if they are enabled. */
@@ -51,25 +51,25 @@ const SECTIONS = [
 ] as const;
 
 /** The pages of the admin area. */
-export async function adminPlugin(scope: Scope, deps: AdminPluginOptions): Promise<void> {
+export async function adminPlugin(fastify: FastifyTypebox, deps: AdminPluginOptions): Promise<void> {
   const { console } = deps;
   const resolveUser = createResolveUser(deps.users);
-  await scope.register(overviewPlugin, {
+  await fastify.register(overviewPlugin, {
     console,
     sources: deps.overview,
     clock: deps.clock,
     backgroundTasks: deps.backgroundTasks,
   });
-  await scope.register(usersPlugin, { console, users: deps.users });
+  await fastify.register(usersPlugin, { console, users: deps.users });
   const sources = { ...deps.userSections, billing: deps.billing };
-  await scope.register(userPagePlugin, { console, users: deps.users, sources });
-  await scope.register(billingPagesPlugin, { console, billing: deps.billing, resolveUser });
-  await scope.register(webhooksPlugin, { console, events: deps.webhooks, resolveUser });
-  if (deps.endpoints) await scope.register(deps.endpoints, { console });
-  await scope.register(mailsPlugin, { console, mails: deps.mails, resolveUser, clock: deps.clock });
-  await scope.register(auditPagePlugin, { console, audit: deps.audit, resolveUser });
-  await scope.register(helpPlugin, { console, installation: deps.installation });
-  await scope.register(settingsPagePlugin, {
+  await fastify.register(userPagePlugin, { console, users: deps.users, sources });
+  await fastify.register(billingPagesPlugin, { console, billing: deps.billing, resolveUser });
+  await fastify.register(webhooksPlugin, { console, events: deps.webhooks, resolveUser });
+  if (deps.endpoints) await fastify.register(deps.endpoints, { console });
+  await fastify.register(mailsPlugin, { console, mails: deps.mails, resolveUser, clock: deps.clock });
+  await fastify.register(auditPagePlugin, { console, audit: deps.audit, resolveUser });
+  await fastify.register(helpPlugin, { console, installation: deps.installation });
+  await fastify.register(settingsPagePlugin, {
     console,
     settings: deps.settings,
     custom: deps.customSettings,

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import type { Scope } from '../../core/http/scope.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
 import type { Operator } from '../../core/ops/audit.js';
 import { type Console, Done, rootOf } from '../../shared/console-kit/console.js';
@@ -32,7 +32,7 @@ const SAVED = 'settings';
 
 /** The page of the settings, with those of the host below. */
 export async function settingsPagePlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   {
     console,
     settings: source,
@@ -65,11 +65,11 @@ export async function settingsPagePlugin(
   };
 
   const querystring = Type.Object({ done: Done });
-  scope.get('/settings', { config: console.config, schema: { querystring } }, (request, reply) =>
+  fastify.get('/settings', { config: console.config, schema: { querystring } }, (request, reply) =>
     sendPage(request, reply),
   );
 
-  await registerForms(scope, console.tokensOf, (forms) => {
+  await registerForms(fastify, console.tokensOf, (forms) => {
     forms.post(
       '/settings',
       { config: console.config, schema: { body: SettingsForm } },

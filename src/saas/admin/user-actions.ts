@@ -1,6 +1,6 @@
 import { type TObject, Type } from 'typebox';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import { OptionalName, toTimestamp } from '../../core/http/schemas.js';
-import type { Scope } from '../../core/http/scope.js';
 import type { Operator } from '../../core/ops/audit.js';
 import { type Action, registerAction } from '../../shared/console-kit/actions.js';
 import type { Console } from '../../shared/console-kit/console.js';
@@ -79,7 +79,7 @@ export function linksTo(
 }
 
 export async function userActionsPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { console, users }: { console: Console; users: UserChanges },
 ): Promise<void> {
   type Given<F extends TObject> = Pick<
@@ -97,7 +97,7 @@ export async function userActionsPlugin(
   > & { title: string; returnTo?: string };
 
   const register = <F extends TObject>(verb: string, { title, returnTo, ...given }: Given<F>) =>
-    registerAction<OperatedUser, F>(scope, console, {
+    registerAction<OperatedUser, F>(fastify, console, {
       path: `users/:id/${verb}`,
       section: 'users',
       title: ({ email }) => `${title} ${email}`,
@@ -252,7 +252,7 @@ export async function userActionsPlugin(
     done: 'All sessions have ended.',
   });
 
-  await registerAction(scope, console, {
+  await registerAction(fastify, console, {
     path: 'users/:id/sessions/:session/end',
     section: 'users',
     title: ({ id }) => `End session ${id}`,

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
+import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { Envelope, ok, Timestamp } from '../../core/http/schemas.js';
-import { access, type Scope } from '../../core/http/scope.js';
 import { streamJson } from '../../core/http/streams.js';
 import type { Operator } from '../../core/ops/audit.js';
 import type { Page } from '../../core/storage/collection.js';
@@ -71,7 +71,7 @@ const LISTED = 10;
 
 /** The page of a user, and what the operator can change there. */
 export async function userPagePlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { console, users, sources }: UserPageOptions,
 ): Promise<void> {
   const params = Parameters;
@@ -103,7 +103,7 @@ export async function userPagePlugin(
     path: (id) => `users/${id}/sessions`,
   });
 
-  scope.get(
+  fastify.get(
     '/users/:id',
     { config: console.config, schema: { params, querystring: Type.Object({ done: Done }) } },
     async (request, reply) => {
@@ -115,7 +115,7 @@ export async function userPagePlugin(
       ]);
       const view = {
         title: user.email,
-        facts: factsOf(user, users),
+        facts: detailRows(user, users),
         customer: user.customer,
         actions: linksTo(user, users),
         exportAction: `${id}/export`,
@@ -126,13 +126,13 @@ export async function userPagePlugin(
     },
   );
 
-  scope.get(
+  fastify.get(
     `${console.api}/users/:id`,
     { config: access(console.access), schema: { params, response: { 200: Envelope(UserDetails) } } },
     async (request) => ok(await read(idOf(request))),
   );
 
-  registerList<OperatedSession>(scope, console, {
+  registerList<OperatedSession>(fastify, console, {
     path: 'users/:id/sessions',
     section: 'users',
     title: 'Sessions',
@@ -144,7 +144,7 @@ export async function userPagePlugin(
   });
 
   const { purchases } = sources;
-  registerList<Purchase>(scope, console, {
+  registerList<Purchase>(fastify, console, {
     path: 'users/:id/purchases',
     section: 'users',
     title: 'One-time purchases',
@@ -166,16 +166,16 @@ export async function userPagePlugin(
     return streamJson(request, reply, ok(account));
   };
   const body = Type.Object({ token: Type.String({ accepts: 'a form token', maxLength: 100 }) });
-  await registerForms(scope, console.tokensOf, (forms) => {
+  await registerForms(fastify, console.tokensOf, (forms) => {
     forms.post('/users/:id/export', { config: console.config, schema: { params, body } }, sendExport);
   });
-  scope.post(
+  fastify.post(
     `${console.api}/users/:id/export`,
     { config: access(console.access), schema: { params } },
     sendExport,
   );
 
-  await scope.register(userActionsPlugin, { console, users });
+  await fastify.register(userActionsPlugin, { console, users });
 }
 
 const sessionColumns: readonly Column<OperatedSession>[] = [
@@ -199,7 +199,7 @@ async function sectionView(section: UserSection<never>, userId: string, root: st
 }
 
 /** Terms and descriptions. */
-function factsOf(
+function detailRows(
   user: UserDetails,
   { secondFactors, passkeys }: Pick<UserPageSource, 'secondFactors' | 'passkeys'>,
 ): { term: string; text: string }[] {

@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import { Timestamp, User } from '../../core/http/schemas.js';
-import type { Scope } from '../../core/http/scope.js';
 import type { Page } from '../../core/storage/collection.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import { type Column, type List, registerList } from '../../shared/console-kit/lists.js';
@@ -46,7 +46,7 @@ export const createResolveUser =
 
 /** The list of users. */
 export async function usersPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { console, users }: { console: Console; users: UsersSource },
 ): Promise<void> {
   const list: List<OperatedUser> = {
@@ -75,7 +75,7 @@ export async function usersPlugin(
     empty:
       'There are no users yet. They register at POST /api/auth/register, or you create one with saas-backend user create.',
   };
-  registerList(scope, console, list);
+  registerList(fastify, console, list);
 }
 
 const columns: readonly Column<OperatedUser>[] = [

@@ -1,6 +1,6 @@
 import { type TSchema, Type } from 'typebox';
+import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { Envelope, ok } from '../../core/http/schemas.js';
-import { access, type Scope } from '../../core/http/scope.js';
 import { AppError, invalidFields } from '../../core/kernel/errors.js';
 import type { Operator } from '../../core/ops/audit.js';
 import type { Page } from '../../core/storage/collection.js';
@@ -60,10 +60,10 @@ const Parameters = Type.Object({
 
 /** The log of the payment provider's events. */
 export async function webhooksPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { console, events, resolveUser }: { console: Console; events: EventsSource; resolveUser: ResolveUser },
 ): Promise<void> {
-  registerList<EventRecord>(scope, console, {
+  registerList<EventRecord>(fastify, console, {
     path: 'webhooks',
     title: 'Payment events',
     intro: 'Without a filter, the list contains the processed events.',
@@ -89,7 +89,7 @@ export async function webhooksPlugin(
 
   const querystring = Type.Object({ done: Done });
   const schema = { params: Parameters, querystring };
-  scope.get('/webhooks/:id', { config: console.config, schema }, async (request, reply) => {
+  fastify.get('/webhooks/:id', { config: console.config, schema }, async (request, reply) => {
     const { id } = request.params;
     const [event, body] = await Promise.all([events.find(id), readBody(events, id)]);
     const meaning = OUTCOMES.find(({ value }) => value === event.outcome)?.meaning;
@@ -101,7 +101,7 @@ export async function webhooksPlugin(
   const Answer = Envelope(
     Type.Object({ event: events.schema, payload: Type.Union([Type.String(), Type.Null()]) }),
   );
-  scope.get(
+  fastify.get(
     '/api/webhooks/:id',
     { config: access(console.access), schema: { params: Parameters, response: { 200: Answer } } },
     async ({ params: { id } }) => {
@@ -110,7 +110,7 @@ export async function webhooksPlugin(
     },
   );
 
-  await registerAction(scope, console, {
+  await registerAction(fastify, console, {
     path: 'webhooks/:id/replay',
     section: 'webhooks',
     title: ({ type }) => `Replay ${type}`,
@@ -123,7 +123,7 @@ export async function webhooksPlugin(
     returnTo: ({ id }) => `webhooks/${id}`,
   });
 
-  await registerAction(scope, console, {
+  await registerAction(fastify, console, {
     path: 'webhooks/:id/assign',
     section: 'webhooks',
     title: ({ type }) => `Assign ${type} to a user`,

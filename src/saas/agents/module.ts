@@ -1,4 +1,4 @@
-import type { Scope } from '../../core/http/scope.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import { MINUTE } from '../../core/kernel/clock.js';
 import { createSealed } from '../../core/kernel/sealed.js';
 import { createExpiryPurge } from '../../core/ops/purge.js';
@@ -9,9 +9,9 @@ import { agentsPlugin } from './plugin.js';
 import {
   type AgentAccountDependencies,
   type AgentAccounts,
-  type BegunConnection,
   type ConnectionTicket,
   createAgentAccounts,
+  type PendingConnection,
 } from './service.js';
 import { usedAgentProofCollection } from './store.js';
 
@@ -19,7 +19,7 @@ import { usedAgentProofCollection } from './store.js';
 export interface AgentsModule {
   accounts: AgentAccounts;
   access: AgentAccess;
-  plugin(scope: Scope): Promise<void>;
+  plugin(fastify: FastifyTypebox): Promise<void>;
 }
 
 /** Also enough to sign in to the application again before the account is connected. */
@@ -55,7 +55,7 @@ export function createAgentsModule(
   const accounts = createAgentAccounts({
     ...context,
     ...options,
-    begun: createSealed<BegunConnection>('begun connections of agents', sealing),
+    begun: createSealed<PendingConnection>('begun connections of agents', sealing),
     tickets: createSealed<ConnectionTicket>('single-use tickets of connections of agents', sealing),
     ticketLifetimeMs: LIFETIME_MS,
     callbackUrl,
@@ -63,7 +63,8 @@ export function createAgentsModule(
   return {
     accounts,
     access: createAgentAccess({ ...options, userOf: accounts.userOf, countRequest: throttle.countRequestOf }),
-    plugin: (scope) => agentsPlugin(scope, { ...options, accounts, callbackUrl, lifetimeMs: LIFETIME_MS }),
+    plugin: (fastify) =>
+      agentsPlugin(fastify, { ...options, accounts, callbackUrl, lifetimeMs: LIFETIME_MS }),
   };
 }
 

@@ -1,7 +1,7 @@
 import { createCookieGroup } from '../../core/http/cookies.js';
 import { responseOf, signInIdOf, TicketBody } from '../../core/http/provider-sign-in.js';
+import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { ok } from '../../core/http/schemas.js';
-import { access, originOf, type Scope } from '../../core/http/scope.js';
 import { SECOND } from '../../core/kernel/clock.js';
 import { AgentAccountAnswer, ConnectQuery } from './schemas.js';
 import type { AgentAccounts } from './service.js';
@@ -16,14 +16,14 @@ export interface AgentsPluginOptions {
 
 /** Routes with which a user connects the account of the identity provider whose agents may act. */
 export async function agentsPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { accounts, publicUrl, callbackUrl, lifetimeMs }: AgentsPluginOptions,
 ): Promise<void> {
   const page = access('public', { page: true });
   /** One for each connection. Sent with the redirect from the identity provider. */
   const cookies = createCookieGroup('saas-agents', publicUrl);
 
-  scope.get(
+  fastify.get(
     '/auth/agents/connect',
     { config: page, schema: { querystring: ConnectQuery } },
     async (request, reply) => {
@@ -34,7 +34,7 @@ export async function agentsPlugin(
     },
   );
 
-  scope.get('/auth/agents/callback', { config: page, exposeHeadRoute: false }, async (request, reply) => {
+  fastify.get('/auth/agents/callback', { config: page, exposeHeadRoute: false }, async (request, reply) => {
     const response = responseOf(request, callbackUrl());
     const id = signInIdOf(response.searchParams.get('state') ?? undefined);
     const cookie = id === undefined ? undefined : cookies.of(id);
@@ -43,25 +43,25 @@ export async function agentsPlugin(
     return reply.redirect(target, 303);
   });
 
-  scope.get(
+  fastify.get(
     '/user/agent-account',
     { config: access('user'), schema: { response: { 200: AgentAccountAnswer } } },
     async (request) => ok(await accounts.view(request.saas.user.id)),
   );
 
-  scope.post(
+  fastify.post(
     '/user/agent-account',
     { config: access('recent-user'), schema: { body: TicketBody, response: { 200: AgentAccountAnswer } } },
-    async (request) => ok(await accounts.connect(request.saas.user, request.body, originOf(request))),
+    async (request) => ok(await accounts.connect(request.saas.user, request.body, requestSource(request))),
   );
 
   // Without a recent sign-in: a person who wants to stop an agent must not be delayed.
-  scope.delete(
+  fastify.delete(
     '/user/agent-account',
     { config: access('user'), schema: { response: { 200: AgentAccountAnswer } } },
     async (request) => {
       const { id } = request.saas.user;
-      await accounts.disconnect(id, originOf(request));
+      await accounts.disconnect(id, requestSource(request));
       return ok(await accounts.view(id));
     },
   );

@@ -2,7 +2,7 @@ import { type Static, type TObject, Type } from 'typebox';
 import type { Report } from '../../core/config/configuration-error.js';
 import { option } from '../../core/config/options.js';
 import { addressProblem, insecureAddress } from '../../core/config/public-url.js';
-import { shown } from '../../core/config/validation-messages.js';
+import { formatValue } from '../../core/config/validation-messages.js';
 import { ReturnTo } from '../../core/http/provider-sign-in.js';
 import { CodeChallenge, Envelope, Timestamp } from '../../core/http/schemas.js';
 
@@ -79,7 +79,7 @@ const SCOPE = /^[\x21\x23-\x5b\x5d-\x7e]{1,128}$/;
 /** @throws Error that shows the scope */
 export function requireScope(scope: unknown): string {
   if (typeof scope === 'string' && SCOPE.test(scope)) return scope;
-  throw new Error(`agentScope must be one scope, like files:read; given: ${shown(scope)}.`);
+  throw new Error(`agentScope must be one scope, like files:read; given: ${formatValue(scope)}.`);
 }
 
 export const ConnectQuery = Type.Object(

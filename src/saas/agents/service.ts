@@ -1,7 +1,7 @@
 import { withQuery } from '../../core/config/public-url.js';
 import { newSignInChecks, returnAddressOf, type SignInChecks } from '../../core/http/provider-sign-in.js';
+import type { RequestSource } from '../../core/http/routes.js';
 import { toTimestamp } from '../../core/http/schemas.js';
-import type { Origin } from '../../core/http/scope.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import type { Sealed } from '../../core/kernel/sealed.js';
 import { newId, type Random, sha256 } from '../../core/kernel/secrets.js';
@@ -32,7 +32,7 @@ export interface IdentityProof {
 }
 
 /** A connection that has begun, in the cookie of the browser. */
-export interface BegunConnection extends SignInChecks {
+export interface PendingConnection extends SignInChecks {
   returnTo: string;
   codeChallenge: string;
 }
@@ -65,10 +65,10 @@ export interface AgentAccounts {
   connect(
     user: { id: string; emailVerified: boolean },
     given: { ticket: string; codeVerifier: string },
-    origin: Origin,
+    source: RequestSource,
   ): Promise<AgentAccountView>;
   /** Ends the access of every agent with the next request. Does nothing if no account is connected. */
-  disconnect(userId: string, origin: Origin): Promise<void>;
+  disconnect(userId: string, source: RequestSource): Promise<void>;
   view(userId: string): Promise<AgentAccountView>;
   /** The user of an account of the identity provider. */
   userOf(subject: string): Promise<string | null>;
@@ -81,7 +81,7 @@ export interface AgentAccountDependencies {
   resource: string;
   links: AgentLinks;
   provider: IdentityProof;
-  begun: Sealed<BegunConnection>;
+  begun: Sealed<PendingConnection>;
   tickets: Sealed<ConnectionTicket>;
   ticketLifetimeMs: number;
   singleUse: Pick<SingleUse, 'run'>;
@@ -90,7 +90,7 @@ export interface AgentAccountDependencies {
   /** The origins of applications, beside that of the public address. */
   origins: readonly string[];
   /** Enqueues the mail about a change. */
-  announce(change: AgentLinkChange, userId: string, origin: Origin): Promise<void>;
+  announce(change: AgentLinkChange, userId: string, source: RequestSource): Promise<void>;
   audit: Pick<Audit, 'record'>;
   announceEvent: Announce<AgentEvents>;
   clock: Clock;
@@ -131,17 +131,21 @@ export function createAgentAccounts(deps: AgentAccountDependencies): AgentAccoun
   const linkOf = (userId: string) => links.findOne({ owner: linkOwner(issuer, userId) });
 
   /** @throws AGENT_ACCOUNT_TAKEN, ALREADY_CONNECTED */
-  const connect = async (userId: string, subject: string, origin: Origin): Promise<AgentAccountView> => {
+  const connect = async (
+    userId: string,
+    subject: string,
+    source: RequestSource,
+  ): Promise<AgentAccountView> => {
     const [id, owner] = [linkId(issuer, subject), linkOwner(issuer, userId)];
     const link: AgentLink = { id, owner, userId, issuer, subject, createdAt: clock.now() };
     const existing = (await links.findOne({ id })) ?? (await linkOf(userId));
     if (!existing) {
-      await deps.announce(changeOf('connected', link), userId, origin);
+      await deps.announce(changeOf('connected', link), userId, source);
       const proof = { of: 'agent-link', id, has: { userId } };
       const announced = await announceEvent('agents.connected', { userId, issuer }, proof);
       // The insertion decides between concurrent connections of the account, and of the user.
       if (await links.insert(link).then(() => true, nullIfTaken)) {
-        await audit.record({ event: 'agents.connected', subject: userId, ip: origin.ip, detail: issuer });
+        await audit.record({ event: 'agents.connected', subject: userId, ip: source.ip, detail: issuer });
         await announced.emit();
         return viewOf(link);
       }
@@ -178,25 +182,25 @@ export function createAgentAccounts(deps: AgentAccountDependencies): AgentAccoun
       return withQuery(returnTo, `ticket=${tickets.seal(ticket)}`);
     },
 
-    async connect(user, { ticket: text, codeVerifier }, origin) {
+    async connect(user, { ticket: text, codeVerifier }, source) {
       const ticket = tickets.open(text);
       if (!ticket || sha256(codeVerifier) !== ticket.codeChallenge) throw agentErrors.INVALID_TICKET();
       // A stranger who registered this address would keep access after its owner has reset the password.
       if (!user.emailVerified) throw agentErrors.EMAIL_NOT_VERIFIED();
       const use = { id: ticket.id, expiresAt: clock.now() + deps.ticketLifetimeMs };
-      const connected = await deps.singleUse.run(use, () => connect(user.id, ticket.subject, origin));
+      const connected = await deps.singleUse.run(use, () => connect(user.id, ticket.subject, source));
       if (!connected) throw agentErrors.INVALID_TICKET();
       return connected;
     },
 
-    async disconnect(userId, origin) {
+    async disconnect(userId, source) {
       const link = await linkOf(userId);
       if (!link) return;
-      await deps.announce(changeOf('disconnected', link), userId, origin);
+      await deps.announce(changeOf('disconnected', link), userId, source);
       const proof = { of: 'agent-link', id: link.id };
       const announced = await announceEvent('agents.disconnected', { userId, issuer }, proof);
       if (!(await links.deleteOne({ id: link.id, userId }))) return announced.withdraw();
-      await audit.record({ event: 'agents.disconnected', subject: userId, ip: origin.ip, detail: issuer });
+      await audit.record({ event: 'agents.disconnected', subject: userId, ip: source.ip, detail: issuer });
       await announced.emit();
     },
 

@@ -1,4 +1,4 @@
-import type { Origin } from '../../core/http/scope.js';
+import type { RequestSource } from '../../core/http/routes.js';
 import { sha256 } from '../../core/kernel/secrets.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
 import { type UsedOnce, usedOnceCollection } from '../../core/ops/single-use.js';
@@ -62,9 +62,9 @@ export async function readLinkVersion(
 /** Ends the access of agents to an account that has a new owner. It does not need the configuration of the domain. */
 export async function removeLinks(
   userId: string,
-  from: Origin,
+  source: RequestSource,
   { links, audit }: { links: AgentLinks; audit: Pick<Audit, 'record'> },
 ): Promise<void> {
   const removed = await links.deleteMany({ userId });
-  if (removed > 0) await audit.record({ event: 'agents.disconnected', subject: userId, ...actorOf(from) });
+  if (removed > 0) await audit.record({ event: 'agents.disconnected', subject: userId, ...actorOf(source) });
 }

@@ -1,4 +1,4 @@
-import type { Origin } from '../../core/http/scope.js';
+import type { RequestSource } from '../../core/http/routes.js';
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
 import type { Emit } from '../../core/ops/events.js';
 import type { PasswordPolicy } from '../../core/passwords/common.js';
@@ -42,7 +42,7 @@ export interface AuthDependencies extends SessionDependencies {
    * Removes what signs in to an account without its password, and the second factor, because the account has a new owner.
    * Idempotent. Absent if there is nothing but passwords.
    */
-  removeOtherLogins?(userId: string, origin: Origin): Promise<void>;
+  removeOtherLogins?(userId: string, source: RequestSource): Promise<void>;
   /** Whether the operator allows new registrations. */
   registrationAllowed(): Promise<boolean>;
   /** Whether the address must be verified before the first login. */

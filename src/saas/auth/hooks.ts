@@ -1,5 +1,5 @@
+import type { SessionSource } from '../../core/http/request-details.js';
 import type { Session, User } from '../../core/http/schemas.js';
-import type { Origin } from '../../core/http/scope.js';
 import { SECOND } from '../../core/kernel/clock.js';
 import { type AppError, httpErrors } from '../../core/kernel/errors.js';
 import type { JobLog } from '../../core/ops/jobs.js';
@@ -99,19 +99,16 @@ export interface Hooks {
     | ((
         user: Pick<UserDocument, 'email' | 'name'>,
         method: LoginMethod,
-        origin: SessionOrigin,
+        source: SessionSource,
       ) => Promise<void>)
     | undefined;
   /** Never rejects. */
   afterLogin?:
-    | ((user: User, session: SessionDocument, registered: boolean, origin: SessionOrigin) => Promise<void>)
+    | ((user: User, session: SessionDocument, registered: boolean, source: SessionSource) => Promise<void>)
     | undefined;
   /** @throws NOT_READY, INTERNAL */
   accessTokenClaims?: ((subject: TokenSubject) => Promise<Record<string, unknown>>) | undefined;
 }
-
-/** The same in `sessions.ts`. */
-type SessionOrigin = Pick<Origin, 'ip' | 'browser' | 'system'>;
 
 /** Claims that only the package sets, or that have a meaning for those who accept tokens (RFC 7519, RFC 8693, RFC 9068). */
 export const RESERVED_CLAIMS: ReadonlySet<string> = new Set([
@@ -155,9 +152,8 @@ export function createHooks(
   return {
     beforeRegister:
       beforeRegister &&
-      (async ({ email, name }, method, origin) => {
-        const source = sourceOf(origin);
-        const registration = { email, ...(name !== undefined && { name }), method, ...source };
+      (async ({ email, name }, method, source) => {
+        const registration = { email, ...(name !== undefined && { name }), method, ...sourceOf(source) };
         const failed = (err: unknown): never => {
           if (!(err instanceof HookTimeout)) throw httpErrors.INTERNAL({ cause: err });
           logged('beforeRegister', err);
@@ -169,9 +165,9 @@ export function createHooks(
 
     afterLogin:
       afterLogin &&
-      (async (user, document, registered, origin) => {
+      (async (user, document, registered, source) => {
         const session = toSessionView(document);
-        const login = { user, session, ...loginMethodOf(session), registered, ...sourceOf(origin) };
+        const login = { user, session, ...loginMethodOf(session), registered, ...sourceOf(source) };
         await call('afterLogin', () => afterLogin(login)).catch((error: unknown) =>
           logged('afterLogin', error),
         );
@@ -226,8 +222,8 @@ function validateClaims(claims: unknown): Record<string, unknown> {
   return reserved === undefined ? copy : refuse(`returned the claim '${reserved}', which is reserved.`);
 }
 
-/** What a hook learns about the origin of a request. */
-function sourceOf({ ip, browser, system }: SessionOrigin): RequestSource {
+/** The client of a request, as hooks receive it. */
+function sourceOf({ ip, browser, system }: SessionSource): RequestSource {
   const [family, name] = [browser?.(), system?.()];
   return {
     ip,

@@ -1,6 +1,6 @@
 import { withQuery } from '../../core/config/public-url.js';
-import { circumstancesOf, type RequestOrigin } from '../../core/http/circumstances.js';
 import { inHours, inMinutes, type Localized } from '../../core/http/messages.js';
+import { type ReportedSource, requestDetails } from '../../core/http/request-details.js';
 import { type Clock, DAY, MINUTE } from '../../core/kernel/clock.js';
 import type { LinkToken } from './links/link-tokens.js';
 import { groupedCode, LOGIN_CODE_TTL_MS } from './sign-in/login-codes.js';
@@ -43,47 +43,52 @@ type Recipient = Pick<UserDocument, 'id' | 'email' | 'name' | 'emailVerified'> &
   locale?: string | undefined;
 };
 
-/** Whose mail greets nobody by name. */
+/** Whose mail contains no name. */
 type Addressee = Pick<Recipient, 'id' | 'email' | 'locale'>;
 
 /** Enqueues the mails about accounts. */
 export interface AccountMails {
-  passwordReset(recipient: Recipient, link: LinkToken, origin: RequestOrigin): Promise<void>;
+  passwordReset(recipient: Recipient, link: LinkToken, source: ReportedSource): Promise<void>;
   verifyEmail(recipient: Addressee, link: LinkToken): Promise<void>;
   /**
-   * To the new address of an account, which may belong to someone else: without the origin of the request, which would
+   * To the new address of an account, which may belong to someone else: without the client of the request, which would
    * be disclosed to them.
    */
   confirmAddressChange(recipient: Addressee, link: LinkToken): Promise<void>;
   /** Allows sign-in from a new address while wrong passwords from other addresses exhaust the limit of the account. */
-  unlock(recipient: Recipient, link: LinkToken, origin: RequestOrigin): Promise<void>;
+  unlock(recipient: Recipient, link: LinkToken, source: ReportedSource): Promise<void>;
   /** The code to sign in, for an account or for an address without one. */
   loginCode(
     recipient: Recipient | (Partial<Addressee> & Pick<Addressee, 'email'>),
     login: { code: string; id: string; expiresAt: number },
-    origin: RequestOrigin,
+    source: ReportedSource,
   ): Promise<void>;
   /** Enqueued before the change and sent once the password has this version. */
-  passwordChanged(recipient: Recipient, version: number, origin: RequestOrigin): Promise<void>;
+  passwordChanged(recipient: Recipient, version: number, source: ReportedSource): Promise<void>;
   /** To the old address; enqueued before the change and sent once the address has this version. */
-  emailChanged(recipient: Recipient, newEmail: string, version: number, origin: RequestOrigin): Promise<void>;
+  emailChanged(
+    recipient: Recipient,
+    newEmail: string,
+    version: number,
+    source: ReportedSource,
+  ): Promise<void>;
   /** Enqueued before the change and sent once the factor has this version. */
   secondFactorChanged(
     recipient: Recipient,
     change: { kind: 'added' | 'removed'; versionField: string; version: number },
-    origin: RequestOrigin,
+    source: ReportedSource,
   ): Promise<void>;
   /** Enqueued before the change and sent once it is stored. */
   passkeyChanged(
     recipient: Recipient,
     change: { kind: 'added' | 'removed'; key: string; versionField: string; version: number },
-    origin: RequestOrigin,
+    source: ReportedSource,
   ): Promise<void>;
   /** The same about the account of an identity provider whose agents can act for the user. */
   agentsChanged(
     recipient: Recipient,
     change: { kind: 'connected' | 'disconnected'; key: string; versionField: string; version: number },
-    origin: RequestOrigin,
+    source: ReportedSource,
   ): Promise<void>;
   /** The same about an account of another provider with which the user can sign in. */
   identityChanged(
@@ -95,7 +100,7 @@ export interface AccountMails {
       versionField: string;
       version: number;
     },
-    origin: RequestOrigin,
+    source: ReportedSource,
   ): Promise<void>;
   welcome(recipient: Recipient): Promise<void>;
 }
@@ -119,7 +124,7 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
     name !== undefined && emailVerified ? { name } : {};
   const inDays = (days: number) => clock.now() + days * DAY;
 
-  const circumstances = (origin: RequestOrigin) => circumstancesOf(origin, clock.now());
+  const detailsOf = (source: ReportedSource) => requestDetails(source, clock.now());
 
   /** A mail to an address that is to be confirmed. */
   const confirmation =
@@ -141,7 +146,7 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
     template: Parameters<Outbox['put']>[0]['template'],
     recipient: Recipient,
     { key, versionField, version }: { key: string; versionField: string; version: number },
-    origin: RequestOrigin,
+    source: ReportedSource,
     more: { newEmail?: string; provider?: string } = {},
   ): Promise<void> =>
     outbox.put({
@@ -150,14 +155,14 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
       to: recipient.email,
       locale: recipient.locale,
       template,
-      values: { email: recipient.email, ...more, ...greeting(recipient), ...circumstances(origin) },
+      values: { email: recipient.email, ...more, ...greeting(recipient), ...detailsOf(source) },
       security: true,
       sendCondition: { userId: recipient.id, versionField, minVersion: version },
       expiresAt: inDays(7),
     });
 
   return {
-    passwordReset: (recipient, { token, hash, expiresAt }, origin) =>
+    passwordReset: (recipient, { token, hash, expiresAt }, source) =>
       outbox.put({
         key: `password-reset:${hash}`,
         userId: recipient.id,
@@ -169,7 +174,7 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
           link: withQuery(pages.reset(), `token=${token}`),
           validFor: inHours(1),
           ...greeting(recipient),
-          ...circumstances(origin),
+          ...detailsOf(source),
         },
         security: true,
         expiresAt,
@@ -178,7 +183,7 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
     verifyEmail: confirmation('verify-email'),
     confirmAddressChange: confirmation('confirm-address-change'),
 
-    unlock: (recipient, { token, hash, expiresAt }, origin) =>
+    unlock: (recipient, { token, hash, expiresAt }, source) =>
       outbox.put({
         key: `unlock:${hash}`,
         userId: recipient.id,
@@ -190,13 +195,13 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
           link: withQuery(pages.unlock(), `token=${token}`),
           validFor: inHours(1),
           ...greeting(recipient),
-          ...circumstances(origin),
+          ...detailsOf(source),
         },
         security: true,
         expiresAt,
       }),
 
-    loginCode: ({ id, email, locale, ...recipient }, { code, id: requestId, expiresAt }, origin) =>
+    loginCode: ({ id, email, locale, ...recipient }, { code, id: requestId, expiresAt }, source) =>
       outbox.put({
         key: `login-code:${requestId}`,
         ...(id !== undefined && { userId: id }),
@@ -209,45 +214,45 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
           ...(pages.login && { link: withQuery(pages.login(), `code=${code}`) }),
           validFor: inMinutes(LOGIN_CODE_TTL_MS / MINUTE),
           ...('emailVerified' in recipient && greeting(recipient)),
-          ...circumstances(origin),
+          ...detailsOf(source),
         },
         security: true,
         expiresAt,
       }),
 
-    passwordChanged: (recipient, version, origin) =>
+    passwordChanged: (recipient, version, source) =>
       changed(
         'password-changed',
         recipient,
         { key: `${recipient.id}:${version}`, versionField: 'passwordVersion', version },
-        origin,
+        source,
       ),
 
-    emailChanged: (recipient, newEmail, version, origin) =>
+    emailChanged: (recipient, newEmail, version, source) =>
       changed(
         'email-changed',
         recipient,
         { key: `${recipient.id}:${version}`, versionField: 'emailVersion', version },
-        origin,
+        source,
         { newEmail },
       ),
 
-    secondFactorChanged: (recipient, { kind, ...change }, origin) =>
+    secondFactorChanged: (recipient, { kind, ...change }, source) =>
       changed(
         `second-factor-${kind}`,
         recipient,
         { ...change, key: `${recipient.id}:${change.version}` },
-        origin,
+        source,
       ),
 
-    passkeyChanged: (recipient, { kind, ...change }, origin) =>
-      changed(`passkey-${kind}`, recipient, change, origin),
+    passkeyChanged: (recipient, { kind, ...change }, source) =>
+      changed(`passkey-${kind}`, recipient, change, source),
 
-    agentsChanged: (recipient, { kind, ...change }, origin) =>
-      changed(`agents-${kind}`, recipient, change, origin),
+    agentsChanged: (recipient, { kind, ...change }, source) =>
+      changed(`agents-${kind}`, recipient, change, source),
 
-    identityChanged: (recipient, { kind, provider, ...change }, origin) =>
-      changed(`identity-${kind}`, recipient, change, origin, { provider }),
+    identityChanged: (recipient, { kind, provider, ...change }, source) =>
+      changed(`identity-${kind}`, recipient, change, source, { provider }),
 
     welcome: (recipient) =>
       outbox.put({

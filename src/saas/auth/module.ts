@@ -1,10 +1,10 @@
 import { type PublicUrl, withLeadingSlash } from '../../core/config/public-url.js';
-import type { RequestOrigin } from '../../core/http/circumstances.js';
 import { type Cookie, createCookie } from '../../core/http/cookies.js';
 import type { Messages } from '../../core/http/messages.js';
 import type { Pages } from '../../core/http/pages.js';
+import type { ReportedSource } from '../../core/http/request-details.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { SubscriptionSummary } from '../../core/http/schemas.js';
-import type { Scope } from '../../core/http/scope.js';
 import type { ListedAudit } from '../../core/ops/audit.js';
 import type { Announce, Emit } from '../../core/ops/events.js';
 import { createExpiryPurge } from '../../core/ops/purge.js';
@@ -112,29 +112,29 @@ export interface AuthModule {
   announceFactor(
     userId: string,
     change: Parameters<AccountMails['secondFactorChanged']>[1],
-    origin: RequestOrigin,
+    source: ReportedSource,
   ): Promise<void>;
   /** Enqueues the mail about a new or removed passkey. */
   announcePasskey(
     userId: string,
     change: Parameters<AccountMails['passkeyChanged']>[1],
-    origin: RequestOrigin,
+    source: ReportedSource,
   ): Promise<void>;
   /** Enqueues the mail about access of agents. */
   announceAgents(
     userId: string,
     change: Parameters<AccountMails['agentsChanged']>[1],
-    origin: RequestOrigin,
+    source: ReportedSource,
   ): Promise<void>;
   /** Enqueues the mail about a provider to sign in with. */
   announceIdentity(
     userId: string,
     change: Parameters<AccountMails['identityChanged']>[1],
-    origin: RequestOrigin,
+    source: ReportedSource,
   ): Promise<void>;
-  /** Lets clients keep refresh tokens in cookies, on the routes that are registered on the scope after this. */
-  useSessionCookies(scope: Scope): void;
-  plugin(scope: Scope, options: Pick<AuthPluginOptions, 'admitsAgents'>): Promise<void>;
+  /** Lets clients keep refresh tokens in cookies, on the routes that are registered after this. */
+  useSessionCookies(fastify: FastifyTypebox): void;
+  plugin(fastify: FastifyTypebox, options: Pick<AuthPluginOptions, 'admitsAgents'>): Promise<void>;
 }
 
 export interface AuthModuleOptions {
@@ -254,25 +254,25 @@ export function createAuthModule(
     exportAccount,
     sendExport,
     sessionCookie,
-    async announceFactor(userId, change, origin) {
+    async announceFactor(userId, change, source) {
       const user = await users.findOne({ id: userId });
-      if (user) await mails.secondFactorChanged(user, change, origin);
+      if (user) await mails.secondFactorChanged(user, change, source);
     },
-    async announcePasskey(userId, change, origin) {
+    async announcePasskey(userId, change, source) {
       const user = await users.findOne({ id: userId });
-      if (user) await mails.passkeyChanged(user, change, origin);
+      if (user) await mails.passkeyChanged(user, change, source);
     },
-    async announceAgents(userId, change, origin) {
+    async announceAgents(userId, change, source) {
       const user = await users.findOne({ id: userId });
-      if (user) await mails.agentsChanged(user, change, origin);
+      if (user) await mails.agentsChanged(user, change, source);
     },
-    async announceIdentity(userId, change, origin) {
+    async announceIdentity(userId, change, source) {
       const user = await users.findOne({ id: userId });
-      if (user) await mails.identityChanged(user, change, origin);
+      if (user) await mails.identityChanged(user, change, source);
     },
     activity: createActivity({ activity: activityCollection(store), sessions, clock }),
-    useSessionCookies(scope) {
-      keepRefreshTokensInCookies(scope, {
+    useSessionCookies(fastify) {
+      keepRefreshTokensInCookies(fastify, {
         cookie: sessionCookie,
         refreshTtl: config.refreshTokenTtl,
         origins: () => [new URL(publicUrl.get()).origin, ...options.origins],
@@ -280,8 +280,8 @@ export function createAuthModule(
         backgroundTasks: context.backgroundTasks,
       });
     },
-    async plugin(scope, { admitsAgents }) {
-      await authPlugin(scope, {
+    async plugin(fastify, { admitsAgents }) {
+      await authPlugin(fastify, {
         auth: service,
         admitsAgents,
         sendExport,
@@ -290,7 +290,7 @@ export function createAuthModule(
         secondFactors: secondFactor?.service,
         home: publicUrl.get,
       });
-      if (service.emailLogin) await emailLogin?.plugin(scope, service.emailLogin);
+      if (service.emailLogin) await emailLogin?.plugin(fastify, service.emailLogin);
     },
   };
 }

@@ -1,7 +1,7 @@
 import { personOf } from '../../core/http/identity.js';
 import type { Messages } from '../../core/http/messages.js';
+import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { Acknowledgement, ok } from '../../core/http/schemas.js';
-import { access, originOf, type Scope } from '../../core/http/scope.js';
 import { rejectUnknownFields } from '../../core/http/unknown-fields.js';
 import { type LinkPagesOptions, linkPagesPlugin } from './links/link-pages.js';
 import {
@@ -38,22 +38,22 @@ export interface AuthPluginOptions extends LinkPagesOptions {
 }
 
 /** The routes of accounts: sessions, mailed links, account management and the export. */
-export async function authPlugin(scope: Scope, options: AuthPluginOptions): Promise<void> {
-  await sessionRoutes(scope, options);
-  await scope.register(linkPagesPlugin, options);
-  await accountRoutes(scope, options);
-  await scope.register(exportPlugin, options);
+export async function authPlugin(fastify: FastifyTypebox, options: AuthPluginOptions): Promise<void> {
+  await sessionRoutes(fastify, options);
+  await fastify.register(linkPagesPlugin, options);
+  await accountRoutes(fastify, options);
+  await fastify.register(exportPlugin, options);
   const { auth, secondFactors } = options;
   const step = auth.secondFactorStep;
-  if (step && secondFactors) await scope.register(secondFactorPlugin, { auth, step, secondFactors });
+  if (step && secondFactors) await fastify.register(secondFactorPlugin, { auth, step, secondFactors });
 }
 
 /** Routes that start, refresh, list and end sessions. */
 async function sessionRoutes(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { auth, messages, admitsAgents }: Pick<AuthPluginOptions, 'auth' | 'messages' | 'admitsAgents'>,
 ): Promise<void> {
-  scope.post(
+  fastify.post(
     '/auth/register',
     {
       config: access('public'),
@@ -63,7 +63,7 @@ async function sessionRoutes(
     },
     async (request, reply) => {
       const input = { ...request.body, locale: messages.negotiate(request) };
-      const signedIn = await auth.register(input, originOf(request));
+      const signedIn = await auth.register(input, requestSource(request));
       if (signedIn) return reply.code(201).send(ok(signedIn));
       return reply
         .code(202)
@@ -71,27 +71,27 @@ async function sessionRoutes(
     },
   );
 
-  scope.post(
+  fastify.post(
     '/auth/login',
     {
       config: access('public'),
       bodyLimit: BODY_LIMIT,
       schema: { body: LoginBody, response: { 200: SignInAnswer } },
     },
-    async (request) => ok(await auth.login(request.body, originOf(request))),
+    async (request) => ok(await auth.login(request.body, requestSource(request))),
   );
 
-  scope.post(
+  fastify.post(
     '/auth/refresh',
     {
       config: access('public', { duringMaintenance: true }),
       bodyLimit: BODY_LIMIT,
       schema: { body: RefreshBody, response: { 200: TokensAnswer } },
     },
-    async (request) => ok(await auth.refresh(request.body.refreshToken, originOf(request))),
+    async (request) => ok(await auth.refresh(request.body.refreshToken, requestSource(request))),
   );
 
-  scope.get(
+  fastify.get(
     '/auth/me',
     {
       config: access('user', { agentScope: 'profile:read' }),
@@ -100,18 +100,19 @@ async function sessionRoutes(
     async (request) => ok(request.saas),
   );
 
-  scope.post(
+  fastify.post(
     '/auth/reauthenticate',
     {
       config: access('user'),
       bodyLimit: BODY_LIMIT,
       schema: { body: ReauthenticationBody, response: { 200: ReauthenticationAnswer } },
     },
-    async (request) => ok(await auth.reauthenticate(personOf(request.saas), request.body, originOf(request))),
+    async (request) =>
+      ok(await auth.reauthenticate(personOf(request.saas), request.body, requestSource(request))),
   );
 
   // Public, because a refresh token alone is sufficient and an ended session is not an error.
-  scope.post(
+  fastify.post(
     '/auth/logout',
     {
       config: access('public', { duringMaintenance: true }),
@@ -120,22 +121,22 @@ async function sessionRoutes(
     },
     async (request) => {
       const { authorization } = request.headers;
-      await auth.logout({ ...request.body, ...(authorization && { authorization }) }, originOf(request));
+      await auth.logout({ ...request.body, ...(authorization && { authorization }) }, requestSource(request));
       return { success: true } as const;
     },
   );
 
-  scope.get(
+  fastify.get(
     '/auth/sessions',
     { config: access('user'), schema: { response: { 200: SessionsAnswer } } },
     async (request) => ok({ sessions: await auth.listSessions(personOf(request.saas)) }),
   );
 
-  scope.delete(
+  fastify.delete(
     '/auth/sessions/:id',
     { config: access('user'), schema: { params: SessionParams, response: { 200: Acknowledgement } } },
     async (request) => {
-      await auth.revokeSession(personOf(request.saas), request.params.id, originOf(request));
+      await auth.revokeSession(personOf(request.saas), request.params.id, requestSource(request));
       return { success: true } as const;
     },
   );
@@ -145,14 +146,17 @@ async function sessionRoutes(
 const DELETION_TIMEOUT_MS = 30_000;
 
 /** Routes that change and delete the caller's account. */
-async function accountRoutes(scope: Scope, { auth }: Pick<AuthPluginOptions, 'auth'>): Promise<void> {
+async function accountRoutes(
+  fastify: FastifyTypebox,
+  { auth }: Pick<AuthPluginOptions, 'auth'>,
+): Promise<void> {
   const change = { config: access('user'), bodyLimit: BODY_LIMIT };
 
-  scope.post(
+  fastify.post(
     '/user/password',
     { ...change, schema: { body: PasswordBody, response: { 200: Acknowledgement } } },
     async (request) => {
-      await auth.changePassword(personOf(request.saas), request.body, originOf(request));
+      await auth.changePassword(personOf(request.saas), request.body, requestSource(request));
       return {
         success: true,
         message: 'The password has been changed and all other sessions have been revoked.',
@@ -160,18 +164,18 @@ async function accountRoutes(scope: Scope, { auth }: Pick<AuthPluginOptions, 'au
     },
   );
 
-  scope.post(
+  fastify.post(
     '/user/email',
     { ...change, schema: { body: EmailChangeBody, response: { 202: Acknowledgement } } },
     async (request, reply) => {
-      await auth.changeEmail(personOf(request.saas), request.body, originOf(request));
+      await auth.changeEmail(personOf(request.saas), request.body, requestSource(request));
       const message =
         'Follow the link in the e-mail that was sent to the new address. Until then, the current address remains valid.';
       return reply.code(202).send({ success: true, message });
     },
   );
 
-  scope.post(
+  fastify.post(
     '/user/delete',
     {
       ...change,
@@ -179,7 +183,7 @@ async function accountRoutes(scope: Scope, { auth }: Pick<AuthPluginOptions, 'au
       schema: { body: DeletionBody, response: { 200: Acknowledgement } },
     },
     async (request) => {
-      await auth.deleteAccount(personOf(request.saas), request.body.password, originOf(request));
+      await auth.deleteAccount(personOf(request.saas), request.body.password, requestSource(request));
       return { success: true, message: 'The account has been deleted.' } as const;
     },
   );

@@ -1,4 +1,4 @@
-import type { Origin } from '../../core/http/scope.js';
+import type { RequestSource } from '../../core/http/routes.js';
 import { createUsedLinks } from '../../core/ops/used-links.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
@@ -45,7 +45,7 @@ export interface AuthService
    * @throws INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, SECOND_FACTOR_REQUIRED,
    *   SECOND_FACTOR_ENROLMENT_REQUIRED, RATE_LIMITED, OVERLOADED
    */
-  login(input: { email: string; password: string }, origin: Origin): Promise<SignedIn>;
+  login(input: { email: string; password: string }, source: RequestSource): Promise<SignedIn>;
   administration: AccountAdministration;
   /** Changes by the host. */
   update: UserUpdate['update'];
@@ -114,12 +114,12 @@ export function createAuthService(deps: AuthServiceOptions): AuthService {
     ...createUserUpdate({ ...deps, passwordRules, sendVerification }),
     administration: createAccountAdministration({ ...deps, sendReset, sendVerification }),
 
-    async login(input, origin) {
-      const { user, outdated } = await credentials.verify(input, origin, 'login.failed');
+    async login(input, source) {
+      const { user, outdated } = await credentials.verify(input, source, 'login.failed');
       if (isDisabled(user)) throw authErrors.ACCOUNT_SUSPENDED();
       if (deps.verificationRequired && !user.emailVerified) throw authErrors.EMAIL_NOT_VERIFIED();
       if (outdated) {
-        const passwordHash = await passwords.hash(input.password, origin.isDisconnected);
+        const passwordHash = await passwords.hash(input.password, source.isDisconnected);
         // The condition on the version prevents the rehash from overwriting a new password.
         const rehashed = await users.updateOne(
           { id: user.id, passwordVersion: user.passwordVersion },
@@ -127,8 +127,8 @@ export function createAuthService(deps: AuthServiceOptions): AuthService {
         );
         if (rehashed) await deps.foreignHashes.remove(user);
       }
-      await secondFactorStep?.demand(user, FIRST_FACTOR.password, origin);
-      return signing.signIn(user, origin);
+      await secondFactorStep?.demand(user, FIRST_FACTOR.password, source);
+      return signing.signIn(user, source);
     },
   };
 }

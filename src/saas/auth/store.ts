@@ -1,5 +1,5 @@
-import type { Device } from '../../core/http/circumstances.js';
 import { canonicalEmail } from '../../core/http/mailboxes.js';
+import type { Device } from '../../core/http/request-details.js';
 import { type Session, type SubscriptionSummary, toTimestamp, type User } from '../../core/http/schemas.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { newId, type Random } from '../../core/kernel/secrets.js';

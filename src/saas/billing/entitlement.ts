@@ -12,7 +12,13 @@ import {
   type SubscriptionDocument,
   type Subscriptions,
 } from './store.js';
-import { ACCESS_TERMS, type AccessTerms, type BillingUsers, type Grant, type Projection } from './users.js';
+import {
+  ACCESS_TERMS,
+  type AccessTerms,
+  type BillingUsers,
+  type PlanGrant,
+  type Projection,
+} from './users.js';
 
 /**
  * Access to plans through subscriptions and grants. The access terms of the subscriptions are copied to the
@@ -28,7 +34,7 @@ export interface EntitlementContext {
 }
 
 /** The source of a user's access. */
-export type Entitlement<T> = { grant: Grant } | { subscription: T };
+export type Entitlement<T> = { grant: PlanGrant } | { subscription: T };
 
 /** The summary of a user without subscription and grant. */
 export const NO_SUBSCRIPTION = { status: 'none', plan: 'free' } as const;
@@ -63,12 +69,12 @@ const mayEntitle = ({ status, plan }: Pick<AccessTerms, 'status' | 'plan'>): boo
 export const selectShown = <T extends AccessTerms>(all: readonly T[]): T | undefined =>
   selectBest(all.filter(mayEntitle)) ?? selectBest(all);
 
-export const isInForce = ({ until }: Grant, now: number): boolean => until === undefined || now < until;
+export const isInForce = ({ until }: PlanGrant, now: number): boolean => until === undefined || now < until;
 
 /** The subscription or grant that gives access to `plan`, or to any plan: the newer one if both do. */
 export function findEntitlement<T extends AccessTerms>(
   held: readonly T[],
-  grant: Grant | undefined,
+  grant: PlanGrant | undefined,
   { pastDue, now }: EntitlementContext,
   plan?: string,
 ): Entitlement<T> | null {
@@ -82,7 +88,7 @@ export function findEntitlement<T extends AccessTerms>(
 /** Every plan to which the subscriptions and the grant give access now. */
 export function listEntitledPlans(
   subscriptions: readonly SubscriptionDocument[],
-  grant: Grant | undefined,
+  grant: PlanGrant | undefined,
   { pastDue, now }: EntitlementContext,
   configured: Plans['configured'],
 ): Set<string> {
@@ -159,7 +165,7 @@ export interface SubscriptionRecord {
   subscriptionRev?: number;
   /** As of the `subscriptionRev` in `rev`. */
   subscriptionsHeld?: { rev: number; terms: AccessTerms[] };
-  grant?: Grant;
+  grant?: PlanGrant;
 }
 
 /** `User.subscription` at this moment. Trials, grace periods and grants end without a write to the record. */

@@ -1,10 +1,10 @@
 import { toTimestamp } from '../../core/http/schemas.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { type ErrorDetail, httpErrors } from '../../core/kernel/errors.js';
-import { type Audit, madeBy, type Operator } from '../../core/ops/audit.js';
+import { type Audit, auditActor, type Operator } from '../../core/ops/audit.js';
 import { NO_SUBSCRIPTION } from './entitlement.js';
 import { type KnownPlans, UNKNOWN_PLAN } from './plans/plans.js';
-import type { BillingUsers, Grant } from './users.js';
+import type { BillingUsers, PlanGrant } from './users.js';
 
 /** Plans that the operator gives to users, with or without a payment provider. */
 export interface Grants {
@@ -33,7 +33,7 @@ export interface GrantDependencies {
 const PLAN = /^[\w .-]{1,100}$/;
 
 export function createGrants({ users, plans, audit, clock }: GrantDependencies): Grants {
-  const write = async (userId: string, grant: Grant | null) => {
+  const write = async (userId: string, grant: PlanGrant | null) => {
     const written = await users.grants.write(userId, grant);
     if (!written) throw httpErrors.NOT_FOUND({ message: 'The user was not found.' });
     return written;
@@ -48,14 +48,14 @@ export function createGrants({ users, plans, audit, clock }: GrantDependencies):
       const { before } = await write(userId, { plan, since: now, ...(until !== undefined && { until }) });
       const previous = before === undefined ? '' : `, before: ${describe(before)}`;
       const detail = describe(given) + previous;
-      await audit.record({ event: 'plan.granted', subject: userId, ...madeBy(operator), detail });
+      await audit.record({ event: 'plan.granted', subject: userId, ...auditActor(operator), detail });
     },
 
     async revoke(userId, operator) {
       const { before } = await write(userId, null);
       if (!before) return;
       const detail = describe(before);
-      await audit.record({ event: 'plan.revoked', subject: userId, ...madeBy(operator), detail });
+      await audit.record({ event: 'plan.revoked', subject: userId, ...auditActor(operator), detail });
     },
   };
 }

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { withLeadingSlash } from '../../core/config/public-url.js';
-import type { Scope } from '../../core/http/scope.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import { type BillingDeletion, createBillingDeletion } from './account-deletion.js';
 import { createCheckoutPurge, createOpenCheckouts } from './checkout/open-checkouts.js';
@@ -68,11 +68,11 @@ export interface BillingModule {
   /** Sends changed addresses and names to the provider soon. */
   sendProfiles(): void;
   /** The routes for users. */
-  plugin(scope: Scope): Promise<void>;
+  plugin(fastify: FastifyTypebox): Promise<void>;
   /** The routes for the operator. */
-  adminPlugin(scope: Scope): Promise<void>;
-  /** The route for the provider. In a separate scope, because it replaces the body parser. */
-  webhookPlugin(scope: Scope): Promise<void>;
+  adminPlugin(fastify: FastifyTypebox): Promise<void>;
+  /** The route for the provider. In a separate context, because it replaces the body parser. */
+  webhookPlugin(fastify: FastifyTypebox): Promise<void>;
 }
 
 export interface BillingModuleOptions {
@@ -209,8 +209,8 @@ export function createBillingModule(
       replayUnmatched: replayEvents ? processor.replayUnmatched : undefined,
     }),
     sendProfiles: gateway ? () => void jobs.runNow('customer-profiles') : () => undefined,
-    plugin: (scope) =>
-      billingPlugin(scope, {
+    plugin: (fastify) =>
+      billingPlugin(fastify, {
         service,
         checkout,
         subscription,
@@ -219,8 +219,8 @@ export function createBillingModule(
         purchases,
         allowPause: config.billingAllowPause === true,
       }),
-    adminPlugin: (scope) => billingAdminPlugin(scope, { duplicates }),
-    webhookPlugin: (scope) => webhookPlugin(scope, events),
+    adminPlugin: (fastify) => billingAdminPlugin(fastify, { duplicates }),
+    webhookPlugin: (fastify) => webhookPlugin(fastify, events),
   };
 }
 

@@ -2,7 +2,7 @@ import type { Static, TObject } from 'typebox';
 import { Type } from 'typebox';
 import { option } from '../../core/config/options.js';
 import { isLoopback, pathProblem } from '../../core/config/public-url.js';
-import { shown } from '../../core/config/validation-messages.js';
+import { formatValue } from '../../core/config/validation-messages.js';
 import { secretWeakness } from '../../core/kernel/secrets.js';
 import { PlansOption, parsePlans, plansProblem } from './plans/options.js';
 
@@ -104,17 +104,17 @@ export function plansConflict({ billing, billingPrices = [] }: PlansSource): str
   const wrong = pairs.find(([price, plan]) => (planOf?.get(price) ?? plan) !== plan);
   if (!wrong) return undefined;
   const [price, plan] = wrong;
-  return `assigns the price ${shown(price)} to the plan ${plan}, but BILLING_PLANS assigns it to ${planOf?.get(price)}.`;
+  return `assigns the price ${formatValue(price)} to the plan ${plan}, but BILLING_PLANS assigns it to ${planOf?.get(price)}.`;
 }
 
 function pricesProblem(pairs: readonly string[]): string | undefined {
   const wrong = pairs.find((pair) => !/^[\w-]+=[\w.-]+( +[\w.-]+)*$/.test(pair));
   if (wrong !== undefined) {
-    return `must list price=plan pairs, like price_1Pro=pro,price_1Team=team; given: ${shown(wrong)}.`;
+    return `must list price=plan pairs, like price_1Pro=pro,price_1Team=team; given: ${formatValue(wrong)}.`;
   }
   const prices = pairs.map((pair) => pair.split('=')[0]);
   const twice = prices.find((price, index) => prices.indexOf(price) < index);
-  return twice === undefined ? undefined : `must name each price once; given twice: ${shown(twice)}.`;
+  return twice === undefined ? undefined : `must name each price once; given twice: ${formatValue(twice)}.`;
 }
 
 /** Rejected in development as well: a blank value means that the secret was not set. */

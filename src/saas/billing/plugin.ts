@@ -1,7 +1,7 @@
 import { type Static, type TSchema, Type } from 'typebox';
 import { type ActingProgram, actingProgramOf } from '../../core/http/identity.js';
+import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { After, Envelope, ok } from '../../core/http/schemas.js';
-import { access, originOf, type Scope } from '../../core/http/scope.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import type { CheckoutService } from './checkout/service.js';
 import type { Catalog } from './plans/catalog.js';
@@ -49,11 +49,11 @@ export interface BillingPluginOptions {
 }
 
 /** The routes for users: buying, reading and managing subscriptions. */
-export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): Promise<void> {
+export async function billingPlugin(fastify: FastifyTypebox, deps: BillingPluginOptions): Promise<void> {
   const { service, checkout, subscription, catalog, changes, purchases, allowPause } = deps;
 
   // For people only: both answers are addresses at which anyone who has them acts as the person at the payment provider.
-  scope.post(
+  fastify.post(
     '/billing/create-checkout-session',
     {
       config: access('user'),
@@ -63,7 +63,7 @@ export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): P
     async (request) => ok(await checkout.open(request.saas.user, request.body)),
   );
 
-  scope.post(
+  fastify.post(
     '/billing/create-portal-session',
     {
       config: access('user'),
@@ -73,7 +73,7 @@ export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): P
     async (request) => ok(await service.portal(request.saas.user, request.body.returnPath)),
   );
 
-  scope.get(
+  fastify.get(
     '/billing/subscription',
     {
       config: access('user', { agentScope: 'billing:read' }),
@@ -86,7 +86,7 @@ export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): P
     },
   );
 
-  scope.post(
+  fastify.post(
     '/billing/sync',
     {
       config: access('user'),
@@ -96,7 +96,7 @@ export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): P
     async (request) => ok(await subscription.sync(request.saas.user, request.body.sessionId)),
   );
 
-  scope.get(
+  fastify.get(
     '/billing/invoices',
     {
       config: access('user', { agentScope: 'billing:read' }),
@@ -106,7 +106,7 @@ export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): P
     async (request) => ok(await catalog.invoices(request.saas.user.id)),
   );
 
-  scope.get(
+  fastify.get(
     '/billing/purchases',
     {
       config: access('user', { agentScope: 'billing:read' }),
@@ -118,7 +118,7 @@ export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): P
     },
   );
 
-  scope.get(
+  fastify.get(
     '/billing/plans',
     {
       config: access('public'),
@@ -139,7 +139,7 @@ export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): P
       actor: ActingProgram | undefined,
     ) => Promise<Subscription>,
   ) =>
-    scope.post(
+    fastify.post(
       path,
       {
         config: access('user', { agentScope: 'billing:write' }),
@@ -151,7 +151,7 @@ export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): P
           await change(
             request.saas.user.id,
             request.body as Static<Body>,
-            originOf(request).ip,
+            requestSource(request).ip,
             actingProgramOf(request.saas),
           ),
         ),
@@ -165,7 +165,7 @@ export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): P
     return changes.pause(userId, order, ip, actor);
   });
 
-  scope.get(
+  fastify.get(
     '/billing/subscription/change/preview',
     {
       config: access('user', { agentScope: 'billing:read' }),
@@ -182,10 +182,10 @@ export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): P
 
 /** The routes for the operator. */
 export async function billingAdminPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { duplicates }: { duplicates: Duplicates },
 ): Promise<void> {
-  scope.get(
+  fastify.get(
     '/api/billing/duplicate-subscriptions',
     {
       config: access('admin'),

@@ -20,7 +20,7 @@ export interface BillingUsers {
   };
   grants: {
     /** Writes or removes the grant and returns the previous one; `null` if the user does not exist. */
-    write(userId: string, grant: Grant | null): Promise<{ before: Grant | undefined } | null>;
+    write(userId: string, grant: PlanGrant | null): Promise<{ before: PlanGrant | undefined } | null>;
   };
 }
 
@@ -33,11 +33,11 @@ export interface BillingUser {
   locale?: string | undefined;
   /** Whether the account is neither suspended nor being deleted. */
   isOpen: boolean;
-  grant?: Grant;
+  grant?: PlanGrant;
 }
 
 /** A plan that the operator gave to a user. Times are Unix times in milliseconds. */
-export interface Grant {
+export interface PlanGrant {
   plan: string;
   since: number;
   /** Absent: until the grant is revoked. */

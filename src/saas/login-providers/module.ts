@@ -1,6 +1,6 @@
 import type { TSchema } from 'typebox';
 import type { Messages } from '../../core/http/messages.js';
-import type { Scope } from '../../core/http/scope.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import { createSealed } from '../../core/kernel/sealed.js';
 import { createExpiryPurge } from '../../core/ops/purge.js';
 import { createSingleUse } from '../../core/ops/single-use.js';
@@ -10,18 +10,18 @@ import { createProvider, type Provider } from './providers.js';
 import type { FederationConfiguration } from './schemas.js';
 import { createFederation, type FederatedAccounts, type Federation } from './service.js';
 import { identityCollection, usedTicketCollection } from './store.js';
-import { type BegunLogin, LIFETIME_MS, type Ticket } from './tickets.js';
+import { LIFETIME_MS, type PendingLogin, type Ticket } from './tickets.js';
 
 /** Sign-in with accounts of other providers. */
 export interface FederationModule<S> {
   service: Federation<S>;
-  plugin(scope: Scope): Promise<void>;
+  plugin(fastify: FastifyTypebox): Promise<void>;
 }
 
 export interface FederationModuleOptions<S> {
   providers: NonNullable<FederationConfiguration['login']>;
   accounts: FederatedAccounts<S>;
-  signInAnswer: TSchema;
+  signInResponse: TSchema;
   /** The secrets that encrypt what the browser keeps, the current one first. */
   secrets: readonly string[];
   publicUrl(): string;
@@ -55,13 +55,13 @@ export function createFederationModule<S>(
     ...options,
     providers,
     identities: identityCollection(context.store),
-    logins: createSealed<BegunLogin>('begun sign-ins at providers', sealing),
+    logins: createSealed<PendingLogin>('begun sign-ins at providers', sealing),
     tickets: createSealed<Ticket>('single-use tickets of sign-ins at providers', sealing),
     singleUse: createSingleUse(usedTickets),
     callbackUrl,
   });
   return {
     service: federation,
-    plugin: (scope) => federationPlugin(scope, { ...options, federation, callbackUrl }),
+    plugin: (fastify) => federationPlugin(fastify, { ...options, federation, callbackUrl }),
   };
 }

@@ -3,8 +3,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Cookie, createCookieGroup } from '../../core/http/cookies.js';
 import type { Messages } from '../../core/http/messages.js';
 import { responseOf, signInIdOf, TicketBody } from '../../core/http/provider-sign-in.js';
+import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { Acknowledgement, ok } from '../../core/http/schemas.js';
-import { access, originOf, type Scope } from '../../core/http/scope.js';
 import { SECOND } from '../../core/kernel/clock.js';
 import {
   IdentitiesAnswer,
@@ -21,7 +21,7 @@ import { LIFETIME_MS } from './tickets.js';
 export interface FederationPluginOptions<S> {
   federation: Federation<S>;
   /** The schema of the response to a sign-in. */
-  signInAnswer: import('typebox').TSchema;
+  signInResponse: import('typebox').TSchema;
   messages: Pick<Messages, 'negotiate'>;
   publicUrl(): string;
   /** The address of the callback of a provider. */
@@ -31,26 +31,29 @@ export interface FederationPluginOptions<S> {
 const FORM_LIMIT_BYTES = 16 * 1024;
 
 /** Sign-in at other providers, and the connections of an account to them. */
-export async function federationPlugin<S>(scope: Scope, options: FederationPluginOptions<S>): Promise<void> {
-  await signInRoutes(scope, options);
-  await accountRoutes(scope, options);
+export async function federationPlugin<S>(
+  fastify: FastifyTypebox,
+  options: FederationPluginOptions<S>,
+): Promise<void> {
+  await signInRoutes(fastify, options);
+  await accountRoutes(fastify, options);
 }
 
 async function signInRoutes<S>(
-  scope: Scope,
-  { federation, signInAnswer, messages, publicUrl, callbackUrl }: FederationPluginOptions<S>,
+  fastify: FastifyTypebox,
+  { federation, signInResponse, messages, publicUrl, callbackUrl }: FederationPluginOptions<S>,
 ): Promise<void> {
   const page = access('public', { page: true });
   /** One for each sign-in, so that several can be open. Sent with the redirect from the provider. */
   const cookies = createCookieGroup('saas-login', publicUrl);
 
-  scope.get(
+  fastify.get(
     '/auth/providers',
     { config: access('public'), schema: { response: { 200: ProvidersAnswer } } },
     async () => ok({ providers: federation.providers() }),
   );
 
-  scope.get(
+  fastify.get(
     '/auth/login/:provider',
     { config: page, schema: { params: ProviderParams, querystring: StartQuery } },
     async (request, reply) => {
@@ -77,7 +80,7 @@ async function signInRoutes<S>(
     return id === undefined ? undefined : cookies.of(id);
   };
 
-  scope.get(
+  fastify.get(
     '/auth/callback/:provider',
     { config: page, exposeHeadRoute: false, schema: { params: ProviderParams } },
     (request, reply) => {
@@ -87,7 +90,7 @@ async function signInRoutes<S>(
   );
 
   // Sign in with Apple submits a form (OAuth 2.0 Form Post Response Mode).
-  await scope.register(async (forms: Scope) => {
+  await fastify.register(async (forms: FastifyTypebox) => {
     await forms.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
     forms.post(
       '/auth/callback/:provider',
@@ -104,34 +107,37 @@ async function signInRoutes<S>(
     );
   });
 
-  scope.post(
+  fastify.post(
     '/auth/exchange',
-    { config: access('public'), schema: { body: TicketBody, response: { 200: signInAnswer } } },
+    { config: access('public'), schema: { body: TicketBody, response: { 200: signInResponse } } },
     async (request) =>
-      ok(await federation.exchange(request.body, messages.negotiate(request), originOf(request))),
+      ok(await federation.exchange(request.body, messages.negotiate(request), requestSource(request))),
   );
 }
 
-async function accountRoutes<S>(scope: Scope, { federation }: FederationPluginOptions<S>): Promise<void> {
+async function accountRoutes<S>(
+  fastify: FastifyTypebox,
+  { federation }: FederationPluginOptions<S>,
+): Promise<void> {
   const recently = access('recent-user');
 
-  scope.get(
+  fastify.get(
     '/user/identities',
     { config: access('user'), schema: { response: { 200: IdentitiesAnswer } } },
     async (request) => ok({ identities: await federation.list(request.saas.user.id) }),
   );
 
-  scope.post(
+  fastify.post(
     '/user/identities',
     { config: recently, schema: { body: TicketBody, response: { 200: IdentityAnswer } } },
-    async (request) => ok(await federation.connect(request.saas.user, request.body, originOf(request))),
+    async (request) => ok(await federation.connect(request.saas.user, request.body, requestSource(request))),
   );
 
-  scope.delete(
+  fastify.delete(
     '/user/identities/:id',
     { config: recently, schema: { params: IdentityParams, response: { 200: Acknowledgement } } },
     async (request) => {
-      await federation.disconnect(request.saas.user.id, request.params.id, originOf(request));
+      await federation.disconnect(request.saas.user.id, request.params.id, requestSource(request));
       return { success: true } as const;
     },
   );

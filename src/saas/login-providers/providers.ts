@@ -3,6 +3,7 @@ import type { SignInChecks } from '../../core/http/provider-sign-in.js';
 import { type Clock, HOUR, isRecent, SECOND } from '../../core/kernel/clock.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { boundedFetch } from '../../core/outbound/bounded-fetch.js';
+import { federationErrors } from './errors.js';
 import {
   identityOf,
   issuerProblem,
@@ -11,9 +12,8 @@ import {
   type ProviderIdentity,
   readTokens,
   TENANT,
-} from './answers.js';
-import { federationErrors } from './errors.js';
-import { isGitHub, KNOWN, type ProviderConfiguration } from './schemas.js';
+} from './provider-responses.js';
+import { isGitHub, KNOWN_PROVIDERS, type ProviderConfiguration } from './schemas.js';
 
 /** A provider that users can sign in with. */
 export interface Provider {
@@ -102,7 +102,7 @@ async function identify(
 function createOpenIdProvider(
   name: string,
   {
-    issuer = KNOWN.google,
+    issuer = KNOWN_PROVIDERS.google,
     clientId,
     clientSecret,
     label,
@@ -201,7 +201,7 @@ function createOpenIdProvider(
 
     async authorizationUrl({ state, nonce, codeVerifier, maxAge }, redirectUri, loginHint) {
       // Google knows no other prompt that asks the person.
-      const again = issuer === KNOWN.google ? 'select_account' : 'login';
+      const again = issuer === KNOWN_PROVIDERS.google ? 'select_account' : 'login';
       const prompt = maxAge === undefined ? options.prompt : again;
       return oidc.buildAuthorizationUrl(configurationOf(await metadataOf()), {
         ...{ redirect_uri: redirectUri, scope, state, nonce, code_challenge_method: 'S256' },
@@ -251,7 +251,7 @@ function createGitHub(
   }: ProviderConfiguration,
   options: ProviderOptions,
 ): Provider {
-  const base = url?.replace(/\/$/, '') ?? KNOWN.github;
+  const base = url?.replace(/\/$/, '') ?? KNOWN_PROVIDERS.github;
   const api = url === undefined ? 'https://api.github.com' : `${base}/api/v3`;
   const configuration = new oidc.Configuration(
     {

@@ -63,7 +63,10 @@ function parseProviders(text: string): unknown {
 }
 
 /** The providers that are known by name. */
-export const KNOWN = { google: 'https://accounts.google.com', github: 'https://github.com' } as const;
+export const KNOWN_PROVIDERS = {
+  google: 'https://accounts.google.com',
+  github: 'https://github.com',
+} as const;
 
 export const isGitHub = (name: string, { issuer }: ProviderConfiguration): boolean =>
   name === 'github' && issuer === undefined;
@@ -73,7 +76,7 @@ const OPENID_ONLY = ['trustEmail', 'responseMode', 'nonce'] as const;
 function providerProblem(name: string, provider: ProviderConfiguration): string | undefined {
   if (!/^[a-z][a-z0-9-]{0,31}$/.test(name))
     return 'must name each provider with lower-case letters, digits and hyphens, like acme.';
-  if (provider.issuer === undefined && !Object.hasOwn(KNOWN, name))
+  if (provider.issuer === undefined && !Object.hasOwn(KNOWN_PROVIDERS, name))
     return `needs an issuer for ${name}: ${mustBe(ProviderConfiguration.properties.issuer, undefined)}.`;
   if (provider.url !== undefined && !isGitHub(name, provider))
     return `has a url for ${name}, which only github can have.`;

@@ -1,8 +1,8 @@
 import { withQuery } from '../../core/config/public-url.js';
 import { canonicalEmail } from '../../core/http/mailboxes.js';
 import { newSignInChecks, returnAddressOf } from '../../core/http/provider-sign-in.js';
-import { Email, fits, OptionalName, toTimestamp } from '../../core/http/schemas.js';
-import type { Origin } from '../../core/http/scope.js';
+import type { RequestSource } from '../../core/http/routes.js';
+import { Email, matchesSchema, OptionalName, toTimestamp } from '../../core/http/schemas.js';
 import { type Clock, MINUTE, SECOND } from '../../core/kernel/clock.js';
 import { AppError, httpErrors } from '../../core/kernel/errors.js';
 import type { Sealed } from '../../core/kernel/sealed.js';
@@ -11,12 +11,12 @@ import type { Audit } from '../../core/ops/audit.js';
 import { createRemovalMarks } from '../../core/ops/removal-marks.js';
 import type { SingleUse } from '../../core/ops/single-use.js';
 import { nullIfTaken } from '../../core/storage/collection.js';
-import type { ProviderIdentity } from './answers.js';
 import { federationErrors } from './errors.js';
+import type { ProviderIdentity } from './provider-responses.js';
 import type { Provider } from './providers.js';
 import type { IdentityView, StartQuery } from './schemas.js';
 import { changeOf, type Identities, type IdentityChange, type IdentityDocument } from './store.js';
-import { type BegunLogin, LIFETIME_MS, type Ticket } from './tickets.js';
+import { LIFETIME_MS, type PendingLogin, type Ticket } from './tickets.js';
 
 /** What the accounts of users do for a sign-in with a provider. `S` is the response to a sign-in. */
 export interface FederatedAccounts<S> {
@@ -25,12 +25,12 @@ export interface FederatedAccounts<S> {
    * @param authenticatedAt when the person last signed in at the provider; absent: now
    * @throws ACCOUNT_SUSPENDED, SECOND_FACTOR_REQUIRED, SECOND_FACTOR_ENROLMENT_REQUIRED
    */
-  signIn(userId: string, authenticatedAt: number | undefined, origin: Origin): Promise<S | null>;
+  signIn(userId: string, authenticatedAt: number | undefined, source: RequestSource): Promise<S | null>;
   /**
    * Whether a person may register; called before anything is stored.
    * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, RATE_LIMITED
    */
-  admit(person: { email: string; name?: string }, origin: Origin): Promise<void>;
+  admit(person: { email: string; name?: string }, source: RequestSource): Promise<void>;
   /** Creates an account without a password, with a verified address, and starts its session. @throws EMAIL_TAKEN */
   register(
     user: {
@@ -40,11 +40,11 @@ export interface FederatedAccounts<S> {
       locale: string | undefined;
       authenticatedAt: number | undefined;
     },
-    origin: Origin,
+    source: RequestSource,
   ): Promise<S>;
   newId(): string;
   /** Enqueues the mail about a change. */
-  announce(change: IdentityChange, userId: string, origin: Origin): Promise<void>;
+  announce(change: IdentityChange, userId: string, source: RequestSource): Promise<void>;
   /** Whether the user can sign in without a provider: by password, by e-mail or with a passkey that is not being removed. */
   hasOtherLogin(userId: string): Promise<boolean>;
 }
@@ -66,7 +66,7 @@ export interface Federation<S> {
    * Signs in, or registers, the owner of the ticket.
    * @throws INVALID_TICKET, ACCOUNT_EXISTS, PROVIDER_EMAIL_NOT_VERIFIED and those of `FederatedAccounts`
    */
-  exchange(given: Redemption, locale: string | undefined, origin: Origin): Promise<S>;
+  exchange(given: Redemption, locale: string | undefined, source: RequestSource): Promise<S>;
   /**
    * Connects the provider account of the ticket to a user.
    * @throws INVALID_TICKET, EMAIL_NOT_VERIFIED, IDENTITY_TAKEN
@@ -74,13 +74,13 @@ export interface Federation<S> {
   connect(
     user: { id: string; email: string; emailVerified: boolean },
     given: Redemption,
-    origin: Origin,
+    source: RequestSource,
   ): Promise<IdentityView>;
   list(userId: string): Promise<IdentityView[]>;
   /** Whether a provider is connected to the user after the removals that have begun. */
   keepsOne(userId: string): Promise<boolean>;
   /** The last way to sign in stays, also if several are removed at the same time. @throws NOT_FOUND, LAST_LOGIN_METHOD */
-  disconnect(userId: string, id: string, origin: Origin): Promise<void>;
+  disconnect(userId: string, id: string, source: RequestSource): Promise<void>;
   /** Removes everything about a deleted user. */
   forget(userId: string): Promise<void>;
 }
@@ -94,7 +94,7 @@ export interface FederationDependencies<S> {
   providers: ReadonlyMap<string, Provider>;
   identities: Identities;
   accounts: FederatedAccounts<S>;
-  logins: Sealed<BegunLogin>;
+  logins: Sealed<PendingLogin>;
   tickets: Sealed<Ticket>;
   singleUse: Pick<SingleUse, 'run'>;
   /** The address of the callback of a provider. */
@@ -162,7 +162,7 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
     return claimed ? userId : ((await identities.findOne({ id }))?.userId ?? userId);
   };
 
-  const recordConnection = (userId: string, { provider }: Ticket, { ip }: Origin): Promise<void> =>
+  const recordConnection = (userId: string, { provider }: Ticket, { ip }: RequestSource): Promise<void> =>
     audit.record({ event: 'identity.connected', subject: userId, ip, detail: provider });
 
   const labelOf = (provider: string): string => providers.get(provider)?.label ?? provider;
@@ -170,9 +170,9 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
   const announce = (
     kind: IdentityChange['kind'],
     document: IdentityDocument,
-    origin: Origin,
+    source: RequestSource,
   ): Promise<void> =>
-    accounts.announce(changeOf(kind, labelOf(document.provider), document), document.userId, origin);
+    accounts.announce(changeOf(kind, labelOf(document.provider), document), document.userId, source);
 
   const view = ({ id, provider, email, createdAt }: IdentityDocument): IdentityView => ({
     id,
@@ -220,7 +220,7 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
       return withQuery(returnTo, `ticket=${tickets.seal(ticket)}`);
     },
 
-    exchange: (given, locale, origin) =>
+    exchange: (given, locale, source) =>
       redeem(given, async (ticket) => {
         const { identity } = ticket;
         const { authenticatedAt } = identity;
@@ -228,22 +228,22 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
         const known = await identities.findOne({ id });
         // The use ends a removal that has not been completed.
         if (known?.leaving !== undefined) await marks.clear(id, known.leaving);
-        const signedIn = known && (await accounts.signIn(known.userId, authenticatedAt, origin));
+        const signedIn = known && (await accounts.signIn(known.userId, authenticatedAt, source));
         if (signedIn) return signedIn;
         const { email, name } = identity;
-        if (email === undefined || !identity.emailVerified || !fits(email, Email))
+        if (email === undefined || !identity.emailVerified || !matchesSchema(email, Email))
           throw federationErrors.PROVIDER_EMAIL_NOT_VERIFIED();
-        const person = { email, ...(name && fits(name, OptionalName) && { name }) };
-        await accounts.admit(person, origin);
+        const person = { email, ...(name && matchesSchema(name, OptionalName) && { name }) };
+        await accounts.admit(person, source);
         const userId = known?.userId ?? (await claim(documentOf(accounts.newId(), ticket)));
         try {
           const user = { ...person, id: userId, locale, authenticatedAt };
-          const registered = await accounts.register(user, origin);
-          await recordConnection(userId, ticket, origin);
+          const registered = await accounts.register(user, source);
+          await recordConnection(userId, ticket, source);
           return registered;
         } catch (error) {
           // Another request may have created the same user in the meantime.
-          const late = isEmailTaken(error) && (await accounts.signIn(userId, authenticatedAt, origin));
+          const late = isEmailTaken(error) && (await accounts.signIn(userId, authenticatedAt, source));
           if (late) return late;
           // After an outage of the store, the user may exist.
           if (error instanceof AppError) await identities.deleteOne({ id, userId });
@@ -251,22 +251,22 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
         }
       }),
 
-    connect: ({ id: userId, email, emailVerified }, given, origin) =>
+    connect: ({ id: userId, email, emailVerified }, given, source) =>
       redeem(given, async (ticket) => {
         const { identity } = ticket;
         const isProven =
           identity.emailVerified && identity.email !== undefined && canonicalEmail(identity.email) === email;
-        // Whoever registered the address of somebody else would keep a way in after its owner has reset the password.
+        // A registration with another person's address would keep access after the owner has reset the password.
         if (!emailVerified && !isProven) throw federationErrors.EMAIL_NOT_VERIFIED();
         const document = documentOf(userId, ticket);
         const existing = await identities.findOne({ id: document.id });
-        if (!existing) await announce('connected', document, origin);
+        if (!existing) await announce('connected', document, source);
         const inserted = existing
           ? null
           : await identities.insert(document).then(() => document, nullIfTaken);
         const found = inserted ?? existing ?? (await identities.findOne({ id: document.id }));
         if (found?.userId !== userId) throw federationErrors.IDENTITY_TAKEN();
-        if (inserted) await recordConnection(userId, ticket, origin);
+        if (inserted) await recordConnection(userId, ticket, source);
         return view(found);
       }),
 
@@ -274,7 +274,7 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
 
     keepsOne,
 
-    async disconnect(userId, id, origin) {
+    async disconnect(userId, id, source) {
       for (;;) {
         const found = await identities.findOne({ id, userId });
         if (!found) throw httpErrors.NOT_FOUND();
@@ -284,11 +284,11 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
           await marks.clear(id, leaving);
           throw federationErrors.LAST_LOGIN_METHOD();
         }
-        await announce('disconnected', found, origin);
+        await announce('disconnected', found, source);
         const removed = await identities.deleteOne({ id, userId, leaving });
         if (!removed) continue;
         const { provider: detail } = removed;
-        await audit.record({ event: 'identity.disconnected', subject: userId, ip: origin.ip, detail });
+        await audit.record({ event: 'identity.disconnected', subject: userId, ip: source.ip, detail });
         return;
       }
     },

@@ -1,9 +1,9 @@
 import type { SignInChecks } from '../../core/http/provider-sign-in.js';
 import { MINUTE } from '../../core/kernel/clock.js';
-import type { ProviderIdentity } from './answers.js';
+import type { ProviderIdentity } from './provider-responses.js';
 
 /** A sign-in that has begun, in the cookie of the browser. */
-export interface BegunLogin extends SignInChecks {
+export interface PendingLogin extends SignInChecks {
   provider: string;
   /** Where the browser returns, an absolute address. */
   returnTo: string;

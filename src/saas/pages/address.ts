@@ -2,8 +2,8 @@ import type { FastifyRequest } from 'fastify';
 import { canonicalEmail } from '../../core/http/mailboxes.js';
 import { type Localized, message } from '../../core/http/messages.js';
 import type { Page, Pages } from '../../core/http/pages.js';
-import { Email, fits } from '../../core/http/schemas.js';
-import { access, originOf, type Scope } from '../../core/http/scope.js';
+import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
+import { Email, matchesSchema } from '../../core/http/schemas.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { AddressBody } from './schemas.js';
 import type { Accounts, Identity, PersonGuard } from './services.js';
@@ -31,18 +31,18 @@ const REJECTED: Readonly<Record<string, FormState>> = {
 };
 
 /** The page on which users change the address of their account. */
-export async function addressPlugin(scope: Scope, options: AddressOptions): Promise<void> {
+export async function addressPlugin(fastify: FastifyTypebox, options: AddressOptions): Promise<void> {
   const { accounts, guard, identityOf, pages, path } = options;
   const config = access('recent-person', { page: true });
 
-  scope.get('/address', { config }, (request, reply) => pages.send(reply, formOf(request)));
+  fastify.get('/address', { config }, (request, reply) => pages.send(reply, formOf(request)));
 
-  scope.post('/address', { config, schema: { body: AddressBody } }, async (request, reply) => {
+  fastify.post('/address', { config, schema: { body: AddressBody } }, async (request, reply) => {
     guard.checkForm(request);
     const { password } = request.body;
     const email = request.body.email.trim();
     pages.keepForm(request, formOf(request, { email }));
-    if (!fits(email, Email)) {
+    if (!matchesSchema(email, Email)) {
       const problems = [message('user-sign-up.email-invalid')];
       return pages.send(reply.code(422), formOf(request, { email, problems, wrong: { email: true } }));
     }
@@ -53,7 +53,7 @@ export async function addressPlugin(scope: Scope, options: AddressOptions): Prom
     }
     const proof = hasPassword(request) ? { password: password ?? '' } : {};
     try {
-      await accounts.changeEmail(identity, { email, ...proof }, originOf(request));
+      await accounts.changeEmail(identity, { email, ...proof }, requestSource(request));
     } catch (error) {
       const rejected = error instanceof AppError ? REJECTED[error.code] : undefined;
       if (!rejected) throw error;

@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { SealedCookie } from '../../core/http/cookies.js';
 import { type Localized, longTime, message } from '../../core/http/messages.js';
 import type { Page, Pages } from '../../core/http/pages.js';
-import { access, originOf, type Scope } from '../../core/http/scope.js';
+import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { newToken, type Random, sha256 } from '../../core/kernel/secrets.js';
 import { EmptyBody, NoticeQuery, ReturnedQuery } from './schemas.js';
@@ -40,17 +40,17 @@ const NOTICES: Readonly<Record<string, { notice: Localized } | { problems: Local
 };
 
 /** The page on which users connect the account whose agents may act for them, and disconnect it. */
-export async function agentsPagePlugin(scope: Scope, options: AgentPageOptions): Promise<void> {
+export async function agentsPagePlugin(fastify: FastifyTypebox, options: AgentPageOptions): Promise<void> {
   const { agents, guard, identityOf, agentCookie, pages, path, apiPath, random } = options;
   const config = access('recent-person', { page: true });
   const back = (reply: FastifyReply, done: string | undefined): FastifyReply =>
     reply.redirect(`${path()}/agents?done=${done}`, 303);
 
-  scope.get('/agents', { config, schema: { querystring: NoticeQuery } }, async (request, reply) =>
+  fastify.get('/agents', { config, schema: { querystring: NoticeQuery } }, async (request, reply) =>
     pages.send(reply, await pageOf(request, NOTICES[request.query.done ?? ''])),
   );
 
-  scope.post('/agents/connect', { config, schema: { body: EmptyBody } }, async (request, reply) => {
+  fastify.post('/agents/connect', { config, schema: { body: EmptyBody } }, async (request, reply) => {
     guard.checkForm(request);
     const codeVerifier = newToken(random);
     agentCookie.set(reply, { session: identityOf(request).session.id, codeVerifier });
@@ -61,7 +61,7 @@ export async function agentsPagePlugin(scope: Scope, options: AgentPageOptions):
     return reply.redirect(`${apiPath()}/auth/agents/connect?${query}`, 303);
   });
 
-  scope.get(
+  fastify.get(
     '/agents/return',
     { config, exposeHeadRoute: false, schema: { querystring: ReturnedQuery } },
     async (request, reply) => {
@@ -73,7 +73,7 @@ export async function agentsPagePlugin(scope: Scope, options: AgentPageOptions):
       if (ticket === undefined || begun?.session !== session.id) return back(reply, 'cancelled');
       const { codeVerifier } = begun;
       const given = { ticket, codeVerifier };
-      const outcome = await agents.connect(user, given, originOf(request)).then(
+      const outcome = await agents.connect(user, given, requestSource(request)).then(
         () => 'connected',
         (error: unknown) => {
           if (error instanceof AppError && error.code in REJECTED) return REJECTED[error.code];
@@ -84,9 +84,9 @@ export async function agentsPagePlugin(scope: Scope, options: AgentPageOptions):
     },
   );
 
-  scope.post('/agents/disconnect', { config, schema: { body: EmptyBody } }, async (request, reply) => {
+  fastify.post('/agents/disconnect', { config, schema: { body: EmptyBody } }, async (request, reply) => {
     guard.checkForm(request);
-    await agents.disconnect(identityOf(request).user.id, originOf(request));
+    await agents.disconnect(identityOf(request).user.id, requestSource(request));
     return back(reply, 'disconnected');
   });
 

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyRequest } from 'fastify';
 import { type Localized, longDate, message } from '../../core/http/messages.js';
 import type { Page, Pages } from '../../core/http/pages.js';
-import { access, originOf, type Scope } from '../../core/http/scope.js';
+import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { BillingQuery, EmptyBody, PriceBody, PriceQuery } from './schemas.js';
 import type { Billing, Identity, Invoice, PersonGuard, Plan, Subscription } from './services.js';
@@ -34,7 +34,7 @@ const isRejected = (error: unknown): error is AppError =>
   error instanceof AppError && [402, 404, 409, 422, 502, 503].includes(error.statusCode);
 
 /** The page on which users see their plan and payments, and buy, change and cancel. */
-export async function billingPagePlugin(scope: Scope, options: BillingPageOptions): Promise<void> {
+export async function billingPagePlugin(fastify: FastifyTypebox, options: BillingPageOptions): Promise<void> {
   const { billing, guard, identityOf, pages, path } = options;
   const config = access('person', { page: true });
   const route = { config, handlerTimeout: PROVIDER_TIMEOUT_MS };
@@ -45,47 +45,55 @@ export async function billingPagePlugin(scope: Scope, options: BillingPageOption
       .catch((err) => request.log.warn({ err }, 'the state after a payment could not be fetched'));
 
   const withoutHead = { ...route, exposeHeadRoute: false };
-  scope.get('/billing', { ...withoutHead, schema: { querystring: BillingQuery } }, async (request, reply) => {
-    const { session_id: sessionId } = request.query;
-    if (sessionId !== undefined) {
-      // The user returns from the payment page, perhaps before the webhook arrives, which makes up for a failure and for what takes longer.
-      const fetched = SESSION_ID.test(sessionId) && syncAfterPayment(request, sessionId);
-      await Promise.race([fetched, sleep(RETURN_TIMEOUT_MS, undefined, { ref: false })]);
-      return reply.redirect(own(), 303);
-    }
-    const notice = NOTICES[request.query.done ?? ''];
-    return pages.send(reply, await pageOf(request, notice && { notice }));
-  });
+  fastify.get(
+    '/billing',
+    { ...withoutHead, schema: { querystring: BillingQuery } },
+    async (request, reply) => {
+      const { session_id: sessionId } = request.query;
+      if (sessionId !== undefined) {
+        // The user returns from the payment page, perhaps before the webhook arrives, which makes up for a failure and for what takes longer.
+        const fetched = SESSION_ID.test(sessionId) && syncAfterPayment(request, sessionId);
+        await Promise.race([fetched, sleep(RETURN_TIMEOUT_MS, undefined, { ref: false })]);
+        return reply.redirect(own(), 303);
+      }
+      const notice = NOTICES[request.query.done ?? ''];
+      return pages.send(reply, await pageOf(request, notice && { notice }));
+    },
+  );
 
-  scope.get('/billing/change', { ...route, schema: { querystring: PriceQuery } }, async (request, reply) => {
-    const { price } = request.query;
-    const { id } = identityOf(request).user;
-    try {
-      const [plan, preview] = await Promise.all([
-        planOf(price),
-        billing.previewChange(id, { priceId: price }),
-      ]);
-      if (!plan) return reply.redirect(own(), 303);
-      const view = {
-        action: own(),
-        price,
-        form: guard.formsOf(request).issue(),
-        plan: nameOf(plan),
-        amount: amountOf(preview.amountDue, preview.currency),
-        isFree: preview.amountDue <= 0,
-        next:
-          preview.nextChargeAt &&
-          message('user-billing.next-charge', { when: dateText(preview.nextChargeAt) }),
-      };
-      return pages.send(reply, { template: 'user-billing-change', view });
-    } catch (error) {
-      if (!isRejected(error)) throw error;
-      return pages.send(
-        reply.code(error.statusCode),
-        await pageOf(request, { problems: [problemOf(error)] }),
-      );
-    }
-  });
+  fastify.get(
+    '/billing/change',
+    { ...route, schema: { querystring: PriceQuery } },
+    async (request, reply) => {
+      const { price } = request.query;
+      const { id } = identityOf(request).user;
+      try {
+        const [plan, preview] = await Promise.all([
+          planOf(price),
+          billing.previewChange(id, { priceId: price }),
+        ]);
+        if (!plan) return reply.redirect(own(), 303);
+        const view = {
+          action: own(),
+          price,
+          form: guard.formsOf(request).issue(),
+          plan: nameOf(plan),
+          amount: amountOf(preview.amountDue, preview.currency),
+          isFree: preview.amountDue <= 0,
+          next:
+            preview.nextChargeAt &&
+            message('user-billing.next-charge', { when: dateText(preview.nextChargeAt) }),
+        };
+        return pages.send(reply, { template: 'user-billing-change', view });
+      } catch (error) {
+        if (!isRejected(error)) throw error;
+        return pages.send(
+          reply.code(error.statusCode),
+          await pageOf(request, { problems: [problemOf(error)] }),
+        );
+      }
+    },
+  );
 
   /** A form that does something and returns to the page, or leads to the provider. */
   const post = <Body extends typeof EmptyBody | typeof PriceBody>(
@@ -93,12 +101,12 @@ export async function billingPagePlugin(scope: Scope, options: BillingPageOption
     body: Body,
     act: (identity: Identity, price: string, ip: string) => Promise<string>,
   ) =>
-    scope.post(`/billing/${action}`, { ...route, schema: { body } }, async (request, reply) => {
+    fastify.post(`/billing/${action}`, { ...route, schema: { body } }, async (request, reply) => {
       const given = request as FastifyRequest<{ Body: { form: string; price?: string } }>;
       guard.checkForm(given);
       try {
         return reply.redirect(
-          await act(identityOf(request), given.body.price ?? '', originOf(request).ip),
+          await act(identityOf(request), given.body.price ?? '', requestSource(request).ip),
           303,
         );
       } catch (error) {

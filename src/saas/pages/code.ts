@@ -1,8 +1,8 @@
 import type { SealedCookie } from '../../core/http/cookies.js';
 import { type Localized, type Messages, message } from '../../core/http/messages.js';
 import type { Page, Pages } from '../../core/http/pages.js';
-import { Email, fits } from '../../core/http/schemas.js';
-import { access, originOf, type Scope } from '../../core/http/scope.js';
+import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
+import { Email, matchesSchema } from '../../core/http/schemas.js';
 import { EmailBody, MailedCodeBody, MailedCodeQuery, ReturnQuery } from './schemas.js';
 import type { EmailLogin } from './services.js';
 import { rejectForeignForm } from './session.js';
@@ -22,14 +22,14 @@ export interface CodePageOptions {
 const CONFIG = access('public', { page: true });
 
 /** Sign-in with a mailed code. No GET uses a code, because mail scanners open every link. */
-export async function codePlugin(scope: Scope, options: CodePageOptions): Promise<void> {
+export async function codePlugin(fastify: FastifyTypebox, options: CodePageOptions): Promise<void> {
   const { emailLogin, signInPages, codeCookie, pages, messages, path, publicUrl } = options;
 
-  scope.get('/sign-in/code', { config: CONFIG, schema: { querystring: ReturnQuery } }, (request, reply) =>
+  fastify.get('/sign-in/code', { config: CONFIG, schema: { querystring: ReturnQuery } }, (request, reply) =>
     pages.send(reply, requestPage(request.query.return_to)),
   );
 
-  scope.post(
+  fastify.post(
     '/sign-in/code',
     { config: CONFIG, schema: { querystring: ReturnQuery, body: EmailBody } },
     async (request, reply) => {
@@ -37,18 +37,18 @@ export async function codePlugin(scope: Scope, options: CodePageOptions): Promis
       const { return_to: returnTo } = request.query;
       const email = request.body.email.trim();
       pages.keepForm(request, requestPage(returnTo, { email }));
-      if (!fits(email, Email)) {
+      if (!matchesSchema(email, Email)) {
         const problems = [message('user-sign-up.email-invalid')];
         return pages.send(reply.code(422), requestPage(returnTo, { email, problems, wrong: true }));
       }
       const locale = messages.negotiate(request);
-      const loginToken = await emailLogin.requestCode({ email, locale }, originOf(request));
+      const loginToken = await emailLogin.requestCode({ email, locale }, requestSource(request));
       codeCookie.set(reply, { loginToken, returnTo });
       return reply.redirect(`${path()}/sign-in/code/enter`, 303);
     },
   );
 
-  scope.get(
+  fastify.get(
     '/sign-in/code/enter',
     { config: CONFIG, schema: { querystring: MailedCodeQuery } },
     (request, reply) => {
@@ -59,7 +59,7 @@ export async function codePlugin(scope: Scope, options: CodePageOptions): Promis
     },
   );
 
-  scope.post(
+  fastify.post(
     '/sign-in/code/enter',
     { config: CONFIG, schema: { body: MailedCodeBody } },
     async (request, reply) => {
@@ -67,7 +67,7 @@ export async function codePlugin(scope: Scope, options: CodePageOptions): Promis
       pages.keepForm(request, codePage());
       const { loginToken, returnTo } = codeCookie.read(request) ?? { loginToken: '' };
       const given = { loginToken, code: request.body.code, locale: messages.negotiate(request) };
-      const attempt = emailLogin.redeem(given, originOf(request));
+      const attempt = emailLogin.redeem(given, requestSource(request));
       const rejection = await rejectionOf(attempt);
       if (rejection === 'INVALID_CODE')
         return pages.send(reply.code(401), codePage({ problems: [message('user-code.wrong')] }));

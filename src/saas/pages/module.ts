@@ -1,6 +1,6 @@
 import { createSealedCookie } from '../../core/http/cookies.js';
 import { message } from '../../core/http/messages.js';
-import type { Scope } from '../../core/http/scope.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import { type UserPagesPluginOptions, userPagesPlugin } from './plugin.js';
 import type { PersonGuard, Section } from './services.js';
@@ -23,7 +23,7 @@ export interface UserPagesModule {
   /** The sections of the account page that lead to these pages. */
   sections(): Section[];
   /** @param guard of the account pages, which these extend */
-  plugin(scope: Scope, guard: PersonGuard): Promise<void>;
+  plugin(fastify: FastifyTypebox, guard: PersonGuard): Promise<void>;
 }
 
 type Given = Omit<
@@ -70,8 +70,8 @@ export function createUserPagesModule(
     signInPages,
     paths: ['/address', '/providers', '/agents', '/billing', '/export', '/sign-out'],
     sections: () => sectionsOf(options),
-    plugin: (scope, guard) =>
-      userPagesPlugin(scope, {
+    plugin: (fastify, guard) =>
+      userPagesPlugin(fastify, {
         ...options,
         sessions,
         signInPages,

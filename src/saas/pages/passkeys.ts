@@ -1,7 +1,7 @@
 import type { Messages } from '../../core/http/messages.js';
 import type { Page, Pages } from '../../core/http/pages.js';
-import { Email, fits, OptionalName } from '../../core/http/schemas.js';
-import { access, originOf, type Scope } from '../../core/http/scope.js';
+import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
+import { Email, matchesSchema, OptionalName } from '../../core/http/schemas.js';
 import { PasskeyBody, ReturnQuery, SignUpBody } from './schemas.js';
 import type { Passkeys } from './services.js';
 import { rejectForeignForm } from './session.js';
@@ -22,18 +22,18 @@ export interface PasskeyPageOptions {
 const CONFIG = access('public', { page: true });
 
 /** Sign-in and registration with a passkey. */
-export async function passkeysPlugin(scope: Scope, options: PasskeyPageOptions): Promise<void> {
+export async function passkeysPlugin(fastify: FastifyTypebox, options: PasskeyPageOptions): Promise<void> {
   const { passkeys, signInPages, signUpForm, pages, messages, path, publicUrl } = options;
   const route = { config: CONFIG, schema: { querystring: ReturnQuery, body: PasskeyBody } };
 
-  scope.post('/sign-in/passkey', route, async (request, reply) => {
+  fastify.post('/sign-in/passkey', route, async (request, reply) => {
     rejectForeignForm(request, publicUrl());
     const { return_to: returnTo } = request.query;
-    const attempt = passkeys.signIn(responseIn(request.body), originOf(request));
+    const attempt = passkeys.signIn(responseIn(request.body), requestSource(request));
     return signInPages.finish(request, reply, attempt, { returnTo });
   });
 
-  scope.post(
+  fastify.post(
     '/sign-up/passkey',
     { config: CONFIG, schema: { querystring: ReturnQuery, body: SignUpBody } },
     async (request, reply) => {
@@ -41,18 +41,22 @@ export async function passkeysPlugin(scope: Scope, options: PasskeyPageOptions):
       const { return_to: returnTo } = request.query;
       const { name } = request.body;
       const email = request.body.email.trim();
-      if (!(await options.registrationAllowed()) || !fits(email, Email) || !fits(name, OptionalName))
+      if (
+        !(await options.registrationAllowed()) ||
+        !matchesSchema(email, Email) ||
+        !matchesSchema(name, OptionalName)
+      )
         return signUpForm.send(request, reply, { returnTo, email, name });
       const begun = passkeys.beginSignUp({ email, ...(name && { name }) });
       return pages.send(reply, creationPage(returnTo, email, begun));
     },
   );
 
-  scope.post('/sign-up/passkey/finish', route, async (request, reply) => {
+  fastify.post('/sign-up/passkey/finish', route, async (request, reply) => {
     rejectForeignForm(request, publicUrl());
     const { return_to: returnTo } = request.query;
     const locale = messages.negotiate(request);
-    const attempt = passkeys.signUp(responseIn(request.body), locale, originOf(request));
+    const attempt = passkeys.signUp(responseIn(request.body), locale, requestSource(request));
     return signUpForm.finish(request, reply, attempt, { returnTo });
   });
 

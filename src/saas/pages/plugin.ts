@@ -1,6 +1,6 @@
 import formbody from '@fastify/formbody';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { access, type Scope } from '../../core/http/scope.js';
+import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { type AddressOptions, addressPlugin } from './address.js';
 import { type AgentPageOptions, agentsPagePlugin } from './agents.js';
 import { type BillingPageOptions, billingPagePlugin } from './billing.js';
@@ -33,20 +33,23 @@ export type UserPagesPluginOptions = Omit<SignInOptions & SignUpOptions, 'accoun
 
 const FORM_LIMIT_BYTES = 16 * 1024;
 
-/** The pages of saas-backend beside those that it shares with the identity provider, in the same scope. */
-export async function userPagesPlugin(scope: Scope, options: UserPagesPluginOptions): Promise<void> {
+/** The pages of saas-backend beside those that it shares with the identity provider, in the same context. */
+export async function userPagesPlugin(
+  fastify: FastifyTypebox,
+  options: UserPagesPluginOptions,
+): Promise<void> {
   const { providers, passkeys, agents, billing } = options;
-  await scope.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
-  await scope.register(signInPlugin, options);
-  await scope.register(signUpPlugin, options);
-  await scope.register(addressPlugin, options);
+  await fastify.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
+  await fastify.register(signInPlugin, options);
+  await fastify.register(signUpPlugin, options);
+  await fastify.register(addressPlugin, options);
   const { emailLogin } = options.accounts;
-  if (emailLogin) await scope.register(codePlugin, { ...options, emailLogin });
-  if (passkeys) await scope.register(passkeysPlugin, { ...options, passkeys });
-  if (providers) await scope.register(providersPlugin, { ...options, providers });
-  if (agents) await scope.register(agentsPagePlugin, { ...options, agents });
-  if (billing) await scope.register(billingPagePlugin, { ...options, billing });
-  scope.get('/export', { config: access('recent-person', { page: true }) }, (request, reply) =>
+  if (emailLogin) await fastify.register(codePlugin, { ...options, emailLogin });
+  if (passkeys) await fastify.register(passkeysPlugin, { ...options, passkeys });
+  if (providers) await fastify.register(providersPlugin, { ...options, providers });
+  if (agents) await fastify.register(agentsPagePlugin, { ...options, agents });
+  if (billing) await fastify.register(billingPagePlugin, { ...options, billing });
+  fastify.get('/export', { config: access('recent-person', { page: true }) }, (request, reply) =>
     options.sendExport(request, reply, options.identityOf(request).user.id),
   );
 }

@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { SealedCookie } from '../../core/http/cookies.js';
 import { type Localized, longTime, type Messages, message } from '../../core/http/messages.js';
 import type { Page, Pages } from '../../core/http/pages.js';
-import { access, type Origin, originOf, type Scope } from '../../core/http/scope.js';
+import { access, type FastifyTypebox, type RequestSource, requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { newToken, type Random, sha256 } from '../../core/kernel/secrets.js';
 import {
@@ -23,7 +23,7 @@ export interface ProviderPageOptions {
   signInPages: SignInPages;
   guard: PersonGuard;
   identityOf(request: FastifyRequest): Identity;
-  loginCookie: SealedCookie<BegunAtProvider>;
+  loginCookie: SealedCookie<PendingProviderFlow>;
   pages: Pages;
   messages: Pick<Messages, 'negotiate'>;
   path(): string;
@@ -33,32 +33,32 @@ export interface ProviderPageOptions {
 }
 
 /** What the sign-in at a provider is for. A connection belongs to the session in which it was begun. */
-type Purpose =
+type ProviderFlow =
   | { purpose: 'sign-in'; returnTo?: string | undefined }
   | { purpose: 'connection'; session: string };
 
 /** What a sign-in at a provider has begun with. */
-type BegunAtProvider = Purpose & { codeVerifier: string };
+type PendingProviderFlow = ProviderFlow & { codeVerifier: string };
 
 const CONFIG = access('public', { page: true });
 
 /** Sign-in with other providers, and the page on which users connect them. */
-export async function providersPlugin(scope: Scope, options: ProviderPageOptions): Promise<void> {
+export async function providersPlugin(fastify: FastifyTypebox, options: ProviderPageOptions): Promise<void> {
   const { providers, sessions, signInPages, loginCookie, pages, messages } = options;
 
-  scope.get(
+  fastify.get(
     '/sign-in/with/:provider',
     { config: CONFIG, schema: { params: ProviderParams, querystring: ReturnQuery } },
     async (request, reply) => {
       const { provider } = request.params;
       const purpose = { purpose: 'sign-in', returnTo: request.query.return_to } as const;
-      // Whoever is signed in already has come from a page that needs a recent sign-in.
+      // A signed-in user has come from a page that needs a recent sign-in.
       const isAgain = (await sessions.find(request, reply)) !== null;
       return begin(options, reply, { provider, isAgain }, purpose);
     },
   );
 
-  scope.get(
+  fastify.get(
     '/sign-in/return',
     { config: CONFIG, exposeHeadRoute: false, schema: { querystring: ReturnedQuery } },
     async (request, reply) => {
@@ -72,12 +72,12 @@ export async function providersPlugin(scope: Scope, options: ProviderPageOptions
         return pages.send(reply.code(401), page);
       }
       const given = { ticket, codeVerifier: begun.codeVerifier };
-      const attempt = providers.exchange(given, messages.negotiate(request), originOf(request));
+      const attempt = providers.exchange(given, messages.negotiate(request), requestSource(request));
       return signInPages.finish(request, reply, attempt, { returnTo });
     },
   );
 
-  await connectionPages(scope, options);
+  await connectionPages(fastify, options);
 }
 
 /** The notices of a connection that was not made. */
@@ -96,22 +96,22 @@ const NOTICES: Readonly<Record<string, { notice: Localized } | { problems: Local
   taken: { problems: [message('user-providers.taken')] },
 };
 
-async function connectionPages(scope: Scope, options: ProviderPageOptions): Promise<void> {
+async function connectionPages(fastify: FastifyTypebox, options: ProviderPageOptions): Promise<void> {
   const { providers, guard, identityOf, loginCookie, pages, path } = options;
   const config = access('recent-person', { page: true });
 
-  scope.get('/providers', { config, schema: { querystring: NoticeQuery } }, async (request, reply) =>
+  fastify.get('/providers', { config, schema: { querystring: NoticeQuery } }, async (request, reply) =>
     pages.send(reply, await pageOf(request, NOTICES[request.query.done ?? ''])),
   );
 
-  scope.post('/providers/connect', { config, schema: { body: ProviderBody } }, async (request, reply) => {
+  fastify.post('/providers/connect', { config, schema: { body: ProviderBody } }, async (request, reply) => {
     guard.checkForm(request);
     const { provider } = request.body;
     const session = identityOf(request).session.id;
     return begin(options, reply, { provider }, { purpose: 'connection', session });
   });
 
-  scope.get(
+  fastify.get(
     '/providers/return',
     { config, exposeHeadRoute: false, schema: { querystring: ReturnedQuery } },
     async (request, reply) => {
@@ -120,7 +120,11 @@ async function connectionPages(scope: Scope, options: ProviderPageOptions): Prom
       const { user, session } = identityOf(request);
       const outcome =
         begun?.purpose === 'connection' && begun.session === session.id
-          ? await connect(user, { ...request.query, codeVerifier: begun.codeVerifier }, originOf(request))
+          ? await connect(
+              user,
+              { ...request.query, codeVerifier: begun.codeVerifier },
+              requestSource(request),
+            )
           : 'cancelled';
       return reply.redirect(`${path()}/providers?done=${outcome}`, 303);
     },
@@ -130,11 +134,11 @@ async function connectionPages(scope: Scope, options: ProviderPageOptions): Prom
   const connect = async (
     user: Identity['user'],
     { ticket, codeVerifier }: { ticket?: string; codeVerifier: string },
-    origin: Origin,
+    source: RequestSource,
   ): Promise<string> => {
     if (ticket === undefined) return 'cancelled';
     try {
-      await providers.connect(user, { ticket, codeVerifier }, origin);
+      await providers.connect(user, { ticket, codeVerifier }, source);
       return 'connected';
     } catch (error) {
       const outcome = error instanceof AppError && REJECTED[error.code];
@@ -143,22 +147,26 @@ async function connectionPages(scope: Scope, options: ProviderPageOptions): Prom
     }
   };
 
-  scope.post('/providers/disconnect', { config, schema: { body: IdentityBody } }, async (request, reply) => {
-    guard.checkForm(request);
-    const { id } = identityOf(request).user;
-    try {
-      await providers.disconnect(id, request.body.id, originOf(request));
-    } catch (error) {
-      // Sent twice, the form has been processed already.
-      if (!(error instanceof AppError) || !['NOT_FOUND', 'LAST_LOGIN_METHOD'].includes(error.code))
-        throw error;
-      if (error.code === 'LAST_LOGIN_METHOD') {
-        const problems = [message('user-providers.last')];
-        return pages.send(reply.code(409), await pageOf(request, { problems }));
+  fastify.post(
+    '/providers/disconnect',
+    { config, schema: { body: IdentityBody } },
+    async (request, reply) => {
+      guard.checkForm(request);
+      const { id } = identityOf(request).user;
+      try {
+        await providers.disconnect(id, request.body.id, requestSource(request));
+      } catch (error) {
+        // Sent twice, the form has been processed already.
+        if (!(error instanceof AppError) || !['NOT_FOUND', 'LAST_LOGIN_METHOD'].includes(error.code))
+          throw error;
+        if (error.code === 'LAST_LOGIN_METHOD') {
+          const problems = [message('user-providers.last')];
+          return pages.send(reply.code(409), await pageOf(request, { problems }));
+        }
       }
-    }
-    return reply.redirect(`${path()}/providers?done=disconnected`, 303);
-  });
+      return reply.redirect(`${path()}/providers?done=disconnected`, 303);
+    },
+  );
 
   async function pageOf(request: FastifyRequest, state: object = {}): Promise<Page> {
     const connections = await providers.list(identityOf(request).user.id);
@@ -185,7 +193,7 @@ function begin(
   { loginCookie, path, apiPath, random }: ProviderPageOptions,
   reply: FastifyReply,
   { provider, isAgain = false }: { provider: string; isAgain?: boolean },
-  purpose: Purpose,
+  purpose: ProviderFlow,
 ): FastifyReply {
   const codeVerifier = newToken(random);
   loginCookie.set(reply, { ...purpose, codeVerifier });

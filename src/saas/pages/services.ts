@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import type { Localized } from '../../core/http/messages.js';
+import type { RequestSource } from '../../core/http/routes.js';
 import type { Session, User } from '../../core/http/schemas.js';
-import type { Origin } from '../../core/http/scope.js';
 
 /** What the pages use of the other domains, which the product passes on. */
 
@@ -25,15 +25,15 @@ export interface Enrolment {
 
 export interface SecondFactorStep {
   /** @throws INVALID_CHALLENGE, INVALID_CODE, RATE_LIMITED */
-  complete(given: { challenge: string; code: string }, origin: Origin): Promise<Tokens>;
+  complete(given: { challenge: string; code: string }, source: RequestSource): Promise<Tokens>;
   /** @throws INVALID_CHALLENGE, RATE_LIMITED */
-  begin(challenge: string, origin: Origin): Promise<Enrolment>;
+  begin(challenge: string, source: RequestSource): Promise<Enrolment>;
   /** @throws INVALID_CHALLENGE, RATE_LIMITED */
-  pending(challenge: string, origin: Origin): Promise<Enrolment | null>;
+  pending(challenge: string, source: RequestSource): Promise<Enrolment | null>;
   /** @throws INVALID_CHALLENGE, INVALID_CODE, FACTOR_CHANGED, RATE_LIMITED */
   confirm(
     given: { challenge: string; code: string },
-    origin: Origin,
+    source: RequestSource,
   ): Promise<Tokens & { recoveryCodes: string[] }>;
 }
 
@@ -43,26 +43,30 @@ export interface Accounts {
    * @throws INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, SECOND_FACTOR_REQUIRED,
    *   SECOND_FACTOR_ENROLMENT_REQUIRED, RATE_LIMITED, OVERLOADED
    */
-  login(input: { email: string; password: string }, origin: Origin): Promise<Tokens>;
+  login(input: { email: string; password: string }, source: RequestSource): Promise<Tokens>;
   /**
    * Null if the address must be verified first.
    * @throws REGISTRATION_DISABLED, EMAIL_TAKEN, WEAK_PASSWORD, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED
    */
   register(
     input: { email: string; password: string; name?: string; locale?: string | undefined },
-    origin: Origin,
+    source: RequestSource,
   ): Promise<Tokens | null>;
   /** @throws RATE_LIMITED */
-  forgotPassword(email: string, origin: Origin): Promise<void>;
+  forgotPassword(email: string, source: RequestSource): Promise<void>;
   /** @throws RATE_LIMITED */
-  resendVerification(email: string, origin: Origin): Promise<void>;
+  resendVerification(email: string, source: RequestSource): Promise<void>;
   /** @throws INVALID_CREDENTIALS, EMAIL_TAKEN, VALIDATION_ERROR, REAUTHENTICATION_REQUIRED, RATE_LIMITED, OVERLOADED */
-  changeEmail(identity: Identity, given: { email: string; password?: string }, origin: Origin): Promise<void>;
+  changeEmail(
+    identity: Identity,
+    given: { email: string; password?: string },
+    source: RequestSource,
+  ): Promise<void>;
   resume(
     refreshToken: string,
-    origin: Origin,
+    source: RequestSource,
   ): Promise<{ identity: Identity; hasPassword: boolean; refreshToken: string } | null>;
-  endSession(refreshToken: string, origin: Pick<Origin, 'ip'>): Promise<void>;
+  endSession(refreshToken: string, source: Pick<RequestSource, 'ip'>): Promise<void>;
   /** Absent if no encryption key for second factors is configured. */
   secondFactorStep: SecondFactorStep | undefined;
   /** Absent if it is not enabled. */
@@ -76,23 +80,31 @@ export interface LoginProviders {
   exchange(
     given: { ticket: string; codeVerifier: string },
     locale: string | undefined,
-    origin: Origin,
+    source: RequestSource,
   ): Promise<Tokens>;
   /** @throws INVALID_TICKET, EMAIL_NOT_VERIFIED, IDENTITY_TAKEN */
-  connect(user: User, given: { ticket: string; codeVerifier: string }, origin: Origin): Promise<unknown>;
+  connect(
+    user: User,
+    given: { ticket: string; codeVerifier: string },
+    source: RequestSource,
+  ): Promise<unknown>;
   list(
     userId: string,
   ): Promise<{ id: string; provider: string; label: string; email: string | null; connectedAt: string }[]>;
   /** @throws NOT_FOUND, LAST_LOGIN_METHOD */
-  disconnect(userId: string, id: string, origin: Origin): Promise<void>;
+  disconnect(userId: string, id: string, source: RequestSource): Promise<void>;
 }
 
 /** The account of an identity provider whose agents may act for a user. */
 export interface AgentAccounts {
   view(userId: string): Promise<{ issuer: string; connectedAt: string | null }>;
   /** @throws INVALID_TICKET, EMAIL_NOT_VERIFIED, AGENT_ACCOUNT_TAKEN, ALREADY_CONNECTED */
-  connect(user: User, given: { ticket: string; codeVerifier: string }, origin: Origin): Promise<unknown>;
-  disconnect(userId: string, origin: Origin): Promise<void>;
+  connect(
+    user: User,
+    given: { ticket: string; codeVerifier: string },
+    source: RequestSource,
+  ): Promise<unknown>;
+  disconnect(userId: string, source: RequestSource): Promise<void>;
 }
 
 /** A page that a guard of the account pages has opened. */
@@ -172,16 +184,16 @@ export interface Billing {
 /** Sign-in with a mailed code. */
 export interface EmailLogin {
   /** Returns the login token, without which the code is useless. @throws RATE_LIMITED */
-  requestCode(given: { email: string; locale?: string | undefined }, origin: Origin): Promise<string>;
+  requestCode(given: { email: string; locale?: string | undefined }, source: RequestSource): Promise<string>;
   /** @throws INVALID_CODE, CODE_EXPIRED, REGISTRATION_DISABLED and those of `login` */
   redeem(
     given: { loginToken: string; code: string; locale?: string | undefined },
-    origin: Origin,
+    source: RequestSource,
   ): Promise<Tokens>;
 }
 
 /** A ceremony of WebAuthn for the browser, and the token that returns with its response. */
-interface Begun {
+interface PasskeyCeremony {
   ceremony: string;
   options: Record<string, unknown>;
 }
@@ -190,15 +202,15 @@ interface Begun {
 export interface Passkeys {
   /** The script of the pages that use them. */
   script: string;
-  beginSignIn(): Begun;
+  beginSignIn(): PasskeyCeremony;
   /** @throws PASSKEY_EXPIRED, INVALID_PASSKEY, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED */
-  signIn(given: { ceremony: string; credential: object }, origin: Origin): Promise<Tokens>;
+  signIn(given: { ceremony: string; credential: object }, source: RequestSource): Promise<Tokens>;
   /** The same response for every address. */
-  beginSignUp(given: { email: string; name?: string }): Begun;
+  beginSignUp(given: { email: string; name?: string }): PasskeyCeremony;
   /** Null if the address must be verified first. @throws PASSKEY_EXPIRED, PASSKEY_REJECTED and those of `register` */
   signUp(
     given: { ceremony: string; credential: object },
     locale: string | undefined,
-    origin: Origin,
+    source: RequestSource,
   ): Promise<Tokens | null>;
 }

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { isTrustedOrigin } from '../../core/http/browser.js';
 import type { Cookie } from '../../core/http/cookies.js';
-import { originOf } from '../../core/http/scope.js';
+import { requestSource } from '../../core/http/routes.js';
 import { MINUTE } from '../../core/kernel/clock.js';
 import { userPageErrors } from './errors.js';
 import type { Accounts, Identity, Tokens } from './services.js';
@@ -30,13 +30,14 @@ export interface PageSessionOptions {
 export function createPageSessions({ accounts, cookie, refreshTtl }: PageSessionOptions): PageSessions {
   const endPrevious = async (request: FastifyRequest): Promise<void> => {
     const previous = cookie.read(request);
-    if (previous !== undefined) await accounts.endSession(previous, originOf(request));
+    if (previous !== undefined) await accounts.endSession(previous, requestSource(request));
   };
 
   return {
     async find(request, reply) {
       const presented = cookie.read(request);
-      const resumed = presented === undefined ? null : await accounts.resume(presented, originOf(request));
+      const resumed =
+        presented === undefined ? null : await accounts.resume(presented, requestSource(request));
       if (!resumed) return null;
       if (resumed.refreshToken !== presented) cookie.set(reply, resumed.refreshToken, refreshTtl);
       return resumed;

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Localized, message } from '../../core/http/messages.js';
 import type { Page, Pages } from '../../core/http/pages.js';
-import { originOf } from '../../core/http/scope.js';
+import { requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
 import type { Accounts, Enrolment, LoginProviders, Passkeys, Tokens } from './services.js';
 import type { Destination, PageSessions } from './session.js';
@@ -100,7 +100,7 @@ export function createSignInPages(options: SignInPageOptions): SignInPages {
       if (error.code === 'SECOND_FACTOR_REQUIRED' && challenge !== undefined)
         return pages.send(reply, code(challenge, returnTo));
       if (error.code === 'SECOND_FACTOR_ENROLMENT_REQUIRED' && challenge !== undefined && secondFactorStep) {
-        const enrolment = await secondFactorStep.begin(challenge, originOf(request));
+        const enrolment = await secondFactorStep.begin(challenge, requestSource(request));
         return pages.send(reply, enrolmentOf(challenge, returnTo, { enrolment }));
       }
       if (error.code === 'EMAIL_NOT_VERIFIED') return sendUnverified(request, reply, email, returnTo);
@@ -122,7 +122,7 @@ export function createSignInPages(options: SignInPageOptions): SignInPages {
     email: string | undefined,
     returnTo: string | undefined,
   ): Promise<FastifyReply> => {
-    if (email !== undefined) await accounts.resendVerification(email, originOf(request));
+    if (email !== undefined) await accounts.resendVerification(email, requestSource(request));
     const view = { signInHref: withReturn(`${path()}/sign-in`, returnTo) };
     return pages.send(reply.code(403), { template: 'user-unverified', view });
   };

@@ -1,6 +1,6 @@
 import { message } from '../../core/http/messages.js';
 import type { Pages } from '../../core/http/pages.js';
-import { access, originOf, type Scope } from '../../core/http/scope.js';
+import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { CodeBody, EmptyBody, ReturnQuery, SignInBody, SignInQuery } from './schemas.js';
 import type { Accounts, PersonGuard } from './services.js';
 import { type Destination, type PageSessions, rejectForeignForm } from './session.js';
@@ -20,17 +20,21 @@ export interface SignInOptions {
 const CONFIG = access('public', { page: true });
 
 /** Sign-in with a password and a second factor, and sign-out. */
-export async function signInPlugin(scope: Scope, options: SignInOptions): Promise<void> {
+export async function signInPlugin(fastify: FastifyTypebox, options: SignInOptions): Promise<void> {
   const { accounts, sessions, signInPages, guard, pages, path, publicUrl, destinationOf } = options;
 
-  scope.get('/sign-in', { config: CONFIG, schema: { querystring: SignInQuery } }, async (request, reply) => {
-    const { return_to: returnTo, done } = request.query;
-    if (await sessions.find(request, reply)) return reply.redirect(destinationOf(returnTo).href, 303);
-    const notice = done === 'signed-out' ? { notice: message('user-sign-in.signed-out') } : {};
-    return pages.send(reply, await signInPages.signIn(returnTo, notice));
-  });
+  fastify.get(
+    '/sign-in',
+    { config: CONFIG, schema: { querystring: SignInQuery } },
+    async (request, reply) => {
+      const { return_to: returnTo, done } = request.query;
+      if (await sessions.find(request, reply)) return reply.redirect(destinationOf(returnTo).href, 303);
+      const notice = done === 'signed-out' ? { notice: message('user-sign-in.signed-out') } : {};
+      return pages.send(reply, await signInPages.signIn(returnTo, notice));
+    },
+  );
 
-  scope.post(
+  fastify.post(
     '/sign-in',
     { config: CONFIG, schema: { querystring: ReturnQuery, body: SignInBody } },
     async (request, reply) => {
@@ -39,19 +43,19 @@ export async function signInPlugin(scope: Scope, options: SignInOptions): Promis
       // Keyboards with autocompletion append a space.
       const email = request.body.email.trim();
       pages.keepForm(request, await signInPages.signIn(returnTo, { email }));
-      const attempt = accounts.login({ email, password: request.body.password }, originOf(request));
+      const attempt = accounts.login({ email, password: request.body.password }, requestSource(request));
       return signInPages.finish(request, reply, attempt, { returnTo, email });
     },
   );
 
-  if (accounts.secondFactorStep) await secondFactorRoutes(scope, options, accounts.secondFactorStep);
+  if (accounts.secondFactorStep) await secondFactorRoutes(fastify, options, accounts.secondFactorStep);
 
-  scope.get('/sign-out', { config: access('person', { page: true }) }, (request, reply) => {
+  fastify.get('/sign-out', { config: access('person', { page: true }) }, (request, reply) => {
     const view = { action: `${path()}/sign-out`, form: guard.formsOf(request).issue(), accountHref: path() };
     return pages.send(reply, { template: 'user-sign-out', view });
   });
 
-  scope.post(
+  fastify.post(
     '/sign-out',
     { config: access('person', { page: true }), schema: { body: EmptyBody } },
     async (request, reply) => {
@@ -64,18 +68,18 @@ export async function signInPlugin(scope: Scope, options: SignInOptions): Promis
 
 /** The steps after the password. The challenge in the form proves it. */
 async function secondFactorRoutes(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { signInPages, pages, publicUrl, destinationOf }: SignInOptions,
   step: NonNullable<Accounts['secondFactorStep']>,
 ): Promise<void> {
   const route = { config: CONFIG, schema: { querystring: ReturnQuery, body: CodeBody } };
 
-  scope.post('/sign-in/second-factor', route, async (request, reply) => {
+  fastify.post('/sign-in/second-factor', route, async (request, reply) => {
     rejectForeignForm(request, publicUrl());
     const { return_to: returnTo } = request.query;
     const { interaction: challenge, code } = request.body;
     pages.keepForm(request, signInPages.code(challenge, returnTo));
-    const attempt = step.complete({ challenge, code }, originOf(request));
+    const attempt = step.complete({ challenge, code }, requestSource(request));
     if ((await rejectionOf(attempt)) === 'INVALID_CODE') {
       const page = signInPages.code(challenge, returnTo, [message('second-factor.wrong')]);
       return pages.send(reply.code(401), page);
@@ -83,14 +87,14 @@ async function secondFactorRoutes(
     return signInPages.finish(request, reply, attempt, { returnTo });
   });
 
-  scope.post('/sign-in/second-factor/enrol', route, async (request, reply) => {
+  fastify.post('/sign-in/second-factor/enrol', route, async (request, reply) => {
     rejectForeignForm(request, publicUrl());
     const { return_to: returnTo } = request.query;
     const { interaction: challenge, code } = request.body;
-    const origin = originOf(request);
-    const attempt = step.confirm({ challenge, code }, origin);
+    const source = requestSource(request);
+    const attempt = step.confirm({ challenge, code }, source);
     if ((await rejectionOf(attempt)) === 'INVALID_CODE') {
-      const enrolment = await step.pending(challenge, origin);
+      const enrolment = await step.pending(challenge, source);
       const problems = [message('second-factor.wrong')];
       return pages.send(reply.code(401), signInPages.enrolment(challenge, returnTo, { enrolment, problems }));
     }

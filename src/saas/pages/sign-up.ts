@@ -1,8 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Localized, type Messages, message } from '../../core/http/messages.js';
 import type { Page, Pages } from '../../core/http/pages.js';
-import { Email, fits, OptionalName } from '../../core/http/schemas.js';
-import { access, originOf, type Scope } from '../../core/http/scope.js';
+import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
+import { Email, matchesSchema, OptionalName } from '../../core/http/schemas.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { passwordSentences } from '../../core/passwords/problems.js';
 import { EmailBody, ReturnQuery, SignUpBody } from './schemas.js';
@@ -105,15 +105,19 @@ export function createSignUpForm(options: SignUpFormOptions): SignUpForm {
 const CONFIG = access('public', { page: true });
 
 /** Registration, and the form for a forgotten password. */
-export async function signUpPlugin(scope: Scope, options: SignUpOptions): Promise<void> {
+export async function signUpPlugin(fastify: FastifyTypebox, options: SignUpOptions): Promise<void> {
   const { accounts, signUpForm, pages, messages, path, publicUrl } = options;
 
-  scope.get('/sign-up', { config: CONFIG, schema: { querystring: ReturnQuery } }, async (request, reply) => {
-    const { return_to: returnTo } = request.query;
-    return signUpForm.send(request, reply, { returnTo });
-  });
+  fastify.get(
+    '/sign-up',
+    { config: CONFIG, schema: { querystring: ReturnQuery } },
+    async (request, reply) => {
+      const { return_to: returnTo } = request.query;
+      return signUpForm.send(request, reply, { returnTo });
+    },
+  );
 
-  scope.post(
+  fastify.post(
     '/sign-up',
     { config: CONFIG, schema: { querystring: ReturnQuery, body: SignUpBody } },
     async (request, reply) => {
@@ -126,27 +130,33 @@ export async function signUpPlugin(scope: Scope, options: SignUpOptions): Promis
       const problem = problemOf({ email, name }) ?? passwordProblem(password, again);
       if (problem) return pages.send(reply.code(422), signUpForm.page({ ...typed, ...problem }));
       const given = { email, password, ...(name && { name }), locale: messages.negotiate(request) };
-      return signUpForm.finish(request, reply, accounts.register(given, originOf(request)), typed);
+      return signUpForm.finish(request, reply, accounts.register(given, requestSource(request)), typed);
     },
   );
 
-  scope.get('/forgot-password', { config: CONFIG }, (_request, reply) => pages.send(reply, forgotPassword()));
+  fastify.get('/forgot-password', { config: CONFIG }, (_request, reply) =>
+    pages.send(reply, forgotPassword()),
+  );
 
-  scope.get('/forgot-password/sent', { config: CONFIG }, (_request, reply) =>
+  fastify.get('/forgot-password/sent', { config: CONFIG }, (_request, reply) =>
     pages.send(reply, { template: 'user-forgot-password-sent', view: { form: `${path()}/forgot-password` } }),
   );
 
-  scope.post('/forgot-password', { config: CONFIG, schema: { body: EmailBody } }, async (request, reply) => {
-    rejectForeignForm(request, publicUrl());
-    const email = request.body.email.trim();
-    pages.keepForm(request, forgotPassword({ email }));
-    if (!fits(email, Email)) {
-      const problems = [message('user-sign-up.email-invalid')];
-      return pages.send(reply.code(422), forgotPassword({ email, problems, wrong: true }));
-    }
-    await accounts.forgotPassword(email, originOf(request));
-    return reply.redirect(`${path()}/forgot-password/sent`, 303);
-  });
+  fastify.post(
+    '/forgot-password',
+    { config: CONFIG, schema: { body: EmailBody } },
+    async (request, reply) => {
+      rejectForeignForm(request, publicUrl());
+      const email = request.body.email.trim();
+      pages.keepForm(request, forgotPassword({ email }));
+      if (!matchesSchema(email, Email)) {
+        const problems = [message('user-sign-up.email-invalid')];
+        return pages.send(reply.code(422), forgotPassword({ email, problems, wrong: true }));
+      }
+      await accounts.forgotPassword(email, requestSource(request));
+      return reply.redirect(`${path()}/forgot-password/sent`, 303);
+    },
+  );
 
   const forgotPassword = (state: { email?: string; problems?: Localized[]; wrong?: true } = {}): Page => ({
     template: 'user-forgot-password',
@@ -158,9 +168,9 @@ type Problem = Pick<FormState, 'problems' | 'wrong'>;
 
 /** What is wrong with a form before anything is looked up. */
 function problemOf({ email, name }: Record<'email' | 'name', string>): Problem | undefined {
-  if (!fits(email, Email))
+  if (!matchesSchema(email, Email))
     return { problems: [message('user-sign-up.email-invalid')], wrong: { email: true } };
-  return fits(name, OptionalName)
+  return matchesSchema(name, OptionalName)
     ? undefined
     : { problems: [message('account.name-invalid')], wrong: { name: true } };
 }

@@ -1,10 +1,10 @@
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { User } from '../../core/http/schemas.js';
-import type { Scope } from '../../core/http/scope.js';
 import { profilePlugin } from './plugin.js';
 
 /** The profile of the signed-in user. */
 export interface ProfileModule {
-  plugin(scope: Scope): Promise<void>;
+  plugin(fastify: FastifyTypebox): Promise<void>;
 }
 
 /** This domain stores nothing: another one stores the users. */
@@ -15,6 +15,6 @@ export interface ProfileModuleOptions {
 
 export function createProfileModule({ rename }: ProfileModuleOptions): ProfileModule {
   return {
-    plugin: (scope) => profilePlugin(scope, { rename }),
+    plugin: (fastify) => profilePlugin(fastify, { rename }),
   };
 }

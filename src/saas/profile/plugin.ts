@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
+import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { Envelope, OptionalName, ok, User } from '../../core/http/schemas.js';
-import { access, type Scope } from '../../core/http/scope.js';
 import { rejectUnknownFields } from '../../core/http/unknown-fields.js';
 
 const ProfileAnswer = Envelope(User);
@@ -13,8 +13,11 @@ export interface ProfilePluginOptions {
 }
 
 /** The routes of the profile. */
-export async function profilePlugin(scope: Scope, { rename }: ProfilePluginOptions): Promise<void> {
-  scope.get(
+export async function profilePlugin(
+  fastify: FastifyTypebox,
+  { rename }: ProfilePluginOptions,
+): Promise<void> {
+  fastify.get(
     '/user/profile',
     {
       config: access('user', { agentScope: 'profile:read' }),
@@ -23,7 +26,7 @@ export async function profilePlugin(scope: Scope, { rename }: ProfilePluginOptio
     async (request) => ok(request.saas.user),
   );
 
-  scope.patch(
+  fastify.patch(
     '/user/profile',
     {
       config: access('user'),

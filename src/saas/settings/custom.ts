@@ -3,7 +3,7 @@ import { createEncryption } from '../../core/kernel/encryption.js';
 import { type ErrorDetail, httpErrors } from '../../core/kernel/errors.js';
 import type { Random } from '../../core/kernel/secrets.js';
 import { suggestion } from '../../core/kernel/text.js';
-import { type Audit, changeDetail, madeBy, type Operator } from '../../core/ops/audit.js';
+import { type Audit, auditActor, changeDetail, type Operator } from '../../core/ops/audit.js';
 import type { Job } from '../../core/ops/jobs.js';
 import type { Store } from '../../core/storage/collection.js';
 import { type CustomSettings, fieldOf, type SettingField, valueProblem } from './definitions.js';
@@ -129,7 +129,7 @@ export function createCustomSettings(deps: CustomSettingsDependencies): CustomSe
       });
       const detail = describeChange(definitions, before, after);
       if (detail !== null) {
-        await audit.record({ event: 'settings.custom-changed', ...madeBy(operator), detail });
+        await audit.record({ event: 'settings.custom-changed', ...auditActor(operator), detail });
       }
       return view(after);
     },

@@ -1,4 +1,4 @@
-import type { Scope } from '../../core/http/scope.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { CustomSettingsService } from './custom.js';
 import type { CustomSettings } from './definitions.js';
@@ -8,12 +8,12 @@ import { createSettingsService, type SettingsService } from './service.js';
 /** Settings of the whole installation, which the operator changes at runtime. */
 export interface SettingsModule {
   service: SettingsService;
-  /** Rejects requests with 503 in maintenance mode. Must be called before routes are added to `scope`. */
-  enforceMaintenance(scope: Scope): void;
+  /** Rejects requests with 503 in maintenance mode. Must be called before routes are added to `fastify`. */
+  enforceMaintenance(fastify: FastifyTypebox): void;
   /** The routes of the API. */
-  plugin(scope: Scope): Promise<void>;
+  plugin(fastify: FastifyTypebox): Promise<void>;
   /** The routes of the admin area. */
-  adminPlugin(scope: Scope): Promise<void>;
+  adminPlugin(fastify: FastifyTypebox): Promise<void>;
 }
 
 /**
@@ -27,9 +27,9 @@ export function createSettingsModule(
   const service = createSettingsService({ store, audit, clock });
   return {
     service,
-    enforceMaintenance: (scope) => enforceMaintenance(scope, service),
-    plugin: (scope) => settingsPlugin(scope, { settings: service, custom }),
-    adminPlugin: (scope) => settingsAdminPlugin(scope, { settings: service, custom, operator }),
+    enforceMaintenance: (fastify) => enforceMaintenance(fastify, service),
+    plugin: (fastify) => settingsPlugin(fastify, { settings: service, custom }),
+    adminPlugin: (fastify) => settingsAdminPlugin(fastify, { settings: service, custom, operator }),
   };
 }
 

@@ -1,5 +1,11 @@
+import {
+  access,
+  type FastifyTypebox,
+  prependHook,
+  requestSource,
+  routeRules,
+} from '../../core/http/routes.js';
 import { Envelope, ok } from '../../core/http/schemas.js';
-import { access, originOf, prependHook, routeRules, type Scope } from '../../core/http/scope.js';
 import type { CustomSettingsService } from './custom.js';
 import { settingsErrors } from './errors.js';
 import {
@@ -21,10 +27,10 @@ export interface SettingsPluginOptions {
 
 /** Routes that read the settings: all of them for users, a part for the public. */
 export async function settingsPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { settings, custom }: SettingsPluginOptions,
 ): Promise<void> {
-  scope.get(
+  fastify.get(
     '/global-settings',
     {
       config: access('user', { duringMaintenance: true }),
@@ -35,13 +41,13 @@ export async function settingsPlugin(
 
   const config = access('public', { duringMaintenance: true });
   if (custom?.fields.some(({ isPublic }) => isPublic)) {
-    scope.get(
+    fastify.get(
       '/settings/public',
       { config, schema: { response: { 200: Envelope(PublicSettingsWithCustom) } } },
       async () => ok({ ...(await settings.current()), custom: await custom.publicValues() }),
     );
   } else {
-    scope.get(
+    fastify.get(
       '/settings/public',
       { config, schema: { response: { 200: Envelope(PublicSettings) } } },
       async () => ok(await settings.current()),
@@ -51,34 +57,36 @@ export async function settingsPlugin(
 
 /** Routes that read and change the settings in the admin area. */
 export async function settingsAdminPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { settings, custom, operator }: SettingsPluginOptions & { operator: string },
 ): Promise<void> {
-  scope.get(
+  fastify.get(
     '/api/settings',
     { config: access('admin'), schema: { response: { 200: Envelope(VersionedSettings) } } },
     async () => ok(await settings.current()),
   );
 
-  scope.patch(
+  fastify.patch(
     '/api/settings',
     {
       config: access('admin'),
       schema: { body: SettingsPatch, response: { 200: Envelope(VersionedSettings) } },
     },
-    async (request) => ok(await settings.update(request.body, { name: operator, ip: originOf(request).ip })),
+    async (request) =>
+      ok(await settings.update(request.body, { name: operator, ip: requestSource(request).ip })),
   );
 
   if (!custom) return;
   const response = { 200: Envelope(CustomSettingsAnswer) };
-  scope.get('/api/settings/custom', { config: access('admin'), schema: { response } }, async () =>
+  fastify.get('/api/settings/custom', { config: access('admin'), schema: { response } }, async () =>
     ok(await custom.describe()),
   );
 
-  scope.patch(
+  fastify.patch(
     '/api/settings/custom',
     { config: access('admin'), schema: { body: CustomSettingsPatch, response } },
-    async (request) => ok(await custom.update(request.body, { name: operator, ip: originOf(request).ip })),
+    async (request) =>
+      ok(await custom.update(request.body, { name: operator, ip: requestSource(request).ip })),
   );
 }
 
@@ -86,8 +94,8 @@ export async function settingsAdminPlugin(
  * Rejects requests in maintenance mode, except to routes with `duringMaintenance`. Must be called before the routes are
  * added.
  */
-export function enforceMaintenance(scope: Scope, settings: SettingsService): void {
-  scope.addHook('onRoute', (route) => {
+export function enforceMaintenance(fastify: FastifyTypebox, settings: SettingsService): void {
+  fastify.addHook('onRoute', (route) => {
     if (routeRules(route).duringMaintenance) return;
     prependHook(route, (_request, _reply, done) => {
       const decide = ({ maintenanceMode }: VersionedSettings) =>

@@ -1,5 +1,5 @@
 import type { Clock } from '../../core/kernel/clock.js';
-import { type Audit, changeDetail, madeBy, type Operator } from '../../core/ops/audit.js';
+import { type Audit, auditActor, changeDetail, type Operator } from '../../core/ops/audit.js';
 import type { Store } from '../../core/storage/collection.js';
 import type { SettingsPatch, VersionedSettings } from './schemas.js';
 import { DEFAULTS, settingsCollection } from './store.js';
@@ -37,7 +37,7 @@ export function createSettingsService({ store, audit, clock }: SettingsDependenc
       const values = (of: VersionedSettings) => Object.fromEntries(names.map((name) => [name, of[name]]));
       if (names.some((name) => before[name] !== after[name])) {
         const detail = changeDetail(values(before), values(after));
-        await audit.record({ event: 'settings.changed', ...madeBy(operator), detail });
+        await audit.record({ event: 'settings.changed', ...auditActor(operator), detail });
       }
       return after;
     },

@@ -1,7 +1,7 @@
 import { toTimestamp } from '../../core/http/schemas.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { httpErrors } from '../../core/kernel/errors.js';
-import { type Audit, madeBy, type Operator } from '../../core/ops/audit.js';
+import { type Audit, auditActor, type Operator } from '../../core/ops/audit.js';
 import type { Page } from '../../core/storage/collection.js';
 import { firstPagesOf, readPage } from '../../core/storage/pages.js';
 import { webhookErrors } from './errors.js';
@@ -76,7 +76,7 @@ export function createDeliveryService(deps: DeliveryServiceDependencies): Delive
   };
 
   const record = (by: Operator, detail: string) =>
-    audit.record({ event: 'webhook.resent', ...madeBy(by), detail });
+    audit.record({ event: 'webhook.resent', ...auditActor(by), detail });
 
   return {
     async list({ endpointId, status, event, after, limit }) {

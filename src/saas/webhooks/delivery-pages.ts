@@ -1,9 +1,9 @@
 import { type TObject, Type } from 'typebox';
+import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { Envelope, ok } from '../../core/http/schemas.js';
-import { access, type Scope } from '../../core/http/scope.js';
 import { registerAction } from '../../shared/console-kit/actions.js';
 import { type Console, Done, Parameters } from '../../shared/console-kit/console.js';
-import { factsOf } from '../../shared/console-kit/facts.js';
+import { detailRows } from '../../shared/console-kit/details.js';
 import { registerList, tableOf } from '../../shared/console-kit/lists.js';
 import type { DeliveryService } from './deliveries.js';
 import { DELIVERY_STATUSES, DeliveryDetail, type DeliveryStatus, DeliveryView } from './schemas.js';
@@ -20,7 +20,7 @@ const LABELS: Record<DeliveryStatus, string> = {
 
 /** The deliveries of all endpoints. */
 export async function deliveryPagesPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   {
     console,
     endpoints,
@@ -29,7 +29,7 @@ export async function deliveryPagesPlugin(
 ): Promise<void> {
   const names = [...endpoints.names, TEST_EVENT];
 
-  registerList<DeliveryView>(scope, console, {
+  registerList<DeliveryView>(fastify, console, {
     path: PATH,
     section: SECTION,
     title: 'Deliveries',
@@ -71,7 +71,7 @@ export async function deliveryPagesPlugin(
   });
 
   const schema = { params: Parameters, querystring: Type.Object({ done: Done }) };
-  scope.get(`/${PATH}/:id`, { config: console.config, schema }, async (request, reply) => {
+  fastify.get(`/${PATH}/:id`, { config: console.config, schema }, async (request, reply) => {
     const delivery = await deliveries.find(request.params['id'] ?? '');
     const { id, status, answer, payload, nextAttemptAt, endedAt, endpointId } = delivery;
     const facts = [
@@ -94,7 +94,7 @@ export async function deliveryPagesPlugin(
     );
     const view = {
       title: delivery.event,
-      facts: factsOf(facts),
+      facts: detailRows(facts),
       actions: [
         ...(status === 'pending' ? [] : [{ href: `${id}/resend`, label: 'Send again' }]),
         { href: `../${SECTION}/${endpointId}`, label: 'Show the endpoint' },
@@ -108,7 +108,7 @@ export async function deliveryPagesPlugin(
     return console.send(request, reply, { template: 'console-detail', section: SECTION, view });
   });
 
-  scope.get(
+  fastify.get(
     `${console.api}/${PATH}/:id`,
     {
       config: access(console.access),
@@ -117,7 +117,7 @@ export async function deliveryPagesPlugin(
     async (request) => ok(await deliveries.find(request.params['id'] ?? '')),
   );
 
-  await registerAction<DeliveryDetail, TObject, unknown>(scope, console, {
+  await registerAction<DeliveryDetail, TObject, unknown>(fastify, console, {
     path: `${PATH}/:id/resend`,
     section: SECTION,
     title: ({ event }) => `Send ${event} again?`,

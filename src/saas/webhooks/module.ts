@@ -1,4 +1,4 @@
-import type { Scope } from '../../core/http/scope.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import { createEncryption } from '../../core/kernel/encryption.js';
 import type { EventProof } from '../../core/ops/events.js';
 import { createOutbound, type OutboundOptions, type Reach } from '../../core/outbound/request.js';
@@ -21,7 +21,7 @@ export interface WebhooksModule {
   service: EndpointService;
   personalData: DeliveryPersonalData;
   /** The pages of the admin area. */
-  adminPlugin(scope: Scope, options: { console: Console }): Promise<void>;
+  adminPlugin(fastify: FastifyTypebox, options: { console: Console }): Promise<void>;
 }
 
 export interface WebhooksModuleOptions {
@@ -76,7 +76,7 @@ export function createWebhooksModule(
     outbox,
     service,
     personalData: createDeliveryPersonalData(base),
-    adminPlugin: (scope, { console }) =>
-      webhookPagesPlugin(scope, { console, endpoints: service, deliveries: createDeliveryService(base) }),
+    adminPlugin: (fastify, { console }) =>
+      webhookPagesPlugin(fastify, { console, endpoints: service, deliveries: createDeliveryService(base) }),
   };
 }

@@ -1,9 +1,9 @@
 import { type TObject, Type } from 'typebox';
+import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { Envelope, ok } from '../../core/http/schemas.js';
-import { access, type Scope } from '../../core/http/scope.js';
 import { type Action, type Input, registerAction } from '../../shared/console-kit/actions.js';
 import { type Console, Done, Parameters } from '../../shared/console-kit/console.js';
-import { factsOf } from '../../shared/console-kit/facts.js';
+import { detailRows } from '../../shared/console-kit/details.js';
 import { registerList } from '../../shared/console-kit/lists.js';
 import type { DeliveryService } from './deliveries.js';
 import { deliveryPagesPlugin } from './delivery-pages.js';
@@ -81,16 +81,16 @@ const shown = (endpoint: Pick<EndpointView, 'id' | 'url'>, secret: string) => ({
 
 /** The endpoints of webhooks, their changes, and the deliveries. */
 export async function webhookPagesPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { console, endpoints, deliveries }: WebhookPagesOptions,
 ): Promise<void> {
   const find = ({ id = '' }: Record<string, string>) => endpoints.find(id);
   const register = <Target, Of extends TObject, Result>(
     action: Omit<Action<Target, Of, Result>, 'section'>,
-  ) => registerAction(scope, console, { ...action, section: SECTION });
+  ) => registerAction(fastify, console, { ...action, section: SECTION });
   const pageOf = ({ id }: EndpointView) => `${SECTION}/${id}`;
 
-  registerList<EndpointView>(scope, console, {
+  registerList<EndpointView>(fastify, console, {
     path: SECTION,
     title: 'Webhooks',
     intro: 'Endpoints of yours that receive events as signed requests: docs/webhooks.md.',
@@ -129,7 +129,7 @@ export async function webhookPagesPlugin(
   });
 
   const schema = { params: Parameters, querystring: Type.Object({ done: Done }) };
-  scope.get(`/${SECTION}/:id`, { config: console.config, schema }, async (request, reply) => {
+  fastify.get(`/${SECTION}/:id`, { config: console.config, schema }, async (request, reply) => {
     const endpoint = await find(request.params);
     const { id, state } = endpoint;
     const time = (label: string, value: string | null) => (value === null ? [] : [{ label, time: value }]);
@@ -160,11 +160,11 @@ export async function webhookPagesPlugin(
       { href: `${id}/rotate`, label: 'Rotate the secret' },
       { href: `${id}/remove`, label: 'Remove' },
     ];
-    const view = { title: endpoint.url, facts: factsOf(facts), actions, tables: [] };
+    const view = { title: endpoint.url, facts: detailRows(facts), actions, tables: [] };
     return console.send(request, reply, { template: 'console-detail', section: SECTION, view });
   });
 
-  scope.get(
+  fastify.get(
     `${console.api}/${SECTION}/:id`,
     {
       config: access(console.access),
@@ -276,5 +276,5 @@ export async function webhookPagesPlugin(
     returnTo: pageOf,
   });
 
-  await deliveryPagesPlugin(scope, { console, endpoints, deliveries });
+  await deliveryPagesPlugin(fastify, { console, endpoints, deliveries });
 }

@@ -5,7 +5,7 @@ import type { Clock } from '../../core/kernel/clock.js';
 import type { Encryption } from '../../core/kernel/encryption.js';
 import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import { newId, type Random } from '../../core/kernel/secrets.js';
-import { type Audit, changeDetail, madeBy, type Operator } from '../../core/ops/audit.js';
+import { type Audit, auditActor, changeDetail, type Operator } from '../../core/ops/audit.js';
 import type { Reach } from '../../core/outbound/request.js';
 import type { Page } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
@@ -47,7 +47,7 @@ export interface EndpointService {
   /** Sends the event `webhook.test`; returns the ID of the delivery. @throws NOT_FOUND, ENDPOINT_DISABLED */
   sendTest(id: string, by: Operator): Promise<string>;
   /** How many fail, or were disabled for that. */
-  countTroubles(): Promise<{ disabled: number; failing: number }>;
+  countProblems(): Promise<{ disabled: number; failing: number }>;
 }
 
 export interface EndpointServiceDependencies {
@@ -128,7 +128,7 @@ export function createEndpointService(deps: EndpointServiceDependencies): Endpoi
   const record = (event: string, id: string, by: Operator, detail?: string) =>
     audit.record({
       event: `webhook.${event}`,
-      ...madeBy(by),
+      ...auditActor(by),
       detail: detail === undefined ? id : `${id} ${detail}`,
     });
 
@@ -248,14 +248,14 @@ export function createEndpointService(deps: EndpointServiceDependencies): Endpoi
       const event = { id: newId('evt_', clock, random), at: toTimestamp(now), endpointId: id };
       const delivery = newDelivery(TEST_EVENT, event, { endpointId: id, now });
       await deliveries.insert(delivery);
-      // A pause is for attempts that nobody waits for.
+      // A pause is for attempts that no request waits for.
       await endpoints.updateOne({ id }, { unset: ['pausedUntil'] });
       await record('tested', id, by);
       wake();
       return delivery.id;
     },
 
-    async countTroubles() {
+    async countProblems() {
       const { items } = await endpoints.page({ sort: 'createdAt', limit: 2 * MAX_ENDPOINTS });
       const failed = items.filter((one) => stateOf(one) === 'disabled' && one.disabledReason !== undefined);
       return {

@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import { type Localized, message } from '../../core/http/messages.js';
 import type { Page, Pages } from '../../core/http/pages.js';
-import { access, originOf, type Scope } from '../../core/http/scope.js';
+import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import type { PersonGuard, SignIn } from './guard.js';
 import { DeletionBody } from './schemas.js';
 import type { AccountService, AccountSources } from './service.js';
@@ -17,14 +17,14 @@ export interface DeletionOptions {
 }
 
 /** The page on which a person deletes the account: the user name has to be typed, and the password. */
-export async function deletionPlugin(scope: Scope, options: DeletionOptions): Promise<void> {
+export async function deletionPlugin(fastify: FastifyTypebox, options: DeletionOptions): Promise<void> {
   const { guard, service, signIn, pages, path } = options;
   const { reservesHandles } = options.sources.people;
   const config = access('recent-person', { page: true });
 
-  scope.get('/delete', { config }, (request, reply) => pages.send(reply, formOf(request)));
+  fastify.get('/delete', { config }, (request, reply) => pages.send(reply, formOf(request)));
 
-  scope.post('/delete', { config, schema: { body: DeletionBody } }, async (request, reply) => {
+  fastify.post('/delete', { config, schema: { body: DeletionBody } }, async (request, reply) => {
     guard.checkForm(request);
     const { principal } = guard.personOf(request);
     const { confirm, password = '' } = request.body;
@@ -33,7 +33,7 @@ export async function deletionPlugin(scope: Scope, options: DeletionOptions): Pr
       const problems = [message('account-delete.differs')];
       return pages.send(reply.code(422), formOf(request, { confirm, problems, wrong: { confirm: true } }));
     }
-    if (await service.delete(principal, password, originOf(request))) {
+    if (await service.delete(principal, password, requestSource(request))) {
       signIn.forgetSession(reply);
       return reply.redirect(`${path()}/deleted`, 303);
     }
@@ -41,7 +41,7 @@ export async function deletionPlugin(scope: Scope, options: DeletionOptions): Pr
     return pages.send(reply.code(401), formOf(request, { confirm, problems, wrong: { password: true } }));
   });
 
-  scope.get('/deleted', { config: access('public', { page: true }) }, (_request, reply) =>
+  fastify.get('/deleted', { config: access('public', { page: true }) }, (_request, reply) =>
     pages.send(reply, { template: 'account-deleted', view: { reservesHandles } }),
   );
 

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { wantsPage } from '../../core/http/pages.js';
-import type { Guard } from '../../core/http/scope.js';
+import type { Guard } from '../../core/http/routes.js';
 import { type Clock, isRecent, MINUTE } from '../../core/kernel/clock.js';
 import { createFormTokens, type FormTokens } from '../console-kit/forms.js';
 import { accountErrors } from './errors.js';

@@ -1,4 +1,4 @@
-import type { Guard, Scope } from '../../core/http/scope.js';
+import type { FastifyTypebox, Guard } from '../../core/http/routes.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import { createPersonGuard, type PersonGuard, type PersonGuardOptions } from './guard.js';
 import { type AccountPluginOptions, accountPlugin } from './plugin.js';
@@ -10,7 +10,7 @@ export interface AccountModule {
   guards: Record<'person' | 'recent-person', Guard>;
   /** For further pages of the account. */
   guard: PersonGuard;
-  plugin(scope: Scope): Promise<void>;
+  plugin(fastify: FastifyTypebox): Promise<void>;
 }
 
 export type AccountModuleOptions = Omit<AccountPluginOptions, 'guard' | 'service'> &
@@ -25,6 +25,6 @@ export function createAccountModule(
   return {
     guard,
     guards: { person: guard.guard, 'recent-person': guard.recentGuard },
-    plugin: (scope) => accountPlugin(scope, { ...options, guard, service }),
+    plugin: (fastify) => accountPlugin(fastify, { ...options, guard, service }),
   };
 }

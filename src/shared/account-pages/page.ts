@@ -1,8 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Localized, longTime, message } from '../../core/http/messages.js';
 import type { Page, Pages } from '../../core/http/pages.js';
-import { fits, OptionalName } from '../../core/http/schemas.js';
-import { access, originOf, type Scope } from '../../core/http/scope.js';
+import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
+import { matchesSchema, OptionalName } from '../../core/http/schemas.js';
 import type { PersonGuard } from './guard.js';
 import {
   AccountQuery,
@@ -40,74 +40,85 @@ export interface Section {
 }
 
 /** The page on which people see their account, with the forms to change it. */
-export async function accountPagePlugin(scope: Scope, options: AccountPageOptions): Promise<void> {
+export async function accountPagePlugin(fastify: FastifyTypebox, options: AccountPageOptions): Promise<void> {
   const { guard, service, sources, pages, path } = options;
   const { people, sessions, applications, delegations, verification, factors, passkeys } = sources;
   const config = access('person', { page: true });
   const recently = access('recent-person', { page: true });
 
-  scope.get('', { config, schema: { querystring: AccountQuery } }, async (request, reply) =>
+  fastify.get('', { config, schema: { querystring: AccountQuery } }, async (request, reply) =>
     pages.send(reply, await accountPage(request, noticeIn(request.query))),
   );
 
-  scope.post('/name', { config, schema: { body: NameBody } }, async (request, reply) => {
+  fastify.post('/name', { config, schema: { body: NameBody } }, async (request, reply) => {
     guard.checkForm(request);
     const { name } = request.body;
-    if (!fits(name, OptionalName)) {
+    if (!matchesSchema(name, OptionalName)) {
       const failure = { name, problems: [message('account.name-invalid')], wrong: { name: true } } as const;
       return pages.send(reply.code(422), await accountPage(request, failure));
     }
-    await people.rename(guard.personOf(request).principal, name, originOf(request));
+    await people.rename(guard.personOf(request).principal, name, requestSource(request));
     return returnWith(reply, 'renamed');
   });
 
-  scope.post('/sessions/end', { config: recently, schema: { body: SessionBody } }, async (request, reply) => {
-    guard.checkForm(request);
-    await sessions.end(guard.personOf(request).principal, request.body.sid, originOf(request));
-    return returnWith(reply, 'session-ended');
-  });
+  fastify.post(
+    '/sessions/end',
+    { config: recently, schema: { body: SessionBody } },
+    async (request, reply) => {
+      guard.checkForm(request);
+      await sessions.end(guard.personOf(request).principal, request.body.sid, requestSource(request));
+      return returnWith(reply, 'session-ended');
+    },
+  );
 
-  scope.post(
+  fastify.post(
     '/sessions/end-others',
     { config: recently, schema: { body: EmptyBody } },
     async (request, reply) => {
       guard.checkForm(request);
       const { principal, session } = guard.personOf(request);
-      await sessions.endOthers(principal, session, originOf(request));
+      await sessions.endOthers(principal, session, requestSource(request));
       return returnWith(reply, 'sessions-ended');
     },
   );
 
   if (applications) {
-    scope.post(
+    fastify.post(
       '/applications/disconnect',
       { config: recently, schema: { body: ApplicationBody } },
       async (request, reply) => {
         guard.checkForm(request);
         const { client_id: clientId } = request.body;
-        await applications.disconnect(guard.personOf(request).principal, clientId, originOf(request));
+        await applications.disconnect(guard.personOf(request).principal, clientId, requestSource(request));
         return returnWith(reply, 'disconnected');
       },
     );
   }
 
   if (delegations) {
-    scope.post(
+    fastify.post(
       '/delegations/end',
       { config: recently, schema: { body: DelegationBody } },
       async (request, reply) => {
         guard.checkForm(request);
-        await delegations.end(guard.personOf(request).principal, request.body.delegation, originOf(request));
+        await delegations.end(
+          guard.personOf(request).principal,
+          request.body.delegation,
+          requestSource(request),
+        );
         return returnWith(reply, 'delegation-ended');
       },
     );
   }
 
   if (verification) {
-    scope.post('/verification', { config, schema: { body: EmptyBody } }, async (request, reply) => {
+    fastify.post('/verification', { config, schema: { body: EmptyBody } }, async (request, reply) => {
       guard.checkForm(request);
       pages.keepForm(request, await accountPage(request));
-      const isSent = await verification.sendAgain(guard.personOf(request).principal.id, originOf(request));
+      const isSent = await verification.sendAgain(
+        guard.personOf(request).principal.id,
+        requestSource(request),
+      );
       return returnWith(reply, isSent ? 'link-sent' : 'address-confirmed');
     });
   }

@@ -1,8 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Localized, longTime, message } from '../../core/http/messages.js';
 import type { Page, Pages } from '../../core/http/pages.js';
-import { DisplayName, fits } from '../../core/http/schemas.js';
-import { access, originOf, type Scope } from '../../core/http/scope.js';
+import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
+import { DisplayName, matchesSchema } from '../../core/http/schemas.js';
 import type { PersonGuard } from './guard.js';
 import { deviceOf } from './page.js';
 import {
@@ -31,51 +31,55 @@ interface Failure {
 }
 
 /** The page on which people add, name and remove passkeys. */
-export async function passkeysPlugin(scope: Scope, options: PasskeysOptions): Promise<void> {
+export async function passkeysPlugin(fastify: FastifyTypebox, options: PasskeysOptions): Promise<void> {
   const { guard, passkeys, pages, path } = options;
   const config = access('recent-person', { page: true });
   const own = () => `${path()}/passkeys`;
 
-  scope.get('/passkeys', { config, schema: { querystring: AccountQuery } }, async (request, reply) =>
+  fastify.get('/passkeys', { config, schema: { querystring: AccountQuery } }, async (request, reply) =>
     pages.send(reply, await pageOf(request, noticeIn(request.query))),
   );
 
-  scope.post('/passkeys/add', { config, schema: { body: PasskeyBody } }, async (request, reply) => {
+  fastify.post('/passkeys/add', { config, schema: { body: PasskeyBody } }, async (request, reply) => {
     guard.checkForm(request);
     const { form, credential, name } = request.body;
     const show = async (problem: string) => {
       const failure = { problems: [message(problem)], wrong: { added: true }, name } as const;
       return pages.send(reply.code(422), await pageOf(request, failure));
     };
-    if (!fits(name, DisplayName)) return show('account-passkey.name-invalid');
+    if (!matchesSchema(name, DisplayName)) return show('account-passkey.name-invalid');
     const { principal } = guard.personOf(request);
     const { id } = principal;
     if (passkeys.isOpenTo?.(principal) === false) return reply.redirect(own(), 303);
-    const isAdded = await passkeys.add(id, { form, credential, name }, originOf(request));
+    const isAdded = await passkeys.add(id, { form, credential, name }, requestSource(request));
     return isAdded ? returnWith(reply, 'passkey-added') : show('account-passkey.rejected');
   });
 
-  scope.post('/passkeys/rename', { config, schema: { body: PasskeyNameBody } }, async (request, reply) => {
+  fastify.post('/passkeys/rename', { config, schema: { body: PasskeyNameBody } }, async (request, reply) => {
     guard.checkForm(request);
     const { id, name } = request.body;
-    if (!fits(name, DisplayName)) {
+    if (!matchesSchema(name, DisplayName)) {
       const failure = { problems: [message('account-passkey.name-invalid')], wrong: { id }, name };
       return pages.send(reply.code(422), await pageOf(request, failure));
     }
-    await passkeys.rename(guard.personOf(request).principal.id, id, name, originOf(request));
+    await passkeys.rename(guard.personOf(request).principal.id, id, name, requestSource(request));
     return returnWith(reply, 'passkey-renamed');
   });
 
-  scope.post('/passkeys/remove', { config, schema: { body: PasskeyRemovalBody } }, async (request, reply) => {
-    guard.checkForm(request);
-    const { id, passkeyOnly } = guard.personOf(request).principal;
-    const rule = { keepsOne: passkeyOnly === true };
-    if ((await passkeys.remove(id, request.body.id, originOf(request), rule)) === 'last') {
-      const problems = [message('account-passkey.last')];
-      return pages.send(reply.code(422), await pageOf(request, { problems }));
-    }
-    return returnWith(reply, 'passkey-removed');
-  });
+  fastify.post(
+    '/passkeys/remove',
+    { config, schema: { body: PasskeyRemovalBody } },
+    async (request, reply) => {
+      guard.checkForm(request);
+      const { id, passkeyOnly } = guard.personOf(request).principal;
+      const rule = { keepsOne: passkeyOnly === true };
+      if ((await passkeys.remove(id, request.body.id, requestSource(request), rule)) === 'last') {
+        const problems = [message('account-passkey.last')];
+        return pages.send(reply.code(422), await pageOf(request, { problems }));
+      }
+      return returnWith(reply, 'passkey-removed');
+    },
+  );
 
   const returnWith = (reply: FastifyReply, done: Notice): FastifyReply =>
     reply.redirect(`${own()}?done=${done}`, 303);
@@ -91,7 +95,7 @@ export async function passkeysPlugin(scope: Scope, options: PasskeysOptions): Pr
       passkeys.list(principal.id),
       isOpen ? passkeys.creationOptions(principal, form) : null,
     ]);
-    const { browser, system } = originOf(request);
+    const { browser, system } = requestSource(request);
     const device = deviceOf({ browser: browser?.(), system: system?.() });
     const isAdded = wrong !== undefined && 'added' in wrong;
     const wrongId = wrong !== undefined && 'id' in wrong ? wrong.id : undefined;

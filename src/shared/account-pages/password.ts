@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import { type Localized, message } from '../../core/http/messages.js';
 import type { Page, Pages } from '../../core/http/pages.js';
-import { access, originOf, type Scope } from '../../core/http/scope.js';
+import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { passwordSentences } from '../../core/passwords/problems.js';
 import type { PersonGuard, SignIn } from './guard.js';
@@ -22,19 +22,19 @@ export interface PasswordOptions {
 const PASSWORD_ERRORS = ['WEAK_PASSWORD', 'VALIDATION_ERROR'];
 
 /** The page on which a signed-in person changes the password. */
-export async function passwordPlugin(scope: Scope, options: PasswordOptions): Promise<void> {
+export async function passwordPlugin(fastify: FastifyTypebox, options: PasswordOptions): Promise<void> {
   const { guard, people, signIn, pages, path, hasAccountPages } = options;
   const config = access('person', { page: true });
   const own = () => `${path()}/password`;
   const accountHref = () => (hasAccountPages ? path() : undefined);
 
-  scope.get('/password', { config }, (request, reply) => pages.send(reply, formOf(request)));
+  fastify.get('/password', { config }, (request, reply) => pages.send(reply, formOf(request)));
 
-  scope.get('/password/done', { config: access('public', { page: true }) }, (_request, reply) => {
+  fastify.get('/password/done', { config: access('public', { page: true }) }, (_request, reply) => {
     return pages.send(reply, { template: 'account-password-done', view: { accountHref: accountHref() } });
   });
 
-  scope.post('/password', { config, schema: { body: PasswordBody } }, async (request, reply) => {
+  fastify.post('/password', { config, schema: { body: PasswordBody } }, async (request, reply) => {
     guard.checkForm(request);
     const { principal, session } = guard.personOf(request);
     const { current_password: current, password: chosen, password_confirm: again } = request.body;
@@ -44,7 +44,7 @@ export async function passwordPlugin(scope: Scope, options: PasswordOptions): Pr
     }
     pages.keepForm(request, formOf(request));
     try {
-      if (await people.changePassword(principal, { current, chosen }, session, originOf(request))) {
+      if (await people.changePassword(principal, { current, chosen }, session, requestSource(request))) {
         if (people.keepsSession) return reply.redirect(`${path()}?done=password-changed`, 303);
         signIn.forgetSession(reply);
         return reply.redirect(`${own()}/done`, 303);

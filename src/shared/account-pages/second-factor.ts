@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Localized, longTime, message } from '../../core/http/messages.js';
 import type { Page, Pages } from '../../core/http/pages.js';
-import { access, originOf, type Scope } from '../../core/http/scope.js';
+import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import type { PersonGuard } from './guard.js';
 import { CodeBody, EmptyBody, FactorRemovalBody } from './schemas.js';
 import type { AccountSources, AddressVerification, SecondFactors } from './service.js';
@@ -24,36 +24,41 @@ interface Failure {
 }
 
 /** The page on which people set up an authenticator app, get recovery codes and remove both. */
-export async function secondFactorPlugin(scope: Scope, options: SecondFactorOptions): Promise<void> {
+export async function secondFactorPlugin(
+  fastify: FastifyTypebox,
+  options: SecondFactorOptions,
+): Promise<void> {
   const { guard, people, factors, verification, pages, path } = options;
   const config = access('recent-person', { page: true });
   const own = () => `${path()}/second-factor`;
 
-  /** With the address of someone else, a factor would keep its owner from taking the account over by a mailed link. */
+  /** A factor on an account with another person's address would keep the owner from taking it over by a mailed link. */
   const isUnconfirmed = (request: FastifyRequest): boolean =>
     verification?.isDue(guard.personOf(request).principal) ?? false;
 
-  scope.get('/second-factor', { config }, async (request, reply) => pages.send(reply, await pageOf(request)));
+  fastify.get('/second-factor', { config }, async (request, reply) =>
+    pages.send(reply, await pageOf(request)),
+  );
 
-  scope.post('/second-factor/begin', { config, schema: { body: EmptyBody } }, async (request, reply) => {
+  fastify.post('/second-factor/begin', { config, schema: { body: EmptyBody } }, async (request, reply) => {
     guard.checkForm(request);
     const { id, handle } = guard.personOf(request).principal;
     if (!isUnconfirmed(request) && (await factors.stateOf(id)) === null) await factors.begin(id, handle);
     return reply.redirect(own(), 303);
   });
 
-  scope.post('/second-factor/confirm', { config, schema: { body: CodeBody } }, async (request, reply) => {
+  fastify.post('/second-factor/confirm', { config, schema: { body: CodeBody } }, async (request, reply) => {
     guard.checkForm(request);
     if (isUnconfirmed(request)) return reply.redirect(own(), 303);
     const { code, form } = request.body;
     pages.keepForm(request, await pageOf(request));
     const { id } = guard.personOf(request).principal;
-    const codes = await factors.confirm(id, code, form, originOf(request));
+    const codes = await factors.confirm(id, code, form, requestSource(request));
     if (codes) return sendCodes(reply, codes);
     return pages.send(reply.code(401), await pageOf(request, wrongCode({})));
   });
 
-  scope.post(
+  fastify.post(
     '/second-factor/recovery-codes',
     { config, schema: { body: CodeBody } },
     async (request, reply) => {
@@ -61,31 +66,31 @@ export async function secondFactorPlugin(scope: Scope, options: SecondFactorOpti
       const { code, form } = request.body;
       pages.keepForm(request, await pageOf(request));
       const { id } = guard.personOf(request).principal;
-      if (!(await factors.verify(id, code, originOf(request)))) {
+      if (!(await factors.verify(id, code, requestSource(request)))) {
         return pages.send(reply.code(401), await pageOf(request, wrongCode({ renewal: true })));
       }
-      return sendCodes(reply, await factors.renewRecoveryCodes(id, form, originOf(request)));
+      return sendCodes(reply, await factors.renewRecoveryCodes(id, form, requestSource(request)));
     },
   );
 
-  scope.post(
+  fastify.post(
     '/second-factor/remove',
     { config, schema: { body: FactorRemovalBody } },
     async (request, reply) => {
       guard.checkForm(request);
       const { code, password = '' } = request.body;
       const { principal } = guard.personOf(request);
-      const origin = originOf(request);
+      const source = requestSource(request);
       pages.keepForm(request, await pageOf(request));
       const wrong = { removal: true } as const;
-      if (!(await people.provePassword(principal, password, origin))) {
+      if (!(await people.provePassword(principal, password, source))) {
         const problems = [message('account-delete.wrong')];
         return pages.send(reply.code(401), await pageOf(request, { problems, wrong }));
       }
-      if (!(await factors.verify(principal.id, code, origin))) {
+      if (!(await factors.verify(principal.id, code, source))) {
         return pages.send(reply.code(401), await pageOf(request, wrongCode(wrong)));
       }
-      await factors.remove(principal.id, origin);
+      await factors.remove(principal.id, source);
       return reply.redirect(`${path()}?done=factor-removed`, 303);
     },
   );

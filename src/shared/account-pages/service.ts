@@ -1,4 +1,4 @@
-import type { Origin } from '../../core/http/scope.js';
+import type { RequestSource } from '../../core/http/routes.js';
 
 /** What people do with their own accounts. Other domains provide it; the product passes it on. */
 
@@ -28,7 +28,7 @@ export interface AccountSources {
      * way. Null for a wrong password.
      * @throws RATE_LIMITED, OVERLOADED
      */
-    provePassword(person: Person, password: string, from: Origin): Promise<Person | null>;
+    provePassword(person: Person, password: string, source: RequestSource): Promise<Person | null>;
     /**
      * Changes the password and revokes everything issued under the old one. `false` if `current` is wrong or was changed
      * in the meantime, unless to `chosen`.
@@ -38,17 +38,17 @@ export interface AccountSources {
       person: Person,
       passwords: { current: string; chosen: string },
       session: Session,
-      from: Origin,
+      source: RequestSource,
     ): Promise<boolean>;
     /** Whether the session in which the password was changed stays valid. */
     keepsSession: boolean;
-    rename(person: Person, name: string, from: Origin): Promise<void>;
+    rename(person: Person, name: string, source: RequestSource): Promise<void>;
     /**
      * In one step, after which nothing issued to the person is valid; `false` if the password is wrong or was changed in the
      * meantime.
      * @throws RATE_LIMITED, OVERLOADED
      */
-    delete(person: Person, password: string, from: Origin): Promise<boolean>;
+    delete(person: Person, password: string, source: RequestSource): Promise<boolean>;
     isDeleted(sub: string): Promise<boolean>;
     /** Whether the user name of a deleted person is never given to another one, and applications lose their access. */
     reservesHandles: boolean;
@@ -56,8 +56,8 @@ export interface AccountSources {
   sessions: {
     /** The valid sessions, the newest first. */
     list(person: Person, current: Session): Promise<Session[]>;
-    end(person: Person, sid: string, from: Origin): Promise<void>;
-    endOthers(person: Person, current: Session, from: Origin): Promise<void>;
+    end(person: Person, sid: string, source: RequestSource): Promise<void>;
+    endOthers(person: Person, current: Session, source: RequestSource): Promise<void>;
   };
   /** Absent in a product without applications. */
   applications?: {
@@ -65,13 +65,13 @@ export interface AccountSources {
       sub: string,
     ): Promise<{ clientId: string; scopes: string[]; resources: ResourceAccess[]; updatedAt: number }[]>;
     /** Revokes the access of an application, which has to ask for it again. */
-    disconnect(person: Person, clientId: string, from: Origin): Promise<void>;
+    disconnect(person: Person, clientId: string, source: RequestSource): Promise<void>;
     find(clientId: string): Promise<{ name: string; redirectUris: readonly string[] } | null>;
   };
   /** Absent in a product without agents that act for people. */
   delegations?: {
     list(sub: string): Promise<Delegation[]>;
-    end(person: Person, id: string, from: Origin): Promise<void>;
+    end(person: Person, id: string, source: RequestSource): Promise<void>;
   };
   /** Absent without a mail server. */
   verification: AddressVerification | undefined;
@@ -91,7 +91,7 @@ export interface AddressVerification {
    * Sends a new link, which replaces the previous one. `false` if it is not due.
    * @throws RATE_LIMITED
    */
-  sendAgain(sub: string, from: Origin): Promise<boolean>;
+  sendAgain(sub: string, source: RequestSource): Promise<boolean>;
 }
 
 /** What an authenticator app needs. */
@@ -104,19 +104,19 @@ export interface Enrolment {
 
 /** The second factors of people. `account` is the ID of the person, `label` the user name. */
 export interface SecondFactors {
-  /** By when a person without one must have one, in Unix milliseconds; null if nobody requires it. */
+  /** By when a person without one must have one, in Unix milliseconds; null if it is not required. */
   requiredFrom(person: Person & { operatorSince?: number }): Promise<number | null>;
   stateOf(account: string): Promise<{ since: number; recoveryCodesLeft: number } | null>;
   begin(account: string, label: string): Promise<Enrolment>;
   /** What was begun and not confirmed yet. */
   pending(account: string, label: string): Promise<Enrolment | null>;
   /** The recovery codes; null for a wrong code. @throws FACTOR_CHANGED, RATE_LIMITED */
-  confirm(account: string, code: string, form: string, from: Origin): Promise<string[] | null>;
+  confirm(account: string, code: string, form: string, source: RequestSource): Promise<string[] | null>;
   /** Null for a wrong code. @throws RATE_LIMITED */
-  verify(account: string, code: string, from: Origin): Promise<string | null>;
+  verify(account: string, code: string, source: RequestSource): Promise<string | null>;
   /** @throws FACTOR_CHANGED */
-  renewRecoveryCodes(account: string, form: string, from: Origin): Promise<string[]>;
-  remove(account: string, from: Origin): Promise<boolean>;
+  renewRecoveryCodes(account: string, form: string, source: RequestSource): Promise<string[]>;
+  remove(account: string, source: RequestSource): Promise<boolean>;
 }
 
 /** A passkey as its owner sees it. */
@@ -142,11 +142,11 @@ export interface Passkeys {
   add(
     account: string,
     created: { form: string; credential: string; name: string },
-    from: Origin,
+    source: RequestSource,
   ): Promise<Passkey | null>;
-  rename(account: string, id: string, name: string, from: Origin): Promise<boolean>;
+  rename(account: string, id: string, name: string, source: RequestSource): Promise<boolean>;
   /** @param rule `keepsOne`: the last passkey stays, and the answer is `last` */
-  remove(account: string, id: string, from: Origin, rule: { keepsOne: boolean }): Promise<string>;
+  remove(account: string, id: string, source: RequestSource, rule: { keepsOne: boolean }): Promise<string>;
 }
 
 /** An application with access to the data of a person. */
@@ -188,7 +188,7 @@ export interface AccountService {
    * deleted it.
    * @throws RATE_LIMITED, OVERLOADED
    */
-  delete(person: Person, password: string, from: Origin): Promise<boolean>;
+  delete(person: Person, password: string, source: RequestSource): Promise<boolean>;
 }
 
 export function createAccountService({ people, applications, forget }: AccountSources): AccountService {
@@ -208,9 +208,9 @@ export function createAccountService({ people, applications, forget }: AccountSo
       return found.filter((application) => application !== null).sort((a, b) => b.since - a.since);
     },
 
-    async delete(person, password, from) {
+    async delete(person, password, source) {
       // On a double click, the browser shows the response to the second form, whose account is already deleted.
-      if (!(await people.delete(person, password, from))) return people.isDeleted(person.id);
+      if (!(await people.delete(person, password, source))) return people.isDeleted(person.id);
       // Nothing of it is valid any more. After a crash, jobs remove sessions and consents.
       await forget(person.id);
       return true;

@@ -1,8 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, type TObject, Type } from 'typebox';
 import { problemsOf } from '../../core/config/options.js';
+import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { Envelope, ok } from '../../core/http/schemas.js';
-import { access, type Scope } from '../../core/http/scope.js';
 import { AppError, invalidFields } from '../../core/kernel/errors.js';
 import type { Operator } from '../../core/ops/audit.js';
 import { type Console, ownPath, Parameters, rootOf } from './console.js';
@@ -36,7 +36,7 @@ export interface Action<Target, Fields extends TObject = TObject, Result = unkno
   /** The values in the form before the operator changes them. */
   values?(target: Target): Record<string, string>;
   /** Shows secrets of the result once, instead of returning to `returnTo`. */
-  reveal?(result: Result, target: Target): Revelation;
+  reveal?(result: Result, target: Target): RevealedSecrets;
   /** What the API answers. Default: the outcome, if there are several. */
   answer?: { schema: TObject; of(result: Result, target: Target): object };
   /** Confirms the change, as a sentence. Several outcomes have one each; `run` then returns the outcome. */
@@ -47,8 +47,8 @@ export interface Action<Target, Fields extends TObject = TObject, Result = unkno
   returnTo(target: Target): string;
 }
 
-/** Secrets that are shown once. */
-export interface Revelation {
+/** Secrets that a page shows once. */
+export interface RevealedSecrets {
   title: string;
   /** What the operator does with them, as sentences. */
   note: string;
@@ -80,7 +80,7 @@ const Outcome = Type.Object({ outcome: Type.Optional(Type.String()) });
 const LINES = { ...TEXT, accepts: 'lines of text', pattern: '^(?:[^\\p{Cc}\\p{Cs}]|[\\r\\n])*$' };
 
 export async function registerAction<Target, Fields extends TObject, Result = unknown>(
-  scope: Scope,
+  fastify: FastifyTypebox,
   console: Console,
   action: Action<Target, Fields, Result>,
 ): Promise<void> {
@@ -104,7 +104,7 @@ export async function registerAction<Target, Fields extends TObject, Result = un
 
   const config = console.config;
   const timeout = action.timeoutMs === undefined ? {} : { handlerTimeout: action.timeoutMs };
-  scope.get(`/${path}`, { config, schema: { params: Parameters } }, async (request, reply) => {
+  fastify.get(`/${path}`, { config, schema: { params: Parameters } }, async (request, reply) => {
     const target = await find(request.params as Record<string, string>);
     return sendForm(console, action, { request, reply, target });
   });
@@ -116,7 +116,7 @@ export async function registerAction<Target, Fields extends TObject, Result = un
       inputs.map(({ name, type }) => [name, Type.Optional(Type.String(type === 'lines' ? LINES : TEXT))]),
     ),
   });
-  await registerForms(scope, console.tokensOf, (forms) => {
+  await registerForms(fastify, console.tokensOf, (forms) => {
     const schema = { params: Parameters, body: Form };
     forms.post(`/${path}`, { config, ...timeout, schema }, async (request, reply) => {
       const { token: _, ...body } = request.body as Record<string, string>;
@@ -149,7 +149,7 @@ export async function registerAction<Target, Fields extends TObject, Result = un
     { ...action.fields?.properties, ...(action.typed && { confirm: Type.String(TEXT) }) },
     { additionalProperties: false },
   );
-  scope.post(
+  fastify.post(
     `${console.api}/${path}`,
     {
       config: access(console.access),
@@ -175,7 +175,7 @@ function sendSecrets<Target, Fields extends TObject, Result>(
   request: FastifyRequest,
   reply: FastifyReply,
   target: Target,
-  { title, note, secrets }: Revelation,
+  { title, note, secrets }: RevealedSecrets,
 ): FastifyReply {
   const values = secrets.map((secret, index) => ({ ...secret, id: `secret-${index}` }));
   const view = { title, note, secrets: values, backHref: rootOf(request) + returnTo(target) };

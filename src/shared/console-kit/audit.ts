@@ -1,5 +1,5 @@
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toTimestamp } from '../../core/http/schemas.js';
-import type { Scope } from '../../core/http/scope.js';
 import { DAY } from '../../core/kernel/clock.js';
 import { invalidFields } from '../../core/kernel/errors.js';
 import { AuditView, toAuditView, writeActor } from '../../core/ops/audit.js';
@@ -36,11 +36,11 @@ export const auditColumns = (pathOf: AuditListOptions['pathOf']): readonly Colum
 ];
 
 export function registerAuditList(
-  scope: Scope,
+  fastify: FastifyTypebox,
   console: Console,
   { audit, hint, example, resolve, pathOf }: AuditListOptions,
 ): void {
-  registerList<AuditView>(scope, console, {
+  registerList<AuditView>(fastify, console, {
     path: 'audit',
     title: 'Audit',
     search: { label: 'Subject or operator', hint, maxLength: 254 },

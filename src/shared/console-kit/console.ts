@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import type { Pages, View } from '../../core/http/pages.js';
-import { access, originOf } from '../../core/http/scope.js';
+import { access, requestSource } from '../../core/http/routes.js';
 import type { Operator } from '../../core/ops/audit.js';
 import type { FormTokens } from './forms.js';
 
@@ -100,7 +100,7 @@ export function createConsole(options: ConsoleOptions): Console {
     redirect: (request, reply, path, notice) =>
       reply.redirect(rootOf(request) + path + (notice === undefined ? '' : `?done=${notice}`), 303),
 
-    operatorOf: (request) => ({ name: nameOf(request), ip: originOf(request).ip }),
+    operatorOf: (request) => ({ name: nameOf(request), ip: requestSource(request).ip }),
   };
 }
 

@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto';
 import formbody from '@fastify/formbody';
 import type { FastifyRequest } from 'fastify';
-import type { Scope } from '../../core/http/scope.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import { type Clock, HOUR, isUnexpired } from '../../core/kernel/clock.js';
 import { secretsEqual } from '../../core/kernel/secrets.js';
 import { consoleErrors } from './errors.js';
@@ -40,12 +40,12 @@ const BODY_LIMIT = 16 * 1024;
 
 /** Registers routes that accept forms and reject those without a valid token. */
 export async function registerForms(
-  scope: Scope,
+  fastify: FastifyTypebox,
   tokensOf: (request: FastifyRequest) => FormTokens,
-  addRoutes: (forms: Scope) => void,
+  addRoutes: (forms: FastifyTypebox) => void,
 ): Promise<void> {
-  await scope.register(async (plain) => {
-    const forms = plain as Scope;
+  await fastify.register(async (plain) => {
+    const forms = plain as FastifyTypebox;
     await forms.register(formbody, { bodyLimit: BODY_LIMIT });
     forms.addHook('preValidation', (request, _reply, done) => {
       const { token } = (request.body ?? {}) as { token?: unknown };

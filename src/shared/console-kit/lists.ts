@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type TSchema, Type } from 'typebox';
+import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { After, Envelope, Next, ok } from '../../core/http/schemas.js';
-import { access, type Scope } from '../../core/http/scope.js';
 import { streamText } from '../../core/http/streams.js';
 import type { Page } from '../../core/storage/collection.js';
 import { type Console, Done, ownPath, Parameters, rootOf } from './console.js';
@@ -83,7 +83,7 @@ const PAGE_SIZE = 50;
 /** Documents read at once for CSV. */
 const BATCH_SIZE = 500;
 
-export function registerList<Item>(scope: Scope, console: Console, list: List<Item>): void {
+export function registerList<Item>(fastify: FastifyTypebox, console: Console, list: List<Item>): void {
   const { path, item, columns } = list;
   const schema = { params: Parameters, querystring: querySchema(list) };
   type Query = { q?: string; after?: string } & Record<string, string | undefined>;
@@ -96,12 +96,12 @@ export function registerList<Item>(scope: Scope, console: Console, list: List<It
     return { search: q?.trim() || undefined, filters, parameters, after: after || undefined, limit };
   };
 
-  scope.get(`/${path}`, { config: console.config, schema }, async (request, reply) => {
+  fastify.get(`/${path}`, { config: console.config, schema }, async (request, reply) => {
     const query = queryOf(request, PAGE_SIZE);
     return sendPage(console, list, { request, reply, query, page: await list.read(query) });
   });
 
-  scope.get(`/${path}.csv`, { config: console.config, schema }, async (request, reply) => {
+  fastify.get(`/${path}.csv`, { config: console.config, schema }, async (request, reply) => {
     const query = queryOf(request, BATCH_SIZE);
     // Read before the response begins, so that its errors are ordinary responses.
     const pages = rowsOf(list, query, await list.read(query));
@@ -113,7 +113,7 @@ export function registerList<Item>(scope: Scope, console: Console, list: List<It
 
   if (console.api === undefined || item === undefined) return;
   const Answer = Envelope(Type.Object({ items: Type.Array(item), next: Next }));
-  scope.get(
+  fastify.get(
     `${console.api}/${path}`,
     { config: access(console.access), schema: { ...schema, response: { 200: Answer } } },
     // The compiler cannot relate an item to its schema here; the serializer only writes what the schema names.

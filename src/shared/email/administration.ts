@@ -2,7 +2,7 @@ import { type Static, Type } from 'typebox';
 import { Timestamp, toTimestamp } from '../../core/http/schemas.js';
 import { type Clock, DAY } from '../../core/kernel/clock.js';
 import { httpErrors } from '../../core/kernel/errors.js';
-import { type Audit, changeDetail, madeBy, type Operator } from '../../core/ops/audit.js';
+import { type Audit, auditActor, changeDetail, type Operator } from '../../core/ops/audit.js';
 import type { Page } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
 import { emailErrors } from './errors.js';
@@ -103,7 +103,7 @@ export function createMailAdministration(deps: MailAdministrationDependencies): 
       if (!queued) throw emailErrors.MAIL_NOT_RETRYABLE();
       const change = changeDetail({ status: 'failed', attempts }, { status: 'queued', attempts: 0 });
       const subject = userId !== undefined && { subject: userId };
-      await audit.record({ event: 'mail.retried', ...subject, ...madeBy(by), detail: `${id} ${change}` });
+      await audit.record({ event: 'mail.retried', ...subject, ...auditActor(by), detail: `${id} ${change}` });
       wake();
     },
 
@@ -119,7 +119,7 @@ export function createMailAdministration(deps: MailAdministrationDependencies): 
       });
       const outcome = result instanceof DeliveryError ? result.message : result;
       const detail = JSON.stringify({ template, to, outcome });
-      await audit.record({ event: 'mail.tested', ...madeBy(by), detail });
+      await audit.record({ event: 'mail.tested', ...auditActor(by), detail });
       if (!(result instanceof DeliveryError)) return result;
       throw emailErrors.MAIL_NOT_SENT({ message: `The test e-mail was not sent: ${result.message}.` });
     },

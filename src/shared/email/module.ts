@@ -1,6 +1,6 @@
 import type { Resolved } from '../../core/config/options.js';
 import type { BrandColours } from '../../core/http/brand.js';
-import type { Scope } from '../../core/http/scope.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import type { Metrics } from '../../core/ops/metrics.js';
 import { MAX_COMPARED, MAX_COUNTED, oldestPendingAge, pendingCount } from '../../core/ops/outbox-metrics.js';
@@ -19,7 +19,7 @@ export interface EmailModule {
   service: EmailService;
   /** For the admin area. */
   administration: MailAdministration;
-  plugin(scope: Scope): Promise<void>;
+  plugin(fastify: FastifyTypebox): Promise<void>;
 }
 
 export interface EmailModuleOptions
@@ -74,7 +74,7 @@ export function createEmailModule(
   return {
     service,
     administration,
-    plugin: (scope) => emailPlugin(scope, { email: service, jobs, backgroundTasks }),
+    plugin: (fastify) => emailPlugin(fastify, { email: service, jobs, backgroundTasks }),
   };
 }
 

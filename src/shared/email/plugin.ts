@@ -1,4 +1,4 @@
-import type { Scope } from '../../core/http/scope.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
 import type { Jobs } from '../../core/ops/jobs.js';
 import type { EmailService } from './service.js';
@@ -15,13 +15,13 @@ export interface EmailPluginOptions {
  * mail server after the job has stopped.
  */
 export async function emailPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { email, jobs, backgroundTasks }: EmailPluginOptions,
 ): Promise<void> {
-  scope.addHook('onListen', async () =>
+  fastify.addHook('onListen', async () =>
     backgroundTasks.run('check of the mail server', () => email.checkServer()),
   );
-  scope.addHook('onClose', async () => {
+  fastify.addHook('onClose', async () => {
     await jobs.stop();
     await email.close();
   });

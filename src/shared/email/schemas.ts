@@ -2,13 +2,13 @@ import type { Static, TObject } from 'typebox';
 import { Type } from 'typebox';
 import { option } from '../../core/config/options.js';
 import { addressProblem, insecureAddress } from '../../core/config/public-url.js';
-import { mustBe, shown } from '../../core/config/validation-messages.js';
-import { DisplayName, Email, fits } from '../../core/http/schemas.js';
+import { formatValue, mustBe } from '../../core/config/validation-messages.js';
+import { DisplayName, Email, matchesSchema } from '../../core/http/schemas.js';
 import { templateProblems } from './templates.js';
 import { DEFAULT_SERVICE, isKnownService } from './transport.js';
 
 /** Whether a text is exactly one address, also as parsed by mail programs. */
-export const isEmailAddress = (text: string): boolean => fits(text, Email);
+export const isEmailAddress = (text: string): boolean => matchesSchema(text, Email);
 
 /**
  * The options of e-mail.
@@ -30,7 +30,7 @@ export const emailOptions = (prefix: '' | 'IDP_', name: string) => ({
     check: (name) =>
       isKnownService(name)
         ? undefined
-        : `must name an e-mail provider that Nodemailer knows, like Resend; given: ${shown(name)}.`,
+        : `must name an e-mail provider that Nodemailer knows, like Resend; given: ${formatValue(name)}.`,
   }),
   emailUser: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: `${prefix}EMAIL_USER`,
@@ -65,7 +65,7 @@ export const emailOptions = (prefix: '' | 'IDP_', name: string) => ({
     env: `${prefix}FROM_NAME`,
     doc: 'Sender name of all e-mails.',
     shown: name,
-    check: (name) => (fits(name ?? '', DisplayName) ? undefined : `${mustBe(DisplayName, name)}.`),
+    check: (name) => (matchesSchema(name ?? '', DisplayName) ? undefined : `${mustBe(DisplayName, name)}.`),
   }),
   emailReplyTo: option(Type.Optional(Type.String()), {
     env: `${prefix}EMAIL_REPLY_TO`,

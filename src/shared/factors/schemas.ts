@@ -42,7 +42,7 @@ export const factorOptions = <const P extends Policy>(
 });
 export type FactorConfiguration = Static<TObject<ReturnType<typeof factorOptions<Policy>>>>;
 
-/** Refuses a rule that nobody could fulfil. @param prefix of the environment variables */
+/** Refuses a rule that no user could fulfil. @param prefix of the environment variables */
 export function refusePolicyWithoutKey(
   {
     secondFactor,

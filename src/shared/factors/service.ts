@@ -1,5 +1,5 @@
 import { hkdfSync } from 'node:crypto';
-import type { Origin } from '../../core/http/scope.js';
+import type { RequestSource } from '../../core/http/routes.js';
 import { type Clock, HOUR, MINUTE, SECOND } from '../../core/kernel/clock.js';
 import { createEncryption } from '../../core/kernel/encryption.js';
 import { newToken, type Random } from '../../core/kernel/secrets.js';
@@ -11,7 +11,7 @@ import type { Throttle } from '../../core/throttle/throttle.js';
 import { factorErrors } from './errors.js';
 import {
   type AnnounceFactor,
-  type ChangeOrigin,
+  type ChangeSource,
   type FactorDocument,
   type Factors,
   readFactorVersion,
@@ -53,7 +53,7 @@ export interface FactorService {
    * code. The same form returns the same codes.
    * @throws FACTOR_CHANGED, RATE_LIMITED
    */
-  confirm(account: string, code: string, form: string, from: Origin): Promise<string[] | null>;
+  confirm(account: string, code: string, form: string, source: RequestSource): Promise<string[] | null>;
   /**
    * Checks a code of the app or a recovery code, and uses it. Null for a wrong or used one.
    * @param onBudgetSpent called if only codes from other addresses exhaust the limit; returns the error message
@@ -62,15 +62,15 @@ export interface FactorService {
   verify(
     account: string,
     code: string,
-    from: Origin,
+    source: RequestSource,
     onBudgetSpent?: () => string,
   ): Promise<FactorMethod | null>;
   /** Lets the owner, proven by an e-mailed link, give codes from this address while others exhaust the limit. */
   trust(account: string, ip: string): Promise<void>;
   /** New recovery codes instead of all earlier ones. @throws FACTOR_CHANGED if there is no factor */
-  renewRecoveryCodes(account: string, form: string, from: Origin): Promise<string[]>;
+  renewRecoveryCodes(account: string, form: string, source: RequestSource): Promise<string[]>;
   /** Removes the factor. False if there is none. */
-  remove(account: string, from: ChangeOrigin): Promise<boolean>;
+  remove(account: string, source: ChangeSource): Promise<boolean>;
   /**
    * By when an account without a factor must have one, in Unix milliseconds: the first call begins the period of grace. Null if
    * it has one.
@@ -133,12 +133,12 @@ export function createFactorService(deps: FactorDependencies): FactorService {
   /** Evaluates a code with the limits for guesses: of six digits, one in 333,333 is right. */
   const attempt = <T>(
     account: string,
-    from: Origin,
+    source: RequestSource,
     evaluate: () => Promise<T | null>,
     onBudgetSpent?: () => string,
   ): Promise<T | null> =>
     throttle.attempt(
-      { account: guessedAccount(account), ip: from.ip, ...(onBudgetSpent && { onBudgetSpent }) },
+      { account: guessedAccount(account), ip: source.ip, ...(onBudgetSpent && { onBudgetSpent }) },
       evaluate,
     );
 
@@ -226,10 +226,10 @@ export function createFactorService(deps: FactorDependencies): FactorService {
       return secret === null ? null : enrolmentOf(secret, { issuer: issuer(), label });
     },
 
-    confirm(account, code, form, from) {
+    confirm(account, code, form, source) {
       const codes = recoveryCodesOf(codeKey, account, form);
       const typed = typedCode(code);
-      return attempt(account, from, async () => {
+      return attempt(account, source, async () => {
         for (;;) {
           const found = await factors.findOne({ id: account });
           const secret = pendingOf(found);
@@ -244,26 +244,26 @@ export function createFactorService(deps: FactorDependencies): FactorService {
             ...{ secret: encryption.encrypt(account, secret), lastStep: step, ...sealed(account, codes) },
             ...{ confirmedAt: clock.now(), version },
           };
-          await announce?.('added', account, version, from);
+          await announce?.('added', account, version, source);
           if (await change(found, confirmed, ['pending', 'pendingUntil'])) break;
         }
-        await audit.record({ event: 'factor.enrolled', subject: account, ip: from.ip });
+        await audit.record({ event: 'factor.enrolled', subject: account, ip: source.ip });
         return codes;
       });
     },
 
-    async verify(account, code, from, onBudgetSpent) {
+    async verify(account, code, source, onBudgetSpent) {
       const typed = typedCode(code);
-      const method = await attempt(account, from, () => use(account, typed), onBudgetSpent);
+      const method = await attempt(account, source, () => use(account, typed), onBudgetSpent);
       if (method === null) {
-        await audit.recordFailure({ event: 'factor.failed', subject: account, ip: from.ip });
+        await audit.recordFailure({ event: 'factor.failed', subject: account, ip: source.ip });
       } else if (method === 'recovery') {
-        await audit.record({ event: 'factor.recovery-code-used', subject: account, ip: from.ip });
+        await audit.record({ event: 'factor.recovery-code-used', subject: account, ip: source.ip });
       }
       return method;
     },
 
-    async renewRecoveryCodes(account, form, from) {
+    async renewRecoveryCodes(account, form, source) {
       const codes = recoveryCodesOf(codeKey, account, form);
       for (;;) {
         const found = await factors.findOne({ id: account });
@@ -271,13 +271,13 @@ export function createFactorService(deps: FactorDependencies): FactorService {
         if (hasCodes(found, codes)) return codes;
         if (await change(found, sealed(account, codes))) break;
       }
-      await audit.record({ event: 'factor.recovery-codes-renewed', subject: account, ip: from.ip });
+      await audit.record({ event: 'factor.recovery-codes-renewed', subject: account, ip: source.ip });
       return codes;
     },
 
     trust: (account, ip) => throttle.trust(guessedAccount(account), ip),
 
-    remove: (account, from) => removeFactor(account, from, deps),
+    remove: (account, source) => removeFactor(account, source, deps),
 
     async requiredFrom(account, graceMs) {
       const found = await factors.findOne({ id: account });

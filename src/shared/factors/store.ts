@@ -1,5 +1,5 @@
 import { ConfigurationError } from '../../core/config/configuration-error.js';
-import type { Origin } from '../../core/http/scope.js';
+import type { RequestSource } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
 import type { Change, Collection, Store } from '../../core/storage/collection.js';
@@ -68,11 +68,11 @@ export type AnnounceFactor = (
   change: 'added' | 'removed',
   account: string,
   version: number,
-  from: ChangeOrigin | undefined,
+  source: ChangeSource | undefined,
 ) => Promise<void>;
 
 /** Who changes a factor: the person, or the operator named by `by`. */
-export type ChangeOrigin = Pick<Origin, 'ip' | 'by' | 'browser' | 'acceptLanguage'>;
+export type ChangeSource = Pick<RequestSource, 'ip' | 'by' | 'browser' | 'acceptLanguage'>;
 
 export interface RemovalDependencies {
   factors: Factors;
@@ -87,14 +87,14 @@ export interface RemovalDependencies {
  */
 export async function removeFactor(
   account: string,
-  from: ChangeOrigin,
+  source: ChangeSource,
   { factors, audit, clock, announce }: RemovalDependencies,
 ): Promise<boolean> {
   for (;;) {
     const found = await factors.findOne({ id: account });
     if (found?.confirmedAt === undefined) return false;
     const { id, rev, version = 0 } = found;
-    await announce?.('removed', account, version + 1, from.by === undefined ? from : undefined);
+    await announce?.('removed', account, version + 1, source.by === undefined ? source : undefined);
     const removal: Change<FactorDocument> = {
       set: { recovery: [], version: version + 1, updatedAt: clock.now() },
       unset: ['secret', 'confirmedAt', 'pending', 'pendingUntil', 'recoveryKey'],
@@ -102,6 +102,6 @@ export async function removeFactor(
     };
     if (await factors.updateOne({ id, rev }, removal)) break;
   }
-  await audit.record({ event: 'factor.removed', subject: account, ...actorOf(from) });
+  await audit.record({ event: 'factor.removed', subject: account, ...actorOf(source) });
   return true;
 }

@@ -124,7 +124,7 @@ export async function verifyAssertion(
   const verification = await nullIfInvalid(
     verifyAuthenticationResponse({
       response: json as unknown as AuthenticationResponseJSON,
-      // The library compares the counter before it verifies the signature, which nobody has to have.
+      // The library compares the counter before it verifies the signature.
       credential: { id, publicKey: Uint8Array.from(Buffer.from(publicKey, 'base64url')), counter: 0 },
       ...expectationsOf(rp, form),
     }),

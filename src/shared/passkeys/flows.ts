@@ -1,5 +1,5 @@
+import type { RequestSource } from '../../core/http/routes.js';
 import { type Session, toTimestamp, type User } from '../../core/http/schemas.js';
-import type { Origin } from '../../core/http/scope.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import type { Sealed } from '../../core/kernel/sealed.js';
 import { passkeyErrors } from './errors.js';
@@ -17,7 +17,7 @@ export interface Holder {
 export interface PasskeyAccounts<U, S> {
   find(userId: string): Promise<U | null>;
   /** @throws ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, INVALID_TOKEN */
-  signIn(user: U, verificationToken: string | undefined, origin: Origin): Promise<S>;
+  signIn(user: U, verificationToken: string | undefined, source: RequestSource): Promise<S>;
   /**
    * Creates an account without a password, after it has stored the passkey; `null` if the address must be verified first.
    * @throws REGISTRATION_DISABLED, EMAIL_TAKEN, RATE_LIMITED
@@ -25,13 +25,13 @@ export interface PasskeyAccounts<U, S> {
   register(
     given: { id: string; email: string; name?: string | undefined; locale: string | undefined },
     passkey: { add(): Promise<void>; remove(): Promise<void> },
-    origin: Origin,
+    source: RequestSource,
   ): Promise<S | null>;
   newId(): string;
   /** @throws UNAUTHENTICATED if the session has ended since the request was authenticated */
   ensureCurrent(identity: Holder): Promise<void>;
   /** @throws INVALID_CREDENTIALS, REAUTHENTICATION_REQUIRED, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED */
-  proveOwner(identity: Holder, password: string | undefined, origin: Origin): Promise<void>;
+  proveOwner(identity: Holder, password: string | undefined, source: RequestSource): Promise<void>;
   /** Whether the user can sign in without a passkey: by password, by e-mail or at a provider that is not being removed. */
   hasOtherLogin(userId: string): Promise<boolean>;
 }
@@ -43,7 +43,7 @@ export type Ceremony =
   | { kind: 'sign-up'; account: string; email: string; name?: string };
 
 /** A ceremony for the browser: the options of WebAuthn, and a token that returns with the response. */
-export interface Begun {
+export interface PasskeyCeremony {
   ceremony: string;
   options: Record<string, unknown>;
 }
@@ -55,22 +55,22 @@ interface Response {
 
 /** Passkeys over a JSON API. The token of a ceremony is its form: the challenge is derived from it. */
 export interface PasskeyFlows<S> {
-  beginSignIn(): Begun;
+  beginSignIn(): PasskeyCeremony;
   /** @throws PASSKEY_EXPIRED, INVALID_PASSKEY, and those of `PasskeyAccounts.signIn` */
-  signIn(given: Response & { verificationToken?: string }, origin: Origin): Promise<S>;
+  signIn(given: Response & { verificationToken?: string }, source: RequestSource): Promise<S>;
   /** The same response for every address. */
-  beginSignUp(given: { email: string; name?: string }): Begun;
+  beginSignUp(given: { email: string; name?: string }): PasskeyCeremony;
   /** @throws PASSKEY_EXPIRED, PASSKEY_REJECTED, and those of `PasskeyAccounts.register` */
-  signUp(given: Response, locale: string | undefined, origin: Origin): Promise<S | null>;
+  signUp(given: Response, locale: string | undefined, source: RequestSource): Promise<S | null>;
   list(userId: string): Promise<PasskeyView[]>;
   /** @throws EMAIL_NOT_VERIFIED, TOO_MANY_PASSKEYS */
-  beginAdding(identity: Holder): Promise<Begun>;
+  beginAdding(identity: Holder): Promise<PasskeyCeremony>;
   /** @throws EMAIL_NOT_VERIFIED, PASSKEY_EXPIRED, PASSKEY_REJECTED */
-  add(identity: Holder, given: Response & { name?: string }, origin: Origin): Promise<PasskeyView>;
+  add(identity: Holder, given: Response & { name?: string }, source: RequestSource): Promise<PasskeyView>;
   /** @throws NOT_FOUND */
-  rename(userId: string, id: string, name: string, origin: Origin): Promise<void>;
+  rename(userId: string, id: string, name: string, source: RequestSource): Promise<void>;
   /** @throws NOT_FOUND, LAST_LOGIN_METHOD, and those of `PasskeyAccounts.proveOwner` */
-  remove(identity: Holder, given: { id: string; password?: string }, origin: Origin): Promise<void>;
+  remove(identity: Holder, given: { id: string; password?: string }, source: RequestSource): Promise<void>;
 }
 
 export interface PasskeyFlowDependencies<U, S> {
@@ -91,7 +91,10 @@ export function createPasskeyFlows<U, S>({
     return ceremony as Extract<Ceremony, { kind: K }>;
   };
 
-  const begun = (ceremony: string, options: string): Begun => ({ ceremony, options: JSON.parse(options) });
+  const begun = (ceremony: string, options: string): PasskeyCeremony => ({
+    ceremony,
+    options: JSON.parse(options),
+  });
 
   /** With the address of someone else, a passkey would outlast its owner's reset of the password. */
   const requireVerified = ({ user }: Holder): void => {
@@ -104,12 +107,12 @@ export function createPasskeyFlows<U, S>({
       return begun(form, service.requestOptions(form));
     },
 
-    async signIn({ ceremony: form, credential, verificationToken }, origin) {
+    async signIn({ ceremony: form, credential, verificationToken }, source) {
       open('sign-in', form);
       const signed = { form, credential: JSON.stringify(credential) };
-      const user = await service.verify(signed, accounts.find, origin);
+      const user = await service.verify(signed, accounts.find, source);
       if (user === null) throw passkeyErrors.INVALID_PASSKEY();
-      return accounts.signIn(user, verificationToken, origin);
+      return accounts.signIn(user, verificationToken, source);
     },
 
     beginSignUp({ email, name }) {
@@ -121,16 +124,16 @@ export function createPasskeyFlows<U, S>({
       );
     },
 
-    async signUp({ ceremony: form, credential }, locale, origin) {
+    async signUp({ ceremony: form, credential }, locale, source) {
       const { account, email, name } = open('sign-up', form);
-      const created = { form, credential: JSON.stringify(credential), name: nameOf(origin) };
+      const created = { form, credential: JSON.stringify(credential), name: nameOf(source) };
       const passkey = {
         async add() {
-          if (!(await service.add(account, created, origin))) throw passkeyErrors.PASSKEY_REJECTED();
+          if (!(await service.add(account, created, source))) throw passkeyErrors.PASSKEY_REJECTED();
         },
         remove: () => service.forget(account),
       };
-      return accounts.register({ id: account, email, name, locale }, passkey, origin);
+      return accounts.register({ id: account, email, name, locale }, passkey, source);
     },
 
     list: async (userId) => (await service.list(userId)).map(viewOf),
@@ -144,30 +147,30 @@ export function createPasskeyFlows<U, S>({
       return begun(form, options);
     },
 
-    async add(identity, { ceremony: form, credential, name }, origin) {
+    async add(identity, { ceremony: form, credential, name }, source) {
       requireVerified(identity);
       const { account } = open('add', form);
       if (account !== identity.user.id) throw passkeyErrors.PASSKEY_EXPIRED();
-      const created = { form, credential: JSON.stringify(credential), name: name ?? nameOf(origin) };
-      const added = await service.add(account, created, origin);
+      const created = { form, credential: JSON.stringify(credential), name: name ?? nameOf(source) };
+      const added = await service.add(account, created, source);
       if (!added) throw passkeyErrors.PASSKEY_REJECTED();
       // The account may have a new owner, or none, since this request was authenticated.
       await accounts.ensureCurrent(identity).catch(async (error: unknown) => {
-        await service.remove(account, added.id, origin, { keepsOne: false });
+        await service.remove(account, added.id, source, { keepsOne: false });
         throw error;
       });
       return viewOf(added);
     },
 
-    async rename(userId, id, name, origin) {
-      if (!(await service.rename(userId, id, name, origin))) throw httpErrors.NOT_FOUND();
+    async rename(userId, id, name, source) {
+      if (!(await service.rename(userId, id, name, source))) throw httpErrors.NOT_FOUND();
     },
 
-    async remove(identity, { id, password }, origin) {
+    async remove(identity, { id, password }, source) {
       const userId = identity.user.id;
-      await accounts.proveOwner(identity, password, origin);
+      await accounts.proveOwner(identity, password, source);
       const rule = { keepsOne: true, hasOtherLogin: () => accounts.hasOtherLogin(userId) };
-      const outcome = await service.remove(userId, id, origin, rule);
+      const outcome = await service.remove(userId, id, source, rule);
       if (outcome === 'unknown') throw httpErrors.NOT_FOUND();
       if (outcome === 'last') throw passkeyErrors.LAST_LOGIN_METHOD();
     },
@@ -175,7 +178,7 @@ export function createPasskeyFlows<U, S>({
 }
 
 /** What users recognize a passkey by unless they name it. */
-const nameOf = ({ browser, system }: Origin): string =>
+const nameOf = ({ browser, system }: RequestSource): string =>
   [browser?.(), system?.()].filter((part) => part !== undefined).join(', ') || 'Passkey';
 
 export const viewOf = ({ id, name, backedUp, createdAt, lastUsedAt }: PasskeyDocument): PasskeyView => ({

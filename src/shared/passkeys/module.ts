@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import type { Scope } from '../../core/http/scope.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import { MINUTE } from '../../core/kernel/clock.js';
 import { packageFile } from '../../core/kernel/package-files.js';
 import { createSealed } from '../../core/kernel/sealed.js';
@@ -61,7 +61,7 @@ export function createPasskeyModule(
 
 export interface PasskeyApiOptions<U, S>
   extends Pick<PasskeyFlowDependencies<U, S>, 'service' | 'accounts'>,
-    Pick<PasskeyPluginOptions<S>, 'signInAnswer' | 'messages'> {
+    Pick<PasskeyPluginOptions<S>, 'signInResponse' | 'messages'> {
   /** The secrets that encrypt what the browser keeps, the current one first. */
   secrets: readonly string[];
 }
@@ -72,11 +72,11 @@ const CEREMONY_MS = 10 * MINUTE;
 export function createPasskeyApi<U, S>(
   context: Pick<ModuleContext, 'clock' | 'random'>,
   { service, accounts, secrets: keys, ...options }: PasskeyApiOptions<U, S>,
-): { flows: PasskeyFlows<S>; plugin(scope: Scope): Promise<void> } {
+): { flows: PasskeyFlows<S>; plugin(fastify: FastifyTypebox): Promise<void> } {
   const sealing = { ...context, keys, lifetimeMs: CEREMONY_MS };
   const ceremonies = createSealed<Ceremony>('ceremonies of passkeys', sealing);
   const flows = createPasskeyFlows({ service, accounts, ceremonies });
-  return { flows, plugin: (scope) => passkeyPlugin(scope, { ...options, flows }) };
+  return { flows, plugin: (fastify) => passkeyPlugin(fastify, { ...options, flows }) };
 }
 
 /** Whether browsers let pages of this origin use the passkeys of a host: at the host and below it, and not without https. */

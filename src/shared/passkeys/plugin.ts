@@ -1,8 +1,8 @@
 import type { TSchema } from 'typebox';
 import { personOf } from '../../core/http/identity.js';
 import type { Messages } from '../../core/http/messages.js';
+import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { Acknowledgement, ok } from '../../core/http/schemas.js';
-import { access, originOf, type Scope } from '../../core/http/scope.js';
 import { rejectUnknownFields } from '../../core/http/unknown-fields.js';
 import type { PasskeyFlows } from './flows.js';
 import {
@@ -21,33 +21,36 @@ import {
 export interface PasskeyPluginOptions<S> {
   flows: PasskeyFlows<S>;
   /** The schema of the response to a sign-in. */
-  signInAnswer: TSchema;
+  signInResponse: TSchema;
   messages: Pick<Messages, 'negotiate'>;
 }
 
 /** Sign-in, sign-up and the passkeys of an account, for pages of the application. */
-export async function passkeyPlugin<S>(scope: Scope, options: PasskeyPluginOptions<S>): Promise<void> {
-  await signInRoutes(scope, options);
-  await accountRoutes(scope, options);
+export async function passkeyPlugin<S>(
+  fastify: FastifyTypebox,
+  options: PasskeyPluginOptions<S>,
+): Promise<void> {
+  await signInRoutes(fastify, options);
+  await accountRoutes(fastify, options);
 }
 
 async function signInRoutes<S>(
-  scope: Scope,
-  { flows, signInAnswer, messages }: PasskeyPluginOptions<S>,
+  fastify: FastifyTypebox,
+  { flows, signInResponse, messages }: PasskeyPluginOptions<S>,
 ): Promise<void> {
   const route = { config: access('public'), bodyLimit: BODY_LIMIT };
 
-  scope.post('/auth/passkey/begin', { ...route, schema: { response: { 200: BegunAnswer } } }, async () =>
+  fastify.post('/auth/passkey/begin', { ...route, schema: { response: { 200: BegunAnswer } } }, async () =>
     ok(flows.beginSignIn()),
   );
 
-  scope.post(
+  fastify.post(
     '/auth/passkey',
-    { ...route, schema: { body: SignInBody, response: { 200: signInAnswer } } },
-    async (request) => ok(await flows.signIn(request.body, originOf(request))),
+    { ...route, schema: { body: SignInBody, response: { 200: signInResponse } } },
+    async (request) => ok(await flows.signIn(request.body, requestSource(request))),
   );
 
-  scope.post(
+  fastify.post(
     '/auth/register/passkey/begin',
     {
       ...route,
@@ -57,11 +60,11 @@ async function signInRoutes<S>(
     async (request) => ok(flows.beginSignUp(request.body)),
   );
 
-  scope.post(
+  fastify.post(
     '/auth/register/passkey',
-    { ...route, schema: { body: SignUpBody, response: { 201: signInAnswer, 202: Acknowledgement } } },
+    { ...route, schema: { body: SignUpBody, response: { 201: signInResponse, 202: Acknowledgement } } },
     async (request, reply) => {
-      const signedIn = await flows.signUp(request.body, messages.negotiate(request), originOf(request));
+      const signedIn = await flows.signUp(request.body, messages.negotiate(request), requestSource(request));
       if (signedIn) return reply.code(201).send(ok(signedIn));
       const message = 'Follow the link in the e-mail that was sent to this address.';
       return reply.code(202).send({ success: true, message });
@@ -69,42 +72,42 @@ async function signInRoutes<S>(
   );
 }
 
-async function accountRoutes<S>(scope: Scope, { flows }: PasskeyPluginOptions<S>): Promise<void> {
+async function accountRoutes<S>(fastify: FastifyTypebox, { flows }: PasskeyPluginOptions<S>): Promise<void> {
   const recently = { config: access('recent-user'), bodyLimit: BODY_LIMIT };
 
-  scope.get(
+  fastify.get(
     '/user/passkeys',
     { config: access('user'), schema: { response: { 200: PasskeysAnswer } } },
     async (request) => ok({ passkeys: await flows.list(request.saas.user.id) }),
   );
 
-  scope.post(
+  fastify.post(
     '/user/passkeys/begin',
     { ...recently, schema: { response: { 200: BegunAnswer } } },
     async (request) => ok(await flows.beginAdding(personOf(request.saas))),
   );
 
-  scope.post(
+  fastify.post(
     '/user/passkeys',
     { ...recently, schema: { body: AddBody, response: { 201: PasskeyAnswer } } },
     async (request, reply) => {
-      const added = await flows.add(personOf(request.saas), request.body, originOf(request));
+      const added = await flows.add(personOf(request.saas), request.body, requestSource(request));
       return reply.code(201).send(ok(added));
     },
   );
 
   // The ID is in the body: it can be longer than a path parameter.
-  scope.post(
+  fastify.post(
     '/user/passkeys/rename',
     { ...recently, schema: { body: RenameBody, response: { 200: Acknowledgement } } },
     async (request) => {
       const { id, name } = request.body;
-      await flows.rename(request.saas.user.id, id, name, originOf(request));
+      await flows.rename(request.saas.user.id, id, name, requestSource(request));
       return { success: true } as const;
     },
   );
 
-  scope.post(
+  fastify.post(
     '/user/passkeys/remove',
     {
       config: access('user'),
@@ -112,7 +115,7 @@ async function accountRoutes<S>(scope: Scope, { flows }: PasskeyPluginOptions<S>
       schema: { body: RemovalBody, response: { 200: Acknowledgement } },
     },
     async (request) => {
-      await flows.remove(personOf(request.saas), request.body, originOf(request));
+      await flows.remove(personOf(request.saas), request.body, requestSource(request));
       return { success: true, message: 'The passkey has been removed.' } as const;
     },
   );

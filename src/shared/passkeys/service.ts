@@ -1,4 +1,4 @@
-import type { Origin } from '../../core/http/scope.js';
+import type { RequestSource } from '../../core/http/routes.js';
 import { type Clock, HOUR } from '../../core/kernel/clock.js';
 import type { Random } from '../../core/kernel/secrets.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
@@ -17,7 +17,7 @@ import {
   type Verification,
 } from './ceremony.js';
 import {
-  type ChangeOrigin,
+  type ChangeSource,
   changeOf,
   type PasskeyDocument,
   type RemovalDependencies,
@@ -40,7 +40,7 @@ export interface PasskeyService {
   add(
     account: string,
     created: { form: string; credential: string; name: string },
-    from: Origin,
+    source: RequestSource,
   ): Promise<PasskeyDocument | null>;
   /** For the browser, as JSON. */
   requestOptions(form: string): string;
@@ -52,9 +52,9 @@ export interface PasskeyService {
   verify<T>(
     signed: { form: string; credential: string; purpose?: string },
     find: (account: string) => Promise<T | null>,
-    from: Origin,
+    source: RequestSource,
   ): Promise<T | null>;
-  rename(account: string, id: string, name: string, from: Origin): Promise<boolean>;
+  rename(account: string, id: string, name: string, source: RequestSource): Promise<boolean>;
   /**
    * @param rule `keepsOne`: the last passkey of the account stays, also if several are removed at the same time, unless
    *   `hasOtherLogin` finds another way to sign in
@@ -63,11 +63,11 @@ export interface PasskeyService {
   remove(
     account: string,
     id: string,
-    from: ChangeOrigin,
+    source: ChangeSource,
     rule: RemovalRule,
   ): Promise<'removed' | 'last' | 'unknown'>;
   /** Removes all passkeys and returns their number. */
-  removeAll(account: string, from: ChangeOrigin): Promise<number>;
+  removeAll(account: string, source: ChangeSource): Promise<number>;
   /** Removes everything about a deleted account. */
   forget(account: string): Promise<void>;
 }
@@ -89,7 +89,7 @@ export interface PasskeyDependencies extends RemovalDependencies, Verification {
 
 const MAX_PER_ACCOUNT = 20;
 
-/** The key of nobody: a signature of an unknown passkey is verified, too, so that the time does not tell it from a known one. */
+/** A key without an owner verifies signatures of unknown passkeys, so that they take as long as known ones. */
 const DECOY = {
   account: 'none',
   publicKey:
@@ -117,7 +117,7 @@ export function createPasskeyService(deps: PasskeyDependencies): PasskeyService 
   const update = async (
     known: PasskeyDocument,
     seen: AuthenticatorState,
-    { ip }: Origin,
+    { ip }: RequestSource,
   ): Promise<boolean> => {
     for (let stored: PasskeyDocument | null = known; stored; ) {
       if (seen.backupEligible !== stored.backupEligible) return false;
@@ -156,25 +156,25 @@ export function createPasskeyService(deps: PasskeyDependencies): PasskeyService 
 
     firstCreationOptions: (user, form) => JSON.stringify(creationOptions(relyingParty(), user, form, [])),
 
-    async add(account, { form, credential, name }, from) {
+    async add(account, { form, credential, name }, source) {
       const created = await deps.verifyCreation(relyingParty(), form, credential);
       if (!created || !(await useChallenge(form))) return null;
       const passkey = { ...created, account, name, createdAt: clock.now() };
-      await announce?.(changeOf('added', passkey), account, from);
+      await announce?.(changeOf('added', passkey), account, source);
       if (!(await passkeys.insert(passkey).then(() => true, nullIfTaken))) return null;
       // Counted after the insertion, because others may be added at the same time.
       if ((await passkeys.count({ account }, MAX_PER_ACCOUNT + 1)) > MAX_PER_ACCOUNT) {
         await passkeys.deleteOne({ id: created.id });
         return null;
       }
-      await audit.record({ event: 'passkey.added', subject: account, ip: from.ip });
+      await audit.record({ event: 'passkey.added', subject: account, ip: source.ip });
       return passkey;
     },
 
     requestOptions: (form) => JSON.stringify(requestOptions(relyingParty(), form)),
 
-    verify({ form, credential, purpose }, find, from) {
-      return throttle.attempt({ account: 'passkeys', ip: from.ip, kind: 'passkey' }, async () => {
+    verify({ form, credential, purpose }, find, source) {
+      return throttle.attempt({ account: 'passkeys', ip: source.ip, kind: 'passkey' }, async () => {
         const assertion = parseAssertion(credential);
         const known = assertion && (await passkeys.findOne({ id: assertion.id }));
         const { account, publicKey } = known ?? DECOY;
@@ -182,13 +182,13 @@ export function createPasskeyService(deps: PasskeyDependencies): PasskeyService 
         const found = await find(account);
         const seen = assertion && (await stateIn(assertion, publicKey, form));
         if (known && found !== null && isOwn && seen && (await useChallenge(form))) {
-          if (await update(known, seen, from)) return found;
+          if (await update(known, seen, source)) return found;
         }
         const about = {
           ...(known && { subject: account }),
           ...(purpose !== undefined && { detail: purpose }),
         };
-        await audit.recordFailure({ event: 'login.failed', ip: from.ip, ...about });
+        await audit.recordFailure({ event: 'login.failed', ip: source.ip, ...about });
         return null;
       });
     },
@@ -199,7 +199,7 @@ export function createPasskeyService(deps: PasskeyDependencies): PasskeyService 
       return isRenamed;
     },
 
-    async remove(account, id, from, rule) {
+    async remove(account, id, source, rule) {
       for (;;) {
         const found = await passkeys.findOne({ id, account });
         if (!found) return 'unknown';
@@ -209,14 +209,14 @@ export function createPasskeyService(deps: PasskeyDependencies): PasskeyService 
           await marks.clear(id, leaving);
           return 'last';
         }
-        await announce?.(changeOf('removed', found), account, from.by === undefined ? from : undefined);
+        await announce?.(changeOf('removed', found), account, source.by === undefined ? source : undefined);
         if (await passkeys.deleteOne({ id, account, ...(leaving !== undefined && { leaving }) })) break;
       }
-      await audit.record({ event: 'passkey.removed', subject: account, ...actorOf(from) });
+      await audit.record({ event: 'passkey.removed', subject: account, ...actorOf(source) });
       return 'removed';
     },
 
-    removeAll: (account, from) => removePasskeys(account, from, deps),
+    removeAll: (account, source) => removePasskeys(account, source, deps),
 
     async forget(account) {
       await passkeys.deleteMany({ account });

@@ -1,4 +1,4 @@
-import type { Origin } from '../../core/http/scope.js';
+import type { RequestSource } from '../../core/http/routes.js';
 import { sha256 } from '../../core/kernel/secrets.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
 import type { Collection, Store } from '../../core/storage/collection.js';
@@ -42,7 +42,7 @@ export const usedChallengeCollection = (store: Store): UsedChallenges =>
   store.collection<UsedChallengeDocument>('usedChallenges', { indexes: [['expiresAt']] });
 
 /** Who changes a passkey: the person, or the operator named by `by`. */
-export type ChangeOrigin = Pick<Origin, 'ip' | 'by' | 'browser' | 'acceptLanguage'>;
+export type ChangeSource = Pick<RequestSource, 'ip' | 'by' | 'browser' | 'acceptLanguage'>;
 
 /** A new passkey or a removal, for the mail about it. */
 export interface PasskeyChange {
@@ -62,7 +62,7 @@ export interface PasskeyChange {
 export type AnnouncePasskey = (
   change: PasskeyChange,
   account: string,
-  from: ChangeOrigin | undefined,
+  source: ChangeSource | undefined,
 ) => Promise<void>;
 
 export const changeOf = (
@@ -100,17 +100,17 @@ export interface RemovalDependencies {
  */
 export async function removePasskeys(
   account: string,
-  from: ChangeOrigin,
+  source: ChangeSource,
   { passkeys, audit, announce }: RemovalDependencies,
 ): Promise<number> {
   if (announce) {
     const { items } = await passkeys.page({ where: { account }, sort: 'account', limit: 1 });
     // One mail about all of them.
     const [first] = items;
-    const by = from.by === undefined ? from : undefined;
+    const by = source.by === undefined ? source : undefined;
     if (first) await announce(changeOf('removed', first), account, by);
   }
   const removed = await passkeys.deleteMany({ account });
-  if (removed > 0) await audit.record({ event: 'passkey.removed', subject: account, ...actorOf(from) });
+  if (removed > 0) await audit.record({ event: 'passkey.removed', subject: account, ...actorOf(source) });
   return removed;
 }

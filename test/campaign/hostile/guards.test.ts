@@ -1,7 +1,7 @@
 import { connect } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import t, { type Test } from 'tap';
-import { routeRules } from '../../../src/core/http/scope.js';
+import { routeRules } from '../../../src/core/http/routes.js';
 import type { Server } from '../../../src/core/server/assembly.js';
 import { createIdentityServer } from '../../../src/idp/server.js';
 import { createServer } from '../../../src/saas/server.js';

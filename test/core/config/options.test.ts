@@ -1,11 +1,11 @@
 import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { applicableAdvice, formatProblem } from '../../../src/core/config/configuration-error.js';
+import { applicableWarnings, formatProblem } from '../../../src/core/config/configuration-error.js';
 import { loadDevelopmentSecrets } from '../../../src/core/config/development-secrets.js';
 import { resolveIdp } from '../../../src/idp/options.js';
 import { type ConfigurationError, createIdentityServer, createServer } from '../../../src/index.js';
-import { adviseSaas, resolveSaas } from '../../../src/saas/options.js';
+import { resolveSaas, saasWarnings } from '../../../src/saas/options.js';
 import type { CreateServerOptions } from '../../../src/saas/server.js';
 import { SECRETS } from '../../kit/app.js';
 import { compiled, startProgram } from '../../kit/process.js';
@@ -260,7 +260,7 @@ t.test('a start advises to list the prices for sale, unless one of the options d
   const paymentSecretKey = 'sk_test_1';
   const advice = (options: CreateServerOptions) => {
     const { config } = resolveSaas({ env: DEVELOPMENT, paymentSecretKey, ...options });
-    return applicableAdvice(adviseSaas(config)).map(({ about }) => about);
+    return applicableWarnings(saasWarnings(config)).map(({ about }) => about);
   };
   t.same(advice({}), ['BILLING_PRICES']);
   t.same(advice({ billing: { plans: { pro: { features: ['export'] } } } }), ['BILLING_PRICES']);

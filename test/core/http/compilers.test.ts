@@ -10,9 +10,9 @@ async function routes(t: Test, body: object, response: object, answer: unknown) 
   t.teardown(() => app.close());
   const schema = { body, response: { 200: response } };
   app.post('/theirs', { schema }, async () => answer);
-  await app.register(async (scope) => {
-    setCompilers(scope);
-    scope.post('/ours', { schema }, async () => answer);
+  await app.register(async (instance) => {
+    setCompilers(instance);
+    instance.post('/ours', { schema }, async () => answer);
   });
   return (url: string, payload: object) => app.inject({ method: 'POST', url, payload });
 }

@@ -3,8 +3,8 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import fastify from 'fastify';
 import t, { type Test } from 'tap';
-import { access, openScope } from '../../../src/core/http/scope.js';
-import { scopeRules } from '../../kit/scope-rules.js';
+import { access, registerRoutes } from '../../../src/core/http/routes.js';
+import { pluginRules } from '../../kit/plugin-rules.js';
 
 /** A server with `GET /:name`, and what it processed and sent, in order. A hook of the host spoils `/unsendable`. */
 async function start(t: Test, respond: (name: string, order: string[]) => unknown) {
@@ -14,8 +14,8 @@ async function start(t: Test, respond: (name: string, order: string[]) => unknow
   app.addHook('onSend', ({ url }, _reply, payload, done) =>
     done(null, url === '/x/unsendable' ? 1 : payload),
   );
-  await openScope(app, scopeRules(), async (scope) => {
-    scope.get<{ Params: { name: string } }>(
+  await registerRoutes(app, pluginRules(), async (instance) => {
+    instance.get<{ Params: { name: string } }>(
       '/:name',
       { config: access('public') },
       async (request, reply) => {

@@ -1,6 +1,6 @@
 import fastify from 'fastify';
 import t from 'tap';
-import { access } from '../../../src/core/http/scope.js';
+import { access } from '../../../src/core/http/routes.js';
 import { streamJson, streamText } from '../../../src/core/http/streams.js';
 import { type Answer, saasApp } from '../../kit/app.js';
 import { createHost } from '../../kit/host.js';

@@ -5,7 +5,7 @@ import mongodbPlugin from '@fastify/mongodb';
 import fastify from 'fastify';
 import t, { type Test } from 'tap';
 import { createOutageLog } from '../../../src/core/http/outage-log.js';
-import { access, openScope } from '../../../src/core/http/scope.js';
+import { access, registerRoutes } from '../../../src/core/http/routes.js';
 import { INCOMPLETE, streamText } from '../../../src/core/http/streams.js';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
 import { createBackgroundTasks } from '../../../src/core/ops/background-tasks.js';
@@ -54,10 +54,10 @@ t.test('the calls of one request share one time limit, also after its body was r
   const log = { error: () => undefined };
   const tasks = createBackgroundTasks(log as never);
   let later: unknown;
-  await openScope(app, rulesOf(STORE_TIMEOUT_MS), async (scope) => {
+  await registerRoutes(app, rulesOf(STORE_TIMEOUT_MS), async (instance) => {
     const config = access('public');
     for (const method of ['GET', 'POST'] as const) {
-      scope.route({
+      instance.route({
         method,
         url: '/',
         config,
@@ -92,8 +92,8 @@ t.test(
     const start = async (storeTimeoutMs: number) => {
       const app = fastify();
       t.teardown(() => app.close());
-      await openScope(app, rulesOf(storeTimeoutMs), async (scope) => {
-        scope.get('/', { config: access('public') }, async () => {
+      await registerRoutes(app, rulesOf(storeTimeoutMs), async (instance) => {
+        instance.get('/', { config: access('public') }, async () => {
           await turns.run('operator', () => new Promise<void>((resolve) => ends.push(resolve)));
           return '';
         });
@@ -135,9 +135,9 @@ t.test('a stream is limited per call, and breaks visibly when one fails', async 
     for (let line = 1; line <= 3; line++) yield `${await connection.call(async () => line)}\n`;
     if (fails) throw new StoreUnavailable('gone');
   }
-  await openScope(app, rulesOf(STORE_TIMEOUT_MS), async (scope) => {
+  await registerRoutes(app, rulesOf(STORE_TIMEOUT_MS), async (instance) => {
     for (const path of ['/whole', '/broken']) {
-      scope.get(path, { config: access('public') }, async (request, reply) => {
+      instance.get(path, { config: access('public') }, async (request, reply) => {
         // The request has no time left.
         await connection.call(never).catch(() => undefined);
         return streamText(request, reply, lines(path === '/broken'));

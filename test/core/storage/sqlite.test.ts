@@ -5,7 +5,7 @@ import { performance } from 'node:perf_hooks';
 import { setImmediate as turn } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { StoreUnavailable, UniqueViolation } from '../../../src/core/storage/collection.js';
-import { lowSpace, readCollection } from '../../../src/core/storage/inspect.js';
+import { lowDiskSpace, readCollection } from '../../../src/core/storage/inspect.js';
 import { openStore, storeUriProblem } from '../../../src/core/storage/open.js';
 import type { Database } from '../../../src/core/storage/sqlite/connection.js';
 import { chooseDriver, type DatabaseClass } from '../../../src/core/storage/sqlite/driver.js';
@@ -75,23 +75,23 @@ t.test('reads do not depend on the turns that Node.js counts', async (t) => {
 t.test('a disk that is nearly full is named before it is full', async (t) => {
   const uri = `sqlite:${t.testdir()}/app.db`;
   t.match(
-    lowSpace(uri, () => 3 * 2 ** 20 + 5),
+    lowDiskSpace(uri, () => 3 * 2 ** 20 + 5),
     { message: /a disk with 3 MiB left/, remedy: /Free up/ },
   );
   t.equal(
-    lowSpace(uri, () => 64 * 2 ** 20),
+    lowDiskSpace(uri, () => 64 * 2 ** 20),
     undefined,
   );
   for (const other of ['sqlite::memory:', 'mongodb://h/x'])
     t.equal(
-      lowSpace(other, () => 0),
+      lowDiskSpace(other, () => 0),
       undefined,
     );
   const missing = () => {
     throw new Error('ENOENT');
   };
-  t.equal(lowSpace(uri, missing), undefined);
-  t.equal(lowSpace(`sqlite:${t.testdir()}/no/such/folder/app.db`), undefined);
+  t.equal(lowDiskSpace(uri, missing), undefined);
+  t.equal(lowDiskSpace(`sqlite:${t.testdir()}/no/such/folder/app.db`), undefined);
 });
 
 t.test('database URIs are validated', async (t) => {

@@ -13,7 +13,7 @@ import { createAudit } from '../../../src/core/ops/audit.js';
 import { type Store, StoreUnavailable } from '../../../src/core/storage/collection.js';
 import { openStore } from '../../../src/core/storage/open.js';
 import { createRequestCount } from '../../../src/core/throttle/requests.js';
-import { atMost, createThrottle, type Throttle } from '../../../src/core/throttle/throttle.js';
+import { createThrottle, fixedWindow, type Throttle } from '../../../src/core/throttle/throttle.js';
 import { auditOf } from '../../kit/app.js';
 import { type FakeClock, fakeClock } from '../../kit/clock.js';
 import { countedRandom } from '../../kit/random.js';
@@ -273,7 +273,7 @@ async function bursts(
     const next = await many(16, (index) => ask(() => guess(pick(index), HOME, false, account)));
     t.equal(countOf(next, 'wrong'), 1, 'after the delay: one');
   }
-  const limit = atMost('volume', 30, MINUTE);
+  const limit = fixedWindow('volume', 30, MINUTE);
   const counted = await Promise.allSettled(
     Array.from({ length: 500 }, (_, index) => ask(() => pick(index).count(limit, '2001:db8::1'))),
   );
@@ -434,8 +434,9 @@ t.test('a right 256-bit secret is always accepted, and wrong ones are counted', 
   const { throttle } = await newProcess(t, 'sqlite::memory:');
   const attempt = (kind: 'agent' | 'client', isRight: boolean, account = VICTIM) =>
     throttle
-      .attempt({ account, ip: HOME, kind, perAddress: atMost(`failures.${kind}`, 15, MINUTE) }, async () =>
-        isRight ? true : null,
+      .attempt(
+        { account, ip: HOME, kind, perAddress: fixedWindow(`failures.${kind}`, 15, MINUTE) },
+        async () => (isRight ? true : null),
       )
       .catch((error: AppError) => error.code);
   const wrong = await many(100, () => attempt('agent', false));

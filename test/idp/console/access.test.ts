@@ -1,7 +1,7 @@
 import t from 'tap';
 import { basic, PASSWORD } from '../../kit/app.js';
 import { ADMIN_TOKEN, ISSUER, idpApp } from '../../kit/idp.js';
-import { browse, enterConsole, makeOperator, ON_THE_HOST, rolesOf } from '../../kit/operator.js';
+import { browse, COMMAND_SOURCE, enterConsole, makeOperator, rolesOf } from '../../kit/operator.js';
 import { sentence } from '../../kit/sentences.js';
 
 /** Who enters the console, and until when. */
@@ -78,7 +78,7 @@ t.test('the console closes with the role, the account, the password and the sess
   const idp = await idpApp(t, HERE);
   const roles = await rolesOf(t, idp);
   const ends: Record<string, [status: number, end: (sub: string) => Promise<unknown>]> = {
-    'the role is revoked': [403, (sub) => roles.revoke(sub, ON_THE_HOST)],
+    'the role is revoked': [403, (sub) => roles.revoke(sub, COMMAND_SOURCE)],
     'the account is disabled': [401, (sub) => idp.admin('POST', `/v1/principals/${sub}/disable`)],
   };
   for (const [name, [status, end]] of Object.entries(ends)) {

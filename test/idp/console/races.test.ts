@@ -9,7 +9,7 @@ import { onMongod } from '../../core/storage/mongod.js';
 import { PASSWORD } from '../../kit/app.js';
 import { fakeClock } from '../../kit/clock.js';
 import { type IdpApp, idpApp } from '../../kit/idp.js';
-import { enterConsole, ON_THE_HOST } from '../../kit/operator.js';
+import { COMMAND_SOURCE, enterConsole } from '../../kit/operator.js';
 import { compiled } from '../../kit/process.js';
 import { countedRandom } from '../../kit/random.js';
 import { temporaryFolder } from '../../kit/tmp.js';
@@ -77,7 +77,7 @@ function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly
     for (let round = 0; round < ROUNDS; round++) {
       const { sub } = await idp.makeHuman();
       await Promise.allSettled([
-        roles.grant(sub, ON_THE_HOST),
+        roles.grant(sub, COMMAND_SOURCE),
         idp.admin('POST', `/v1/principals/${sub}/disable`),
       ]);
       const { state, operatorSince } = (await principals.findOne({ id: sub })) ?? {};

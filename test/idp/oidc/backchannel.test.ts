@@ -92,7 +92,7 @@ async function signedIn(t: Test) {
   };
 }
 
-t.test('every application of a session is told once that the person has signed out', async (t) => {
+t.test('every application of a session receives one logout token when the person signs out', async (t) => {
   const { idp, browser, human, first, second, sid, notices, received, origin } = await signedIn(t);
   const page = await browser.open(`${origin}/logout`);
   await browser.submit(page);
@@ -157,7 +157,7 @@ const ENDINGS: Record<string, (signed: Awaited<ReturnType<typeof signedIn>>, t: 
 };
 
 for (const [what, end] of Object.entries(ENDINGS)) {
-  t.test(`the applications are told when ${what}`, async (t) => {
+  t.test(`the applications are notified when ${what}`, async (t) => {
     const signed = await signedIn(t);
     await end(signed, t);
     const told = await signed.notices();
@@ -289,36 +289,39 @@ async function laboratory(t: Test, uri: string) {
 }
 
 function forEngine(engine: string, fresh: (t: Test) => string): void {
-  t.test(`${engine}: an application that fails is told again for nine hours, others at once`, async (t) => {
-    const laboratoryOf = await laboratory(t, fresh(t));
-    const { begin, end, run, notices, service, clock, state, attempts, audit, warnings } = laboratoryOf;
-    const session = await begin('app', 'gone');
-    await run();
-    t.same(attempts, [], 'the session continues');
-    await end(session);
-    state.status = 503;
-    for (let hours = 0; hours < 24 * 60; hours++) {
+  t.test(
+    `${engine}: an application that fails is notified again for nine hours, others at once`,
+    async (t) => {
+      const laboratoryOf = await laboratory(t, fresh(t));
+      const { begin, end, run, notices, service, clock, state, attempts, audit, warnings } = laboratoryOf;
+      const session = await begin('app', 'gone');
       await run();
-      clock.advance(MINUTE);
-      state.status = hours % 2 === 0 ? new Error('connect ECONNREFUSED') : 302;
-    }
-    t.equal(attempts.length, 8);
-    const [begun, last] = [attempts[0]?.at ?? 0, attempts.at(-1)?.at ?? 0];
-    t.ok(last - begun > 8 * HOUR && last - begun < 10 * HOUR);
-    t.match(audit, [{ event: 'logout.undelivered', subject: session.sub, detail: /^app: / }]);
-    t.equal(warnings.length, 1);
+      t.same(attempts, [], 'the session continues');
+      await end(session);
+      state.status = 503;
+      for (let hours = 0; hours < 24 * 60; hours++) {
+        await run();
+        clock.advance(MINUTE);
+        state.status = hours % 2 === 0 ? new Error('connect ECONNREFUSED') : 302;
+      }
+      t.equal(attempts.length, 8);
+      const [begun, last] = [attempts[0]?.at ?? 0, attempts.at(-1)?.at ?? 0];
+      t.ok(last - begun > 8 * HOUR && last - begun < 10 * HOUR);
+      t.match(audit, [{ event: 'logout.undelivered', subject: session.sub, detail: /^app: / }]);
+      t.equal(warnings.length, 1);
 
-    const purge = () => service.jobs.purge.run({ term: 1, signal: new AbortController().signal });
-    clock.advance(6 * 24 * HOUR);
-    await purge();
-    const { items } = await service.failures.list({ after: undefined, limit: 10 });
-    t.match(items, [
-      { clientId: 'app', sub: session.sub, attempts: 8, reason: /./, nextAttemptAt: undefined },
-    ]);
-    clock.advance(2 * 24 * HOUR);
-    await purge();
-    t.equal(await notices.count(), 0, 'operators see it for a week');
-  });
+      const purge = () => service.jobs.purge.run({ term: 1, signal: new AbortController().signal });
+      clock.advance(6 * 24 * HOUR);
+      await purge();
+      const { items } = await service.failures.list({ after: undefined, limit: 10 });
+      t.match(items, [
+        { clientId: 'app', sub: session.sub, attempts: 8, reason: /./, nextAttemptAt: undefined },
+      ]);
+      clock.advance(2 * 24 * HOUR);
+      await purge();
+      t.equal(await notices.count(), 0, 'operators see it for a week');
+    },
+  );
 
   t.test(
     `${engine}: operators see what fails, and retry it before it is due or after it was given up`,
@@ -388,7 +391,7 @@ function forEngine(engine: string, fresh: (t: Test) => string): void {
     },
   );
 
-  t.test(`${engine}: an application with refresh tokens is told long after the sign-in`, async (t) => {
+  t.test(`${engine}: an application with refresh tokens is notified long after the sign-in`, async (t) => {
     const { beginWith, notices, service, run, sessions, clock, state, attempts } = await laboratory(
       t,
       fresh(t),
@@ -488,7 +491,7 @@ function forEngine(engine: string, fresh: (t: Test) => string): void {
     },
   );
 
-  t.test(`${engine}: an application that is remembered while its session ends is told`, async (t) => {
+  t.test(`${engine}: an application that is remembered while its session ends is notified`, async (t) => {
     const { begin, end, service, run, attempts } = await laboratory(t, fresh(t));
     const session = await begin();
     await end(session);

@@ -13,7 +13,7 @@ import { runProgram } from '../../kit/command-line.js';
 import { actorProof, delegationWorld, signInAt, TYPES } from '../../kit/delegations.js';
 import { fetchOf, skewOf } from '../../kit/fetch.js';
 import { claimsOf, codeIn, ISSUER, idpApp, idpStore, search } from '../../kit/idp.js';
-import { enterConsole, makeOperator, ON_THE_HOST, rolesOf } from '../../kit/operator.js';
+import { COMMAND_SOURCE, enterConsole, makeOperator, rolesOf } from '../../kit/operator.js';
 import { addResource, FILES, introspect } from '../../kit/resources.js';
 import { sentence } from '../../kit/sentences.js';
 
@@ -107,19 +107,19 @@ t.test('the page marks an agent that has registered itself, which needs an API t
   });
   t.match(page.body, /On the next page, An application asks you to let an agent act for you/);
   t.notMatch(page.body, /This access ends after|By signing in/, 'the sign-in allows nothing');
-  await files.update(FILES, { admitsSelfRegistered: false }, ON_THE_HOST);
+  await files.update(FILES, { admitsSelfRegistered: false }, COMMAND_SOURCE);
   t.match((await ask({ requested_actor: sub })).location, /error=access_denied/);
   t.match((await ask()).location, /error=access_denied.*people%20who%20registered/, 'the person, too');
-  await (await rolesOf(t, idp)).grant(human.sub, ON_THE_HOST);
+  await (await rolesOf(t, idp)).grant(human.sub, COMMAND_SOURCE);
   t.match((await ask()).body, /Let an agent act for you/);
 });
 
 t.test('an exchange asks whether the API still admits the agent', async (t) => {
   const { idp, files, human, delegate, exchange } = await delegationWorld(t);
-  await (await rolesOf(t, idp)).grant(human.sub, ON_THE_HOST);
+  await (await rolesOf(t, idp)).grant(human.sub, COMMAND_SOURCE);
   const { delegation_token: token, access_token: accessToken } = await delegate();
   const principals = principalCollection(await idpStore(t, idp));
-  await files.update(FILES, { admitsSelfRegistered: false }, ON_THE_HOST);
+  await files.update(FILES, { admitsSelfRegistered: false }, COMMAND_SOURCE);
   const next = await exchange(token);
   t.equal(next.status, 200, 'the operator has created the agent');
   const { delegation } = claimsOf(accessToken);
@@ -593,7 +593,7 @@ t.test('a delegation ends with its API, also if that is registered again', async
   const { access_token: token, delegation_token: handle } = await delegate();
   await addResource(t, idp, 'https://other.example.test');
   const origin = await idp.listen();
-  await files.remove(FILES, ON_THE_HOST);
+  await files.remove(FILES, COMMAND_SOURCE);
   t.notMatch((await browser.open(`${origin}/account`)).body, sentence('account.delegations'));
   t.match(await exchange(handle), { status: 400, body: { error: 'invalid_grant' } });
   const again = await addResource(t, idp);

@@ -17,7 +17,7 @@ import {
 } from '../../kit/device.js';
 import { forOauth4webapi, withNonce } from '../../kit/fetch.js';
 import { claimsOf, type comparable, ISSUER, idpApp, idpStore, search } from '../../kit/idp.js';
-import { ON_THE_HOST } from '../../kit/operator.js';
+import { COMMAND_SOURCE } from '../../kit/operator.js';
 import { addResource, FILES, introspect } from '../../kit/resources.js';
 import { sentence } from '../../kit/sentences.js';
 
@@ -256,7 +256,7 @@ t.test('an agent approves nothing', async (t) => {
   t.match((await poll(idp, client, body.device_code)).body.error, 'authorization_pending');
 });
 
-t.test('the same form twice approves once, and nobody changes a decision', async (t) => {
+t.test('the same form twice approves once, and a decision is final', async (t) => {
   const { idp, client, human } = await deviceApp(t);
   const { body } = await begin(idp, client);
   const { browser, page } = await enterCode(idp, human, body.user_code);
@@ -319,9 +319,9 @@ t.test(
     const { body } = await begin(idp, client, { resource: FILES, scope: 'openid files:read' });
     const { page } = await enterCode(idp, human, body.user_code);
     t.match([page.status, page.body], [403, /Your account may not use what this device asks for/]);
-    await files.update(FILES, { admitsSelfRegistered: true }, ON_THE_HOST);
+    await files.update(FILES, { admitsSelfRegistered: true }, COMMAND_SOURCE);
     const open = await enterCode(idp, human, body.user_code);
-    await files.update(FILES, { admitsSelfRegistered: false }, ON_THE_HOST);
+    await files.update(FILES, { admitsSelfRegistered: false }, COMMAND_SOURCE);
     t.equal(
       (await open.browser.submit(open.page, { decision: 'allow' })).status,
       404,

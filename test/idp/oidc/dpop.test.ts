@@ -12,7 +12,7 @@ import {
   redemption,
   refreshing,
 } from '../../kit/idp.js';
-import { ON_THE_HOST } from '../../kit/operator.js';
+import { COMMAND_SOURCE } from '../../kit/operator.js';
 import { addResource, FILES, type FILES_INPUT, introspect } from '../../kit/resources.js';
 import { dpopKey } from '../../kit/token-issuer.js';
 
@@ -201,7 +201,7 @@ t.test('a resource may demand tokens that are bound to a key', async (t) => {
     dpop: [await key.prove(request)],
   });
   t.equal(verified.clientId, client.id);
-  t.equal((await files?.update(FILES, { requiresDpop: false }, ON_THE_HOST))?.requiresDpop, undefined);
+  t.equal((await files?.update(FILES, { requiresDpop: false }, COMMAND_SOURCE))?.requiresDpop, undefined);
   t.equal((await idp.refresh(client, body.refresh_token)).body.token_type, 'Bearer');
 });
 

@@ -13,7 +13,7 @@ import {
   trustIn,
 } from '../../kit/identity-assertions.js';
 import { claimsOf, ISSUER, idpApp, idpStore } from '../../kit/idp.js';
-import { ON_THE_HOST } from '../../kit/operator.js';
+import { COMMAND_SOURCE } from '../../kit/operator.js';
 import { addResource, FILES, introspect } from '../../kit/resources.js';
 import { dpopKey } from '../../kit/token-issuer.js';
 
@@ -77,7 +77,7 @@ t.test('what is no sign-in of this client gets no assertion', async (t) => {
   t.equal((await exchange(rotated.refresh_token, byRefresh)).status, 200);
   idp.clock.advance(3_600_000);
   t.match(await exchange(tokens.id_token), invalid, 'an expired id_token');
-  await trust.removeAudience(THERE, ON_THE_HOST);
+  await trust.removeAudience(THERE, COMMAND_SOURCE);
   t.equal((await exchange(rotated.refresh_token, byRefresh)).body.error, 'invalid_target', 'removed');
 });
 
@@ -140,7 +140,7 @@ t.test('a token of a delegation becomes no assertion', async (t) => {
   const { idp, client, agent, delegate } = await delegationWorld(t, { identityAssertions: 'both' });
   const trust = trustIn(await idpStore(t, idp), idp);
   const clients = [{ id: client.id, idThere: client.id }];
-  await trust.setAudience(THERE, { clients, resources: [{ resource: CHAT, scopes: [] }] }, ON_THE_HOST);
+  await trust.setAudience(THERE, { clients, resources: [{ resource: CHAT, scopes: [] }] }, COMMAND_SOURCE);
   const delegated = await delegate({ scope: 'openid files:read' });
   const kinds = { [ID_TOKEN]: delegated.id_token, [REFRESH_TOKEN]: delegated.delegation_token };
   for (const [type, token] of Object.entries(kinds)) {
@@ -173,14 +173,14 @@ t.test('the signature is the one that the operator has chosen, if there is a key
   const { client, trust, resources, signIn, exchange } = await issuingWorld(t, { es256Key });
   const { tokens } = await signIn();
   const clients = [{ id: client.id, idThere: 'wiki' }];
-  await trust.setAudience(THERE, { clients, resources, algorithm: 'ES256' }, ON_THE_HOST);
+  await trust.setAudience(THERE, { clients, resources, algorithm: 'ES256' }, COMMAND_SOURCE);
   const { access_token: assertion } = (await exchange(tokens.id_token)).body;
   t.equal(decodeProtectedHeader(assertion).alg, 'ES256');
-  await trust.setAudience(THERE, { clients, resources }, ON_THE_HOST);
+  await trust.setAudience(THERE, { clients, resources }, COMMAND_SOURCE);
   t.equal(decodeProtectedHeader((await exchange(tokens.id_token)).body.access_token).alg, 'EdDSA');
   const without = await issuingWorld(t);
   const named = [{ id: without.client.id, idThere: 'wiki' }];
-  await without.trust.setAudience(THERE, { clients: named, resources, algorithm: 'ES256' }, ON_THE_HOST);
+  await without.trust.setAudience(THERE, { clients: named, resources, algorithm: 'ES256' }, COMMAND_SOURCE);
   const { id_token: token } = (await without.signIn()).tokens;
   t.equal((await without.exchange(token)).body.error, 'unauthorized_client');
 });
@@ -213,10 +213,10 @@ t.test('the newest MCP client goes from a sign-in at one provider to a token of 
   // The operators of both agree on it.
   const resources = [{ resource: FILES, scopes: ['files:read'] }];
   const clients = [{ id: acme.client.id, idThere: there.id }];
-  await acme.trust.setAudience(chatUrl, { clients, resources }, ON_THE_HOST);
+  await acme.trust.setAudience(chatUrl, { clients, resources }, COMMAND_SOURCE);
   const trust = trustIn(await idpStore(t, chat), chat);
-  await trust.setIssuer(acmeUrl, { clients: [there.id], resources }, ON_THE_HOST);
-  await trust.link(acmeUrl, acme.human.sub, person.sub, ON_THE_HOST);
+  await trust.setIssuer(acmeUrl, { clients: [there.id], resources }, COMMAND_SOURCE);
+  await trust.link(acmeUrl, acme.human.sub, person.sub, COMMAND_SOURCE);
 
   const { tokens } = await acme.signIn();
   const granted = await discoverAndRequestJwtAuthGrant({

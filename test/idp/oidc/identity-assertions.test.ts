@@ -9,7 +9,7 @@ import {
   type Signed,
 } from '../../kit/identity-assertions.js';
 import { claimsOf, ISSUER, idpApp } from '../../kit/idp.js';
-import { ON_THE_HOST } from '../../kit/operator.js';
+import { COMMAND_SOURCE } from '../../kit/operator.js';
 import { addResource, FILES, introspect } from '../../kit/resources.js';
 import { dpopKey } from '../../kit/token-issuer.js';
 
@@ -154,7 +154,7 @@ t.test('resource and scope are what the assertion, the operator and the request 
   t.equal((await present(await sign({ claims: { scope: 'files:admin' } }))).body.error, 'invalid_scope');
   t.equal((await present(await sign({ claims: { scope: undefined } }))).body.scope, 'files:read files:write');
   const narrow = { clients: [client.id], resources: [{ resource: FILES, scopes: ['files:read'] }] };
-  await trust.setIssuer(foreign.issuer, narrow, ON_THE_HOST);
+  await trust.setIssuer(foreign.issuer, narrow, COMMAND_SOURCE);
   t.equal((await present(await sign(both))).body.scope, 'files:read');
 
   const other = { claims: { resource: 'https://other.example.test' } };
@@ -170,9 +170,9 @@ t.test('resource and scope are what the assertion, the operator and the request 
 
 t.test('a resource that admits only agents, or none any more, gets no token', async (t) => {
   const { files, sign, present } = await acceptingWorld(t);
-  await files.update(FILES, { principalKinds: ['agent'] }, ON_THE_HOST);
+  await files.update(FILES, { principalKinds: ['agent'] }, COMMAND_SOURCE);
   t.equal((await present(await sign())).body.error, 'invalid_target');
-  await files.remove(FILES, ON_THE_HOST);
+  await files.remove(FILES, COMMAND_SOURCE);
   t.equal((await present(await sign())).body.error, 'invalid_target');
 });
 
@@ -193,21 +193,21 @@ t.test('a removed issuer, a removed link and a disabled person end it', async (t
   const { idp, files, trust, foreign, client, person, sign, present } = await acceptingWorld(t);
   const { access_token: token } = (await present(await sign())).body;
   t.equal((await introspect(idp, files, token)).body.active, true);
-  await trust.unlink(foreign.issuer, '00u1', ON_THE_HOST);
+  await trust.unlink(foreign.issuer, '00u1', COMMAND_SOURCE);
   t.match((await present(await sign())).body, { error_description: /No active person/ });
-  await trust.link(foreign.issuer, '00u1', person.sub, ON_THE_HOST);
+  await trust.link(foreign.issuer, '00u1', person.sub, COMMAND_SOURCE);
   t.equal((await present(await sign())).status, 200);
   await idp.admin('POST', `/v1/principals/${person.sub}/disable`);
   t.match((await present(await sign())).body, { error_description: /No active person/ });
   t.equal((await introspect(idp, files, token)).body.active, false, 'and the tokens that it had');
   await idp.admin('POST', `/v1/principals/${person.sub}/enable`);
   t.equal((await present(await sign())).status, 200);
-  await trust.removeIssuer(foreign.issuer, ON_THE_HOST);
+  await trust.removeIssuer(foreign.issuer, COMMAND_SOURCE);
   t.match((await present(await sign())).body, { error_description: /not signed/ });
   await trust.setIssuer(
     foreign.issuer,
     { clients: [client.id], resources: [{ resource: FILES, scopes: ['files:read'] }] },
-    ON_THE_HOST,
+    COMMAND_SOURCE,
   );
   t.match(
     (await present(await sign())).body,
@@ -288,7 +288,7 @@ t.test('without the option, the grant is not supported, and the metadata does no
   t.notOk('identity_chaining_requested_token_types_supported' in body);
 });
 
-t.test('the operator is told what is wrong with a trusted issuer', async (t) => {
+t.test('an error names what is wrong with a trusted issuer', async (t) => {
   const { trust, foreign, client } = await acceptingWorld(t);
   const resources = [{ resource: FILES, scopes: ['files:read'] }];
   type Refused = { details: { path: string; message: string }[] };
@@ -298,7 +298,7 @@ t.test('the operator is told what is wrong with a trusted issuer', async (t) => 
       ({ details: [first] }: Refused) => `${first?.path} ${first?.message}`,
     );
   const set = (issuer: string, clients: string[], allowed = resources) =>
-    problemOf(trust.setIssuer(issuer, { clients, resources: allowed }, ON_THE_HOST));
+    problemOf(trust.setIssuer(issuer, { clients, resources: allowed }, COMMAND_SOURCE));
   for (const issuer of [
     'http://i.example',
     'https://a:b@i.example',
@@ -314,17 +314,17 @@ t.test('the operator is told what is wrong with a trusted issuer', async (t) => 
   t.match(await set(foreign.issuer, [client.id], unknown), /^resources https:.* is not registered/);
   const admin = [{ resource: FILES, scopes: ['files:admin'] }];
   t.match(await set(foreign.issuer, [client.id], admin), /has no scope files:admin/);
-  t.match(await problemOf(trust.link(foreign.issuer, '', 'u_1', ON_THE_HOST)), /^subject must be/);
-  t.equal(await trust.link('https://unknown.example', 'x', 'u_1', ON_THE_HOST), null);
+  t.match(await problemOf(trust.link(foreign.issuer, '', 'u_1', COMMAND_SOURCE)), /^subject must be/);
+  t.equal(await trust.link('https://unknown.example', 'x', 'u_1', COMMAND_SOURCE), null);
   t.equal((await trust.listIssuers()).items.length, 1);
   t.match((await trust.listLinks(foreign.issuer)).items, [{ subject: '00u1' }]);
 });
 
-t.test('a subject of one issuer is nobody of another', async (t) => {
+t.test('a subject of one issuer is unknown at another', async (t) => {
   const { client, trust, sign, present } = await acceptingWorld(t);
   const second = await foreignIssuer(t);
   const resources = [{ resource: FILES, scopes: ['files:read'] }];
-  await trust.setIssuer(second.issuer, { clients: [client.id], resources }, ON_THE_HOST);
+  await trust.setIssuer(second.issuer, { clients: [client.id], resources }, COMMAND_SOURCE);
   const forged = await sign({ key: second.key, claims: { iss: second.issuer } });
   t.match((await present(forged)).body, { error_description: /No active person/ });
   const mixed = await sign({ key: second.key });

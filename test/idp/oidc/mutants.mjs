@@ -17,12 +17,12 @@ export default [
     tests: [['idp/oidc/purge', 'a family that is refreshed']],
   },
   {
-    name: 'a code is redeemed whoever was first', file: 'idp/oidc/tokens/redeem.ts', in: 'redeemGrant',
+    name: 'a code is redeemed twice', file: 'idp/oidc/tokens/redeem.ts', in: 'redeemGrant',
     replace: 'consumedAt: null,', by: '',
     tests: [['idp/oidc/token', 'a replayed code is refused and revokes the tokens issued for it, however late']],
   },
   {
-    name: 'a refresh token is exchanged whoever was first', file: 'idp/oidc/tokens/refresh.ts',
+    name: 'a refresh token is exchanged twice', file: 'idp/oidc/tokens/refresh.ts',
     in: 'refreshTokens',
     replace: 'id, revision: grant.revision ?? null, revokedAt: null', by: 'id, revokedAt: null',
     tests: [['idp/oidc/refresh', 'concurrent refreshes with different scopes all receive the scope of the first']],

@@ -29,7 +29,7 @@ import {
   refreshing,
   SEED,
 } from '../../kit/idp.js';
-import { ON_THE_HOST } from '../../kit/operator.js';
+import { COMMAND_SOURCE } from '../../kit/operator.js';
 import { compiled, startProgram } from '../../kit/process.js';
 import { FILES, FILES_INPUT, resourcesIn } from '../../kit/resources.js';
 import { temporaryFolder } from '../../kit/tmp.js';
@@ -166,7 +166,7 @@ async function delegates(
   const delegations = createDelegations({
     ...{ delegations: delegationCollection(store), directory, revocations, audit, ...tools },
   });
-  await resourcesIn(store, tools).add(NOTES, FILES_INPUT, ON_THE_HOST);
+  await resourcesIn(store, tools).add(NOTES, FILES_INPUT, COMMAND_SOURCE);
   const handle = 'delegating@example.test';
   const { body: person } = await post(`${urls[0]}/v1/accounts`, {
     handle,
@@ -253,7 +253,11 @@ async function killSwitch(
   t: Test,
   { urls, client, agent, authorization, secrets, store }: Awaited<ReturnType<typeof start>>,
 ): Promise<void> {
-  await resourcesIn(store, { clock: systemClock, random: systemRandom }).add(FILES, FILES_INPUT, ON_THE_HOST);
+  await resourcesIn(store, { clock: systemClock, random: systemRandom }).add(
+    FILES,
+    FILES_INPUT,
+    COMMAND_SOURCE,
+  );
   const [url] = urls as [string];
   const servers = urls.map((origin) =>
     createResourceServer({

@@ -23,7 +23,7 @@ import {
   type RegisteredClient,
   redemption,
 } from '../../kit/idp.js';
-import { makeOperator, ON_THE_HOST } from '../../kit/operator.js';
+import { COMMAND_SOURCE, makeOperator } from '../../kit/operator.js';
 import { addResource, FILES, FILES_INPUT, introspect, resourcesIn } from '../../kit/resources.js';
 
 const SECOND = 1000;
@@ -125,13 +125,13 @@ t.test('an API gives no token to those who registered themselves, unless the ope
   const create = await idp.authorize(client, undefined, { ...READ, prompt: 'create' });
   t.match(errorIn(create.headers['location']), { error: 'access_denied', description: REFUSED });
 
-  await files.update(FILES, { admitsSelfRegistered: true }, ON_THE_HOST);
+  await files.update(FILES, { admitsSelfRegistered: true }, COMMAND_SOURCE);
   t.equal((await credentials(stranger)).status, 200);
   t.match((await idp.visit(client, READ)).page.body, /Create an account/);
   const more = { ...READ, scope: 'openid files:read offline_access' };
   const { tokens } = await flow(idp, more, person);
   const code = await idp.codeFor(client, person, more);
-  await files.update(FILES, { admitsSelfRegistered: false }, ON_THE_HOST);
+  await files.update(FILES, { admitsSelfRegistered: false }, COMMAND_SOURCE);
   t.match(await idp.redeem(client, code), { status: 400, body: { error: 'invalid_target' } });
   t.ok(tokens.refresh_token);
 
@@ -148,12 +148,12 @@ t.test('a refresh gets no token for an API that no longer admits its owner', asy
   const files = await addResource(t, idp);
   const scope = 'openid files:read offline_access';
   const { client, tokens } = await flow(idp, { ...READ, scope }, await idp.makeHuman());
-  await files.update(FILES, { admitsSelfRegistered: false }, ON_THE_HOST);
+  await files.update(FILES, { admitsSelfRegistered: false }, COMMAND_SOURCE);
   t.match(await idp.refresh(client, tokens.refresh_token), {
     status: 400,
     body: { error: 'invalid_target', error_description: /registered themselves/ },
   });
-  await files.update(FILES, { admitsSelfRegistered: true }, ON_THE_HOST);
+  await files.update(FILES, { admitsSelfRegistered: true }, COMMAND_SOURCE);
   t.equal((await idp.refresh(client, tokens.refresh_token)).status, 200, 'the refresh token was not used up');
 });
 
@@ -283,7 +283,7 @@ async function races(t: Test, options: IdpAppOptions = {}) {
   t.teardown(() => store.close());
   const resources = resourcesIn(store, idp);
   const add = (identifier: string) =>
-    resources.add(identifier, FILES_INPUT, ON_THE_HOST).then(
+    resources.add(identifier, FILES_INPUT, COMMAND_SOURCE).then(
       () => true,
       () => false,
     );
@@ -291,13 +291,13 @@ async function races(t: Test, options: IdpAppOptions = {}) {
   t.equal(added.filter(Boolean).length, 1, 'one registration');
   t.equal(await add(MAIL), true);
   const rotated = await Promise.all(
-    Array.from({ length: 8 }, () => resources.rotate(FILES, { atOnce: true }, ON_THE_HOST)),
+    Array.from({ length: 8 }, () => resources.rotate(FILES, { atOnce: true }, COMMAND_SOURCE)),
   );
   const server = rotated.find((one) => one !== null);
   t.ok(server, 'a rotation');
 
   const scopes = [{ name: 'files:read', description: 'Read' }];
-  const change = (input: Partial<ResourceInput>) => resources.update(FILES, input, ON_THE_HOST);
+  const change = (input: Partial<ResourceInput>) => resources.update(FILES, input, COMMAND_SOURCE);
   const changed = [{ tokenLifetimeSeconds: 60 }, { scopes }, { name: 'Changed' }, { sensitive: [] }];
   await Promise.all(changed.map(change));
   const left = await change({ sensitive: ['files:read'] });
@@ -361,7 +361,7 @@ t.test('a resource decides which kinds of principals get a token', async (t) => 
   });
   const offline = { ...READ, scope: 'openid files:read offline_access' };
   const { tokens, client: web } = await flow(idp, offline, human);
-  await files.update(FILES, { principalKinds: ['agent'] }, ON_THE_HOST);
+  await files.update(FILES, { principalKinds: ['agent'] }, COMMAND_SOURCE);
   t.match(await idp.refresh(web, tokens.refresh_token), {
     status: 400,
     body: { error: 'invalid_target', error_description: `The resource ${FILES} does not admit people.` },
@@ -378,15 +378,15 @@ t.test('what the operator changes applies to the next token, in every process', 
   const scope = 'openid files:read files:write offline_access';
   const { client, tokens } = await flow(idp, { resource: FILES, scope });
   const scopes = [{ name: 'files:read', description: 'Read' }];
-  await files.update(FILES, { scopes, tokenLifetimeSeconds: 60 }, ON_THE_HOST);
+  await files.update(FILES, { scopes, tokenLifetimeSeconds: 60 }, COMMAND_SOURCE);
   const next = (await idp.refresh(client, tokens.refresh_token)).body;
   t.match(next, { expires_in: 60, scope: 'openid offline_access files:read' });
   t.equal(claimsOf(next.access_token).scope, 'files:read');
-  await files.remove(FILES, ON_THE_HOST);
+  await files.remove(FILES, COMMAND_SOURCE);
   t.match(await idp.refresh(client, next.refresh_token), { status: 400, body: { error: 'invalid_target' } });
 });
 
-t.test('a resource server is told about the tokens of its audience only', async (t) => {
+t.test('introspection answers a resource server for the tokens of its audience only', async (t) => {
   const idp = await idpApp(t);
   const [files, mail] = [await addResource(t, idp), await addResource(t, idp, MAIL, { scopes: [] })];
   const human = await idp.makeHuman();
@@ -415,11 +415,11 @@ t.test('a rotated secret of a resource server works for another day, unless it e
   const files = await addResource(t, idp);
   const statusOf = async (secret: string | undefined) =>
     (await introspect(idp, { id: files.id, secret }, 'x')).status;
-  const next = await files.rotate(FILES, { atOnce: false }, ON_THE_HOST);
+  const next = await files.rotate(FILES, { atOnce: false }, COMMAND_SOURCE);
   t.same([await statusOf(files.secret), await statusOf(next?.secret)], [200, 200]);
   idp.clock.advance(24 * 3600 * SECOND);
   t.same([await statusOf(files.secret), await statusOf(next?.secret)], [401, 200]);
-  const last = await files.rotate(FILES, { atOnce: true }, ON_THE_HOST);
+  const last = await files.rotate(FILES, { atOnce: true }, COMMAND_SOURCE);
   t.same([await statusOf(next?.secret), await statusOf(last?.secret)], [401, 200]);
 });
 
@@ -515,8 +515,8 @@ t.test('metadata lists resources once there are any', async (t) => {
   const { body, headers } = await idp.request('GET', path);
   t.strictSame(body.protected_resources, [FILES, MAIL]);
   t.equal(headers['cache-control'], 'public, max-age=300');
-  await files.remove(FILES, ON_THE_HOST);
-  await files.remove(MAIL, ON_THE_HOST);
+  await files.remove(FILES, COMMAND_SOURCE);
+  await files.remove(MAIL, COMMAND_SOURCE);
   idp.clock.advance(SECOND);
   t.equal((await idp.request('GET', path)).text, before.text);
 });

@@ -15,7 +15,7 @@ import {
   type RegisteredClient,
   search,
 } from '../../kit/idp.js';
-import { ON_THE_HOST } from '../../kit/operator.js';
+import { COMMAND_SOURCE } from '../../kit/operator.js';
 import { addResource, FILES, introspect } from '../../kit/resources.js';
 import { waitUntil } from '../../kit/wait.js';
 
@@ -174,9 +174,9 @@ t.test(
         .catch((error: { code: string }) => error.code);
     t.equal(await accepts(tokens.access_token), 'accepted');
     const path = '/.well-known/openid-configuration';
-    t.equal(await server?.remove('https://unknown.example.test', ON_THE_HOST), null);
+    t.equal(await server?.remove('https://unknown.example.test', COMMAND_SOURCE), null);
     t.equal(await accepts(tokens.access_token), 'accepted');
-    await server?.remove(FILES, ON_THE_HOST);
+    await server?.remove(FILES, COMMAND_SOURCE);
     await waitUntil('the resource server refuses the token', async () => {
       return (await accepts(tokens.access_token)) === 'invalid_token';
     });
@@ -186,7 +186,7 @@ t.test(
     const next = (await idp.redeem(client, await idp.codeFor(client, principal, SCOPE))).body;
     t.equal(isRevoked(claimsOf(next.access_token), await listOf(idp)), false, 'registered again');
     t.equal(isRevoked(claimsOf(tokens.access_token), await listOf(idp)), true);
-    await server?.remove(FILES, ON_THE_HOST);
+    await server?.remove(FILES, COMMAND_SOURCE);
     t.equal((await idp.request('GET', '/revocations')).status, 200, 'while tokens may be valid');
     idp.clock.advance(12 * MINUTE);
     t.equal((await idp.request('GET', '/revocations')).status, 404);

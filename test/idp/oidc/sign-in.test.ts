@@ -348,7 +348,7 @@ t.test('a form submitted twice leads to the application', async (t) => {
   }
 });
 
-t.test('a person learns that an application is for agents only before typing a password', async (t) => {
+t.test('a page says that an application is for agents only before a person types a password', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient({ name: 'Robots', principal_kinds: ['agent'] });
   for (const more of [{}, { prompt: 'create' }, { prompt: 'login' }]) {

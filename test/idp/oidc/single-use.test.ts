@@ -17,7 +17,7 @@ import {
   idpOptions,
   redemption,
 } from '../../kit/idp.js';
-import { ON_THE_HOST } from '../../kit/operator.js';
+import { COMMAND_SOURCE } from '../../kit/operator.js';
 import { compiled, startProgram } from '../../kit/process.js';
 import { FILES, FILES_INPUT, resourcesIn } from '../../kit/resources.js';
 import { temporaryFolder } from '../../kit/tmp.js';
@@ -89,7 +89,7 @@ function racesOn(engine: string, fresh: (t: Test) => string): void {
       await resourcesIn(store, { clock: systemClock, random: systemRandom }).add(
         FILES,
         FILES_INPUT,
-        ON_THE_HOST,
+        COMMAND_SOURCE,
       );
       const answer = await fetch(urls[0] + authorizePath(client, { scope: 'openid' }), {
         headers: signedIn,

@@ -31,7 +31,7 @@ import {
   SEED,
   search,
 } from '../../kit/idp.js';
-import { ON_THE_HOST } from '../../kit/operator.js';
+import { COMMAND_SOURCE } from '../../kit/operator.js';
 import { addResource, FILES } from '../../kit/resources.js';
 import { dpopKey } from '../../kit/token-issuer.js';
 import { mailedApp, RESET, VERIFY } from '../../saas/auth/kit.js';
@@ -101,10 +101,10 @@ async function world(t: Test): Promise<World> {
   const trust = trustIn(await idpStore(t, idp), idp);
   const foreign = await foreignIssuer(t);
   const resources = [{ resource: FILES, scopes: ['files:read'] }];
-  await trust.setIssuer(foreign.issuer, { clients: [client.id], resources }, ON_THE_HOST);
-  await trust.link(foreign.issuer, '00u1', human.sub, ON_THE_HOST);
+  await trust.setIssuer(foreign.issuer, { clients: [client.id], resources }, COMMAND_SOURCE);
+  await trust.link(foreign.issuer, '00u1', human.sub, COMMAND_SOURCE);
   const clients = [{ id: client.id, idThere: client.id }];
-  await trust.setAudience(THERE, { clients, resources }, ON_THE_HOST);
+  await trust.setAudience(THERE, { clients, resources }, COMMAND_SOURCE);
   const issued = await ask(idp, '/token', client, { ...ASSERTION_REQUEST, subject_token: opaque.id_token });
   const { code, session } = await signIn({ scope: 'openid' });
   const device = (await begin(idp, client)).body;

@@ -7,7 +7,7 @@ import { createProvisioningModule } from '../../../src/idp/provisioning/module.j
 import { type Answer, CHEAP } from '../../kit/app.js';
 import { type IdpApp, type IdpAppOptions, ISSUER, idpApp, idpStore } from '../../kit/idp.js';
 import { type MailSink, mailSink } from '../../kit/mail.js';
-import { ON_THE_HOST } from '../../kit/operator.js';
+import { COMMAND_SOURCE } from '../../kit/operator.js';
 import { countedRandom } from '../../kit/random.js';
 import { readMails } from '../../saas/auth/kit.js';
 
@@ -64,7 +64,7 @@ export async function otherProcess(t: Test, idp: IdpApp) {
 export async function printReset(t: Test, idp: IdpApp, sub: string): Promise<string> {
   const { directory, links } = await otherProcess(t, idp);
   const person = await directory.get(sub);
-  const link = person && (await links.reset(person, ON_THE_HOST));
+  const link = person && (await links.reset(person, COMMAND_SOURCE));
   return new URL(link?.url ?? '').pathname;
 }
 

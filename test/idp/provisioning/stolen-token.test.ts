@@ -313,7 +313,7 @@ for (const [name, token] of [
   ['admin', ADMIN_TOKEN],
   ['invite', INVITE_TOKEN],
 ] as const) {
-  t.test(`a stolen ${name} token opens no page of the console and makes nobody an operator`, async (t) => {
+  t.test(`a stolen ${name} token opens no page of the console and grants no operator role`, async (t) => {
     const { idp, victims, documents, client } = await before(t, { inviteToken: INVITE_TOKEN });
     const operator = await makeOperator(t, idp);
     const then = await documents();

@@ -53,7 +53,7 @@ async function codeFor(
   return { code: codeIn(location), browser, person };
 }
 
-t.test('a person signs in to a client that nobody has registered, and it refreshes', async (t) => {
+t.test('a person signs in to an unregistered client, and it refreshes', async (t) => {
   const started = await start(t);
   const { idp, host, client, id } = started;
   const { code } = await codeFor(t, started, { scope: 'openid offline_access' });
@@ -415,7 +415,7 @@ t.test('the operator decides which hosts may name themselves', async (t) => {
   }
 });
 
-t.test('an agent does not sign in to a client that nobody has registered', async (t) => {
+t.test('an agent does not sign in to an unregistered client', async (t) => {
   const { idp, client } = await start(t);
   const answer = await idp.authorize(client, await idp.mintAgent());
   t.match(new URL(answer.headers['location'] ?? 'none:').searchParams.get('error'), 'access_denied');

@@ -19,7 +19,7 @@ import { FACTOR_KEY } from '../factors.js';
 import { ID_TOKEN, trustIn } from '../identity-assertions.js';
 import { ADMIN_TOKEN, CALLBACK, idpOptions, VERIFIER } from '../idp.js';
 import { checkAnswers, idpPaths } from '../openapi.js';
-import { ON_THE_HOST } from '../operator.js';
+import { COMMAND_SOURCE } from '../operator.js';
 import { countedRandom } from '../random.js';
 import { FILES, FILES_INPUT, resourcesIn } from '../resources.js';
 import type { Dice } from '../stripe-simulator.js';
@@ -697,7 +697,7 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
   const { resource, secret } = await resourcesIn(store, { clock, random: systemRandom }).add(
     FILES,
     FILES_INPUT,
-    ON_THE_HOST,
+    COMMAND_SOURCE,
   );
   const resourceServer = { id: resource.id, secret };
   const makeAgent = (handle: string): Promise<Person & { sub: string }> => make('/v1/agents', { handle });
@@ -729,7 +729,7 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
         clients: clients.map(({ id }) => ({ id, idThere: id })),
         resources: [{ resource: FILES, scopes: ['files:read'] }],
       },
-      ON_THE_HOST,
+      COMMAND_SOURCE,
     );
     return {
       clients: [...clients],

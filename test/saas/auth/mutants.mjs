@@ -13,7 +13,7 @@ export default [
   },
   {
     name: 'the password alone opens an account with a second factor', file: 'saas/auth/service.ts', in: 'login',
-    replace: 'await secondFactorStep?.demand(user, FIRST_FACTOR.password, origin);', by: '',
+    replace: 'await secondFactorStep?.demand(user, FIRST_FACTOR.password, source);', by: '',
     tests: [['saas/auth/second-factor', 'a user sets up an authenticator app, and sign-in asks for its code']],
   },
   {
@@ -62,7 +62,7 @@ export default [
   {
     name: 'a mailed code opens an account with a second factor', file: 'saas/auth/sign-in/code-accounts.ts',
     in: 'signIn',
-    replace: 'await deps.secondFactorStep?.demand(user, FIRST_FACTOR.code, origin);', by: '',
+    replace: 'await deps.secondFactorStep?.demand(user, FIRST_FACTOR.code, source);', by: '',
     tests: [['saas/auth/email-login', 'a code is the first factor: the second one is demanded']],
   },
   {

@@ -167,7 +167,7 @@ t.test('a challenge is worth nothing as a token, for another purpose, or after a
   t.equal(errorOf(await complete(app, suspended, code())), 'INVALID_CHALLENGE');
 });
 
-t.test('nobody sets up a factor before the address is verified, or twice', async (t) => {
+t.test('a factor is set up once, and after the address is verified', async (t) => {
   const app = await saasApp(t, ENABLED);
   const { accessToken } = await app.signUp();
   const refused = await app.request('POST', '/api/user/second-factor/begin', { token: accessToken });
@@ -231,7 +231,7 @@ t.test('the owner gets a mail about each change, and none about a change that di
   t.same(await mailsOf(), ['second-factor-added', 'second-factor-removed']);
 });
 
-t.test('the operator removes the factor of somebody who has lost everything', async (t) => {
+t.test('the operator removes the factor of a user who has lost the device and all codes', async (t) => {
   const { app, account } = await enrolled(t);
   const path = `/admin/api/users/${account.id}`;
   t.match((await app.admin('GET', path)).body.data.secondFactorSince, /^2/);
@@ -400,45 +400,42 @@ t.test('the export tells whether there is a factor, and a deleted account leaves
   t.equal(await factorCollection(await storeOf(t, app)).findOne({ id: account.id }), null);
 });
 
-t.test(
-  'whoever takes an account over by a link with a new password is free of the former factor',
-  async (t) => {
-    const NEW = 'another long pass phrase';
-    const { app, account, token } = await enrolledByMail(t);
-    const VICTIM = 'victim@example.test';
-    t.equal((await app.post('/user/email', { email: VICTIM, password: PASSWORD }, { token })).status, 202);
-    const link = await app.tokenIn(VERIFY);
-    t.equal((await app.post('/auth/verify-email', { token: link, password: NEW })).status, 200);
-    const login = (email: string, password: string) => app.post('/auth/login', { email, password });
-    t.equal((await login(VICTIM, NEW)).status, 200, 'the owner of the new address');
-    t.equal(await factorCollection(await storeOf(t, app)).count({ confirmedAt: { gt: 0 } }), 0);
-    const records = await auditOf(await storeOf(t, app));
-    t.match(
-      records.find(({ event }) => event === 'factor.removed'),
-      { subject: account.id },
-    );
-    const mails = (await app.admin('GET', `/admin/api/mails?q=${account.id}`)).body.data.items;
-    t.notOk(mails.some(({ template }: { template: string }) => template === 'second-factor-removed'));
+t.test('a link with a new password that takes an account over removes its former factor', async (t) => {
+  const NEW = 'another long pass phrase';
+  const { app, account, token } = await enrolledByMail(t);
+  const VICTIM = 'victim@example.test';
+  t.equal((await app.post('/user/email', { email: VICTIM, password: PASSWORD }, { token })).status, 202);
+  const link = await app.tokenIn(VERIFY);
+  t.equal((await app.post('/auth/verify-email', { token: link, password: NEW })).status, 200);
+  const login = (email: string, password: string) => app.post('/auth/login', { email, password });
+  t.equal((await login(VICTIM, NEW)).status, 200, 'the owner of the new address');
+  t.equal(await factorCollection(await storeOf(t, app)).count({ confirmedAt: { gt: 0 } }), 0);
+  const records = await auditOf(await storeOf(t, app));
+  t.match(
+    records.find(({ event }) => event === 'factor.removed'),
+    { subject: account.id },
+  );
+  const mails = (await app.admin('GET', `/admin/api/mails?q=${account.id}`)).body.data.items;
+  t.notOk(mails.some(({ template }: { template: string }) => template === 'second-factor-removed'));
 
-    const own = await enrolledByMail(t);
-    await own.app.post('/auth/forgot-password', { email: own.account.email });
-    const reset = { token: await own.app.tokenIn(RESET), password: NEW };
-    t.equal((await own.app.post('/auth/reset-password', reset)).status, 200);
-    const after = await own.app.post('/auth/login', { email: own.account.email, password: NEW });
-    t.equal(errorOf(after), 'SECOND_FACTOR_REQUIRED', 'a verified address keeps its factor');
+  const own = await enrolledByMail(t);
+  await own.app.post('/auth/forgot-password', { email: own.account.email });
+  const reset = { token: await own.app.tokenIn(RESET), password: NEW };
+  t.equal((await own.app.post('/auth/reset-password', reset)).status, 200);
+  const after = await own.app.post('/auth/login', { email: own.account.email, password: NEW });
+  t.equal(errorOf(after), 'SECOND_FACTOR_REQUIRED', 'a verified address keeps its factor');
 
-    const moved = await enrolledByMail(t);
-    await moved.app.server.fastify.saas.users.update({ id: moved.account.id }, { email: VICTIM });
-    await moved.app.post('/auth/forgot-password', { email: VICTIM });
-    const theirs = { token: await moved.app.tokenIn(RESET), password: NEW };
-    t.equal((await moved.app.post('/auth/reset-password', theirs)).status, 200);
-    t.equal(
-      (await moved.app.post('/auth/login', { email: VICTIM, password: NEW })).status,
-      200,
-      'by a reset, too',
-    );
-  },
-);
+  const moved = await enrolledByMail(t);
+  await moved.app.server.fastify.saas.users.update({ id: moved.account.id }, { email: VICTIM });
+  await moved.app.post('/auth/forgot-password', { email: VICTIM });
+  const theirs = { token: await moved.app.tokenIn(RESET), password: NEW };
+  t.equal((await moved.app.post('/auth/reset-password', theirs)).status, 200);
+  t.equal(
+    (await moved.app.post('/auth/login', { email: VICTIM, password: NEW })).status,
+    200,
+    'by a reset, too',
+  );
+});
 
 t.test('an account with a second factor moves to another address after a recent sign-in only', async (t) => {
   const { app, token, code } = await enrolledByMail(t);

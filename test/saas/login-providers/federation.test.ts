@@ -298,7 +298,7 @@ t.test('no answer of a provider is read beyond a limit, however small it is when
   }
 });
 
-t.test('a response that is wrong in any way signs nobody in', async (t) => {
+t.test('a response that is wrong in any way starts no session', async (t) => {
   const { provider, browser } = await withProvider(t);
   const now = Math.floor(Date.now() / 1000);
   for (const [name, lies] of Object.entries({

@@ -2,7 +2,7 @@
 // biome-ignore format: the rows of a table
 export default [
   {
-    name: 'a stranger connects a provider to an account whose address nobody has verified',
+    name: 'a stranger connects a provider to an account whose address is not verified',
     file: 'saas/login-providers/service.ts', in: 'connect',
     replace: 'if (!emailVerified && !isProven)', by: 'if (false)',
     tests: [['saas/login-providers/federation', 'no provider with another address is connected before the address']],
@@ -10,12 +10,12 @@ export default [
   {
     name: 'the signature of the id_token is not verified', file: 'saas/login-providers/providers.ts',
     replace: 'oidc.enableNonRepudiationChecks(configuration);', by: '',
-    tests: [['saas/login-providers/federation', 'a response that is wrong in any way signs nobody in']],
+    tests: [['saas/login-providers/federation', 'a response that is wrong in any way starts no session']],
   },
   {
     name: 'any nonce fits', file: 'saas/login-providers/providers.ts', in: 'redeem',
     replace: 'expectedNonce: nonce', by: "expectedNonce: String(claims['nonce'])",
-    tests: [['saas/login-providers/federation', 'a response that is wrong in any way signs nobody in']],
+    tests: [['saas/login-providers/federation', 'a response that is wrong in any way starts no session']],
   },
   {
     name: 'a response of one provider is accepted for another', file: 'saas/login-providers/service.ts', in: 'finish',
@@ -39,17 +39,17 @@ export default [
     tests: [['saas/login-providers/federation', 'the browser returns to the application only']],
   },
   {
-    name: 'a nonce may be absent', file: 'saas/login-providers/answers.ts', in: 'knowsNonce',
+    name: 'a nonce may be absent', file: 'saas/login-providers/provider-responses.ts', in: 'knowsNonce',
     replace: 'code_challenge_methods_supported !== undefined ||', by: '',
     tests: [['saas/login-providers/federation', 'a provider without nonces signs people in, unless its metadata']],
   },
   {
-    name: 'the addresses of any tenant are trusted', file: 'saas/login-providers/answers.ts', in: 'issuerProblem',
+    name: 'the addresses of any tenant are trusted', file: 'saas/login-providers/provider-responses.ts', in: 'issuerProblem',
     replace: 'if (hasTenants && trustEmail)', by: 'if (false)',
     tests: [['saas/login-providers/federation', 'the issuer of a provider for many tenants is that of the tenant']],
   },
   {
-    name: 'the metadata of another provider are used', file: 'saas/login-providers/answers.ts', in: 'issuerProblem',
+    name: 'the metadata of another provider are used', file: 'saas/login-providers/provider-responses.ts', in: 'issuerProblem',
     replace: 'found?.hostname === expected.hostname &&', by: '',
     tests: [['saas/login-providers/federation', 'the issuer of a provider for many tenants is that of the tenant']],
   },

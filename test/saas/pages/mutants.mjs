@@ -9,7 +9,7 @@ export default [
   {
     name: 'forms of other sites are accepted', file: 'saas/pages/session.ts', in: 'rejectForeignForm',
     replace: 'if (!isTrustedOrigin(headers, [new URL(publicUrl).origin]))', by: 'if (false)',
-    tests: [['saas/pages/user-pages', 'a form of another site signs nobody in, up or out']],
+    tests: [['saas/pages/user-pages', 'a form of another site cannot sign a user in, up or out']],
   },
   {
     name: 'a link with a code shows the field in any browser', file: 'saas/pages/code.ts', in: 'codePlugin',

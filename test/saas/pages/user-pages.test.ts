@@ -146,7 +146,7 @@ t.test('sign-in leads to where the visitor wanted to go, and nowhere else', asyn
   t.ok(isAt(page, '/account/address'), 'the page that was asked for');
 });
 
-t.test('a form of another site signs nobody in, up or out', async (t) => {
+t.test('a form of another site cannot sign a user in, up or out', async (t) => {
   const { app } = await visitNew(t);
   await app.signUp({ email: EMAIL });
   const form = { 'content-type': 'application/x-www-form-urlencoded', accept: 'text/html' };

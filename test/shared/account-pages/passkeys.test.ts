@@ -198,7 +198,7 @@ t.test('a disabled person is refused like an unknown passkey, until the account 
   t.match((await signIn(idp, authenticator)).end.location, /code=/);
 });
 
-t.test('an application that expects another person is told, and no session starts', async (t) => {
+t.test('an application that expects another person receives an error, and no session starts', async (t) => {
   const { idp, authenticator } = await withPasskey(t);
   const [client, other] = [await idp.createClient(), await idp.makeHuman()];
   const tokens = await idp.redeem(client, await idp.codeFor(client, other));
@@ -290,7 +290,7 @@ t.test('a passkey is added in a recent session of its own browser only', async (
   t.equal((await signIn(idp, other)).end.status, 401);
 });
 
-t.test('a deleted account leaves no passkey behind, whoever deletes it', async (t) => {
+t.test('a deleted account leaves no passkey behind, deleted by its user or an operator', async (t) => {
   const { idp, human, browser, get, authenticator, origin } = await withPasskey(t);
   const passkeys = passkeyCollection(await idpStore(t, idp));
   t.equal(await passkeys.count(), 1);

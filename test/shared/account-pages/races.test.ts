@@ -113,7 +113,7 @@ function processOn(store: Store, seed = 'a') {
   const sessions = createSessionService({
     sessions: sessionCollection(store),
     directory,
-    follower: { continueIn: async () => undefined, endSession: (_, change) => change() },
+    sessionHooks: { continueIn: async () => undefined, endSession: (_, change) => change() },
     ...shared,
   });
   const grants = grantCollection(store);

@@ -392,7 +392,7 @@ t.test('a rule for operators applies to them only', async (t) => {
   t.match(account.body, 'Sign-in asks for a code of your authenticator app.');
 });
 
-t.test('whoever has to set up a factor confirms the address first', async (t) => {
+t.test('a required factor is set up after the address is confirmed', async (t) => {
   const options = { ...MAIL, secondFactor: 'required', secondFactorGraceDays: 0 } as const;
   const idp = await idpApp(t, { ...ENABLED, ...options });
   const human = await idp.makeHuman({ handle: 'ada@example.test' });

@@ -89,7 +89,7 @@ t.test('a command enqueues no secret link without encryption', async (t) => {
 });
 
 t.test(
-  'an e-mail is posted to an HTTP API, once by its key, and a refusal is told without secrets',
+  'an e-mail is posted to an HTTP API, once by its key, and a refusal is reported without secrets',
   async (t) => {
     const requests: { headers: IncomingHttpHeaders; body: Record<string, unknown> }[] = [];
     const answers: [status: number, body: string][] = [

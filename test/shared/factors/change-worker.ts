@@ -37,11 +37,11 @@ const service = createFactorService({
   issuer: () => 'Example',
   throttle: { attempt: (_guess, evaluate) => evaluate(), trust: async () => undefined },
   audit: createAudit(wrapped, { clock, random, log: { error: () => undefined } }),
-  announce: (kind, id, version, from) =>
+  announce: (kind, id, version, source) =>
     mails.secondFactorChanged(
       { id, email: 'ada@example.test', emailVerified: true },
       { kind, versionField: FACTOR_VERSION, version },
-      from,
+      source,
     ),
   clock,
   random,

@@ -84,7 +84,7 @@ function forEngine(engine: string, fresh: (t: Test) => string): void {
   });
 
   t.test(
-    `${engine}: a rotation of the key refuses nobody, and afterwards the old key is not needed`,
+    `${engine}: a rotation of the key refuses no code, and afterwards the old key is not needed`,
     async (t) => {
       const { stores, secret, codes, spread } = await enrolled(t, fresh(t));
       const [store] = stores as [Store, ...Store[]];

@@ -179,8 +179,8 @@ t.test(
 /** The API of one process. */
 function flowsOn(store: Store, seed: string) {
   const auth = authOn(store, seed, {
-    removeOtherLogins: async (userId, from) =>
-      void (await removePasskeys(userId, from, {
+    removeOtherLogins: async (userId, source) =>
+      void (await removePasskeys(userId, source, {
         passkeys: passkeyCollection(store),
         audit: { record: async () => undefined },
       })),

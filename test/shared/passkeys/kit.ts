@@ -28,8 +28,8 @@ export function reportingService(store: Store): PasskeyService {
     relyingParty: () => ({ id: 'app.example.test', origins: [ORIGIN], name: 'Example' }),
     throttle: { attempt: (_guess, evaluate) => evaluate() },
     audit: { record: async () => undefined, recordFailure: async () => undefined },
-    announce: (change, id, from = FROM) =>
-      mails.passkeyChanged({ id, email: 'ada@example.test', emailVerified: true }, change, from),
+    announce: (change, id, source = FROM) =>
+      mails.passkeyChanged({ id, email: 'ada@example.test', emailVerified: true }, change, source),
     ...{ verifyCreation, verifyAssertion, clock, random },
   });
 }

@@ -266,7 +266,7 @@ t.test('a use updates whether the passkey is backed up, and when it was used', a
   t.match(await service.list(ADA.id), [{ backedUp: true, lastUsedAt: clock.now() }]);
 });
 
-t.test('nobody renames or removes the passkey of another account', async (t) => {
+t.test('the passkey of another account cannot be renamed or removed', async (t) => {
   const { service, events } = await memory(t);
   const authenticator = new SoftwareAuthenticator(ORIGIN);
   t.ok(await add(service, authenticator));

@@ -5,7 +5,7 @@
 import { performance } from 'node:perf_hooks';
 import { CallBatcher } from '../call-batcher.js';
 import { StoreUnavailable } from '../collection.js';
-import { isBusy, retryWhileBusy, toStoreError, UndoRequired } from './errors.js';
+import { isBusy, RollbackRequired, retryWhileBusy, toStoreError } from './errors.js';
 
 /** The part of `DatabaseSync` that `node:sqlite` and its drop-in share. */
 export interface Database {
@@ -188,7 +188,7 @@ export class Connection {
       for (const resolveWrite of settle) resolveWrite();
     } catch (error) {
       this.#rollback();
-      if (error instanceof UndoRequired) {
+      if (error instanceof RollbackRequired) {
         this.#isUndoable = true;
         this.#queue.unshift(...batch);
         this.#commitBatch();
@@ -211,7 +211,7 @@ export class Connection {
       return () => resolve(result);
     } catch (error) {
       // Such errors may have rolled the transaction back; later steps would then be committed individually.
-      if (error instanceof UndoRequired || toStoreError(error) instanceof StoreUnavailable) throw error;
+      if (error instanceof RollbackRequired || toStoreError(error) instanceof StoreUnavailable) throw error;
       return () => reject(error);
     }
   }

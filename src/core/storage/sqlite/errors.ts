@@ -52,4 +52,4 @@ function primaryCode(error: unknown): number | undefined {
 }
 
 /** A step has made a part of its changes and cannot undo them. Undoing is rare, and a savepoint costs more than the changes. */
-export class UndoRequired extends Error {}
+export class RollbackRequired extends Error {}

@@ -1,7 +1,7 @@
 /** Writes of several documents in one step of a transaction. */
 import { StoreUnavailable, UniqueViolation, type Write } from '../collection.js';
 import type { Connection } from './connection.js';
-import { toStoreError, UndoRequired } from './errors.js';
+import { RollbackRequired, toStoreError } from './errors.js';
 
 /** A write of one document, as part of a step. */
 export interface SqliteWrite extends Write {
@@ -32,7 +32,7 @@ function makeAll(writes: readonly SqliteWrite[]): boolean {
     if (toStoreError(error) instanceof StoreUnavailable) throw error;
     if (made === 0 && !(error instanceof UniqueViolation)) throw error;
   }
-  if (made > 0 && made < writes.length) throw new UndoRequired();
+  if (made > 0 && made < writes.length) throw new RollbackRequired();
   return made === writes.length;
 }
 

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import { originOf } from '../../../core/http/scope.js';
+import { requestSource } from '../../../core/http/routes.js';
 import type { Consent, ConsentService } from '../consents.js';
 import type { Principal } from '../directory.js';
 import type { SessionService, SignedInUser } from '../sessions.js';
@@ -58,18 +58,18 @@ export function createApproval({ authorization, sessions, consents }: ApprovalOp
       await sessions.extend(session);
       const { revocations } = await connectIfUnasked(authRequest, principal, consent);
       const authentication = { principal, session, revocations, isSilent: true };
-      return authorization.approve(authRequest, authentication, originOf(request).ip);
+      return authorization.approve(authRequest, authentication, requestSource(request).ip);
     },
 
     async delegate(authRequest, { principal, session }, { revocations }, request) {
       await sessions.extend(session);
       const authentication = { principal, session, revocations, isSilent: true, delegates: true };
-      return authorization.approve(authRequest, authentication, originOf(request).ip);
+      return authorization.approve(authRequest, authentication, requestSource(request).ip);
     },
 
     async approveBasic(authRequest, principal, consent, request) {
       const { revocations } = await connectIfUnasked(authRequest, principal, consent);
-      return authorization.approve(authRequest, { principal, revocations }, originOf(request).ip);
+      return authorization.approve(authRequest, { principal, revocations }, requestSource(request).ip);
     },
   };
 }

@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import { parseBasic } from '../../../core/http/authorization.js';
 import { isBrowser } from '../../../core/http/browser.js';
-import { originOf } from '../../../core/http/scope.js';
+import { requestSource } from '../../../core/http/routes.js';
 import type { AppError } from '../../../core/kernel/errors.js';
 import { type ConsentService, NO_CONSENT } from '../consents.js';
 import type { Principal, SecondFactor } from '../directory.js';
@@ -50,7 +50,7 @@ export function createBasic(options: BasicOptions): ApproveBasic {
       const found = principal.kind === 'human' ? await consents.find(principal.id, client.id) : NO_CONSENT;
       return approval.approveBasic(authRequest, principal, found, request);
     }
-    const excess = options.meter(originOf(request).ip);
+    const excess = options.meter(requestSource(request).ip);
     if (excess) throw excess;
     throw oidcErrors.invalid_credentials({
       headers: { 'www-authenticate': 'Basic realm="idp", charset="UTF-8"' },

@@ -91,10 +91,10 @@ export function createBrowserResponses(options: BrowserOptions): BrowserResponse
     if (kind === 'sign-up' && !isSignUpOpen) {
       return pages.send(reply.code(403), signInPages.signUpClosed(authRequest));
     }
-    const shownTo =
+    const boundTo =
       kind === 'consent' && user ? { sid: user.session.id, revocations: consent.revocations } : undefined;
     const present = cookies.form.read(request);
-    const { token, cookie } = authorization.beginInteraction(authRequest, present, shownTo);
+    const { token, cookie } = authorization.beginInteraction(authRequest, present, boundTo);
     if (cookie !== present) cookies.form.set(reply, cookie);
     if (token.length > MAX_TOKEN_LENGTH) throw oidcErrors.uri_too_long();
     if (kind === 'consent' && user && authRequest.delegation) {

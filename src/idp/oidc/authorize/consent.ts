@@ -1,5 +1,5 @@
 import type { Pages } from '../../../core/http/pages.js';
-import { access, type Scope } from '../../../core/http/scope.js';
+import { access, type FastifyTypebox } from '../../../core/http/routes.js';
 import { type ConsentService, NO_CONSENT } from '../consents.js';
 import { oidcErrors } from '../errors.js';
 import { scopesOf } from '../resources.js';
@@ -23,15 +23,15 @@ export interface ConsentPluginOptions {
 }
 
 /** The decision of a person what an application, or an agent, may have. */
-export async function consentPlugin(scope: Scope, options: ConsentPluginOptions): Promise<void> {
+export async function consentPlugin(fastify: FastifyTypebox, options: ConsentPluginOptions): Promise<void> {
   const { forms, browser, approval, sessions, consents, cookies, pages, issuer } = options;
   const config = access('public', { page: true });
 
-  scope.post('/authorize/consent', { config, schema: { body: ConsentBody } }, async (request, reply) => {
+  fastify.post('/authorize/consent', { config, schema: { body: ConsentBody } }, async (request, reply) => {
     const { interaction: token, decision } = request.body;
     const resumed = await forms.resume(request, token);
     if ('returnTo' in resumed) throw oidcErrors.login_rejected();
-    const { validated, shownTo } = resumed;
+    const { validated, boundTo } = resumed;
     if ('error' in validated) return forms.respondWithError(reply, validated.error, 303);
     const { request: authRequest } = validated;
     if (decision === 'deny') {
@@ -43,8 +43,8 @@ export async function consentPlugin(scope: Scope, options: ConsentPluginOptions)
     // revoked meanwhile: the request starts again.
     if (
       !user ||
-      user.session.id !== shownTo.sid ||
-      known.revocations !== shownTo.revocations ||
+      user.session.id !== boundTo.sid ||
+      known.revocations !== boundTo.revocations ||
       (await browser.interactionFor(authRequest, user, NO_CONSENT)) === 'login'
     ) {
       return browser.respond(authRequest, request, reply);

@@ -8,13 +8,13 @@ import type { Parameters } from './rules.js';
  * The state of a sign-in or consent form, contained in the form itself: a request without credentials stores nothing.
  * The token is authenticated, expires, and is bound to the cookie of the browser that got the form.
  */
-export type Interaction = (ClientInteraction | OwnPage) & {
+export type Interaction = (ClientInteraction | FirstPartyPage) & {
   /** The principal whose password was given, which a second factor has to follow. */
   proven?: Pick<Principal, 'id' | 'epoch'>;
 };
 
-/** A sign-in that ends at a page of the provider itself, which no application has requested. */
-export interface OwnPage {
+/** A first-party sign-in: it ends at a page of the provider, and no application has requested it. */
+export interface FirstPartyPage {
   /** The page, below the path of the issuer: `/admin/clients`. */
   returnTo: string;
   /** What the page belongs to, for its reader and for the audit. */
@@ -27,9 +27,9 @@ export interface ClientInteraction {
   parameters: Parameters;
   /** The principal named by the client's `id_token_hint`; the hint itself is not contained. */
   hintedSub?: string;
-  /** The session that the consent page was shown to. */
+  /** The session for which the consent page was rendered. */
   sid?: string;
-  /** Of the consent when the consent page was shown, which leaves out what it contains. */
+  /** Of the consent when the page was rendered, which leaves out what the consent contains. */
   revocations?: number;
 }
 

@@ -8,18 +8,18 @@ import { REFRESH_MAX_LIFETIME_MS } from '../grant-tokens.js';
 import { findRefusal, NEW_PERSON, namesIn, scopesOf, type Target } from '../resources.js';
 import { mountPath } from '../sessions.js';
 import { asksForSignUp } from './interaction.js';
-import type { OwnPage } from './interaction-token.js';
+import type { FirstPartyPage } from './interaction-token.js';
 import { withResponse } from './redirect-uri.js';
 import { type AuthorizationRequest, type ErrorResponse, searchOf } from './request.js';
 import type { AuthorizationResponse } from './response.js';
 import { isWebUri } from './rules.js';
 
 /** What a sign-in is for: an application, or a page of the provider itself. */
-export type Purpose = AuthorizationRequest | OwnPage;
+export type SignInRequest = AuthorizationRequest | FirstPartyPage;
 
 /** The application or the page, for the audit. */
-export const nameOf = (purpose: Purpose): string =>
-  'returnTo' in purpose ? purpose.name : purpose.client.id;
+export const nameOf = (signInRequest: SignInRequest): string =>
+  'returnTo' in signInRequest ? signInRequest.name : signInRequest.client.id;
 
 /** What the user has typed, and what is wrong with it. */
 export interface FormState {
@@ -35,21 +35,21 @@ export interface FormState {
  * signing in includes consent.
  */
 export interface SignInPages {
-  signIn(purpose: Purpose, form: FormState): Page;
-  signUp(purpose: Purpose, form: FormState): Page;
+  signIn(signInRequest: SignInRequest, form: FormState): Page;
+  signUp(signInRequest: SignInRequest, form: FormState): Page;
   /** Asks for the second factor, after the password. */
-  secondFactor(purpose: Purpose, form: { token: string; problems?: Localized[] }): Page;
+  secondFactor(signInRequest: SignInRequest, form: { token: string; problems?: Localized[] }): Page;
   /** Sets up the second factor that the operator requires, after the password. */
   secondFactorEnrolment(
-    purpose: Purpose,
+    signInRequest: SignInRequest,
     form: { token: string; enrolment: Enrolment | null; problems?: Localized[] },
   ): Page;
   /** The recovery codes of the new second factor, and the way on. */
-  recoveryCodes(purpose: Purpose, codes: readonly string[]): Page;
+  recoveryCodes(signInRequest: SignInRequest, codes: readonly string[]): Page;
   /** Before a second factor is set up, the person has to follow the link that was sent. */
-  unconfirmed(purpose: Purpose, handle: string): Page;
+  unconfirmed(signInRequest: SignInRequest, handle: string): Page;
   /** Where sign-up is not open. */
-  signUpClosed(purpose: Purpose): Page;
+  signUpClosed(signInRequest: SignInRequest): Page;
 }
 
 export function createSignInPages(
@@ -66,24 +66,27 @@ export function createSignInPages(
     passkeySignUp: Pick<PasskeySignUp, 'script' | 'creationOptions'> | undefined;
   },
 ): SignInPages {
-  const pageFor = (template: string, purpose: Purpose, view: Record<string, unknown>): Page =>
-    'returnTo' in purpose
-      ? { template, view: { destination: message(DESTINATIONS[purpose.name]), ...view } }
-      : pageOf(template, purpose, { cancelAction: `${mountPath(issuer())}/authorize/consent`, ...view });
+  const pageFor = (template: string, signInRequest: SignInRequest, view: Record<string, unknown>): Page =>
+    'returnTo' in signInRequest
+      ? { template, view: { destination: message(DESTINATIONS[signInRequest.name]), ...view } }
+      : pageOf(template, signInRequest, {
+          cancelAction: `${mountPath(issuer())}/authorize/consent`,
+          ...view,
+        });
 
   /** Not for the console, which needs a role. */
-  const offersSignUp = (purpose: Purpose): boolean =>
+  const offersSignUp = (signInRequest: SignInRequest): boolean =>
     isSignUpOpen &&
-    ('returnTo' in purpose
-      ? hasAccountPages && purpose.name === 'the account page'
-      : admitsNewPeople(purpose));
+    ('returnTo' in signInRequest
+      ? hasAccountPages && signInRequest.name === 'the account page'
+      : admitsNewPeople(signInRequest));
 
   return {
-    signIn: (purpose, form) => ({
-      ...pageFor('sign-in', purpose, {
+    signIn: (signInRequest, form) => ({
+      ...pageFor('sign-in', signInRequest, {
         action: `${mountPath(issuer())}/authorize/login`,
         forgotPassword: `${mountPath(issuer())}/account/forgot-password`,
-        ...(offersSignUp(purpose) && { signUpHref: signUpHref(purpose, mountPath(issuer())) }),
+        ...(offersSignUp(signInRequest) && { signUpHref: signUpHref(signInRequest, mountPath(issuer())) }),
         ...(passkeys && {
           passkey: {
             action: `${mountPath(issuer())}/authorize/passkey`,
@@ -95,10 +98,10 @@ export function createSignInPages(
       ...(passkeys && { script: passkeys.script }),
     }),
 
-    signUp: (purpose, form) => ({
-      ...pageFor('sign-up', purpose, {
+    signUp: (signInRequest, form) => ({
+      ...pageFor('sign-up', signInRequest, {
         action: `${mountPath(issuer())}/authorize/sign-up`,
-        signInHref: signInHref(purpose, mountPath(issuer())),
+        signInHref: signInHref(signInRequest, mountPath(issuer())),
         ...(passkeySignUp && {
           passkey: {
             action: `${mountPath(issuer())}/authorize/sign-up/passkey`,
@@ -110,37 +113,37 @@ export function createSignInPages(
       ...(passkeySignUp && { script: passkeySignUp.script }),
     }),
 
-    secondFactor: (purpose, form) =>
-      pageFor('second-factor', purpose, {
+    secondFactor: (signInRequest, form) =>
+      pageFor('second-factor', signInRequest, {
         action: `${mountPath(issuer())}/authorize/second-factor`,
-        signInHref: signInHref(purpose, mountPath(issuer())),
+        signInHref: signInHref(signInRequest, mountPath(issuer())),
         issuer: issuer(),
         ...form,
       }),
 
-    secondFactorEnrolment: (purpose, { enrolment, ...form }) =>
-      pageFor('second-factor-enrolment', purpose, {
+    secondFactorEnrolment: (signInRequest, { enrolment, ...form }) =>
+      pageFor('second-factor-enrolment', signInRequest, {
         action: `${mountPath(issuer())}/authorize/second-factor/enrol`,
-        signInHref: signInHref(purpose, mountPath(issuer())),
+        signInHref: signInHref(signInRequest, mountPath(issuer())),
         issuer: issuer(),
         enrolment,
         ...form,
       }),
 
-    recoveryCodes: (purpose, codes) => ({
+    recoveryCodes: (signInRequest, codes) => ({
       template: 'account-recovery-codes',
-      view: { codes, doneHref: continueHref(purpose, mountPath(issuer())) },
+      view: { codes, doneHref: continueHref(signInRequest, mountPath(issuer())) },
     }),
 
-    unconfirmed: (purpose, handle) =>
-      pageFor('second-factor-unconfirmed', purpose, {
+    unconfirmed: (signInRequest, handle) =>
+      pageFor('second-factor-unconfirmed', signInRequest, {
         sent: message('second-factor-unconfirmed.sent', { handle }),
-        signInHref: signInHref(purpose, mountPath(issuer())),
+        signInHref: signInHref(signInRequest, mountPath(issuer())),
       }),
 
-    signUpClosed: (purpose) => ({
+    signUpClosed: (signInRequest) => ({
       template: 'sign-up-closed',
-      view: { issuer: issuer(), signInHref: signInHref(purpose, mountPath(issuer())) },
+      view: { issuer: issuer(), signInHref: signInHref(signInRequest, mountPath(issuer())) },
     }),
   };
 }
@@ -157,23 +160,23 @@ export const admitsNewPeople = ({ client, hintedSub, targets }: AuthorizationReq
   client.principalKinds.includes('human') &&
   findRefusal(targets, NEW_PERSON) === null;
 
-function signUpHref(purpose: Purpose, mount: string): string {
-  if ('returnTo' in purpose) return `${mount}/account/sign-up`;
-  return `${mount}/authorize?${searchOf(purpose, { prompt: 'create', page: 'sign-up' })}`;
+function signUpHref(signInRequest: SignInRequest, mount: string): string {
+  if ('returnTo' in signInRequest) return `${mount}/account/sign-up`;
+  return `${mount}/authorize?${searchOf(signInRequest, { prompt: 'create', page: 'sign-up' })}`;
 }
 
-function signInHref(purpose: Purpose, mount: string): string {
-  if ('returnTo' in purpose) return mount + purpose.returnTo;
-  const change = asksForSignUp(purpose) ? { prompt: undefined, page: 'sign-in' as const } : {};
-  return `${mount}/authorize?${searchOf(purpose, change)}`;
+function signInHref(signInRequest: SignInRequest, mount: string): string {
+  if ('returnTo' in signInRequest) return mount + signInRequest.returnTo;
+  const change = asksForSignUp(signInRequest) ? { prompt: undefined, page: 'sign-in' as const } : {};
+  return `${mount}/authorize?${searchOf(signInRequest, change)}`;
 }
 
 /** Where a person goes who has just signed in: the request of the application is answered without another page. */
-export function continueHref(purpose: Purpose, mount: string): string {
-  if ('returnTo' in purpose) return mount + purpose.returnTo;
+export function continueHref(signInRequest: SignInRequest, mount: string): string {
+  if ('returnTo' in signInRequest) return mount + signInRequest.returnTo;
   // The person has just signed in, as the page of a delegation may require.
-  const change = purpose.delegation ? { max_age: undefined } : {};
-  return `${mount}/authorize?${searchOf(purpose, { prompt: undefined, ...change })}`;
+  const change = signInRequest.delegation ? { max_age: undefined } : {};
+  return `${mount}/authorize?${searchOf(signInRequest, { prompt: undefined, ...change })}`;
 }
 
 /** Where a person goes who wants to use another account. */
@@ -212,7 +215,7 @@ export function consentPage(
   return pageOf('consent', request, view, asked);
 }
 
-/** Says what is wrong with a request, with a link to the application, because nobody vouches for the address it leads to. */
+/** Says what is wrong with a request, with a link to the application, because the address it leads to is not verified. */
 export function refusedRequestPage(
   { client, violation }: ErrorResponse,
   response: AuthorizationResponse,

@@ -1,4 +1,4 @@
-import { access, type Scope } from '../../../core/http/scope.js';
+import { access, type FastifyTypebox } from '../../../core/http/routes.js';
 import type { Throttle } from '../../../core/throttle/throttle.js';
 import { authenticateClient, type ClientAuthDependencies } from '../client-auth.js';
 import { isPublicClient } from '../directory.js';
@@ -24,8 +24,8 @@ export interface ParPluginOptions extends ClientAuthDependencies {
 const LIMIT_BYTES = 8 * 1024;
 
 /** The pushed authorization request endpoint (RFC 9126): validates a request and keeps it for a minute and a half. */
-export async function parPlugin(scope: Scope, options: ParPluginOptions): Promise<void> {
-  scope.post(
+export async function parPlugin(fastify: FastifyTypebox, options: ParPluginOptions): Promise<void> {
+  fastify.post(
     '/par',
     {
       config: access('client', { unmetered: true }),

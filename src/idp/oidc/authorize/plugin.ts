@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import { access, originOf, type Scope } from '../../../core/http/scope.js';
+import { access, type FastifyTypebox, requestSource } from '../../../core/http/routes.js';
 import { oidcErrors } from '../errors.js';
 import type { Refusals } from '../refusals.js';
 import { AnyForm } from '../schemas.js';
@@ -40,7 +40,10 @@ export type AuthorizePluginOptions = Omit<
 const MAX_URL_BYTES = 8 * 1024;
 
 /** The authorization endpoint: agents authenticate in the request itself, users in a form, once for all clients. */
-export async function authorizePlugin(scope: Scope, options: AuthorizePluginOptions): Promise<void> {
+export async function authorizePlugin(
+  fastify: FastifyTypebox,
+  options: AuthorizePluginOptions,
+): Promise<void> {
   const { authorization, pages, issuer, refusals } = options;
   const forms = createInteractionForms(options);
   const approval = createApproval(options);
@@ -51,17 +54,17 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   const hasCredentials = ({ headers }: FastifyRequest) => headers.authorization !== undefined;
   const authorizeConfig = access('public', { page: true, unmetered: hasCredentials });
 
-  scope.addHook('onRequest', (_request, reply, done) => {
+  fastify.addHook('onRequest', (_request, reply, done) => {
     reply.header('vary', 'Authorization, Cookie, Accept, Accept-Language');
     done();
   });
 
   // No HEAD route: it would run the handler and create a code.
-  scope.get('/authorize', { config: authorizeConfig, exposeHeadRoute: false }, async (request, reply) => {
+  fastify.get('/authorize', { config: authorizeConfig, exposeHeadRoute: false }, async (request, reply) => {
     if (request.url.length > MAX_URL_BYTES) throw oidcErrors.uri_too_long();
     const query = queryOf(request.url);
     const given = readParameters(query);
-    const { ip } = originOf(request);
+    const { ip } = requestSource(request);
     const { client_id: clientId, request_uri: requestUri = '' } = given;
     const validated = requestUri.startsWith(REQUEST_URI)
       ? await validatePushed(clientId, requestUri, query.get('page'), ip)
@@ -78,7 +81,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   });
 
   // Browsers send no cookie with a cross-site POST, so it is redirected to the same request with GET.
-  scope.post('/authorize', { config, schema: { body: AnyForm } }, async (request, reply) => {
+  fastify.post('/authorize', { config, schema: { body: AnyForm } }, async (request, reply) => {
     const search = new URLSearchParams();
     for (const [name, values] of Object.entries(request.body)) {
       // URLs are kept in histories and logs, so unsupported fields are left out.
@@ -103,8 +106,8 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     });
   }
 
-  await scope.register(signInPlugin, { ...options, forms });
-  await scope.register(consentPlugin, { ...options, forms, browser, approval });
+  await fastify.register(signInPlugin, { ...options, forms });
+  await fastify.register(consentPlugin, { ...options, forms, browser, approval });
 }
 
 const FORMS: readonly FormChoice[] = ['sign-in', 'sign-up'];

@@ -1,7 +1,7 @@
 import { type Clock, HOUR, isUnexpired, SECOND } from '../../../core/kernel/clock.js';
 import { createEncryption } from '../../../core/kernel/encryption.js';
 import { newToken, type Random, sha256 } from '../../../core/kernel/secrets.js';
-import { atMost } from '../../../core/throttle/throttle.js';
+import { fixedWindow } from '../../../core/throttle/throttle.js';
 import { oidcErrors } from '../errors.js';
 import type { PushedRequestDocument, PushedRequests } from '../store.js';
 import { REQUEST_URI, wasUsed } from './request.js';
@@ -31,7 +31,7 @@ const LIFETIME_SECONDS = 90;
 const OPEN_LIFETIME_MS = HOUR;
 
 /** Requests from one address block for clients that cannot authenticate, so that a flood stores little. */
-export const PUBLIC_PUSHES = atMost('par', 60, 60 * SECOND);
+export const PUBLIC_PUSHES = fixedWindow('par', 60, 60 * SECOND);
 
 const PURPOSE = 'pushed authorization request';
 

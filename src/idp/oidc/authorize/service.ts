@@ -10,7 +10,12 @@ import { CODE_LIFETIME_MS, newGrantToken } from '../grant-tokens.js';
 import type { ReadHint } from '../keys.js';
 import { findRefusal, type Resources, scopesOf } from '../resources.js';
 import { clientTrace, GRANT, type GrantedDelegation, type Grants, type SessionDocument } from '../store.js';
-import type { ClientInteraction, Interaction, InteractionTokens, OwnPage } from './interaction-token.js';
+import type {
+  ClientInteraction,
+  FirstPartyPage,
+  Interaction,
+  InteractionTokens,
+} from './interaction-token.js';
 import type { PushedAuthorization } from './pushed.js';
 import {
   type AuthorizationRequest,
@@ -42,13 +47,13 @@ export interface Authorization {
   beginInteraction(
     request: AuthorizationRequest,
     cookie: string | undefined,
-    shownTo?: ConsentReader,
+    boundTo?: ConsentBinding,
   ): { token: string; cookie: string };
   /** The same for the sign-in form of a page of the provider itself. */
-  beginOwnSignIn(page: OwnPage, cookie: string | undefined): { token: string; cookie: string };
+  beginFirstPartySignIn(page: FirstPartyPage, cookie: string | undefined): { token: string; cookie: string };
   /** Starts the form for the second factor, after the principal has given the password. */
   beginSecondFactor(
-    purpose: AuthorizationRequest | OwnPage,
+    signInRequest: AuthorizationRequest | FirstPartyPage,
     principal: Principal,
     cookie: string | undefined,
   ): { token: string; cookie: string };
@@ -74,8 +79,8 @@ export interface Authentication {
   isSilent?: boolean;
 }
 
-/** For whom a consent page was shown: the session, and the state of the consent. */
-export interface ConsentReader {
+/** What the form of a consent page is bound to: the session, and the state of the consent. */
+export interface ConsentBinding {
   sid: string;
   /** How often the user had revoked the consent. */
   revocations: number;
@@ -84,11 +89,11 @@ export interface ConsentReader {
 export type ResumedInteraction =
   | {
       validated: ValidationResult;
-      shownTo: Partial<ConsentReader>;
+      boundTo: Partial<ConsentBinding>;
       proven: Interaction['proven'];
       isExpired: boolean;
     }
-  | (OwnPage & { proven: Interaction['proven']; isExpired: boolean });
+  | (FirstPartyPage & { proven: Interaction['proven']; isExpired: boolean });
 
 export interface AuthorizationDependencies {
   grants: Grants;
@@ -223,23 +228,23 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       return respond(request, { code });
     },
 
-    beginInteraction(request, known, shownTo) {
+    beginInteraction(request, known, boundTo) {
       const cookie = formCookie(known);
-      const interaction = { ...namedIn(request), ...shownTo };
+      const interaction = { ...namedIn(request), ...boundTo };
       return { token: interactionTokens.issue(interaction, cookie), cookie };
     },
 
-    beginOwnSignIn(page, known) {
+    beginFirstPartySignIn(page, known) {
       const cookie = formCookie(known);
       return { token: interactionTokens.issue(page, cookie), cookie };
     },
 
-    beginSecondFactor(purpose, { id, epoch }, known) {
+    beginSecondFactor(signInRequest, { id, epoch }, known) {
       const cookie = formCookie(known);
       const proven = { id, ...(epoch !== undefined && { epoch }) };
-      if ('returnTo' in purpose)
-        return { token: interactionTokens.issue({ ...purpose, proven }, cookie), cookie };
-      const interaction = { ...namedIn(purpose), proven };
+      if ('returnTo' in signInRequest)
+        return { token: interactionTokens.issue({ ...signInRequest, proven }, cookie), cookie };
+      const interaction = { ...namedIn(signInRequest), proven };
       return { token: interactionTokens.issue(interaction, cookie), cookie };
     },
 
@@ -253,7 +258,7 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       const { parameters, hintedSub } = interaction;
       const { sid, revocations } = interaction;
       const isConsent = !isExpired && sid !== undefined && revocations !== undefined;
-      const shownTo = isConsent ? { sid, revocations } : {};
+      const boundTo = isConsent ? { sid, revocations } : {};
       const { client_id: clientId, request_uri: requestUri = '' } = parameters;
       const opened = requestUri.startsWith(REQUEST_URI)
         ? await (await deps.pushed()).resume(clientId, requestUri)
@@ -264,7 +269,7 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
         opened && { requestUri, pushedAt: opened.pushedAt, isForm: true },
       );
       if ('request' in validated && hintedSub !== undefined) validated.request.hintedSub = hintedSub;
-      return { validated, shownTo, proven, isExpired };
+      return { validated, boundTo, proven, isExpired };
     },
   };
 }

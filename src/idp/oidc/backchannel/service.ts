@@ -17,20 +17,20 @@ import { readPage } from '../../../core/storage/pages.js';
 import type { Client, Directory, Principal } from '../directory.js';
 import { REFRESH_MAX_LIFETIME_MS } from '../grant-tokens.js';
 import type { Keys } from '../keys.js';
-import { MAX_SESSION_LIFETIME_MS, type SessionFollower } from '../sessions.js';
+import { MAX_SESSION_LIFETIME_MS, type SessionHooks } from '../sessions.js';
 import type { SessionDocument, Sessions } from '../store.js';
 import type { PostLogoutToken } from './request.js';
 import { announceEnd, type EndSessions, type LogoutNoticeDocument, type LogoutNotices } from './store.js';
 
 interface Attempt {
-  /** Why the application was not told; `null` on success. */
+  /** Why the application was not notified; `null` on success. */
   failure: string | null;
   /** Whether it has answered. */
   isReachable: boolean;
 }
 
-/** Tells applications that a session has ended (OpenID Connect Back-Channel Logout 1.0). */
-export interface BackchannelLogout extends SessionFollower {
+/** Notifies applications that a session has ended (OpenID Connect Back-Channel Logout 1.0). */
+export interface BackchannelLogout extends SessionHooks {
   /** Before a client receives a code for this scope in a session. */
   remember(
     client: Pick<Client, 'id' | 'backchannelLogoutUri'>,
@@ -189,7 +189,7 @@ export function createBackchannelLogout(deps: BackchannelDependencies): Backchan
     }
   };
 
-  /** Returns whether the application can be told of other ends now. */
+  /** Returns whether the application can be notified of other ended sessions now. */
   const deliver = async (due: LogoutNoticeDocument): Promise<boolean> => {
     if (!(await hasEnded(due))) {
       await wait(due);
@@ -223,7 +223,10 @@ export function createBackchannelLogout(deps: BackchannelDependencies): Backchan
     const expiresAt = Math.max(leased.expiresAt, clock.now() + FAILURE_RETENTION_MS - RETENTION_MS);
     const givenUp = { set: { ...failed, expiresAt }, unset: ['dueAt', 'announcedAt'] } as const;
     if (await notices.updateOne(own, givenUp)) {
-      log.warn({ clientId, reason: failure }, 'an application could not be told that a session has ended');
+      log.warn(
+        { clientId, reason: failure },
+        'an application could not be notified that a session has ended',
+      );
       const detail = `${clientId}: ${failure}`;
       await audit.record({ event: 'logout.undelivered', subject: sub, ip: 'local', detail });
     }

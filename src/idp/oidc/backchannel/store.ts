@@ -1,7 +1,7 @@
 import type { Collection, Store } from '../../../core/storage/collection.js';
 
 /**
- * A client that received tokens in the session of a user, and that is to be told when that session ends. It is the
+ * A client that received tokens in the session of a user, and that is to be notified when that session ends. It is the
  * delivery as well: one update makes all clients of a session due.
  */
 export interface LogoutNoticeDocument {

@@ -6,7 +6,7 @@ import type { AgentClient } from '../tokens/agents.js';
 import type { TokenDependencies, TokenResponse } from '../tokens/issuance.js';
 import { refreshTokens } from '../tokens/refresh.js';
 import { ACCESS_TOKEN, JWT, proveDelegate } from './actor.js';
-import { handOn } from './hand-on.js';
+import { chainDelegation } from './chain.js';
 import { traceOf } from './store.js';
 
 /** Token exchange (RFC 8693): access tokens with which an agent acts for a person. Loaded with the first request. */
@@ -44,7 +44,7 @@ export async function exchangeTokens(
     throw oidcErrors.invalid_target({ message: 'Name the resource with the parameter resource.' });
   const issued = { issued_token_type: requestedTokenType ?? ACCESS_TOKEN };
   if (type === ACCESS_TOKEN || type === JWT)
-    return { ...(await handOn(client, { ...request, subjectToken: token }, ip, deps)), ...issued };
+    return { ...(await chainDelegation(client, { ...request, subjectToken: token }, ip, deps)), ...issued };
   if (type !== DELEGATION_TOKEN)
     throw oidcErrors.invalid_request({
       message: `subject_token_type must be ${DELEGATION_TOKEN}, ${ACCESS_TOKEN} or ${JWT}.`,

@@ -83,7 +83,7 @@ export function createDelegations(deps: DelegationDependencies): Delegations {
     return agent?.kind === 'agent' && person && isUnchanged ? { delegation, agent, person } : null;
   };
 
-  /** Resource servers learn of it before the store, so that no token is accepted wrongly after a crash in between. */
+  /** Resource servers receive it before the store has it, so that no token is accepted wrongly after a crash in between. */
   const endStored = async (delegation: DelegationDocument, by: EndedBy): Promise<boolean> => {
     const { id } = delegation;
     const isEnded = await revocations.end('delegation', id, () =>

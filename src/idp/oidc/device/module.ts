@@ -1,10 +1,10 @@
 import type { Pages } from '../../../core/http/pages.js';
-import type { Scope } from '../../../core/http/scope.js';
+import type { FastifyTypebox } from '../../../core/http/routes.js';
 import type { Jobs } from '../../../core/ops/jobs.js';
 import { createExpiryPurge } from '../../../core/ops/purge.js';
 import type { Store } from '../../../core/storage/collection.js';
 import type { ClientAuthDependencies } from '../client-auth.js';
-import type { OwnPages } from '../own-pages.js';
+import type { FirstPartySignIn } from '../first-party-sign-in.js';
 import { type DevicePluginOptions, devicePlugin } from './plugin.js';
 import { createDeviceFlow, type DeviceFlow, type DeviceFlowDependencies } from './service.js';
 import { deviceRequestCollection } from './store.js';
@@ -12,7 +12,7 @@ import { deviceRequestCollection } from './store.js';
 /** Sign-in on devices without a browser, which is loaded only if it is enabled. */
 export interface DeviceModule {
   poll: DeviceFlow['poll'];
-  plugin(scope: Scope, options: { pages: Pages; own: OwnPages }): Promise<void>;
+  plugin(fastify: FastifyTypebox, options: { pages: Pages; own: FirstPartySignIn }): Promise<void>;
 }
 
 export type DeviceModuleDependencies = Omit<DeviceFlowDependencies, 'requests' | 'throttle'> &
@@ -28,6 +28,6 @@ export function createDeviceModule({ store, jobs, ...deps }: DeviceModuleDepende
   jobs.add('device-request-purge', createExpiryPurge(requests, deps.clock));
   return {
     poll: flow.poll,
-    plugin: (scope, { pages, own }) => devicePlugin(scope, { ...deps, flow, pages, own }),
+    plugin: (fastify, { pages, own }) => devicePlugin(fastify, { ...deps, flow, pages, own }),
   };
 }

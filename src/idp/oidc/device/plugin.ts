@@ -1,12 +1,12 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Localized, message } from '../../../core/http/messages.js';
 import type { Pages } from '../../../core/http/pages.js';
-import { access, originOf, type Scope } from '../../../core/http/scope.js';
+import { access, type FastifyTypebox, requestSource } from '../../../core/http/routes.js';
 import { addressBlock } from '../../../core/kernel/addresses.js';
 import type { Clock } from '../../../core/kernel/clock.js';
 import { createFormTokens } from '../../../shared/console-kit/forms.js';
 import { authenticateClient, type ClientAuthDependencies } from '../client-auth.js';
-import type { OwnPages } from '../own-pages.js';
+import type { FirstPartySignIn } from '../first-party-sign-in.js';
 import { findRefusal } from '../resources.js';
 import { AnyForm } from '../schemas.js';
 import { mountPath } from '../sessions.js';
@@ -24,21 +24,21 @@ import type { DeviceFlow } from './service.js';
 export interface DevicePluginOptions extends ClientAuthDependencies {
   flow: DeviceFlow;
   /** The sign-in of people. Agents have no session, so they approve nothing. */
-  own: Pick<OwnPages, 'userOf' | 'sendSignIn'>;
+  own: Pick<FirstPartySignIn, 'userOf' | 'sendSignIn'>;
   pages: Pages;
   issuer(): string;
   clock: Clock;
 }
 
-type User = NonNullable<Awaited<ReturnType<OwnPages['userOf']>>>;
+type User = NonNullable<Awaited<ReturnType<FirstPartySignIn['userOf']>>>;
 
 /** The endpoint for devices, and the page on which a person enters the code that a device shows (RFC 8628 §3.1, §3.3). */
-export async function devicePlugin(scope: Scope, options: DevicePluginOptions): Promise<void> {
+export async function devicePlugin(fastify: FastifyTypebox, options: DevicePluginOptions): Promise<void> {
   const { flow, own, pages, issuer, clock } = options;
   const config = access('public', { page: true });
   const path = () => `${mountPath(issuer())}/device`;
 
-  scope.post(
+  fastify.post(
     '/device_authorization',
     { config: access('client'), schema: { body: AnyForm, response: { 200: DeviceAuthorizationResponse } } },
     async (request, reply) => {
@@ -49,7 +49,7 @@ export async function devicePlugin(scope: Scope, options: DevicePluginOptions): 
       const { deviceCode, userCode, expiresIn, interval } = await flow.begin(
         client,
         asked,
-        originOf(request),
+        requestSource(request),
       );
       const code = showUserCode(userCode);
       reply.header('pragma', 'no-cache');
@@ -65,18 +65,18 @@ export async function devicePlugin(scope: Scope, options: DevicePluginOptions): 
   );
 
   // A code in the address only fills in the form: a person who follows a link has compared nothing yet.
-  scope.get('/device', { config, schema: { querystring: DeviceQuery } }, async (request, reply) => {
+  fastify.get('/device', { config, schema: { querystring: DeviceQuery } }, async (request, reply) => {
     const { user_code: code = '' } = request.query;
     const user = await own.userOf(request);
     return user ? sendCodePage(reply, user, shown(code)) : sendSignIn(request, reply, code);
   });
 
-  scope.post('/device', { config, schema: { body: DeviceCodeBody } }, async (request, reply) => {
+  fastify.post('/device', { config, schema: { body: DeviceCodeBody } }, async (request, reply) => {
     const { form, user_code: typed } = request.body;
     const user = await own.userOf(request);
     if (!user) return sendSignIn(request, reply, typed);
     if (!formsOf(user).isValid(form)) return sendCodePage(reply.code(403), user, shown(typed), STALE);
-    const { ip } = originOf(request);
+    const { ip } = requestSource(request);
     pages.keepForm(request, codeForm(user, shown(typed)));
     const found = await flow.enter(typed, user.principal.id, ip);
     if (!found) return sendCodePage(reply.code(404), user, shown(typed), UNKNOWN);
@@ -93,7 +93,7 @@ export async function devicePlugin(scope: Scope, options: DevicePluginOptions): 
     return pages.send(reply, confirmationPage(found, view));
   });
 
-  scope.post(
+  fastify.post(
     '/device/confirm',
     { config, schema: { body: DeviceConfirmationBody } },
     async (request, reply) => {
@@ -104,7 +104,7 @@ export async function devicePlugin(scope: Scope, options: DevicePluginOptions): 
       // The form proves that the code was entered before, so that no guess evades the limits here.
       if (!formsOf(user, userCode).isValid(form))
         return sendCodePage(reply.code(403), user, shown(typed), STALE);
-      const { ip } = originOf(request);
+      const { ip } = requestSource(request);
       const found = await flow.find(userCode);
       const decide = decision === 'allow' ? flow.approve : flow.deny;
       if (!found || !(await decide(found, user, ip))) {

@@ -1,10 +1,10 @@
-import { deviceOf } from '../../../core/http/circumstances.js';
-import type { Origin } from '../../../core/http/scope.js';
+import { deviceOf } from '../../../core/http/request-details.js';
+import type { RequestSource } from '../../../core/http/routes.js';
 import { type Clock, FUTURE_TOLERANCE_MS, isUnexpired, MINUTE, SECOND } from '../../../core/kernel/clock.js';
 import { isSecretOf, newId, type Random, sha256 } from '../../../core/kernel/secrets.js';
 import type { Audit } from '../../../core/ops/audit.js';
 import { nullIfTaken, UniqueViolation } from '../../../core/storage/collection.js';
-import { atMost, type Throttle } from '../../../core/throttle/throttle.js';
+import { fixedWindow, type Throttle } from '../../../core/throttle/throttle.js';
 import { grantedScope } from '../authorize/request.js';
 import type { BackchannelLogout } from '../backchannel/service.js';
 import type { ConsentService } from '../consents.js';
@@ -26,7 +26,7 @@ export interface DeviceFlow {
   begin(
     client: Client,
     request: { scope: string | undefined; resources: readonly string[] },
-    from: Origin,
+    source: RequestSource,
   ): Promise<{ deviceCode: string; userCode: string; expiresIn: number; interval: number }>;
   /**
    * The request with the code that a person has typed; `null` for an unknown, expired or used one. Every call is a guess.
@@ -89,16 +89,16 @@ const EARLY_MS = SECOND;
 const MAX_INTERVAL = DEVICE_CODE_LIFETIME_MS / SECOND;
 
 /** Requests of one address block, and of one client, which bound what is stored. */
-const REQUESTS_OF_ADDRESS = atMost('device.address', 30, 10 * MINUTE);
-const REQUESTS_OF_CLIENT = atMost('device.client', 1000, 10 * MINUTE);
+const REQUESTS_OF_ADDRESS = fixedWindow('device.address', 30, 10 * MINUTE);
+const REQUESTS_OF_CLIENT = fixedWindow('device.client', 1000, 10 * MINUTE);
 
 /**
  * User codes that are entered: by one person, from one address block and in total (RFC 8628 §5.1). With a thousand valid
  * codes, all guesses of a day together find one of them with a probability of six percent at most.
  */
-const CODES_OF_PERSON = atMost('device.person', 20, 10 * MINUTE);
-const CODES_OF_ADDRESS = atMost('device.entries', 60, 10 * MINUTE);
-const CODES_OF_ALL = atMost('device.all', 10_000, 10 * MINUTE);
+const CODES_OF_PERSON = fixedWindow('device.person', 20, 10 * MINUTE);
+const CODES_OF_ADDRESS = fixedWindow('device.entries', 60, 10 * MINUTE);
+const CODES_OF_ALL = fixedWindow('device.all', 10_000, 10 * MINUTE);
 
 const MAX_SCOPE_LENGTH = 1024;
 
@@ -162,7 +162,7 @@ export function createDeviceFlow(deps: DeviceFlowDependencies): DeviceFlow {
   };
 
   return {
-    async begin(client, { scope = '', resources: names }, from) {
+    async begin(client, { scope = '', resources: names }, source) {
       const refusal = mayNotBegin(client);
       if (refusal) throw refusal;
       if (scope.length > MAX_SCOPE_LENGTH) {
@@ -172,9 +172,9 @@ export function createDeviceFlow(deps: DeviceFlowDependencies): DeviceFlow {
       if ('error' in targets) throw refuseTarget(targets.error, targets.description);
       const unfit = findRefusal(targets, ANY_PERSON);
       if (unfit !== null) throw oidcErrors.invalid_target({ message: unfit });
-      await throttle.count(REQUESTS_OF_ADDRESS, from.ip);
-      await throttle.countKey(REQUESTS_OF_CLIENT, client.id, from.ip);
-      const { place, system } = deviceOf(from);
+      await throttle.count(REQUESTS_OF_ADDRESS, source.ip);
+      await throttle.countKey(REQUESTS_OF_CLIENT, client.id, source.ip);
+      const { place, system } = deviceOf(source);
       const now = clock.now();
       for (;;) {
         const id = newId(DEVICE_REQUEST, clock, random);

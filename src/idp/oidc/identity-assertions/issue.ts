@@ -94,7 +94,7 @@ async function findAudience(
   if (name === undefined) throw oidcErrors.invalid_request({ message: 'audience is missing.' });
   const audience = await trust.findAudience(name);
   const there = audience?.clients.find((one) => one.id === id);
-  // One answer for both, so that a client learns nothing about the servers of others.
+  // One answer for both, so that a client cannot explore the servers of others.
   if (!audience || !there)
     throw oidcErrors.invalid_target({ message: 'The client gets no assertions for this audience.' });
   return { audience, clientThere: there.idThere };

@@ -21,7 +21,7 @@ export interface RevocationSnapshot {
   sign(): Promise<string>;
 }
 
-/** How often the store is read while requests wait. Resource servers learn of a revocation within a second. */
+/** How often the store is read while requests wait. Resource servers receive a revocation within a second. */
 const POLL_MS = 250;
 /** How far the clocks of processes are expected to differ: a revocation with a time shortly before the last read is found, too. */
 const EXPECTED_SKEW_MS = 5 * SECOND;

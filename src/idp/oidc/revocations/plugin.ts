@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { access, type Scope } from '../../../core/http/scope.js';
+import { access, type FastifyTypebox } from '../../../core/http/routes.js';
 import { type Clock, SECOND } from '../../../core/kernel/clock.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
 import type { Keys } from '../keys.js';
@@ -30,7 +30,10 @@ const Headers = Type.Object({
 
 /** The list of revoked access tokens for resource servers. There is none until the first resource is
  * registered. */
-export async function revocationsPlugin(scope: Scope, options: RevocationsPluginOptions): Promise<void> {
+export async function revocationsPlugin(
+  fastify: FastifyTypebox,
+  options: RevocationsPluginOptions,
+): Promise<void> {
   let loaded: Promise<RevocationFeed> | undefined;
   const load = (): Promise<RevocationFeed> => {
     loaded ??= import('./feed.js').then(({ createRevocationFeed }) => createRevocationFeed(options));
@@ -38,7 +41,7 @@ export async function revocationsPlugin(scope: Scope, options: RevocationsPlugin
   };
   const isStopping = new AbortController();
 
-  scope.get(
+  fastify.get(
     '/revocations',
     { config: access('public', { unmetered: true }), schema: { headers: Headers } },
     async (request, reply) => {
@@ -63,7 +66,7 @@ export async function revocationsPlugin(scope: Scope, options: RevocationsPlugin
   );
 
   // Before the server waits for the requests that are in progress.
-  scope.addHook('preClose', async () => {
+  fastify.addHook('preClose', async () => {
     isStopping.abort();
     (await loaded)?.close();
   });

@@ -17,7 +17,7 @@ export interface RevocationDocument {
   id: string;
   /** Tokens of lower generations are revoked; absent if all are. */
   valid?: number;
-  /** When resource servers have to learn of it. */
+  /** When resource servers have to receive it. */
   revokedAt: number;
   expiresAt: number;
 }

@@ -60,7 +60,7 @@ async function authenticateByPassword(
   { findPrincipal, authenticate }: Pick<Directory, 'findPrincipal' | 'authenticate'>,
 ): Promise<AgentClient> {
   const named = await findPrincipal(id);
-  // No handle looks like a `sub`, so that nobody is found by it.
+  // No handle has the form of a `sub`.
   const handle = named?.kind === 'agent' ? named.handle : id;
   const principal = await authenticate(handle, password, { ip, isDisconnected }, (found) => found.id === id);
   if (!principal) throw invalidClient();

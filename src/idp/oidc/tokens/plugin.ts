@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { parseBearer, parseDpop } from '../../../core/http/authorization.js';
 import { DPOP_ALGORITHMS } from '../../../core/http/dpop.js';
-import { access, type Scope } from '../../../core/http/scope.js';
+import { access, type FastifyTypebox } from '../../../core/http/routes.js';
 import {
   authenticate,
   authenticateClient,
@@ -48,12 +48,12 @@ export interface TokensPluginOptions extends ClientAuthDependencies {
 const TOKEN_LIMIT_BYTES = 64 * 1024;
 
 /** The token, revocation and userinfo endpoints, for servers and pages. */
-export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): Promise<void> {
+export async function tokensPlugin(fastify: FastifyTypebox, options: TokensPluginOptions): Promise<void> {
   const { tokens } = options;
   // An application redeems the codes of all its users from one address, so these requests are not limited.
   const config = access('client', { unmetered: true });
 
-  scope.post(
+  fastify.post(
     '/token',
     { config, bodyLimit: TOKEN_LIMIT_BYTES, schema: { body: AnyForm, response: { 200: TokenResponseBody } } },
     async (request, reply) => {
@@ -90,14 +90,14 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
     },
   );
 
-  scope.post('/revoke', { config, schema: { body: AnyForm } }, async (request, reply) => {
+  fastify.post('/revoke', { config, schema: { body: AnyForm } }, async (request, reply) => {
     const credentials = readCredentials(request);
     const client = await authenticateClientOrAgent(credentials, options);
     await tokens.revoke(client, tokenOf(credentials.body), credentials.ip);
     return reply.send();
   });
 
-  scope.route({
+  fastify.route({
     method: ['GET', 'POST'],
     url: '/userinfo',
     config: access('bearer', { unmetered: true }),
@@ -121,8 +121,11 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
 }
 
 /** Token introspection, which only servers can call: pages have no client secret. */
-export async function introspectionPlugin(scope: Scope, options: TokensPluginOptions): Promise<void> {
-  scope.post(
+export async function introspectionPlugin(
+  fastify: FastifyTypebox,
+  options: TokensPluginOptions,
+): Promise<void> {
+  fastify.post(
     '/introspect',
     {
       config: access('client', { unmetered: true }),

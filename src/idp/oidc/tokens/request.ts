@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
-import { originOf } from '../../../core/http/scope.js';
+import { requestSource } from '../../../core/http/routes.js';
 import type { ClientCredentials } from '../client-auth.js';
 import { oidcErrors } from '../errors.js';
 import type { Proofs, Prove, ProvenRequest } from '../proofs.js';
@@ -21,7 +21,7 @@ export const TOKEN_EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange';
  * @throws invalid_request for a repeated field, except `resource` (RFC 8707 §2)
  */
 export function readCredentials(request: ClientRequest): ClientCredentials {
-  const { ip, isDisconnected } = originOf(request);
+  const { ip, isDisconnected } = requestSource(request);
   const { authorization } = request.headers;
   return { authorization, body: readSingleValues(request.body), ip, isDisconnected };
 }

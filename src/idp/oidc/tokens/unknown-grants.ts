@@ -58,7 +58,7 @@ export function trackUnknownGrantWrites(
       }
     }),
 
-    /** Reverts the redemption: nobody has received its tokens, so the code can be redeemed until it expires. */
+    /** Reverts the redemption: its tokens were never received, so the code can be redeemed until it expires. */
     redemptions: unknownWrites.track<Redemption>('code redemption', async (attempts) => {
       const [{ id, clientId }] = attempts as [Redemption];
       const grant = await readNewest(id, clientId);

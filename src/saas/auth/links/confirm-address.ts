@@ -1,4 +1,4 @@
-import type { Origin } from '../../../core/http/scope.js';
+import type { RequestSource } from '../../../core/http/routes.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
 import type { Audit } from '../../../core/ops/audit.js';
 import type { LinkUse, UsedLinks } from '../../../core/ops/used-links.js';
@@ -37,16 +37,16 @@ export interface AddressConfirmation {
     user: UserDocument,
     proof: AccountProof,
     confirmation: Confirmation,
-    origin: Origin,
+    source: RequestSource,
   ): Promise<ConfirmedUser | null>;
   /**
    * The user whose address a failed request with this link has confirmed, if the proof is valid for it; `null`
    * otherwise.
    * @throws VALIDATION_ERROR without any proof, UNAUTHENTICATED, TOKEN_EXPIRED, RATE_LIMITED, OVERLOADED
    */
-  findConfirmed(use: LinkUse, proof: AccountProof, origin: Origin): Promise<ConfirmedUser | null>;
+  findConfirmed(use: LinkUse, proof: AccountProof, source: RequestSource): Promise<ConfirmedUser | null>;
   /** Completes a confirmation that has replaced the password; does nothing after others. */
-  finishPasswordChange(user: ConfirmedUser, origin: Origin): Promise<void>;
+  finishPasswordChange(user: ConfirmedUser, source: RequestSource): Promise<void>;
 }
 
 export interface Confirmation {
@@ -107,7 +107,7 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
     user: UserDocument,
     proof: AccountProof,
     email: string,
-    { isDisconnected }: Origin,
+    { isDisconnected }: RequestSource,
   ): Promise<{ precondition: Where<UserDocument> } | { passwordHash: string }> => {
     const { passwordVersion, sessionEpoch } = user;
     const { password } = proof;
@@ -124,9 +124,9 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
   };
 
   return {
-    async confirmAddress(user, proof, confirmation, origin) {
+    async confirmAddress(user, proof, confirmation, source) {
       const { kind, link, use, expiresAt, email, unset, inc, enqueueNotices } = confirmation;
-      const verified = await verifyProof(user, proof, email, origin);
+      const verified = await verifyProof(user, proof, email, source);
       const passwordChanged = 'passwordHash' in verified;
       const where = { ...link, id: user.id, suspendedAt: null };
       const usedLink = { kind, expiresAt, passwordChanged, addressVerified: !user.emailVerified };
@@ -158,10 +158,10 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
         );
         return confirmed && { ...confirmed, usedLink };
       }
-      await mails.passwordChanged(user, user.passwordVersion + 1, origin);
+      await mails.passwordChanged(user, user.passwordVersion + 1, source);
       await deps.announceEvent('session.revoked', { ...event, scope: 'global' }, wasUsed);
       // A change of the address can still fail, and the account then keeps its owner.
-      if (!isChange) await deps.removeOtherLogins?.(user.id, origin);
+      if (!isChange) await deps.removeOtherLogins?.(user.id, source);
       const confirmed = await users.updateOne(where, {
         set: { ...set, passwordHash: verified.passwordHash },
         unset: [...ALL_LINK_FIELDS, 'keptSession'],
@@ -187,11 +187,11 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
       return { ...(user as UserDocument), usedLink };
     },
 
-    async finishPasswordChange(user, origin) {
+    async finishPasswordChange(user, source) {
       const { id, usedLink } = user;
       if (!usedLink.passwordChanged) return;
-      await deps.removeOtherLogins?.(id, origin);
-      await audit.record({ event: 'password.reset', subject: id, ip: origin.ip });
+      await deps.removeOtherLogins?.(id, source);
+      await audit.record({ event: 'password.reset', subject: id, ip: source.ip });
       await emit('session.revoked', { id: eventIdOf(user), userId: id, scope: 'global' });
     },
   };

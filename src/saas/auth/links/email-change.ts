@@ -1,5 +1,5 @@
 import { canonicalEmail } from '../../../core/http/mailboxes.js';
-import type { Origin } from '../../../core/http/scope.js';
+import type { RequestSource } from '../../../core/http/routes.js';
 import { isUnexpired } from '../../../core/kernel/clock.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
 import type { Audit } from '../../../core/ops/audit.js';
@@ -26,7 +26,7 @@ export interface EmailChange extends EmailChangeLinks {
   changeEmail(
     identity: Identity,
     given: { email: string; password?: string | undefined },
-    origin: Origin,
+    source: RequestSource,
   ): Promise<void>;
 }
 
@@ -55,36 +55,36 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
   const isTaken = async (email: string) => (await users.findOne({ email })) !== null;
 
   return {
-    async changeEmail(identity, given, origin) {
+    async changeEmail(identity, given, source) {
       const { id, email } = identity.user;
       const newEmail = canonicalEmail(given.email);
       if (newEmail === email) {
         const message = 'is already your address';
         throw httpErrors.VALIDATION_ERROR({ details: [{ path: 'email', message }] });
       }
-      const user = await credentials.verifyOwner(identity, given.password, origin, 'email.change-refused');
+      const user = await credentials.verifyOwner(identity, given.password, source, 'email.change-refused');
       // A link with a new password at the new address removes the second factor.
       if (await deps.secondFactors?.stateOf(id)) requireRecent(identity, {}, clock);
-      await throttle.count(authLimits.mail, origin.ip);
+      await throttle.count(authLimits.mail, source.ip);
       // With required verification, no response may disclose which addresses have an account.
       if (!deps.verificationRequired && (await isTaken(newEmail))) throw authErrors.EMAIL_TAKEN();
       // Counted before the link is stored, because storing a link invalidates the previous one, even if the new one is
       // not sent.
-      if (!(await throttle.tryCountKey(authLimits.mailTo.change, newEmail, origin.ip))) return;
+      if (!(await throttle.tryCountKey(authLimits.mailTo.change, newEmail, source.ip))) return;
       const link = newLinkToken(id, VERIFICATION_LINK_TTL_MS, deps);
       const updated = await users.updateOne(
         { id, email, passwordVersion: user.passwordVersion, suspendedAt: null },
         { set: { newEmail, changeHash: link.hash, changeExpiresAt: link.expiresAt } },
       );
       if (!updated) throw authErrors.INVALID_CREDENTIALS();
-      await audit.record({ event: 'email.change-asked', subject: id, ip: origin.ip });
+      await audit.record({ event: 'email.change-asked', subject: id, ip: source.ip });
       deps.backgroundTasks.run('e-mail change', async () => {
         if (!(await isTaken(newEmail)))
           await mails.confirmAddressChange({ id, email: newEmail, locale: user.locale }, link);
       });
     },
 
-    async confirmEmailChange(user, use, proof, origin) {
+    async confirmEmailChange(user, use, proof, source) {
       const { newEmail, changeHash, changeExpiresAt: expiresAt = 0 } = user;
       const isValid = isUnexpired(expiresAt, { now: clock.now(), life: VERIFICATION_LINK_TTL_MS });
       if (newEmail === undefined || changeHash !== use.usedLinkHash || !isValid) return null;
@@ -96,10 +96,10 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
         email: newEmail,
         unset: ALL_LINK_FIELDS,
         inc: { emailVersion: 1, profileVersion: 1 },
-        enqueueNotices: () => mails.emailChanged(user, newEmail, (user.emailVersion ?? 0) + 1, origin),
+        enqueueNotices: () => mails.emailChanged(user, newEmail, (user.emailVersion ?? 0) + 1, source),
       } as const;
       // The unique index decides when two accounts want the same address.
-      return deps.confirmAddress(user, proof, change, origin).catch((error: unknown) => {
+      return deps.confirmAddress(user, proof, change, source).catch((error: unknown) => {
         throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
       });
     },

@@ -2,8 +2,8 @@ import formbody from '@fastify/formbody';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Localized, message } from '../../../core/http/messages.js';
 import { isForm, type Page, type Pages } from '../../../core/http/pages.js';
+import { access, type FastifyTypebox, requestSource } from '../../../core/http/routes.js';
 import { Acknowledgement } from '../../../core/http/schemas.js';
-import { access, originOf, type Scope } from '../../../core/http/scope.js';
 import { AppError } from '../../../core/kernel/errors.js';
 import { passwordSentences } from '../../../core/passwords/problems.js';
 import { BODY_LIMIT, EmailBody, LinkQuery, ResetBody, VerifyBody } from '../schemas.js';
@@ -20,9 +20,9 @@ export interface LinkPagesOptions {
  * Requests and redeems mailed links. A GET shows a page without reading the token, because mail scanners open every
  * link. The page posts a form to the same path, which responds with a page to forms and with JSON to applications.
  */
-export async function linkPagesPlugin(scope: Scope, options: LinkPagesOptions): Promise<void> {
+export async function linkPagesPlugin(fastify: FastifyTypebox, options: LinkPagesOptions): Promise<void> {
   const { auth } = options;
-  scope.post(
+  fastify.post(
     '/auth/forgot-password',
     {
       config: access('public'),
@@ -30,14 +30,14 @@ export async function linkPagesPlugin(scope: Scope, options: LinkPagesOptions): 
       schema: { body: EmailBody, response: { 200: Acknowledgement } },
     },
     async (request) => {
-      await auth.forgotPassword(request.body.email, originOf(request));
+      await auth.forgotPassword(request.body.email, requestSource(request));
       const message =
         'If an account with this address exists, an e-mail with a password reset link has been sent.';
       return { success: true, message } as const;
     },
   );
 
-  scope.post(
+  fastify.post(
     '/auth/resend-verification',
     {
       config: access('public'),
@@ -45,14 +45,14 @@ export async function linkPagesPlugin(scope: Scope, options: LinkPagesOptions): 
       schema: { body: EmailBody, response: { 200: Acknowledgement } },
     },
     async (request) => {
-      await auth.resendVerification(request.body.email, originOf(request));
+      await auth.resendVerification(request.body.email, requestSource(request));
       const message = 'If this address needs to be confirmed, an e-mail with a new link has been sent.';
       return { success: true, message } as const;
     },
   );
 
-  // Only this scope parses forms, because other sites can submit forms without a CORS preflight.
-  await scope.register(async (pages: Scope) => {
+  // Only this context parses forms, because other sites can submit forms without a CORS preflight.
+  await fastify.register(async (pages: FastifyTypebox) => {
     await pages.register(formbody, { bodyLimit: BODY_LIMIT });
     await pages.register(resetPages, options);
     await pages.register(verifyPages, options);
@@ -69,18 +69,20 @@ const formOf = (
   failure: { problems?: Localized[]; wrong?: true } = {},
 ): Page => ({ template, view: { token, ...failure } });
 
-async function resetPages(scope: Scope, { auth, pages, home }: LinkPagesOptions): Promise<void> {
-  scope.get('/auth/reset-password', { config: PAGE, schema: { querystring: LinkQuery } }, (request, reply) =>
-    pages.send(reply, formOf('reset-password', request.query)),
+async function resetPages(fastify: FastifyTypebox, { auth, pages, home }: LinkPagesOptions): Promise<void> {
+  fastify.get(
+    '/auth/reset-password',
+    { config: PAGE, schema: { querystring: LinkQuery } },
+    (request, reply) => pages.send(reply, formOf('reset-password', request.query)),
   );
 
-  scope.post(
+  fastify.post(
     '/auth/reset-password',
     { config: PAGE, bodyLimit: BODY_LIMIT, schema: { body: ResetBody, response: { 200: Acknowledgement } } },
     async (request, reply) => {
       pages.keepForm(request, formOf('reset-password', request.body));
       try {
-        await auth.resetPassword(request.body, originOf(request));
+        await auth.resetPassword(request.body, requestSource(request));
       } catch (error) {
         const { statusCode, problems } = passwordProblems(error, request);
         const answer: FastifyReply = reply;
@@ -105,12 +107,12 @@ function passwordProblems(
   return { statusCode: error.statusCode, problems: passwordSentences(error) };
 }
 
-async function verifyPages(scope: Scope, { auth, pages, home }: LinkPagesOptions): Promise<void> {
-  scope.get('/auth/verify-email', { config: PAGE, schema: { querystring: LinkQuery } }, (request, reply) =>
+async function verifyPages(fastify: FastifyTypebox, { auth, pages, home }: LinkPagesOptions): Promise<void> {
+  fastify.get('/auth/verify-email', { config: PAGE, schema: { querystring: LinkQuery } }, (request, reply) =>
     pages.send(reply, formOf('verify-email', request.query)),
   );
 
-  scope.post(
+  fastify.post(
     '/auth/verify-email',
     { config: PAGE, bodyLimit: BODY_LIMIT, schema: { body: VerifyBody, response: { 200: Acknowledgement } } },
     async (request, reply) => {
@@ -118,7 +120,7 @@ async function verifyPages(scope: Scope, { auth, pages, home }: LinkPagesOptions
       const given = { ...request.body, ...(authorization !== undefined && { authorization }) };
       pages.keepForm(request, formOf('verify-email', request.body));
       try {
-        const { passwordChanged } = await auth.verifyEmail(given, originOf(request));
+        const { passwordChanged } = await auth.verifyEmail(given, requestSource(request));
         const sentence = passwordChanged ? 'verify-email.done-changed' : 'verify-email.done';
         return sendSuccess({ pages, home }, request, reply, sentence);
       } catch (error) {
@@ -131,17 +133,17 @@ async function verifyPages(scope: Scope, { auth, pages, home }: LinkPagesOptions
   );
 }
 
-async function unlockPages(scope: Scope, { auth, pages, home }: LinkPagesOptions): Promise<void> {
-  scope.get('/auth/unlock', { config: PAGE, schema: { querystring: LinkQuery } }, (request, reply) =>
+async function unlockPages(fastify: FastifyTypebox, { auth, pages, home }: LinkPagesOptions): Promise<void> {
+  fastify.get('/auth/unlock', { config: PAGE, schema: { querystring: LinkQuery } }, (request, reply) =>
     pages.send(reply, formOf('unlock', request.query)),
   );
 
-  scope.post(
+  fastify.post(
     '/auth/unlock',
     { config: PAGE, bodyLimit: BODY_LIMIT, schema: { body: VerifyBody, response: { 200: Acknowledgement } } },
     async (request, reply) => {
       pages.keepForm(request, formOf('unlock', request.body));
-      await auth.unlock(request.body.token, originOf(request));
+      await auth.unlock(request.body.token, requestSource(request));
       return sendSuccess({ pages, home }, request, reply, 'unlock.done');
     },
   );

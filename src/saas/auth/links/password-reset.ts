@@ -1,5 +1,5 @@
 import { canonicalEmail } from '../../../core/http/mailboxes.js';
-import type { Origin } from '../../../core/http/scope.js';
+import type { RequestSource } from '../../../core/http/routes.js';
 import { isUnexpired } from '../../../core/kernel/clock.js';
 import type { Audit } from '../../../core/ops/audit.js';
 import type { LinkUse, UsedLinks } from '../../../core/ops/used-links.js';
@@ -19,13 +19,13 @@ export interface PasswordReset {
    * Sends a link if the address has an account, after the response, which is the same for every address.
    * @throws RATE_LIMITED
    */
-  forgotPassword(email: string, origin: Origin): Promise<void>;
+  forgotPassword(email: string, source: RequestSource): Promise<void>;
   /**
    * Redeems the link, sets the new password, verifies the address and ends every session, in one write. A repetition of
    * a request that has failed after that succeeds with the same password only.
    * @throws INVALID_TOKEN, WEAK_PASSWORD, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED
    */
-  resetPassword(given: { token: string; password: string }, origin: Origin): Promise<void>;
+  resetPassword(given: { token: string; password: string }, source: RequestSource): Promise<void>;
 }
 
 export interface PasswordResetDependencies
@@ -53,11 +53,11 @@ export interface PasswordResetDependencies
 
 export function createPasswordReset(
   deps: PasswordResetDependencies,
-): PasswordReset & { sendReset(user: UserDocument, origin?: Origin): Promise<void> } {
+): PasswordReset & { sendReset(user: UserDocument, source?: RequestSource): Promise<void> } {
   const { users, mails, passwords, passwordRules, throttle, audit, usedLinks, clock } = deps;
 
   /** The link replaces previous ones, including verification links, which would confirm the current password. */
-  const sendReset = async ({ id, email }: UserDocument, origin?: Origin): Promise<void> => {
+  const sendReset = async ({ id, email }: UserDocument, source?: RequestSource): Promise<void> => {
     const link = newLinkToken(id, RESET_LINK_TTL_MS, deps);
     // The condition on the address prevents a link from reaching the user's former mailbox.
     const owner = await users.updateOne(
@@ -67,7 +67,7 @@ export function createPasswordReset(
         unset: ['verifyHash', 'verifyExpiresAt'],
       },
     );
-    if (owner) await mails.passwordReset(owner, link, origin);
+    if (owner) await mails.passwordReset(owner, link, source);
   };
 
   /** Sets the password and marks the link as used. `null` if the link is not valid. */
@@ -75,7 +75,7 @@ export function createPasswordReset(
     user: UserDocument,
     use: LinkUse,
     password: string,
-    origin: Origin,
+    source: RequestSource,
   ): Promise<UserDocument | null> => {
     const { id, email, resetHash, resetExpiresAt: expiresAt = 0 } = user;
     const { usedLinkHash, unansweredSince } = use;
@@ -83,12 +83,12 @@ export function createPasswordReset(
     const isValid = isUnexpired(expiresAt, { now: clock.now(), life: RESET_LINK_TTL_MS });
     if (resetHash !== usedLinkHash || !isValid) return null;
     await passwordRules.validateStrength(password, email);
-    const passwordHash = await passwords.hash(password, origin.isDisconnected);
+    const passwordHash = await passwords.hash(password, source.isDisconnected);
     // The mail is enqueued before the change and sent only after it, so a crash in between loses nothing.
-    await mails.passwordChanged(user, user.passwordVersion + 1, origin);
+    await mails.passwordChanged(user, user.passwordVersion + 1, source);
     const addressVerified = !user.emailVerified;
     // Someone else may have registered the address. Nothing more is added before it is verified.
-    if (addressVerified) await deps.removeOtherLogins?.(id, origin);
+    if (addressVerified) await deps.removeOtherLogins?.(id, source);
     const usedLink = { kind: 'reset', expiresAt, passwordChanged: true, addressVerified } as const;
     const event = { id: eventIdOf(use), userId: id };
     const proof = proofOfUse(id, usedLinkHash);
@@ -109,17 +109,17 @@ export function createPasswordReset(
     return changed;
   };
 
-  const finishTakeOver = async (user: UserDocument, origin: Origin): Promise<void> => {
+  const finishTakeOver = async (user: UserDocument, source: RequestSource): Promise<void> => {
     // Again, because a request of the stranger may have been under way.
-    await deps.removeOtherLogins?.(user.id, origin);
-    await deps.finishVerification(user, origin);
+    await deps.removeOtherLogins?.(user.id, source);
+    await deps.finishVerification(user, source);
   };
 
   /** The user whose password a failed request with this link has changed to `password`; `null` otherwise. */
   const findChanged = async (
     use: LinkUse,
     password: string,
-    { ip, isDisconnected }: Origin,
+    { ip, isDisconnected }: RequestSource,
   ): Promise<UserDocument | null> => {
     const user = await usedLinks.findUnanswered(use);
     if (user?.usedLink?.kind !== 'reset') return null;
@@ -131,20 +131,20 @@ export function createPasswordReset(
   return {
     sendReset,
 
-    async forgotPassword(email, origin) {
-      const { ip } = origin;
+    async forgotPassword(email, source) {
+      const { ip } = source;
       await throttle.count(authLimits.mail, ip);
       const address = canonicalEmail(email);
       deps.backgroundTasks.run('password reset', async () => {
         if (!(await throttle.tryCountKey(authLimits.mailTo.reset, address, ip))) return;
         const user = await users.findOne({ email: address });
         await audit.recordFailure({ event: 'password.forgotten', ip, ...(user && { subject: user.id }) });
-        if (user && !isDisabled(user)) await sendReset(user, origin);
+        if (user && !isDisabled(user)) await sendReset(user, source);
       });
     },
 
-    async resetPassword({ token, password }, origin) {
-      await throttle.count(authLimits.link, origin.ip);
+    async resetPassword({ token, password }, source) {
+      await throttle.count(authLimits.link, source.ip);
       passwordRules.validateFormat(password);
       const parsed = parseLinkToken(token);
       const user = parsed && (await users.findOne({ id: parsed.userId }));
@@ -152,13 +152,13 @@ export function createPasswordReset(
       const use = usedLinks.begin(user.id, parsed.hash);
       await usedLinks.complete(use, async () => {
         const changed =
-          (await useLink(user, use, password, origin)) ?? (await findChanged(use, password, origin));
+          (await useLink(user, use, password, source)) ?? (await findChanged(use, password, source));
         if (!changed) throw authErrors.INVALID_TOKEN();
         await Promise.all([
-          audit.record({ event: 'password.reset', subject: user.id, ip: origin.ip }),
-          throttle.trustOnly(changed.email, origin.ip),
-          deps.secondFactors?.trust(user.id, origin.ip),
-          changed.usedLink?.addressVerified && finishTakeOver(changed, origin),
+          audit.record({ event: 'password.reset', subject: user.id, ip: source.ip }),
+          throttle.trustOnly(changed.email, source.ip),
+          deps.secondFactors?.trust(user.id, source.ip),
+          changed.usedLink?.addressVerified && finishTakeOver(changed, source),
         ]);
         await deps.emit('session.revoked', { id: eventIdOf(use), userId: user.id, scope: 'global' });
       });

@@ -1,4 +1,4 @@
-import type { Origin } from '../../../core/http/scope.js';
+import type { RequestSource } from '../../../core/http/routes.js';
 import { addressBlock } from '../../../core/kernel/addresses.js';
 import { isUnexpired } from '../../../core/kernel/clock.js';
 import { sha256 } from '../../../core/kernel/secrets.js';
@@ -16,12 +16,12 @@ export interface Unlock {
    * has failed after that succeeds from the same address only.
    * @throws INVALID_TOKEN, RATE_LIMITED
    */
-  unlock(token: string, origin: Origin): Promise<void>;
+  unlock(token: string, source: RequestSource): Promise<void>;
   /**
    * Mails a link if the account exists, after the response, and returns the message of the response, which is the
    * same in every case. It does not verify the password, because that would evaluate an attempt beyond the limit.
    */
-  offerUnlock(email: string, origin: Origin): string;
+  offerUnlock(email: string, source: RequestSource): string;
 }
 
 export interface UnlockDependencies
@@ -74,8 +74,8 @@ export function createUnlock(deps: UnlockDependencies): Unlock {
       });
     },
 
-    offerUnlock(email, origin) {
-      const { ip } = origin;
+    offerUnlock(email, source) {
+      const { ip } = source;
       backgroundTasks.run('unlock', async () => {
         if (!(await throttle.tryCountKey(authLimits.mailTo.unlock, email, ip))) return;
         const user = await users.findOne({ email });
@@ -86,7 +86,7 @@ export function createUnlock(deps: UnlockDependencies): Unlock {
           { id: user.id, email, suspendedAt: null },
           { set: { unlockHash: link.hash, unlockExpiresAt: link.expiresAt } },
         );
-        if (owner) await mails.unlock(owner, link, origin);
+        if (owner) await mails.unlock(owner, link, source);
       });
       return UNLOCK_MESSAGE;
     },

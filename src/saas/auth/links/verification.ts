@@ -1,5 +1,5 @@
 import { canonicalEmail } from '../../../core/http/mailboxes.js';
-import type { Origin } from '../../../core/http/scope.js';
+import type { RequestSource } from '../../../core/http/routes.js';
 import { isUnexpired } from '../../../core/kernel/clock.js';
 import type { Audit } from '../../../core/ops/audit.js';
 import type { LinkUse, UsedLinks } from '../../../core/ops/used-links.js';
@@ -20,13 +20,16 @@ export interface Verification {
    * failed after that succeeds with a proof that is valid now.
    * @throws INVALID_TOKEN, EMAIL_TAKEN, RATE_LIMITED, and what `confirmAddress` throws
    */
-  verifyEmail(given: { token: string } & AccountProof, origin: Origin): Promise<{ passwordChanged: boolean }>;
+  verifyEmail(
+    given: { token: string } & AccountProof,
+    source: RequestSource,
+  ): Promise<{ passwordChanged: boolean }>;
   /** Sends a new link to an unverified address, after the response, which is always the same. @throws RATE_LIMITED */
-  resendVerification(email: string, origin: Origin): Promise<void>;
+  resendVerification(email: string, source: RequestSource): Promise<void>;
   /** Sends a link that replaces the previous one. */
   sendVerification(user: UserDocument): Promise<void>;
   /** Completes a verification that is stored, also one by another kind of link. */
-  finishVerification(user: UserDocument, origin: Origin): Promise<void>;
+  finishVerification(user: UserDocument, source: RequestSource): Promise<void>;
 }
 
 /** The link of an address change; declared here because such links arrive at the same endpoint. */
@@ -36,10 +39,10 @@ export interface EmailChangeLinks {
     user: UserDocument,
     use: LinkUse,
     proof: AccountProof,
-    origin: Origin,
+    source: RequestSource,
   ): Promise<ConfirmedUser | null>;
   /** Completes a change that is stored. */
-  finishEmailChange(user: ConfirmedUser, origin: Origin): Promise<void>;
+  finishEmailChange(user: ConfirmedUser, source: RequestSource): Promise<void>;
 }
 
 export interface VerificationDependencies
@@ -89,34 +92,34 @@ export function createVerification(deps: VerificationDependencies): Verification
     user: UserDocument,
     use: LinkUse,
     proof: AccountProof,
-    origin: Origin,
+    source: RequestSource,
   ): Promise<ConfirmedUser | null> => {
     const { email, verifyHash, verifyExpiresAt: expiresAt = 0 } = user;
-    if (verifyHash !== use.usedLinkHash) return emailChange.confirmEmailChange(user, use, proof, origin);
+    if (verifyHash !== use.usedLinkHash) return emailChange.confirmEmailChange(user, use, proof, source);
     if (!isUnexpired(expiresAt, { now: clock.now(), life: VERIFICATION_LINK_TTL_MS })) return null;
     const link = { verifyHash, emailVerified: false };
     const given = { kind: 'verify', link, use, expiresAt, email, unset: VERIFICATION_LINK_FIELDS } as const;
-    return confirmation.confirmAddress(user, proof, given, origin);
+    return confirmation.confirmAddress(user, proof, given, source);
   };
 
   return {
     sendVerification,
     finishVerification,
 
-    async verifyEmail({ token, ...proof }, origin) {
-      await throttle.count(authLimits.link, origin.ip);
+    async verifyEmail({ token, ...proof }, source) {
+      await throttle.count(authLimits.link, source.ip);
       const parsed = parseLinkToken(token);
       const user = parsed && (await users.findOne({ id: parsed.userId }));
       if (!parsed || !user) throw authErrors.INVALID_TOKEN();
       const use = usedLinks.begin(user.id, parsed.hash);
       return usedLinks.complete(use, async () => {
         const confirmed =
-          (await useLink(user, use, proof, origin)) ?? (await confirmation.findConfirmed(use, proof, origin));
+          (await useLink(user, use, proof, source)) ?? (await confirmation.findConfirmed(use, proof, source));
         if (!confirmed) throw authErrors.INVALID_TOKEN();
-        await confirmation.finishPasswordChange(confirmed, origin);
+        await confirmation.finishPasswordChange(confirmed, source);
         const { kind, passwordChanged } = confirmed.usedLink;
-        if (kind === 'change') await emailChange.finishEmailChange(confirmed, origin);
-        else await finishVerification(confirmed, origin);
+        if (kind === 'change') await emailChange.finishEmailChange(confirmed, source);
+        else await finishVerification(confirmed, source);
         return { passwordChanged };
       });
     },

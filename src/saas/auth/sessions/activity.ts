@@ -6,7 +6,7 @@ import type { Sessions } from '../store.js';
 
 /**
  * Active users per day: those who signed in or refreshed a session that day (UTC). A job counts them from the sessions, which
- * contain the last refresh and that of the last day before, so that requests pay nothing. A day is counted once it is over;
+ * contain the last refresh and that of the last day before, so that requests pay nothing. A day is counted once it has ended;
  * until then, its document remembers sessions that expire early.
  */
 
@@ -15,7 +15,7 @@ interface ActivityDocument {
   id: string;
   /** Up to {@link MAX_COUNTED_USERS}. */
   users: number;
-  /** Present until the day is over and counted. */
+  /** Present until the day has ended and is counted. */
   isOpen?: true;
 }
 
@@ -31,7 +31,7 @@ const MAX_OPEN_DAYS = 7;
 export interface Activity {
   /** Active users of each day, oldest first; null if the day is not over or was not counted. */
   countActive(days: readonly string[]): Promise<(number | null)[]>;
-  /** Counts the active users of the days that are over, and of the current one so far. */
+  /** Counts the active users of the days that have ended, and of the current one so far. */
   job: Job;
 }
 
@@ -98,7 +98,7 @@ export function createActivity({
         for (const day of open) {
           // Sessions that have expired since the last count are gone.
           const users = Math.max(known.get(day)?.users ?? 0, active.get(Date.parse(day))?.size ?? 0);
-          // Without a count on the day itself, nobody or no process was there.
+          // Without a count on the day itself, there were no users or no process.
           if (day === today || known.has(day) || users > 0) await write(day, users, day === today);
         }
       },

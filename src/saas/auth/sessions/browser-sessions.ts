@@ -7,7 +7,7 @@ import type {
 } from 'fastify';
 import { isTrustedOrigin } from '../../../core/http/browser.js';
 import type { Cookie } from '../../../core/http/cookies.js';
-import { originOf, type Scope } from '../../../core/http/scope.js';
+import { type FastifyTypebox, requestSource } from '../../../core/http/routes.js';
 import { type AppError, invalidFields } from '../../../core/kernel/errors.js';
 import type { BackgroundTasks } from '../../../core/ops/background-tasks.js';
 import { authErrors } from '../errors.js';
@@ -31,10 +31,10 @@ export interface BrowserSessionOptions {
 }
 
 /**
- * Keeps the refresh token of a session in a cookie for clients that send `Session-Mode: cookie`, on every route of the scope
+ * Keeps the refresh token of a session in a cookie for clients that send `Session-Mode: cookie`, on every route of the context
  * whose schema has a refresh token in its response or body.
  */
-export function keepRefreshTokensInCookies(scope: Scope, options: BrowserSessionOptions): void {
+export function keepRefreshTokensInCookies(fastify: FastifyTypebox, options: BrowserSessionOptions): void {
   const { cookie, refreshTtl, origins, endSession, backgroundTasks } = options;
 
   const usesCookie = ({ headers }: FastifyRequest): boolean => headers[SESSION_MODE] !== undefined;
@@ -67,7 +67,7 @@ export function keepRefreshTokensInCookies(scope: Scope, options: BrowserSession
   const endReplaced = (request: FastifyRequest): void => {
     const replaced = cookie.read(request);
     if (replaced === undefined) return;
-    backgroundTasks.run('replaced-session', () => endSession(replaced, originOf(request)));
+    backgroundTasks.run('replaced-session', () => endSession(replaced, requestSource(request)));
   };
 
   const moveToken =
@@ -86,7 +86,7 @@ export function keepRefreshTokensInCookies(scope: Scope, options: BrowserSession
     done(null, payload);
   };
 
-  scope.addHook('onRoute', (route) => {
+  fastify.addHook('onRoute', (route) => {
     const { issues, takes, isRequired } = refreshTokensOf(route);
     if (!issues && !takes) return;
     route.onRequest = [route.onRequest ?? [], validateMode].flat();

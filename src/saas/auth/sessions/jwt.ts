@@ -64,7 +64,7 @@ export const registerChallengeKind = (
   });
 
 /**
- * Registers @fastify/jwt in an encapsulated scope of `parent`, under one namespace for each secret. The name of its decorator is
+ * Registers @fastify/jwt in an encapsulated context of `parent`, under one namespace for each secret. The name of its decorator is
  * our own, because the host may have `request.user` already, as @fastify/passport adds it.
  */
 export async function registerTokenKind(
@@ -73,15 +73,15 @@ export async function registerTokenKind(
 ): Promise<TokenKind> {
   const secrets = previous === undefined ? [secret] : [secret, previous];
   const keys: JWT[] = [];
-  await parent.register(async (scope) => {
+  await parent.register(async (fastify) => {
     for (const [index, each] of secrets.entries()) {
       const name = `${namespace} ${index}`;
-      await scope.register(jwt, {
+      await fastify.register(jwt, {
         namespace: name,
         decoratorName: `${name} claims`,
         ...keyOptions(typ, each),
       });
-      keys.push((scope.jwt as unknown as Record<string, JWT>)[name] as JWT);
+      keys.push((fastify.jwt as unknown as Record<string, JWT>)[name] as JWT);
     }
   });
   const [signing] = keys as [JWT, ...JWT[]];

@@ -1,4 +1,4 @@
-import type { Origin } from '../../../core/http/scope.js';
+import type { RequestSource } from '../../../core/http/routes.js';
 import { type Clock, isRecent, SECOND } from '../../../core/kernel/clock.js';
 import { sha256 } from '../../../core/kernel/secrets.js';
 import type { Audit } from '../../../core/ops/audit.js';
@@ -19,7 +19,7 @@ export interface IssuedTokens {
 /** The refresh tokens of sessions: each is exchanged once for its only successor. */
 export interface Refresh {
   /** Exchanges a refresh token for its only successor. @throws INVALID_REFRESH_TOKEN, REFRESH_TOKEN_REUSED */
-  refresh(refreshToken: string, origin: Pick<Origin, 'ip'>): Promise<IssuedTokens>;
+  refresh(refreshToken: string, source: Pick<RequestSource, 'ip'>): Promise<IssuedTokens>;
   /** @param claims further ones of the access token */
   issueTokens(session: SessionDocument, refreshId: string, claims?: Claims): IssuedTokens;
   /** When the refresh token expires that is issued now. @param createdAt of the session */

@@ -1,7 +1,7 @@
-import { deviceOf } from '../../../core/http/circumstances.js';
 import type { PersonIdentity } from '../../../core/http/identity.js';
+import { deviceOf, type SessionSource } from '../../../core/http/request-details.js';
+import type { RequestSource } from '../../../core/http/routes.js';
 import type { User } from '../../../core/http/schemas.js';
-import type { Origin } from '../../../core/http/scope.js';
 import { isRecent, SECOND } from '../../../core/kernel/clock.js';
 import { AppError, httpErrors } from '../../../core/kernel/errors.js';
 import { newId, type Random, sha256 } from '../../../core/kernel/secrets.js';
@@ -30,7 +30,7 @@ export interface SessionService extends Pick<Refresh, 'refresh'> {
    */
   startSession(
     user: UserDocument,
-    origin: SessionOrigin,
+    source: SessionSource,
     amr?: readonly string[],
     authenticatedAt?: number,
   ): Promise<{ session: SessionDocument; signedIn: IssuedTokens & { user: User } }>;
@@ -43,7 +43,7 @@ export interface SessionService extends Pick<Refresh, 'refresh'> {
    */
   logout(
     input: { authorization?: string; refreshToken?: string; scope: LogoutScope },
-    origin: Pick<Origin, 'ip'>,
+    source: Pick<RequestSource, 'ip'>,
   ): Promise<void>;
   /**
    * The user and session of a refresh token in a cookie, for a page. A token that is older than an access token is exchanged,
@@ -51,16 +51,13 @@ export interface SessionService extends Pick<Refresh, 'refresh'> {
    */
   resume(
     refreshToken: string,
-    origin: Origin,
+    source: RequestSource,
   ): Promise<{ identity: Identity; hasPassword: boolean; refreshToken: string } | null>;
   /** Ends the other sessions of the user. */
-  endOthers(session: { userId: string; id: string }, origin: Pick<Origin, 'ip'>): Promise<void>;
+  endOthers(session: { userId: string; id: string }, source: Pick<RequestSource, 'ip'>): Promise<void>;
   /** Ends the session of a refresh token, if there is one. */
-  endSession(refreshToken: string, origin: Pick<Origin, 'ip'>): Promise<void>;
+  endSession(refreshToken: string, source: Pick<RequestSource, 'ip'>): Promise<void>;
 }
-
-/** From where a user signs in. */
-export type SessionOrigin = Pick<Origin, 'ip' | 'browser' | 'system'>;
 
 export type LogoutScope = 'local' | 'others' | 'global';
 
@@ -100,7 +97,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
     ...(accessTokenClaims && { claimsOf: (user, sessionId) => claimsOf(user, sessionId, 'refresh') }),
   });
 
-  /** Ends the sessions of a scope in one write. Returns `false` when a concurrent write came first. */
+  /** Ends one, all or all other sessions in one write. Returns `false` when a concurrent write came first. */
   const endSessions = async (
     { id, sessionEpoch }: UserDocument,
     session: SessionDocument,
@@ -141,8 +138,8 @@ export function createSessionService(deps: SessionDependencies): SessionService 
   };
 
   /** Null if the token is used or its session has ended. */
-  const refreshOrEnd = (refreshToken: string, origin: Origin): Promise<string | null> =>
-    refresh(refreshToken, origin).then(
+  const refreshOrEnd = (refreshToken: string, source: RequestSource): Promise<string | null> =>
+    refresh(refreshToken, source).then(
       (issued) => issued.refreshToken,
       (error: unknown) => {
         if (error instanceof AppError && error.statusCode === 401) return null;
@@ -151,7 +148,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
     );
 
   return {
-    async startSession(user, origin, amr, authenticatedAt) {
+    async startSession(user, source, amr, authenticatedAt) {
       const now = clock.now();
       const refreshId = tokens.newRefreshId();
       const session: SessionDocument = {
@@ -164,7 +161,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
         expiresAt: expiry(now),
         ...(authenticatedAt !== undefined && { authenticatedAt: Math.min(authenticatedAt, now) }),
         ...(amr && { amr }),
-        ...deviceOf(origin),
+        ...deviceOf(source),
       };
       // Before the session is stored, because without the claims there is none.
       const claims = accessTokenClaims && (await claimsOf(user, session.id, 'login'));
@@ -185,7 +182,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       return { user: await deps.presentUser(found.user), session: toSessionView(found.session) };
     },
 
-    async resume(refreshToken, origin) {
+    async resume(refreshToken, source) {
       const verified = tokens.verifyRefresh(refreshToken);
       const found = verified && !verified.isExpired ? await findValidSession(verified.claims) : null;
       if (!verified || !found) return null;
@@ -194,7 +191,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       const isFresh =
         session.currentId === sha256(verified.claims.jti) &&
         isRecent(session.rotatedAt, { now: clock.now(), within });
-      const next = isFresh ? refreshToken : await refreshOrEnd(refreshToken, origin);
+      const next = isFresh ? refreshToken : await refreshOrEnd(refreshToken, source);
       if (next === null) return null;
       const identity = { user: await deps.presentUser(user), session: toSessionView(session) };
       return { identity, hasPassword: user.passwordHash !== undefined, refreshToken: next };

@@ -1,4 +1,4 @@
-import type { Origin } from '../../../core/http/scope.js';
+import type { RequestSource } from '../../../core/http/routes.js';
 import { AppError } from '../../../core/kernel/errors.js';
 import { type LinkUse, UNANSWERED_LINK_FIELDS } from '../../../core/ops/used-links.js';
 import type { AuthDependencies } from '../dependencies.js';
@@ -22,7 +22,7 @@ export interface CodeAccounts {
   signIn(
     document: LoginCodeDocument,
     given: { email: string; locale: string | undefined; use: LinkUse },
-    origin: Origin,
+    source: RequestSource,
   ): Promise<CodeOutcome>;
 }
 
@@ -64,19 +64,19 @@ export function createCodeAccounts(deps: CodeAccountDependencies): CodeAccounts 
   const register = async (
     email: string,
     locale: string | undefined,
-    origin: Origin,
+    source: RequestSource,
   ): Promise<SignedIn | null> => {
     if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
-    await throttle.count(authLimits.register, origin.ip);
-    if (beforeRegister) await beforeRegister({ email }, 'code', origin);
+    await throttle.count(authLimits.register, source.ip);
+    if (beforeRegister) await beforeRegister({ email }, 'code', source);
     const user = newUserDocument({ email, locale, emailVerified: true }, clock.now(), deps);
-    const signedIn = await deps.createAccount(user, origin, AMR).catch((error: unknown) => {
+    const signedIn = await deps.createAccount(user, source, AMR).catch((error: unknown) => {
       if (error instanceof AppError && error.code === 'EMAIL_TAKEN') return null;
       throw error;
     });
     if (!signedIn) return null;
     deps.backgroundTasks.run('welcome', async () => {
-      await Promise.all([throttle.trustOnly(email, origin.ip), mails.welcome(user)]);
+      await Promise.all([throttle.trustOnly(email, source.ip), mails.welcome(user)]);
     });
     return signedIn;
   };
@@ -85,12 +85,16 @@ export function createCodeAccounts(deps: CodeAccountDependencies): CodeAccounts 
    * Gives an account whose address was not verified to the owner of the address: a stranger may have registered it, who
    * keeps neither the password nor a session. `null` if the account has changed since `user` was read.
    */
-  const takeOver = async (user: UserDocument, use: LinkUse, origin: Origin): Promise<UserDocument | null> => {
+  const takeOver = async (
+    user: UserDocument,
+    use: LinkUse,
+    source: RequestSource,
+  ): Promise<UserDocument | null> => {
     const { id, email, passwordHash, passwordVersion, sessionEpoch } = user;
     // Before the address is verified, so that a crash in between leaves nothing to the stranger.
     await deps.forgetCredentials(id);
     // Enqueued before the change and sent only after it, so a crash in between loses nothing.
-    if (passwordHash !== undefined) await mails.passwordChanged(user, passwordVersion + 1, origin);
+    if (passwordHash !== undefined) await mails.passwordChanged(user, passwordVersion + 1, source);
     const event = { id: eventIdOf(use), userId: id };
     const proof = proofOfUse(id, use.usedLinkHash);
     const verified = await deps.presentUser({ ...user, emailVerified: true });
@@ -108,11 +112,11 @@ export function createCodeAccounts(deps: CodeAccountDependencies): CodeAccounts 
     return taken;
   };
 
-  const finishTakeOver = async (user: UserDocument, origin: Origin): Promise<void> => {
+  const finishTakeOver = async (user: UserDocument, source: RequestSource): Promise<void> => {
     // Again, because a request of the stranger may have been under way.
     await deps.forgetCredentials(user.id);
-    await audit.record({ event: 'account.taken-over', subject: user.id, ip: origin.ip });
-    await deps.finishVerification(user, origin);
+    await audit.record({ event: 'account.taken-over', subject: user.id, ip: source.ip });
+    await deps.finishVerification(user, source);
     await deps.emit('session.revoked', { id: eventIdOf(user), userId: user.id, scope: 'global' });
   };
 
@@ -120,12 +124,12 @@ export function createCodeAccounts(deps: CodeAccountDependencies): CodeAccounts 
   const openAccount = async (
     { userId, epoch = 0 }: LoginCodeDocument,
     { email, locale, use }: Parameters<CodeAccounts['signIn']>[1],
-    origin: Origin,
+    source: RequestSource,
   ): Promise<{ user: UserDocument } | { signedIn: SignedIn }> => {
     for (;;) {
       const user = await users.findOne({ email });
       if (!user && userId === undefined) {
-        const signedIn = await register(email, locale, origin);
+        const signedIn = await register(email, locale, source);
         if (signedIn) return { signedIn };
         continue;
       }
@@ -135,28 +139,28 @@ export function createCodeAccounts(deps: CodeAccountDependencies): CodeAccounts 
       const isSame = user?.id === (userId ?? user?.id) && (isTakenOver || user?.sessionEpoch === epoch);
       if (!user || !isSame || isDisabled(user)) throw authErrors.CODE_EXPIRED();
       if (user.emailVerified && !isTakenOver) return { user };
-      const taken = isTakenOver ? user : await takeOver(user, use, origin);
+      const taken = isTakenOver ? user : await takeOver(user, use, source);
       if (!taken) continue;
-      await finishTakeOver(taken, origin);
+      await finishTakeOver(taken, source);
       return { user: taken };
     }
   };
 
   return {
-    async signIn(document, given, origin) {
-      const opened = await openAccount(document, given, origin);
+    async signIn(document, given, source) {
+      const opened = await openAccount(document, given, source);
       if ('signedIn' in opened) return opened;
       const { user } = opened;
-      await deps.secondFactors?.trust(user.id, origin.ip);
+      await deps.secondFactors?.trust(user.id, source.ip);
       try {
-        await deps.secondFactorStep?.demand(user, FIRST_FACTOR.code, origin);
+        await deps.secondFactorStep?.demand(user, FIRST_FACTOR.code, source);
       } catch (error) {
         if (error instanceof AppError) return { refusal: error };
         throw error;
       }
       const [signedIn] = await Promise.all([
-        deps.signIn(user, origin, AMR),
-        throttle.trust(user.email, origin.ip),
+        deps.signIn(user, source, AMR),
+        throttle.trust(user.email, source.ip),
       ]);
       return { signedIn };
     },

@@ -1,5 +1,5 @@
 import { canonicalEmail } from '../../../core/http/mailboxes.js';
-import type { Origin } from '../../../core/http/scope.js';
+import type { RequestSource } from '../../../core/http/routes.js';
 import type { Clock } from '../../../core/kernel/clock.js';
 import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
 import type { Audit } from '../../../core/ops/audit.js';
@@ -24,7 +24,7 @@ export interface Credentials {
    * @param failureEvent the audit event of a wrong password
    * @throws INVALID_CREDENTIALS, RATE_LIMITED, OVERLOADED
    */
-  verify(given: GivenCredentials, origin: Origin, failureEvent: string): Promise<VerifiedCredentials>;
+  verify(given: GivenCredentials, source: RequestSource, failureEvent: string): Promise<VerifiedCredentials>;
   /**
    * Returns the account of a session, proven by its password or, if it has none, by a recent sign-in.
    * @param failureEvent as above
@@ -33,7 +33,7 @@ export interface Credentials {
   verifyOwner(
     identity: Identity,
     password: string | undefined,
-    origin: Origin,
+    source: RequestSource,
     failureEvent: string,
   ): Promise<UserDocument>;
 }
@@ -71,13 +71,13 @@ export function createCredentials({
   clock,
 }: CredentialDependencies): Credentials {
   const credentials: Credentials = {
-    async verify({ id, email, password, isRepetition }, origin, failureEvent) {
-      const { ip, isDisconnected } = origin;
+    async verify({ id, email, password, isRepetition }, source, failureEvent) {
+      const { ip, isDisconnected } = source;
       // Called first, so that a rejection under overload costs neither a read nor a write.
       await passwords.ensureCapacity();
       await throttle.count(authLimits.login, ip);
       const account = canonicalEmail(email);
-      const onBudgetSpent = () => offerUnlock(account, origin);
+      const onBudgetSpent = () => offerUnlock(account, source);
       const verified = await throttle.attempt({ account, ip, onBudgetSpent }, async () => {
         const user = await users.findOne({ email: account });
         // Decoys are unnecessary for signed-in users, who already know that their account exists.
@@ -95,10 +95,10 @@ export function createCredentials({
       return verified;
     },
 
-    async verifyOwner(identity, password, origin, failureEvent) {
+    async verifyOwner(identity, password, source, failureEvent) {
       const { id, email } = identity.user;
       if (password !== undefined)
-        return (await credentials.verify({ id, email, password }, origin, failureEvent)).user;
+        return (await credentials.verify({ id, email, password }, source, failureEvent)).user;
       const user = await users.findOne({ id });
       if (!user) throw httpErrors.UNAUTHENTICATED();
       if (user.passwordHash !== undefined) throw invalidFields({ path: 'password', message: 'is required' });

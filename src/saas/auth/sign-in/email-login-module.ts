@@ -1,5 +1,5 @@
 import type { Messages } from '../../../core/http/messages.js';
-import type { Scope } from '../../../core/http/scope.js';
+import type { FastifyTypebox } from '../../../core/http/routes.js';
 import { createSealed } from '../../../core/kernel/sealed.js';
 import type { ModuleContext } from '../../../core/server/module-context.js';
 import {
@@ -15,7 +15,7 @@ import { createLoginCodePurge, LOGIN_CODE_TTL_MS, loginCodeCollection } from './
 export interface EmailLoginModule {
   /** @param accounts the flows of the domain that it continues */
   create(accounts: Omit<EmailLoginDependencies, 'codes' | 'loginTokens' | 'forgetCredentials'>): EmailLogin;
-  plugin(scope: Scope, emailLogin: EmailLogin): Promise<void>;
+  plugin(fastify: FastifyTypebox, emailLogin: EmailLogin): Promise<void>;
 }
 
 export interface EmailLoginModuleOptions extends Pick<EmailLoginDependencies, 'forgetCredentials'> {
@@ -34,6 +34,6 @@ export function createEmailLoginModule(
   context.jobs.add('login-code-purge', createLoginCodePurge(codes, context.clock));
   return {
     create: (accounts) => createEmailLogin({ ...accounts, codes, loginTokens, forgetCredentials }),
-    plugin: (scope, emailLogin) => emailLoginPlugin(scope, { emailLogin, messages }),
+    plugin: (fastify, emailLogin) => emailLoginPlugin(fastify, { emailLogin, messages }),
   };
 }

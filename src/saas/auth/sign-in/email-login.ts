@@ -1,5 +1,5 @@
 import { canonicalEmail } from '../../../core/http/mailboxes.js';
-import type { Origin } from '../../../core/http/scope.js';
+import type { RequestSource } from '../../../core/http/routes.js';
 import { addressBlock } from '../../../core/kernel/addresses.js';
 import { FUTURE_TOLERANCE_MS } from '../../../core/kernel/clock.js';
 import type { Sealed } from '../../../core/kernel/sealed.js';
@@ -30,7 +30,7 @@ export interface EmailLogin {
    * no request of a stranger ends one. Returns the login token.
    * @throws RATE_LIMITED
    */
-  requestCode(given: { email: string; locale?: string | undefined }, origin: Origin): Promise<string>;
+  requestCode(given: { email: string; locale?: string | undefined }, source: RequestSource): Promise<string>;
   /**
    * Signs in, and verifies the address. A code works once; a repetition of a request that has failed succeeds. An account
    * whose address was not verified loses its password, sessions and everything else that signs in: a stranger may have
@@ -40,7 +40,7 @@ export interface EmailLogin {
    */
   redeem(
     given: { loginToken: string; code: string; locale?: string | undefined },
-    origin: Origin,
+    source: RequestSource,
   ): Promise<SignedIn>;
 }
 
@@ -73,9 +73,9 @@ export function createEmailLogin(deps: EmailLoginDependencies): EmailLogin {
   const sendCode = async (
     { email, secret }: LoginRequest,
     locale: string | undefined,
-    origin: Origin,
+    source: RequestSource,
   ): Promise<void> => {
-    const { ip } = origin;
+    const { ip } = source;
     if (!(await mayMail(email, ip))) return;
     const user = await users.findOne({ email });
     await audit.recordFailure({ event: 'login.code-requested', ip, ...(user && { subject: user.id }) });
@@ -92,9 +92,9 @@ export function createEmailLogin(deps: EmailLoginDependencies): EmailLogin {
     });
     const isReceived = user ? !isDisabled(user) : await deps.registrationAllowed();
     if (!isReceived) return;
-    // The owner of a mistyped address does not learn where the request came from.
-    const from = user?.emailVerified ? origin : undefined;
-    await mails.loginCode(user ?? { email, locale }, { code, id, expiresAt }, from);
+    // The owner of a mistyped address must not receive the location of the sender.
+    const reported = user?.emailVerified ? source : undefined;
+    await mails.loginCode(user ?? { email, locale }, { code, id, expiresAt }, reported);
   };
 
   /**
@@ -106,7 +106,7 @@ export function createEmailLogin(deps: EmailLoginDependencies): EmailLogin {
     { secret }: LoginRequest,
     code: string,
     use: LinkUse,
-    { ip }: Origin,
+    { ip }: RequestSource,
   ): Promise<LoginCodeDocument | null> => {
     const { id, usedLinkHash, unansweredSince } = use;
     const now = clock.now();
@@ -132,29 +132,29 @@ export function createEmailLogin(deps: EmailLoginDependencies): EmailLogin {
   };
 
   return {
-    async requestCode({ email: given, locale }, origin) {
-      const { ip } = origin;
+    async requestCode({ email: given, locale }, source) {
+      const { ip } = source;
       const email = canonicalEmail(given);
       await throttle.count(authLimits.loginCode, ip);
       // Also by client, so that one cannot use up the limit of an address, and learns only about its own requests.
       await throttle.countKey(authLimits.loginCodeFrom, `${email}\n${addressBlock(ip)}`, ip);
       const request = { email, secret: newToken(random) };
-      deps.backgroundTasks.run('login code', () => sendCode(request, locale, origin));
+      deps.backgroundTasks.run('login code', () => sendCode(request, locale, source));
       return loginTokens.seal(request);
     },
 
-    async redeem({ loginToken, code: typed, locale }, origin) {
-      await throttle.count(authLimits.login, origin.ip);
+    async redeem({ loginToken, code: typed, locale }, source) {
+      await throttle.count(authLimits.login, source.ip);
       const request = loginTokens.open(loginToken);
       if (!request) throw authErrors.CODE_EXPIRED();
       const { email, secret } = request;
       const code = typedCode(typed);
       const use = usedLinks.begin(sha256(secret), hashOf(secret, code));
-      const guess = { account: `login code of ${email}`, ip: origin.ip, kind: 'code' } as const;
+      const guess = { account: `login code of ${email}`, ip: source.ip, kind: 'code' } as const;
       const outcome = await usedLinks.complete(use, async () => {
-        const document = await throttle.attempt(guess, () => useCode(request, code, use, origin));
+        const document = await throttle.attempt(guess, () => useCode(request, code, use, source));
         if (!document) throw authErrors.INVALID_CODE();
-        return accounts.signIn(document, { email, locale, use }, origin);
+        return accounts.signIn(document, { email, locale, use }, source);
       });
       if ('refusal' in outcome) throw outcome.refusal;
       return outcome.signedIn;

@@ -1,5 +1,5 @@
 import { canonicalEmail } from '../../../core/http/mailboxes.js';
-import type { Origin } from '../../../core/http/scope.js';
+import type { RequestSource } from '../../../core/http/routes.js';
 import { newId } from '../../../core/kernel/secrets.js';
 import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
@@ -15,12 +15,16 @@ export interface FederatedSignIn {
    * @param authenticatedAt when the person last signed in at the provider, in Unix milliseconds; absent: now
    * @throws ACCOUNT_SUSPENDED, SECOND_FACTOR_REQUIRED, SECOND_FACTOR_ENROLMENT_REQUIRED
    */
-  signIn(userId: string, authenticatedAt: number | undefined, origin: Origin): Promise<SignedIn | null>;
+  signIn(
+    userId: string,
+    authenticatedAt: number | undefined,
+    source: RequestSource,
+  ): Promise<SignedIn | null>;
   /**
    * Whether a person may register; called before anything is stored.
    * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, RATE_LIMITED
    */
-  admit(person: { email: string; name?: string }, origin: Origin): Promise<void>;
+  admit(person: { email: string; name?: string }, source: RequestSource): Promise<void>;
   /**
    * Creates an account without a password whose address the provider has verified, and starts a session.
    * @throws EMAIL_TAKEN
@@ -33,7 +37,7 @@ export interface FederatedSignIn {
       locale: string | undefined;
       authenticatedAt: number | undefined;
     },
-    origin: Origin,
+    source: RequestSource,
   ): Promise<SignedIn>;
   newId(): string;
   hasPassword(userId: string): Promise<boolean>;
@@ -65,24 +69,24 @@ export function createFederatedSignIn(deps: FederatedSignInDependencies): Federa
       return (await users.findOne({ id: userId }))?.passwordHash !== undefined;
     },
 
-    async signIn(userId, authenticatedAt, origin) {
+    async signIn(userId, authenticatedAt, source) {
       const user = await users.findOne({ id: userId });
       if (!user) return null;
       if (isDisabled(user)) throw authErrors.ACCOUNT_SUSPENDED();
-      await deps.secondFactorStep?.demand(user, FIRST_FACTOR.federated, origin);
-      return deps.signIn(user, origin, [FIRST_FACTOR.federated], authenticatedAt);
+      await deps.secondFactorStep?.demand(user, FIRST_FACTOR.federated, source);
+      return deps.signIn(user, source, [FIRST_FACTOR.federated], authenticatedAt);
     },
 
-    async admit({ email, name }, origin) {
+    async admit({ email, name }, source) {
       if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
-      await throttle.count(authLimits.register, origin.ip);
+      await throttle.count(authLimits.register, source.ip);
       const person = { email: canonicalEmail(email), ...(name !== undefined && { name }) };
-      await beforeRegister?.(person, 'provider', origin);
+      await beforeRegister?.(person, 'provider', source);
     },
 
-    async register({ id, authenticatedAt, ...given }, origin) {
+    async register({ id, authenticatedAt, ...given }, source) {
       const user = { ...newUserDocument({ ...given, emailVerified: true }, clock.now(), deps), id };
-      const session = await deps.createAccount(user, origin, [FIRST_FACTOR.federated], authenticatedAt);
+      const session = await deps.createAccount(user, source, [FIRST_FACTOR.federated], authenticatedAt);
       deps.backgroundTasks.run('welcome', () => deps.mails.welcome(user));
       return session;
     },

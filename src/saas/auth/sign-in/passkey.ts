@@ -1,4 +1,4 @@
-import type { Origin } from '../../../core/http/scope.js';
+import type { RequestSource } from '../../../core/http/routes.js';
 import { AppError, httpErrors } from '../../../core/kernel/errors.js';
 import { newId } from '../../../core/kernel/secrets.js';
 import type { AuthDependencies } from '../dependencies.js';
@@ -26,7 +26,7 @@ export interface PasskeySignIn {
    * @param verificationToken of a mailed link, which confirms the address
    * @throws ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, INVALID_TOKEN
    */
-  signIn(user: UserDocument, verificationToken: string | undefined, origin: Origin): Promise<SignedIn>;
+  signIn(user: UserDocument, verificationToken: string | undefined, source: RequestSource): Promise<SignedIn>;
   /**
    * Creates an account without a password, and starts a session. The passkey is stored first: after a crash in between, it
    * belongs to no account.
@@ -37,7 +37,7 @@ export interface PasskeySignIn {
   register(
     given: { id: string; email: string; name?: string | undefined; locale: string | undefined },
     passkey: { add(): Promise<void>; remove(): Promise<void> },
-    origin: Origin,
+    source: RequestSource,
   ): Promise<SignedIn | null>;
   newId(): string;
   /** @throws UNAUTHENTICATED if the session has ended since it was read */
@@ -72,29 +72,29 @@ export function createPasskeySignIn(deps: PasskeySignInDependencies): PasskeySig
 
     newId: () => newId(USER_ID_PREFIX, clock, random),
 
-    async signIn(user, verificationToken, origin) {
+    async signIn(user, verificationToken, source) {
       if (isDisabled(user)) throw authErrors.ACCOUNT_SUSPENDED();
       if (verificationToken === undefined) {
         if (deps.verificationRequired && !user.emailVerified) throw authErrors.EMAIL_NOT_VERIFIED();
-        return deps.signIn(user, origin, PASSKEY);
+        return deps.signIn(user, source, PASSKEY);
       }
-      await deps.verifyEmail({ token: verificationToken, signedIn: user.id }, origin);
+      await deps.verifyEmail({ token: verificationToken, signedIn: user.id }, source);
       const { sessionEpoch } = user;
-      return deps.signIn({ ...user, ...(await find(user.id)), sessionEpoch }, origin, PASSKEY);
+      return deps.signIn({ ...user, ...(await find(user.id)), sessionEpoch }, source, PASSKEY);
     },
 
-    async register({ id, ...given }, passkey, origin) {
+    async register({ id, ...given }, passkey, source) {
       if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
-      await throttle.count(authLimits.register, origin.ip);
+      await throttle.count(authLimits.register, source.ip);
       const user = { ...newUserDocument({ ...given, emailVerified: false }, clock.now(), deps), id };
-      if (beforeRegister) await beforeRegister(user, 'passkey', origin);
+      if (beforeRegister) await beforeRegister(user, 'passkey', source);
       await passkey.add();
       if (deps.verificationRequired) {
-        const isNew = await deps.registerUnverified(user, origin);
+        const isNew = await deps.registerUnverified(user, source);
         if (!isNew) deps.backgroundTasks.run('registration', passkey.remove);
         return null;
       }
-      const session = await deps.createAccount(user, origin, PASSKEY).catch(async (error: unknown) => {
+      const session = await deps.createAccount(user, source, PASSKEY).catch(async (error: unknown) => {
         // The address has an account, or a hook has failed. After an outage of the store, this account may exist.
         if (error instanceof AppError) await passkey.remove();
         throw error;

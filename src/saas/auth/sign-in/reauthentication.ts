@@ -1,5 +1,5 @@
+import type { RequestSource } from '../../../core/http/routes.js';
 import type { Session } from '../../../core/http/schemas.js';
-import type { Origin } from '../../../core/http/scope.js';
 import { AppError } from '../../../core/kernel/errors.js';
 import type { Audit } from '../../../core/ops/audit.js';
 import { authErrors } from '../errors.js';
@@ -14,7 +14,7 @@ import type { SignedIn } from './sign-in.js';
 /** Proves in a session that it is still used by its user (RFC 9470). */
 export interface Reauthentication {
   /** The password of the user or, without one, a recent sign-in. @throws as `Credentials.verifyOwner` */
-  proveOwner(identity: Identity, password: string | undefined, origin: Origin): Promise<void>;
+  proveOwner(identity: Identity, password: string | undefined, source: RequestSource): Promise<void>;
   /**
    * Replaces the session by a new one, so that tokens of the old one that were stolen do not become recent. An account with a
    * second factor needs a code, too.
@@ -23,7 +23,7 @@ export interface Reauthentication {
   reauthenticate(
     identity: Identity,
     given: { password: string; code?: string | undefined },
-    origin: Origin,
+    source: RequestSource,
   ): Promise<SignedIn & { session: Session }>;
 }
 
@@ -40,25 +40,25 @@ export function createReauthentication(deps: ReauthenticationDependencies): Reau
   const { startSession, revokeSession, credentials, secondFactors, audit } = deps;
 
   return {
-    async proveOwner(identity, password, origin) {
-      await credentials.verifyOwner(identity, password, origin, 'reauthentication.failed');
+    async proveOwner(identity, password, source) {
+      await credentials.verifyOwner(identity, password, source, 'reauthentication.failed');
     },
 
-    async reauthenticate(identity, { password, code }, origin) {
-      const user = await credentials.verifyOwner(identity, password, origin, 'reauthentication.failed');
+    async reauthenticate(identity, { password, code }, source) {
+      const user = await credentials.verifyOwner(identity, password, source, 'reauthentication.failed');
       let { amr }: { amr: readonly string[] } = identity.session;
       if (secondFactors && (await secondFactors.stateOf(user.id))) {
         if (code === undefined) throw authErrors.SECOND_FACTOR_REQUIRED();
-        const method = await secondFactors.verify(user.id, code, origin, () =>
-          deps.offerUnlock(user.email, origin),
+        const method = await secondFactors.verify(user.id, code, source, () =>
+          deps.offerUnlock(user.email, source),
         );
         if (method === null) throw authErrors.INVALID_CODE();
         amr = [FIRST_FACTOR.password, ...SECOND_FACTOR[method]];
       }
-      const { session, signedIn } = await startSession(user, origin, amr);
+      const { session, signedIn } = await startSession(user, source, amr);
       // The session may have ended meanwhile.
-      await revokeSession(identity, identity.session.id, origin).catch(unlessFound);
-      await audit.record({ event: 'session.reauthenticated', subject: user.id, ip: origin.ip });
+      await revokeSession(identity, identity.session.id, source).catch(unlessFound);
+      await audit.record({ event: 'session.reauthenticated', subject: user.id, ip: source.ip });
       return { ...signedIn, session: toSessionView(session) };
     },
   };

@@ -1,5 +1,5 @@
 import { canonicalEmail } from '../../../core/http/mailboxes.js';
-import type { Origin } from '../../../core/http/scope.js';
+import type { RequestSource } from '../../../core/http/routes.js';
 import { nullIfTaken } from '../../../core/storage/collection.js';
 import type { Limit } from '../../../core/throttle/limits.js';
 import type { AuthDependencies } from '../dependencies.js';
@@ -18,14 +18,14 @@ export interface Registration {
    */
   register(
     input: { email: string; password: string; name?: string; locale?: string | undefined },
-    origin: Origin,
+    source: RequestSource,
   ): Promise<SignedIn | null>;
   /**
    * Stores a user who has to verify the address first. The lookups and commits before the response are the same whether or not
    * the account exists; the rest is done after it. Of concurrent registrations of a new address, all but one are refused by its
    * unique field instead. False if the account exists.
    */
-  registerUnverified(user: UserDocument, origin: Origin): Promise<boolean>;
+  registerUnverified(user: UserDocument, source: RequestSource): Promise<boolean>;
 }
 
 export interface RegistrationDependencies
@@ -46,15 +46,15 @@ export interface RegistrationDependencies
     Pick<SignIn, 'createAccount' | 'announceRegistered'> {
   passwordRules: PasswordRules;
   sendVerification(user: UserDocument): Promise<void>;
-  sendReset(user: UserDocument, origin: Origin): Promise<void>;
+  sendReset(user: UserDocument, source: RequestSource): Promise<void>;
 }
 
 export function createRegistration(deps: RegistrationDependencies): Registration {
   const { users, mails, passwordRules, throttle, audit, createAccount, announceRegistered, clock } = deps;
   const { beforeRegister } = deps.hooks ?? {};
 
-  const registerUnverified: Registration['registerUnverified'] = async (user, origin) => {
-    const { ip } = origin;
+  const registerUnverified: Registration['registerUnverified'] = async (user, source) => {
+    const { ip } = source;
     const findExisting = () => users.findOne({ email: user.email });
     // The event is announced in either case, because its announcement is a commit.
     const [found, announced] = await Promise.all([findExisting(), announceRegistered(user)]);
@@ -77,7 +77,7 @@ export function createRegistration(deps: RegistrationDependencies): Registration
       await audit.recordFailure({ event: 'registration.repeated', subject: existing.id, ip });
       // The existing account may have been created by someone else, so the owner of the address can choose a new
       // password.
-      if (!isDisabled(existing) && (await mayMail(reset))) await deps.sendReset(existing, origin);
+      if (!isDisabled(existing) && (await mayMail(reset))) await deps.sendReset(existing, source);
     });
     return isNew;
   };
@@ -85,25 +85,25 @@ export function createRegistration(deps: RegistrationDependencies): Registration
   return {
     registerUnverified,
 
-    async register({ email, password, name, locale }, origin) {
+    async register({ email, password, name, locale }, source) {
       if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
       passwordRules.validateFormat(password);
       await passwordRules.validateStrength(password, email);
-      await throttle.count(authLimits.register, origin.ip);
+      await throttle.count(authLimits.register, source.ip);
       // For existing accounts, too, so that the response does not reveal them.
       if (beforeRegister)
-        await beforeRegister({ email: canonicalEmail(email), ...(name && { name }) }, 'password', origin);
+        await beforeRegister({ email: canonicalEmail(email), ...(name && { name }) }, 'password', source);
       // Hashed before the lookup, so that existing accounts take as long as new ones.
-      const passwordHash = await deps.passwords.hash(password, origin.isDisconnected);
+      const passwordHash = await deps.passwords.hash(password, source.isDisconnected);
       const given = { email, name, locale, passwordHash, emailVerified: false };
       const user = newUserDocument(given, clock.now(), deps);
       if (deps.verificationRequired) {
-        await registerUnverified(user, origin);
+        await registerUnverified(user, source);
         return null;
       }
-      const session = await createAccount(user, origin);
+      const session = await createAccount(user, source);
       deps.backgroundTasks.run('welcome', async () => {
-        await Promise.all([throttle.trustOnly(user.email, origin.ip), mails.welcome(user)]);
+        await Promise.all([throttle.trustOnly(user.email, source.ip), mails.welcome(user)]);
       });
       return session;
     },

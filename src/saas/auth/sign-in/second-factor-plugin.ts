@@ -1,6 +1,6 @@
 import { personOf } from '../../../core/http/identity.js';
+import { access, type FastifyTypebox, requestSource } from '../../../core/http/routes.js';
 import { Acknowledgement, ok, toTimestamp } from '../../../core/http/schemas.js';
-import { access, originOf, type Scope } from '../../../core/http/scope.js';
 import { authErrors } from '../errors.js';
 import {
   BODY_LIMIT,
@@ -24,42 +24,45 @@ export interface SecondFactorPluginOptions {
 }
 
 /** The second factor of a sign-in, and of the caller's account. */
-export async function secondFactorPlugin(scope: Scope, options: SecondFactorPluginOptions): Promise<void> {
-  await signInRoutes(scope, options);
-  await accountRoutes(scope, options);
+export async function secondFactorPlugin(
+  fastify: FastifyTypebox,
+  options: SecondFactorPluginOptions,
+): Promise<void> {
+  await signInRoutes(fastify, options);
+  await accountRoutes(fastify, options);
 }
 
 /** Routes that continue a sign-in with the challenge of its response. */
-async function signInRoutes(scope: Scope, { step }: SecondFactorPluginOptions): Promise<void> {
+async function signInRoutes(fastify: FastifyTypebox, { step }: SecondFactorPluginOptions): Promise<void> {
   const route = { config: access('public'), bodyLimit: BODY_LIMIT };
 
-  scope.post(
+  fastify.post(
     '/auth/second-factor',
     { ...route, schema: { body: ChallengeCodeBody, response: { 200: SignInAnswer } } },
-    async (request) => ok(await step.complete(request.body, originOf(request))),
+    async (request) => ok(await step.complete(request.body, requestSource(request))),
   );
 
-  scope.post(
+  fastify.post(
     '/auth/second-factor/begin',
     { ...route, schema: { body: ChallengeBody, response: { 200: EnrolmentAnswer } } },
-    async (request) => ok(await step.begin(request.body.challenge, originOf(request))),
+    async (request) => ok(await step.begin(request.body.challenge, requestSource(request))),
   );
 
-  scope.post(
+  fastify.post(
     '/auth/second-factor/confirm',
     { ...route, schema: { body: ChallengeCodeBody, response: { 200: EnrolledSignInAnswer } } },
-    async (request) => ok(await step.confirm(request.body, originOf(request))),
+    async (request) => ok(await step.confirm(request.body, requestSource(request))),
   );
 }
 
 /** Routes of the caller's account. */
 async function accountRoutes(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { auth, secondFactors }: SecondFactorPluginOptions,
 ): Promise<void> {
   const recently = { config: access('recent-user'), bodyLimit: BODY_LIMIT };
 
-  scope.get(
+  fastify.get(
     '/user/second-factor',
     { config: access('user'), schema: { response: { 200: FactorAnswer } } },
     async (request) => {
@@ -76,44 +79,44 @@ async function accountRoutes(
     },
   );
 
-  scope.post(
+  fastify.post(
     '/user/second-factor/begin',
     { ...recently, schema: { response: { 200: EnrolmentAnswer } } },
     async (request) => {
       const { id, email, emailVerified } = request.saas.user;
-      // Whoever registered the address of somebody else must not set up a factor that keeps its owner out.
+      // A registration with another person's address must not set up a factor, which would lock the owner out.
       if (!emailVerified) throw authErrors.EMAIL_NOT_VERIFIED();
       return ok(await secondFactors.begin(id, email));
     },
   );
 
-  scope.post(
+  fastify.post(
     '/user/second-factor/confirm',
     { ...recently, schema: { body: CodeBody, response: { 200: RecoveryCodesAnswer } } },
     async (request) => {
       const { user, session } = personOf(request.saas);
       const { code } = request.body;
       const form = `${session.id} ${code}`;
-      const recoveryCodes = await secondFactors.confirm(user.id, code, form, originOf(request));
+      const recoveryCodes = await secondFactors.confirm(user.id, code, form, requestSource(request));
       if (!recoveryCodes) throw authErrors.INVALID_CODE();
       return ok({ recoveryCodes });
     },
   );
 
-  scope.post(
+  fastify.post(
     '/user/second-factor/recovery-codes',
     { ...recently, schema: { body: CodeBody, response: { 200: RecoveryCodesAnswer } } },
     async (request) => {
       const { user, session } = personOf(request.saas);
       const { code } = request.body;
-      const origin = originOf(request);
-      if (!(await secondFactors.verify(user.id, code, origin))) throw authErrors.INVALID_CODE();
+      const source = requestSource(request);
+      if (!(await secondFactors.verify(user.id, code, source))) throw authErrors.INVALID_CODE();
       const form = `${session.id} ${code}`;
-      return ok({ recoveryCodes: await secondFactors.renewRecoveryCodes(user.id, form, origin) });
+      return ok({ recoveryCodes: await secondFactors.renewRecoveryCodes(user.id, form, source) });
     },
   );
 
-  scope.post(
+  fastify.post(
     '/user/second-factor/remove',
     {
       config: access('user'),
@@ -122,10 +125,10 @@ async function accountRoutes(
     },
     async (request) => {
       const { password, code } = request.body;
-      const origin = originOf(request);
-      await auth.proveOwner(personOf(request.saas), password, origin);
-      if (!(await secondFactors.verify(request.saas.user.id, code, origin))) throw authErrors.INVALID_CODE();
-      await secondFactors.remove(request.saas.user.id, origin);
+      const source = requestSource(request);
+      await auth.proveOwner(personOf(request.saas), password, source);
+      if (!(await secondFactors.verify(request.saas.user.id, code, source))) throw authErrors.INVALID_CODE();
+      await secondFactors.remove(request.saas.user.id, source);
       return { success: true, message: 'The second factor has been removed.' } as const;
     },
   );

@@ -1,4 +1,4 @@
-import type { Origin } from '../../../core/http/scope.js';
+import type { RequestSource } from '../../../core/http/routes.js';
 import { type Clock, MINUTE, SECOND, toSeconds } from '../../../core/kernel/clock.js';
 import type { Audit } from '../../../core/ops/audit.js';
 import type { Throttle } from '../../../core/throttle/throttle.js';
@@ -29,7 +29,7 @@ export interface SecondFactors {
    * Confirms the new app with a code of it. Returns the recovery codes, the same ones for the same `form`; null for a wrong code.
    * @throws FACTOR_CHANGED, RATE_LIMITED
    */
-  confirm(userId: string, code: string, form: string, origin: Origin): Promise<string[] | null>;
+  confirm(userId: string, code: string, form: string, source: RequestSource): Promise<string[] | null>;
   /**
    * Uses a code; null for a wrong one.
    * @param onBudgetSpent called if only codes from other addresses exhaust the limit; returns the error message
@@ -38,15 +38,15 @@ export interface SecondFactors {
   verify(
     userId: string,
     code: string,
-    origin: Origin,
+    source: RequestSource,
     onBudgetSpent?: () => string,
   ): Promise<keyof typeof SECOND_FACTOR | null>;
   /** Lets the owner, proven by an e-mailed link or code, give codes from this address while others exhaust the limit. */
   trust(userId: string, ip: string): Promise<void>;
   /** @throws FACTOR_CHANGED if there is no factor */
-  renewRecoveryCodes(userId: string, form: string, origin: Origin): Promise<string[]>;
+  renewRecoveryCodes(userId: string, form: string, source: RequestSource): Promise<string[]>;
   /** False if there was none. */
-  remove(userId: string, origin: Pick<Origin, 'ip' | 'by'>): Promise<boolean>;
+  remove(userId: string, source: Pick<RequestSource, 'ip' | 'by'>): Promise<boolean>;
 }
 
 /** What an authenticator app needs: the secret as text, as a link and as an SVG image of its QR code. */
@@ -62,17 +62,17 @@ export interface Enrolment {
  */
 export interface SecondFactorStep {
   /** @throws SECOND_FACTOR_REQUIRED, SECOND_FACTOR_ENROLMENT_REQUIRED, EMAIL_NOT_VERIFIED */
-  demand(user: UserDocument, first: FirstFactor, origin: Origin): Promise<void>;
+  demand(user: UserDocument, first: FirstFactor, source: RequestSource): Promise<void>;
   /** @throws INVALID_CHALLENGE, INVALID_CODE, RATE_LIMITED */
-  complete(given: { challenge: string; code: string }, origin: Origin): Promise<SignedIn>;
+  complete(given: { challenge: string; code: string }, source: RequestSource): Promise<SignedIn>;
   /** Begins the enrolment without which the account cannot sign in. @throws INVALID_CHALLENGE, RATE_LIMITED */
-  begin(challenge: string, origin: Origin): Promise<Enrolment>;
+  begin(challenge: string, source: RequestSource): Promise<Enrolment>;
   /** What was begun, for the same page after a wrong code; null if it has expired. @throws as `begin` */
-  pending(challenge: string, origin: Origin): Promise<Enrolment | null>;
+  pending(challenge: string, source: RequestSource): Promise<Enrolment | null>;
   /** @throws INVALID_CHALLENGE, INVALID_CODE, FACTOR_CHANGED, RATE_LIMITED */
   confirm(
     given: { challenge: string; code: string },
-    origin: Origin,
+    source: RequestSource,
   ): Promise<SignedIn & { recoveryCodes: string[] }>;
 }
 
@@ -83,7 +83,7 @@ export interface SecondFactorStepDependencies extends Pick<SignIn, 'signIn'> {
   secondFactors: SecondFactors;
   challenges: Challenges;
   /** Mails a link that lets the owner sign in from this location, and returns the message of the response. */
-  offerUnlock(email: string, origin: Origin): string;
+  offerUnlock(email: string, source: RequestSource): string;
   audit: Audit;
 }
 
@@ -91,7 +91,7 @@ export function createSecondFactorStep(deps: SecondFactorStepDependencies): Seco
   const { users, throttle, secondFactors, challenges, signIn, audit, clock } = deps;
 
   /** The account of a challenge, unless it has been disabled or its password or sessions were reset since. */
-  const accountOf = async (challenge: string, purpose: Purpose, { ip }: Origin) => {
+  const accountOf = async (challenge: string, purpose: ChallengePurpose, { ip }: RequestSource) => {
     await throttle.count(authLimits.login, ip);
     const claims = challenges.verify(challenge, purpose);
     const user = claims && (await users.findOne({ id: claims.sub }));
@@ -110,36 +110,36 @@ export function createSecondFactorStep(deps: SecondFactorStepDependencies): Seco
       }
       const requiredFrom = await secondFactors.requiredFrom(id);
       if (requiredFrom === null || clock.now() < requiredFrom) return;
-      // Whoever registered the address of somebody else must not set up a factor that keeps its owner out.
+      // A registration with another person's address must not set up a factor, which would lock the owner out.
       if (!emailVerified) throw authErrors.EMAIL_NOT_VERIFIED();
       throw authErrors.SECOND_FACTOR_ENROLMENT_REQUIRED({
         members: { challenge: challenges.issue(user, 'enrol', first) },
       });
     },
 
-    async complete({ challenge, code }, origin) {
-      const { user, first } = await accountOf(challenge, 'verify', origin);
-      const offerUnlock = () => deps.offerUnlock(user.email, origin);
-      const method = await secondFactors.verify(user.id, code, origin, offerUnlock);
+    async complete({ challenge, code }, source) {
+      const { user, first } = await accountOf(challenge, 'verify', source);
+      const offerUnlock = () => deps.offerUnlock(user.email, source);
+      const method = await secondFactors.verify(user.id, code, source, offerUnlock);
       if (method === null) throw authErrors.INVALID_CODE();
-      return signIn(user, origin, amrOf(first, method));
+      return signIn(user, source, amrOf(first, method));
     },
 
-    async begin(challenge, origin) {
-      const { user } = await accountOf(challenge, 'enrol', origin);
+    async begin(challenge, source) {
+      const { user } = await accountOf(challenge, 'enrol', source);
       return secondFactors.begin(user.id, user.email);
     },
 
-    async pending(challenge, origin) {
-      const { user } = await accountOf(challenge, 'enrol', origin);
+    async pending(challenge, source) {
+      const { user } = await accountOf(challenge, 'enrol', source);
       return secondFactors.pending(user.id, user.email);
     },
 
-    async confirm({ challenge, code }, origin) {
-      const { user, first } = await accountOf(challenge, 'enrol', origin);
-      const recoveryCodes = await secondFactors.confirm(user.id, code, `${challenge} ${code}`, origin);
+    async confirm({ challenge, code }, source) {
+      const { user, first } = await accountOf(challenge, 'enrol', source);
+      const recoveryCodes = await secondFactors.confirm(user.id, code, `${challenge} ${code}`, source);
       if (!recoveryCodes) throw authErrors.INVALID_CODE();
-      return { ...(await signIn(user, origin, amrOf(first, 'otp'))), recoveryCodes };
+      return { ...(await signIn(user, source, amrOf(first, 'otp'))), recoveryCodes };
     },
   };
 }
@@ -150,7 +150,7 @@ const amrOf = (first: FirstFactor, second: keyof typeof SECOND_FACTOR): string[]
 ];
 
 /** What the right password allows: to give a code, or to set up a factor. */
-type Purpose = 'verify' | 'enrol';
+type ChallengePurpose = 'verify' | 'enrol';
 
 interface ChallengeClaims {
   sub: string;
@@ -161,9 +161,9 @@ interface ChallengeClaims {
 
 /** Signed proofs that the password of an account was given. */
 export interface Challenges {
-  issue(user: UserDocument, purpose: Purpose, first: FirstFactor): string;
+  issue(user: UserDocument, purpose: ChallengePurpose, first: FirstFactor): string;
   /** Null for an invalid or expired challenge, and for one with another purpose. */
-  verify(token: string, purpose: Purpose): ChallengeClaims | null;
+  verify(token: string, purpose: ChallengePurpose): ChallengeClaims | null;
 }
 
 /** Enough to set up an app, or to find a telephone. */
@@ -176,7 +176,7 @@ export interface ChallengeOptions {
 }
 
 export function createChallenges({ tokens, issuer, clock }: ChallengeOptions): Challenges {
-  const audience = (purpose: Purpose) => `saas-second-factor-${purpose}`;
+  const audience = (purpose: ChallengePurpose) => `saas-second-factor-${purpose}`;
   return {
     issue({ id, sessionEpoch }, purpose, first) {
       const iat = toSeconds(clock.now());

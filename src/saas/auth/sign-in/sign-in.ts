@@ -1,10 +1,11 @@
+import type { SessionSource } from '../../../core/http/request-details.js';
 import type { User } from '../../../core/http/schemas.js';
 import type { AnnouncedEvent } from '../../../core/ops/events.js';
 import { UniqueViolation } from '../../../core/storage/collection.js';
 import { authErrors } from '../errors.js';
 import { proofOfRegistration } from '../events.js';
 import type { IssuedTokens } from '../sessions/refresh.js';
-import type { SessionDependencies, SessionOrigin, SessionService } from '../sessions/sessions.js';
+import type { SessionDependencies, SessionService } from '../sessions/sessions.js';
 import type { UserDocument } from '../store.js';
 
 /** What every way to sign in and to register ends with. `amr` says how; absent: by password. `authenticatedAt` says when; absent: now. */
@@ -12,14 +13,14 @@ export interface SignIn {
   /** Starts a session and records it. */
   signIn(
     user: UserDocument,
-    origin: SessionOrigin,
+    source: SessionSource,
     amr?: readonly string[],
     authenticatedAt?: number,
   ): Promise<SignedIn>;
   /** Stores a new user, with the first session. @throws EMAIL_TAKEN */
   createAccount(
     user: UserDocument,
-    origin: SessionOrigin,
+    source: SessionSource,
     amr?: readonly string[],
     authenticatedAt?: number,
   ): Promise<SignedIn>;
@@ -46,22 +47,22 @@ export function createSignIn(deps: SignInDependencies): SignIn {
   return {
     announceRegistered,
 
-    async signIn(user, origin, amr, authenticatedAt) {
+    async signIn(user, source, amr, authenticatedAt) {
       // Started together, so that both writes share one commit.
-      const record = { event: 'login.succeeded', subject: user.id, ip: origin.ip };
+      const record = { event: 'login.succeeded', subject: user.id, ip: source.ip };
       const [{ session, signedIn }] = await Promise.all([
-        startSession(user, origin, amr, authenticatedAt),
+        startSession(user, source, amr, authenticatedAt),
         audit.record(record),
       ]);
-      if (afterLogin) await afterLogin(signedIn.user, session, false, origin);
+      if (afterLogin) await afterLogin(signedIn.user, session, false, source);
       return signedIn;
     },
 
-    async createAccount(user, origin, amr, authenticatedAt) {
+    async createAccount(user, source, amr, authenticatedAt) {
       if (await users.findOne({ email: user.email })) throw authErrors.EMAIL_TAKEN();
       // The session is stored first, because a session without a user is invalid: a failure in between creates no
       // account.
-      const { session, signedIn } = await startSession(user, origin, amr, authenticatedAt);
+      const { session, signedIn } = await startSession(user, source, amr, authenticatedAt);
       const announced = await announceRegistered(user);
       await users.insert(user).catch(async (error: unknown) => {
         if (!(error instanceof UniqueViolation)) throw error;
@@ -69,8 +70,8 @@ export function createSignIn(deps: SignInDependencies): SignIn {
         throw authErrors.EMAIL_TAKEN();
       });
       await announced.emit();
-      await audit.record({ event: 'user.registered', subject: user.id, ip: origin.ip });
-      if (afterLogin) await afterLogin(signedIn.user, session, true, origin);
+      await audit.record({ event: 'user.registered', subject: user.id, ip: source.ip });
+      if (afterLogin) await afterLogin(signedIn.user, session, true, source);
       return signedIn;
     },
   };

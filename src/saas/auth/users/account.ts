@@ -1,5 +1,5 @@
+import type { RequestSource } from '../../../core/http/routes.js';
 import { toTimestamp } from '../../../core/http/schemas.js';
-import type { Origin } from '../../../core/http/scope.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
 import { sha256 } from '../../../core/kernel/secrets.js';
 import type { Audit } from '../../../core/ops/audit.js';
@@ -30,12 +30,12 @@ export interface AccountService {
   changePassword(
     identity: Identity,
     given: { currentPassword: string; newPassword: string },
-    origin: Origin,
+    source: RequestSource,
   ): Promise<void>;
   /** Returns the valid sessions, newest first. */
   listSessions(identity: SessionOfUser): Promise<ListedSession[]>;
   /** @throws NOT_FOUND if the caller has no such session */
-  revokeSession(identity: Pick<SessionOfUser, 'user'>, id: string, origin: Origin): Promise<void>;
+  revokeSession(identity: Pick<SessionOfUser, 'user'>, id: string, source: RequestSource): Promise<void>;
 }
 
 /** The identifiers of a session and its user. */
@@ -77,13 +77,13 @@ export function createAccountService(deps: AccountServiceDependencies): AccountS
     user: UserDocument,
     { usedLinkHash, unansweredSince }: LinkUse,
     { sessionId, password }: { sessionId: string; password: string },
-    origin: Origin,
+    source: RequestSource,
   ): Promise<UserDocument | null> => {
     const { id, email, passwordVersion, sessionEpoch } = user;
     await passwordRules.validateStrength(password, email, 'newPassword');
-    const passwordHash = await passwords.hash(password, origin.isDisconnected);
+    const passwordHash = await passwords.hash(password, source.isDisconnected);
     // The mail is enqueued before the change and sent only after it, so a crash in between loses nothing.
-    await mails.passwordChanged(user, passwordVersion + 1, origin);
+    await mails.passwordChanged(user, passwordVersion + 1, source);
     const expiresAt = clock.now() + RESET_LINK_TTL_MS;
     const usedLink = { kind: 'password', expiresAt, passwordChanged: true, addressVerified: false } as const;
     await deps.announceEvent(
@@ -108,7 +108,7 @@ export function createAccountService(deps: AccountServiceDependencies): AccountS
   const hasSetPassword = async (
     use: LinkUse,
     password: string,
-    { ip, isDisconnected }: Origin,
+    { ip, isDisconnected }: RequestSource,
   ): Promise<boolean> => {
     const user = await usedLinks.findUnanswered(use);
     if (user?.usedLink?.kind !== 'password') return false;
@@ -119,7 +119,7 @@ export function createAccountService(deps: AccountServiceDependencies): AccountS
   };
 
   return {
-    async changePassword({ user: { id, email }, session }, { currentPassword, newPassword }, origin) {
+    async changePassword({ user: { id, email }, session }, { currentPassword, newPassword }, source) {
       passwordRules.validateFormat(newPassword, 'newPassword');
       const { user, isRepetition } = await credentials.verify(
         {
@@ -128,10 +128,10 @@ export function createAccountService(deps: AccountServiceDependencies): AccountS
           password: currentPassword,
           async isRepetition({ passwordVersion, usedLinkHash }) {
             const use = useOf(id, session.id, passwordVersion - 1);
-            return usedLinkHash === use.usedLinkHash && hasSetPassword(use, newPassword, origin);
+            return usedLinkHash === use.usedLinkHash && hasSetPassword(use, newPassword, source);
           },
         },
-        origin,
+        source,
         'password.change-refused',
       );
       const current = await sessions.findOne({ id: session.id });
@@ -140,12 +140,12 @@ export function createAccountService(deps: AccountServiceDependencies): AccountS
       await usedLinks.complete(use, async () => {
         const isChanged =
           isRepetition ||
-          (await setPassword(user, use, { sessionId: session.id, password: newPassword }, origin)) !== null ||
-          (await hasSetPassword(use, newPassword, origin));
+          (await setPassword(user, use, { sessionId: session.id, password: newPassword }, source)) !== null ||
+          (await hasSetPassword(use, newPassword, source));
         if (!isChanged) throw authErrors.INVALID_CREDENTIALS();
         await Promise.all([
-          deps.throttle.trustOnly(email, origin.ip),
-          audit.record({ event: 'password.changed', subject: id, ip: origin.ip }),
+          deps.throttle.trustOnly(email, source.ip),
+          audit.record({ event: 'password.changed', subject: id, ip: source.ip }),
         ]);
         await deps.emit('session.revoked', othersRevoked(id, session.id, use.usedLinkHash));
       });

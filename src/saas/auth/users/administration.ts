@@ -1,6 +1,6 @@
 import { toTimestamp } from '../../../core/http/schemas.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
-import { type Audit, madeBy, type Operator } from '../../../core/ops/audit.js';
+import { type Audit, auditActor, type Operator } from '../../../core/ops/audit.js';
 import type { Page } from '../../../core/storage/collection.js';
 import { readPage } from '../../../core/storage/pages.js';
 import type { AuthDependencies } from '../dependencies.js';
@@ -112,7 +112,7 @@ export function createAccountAdministration(deps: AccountAdministrationDependenc
         await announced.withdraw();
         throw httpErrors.NOT_FOUND();
       }
-      const record = { event: 'session.revoked', subject: userId, ...madeBy(operator), detail: id };
+      const record = { event: 'session.revoked', subject: userId, ...auditActor(operator), detail: id };
       await audit.record(record);
       await announced.emit();
     },
@@ -126,14 +126,14 @@ export function createAccountAdministration(deps: AccountAdministrationDependenc
         await announced.withdraw();
         throw userNotFound();
       }
-      const record = { event: 'session.revoked', subject: userId, ...madeBy(operator), detail: 'all' };
+      const record = { event: 'session.revoked', subject: userId, ...auditActor(operator), detail: 'all' };
       await audit.record(record);
       await announced.emit();
     },
 
     async sendReset(userId, operator) {
       await deps.sendReset(await findRecipient(userId));
-      await audit.record({ event: 'password.reset-sent', subject: userId, ...madeBy(operator) });
+      await audit.record({ event: 'password.reset-sent', subject: userId, ...auditActor(operator) });
     },
 
     async sendVerification(userId, operator) {
@@ -141,7 +141,7 @@ export function createAccountAdministration(deps: AccountAdministrationDependenc
       if (user.emailVerified)
         throw httpErrors.VALIDATION_ERROR({ message: 'The address is verified already.' });
       await deps.sendVerification(user);
-      await audit.record({ event: 'email.verification-sent', subject: userId, ...madeBy(operator) });
+      await audit.record({ event: 'email.verification-sent', subject: userId, ...auditActor(operator) });
     },
   };
 }

@@ -1,6 +1,6 @@
-import type { Origin } from '../../../core/http/scope.js';
+import type { RequestSource } from '../../../core/http/routes.js';
 import { sha256 } from '../../../core/kernel/secrets.js';
-import { type Audit, type AuditRecord, madeBy, type Operator } from '../../../core/ops/audit.js';
+import { type Audit, type AuditRecord, auditActor, type Operator } from '../../../core/ops/audit.js';
 import type { Job } from '../../../core/ops/jobs.js';
 import { UNANSWERED_LINK_FIELDS } from '../../../core/ops/used-links.js';
 import type { AuthDependencies } from '../dependencies.js';
@@ -21,7 +21,7 @@ export interface AccountDeletion {
    * @throws INVALID_CREDENTIALS, REAUTHENTICATION_REQUIRED, RATE_LIMITED, OVERLOADED; PAYMENT_PROVIDER_ERROR when the subscriptions could not
    *   be cancelled yet: the account is disabled, and the job deletes it after cancelling them
    */
-  deleteAccount(identity: Identity, password: string | undefined, origin: Origin): Promise<void>;
+  deleteAccount(identity: Identity, password: string | undefined, source: RequestSource): Promise<void>;
   /**
    * The same on behalf of the operator, by default the host, also for a suspended account.
    * @throws NOT_FOUND; PAYMENT_PROVIDER_ERROR as above
@@ -85,9 +85,9 @@ export function createAccountDeletion(deps: AccountDeletionDependencies): Accoun
   };
 
   return {
-    async deleteAccount(identity, password, origin) {
-      const user = await credentials.verifyOwner(identity, password, origin, 'user.deletion-refused');
-      const actor = { ip: origin.ip };
+    async deleteAccount(identity, password, source) {
+      const user = await credentials.verifyOwner(identity, password, source, 'user.deletion-refused');
+      const actor = { ip: source.ip };
       const where = { id: user.id, passwordVersion: user.passwordVersion, suspendedAt: null };
       const closed = await close(where, actor);
       if (!closed) throw authErrors.INVALID_CREDENTIALS();
@@ -95,7 +95,7 @@ export function createAccountDeletion(deps: AccountDeletionDependencies): Accoun
     },
 
     async deleteByOperator(id, operator) {
-      const actor = madeBy(operator);
+      const actor = auditActor(operator);
       const user = await users.findOne({ id });
       if (!user) throw userNotFound();
       // Completes a deletion that has begun already.

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { access, type FastifyTypebox, requestSource } from '../../../core/http/routes.js';
 import { ok, toTimestamp } from '../../../core/http/schemas.js';
-import { access, originOf, type Scope } from '../../../core/http/scope.js';
 import { streamJson } from '../../../core/http/streams.js';
 import type { Clock } from '../../../core/kernel/clock.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
@@ -44,7 +44,7 @@ export function createSendExport({ exportAccount, throttle }: ExportOptions): Se
       throw httpErrors.RATE_LIMITED({ headers: { 'retry-after': RETRY_AFTER_RUNNING_SECONDS } });
     running.add(id);
     try {
-      await throttle.countKey(authLimits.export, id, originOf(request).ip);
+      await throttle.countKey(authLimits.export, id, requestSource(request).ip);
       return streamJson(request, reply, ok(await exportAccount(id)), () => running.delete(id));
     } catch (error) {
       running.delete(id);
@@ -53,9 +53,12 @@ export function createSendExport({ exportAccount, throttle }: ExportOptions): Se
   };
 }
 
-export async function exportPlugin(scope: Scope, { sendExport }: { sendExport: SendExport }): Promise<void> {
+export async function exportPlugin(
+  fastify: FastifyTypebox,
+  { sendExport }: { sendExport: SendExport },
+): Promise<void> {
   // As the page does: it contains what a stolen session should not reveal.
-  scope.get('/user/export', { config: access('recent-user') }, (request, reply) =>
+  fastify.get('/user/export', { config: access('recent-user') }, (request, reply) =>
     sendExport(request, reply, request.saas.user.id),
   );
 }

@@ -1,5 +1,5 @@
 import type { Clock } from '../../../core/kernel/clock.js';
-import { type Audit, madeBy, type Operator } from '../../../core/ops/audit.js';
+import { type Audit, auditActor, type Operator } from '../../../core/ops/audit.js';
 import type { Announce } from '../../../core/ops/events.js';
 import { UNANSWERED_LINK_FIELDS } from '../../../core/ops/used-links.js';
 import type { Change } from '../../../core/storage/collection.js';
@@ -56,7 +56,7 @@ export function createSuspension(deps: SuspensionDependencies): Suspension {
       for (const one of announced) await one.withdraw();
       return null;
     }
-    await audit.record({ event, subject: id, ...madeBy(operator) });
+    await audit.record({ event, subject: id, ...auditActor(operator) });
     for (const one of announced) await one.emit();
     return changed;
   };

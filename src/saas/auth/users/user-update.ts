@@ -1,6 +1,6 @@
 import { canonicalEmail } from '../../../core/http/mailboxes.js';
 import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
-import { type Audit, changeDetail, madeBy, type Operator } from '../../../core/ops/audit.js';
+import { type Audit, auditActor, changeDetail, type Operator } from '../../../core/ops/audit.js';
 import type { AnnouncedEvent } from '../../../core/ops/events.js';
 import { UNANSWERED_LINK_FIELDS } from '../../../core/ops/used-links.js';
 import { type Change, UniqueViolation, type Where } from '../../../core/storage/collection.js';
@@ -115,7 +115,7 @@ export function createUserUpdate(deps: UserUpdateDependencies): UserUpdate {
       ...(inc.passwordVersion !== undefined && { password: 'set' }),
       ...(inc.metadataRev !== undefined && { metadata: 'changed' }),
     });
-    await audit.record({ event: 'user.updated', subject: id, ...madeBy(operator), detail });
+    await audit.record({ event: 'user.updated', subject: id, ...auditActor(operator), detail });
     if (inc.passwordVersion !== undefined) await deps.foreignHashes.remove(before);
     for (const event of announced) await event?.emit();
     if (before.email !== user.email || before.name !== user.name) deps.profileChanged();

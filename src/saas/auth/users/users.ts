@@ -1,11 +1,11 @@
-import { mustBe, shown } from '../../../core/config/validation-messages.js';
+import { formatValue, mustBe } from '../../../core/config/validation-messages.js';
 import { canonicalEmail } from '../../../core/http/mailboxes.js';
-import { Email, fits, OptionalName, toTimestamp, type User } from '../../../core/http/schemas.js';
+import { Email, matchesSchema, OptionalName, toTimestamp, type User } from '../../../core/http/schemas.js';
 import type { PrivateMetadata } from '../../../core/http/user-metadata.js';
 import { type Clock, timesOf } from '../../../core/kernel/clock.js';
 import { type ErrorDetail, httpErrors, invalidFields } from '../../../core/kernel/errors.js';
 import type { Random } from '../../../core/kernel/secrets.js';
-import { type Audit, changeDetail, madeBy, type Operator } from '../../../core/ops/audit.js';
+import { type Audit, auditActor, changeDetail, type Operator } from '../../../core/ops/audit.js';
 import type { Announce } from '../../../core/ops/events.js';
 import type { PasswordPolicy } from '../../../core/passwords/common.js';
 import type { Passwords } from '../../../core/passwords/hasher.js';
@@ -71,7 +71,7 @@ export const userNotFound = () => httpErrors.NOT_FOUND({ message: 'The user was 
 export async function findUser(users: Pick<Users, 'findOne'>, by: UserKey): Promise<UserDocument | null> {
   if ('id' in by) return users.findOne({ id: by.id });
   const email = canonicalEmail(by.email);
-  return fits(email, Email) ? users.findOne({ email }) : null;
+  return matchesSchema(email, Email) ? users.findOne({ email }) : null;
 }
 
 /** What other domains and the host application can do with users. */
@@ -170,7 +170,7 @@ export function createUserDirectory(
         await announced.emit();
         if (operator) {
           const detail = changeDetail({ name: before.name }, { name: name || undefined });
-          await deps.audit.record({ event: 'user.renamed', subject: id, ...madeBy(operator), detail });
+          await deps.audit.record({ event: 'user.renamed', subject: id, ...auditActor(operator), detail });
         }
         return after;
       }
@@ -288,7 +288,7 @@ function validateNewUser(
   const problems: Record<keyof NewUser, string | null | false> = {
     id:
       !(id === undefined || (typeof id === 'string' && USER_ID.test(id))) &&
-      `must have 1 to 64 letters, digits, _ and -; given: ${shown(id)}`,
+      `must have 1 to 64 letters, digits, _ and -; given: ${formatValue(id)}`,
     ...profileProblems({ ...input, email: email ?? null }),
     password:
       password !== undefined &&
@@ -301,7 +301,7 @@ function validateNewUser(
           'must be an argon2, bcrypt, scrypt or PBKDF2 hash of usual cost'),
     createdAt:
       !(createdAt === undefined || (Number.isSafeInteger(createdAt) && isPast(createdAt as number, clock))) &&
-      `must be a time in the past, like 1706702400000 or, in a file, 2024-01-31T12:00:00Z; given: ${shown(createdAt)}`,
+      `must be a time in the past, like 1706702400000 or, in a file, 2024-01-31T12:00:00Z; given: ${formatValue(createdAt)}`,
   };
   return Object.entries(problems).flatMap(([path, message]) => (message ? [{ path, message }] : []));
 }
@@ -332,7 +332,7 @@ export function profileProblems({
   privateMetadata,
 }: GivenProfile): Record<keyof GivenProfile, string | null | false> {
   const isText = (value: unknown, schema: typeof Email) =>
-    value === undefined || (typeof value === 'string' && fits(value, schema));
+    value === undefined || (typeof value === 'string' && matchesSchema(value, schema));
   const ofMetadata = (patch: unknown) =>
     metadataProblem(patch) ??
     (patch === undefined ? null : metadataSizeProblem(mergeMetadata(undefined, patch as object)));
@@ -341,7 +341,7 @@ export function profileProblems({
     name: !isText(name, OptionalName) && mustBe(OptionalName, name),
     emailVerified:
       !(emailVerified === undefined || typeof emailVerified === 'boolean') &&
-      `must be true or false; given: ${shown(emailVerified)}`,
+      `must be true or false; given: ${formatValue(emailVerified)}`,
     publicMetadata: ofMetadata(publicMetadata),
     privateMetadata: ofMetadata(privateMetadata),
   };

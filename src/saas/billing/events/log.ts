@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox';
 import { Timestamp, toTimestamp } from '../../../core/http/schemas.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
-import { type Audit, madeBy, type Operator } from '../../../core/ops/audit.js';
+import { type Audit, auditActor, type Operator } from '../../../core/ops/audit.js';
 import type { Page, Where } from '../../../core/storage/collection.js';
 import { readPage } from '../../../core/storage/pages.js';
 import { billingErrors } from '../errors.js';
@@ -96,7 +96,7 @@ export function createEventLog(deps: EventLogDependencies): EventLog {
   };
 
   const record = (event: 'webhook.replayed' | 'webhook.assigned', by: Operator, detail: object) =>
-    audit.record({ event, ...madeBy(by), detail: JSON.stringify(detail) });
+    audit.record({ event, ...auditActor(by), detail: JSON.stringify(detail) });
 
   return {
     async list({ outcome, id, about, ...rest }) {

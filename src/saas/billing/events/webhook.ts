@@ -1,7 +1,7 @@
 import { createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
+import { access, type FastifyTypebox, requestSource } from '../../../core/http/routes.js';
 import { ok } from '../../../core/http/schemas.js';
-import { access, originOf, type Scope } from '../../../core/http/scope.js';
 import { type Clock, toSeconds } from '../../../core/kernel/clock.js';
 import { AppError } from '../../../core/kernel/errors.js';
 import type { Audit } from '../../../core/ops/audit.js';
@@ -140,21 +140,24 @@ function parseSignatureHeader(header: string | undefined): { time: string; signa
 const BODY_LIMIT = 512 * 1024;
 
 /** The route for the provider's events, whose signature covers the bytes of the body. */
-export async function webhookPlugin(scope: Scope, { webhook }: { webhook: Webhook }): Promise<void> {
-  scope.removeContentTypeParser('application/json');
-  scope.addContentTypeParser(
+export async function webhookPlugin(
+  fastify: FastifyTypebox,
+  { webhook }: { webhook: Webhook },
+): Promise<void> {
+  fastify.removeContentTypeParser('application/json');
+  fastify.addContentTypeParser(
     'application/json',
     { parseAs: 'buffer' },
     async (_request: unknown, body: Buffer) => body,
   );
   // Some body parsers of hosts set an empty `req.body` on requests that they did not read.
   const readBefore = new WeakSet<IncomingMessage>();
-  scope.addHook('onRequest', ({ raw }, _reply, done) => {
+  fastify.addHook('onRequest', ({ raw }, _reply, done) => {
     if (raw.readableEnded) readBefore.add(raw);
     done();
   });
 
-  scope.post(
+  fastify.post(
     '/billing/webhook',
     {
       config: access('public', { duringMaintenance: true, unmetered: true }),
@@ -166,7 +169,7 @@ export async function webhookPlugin(scope: Scope, { webhook }: { webhook: Webhoo
       const outcome = await webhook.receive({
         signature: Array.isArray(signature) ? undefined : signature,
         body: readBefore.has(request.raw) ? bytesKeptIn(request.raw) : bytesOf(request.body),
-        ip: originOf(request).ip,
+        ip: requestSource(request).ip,
       });
       return ok({ received: true as const, outcome });
     },

@@ -1,6 +1,6 @@
 import type { Static } from 'typebox';
 import { Type } from 'typebox';
-import { shown } from '../../../core/config/validation-messages.js';
+import { formatValue } from '../../../core/config/validation-messages.js';
 import { DisplayName } from '../../../core/http/schemas.js';
 
 /** The option `billing`: the plans of the product, with what each includes and how it is sold. */
@@ -119,7 +119,7 @@ export function plansProblem(plans: Readonly<Record<string, PlanConfiguration>>)
     for (const price of configuration.prices ?? []) {
       const other = planOfPrice.get(price);
       if (other !== undefined) {
-        return `must list each price once; ${shown(price)} is listed in ${other === plan ? `${plan} twice` : `${other} and ${plan}`}.`;
+        return `must list each price once; ${formatValue(price)} is listed in ${other === plan ? `${plan} twice` : `${other} and ${plan}`}.`;
       }
       planOfPrice.set(price, plan);
     }
@@ -127,7 +127,7 @@ export function plansProblem(plans: Readonly<Record<string, PlanConfiguration>>)
   return undefined;
 }
 
-const shownName = (name: string): string => (PLAN_NAME.test(name) ? name : shown(name));
+const shownName = (name: string): string => (PLAN_NAME.test(name) ? name : formatValue(name));
 
 function nameProblem(plan: string): string | undefined {
   if (RESERVED.includes(plan)) return 'is a reserved name: choose another one.';
@@ -143,10 +143,10 @@ function planProblem({ limits = {}, ...plan }: PlanConfiguration, isFree: boolea
   }
   const limit = Object.keys(limits).find((name) => !LIMIT_NAME.test(name));
   if (limit !== undefined) {
-    return `must name limits with 1 to 100 letters, digits, dots, colons and hyphens; given: ${shown(limit)}.`;
+    return `must name limits with 1 to 100 letters, digits, dots, colons and hyphens; given: ${formatValue(limit)}.`;
   }
   const twice = features.find((feature, index) => features.indexOf(feature) < index);
-  if (twice !== undefined) return `must list each feature once; given twice: ${shown(twice)}.`;
+  if (twice !== undefined) return `must list each feature once; given twice: ${formatValue(twice)}.`;
   const { min = 1, max = Number.POSITIVE_INFINITY } = checkout?.quantity ?? {};
   return min > max
     ? `must have a checkout.quantity whose min is at most its max; given: ${min} and ${max}.`

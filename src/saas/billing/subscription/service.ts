@@ -22,7 +22,7 @@ import type { Gateway } from '../provider/gateway.js';
 import { asObject, asText, idOf, type Json } from '../provider/json.js';
 import type { Subscription } from '../schemas.js';
 import type { SubscriptionDocument } from '../store.js';
-import type { BillingUsers, Grant } from '../users.js';
+import type { BillingUsers, PlanGrant } from '../users.js';
 import { type DescribedSubscription, NO_DETAILS, type SubscriptionDetails } from './details.js';
 import { createCoalescer, type SubscriptionSync } from './sync.js';
 
@@ -189,7 +189,7 @@ const NONE: SubscriptionView = {
 const time = (milliseconds: number | undefined) =>
   milliseconds === undefined ? null : toTimestamp(milliseconds);
 
-const grantView = ({ plan, since, until }: Grant) => ({
+const grantView = ({ plan, since, until }: PlanGrant) => ({
   plan,
   since: toTimestamp(since),
   until: time(until),
@@ -203,7 +203,7 @@ const benefitsView = ({ features, limits }: Benefits) => ({
   ),
 });
 
-function grantedSubscription({ plan, since, until }: Grant): SubscriptionView {
+function grantedSubscription({ plan, since, until }: PlanGrant): SubscriptionView {
   return {
     ...NONE,
     status: 'granted',

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import { originOf } from '../../../../core/http/scope.js';
+import { requestSource } from '../../../../core/http/routes.js';
 import type { Audit } from '../../../../core/ops/audit.js';
 import type { Directory, Principal } from '../../directory.js';
 
@@ -19,15 +19,15 @@ export type CheckCredentials = (
 
 export function createCredentialsCheck({ directory, audit }: CredentialsOptions): CheckCredentials {
   return async (request, credentials, accepts, detail) => {
-    const origin = originOf(request);
+    const source = requestSource(request);
     const principal =
       credentials &&
-      (await directory.authenticate(credentials.username, credentials.password, origin, accepts));
+      (await directory.authenticate(credentials.username, credentials.password, source, accepts));
     if (!principal) {
       const named = credentials && (await directory.findByHandle(credentials.username));
       await audit.recordFailure({
         event: 'login.failed',
-        ip: origin.ip,
+        ip: source.ip,
         ...(named && { subject: named.id }),
         detail,
       });

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Localized, message } from '../../../../core/http/messages.js';
 import type { Page, Pages } from '../../../../core/http/pages.js';
-import { originOf } from '../../../../core/http/scope.js';
+import { requestSource } from '../../../../core/http/routes.js';
 import type { Audit } from '../../../../core/ops/audit.js';
 import { AMR } from '../../claims.js';
 import type { Consent, ConsentService } from '../../consents.js';
@@ -9,7 +9,7 @@ import type { Principal, SecondFactor } from '../../directory.js';
 import { oidcErrors } from '../../errors.js';
 import { scopesOf } from '../../resources.js';
 import { type Cookies, mountPath, type SessionService } from '../../sessions.js';
-import { continueHref, nameOf, type Purpose, refusedRequestPage, type SignInPages } from '../pages.js';
+import { continueHref, nameOf, refusedRequestPage, type SignInPages, type SignInRequest } from '../pages.js';
 import type { AuthorizationRequest, ErrorResponse } from '../request.js';
 import { sendResponse } from '../response.js';
 import type { Authorization, ResumedInteraction } from '../service.js';
@@ -29,45 +29,46 @@ export interface InteractionFormsOptions {
 
 /** What the forms of sign-in, sign-up and consent have in common. */
 export interface InteractionForms {
-  /** The interaction of a form that was shown to this browser. @throws login_rejected, invalid_request */
+  /** The interaction of a form that was rendered for this browser. @throws login_rejected, invalid_request */
   resume(request: FastifyRequest, token: string): Promise<ResumedInteraction>;
   /** The same for a form of sign-in or sign-up: what it is for, or an error for the application. */
   resumeSignIn(
     request: FastifyRequest,
     token: string,
   ): Promise<
-    Pick<ResumedInteraction, 'proven' | 'isExpired'> & ({ purpose: Purpose } | { error: ErrorResponse })
+    Pick<ResumedInteraction, 'proven' | 'isExpired'> &
+      ({ signInRequest: SignInRequest } | { error: ErrorResponse })
   >;
   /** Sends a form again that was open for too long, with a new token. */
   renew(
     request: FastifyRequest,
     reply: FastifyReply,
-    purpose: Purpose,
+    signInRequest: SignInRequest,
     form: (renewed: { token: string; problems: Localized[] }) => Page,
   ): FastifyReply;
   /** @param status 303 after a form */
   respondWithError(reply: FastifyReply, error: ErrorResponse, status: 302 | 303): FastifyReply;
   /** A new token of the same form, with another challenge for passkeys. */
-  newToken(request: FastifyRequest, purpose: Purpose): string;
+  newToken(request: FastifyRequest, signInRequest: SignInRequest): string;
   /** Continues after the password: with the form for the second factor, if the person has one or must set one up. */
   acceptPassword(
     request: FastifyRequest,
     reply: FastifyReply,
-    purpose: Purpose,
+    signInRequest: SignInRequest,
     principal: Principal,
   ): Promise<FastifyReply>;
   /** Continues after a passkey. */
   acceptPasskey(
     request: FastifyRequest,
     reply: FastifyReply,
-    purpose: Purpose,
+    signInRequest: SignInRequest,
     principal: Principal,
   ): Promise<FastifyReply>;
   /** Starts the session of a person who has signed in, without a response. */
   enter(
     request: FastifyRequest,
     reply: FastifyReply,
-    purpose: Purpose,
+    signInRequest: SignInRequest,
     principal: Principal,
     amr: readonly string[],
   ): Promise<void>;
@@ -78,7 +79,7 @@ export interface InteractionForms {
   complete(
     request: FastifyRequest,
     reply: FastifyReply,
-    purpose: Purpose,
+    signInRequest: SignInRequest,
     principal: Principal,
     amr?: readonly string[],
   ): Promise<FastifyReply>;
@@ -103,7 +104,7 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
     amr: readonly string[] | undefined,
   ) => {
     const previous = cookies.session.read(request);
-    const { token, session } = await sessions.start(principal, previous, originOf(request), amr);
+    const { token, session } = await sessions.start(principal, previous, requestSource(request), amr);
     cookies.session.set(reply, token);
     return session;
   };
@@ -121,39 +122,48 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
     return resumed;
   };
 
-  const newToken: InteractionForms['newToken'] = (request, purpose) => {
+  const newToken: InteractionForms['newToken'] = (request, signInRequest) => {
     const cookie = cookies.form.read(request);
-    return 'returnTo' in purpose
-      ? authorization.beginOwnSignIn(purpose, cookie).token
-      : authorization.beginInteraction(purpose, cookie).token;
+    return 'returnTo' in signInRequest
+      ? authorization.beginFirstPartySignIn(signInRequest, cookie).token
+      : authorization.beginInteraction(signInRequest, cookie).token;
   };
 
   /** The response to an application for which this principal must not be authorized; null for every other one. */
-  const refuse = (reply: FastifyReply, purpose: Purpose, principal: Principal): FastifyReply | null => {
-    if ('returnTo' in purpose) return null;
-    const violation = authorization.findViolation(purpose, principal);
-    return violation && respondWithError(reply, { ...purpose, violation }, 303);
+  const refuse = (
+    reply: FastifyReply,
+    signInRequest: SignInRequest,
+    principal: Principal,
+  ): FastifyReply | null => {
+    if ('returnTo' in signInRequest) return null;
+    const violation = authorization.findViolation(signInRequest, principal);
+    return violation && respondWithError(reply, { ...signInRequest, violation }, 303);
   };
 
-  const complete: InteractionForms['complete'] = async (request, reply, purpose, principal, amr) => {
-    const { ip } = originOf(request);
-    if ('returnTo' in purpose) {
+  const complete: InteractionForms['complete'] = async (request, reply, signInRequest, principal, amr) => {
+    const { ip } = requestSource(request);
+    if ('returnTo' in signInRequest) {
       // Which people may use the page, it decides.
       await startSession(request, reply, principal, amr);
-      await audit.record({ event: 'login.succeeded', subject: principal.id, ip, detail: purpose.name });
-      return reply.redirect(mountPath(issuer()) + purpose.returnTo, 303);
+      await audit.record({ event: 'login.succeeded', subject: principal.id, ip, detail: signInRequest.name });
+      return reply.redirect(mountPath(issuer()) + signInRequest.returnTo, 303);
     }
     // The page of a delegation follows, whose decision the password is not.
-    if (purpose.delegation) {
+    if (signInRequest.delegation) {
       await startSession(request, reply, principal, amr);
-      await audit.record({ event: 'login.succeeded', subject: principal.id, ip, detail: purpose.client.id });
-      return reply.redirect(continueHref(purpose, mountPath(issuer())), 303);
+      await audit.record({
+        event: 'login.succeeded',
+        subject: principal.id,
+        ip,
+        detail: signInRequest.client.id,
+      });
+      return reply.redirect(continueHref(signInRequest, mountPath(issuer())), 303);
     }
     const [session, { revocations }] = await Promise.all([
       startSession(request, reply, principal, amr),
-      rememberConsent(principal, purpose),
+      rememberConsent(principal, signInRequest),
     ]);
-    const approved = await authorization.approve(purpose, { principal, session, revocations }, ip);
+    const approved = await authorization.approve(signInRequest, { principal, session, revocations }, ip);
     return sendResponse(pages, reply, approved, 303);
   };
 
@@ -165,15 +175,15 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
       const { proven, isExpired } = resumed;
       if ('returnTo' in resumed) {
         const { returnTo, name } = resumed;
-        return { purpose: { returnTo, name }, proven, isExpired };
+        return { signInRequest: { returnTo, name }, proven, isExpired };
       }
       const { validated } = resumed;
-      const outcome = 'error' in validated ? validated : { purpose: validated.request };
+      const outcome = 'error' in validated ? validated : { signInRequest: validated.request };
       return { ...outcome, proven, isExpired };
     },
 
-    renew(request, reply, purpose, form) {
-      const token = newToken(request, purpose);
+    renew(request, reply, signInRequest, form) {
+      const token = newToken(request, signInRequest);
       return pages.send(reply.code(403), form({ token, problems: [message('sign-in.expired')] }));
     },
 
@@ -181,35 +191,38 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
 
     newToken,
 
-    async acceptPassword(request, reply, purpose, principal) {
-      const refused = refuse(reply, purpose, principal);
+    async acceptPassword(request, reply, signInRequest, principal) {
+      const refused = refuse(reply, signInRequest, principal);
       if (refused) return refused;
       const { id, handle } = principal;
       const isEnrolled = (await secondFactor?.isEnrolled(id)) === true;
       if (!secondFactor || (!isEnrolled && !(await secondFactor.mustEnrol(principal))))
-        return complete(request, reply, purpose, principal);
-      if (!isEnrolled && (await secondFactor.awaitsConfirmation(principal, originOf(request))))
-        return pages.send(reply.code(403), signInPages.unconfirmed(purpose, handle));
+        return complete(request, reply, signInRequest, principal);
+      if (!isEnrolled && (await secondFactor.awaitsConfirmation(principal, requestSource(request))))
+        return pages.send(reply.code(403), signInPages.unconfirmed(signInRequest, handle));
       const present = cookies.form.read(request);
-      const { token, cookie } = authorization.beginSecondFactor(purpose, principal, present);
+      const { token, cookie } = authorization.beginSecondFactor(signInRequest, principal, present);
       if (cookie !== present) cookies.form.set(reply, cookie);
-      if (isEnrolled) return pages.send(reply, signInPages.secondFactor(purpose, { token }));
+      if (isEnrolled) return pages.send(reply, signInPages.secondFactor(signInRequest, { token }));
       const enrolment = await secondFactor.begin(id, handle);
-      return pages.send(reply, signInPages.secondFactorEnrolment(purpose, { token, enrolment }));
+      return pages.send(reply, signInPages.secondFactorEnrolment(signInRequest, { token, enrolment }));
     },
 
-    async enter(request, reply, purpose, principal, amr) {
+    async enter(request, reply, signInRequest, principal, amr) {
       const { id } = principal;
       await Promise.all([
         startSession(request, reply, principal, amr),
-        'returnTo' in purpose || purpose.delegation || rememberConsent(principal, purpose),
+        'returnTo' in signInRequest || signInRequest.delegation || rememberConsent(principal, signInRequest),
       ]);
-      const detail = nameOf(purpose);
-      await audit.record({ event: 'login.succeeded', subject: id, ip: originOf(request).ip, detail });
+      const detail = nameOf(signInRequest);
+      await audit.record({ event: 'login.succeeded', subject: id, ip: requestSource(request).ip, detail });
     },
 
-    async acceptPasskey(request, reply, purpose, principal) {
-      return refuse(reply, purpose, principal) ?? complete(request, reply, purpose, principal, AMR.passkey);
+    async acceptPasskey(request, reply, signInRequest, principal) {
+      return (
+        refuse(reply, signInRequest, principal) ??
+        complete(request, reply, signInRequest, principal, AMR.passkey)
+      );
     },
 
     complete,

@@ -1,6 +1,6 @@
 import { message } from '../../../../core/http/messages.js';
 import type { Pages } from '../../../../core/http/pages.js';
-import { access, originOf, type Scope } from '../../../../core/http/scope.js';
+import { access, type FastifyTypebox, requestSource } from '../../../../core/http/routes.js';
 import type { Directory, SignInPasskeys } from '../../directory.js';
 import { PasskeyBody } from '../../schemas.js';
 import { nameOf, type SignInPages } from '../pages.js';
@@ -16,7 +16,7 @@ export interface PasskeyPluginOptions {
 
 /** The sign-in with a passkey, which the script of the sign-in page submits. */
 export async function passkeyPlugin(
-  scope: Scope,
+  fastify: FastifyTypebox,
   { forms, passkeys, directory, signInPages, pages }: PasskeyPluginOptions,
 ): Promise<void> {
   const config = access('public', { page: true });
@@ -26,26 +26,26 @@ export async function passkeyPlugin(
     return principal?.kind === 'human' ? principal : null;
   };
 
-  scope.post('/authorize/passkey', { config, schema: { body: PasskeyBody } }, async (request, reply) => {
+  fastify.post('/authorize/passkey', { config, schema: { body: PasskeyBody } }, async (request, reply) => {
     const { interaction: form, credential } = request.body;
     const resumed = await forms.resumeSignIn(request, form);
     if ('error' in resumed) return forms.respondWithError(reply, resumed.error, 303);
-    const { purpose, isExpired } = resumed;
+    const { signInRequest, isExpired } = resumed;
     if (isExpired) {
-      return forms.renew(request, reply, purpose, (renewed) =>
-        signInPages.signIn(purpose, { ...renewed, handle: '' }),
+      return forms.renew(request, reply, signInRequest, (renewed) =>
+        signInPages.signIn(signInRequest, { ...renewed, handle: '' }),
       );
     }
     // A challenge is used once, so that the next attempt needs another one.
-    const next = { token: forms.newToken(request, purpose), handle: '' };
-    pages.keepForm(request, signInPages.signIn(purpose, next));
+    const next = { token: forms.newToken(request, signInRequest), handle: '' };
+    pages.keepForm(request, signInPages.signIn(signInRequest, next));
     const principal = await passkeys.verify(
-      { form, credential, purpose: nameOf(purpose) },
+      { form, credential, purpose: nameOf(signInRequest) },
       findPerson,
-      originOf(request),
+      requestSource(request),
     );
-    if (principal) return forms.acceptPasskey(request, reply, purpose, principal);
+    if (principal) return forms.acceptPasskey(request, reply, signInRequest, principal);
     const problems = [message('sign-in.passkey-wrong')];
-    return pages.send(reply.code(401), signInPages.signIn(purpose, { ...next, problems }));
+    return pages.send(reply.code(401), signInPages.signIn(signInRequest, { ...next, problems }));
   });
 }

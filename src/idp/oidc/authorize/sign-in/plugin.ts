@@ -1,4 +1,4 @@
-import type { Scope } from '../../../../core/http/scope.js';
+import type { FastifyTypebox } from '../../../../core/http/routes.js';
 import type { PasskeySignUp, SecondFactor, SignInPasskeys } from '../../directory.js';
 import { type PasskeyPluginOptions, passkeyPlugin } from './passkey.js';
 import { type PasskeySignUpPluginOptions, passkeySignUpPlugin } from './passkey-sign-up.js';
@@ -20,11 +20,11 @@ export type SignInPluginOptions = PasswordPluginOptions &
   };
 
 /** The steps that prove who a person is, before the question what an application may have. */
-export async function signInPlugin(scope: Scope, options: SignInPluginOptions): Promise<void> {
+export async function signInPlugin(fastify: FastifyTypebox, options: SignInPluginOptions): Promise<void> {
   const { secondFactor, passkeys, passkeySignUp } = options;
-  await scope.register(passwordPlugin, options);
-  await scope.register(signUpPlugin, options);
-  if (secondFactor) await scope.register(secondFactorPlugin, { ...options, secondFactor });
-  if (passkeys) await scope.register(passkeyPlugin, { ...options, passkeys });
-  if (passkeySignUp) await scope.register(passkeySignUpPlugin, { ...options, passkeySignUp });
+  await fastify.register(passwordPlugin, options);
+  await fastify.register(signUpPlugin, options);
+  if (secondFactor) await fastify.register(secondFactorPlugin, { ...options, secondFactor });
+  if (passkeys) await fastify.register(passkeyPlugin, { ...options, passkeys });
+  if (passkeySignUp) await fastify.register(passkeySignUpPlugin, { ...options, passkeySignUp });
 }

@@ -1,15 +1,15 @@
 import type { FastifyRequest } from 'fastify';
 import { message } from '../../../../core/http/messages.js';
 import type { Pages } from '../../../../core/http/pages.js';
-import { fits, OptionalName } from '../../../../core/http/schemas.js';
-import { access, originOf, type Scope } from '../../../../core/http/scope.js';
+import { access, type FastifyTypebox, requestSource } from '../../../../core/http/routes.js';
+import { matchesSchema, OptionalName } from '../../../../core/http/schemas.js';
 import { AppError } from '../../../../core/kernel/errors.js';
 import type { Audit } from '../../../../core/ops/audit.js';
 import { credentialProblems } from '../../../../core/passwords/form-problems.js';
 import type { Directory, Principal, SignUp } from '../../directory.js';
 import { oidcErrors } from '../../errors.js';
 import { SignUpBody, type SignUpForm } from '../../schemas.js';
-import { admitsNewPeople, type FormState, nameOf, type Purpose, type SignInPages } from '../pages.js';
+import { admitsNewPeople, type FormState, nameOf, type SignInPages, type SignInRequest } from '../pages.js';
 import type { InteractionForms } from './forms.js';
 
 export interface SignUpPluginOptions {
@@ -22,34 +22,38 @@ export interface SignUpPluginOptions {
 }
 
 /** The form with which people create an account, and continue to what they wanted to sign in for. */
-export async function signUpPlugin(scope: Scope, options: SignUpPluginOptions): Promise<void> {
+export async function signUpPlugin(fastify: FastifyTypebox, options: SignUpPluginOptions): Promise<void> {
   const { forms, signInPages, signUp, directory, pages, audit } = options;
   const config = access('signup', { page: true });
 
-  scope.post('/authorize/sign-up', { config, schema: { body: SignUpBody } }, async (request, reply) => {
+  fastify.post('/authorize/sign-up', { config, schema: { body: SignUpBody } }, async (request, reply) => {
     const { interaction: token, name = '', password, password_confirm: again } = request.body;
     const handle = request.body.handle.trim();
     const resumed = await forms.resumeSignIn(request, token);
     if ('error' in resumed) return forms.respondWithError(reply, resumed.error, 303);
-    const { purpose, isExpired } = resumed;
-    if (!('returnTo' in purpose) && !admitsNewPeople(purpose)) throw oidcErrors.login_rejected();
+    const { signInRequest, isExpired } = resumed;
+    if (!('returnTo' in signInRequest) && !admitsNewPeople(signInRequest)) throw oidcErrors.login_rejected();
     const show = (status: number, failure: Pick<FormState, 'problems' | 'wrong'>) =>
-      pages.send(reply.code(status), signInPages.signUp(purpose, { token, handle, name, ...failure }));
+      pages.send(reply.code(status), signInPages.signUp(signInRequest, { token, handle, name, ...failure }));
     if (isExpired) {
-      return forms.renew(request, reply, purpose, (renewed) =>
-        signInPages.signUp(purpose, { ...renewed, handle, name }),
+      return forms.renew(request, reply, signInRequest, (renewed) =>
+        signInPages.signUp(signInRequest, { ...renewed, handle, name }),
       );
     }
-    pages.keepForm(request, signInPages.signUp(purpose, { token, handle, name }));
-    if (!fits(name, OptionalName)) {
+    pages.keepForm(request, signInPages.signUp(signInRequest, { token, handle, name }));
+    if (!matchesSchema(name, OptionalName)) {
       return show(422, { problems: [message('account.name-invalid')], wrong: { name: true } });
     }
     if (again !== password) {
       return show(422, { problems: [message('password.differ')], wrong: { password: true } });
     }
     try {
-      const principal = await register(request, purpose, { handle, password, ...(name !== '' && { name }) });
-      return await forms.acceptPassword(request, reply, purpose, principal);
+      const principal = await register(request, signInRequest, {
+        handle,
+        password,
+        ...(name !== '' && { name }),
+      });
+      return await forms.acceptPassword(request, reply, signInRequest, principal);
     } catch (error) {
       if (!(error instanceof AppError) || ![400, 409, 422].includes(error.statusCode)) throw error;
       return show(error.statusCode, credentialProblems(error));
@@ -59,24 +63,24 @@ export async function signUpPlugin(scope: Scope, options: SignUpPluginOptions): 
   /** Creates the account. On a double click, the browser shows the response to the second form, which signs in. */
   async function register(
     request: FastifyRequest<{ Body: SignUpForm }>,
-    purpose: Purpose,
+    signInRequest: SignInRequest,
     input: Parameters<SignUp>[0],
   ): Promise<Principal> {
-    const origin = originOf(request);
+    const source = requestSource(request);
     try {
-      return await signUp(input, origin);
+      return await signUp(input, source);
     } catch (error) {
       if (!(error instanceof AppError) || error.code !== 'handle_taken') throw error;
       const { handle, password } = input;
-      const own = await directory.authenticate(handle, password, origin, ({ kind }) => kind === 'human');
+      const own = await directory.authenticate(handle, password, source, ({ kind }) => kind === 'human');
       if (own) return own;
       const named = await directory.findByHandle(handle);
       const subject = named && { subject: named.id };
       await audit.recordFailure({
         event: 'login.failed',
-        ip: origin.ip,
+        ip: source.ip,
         ...subject,
-        detail: nameOf(purpose),
+        detail: nameOf(signInRequest),
       });
       throw error;
     }

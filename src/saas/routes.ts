@@ -2,8 +2,8 @@ import type { FastifyInstance } from 'fastify';
 import { registerCors } from '../core/http/cors.js';
 import { openApiPlugin } from '../core/http/openapi.js';
 import type { Pages } from '../core/http/pages.js';
+import { access, type PluginRules, registerRoutes } from '../core/http/routes.js';
 import { ok } from '../core/http/schemas.js';
-import { access, openScope, type ScopeRules } from '../core/http/scope.js';
 import { healthPlugin } from '../core/ops/health.js';
 import { type Metrics, metricsPlugin } from '../core/ops/metrics.js';
 import type { Store } from '../core/storage/collection.js';
@@ -21,11 +21,11 @@ import type { SaasPasskeys } from './passkeys.js';
 import type { ProfileModule } from './profile/module.js';
 import type { SettingsModule } from './settings/module.js';
 
-export interface SaasScopeOptions {
+export interface SaasRoutesOptions {
   paths: Pick<ResolvedSaas['runtime'], 'prefix' | 'adminPath' | 'accountPath'>;
-  /** What all scopes have in common. */
-  rules: Omit<ScopeRules, 'prefix' | 'conflictRemedy' | 'renderError' | 'meter'>;
-  meter: NonNullable<ScopeRules['meter']>;
+  /** What all routes have in common. */
+  rules: Omit<PluginRules, 'prefix' | 'conflictRemedy' | 'renderError' | 'meter'>;
+  meter: NonNullable<PluginRules['meter']>;
   modules: SaasModules;
   corsOrigin: string[];
   pages: Pages;
@@ -56,7 +56,10 @@ export interface SaasModules {
 export const CHANGE_PASSWORD_PATH = '/.well-known/change-password';
 
 /** Registers the routes of all modules: those of the API, of the admin area and of the pages for users. */
-export async function openScopes(fastify: FastifyInstance, options: SaasScopeOptions): Promise<void> {
+export async function registerSaasRoutes(
+  fastify: FastifyInstance,
+  options: SaasRoutesOptions,
+): Promise<void> {
   const { paths, modules } = options;
   await openApi(fastify, options);
   if (paths.adminPath !== false) await openAdminArea(fastify, paths.adminPath, options);
@@ -64,7 +67,7 @@ export async function openScopes(fastify: FastifyInstance, options: SaasScopeOpt
   if (modules.agents) await openAgentMetadata(fastify, modules.agents, options);
 }
 
-async function openApi(fastify: FastifyInstance, options: SaasScopeOptions): Promise<void> {
+async function openApi(fastify: FastifyInstance, options: SaasRoutesOptions): Promise<void> {
   const { rules, meter, modules, store, metrics, publicUrl, mountedAt } = options;
   const { auth, loginProviders, passkeys, agents, profile, settings, billing, email } = modules;
   const { prefix, adminPath } = options.paths;
@@ -75,7 +78,7 @@ async function openApi(fastify: FastifyInstance, options: SaasScopeOptions): Pro
     renderError: createErrorRenderers(options.pages).api,
     meter,
   };
-  await openScope(fastify, apiRules, async (api) => {
+  await registerRoutes(fastify, apiRules, async (api) => {
     settings.enforceMaintenance(api);
     await registerCors(api, options.corsOrigin, async (open) => {
       auth.useSessionCookies(open);
@@ -112,7 +115,7 @@ async function openApi(fastify: FastifyInstance, options: SaasScopeOptions): Pro
 async function openAdminArea(
   fastify: FastifyInstance,
   prefix: string,
-  { rules, modules: { admin, settings, billing }, pages }: SaasScopeOptions,
+  { rules, modules: { admin, settings, billing }, pages }: SaasRoutesOptions,
 ): Promise<void> {
   const adminRules = {
     ...rules,
@@ -121,7 +124,7 @@ async function openAdminArea(
       'Mount the admin area at another path with the adminPath option, or disable it with adminPath: false.',
     renderError: createErrorRenderers(pages).pages,
   };
-  await openScope(fastify, adminRules, async (area) => {
+  await registerRoutes(fastify, adminRules, async (area) => {
     await area.register(admin.plugin);
     await area.register(settings.adminPlugin);
     await area.register(billing.adminPlugin);
@@ -131,7 +134,7 @@ async function openAdminArea(
 async function openAccountPages(
   fastify: FastifyInstance,
   accountPages: AccountPages,
-  { paths, rules, meter, modules: { settings }, pages }: SaasScopeOptions,
+  { paths, rules, meter, modules: { settings }, pages }: SaasRoutesOptions,
 ): Promise<void> {
   const accountRules = {
     ...rules,
@@ -141,7 +144,7 @@ async function openAccountPages(
     renderError: createErrorRenderers(pages).pages,
     meter,
   };
-  await openScope(fastify, accountRules, async (area) => {
+  await registerRoutes(fastify, accountRules, async (area) => {
     settings.enforceMaintenance(area);
     await area.register(accountPages.plugin);
   });
@@ -154,7 +157,7 @@ async function openAccountPages(
     conflictRemedy: 'Declare it before you register saasBackend, which then leaves it out.',
     handlesNotFound: false,
   };
-  await openScope(fastify, rootRules, async (root) => {
+  await registerRoutes(fastify, rootRules, async (root) => {
     root.get(url, { config: access('public', { page: true }) }, (_request, reply) =>
       reply.redirect(`${paths.accountPath}/password`, 302),
     );
@@ -168,7 +171,7 @@ const METADATA_SECONDS = 300;
 async function openAgentMetadata(
   fastify: FastifyInstance,
   { metadataPath, metadata }: SaasAgents,
-  { rules, pages }: SaasScopeOptions,
+  { rules, pages }: SaasRoutesOptions,
 ): Promise<void> {
   if (fastify.prefix !== '') {
     fastify.log.warn(`saasBackend is registered below ${fastify.prefix}: serve ${metadataPath} yourself`);
@@ -181,7 +184,7 @@ async function openAgentMetadata(
     renderError: createErrorRenderers(pages).api,
     handlesNotFound: false,
   };
-  await openScope(fastify, rootRules, async (root) => {
+  await registerRoutes(fastify, rootRules, async (root) => {
     root.get(metadataPath, { config: access('public', { cors: false }) }, (_request, reply) =>
       reply
         // Clients in pages of any origin read it before they sign in.

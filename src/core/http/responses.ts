@@ -5,7 +5,7 @@ import { isStoreFailure, type OutageLog } from './outage-log.js';
 
 /** Headers and errors that all responses share. */
 
-export interface AnswerRules {
+export interface ResponseRules {
   renderError(error: AppError, request: FastifyRequest, requestId: string): Rendered;
   /** The value of `X-Request-Id`, never taken from the client. */
   requestId(request: FastifyRequest): string;
@@ -34,7 +34,7 @@ export const commonHeaders = (isSecure: boolean): Record<string, string> => ({
 });
 
 export function setCommonHeaders(
-  { requestId, https }: AnswerRules,
+  { requestId, https }: ResponseRules,
   request: FastifyRequest,
   reply: FastifyReply,
 ): void {
@@ -49,7 +49,7 @@ export function describeRequest(request: FastifyRequest): Record<string, unknown
 
 /** Sends an error, with the common headers, which are not set yet for unknown paths and errors of the router. */
 export function sendError(
-  rules: AnswerRules,
+  rules: ResponseRules,
   thrown: unknown,
   request: FastifyRequest,
   reply: FastifyReply,

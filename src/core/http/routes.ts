@@ -15,19 +15,19 @@ import type {
 } from 'fastify';
 import { type AppError, httpErrors } from '../kernel/errors.js';
 import { RequestBudget } from '../storage/request-budget.js';
-import { type AnswerRules, describeRequest, sendError, setCommonHeaders } from './answers.js';
 import { METHODS_WITHOUT_BODY, readBody, setBodyParser } from './bodies.js';
 import { browserFamily, systemFamily } from './browser.js';
 import { clientAddress, identifyCaller } from './caller.js';
 import { pinCompilers, setCompilers } from './compilers.js';
 import { groupResponses } from './grouped-responses.js';
+import { describeRequest, type ResponseRules, sendError, setCommonHeaders } from './responses.js';
 import { type RouteConflicts, watchRouteConflicts } from './route-conflicts.js';
-import { answerUnknown, recordMethods } from './unknown-requests.js';
+import { recordMethods, respondToUnknown } from './unknown-requests.js';
 
-/** Encapsulated scopes, whose rules apply to every route of a plugin and to no route of the host. */
+/** Encapsulated contexts, whose rules apply to every route of a plugin and to no route of the host. */
 
-/** A Fastify scope with the TypeBox type provider. */
-export type Scope = FastifyInstance<
+/** A Fastify instance with the TypeBox type provider. */
+export type FastifyTypebox = FastifyInstance<
   RawServerDefault,
   IncomingMessage,
   ServerResponse,
@@ -41,12 +41,12 @@ export type Guard = onRequestAsyncHookHandler;
 /** For routes that authenticate the request themselves, by a password or token in the header or the body. */
 export const authenticatedByRoute: Guard = async () => {};
 
-export interface ScopeRules extends AnswerRules {
+export interface PluginRules extends ResponseRules {
   /** Absolute path, `''` for the root. */
   prefix: string;
   /** Access level → guard. `public` needs none. */
   guards: Record<string, Guard>;
-  /** Whether the scope handles unknown paths below its prefix; false if the prefix is the root of a host. */
+  /** Whether the context handles unknown paths below its prefix; false if the prefix is the root of a host. */
   handlesNotFound: boolean;
   /** Maximum body size in bytes; a route can override it. */
   bodyLimit: number;
@@ -60,7 +60,7 @@ export interface ScopeRules extends AnswerRules {
   conflictRemedy: string;
   /** Called at the begin of each request of a route. */
   observeRequest?: ((request: FastifyRequest) => void) | undefined;
-  /** Called after each response of the scope. */
+  /** Called after each response of a route. */
   onResponse?: ((request: FastifyRequest, reply: FastifyReply) => void) | undefined;
   /** Whether the instance belongs to a host, whose log and API description must not include the plugin's URLs. */
   isPlugin: boolean;
@@ -69,7 +69,7 @@ export interface ScopeRules extends AnswerRules {
 }
 
 export interface RouteRules {
-  /** `public`, or an access level for which the scope has a guard. */
+  /** `public`, or an access level for which the context has a guard. */
   access: string;
   /** `false` if the route sets its CORS headers itself. */
   cors?: false;
@@ -109,7 +109,7 @@ export function prependHook(route: RouteOptions, hook: onRequestHookHandler | Gu
 }
 
 /** The client of a request, for services. */
-export interface Origin {
+export interface RequestSource {
   ip: string;
   /** The name of the operator, for a change in the console. */
   by?: string;
@@ -123,7 +123,7 @@ export interface Origin {
   acceptLanguage?: string | undefined;
 }
 
-export function originOf(request: FastifyRequest): Origin {
+export function requestSource(request: FastifyRequest): RequestSource {
   return {
     ip: clientAddress(request),
     isDisconnected: () => request.raw.socket.destroyed,
@@ -151,52 +151,53 @@ export function passToHost(request: FastifyRequest, reply: FastifyReply): boolea
   return true;
 }
 
-/** Opens an encapsulated scope, to which `build` adds its routes. */
-export async function openScope(
+/** Registers the routes that `build` adds in an encapsulated context. */
+export async function registerRoutes(
   parent: FastifyInstance,
-  rules: ScopeRules,
-  build: (scope: Scope) => Promise<void>,
+  rules: PluginRules,
+  build: (fastify: FastifyTypebox) => Promise<void>,
 ): Promise<void> {
   const { prefix, handlesNotFound, conflictRemedy } = rules;
   if (handlesNotFound) reserveNotFoundHandler(parent, parent.prefix + prefix);
   const conflicts = watchRouteConflicts(parent, conflictRemedy);
   await parent.register(
     async (instance) => {
-      const scope = instance.withTypeProvider<TypeBoxTypeProvider>();
-      setCompilers(scope);
-      setBodyParser(scope);
-      if (rules.isPlugin) nameRoutesInLog(scope);
-      observeResponses(scope, rules);
-      groupResponses(scope);
-      scope.setErrorHandler((thrown, request, reply) => sendError(rules, thrown, request, reply));
-      await scope.register(async (routes: Scope) => {
+      const fastify = instance.withTypeProvider<TypeBoxTypeProvider>();
+      setCompilers(fastify);
+      setBodyParser(fastify);
+      if (rules.isPlugin) nameRoutesInLog(fastify);
+      observeResponses(fastify, rules);
+      groupResponses(fastify);
+      fastify.setErrorHandler((thrown, request, reply) => sendError(rules, thrown, request, reply));
+      await fastify.register(async (routes: FastifyTypebox) => {
         guardRoutes(routes, rules, conflicts);
         await build(routes);
       });
-      // In a separate scope, because its hooks would otherwise also run for the routes.
-      if (handlesNotFound) await scope.register(async (unknown: Scope) => handleNotFound(unknown, rules));
+      // In a separate context, because its hooks would otherwise also run for the routes.
+      if (handlesNotFound)
+        await fastify.register(async (unknown: FastifyTypebox) => handleNotFound(unknown, rules));
     },
     { prefix },
   );
 }
 
-function observeResponses(scope: Scope, { onResponse }: ScopeRules): void {
+function observeResponses(fastify: FastifyTypebox, { onResponse }: PluginRules): void {
   if (!onResponse) return;
-  scope.addHook('onResponse', (request, reply, done) => {
+  fastify.addHook('onResponse', (request, reply, done) => {
     if (!wasPassedToHost(request)) onResponse(request, reply);
     done();
   });
 }
 
 /** Handles unknown paths below the prefix, and methods that a path does not have. */
-function handleNotFound(scope: Scope, rules: ScopeRules): void {
-  scope.addHook('onRequest', (request, reply, done) => {
+function handleNotFound(fastify: FastifyTypebox, rules: PluginRules): void {
+  fastify.addHook('onRequest', (request, reply, done) => {
     if (!passToHost(request, reply)) done();
   });
-  scope.addHook('onRequest', identifyCaller(rules.callerSecret));
-  if (rules.meter) scope.addHook('onRequest', countRequests(rules.meter));
-  scope.addHook('preParsing', readBody.preParsing);
-  answerUnknown(scope, rules);
+  fastify.addHook('onRequest', identifyCaller(rules.callerSecret));
+  if (rules.meter) fastify.addHook('onRequest', countRequests(rules.meter));
+  fastify.addHook('preParsing', readBody.preParsing);
+  respondToUnknown(fastify, rules);
 }
 
 /** Hides routes from @fastify/swagger, whose description would fail if the host expects zod schemas. */
@@ -216,7 +217,7 @@ function reserveNotFoundHandler({ server }: FastifyInstance, path: string): void
 }
 
 function countRequestsOf(
-  { meter }: ScopeRules,
+  { meter }: PluginRules,
   unmetered: RouteRules['unmetered'],
 ): onRequestHookHandler | never[] {
   if (!meter || unmetered === true) return [];
@@ -228,8 +229,8 @@ function countRequestsOf(
   };
 }
 
-function countRequests(meter: NonNullable<ScopeRules['meter']>): onRequestHookHandler {
-  return (request, _reply, done) => done(meter(originOf(request).ip));
+function countRequests(meter: NonNullable<PluginRules['meter']>): onRequestHookHandler {
+  return (request, _reply, done) => done(meter(requestSource(request).ip));
 }
 
 const budgets = new WeakMap<FastifyRequest, RequestBudget>();
@@ -251,7 +252,7 @@ const resumeBudget: preValidationHookHandler = (request, _reply, done) => {
  * The first hook of a route: sets the common headers, rejects requests while the server stops and begins the limit of the
  * request for the store.
  */
-function beginResponse(rules: ScopeRules, route: RouteOptions): onRequestHookHandler {
+function beginResponse(rules: PluginRules, route: RouteOptions): onRequestHookHandler {
   const { whileDraining } = routeRules(route);
   const { storeTimeoutMs } = rules;
   return (request, reply, done) => {
@@ -272,14 +273,14 @@ function beginResponse(rules: ScopeRules, route: RouteOptions): onRequestHookHan
 }
 
 /** Adds the guard of its access level to every route, so that the documented access is the enforced one. */
-function guardRoutes(scope: Scope, rules: ScopeRules, conflicts: RouteConflicts): void {
+function guardRoutes(fastify: FastifyTypebox, rules: PluginRules, conflicts: RouteConflicts): void {
   const { guards, bodyLimit, isPlugin } = rules;
-  scope.addHook('onRoute', (route: AddedRoute) => {
+  fastify.addHook('onRoute', (route: AddedRoute) => {
     if (isPreflightOfNoRoute(route)) return;
     const { access: level, unmetered } = routeRules(route);
     if (level === undefined) throw new Error(`${route.method} ${route.url} does not state config.access.`);
     conflicts.add(route);
-    recordMethods(scope, route);
+    recordMethods(fastify, route);
     route.bodyLimit ??= bodyLimit;
     pinCompilers(route);
     if (isPlugin) route.schema = { ...route.schema, ...(rules.describeRoute?.(route) ?? HIDDEN) };
@@ -301,8 +302,8 @@ function guardRoutes(scope: Scope, rules: ScopeRules, conflicts: RouteConflicts)
 }
 
 /** In a host only: Fastify checks the result of a logger factory for each request, and a server configures its log instead. */
-function nameRoutesInLog(scope: Scope): void {
-  scope.setChildLoggerFactory((logger, bindings, options) =>
+function nameRoutesInLog(fastify: FastifyTypebox): void {
+  fastify.setChildLoggerFactory((logger, bindings, options) =>
     logger.child(bindings, { ...options, serializers: { ...options.serializers, req: describeRequest } }),
   );
 }

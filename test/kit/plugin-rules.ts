@@ -1,9 +1,9 @@
 import { createOutageLog } from '../../src/core/http/outage-log.js';
-import type { ScopeRules } from '../../src/core/http/scope.js';
+import type { PluginRules } from '../../src/core/http/routes.js';
 import { renderEnvelope } from '../../src/core/kernel/errors.js';
 
 /** The rules of a scope of a plugin, below `/x`, without guards. */
-export const scopeRules = (more: Partial<ScopeRules> = {}): ScopeRules => ({
+export const pluginRules = (more: Partial<PluginRules> = {}): PluginRules => ({
   conflictRemedy: '',
   prefix: '/x',
   guards: {},

@@ -1,7 +1,7 @@
 import type { ResourceDocument } from './store.js';
 
 /** What open sign-up means for the APIs. */
-export interface ResourceAdvice {
+export interface ResourceWarning {
   level: 'warning' | 'ok';
   about: string;
   message: string;
@@ -9,9 +9,9 @@ export interface ResourceAdvice {
 }
 
 /** For the start log and `doctor`, where anyone can sign up. */
-export function adviseOnSignUp(
+export function signUpWarnings(
   resources: readonly Pick<ResourceDocument, 'identifier' | 'admitsSelfRegistered'>[],
-): ResourceAdvice[] {
+): ResourceWarning[] {
   const named = (isAdmitted: boolean) =>
     resources
       .filter(({ admitsSelfRegistered = false }) => admitsSelfRegistered === isAdmitted)

@@ -1,21 +1,21 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { answerRules, type HostContext } from '../core/http/host-context.js';
+import { type HostContext, responseRules } from '../core/http/host-context.js';
 import { createRouteDescriptions, openApiPlugin } from '../core/http/openapi.js';
 import type { Pages } from '../core/http/pages.js';
-import { openScope, type ScopeRules } from '../core/http/scope.js';
+import { type PluginRules, registerRoutes } from '../core/http/routes.js';
 import { healthPlugin } from '../core/ops/health.js';
 import { type Metrics, metricsPlugin } from '../core/ops/metrics.js';
 import type { ModuleContext } from '../core/server/module-context.js';
 import { followHostProxy } from '../core/server/proxies.js';
 import type { Store } from '../core/storage/collection.js';
-import { entrancePlugin } from './account.js';
+import { accountEntryPlugin } from './account.js';
 import { createErrorRenderer } from './appearance.js';
 import { CONSOLE_PATH } from './console/guard.js';
 import type { IdpModules } from './modules.js';
 import { mountPath } from './oidc/sessions.js';
 import type { ResolvedIdp } from './options.js';
 
-export interface IdpScopesOptions {
+export interface IdpRoutesOptions {
   runtime: Pick<ResolvedIdp['runtime'], 'prefix' | 'console' | 'openapi' | 'proxyVariable'>;
   host: HostContext;
   pages: Pages;
@@ -33,18 +33,18 @@ export interface IdpScopesOptions {
   hasApiDocs: boolean;
 }
 
-/** Opens the scope of the provider, that of its console, and that of the metadata of an issuer with a path. */
-export async function openIdpScopes(
+/** Registers the routes of the provider, of its console, and of the metadata of an issuer with a path. */
+export async function registerIdpRoutes(
   fastify: FastifyInstance,
   modules: IdpModules,
-  options: IdpScopesOptions,
+  options: IdpRoutesOptions,
 ): Promise<void> {
   const { provisioning, resources, email, oidc, registration, account, operators, signIn } = modules;
   const { runtime, host, pages, store, metrics, isServer, ownsItsPaths, hasAccountPages } = options;
   const { prefix } = runtime;
   const issuer = host.publicUrl.get;
-  const rules: ScopeRules = {
-    ...answerRules(host),
+  const rules: PluginRules = {
+    ...responseRules(host),
     prefix,
     conflictRemedy: 'Mount the identity provider at another path with the prefix option.',
     guards: { ...provisioning.guards, ...oidc.guards, ...registration?.guards, ...account.guards },
@@ -64,30 +64,30 @@ export async function openIdpScopes(
       ? await createRouteDescriptions('idp', (url) => url.slice((fastify.prefix + prefix).length))
       : undefined,
   };
-  await openScope(fastify, rules, async (scope) => {
+  await registerRoutes(fastify, rules, async (instance) => {
     const sessionOf = async (request: FastifyRequest) => (await signIn.userOf(request))?.principal ?? null;
-    await scope.register(provisioning.plugin, { pages, hasAccountPages, sessionOf });
-    await scope.register(resources.plugin);
-    if (email) await scope.register(email.plugin);
-    await scope.register(oidc.plugin, { pages });
-    if (registration) await scope.register(registration.plugin);
-    await scope.register(account.plugin, { prefix: '/account' });
+    await instance.register(provisioning.plugin, { pages, hasAccountPages, sessionOf });
+    await instance.register(resources.plugin);
+    if (email) await instance.register(email.plugin);
+    await instance.register(oidc.plugin, { pages });
+    if (registration) await instance.register(registration.plugin);
+    await instance.register(account.plugin, { prefix: '/account' });
     if (hasAccountPages)
-      await scope.register(entrancePlugin, { own: signIn, mount: () => mountPath(issuer()) });
+      await instance.register(accountEntryPlugin, { own: signIn, mount: () => mountPath(issuer()) });
     if (ownsItsPaths) {
       const mounts = [{ path: '', routesAt: fastify.prefix + prefix, reachedAt: () => '' }];
-      await scope.register(openApiPlugin, { product: 'idp', serverUrl: issuer, mounts });
+      await instance.register(openApiPlugin, { product: 'idp', serverUrl: issuer, mounts });
       if (options.hasApiDocs) {
         const { apiDocsPlugin } = await import('../core/http/api-docs.js');
-        await scope.register(apiDocsPlugin, { product: 'idp' });
+        await instance.register(apiDocsPlugin, { product: 'idp' });
       }
     }
-    if (prefix !== '') await scope.register(healthPlugin, { store, wrap: (state) => state });
+    if (prefix !== '') await instance.register(healthPlugin, { store, wrap: (state) => state });
     // At the root, the server has the route.
-    if (metrics && (prefix !== '' || !isServer)) await scope.register(metricsPlugin, { metrics });
+    if (metrics && (prefix !== '' || !isServer)) await instance.register(metricsPlugin, { metrics });
   });
   if (runtime.console ?? ownsItsPaths) {
-    const consoleRules: ScopeRules = {
+    const consoleRules: PluginRules = {
       ...rules,
       prefix: prefix + CONSOLE_PATH,
       guards: operators.guards,
@@ -95,12 +95,12 @@ export async function openIdpScopes(
         'Mount the identity provider at another path with the prefix option, or leave out its console with console: false.',
       handlesNotFound: false,
     };
-    await openScope(fastify, consoleRules, operators.plugin);
+    await registerRoutes(fastify, consoleRules, operators.plugin);
   }
   // RFC 8414 §3.1 inserts the well-known part before the path of the issuer, which only the root of a host can serve.
   if (new URL(issuer()).pathname !== '/' && fastify.prefix === '') {
-    await openScope(fastify, { ...rules, prefix: '', handlesNotFound: false }, async (scope) => {
-      await scope.register(oidc.pathMetadataPlugin);
+    await registerRoutes(fastify, { ...rules, prefix: '', handlesNotFound: false }, async (instance) => {
+      await instance.register(oidc.pathMetadataPlugin);
     });
   }
 }

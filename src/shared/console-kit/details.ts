@@ -1,7 +1,7 @@
 import { toMinute } from './lists.js';
 
 /** A line of the description of something: a text or a time. */
-export interface Fact {
+export interface DetailRow {
   label: string;
   text?: string;
   /** ISO 8601 */
@@ -11,7 +11,7 @@ export interface Fact {
 }
 
 /** The view of the facts in `console-detail.html`, where a missing value must not be taken from the page. */
-export function factsOf(facts: readonly Fact[]) {
+export function detailRows(facts: readonly DetailRow[]) {
   return facts.map(({ label, text, time, isCode = false }) => ({
     label,
     text: time === undefined ? (text ?? '') : toMinute(time),

@@ -1,9 +1,9 @@
 import { addressBlock, UNKNOWN_ADDRESS } from '../kernel/addresses.js';
 import { type Localized, longTime } from './messages.js';
-import type { Origin } from './scope.js';
+import type { RequestSource } from './routes.js';
 
-/** Where a request came from, as told to the holder of the account. Absent for a request of the operator. */
-export type RequestOrigin = Pick<Origin, 'ip' | 'browser'> | undefined;
+/** The client of a request, as a mail reports it to the owner of the account. Absent for a request of the operator. */
+export type ReportedSource = Pick<RequestSource, 'ip' | 'browser'> | undefined;
 
 /**
  * When and from where a request was made, as values of a mail: never more than the address block and the family of the
@@ -11,10 +11,10 @@ export type RequestOrigin = Pick<Origin, 'ip' | 'browser'> | undefined;
  *
  * @param now Unix time in milliseconds
  */
-export function circumstancesOf(origin: RequestOrigin, now: number): Record<string, string | Localized> {
-  if (origin === undefined) return {};
-  const ipAddress = addressBlock(origin.ip);
-  const browser = origin.browser?.();
+export function requestDetails(source: ReportedSource, now: number): Record<string, string | Localized> {
+  if (source === undefined) return {};
+  const ipAddress = addressBlock(source.ip);
+  const browser = source.browser?.();
   return {
     when: longTime(now),
     ...(ipAddress !== UNKNOWN_ADDRESS && { ipAddress }),
@@ -29,7 +29,10 @@ export interface Device {
   place?: string;
 }
 
-export function deviceOf({ ip, browser, system }: Pick<Origin, 'ip' | 'browser' | 'system'>): Device {
+/** From where a user signs in. */
+export type SessionSource = Pick<RequestSource, 'ip' | 'browser' | 'system'>;
+
+export function deviceOf({ ip, browser, system }: SessionSource): Device {
   const [family, name, place] = [browser?.(), system?.(), addressBlock(ip)];
   return {
     ...(family !== undefined && { browser: family }),

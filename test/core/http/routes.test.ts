@@ -5,7 +5,7 @@ import fastify, { type FastifyRequest } from 'fastify';
 import t, { type Test } from 'tap';
 import { createBrand } from '../../../src/core/http/brand.js';
 import { createPages } from '../../../src/core/http/pages.js';
-import { access, openScope, routeRules, type ScopeRules } from '../../../src/core/http/scope.js';
+import { access, type PluginRules, registerRoutes, routeRules } from '../../../src/core/http/routes.js';
 import { httpErrors, renderEnvelope, renderOAuth, toAppError } from '../../../src/core/kernel/errors.js';
 import { healthPlugin } from '../../../src/core/ops/health.js';
 import { type Store, StoreUnavailable } from '../../../src/core/storage/collection.js';
@@ -22,7 +22,7 @@ import {
   storeOf,
   testOptions,
 } from '../../kit/app.js';
-import { scopeRules } from '../../kit/scope-rules.js';
+import { pluginRules } from '../../kit/plugin-rules.js';
 import { collectionsOf, countDocuments, readRows } from '../../kit/sqlite.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 import { waitUntil } from '../../kit/wait.js';
@@ -416,7 +416,7 @@ t.test('every route refuses bodies other than unencoded JSON', async (t) => {
 
 t.test('errors reveal no internals in any rendering', async (t) => {
   const secret = 'connect ECONNREFUSED db.internal:5432 password=canary';
-  const renderings: ScopeRules['renderError'][] = [
+  const renderings: PluginRules['renderError'][] = [
     (error, _request, id) => renderEnvelope(error, id),
     (error) => renderOAuth(error),
     (error, request, id) => createPages(createBrand({}, () => 'x')).renderError(error, request, id),
@@ -424,16 +424,16 @@ t.test('errors reveal no internals in any rendering', async (t) => {
   for (const renderError of renderings) {
     const app = fastify();
     t.teardown(() => app.close());
-    await openScope(app, scopeRules({ renderError }), async (scope) => {
-      scope.get('/throws', { config: access('public') }, async () => {
+    await registerRoutes(app, pluginRules({ renderError }), async (instance) => {
+      instance.get('/throws', { config: access('public') }, async () => {
         throw new Error(secret);
       });
-      scope.get('/rejects', { config: access('public') }, async () => Promise.reject(secret));
-      scope.get('/undefined', { config: access('public') }, async () => Promise.reject(undefined));
-      scope.get('/status', { config: access('public') }, async () => {
+      instance.get('/rejects', { config: access('public') }, async () => Promise.reject(secret));
+      instance.get('/undefined', { config: access('public') }, async () => Promise.reject(undefined));
+      instance.get('/status', { config: access('public') }, async () => {
         throw Object.assign(new Error(secret), { statusCode: 502, headers: { 'x-leak': 'canary' } });
       });
-      scope.get('/refuses', { config: access('public') }, async () => {
+      instance.get('/refuses', { config: access('public') }, async () => {
         throw Object.assign(new Error(secret), { statusCode: 403 });
       });
     });
@@ -728,8 +728,8 @@ t.test('a route without a declared access level prevents the start', async (t) =
     t.teardown(() => app.close());
     await t.rejects(
       Promise.resolve(
-        openScope(app, scopeRules(), async (scope) => {
-          scope.get('/open', { ...(config && { config }) }, async () => 'open');
+        registerRoutes(app, pluginRules(), async (instance) => {
+          instance.get('/open', { ...(config && { config }) }, async () => 'open');
         }),
       ).then(() => app.ready()),
       /GET \/x\/open (does not state config.access|asks for the unknown access level)/,
@@ -747,8 +747,8 @@ t.test('readiness follows the store, and ends when the server drains', async (t)
   } as Store;
   const app = fastify();
   t.teardown(() => app.close());
-  await openScope(app, scopeRules({ isDraining: () => isDraining }), async (scope) => {
-    await scope.register(healthPlugin, { store, wrap: (state) => state });
+  await registerRoutes(app, pluginRules({ isDraining: () => isDraining }), async (instance) => {
+    await instance.register(healthPlugin, { store, wrap: (state) => state });
   });
   t.equal((await app.inject('/x/ready')).statusCode, 200);
   problem = new StoreUnavailable('SQLite: disk I/O error');

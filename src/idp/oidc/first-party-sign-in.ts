@@ -1,37 +1,42 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Pages } from '../../core/http/pages.js';
-import type { OwnPage } from './authorize/interaction-token.js';
+import type { FirstPartyPage } from './authorize/interaction-token.js';
 import type { SignInPages } from './authorize/pages.js';
 import type { Authorization } from './authorize/service.js';
 import type { Cookies, SessionService, SignedInUser } from './sessions.js';
 
-/** Sign-in for pages of the provider itself: the same form and the same session as for applications. */
-export interface OwnPages {
+/** Sign-in for first-party pages, those of the provider: the same form and the same session as for applications. */
+export interface FirstPartySignIn {
   /** The user of the session of a request, and the token of that session. */
   userOf(request: FastifyRequest): Promise<(SignedInUser & { token: string }) | null>;
   /** Sends the sign-in form, which returns to the page. `handle` fills in the user name. */
-  sendSignIn(request: FastifyRequest, reply: FastifyReply, page: OwnPage, handle?: string): FastifyReply;
+  sendSignIn(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    page: FirstPartyPage,
+    handle?: string,
+  ): FastifyReply;
   /** Sends the form for a new account, or says that sign-up is not open. */
-  sendSignUp(request: FastifyRequest, reply: FastifyReply, page: OwnPage): FastifyReply;
+  sendSignUp(request: FastifyRequest, reply: FastifyReply, page: FirstPartyPage): FastifyReply;
   /** Removes the session from the browser. */
   forgetSession(reply: FastifyReply): void;
 }
 
-export interface OwnPagesOptions {
+export interface FirstPartySignInOptions {
   sessions: Pick<SessionService, 'find'>;
   cookies: Cookies;
-  authorization: Pick<Authorization, 'beginOwnSignIn'>;
+  authorization: Pick<Authorization, 'beginFirstPartySignIn'>;
   signInPages: SignInPages;
   isSignUpOpen: boolean;
   pages: Pages;
 }
 
-export function createOwnPages(options: OwnPagesOptions): OwnPages {
+export function createFirstPartySignIn(options: FirstPartySignInOptions): FirstPartySignIn {
   const { sessions, cookies, authorization, signInPages, isSignUpOpen, pages } = options;
 
-  const beginForm = (request: FastifyRequest, reply: FastifyReply, page: OwnPage): string => {
+  const beginForm = (request: FastifyRequest, reply: FastifyReply, page: FirstPartyPage): string => {
     const present = cookies.form.read(request);
-    const { token, cookie } = authorization.beginOwnSignIn(page, present);
+    const { token, cookie } = authorization.beginFirstPartySignIn(page, present);
     if (cookie !== present) cookies.form.set(reply, cookie);
     return token;
   };

@@ -18,7 +18,7 @@ import { traceOf } from './store.js';
  * with it.
  */
 
-export interface HandOnRequest {
+export interface ChainRequest {
   subjectToken: string;
   actorToken: string | undefined;
   actorTokenType: string | undefined;
@@ -30,9 +30,9 @@ export interface HandOnRequest {
 const refuse = (message: string) => oidcErrors.invalid_grant({ message });
 
 /** @throws invalid_request, invalid_grant, invalid_scope, invalid_target, unauthorized_client */
-export async function handOn(
+export async function chainDelegation(
   client: Client | AgentClient,
-  { subjectToken, actorToken, actorTokenType, scope, resources, prove }: HandOnRequest,
+  { subjectToken, actorToken, actorTokenType, scope, resources, prove }: ChainRequest,
   ip: string,
   deps: TokenDependencies,
 ): Promise<TokenResponse> {
