@@ -272,11 +272,7 @@ t.test('a suspension permanently ends sessions that exist, begin or change at th
       users,
       audit: { record: async () => undefined, recordFailure: async () => undefined },
       announceEvent: announcing(),
-      toManagedUser: async (user) => ({
-        ...(await viewUnsubscribed(user)),
-        suspendedAt: null,
-        granted: null,
-      }),
+      toManagedUser: (user) => ({ ...viewUnsubscribed(user), suspendedAt: null, granted: null }),
       clock: fakeClock(),
     });
   const suspend = (store: Store) => suspensionOn(store).suspend({ id: ADA });
