@@ -14,7 +14,7 @@ function projectionWrite(
       set: {
         subscriptionStatus: status,
         subscriptionPlan: plan,
-        subscriptionsHeld: { rev: revision + 1, terms: held },
+        subscriptionsHeld: held,
       },
       inc: { subscriptionRev: 1 },
     },

@@ -44,8 +44,8 @@ export function billingOn(
       ...options,
     },
   );
-  const [reconcile, retryUnmatched] = [jobs.get('billing-settle'), jobs.get('billing-recheck')];
-  const purge = jobs.get('webhook-event-purge');
+  const [reconcile, retryUnmatched] = [jobs.get('billing-reconcile'), jobs.get('billing-retry-unmatched')];
+  const purge = jobs.get('billing-event-purge');
   if (!reconcile || !retryUnmatched || !purge) throw new Error('The jobs of billing have other names.');
   const profiles = jobs.get('customer-profiles');
   return {

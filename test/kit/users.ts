@@ -1,5 +1,5 @@
 import { type PresentUser, toUserView } from '../../src/saas/auth/store.js';
 
 /** Views of users without a purchase. */
-export const viewUnsubscribed: PresentUser = async (user) =>
+export const viewUnsubscribed: PresentUser = (user) =>
   toUserView(user, { status: 'none', plan: 'free', entitled: false });

@@ -18,12 +18,12 @@ export interface CounterDocument extends LimitState {
   /** The name of the limit and the hash of the key. */
   id: string;
   count: number;
-  /** Reservations in `count` whose outcome is not known yet; absent in documents of earlier versions. */
-  pending?: number;
-  /** Time of the latest reservation. */
+  /** Reservations in `count` whose outcome is not known yet. */
+  pending: number;
+  /** Time of the latest reservation; absent before the first. */
   reservedAt?: number;
-  /** Start of the count, which identifies it after a reset; absent in documents of earlier versions. */
-  startedAt?: number;
+  /** Start of the count, which identifies it after a reset. */
+  startedAt: number;
 }
 
 /** An event to count. `ip` is the address of the client, for the audit. */
@@ -98,7 +98,7 @@ export function createCounters(
   };
 
   /** Whether pending reservations may still be released. */
-  const hasPending = ({ pending = 0, reservedAt = 0 }: CounterDocument): boolean =>
+  const hasPending = ({ pending, reservedAt = 0 }: CounterDocument): boolean =>
     pending > 0 && isRecent(reservedAt, { now: clock.now(), within: PENDING_TIMEOUT_MS });
 
   /** Increments a counter and returns the document before and after; `pending` is 1 for a reservation. */
@@ -199,7 +199,7 @@ export function createCounters(
 const unchanged = ({ id, count, pending, until, expiresAt }: CounterDocument) => ({
   id,
   count,
-  pending: pending ?? null,
+  pending,
   until,
   expiresAt,
 });

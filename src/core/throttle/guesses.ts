@@ -78,8 +78,8 @@ export interface Guesses {
 interface KnownSource {
   /** HMAC of the account and the address block. */
   id: string;
-  /** HMAC of the account; absent in documents of earlier versions. */
-  account?: string;
+  /** HMAC of the account. */
+  account: string;
   expiresAt: number;
 }
 

@@ -31,11 +31,10 @@ export interface Principal {
 /** Whether the principal has registered itself, so that its name is its own claim. */
 export const isSelfRegistered = ({
   invitedAt,
-  vouchedAt,
   mintedAt,
   operatorSince,
-}: Pick<Principal, 'invitedAt' | 'vouchedAt' | 'mintedAt' | 'operatorSince'>): boolean =>
-  (invitedAt ?? vouchedAt ?? mintedAt ?? operatorSince) === undefined;
+}: Pick<Principal, 'invitedAt' | 'mintedAt' | 'operatorSince'>): boolean =>
+  (invitedAt ?? mintedAt ?? operatorSince) === undefined;
 
 export interface Client {
   id: string;

@@ -52,7 +52,7 @@ export function newRefreshToken(
   return refreshToken(grantId, random.bytes(HALF_BYTES), seed, prefix);
 }
 
-/** Whether a provider with one of these seeds issued the refresh token. Tokens of versions without a MAC count as forged. */
+/** Whether a provider with one of these seeds issued the refresh token. */
 export function isIssuedRefreshToken(grantId: string, token: string, seeds: readonly string[]): boolean {
   const secret = Buffer.from(token.slice(-43), 'base64url');
   const [nonce, presented] = [secret.subarray(0, HALF_BYTES), secret.subarray(HALF_BYTES)];

@@ -100,7 +100,7 @@ export const NEW_PERSON = { kind: 'human' } as const;
 /** Why this principal gets no token for one of the resources, or `null`. Every grant asks it. */
 export function findRefusal(
   targets: readonly Pick<Target, 'resource'>[],
-  principal: Pick<Principal, 'kind' | 'invitedAt' | 'vouchedAt' | 'mintedAt' | 'operatorSince'>,
+  principal: Pick<Principal, 'kind' | 'invitedAt' | 'mintedAt' | 'operatorSince'>,
 ): string | null {
   const who = principal.kind === 'agent' ? 'agents' : 'people';
   const refusing = targets.find(({ resource }) => !resource.principalKinds.includes(principal.kind));

@@ -10,12 +10,10 @@ export function canonicalHandle(handle: string): string {
   return canonicalForm(handle);
 }
 
-/** Whether a stored principal may have this handle: earlier versions accepted more than `handleProblem` does. */
-export function isPossibleHandle(handle: string): boolean {
-  return basicProblem(canonicalForm(handle)) === null;
-}
+/** Whether a principal may have this handle. */
+export const isPossibleHandle = (handle: string): boolean => handleProblem(handle) === null;
 
-/** The problem of a handle for a new principal, or `null`. */
+/** The problem of a handle, or `null`. */
 function handleProblem(handle: string): string | null {
   const form = canonicalForm(handle);
   return basicProblem(form) ?? (/^[!-~]+$/.test(form) ? null : lookalikeProblem(form));

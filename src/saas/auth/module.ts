@@ -58,7 +58,7 @@ export interface UsersModule {
 export interface UsersModuleOptions {
   users: Users;
   /** Returns the subscription of a user, which is part of the public representation. */
-  summaryOf(user: Parameters<PresentUser>[0]): Promise<SubscriptionSummary>;
+  summaryOf(user: Parameters<PresentUser>[0]): SubscriptionSummary;
   siteName(): Promise<string>;
   /** Whether changes of addresses and names are marked for another system. Default: false. */
   marksProfileChanges?: boolean;
@@ -70,7 +70,7 @@ export function createUsersModule(
   { users, summaryOf, siteName, marksProfileChanges = false, announceEvent }: UsersModuleOptions,
 ): UsersModule {
   const { store, passwords, clock } = context;
-  const presentUser: PresentUser = async (user) => toUserView(user, await summaryOf(user));
+  const presentUser: PresentUser = (user) => toUserView(user, summaryOf(user));
   const documents = foreignHashCollection(store);
   const foreignHashes = createForeignHashes({ documents, users, passwords, clock });
   const profileMark = () => (marksProfileChanges ? { profileChangedAt: clock.now() } : {});

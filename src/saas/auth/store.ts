@@ -61,18 +61,15 @@ export interface UserDocument {
   /** Status of the best subscription as of the last billing sync. */
   subscriptionStatus: string;
   subscriptionPlan: string;
-  /** The subscriptions that can grant access, as of the `subscriptionRev` in `rev`. Earlier versions do not write it. */
+  /** The subscriptions that can grant access, as of the last billing sync; absent before the first. */
   subscriptionsHeld?: {
-    rev: number;
-    terms: {
-      id: string;
-      status: string;
-      plan: string;
-      startedAt: number;
-      trialEnd?: number;
-      pastDueSince?: number;
-    }[];
-  };
+    id: string;
+    status: string;
+    plan: string;
+    startedAt: number;
+    trialEnd?: number;
+    pastDueSince?: number;
+  }[];
   /** The plan that the operator granted to the user. */
   grant?: { plan: string; since: number; until?: number };
   /** Incremented by every billing sync; absent before the first. */
@@ -228,7 +225,7 @@ export function sessionCollection(store: Store): Sessions {
 }
 
 /** Converts a user to its public representation, with the current subscription. */
-export type PresentUser = (user: UserDocument) => Promise<User>;
+export type PresentUser = (user: UserDocument) => User;
 
 export function toUserView(user: UserDocument, subscription: SubscriptionSummary): User {
   return {

@@ -162,32 +162,18 @@ function accessTermsOf(subscription: SubscriptionDocument): AccessTerms {
 export interface SubscriptionRecord {
   id: string;
   subscriptionStatus: string;
-  subscriptionRev?: number;
-  /** As of the `subscriptionRev` in `rev`. */
-  subscriptionsHeld?: { rev: number; terms: AccessTerms[] };
+  /** Absent before the first. */
+  subscriptionsHeld?: AccessTerms[];
   grant?: PlanGrant;
 }
 
 /** `User.subscription` at this moment. Trials, grace periods and grants end without a write to the record. */
-export type SummaryOf = (record: SubscriptionRecord) => Promise<SubscriptionSummary>;
+export type SummaryOf = (record: SubscriptionRecord) => SubscriptionSummary;
 
-export interface SummaryDependencies {
-  listHeld(userId: string): Promise<AccessTerms[]>;
-  pastDue: PastDue;
-  clock: Clock;
-}
-
-export function createSummaryOf(deps: SummaryDependencies): SummaryOf {
-  /** Earlier versions write the best status only: after such a write, the subscriptions are read instead. */
-  const termsOf = ({ id, subscriptionStatus, subscriptionRev, subscriptionsHeld }: SubscriptionRecord) => {
-    if (subscriptionsHeld && subscriptionsHeld.rev === subscriptionRev) return subscriptionsHeld.terms;
-    return isEntitlingStatus(subscriptionStatus) ? deps.listHeld(id) : [];
-  };
-
-  return async (record) => {
-    const context = { pastDue: deps.pastDue, now: deps.clock.now() };
-    const entitlement = findEntitlement(await termsOf(record), record.grant, context);
-    const status = record.subscriptionStatus as SubscriptionStatus;
+export function createSummaryOf({ pastDue, clock }: { pastDue: PastDue; clock: Clock }): SummaryOf {
+  return ({ subscriptionStatus, subscriptionsHeld = [], grant }) => {
+    const entitlement = findEntitlement(subscriptionsHeld, grant, { pastDue, now: clock.now() });
+    const status = subscriptionStatus as SubscriptionStatus;
     if (!entitlement) return { status, plan: NO_SUBSCRIPTION.plan, entitled: false };
     if ('grant' in entitlement) return { status: 'granted', plan: entitlement.grant.plan, entitled: true };
     const { subscription } = entitlement;
@@ -257,7 +243,8 @@ function heldPurchase({ id, userId, plan, items, at, rev, createdAt }: PurchaseD
     isPurchase: true,
     status: 'active',
     plan,
-    ...(item && { priceId: item.priceId, quantity: item.quantity }),
+    ...item,
+    items: items.slice(0, 1),
     cancelAtPeriodEnd: false,
     startedAt: at,
     currentPeriodStart: at,

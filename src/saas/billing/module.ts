@@ -167,10 +167,9 @@ export function createBillingModule(
   });
 
   const { reconcile, retryUnmatched, purge } = createBillingJobs(shared);
-  // The names of the leases in the store, from an earlier version.
-  jobs.add('billing-settle', reconcile);
-  jobs.add('billing-recheck', retryUnmatched);
-  jobs.add('webhook-event-purge', purge);
+  jobs.add('billing-reconcile', reconcile);
+  jobs.add('billing-retry-unmatched', retryUnmatched);
+  jobs.add('billing-event-purge', purge);
   if (gateway) {
     const usageJobs = createUsageJobs({ ...base, reports: collections.usage, gateway });
     jobs.add('billing-usage', usageJobs.send);
@@ -193,7 +192,7 @@ export function createBillingModule(
       reports: collections.usage,
       isConfigured: gateway !== undefined,
     }),
-    summaryOf: createSummaryOf({ ...base, listHeld }),
+    summaryOf: createSummaryOf(base),
     grants: createGrants(base),
     plans,
     deletion,

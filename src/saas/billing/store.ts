@@ -12,8 +12,8 @@ export interface WebhookEventDocument {
   /** The provider's customer, else the subscription, else the payment. Used to find the events of a user. */
   about?: string;
   /**
-   * The verified body, so that an interrupted or unmatched event can be applied later. Removed with the outcome, which
-   * would otherwise write it a second time; events of earlier versions keep it.
+   * The verified body, so that an interrupted or unmatched event can be applied later. Removed with any other outcome,
+   * which would otherwise write it a second time.
    */
   payload?: string;
   receivedAt: number;
@@ -147,8 +147,8 @@ export interface SubscriptionTerms {
   cancellationReason?: string;
   /** When it was created at the provider. */
   startedAt: number;
-  /** What it consists of. Absent in documents of earlier versions. */
-  items?: SubscriptionItem[];
+  /** What it consists of. */
+  items: SubscriptionItem[];
   /** A change that applies when its invoice is paid. */
   pendingUpdate?: { items: SubscriptionItem[]; expiresAt?: number };
   /** While invoices are not collected. `behavior`: what happens to them. */
@@ -166,7 +166,7 @@ export interface SubscriptionTerms {
 export interface SubscriptionItem {
   priceId: string;
   quantity?: number;
-  /** What it costs. Absent in pending updates and in documents of earlier versions. */
+  /** What it costs. Absent in pending updates. */
   price?: ItemPrice;
 }
 
@@ -252,9 +252,9 @@ export interface PaymentDocument {
   /** When to ask the provider again which invoice the charge belongs to. */
   recheckAt?: number;
   /** The event that reported each fact first: another event about the same fact notifies no one again. */
-  reportedBy?: Record<string, string>;
-  /** Incremented by every write, for optimistic locking. Absent in documents of earlier versions. */
-  rev?: number;
+  reportedBy: Record<string, string>;
+  /** Incremented by every write, for optimistic locking. */
+  rev: number;
 }
 
 /** A customer's objection to a charge. */
@@ -297,7 +297,7 @@ export function paymentCollection(store: Store): Payments {
 interface RevisionStore<T> {
   insert(document: T): Promise<void>;
   updateOne(
-    where: { id: string; rev: number | null },
+    where: { id: string; rev: number },
     change: { set: Omit<T, 'id'>; unset: 'recheckAt'[] },
   ): Promise<T | null>;
 }
@@ -306,7 +306,7 @@ interface RevisionStore<T> {
  * Inserts a document, or writes it if the revision is still the one that was read: false if a concurrent write came
  * first. Skips a write that would only increment the revision.
  */
-export async function writeRevision<T extends { id: string; rev?: number; recheckAt?: number }>(
+export async function writeRevision<T extends { id: string; rev: number; recheckAt?: number }>(
   collection: RevisionStore<T>,
   stored: T | null,
   document: T,
@@ -316,5 +316,5 @@ export async function writeRevision<T extends { id: string; rev?: number; rechec
   const { id, ...set } = document;
   const isChecked = stored.recheckAt !== undefined && document.recheckAt === undefined;
   const unset = isChecked ? ['recheckAt' as const] : [];
-  return (await collection.updateOne({ id, rev: stored.rev ?? null }, { set, unset })) !== null;
+  return (await collection.updateOne({ id, rev: stored.rev }, { set, unset })) !== null;
 }

@@ -15,7 +15,7 @@ export interface Person {
 export interface Session {
   id: string;
   authTime: number;
-  /** Absent in sessions of earlier versions. */
+  /** As far as they are known. */
   browser?: string;
   system?: string;
   place?: string;

@@ -7,7 +7,7 @@ import type { Page } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
 import { emailErrors } from './errors.js';
 import type { EmailService } from './service.js';
-import { MAIL_STATUSES, type MailDocument, type MailStatus, type Mails, nameOf } from './store.js';
+import { MAIL_STATUSES, type MailDocument, type MailStatus, type Mails } from './store.js';
 import { MAIL_NAMES, type MailName, type RenderedMail } from './templates.js';
 import { DeliveryError, type DeliveryResult } from './transport.js';
 
@@ -138,11 +138,11 @@ const isRetryable = ({ status, content, values }: MailDocument): boolean =>
   status === 'failed' && (content ?? values) !== undefined;
 
 function view(mail: MailDocument): OutboxMail {
-  const { id, to, userId = null, status, security, attempts, reason = null } = mail;
+  const { id, template, to, userId = null, status, security, attempts, reason = null } = mail;
   const time = (at: number | undefined) => (at === undefined ? null : toTimestamp(at));
   return {
     id,
-    template: nameOf(mail),
+    template,
     to,
     userId,
     status,

@@ -28,7 +28,7 @@ export function createMailContent({ secrets, previousVariable, random }: MailCon
   return {
     encrypt: (key, values) => encryption.encrypt(key, JSON.stringify(values)),
     decrypt({ key, content, values }) {
-      // The previous version and commands store the values themselves.
+      // Commands store the values themselves.
       return content === undefined ? values : JSON.parse(encryption.decrypt(key, content));
     },
   };

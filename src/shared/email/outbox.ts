@@ -4,7 +4,7 @@ import { newId, type Random } from '../../core/kernel/secrets.js';
 import { nullIfTaken } from '../../core/storage/collection.js';
 import type { MailContent } from './content.js';
 import { isEmailAddress } from './schemas.js';
-import { type Mails, namedAs, type SendCondition } from './store.js';
+import type { Mails, SendCondition } from './store.js';
 import { hasSecretLink, localizeMailValues, type MailName, validateValues } from './templates.js';
 
 /** A mail to be sent. */
@@ -62,11 +62,11 @@ export function createOutbox(options: OutboxOptions): Outbox {
       const mail = {
         ...(userId && { userId }),
         to,
-        ...namedAs(template),
+        template,
         ...(content ? { content: content.encrypt(key, values) } : { values }),
         ...(locale !== undefined && { locale }),
         security,
-        ...(sendCondition && { after: toStoredCondition(sendCondition) }),
+        ...(sendCondition && { sendCondition }),
         expiresAt,
         status: 'queued' as const,
         dueAt: now,
@@ -89,12 +89,6 @@ export function createOutbox(options: OutboxOptions): Outbox {
     },
   };
 }
-
-const toStoredCondition = ({ userId, versionField, minVersion }: SendCondition) => ({
-  userId,
-  is: versionField,
-  reaches: minVersion,
-});
 
 /** Mails may only link to the application itself. */
 function validateLink(link: string, publicUrl: string): void {

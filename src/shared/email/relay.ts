@@ -2,7 +2,7 @@ import { CLOCK_SKEW_MS, type Clock, HOUR, MINUTE, SECOND } from '../../core/kern
 import type { Random } from '../../core/kernel/secrets.js';
 import type { JobLog, Lease } from '../../core/ops/jobs.js';
 import type { MailContent } from './content.js';
-import { type MailDocument, type MailStatus, type Mails, nameOf } from './store.js';
+import type { MailDocument, MailStatus, Mails } from './store.js';
 import { hasSecretLink } from './templates.js';
 import { DeliveryError, type DeliveryResult, type Message, type Transport } from './transport.js';
 
@@ -56,7 +56,7 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
         set: { status, endedAt: clock.now(), ...(reason && { reason }) },
         unset: [
           'dueAt',
-          ...(status === 'failed' && !hasSecretLink(nameOf(mail)) ? [] : (['content', 'values'] as const)),
+          ...(status === 'failed' && !hasSecretLink(mail.template) ? [] : (['content', 'values'] as const)),
           ...(reason ? [] : (['reason'] as const)),
         ],
       },
@@ -68,11 +68,11 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
       { set: { status: 'queued', dueAt: clock.now() + milliseconds, ...(reason && { reason }) } },
     );
 
-  const isSendable = async ({ after }: MailDocument): Promise<'yes' | 'not-yet' | 'never'> => {
-    if (!after) return 'yes';
-    const version = await readUserVersion(after.userId, after.is);
+  const isSendable = async ({ sendCondition }: MailDocument): Promise<'yes' | 'not-yet' | 'never'> => {
+    if (!sendCondition) return 'yes';
+    const version = await readUserVersion(sendCondition.userId, sendCondition.versionField);
     if (version === null) return 'never';
-    return version >= after.reaches ? 'yes' : 'not-yet';
+    return version >= sendCondition.minVersion ? 'yes' : 'not-yet';
   };
 
   /** Whether to send a mail now. If not, it has been postponed or finished. */
@@ -106,7 +106,7 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
     } else if (signal.aborted) await postpone(leased, 0);
     else if (result.isFinal || leased.attempts >= MAX_ATTEMPTS) {
       await finish(leased, 'failed', result.message);
-      const mail = { id, template: nameOf(leased), attempts: leased.attempts };
+      const mail = { id, template: leased.template, attempts: leased.attempts };
       log.error({ mail, reason: result.message }, 'an e-mail could not be sent');
     } else {
       reportFailure(leased, result.message);
@@ -133,11 +133,8 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
     const now = clock.now();
     if (reportedAt !== undefined && now >= reportedAt && now < reportedAt + HOUR) return;
     reportedAt = now;
-    const { id, attempts } = mail;
-    log.warn(
-      { mail: { id, template: nameOf(mail), attempts }, reason },
-      'e-mails cannot be sent and will be retried',
-    );
+    const { id, template, attempts } = mail;
+    log.warn({ mail: { id, template, attempts }, reason }, 'e-mails cannot be sent and will be retried');
   };
 
   const reportSuccess = (): void => {
@@ -158,7 +155,7 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
     } catch (error) {
       if (error instanceof DeliveryError) return error;
       log.error(
-        { err: error, mail: { id: mail.id, template: nameOf(mail) } },
+        { err: error, mail: { id: mail.id, template: mail.template } },
         'an e-mail could not be composed',
       );
       return new DeliveryError('could not be composed', false);

@@ -9,7 +9,7 @@ import type { MailContent } from './content.js';
 import { createOutbox, type Outbox, type OutboxOptions } from './outbox.js';
 import { createRelay, type UnfinishedMail } from './relay.js';
 import { isEmailAddress } from './schemas.js';
-import { type MailStatus, nameOf } from './store.js';
+import type { MailStatus } from './store.js';
 import { type MailName, type RenderedMail, sampleValues, type Templates } from './templates.js';
 import { DeliveryError, type DeliveryResult, type Message, type Transport } from './transport.js';
 
@@ -80,9 +80,9 @@ export function createEmailService(options: EmailServiceOptions): EmailService {
   };
 
   const composeMessage = async (
-    mail: Pick<UnfinishedMail, 'key' | 'to' | 'template' | 'values' | 'locale'> & { variant?: MailName },
+    mail: Pick<UnfinishedMail, 'key' | 'to' | 'template' | 'values' | 'locale'>,
   ): Promise<Message> => {
-    const composed = await compose(nameOf(mail), mail.values, mail.locale);
+    const composed = await compose(mail.template, mail.values, mail.locale);
     const [, host = 'localhost'] = composed.from.address.split('@');
     return { ...composed, to: mail.to, messageId: `<${sha256(mail.key)}@${host}>` };
   };
@@ -97,8 +97,8 @@ export function createEmailService(options: EmailServiceOptions): EmailService {
 
     listByUser(userId) {
       const pages = firstPagesOf(mails, { where: { userId }, sort: 'id', desc: true }, MAX_LISTED);
-      return mapPages(pages, ({ to, status, createdAt, endedAt, ...mail }) => ({
-        template: nameOf(mail),
+      return mapPages(pages, ({ template, to, status, createdAt, endedAt }) => ({
+        template,
         to,
         status,
         createdAt: toTimestamp(createdAt),

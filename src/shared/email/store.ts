@@ -37,22 +37,18 @@ export interface MailDocument {
   /** The account that the mail is about; its address may belong to another account later. */
   userId?: string;
   to: string;
-  /** The name of a mail that the previous version knows, too. */
   template: MailName;
-  /** The mail, if only this version knows it; processes of the previous version send `template` instead. */
-  variant?: MailName;
   /**
    * The encrypted values of the template. Removed when the mail is finished; without a secret link, a failed mail keeps it, so
    * that it can be sent again.
    */
   content?: string;
-  /** Instead of `content` in a mail of the previous version or of a command. */
+  /** Instead of `content` in a mail of a command, which does not know the secrets of the server. */
   values?: Record<string, string>;
   /** The language of the recipient; absent if unknown. */
   locale?: string;
   security: boolean;
-  /** The `SendCondition`, under the field names of earlier versions. */
-  after?: { userId: string; is: string; reaches: number };
+  sendCondition?: SendCondition;
   /** Unix time in milliseconds after which the mail is not sent. */
   expiresAt: number;
   status: MailStatus;
@@ -64,19 +60,6 @@ export interface MailDocument {
   reason?: string;
   createdAt: number;
   endedAt?: number;
-}
-
-/** The mail that a document stands for. */
-export const nameOf = ({ template, variant }: Pick<MailDocument, 'template' | 'variant'>): MailName =>
-  variant ?? template;
-
-/** Mails that the previous version does not know, with those that it sends instead during an upgrade. */
-const FALLBACKS: { [K in MailName]?: MailName } = { 'confirm-address-change': 'verify-email' };
-
-/** The fields of a document that say which mail it is. */
-export function namedAs(name: MailName): Pick<MailDocument, 'template' | 'variant'> {
-  const template = FALLBACKS[name];
-  return template === undefined ? { template: name } : { template, variant: name };
 }
 
 export type Mails = Collection<MailDocument>;

@@ -235,11 +235,10 @@ export function createFactorService(deps: FactorDependencies): FactorService {
           const secret = pendingOf(found);
           // The form was submitted twice, and the browser shows the second response.
           if (found && secret === null && hasCodes(found, codes)) return codes;
-          if (!found || secret === null || found.confirmedAt !== undefined)
-            throw factorErrors.FACTOR_CHANGED();
+          if (!found || secret === null) throw factorErrors.FACTOR_CHANGED();
           const step = stepOfCode(secret, typed, clock.now());
           if (step === null) return null;
-          const version = (found.version ?? 0) + 1;
+          const version = found.version + 1;
           const confirmed = {
             ...{ secret: encryption.encrypt(account, secret), lastStep: step, ...sealed(account, codes) },
             ...{ confirmedAt: clock.now(), version },

@@ -23,8 +23,8 @@ export interface FactorDocument {
   recoveryKey?: string;
   /** By when the account must have a factor, if the operator requires one. */
   requiredFrom?: number;
-  /** Incremented when a factor is set up or removed; for the mail about it. Absent in documents of earlier versions. */
-  version?: number;
+  /** Incremented when a factor is set up or removed; for the mail about it. */
+  version: number;
   /** Incremented by every change except that of `lastStep`. */
   rev: number;
   updatedAt: number;
@@ -93,7 +93,7 @@ export async function removeFactor(
   for (;;) {
     const found = await factors.findOne({ id: account });
     if (found?.confirmedAt === undefined) return false;
-    const { id, rev, version = 0 } = found;
+    const { id, rev, version } = found;
     await announce?.('removed', account, version + 1, source.by === undefined ? source : undefined);
     const removal: Change<FactorDocument> = {
       set: { recovery: [], version: version + 1, updatedAt: clock.now() },

@@ -8,7 +8,6 @@ import {
 } from '../../../src/core/kernel/addresses.js';
 import { HOUR, MINUTE } from '../../../src/core/kernel/clock.js';
 import type { AppError } from '../../../src/core/kernel/errors.js';
-import { sha256 } from '../../../src/core/kernel/secrets.js';
 import { createAudit } from '../../../src/core/ops/audit.js';
 import { type Store, StoreUnavailable } from '../../../src/core/storage/collection.js';
 import { openStore } from '../../../src/core/storage/open.js';
@@ -387,22 +386,6 @@ t.test('a guess cut off by the end of its process counts as a failure', async (t
   t.equal(await guess(other, HOME, true), 49, 'taken for a failure');
   clock.advance(49 * SECOND);
   t.equal(await guess(other, HOME, true), 'right');
-});
-
-t.test('counters stored by an earlier version are still read', async (t) => {
-  const uri = `sqlite:${join(temporaryFolder(t), 'old.db')}`;
-  const clock = fakeClock();
-  const store = await openStore(uri);
-  t.teardown(() => store.close());
-  const old = { fields: ['count', 'until', 'told'], indexes: [['expiresAt']] } as never;
-  await store.collection('throttles', old).insert({
-    id: `guesses.source:${sha256(`${VICTIM}\n${HOME}`)}`,
-    ...{ count: 9, until: 0, expiresAt: clock.now() + DAY, told: true },
-  });
-  const { throttle } = await newProcess(t, uri, { clock });
-  t.equal(await guess(throttle, HOME, true), 'right');
-  t.equal(await guess(throttle, HOME), 'wrong');
-  t.equal(await guess(throttle, HOME, true), 60, 'that was the tenth');
 });
 
 t.test('a refusal has Retry-After, is audited, and no clock change prolongs it', async (t) => {

@@ -1,9 +1,6 @@
-import t, { type Test } from 'tap';
-import { openStore } from '../../../src/core/storage/open.js';
-import { principalCollection } from '../../../src/idp/provisioning/store.js';
-import { type Mongod, onMongod } from '../../core/storage/mongod.js';
+import t from 'tap';
 import { PASSWORD } from '../../kit/app.js';
-import { claimsOf, type IdpApp, idpApp, idpStore } from '../../kit/idp.js';
+import { claimsOf, type IdpApp, idpApp } from '../../kit/idp.js';
 
 /** Handles and names that look like others. */
 
@@ -87,41 +84,6 @@ t.test('a new handle is written in one script', async (t) => {
     const { status, body } = await register(idp, handle);
     t.equal(status, 201, `${shown(handle)} ${JSON.stringify(body)}`);
   }
-});
-
-const OLD = ['аdmin@example.test', 'ad\u3164min', 'admin👑'];
-
-async function oldHandles(t: Test, idp: IdpApp, databaseUri?: string): Promise<void> {
-  const store = databaseUri === undefined ? await idpStore(t, idp) : await openStore(databaseUri);
-  if (databaseUri !== undefined) t.teardown(() => store.close());
-  const client = await idp.createClient();
-  for (const [index, handle] of OLD.entries()) {
-    const who = await idp.makeHuman({ handle: `old-${index}@example.test`, name: 'Old' });
-    // As an earlier version stored it.
-    await principalCollection(store).updateOne({ id: who.sub }, { set: { handle, name: 'Old\u200b' } });
-    const old = { ...who, handle };
-    const { body } = await idp.redeem(
-      client,
-      await idp.codeFor(client, old, { scope: 'openid email profile' }),
-    );
-    const claims = claimsOf(body.id_token);
-    t.match(claims, { sub: who.sub, preferred_username: handle, name: 'Old\u200b' }, shown(handle));
-    t.notOk('email' in claims, 'none of them is an e-mail address');
-    const { body: listed } = await idp.admin('GET', `/v1/principals?prefix=${encodeURIComponent(handle)}`);
-    t.match(listed.principals, [{ sub: who.sub, handle }]);
-    t.equal((await register(idp, handle)).status, 400, 'new accounts cannot have such a handle');
-  }
-}
-
-t.test('principals with handles of earlier versions still sign in', async (t) =>
-  oldHandles(t, await idpApp(t)),
-);
-
-await onMongod((server: Mongod) => {
-  t.test('principals with handles of earlier versions still sign in on MongoDB', async (t) => {
-    const databaseUri = server.fresh(t);
-    await oldHandles(t, await idpApp(t, { databaseUri }), databaseUri);
-  });
 });
 
 t.test('a name has a visible character and no needless invisible ones', async (t) => {

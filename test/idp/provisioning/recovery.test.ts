@@ -291,7 +291,15 @@ t.test(
     const store = await idpStore(t, idp);
     const now = idp.clock.now();
     // Set up before a mail server was configured: without one, no address can be confirmed.
-    const factor = { lastStep: 0, recovery: [], confirmedAt: now, secret: 'v1.x', rev: 1, updatedAt: now };
+    const factor = {
+      lastStep: 0,
+      recovery: [],
+      confirmedAt: now,
+      secret: 'v1.x',
+      version: 1,
+      rev: 1,
+      updatedAt: now,
+    };
     const reset = async (handle: string) => {
       const { sub } = await idp.makeHuman({ handle });
       await factorCollection(store).insert({ id: sub, ...factor });

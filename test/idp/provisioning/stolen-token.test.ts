@@ -529,7 +529,15 @@ t.test('a stolen token neither sets up nor removes a second factor', async (t) =
   const idp = await idpApp(t, { limits: false, factorEncryptionKey: FACTOR_KEY });
   const human = await idp.makeHuman();
   const factors = factorCollection(await idpStore(t, idp));
-  const enrolled = { secret: 'v1.x', confirmedAt: 1, lastStep: 0, recovery: [], rev: 1, updatedAt: 1 };
+  const enrolled = {
+    secret: 'v1.x',
+    confirmedAt: 1,
+    lastStep: 0,
+    recovery: [],
+    version: 1,
+    rev: 1,
+    updatedAt: 1,
+  };
   await factors.insert({ id: human.sub, ...enrolled });
   const other = await idp.makeHuman();
   for (const path of ['begin', 'confirm', 'recovery-codes', 'remove'].map(

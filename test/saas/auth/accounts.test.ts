@@ -439,7 +439,15 @@ t.test('an export holds every payment, however many there are', async (t) => {
   const payment = (userId: string, index: number) => {
     // Several of the same second; the newest is not stored last.
     const at = app.clock.now() - (index % 400) * 1000;
-    return { id: `in_${index}`, userId, status: 'paid' as const, amount: index + 1, at };
+    return {
+      id: `in_${index}`,
+      userId,
+      status: 'paid' as const,
+      amount: index + 1,
+      at,
+      reportedBy: {},
+      rev: 1,
+    };
   };
   const inserted = Array.from({ length: 1201 }, (_, index) => payment(id, index));
   await Promise.all([...inserted, payment(other.id, 9999)].map((one) => payments.insert(one)));

@@ -284,7 +284,15 @@ t.test('an account that a stranger registered belongs to the owner of the addres
   await userCollection(store).updateOne({ id: stranger.id }, { set: { verifyHash: 'x'.repeat(43) } });
   // Both need a verified address today; neither may outlast the stranger.
   const now = app.clock.now();
-  const factor = { lastStep: 0, recovery: [], confirmedAt: now, secret: 'v1.x', rev: 1, updatedAt: now };
+  const factor = {
+    lastStep: 0,
+    recovery: [],
+    confirmedAt: now,
+    secret: 'v1.x',
+    version: 1,
+    rev: 1,
+    updatedAt: now,
+  };
   await factorCollection(store).insert({ id: stranger.id, ...factor });
   await identityCollection(store).insert({
     ...{ id: 'x'.repeat(43), userId: stranger.id, provider: 'acme' },

@@ -141,7 +141,7 @@ async function recount(t: Test, databaseUri: string): Promise<void> {
   const documents = foreignHashCollection(store);
   const app = await saasApp(t, { databaseUri });
   const { create } = app.server.fastify.saas.users;
-  // More than one batch, as an earlier version stored them.
+  // More than one batch, of hashes that were not counted.
   for (let count = 0; count < 205; count++) {
     const { id } = await create({ email: `old-${count}@example.test` });
     await users.updateOne(
@@ -178,12 +178,13 @@ async function recount(t: Test, databaseUri: string): Promise<void> {
   );
 }
 
-t.test('a recount finds imported hashes of earlier versions and drops those that no account has', async (t) =>
-  recount(t, `sqlite:${t.testdir()}/store.db`),
+t.test(
+  'a recount finds imported hashes that were not counted and drops those that no account has',
+  async (t) => recount(t, `sqlite:${t.testdir()}/store.db`),
 );
 
 await onMongod((server: Mongod) => {
-  t.test('a recount finds imported hashes of earlier versions on MongoDB', async (t) =>
+  t.test('a recount finds imported hashes that were not counted on MongoDB', async (t) =>
     recount(t, server.fresh(t)),
   );
 });

@@ -244,7 +244,7 @@ t.test('no session of a code outlives a reset or a suspension at the same moment
       users: userCollection(store),
       audit: { record: async () => undefined, recordFailure: async () => undefined },
       announceEvent: announcing(),
-      toManagedUser: async () => ({}) as never,
+      toManagedUser: () => ({}) as never,
       clock,
     }).suspend({ id: ADA });
   for (const account of [{}, { emailVerified: false }]) {

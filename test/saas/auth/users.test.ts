@@ -112,7 +112,7 @@ t.test('an import accepts a byte order mark and refuses other encodings', async 
       foreignHashes: { add: async () => {}, remove: async () => {} },
       passwordPolicy: { validate: async () => {} },
       siteName: async () => 'SaaS',
-      presentUser: async (user) => toUserView(user, { status: 'none', plan: 'free', entitled: false }),
+      presentUser: (user) => toUserView(user, { status: 'none', plan: 'free', entitled: false }),
       announceEvent: async () => ({ emit: async () => {}, withdraw: async () => {} }),
       audit: { record: async () => {}, recordFailure: async () => {} },
       clock: fakeClock(),

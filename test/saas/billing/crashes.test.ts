@@ -261,7 +261,7 @@ t.test('concurrent changes of two subscriptions of a user both count', async (t)
       actors: actorsOf(events).actors,
       async check(store) {
         const user = await userCollection(store).findOne({ id: 'usr_1' });
-        const held = user?.subscriptionsHeld?.terms.map(({ id, status }) => `${id} ${status}`);
+        const held = user?.subscriptionsHeld?.map(({ id, status }) => `${id} ${status}`);
         if (user?.subscriptionStatus !== 'past_due' || String(held) !== 'sub_1 past_due')
           throw new Error(`ended as ${user?.subscriptionStatus}, ${held}`);
       },

@@ -1,5 +1,4 @@
 import t, { type Test } from 'tap';
-import { userCollection } from '../../../src/saas/auth/store.js';
 import type { Json } from '../../../src/saas/billing/provider/json.js';
 import { onMongod } from '../../core/storage/mongod.js';
 import { auditOf, SECRETS, saasApp, storeOf } from '../../kit/app.js';
@@ -123,21 +122,6 @@ t.test('entitles answers false for values that are no user ID', async (t) => {
     {},
   ];
   for (const name of names) t.equal(await saas.entitles(name as string), false);
-});
-
-t.test('records of earlier versions give the same entitlement', async (t) => {
-  const { app, ada, tell, subscription } = await seller(t);
-  await tell('sub_1', 'active');
-  const users = userCollection(await storeOf(t, app));
-  await users.updateOne({ id: ada.id }, { unset: ['subscriptionsHeld'] });
-  t.same(await subscription(), { status: 'active', plan: 'pro', entitled: true });
-  await tell('sub_1', 'past_due');
-  // The document that a process of an earlier version writes next to this one.
-  await users.updateOne(
-    { id: ada.id },
-    { set: { subscriptionStatus: 'canceled' }, inc: { subscriptionRev: 1 } },
-  );
-  t.same(await subscription(), { status: 'canceled', plan: 'free', entitled: false });
 });
 
 onMongod((server) => {

@@ -92,8 +92,7 @@ function desk(store: Store) {
 }
 
 t.test('an item adds its price per month, times its quantity', async (t) => {
-  const mrr = (...items: SubscriptionDocument['items'] & object) =>
-    monthlyRevenueOf({ status: 'active', items });
+  const mrr = (...items: SubscriptionDocument['items']) => monthlyRevenueOf({ status: 'active', items });
   t.same(mrr(item({}, 3)).amounts, { eur: 8700 });
   t.same(mrr(item({ interval: 'year', unitAmount: 12_000 })).amounts, { eur: 1000 });
   t.same(mrr(item({ interval: 'month', intervalCount: 3, unitAmount: 9000 })).amounts, { eur: 3000 });
@@ -104,7 +103,7 @@ t.test('an item adds its price per month, times its quantity', async (t) => {
   t.same(mrr(item({ unitAmount: 0 })), { amounts: {}, isIncomplete: false }, 'free plans are no revenue');
   const { unitAmount: _, ...tiered } = MONTHLY;
   t.same(mrr({ priceId: 'price_2', price: tiered }), { amounts: {}, isIncomplete: true });
-  t.same(monthlyRevenueOf({ status: 'active' }), { amounts: {}, isIncomplete: true });
+  t.same(mrr(), { amounts: {}, isIncomplete: true });
 });
 
 t.test('only active and past due subscriptions have revenue', async (t) => {

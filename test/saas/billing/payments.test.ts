@@ -126,26 +126,6 @@ t.test('two events about one payment notify once, however they are delivered', a
   );
 });
 
-t.test('a payment that an earlier version recorded does not notify again', async (t) => {
-  const { app, deliver, buyer } = await shop(t);
-  const received = listen(app);
-  const ada = await buyer();
-  const payments = paymentCollection(await storeOf(t, app));
-  const old = { userId: ada.id, amount: 2900, currency: 'eur', attempts: 1, at: app.clock.now() };
-  await payments.insert({ id: 'in_1', status: 'paid', ...old });
-  await payments.insert({ id: 'in_2', status: 'failed', ...old });
-  await deliver(eventOf('invoice.paid', 1, invoice(ada.customer)));
-  await deliver(eventOf('charge.refunded', 2, charge(ada.customer, 2900, { invoice: 'in_1' })));
-  await deliver(eventOf('invoice.paid', 3, invoice(ada.customer, { id: 'in_2' })));
-  t.same(await names(received, 2), ['payment.refunded', 'invoice.paid']);
-  t.match(await payments.findOne({ id: 'in_1' }), {
-    status: 'paid',
-    at: app.clock.now(),
-    refundedAmount: 2900,
-  });
-  t.match(await payments.findOne({ id: 'in_2' }), { status: 'paid' });
-});
-
 t.test(
   'a failure notifies and reminds unless its invoice was paid or voided before it arrived',
   async (t) => {

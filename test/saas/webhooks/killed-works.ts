@@ -60,7 +60,7 @@ export async function accountsOn(store: Store): Promise<Accounts> {
     users: userCollection(store),
     audit: { record: async () => undefined, recordFailure: async () => undefined },
     ...events,
-    toManagedUser: async () => ({}) as never,
+    toManagedUser: () => ({}) as never,
     clock: fakeClock(),
   });
   const receive = await receiverOn(store, { ...events, record });

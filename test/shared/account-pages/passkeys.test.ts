@@ -1,6 +1,6 @@
 import { dirname } from 'node:path';
 import t, { type Test } from 'tap';
-import { mailCollection, nameOf } from '../../../src/shared/email/store.js';
+import { mailCollection } from '../../../src/shared/email/store.js';
 import { passkeyCollection, usedChallengeCollection } from '../../../src/shared/passkeys/store.js';
 import type { Page } from '../../kit/agent.js';
 import { auditOf, PASSWORD } from '../../kit/app.js';
@@ -329,16 +329,18 @@ t.test('the person gets a mail when a passkey was added or removed, also by a co
   const mails = mailCollection(await idpStore(t, idp));
   const sent = async () => {
     const { items } = await mails.page({ where: { userId: human.sub }, sort: 'id', limit: 100 });
-    return items.filter((mail) => nameOf(mail).startsWith('passkey-'));
+    return items.filter((mail) => mail.template.startsWith('passkey-'));
   };
-  t.match(await sent(), [{ to: 'ada@example.test', after: { is: `passkey-added ${authenticator.name}` } }]);
+  t.match(await sent(), [
+    { to: 'ada@example.test', sendCondition: { versionField: `passkey-added ${authenticator.name}` } },
+  ]);
   await browser.submit(await get('/passkeys'), { id: authenticator.name }, '/remove');
-  t.same((await sent()).map(nameOf).sort(), ['passkey-added', 'passkey-removed']);
+  t.same((await sent()).map(({ template }) => template).sort(), ['passkey-added', 'passkey-removed']);
   await add(new SoftwareAuthenticator(authenticator.origin));
   const env = { IDP_DATABASE_URI: `sqlite:${idp.file}`, IDP_EMAIL_SMTP_URL: 'smtp://127.0.0.1:9' };
   const { type } = commandLine(t, env);
   t.equal((await type(['principal', 'remove-passkeys', human.handle])).code, 0);
-  t.equal((await sent()).filter((mail) => nameOf(mail) === 'passkey-removed').length, 2);
+  t.equal((await sent()).filter((mail) => mail.template === 'passkey-removed').length, 2);
 });
 
 t.test('used challenges are deleted when their forms have expired', async (t) => {

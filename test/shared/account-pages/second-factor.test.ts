@@ -1,7 +1,7 @@
 import { dirname } from 'node:path';
 import t, { type Test } from 'tap';
 import { principalCollection } from '../../../src/idp/provisioning/store.js';
-import { mailCollection, nameOf } from '../../../src/shared/email/store.js';
+import { mailCollection } from '../../../src/shared/email/store.js';
 import { factorCollection } from '../../../src/shared/factors/store.js';
 import { mailedIdp } from '../../idp/provisioning/kit.js';
 import type { Page } from '../../kit/agent.js';
@@ -34,7 +34,7 @@ const MAIL = { emailSmtpUrl: 'smtp://127.0.0.1:9' };
 /** The mails that were enqueued, the oldest first. */
 async function mailsOf(t: Test, idp: IdpApp): Promise<string[]> {
   const { items } = await mailCollection(await idpStore(t, idp)).page({ sort: 'id', limit: 100 });
-  return items.map(nameOf);
+  return items.map(({ template }) => template);
 }
 
 /** Where the button of the recovery codes leads. */

@@ -8,7 +8,7 @@ export default [
   },
   {
     name: 'an e-mail is sent before the change that it announces', file: 'shared/email/relay.ts', in: 'isSendable',
-    replace: "version >= after.reaches ? 'yes' : 'not-yet'", by: "'yes'",
+    replace: "version >= sendCondition.minVersion ? 'yes' : 'not-yet'", by: "'yes'",
     tests: [['shared/email/outbox', 'an e-mail is sent only after the change it announces']],
   },
   {

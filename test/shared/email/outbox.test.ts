@@ -56,7 +56,7 @@ t.test('an e-mail outlives the rotation of the secret, and without it waits with
   const before = await outbox(t, { url: sink.url, file, secrets: ['first'] });
   const key = await before.put();
   const plain = await before.put();
-  // As the previous version stores it.
+  // As a command stores it.
   const values = { email: 'ada@example.test', link: LINK, validFor: '1 hour' };
   await before.mails.updateOne({ key: plain }, { set: { values }, unset: ['content'] });
 
@@ -155,20 +155,6 @@ t.test('replies go to the configured address', async (t) => {
     'reply-to': 'support@example.test',
   });
 });
-
-t.test(
-  'a process of the previous version sends an e-mail that it does not know as one that it knows',
-  async (t) => {
-    const sink = await mailSink(t);
-    const { put, relay, stored, email } = await outbox(t, { url: sink.url });
-    const key = await put({ template: 'confirm-address-change', userId: 'usr_1' });
-    t.match(await stored(key), { template: 'verify-email', variant: 'confirm-address-change' });
-    await relay();
-    t.equal(readMail(await sink.next()).headers['subject'], 'Confirm your new address for Northwind');
-    for await (const mails of email.listByUser('usr_1'))
-      t.match(mails, [{ template: 'confirm-address-change' }]);
-  },
-);
 
 t.test('a temporarily refused e-mail is sent later with the same message ID', async (t) => {
   let refusals = 2;

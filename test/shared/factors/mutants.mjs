@@ -11,9 +11,4 @@ export default [
     replace: 'found.recovery.filter((other) => other !== hash)', by: 'found.recovery',
     tests: [['shared/factors/explore', 'two uses of one code: in every order and with a crash, at most one']],
   },
-  {
-    name: 'a confirmation replaces a factor', file: 'shared/factors/service.ts', in: 'confirm',
-    replace: 'secret === null || found.confirmedAt !== undefined', by: 'secret === null',
-    tests: [['shared/factors/factors', 'an app that was begun before the factor was set up cannot replace it']],
-  },
 ];

@@ -2,7 +2,7 @@ import t, { type Test } from 'tap';
 import { userCollection } from '../../../src/saas/auth/store.js';
 import { identityCollection } from '../../../src/saas/login-providers/store.js';
 import type { CreateServerOptions } from '../../../src/saas/server.js';
-import { mailCollection, nameOf } from '../../../src/shared/email/store.js';
+import { mailCollection } from '../../../src/shared/email/store.js';
 import { passkeyCollection } from '../../../src/shared/passkeys/store.js';
 import { ADMIN, auditOf, PASSWORD, type SaasApp, saasApp, storeOf } from '../../kit/app.js';
 import { type Deviation, SoftwareAuthenticator } from '../../kit/authenticator.js';
@@ -87,7 +87,7 @@ const eventsOf = async (t: Test, app: SaasApp) =>
   (await auditOf(await storeOf(t, app))).map(({ event }) => event);
 const templatesOf = async (t: Test, app: SaasApp) => {
   const { items } = await mailCollection(await storeOf(t, app)).page({ sort: 'id', limit: 50 });
-  return items.map(nameOf).filter((name) => name.startsWith('passkey-'));
+  return items.map(({ template }) => template).filter((name) => name.startsWith('passkey-'));
 };
 
 t.test('a user adds a passkey and signs in with it, without the address and the password', async (t) => {
@@ -520,7 +520,7 @@ t.test('every new passkey is reported, whatever another user or an earlier one w
   t.equal((await add(app, token, authenticator)).status, 201, 'the same again');
   const mails = mailCollection(await storeOf(t, app));
   const { items } = await mails.page({ where: { userId: account.id }, sort: 'id', limit: 50 });
-  const names = items.map(nameOf).filter((name) => name.startsWith('passkey-'));
+  const names = items.map(({ template }) => template).filter((name) => name.startsWith('passkey-'));
   t.same(names.sort(), ['passkey-added', 'passkey-added', 'passkey-removed']);
 });
 

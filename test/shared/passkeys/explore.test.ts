@@ -5,7 +5,7 @@ import t, { type Test } from 'tap';
 import { nullIfTaken, type Store } from '../../../src/core/storage/collection.js';
 import { openStore } from '../../../src/core/storage/open.js';
 import { isSessionValid, sessionCollection, userCollection } from '../../../src/saas/auth/store.js';
-import { mailCollection, nameOf } from '../../../src/shared/email/store.js';
+import { mailCollection } from '../../../src/shared/email/store.js';
 import { createPasskeyFlows } from '../../../src/shared/passkeys/flows.js';
 import { createPasskeyService, type PasskeyService } from '../../../src/shared/passkeys/service.js';
 import {
@@ -324,10 +324,10 @@ function forKills(engine: string, fresh: (t: Test) => string, moments: readonly 
         (await service.verify(signInWith(authenticator), async (id) => id, FROM)) === account;
       const isReported = async (account: string, change: 'added' | 'removed', id: string) => {
         const { items } = await mails.page({ where: { userId: account }, sort: 'id', limit: 10 });
-        const reports = items.filter((mail) => nameOf(mail) === `passkey-${change}`);
-        const of = reports.filter(({ after }) => after?.is === fieldOf(change, id));
-        const version = await readPasskeyVersion(passkeys, account, of[0]?.after?.is ?? '');
-        return of.length === 1 && (version ?? 0) >= (of[0]?.after?.reaches ?? 0);
+        const reports = items.filter((mail) => mail.template === `passkey-${change}`);
+        const of = reports.filter(({ sendCondition }) => sendCondition?.versionField === fieldOf(change, id));
+        const version = await readPasskeyVersion(passkeys, account, of[0]?.sendCondition?.versionField ?? '');
+        return of.length === 1 && (version ?? 0) >= (of[0]?.sendCondition?.minVersion ?? 0);
       };
 
       for (const action of ['add', 'remove', 'sign-in', 'sign-up'] as const) {

@@ -33,7 +33,7 @@ export interface ForeignHashes {
   remove(before: HashOwner): Promise<void>;
   /** The most expensive hash of each family, read at most one second ago. */
   decoys(): Promise<readonly string[]>;
-  /** Corrects the documents after a crash, an upgrade or a change by another program. */
+  /** Corrects the documents after a crash or concurrent insertions of one ID. */
   reconcileJob: Job;
 }
 

@@ -144,11 +144,11 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
       const event = { id: eventIdOf(use), userId: user.id };
       const wasUsed = proofOfUse(user.id, use.usedLinkHash);
       if (usedLink.addressVerified) {
-        const verifiedUser = await deps.presentUser({ ...user, email, emailVerified: true });
+        const verifiedUser = deps.presentUser({ ...user, email, emailVerified: true });
         await deps.announceEvent('user.verified', { ...event, user: verifiedUser }, wasUsed);
       }
       if (isChange) {
-        const moved = await deps.presentUser({ ...user, email, emailVerified: true });
+        const moved = deps.presentUser({ ...user, email, emailVerified: true });
         await deps.announceEvent('user.updated', { ...event, user: moved }, wasUsed);
       }
       if (!passwordChanged) {

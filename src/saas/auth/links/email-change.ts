@@ -110,7 +110,7 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
         audit.record({ event: 'email.changed', subject: user.id, ip }),
         throttle.trustOnly(user.email, ip),
       ]);
-      const event = { id: eventIdOf(user), userId: user.id, user: await deps.presentUser(user) };
+      const event = { id: eventIdOf(user), userId: user.id, user: deps.presentUser(user) };
       await deps.emit('user.updated', event);
       if (user.usedLink.addressVerified) await deps.emit('user.verified', event);
     },

@@ -93,7 +93,7 @@ export function createPasswordReset(
     const event = { id: eventIdOf(use), userId: id };
     const proof = proofOfUse(id, usedLinkHash);
     if (addressVerified) {
-      const verified = await deps.presentUser({ ...user, emailVerified: true });
+      const verified = deps.presentUser({ ...user, emailVerified: true });
       await deps.announceEvent('user.verified', { ...event, user: verified }, proof);
     }
     await deps.announceEvent('session.revoked', { ...event, scope: 'global' }, proof);

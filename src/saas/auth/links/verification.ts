@@ -76,7 +76,7 @@ export function createVerification(deps: VerificationDependencies): Verification
       // Without required verification, registration has sent the welcome mail already.
       deps.verificationRequired ? mails.welcome(user) : undefined,
     ]);
-    const event = { id: eventIdOf(user), userId: user.id, user: await deps.presentUser(user) };
+    const event = { id: eventIdOf(user), userId: user.id, user: deps.presentUser(user) };
     await deps.emit('user.verified', event);
   };
 

@@ -89,7 +89,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
 
   const { accessTokenClaims } = deps.hooks ?? {};
   const claimsOf = async (user: UserDocument, sessionId: string, reason: TokenSubject['reason']) =>
-    accessTokenClaims?.({ user: await deps.presentUser(user), sessionId, reason });
+    accessTokenClaims?.({ user: deps.presentUser(user), sessionId, reason });
 
   const { refresh, issueTokens, expiry } = createRefresh({
     ...deps,
@@ -166,7 +166,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       // Before the session is stored, because without the claims there is none.
       const claims = accessTokenClaims && (await claimsOf(user, session.id, 'login'));
       await sessions.insert(session);
-      const signedIn = { user: await deps.presentUser(user), ...issueTokens(session, refreshId, claims) };
+      const signedIn = { user: deps.presentUser(user), ...issueTokens(session, refreshId, claims) };
       return { session, signedIn };
     },
 
@@ -179,7 +179,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       if (verified.isExpired) throw authErrors.TOKEN_EXPIRED({ headers: bearer('invalid_token') });
       const found = await findValidSession(verified.claims);
       if (!found) throw httpErrors.UNAUTHENTICATED({ headers: bearer('invalid_token') });
-      return { user: await deps.presentUser(found.user), session: toSessionView(found.session) };
+      return { user: deps.presentUser(found.user), session: toSessionView(found.session) };
     },
 
     async resume(refreshToken, source) {
@@ -193,7 +193,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
         isRecent(session.rotatedAt, { now: clock.now(), within });
       const next = isFresh ? refreshToken : await refreshOrEnd(refreshToken, source);
       if (next === null) return null;
-      const identity = { user: await deps.presentUser(user), session: toSessionView(session) };
+      const identity = { user: deps.presentUser(user), session: toSessionView(session) };
       return { identity, hasPassword: user.passwordHash !== undefined, refreshToken: next };
     },
 

@@ -97,7 +97,7 @@ export function createCodeAccounts(deps: CodeAccountDependencies): CodeAccounts 
     if (passwordHash !== undefined) await mails.passwordChanged(user, passwordVersion + 1, source);
     const event = { id: eventIdOf(use), userId: id };
     const proof = proofOfUse(id, use.usedLinkHash);
-    const verified = await deps.presentUser({ ...user, emailVerified: true });
+    const verified = deps.presentUser({ ...user, emailVerified: true });
     await deps.announceEvent('user.verified', { ...event, user: verified }, proof);
     await deps.announceEvent('session.revoked', { ...event, scope: 'global' }, proof);
     const taken = await users.updateOne(

@@ -40,7 +40,7 @@ export function createSignIn(deps: SignInDependencies): SignIn {
 
   const announceRegistered: SignIn['announceRegistered'] = async (user) => {
     const { id } = user;
-    const event = { userId: id, user: await deps.presentUser(user) };
+    const event = { userId: id, user: deps.presentUser(user) };
     return deps.announceEvent('user.registered', event, proofOfRegistration(id));
   };
 

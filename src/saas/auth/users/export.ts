@@ -81,8 +81,8 @@ const USER_TIMES = ['profileChangedAt', 'registrationRepeatedAt', 'suspendedAt',
 export function createAccountExport(deps: AccountExportDependencies): Pick<ExportOptions, 'exportAccount'> {
   const { users, sessions, presentUser, audit, sections, clock } = deps;
 
-  const exportUser = async (user: UserDocument) => ({
-    ...(await presentUser(user)),
+  const exportUser = (user: UserDocument) => ({
+    ...presentUser(user),
     ...(user.locale !== undefined && { locale: user.locale }),
     ...privateMetadataOf(user),
     ...(user.newEmail !== undefined && { newEmail: user.newEmail }),
@@ -99,7 +99,7 @@ export function createAccountExport(deps: AccountExportDependencies): Pick<Expor
       const ofOtherDomains = Object.entries(sections).map(async ([name, read]) => [name, await read(userId)]);
       return {
         exportedAt: toTimestamp(clock.now()),
-        user: user && (await exportUser(user)),
+        user: user && exportUser(user),
         sessions: mapPages(firstPagesOf(sessions, newestFirst, MAX_SESSIONS), (session) => ({
           ...toSessionView(session),
           refreshedAt: toTimestamp(session.rotatedAt),

@@ -25,7 +25,7 @@ export interface SuspensionDependencies {
   users: Users;
   audit: Audit;
   announceEvent: Announce<AuthEvents>;
-  toManagedUser(user: UserDocument): Promise<ManagedUser>;
+  toManagedUser(user: UserDocument): ManagedUser;
   clock: Clock;
 }
 

@@ -47,10 +47,7 @@ export interface UserLists {
 const MAX_LIMIT = 200;
 const STATES = ['active', 'suspended', 'deleting', 'unverified'];
 
-export function createUserLists(
-  users: Users,
-  toManagedUser: (user: UserDocument) => Promise<ManagedUser>,
-): UserLists {
+export function createUserLists(users: Users, toManagedUser: (user: UserDocument) => ManagedUser): UserLists {
   const read = async (
     query: Pick<PageQuery<UserDocument>, 'where' | 'sort' | 'desc'>,
     { after, limit = 50 }: UserPageQuery,
@@ -58,7 +55,7 @@ export function createUserLists(
     if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT)
       throw invalidFields({ path: 'limit', message: `must be a whole number from 1 to ${MAX_LIMIT}` });
     const { items, next } = await readPage(users, { ...query, after, limit });
-    return { users: await Promise.all(items.map(toManagedUser)), next };
+    return { users: items.map(toManagedUser), next };
   };
 
   return {

@@ -93,11 +93,7 @@ export function createUserUpdate(deps: UserUpdateDependencies): UserUpdate {
     const after: UserDocument = { ...user, ...set };
     for (const field of unset ?? []) delete after[field];
     const proof = proofOfProfile(user.id, (user.profileVersion ?? 0) + 1);
-    return deps.announceEvent(
-      'user.updated',
-      { userId: user.id, user: await deps.presentUser(after) },
-      proof,
-    );
+    return deps.announceEvent('user.updated', { userId: user.id, user: deps.presentUser(after) }, proof);
   };
 
   const finish = async (

@@ -90,7 +90,7 @@ export interface UserDirectory {
    */
   rename(userId: string, name: string, operator?: Operator): Promise<User>;
   estimate(): Promise<Estimate>;
-  toManagedUser(user: UserDocument): Promise<ManagedUser>;
+  toManagedUser(user: UserDocument): ManagedUser;
   listNewest(limit: number): Promise<User[]>;
   /**
    * Lists users by the beginning of their address or by their ID, or those in a state; without both all, the newest first.
@@ -112,8 +112,8 @@ export function createUserDirectory(
 ): UserDirectory {
   const { users, presentUser } = deps;
   const toTimestampOrNull = (at: number | undefined) => (at === undefined ? null : toTimestamp(at));
-  const toManagedUser = async (user: UserDocument): Promise<ManagedUser> => ({
-    ...(await presentUser(user)),
+  const toManagedUser = (user: UserDocument): ManagedUser => ({
+    ...presentUser(user),
     suspendedAt: toTimestampOrNull(user.suspendedAt),
     granted: user.grant
       ? {
@@ -124,8 +124,8 @@ export function createUserDirectory(
       : null,
     ...privateMetadataOf(user),
   });
-  const toOperatedUser = async (user: UserDocument): Promise<OperatedUser> => ({
-    ...(await toManagedUser(user)),
+  const toOperatedUser = (user: UserDocument): OperatedUser => ({
+    ...toManagedUser(user),
     state:
       user.deletingAt !== undefined ? 'deleting' : user.suspendedAt !== undefined ? 'suspended' : 'active',
     hasPassword: user.passwordHash !== undefined,
@@ -148,7 +148,7 @@ export function createUserDirectory(
         if (!before) throw httpErrors.UNAUTHENTICATED();
         const { name: former = '', profileVersion } = before;
         const { name: _, ...nameless } = before;
-        const after = await presentUser(name === '' ? nameless : { ...before, name });
+        const after = presentUser(name === '' ? nameless : { ...before, name });
         if (name === former) return after;
         const announced = await deps.announceEvent(
           'user.updated',
@@ -178,11 +178,11 @@ export function createUserDirectory(
     estimate: () => users.estimate(),
     async listNewest(limit) {
       const { items } = await users.page({ sort: 'createdAt', desc: true, limit });
-      return Promise.all(items.map(presentUser));
+      return items.map(presentUser);
     },
     async list({ search, state, after, limit }) {
       const page = await readPage(users, { ...matching(search, state), after, limit });
-      return { ...page, items: await Promise.all(page.items.map(toOperatedUser)) };
+      return { ...page, items: page.items.map(toOperatedUser) };
     },
     async findOperated(id) {
       const user = await users.findOne({ id });
@@ -266,7 +266,7 @@ export async function insertUser(input: NewUser, deps: NewUserDependencies): Pro
     random,
   });
   await deps.foreignHashes.add(user);
-  const event = { userId: user.id, user: await deps.presentUser(user) };
+  const event = { userId: user.id, user: deps.presentUser(user) };
   const announced = await deps.announceEvent('user.registered', event, proofOfRegistration(user.id));
   await deps.users.insert(user).catch(async (error: unknown) => {
     await Promise.all([deps.foreignHashes.remove(user), announced.withdraw()]);

@@ -129,7 +129,7 @@ export function createChargeRecorder(deps: ChargeRecorderDependencies): ChargeRe
         );
       } else {
         const { recheckAt: _, ...rest } = payment;
-        await writeRevision(payments, payment, { ...rest, rev: (payment.rev ?? 0) + 1 });
+        await writeRevision(payments, payment, { ...rest, rev: payment.rev + 1 });
       }
       return 'done';
     },

@@ -36,8 +36,6 @@ export interface PaymentFact {
   name: string;
   /** The fields that it changes; null if a stored fact outweighs it. */
   merge(stored: PaymentDocument | null): PaymentFields | null;
-  /** Whether an earlier version, which did not store the reporting events, has recorded it. */
-  isKnown?(stored: PaymentDocument): boolean;
 }
 
 export interface PaymentRecorderDependencies {
@@ -54,11 +52,11 @@ export function createPaymentRecorder(deps: PaymentRecorderDependencies): Paymen
       const stored = await payments.findOne({ id });
       const fields = fact.merge(stored);
       if (fields === null && stored) return { payment: stored, isReporter: false };
-      const isKnown = stored !== null && stored.rev === undefined && fact.isKnown?.(stored) === true;
-      const reporter = stored?.reportedBy?.[fact.name] ?? (isKnown ? EARLIER_VERSION : eventId);
-      const base = stored ?? { id, userId, status: 'paid' as const, at: clock.now() };
+      const reporter = stored?.reportedBy[fact.name] ?? eventId;
       const reportedBy = { ...stored?.reportedBy, [fact.name]: reporter };
-      const payment = withFields(base, { ...fields, reportedBy, rev: (stored?.rev ?? 0) + 1 });
+      const written = { reportedBy, rev: (stored?.rev ?? 0) + 1 };
+      const base = stored ?? { id, userId, status: 'paid' as const, at: clock.now(), ...written };
+      const payment = withFields(base, { ...fields, ...written });
       if (await writeRevision(payments, stored, payment))
         return { payment, isReporter: reporter === eventId };
     }
@@ -69,7 +67,7 @@ export function createPaymentRecorder(deps: PaymentRecorderDependencies): Paymen
       const stray = await payments.findOne({ id: strayId });
       const stored = await payments.findOne({ id });
       if (!stray || stray.id === id || (stored && stored.userId !== stray.userId)) return;
-      const { rev: _, recheckAt: __, ...rest } = stray;
+      const { recheckAt: _, ...rest } = stray;
       const merged = withFields(stored ?? { ...rest, id }, {
         ...chargeIds,
         ...(stored && mergeRefund(stored, stray)),
@@ -80,7 +78,7 @@ export function createPaymentRecorder(deps: PaymentRecorderDependencies): Paymen
       if (!(await writeRevision(payments, stored, merged))) continue;
       // What was moved can end the access that a purchase gives.
       await projector.project(merged.userId);
-      if (await payments.deleteOne({ id: strayId, rev: stray.rev ?? null })) return;
+      if (await payments.deleteOne({ id: strayId, rev: stray.rev })) return;
     }
   };
 
@@ -118,9 +116,6 @@ function withFields(base: PaymentDocument, fields: Partial<PaymentDocument>): Pa
   return { ...base, ...Object.fromEntries(known) };
 }
 
-/** Reported a fact before reporters were stored. */
-const EARLIER_VERSION = 'earlier-version';
-
 const isPaid = (stored: PaymentDocument | null): boolean => stored?.status === 'paid';
 
 /** The IDs by which refunds and disputes refer to a payment, unless one is its own ID. */
@@ -145,15 +140,11 @@ const fieldsOf = (invoice: InvoiceDetails) => ({
 
 /** The time of a fact is that of its earliest event, in whichever order they arrive. */
 const earliest = (stored: PaymentDocument | null, fact: string, at: number): number =>
-  stored?.reportedBy?.[fact] === undefined ? at : Math.min(stored.at, at);
+  stored?.reportedBy[fact] === undefined ? at : Math.min(stored.at, at);
 
 const paid = (invoice: InvoiceDetails, at: number): PaymentFact => ({
   name: 'paid',
-  merge: (stored) =>
-    stored && isPaid(stored) && stored.rev === undefined
-      ? chargeIdsOf(invoice)
-      : { ...fieldsOf(invoice), status: 'paid', at: earliest(stored, 'paid', at) },
-  isKnown: isPaid,
+  merge: (stored) => ({ ...fieldsOf(invoice), status: 'paid', at: earliest(stored, 'paid', at) }),
 });
 
 type InvoiceFact = (invoice: InvoiceDetails, at: number, eventId: string) => PaymentFact;
@@ -172,7 +163,6 @@ const INVOICE_FACTS: Partial<Record<string, InvoiceFact>> = {
         ? { attempts }
         : { ...fieldsOf(invoice), status: 'failed', at, attempts };
     },
-    isKnown: ({ attempts = 0 }) => attempts >= invoice.attempt,
   }),
 
   'invoice.voided': (invoice, at) => ({
@@ -183,8 +173,8 @@ const INVOICE_FACTS: Partial<Record<string, InvoiceFact>> = {
 };
 
 /** Whether only refunds and disputes are known of a payment. */
-export const isStub = ({ rev, reportedBy = {} }: PaymentDocument): boolean =>
-  rev !== undefined && !Object.keys(reportedBy).some((fact) => /^(paid|failed|voided|purchased)/.test(fact));
+export const isStub = ({ reportedBy }: PaymentDocument): boolean =>
+  !Object.keys(reportedBy).some((fact) => /^(paid|failed|voided|purchased)/.test(fact));
 
 type Refund = Pick<PaymentFields, 'refundedAmount' | 'refundedAt'>;
 

@@ -200,17 +200,14 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
   };
 
   const resume: EventProcessor['resume'] = async (document) => {
-    const { payload } = document;
-    // Completed since it was read.
-    if (payload === undefined) return null;
-    const parsed = parseEvent(payload, document.id);
-    const event = parsed && { ...parsed, receivedAt: document.receivedAt };
-    if (event && document.outcome === 'unmatched') return retryUnmatched(event);
+    const { payload, receivedAt, outcome } = document;
+    const parsed = payload === undefined ? null : parseEvent(payload, document.id);
+    // Completed since it was read, or of a type that only a newer version handles.
+    if (!parsed) return null;
+    const event = { ...parsed, receivedAt };
+    if (outcome === 'unmatched') return retryUnmatched(event);
     const lease = await leases.reacquire(document);
-    if (event) return lease && process(lease, event);
-    // Stored by a version that did not ignore it.
-    if (lease) await leases.complete(lease, 'ignored');
-    return lease && 'ignored';
+    return lease && process(lease, event);
   };
 
   const replayUnmatched: EventProcessor['replayUnmatched'] = async (about) => {

@@ -22,7 +22,7 @@ export function monthlyRevenueOf({
   items,
 }: Pick<SubscriptionDocument, 'status' | 'items'>): MonthlyRevenue {
   if (!PAYING_STATUSES.has(status)) return { amounts: {}, isIncomplete: false };
-  const billed = (items ?? []).filter(({ price }) => price?.isMetered !== true);
+  const billed = items.filter(({ price }) => price?.isMetered !== true);
   const amounts: Amounts = {};
   for (const { price, quantity = 1 } of billed) {
     const { unitAmount, currency } = price ?? {};
@@ -36,7 +36,7 @@ export function monthlyRevenueOf({
         return rounded === 0 ? [] : [[currency, rounded]];
       }),
     ),
-    isIncomplete: items === undefined || billed.some(({ price }) => price?.unitAmount === undefined),
+    isIncomplete: items.length === 0 || billed.some(({ price }) => price?.unitAmount === undefined),
   };
 }
 

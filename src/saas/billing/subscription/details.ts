@@ -99,7 +99,7 @@ export function createSubscriptionDetails(deps: SubscriptionDetailsDependencies)
       const object = isNeeded ? await fetchExpanded(subscription) : null;
       const discounts = object && readDiscounts(object);
       return {
-        items: itemViews(itemsOf(subscription), subscription),
+        items: itemViews(subscription.items, subscription),
         scheduledChange: scheduledChangeOf(
           subscription,
           object && readNextPhase(asObject(object['schedule']), clock.now()),
@@ -124,14 +124,6 @@ export function createSubscriptionDetails(deps: SubscriptionDetailsDependencies)
       return invoice && { amount: invoice.amount, currency: invoice.currency, date: time(invoice.at) };
     },
   };
-}
-
-/** Documents of earlier versions contain the prices only, and the quantity of the first. */
-function itemsOf({ items, priceId, otherPriceIds = [], quantity }: SubscriptionDocument): SubscriptionItem[] {
-  if (items) return items;
-  if (priceId === undefined) return [];
-  const main = { priceId, ...(quantity !== undefined && { quantity }) };
-  return [main, ...otherPriceIds.map((id) => ({ priceId: id }))];
 }
 
 /** A later change of a subscription. */

@@ -199,7 +199,8 @@ function readPrice(price: Json): ItemPrice | null {
   if (interval === undefined) return null;
   // Fractions of the smallest unit are only in the decimal amount.
   const unitAmount =
-    asInteger(price['unit_amount'] ?? price['amount']) ?? asDecimal(price['unit_amount_decimal']);
+    asInteger(price['unit_amount'] ?? price['amount']) ??
+    asDecimal(price['unit_amount_decimal'] ?? price['amount_decimal']);
   const currency = asText(price['currency']);
   return {
     interval,

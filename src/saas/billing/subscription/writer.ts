@@ -6,12 +6,7 @@ import { nullIfTaken, type Write } from '../../../core/storage/collection.js';
 import { changeTo } from '../../../core/storage/semantics.js';
 import type { BillingNotifications } from '../notifications.js';
 import { UNKNOWN_PLAN } from '../plans/plans.js';
-import {
-  isTerminal,
-  type SubscriptionDocument,
-  type SubscriptionItem,
-  type Subscriptions,
-} from '../store.js';
+import { isTerminal, type SubscriptionDocument, type Subscriptions } from '../store.js';
 import { pickFields, type Snapshot } from './snapshot.js';
 
 /** Merges a newer state of a subscription with the stored one, and writes the result. */
@@ -103,6 +98,7 @@ function merge(
     id,
     userId: stored?.userId ?? userId,
     cancelAtPeriodEnd: terms.cancelAtPeriodEnd === true,
+    items: terms.items ?? [],
     pastDueSince: isPastDue ? (stored?.pastDueSince ?? beganAt) : undefined,
     recheckAt: isUncertain === true ? now : earliest(isUncertain && stored?.recheckAt, planned),
     lastEvent: eventId,
@@ -124,9 +120,6 @@ function merge(
 const INTERNAL_FIELDS = new Set(
   'at statusAt lastEvent heardAt recheckAt rev updatedAt createdAt livemode isPlanFromMetadata'.split(' '),
 );
-
-/** Earlier versions did not store them: to store them is no change. */
-const DETAILS = new Set(['items', 'pendingUpdate', 'collectionPause', 'scheduleId', 'discountIds']);
 
 /** These fields repeat parts of the items. */
 const REPEATED_FIELDS = new Set(['priceId', 'otherPriceIds', 'quantity']);
@@ -152,20 +145,9 @@ function isChangedTerm(
   after: SubscriptionDocument,
   name: string,
 ): boolean {
-  if (INTERNAL_FIELDS.has(name)) return false;
-  const isDetailAdded = before !== null && before.items === undefined && DETAILS.has(name);
   const field = name as keyof SubscriptionDocument;
-  return !isDetailAdded && !isSame(name, before?.[field], after[field]);
+  return !INTERNAL_FIELDS.has(name) && !isDeepStrictEqual(before?.[field], after[field]);
 }
-
-const isSame = (name: string, a: unknown, b: unknown): boolean =>
-  a === b || (isObject(a) && isObject(b) && isDeepStrictEqual(comparable(name, a), comparable(name, b)));
-
-const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;
-
-/** A price never changes, and earlier versions did not store it with its item. */
-const comparable = (name: string, value: object): object =>
-  name === 'items' ? (value as SubscriptionItem[]).map(({ price, ...item }) => item) : value;
 
 /**
  * When payments began to fail, for a state that was fetched later: when the period began, but not while the status was
