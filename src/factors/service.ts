@@ -3,6 +3,7 @@ import type { Origin } from '../http/scope.js';
 import { type Clock, HOUR, MINUTE, SECOND } from '../kernel/clock.js';
 import { createEncryption } from '../kernel/encryption.js';
 import { newToken, type Random } from '../kernel/secrets.js';
+import { typedCode } from '../kernel/text.js';
 import type { Audit } from '../ops/audit.js';
 import type { Job } from '../ops/jobs.js';
 import { nullIfTaken } from '../storage/collection.js';
@@ -17,15 +18,7 @@ import {
   readFactorVersion,
   removeFactor,
 } from './store.js';
-import {
-  type Enrolment,
-  enrolmentOf,
-  newSecret,
-  recoveryCodesOf,
-  recoveryHash,
-  stepOfCode,
-  typedCode,
-} from './totp.js';
+import { type Enrolment, enrolmentOf, newSecret, recoveryCodesOf, recoveryHash, stepOfCode } from './totp.js';
 
 /** How a person proved the second factor. */
 export type FactorMethod = 'otp' | 'recovery';
