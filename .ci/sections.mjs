@@ -211,9 +211,11 @@ SECTIONS.push({
   part: 1,
   run: 'node test/run.mjs --suite MongoDB',
   needs: ['mongod', 'stripe-mock'],
-  repeats: ['tests', 'programs'].flatMap(namesOfSuite).filter((name) =>
-    readFileSync(new URL(`../test/${name}.test.ts`, import.meta.url), 'utf8').includes('onMongod'),
-  ),
+  repeats: ['tests', 'programs']
+    .flatMap(namesOfSuite)
+    .filter((name) =>
+      readFileSync(new URL(`../test/${name}.test.ts`, import.meta.url), 'utf8').includes('onMongod'),
+    ),
 });
 
 /** Scripts of package.json that check nothing, that others call, or that a person judges. */
