@@ -75,8 +75,8 @@ async function bundle({ folder, entries, bundled, groups }) {
   const input = {
     ...Object.fromEntries(entries.map((name) => [name, compiled(name)])),
     // They import their own file in a thread, by its address: as entries, they have a file of their own with all exports.
-    [`threads/${folder}/bcrypt`]: compiled('src/passwords/bcrypt'),
-    [`threads/${folder}/backup`]: compiled('src/storage/sqlite/backup'),
+    [`threads/${folder}/bcrypt`]: compiled('src/core/passwords/bcrypt'),
+    [`threads/${folder}/backup`]: compiled('src/core/storage/sqlite/backup'),
   };
   // An entry in a shared file would run with it.
   const entryFiles = new Set(Object.values(input));

@@ -66,18 +66,18 @@ const BUILT = {
   python: {
     needs: ['pip'],
     install: `python3 -m venv "$TOOLS/python"
-      "$TOOLS/python/bin/pip" install --progress-bar off --requirement test/relying-parties/python/requirements.txt`,
+      "$TOOLS/python/bin/pip" install --progress-bar off --requirement test/campaign/relying-parties/python/requirements.txt`,
     env: (tools) => ({ TEST_PYTHON: join(tools, 'python/bin/python') }),
   },
   spring: {
     needs: ['java'],
     install:
-      'mvn --batch-mode --no-transfer-progress --file test/relying-parties/spring -Dfolder="$TOOLS/spring" package',
+      'mvn --batch-mode --no-transfer-progress --file test/campaign/relying-parties/spring -Dfolder="$TOOLS/spring" package',
     env: (tools) => ({ TEST_SPRING: join(tools, 'spring/app.jar') }),
   },
   dex: {
     needs: ['go'],
-    install: 'test/relying-parties/dex.sh "$TOOLS/go/bin/dex"',
+    install: 'test/campaign/relying-parties/dex.sh "$TOOLS/go/bin/dex"',
     env: (tools) => ({ TEST_DEX: join(tools, 'go/bin/dex') }),
   },
   bun: runtime('bun', '@oven/bun-linux-x64', '1.4.5', 'bin/bun'),

@@ -8,7 +8,7 @@
  * @property {string} run a command of bash
  * @property {number} [node] the line of Node.js; 20 if absent
  * @property {string[]} [needs] of `.ci/needs.mjs`
- * @property {string[]} [tests] the test files that run here: `oidc/par` is test/oidc/par.test.ts. Those of no section are `npm test`
+ * @property {string[]} [tests] the test files that run here: `idp/oidc/par` is test/idp/oidc/par.test.ts. Those of no section are `npm test`
  * @property {string[]} [repeats] test files of another section that run here under other circumstances
  */
 import { readdirSync, readFileSync } from 'node:fs';
@@ -23,7 +23,7 @@ const SYSTEM = ['chromium', 'curl', 'mongod', 'openssl', 'stripe-mock'];
 
 /** SQLite, cryptography, HTTP and module loading differ between lines of Node.js. */
 const DIFFERING = list(`
-  auth/sessions client/client host/fastify oidc/token passwords/hasher server/server storage/mongodb storage/sqlite
+  saas/auth/sessions client/client host/fastify idp/oidc/token core/passwords/hasher core/server/server core/storage/mongodb core/storage/sqlite
   bin/programs bin/start package/package`);
 
 /** @type {Section[]} */
@@ -44,20 +44,20 @@ export const SECTIONS = [
     run: 'TEST_ENGINES=sqlite npm run test:system',
     needs: ['chromium', 'curl', 'openssl', 'stripe-mock'],
     tests: list(`
-      auth/explore auth/foreign-hashes
-      billing/crashes
+      saas/auth/explore saas/auth/foreign-hashes
+      saas/billing/crashes
       bin/audit bin/backup bin/doctor bin/documents bin/idp bin/login bin/programs bin/start bin/users bin/workers
       browser/checkout browser/csrf browser/passkeys browser/sign-in
-      canaries
+      bin/canaries
       client/browser
-      documents/commands
-      factors/explore
-      federation/explore
+      package/documents/commands
+      shared/factors/explore
+      saas/login-providers/explore
       host/lost-responses
-      life/upgrade
-      oidc/backchannel oidc/purge
+      bin/upgrade
+      idp/oidc/backchannel idp/oidc/purge
       package/package
-      passkeys/explore`),
+      shared/passkeys/explore`),
   },
   // The contract of the port, a race of processes of each product and the commands that move stores; the others follow in 'MongoDB'.
   {
@@ -66,7 +66,7 @@ export const SECTIONS = [
     run: 'node test/run.mjs --suite engines',
     needs: ['mongod'],
     tests: list(
-      'auth/processes bin/store-copy bin/stores oidc/processes storage/mongodb storage/mongodb-batches',
+      'saas/auth/processes bin/store-copy bin/stores idp/oidc/processes core/storage/mongodb core/storage/mongodb-batches',
     ),
   },
   {
@@ -81,12 +81,12 @@ export const SECTIONS = [
   {
     name: 'relying parties',
     part: 0,
-    run: 'go vet -C test/relying-parties/go . && node test/run.mjs --suite "relying parties"',
+    run: 'go vet -C test/campaign/relying-parties/go . && node test/run.mjs --suite "relying parties"',
     needs: [...SYSTEM, 'apache', 'apache-openidc', 'dex', 'go', 'python', 'spring'],
     tests: list(`
-      certification/basic certification/logout
-      federation/upstreams
-      relying-parties/ecosystems relying-parties/es256 relying-parties/mcp relying-parties/parties`),
+      campaign/certification/basic campaign/certification/logout
+      saas/login-providers/upstreams
+      campaign/relying-parties/ecosystems campaign/relying-parties/es256 campaign/relying-parties/mcp campaign/relying-parties/parties`),
   },
   {
     name: 'Bun and Deno',
@@ -104,33 +104,39 @@ export const SECTIONS = [
     run: 'npm run test:kills',
     needs: ['mongod'],
     tests: list(`
-      life/kills life/login-code-kills
-      oidc/kills
-      provisioning/acceptance provisioning/mailed-link-races
-      webhooks/kills`),
-    repeats: list('factors/explore storage/mongodb storage/sqlite'),
+      campaign/kills campaign/login-code-kills
+      idp/oidc/kills
+      idp/provisioning/acceptance idp/provisioning/mailed-link-races
+      saas/webhooks/kills`),
+    repeats: list('shared/factors/explore core/storage/mongodb core/storage/sqlite'),
   },
-  { name: 'storms', part: 2, run: 'npm run test:storms', needs: ['mongod'], repeats: ['billing/crashes'] },
-  { name: 'rotations', part: 2, run: 'npm run test:rotations', tests: ['oidc/rotation'] },
+  {
+    name: 'storms',
+    part: 2,
+    run: 'npm run test:storms',
+    needs: ['mongod'],
+    repeats: ['saas/billing/crashes'],
+  },
+  { name: 'rotations', part: 2, run: 'npm run test:rotations', tests: ['idp/oidc/rotation'] },
   {
     name: 'races',
     part: 2,
     run: 'node test/run.mjs --suite races',
     needs: ['mongod'],
     tests: list(`
-      account/races
-      auth/account-races
-      oidc/delegation-races oidc/device-races oidc/identity-assertion-races oidc/single-use
-      operators/races
-      passkeys/processes
-      webhooks/processes`),
+      shared/account-pages/races
+      saas/auth/account-races
+      idp/oidc/delegation-races idp/oidc/device-races idp/oidc/identity-assertion-races idp/oidc/single-use
+      idp/console/races
+      shared/passkeys/processes
+      saas/webhooks/processes`),
   },
   {
     name: 'outages',
     part: 2,
     run: 'node test/run.mjs --suite outages',
     needs: ['mongod'],
-    tests: list('auth/links-outage auth/login-codes-outage oidc/outage storage/outage'),
+    tests: list('saas/auth/links-outage saas/auth/login-codes-outage idp/oidc/outage core/storage/outage'),
   },
   {
     name: 'pages',
@@ -145,14 +151,16 @@ export const SECTIONS = [
     part: 3,
     // A descriptor for each connection, at both ends.
     run: 'ulimit -n "$(ulimit -Hn)" && npm run test:hostile',
-    tests: list('hostile/connections hostile/growth hostile/guards hostile/load hostile/wire'),
+    tests: list(
+      'campaign/hostile/connections campaign/hostile/growth campaign/hostile/guards campaign/hostile/load campaign/hostile/wire',
+    ),
   },
   { name: 'fuzz', part: 4, run: 'npm run fuzz -- --requests 30000' },
   {
     name: 'random sequences',
     part: 4,
     run: 'node test/run.mjs --suite "random sequences"',
-    tests: list('fuzz oidc/assertion-fuzz'),
+    tests: list('campaign/fuzz idp/oidc/assertion-fuzz'),
   },
   {
     name: 'Schemathesis',
@@ -172,7 +180,7 @@ export const SECTIONS = [
     part: 5,
     run: 'npm run lint:deploy && node test/run.mjs --suite deployment',
     needs: ['caddy', 'go', 'mongod', 'nginx', 'pip', 'systemd'],
-    tests: list('deploy/deploy proxy/proxies'),
+    tests: list('campaign/deploy/deploy campaign/proxy/proxies'),
   },
   // Without a container engine, and only as root.
   { name: 'image', part: 5, run: 'npm run test:image', needs: ['mongod'] },
@@ -223,7 +231,7 @@ export const NO_CHECKS = list(
   'build prepare start format generate docs:build docs:dev screenshots test:flaky',
 );
 
-/** Every test file: `oidc/par`. */
+/** Every test file: `idp/oidc/par`. */
 export function testFiles() {
   return readdirSync(new URL('../test', import.meta.url), { recursive: true })
     .filter((name) => name.endsWith('.test.ts'))

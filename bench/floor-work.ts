@@ -2,7 +2,7 @@
 import { generateKeyPairSync, sign } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import argon2 from 'argon2';
-import { STANDARD_COST } from '../src/passwords/argon2.js';
+import { STANDARD_COST } from '../src/core/passwords/argon2.js';
 import { work } from './work.js';
 
 const PASSWORD = 'a sentence is fine';

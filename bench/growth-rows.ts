@@ -1,12 +1,12 @@
 /** Whether the programs slow down as their stores grow: the same work on a small and on a large store. */
 import { join } from 'node:path';
 import argon2 from 'argon2';
-import { userCollection } from '../src/auth/store.js';
-import { sha256 } from '../src/kernel/secrets.js';
-import { STANDARD_COST } from '../src/passwords/argon2.js';
-import { type PrincipalDocument, principalCollection } from '../src/provisioning/store.js';
-import type { Store } from '../src/storage/collection.js';
-import { openStore } from '../src/storage/open.js';
+import { sha256 } from '../src/core/kernel/secrets.js';
+import { STANDARD_COST } from '../src/core/passwords/argon2.js';
+import type { Store } from '../src/core/storage/collection.js';
+import { openStore } from '../src/core/storage/open.js';
+import { type PrincipalDocument, principalCollection } from '../src/idp/provisioning/store.js';
+import { userCollection } from '../src/saas/auth/store.js';
 import { basic, registerApplication, signIn } from './idp-rows.js';
 import type { Program } from './lab.js';
 import { ask, drive, hammer, repeating } from './load.js';

@@ -1,7 +1,7 @@
 /** The storage layer alone. `port-work.js <folder> <documents>…`; tasks get the number of documents as argument. */
 import { join } from 'node:path';
-import type { Collection, Store } from '../src/storage/collection.js';
-import { openStore } from '../src/storage/open.js';
+import type { Collection, Store } from '../src/core/storage/collection.js';
+import { openStore } from '../src/core/storage/open.js';
 import { work } from './work.js';
 
 /** Similar to a principal. */

@@ -1,14 +1,15 @@
 /** The records that `npm run bench:scale -- --records` adds, and the pages of the admin area that show them. */
+
+import { DAY, HOUR } from '../src/core/kernel/clock.js';
+import { listedAuditCollection } from '../src/core/ops/audit.js';
+import type { Collection, Store } from '../src/core/storage/collection.js';
 import {
   paymentCollection,
   subscriptionCollection,
   type WebhookEventDocument,
   webhookEventCollection,
-} from '../src/billing/store.js';
-import { mailCollection } from '../src/email/store.js';
-import { DAY, HOUR } from '../src/kernel/clock.js';
-import { listedAuditCollection } from '../src/ops/audit.js';
-import type { Collection, Store } from '../src/storage/collection.js';
+} from '../src/saas/billing/store.js';
+import { mailCollection } from '../src/shared/email/store.js';
 import { id } from './size-row.js';
 
 export interface RecordKind {

@@ -3,19 +3,19 @@ import { randomBytes } from 'node:crypto';
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import argon2 from 'argon2';
+import { systemClock } from '../src/core/kernel/clock.js';
+import { newId, sha256, systemRandom } from '../src/core/kernel/secrets.js';
+import { type Audit, createAudit, createListedAudit } from '../src/core/ops/audit.js';
+import { STANDARD_COST } from '../src/core/passwords/argon2.js';
+import type { Collection, Store } from '../src/core/storage/collection.js';
+import { openStore } from '../src/core/storage/open.js';
+import { type GrantDocument, grantCollection } from '../src/idp/oidc/store.js';
 import {
   type SessionDocument,
   sessionCollection,
   type UserDocument,
   userCollection,
-} from '../src/auth/store.js';
-import { systemClock } from '../src/kernel/clock.js';
-import { newId, sha256, systemRandom } from '../src/kernel/secrets.js';
-import { type GrantDocument, grantCollection } from '../src/oidc/store.js';
-import { type Audit, createAudit, createListedAudit } from '../src/ops/audit.js';
-import { STANDARD_COST } from '../src/passwords/argon2.js';
-import type { Collection, Store } from '../src/storage/collection.js';
-import { openStore } from '../src/storage/open.js';
+} from '../src/saas/auth/store.js';
 import type { Result } from './report.js';
 import type { Bench } from './rounds.js';
 

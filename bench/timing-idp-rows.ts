@@ -1,6 +1,7 @@
 /** Rejections of the identity provider for different reasons: on each row, requests that an attacker must not distinguish by time. */
-import { principalCollection } from '../src/provisioning/store.js';
-import { openStore } from '../src/storage/open.js';
+
+import { openStore } from '../src/core/storage/open.js';
+import { principalCollection } from '../src/idp/provisioning/store.js';
 import { basic, CALLBACK, create } from './idp-rows.js';
 import type { Lab } from './lab.js';
 import { request } from './load.js';

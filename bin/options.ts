@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { type Command, InvalidArgumentError } from 'commander';
-import { parseList } from '../src/config/options.js';
-import { mustBe } from '../src/config/validation-messages.js';
-import { DisplayName, fits } from '../src/http/schemas.js';
-import { withoutByteOrderMark } from '../src/kernel/text.js';
-import { KINDS, type Kind } from '../src/provisioning/store.js';
-import type { AllowedResource } from '../src/trust/store.js';
+import { parseList } from '../src/core/config/options.js';
+import { mustBe } from '../src/core/config/validation-messages.js';
+import { DisplayName, fits } from '../src/core/http/schemas.js';
+import { withoutByteOrderMark } from '../src/core/kernel/text.js';
+import { KINDS, type Kind } from '../src/idp/provisioning/store.js';
+import type { AllowedResource } from '../src/idp/trust/store.js';
 
 /** Values of options that several commands read. */
 

@@ -1,6 +1,6 @@
 import { createInterface } from 'node:readline/promises';
 import { Writable } from 'node:stream';
-import { withoutByteOrderMark } from '../src/kernel/text.js';
+import { withoutByteOrderMark } from '../src/core/kernel/text.js';
 import { fail } from './terminal.js';
 
 /** Longer than any valid password in any encoding. */

@@ -1,12 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { type Argument, type Command, CommanderError } from 'commander';
-import { ConfigurationError } from '../src/config/configuration-error.js';
-import type { MetricsPeers } from '../src/ops/metrics.js';
-import type { Server } from '../src/server/assembly.js';
-import type { Finding } from '../src/server/doctor.js';
-import type { ServerConfiguration } from '../src/server/options.js';
-import type { Store } from '../src/storage/collection.js';
+import { ConfigurationError } from '../src/core/config/configuration-error.js';
+import type { MetricsPeers } from '../src/core/ops/metrics.js';
+import type { Server } from '../src/core/server/assembly.js';
+import type { Finding } from '../src/core/server/doctor.js';
+import type { ServerConfiguration } from '../src/core/server/options.js';
+import type { Store } from '../src/core/storage/collection.js';
 import { CommandLine } from './command.js';
 import { EnvFileError, parseEnvFile } from './env-file.js';
 import { fail, handleBrokenPipe, style } from './terminal.js';
@@ -161,7 +161,7 @@ function helpLayout() {
 async function loadEnvironment(name: string): Promise<void> {
   try {
     const text = new TextDecoder('utf-8', { fatal: true }).decode(readFileSync('.env'));
-    (await import('../src/config/options.js')).completeEnvironment(parseEnvFile(text));
+    (await import('../src/core/config/options.js')).completeEnvironment(parseEnvFile(text));
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return;

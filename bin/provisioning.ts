@@ -1,5 +1,5 @@
 import { ON_THE_HOST, openProvisioning, type ProvisioningAdministration } from '../src/idp/administration.js';
-import type { PrincipalDocument } from '../src/provisioning/store.js';
+import type { PrincipalDocument } from '../src/idp/provisioning/store.js';
 import type { Program } from './program.js';
 import { withStore } from './store.js';
 import { complain, fail } from './terminal.js';

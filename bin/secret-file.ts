@@ -1,6 +1,6 @@
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { systemRandom } from '../src/kernel/secrets.js';
-import { withoutByteOrderMark } from '../src/kernel/text.js';
+import { systemRandom } from '../src/core/kernel/secrets.js';
+import { withoutByteOrderMark } from '../src/core/kernel/text.js';
 import { fail } from './terminal.js';
 
 /** Files that contain tokens. */

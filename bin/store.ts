@@ -1,4 +1,4 @@
-import type { AppError } from '../src/kernel/errors.js';
+import type { AppError } from '../src/core/kernel/errors.js';
 import type { Program } from './program.js';
 import { fail, sentences } from './terminal.js';
 

@@ -1,6 +1,6 @@
 import type { Worker } from 'node:cluster';
-import { SECOND } from '../src/kernel/clock.js';
-import type { MetricsPeers, MetricValues } from '../src/ops/metrics.js';
+import { SECOND } from '../src/core/kernel/clock.js';
+import type { MetricsPeers, MetricValues } from '../src/core/ops/metrics.js';
 
 /**
  * Metrics of `serve --workers N`: the worker that receives a scrape asks the primary, which asks the other workers. The

@@ -195,6 +195,11 @@ function readSurface({ checker, program }, entry, source) {
   };
 
   const module = checker.getSymbolAtLocation(program.getSourceFile(entry));
-  for (const exported of checker.getExportsOfModule(module)) add(resolved(exported), exported.name);
+  // Functions first: a type that they name can have the name of its schema, which is not exported.
+  const isFunction = (symbol) => Number(Boolean(resolved(symbol).flags & SymbolFlags.Function));
+  const exports = checker
+    .getExportsOfModule(module)
+    .toSorted((one, other) => isFunction(other) - isFunction(one));
+  for (const exported of exports) add(resolved(exported), exported.name);
   return { items: [...items.values()] };
 }

@@ -158,9 +158,9 @@ const MEANINGS = {
 
 export function eventsPage(note, table) {
   const all = [
-    ...eventsOf('src/auth/events.d.ts', 'AuthEvents'),
-    ...eventsOf('src/billing/notifications.d.ts', 'BillingNotifications'),
-    ...eventsOf('src/agents/schemas.d.ts', 'AgentEvents'),
+    ...eventsOf('src/saas/auth/events.d.ts', 'AuthEvents'),
+    ...eventsOf('src/saas/billing/notifications.d.ts', 'BillingNotifications'),
+    ...eventsOf('src/saas/agents/schemas.d.ts', 'AgentEvents'),
   ];
   const rows = all.map(({ name, comment, fields }) => {
     const meaning = MEANINGS[name] ?? comment;

@@ -1,4 +1,16 @@
-export type { OperatedSession } from './auth/administration.js';
+export { ConfigurationError } from './core/config/configuration-error.js';
+export type { RequestHeaders } from './core/http/authorization.js';
+export type { Session, SubscriptionStatus, SubscriptionSummary, User } from './core/http/schemas.js';
+// The star lets hosts add their types to the interface under the name of the package.
+export type * from './core/http/user-metadata.js';
+export { type Clock, systemClock } from './core/kernel/clock.js';
+export { AppError } from './core/kernel/errors.js';
+export type { Random } from './core/kernel/secrets.js';
+export type { Middleware, MiddlewareServer, Server } from './core/server/assembly.js';
+export { backup } from './core/server/backup.js';
+export type { IdentityProviderOptions } from './idp/documented-options.js';
+export { type IdpDecorator, identityProvider } from './idp/plugin.js';
+export { type CreateIdentityServerOptions, createIdentityServer } from './idp/server.js';
 export type {
   CompletedLogin,
   LoginMethod,
@@ -7,22 +19,12 @@ export type {
   RequestSource,
   SaasHooks,
   TokenSubject,
-} from './auth/hooks.js';
-export type { Identity } from './auth/sessions.js';
-export type { UserFilter, UserPage, UserPageQuery } from './auth/user-lists.js';
-export type { UserChange } from './auth/user-update.js';
-export type { ManagedUser, NewUser, UserKey } from './auth/users.js';
-export { ConfigurationError } from './config/configuration-error.js';
-export type { RequestHeaders } from './http/authorization.js';
-export type { Session, SubscriptionStatus, SubscriptionSummary, User } from './http/schemas.js';
-// The star lets hosts add their types to the interface under the name of the package.
-export type * from './http/user-metadata.js';
-export type { IdentityProviderOptions } from './idp/documented-options.js';
-export { type IdpDecorator, identityProvider } from './idp/plugin.js';
-export { type CreateIdentityServerOptions, createIdentityServer } from './idp/server.js';
-export { type Clock, systemClock } from './kernel/clock.js';
-export { AppError } from './kernel/errors.js';
-export type { Random } from './kernel/secrets.js';
+} from './saas/auth/hooks.js';
+export type { Identity } from './saas/auth/sessions/sessions.js';
+export type { OperatedSession } from './saas/auth/users/administration.js';
+export type { UserFilter, UserPage, UserPageQuery } from './saas/auth/users/user-lists.js';
+export type { UserChange } from './saas/auth/users/user-update.js';
+export type { ManagedUser, NewUser, UserKey } from './saas/auth/users/users.js';
 export type { ConnectGuard, ConnectGuards, SaasRequest } from './saas/connect-guards.js';
 export type { BillingApi, SaasDecorator, SaasEvents, SettingsApi } from './saas/decorator.js';
 export type { SaasBackendOptions } from './saas/documented-options.js';
@@ -33,7 +35,5 @@ export {
   type SaasMiddlewareServer,
   type SaasServer,
 } from './saas/server.js';
+export type { CustomSetting, CustomSettings, CustomSettingsValues } from './saas/settings/definitions.js';
 export type { UserApi, UserSessionApi, UserSessionPage } from './saas/user-api.js';
-export type { Middleware, MiddlewareServer, Server } from './server/assembly.js';
-export { backup } from './server/backup.js';
-export type { CustomSetting, CustomSettings, CustomSettingsValues } from './settings/definitions.js';

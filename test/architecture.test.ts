@@ -7,18 +7,33 @@ import t from 'tap';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
-/** From the bottom up: each imports only earlier entries. Then come the domains, the products and the programs. */
+/** The rooms of the house, from the ground up, and those that each imports: no more and no less. */
+const ROOMS = {
+  core: [],
+  client: [],
+  shared: ['core'],
+  'resource-server': ['core'],
+  idp: ['core', 'shared'],
+  saas: ['core', 'resource-server', 'shared'],
+  index: ['core', 'idp', 'saas'],
+  bin: ['core', 'idp', 'saas'],
+};
+
+/** Rooms with one folder for each domain. */
+const ROOMS_OF_DOMAINS = ['core', 'shared', 'idp', 'saas'];
+
+/** The folders of the core and what all consoles share, from the bottom up: each imports only earlier ones. */
 const FOUNDATIONS = [
-  'src/kernel',
-  'src/storage',
-  'src/config',
-  'src/http',
-  'src/ops',
-  'src/console',
-  'src/passwords',
-  'src/throttle',
-  'src/outbound',
-  'src/server',
+  'src/core/kernel',
+  'src/core/storage',
+  'src/core/config',
+  'src/core/http',
+  'src/core/ops',
+  'src/core/passwords',
+  'src/core/throttle',
+  'src/core/outbound',
+  'src/core/server',
+  'src/shared/console-kit',
 ];
 const PRODUCTS = ['src/saas', 'src/idp'];
 
@@ -68,10 +83,17 @@ function everythingLoadedBy(file: string, known = new Set<string>()): string[] {
   return [...known];
 }
 
-/** The part of the repository: `src/auth`, `src` for the index, `bin` for everything in it. */
+/** `saas`, `index` for the file at the root, `bin`. */
+function roomOf(file: string): string {
+  const [root = '', room = ''] = dirname(file).split('/');
+  return root === 'bin' ? 'bin' : room || 'index';
+}
+
+/** A folder with all that is in it: `src/saas/auth`, `src/saas` for the files of the product itself, `bin`. */
 function partOf(file: string): string {
   const folders = dirname(file).split('/');
-  return folders[0] === 'bin' ? 'bin' : folders.slice(0, 2).join('/');
+  const depth = ROOMS_OF_DOMAINS.includes(roomOf(file)) ? 3 : 2;
+  return folders[0] === 'bin' ? 'bin' : folders.slice(0, depth).join('/');
 }
 
 const DOMAIN = FOUNDATIONS.length;
@@ -88,24 +110,41 @@ const local = sources.flatMap(({ file, imports }) =>
   imports.filter((name) => name.startsWith('.')).map((name) => ({ file, target: targetOf(file, name) })),
 );
 
-t.test('the folders of src are the ones that the layers name', async (t) => {
-  t.ok(local.length > 50, 'imports are found');
-  t.ok(
-    local.some(({ target }) => levelOf(target) === 0) &&
-      local.some(({ file }) => levelOf(file) === DOMAIN + 3),
-  );
-  const roots = sources.filter(({ file }) => partOf(file) === 'src').map(({ file }) => file);
-  t.same(roots, ['src/index.ts'], 'the index is the only file at the root');
+t.test('each room imports the rooms below it, and the products do not import each other', async (t) => {
+  const arrows = local.map(({ file, target }) => [roomOf(file), roomOf(target)] as const);
+  const drawn = sources.map(({ file }) => {
+    const room = roomOf(file);
+    const below = arrows.filter(([from, to]) => from === room && to !== room).map(([, to]) => to);
+    return [room, [...new Set(below)].sort()];
+  });
+  t.strictSame(Object.fromEntries(drawn), ROOMS);
+  const names = Object.keys(ROOMS);
+  for (const [room, below] of Object.entries(ROOMS))
+    for (const other of below) t.ok(names.indexOf(other) < names.indexOf(room), `${room} is above ${other}`);
 });
 
-t.test('imports point downwards only', async (t) => {
+t.test(
+  'the core has the folders that its layers name, and the index is the only file at the root',
+  async (t) => {
+    t.ok(
+      local.some(({ target }) => levelOf(target) === 0) &&
+        local.some(({ file }) => levelOf(file) === DOMAIN + 3),
+    );
+    const core = sources.filter(({ file }) => roomOf(file) === 'core').map(({ file }) => partOf(file));
+    t.same([...new Set(core)].sort(), FOUNDATIONS.filter((part) => part.startsWith('src/core/')).sort());
+    const roots = sources.filter(({ file }) => partOf(file) === 'src').map(({ file }) => file);
+    t.same(roots, ['src/index.ts']);
+  },
+);
+
+t.test('within a room, imports point downwards only', async (t) => {
   t.same(
     local.filter(({ file, target }) => levelOf(target) > levelOf(file)),
     [],
   );
 });
 
-t.test('a domain never imports another domain, and a product never the other product', async (t) => {
+t.test('a domain never imports another domain', async (t) => {
   const strays = local.filter(
     ({ file, target }) => levelOf(file) === levelOf(target) && partOf(file) !== partOf(target),
   );
@@ -116,11 +155,11 @@ t.test('a program loads its own server only to serve, and nothing of the other p
   const PROGRAMS = {
     'bin/saas-backend.ts': {
       server: 'src/saas/server.ts',
-      foreign: /^(src\/(idp|oidc|provisioning)\b|jose\b)/,
+      foreign: /^(src\/idp\/|jose\b)/,
     },
     'bin/idp.ts': {
       server: 'src/idp/server.ts',
-      foreign: /^(src\/(saas|auth|billing|admin)\b|@fastify\/jwt)/,
+      foreign: /^(src\/saas\/|@fastify\/jwt)/,
     },
   };
   for (const [program, { server, foreign }] of Object.entries(PROGRAMS)) {
@@ -142,7 +181,7 @@ t.test('slow dependencies are loaded only where they are needed', async (t) => {
     /^(stripe|prom-client|bcryptjs|nodemailer|mongodb|@fastify\/mongodb|@observablehq\/plot|linkedom|openid-client|otpauth|uqr|@simplewebauthn\/server)\b/;
   const everything = everythingLoadedBy('src/index.ts');
   t.ok(
-    everything.includes('src/oidc/keys.ts') && everything.includes('@fastify/jwt'),
+    everything.includes('src/idp/oidc/keys.ts') && everything.includes('@fastify/jwt'),
     'imports are followed',
   );
   t.same(
@@ -154,7 +193,7 @@ t.test('slow dependencies are loaded only where they are needed', async (t) => {
 t.test('module.ts and service.ts do not import fastify', async (t) => {
   const files = sources.filter(({ file }) => /(^|\/)(module|service)\.ts$/.test(file));
   const names = files.map(({ file }) => file);
-  t.ok(names.includes('src/auth/service.ts') && names.includes('src/settings/module.ts'));
+  t.ok(names.includes('src/saas/auth/service.ts') && names.includes('src/saas/settings/module.ts'));
   t.same(
     files.filter(({ imports }) => imports.some((name) => /^@?fastify/.test(name))).map(({ file }) => file),
     [],
@@ -172,7 +211,7 @@ function reachableFrom(file: string, known = new Set<string>()): Set<string> {
 }
 
 t.test('imports have no circles, type imports included', async (t) => {
-  t.ok(reachableFrom('bin/idp.ts').has('src/kernel/clock.ts'), 'imports are followed');
+  t.ok(reachableFrom('bin/idp.ts').has('src/core/kernel/clock.ts'), 'imports are followed');
   t.same(
     sources.map(({ file }) => file).filter((file) => reachableFrom(file).has(file)),
     [],
@@ -196,14 +235,14 @@ t.test('the client imports only its own files', async (t) => {
 
 t.test('each third-party service is imported in one place', async (t) => {
   const KNOWN_TO: Record<string, RegExp> = {
-    stripe: /^src\/billing\/provider\//,
-    mongodb: /^src\/storage\/mongodb/,
-    '@fastify/mongodb': /^src\/storage\/mongodb/,
-    nodemailer: /^src\/email\/transport\.ts$/,
-    argon2: /^src\/passwords\/argon2\.ts$/,
-    '@node-rs/argon2': /^src\/passwords\/argon2\.ts$/,
-    bcryptjs: /^src\/passwords\/bcrypt\.ts$/,
-    'prom-client': /^src\/ops\/metrics\.ts$/,
+    stripe: /^src\/saas\/billing\/provider\//,
+    mongodb: /^src\/core\/storage\/mongodb/,
+    '@fastify/mongodb': /^src\/core\/storage\/mongodb/,
+    nodemailer: /^src\/shared\/email\/transport\.ts$/,
+    argon2: /^src\/core\/passwords\/argon2\.ts$/,
+    '@node-rs/argon2': /^src\/core\/passwords\/argon2\.ts$/,
+    bcryptjs: /^src\/core\/passwords\/bcrypt\.ts$/,
+    'prom-client': /^src\/core\/ops\/metrics\.ts$/,
   };
   for (const [name, place] of Object.entries(KNOWN_TO)) {
     const elsewhere = sources.filter(({ file, imports }) => imports.includes(name) && !place.test(file));
@@ -215,7 +254,7 @@ t.test('the environment is read in one place', async (t) => {
   const readers = sources.filter(({ text }) => /process\s*(\?\.|\.|\[['"])\s*env\b/.test(text));
   t.same(
     readers.map(({ file }) => file),
-    ['src/config/options.ts'],
+    ['src/core/config/options.ts'],
   );
 });
 

@@ -90,9 +90,9 @@ ok 2 - on MongoDB # SKIP there is no mongod
 # Subtest: ${END}
     1..0
 ok 3 - ${END.trim()} # time=1ms
-ok 4 - ${END}{"file":"dist/test/auth/login.test.js","ms":1500,"processor":1}
+ok 4 - ${END}{"file":"dist/test/saas/auth/login.test.js","ms":1500,"processor":1}
 ok 5 - holds
-ok 6 - ${END}{"file":"dist/test/auth/fine.test.js","ms":20,"processor":1}
+ok 6 - ${END}{"file":"dist/test/saas/auth/fine.test.js","ms":20,"processor":1}
 # Subtest: crashes
     1..0
 not ok 7 - crashes # time=80ms
@@ -112,26 +112,29 @@ t.test(
     });
     const stream = new PassThrough();
     const output = report.follow(stream);
-    for (const name of ['login', 'fine', 'crash']) output.start(`dist/test/auth/${name}.test.js`);
+    for (const name of ['login', 'fine', 'crash']) output.start(`dist/test/saas/auth/${name}.test.js`);
     stream.end(OUTPUT);
     await output.ended;
     output.fail('ended with exit code 3');
     const { failed, results } = report.summarize();
 
     t.equal(failed, 3);
-    t.match(results, [{ ok: false }, { ok: true }, { ok: false, file: 'dist/test/auth/crash.test.js' }]);
-    t.match(printed, /^FAILED +1\.5 s {2}test\/auth\/login\.test\.ts$/m);
-    t.match(printed, /^ok +0\.0 s {2}test\/auth\/fine\.test\.ts$/m);
+    t.match(results, [{ ok: false }, { ok: true }, { ok: false, file: 'dist/test/saas/auth/crash.test.js' }]);
+    t.match(printed, /^FAILED +1\.5 s {2}test\/saas\/auth\/login\.test\.ts$/m);
+    t.match(printed, /^ok +0\.0 s {2}test\/saas\/auth\/fine\.test\.ts$/m);
     t.match(
       printed,
-      /^not ok test\/auth\/login\.test\.ts > a login > is told\n {4}-"right"\n {4}\+"wro\ufffdng"\n\s+at test\/gate\.test\.ts:1$/m,
+      /^not ok test\/saas\/auth\/login\.test\.ts > a login > is told\n {4}-"right"\n {4}\+"wro\ufffdng"\n\s+at test\/gate\.test\.ts:1$/m,
     );
     t.match(
       printed,
-      /^not ok test\/auth\/crash\.test\.ts > crashes\n {4}because of: ECONNRESET other side closed$/m,
+      /^not ok test\/saas\/auth\/crash\.test\.ts > crashes\n {4}because of: ECONNRESET other side closed$/m,
     );
-    t.match(printed, /^not ok test\/auth\/crash\.test\.ts > ended with exit code 3$/m);
-    t.match(printed, 'node test/run.mjs dist/test/auth/login.test.js dist/test/auth/crash.test.js\n');
+    t.match(printed, /^not ok test\/saas\/auth\/crash\.test\.ts > ended with exit code 3$/m);
+    t.match(
+      printed,
+      'node test/run.mjs dist/test/saas/auth/login.test.js dist/test/saas/auth/crash.test.js\n',
+    );
     t.notMatch(printed, 'is possible');
     t.notMatch(printed, '\u0000');
     t.match(printed, /\n2 passed, 3 failed, 1 skipped \(\d+ s\)\n$/);

@@ -24,7 +24,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { text as textOf } from 'node:stream/consumers';
 import { parseArgs } from 'node:util';
 import { Worker } from 'node:worker_threads';
@@ -125,7 +125,9 @@ function readArguments() {
 
 /** The mutants that the arguments select, with their labels. */
 async function selected() {
-  const folders = readdirSync('test').filter((folder) => existsSync(`test/${folder}/mutants.mjs`));
+  const folders = readdirSync('test', { recursive: true })
+    .filter((name) => basename(name) === 'mutants.mjs' && dirname(name) !== '.')
+    .map(dirname);
   const lists = await Promise.all(
     folders.map(async (folder) => {
       const { default: list } = await import(`./${folder}/mutants.mjs`);
@@ -144,8 +146,11 @@ async function selected() {
 
 /** The folders that a mutant and its tests are in. */
 function foldersOf({ label, file, tests = [] }) {
-  return [label.split(':')[0], ...[file, ...tests.map(([test]) => test)].map((path) => path.split('/')[0])];
+  return [label.split(':')[0], ...[file, ...tests.map(([test]) => test)].map(dirname)].map(domainOf);
 }
+
+/** Of `saas/auth/sign-in`: `saas/auth`. */
+const domainOf = (folder) => folder.split('/').slice(0, 2).join('/');
 
 /** The folders of `src` and `test` that differ from the main branch, committed or not. */
 function changedFolders() {
@@ -153,7 +158,8 @@ function changedFolders() {
   const branches = git('for-each-ref', '--format=%(refname)', 'refs/remotes/origin/main', 'refs/heads/main');
   const base = git('merge-base', 'HEAD', branches.split('\n').at(-1) || 'HEAD');
   const paths = [git('diff', '--name-only', base), git('ls-files', '--others', '--exclude-standard')];
-  return new Set(paths.join('\n').match(/(?<=^(?:src|test)\/)[^/\n]+(?=\/)/gm));
+  const folders = paths.join('\n').match(/(?<=^(?:src|test)\/).+(?=\/)/gm);
+  return new Set(folders?.map(domainOf));
 }
 
 /** A copy of the build that can be changed, until this process ends. */
@@ -173,7 +179,7 @@ function copyBuild() {
 async function startMongod() {
   const { MONGOMS_SYSTEM_BINARY, TEST_MONGODB_URI } = process.env;
   const isWanted = mutants.some(({ tests = [] }) =>
-    tests.some(([file]) => file.startsWith('storage/mongodb')),
+    tests.some(([file]) => file.startsWith('core/storage/mongodb')),
   );
   if (!isWanted || !MONGOMS_SYSTEM_BINARY || TEST_MONGODB_URI) return null;
   const worker = new Worker(new URL('mongod-worker.mjs', import.meta.url));
@@ -335,7 +341,7 @@ async function run(copy, file, titles) {
 async function problemOf(copy, [configuration, event]) {
   for (let seed = 1; seed <= CAMPAIGNS; seed++) {
     const which = ['--configuration', configuration, '--event', event, '--seed', String(seed)];
-    const args = ['dist/test/torture/run.js', '--unbundled', '--rounds', '1', ...which];
+    const args = ['dist/test/campaign/torture/run.js', '--unbundled', '--rounds', '1', ...which];
     const { status, stdout, stderr } = await program(copy, args, CAMPAIGN_SECONDS, {});
     const problem = stdout.split('\n').find((line) => line.includes('again: npm run torture'));
     if (status === 1 && problem) return problem.trim();

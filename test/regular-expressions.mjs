@@ -17,19 +17,19 @@ const TIMEOUT_MS = 120_000;
 const expressions = new Map();
 /** Those that code puts together, for which a person has to answer. */
 const COMPOSED = {
-  'src/http/schemas.ts': 1, // the pattern of a schema, which is checked where it is written
-  'src/provisioning/handles.ts': 1, // alternatives of one class of characters each
+  'src/core/http/schemas.ts': 1, // the pattern of a schema, which is checked where it is written
+  'src/idp/provisioning/handles.ts': 1, // alternatives of one class of characters each
 };
 const composed = {};
 /** Those with lookaround, which the exact checker cannot decide: its other one searches by chance, and its answer wavers. */
 const LOOKAROUND = {
   'bin/commands/resource.ts': 1,
   'bin/env-file.ts': 1,
-  'src/billing/plans/options.ts': 1,
+  'src/saas/billing/plans/options.ts': 1,
   'src/client/client.ts': 1,
-  'src/config/options.ts': 1,
-  'src/config/public-url.ts': 2,
-  'src/http/schemas.ts': 2,
+  'src/core/config/options.ts': 1,
+  'src/core/config/public-url.ts': 2,
+  'src/core/http/schemas.ts': 2,
 };
 const lookaround = {};
 

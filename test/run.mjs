@@ -31,7 +31,7 @@ const ROOM_BYTES = 4 * 2 ** 30;
 const PROCESS_SECONDS = 120;
 
 /** Files that meet what others have left in their process: hashes that are counted, a disk that is full. */
-const ALONE = ['dist/test/auth/throttle.test.js', 'dist/test/storage/products.test.js'];
+const ALONE = ['dist/test/saas/auth/throttle.test.js', 'dist/test/core/storage/products.test.js'];
 
 /** Longest duration of one test that prints assertions. */
 const TEST_SECONDS = 600;
@@ -111,7 +111,7 @@ function hasRoom(folder) {
   }
 }
 
-/** Started once for all files; see `test/storage/mongod.ts`. Returns how to stop it. */
+/** Started once for all files; see `test/core/storage/mongod.ts`. Returns how to stop it. */
 async function startMongod() {
   const { MONGOMS_SYSTEM_BINARY, TEST_MONGODB_URI } = process.env;
   if (!MONGOMS_SYSTEM_BINARY || TEST_MONGODB_URI || files.length === 1) return async () => {};

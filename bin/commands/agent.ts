@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
-import { MAX_AGENT_KEYS } from '../../src/provisioning/agent-keys.js';
-import { principalView } from '../../src/provisioning/schemas.js';
-import type { AgentKey, PrincipalDocument } from '../../src/provisioning/store.js';
+import { MAX_AGENT_KEYS } from '../../src/idp/provisioning/agent-keys.js';
+import { principalView } from '../../src/idp/provisioning/schemas.js';
+import type { AgentKey, PrincipalDocument } from '../../src/idp/provisioning/store.js';
 import { type CommonOptions, examples } from '../command.js';
 import { displayName, readJson } from '../options.js';
 import type { Program } from '../program.js';

@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { parseList } from '../../src/config/options.js';
-import { toTimestamp } from '../../src/http/schemas.js';
-import type { AllowedResource, AudienceDocument } from '../../src/trust/store.js';
+import { parseList } from '../../src/core/config/options.js';
+import { toTimestamp } from '../../src/core/http/schemas.js';
+import type { AllowedResource, AudienceDocument } from '../../src/idp/trust/store.js';
 import { type CommonOptions, examples } from '../command.js';
 import { parseAllowedResource, resourcesView } from '../options.js';
 import type { Program } from '../program.js';

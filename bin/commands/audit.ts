@@ -1,8 +1,8 @@
 import { type Command, InvalidArgumentError } from 'commander';
-import { DAY, HOUR, MINUTE, SECOND, systemClock } from '../../src/kernel/clock.js';
-import { type AuditRecord, toAuditView, writeActor } from '../../src/ops/audit.js';
-import { purgeAudit } from '../../src/server/audit-purge.js';
-import { readAuditOf } from '../../src/server/audit-reading.js';
+import { DAY, HOUR, MINUTE, SECOND, systemClock } from '../../src/core/kernel/clock.js';
+import { type AuditRecord, toAuditView, writeActor } from '../../src/core/ops/audit.js';
+import { purgeAudit } from '../../src/core/server/audit-purge.js';
+import { readAuditOf } from '../../src/core/server/audit-reading.js';
 import { type CommonOptions, examples } from '../command.js';
 import { parseInteger } from '../options.js';
 import type { Program } from '../program.js';

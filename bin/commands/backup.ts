@@ -1,8 +1,8 @@
 import { statSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import type { Command } from 'commander';
-import { ConfigurationError } from '../../src/config/configuration-error.js';
-import { backup } from '../../src/server/backup.js';
+import { ConfigurationError } from '../../src/core/config/configuration-error.js';
+import { backup } from '../../src/core/server/backup.js';
 import { type CommonOptions, examples } from '../command.js';
 import type { Program } from '../program.js';
 import { createProgress } from '../progress.js';

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { DAY, systemClock } from '../../src/kernel/clock.js';
+import { DAY, systemClock } from '../../src/core/kernel/clock.js';
 import { openBillingAdministration } from '../../src/saas/administration.js';
 import { type CommonOptions, examples } from '../command.js';
 import type { Program } from '../program.js';

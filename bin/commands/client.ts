@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { type Command, Option } from 'commander';
-import { parseList } from '../../src/config/options.js';
-import { withoutByteOrderMark } from '../../src/kernel/text.js';
-import { ID_TOKEN_ALGORITHMS, type IdTokenAlgorithm } from '../../src/provisioning/clients.js';
-import { clientView } from '../../src/provisioning/schemas.js';
-import { KINDS, type Kind } from '../../src/provisioning/store.js';
+import { parseList } from '../../src/core/config/options.js';
+import { withoutByteOrderMark } from '../../src/core/kernel/text.js';
+import { ID_TOKEN_ALGORITHMS, type IdTokenAlgorithm } from '../../src/idp/provisioning/clients.js';
+import { clientView } from '../../src/idp/provisioning/schemas.js';
+import { KINDS, type Kind } from '../../src/idp/provisioning/store.js';
 import { type CommonOptions, examples } from '../command.js';
 import { displayName, parseKinds } from '../options.js';
 import type { Program } from '../program.js';

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
-import { toTimestamp } from '../../src/http/schemas.js';
-import type { ActiveDelegation } from '../../src/oidc/delegations/service.js';
+import { toTimestamp } from '../../src/core/http/schemas.js';
+import type { ActiveDelegation } from '../../src/idp/oidc/delegations/service.js';
 import { type CommonOptions, examples } from '../command.js';
 import type { Program } from '../program.js';
 import { allPages, ON_THE_HOST, withProvisioning } from '../provisioning.js';

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import type { Finding } from '../../src/server/doctor.js';
+import type { Finding } from '../../src/core/server/doctor.js';
 import { type CommonOptions, examples } from '../command.js';
 import type { Program } from '../program.js';
 import { say, style } from '../terminal.js';

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { toTimestamp } from '../../src/http/schemas.js';
+import { toTimestamp } from '../../src/core/http/schemas.js';
 import { type CommonOptions, examples } from '../command.js';
 import { displayName, parseInteger } from '../options.js';
 import type { Program } from '../program.js';

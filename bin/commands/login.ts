@@ -1,12 +1,12 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { setTimeout } from 'node:timers/promises';
 import type { Command } from 'commander';
-import { resolveOptions } from '../../src/config/options.js';
+import { resolveOptions } from '../../src/core/config/options.js';
+import { systemClock, toSeconds } from '../../src/core/kernel/clock.js';
+import { sha256, systemRandom } from '../../src/core/kernel/secrets.js';
 import { type DeviceCode, logInOnDevice } from '../../src/idp/device-login.js';
 import { logIn, loginSchema } from '../../src/idp/headless-login.js';
 import { LoginFailed, type LoginTokens } from '../../src/idp/provider-client.js';
-import { systemClock, toSeconds } from '../../src/kernel/clock.js';
-import { sha256, systemRandom } from '../../src/kernel/secrets.js';
 import { type CommonOptions, examples } from '../command.js';
 import { readPassword } from '../password.js';
 import { writeSecretFile } from '../secret-file.js';

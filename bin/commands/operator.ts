@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
-import { toTimestamp } from '../../src/http/schemas.js';
-import type { PrincipalDocument } from '../../src/provisioning/store.js';
+import { toTimestamp } from '../../src/core/http/schemas.js';
+import type { PrincipalDocument } from '../../src/idp/provisioning/store.js';
 import { type CommonOptions, examples } from '../command.js';
 import { displayName } from '../options.js';
 import type { Program } from '../program.js';

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
-import { toTimestamp } from '../../src/http/schemas.js';
-import { operatorView } from '../../src/provisioning/schemas.js';
+import { toTimestamp } from '../../src/core/http/schemas.js';
+import { operatorView } from '../../src/idp/provisioning/schemas.js';
 import { type CommonOptions, examples } from '../command.js';
 import type { Program } from '../program.js';
 import { allPages, findPrincipal, noPrincipal, ON_THE_HOST, withProvisioning } from '../provisioning.js';

@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError } from 'commander';
-import { toTimestamp } from '../../src/http/schemas.js';
-import type { RegistrationTokenDocument } from '../../src/registration/store.js';
-import { MAX_TOKEN_DAYS, MAX_TOKEN_USES } from '../../src/registration/tokens.js';
+import { toTimestamp } from '../../src/core/http/schemas.js';
+import type { RegistrationTokenDocument } from '../../src/idp/registration/store.js';
+import { MAX_TOKEN_DAYS, MAX_TOKEN_USES } from '../../src/idp/registration/tokens.js';
 import { type CommonOptions, examples } from '../command.js';
 import type { Program } from '../program.js';
 import { allPages, ON_THE_HOST, withProvisioning } from '../provisioning.js';

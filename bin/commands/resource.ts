@@ -1,12 +1,12 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { parseList } from '../../src/config/options.js';
+import { parseList } from '../../src/core/config/options.js';
 import {
   MAX_TOKEN_LIFETIME_SECONDS,
   MIN_TOKEN_LIFETIME_SECONDS,
   type ResourceInput,
-} from '../../src/resources/administration.js';
-import { resourceView } from '../../src/resources/schemas.js';
-import { KINDS, type Kind, type ResourceDocument } from '../../src/resources/store.js';
+} from '../../src/idp/resources/administration.js';
+import { resourceView } from '../../src/idp/resources/schemas.js';
+import { KINDS, type Kind, type ResourceDocument } from '../../src/idp/resources/store.js';
 import { type CommonOptions, examples } from '../command.js';
 import { displayName, parseInteger, parseKinds } from '../options.js';
 import type { Program } from '../program.js';

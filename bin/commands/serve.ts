@@ -1,8 +1,8 @@
 import { type Command, Option } from 'commander';
-import { ConfigurationError } from '../../src/config/configuration-error.js';
-import type { Server } from '../../src/server/assembly.js';
-import { type ListeningError, listeningProblem } from '../../src/server/listening.js';
-import { LEVELS } from '../../src/server/options.js';
+import { ConfigurationError } from '../../src/core/config/configuration-error.js';
+import type { Server } from '../../src/core/server/assembly.js';
+import { type ListeningError, listeningProblem } from '../../src/core/server/listening.js';
+import { LEVELS } from '../../src/core/server/options.js';
 import { type CommonOptions, examples } from '../command.js';
 import { STOP_SIGNALS, stopGracefully } from '../graceful-stop.js';
 import { parseInteger } from '../options.js';

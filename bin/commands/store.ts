@@ -1,8 +1,8 @@
 import { performance } from 'node:perf_hooks';
 import type { Command } from 'commander';
-import { readVariable } from '../../src/config/options.js';
-import { copyStore } from '../../src/server/copy.js';
-import { storeUriProblem } from '../../src/storage/open.js';
+import { readVariable } from '../../src/core/config/options.js';
+import { copyStore } from '../../src/core/server/copy.js';
+import { storeUriProblem } from '../../src/core/storage/open.js';
 import { type CommonOptions, examples } from '../command.js';
 import type { Program } from '../program.js';
 import { createProgress } from '../progress.js';

@@ -1,5 +1,7 @@
 import { type Command, Option } from 'commander';
-import { resolveOptions } from '../../src/config/options.js';
+import { resolveOptions } from '../../src/core/config/options.js';
+import { systemClock } from '../../src/core/kernel/clock.js';
+import { systemRandom } from '../../src/core/kernel/secrets.js';
 import {
   type ExchangeOptions,
   exchangeSchema,
@@ -8,8 +10,6 @@ import {
   typeOf,
 } from '../../src/idp/exchange-client.js';
 import { LoginFailed } from '../../src/idp/provider-client.js';
-import { systemClock } from '../../src/kernel/clock.js';
-import { systemRandom } from '../../src/kernel/secrets.js';
 import { type CommonOptions, examples } from '../command.js';
 import { readPassword } from '../password.js';
 import { readSecretFile, writeSecretFile } from '../secret-file.js';

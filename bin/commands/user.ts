@@ -1,9 +1,9 @@
 import { createReadStream, type ReadStream, statSync } from 'node:fs';
 import { addAbortSignal } from 'node:stream';
 import type { Command } from 'commander';
-import type { ManagedUser, UserKey } from '../../src/auth/users.js';
-import { DAY, systemClock } from '../../src/kernel/clock.js';
+import { DAY, systemClock } from '../../src/core/kernel/clock.js';
 import { openUserAdministration, type UserAdministration } from '../../src/saas/administration.js';
+import type { ManagedUser, UserKey } from '../../src/saas/auth/users/users.js';
 import { type CommonOptions, examples } from '../command.js';
 import { displayName } from '../options.js';
 import { askPassword, readPassword } from '../password.js';

@@ -3,8 +3,8 @@
  * the access level, the body and the scope of the route.
  */
 import { Type } from 'typebox';
-import { Envelope } from '../../dist/src/http/schemas.js';
-import { PublicSettingsWithCustom } from '../../dist/src/settings/schemas.js';
+import { Envelope } from '../../dist/src/core/http/schemas.js';
+import { PublicSettingsWithCustom } from '../../dist/src/saas/settings/schemas.js';
 
 const { custom, ...always } = PublicSettingsWithCustom.properties;
 const PUBLIC_SETTINGS = Envelope(Type.Object({ ...always, custom: Type.Optional(custom) }));

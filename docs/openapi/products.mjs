@@ -1,5 +1,5 @@
 /** What the documents of the two products do not have in common. */
-import { renderOAuth } from '../../dist/src/kernel/errors.js';
+import { renderOAuth } from '../../dist/src/core/kernel/errors.js';
 import { adminOther, adminUsers } from './admin-api.mjs';
 import { account, agents, authentication, billing, otherLogins, secondFactor, settings } from './api.mjs';
 import { discovery, oauth, provisioning } from './idp-api.mjs';

@@ -1,5 +1,5 @@
 /** Converts the TypeBox schemas of routes to schemas of OpenAPI 3.1, and makes examples for them. */
-import { isTimestamp, SubscriptionStatus } from '../../dist/src/http/schemas.js';
+import { isTimestamp, SubscriptionStatus } from '../../dist/src/core/http/schemas.js';
 
 const plain = (schema) =>
   JSON.parse(

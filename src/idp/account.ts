@@ -1,11 +1,11 @@
-import type { AccountModuleOptions } from '../account/module.js';
-import type { AccountSources, Person } from '../account/service.js';
-import { access, type Scope } from '../http/scope.js';
-import type { OidcModule } from '../oidc/module.js';
-import type { OwnPages } from '../oidc/own-pages.js';
-import type { ResourceScopes, Resources } from '../oidc/resources.js';
-import type { Audit } from '../ops/audit.js';
-import type { ProvisioningModule } from '../provisioning/module.js';
+import { access, type Scope } from '../core/http/scope.js';
+import type { Audit } from '../core/ops/audit.js';
+import type { AccountModuleOptions } from '../shared/account-pages/module.js';
+import type { AccountSources, Person } from '../shared/account-pages/service.js';
+import type { OidcModule } from './oidc/module.js';
+import type { OwnPages } from './oidc/own-pages.js';
+import type { ResourceScopes, Resources } from './oidc/resources.js';
+import type { ProvisioningModule } from './provisioning/module.js';
 
 export interface IdpAccountDependencies
   extends Pick<AccountSources, 'verification' | 'factors' | 'passkeys' | 'forget'> {

@@ -1,37 +1,42 @@
-import { defineOptions, resolveOptions } from '../config/options.js';
-import { createPublicUrl } from '../config/public-url.js';
-import { createOutbox } from '../email/outbox.js';
-import { mailCollection } from '../email/store.js';
-import { type AnnounceFactor, FACTOR_VERSION, factorCollection, removeFactor } from '../factors/store.js';
-import { createMessages } from '../http/messages.js';
-import { systemRandom } from '../kernel/secrets.js';
-import { announceEnd, logoutNoticeCollection } from '../oidc/backchannel/store.js';
-import { SCOPES } from '../oidc/claims.js';
-import { createDelegations, type Delegations } from '../oidc/delegations/service.js';
-import { delegationCollection } from '../oidc/delegations/store.js';
-import { createRevocations, revocationCollection } from '../oidc/revocations/service.js';
-import { createAudit } from '../ops/audit.js';
-import { type AnnouncePasskey, passkeyCollection, removePasskeys } from '../passkeys/store.js';
-import { type AgentKeys, createAgentKeys } from '../provisioning/agent-keys.js';
-import { createPersonMails } from '../provisioning/mails.js';
-import { createProvisioningModule, type ProvisioningModule } from '../provisioning/module.js';
-import type { EndSessions } from '../provisioning/principals.js';
-import { createLastKnownAddress, principalCollection } from '../provisioning/store.js';
-import { registrationTokenCollection } from '../registration/store.js';
-import { createRegistrationTokens, type RegistrationTokens } from '../registration/tokens.js';
+import { defineOptions, resolveOptions } from '../core/config/options.js';
+import { createPublicUrl } from '../core/config/public-url.js';
+import { createMessages } from '../core/http/messages.js';
+import { systemRandom } from '../core/kernel/secrets.js';
+import { createAudit } from '../core/ops/audit.js';
+import { createCommandContext, type ModuleContext } from '../core/server/module-context.js';
+import { idpServerSchema } from '../core/server/options.js';
+import type { Store } from '../core/storage/collection.js';
+import { openExistingStore, openStore } from '../core/storage/open.js';
+import { createOutbox } from '../shared/email/outbox.js';
+import { mailCollection } from '../shared/email/store.js';
+import {
+  type AnnounceFactor,
+  FACTOR_VERSION,
+  factorCollection,
+  removeFactor,
+} from '../shared/factors/store.js';
+import { type AnnouncePasskey, passkeyCollection, removePasskeys } from '../shared/passkeys/store.js';
+import { announceEnd, logoutNoticeCollection } from './oidc/backchannel/store.js';
+import { SCOPES } from './oidc/claims.js';
+import { createDelegations, type Delegations } from './oidc/delegations/service.js';
+import { delegationCollection } from './oidc/delegations/store.js';
+import { createRevocations, revocationCollection } from './oidc/revocations/service.js';
+import { hasMailServer, idpSchema, idTokenAlgorithmsOf } from './options.js';
+import { type AgentKeys, createAgentKeys } from './provisioning/agent-keys.js';
+import { createPersonMails } from './provisioning/mails.js';
+import { createProvisioningModule, type ProvisioningModule } from './provisioning/module.js';
+import type { EndSessions } from './provisioning/principals.js';
+import { createLastKnownAddress, principalCollection } from './provisioning/store.js';
+import { registrationTokenCollection } from './registration/store.js';
+import { createRegistrationTokens, type RegistrationTokens } from './registration/tokens.js';
 import {
   createResourceAdministration,
   type ResourceAdministration,
   type ResourceAdministrationDependencies,
-} from '../resources/administration.js';
-import { createResourceService, type ResourceService } from '../resources/service.js';
-import { resourceCollection } from '../resources/store.js';
-import { createCommandContext, type ModuleContext } from '../server/module-context.js';
-import { idpServerSchema } from '../server/options.js';
-import type { Store } from '../storage/collection.js';
-import { openExistingStore, openStore } from '../storage/open.js';
-import { createTrustAdministration, type TrustAdministration } from '../trust/administration.js';
-import { hasMailServer, idpSchema, idTokenAlgorithmsOf } from './options.js';
+} from './resources/administration.js';
+import { createResourceService, type ResourceService } from './resources/service.js';
+import { resourceCollection } from './resources/store.js';
+import { createTrustAdministration, type TrustAdministration } from './trust/administration.js';
 
 /** Principals, clients and resources for the operator of the machine: the module of the server, without limits. */
 export interface ProvisioningAdministration

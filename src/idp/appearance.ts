@@ -1,8 +1,8 @@
-import { type Brand, createBrand } from '../http/brand.js';
-import { createMessages, type Messages } from '../http/messages.js';
-import { createPages, type Pages, wantsPage } from '../http/pages.js';
-import { routeRules, type ScopeRules } from '../http/scope.js';
-import { renderOAuth } from '../kernel/errors.js';
+import { type Brand, createBrand } from '../core/http/brand.js';
+import { createMessages, type Messages } from '../core/http/messages.js';
+import { createPages, type Pages, wantsPage } from '../core/http/pages.js';
+import { routeRules, type ScopeRules } from '../core/http/scope.js';
+import { renderOAuth } from '../core/kernel/errors.js';
 import type { IdpConfiguration } from './options.js';
 
 /** What people see. */

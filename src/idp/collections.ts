@@ -1,11 +1,14 @@
-import { mailCollection } from '../email/store.js';
-import { factorCollection } from '../factors/store.js';
-
-import { logoutNoticeCollection } from '../oidc/backchannel/store.js';
-
-import { delegationCollection } from '../oidc/delegations/store.js';
-import { deviceRequestCollection } from '../oidc/device/store.js';
-import { revocationCollection } from '../oidc/revocations/service.js';
+import { createAudit } from '../core/ops/audit.js';
+import { documentCollection } from '../core/outbound/documents.js';
+import { createCommandContext } from '../core/server/module-context.js';
+import type { Store } from '../core/storage/collection.js';
+import { mailCollection } from '../shared/email/store.js';
+import { factorCollection } from '../shared/factors/store.js';
+import { passkeyCollection, usedChallengeCollection } from '../shared/passkeys/store.js';
+import { logoutNoticeCollection } from './oidc/backchannel/store.js';
+import { delegationCollection } from './oidc/delegations/store.js';
+import { deviceRequestCollection } from './oidc/device/store.js';
+import { revocationCollection } from './oidc/revocations/service.js';
 import {
   consentCollection,
   grantCollection,
@@ -13,17 +16,12 @@ import {
   sessionCollection,
   usedAssertionCollection,
   usedProofCollection,
-} from '../oidc/store.js';
-import { createAudit } from '../ops/audit.js';
-import { documentCollection } from '../outbound/documents.js';
-import { passkeyCollection, usedChallengeCollection } from '../passkeys/store.js';
-import { setupCollection } from '../provisioning/first-operator.js';
-import { clientCollection, createLastKnownAddress, principalCollection } from '../provisioning/store.js';
-import { registrationTokenCollection } from '../registration/store.js';
-import { resourceCollection } from '../resources/store.js';
-import { createCommandContext } from '../server/module-context.js';
-import type { Store } from '../storage/collection.js';
-import { audienceCollection, subjectLinkCollection, trustedIssuerCollection } from '../trust/store.js';
+} from './oidc/store.js';
+import { setupCollection } from './provisioning/first-operator.js';
+import { clientCollection, createLastKnownAddress, principalCollection } from './provisioning/store.js';
+import { registrationTokenCollection } from './registration/store.js';
+import { resourceCollection } from './resources/store.js';
+import { audienceCollection, subjectLinkCollection, trustedIssuerCollection } from './trust/store.js';
 
 /**
  * Declares every collection of the identity provider, whatever is configured: a copy of a store has the indexes of all

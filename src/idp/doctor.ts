@@ -1,14 +1,14 @@
-import { type Advice, collectProblems } from '../config/configuration-error.js';
-import type { Resolved } from '../config/options.js';
-import { examineMailServer } from '../email/doctor.js';
-import type { ClientCollection, ClientDocument } from '../provisioning/store.js';
-import { adviseOnSignUp } from '../resources/advice.js';
-import { MAX_RESOURCES } from '../resources/service.js';
-import type { ResourceCollection } from '../resources/store.js';
-import { diagnose, type Finding } from '../server/doctor.js';
-import { idpServerSchema, resolveServer, type ServerConfiguration } from '../server/options.js';
-import { readCollection } from '../storage/inspect.js';
+import { type Advice, collectProblems } from '../core/config/configuration-error.js';
+import type { Resolved } from '../core/config/options.js';
+import { diagnose, type Finding } from '../core/server/doctor.js';
+import { idpServerSchema, resolveServer, type ServerConfiguration } from '../core/server/options.js';
+import { readCollection } from '../core/storage/inspect.js';
+import { examineMailServer } from '../shared/email/doctor.js';
 import { adviseIdp, hasMailServer, type IdpConfiguration, idpSchema, resolveIdp } from './options.js';
+import type { ClientCollection, ClientDocument } from './provisioning/store.js';
+import { adviseOnSignUp } from './resources/advice.js';
+import { MAX_RESOURCES } from './resources/service.js';
+import type { ResourceCollection } from './resources/store.js';
 
 /** Reports what a start of idp would encounter. */
 export async function examineIdp(): Promise<Finding[]> {

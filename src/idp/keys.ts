@@ -1,5 +1,5 @@
-import type { KeyMaterial } from '../oidc/keys.js';
-import type { OidcModule } from '../oidc/module.js';
+import type { KeyMaterial } from './oidc/keys.js';
+import type { OidcModule } from './oidc/module.js';
 import type { IdpConfiguration } from './options.js';
 
 const defined = (keys: (string | undefined)[]): string[] => keys.filter((key) => key !== undefined);

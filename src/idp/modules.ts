@@ -1,26 +1,26 @@
 import type { FastifyBaseLogger } from 'fastify';
-import { createAccountModule } from '../account/module.js';
-import type { EmailModule, EmailModuleOptions } from '../email/module.js';
-import { FACTOR_VERSION, factorCollection, removeFactor } from '../factors/store.js';
-import { createOidcModule } from '../oidc/module.js';
-import { mountPath } from '../oidc/sessions.js';
-import { createOperatorsModule } from '../operators/module.js';
-import type { AuditRecord } from '../ops/audit.js';
-import { createAuditSearch } from '../ops/audit-search.js';
-import { createDocuments, documentCollection } from '../outbound/documents.js';
-import { createOutbound } from '../outbound/request.js';
-import { passkeyCollection, readPasskeyVersion, removePasskeys } from '../passkeys/store.js';
-import { createProvisioningModule } from '../provisioning/module.js';
-import { createResourcesModule } from '../resources/module.js';
-import type { ModuleContext } from '../server/module-context.js';
-import { subjectLinkCollection } from '../trust/store.js';
+import type { AuditRecord } from '../core/ops/audit.js';
+import { createAuditSearch } from '../core/ops/audit-search.js';
+import { createDocuments, documentCollection } from '../core/outbound/documents.js';
+import { createOutbound } from '../core/outbound/request.js';
+import type { ModuleContext } from '../core/server/module-context.js';
+import { createAccountModule } from '../shared/account-pages/module.js';
+import type { EmailModule, EmailModuleOptions } from '../shared/email/module.js';
+import { FACTOR_VERSION, factorCollection, removeFactor } from '../shared/factors/store.js';
+import { passkeyCollection, readPasskeyVersion, removePasskeys } from '../shared/passkeys/store.js';
 import { createAccountSignIn, createAccountSources } from './account.js';
 import type { Appearance } from './appearance.js';
+import { createOperatorsModule } from './console/module.js';
 import { keyMaterial, publishedKeys } from './keys.js';
+import { createOidcModule } from './oidc/module.js';
+import { mountPath } from './oidc/sessions.js';
 import { hasMailServer, idTokenAlgorithmsOf, type ResolvedIdp } from './options.js';
 import { createPasskeySignUp, openPasskeys } from './passkeys.js';
+import { createProvisioningModule } from './provisioning/module.js';
 import { createClientDirectory, openRegistration } from './registration.js';
+import { createResourcesModule } from './resources/module.js';
 import { createSecondFactor, openFactors } from './second-factors.js';
+import { subjectLinkCollection } from './trust/store.js';
 import { openIdentityAssertions } from './trust.js';
 
 export interface IdpModulesOptions extends Appearance {
@@ -122,7 +122,7 @@ export async function createIdpModules(
     passkeys,
     passkeySignUp: passkeys && createPasskeySignUp(passkeys, provisioning.principals),
     createDeviceModule: values.deviceFlow
-      ? (await import('../oidc/device/module.js')).createDeviceModule
+      ? (await import('./oidc/device/module.js')).createDeviceModule
       : undefined,
     identityAssertions: await openIdentityAssertions(store, values),
     hasAccountPages,
@@ -203,6 +203,6 @@ async function openEmail(
   options: EmailModuleOptions,
 ): Promise<EmailModule | undefined> {
   if (!hasMailServer(options.config.values)) return undefined;
-  const { createEmailModule } = await import('../email/module.js');
+  const { createEmailModule } = await import('../shared/email/module.js');
   return createEmailModule(context, options);
 }

@@ -1,25 +1,25 @@
 import type { Static } from 'typebox';
-import type { Advice, Report } from '../config/configuration-error.js';
-import { defineOptions, type Resolved, readVariable, resolveOptions } from '../config/options.js';
-import { mountProblem, publicUrlOption } from '../config/public-url.js';
-import { emailOptions } from '../email/schemas.js';
-import { factorOptions, refusePolicyWithoutKey } from '../factors/schemas.js';
-import { brandOptions, refuseLoneDarkLogo } from '../http/brand.js';
-import { messagesOptions, refuseUnknownLocale } from '../http/messages.js';
-import { systemClock } from '../kernel/clock.js';
-import { equalSecrets, systemRandom } from '../kernel/secrets.js';
-import { oidcOptions } from '../oidc/schemas.js';
-import { auditRetentionOption } from '../ops/audit.js';
-import { metricsOption } from '../ops/metrics.js';
-import { passkeyOptions, refuseUnusablePasskeys } from '../passkeys/schemas.js';
-import type { IdTokenAlgorithm } from '../provisioning/clients.js';
-import { DEFAULT_RATES } from '../provisioning/limits.js';
-import { provisioningOptions } from '../provisioning/schemas.js';
-import { registrationOptions } from '../registration/schemas.js';
-import { idpServerSchema, storeOptions } from '../server/options.js';
-import type { OptionalRuntime, RuntimeOptions } from '../server/runtime-options.js';
-import { HOST_DATABASE_URI, hostDatabaseProblem } from '../storage/host-database.js';
-import { rateLimitOptions } from '../throttle/options.js';
+import type { Advice, Report } from '../core/config/configuration-error.js';
+import { defineOptions, type Resolved, readVariable, resolveOptions } from '../core/config/options.js';
+import { mountProblem, publicUrlOption } from '../core/config/public-url.js';
+import { brandOptions, refuseLoneDarkLogo } from '../core/http/brand.js';
+import { messagesOptions, refuseUnknownLocale } from '../core/http/messages.js';
+import { systemClock } from '../core/kernel/clock.js';
+import { equalSecrets, systemRandom } from '../core/kernel/secrets.js';
+import { auditRetentionOption } from '../core/ops/audit.js';
+import { metricsOption } from '../core/ops/metrics.js';
+import { idpServerSchema, storeOptions } from '../core/server/options.js';
+import type { OptionalRuntime, RuntimeOptions } from '../core/server/runtime-options.js';
+import { HOST_DATABASE_URI, hostDatabaseProblem } from '../core/storage/host-database.js';
+import { rateLimitOptions } from '../core/throttle/options.js';
+import { emailOptions } from '../shared/email/schemas.js';
+import { factorOptions, refusePolicyWithoutKey } from '../shared/factors/schemas.js';
+import { passkeyOptions, refuseUnusablePasskeys } from '../shared/passkeys/schemas.js';
+import { oidcOptions } from './oidc/schemas.js';
+import type { IdTokenAlgorithm } from './provisioning/clients.js';
+import { DEFAULT_RATES } from './provisioning/limits.js';
+import { provisioningOptions } from './provisioning/schemas.js';
+import { registrationOptions } from './registration/schemas.js';
 
 /** The options of the identity provider, in code and as environment variables. */
 

@@ -1,10 +1,10 @@
-import { AppError } from '../kernel/errors.js';
-import type { PasskeySignUp } from '../oidc/directory.js';
-import type { PasskeyModuleOptions } from '../passkeys/module.js';
-import type { PasskeyService } from '../passkeys/service.js';
-import { idOfSignUp, type Principals } from '../provisioning/principals.js';
-import type { ModuleContext } from '../server/module-context.js';
+import { AppError } from '../core/kernel/errors.js';
+import type { ModuleContext } from '../core/server/module-context.js';
+import type { PasskeyModuleOptions } from '../shared/passkeys/module.js';
+import type { PasskeyService } from '../shared/passkeys/service.js';
+import type { PasskeySignUp } from './oidc/directory.js';
 import type { IdpConfiguration } from './options.js';
+import { idOfSignUp, type Principals } from './provisioning/principals.js';
 
 /** The passkeys of people, and the script of the pages that use them. */
 export type PasskeysOfPeople = PasskeyService & { script: string };
@@ -16,7 +16,7 @@ export async function openPasskeys(
   options: PasskeyModuleOptions,
 ): Promise<PasskeysOfPeople | undefined> {
   if (!passkeys) return undefined;
-  const { createPasskeyModule, readPasskeyScript } = await import('../passkeys/module.js');
+  const { createPasskeyModule, readPasskeyScript } = await import('../shared/passkeys/module.js');
   return { ...createPasskeyModule(context, options).service, script: readPasskeyScript() };
 }
 

@@ -1,21 +1,21 @@
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
 import fp from 'fastify-plugin';
-import { type HostContext, logConfiguration, pluginContext } from '../http/host-context.js';
-import { createAudit } from '../ops/audit.js';
-import { openMetrics } from '../ops/metrics.js';
-import { createLastKnownAddress } from '../provisioning/store.js';
-import { adviseOnSignUp } from '../resources/advice.js';
-import { MAX_RESOURCES } from '../resources/service.js';
-import type { Mounted } from '../server/assembly.js';
-import { claimStore } from '../server/claimed-store.js';
-import { openMeasuredStore } from '../server/measured-store.js';
-import { createModuleContext, followLifecycle } from '../server/module-context.js';
-import { rejectUnfinishedCopy } from '../server/unfinished-copy.js';
-import { ratesOf } from '../throttle/options.js';
+import { type HostContext, logConfiguration, pluginContext } from '../core/http/host-context.js';
+import { createAudit } from '../core/ops/audit.js';
+import { openMetrics } from '../core/ops/metrics.js';
+import type { Mounted } from '../core/server/assembly.js';
+import { claimStore } from '../core/server/claimed-store.js';
+import { openMeasuredStore } from '../core/server/measured-store.js';
+import { createModuleContext, followLifecycle } from '../core/server/module-context.js';
+import { rejectUnfinishedCopy } from '../core/server/unfinished-copy.js';
+import { ratesOf } from '../core/throttle/options.js';
 import { type Appearance, createAppearance } from './appearance.js';
 import type { IdentityProviderOptions } from './documented-options.js';
 import { createIdpModules, type IdpModules } from './modules.js';
 import { adviseIdp, type ResolvedIdp, resolveIdp } from './options.js';
+import { createLastKnownAddress } from './provisioning/store.js';
+import { adviseOnSignUp } from './resources/advice.js';
+import { MAX_RESOURCES } from './resources/service.js';
 import { openIdpScopes } from './scopes.js';
 
 /** The host's `fastify.idp`. */

@@ -1,16 +1,16 @@
-import { DOCUMENT_REQUESTS } from '../oidc/client-assertion.js';
-import type { Client, Directory } from '../oidc/directory.js';
-import type { Documents } from '../outbound/documents.js';
+import type { Documents } from '../core/outbound/documents.js';
+import type { ModuleContext } from '../core/server/module-context.js';
+import { DOCUMENT_REQUESTS } from './oidc/client-assertion.js';
+import type { Client, Directory } from './oidc/directory.js';
+import { type IdpConfiguration, idTokenAlgorithmsOf } from './options.js';
 import {
   documentUriProblem,
   logoutUriProblem,
   redirectUriProblem,
   type UriRules,
-} from '../provisioning/client-uris.js';
-import type { Clients, EndClient } from '../provisioning/clients.js';
-import type { RegistrationModule } from '../registration/module.js';
-import type { ModuleContext } from '../server/module-context.js';
-import { type IdpConfiguration, idTokenAlgorithmsOf } from './options.js';
+} from './provisioning/client-uris.js';
+import type { Clients, EndClient } from './provisioning/clients.js';
+import type { RegistrationModule } from './registration/module.js';
 
 /** Loads what registers clients without the operator, if any of it is configured. */
 export async function openRegistration(
@@ -25,7 +25,7 @@ export async function openRegistration(
 ): Promise<RegistrationModule | undefined> {
   const { clientIdMetadata, clientRegistration } = values;
   if (!clientIdMetadata && !clientRegistration) return undefined;
-  const { createRegistrationModule } = await import('../registration/module.js');
+  const { createRegistrationModule } = await import('./registration/module.js');
   // Unlike the operator, who knows the application, these never use http beyond this machine.
   const strict = { ...uriRules, allowHttp: false };
   return createRegistrationModule(context, {

@@ -1,18 +1,18 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { answerRules, type HostContext } from '../http/host-context.js';
-import { createRouteDescriptions, openApiPlugin } from '../http/openapi.js';
-import type { Pages } from '../http/pages.js';
-import { openScope, type ScopeRules } from '../http/scope.js';
-import { mountPath } from '../oidc/sessions.js';
-import { CONSOLE_PATH } from '../operators/guard.js';
-import { healthPlugin } from '../ops/health.js';
-import { type Metrics, metricsPlugin } from '../ops/metrics.js';
-import type { ModuleContext } from '../server/module-context.js';
-import { followHostProxy } from '../server/proxies.js';
-import type { Store } from '../storage/collection.js';
+import { answerRules, type HostContext } from '../core/http/host-context.js';
+import { createRouteDescriptions, openApiPlugin } from '../core/http/openapi.js';
+import type { Pages } from '../core/http/pages.js';
+import { openScope, type ScopeRules } from '../core/http/scope.js';
+import { healthPlugin } from '../core/ops/health.js';
+import { type Metrics, metricsPlugin } from '../core/ops/metrics.js';
+import type { ModuleContext } from '../core/server/module-context.js';
+import { followHostProxy } from '../core/server/proxies.js';
+import type { Store } from '../core/storage/collection.js';
 import { entrancePlugin } from './account.js';
 import { createErrorRenderer } from './appearance.js';
+import { CONSOLE_PATH } from './console/guard.js';
 import type { IdpModules } from './modules.js';
+import { mountPath } from './oidc/sessions.js';
 import type { ResolvedIdp } from './options.js';
 
 export interface IdpScopesOptions {
@@ -78,7 +78,7 @@ export async function openIdpScopes(
       const mounts = [{ path: '', routesAt: fastify.prefix + prefix, reachedAt: () => '' }];
       await scope.register(openApiPlugin, { product: 'idp', serverUrl: issuer, mounts });
       if (options.hasApiDocs) {
-        const { apiDocsPlugin } = await import('../http/api-docs.js');
+        const { apiDocsPlugin } = await import('../core/http/api-docs.js');
         await scope.register(apiDocsPlugin, { product: 'idp' });
       }
     }

@@ -1,13 +1,13 @@
-import type { SecondFactors } from '../account/service.js';
-import type { FactorModuleOptions } from '../factors/module.js';
-import type { FactorService } from '../factors/service.js';
-import { refuseMissingKey } from '../factors/store.js';
-import { type Clock, DAY } from '../kernel/clock.js';
-import { AppError } from '../kernel/errors.js';
-import type { SecondFactor } from '../oidc/directory.js';
-import type { ProvisioningModule } from '../provisioning/module.js';
-import type { ModuleContext } from '../server/module-context.js';
+import { type Clock, DAY } from '../core/kernel/clock.js';
+import { AppError } from '../core/kernel/errors.js';
+import type { ModuleContext } from '../core/server/module-context.js';
+import type { SecondFactors } from '../shared/account-pages/service.js';
+import type { FactorModuleOptions } from '../shared/factors/module.js';
+import type { FactorService } from '../shared/factors/service.js';
+import { refuseMissingKey } from '../shared/factors/store.js';
+import type { SecondFactor } from './oidc/directory.js';
 import type { IdpConfiguration } from './options.js';
+import type { ProvisioningModule } from './provisioning/module.js';
 
 /**
  * Loads second factors if their encryption key is configured.
@@ -22,7 +22,7 @@ export async function openFactors(
     await refuseMissingKey(context.store, { program: 'idp', variable: 'IDP_FACTOR_ENCRYPTION_KEY' });
     return undefined;
   }
-  const { createFactorModule } = await import('../factors/module.js');
+  const { createFactorModule } = await import('../shared/factors/module.js');
   const keys = previous === undefined ? ([key] as const) : ([key, previous] as const);
   return createFactorModule(context, { ...options, keys }).service;
 }

@@ -1,8 +1,8 @@
-import { collectProblems } from '../config/configuration-error.js';
-import { serverContext } from '../http/host-context.js';
-import { renderOAuth } from '../kernel/errors.js';
-import { assemble, type MiddlewareServer, type Server } from '../server/assembly.js';
-import { idpServerSchema, resolveServer, type ServerOptions, splitOptions } from '../server/options.js';
+import { collectProblems } from '../core/config/configuration-error.js';
+import { serverContext } from '../core/http/host-context.js';
+import { renderOAuth } from '../core/kernel/errors.js';
+import { assemble, type MiddlewareServer, type Server } from '../core/server/assembly.js';
+import { idpServerSchema, resolveServer, type ServerOptions, splitOptions } from '../core/server/options.js';
 import { createAppearance, createErrorRenderer } from './appearance.js';
 import type { IdentityProviderOptions } from './documented-options.js';
 import { type IdpConfiguration, resolveIdp } from './options.js';

@@ -1,8 +1,8 @@
+import type { Store } from '../core/storage/collection.js';
 import type {
   createIdentityAssertions,
   IdentityAssertionOptions,
-} from '../oidc/identity-assertions/module.js';
-import type { Store } from '../storage/collection.js';
+} from './oidc/identity-assertions/module.js';
 import type { IdpConfiguration } from './options.js';
 
 /** How the provider issues and accepts identity assertions, with what the operator has allowed. */
@@ -17,8 +17,8 @@ export async function openIdentityAssertions(
 ): Promise<ConfiguredAssertions | undefined> {
   if (roles === 'off') return undefined;
   const [{ createTrustService }, { createIdentityAssertions: create }] = await Promise.all([
-    import('../trust/service.js'),
-    import('../oidc/identity-assertions/module.js'),
+    import('./trust/service.js'),
+    import('./oidc/identity-assertions/module.js'),
   ]);
   return { create, trust: createTrustService(store), accepts: roles !== 'issue', issues: roles !== 'accept' };
 }

@@ -1,6 +1,6 @@
 import type { JWTPayload } from 'jose';
-import { actorsOf } from '../http/revocation-list.js';
-import { SECOND } from '../kernel/clock.js';
+import { actorsOf } from '../core/http/revocation-list.js';
+import { SECOND } from '../core/kernel/clock.js';
 
 /** What a verified access token says. */
 export interface AccessToken {

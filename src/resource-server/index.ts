@@ -1,5 +1,5 @@
 /** `saas-backend/resource-server`: for APIs that accept the access tokens of an identity provider. */
-export type { ReplayCache } from '../http/dpop.js';
+export type { ReplayCache } from '../core/http/dpop.js';
 export type { AccessToken } from './access-token.js';
 export { ResourceError, type ResourceErrorCode } from './errors.js';
 export type { ResourceMetadata } from './metadata.js';

@@ -1,6 +1,6 @@
 import type { JWTVerifyGetKey } from 'jose';
-import { type Clock, SECOND } from '../kernel/clock.js';
-import { bounded } from '../outbound/bounded-fetch.js';
+import { type Clock, SECOND } from '../core/kernel/clock.js';
+import { bounded } from '../core/outbound/bounded-fetch.js';
 
 /** What a resource server knows of its authorization server: its metadata (RFC 8414) and its keys. */
 

@@ -1,5 +1,5 @@
-import { metadataPath } from '../http/authorization.js';
-import { DPOP_ALGORITHMS } from '../http/dpop.js';
+import { metadataPath } from '../core/http/authorization.js';
+import { DPOP_ALGORITHMS } from '../core/http/dpop.js';
 
 /** The description of a protected resource (RFC 9728), with which clients find its authorization server. */
 

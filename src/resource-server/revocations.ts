@@ -5,8 +5,8 @@ import {
   type RevocableClaims,
   type RevocationList,
   readRevocations,
-} from '../http/revocation-list.js';
-import { type Clock, SECOND } from '../kernel/clock.js';
+} from '../core/http/revocation-list.js';
+import { type Clock, SECOND } from '../core/kernel/clock.js';
 import type { Fetch, Issuer } from './issuer.js';
 
 /** Follows the issuer's list of revoked access tokens. */

@@ -1,7 +1,12 @@
-import { ConfigurationError } from '../config/configuration-error.js';
-import { metadataPath } from '../http/authorization.js';
-import { createDpopVerifier, createMemoryReplayCache, DpopError, type ReplayCache } from '../http/dpop.js';
-import { type Clock, SECOND, systemClock, toSeconds } from '../kernel/clock.js';
+import { ConfigurationError } from '../core/config/configuration-error.js';
+import { metadataPath } from '../core/http/authorization.js';
+import {
+  createDpopVerifier,
+  createMemoryReplayCache,
+  DpopError,
+  type ReplayCache,
+} from '../core/http/dpop.js';
+import { type Clock, SECOND, systemClock, toSeconds } from '../core/kernel/clock.js';
 import { type AccessClaims, type AccessToken, accessTokenOf } from './access-token.js';
 import { challengeOf, ResourceError, type ResourceErrorCode } from './errors.js';
 import { createIssuerSource, type Fetch, type Issuer } from './issuer.js';

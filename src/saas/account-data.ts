@@ -1,17 +1,17 @@
-import { type AgentLinks, removeLinks } from '../agents/store.js';
-import type { EmailLoginModuleOptions } from '../auth/email-login-module.js';
-import type { AuthModuleOptions } from '../auth/module.js';
-import type { BillingModule } from '../billing/module.js';
-import type { EmailService } from '../email/service.js';
-import { factorCollection, removeFactor } from '../factors/store.js';
-import type { FederationModule } from '../federation/module.js';
-import { type Passkeys, removePasskeys } from '../passkeys/store.js';
-import type { ModuleContext } from '../server/module-context.js';
-import type { WebhooksModule } from '../webhooks/module.js';
+import type { ModuleContext } from '../core/server/module-context.js';
+import type { EmailService } from '../shared/email/service.js';
+import { factorCollection, removeFactor } from '../shared/factors/store.js';
+import { type Passkeys, removePasskeys } from '../shared/passkeys/store.js';
+import { type AgentLinks, removeLinks } from './agents/store.js';
 import type { SaasAgents } from './agents.js';
+import type { AuthModuleOptions } from './auth/module.js';
+import type { EmailLoginModuleOptions } from './auth/sign-in/email-login-module.js';
+import type { BillingModule } from './billing/module.js';
+import type { FederationModule } from './login-providers/module.js';
 import type { SaasConfiguration } from './options.js';
 import type { SaasPasskeys } from './passkeys.js';
 import type { SaasSecondFactors } from './second-factors.js';
+import type { WebhooksModule } from './webhooks/module.js';
 
 export interface AccountDataSources {
   values: Pick<SaasConfiguration, 'login' | 'passkeys' | 'agentIssuer'>;

@@ -1,19 +1,19 @@
 import { createHmac } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
-import type { AccountSources, Person } from '../account/service.js';
-import type { AuthModule, UsersModule } from '../auth/module.js';
-import type { Identity } from '../auth/sessions.js';
-import type { SignedIn } from '../auth/sign-in.js';
-import type { BillingModule } from '../billing/module.js';
-import { formatAmount } from '../billing/notifications.js';
-import type { FederationModule } from '../federation/module.js';
-import { type Messages, message } from '../http/messages.js';
-import type { Pages } from '../http/pages.js';
-import type { Guard, Scope } from '../http/scope.js';
-import { MINUTE } from '../kernel/clock.js';
-import { AppError } from '../kernel/errors.js';
-import type { ModuleContext } from '../server/module-context.js';
+import { type Messages, message } from '../core/http/messages.js';
+import type { Pages } from '../core/http/pages.js';
+import type { Guard, Scope } from '../core/http/scope.js';
+import { MINUTE } from '../core/kernel/clock.js';
+import { AppError } from '../core/kernel/errors.js';
+import type { ModuleContext } from '../core/server/module-context.js';
+import type { AccountSources, Person } from '../shared/account-pages/service.js';
 import type { SaasAgents } from './agents.js';
+import type { AuthModule, UsersModule } from './auth/module.js';
+import type { Identity } from './auth/sessions/sessions.js';
+import type { SignedIn } from './auth/sign-in/sign-in.js';
+import type { BillingModule } from './billing/module.js';
+import { formatAmount } from './billing/notifications.js';
+import type { FederationModule } from './login-providers/module.js';
 import { namedOrigins, type SaasConfiguration, sealingSecrets } from './options.js';
 import type { SaasPasskeys } from './passkeys.js';
 import type { SaasSecondFactors } from './second-factors.js';
@@ -51,8 +51,8 @@ export async function openAccountPages(
   const { values, auth, billing, loginProviders, passkeys, messages, pages, publicUrl } = options;
   if (!values.accountPages) return undefined;
   const [{ createAccountModule }, { createUserPagesModule }] = await Promise.all([
-    import('../account/module.js'),
-    import('../user-pages/module.js'),
+    import('../shared/account-pages/module.js'),
+    import('./pages/module.js'),
   ]);
   // A proxy takes the path of the public address off.
   const below = () => new URL(publicUrl()).pathname.replace(/\/$/, '');

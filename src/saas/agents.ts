@@ -1,13 +1,13 @@
 import type { FastifyInstance } from 'fastify';
-import type { AgentsModule } from '../agents/module.js';
-import { type AgentEvents, configuredAgents, requireScope } from '../agents/schemas.js';
-import type { AgentLinks } from '../agents/store.js';
-import { authErrors } from '../auth/errors.js';
-import type { AuthModule, UsersModule } from '../auth/module.js';
-import { isDisabled } from '../auth/store.js';
-import type { RouteRules } from '../http/scope.js';
-import type { Announce } from '../ops/events.js';
-import type { ModuleContext } from '../server/module-context.js';
+import type { RouteRules } from '../core/http/scope.js';
+import type { Announce } from '../core/ops/events.js';
+import type { ModuleContext } from '../core/server/module-context.js';
+import type { AgentsModule } from './agents/module.js';
+import { type AgentEvents, configuredAgents, requireScope } from './agents/schemas.js';
+import type { AgentLinks } from './agents/store.js';
+import { authErrors } from './auth/errors.js';
+import type { AuthModule, UsersModule } from './auth/module.js';
+import { isDisabled } from './auth/store.js';
 import type { UserGuard, UserRequest } from './decorator.js';
 import { namedOrigins, type SaasConfiguration, sealingSecrets } from './options.js';
 
@@ -50,10 +50,10 @@ export async function openAgents(
   const { issuer, resource } = configured;
   const [{ createAgentsModule, createProofMemory }, { createResourceServer }, errors, { createProvider }] =
     await Promise.all([
-      import('../agents/module.js'),
+      import('./agents/module.js'),
       import('../resource-server/service.js'),
       import('../resource-server/errors.js'),
-      import('../federation/providers.js'),
+      import('./login-providers/providers.js'),
     ]);
   const { log, clock } = context;
   const onUnreachable = (err: unknown): null => {

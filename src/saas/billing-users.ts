@@ -1,6 +1,6 @@
-import { isDisabled, type UserDocument, type Users } from '../auth/store.js';
-import type { BillingUsers, Projection } from '../billing/users.js';
-import type { Change, Where } from '../storage/collection.js';
+import type { Change, Where } from '../core/storage/collection.js';
+import { isDisabled, type UserDocument, type Users } from './auth/store.js';
+import type { BillingUsers, Projection } from './billing/users.js';
 
 /** The condition and the change of a projection. */
 function projectionWrite(

@@ -1,11 +1,17 @@
-import { agentLinkCollection, usedAgentProofCollection } from '../agents/store.js';
-import { activityCollection } from '../auth/activity.js';
-import { foreignHashCollection } from '../auth/foreign-hashes.js';
-import { loginCodeCollection } from '../auth/login-codes.js';
-import { sessionCollection, userCollection } from '../auth/store.js';
-import { trialCollections } from '../billing/checkout/trials.js';
-import { figureCollections } from '../billing/figures/store.js';
-import { purchaseCollection } from '../billing/purchases.js';
+import { createListedAudit } from '../core/ops/audit.js';
+import { createCommandContext } from '../core/server/module-context.js';
+import type { Store } from '../core/storage/collection.js';
+import { mailCollection } from '../shared/email/store.js';
+import { factorCollection } from '../shared/factors/store.js';
+import { passkeyCollection, usedChallengeCollection } from '../shared/passkeys/store.js';
+import { agentLinkCollection, usedAgentProofCollection } from './agents/store.js';
+import { foreignHashCollection } from './auth/import/foreign-hashes.js';
+import { activityCollection } from './auth/sessions/activity.js';
+import { loginCodeCollection } from './auth/sign-in/login-codes.js';
+import { sessionCollection, userCollection } from './auth/store.js';
+import { trialCollections } from './billing/checkout/trials.js';
+import { figureCollections } from './billing/figures/store.js';
+import { purchaseCollection } from './billing/purchases.js';
 import {
   checkoutCollection,
   customerCollection,
@@ -13,18 +19,12 @@ import {
   paymentCollection,
   subscriptionCollection,
   webhookEventCollection,
-} from '../billing/store.js';
-import { duplicateCollection } from '../billing/subscription/duplicates.js';
-import { usageCollection } from '../billing/usage/reports.js';
-import { mailCollection } from '../email/store.js';
-import { factorCollection } from '../factors/store.js';
-import { identityCollection, usedTicketCollection } from '../federation/store.js';
-import { createListedAudit } from '../ops/audit.js';
-import { passkeyCollection, usedChallengeCollection } from '../passkeys/store.js';
-import { createCommandContext } from '../server/module-context.js';
-import { settingsCollection } from '../settings/store.js';
-import type { Store } from '../storage/collection.js';
-import { deliveryCollection, endpointCollection, intentCollection } from '../webhooks/store.js';
+} from './billing/store.js';
+import { duplicateCollection } from './billing/subscription/duplicates.js';
+import { usageCollection } from './billing/usage/reports.js';
+import { identityCollection, usedTicketCollection } from './login-providers/store.js';
+import { settingsCollection } from './settings/store.js';
+import { deliveryCollection, endpointCollection, intentCollection } from './webhooks/store.js';
 
 /** Declares every collection of the SaaS backend, whatever is configured. */
 export function declareSaasCollections(store: Store): void {

@@ -1,15 +1,15 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyInstance } from 'fastify';
-import { requireScope } from '../agents/schemas.js';
-import type { RecentAuthOptions } from '../auth/recent-auth.js';
-import type { KnownPlans } from '../billing/plans/plans.js';
-import { commonHeaders, logFailure } from '../http/answers.js';
-import type { RequestHeaders } from '../http/authorization.js';
-import { createRequestIdGenerator, type HostContext } from '../http/host-context.js';
-import type { RequestIdentity } from '../http/identity.js';
-import { httpErrors, renderEnvelope, toAppError } from '../kernel/errors.js';
-import type { Random } from '../kernel/secrets.js';
+import { commonHeaders, logFailure } from '../core/http/answers.js';
+import type { RequestHeaders } from '../core/http/authorization.js';
+import { createRequestIdGenerator, type HostContext } from '../core/http/host-context.js';
+import type { RequestIdentity } from '../core/http/identity.js';
+import { httpErrors, renderEnvelope, toAppError } from '../core/kernel/errors.js';
+import type { Random } from '../core/kernel/secrets.js';
+import { requireScope } from './agents/schemas.js';
 import { stateScope } from './agents.js';
+import type { RecentAuthOptions } from './auth/sign-in/recent-auth.js';
+import type { KnownPlans } from './billing/plans/plans.js';
 import {
   refuseMissingFactors,
   refuseUnknownFeature,

@@ -1,27 +1,27 @@
-import { configuredAgents } from '../agents/schemas.js';
-import { countForeignHashes } from '../auth/foreign-hashes.js';
-import type { Users } from '../auth/store.js';
+import { type Advice, collectProblems } from '../core/config/configuration-error.js';
+import type { Resolved } from '../core/config/options.js';
+import { systemClock } from '../core/kernel/clock.js';
+import { systemRandom } from '../core/kernel/secrets.js';
+import { createPasswords } from '../core/passwords/hasher.js';
+import { diagnose, type Finding } from '../core/server/doctor.js';
+import { resolveServer, type ServerConfiguration, saasServerSchema } from '../core/server/options.js';
+import { readCollection } from '../core/storage/inspect.js';
+import { examineMailServer } from '../shared/email/doctor.js';
+import { configuredAgents } from './agents/schemas.js';
+import { countForeignHashes } from './auth/import/foreign-hashes.js';
+import type { Users } from './auth/store.js';
 import {
   CUSTOMER_COLLECTION,
   CUSTOMER_FIELDS,
   type Customers,
   countRejectedProfiles,
-} from '../billing/store.js';
+} from './billing/store.js';
 import {
   countUsageBacklog,
   USAGE_COLLECTION,
   USAGE_FIELDS,
   type UsageReports,
-} from '../billing/usage/reports.js';
-import { type Advice, collectProblems } from '../config/configuration-error.js';
-import type { Resolved } from '../config/options.js';
-import { examineMailServer } from '../email/doctor.js';
-import { systemClock } from '../kernel/clock.js';
-import { systemRandom } from '../kernel/secrets.js';
-import { createPasswords } from '../passwords/hasher.js';
-import { diagnose, type Finding } from '../server/doctor.js';
-import { resolveServer, type ServerConfiguration, saasServerSchema } from '../server/options.js';
-import { readCollection } from '../storage/inspect.js';
+} from './billing/usage/reports.js';
 import { adviseSaas, resolveSaas, type SaasConfiguration, saasSchema } from './options.js';
 
 /** Reports what a start of saas-backend would encounter. */

@@ -1,6 +1,6 @@
-import { isForm, type Pages, wantsPage } from '../http/pages.js';
-import { routeRules, type ScopeRules } from '../http/scope.js';
-import { renderEnvelope } from '../kernel/errors.js';
+import { isForm, type Pages, wantsPage } from '../core/http/pages.js';
+import { routeRules, type ScopeRules } from '../core/http/scope.js';
+import { renderEnvelope } from '../core/kernel/errors.js';
 
 type Render = ScopeRules['renderError'];
 

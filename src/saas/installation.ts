@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module';
-import type { Installation } from '../admin/help.js';
-import type { Resolved } from '../config/options.js';
+import type { Resolved } from '../core/config/options.js';
+import type { Installation } from './admin/help.js';
 import type { SaasConfiguration } from './options.js';
 
 const COMMANDS = {

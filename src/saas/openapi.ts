@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify';
-import { createRouteDescriptions, type DescribeRoute } from '../http/openapi.js';
+import { createRouteDescriptions, type DescribeRoute } from '../core/http/openapi.js';
 import type { ResolvedSaas } from './options.js';
 
 /**

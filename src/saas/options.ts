@@ -1,32 +1,38 @@
 import { type Static, Type } from 'typebox';
-import { adminOptions } from '../admin/schemas.js';
-import { agentOptions, refusePartialAgents } from '../agents/schemas.js';
-import { hooksProblems } from '../auth/hook-option.js';
-import type { SaasHooks } from '../auth/hooks.js';
-import { DEFAULT_RATES } from '../auth/limits.js';
-import { authOptions } from '../auth/schemas.js';
-import { apiUrlProblem, billingOptions, configuredPrices, plansConflict } from '../billing/options.js';
-import type { Advice, Report } from '../config/configuration-error.js';
-import { defineOptions, option, type Resolved, readVariable, resolveOptions } from '../config/options.js';
-import { mountProblem, publicUrlOption } from '../config/public-url.js';
-import { shown } from '../config/validation-messages.js';
-import { emailOptions } from '../email/schemas.js';
-import { factorOptions, refusePolicyWithoutKey } from '../factors/schemas.js';
-import { federationOptions, insecureProviders } from '../federation/schemas.js';
-import { brandOptions, refuseLoneDarkLogo } from '../http/brand.js';
-import { messagesOptions, refuseUnknownLocale } from '../http/messages.js';
-import { systemClock } from '../kernel/clock.js';
-import { equalSecrets, systemRandom } from '../kernel/secrets.js';
-import { auditRetentionOption } from '../ops/audit.js';
-import { metricsOption } from '../ops/metrics.js';
-import { passkeyOptions, refuseUnusablePasskeys } from '../passkeys/schemas.js';
-import { saasServerSchema, storeOptions } from '../server/options.js';
-import type { OptionalRuntime, RuntimeOptions } from '../server/runtime-options.js';
-import { type CustomSettings, customSettingsProblems } from '../settings/definitions.js';
-import { settingsOptions } from '../settings/schemas.js';
-import { HOST_DATABASE_URI, hostDatabaseProblem } from '../storage/host-database.js';
-import { rateLimitOptions } from '../throttle/options.js';
-import { refuseWebhooksWithoutKey, webhookOptions } from '../webhooks/schemas.js';
+import type { Advice, Report } from '../core/config/configuration-error.js';
+import {
+  defineOptions,
+  option,
+  type Resolved,
+  readVariable,
+  resolveOptions,
+} from '../core/config/options.js';
+import { mountProblem, publicUrlOption } from '../core/config/public-url.js';
+import { shown } from '../core/config/validation-messages.js';
+import { brandOptions, refuseLoneDarkLogo } from '../core/http/brand.js';
+import { messagesOptions, refuseUnknownLocale } from '../core/http/messages.js';
+import { systemClock } from '../core/kernel/clock.js';
+import { equalSecrets, systemRandom } from '../core/kernel/secrets.js';
+import { auditRetentionOption } from '../core/ops/audit.js';
+import { metricsOption } from '../core/ops/metrics.js';
+import { saasServerSchema, storeOptions } from '../core/server/options.js';
+import type { OptionalRuntime, RuntimeOptions } from '../core/server/runtime-options.js';
+import { HOST_DATABASE_URI, hostDatabaseProblem } from '../core/storage/host-database.js';
+import { rateLimitOptions } from '../core/throttle/options.js';
+import { emailOptions } from '../shared/email/schemas.js';
+import { factorOptions, refusePolicyWithoutKey } from '../shared/factors/schemas.js';
+import { passkeyOptions, refuseUnusablePasskeys } from '../shared/passkeys/schemas.js';
+import { adminOptions } from './admin/schemas.js';
+import { agentOptions, refusePartialAgents } from './agents/schemas.js';
+import { hooksProblems } from './auth/hook-option.js';
+import type { SaasHooks } from './auth/hooks.js';
+import { DEFAULT_RATES } from './auth/limits.js';
+import { authOptions } from './auth/schemas.js';
+import { apiUrlProblem, billingOptions, configuredPrices, plansConflict } from './billing/options.js';
+import { federationOptions, insecureProviders } from './login-providers/schemas.js';
+import { type CustomSettings, customSettingsProblems } from './settings/definitions.js';
+import { settingsOptions } from './settings/schemas.js';
+import { refuseWebhooksWithoutKey, webhookOptions } from './webhooks/schemas.js';
 
 /** The options of the SaaS backend, which the environment can set, too. */
 export const saasSchema = defineOptions({

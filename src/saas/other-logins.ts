@@ -1,9 +1,9 @@
-import type { EmailLoginModule, EmailLoginModuleOptions } from '../auth/email-login-module.js';
-import type { AuthModule } from '../auth/module.js';
-import { SignInAnswer } from '../auth/schemas.js';
-import type { SignedIn } from '../auth/sign-in.js';
-import type { FederationModule, FederationModuleOptions } from '../federation/module.js';
-import type { ModuleContext } from '../server/module-context.js';
+import type { ModuleContext } from '../core/server/module-context.js';
+import type { AuthModule } from './auth/module.js';
+import { SignInAnswer } from './auth/schemas.js';
+import type { EmailLoginModule, EmailLoginModuleOptions } from './auth/sign-in/email-login-module.js';
+import type { SignedIn } from './auth/sign-in/sign-in.js';
+import type { FederationModule, FederationModuleOptions } from './login-providers/module.js';
 import { namedOrigins, type SaasConfiguration, sealingSecrets } from './options.js';
 
 export interface LoginProviderOptions
@@ -23,7 +23,7 @@ export async function openLoginProviders(
   const { login: providers } = values;
   if (providers === undefined || Object.keys(providers).length === 0) return undefined;
   const { federated } = auth.service;
-  const { createFederationModule } = await import('../federation/module.js');
+  const { createFederationModule } = await import('./login-providers/module.js');
   return createFederationModule(context, {
     ...options,
     providers,
@@ -52,6 +52,6 @@ export async function openEmailLogin(
   { values, ...options }: EmailLoginOptions,
 ): Promise<EmailLoginModule | undefined> {
   if (!values.emailLogin) return undefined;
-  const { createEmailLoginModule } = await import('../auth/email-login-module.js');
+  const { createEmailLoginModule } = await import('./auth/sign-in/email-login-module.js');
   return createEmailLoginModule(context, { ...options, secrets: sealingSecrets(values) });
 }

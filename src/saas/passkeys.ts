@@ -1,12 +1,12 @@
-import type { AuthModule } from '../auth/module.js';
-import { SignInAnswer } from '../auth/schemas.js';
-import type { SignedIn } from '../auth/sign-in.js';
-import type { Messages } from '../http/messages.js';
-import type { Scope } from '../http/scope.js';
-import type { PasskeyFlows } from '../passkeys/flows.js';
-import type { PasskeyModuleOptions } from '../passkeys/module.js';
-import type { PasskeyService } from '../passkeys/service.js';
-import type { ModuleContext } from '../server/module-context.js';
+import type { Messages } from '../core/http/messages.js';
+import type { Scope } from '../core/http/scope.js';
+import type { ModuleContext } from '../core/server/module-context.js';
+import type { PasskeyFlows } from '../shared/passkeys/flows.js';
+import type { PasskeyModuleOptions } from '../shared/passkeys/module.js';
+import type { PasskeyService } from '../shared/passkeys/service.js';
+import type { AuthModule } from './auth/module.js';
+import { SignInAnswer } from './auth/schemas.js';
+import type { SignedIn } from './auth/sign-in/sign-in.js';
 import { namedOrigins, type SaasConfiguration, sealingSecrets } from './options.js';
 
 /** The passkeys of users, for the other domains. */
@@ -34,7 +34,9 @@ export async function openPasskeys(
   { values, auth, messages, hasIdentities, ...options }: PasskeyOptions,
 ): Promise<SaasPasskeys | undefined> {
   if (!values.passkeys) return undefined;
-  const { createPasskeyModule, createPasskeyApi, readPasskeyScript } = await import('../passkeys/module.js');
+  const { createPasskeyModule, createPasskeyApi, readPasskeyScript } = await import(
+    '../shared/passkeys/module.js'
+  );
   const { service } = createPasskeyModule(context, {
     ...options,
     origins: namedOrigins(values),

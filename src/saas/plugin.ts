@@ -1,43 +1,40 @@
 import type { FastifyInstance } from 'fastify';
 import fp from 'fastify-plugin';
-import { createAdminModule } from '../admin/module.js';
-import { AGENT_EVENTS, type AgentEvents } from '../agents/schemas.js';
-import { agentLinkCollection, readLinkVersion } from '../agents/store.js';
-import { AUTH_EVENTS, type AuthEvents } from '../auth/events.js';
-import { registerSessionTokenKinds } from '../auth/jwt.js';
-import { createAuthModule, createUsersModule } from '../auth/module.js';
-import { readUserVersion, userCollection } from '../auth/store.js';
-import { NO_SUBSCRIPTION } from '../billing/entitlement.js';
-import { EventRecord } from '../billing/events/log.js';
-import { createBillingModule } from '../billing/module.js';
-import { BILLING_NOTIFICATIONS, type BillingNotifications } from '../billing/notifications.js';
-import { billingRecordSchemas } from '../billing/records.js';
-import { OutboxMail } from '../email/administration.js';
-import { createEmailModule } from '../email/module.js';
-import { FACTOR_VERSION } from '../factors/store.js';
-import { identityCollection, readIdentityVersion } from '../federation/store.js';
-import { authorizationIn, type RequestHeaders } from '../http/authorization.js';
-import { createBrand } from '../http/brand.js';
-import { answerRules, type HostContext, logConfiguration, pluginContext } from '../http/host-context.js';
-import { createMessages } from '../http/messages.js';
-import { createPages } from '../http/pages.js';
-import { createListedAudit, listedAuditCollection } from '../ops/audit.js';
-import { createAuditSearch } from '../ops/audit-search.js';
-import { type Announce, createEvents, type Emit } from '../ops/events.js';
-import { openMetrics } from '../ops/metrics.js';
-import { passkeyCollection, readPasskeyVersion } from '../passkeys/store.js';
-import { createProfileModule } from '../profile/module.js';
-import type { Mounted } from '../server/assembly.js';
-import { claimStore } from '../server/claimed-store.js';
-import { openMeasuredStore } from '../server/measured-store.js';
-import { createModuleContext, followLifecycle } from '../server/module-context.js';
-import { followHostProxy } from '../server/proxies.js';
-import { rejectUnfinishedCopy } from '../server/unfinished-copy.js';
-import { createSettingsModule, openCustomSettings } from '../settings/module.js';
-import { ratesOf } from '../throttle/options.js';
+import { authorizationIn, type RequestHeaders } from '../core/http/authorization.js';
+import { createBrand } from '../core/http/brand.js';
+import { answerRules, type HostContext, logConfiguration, pluginContext } from '../core/http/host-context.js';
+import { createMessages } from '../core/http/messages.js';
+import { createPages } from '../core/http/pages.js';
+import { createListedAudit, listedAuditCollection } from '../core/ops/audit.js';
+import { createAuditSearch } from '../core/ops/audit-search.js';
+import { type Announce, createEvents, type Emit } from '../core/ops/events.js';
+import { openMetrics } from '../core/ops/metrics.js';
+import type { Mounted } from '../core/server/assembly.js';
+import { claimStore } from '../core/server/claimed-store.js';
+import { openMeasuredStore } from '../core/server/measured-store.js';
+import { createModuleContext, followLifecycle } from '../core/server/module-context.js';
+import { followHostProxy } from '../core/server/proxies.js';
+import { rejectUnfinishedCopy } from '../core/server/unfinished-copy.js';
+import { ratesOf } from '../core/throttle/options.js';
+import { OutboxMail } from '../shared/email/administration.js';
+import { createEmailModule } from '../shared/email/module.js';
+import { FACTOR_VERSION } from '../shared/factors/store.js';
+import { passkeyCollection, readPasskeyVersion } from '../shared/passkeys/store.js';
 import { accountData } from './account-data.js';
 import { openAccountPages } from './account-pages.js';
+import { createAdminModule } from './admin/module.js';
+import { AGENT_EVENTS, type AgentEvents } from './agents/schemas.js';
+import { agentLinkCollection, readLinkVersion } from './agents/store.js';
 import { openAgents } from './agents.js';
+import { AUTH_EVENTS, type AuthEvents } from './auth/events.js';
+import { createAuthModule, createUsersModule } from './auth/module.js';
+import { registerSessionTokenKinds } from './auth/sessions/jwt.js';
+import { readUserVersion, userCollection } from './auth/store.js';
+import { NO_SUBSCRIPTION } from './billing/entitlement.js';
+import { EventRecord } from './billing/events/log.js';
+import { createBillingModule } from './billing/module.js';
+import { BILLING_NOTIFICATIONS, type BillingNotifications } from './billing/notifications.js';
+import { billingRecordSchemas } from './billing/records.js';
 import { billingUsers } from './billing-users.js';
 import {
   createEntitlementGuards,
@@ -48,12 +45,15 @@ import {
 } from './decorator.js';
 import type { SaasBackendOptions } from './documented-options.js';
 import { describeInstallation } from './installation.js';
+import { identityCollection, readIdentityVersion } from './login-providers/store.js';
 import { openRouteDescriptions } from './openapi.js';
 import { adviseSaas, type ResolvedSaas, resolveSaas, sealingSecrets, withAccountPages } from './options.js';
 import { openEmailLogin, openLoginProviders } from './other-logins.js';
 import { openPasskeys } from './passkeys.js';
+import { createProfileModule } from './profile/module.js';
 import { openScopes } from './scopes.js';
 import { openSecondFactors } from './second-factors.js';
+import { createSettingsModule, openCustomSettings } from './settings/module.js';
 import { createUserAdministration } from './user-administration.js';
 import { createUserApi } from './user-api.js';
 import { openWebhooks } from './webhooks.js';
@@ -178,7 +178,7 @@ export async function mountSaas(
     registrationAllowed: async () => (await current()).allowRegistration,
     siteName,
     profileChanged: billing.sendProfiles,
-    hooks: hooks && (await import('../auth/hooks.js')).createHooks(hooks, fastify.log),
+    hooks: hooks && (await import('./auth/hooks.js')).createHooks(hooks, fastify.log),
     emit,
     announceEvent,
     publicUrl,

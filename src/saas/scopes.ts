@@ -1,25 +1,25 @@
 import type { FastifyInstance } from 'fastify';
-import type { AdminModule } from '../admin/module.js';
-import type { AuthModule } from '../auth/module.js';
-import type { SignedIn } from '../auth/sign-in.js';
-import type { BillingModule } from '../billing/module.js';
-import type { EmailModule } from '../email/module.js';
-import type { FederationModule } from '../federation/module.js';
-import { registerCors } from '../http/cors.js';
-import { openApiPlugin } from '../http/openapi.js';
-import type { Pages } from '../http/pages.js';
-import { ok } from '../http/schemas.js';
-import { access, openScope, type ScopeRules } from '../http/scope.js';
-import { healthPlugin } from '../ops/health.js';
-import { type Metrics, metricsPlugin } from '../ops/metrics.js';
-import type { ProfileModule } from '../profile/module.js';
-import type { SettingsModule } from '../settings/module.js';
-import type { Store } from '../storage/collection.js';
+import { registerCors } from '../core/http/cors.js';
+import { openApiPlugin } from '../core/http/openapi.js';
+import type { Pages } from '../core/http/pages.js';
+import { ok } from '../core/http/schemas.js';
+import { access, openScope, type ScopeRules } from '../core/http/scope.js';
+import { healthPlugin } from '../core/ops/health.js';
+import { type Metrics, metricsPlugin } from '../core/ops/metrics.js';
+import type { Store } from '../core/storage/collection.js';
+import type { EmailModule } from '../shared/email/module.js';
 import type { AccountPages } from './account-pages.js';
+import type { AdminModule } from './admin/module.js';
 import type { SaasAgents } from './agents.js';
+import type { AuthModule } from './auth/module.js';
+import type { SignedIn } from './auth/sign-in/sign-in.js';
+import type { BillingModule } from './billing/module.js';
 import { createErrorRenderers } from './error-rendering.js';
+import type { FederationModule } from './login-providers/module.js';
 import type { ResolvedSaas } from './options.js';
 import type { SaasPasskeys } from './passkeys.js';
+import type { ProfileModule } from './profile/module.js';
+import type { SettingsModule } from './settings/module.js';
 
 export interface SaasScopeOptions {
   paths: Pick<ResolvedSaas['runtime'], 'prefix' | 'adminPath' | 'accountPath'>;
@@ -100,7 +100,7 @@ async function openApi(fastify: FastifyInstance, options: SaasScopeOptions): Pro
         ],
       });
       if (options.hasApiDocs) {
-        const { apiDocsPlugin } = await import('../http/api-docs.js');
+        const { apiDocsPlugin } = await import('../core/http/api-docs.js');
         await open.register(apiDocsPlugin, { product: 'saas-backend' });
       }
       if (metrics) await open.register(metricsPlugin, { metrics });

@@ -1,10 +1,10 @@
 import type { FastifyInstance } from 'fastify';
-import { registerChallengeKind } from '../auth/jwt.js';
-import type { AuthModule, AuthModuleOptions } from '../auth/module.js';
-import type { FactorService } from '../factors/service.js';
-import { FACTOR_VERSION, refuseMissingKey } from '../factors/store.js';
-import { DAY } from '../kernel/clock.js';
-import type { ModuleContext } from '../server/module-context.js';
+import { DAY } from '../core/kernel/clock.js';
+import type { ModuleContext } from '../core/server/module-context.js';
+import type { FactorService } from '../shared/factors/service.js';
+import { FACTOR_VERSION, refuseMissingKey } from '../shared/factors/store.js';
+import type { AuthModule, AuthModuleOptions } from './auth/module.js';
+import { registerChallengeKind } from './auth/sessions/jwt.js';
 import type { SaasConfiguration } from './options.js';
 
 /** The second factors of users, for the other domains. */
@@ -37,7 +37,7 @@ export async function openSecondFactors(
     await refuseMissingKey(context.store, { program: 'saas-backend', variable: 'FACTOR_ENCRYPTION_KEY' });
     return undefined;
   }
-  const { createFactorModule } = await import('../factors/module.js');
+  const { createFactorModule } = await import('../shared/factors/module.js');
   const { service } = createFactorModule(context, {
     keys: previous === undefined ? [key] : [key, previous],
     issuer,

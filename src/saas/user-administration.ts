@@ -1,18 +1,18 @@
-import type { UserPageSource } from '../admin/user-page.js';
-import type { UserSectionSources } from '../admin/user-sections.js';
-import type { UsersSource } from '../admin/users.js';
-import type { AuthModule, UsersModule } from '../auth/module.js';
-import { userNotFound } from '../auth/users.js';
-import { billingErrors } from '../billing/errors.js';
-import type { BillingModule } from '../billing/module.js';
-import { Purchase } from '../billing/schemas.js';
-import type { EmailService } from '../email/service.js';
-import type { FactorService } from '../factors/service.js';
-import { toTimestamp } from '../http/schemas.js';
-import { type Clock, DAY } from '../kernel/clock.js';
-import { httpErrors, invalidFields } from '../kernel/errors.js';
-import { changeDetail, type ListedAudit, madeBy, type Operator } from '../ops/audit.js';
-import type { PasskeyService } from '../passkeys/service.js';
+import { toTimestamp } from '../core/http/schemas.js';
+import { type Clock, DAY } from '../core/kernel/clock.js';
+import { httpErrors, invalidFields } from '../core/kernel/errors.js';
+import { changeDetail, type ListedAudit, madeBy, type Operator } from '../core/ops/audit.js';
+import type { EmailService } from '../shared/email/service.js';
+import type { FactorService } from '../shared/factors/service.js';
+import type { PasskeyService } from '../shared/passkeys/service.js';
+import type { UserPageSource } from './admin/user-page.js';
+import type { UserSectionSources } from './admin/user-sections.js';
+import type { UsersSource } from './admin/users.js';
+import type { AuthModule, UsersModule } from './auth/module.js';
+import { userNotFound } from './auth/users/users.js';
+import { billingErrors } from './billing/errors.js';
+import type { BillingModule } from './billing/module.js';
+import { Purchase } from './billing/schemas.js';
 
 export interface UserAdministrationDependencies {
   users: UsersModule;

@@ -1,10 +1,10 @@
-import type { OperatedSession } from '../auth/administration.js';
-import type { AuthModule, UsersModule } from '../auth/module.js';
-import type { Suspension } from '../auth/suspension.js';
-import type { UserLists } from '../auth/user-lists.js';
-import type { UserChange } from '../auth/user-update.js';
-import { type ManagedUser, type UserDirectory, type UserKey, userNotFound } from '../auth/users.js';
-import type { GivenPlan, Grants } from '../billing/grants.js';
+import type { AuthModule, UsersModule } from './auth/module.js';
+import type { OperatedSession } from './auth/users/administration.js';
+import type { Suspension } from './auth/users/suspension.js';
+import type { UserLists } from './auth/users/user-lists.js';
+import type { UserChange } from './auth/users/user-update.js';
+import { type ManagedUser, type UserDirectory, type UserKey, userNotFound } from './auth/users/users.js';
+import type { GivenPlan, Grants } from './billing/grants.js';
 
 /** User management without a server, for the command line. */
 export interface BasicUserApi extends Pick<UserDirectory, 'find' | 'create'>, Suspension {

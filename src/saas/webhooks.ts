@@ -1,13 +1,13 @@
-import type { AgentLinks } from '../agents/store.js';
-import type { Users } from '../auth/store.js';
-import { sessionCollection } from '../auth/store.js';
-import { PAYMENT_EVENT, webhookEventCollection } from '../billing/store.js';
-import { usageCollection } from '../billing/usage/reports.js';
-import { type EventProof, provesChange } from '../ops/events.js';
-import type { ModuleContext } from '../server/module-context.js';
-import type { Store } from '../storage/collection.js';
-import type { WebhooksModule } from '../webhooks/module.js';
+import { type EventProof, provesChange } from '../core/ops/events.js';
+import type { ModuleContext } from '../core/server/module-context.js';
+import type { Store } from '../core/storage/collection.js';
+import type { AgentLinks } from './agents/store.js';
+import type { Users } from './auth/store.js';
+import { sessionCollection } from './auth/store.js';
+import { PAYMENT_EVENT, webhookEventCollection } from './billing/store.js';
+import { usageCollection } from './billing/usage/reports.js';
 import type { SaasConfiguration } from './options.js';
+import type { WebhooksModule } from './webhooks/module.js';
 
 export interface SaasWebhookOptions {
   values: SaasConfiguration;
@@ -43,7 +43,7 @@ export async function openWebhooks(
 ): Promise<WebhooksModule | undefined> {
   const { webhooks, settingsEncryptionKey: key, settingsEncryptionKeyPrevious: previous } = values;
   if (!webhooks || key === undefined) return undefined;
-  const { createWebhooksModule } = await import('../webhooks/module.js');
+  const { createWebhooksModule } = await import('./webhooks/module.js');
   return createWebhooksModule(context, {
     names,
     reach: values.webhookPrivateNetworks ? 'private' : production ? 'public' : 'loopback',

@@ -1,13 +1,13 @@
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { type AuditRecord, createAudit } from '../../src/ops/audit.js';
-import { openStore } from '../../src/storage/open.js';
+import { type AuditRecord, createAudit } from '../../src/core/ops/audit.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { onMongod } from '../core/storage/mongod.js';
 import { fakeClock } from '../kit/clock.js';
 import { compiled, startCommand, startProgram } from '../kit/process.js';
 import { countedRandom } from '../kit/random.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
-import { onMongod } from '../storage/mongod.js';
 
 const DAY = 86_400_000;
 

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { openDatabase } from '../../src/storage/sqlite/store.js';
+import { openDatabase } from '../../src/core/storage/sqlite/store.js';
 import { compiled, type Program, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 

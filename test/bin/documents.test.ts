@@ -121,9 +121,9 @@ t.test('docs/broker.md shows the configurations that the examples run', async (t
 
 t.test('docs/eddsa.md names the versions that are tested', async (t) => {
   const read = (file: string) => readFileSync(join(ROOT, file), 'utf8');
-  const requirements = read('test/relying-parties/python/requirements.txt');
+  const requirements = read('test/campaign/relying-parties/python/requirements.txt');
   const versions = {
-    'go-oidc': /go-oidc\/v3 v(\S+)/.exec(read('test/relying-parties/go/go.mod')),
+    'go-oidc': /go-oidc\/v3 v(\S+)/.exec(read('test/campaign/relying-parties/go/go.mod')),
     PyJWT: /^PyJWT==(\S+)/m.exec(requirements),
     Authlib: /^Authlib==(\S+)/m.exec(requirements),
     'python-social-auth': /^social-auth-core==(\S+)/m.exec(requirements),
@@ -131,7 +131,9 @@ t.test('docs/eddsa.md names the versions that are tested', async (t) => {
     'python-jose': /^python-jose==(\S+)/m.exec(requirements),
     'pyoidc (oic)': /^oic==(\S+)/m.exec(requirements),
     'mozilla-django-oidc': /^mozilla-django-oidc==(\S+)/m.exec(requirements),
-    'Spring Boot': /-parent<\/artifactId>\s*<version>(.*)</.exec(read('test/relying-parties/spring/pom.xml')),
+    'Spring Boot': /-parent<\/artifactId>\s*<version>(.*)</.exec(
+      read('test/campaign/relying-parties/spring/pom.xml'),
+    ),
     'better-auth': /'better-auth@(.*)'/.exec(read('test/package/package.test.ts')),
     Keycloak: /VERSION = '(\S+)'/.exec(read('examples/keycloak-broker.mjs')),
   };

@@ -1,8 +1,7 @@
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { sha256 } from '../../src/kernel/secrets.js';
-import { clientCollection } from '../../src/provisioning/store.js';
-import { enterAccount, HERE, secretIn } from '../account/kit.js';
+import { sha256 } from '../../src/core/kernel/secrets.js';
+import { clientCollection } from '../../src/idp/provisioning/store.js';
 import { auditOf, basic, openFile, PASSWORD } from '../kit/app.js';
 import { optionsIn, SoftwareAuthenticator } from '../kit/authenticator.js';
 import { fakeClock } from '../kit/clock.js';
@@ -10,6 +9,7 @@ import { commandLine } from '../kit/command-line.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
 import { idpApp } from '../kit/idp.js';
 import { REGISTRABLE, UNREGISTRABLE } from '../kit/redirect-uris.js';
+import { enterAccount, HERE, secretIn } from '../shared/account-pages/kit.js';
 
 /** The commands of idp, as an operator runs them. */
 

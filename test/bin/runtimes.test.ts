@@ -8,7 +8,7 @@ import { ADMIN_TOKEN, authorizePath, CALLBACK, codeIn, redemption, refreshing } 
 import { compiled, type Program, startCommand } from '../kit/process.js';
 import { withOrSkip } from '../kit/skip.js';
 import { temporaryFolder } from '../kit/tmp.js';
-import { withForm } from '../relying-parties/kit.js';
+import { withForm } from '../campaign/relying-parties/kit.js';
 
 /** Both programs and a host of the plugins on other runtimes than Node.js, with the bundle that is published. */
 

@@ -5,18 +5,18 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
-import { userCollection } from '../../src/auth/store.js';
+import { LEASE_COLLECTION, LEASE_FIELDS, type LeaseDocument } from '../../src/core/ops/jobs.js';
+import { readCollection } from '../../src/core/storage/inspect.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { loadDriver } from '../../src/core/storage/sqlite/driver.js';
+import { openDatabase } from '../../src/core/storage/sqlite/store.js';
 import { declareIdpCollections } from '../../src/idp/collections.js';
-import { LEASE_COLLECTION, LEASE_FIELDS, type LeaseDocument } from '../../src/ops/jobs.js';
+import { userCollection } from '../../src/saas/auth/store.js';
 import { declareSaasCollections } from '../../src/saas/collections.js';
-import { readCollection } from '../../src/storage/inspect.js';
-import { openStore } from '../../src/storage/open.js';
-import { loadDriver } from '../../src/storage/sqlite/driver.js';
-import { openDatabase } from '../../src/storage/sqlite/store.js';
+import { onMongod } from '../core/storage/mongod.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
-import { onMongod } from '../storage/mongod.js';
 
 /** Copies stores between engines and starts programs on the copies. */
 

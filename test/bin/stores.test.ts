@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { CommandLine } from '../../bin/command.js';
 import type { CommandModule, Program } from '../../bin/program.js';
-import { openStore } from '../../src/storage/open.js';
-import { openDatabase } from '../../src/storage/sqlite/store.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { openDatabase } from '../../src/core/storage/sqlite/store.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 

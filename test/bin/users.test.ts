@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import t, { type Test } from 'tap';
 import { createProgress } from '../../bin/progress.js';
-import { userCollection } from '../../src/auth/store.js';
-import { openStore } from '../../src/storage/open.js';
-import { openDatabase } from '../../src/storage/sqlite/store.js';
-import { deliveryCollection, endpointCollection, intentCollection } from '../../src/webhooks/store.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { openDatabase } from '../../src/core/storage/sqlite/store.js';
+import { userCollection } from '../../src/saas/auth/store.js';
+import { deliveryCollection, endpointCollection, intentCollection } from '../../src/saas/webhooks/store.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 

@@ -3,12 +3,12 @@ import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { rolldown } from 'rolldown';
 import t, { type Test } from 'tap';
-import { type Block, blocksOf, ROOT } from '../documents/blocks.js';
 import { PASSWORD } from '../kit/app.js';
 import { onChromium } from '../kit/chromium.js';
 import { serverPort } from '../kit/port.js';
 import { startCommand } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
+import { type Block, blocksOf, ROOT } from '../package/documents/blocks.js';
 import { refusalsOf } from './kit.js';
 
 /**

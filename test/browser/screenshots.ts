@@ -1,18 +1,18 @@
 import { mkdirSync } from 'node:fs';
 import type { BrowserContext, Page } from 'playwright-core';
 import t, { type Test } from 'tap';
-import { activityCollection } from '../../src/auth/activity.js';
-import { userCollection } from '../../src/auth/store.js';
-import { updateFigures } from '../../src/billing/figures/job.js';
-import { figureCollections } from '../../src/billing/figures/store.js';
-import { subscriptionCollection } from '../../src/billing/store.js';
-import { mailCollection } from '../../src/email/store.js';
-import { DAY, MINUTE } from '../../src/kernel/clock.js';
-import { invoiceEvent, shop, subscriptionEvent } from '../billing/kit.js';
+import { DAY, MINUTE } from '../../src/core/kernel/clock.js';
+import { activityCollection } from '../../src/saas/auth/sessions/activity.js';
+import { userCollection } from '../../src/saas/auth/store.js';
+import { updateFigures } from '../../src/saas/billing/figures/job.js';
+import { figureCollections } from '../../src/saas/billing/figures/store.js';
+import { subscriptionCollection } from '../../src/saas/billing/store.js';
+import { mailCollection } from '../../src/shared/email/store.js';
 import { basic, storeOf } from '../kit/app.js';
 import { onChromium } from '../kit/chromium.js';
 import { fakeClock } from '../kit/clock.js';
 import { makeOperator } from '../kit/operator.js';
+import { invoiceEvent, shop, subscriptionEvent } from '../saas/billing/kit.js';
 import { fillSignIn, reachableIdp } from './kit.js';
 
 /** `npm run screenshots`: takes the pictures of README and docs, of both products with a month of sample data. */

@@ -1,11 +1,11 @@
 import type { Page } from 'playwright-core';
 import type { Test } from 'tap';
-import { agentLinkCollection, linkId, linkOwner } from '../../src/agents/store.js';
-import { mailedApp, VERIFY } from '../auth/kit.js';
-import { KEY, provider as paymentProvider } from '../billing/kit.js';
-import { CLIENT, fakeProvider } from '../federation/kit.js';
+import { agentLinkCollection, linkId, linkOwner } from '../../src/saas/agents/store.js';
 import { PASSWORD, type SaasApp, saasApp, storeOf } from '../kit/app.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
+import { mailedApp, VERIFY } from '../saas/auth/kit.js';
+import { KEY, provider as paymentProvider } from '../saas/billing/kit.js';
+import { CLIENT, fakeProvider } from '../saas/login-providers/kit.js';
 import { open, type Stop, send, stop } from './stops.js';
 
 const HERE = { publicUrl: undefined, accountPages: true } as unknown as { accountPages: true };

@@ -14,10 +14,10 @@ import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import t, { type Test } from 'tap';
 import { createClient, type SaasClient, SaasError, type SessionEnd } from '../../src/client/index.js';
-import { blocksOf, runSnippet } from '../documents/blocks.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
+import { blocksOf, runSnippet } from '../package/documents/blocks.js';
 import {
   type Backend,
   CREDENTIALS,

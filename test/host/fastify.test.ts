@@ -2,6 +2,7 @@ import mongodb from '@fastify/mongodb';
 import fastify, { type FastifyInstance, type InjectOptions } from 'fastify';
 import t, { type Test } from 'tap';
 import { identityProvider, saasBackend } from '../../src/index.js';
+import { onMongod } from '../core/storage/mongod.js';
 import { Agent } from '../kit/agent.js';
 import { basic, PASSWORD, SECRETS } from '../kit/app.js';
 import { FACTOR_KEY } from '../kit/factors.js';
@@ -16,7 +17,6 @@ import {
 import { ADMIN_TOKEN, authorizePath, CALLBACK, codeIn, redemption } from '../kit/idp.js';
 import { mailSink, readMail } from '../kit/mail.js';
 import { signWebhook } from '../kit/sign-webhook.js';
-import { onMongod } from '../storage/mongod.js';
 
 const json = { 'content-type': 'application/json' };
 

@@ -1,18 +1,18 @@
 import fastify, { type FastifyInstance } from 'fastify';
 import t, { type Test } from 'tap';
-import { type UserDocument, type Users, userCollection } from '../../src/auth/store.js';
+import { sha256 } from '../../src/core/kernel/secrets.js';
+import type { Store } from '../../src/core/storage/collection.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { principalCollection } from '../../src/idp/provisioning/store.js';
 import { identityProvider, saasBackend } from '../../src/index.js';
-import { sha256 } from '../../src/kernel/secrets.js';
-import { principalCollection } from '../../src/provisioning/store.js';
-import type { Store } from '../../src/storage/collection.js';
-import { openStore } from '../../src/storage/open.js';
+import { type UserDocument, type Users, userCollection } from '../../src/saas/auth/store.js';
+import { type Mongod, onMongod } from '../core/storage/mongod.js';
 import { auditOf, PASSWORD } from '../kit/app.js';
 import { type FakeClock, fakeClock } from '../kit/clock.js';
 import { idpPluginOptions, saasPluginOptions } from '../kit/host.js';
 import { ADMIN_TOKEN } from '../kit/idp.js';
 import { type LossyMongo, lossyMongo } from '../kit/lossy-mongo.js';
 import { waitUntil } from '../kit/wait.js';
-import { type Mongod, onMongod } from '../storage/mongod.js';
 
 /** Links and password changes that take effect in MongoDB, while the response is lost and the client gets a 503. */
 

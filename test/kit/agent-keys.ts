@@ -1,8 +1,8 @@
 import type { Test } from 'tap';
-import type { Clock } from '../../src/kernel/clock.js';
-import { createAgentKeys } from '../../src/provisioning/agent-keys.js';
-import { principalCollection } from '../../src/provisioning/store.js';
-import type { Store } from '../../src/storage/collection.js';
+import type { Clock } from '../../src/core/kernel/clock.js';
+import type { Store } from '../../src/core/storage/collection.js';
+import { createAgentKeys } from '../../src/idp/provisioning/agent-keys.js';
+import { principalCollection } from '../../src/idp/provisioning/store.js';
 import { type ClientKey, clientKey } from './client-keys.js';
 import { type Credentials, type IdpApp, idpStore } from './idp.js';
 import { ON_THE_HOST } from './operator.js';

@@ -1,11 +1,11 @@
 import { join } from 'node:path';
 import type { InjectOptions } from 'fastify';
 import type { Test } from 'tap';
-import type { AuditRecord } from '../../src/ops/audit.js';
+import type { AuditRecord } from '../../src/core/ops/audit.js';
+import type { Server } from '../../src/core/server/assembly.js';
+import type { Store } from '../../src/core/storage/collection.js';
+import { openStore } from '../../src/core/storage/open.js';
 import { type CreateServerOptions, createServer } from '../../src/saas/server.js';
-import type { Server } from '../../src/server/assembly.js';
-import type { Store } from '../../src/storage/collection.js';
-import { openStore } from '../../src/storage/open.js';
 import { type FakeClock, fakeClock } from './clock.js';
 import { checkAnswers, saasPaths } from './openapi.js';
 import { type CountedRandom, countedRandom } from './random.js';

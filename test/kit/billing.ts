@@ -1,13 +1,13 @@
-import { userCollection } from '../../src/auth/store.js';
+import type { Clock } from '../../src/core/kernel/clock.js';
+import type { Job } from '../../src/core/ops/jobs.js';
+import type { Store } from '../../src/core/storage/collection.js';
+import { userCollection } from '../../src/saas/auth/store.js';
 import {
   type BillingModule,
   type BillingModuleOptions,
   createBillingModule,
-} from '../../src/billing/module.js';
-import type { Clock } from '../../src/kernel/clock.js';
-import type { Job } from '../../src/ops/jobs.js';
+} from '../../src/saas/billing/module.js';
 import { billingUsers } from '../../src/saas/billing-users.js';
-import type { Store } from '../../src/storage/collection.js';
 import { eventSink } from './events.js';
 import { countedRandom } from './random.js';
 

@@ -1,4 +1,4 @@
-import { type Clock, every, MINUTE, systemClock } from '../../src/kernel/clock.js';
+import { type Clock, every, MINUTE, systemClock } from '../../src/core/kernel/clock.js';
 
 /**
  * A clock that advances only when a test moves it. Background jobs with an interval of a minute or longer run

@@ -1,6 +1,6 @@
 import type { Test } from 'tap';
-import { DELEGATION_TOKEN } from '../../src/oidc/delegations/exchange.js';
-import { TOKEN_EXCHANGE } from '../../src/oidc/tokens/request.js';
+import { DELEGATION_TOKEN } from '../../src/idp/oidc/delegations/exchange.js';
+import { TOKEN_EXCHANGE } from '../../src/idp/oidc/tokens/request.js';
 import type { Agent, Page } from './agent.js';
 import { agentWithKey } from './agent-keys.js';
 import type { Answer } from './app.js';

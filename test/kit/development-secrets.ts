@@ -2,8 +2,8 @@
  * Creates 200 files of development secrets, each at a moment shared by all processes, and prints the secrets
  * it received.
  */
-import { loadDevelopmentSecrets } from '../../src/config/development-secrets.js';
-import { newToken, sha256, systemRandom } from '../../src/kernel/secrets.js';
+import { loadDevelopmentSecrets } from '../../src/core/config/development-secrets.js';
+import { newToken, sha256, systemRandom } from '../../src/core/kernel/secrets.js';
 
 const ROUNDS = 200;
 /** Longer than one round takes, so that no process is late for the next. */

@@ -1,5 +1,5 @@
 import type { Test } from 'tap';
-import { clientCollection } from '../../src/provisioning/store.js';
+import { clientCollection } from '../../src/idp/provisioning/store.js';
 import { Agent, type Page } from './agent.js';
 import type { Answer } from './app.js';
 import {

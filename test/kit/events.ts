@@ -1,4 +1,4 @@
-import type { AnnouncedEvent } from '../../src/ops/events.js';
+import type { AnnouncedEvent } from '../../src/core/ops/events.js';
 
 type EmitAny = (name: never, payload: never) => unknown;
 

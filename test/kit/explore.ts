@@ -8,8 +8,8 @@ import {
   UniqueViolation,
   type Where,
   type Write,
-} from '../../src/storage/collection.js';
-import { applyChange, changeTo, compare, matches } from '../../src/storage/semantics.js';
+} from '../../src/core/storage/collection.js';
+import { applyChange, changeTo, compare, matches } from '../../src/core/storage/semantics.js';
 
 /**
  * Explores every interleaving of the actors' storage calls and, optionally, a crash of one actor before any of

@@ -1,10 +1,10 @@
 import { generateKeyPairSync, type JsonWebKey, type KeyObject, randomUUID } from 'node:crypto';
 import { SignJWT } from 'jose';
 import type { Test } from 'tap';
-import { ASSERTION_TOKEN, JWT_BEARER } from '../../src/oidc/identity-assertions/trust.js';
-import { TOKEN_EXCHANGE } from '../../src/oidc/tokens/request.js';
-import type { Store } from '../../src/storage/collection.js';
-import { createTrustAdministration } from '../../src/trust/administration.js';
+import type { Store } from '../../src/core/storage/collection.js';
+import { ASSERTION_TOKEN, JWT_BEARER } from '../../src/idp/oidc/identity-assertions/trust.js';
+import { TOKEN_EXCHANGE } from '../../src/idp/oidc/tokens/request.js';
+import { createTrustAdministration } from '../../src/idp/trust/administration.js';
 import type { Answer } from './app.js';
 import { clientKey, documentHost } from './client-keys.js';
 import {

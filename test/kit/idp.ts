@@ -1,10 +1,10 @@
 import { join } from 'node:path';
 import type { InjectOptions } from 'fastify';
 import type { Test } from 'tap';
+import { sha256 } from '../../src/core/kernel/secrets.js';
+import type { Server } from '../../src/core/server/assembly.js';
+import type { Store } from '../../src/core/storage/collection.js';
 import { type CreateIdentityServerOptions, createIdentityServer } from '../../src/idp/server.js';
-import { sha256 } from '../../src/kernel/secrets.js';
-import type { Server } from '../../src/server/assembly.js';
-import type { Store } from '../../src/storage/collection.js';
 import { Agent, type Page } from './agent.js';
 import { type Answer, basic, type Call, CHEAP, openFile, PASSWORD, parseJson } from './app.js';
 import { type FakeClock, fakeClock } from './clock.js';

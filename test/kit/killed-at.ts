@@ -1,4 +1,4 @@
-import type { Collection, Store } from '../../src/storage/collection.js';
+import type { Collection, Store } from '../../src/core/storage/collection.js';
 
 /**
  * A store that kills its process (-9) at one of its calls.

@@ -1,5 +1,5 @@
 import mongodbPlugin, { type mongodb } from '@fastify/mongodb';
-import type { HostMongo } from '../../src/storage/host-database.js';
+import type { HostMongo } from '../../src/core/storage/host-database.js';
 
 const { MongoNetworkError } = mongodbPlugin.mongodb;
 

@@ -2,9 +2,9 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { SMTPServer } from 'smtp-server';
 import type { Test } from 'tap';
-import { createMailContent } from '../../src/email/content.js';
-import type { MailDocument } from '../../src/email/store.js';
-import { systemRandom } from '../../src/kernel/secrets.js';
+import { systemRandom } from '../../src/core/kernel/secrets.js';
+import { createMailContent } from '../../src/shared/email/content.js';
+import type { MailDocument } from '../../src/shared/email/store.js';
 
 /** One message as received. */
 export interface Mail {

@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 import { Readable } from 'node:stream';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { DocumentedProduct, OpenApiDocument } from '../../src/http/openapi.js';
-import { routeRules } from '../../src/http/scope.js';
+import type { DocumentedProduct, OpenApiDocument } from '../../src/core/http/openapi.js';
+import { routeRules } from '../../src/core/http/scope.js';
 
 /** Compares every answer of a test, also streams, with the OpenAPI document: status, media type, content and error code. */
 

@@ -1,7 +1,7 @@
 import type { Test } from 'tap';
-import { createOperatorRoles } from '../../src/provisioning/operators.js';
-import { principalCollection } from '../../src/provisioning/store.js';
-import { openStore } from '../../src/storage/open.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { createOperatorRoles } from '../../src/idp/provisioning/operators.js';
+import { principalCollection } from '../../src/idp/provisioning/store.js';
 import { Agent, decodeEntities, type Page } from './agent.js';
 import type { Credentials, IdpApp } from './idp.js';
 

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { Random } from '../../src/kernel/secrets.js';
+import type { Random } from '../../src/core/kernel/secrets.js';
 
 /** Bytes derived only from `seed`, and the number of calls. */
 export interface CountedRandom extends Random {

@@ -1,19 +1,19 @@
 import type { Test } from 'tap';
-import type { Clock } from '../../src/kernel/clock.js';
-import type { Random } from '../../src/kernel/secrets.js';
-import { SCOPES } from '../../src/oidc/claims.js';
-import { createDelegations } from '../../src/oidc/delegations/service.js';
-import { delegationCollection } from '../../src/oidc/delegations/store.js';
-import type { Resources } from '../../src/oidc/resources.js';
-import { createRevocations, revocationCollection } from '../../src/oidc/revocations/service.js';
-import type { Audit } from '../../src/ops/audit.js';
+import type { Clock } from '../../src/core/kernel/clock.js';
+import type { Random } from '../../src/core/kernel/secrets.js';
+import type { Audit } from '../../src/core/ops/audit.js';
+import type { Store } from '../../src/core/storage/collection.js';
+import { SCOPES } from '../../src/idp/oidc/claims.js';
+import { createDelegations } from '../../src/idp/oidc/delegations/service.js';
+import { delegationCollection } from '../../src/idp/oidc/delegations/store.js';
+import type { Resources } from '../../src/idp/oidc/resources.js';
+import { createRevocations, revocationCollection } from '../../src/idp/oidc/revocations/service.js';
 import {
   createResourceAdministration,
   type EndResource,
   type ResourceInput,
-} from '../../src/resources/administration.js';
-import { resourceCollection } from '../../src/resources/store.js';
-import type { Store } from '../../src/storage/collection.js';
+} from '../../src/idp/resources/administration.js';
+import { resourceCollection } from '../../src/idp/resources/store.js';
 import { type Answer, basic } from './app.js';
 import { type IdpApp, idpStore, type RegisteredClient, search } from './idp.js';
 import { ON_THE_HOST } from './operator.js';

@@ -1,6 +1,6 @@
-import { createOutageLog } from '../../src/http/outage-log.js';
-import type { ScopeRules } from '../../src/http/scope.js';
-import { renderEnvelope } from '../../src/kernel/errors.js';
+import { createOutageLog } from '../../src/core/http/outage-log.js';
+import type { ScopeRules } from '../../src/core/http/scope.js';
+import { renderEnvelope } from '../../src/core/kernel/errors.js';
 
 /** The rules of a scope of a plugin, below `/x`, without guards. */
 export const scopeRules = (more: Partial<ScopeRules> = {}): ScopeRules => ({

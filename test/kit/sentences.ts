@@ -1,4 +1,4 @@
-import { BUILT_IN_FOLDER, readSentences } from '../../src/http/sentences.js';
+import { BUILT_IN_FOLDER, readSentences } from '../../src/core/http/sentences.js';
 
 const english = readSentences(BUILT_IN_FOLDER, 'en');
 

@@ -1,4 +1,4 @@
-import type { Json } from '../../src/billing/provider/json.js';
+import type { Json } from '../../src/saas/billing/provider/json.js';
 import { type Handler, missing, type ProviderCall } from './stripe.js';
 import { PRICES, subscriptionObject, type WorldSubscription } from './stripe-objects.js';
 import type { World } from './stripe-simulator.js';

@@ -1,14 +1,14 @@
-import { type UserDocument, userCollection } from '../../src/auth/store.js';
-import { createSummaryOf } from '../../src/billing/entitlement.js';
-import { purchaseCollection } from '../../src/billing/purchases.js';
+import type { EventProof } from '../../src/core/ops/events.js';
+import type { Store } from '../../src/core/storage/collection.js';
+import { type UserDocument, userCollection } from '../../src/saas/auth/store.js';
+import { createSummaryOf } from '../../src/saas/billing/entitlement.js';
+import { purchaseCollection } from '../../src/saas/billing/purchases.js';
 import {
   paymentCollection,
   type SubscriptionDocument,
   subscriptionCollection,
   webhookEventCollection,
-} from '../../src/billing/store.js';
-import type { EventProof } from '../../src/ops/events.js';
-import type { Store } from '../../src/storage/collection.js';
+} from '../../src/saas/billing/store.js';
 import { PRICES, type WorldSubscription } from './stripe-objects.js';
 import { amountOf } from './stripe-purchases.js';
 import type { World } from './stripe-simulator.js';

@@ -1,5 +1,5 @@
-import { type UserDocument, userCollection } from '../../src/auth/store.js';
-import { openStore } from '../../src/storage/open.js';
+import { openStore } from '../../src/core/storage/open.js';
+import { type UserDocument, userCollection } from '../../src/saas/auth/store.js';
 import type { TestBilling } from './billing.js';
 import { fakeClock } from './clock.js';
 import { signWebhook } from './sign-webhook.js';

@@ -1,4 +1,4 @@
-import type { Collection, Store, Write } from '../../src/storage/collection.js';
+import type { Collection, Store, Write } from '../../src/core/storage/collection.js';
 
 /** The store of a process that is killed at work: after a given number of calls, no call returns. */
 

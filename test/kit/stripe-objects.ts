@@ -1,4 +1,4 @@
-import type { Json } from '../../src/billing/provider/json.js';
+import type { Json } from '../../src/saas/billing/provider/json.js';
 
 /** The objects of the simulated payment provider, in the formats of four API versions. */
 

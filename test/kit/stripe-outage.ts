@@ -1,4 +1,4 @@
-import { AppError } from '../../src/kernel/errors.js';
+import { AppError } from '../../src/core/kernel/errors.js';
 import type { TestBilling } from './billing.js';
 import type { FakeClock } from './clock.js';
 import type { Fault } from './stripe.js';

@@ -1,4 +1,4 @@
-import type { Json } from '../../src/billing/provider/json.js';
+import type { Json } from '../../src/saas/billing/provider/json.js';
 import { PRICES, type Version } from './stripe-objects.js';
 
 /** The one-time purchases of the simulated provider, and their objects. */

@@ -1,4 +1,4 @@
-import type { Json } from '../../src/billing/provider/json.js';
+import type { Json } from '../../src/saas/billing/provider/json.js';
 import {
   chargeObject,
   discountFields,

@@ -1,7 +1,7 @@
 import { setImmediate as turn } from 'node:timers/promises';
-import type { Json } from '../../src/billing/provider/json.js';
-import { AppError } from '../../src/kernel/errors.js';
-import type { Store } from '../../src/storage/collection.js';
+import { AppError } from '../../src/core/kernel/errors.js';
+import type { Store } from '../../src/core/storage/collection.js';
+import type { Json } from '../../src/saas/billing/provider/json.js';
 import { billingOn, runJobs, type TestBilling } from './billing.js';
 import type { FakeClock } from './clock.js';
 import type { Fault } from './stripe.js';

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { Json } from '../../src/billing/provider/json.js';
+import type { Json } from '../../src/saas/billing/provider/json.js';
 import { changeRoutes } from './stripe-changes.js';
 import {
   chargeObject,

@@ -12,8 +12,8 @@ import {
   SignJWT,
 } from 'jose';
 import type { Test } from 'tap';
-import type { RevocationList } from '../../src/http/revocation-list.js';
-import { type Clock, toSeconds } from '../../src/kernel/clock.js';
+import type { RevocationList } from '../../src/core/http/revocation-list.js';
+import { type Clock, toSeconds } from '../../src/core/kernel/clock.js';
 
 /** An authorization server that signs whatever a test wants, to see what a resource server refuses. */
 

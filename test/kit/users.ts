@@ -1,4 +1,4 @@
-import { type PresentUser, toUserView } from '../../src/auth/store.js';
+import { type PresentUser, toUserView } from '../../src/saas/auth/store.js';
 
 /** Views of users without a purchase. */
 export const viewUnsubscribed: PresentUser = async (user) =>

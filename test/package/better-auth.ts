@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import type { Party } from '../relying-parties/kit.js';
+import type { Party } from '../campaign/relying-parties/kit.js';
 
 /** better-auth in an application, with its strictest checks. */
 

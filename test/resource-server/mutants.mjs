@@ -22,12 +22,12 @@ export default [
     tests: [['resource-server/resource-server', 'revoked tokens are refused as soon as the list says so']],
   },
   {
-    name: 'a proof for another token', file: 'http/dpop.ts', in: 'verify',
+    name: 'a proof for another token', file: 'core/http/dpop.ts', in: 'verify',
     replace: 'ath !== sha256(accessToken)', by: 'false',
     tests: [['resource-server/resource-server', 'a token that is bound to a key needs a proof of it, once']],
   },
   {
-    name: 'a used proof', file: 'http/dpop.ts', in: 'verify',
+    name: 'a used proof', file: 'core/http/dpop.ts', in: 'verify',
     replace: '!(await replay.claim(', by: 'false && !(await replay.claim(',
     tests: [['resource-server/resource-server', 'a token that is bound to a key needs a proof of it, once']],
   },

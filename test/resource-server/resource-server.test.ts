@@ -1,8 +1,8 @@
 import Fastify from 'fastify';
 import { calculateJwkThumbprint, exportJWK, generateKeyPair, type JWTPayload, UnsecuredJWT } from 'jose';
 import t, { type Test } from 'tap';
-import { accessOf, type RevocationKind, revocationKey } from '../../src/http/revocation-list.js';
-import { MINUTE, SECOND, toSeconds } from '../../src/kernel/clock.js';
+import { accessOf, type RevocationKind, revocationKey } from '../../src/core/http/revocation-list.js';
+import { MINUTE, SECOND, toSeconds } from '../../src/core/kernel/clock.js';
 import { type ProtectResourceOptions, protectResource } from '../../src/resource-server/plugin.js';
 import { createResourceServer } from '../../src/resource-server/service.js';
 import { fakeClock } from '../kit/clock.js';

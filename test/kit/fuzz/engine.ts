@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import type { FastifyInstance, RouteOptions } from 'fastify';
-import { MINUTE } from '../../../src/kernel/clock.js';
+import { MINUTE } from '../../../src/core/kernel/clock.js';
 import type { FakeClock } from '../clock.js';
 import { watchStalls } from '../stall.js';
 import { type Dice, diceOf } from '../stripe-simulator.js';

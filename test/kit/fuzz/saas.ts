@@ -1,8 +1,8 @@
 import { Type } from 'typebox';
-import { type Mails, mailCollection } from '../../../src/email/store.js';
-import { MAIL_NAMES } from '../../../src/email/templates.js';
+import { openStore } from '../../../src/core/storage/open.js';
 import { createServer } from '../../../src/saas/server.js';
-import { openStore } from '../../../src/storage/open.js';
+import { type Mails, mailCollection } from '../../../src/shared/email/store.js';
+import { MAIL_NAMES } from '../../../src/shared/email/templates.js';
 import { basic, PASSWORD, SECRETS, testOptions } from '../app.js';
 import { SoftwareAuthenticator } from '../authenticator.js';
 import { fakeClock } from '../clock.js';

@@ -1,5 +1,0 @@
-import { defineErrors } from '../kernel/errors.js';
-
-export const adminErrors = defineErrors({
-  ADMIN_NOT_CONFIGURED: [503, 'The admin area is not configured. Set ADMIN_PASSWORD.'],
-});

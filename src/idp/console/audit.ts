@@ -1,0 +1,30 @@
+import type { Scope } from '../../core/http/scope.js';
+import { auditColumns, registerAuditList } from '../../shared/console-kit/audit.js';
+import type { Console } from '../../shared/console-kit/console.js';
+import type { ConsoleSources } from './sources.js';
+
+/** The page about the subject of a record. */
+function subjectPath(subject: string): string | null {
+  if (/^u_[0-9a-f]{32}$/.test(subject)) return `principals/${subject}`;
+  return subject.startsWith('cid_') ? `clients/${subject}` : null;
+}
+
+export const AUDIT_COLUMNS = auditColumns(subjectPath);
+
+/** The list of audit records. */
+export async function auditPlugin(
+  scope: Scope,
+  { console, sources: { audit, principals } }: { console: Console; sources: ConsoleSources },
+): Promise<void> {
+  registerAuditList(scope, console, {
+    audit,
+    hint: 'A user name, or the ID of a principal or an application.',
+    example: 'client.',
+    /** Records refer to a principal by its ID or its user name. */
+    async resolve(text) {
+      const found = await principals.findByHandle(text);
+      return { subjects: found ? [found.id, found.handle] : [text] };
+    },
+    pathOf: subjectPath,
+  });
+}

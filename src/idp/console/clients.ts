@@ -1,0 +1,392 @@
+import { Type } from 'typebox';
+import { mustBe } from '../../core/config/validation-messages.js';
+import { DisplayName, fits, toTimestamp } from '../../core/http/schemas.js';
+import type { Scope } from '../../core/http/scope.js';
+import { AppError, httpErrors, invalidFields } from '../../core/kernel/errors.js';
+import { type AuditView, toAuditView } from '../../core/ops/audit.js';
+import { type Action, type Input, registerAction } from '../../shared/console-kit/actions.js';
+import { type Console, Done, Parameters, rootOf } from '../../shared/console-kit/console.js';
+import { factsOf } from '../../shared/console-kit/facts.js';
+import { type Column, registerList, tableOf } from '../../shared/console-kit/lists.js';
+import { LOGOUT_FAILURES } from './logout-failures.js';
+import { METADATA_CLIENTS } from './metadata-clients.js';
+import { RESOURCES } from './resources.js';
+import {
+  type Client,
+  type ClientInput,
+  type ConsoleSources,
+  type Kind,
+  originOfOperator,
+} from './sources.js';
+
+const KINDS: Record<string, { label: string; kinds: Kind[] }> = {
+  both: { label: 'People and agents', kinds: ['agent', 'human'] },
+  human: { label: 'People', kinds: ['human'] },
+  agent: { label: 'Agents', kinds: ['agent'] },
+};
+
+const LISTED_RECORDS = 10;
+
+const REFUSAL_COLUMNS: Column<AuditView>[] = [
+  { label: 'Time', text: ({ at }) => at, kind: 'time' },
+  { label: 'Reason and redirect URI', text: ({ detail }) => detail },
+  { label: 'From', text: ({ ip }) => ip, kind: 'code' },
+];
+
+const MAX_URIS = 50;
+const MAX_URI_LENGTH = 2048;
+
+const choiceOf = ({ principalKinds }: Client) =>
+  principalKinds.length > 1 ? 'both' : (principalKinds[0] ?? 'both');
+
+const methodOf = ({ secretHash, jwks, jwksUri }: Client): string => {
+  if (jwksUri !== undefined) return `Key, published at ${jwksUri} (private_key_jwt)`;
+  if (jwks !== undefined) return `Key, ${jwks.length} registered (private_key_jwt)`;
+  return secretHash === undefined ? 'None (public application)' : 'Secret, stored as a hash';
+};
+
+const originOf = ({ origin, expiresAt }: Client) =>
+  origin === undefined
+    ? []
+    : [
+        { label: 'Registered by', text: 'the application itself' },
+        ...(expiresAt === undefined ? [] : [{ label: 'Ends unless used', time: toTimestamp(expiresAt) }]),
+      ];
+
+const yesOrNo = [
+  { value: 'no', label: 'No' },
+  { value: 'yes', label: 'Yes' },
+];
+
+const INPUTS: readonly Input[] = [
+  { name: 'name', label: 'Name', hint: 'People see it when they sign in.', maxLength: 200 },
+  {
+    name: 'redirect_uris',
+    label: 'Redirect URIs',
+    hint: 'One on each line, like https://app.example.com/callback. Required unless people sign in on devices only.',
+    type: 'lines',
+  },
+  {
+    name: 'post_logout_redirect_uris',
+    label: 'Logout URIs',
+    hint: 'Where the application may send people after sign-out. One on each line; optional.',
+    type: 'lines',
+  },
+  {
+    name: 'kinds',
+    label: 'Who may sign in',
+    options: Object.entries(KINDS).map(([value, { label }]) => ({ value, label })),
+  },
+  {
+    name: 'trusted',
+    label: 'Trusted',
+    hint: 'Signed-in people are not asked for consent. Choose it for your own applications only.',
+    options: yesOrNo,
+  },
+  {
+    name: 'strict',
+    label: 'Strict',
+    hint: 'Every sign-in uses PKCE, and people use the sign-in form, never HTTP Basic.',
+    options: yesOrNo,
+  },
+  {
+    name: 'device',
+    label: 'Sign-in on devices',
+    hint: 'By a code that people enter in another browser, for machines without one.',
+    options: yesOrNo,
+  },
+  {
+    name: 'id_token_alg',
+    label: 'Signature of id_tokens',
+    hint: 'ES256 is for applications that cannot verify EdDSA. It needs the option IDP_ES256_KEY.',
+    options: [
+      { value: 'EdDSA', label: 'EdDSA' },
+      { value: 'ES256', label: 'ES256' },
+    ],
+  },
+  {
+    name: 'backchannel_logout_uri',
+    label: 'Back-channel logout URI',
+    hint: 'Where the application is told that a session has ended. Optional.',
+    maxLength: MAX_URI_LENGTH,
+  },
+  {
+    name: 'logo_uri',
+    label: 'Logo',
+    hint: 'The https address of an image for the pages of sign-in and consent, whose visitors load it. Optional.',
+    maxLength: MAX_URI_LENGTH,
+  },
+];
+
+const Form = Type.Object({
+  name: Type.Optional(Type.String()),
+  redirect_uris: Type.Optional(Type.String()),
+  post_logout_redirect_uris: Type.Optional(Type.String()),
+  kinds: Type.Optional(Type.String()),
+  trusted: Type.Optional(Type.String()),
+  strict: Type.Optional(Type.String()),
+  device: Type.Optional(Type.String()),
+  id_token_alg: Type.Optional(Type.String()),
+  backchannel_logout_uri: Type.Optional(
+    Type.String({ accepts: 'an https address of at most 2048 characters', maxLength: MAX_URI_LENGTH }),
+  ),
+  logo_uri: Type.Optional(
+    Type.String({ accepts: 'an https address of at most 2048 characters', maxLength: MAX_URI_LENGTH }),
+  ),
+  public: Type.Optional(Type.String()),
+  at_once: Type.Optional(Type.String()),
+});
+
+/** @throws VALIDATION_ERROR */
+function readLines(path: string, text = ''): string[] {
+  const lines = text.split(/\s+/).filter((line) => line !== '');
+  if (lines.length > MAX_URIS || lines.some((line) => line.length > MAX_URI_LENGTH)) {
+    throw invalidFields({
+      path,
+      message: `must be at most ${MAX_URIS} URIs of at most ${MAX_URI_LENGTH} characters each`,
+    });
+  }
+  return lines;
+}
+
+/** @throws VALIDATION_ERROR */
+function readClient({ name = '', ...form }: Record<string, string | undefined>): ClientInput {
+  if (name !== '' && !fits(name, DisplayName)) {
+    throw invalidFields({ path: 'name', message: mustBe(DisplayName, name) });
+  }
+  return {
+    name,
+    redirectUris: readLines('redirect_uris', form['redirect_uris']),
+    postLogoutRedirectUris: readLines('post_logout_redirect_uris', form['post_logout_redirect_uris']),
+    principalKinds: (KINDS[form['kinds'] ?? ''] ?? KINDS['both'])?.kinds ?? [],
+    trusted: form['trusted'] === 'yes',
+    ...(form['strict'] !== undefined && { strict: form['strict'] === 'yes' }),
+    ...(form['device'] !== undefined && { device: form['device'] === 'yes' }),
+    logoUri: form['logo_uri'] ?? '',
+    backchannelLogoutUri: form['backchannel_logout_uri'] ?? '',
+    ...(form['id_token_alg'] !== undefined && { idTokenAlg: form['id_token_alg'] }),
+  };
+}
+
+/** The fields of the form that have another name than the client metadata. */
+const FORM_FIELDS: Readonly<Record<string, string>> = { id_token_signed_response_alg: 'id_token_alg' };
+
+/** Names the field of the form instead of the metadata or one URI in it: `redirect_uris.0` becomes `redirect_uris`. */
+function atField(error: unknown): unknown {
+  if (!(error instanceof AppError) || error.details === undefined) return error;
+  const details = error.details.map(({ path, message }) => {
+    const [field = path, index] = path.split('.');
+    return {
+      path: FORM_FIELDS[field] ?? field,
+      message: index === undefined ? message : `in line ${Number(index) + 1} ${message}`,
+    };
+  });
+  return invalidFields(...details);
+}
+
+/** The list, the page and the changes of applications. */
+export async function clientsPlugin(
+  scope: Scope,
+  {
+    console,
+    sources: { clients, keys, metadataClients, audit },
+  }: { console: Console; sources: ConsoleSources },
+): Promise<void> {
+  const section = 'clients';
+  const find = async ({ id = '' }: Record<string, string>): Promise<Client> => {
+    const found = await clients.find(id);
+    if (!found) throw httpErrors.NOT_FOUND();
+    return found;
+  };
+  const signatureOf = (client: Client): string => {
+    const idTokenAlg: string = client.idTokenAlg ?? 'EdDSA';
+    return keys.some(({ algorithm, use }) => algorithm === idTokenAlg && use === 'current')
+      ? idTokenAlg
+      : `${idTokenAlg}. Nobody can sign in: IDP_ES256_KEY is not set on the server.`;
+  };
+  const register = <Target, Result>(action: Action<Target, typeof Form, Result>) =>
+    registerAction(scope, console, action);
+  const shown = (client: Client, secret: string | null) => ({
+    title: client.name || client.id,
+    note:
+      secret === null
+        ? 'A public application has no secret: it uses PKCE.'
+        : 'The secret is shown only once. Copy it into the configuration of the application now.',
+    secrets: [
+      { label: 'Client ID', value: client.id },
+      ...(secret === null ? [] : [{ label: 'Client secret', value: secret }]),
+    ],
+  });
+  const found = <T>(result: T | null): T => {
+    if (result === null) throw httpErrors.VERSION_CONFLICT();
+    return result;
+  };
+
+  registerList<Client>(scope, console, {
+    path: section,
+    title: 'Applications',
+    links: [
+      { path: 'clients/create', label: 'Create an application' },
+      { path: RESOURCES, label: 'See the APIs' },
+      ...(metadataClients
+        ? [{ path: METADATA_CLIENTS, label: 'See applications with metadata documents' }]
+        : []),
+    ],
+    columns: [
+      { label: 'Name', text: ({ name, id }) => name || id, href: ({ id }) => `clients/${id}` },
+      { label: 'Redirect URIs', text: ({ redirectUris }) => redirectUris.join(' ') },
+      { label: 'Who may sign in', text: (client) => KINDS[choiceOf(client)]?.label ?? null },
+      { label: 'Trusted', text: ({ trusted }) => (trusted ? 'yes' : 'no') },
+      { label: 'Registered by', text: ({ origin }) => (origin === undefined ? 'operator' : 'itself') },
+      { label: 'Created', text: ({ createdAt }) => toTimestamp(createdAt), kind: 'time' },
+      { label: 'Client ID', text: ({ id }) => id, kind: 'code' },
+    ],
+    read: ({ after, limit }) => clients.list(after, limit),
+    empty: 'There are no applications yet. Create one to let it use this provider.',
+  });
+
+  const schema = { params: Parameters, querystring: Type.Object({ done: Done }) };
+  scope.get('/clients/:id', { config: console.config, schema }, async (request, reply) => {
+    const client = await find(request.params);
+    const { id, name, secretHash, previousSecretUntil, createdAt } = client;
+    const facts = [
+      { label: 'Name', text: name || '–' },
+      { label: 'Redirect URIs', text: client.redirectUris.join(' ') || '–' },
+      { label: 'Logout URIs', text: client.postLogoutRedirectUris.join(' ') || '–' },
+      { label: 'Who may sign in', text: KINDS[choiceOf(client)]?.label ?? '' },
+      { label: 'Trusted', text: client.trusted ? 'yes' : 'no' },
+      { label: 'Strict', text: client.strict ? 'yes' : 'no' },
+      ...(client.device ? [{ label: 'Sign-in on devices', text: 'by a code' }] : []),
+      { label: 'Signature of id_tokens', text: signatureOf(client) },
+      { label: 'Back-channel logout URI', text: client.backchannelLogoutUri ?? '–' },
+      { label: 'Logo', text: client.logoUri ?? '–' },
+      { label: 'Authentication', text: methodOf(client) },
+      ...(client.jwks ?? []).map(({ crv, kid }) => ({
+        label: 'Public key',
+        text: kid === undefined ? crv : `${crv}, ${kid}`,
+      })),
+      ...originOf(client),
+      ...(previousSecretUntil === undefined
+        ? []
+        : [{ label: 'Previous secret works until', time: toTimestamp(previousSecretUntil) }]),
+      { label: 'Created', time: toTimestamp(createdAt) },
+      { label: 'Client ID', text: id, isCode: true },
+    ];
+    const actions = [
+      { href: `${id}/update`, label: 'Change' },
+      ...(secretHash === undefined ? [] : [{ href: `${id}/rotate`, label: 'Rotate the secret' }]),
+      { href: `${id}/delete`, label: 'Delete' },
+      ...(client.backchannelLogoutUri === undefined
+        ? []
+        : [{ href: `../${LOGOUT_FAILURES}`, label: 'Failed logout notices' }]),
+    ];
+    const refused = await audit.search({ event: 'client.refused', subjects: [id], limit: LISTED_RECORDS });
+    const tables = [
+      {
+        id: 'refused',
+        heading: 'Refused requests',
+        tableLabel: 'Refused requests',
+        empty: 'None lately.',
+        ...tableOf(REFUSAL_COLUMNS, refused.items.map(toAuditView), rootOf(request)),
+      },
+    ];
+    const view = { title: name || id, facts: factsOf(facts), actions, tables };
+    return console.send(request, reply, { template: 'console-detail', section, view });
+  });
+
+  await register<object, { client: Client; secret: string | null }>({
+    path: 'clients/create',
+    section,
+    title: () => 'Create an application',
+    consequences: 'The application gets an ID and, unless it is public, a secret that is shown once.',
+    button: 'Create the application',
+    inputs: [
+      ...INPUTS,
+      {
+        name: 'public',
+        label: 'Public',
+        hint: 'For an application that cannot keep a secret, like one in a browser or on a phone.',
+        options: yesOrNo,
+      },
+    ],
+    find: async () => ({}),
+    run: async (_, fields, by) => {
+      const input = { ...readClient(fields), isPublic: fields.public === 'yes' };
+      return clients.create(input, originOfOperator(by)).catch((error: unknown) => {
+        throw atField(error);
+      });
+    },
+    reveal: ({ client, secret }) => shown(client, secret),
+    done: 'Application created.',
+    returnTo: () => section,
+  });
+
+  await register<Client, unknown>({
+    path: 'clients/:id/update',
+    section,
+    title: ({ name, id }) => `Change ${name || id}`,
+    consequences: 'The change applies to the next sign-in.',
+    button: 'Save',
+    inputs: INPUTS,
+    values: (client) => ({
+      name: client.name,
+      redirect_uris: client.redirectUris.join('\n'),
+      post_logout_redirect_uris: client.postLogoutRedirectUris.join('\n'),
+      kinds: choiceOf(client),
+      trusted: client.trusted ? 'yes' : 'no',
+      strict: client.strict ? 'yes' : 'no',
+      device: client.device ? 'yes' : 'no',
+      logo_uri: client.logoUri ?? '',
+      backchannel_logout_uri: client.backchannelLogoutUri ?? '',
+      id_token_alg: client.idTokenAlg ?? 'EdDSA',
+    }),
+    find,
+    run: async ({ id }, fields, by) =>
+      found(
+        await clients.update(id, readClient(fields), originOfOperator(by)).catch((error: unknown) => {
+          throw atField(error);
+        }),
+      ),
+    done: 'Saved.',
+    returnTo: ({ id }) => `clients/${id}`,
+  });
+
+  await register<Client, string>({
+    path: 'clients/:id/rotate',
+    section,
+    title: ({ name, id }) => `Rotate the secret of ${name || id}?`,
+    consequences: 'The application gets a new secret, which is shown once.',
+    button: 'Rotate the secret',
+    inputs: [
+      {
+        name: 'at_once',
+        label: 'The old secret',
+        options: [
+          { value: 'no', label: 'works for another day' },
+          { value: 'yes', label: 'ends at once' },
+        ],
+      },
+    ],
+    find,
+    run: async ({ id }, { at_once: atOnce }, by) =>
+      found(await clients.rotate(id, { atOnce: atOnce === 'yes' }, originOfOperator(by))),
+    reveal: (secret, client) => shown(client, secret),
+    done: 'Secret rotated.',
+    returnTo: ({ id }) => `clients/${id}`,
+  });
+
+  await register<Client, unknown>({
+    path: 'clients/:id/delete',
+    section,
+    title: ({ name, id }) => `Delete ${name || id}?`,
+    consequences:
+      'This cannot be undone. Nobody can sign in to the application any more, and its tokens end.',
+    button: 'Delete permanently',
+    isDestructive: true,
+    typed: ({ id }) => id,
+    find,
+    run: async ({ id }, _, by) => found(await clients.delete(id, originOfOperator(by))),
+    done: 'Deleted.',
+    returnTo: () => section,
+  });
+}

@@ -1,0 +1,92 @@
+import type { FastifyRequest } from 'fastify';
+import type { Guard } from '../../core/http/scope.js';
+import { type Clock, isRecent, MINUTE } from '../../core/kernel/clock.js';
+import { operatorErrors } from './errors.js';
+
+/** How old the sign-in of an operator may be. */
+const MAX_AUTHENTICATION_AGE_MS = 15 * MINUTE;
+
+/** The path of the console, below that of the issuer. */
+export const CONSOLE_PATH = '/admin';
+
+/** A person who is signed in, and the token of the session. */
+interface SignedIn {
+  principal: { id: string; handle: string; kind: 'agent' | 'human'; operatorSince?: number };
+  session: { authTime: number };
+  token: string;
+}
+
+/** The sign-in of the provider. */
+export interface SignIn {
+  userOf(request: FastifyRequest): Promise<SignedIn | null>;
+  /** Sends the sign-in form, which returns to the page. */
+  sendSignIn(
+    request: FastifyRequest,
+    reply: Parameters<Guard>[1],
+    page: { returnTo: string; name: string },
+    handle?: string,
+  ): unknown;
+}
+
+export interface OperatorGuard {
+  guard: Guard;
+  /** The operator of a request that the guard has admitted. */
+  operatorOf(request: FastifyRequest): SignedIn;
+}
+
+/**
+ * Admits operators by their session only, so that no token and no cached password opens the console. A session is read on
+ * each request: the console closes in every process as soon as the session or the role ends.
+ */
+export function createOperatorGuard({
+  signIn,
+  clock,
+  issuer,
+}: {
+  signIn: SignIn;
+  clock: Clock;
+  issuer(): string;
+}): OperatorGuard {
+  const admitted = new WeakMap<FastifyRequest, SignedIn>();
+  return {
+    async guard(request, reply) {
+      if (request.method !== 'GET' && request.method !== 'HEAD') rejectForeign(request, issuer());
+      const user = await signIn.userOf(request);
+      const now = clock.now();
+      if (!user || !isRecent(user.session.authTime, { now, within: MAX_AUTHENTICATION_AGE_MS })) {
+        const page = { returnTo: CONSOLE_PATH + pathBelow(request), name: 'the console' };
+        signIn.sendSignIn(request, reply, page, user?.principal.handle);
+        return reply;
+      }
+      const { kind, operatorSince } = user.principal;
+      if (kind !== 'human' || operatorSince === undefined) throw operatorErrors.operators_only();
+      admitted.set(request, user);
+      return undefined;
+    },
+
+    operatorOf(request) {
+      const user = admitted.get(request);
+      if (!user) throw new Error('The request was not admitted by the guard.');
+      return user;
+    },
+  };
+}
+
+/** @throws foreign_request */
+function rejectForeign({ headers }: FastifyRequest, issuer: string): void {
+  const { 'sec-fetch-site': site, origin } = headers;
+  // Older browsers send Origin only, which is compared with the public address.
+  const isForeign =
+    site === undefined
+      ? origin !== undefined && origin !== new URL(issuer).origin
+      : site !== 'same-origin' && site !== 'none';
+  if (isForeign) throw operatorErrors.foreign_request();
+}
+
+/** The page of a request below the console, or that of the form which it submits. Anything unusual becomes the start page. */
+function pathBelow(request: FastifyRequest): string {
+  const below = request.url.slice(request.server.prefix.length);
+  const [path = ''] = below.split('?');
+  const wanted = request.method === 'GET' ? below : path;
+  return /^(?:[/?][\w\-.~%/?=&+:@!$'()*,;]*)?$/.test(wanted) ? wanted : '';
+}

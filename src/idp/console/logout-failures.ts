@@ -1,0 +1,87 @@
+import type { TObject } from 'typebox';
+import { toTimestamp } from '../../core/http/schemas.js';
+import type { Scope } from '../../core/http/scope.js';
+import { httpErrors } from '../../core/kernel/errors.js';
+import { actorOf } from '../../core/ops/audit.js';
+import { registerAction } from '../../shared/console-kit/actions.js';
+import type { Console } from '../../shared/console-kit/console.js';
+import { registerList } from '../../shared/console-kit/lists.js';
+import { type Client, type ConsoleSources, type LogoutFailure, originOfOperator } from './sources.js';
+
+interface ListedFailure extends LogoutFailure {
+  /** `null` if it was deleted. */
+  client: Client | null;
+}
+
+/** The page of the list, which has no entry in the navigation. */
+export const LOGOUT_FAILURES = 'logout-failures';
+
+/** Applications that could not be told that a session has ended. */
+export async function logoutFailuresPlugin(
+  scope: Scope,
+  { console, sources }: { console: Console; sources: ConsoleSources },
+): Promise<void> {
+  const { logoutFailures, clients, audit } = sources;
+
+  registerList<ListedFailure>(scope, console, {
+    path: LOGOUT_FAILURES,
+    section: 'clients',
+    title: 'Failed logout notices',
+    intro:
+      'Applications that could not be told that a session has ended. Until then, people may stay signed in there. A notice is given up after eight attempts within nine hours, and listed for at least a week.',
+    columns: [
+      {
+        label: 'Application',
+        text: ({ client, clientId }) => client?.name || clientId,
+        href: ({ client }) => client && `clients/${client.id}`,
+      },
+      { label: 'Address', text: ({ client }) => client?.backchannelLogoutUri ?? null },
+      { label: 'Person', text: ({ sub }) => sub, href: ({ sub }) => `principals/${sub}`, kind: 'code' },
+      { label: 'Failing since', text: ({ since }) => toTimestamp(since), kind: 'time' },
+      { label: 'Attempts', text: ({ attempts }) => attempts, kind: 'number' },
+      { label: 'Last error', text: ({ reason }) => reason },
+      {
+        label: 'Status',
+        text: ({ nextAttemptAt }) => (nextAttemptAt === undefined ? 'given up' : 'retrying'),
+        kind: 'status',
+      },
+      {
+        label: 'Next attempt',
+        text: ({ nextAttemptAt }) => (nextAttemptAt === undefined ? null : toTimestamp(nextAttemptAt)),
+        kind: 'time',
+      },
+      { label: 'Retry', text: () => 'Retry now', href: ({ id }) => `${LOGOUT_FAILURES}/${id}/retry` },
+    ],
+    async read({ after, limit }) {
+      const { items, next } = await logoutFailures.list({ after, limit });
+      const ids = [...new Set(items.map(({ clientId }) => clientId))];
+      const found = new Map(await Promise.all(ids.map(async (id) => [id, await clients.find(id)] as const)));
+      return { items: items.map((one) => ({ ...one, client: found.get(one.clientId) ?? null })), next };
+    },
+    empty: 'Every application has been told so far.',
+  });
+
+  await registerAction<ListedFailure, TObject>(scope, console, {
+    path: `${LOGOUT_FAILURES}/:id/retry`,
+    section: 'clients',
+    title: ({ client, clientId }) => `Tell ${client?.name || clientId} now?`,
+    consequences: 'The application is called once more, now instead of at the next attempt.',
+    button: 'Retry now',
+    async find({ id = '' }) {
+      const failure = await logoutFailures.find(id);
+      if (!failure) throw httpErrors.NOT_FOUND();
+      return { ...failure, client: await clients.find(failure.clientId) };
+    },
+    async run({ id, clientId, sub }, _, by) {
+      if (!(await logoutFailures.retry(id))) throw httpErrors.NOT_FOUND();
+      await audit.record({
+        event: 'logout.retried',
+        subject: sub,
+        detail: clientId,
+        ...actorOf(originOfOperator(by)),
+      });
+    },
+    done: 'The application is called within a minute. An entry that is gone has succeeded.',
+    returnTo: () => LOGOUT_FAILURES,
+  });
+}

@@ -1,0 +1,161 @@
+import { Type } from 'typebox';
+import { toTimestamp } from '../../core/http/schemas.js';
+import type { Scope } from '../../core/http/scope.js';
+import { type Clock, lastDays } from '../../core/kernel/clock.js';
+import type { Estimate } from '../../core/storage/collection.js';
+import { type Console, Done, rootOf } from '../../shared/console-kit/console.js';
+import { factsOf } from '../../shared/console-kit/facts.js';
+import { type Column, tableOf } from '../../shared/console-kit/lists.js';
+import type { TimeSeries } from '../../shared/console-kit/plots.js';
+import { LOGOUT_FAILURES } from './logout-failures.js';
+import type { ConsoleSources } from './sources.js';
+
+const SHOWN_DAYS = 30;
+
+/** Records read for the sign-ins, which bounds the work of the page. */
+const MAX_RECORDS = 10_000;
+
+/** Failed logout notices that are counted. */
+const MAX_FAILURES = 1000;
+
+const ROTATION = {
+  current: 'Signs the id_tokens of this algorithm.',
+  next: 'Published, but does not sign yet.',
+  previous: 'Does not sign any more; tokens that it has signed can still be verified.',
+} as const;
+
+/** The start page with sign-ins, and the page of the keys. */
+export async function overviewPlugin(
+  scope: Scope,
+  { console, sources, clock }: { console: Console; sources: ConsoleSources; clock: Clock },
+): Promise<void> {
+  const querystring = Type.Object({ done: Done });
+
+  scope.get('/', { config: console.config, schema: { querystring } }, async (request, reply) => {
+    const [principals, clients, failures, signIns] = await Promise.all([
+      sources.principals.estimate(),
+      sources.clients.estimate(),
+      sources.logoutFailures.count(MAX_FAILURES),
+      readSignIns(sources, clock),
+    ]);
+    const { renderPlot } = await import('../../shared/console-kit/plots.js');
+    return console.send(request, reply, {
+      template: 'console-detail',
+      section: '',
+      view: {
+        title: 'Overview',
+        facts: factsOf([
+          { label: 'People and agents', text: written(principals) },
+          { label: 'Applications', text: written(clients) },
+          ...(failures === 0
+            ? []
+            : [
+                {
+                  label: 'Failed logout notices',
+                  text: `${failures}${failures === MAX_FAILURES ? ' or more' : ''}`,
+                },
+              ]),
+        ]),
+        actions:
+          failures === 0
+            ? []
+            : [{ href: rootOf(request) + LOGOUT_FAILURES, label: 'See the failed logout notices' }],
+        plots: [
+          {
+            id: 'sign-ins',
+            heading: 'Sign-ins by day',
+            markup: console.renderPart('_console-plot', { ...renderPlot(signIns) }),
+            definition: `Sign-ins and failed attempts of the last ${SHOWN_DAYS} days in UTC, as far as the latest ${MAX_RECORDS.toLocaleString('en-US')} audit records reach.`,
+          },
+        ],
+        tables: [],
+      },
+    });
+  });
+
+  scope.get('/keys', { config: console.config, schema: { querystring } }, async (request, reply) => {
+    const columns: Column<ConsoleSources['keys'][number]>[] = [
+      { label: 'Use', text: ({ use }) => use, kind: 'status' },
+      { label: 'Algorithm', text: ({ algorithm }) => algorithm },
+      { label: 'Key ID', text: ({ id }) => id, kind: 'code' },
+      { label: 'What it does', text: ({ use }) => ROTATION[use] },
+    ];
+    return console.send(request, reply, {
+      template: 'console-detail',
+      section: 'keys',
+      view: {
+        title: 'Keys',
+        facts: factsOf(nextSteps(sources.keys)),
+        actions: [],
+        tables: [
+          {
+            id: 'keys',
+            heading: 'Published keys',
+            tableLabel: 'Published keys',
+            empty: '',
+            note: 'Keys are configured on the host; the console shows no private key.',
+            ...tableOf(columns, sources.keys, rootOf(request)),
+          },
+        ],
+      },
+    });
+  });
+}
+
+/** The variable of the current key of each algorithm. */
+const VARIABLES: Readonly<Record<string, string>> = { EdDSA: 'IDP_ED25519_SEED', ES256: 'IDP_ES256_KEY' };
+
+function nextSteps(keys: ConsoleSources['keys']) {
+  const algorithms = [...new Set(keys.map(({ algorithm }) => algorithm))];
+  return algorithms.map((algorithm) => ({
+    label: `What a rotation of the ${algorithm} key does next`,
+    text: nextStep(
+      VARIABLES[algorithm] ?? '',
+      keys.filter((key) => key.algorithm === algorithm).map(({ use }) => use),
+    ),
+  }));
+}
+
+/** @param name the variable of the current key */
+function nextStep(name: string, uses: readonly string[]): string {
+  if (uses.includes('next')) {
+    const current = uses.includes('current') ? `, and the current one ${name}_PREVIOUS` : '';
+    return `Once every process has published the next key for ten minutes, make it ${name}${current}.`;
+  }
+  if (uses.includes('previous')) return `A day after the rotation, unset ${name}_PREVIOUS.`;
+  return `No rotation is in progress. It begins with a new key in ${name}_NEXT.`;
+}
+
+/** Days before the oldest record are unknown, as are those that were not read completely. */
+async function readSignIns({ audit }: Pick<ConsoleSources, 'audit'>, clock: Clock): Promise<TimeSeries> {
+  const days = lastDays(clock, SHOWN_DAYS);
+  const [first = ''] = days;
+  const [oldest, { items, next, searchedUntil }] = await Promise.all([
+    audit.since(),
+    audit.search({ event: 'login.', from: Date.parse(first), limit: MAX_RECORDS }),
+  ]);
+  const dayOf = ({ at }: { at: number }) => toTimestamp(at).slice(0, 10);
+  const unread = next === null ? undefined : (searchedUntil ?? items.at(-1)?.at);
+  const isKnown = (day: string): boolean =>
+    oldest !== null && day >= dayOf({ at: oldest }) && (unread === undefined || day > dayOf({ at: unread }));
+  const counts = new Map(days.filter(isKnown).map((day) => [day, { succeeded: 0, failed: 0 }]));
+  for (const record of items) {
+    const day = counts.get(dayOf(record));
+    if (day) day[record.event === 'login.failed' ? 'failed' : 'succeeded'] += record.count ?? 1;
+  }
+  const valuesOf = (outcome: 'succeeded' | 'failed') => days.map((day) => counts.get(day)?.[outcome] ?? null);
+  return {
+    label: 'Sign-ins',
+    unit: 'attempts',
+    days,
+    shape: 'stacked',
+    isSummable: true,
+    series: [
+      { name: 'succeeded', values: valuesOf('succeeded') },
+      { name: 'failed', values: valuesOf('failed') },
+    ],
+  };
+}
+
+const written = ({ count, isExact }: Estimate): string =>
+  `${isExact ? '' : 'about '}${count.toLocaleString('en-US')}`;

@@ -1,0 +1,238 @@
+import { Type } from 'typebox';
+import { mustBe } from '../../core/config/validation-messages.js';
+import { DisplayName, fits, toTimestamp } from '../../core/http/schemas.js';
+import type { Scope } from '../../core/http/scope.js';
+import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
+import { type Action, registerAction } from '../../shared/console-kit/actions.js';
+import type { Console } from '../../shared/console-kit/console.js';
+import { type ConsoleSources, originOfOperator, type Principal } from './sources.js';
+
+const HANDLE = {
+  name: 'handle',
+  label: 'User name',
+  hint: 'It cannot be changed later and is never reused.',
+  isRequired: true,
+  maxLength: 254,
+} as const;
+
+const NAME = { name: 'name', label: 'Display name', hint: 'Optional.', maxLength: 200 } as const;
+
+const Created = Type.Object({
+  handle: Type.String(),
+  name: Type.Optional(Type.String()),
+  days: Type.Optional(Type.String()),
+});
+
+const NOTE_PASSWORD = 'The password is shown only once. Copy it now and give it to the agent.';
+const NOTE_LINK =
+  'The link is shown only once and can be used once. Copy it now and give it to the person only.';
+
+/** The handle and the name of a form. @throws VALIDATION_ERROR */
+function readIdentity({ handle = '', name }: { handle?: string; name?: string }) {
+  if (name !== undefined && !fits(name, DisplayName)) {
+    throw invalidFields({ path: 'name', message: mustBe(DisplayName, name) });
+  }
+  return { handle, ...(name !== undefined && { name }) };
+}
+
+/** The changes of principals, invitations and sessions. */
+export async function principalActionsPlugin(
+  scope: Scope,
+  { console, sources }: { console: Console; sources: ConsoleSources },
+): Promise<void> {
+  const { principals, links, sessions, delegations, audit } = sources;
+  const section = 'principals';
+  const find = async ({ sub = '' }: Record<string, string>): Promise<Principal> => {
+    const found = await principals.get(sub);
+    if (!found) throw httpErrors.NOT_FOUND();
+    return found;
+  };
+  const returnTo = ({ id }: { id: string }) => `principals/${id}`;
+  const needed = <T>(result: T | null): T => {
+    // It has changed since the form was shown.
+    if (result === null) throw httpErrors.VERSION_CONFLICT();
+    return result;
+  };
+  const register = <Target, Fields extends typeof Created, Result>(
+    action: Action<Target, Fields, Result>,
+  ): Promise<void> => registerAction(scope, console, action);
+
+  await register<Principal, typeof Created, unknown>({
+    path: 'principals/:sub/disable',
+    section,
+    title: ({ handle }) => `Disable ${handle}?`,
+    consequences:
+      'It is treated as unknown from the next request on. Its sessions, tokens and links end, and so does the role of an operator. You can enable it later; then the password works again, but not what has ended.',
+    button: 'Disable',
+    find,
+    run: async ({ id }, _, by) => needed(await principals.disable(id, originOfOperator(by))),
+    done: 'Disabled.',
+    returnTo,
+  });
+
+  await register<Principal, typeof Created, unknown>({
+    path: 'principals/:sub/enable',
+    section,
+    title: ({ handle }) => `Enable ${handle}?`,
+    consequences:
+      'It can sign in with its password again. A person who was never active needs a new invitation.',
+    button: 'Enable',
+    find,
+    run: async ({ id }, _, by) => needed(await principals.enable(id, originOfOperator(by))),
+    done: 'Enabled.',
+    returnTo,
+  });
+
+  await register<Principal, typeof Created, unknown>({
+    path: 'principals/:sub/delete',
+    section,
+    title: ({ handle }) => `Delete ${handle}?`,
+    consequences:
+      'This cannot be undone. Everything but the user name is deleted; the user name stays reserved and cannot be used again.',
+    button: 'Delete permanently',
+    isDestructive: true,
+    typed: ({ handle }) => handle,
+    find,
+    run: async ({ id, kind }, _, by) => {
+      const remove = kind === 'agent' ? principals.deleteAgent : principals.deleteHuman;
+      return needed(await remove(id, originOfOperator(by)));
+    },
+    done: 'Deleted.',
+    returnTo,
+  });
+
+  await register<Principal, typeof Created, { url: string; expiresAt: number }>({
+    path: 'principals/:sub/reset',
+    section,
+    title: ({ handle }) => `Create a reset link for ${handle}?`,
+    consequences:
+      'With the link, this person chooses a new password, once, within a day. The old password works until then. Anyone with the link can sign in as this person.',
+    button: 'Create the link',
+    find,
+    run: async (person, _, by) => needed(await links.reset(person, originOfOperator(by))),
+    reveal: ({ url, expiresAt }, { handle }) => ({
+      title: `Reset link for ${handle}`,
+      note: `${NOTE_LINK} It expires at ${toTimestamp(expiresAt)}.`,
+      secrets: [{ label: 'Reset link', value: url }],
+    }),
+    done: 'Link created.',
+    returnTo,
+  });
+
+  await register<Principal, typeof Created, string>({
+    path: 'principals/:sub/rotate',
+    section,
+    title: ({ handle }) => `Rotate the password of ${handle}?`,
+    consequences: 'The agent gets a new password. The old one and all its tokens end at once.',
+    button: 'Rotate the password',
+    find,
+    run: async (agent, _, by) => needed(await principals.rotate(agent, originOfOperator(by))),
+    reveal: (password, { handle }) => ({
+      title: `Password of ${handle}`,
+      note: NOTE_PASSWORD,
+      secrets: [{ label: 'Password', value: password }],
+    }),
+    done: 'Password rotated.',
+    returnTo,
+  });
+
+  await register<{ id: string; sid: string }, typeof Created, unknown>({
+    path: 'principals/:sub/sessions/:sid/end',
+    section,
+    title: () => 'End this session?',
+    consequences:
+      'The browser has to sign in again at the provider. Applications keep their own sessions and tokens; disable the principal to end these.',
+    button: 'End the session',
+    find: async ({ sub = '', sid = '' }) => {
+      const principal = await find({ sub });
+      const session = (await sessions.list(principal)).find(({ id }) => id === sid);
+      if (!session) throw httpErrors.NOT_FOUND();
+      return { id: sub, sid };
+    },
+    run: async ({ id, sid }, _, { name, ip }) => {
+      if (await sessions.end(sid)) {
+        await audit.record({ event: 'session.ended', subject: id, by: name, ip, detail: sid });
+      }
+    },
+    done: 'The session has ended.',
+    returnTo,
+  });
+
+  await register<{ id: string; delegation: string }, typeof Created, unknown>({
+    path: 'principals/:sub/delegations/:id/end',
+    section,
+    title: () => 'End this delegation?',
+    consequences:
+      'The agent can no longer act for the person at this API, and its access tokens end. The application may ask the person again.',
+    button: 'End the delegation',
+    find: async ({ sub = '', id = '' }) => {
+      const { kind } = await find({ sub });
+      const given = await delegations.list(kind === 'agent' ? { agent: sub } : { person: sub });
+      if (!given.some(({ delegation }) => delegation.id === id)) throw httpErrors.NOT_FOUND();
+      return { id: sub, delegation: id };
+    },
+    run: ({ delegation }, _, { name, ip }) => delegations.end(delegation, { by: name, ip }),
+    done: 'The delegation has ended.',
+    returnTo,
+  });
+
+  await register<object, typeof Created, { agent: Principal; password: string }>({
+    path: 'agents/create',
+    section,
+    title: () => 'Create an agent',
+    consequences: 'An agent signs in without a browser. Its password is generated and shown once.',
+    button: 'Create the agent',
+    inputs: [HANDLE, NAME],
+    find: async () => ({}),
+    run: (_, fields, by) => principals.mintAgent(readIdentity(fields), originOfOperator(by)),
+    reveal: ({ agent, password }) => ({
+      title: `Agent ${agent.handle}`,
+      note: NOTE_PASSWORD,
+      secrets: [
+        { label: 'User name', value: agent.handle },
+        { label: 'Password', value: password },
+      ],
+    }),
+    done: 'Agent created.',
+    returnTo: () => section,
+  });
+
+  await register<object, typeof Created, { url: string; expiresAt: number }>({
+    path: 'invitations/create',
+    section: 'invitations',
+    title: () => 'Invite a person',
+    consequences:
+      'The person chooses a password with a link that is shown once. A second invitation of the same person ends the first link.',
+    button: 'Create the invitation',
+    inputs: [
+      HANDLE,
+      NAME,
+      { name: 'days', label: 'Days until the link expires', hint: '1 to 30; 7 by default.', type: 'number' },
+    ],
+    find: async () => ({}),
+    run: (_, fields, by) => {
+      const { days } = fields;
+      const input = { ...readIdentity(fields), ...(days !== undefined && { days: Number(days) }) };
+      return links.invite(input, originOfOperator(by));
+    },
+    reveal: ({ url, expiresAt }) => ({
+      title: 'Invitation',
+      note: `${NOTE_LINK} It expires at ${toTimestamp(expiresAt)}.`,
+      secrets: [{ label: 'Invitation link', value: url }],
+    }),
+    done: 'Invitation created.',
+    returnTo: () => 'invitations',
+  });
+
+  await register<Principal, typeof Created, unknown>({
+    path: 'invitations/:sub/withdraw',
+    section: 'invitations',
+    title: ({ handle }) => `Withdraw the invitation of ${handle}?`,
+    consequences: 'The link ends. You can invite the person again.',
+    button: 'Withdraw',
+    find,
+    run: async ({ id }, _, by) => needed(await links.withdraw(id, originOfOperator(by))),
+    done: 'The invitation is withdrawn.',
+    returnTo: () => 'invitations',
+  });
+}

@@ -1,0 +1,82 @@
+import { toTimestamp } from '../../core/http/schemas.js';
+import type { Scope } from '../../core/http/scope.js';
+import type { Console } from '../../shared/console-kit/console.js';
+import { type List, registerList } from '../../shared/console-kit/lists.js';
+import type { ConsoleSources, Kind, Principal, State } from './sources.js';
+
+const KIND_LABELS: Record<Kind, string> = { human: 'Person', agent: 'Agent' };
+
+const STATES: readonly State[] = ['active', 'invited', 'disabled', 'deleted'];
+
+/** What a principal is, in a word. */
+export const kindOf = ({ kind, operatorSince }: Principal): string =>
+  operatorSince === undefined ? KIND_LABELS[kind] : 'Operator';
+
+const COLUMNS: List<Principal>['columns'] = [
+  { label: 'User name', text: ({ handle }) => handle, href: ({ id }) => `principals/${id}` },
+  { label: 'Name', text: ({ name }) => name ?? null },
+  { label: 'Kind', text: kindOf },
+  { label: 'State', text: ({ state }) => state, kind: 'status' },
+  { label: 'Created', text: ({ createdAt }) => toTimestamp(createdAt), kind: 'time' },
+  { label: 'ID', text: ({ id }) => id, kind: 'code' },
+];
+
+/** The lists of principals and of invitations that were not accepted yet. */
+export async function principalListsPlugin(
+  scope: Scope,
+  { console, sources: { principals } }: { console: Console; sources: ConsoleSources },
+): Promise<void> {
+  registerList(scope, console, {
+    path: 'principals',
+    title: 'People and agents',
+    links: [
+      { path: 'agents/create', label: 'Create an agent' },
+      { path: 'invitations/create', label: 'Invite a person' },
+    ],
+    search: { label: 'Search', hint: 'The beginning of a user name, or an ID.', maxLength: 254 },
+    filters: [
+      {
+        name: 'kind',
+        label: 'Kind',
+        options: [
+          { value: 'human', label: 'People' },
+          { value: 'agent', label: 'Agents' },
+        ],
+      },
+      { name: 'state', label: 'State', options: STATES.map((value) => ({ value, label: value })) },
+    ],
+    columns: COLUMNS,
+    async read({ search, filters, after, limit }) {
+      if (search !== undefined && /^u_[0-9a-f]{32}$/.test(search)) {
+        const found = await principals.get(search);
+        return { items: found ? [found] : [], next: null };
+      }
+      const kind = filters['kind'] as Kind | undefined;
+      return principals.list({ prefix: search, kind, state: filters['state'] as State, after, limit });
+    },
+    empty: 'There is nobody yet. Create an agent or invite a person.',
+  });
+
+  registerList(scope, console, {
+    path: 'invitations',
+    title: 'Invitations',
+    intro: 'People who were invited and have not used their link yet.',
+    links: [{ path: 'invitations/create', label: 'Invite a person' }],
+    search: { label: 'Search', hint: 'The beginning of a user name.', maxLength: 254 },
+    columns: [
+      ...COLUMNS.slice(0, 2),
+      {
+        label: 'Link expires',
+        text: ({ linkExpiresAt }) => (linkExpiresAt === undefined ? null : toTimestamp(linkExpiresAt)),
+        kind: 'time',
+      },
+      {
+        label: 'Withdraw',
+        text: ({ linkExpiresAt }) => (linkExpiresAt === undefined ? null : 'Withdraw'),
+        href: ({ id }) => `invitations/${id}/withdraw`,
+      },
+    ],
+    read: ({ search, after, limit }) => principals.list({ prefix: search, state: 'invited', after, limit }),
+    empty: 'There are no open invitations.',
+  });
+}

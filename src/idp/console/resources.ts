@@ -1,0 +1,44 @@
+import { toTimestamp } from '../../core/http/schemas.js';
+import type { Scope } from '../../core/http/scope.js';
+import type { Console } from '../../shared/console-kit/console.js';
+import { registerList } from '../../shared/console-kit/lists.js';
+import type { ConsoleSources, Resource } from './sources.js';
+
+/** The page of the list, which has no entry in the navigation. */
+export const RESOURCES = 'resources';
+
+/** The APIs for which access tokens are issued. Only commands on the host change them. */
+export async function resourcesPlugin(
+  scope: Scope,
+  { console, sources }: { console: Console; sources: Pick<ConsoleSources, 'resources'> },
+): Promise<void> {
+  registerList<Resource>(scope, console, {
+    path: RESOURCES,
+    section: 'clients',
+    title: 'APIs',
+    intro:
+      'The APIs for which applications and agents get access tokens. The command idp resource on the host changes them.',
+    columns: [
+      { label: 'Name', text: ({ name }) => name },
+      { label: 'Identifier', text: ({ identifier }) => identifier, kind: 'code' },
+      {
+        label: 'Scopes',
+        text: ({ scopes }) =>
+          scopes.map(({ name, sensitive }) => (sensitive ? `${name} (sensitive)` : name)).join(', '),
+      },
+      { label: 'Tokens for', text: ({ principalKinds }) => principalKinds.join(' and ') },
+      {
+        label: 'Self-registered',
+        text: ({ admitsSelfRegistered }) => (admitsSelfRegistered ? 'yes' : 'no'),
+      },
+      {
+        label: 'Token lifetime in seconds',
+        text: (resource) => resource.tokenLifetimeSeconds,
+        kind: 'number',
+      },
+      { label: 'Changed', text: ({ updatedAt }) => toTimestamp(updatedAt), kind: 'time' },
+    ],
+    read: ({ after, limit }) => sources.resources.list(after, limit),
+    empty: 'No API is registered. See idp resource add.',
+  });
+}

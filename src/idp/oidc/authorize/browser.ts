@@ -1,0 +1,154 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Page, Pages } from '../../../core/http/pages.js';
+import type { Clock } from '../../../core/kernel/clock.js';
+import { type Consent, type ConsentService, covers, NO_CONSENT } from '../consents.js';
+import { isPublicClient, type Principal, type SecondFactor, type SignInPasskeys } from '../directory.js';
+import { oidcErrors } from '../errors.js';
+import { ANY_PERSON, findRefusal, NEW_PERSON, scopesOf } from '../resources.js';
+import type { Cookies, SessionService, SignedInUser } from '../sessions.js';
+import type { Approval } from './approval.js';
+import {
+  INTERACTION_ERRORS,
+  type InteractionKind,
+  needsSecondFactor,
+  promptsOf,
+  requiredInteraction,
+} from './interaction.js';
+import { MAX_TOKEN_LENGTH } from './interaction-token.js';
+import { agentsOnlyPage, consentPage, type SignInPages } from './pages.js';
+import type { AuthorizationRequest } from './request.js';
+import { sendResponse } from './response.js';
+import { type Authorization, WRONG_KIND } from './service.js';
+import type { InteractionForms } from './sign-in/forms.js';
+
+export interface BrowserOptions {
+  authorization: Authorization;
+  forms: Pick<InteractionForms, 'respondWithError'>;
+  approval: Pick<Approval, 'approve'>;
+  sessions: Pick<SessionService, 'find'>;
+  consents: Pick<ConsentService, 'find'>;
+  cookies: Cookies;
+  pages: Pages;
+  clock: Clock;
+  issuer(): string;
+  signInPages: SignInPages;
+  isSignUpOpen: boolean;
+  /** Absent if it is not configured. */
+  secondFactor: Pick<SecondFactor, 'isEnrolled'> | undefined;
+  /** Absent if they are not configured. */
+  passkeys: Pick<SignInPasskeys, 'has'> | undefined;
+}
+
+/** What a browser gets for a request, whose credentials are its cookies. */
+export interface BrowserResponses {
+  /** Responds with a code, a page, or an error for `prompt=none`. */
+  respond(
+    authRequest: AuthorizationRequest,
+    request: FastifyRequest,
+    reply: FastifyReply,
+  ): Promise<FastifyReply>;
+  /** The page that the person must complete; `null` if none is required. */
+  interactionFor(
+    authRequest: AuthorizationRequest,
+    user: SignedInUser | null,
+    consent: Consent,
+  ): Promise<InteractionKind | null>;
+  /** The page on which a person allows an agent to act. */
+  delegationPageOf(authRequest: AuthorizationRequest, user: SignedInUser, token: string): Promise<Page>;
+}
+
+export function createBrowserResponses(options: BrowserOptions): BrowserResponses {
+  const { authorization, forms, approval, sessions, consents, cookies, pages, clock, issuer } = options;
+  const { signInPages, isSignUpOpen, secondFactor, passkeys } = options;
+
+  const canStepUp = async ({ id }: Principal): Promise<boolean> =>
+    (await secondFactor?.isEnrolled(id)) === true || (await passkeys?.has(id)) === true;
+
+  const interactionFor: BrowserResponses['interactionFor'] = async (authRequest, user, consent) => {
+    const stepsUp = user !== null && needsSecondFactor(authRequest, user);
+    return requiredInteraction(authRequest, user, {
+      now: clock.now(),
+      hasConsent:
+        covers(consent, authRequest.scope, scopesOf(authRequest.targets)) && !canBeImpersonated(authRequest),
+      canStepUp: stepsUp && (await canStepUp(user.principal)),
+    });
+  };
+
+  const delegationPageOf: BrowserResponses['delegationPageOf'] = async (authRequest, user, token) => {
+    const { handle } = user.principal;
+    const { delegationPage } = await import('../delegations/pages.js');
+    return delegationPage(authRequest, issuer(), { token, handle, now: clock.now() });
+  };
+
+  async function sendPage(
+    kind: InteractionKind,
+    authRequest: AuthorizationRequest,
+    user: SignedInUser | null,
+    consent: Consent,
+    request: FastifyRequest,
+    reply: FastifyReply,
+  ): Promise<FastifyReply> {
+    if (kind === 'sign-up' && !isSignUpOpen) {
+      return pages.send(reply.code(403), signInPages.signUpClosed(authRequest));
+    }
+    const shownTo =
+      kind === 'consent' && user ? { sid: user.session.id, revocations: consent.revocations } : undefined;
+    const present = cookies.form.read(request);
+    const { token, cookie } = authorization.beginInteraction(authRequest, present, shownTo);
+    if (cookie !== present) cookies.form.set(reply, cookie);
+    if (token.length > MAX_TOKEN_LENGTH) throw oidcErrors.uri_too_long();
+    if (kind === 'consent' && user && authRequest.delegation) {
+      return pages.send(reply, await delegationPageOf(authRequest, user, token));
+    }
+    if (kind === 'consent' && user) {
+      const { handle } = user.principal;
+      return pages.send(reply, consentPage(authRequest, issuer(), { token, handle, consent }));
+    }
+    const { login_hint: handle = '' } = authRequest.parameters;
+    const form = { token, handle };
+    return pages.send(
+      reply,
+      kind === 'sign-up' ? signInPages.signUp(authRequest, form) : signInPages.signIn(authRequest, form),
+    );
+  }
+
+  return {
+    interactionFor,
+    delegationPageOf,
+
+    async respond(authRequest, request, reply) {
+      const user = await sessions.find(cookies.session.read(request));
+      const consent = user ? await consents.find(user.principal.id, authRequest.client.id) : NO_CONSENT;
+      const redirectStatus = request.method === 'POST' ? 303 : 302;
+      const required = await interactionFor(authRequest, user, consent);
+      if (user && !required) {
+        const violation = authorization.findViolation(authRequest, user.principal);
+        if (violation) return forms.respondWithError(reply, { ...authRequest, violation }, redirectStatus);
+        const approved = await approval.approve(authRequest, user, consent, request);
+        return sendResponse(pages, reply, approved, redirectStatus);
+      }
+      const kind = required ?? 'login';
+      if (promptsOf(authRequest).includes('none')) {
+        const violation = INTERACTION_ERRORS[kind === 'consent' ? 'consent' : 'login'];
+        return forms.respondWithError(reply, { ...authRequest, violation }, redirectStatus);
+      }
+      if (!authRequest.client.principalKinds.includes('human')) {
+        const response = authorization.errorResponse({ ...authRequest, violation: WRONG_KIND });
+        return pages.send(reply.code(403), agentsOnlyPage(authRequest, response));
+      }
+      const refusal = findRefusal(authRequest.targets, kind === 'sign-up' ? NEW_PERSON : ANY_PERSON);
+      if (refusal !== null) {
+        const violation = { error: 'access_denied', description: refusal };
+        return forms.respondWithError(reply, { ...authRequest, violation }, redirectStatus);
+      }
+      return sendPage(kind, authRequest, user, consent, request, reply);
+    },
+  };
+}
+
+/**
+ * Any program on the device can present the identifier of a public client and receive its code, so that the person is asked
+ * each time (RFC 8252 §8.6).
+ */
+const canBeImpersonated = ({ client, redirectUri }: AuthorizationRequest): boolean =>
+  client.origin !== undefined && isPublicClient(client) && !redirectUri.startsWith('https:');

@@ -1,0 +1,64 @@
+import type { Pages } from '../../../core/http/pages.js';
+import { access, type Scope } from '../../../core/http/scope.js';
+import { type ConsentService, NO_CONSENT } from '../consents.js';
+import { oidcErrors } from '../errors.js';
+import { scopesOf } from '../resources.js';
+import { ConsentBody } from '../schemas.js';
+import type { Cookies, SessionService } from '../sessions.js';
+import type { Approval } from './approval.js';
+import type { BrowserResponses } from './browser.js';
+import { consentPage } from './pages.js';
+import { sendResponse } from './response.js';
+import type { InteractionForms } from './sign-in/forms.js';
+
+export interface ConsentPluginOptions {
+  forms: Pick<InteractionForms, 'resume' | 'respondWithError'>;
+  browser: BrowserResponses;
+  approval: Pick<Approval, 'approve' | 'delegate'>;
+  sessions: Pick<SessionService, 'find'>;
+  consents: Pick<ConsentService, 'find' | 'remember'>;
+  cookies: Cookies;
+  pages: Pages;
+  issuer(): string;
+}
+
+/** The decision of a person what an application, or an agent, may have. */
+export async function consentPlugin(scope: Scope, options: ConsentPluginOptions): Promise<void> {
+  const { forms, browser, approval, sessions, consents, cookies, pages, issuer } = options;
+  const config = access('public', { page: true });
+
+  scope.post('/authorize/consent', { config, schema: { body: ConsentBody } }, async (request, reply) => {
+    const { interaction: token, decision } = request.body;
+    const resumed = await forms.resume(request, token);
+    if ('returnTo' in resumed) throw oidcErrors.login_rejected();
+    const { validated, shownTo } = resumed;
+    if ('error' in validated) return forms.respondWithError(reply, validated.error, 303);
+    const { request: authRequest } = validated;
+    if (decision === 'deny') {
+      return forms.respondWithError(reply, { ...authRequest, violation: DENIED }, 303);
+    }
+    const user = await sessions.find(cookies.session.read(request));
+    const known = user ? await consents.find(user.principal.id, authRequest.client.id) : NO_CONSENT;
+    // The user signed out, another one signed in, the session became too old, or what the page did not ask for again was
+    // revoked meanwhile: the request starts again.
+    if (
+      !user ||
+      user.session.id !== shownTo.sid ||
+      known.revocations !== shownTo.revocations ||
+      (await browser.interactionFor(authRequest, user, NO_CONSENT)) === 'login'
+    ) {
+      return browser.respond(authRequest, request, reply);
+    }
+    if (authRequest.delegation) {
+      pages.keepForm(request, await browser.delegationPageOf(authRequest, user, token));
+      return sendResponse(pages, reply, await approval.delegate(authRequest, user, known, request), 303);
+    }
+    const { handle } = user.principal;
+    pages.keepForm(request, consentPage(authRequest, issuer(), { token, handle, consent: known }));
+    const { client, scope: scopes, targets } = authRequest;
+    const consent = await consents.remember(user.principal.id, client.id, scopes, scopesOf(targets));
+    return sendResponse(pages, reply, await approval.approve(authRequest, user, consent, request), 303);
+  });
+}
+
+const DENIED = { error: 'access_denied', description: 'The user denied the request.' };

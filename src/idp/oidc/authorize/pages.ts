@@ -1,0 +1,302 @@
+import { type Localized, message } from '../../../core/http/messages.js';
+import type { Page } from '../../../core/http/pages.js';
+import { DAY } from '../../../core/kernel/clock.js';
+import { SCOPES } from '../claims.js';
+import { type Consent, type MissingConsent, missingIn } from '../consents.js';
+import type { Client, Enrolment, PasskeySignUp, SignInPasskeys } from '../directory.js';
+import { REFRESH_MAX_LIFETIME_MS } from '../grant-tokens.js';
+import { findRefusal, NEW_PERSON, namesIn, scopesOf, type Target } from '../resources.js';
+import { mountPath } from '../sessions.js';
+import { asksForSignUp } from './interaction.js';
+import type { OwnPage } from './interaction-token.js';
+import { withResponse } from './redirect-uri.js';
+import { type AuthorizationRequest, type ErrorResponse, searchOf } from './request.js';
+import type { AuthorizationResponse } from './response.js';
+import { isWebUri } from './rules.js';
+
+/** What a sign-in is for: an application, or a page of the provider itself. */
+export type Purpose = AuthorizationRequest | OwnPage;
+
+/** The application or the page, for the audit. */
+export const nameOf = (purpose: Purpose): string =>
+  'returnTo' in purpose ? purpose.name : purpose.client.id;
+
+/** What the user has typed, and what is wrong with it. */
+export interface FormState {
+  token: string;
+  handle: string;
+  problems?: Localized[];
+  wrong?: Readonly<Partial<Record<'handle' | 'name' | 'password', true>>> | true;
+  name?: string | undefined;
+}
+
+/**
+ * The pages on which a user signs in or signs up. They name the application, its address and the requested data, so that
+ * signing in includes consent.
+ */
+export interface SignInPages {
+  signIn(purpose: Purpose, form: FormState): Page;
+  signUp(purpose: Purpose, form: FormState): Page;
+  /** Asks for the second factor, after the password. */
+  secondFactor(purpose: Purpose, form: { token: string; problems?: Localized[] }): Page;
+  /** Sets up the second factor that the operator requires, after the password. */
+  secondFactorEnrolment(
+    purpose: Purpose,
+    form: { token: string; enrolment: Enrolment | null; problems?: Localized[] },
+  ): Page;
+  /** The recovery codes of the new second factor, and the way on. */
+  recoveryCodes(purpose: Purpose, codes: readonly string[]): Page;
+  /** Before a second factor is set up, the person has to follow the link that was sent. */
+  unconfirmed(purpose: Purpose, handle: string): Page;
+  /** Where sign-up is not open. */
+  signUpClosed(purpose: Purpose): Page;
+}
+
+export function createSignInPages(
+  issuer: () => string,
+  {
+    isSignUpOpen,
+    hasAccountPages,
+    passkeys,
+    passkeySignUp,
+  }: {
+    isSignUpOpen: boolean;
+    hasAccountPages: boolean;
+    passkeys: Pick<SignInPasskeys, 'script' | 'requestOptions'> | undefined;
+    passkeySignUp: Pick<PasskeySignUp, 'script' | 'creationOptions'> | undefined;
+  },
+): SignInPages {
+  const pageFor = (template: string, purpose: Purpose, view: Record<string, unknown>): Page =>
+    'returnTo' in purpose
+      ? { template, view: { destination: message(DESTINATIONS[purpose.name]), ...view } }
+      : pageOf(template, purpose, { cancelAction: `${mountPath(issuer())}/authorize/consent`, ...view });
+
+  /** Not for the console, which needs a role. */
+  const offersSignUp = (purpose: Purpose): boolean =>
+    isSignUpOpen &&
+    ('returnTo' in purpose
+      ? hasAccountPages && purpose.name === 'the account page'
+      : admitsNewPeople(purpose));
+
+  return {
+    signIn: (purpose, form) => ({
+      ...pageFor('sign-in', purpose, {
+        action: `${mountPath(issuer())}/authorize/login`,
+        forgotPassword: `${mountPath(issuer())}/account/forgot-password`,
+        ...(offersSignUp(purpose) && { signUpHref: signUpHref(purpose, mountPath(issuer())) }),
+        ...(passkeys && {
+          passkey: {
+            action: `${mountPath(issuer())}/authorize/passkey`,
+            options: passkeys.requestOptions(form.token),
+          },
+        }),
+        ...form,
+      }),
+      ...(passkeys && { script: passkeys.script }),
+    }),
+
+    signUp: (purpose, form) => ({
+      ...pageFor('sign-up', purpose, {
+        action: `${mountPath(issuer())}/authorize/sign-up`,
+        signInHref: signInHref(purpose, mountPath(issuer())),
+        ...(passkeySignUp && {
+          passkey: {
+            action: `${mountPath(issuer())}/authorize/sign-up/passkey`,
+            options: passkeySignUp.creationOptions(form.token),
+          },
+        }),
+        ...form,
+      }),
+      ...(passkeySignUp && { script: passkeySignUp.script }),
+    }),
+
+    secondFactor: (purpose, form) =>
+      pageFor('second-factor', purpose, {
+        action: `${mountPath(issuer())}/authorize/second-factor`,
+        signInHref: signInHref(purpose, mountPath(issuer())),
+        issuer: issuer(),
+        ...form,
+      }),
+
+    secondFactorEnrolment: (purpose, { enrolment, ...form }) =>
+      pageFor('second-factor-enrolment', purpose, {
+        action: `${mountPath(issuer())}/authorize/second-factor/enrol`,
+        signInHref: signInHref(purpose, mountPath(issuer())),
+        issuer: issuer(),
+        enrolment,
+        ...form,
+      }),
+
+    recoveryCodes: (purpose, codes) => ({
+      template: 'account-recovery-codes',
+      view: { codes, doneHref: continueHref(purpose, mountPath(issuer())) },
+    }),
+
+    unconfirmed: (purpose, handle) =>
+      pageFor('second-factor-unconfirmed', purpose, {
+        sent: message('second-factor-unconfirmed.sent', { handle }),
+        signInHref: signInHref(purpose, mountPath(issuer())),
+      }),
+
+    signUpClosed: (purpose) => ({
+      template: 'sign-up-closed',
+      view: { issuer: issuer(), signInHref: signInHref(purpose, mountPath(issuer())) },
+    }),
+  };
+}
+
+const DESTINATIONS = {
+  'the console': 'sign-in.console',
+  'the account page': 'sign-in.account',
+  'the device page': 'sign-in.device',
+} as const;
+
+/** Whether a new person could be the user of this request. */
+export const admitsNewPeople = ({ client, hintedSub, targets }: AuthorizationRequest): boolean =>
+  hintedSub === undefined &&
+  client.principalKinds.includes('human') &&
+  findRefusal(targets, NEW_PERSON) === null;
+
+function signUpHref(purpose: Purpose, mount: string): string {
+  if ('returnTo' in purpose) return `${mount}/account/sign-up`;
+  return `${mount}/authorize?${searchOf(purpose, { prompt: 'create', page: 'sign-up' })}`;
+}
+
+function signInHref(purpose: Purpose, mount: string): string {
+  if ('returnTo' in purpose) return mount + purpose.returnTo;
+  const change = asksForSignUp(purpose) ? { prompt: undefined, page: 'sign-in' as const } : {};
+  return `${mount}/authorize?${searchOf(purpose, change)}`;
+}
+
+/** Where a person goes who has just signed in: the request of the application is answered without another page. */
+export function continueHref(purpose: Purpose, mount: string): string {
+  if ('returnTo' in purpose) return mount + purpose.returnTo;
+  // The person has just signed in, as the page of a delegation may require.
+  const change = purpose.delegation ? { max_age: undefined } : {};
+  return `${mount}/authorize?${searchOf(purpose, { prompt: undefined, ...change })}`;
+}
+
+/** Where a person goes who wants to use another account. */
+export const otherAccountHref = (request: AuthorizationRequest, mount: string): string =>
+  `${mount}/authorize?${searchOf(request, { prompt: 'login', page: 'sign-in' })}`;
+
+/** Says that only agents sign in to an application, before a person types a password. */
+export function agentsOnlyPage(request: AuthorizationRequest, response: AuthorizationResponse): Page {
+  const { redirectUri, isFormPost, values } = response;
+  const returnHref = isFormPost ? undefined : withResponse(redirectUri, values);
+  return pageOf('agents-only', request, { returnHref });
+}
+
+/**
+ * The consent page for a signed-in user. It asks for what the user has not allowed yet, or for everything if that is nothing
+ * or the application asks for it.
+ */
+export function consentPage(
+  request: AuthorizationRequest,
+  issuer: string,
+  { token, handle, consent }: { token: string; handle: string; consent: Consent },
+): Page {
+  const { prompt } = request.parameters;
+  const mount = mountPath(issuer);
+  const missing = missingIn(consent, request.scope, scopesOf(request.targets));
+  const isFirst = consent.scopes.length + consent.resources.length === 0;
+  const isMore = !isFirst && missing.scopes.length + missing.resources.length > 0;
+  const asked = isMore && prompt === undefined ? missing : undefined;
+  const view = {
+    isMore: asked !== undefined,
+    action: `${mount}/authorize/consent`,
+    otherAccount: otherAccountHref(request, mount),
+    handle,
+    token,
+  };
+  return pageOf('consent', request, view, asked);
+}
+
+/** Says what is wrong with a request, with a link to the application, because nobody vouches for the address it leads to. */
+export function refusedRequestPage(
+  { client, violation }: ErrorResponse,
+  response: AuthorizationResponse,
+): Page {
+  const { redirectUri, values } = response;
+  return {
+    template: 'request-refused',
+    view: {
+      clientName: client.name || returnsToOf(redirectUri),
+      returnsTo: returnsToOf(redirectUri),
+      ...claimsOfClient(client, redirectUri),
+      explanation: violation.description,
+      returnHref: withResponse(redirectUri, values),
+    },
+  };
+}
+
+/** The host after another scheme is chosen by the client and says nothing about where the browser goes. */
+function returnsToOf(redirectUri: string): string {
+  const { host, protocol } = new URL(redirectUri);
+  return isWebUri(redirectUri) ? host : protocol;
+}
+
+/** What the page says about a client that the operator has not registered. */
+function claimsOfClient({ id, origin, unused }: Client, redirectUri: string): Record<string, unknown> {
+  if (origin === undefined) return {};
+  return {
+    isUnverified: true,
+    // The whole host, however long: it is all that identifies the client.
+    clientHost: origin === 'metadata' ? new URL(id).host : undefined,
+    returnsToDevice: !redirectUri.startsWith('https:'),
+    isFirstVisit: unused === true,
+  };
+}
+
+export function pageOf(
+  template: string,
+  { client, redirectUri, scope, targets, parameters, delegation }: AuthorizationRequest,
+  view: Record<string, unknown>,
+  asked?: MissingConsent,
+): Page {
+  const returnsTo = returnsToOf(redirectUri);
+  const isLasting = namesIn(scope).includes('offline_access');
+  return {
+    template,
+    ...(client.logoUri !== undefined && { imageSources: [new URL(client.logoUri).origin] }),
+    view: {
+      clientLogo: client.logoUri,
+      clientName: client.name || returnsTo,
+      returnsTo,
+      // The sign-in allows nothing then: a page of its own asks for it.
+      delegates: delegation !== undefined,
+      ...claimsOfClient(client, redirectUri),
+      learns: asked ? learnsFrom(asked.scopes) : scopesShown(scope),
+      resources: shownTargets(targets, asked).map((target) => viewOfTarget(target, isLasting)),
+      ...view,
+    },
+    leadsElsewhere: true,
+    uiLocales: parameters['ui_locales'],
+  };
+}
+
+/** What the application will see. The identifier is in every token. */
+export const scopesShown = (scope: string): Localized[] => learnsFrom(['openid', ...namesIn(scope)]);
+
+const learnsFrom = (scopes: readonly string[]): Localized[] =>
+  SCOPES.filter((known) => scopes.includes(known)).map((known) => message(`scope.${known}`));
+
+/** The resources of a request, or of them those that the user is asked for, with these scopes. */
+const shownTargets = (targets: readonly Target[], asked: MissingConsent | undefined): readonly Target[] =>
+  asked
+    ? targets.flatMap(({ resource }) => {
+        const missing = asked.resources.find((one) => one.resource === resource.identifier);
+        return missing ? [{ resource, scopes: missing.scopes }] : [];
+      })
+    : targets;
+
+export const viewOfTarget = ({ resource, scopes }: Target, isLasting: boolean) => ({
+  resourceName: resource.name,
+  identifier: resource.identifier,
+  permits: resource.scopes
+    .filter(({ name }) => scopes.includes(name))
+    .map(({ description, sensitive = false }) => ({ description, sensitive })),
+  lasts: isLasting
+    ? message('consent.lasts', { days: String(REFRESH_MAX_LIFETIME_MS / DAY) })
+    : message('consent.ends', { minutes: String(Math.ceil(resource.tokenLifetimeSeconds / 60)) }),
+});

@@ -1,0 +1,291 @@
+import type { Clock } from '../../../core/kernel/clock.js';
+import { newId, newToken, type Random, sha256 } from '../../../core/kernel/secrets.js';
+import type { Audit } from '../../../core/ops/audit.js';
+import type { BackchannelLogout } from '../backchannel/service.js';
+import { acrOf } from '../claims.js';
+import type { DelegationRequest } from '../delegations/request.js';
+import type { Delegations } from '../delegations/service.js';
+import type { Directory, Principal } from '../directory.js';
+import { CODE_LIFETIME_MS, newGrantToken } from '../grant-tokens.js';
+import type { ReadHint } from '../keys.js';
+import { findRefusal, type Resources, scopesOf } from '../resources.js';
+import { clientTrace, GRANT, type GrantedDelegation, type Grants, type SessionDocument } from '../store.js';
+import type { ClientInteraction, Interaction, InteractionTokens, OwnPage } from './interaction-token.js';
+import type { PushedAuthorization } from './pushed.js';
+import {
+  type AuthorizationRequest,
+  type ErrorResponse,
+  type PushedRequest,
+  REQUEST_URI,
+  type ValidationResult,
+  validateAuthorizationRequest,
+  wasUsed,
+} from './request.js';
+import type { AuthorizationResponse } from './response.js';
+import { isWebUri, type Parameters, type RuleViolation } from './rules.js';
+
+/** Responds to authorization requests with a code or an error, possibly after a form. */
+export interface Authorization {
+  /** @throws invalid_request */
+  validate(parameters: Parameters, ip: string, pushed?: PushedRequest): Promise<ValidationResult>;
+  /** The error as a response to the application. */
+  errorResponse(error: ErrorResponse): AuthorizationResponse;
+  /** Why this principal must not be authorized, or `null`. */
+  findViolation(request: AuthorizationRequest, principal: Principal): RuleViolation | null;
+  /** The response with a new code, or with an error when this principal must not be authorized. */
+  approve(
+    request: AuthorizationRequest,
+    authenticated: Authentication,
+    ip: string,
+  ): Promise<AuthorizationResponse>;
+  /** Issues the token of a form that is about to be shown to the browser with this cookie, or with a new one. */
+  beginInteraction(
+    request: AuthorizationRequest,
+    cookie: string | undefined,
+    shownTo?: ConsentReader,
+  ): { token: string; cookie: string };
+  /** The same for the sign-in form of a page of the provider itself. */
+  beginOwnSignIn(page: OwnPage, cookie: string | undefined): { token: string; cookie: string };
+  /** Starts the form for the second factor, after the principal has given the password. */
+  beginSecondFactor(
+    purpose: AuthorizationRequest | OwnPage,
+    principal: Principal,
+    cookie: string | undefined,
+  ): { token: string; cookie: string };
+  /**
+   * The request or the page that a form was shown for, validated again; `null` when the form is invalid or was shown to
+   * another browser. A form may be submitted twice: on a double click, the browser discards the first response, and the
+   * second one must still redirect to the application. An expired form proves neither a session nor a password.
+   *
+   * @throws invalid_request
+   */
+  resume(token: string, cookie: string | undefined): Promise<ResumedInteraction | null>;
+}
+
+export interface Authentication {
+  principal: Principal;
+  /** Absent if the request itself contained the credentials. */
+  session?: SessionDocument;
+  /** Of the consent, read before the principal is authorized: a later revocation applies to the grant. */
+  revocations: number;
+  /** Whether the person has allowed the delegation that the request asks for, on its page. */
+  delegates?: boolean;
+  /** Whether an earlier session is used, without a sign-in. */
+  isSilent?: boolean;
+}
+
+/** For whom a consent page was shown: the session, and the state of the consent. */
+export interface ConsentReader {
+  sid: string;
+  /** How often the user had revoked the consent. */
+  revocations: number;
+}
+
+export type ResumedInteraction =
+  | {
+      validated: ValidationResult;
+      shownTo: Partial<ConsentReader>;
+      proven: Interaction['proven'];
+      isExpired: boolean;
+    }
+  | (OwnPage & { proven: Interaction['proven']; isExpired: boolean });
+
+export interface AuthorizationDependencies {
+  grants: Grants;
+  interactionTokens: InteractionTokens;
+  backchannel: Pick<BackchannelLogout, 'remember'>;
+  directory: Directory;
+  delegations(): Promise<Pick<Delegations, 'give'>>;
+  pushed(): Promise<PushedAuthorization>;
+  resources: Resources;
+  readHint: ReadHint;
+  issuer(): string;
+  audit: Audit;
+  clock: Clock;
+  random: Random;
+}
+
+export const WRONG_KIND: RuleViolation = {
+  error: 'access_denied',
+  description: 'This kind of principal is not allowed to sign in to this client.',
+};
+const OTHER_USER: RuleViolation = {
+  error: 'login_required',
+  description: 'The signed-in user is not the user of id_token_hint.',
+};
+
+export function createAuthorization(deps: AuthorizationDependencies): Authorization {
+  const { grants, interactionTokens, backchannel, directory, issuer, audit, clock, random } = deps;
+
+  const respond = (
+    { redirectUri, parameters }: Pick<ErrorResponse, 'redirectUri' | 'parameters'>,
+    values: Record<string, string>,
+  ): AuthorizationResponse => ({
+    redirectUri,
+    isFormPost: parameters['response_mode'] === 'form_post' && isWebUri(redirectUri),
+    values: { ...values, state: parameters['state'], iss: issuer() },
+  });
+
+  const errorResponse = ({ violation, ...request }: ErrorResponse): AuthorizationResponse =>
+    respond(request, { error: violation.error, error_description: violation.description });
+
+  const findViolation = ({ client, hintedSub, targets }: AuthorizationRequest, principal: Principal) => {
+    const { id, kind } = principal;
+    if (!client.principalKinds.includes(kind)) return WRONG_KIND;
+    const refusal = findRefusal(targets, principal);
+    if (refusal !== null) return { error: 'access_denied', description: refusal };
+    return hintedSub !== undefined && hintedSub !== id ? OTHER_USER : null;
+  };
+
+  const give = async (
+    { client, targets: [target] }: AuthorizationRequest,
+    { agent, lifetimeMs, maxDepth }: DelegationRequest,
+    person: Principal,
+    { txn, ip }: { txn: string; ip: string },
+  ): Promise<GrantedDelegation | undefined> => {
+    if (!target) return undefined;
+    const { resource, scopes } = target;
+    const permission = { person, agent, resource: resource.identifier, scopes, clientId: client.id, txn };
+    const delegations = await deps.delegations();
+    const given = await delegations.give({ ...permission, maxDepth, lifetimeMs }, ip);
+    const { id, agentEpoch, expiresAt } = given;
+    return { id, agent: agent.id, ...(agentEpoch !== undefined && { agentEpoch }), expiresAt };
+  };
+
+  const formCookie = (known: string | undefined) =>
+    known !== undefined && isCookie(known) ? known : newToken(random);
+
+  const withPushed = (validated: ValidationResult, pushed: PushedRequest | undefined): ValidationResult =>
+    'request' in validated && pushed ? { request: { ...validated.request, pushed } } : validated;
+
+  /** @throws invalid_request if another request has got the code of a pushed one */
+  const usePushed = async ({ pushed }: AuthorizationRequest): Promise<void> => {
+    if (!pushed) return;
+    const { use } = await deps.pushed();
+    if (!(await use(pushed.requestUri)) && !pushed.isForm) throw wasUsed();
+  };
+
+  return {
+    async validate(parameters, ip, pushed) {
+      const validated = await validateAuthorizationRequest(parameters, {
+        ...deps,
+        directory: {
+          ...directory,
+          findClient: (clientId) => directory.resolveClient(clientId, { ip, allowsStale: false }),
+        },
+      });
+      return withPushed(validated, pushed);
+    },
+    errorResponse,
+    findViolation,
+
+    async approve(request, { principal, session, revocations, isSilent = false, delegates = false }, ip) {
+      const violation = findViolation(request, principal) ?? refuseUnasked(request, delegates);
+      if (violation) return errorResponse({ ...request, violation });
+      await usePushed(request);
+      const { parameters, client, redirectUri, scope, targets } = request;
+      const id = newId(GRANT, clock, random);
+      const code = newGrantToken('ac_', id, random);
+      const now = clock.now();
+      const delegation =
+        request.delegation && (await give(request, request.delegation, principal, { txn: id, ip }));
+      const { nonce, code_challenge: challenge, acr_values: acrValues, dpop_jkt: key } = parameters;
+      const grant = {
+        id,
+        codeHash: sha256(code),
+        clientId: client.id,
+        sub: principal.id,
+        ...(principal.epoch !== undefined && { epoch: principal.epoch }),
+        redirectUri,
+        scope,
+        ...(targets.length > 0 && { resources: scopesOf(targets) }),
+        ...(nonce && { nonce }),
+        ...(delegation && { delegation }),
+        ...(challenge && { challenge }),
+        ...(key && { codeKey: key }),
+        // The class of the sign-in, whichever was requested (OIDC Core §3.1.2.1).
+        ...(acrValues && { acr: acrOf(session?.amr) }),
+        ...(session?.amr && { amr: session.amr }),
+        // A delegation outlives the session.
+        ...(session && !delegation && { sid: session.id }),
+        ...(revocations > 0 && { revocations }),
+        authTime: session?.authTime ?? now,
+        createdAt: now,
+        codeExpiresAt: now + CODE_LIFETIME_MS,
+      };
+      if (session && !delegation) await backchannel.remember(client, session, scope);
+      const event = isSilent ? 'login.continued' : 'login.succeeded';
+      await Promise.all([
+        grants.insert(grant),
+        audit.record({ event, subject: principal.id, ip, detail: clientTrace(grant) }),
+      ]);
+      await directory.recordUse(client);
+      return respond(request, { code });
+    },
+
+    beginInteraction(request, known, shownTo) {
+      const cookie = formCookie(known);
+      const interaction = { ...namedIn(request), ...shownTo };
+      return { token: interactionTokens.issue(interaction, cookie), cookie };
+    },
+
+    beginOwnSignIn(page, known) {
+      const cookie = formCookie(known);
+      return { token: interactionTokens.issue(page, cookie), cookie };
+    },
+
+    beginSecondFactor(purpose, { id, epoch }, known) {
+      const cookie = formCookie(known);
+      const proven = { id, ...(epoch !== undefined && { epoch }) };
+      if ('returnTo' in purpose)
+        return { token: interactionTokens.issue({ ...purpose, proven }, cookie), cookie };
+      const interaction = { ...namedIn(purpose), proven };
+      return { token: interactionTokens.issue(interaction, cookie), cookie };
+    },
+
+    async resume(token, cookie) {
+      if (cookie === undefined) return null;
+      const verified = interactionTokens.verify(token, cookie);
+      if (!verified) return null;
+      const { interaction, isExpired } = verified;
+      const proven = isExpired ? undefined : interaction.proven;
+      if ('returnTo' in interaction) return { ...interaction, proven, isExpired };
+      const { parameters, hintedSub } = interaction;
+      const { sid, revocations } = interaction;
+      const isConsent = !isExpired && sid !== undefined && revocations !== undefined;
+      const shownTo = isConsent ? { sid, revocations } : {};
+      const { client_id: clientId, request_uri: requestUri = '' } = parameters;
+      const opened = requestUri.startsWith(REQUEST_URI)
+        ? await (await deps.pushed()).resume(clientId, requestUri)
+        : undefined;
+      // The metadata of the client was fetched for the form.
+      const validated = withPushed(
+        await validateAuthorizationRequest(opened?.parameters ?? parameters, deps),
+        opened && { requestUri, pushedAt: opened.pushedAt, isForm: true },
+      );
+      if ('request' in validated && hintedSub !== undefined) validated.request.hintedSub = hintedSub;
+      return { validated, shownTo, proven, isExpired };
+    },
+  };
+}
+
+/** What a form contains of its request: of a pushed one only the name, because the content of a form can be read. */
+function namedIn({ parameters, hintedSub, pushed }: AuthorizationRequest): ClientInteraction {
+  const { client_id: clientId = '', id_token_hint: _, ...others } = parameters;
+  if (pushed) return { parameters: { client_id: clientId, request_uri: pushed.requestUri } };
+  return {
+    parameters: { client_id: clientId, ...others },
+    ...(hintedSub !== undefined && { hintedSub }),
+  };
+}
+
+/** A delegation is given by a person who has seen its page, and by nothing else. */
+const refuseUnasked = ({ delegation }: AuthorizationRequest, delegates: boolean): RuleViolation | null =>
+  delegation && !delegates
+    ? {
+        error: 'access_denied',
+        description: 'Only a person can let an agent act for them, on a page in a browser.',
+      }
+    : null;
+
+const isCookie = (value: string): boolean => /^[\w-]{43}$/.test(value);

@@ -1,0 +1,85 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { message } from '../../../../core/http/messages.js';
+import type { Pages } from '../../../../core/http/pages.js';
+import { access, originOf, type Scope } from '../../../../core/http/scope.js';
+import { AMR } from '../../claims.js';
+import type { Directory, SecondFactor } from '../../directory.js';
+import { oidcErrors } from '../../errors.js';
+import { SecondFactorBody } from '../../schemas.js';
+import type { Purpose, SignInPages } from '../pages.js';
+import type { InteractionForms } from './forms.js';
+
+export interface SecondFactorPluginOptions {
+  forms: InteractionForms;
+  secondFactor: SecondFactor;
+  directory: Pick<Directory, 'findPrincipal'>;
+  signInPages: Pick<SignInPages, 'secondFactor' | 'secondFactorEnrolment' | 'recoveryCodes' | 'signIn'>;
+  pages: Pages;
+}
+
+/** The forms for the second factor and for its enrolment, which continue a sign-in with a password. */
+export async function secondFactorPlugin(
+  scope: Scope,
+  { forms, secondFactor, directory, signInPages, pages }: SecondFactorPluginOptions,
+): Promise<void> {
+  const config = access('public', { page: true });
+
+  scope.post(
+    '/authorize/second-factor',
+    { config, schema: { body: SecondFactorBody } },
+    async (request, reply) => {
+      const { interaction: token, code } = request.body;
+      const resumed = await resume(request, token);
+      if ('error' in resumed) return forms.respondWithError(reply, resumed.error, 303);
+      if ('expired' in resumed) return startAgain(request, reply, resumed.expired);
+      const { purpose, principal } = resumed;
+      pages.keepForm(request, signInPages.secondFactor(purpose, { token }));
+      if (await secondFactor.verify(principal.id, code, originOf(request))) {
+        return forms.complete(request, reply, purpose, principal, AMR.secondFactor);
+      }
+      const problems = [message('second-factor.wrong')];
+      return pages.send(reply.code(401), signInPages.secondFactor(purpose, { token, problems }));
+    },
+  );
+
+  scope.post(
+    '/authorize/second-factor/enrol',
+    { config, schema: { body: SecondFactorBody } },
+    async (request, reply) => {
+      const { interaction: token, code } = request.body;
+      const resumed = await resume(request, token);
+      if ('error' in resumed) return forms.respondWithError(reply, resumed.error, 303);
+      if ('expired' in resumed) return startAgain(request, reply, resumed.expired);
+      const { purpose, principal } = resumed;
+      const { id, handle } = principal;
+      const enrolment = await secondFactor.pending(id, handle);
+      pages.keepForm(request, signInPages.secondFactorEnrolment(purpose, { token, enrolment }));
+      const codes = await secondFactor.confirm(id, code, token, originOf(request));
+      if (codes) {
+        await forms.enter(request, reply, purpose, principal, AMR.secondFactor);
+        return pages.send(reply, signInPages.recoveryCodes(purpose, codes));
+      }
+      const problems = [message('second-factor.wrong')];
+      const page = signInPages.secondFactorEnrolment(purpose, { token, enrolment, problems });
+      return pages.send(reply.code(401), page);
+    },
+  );
+
+  /** Asks for the password again, after a form was open for too long. */
+  const startAgain = (request: FastifyRequest, reply: FastifyReply, purpose: Purpose): FastifyReply =>
+    forms.renew(request, reply, purpose, (renewed) =>
+      signInPages.signIn(purpose, { ...renewed, handle: '' }),
+    );
+
+  /** What the sign-in is for and who has given the password, or an error for the application. @throws login_rejected */
+  async function resume(request: FastifyRequest, token: string) {
+    const resumed = await forms.resumeSignIn(request, token);
+    if ('error' in resumed) return resumed;
+    const { purpose, proven, isExpired } = resumed;
+    if (isExpired) return { expired: purpose };
+    const principal = proven ? await directory.findPrincipal(proven.id) : null;
+    // Without a password before it, or after the account was disabled or the password changed.
+    if (!principal || principal.epoch !== proven?.epoch) throw oidcErrors.login_rejected();
+    return { purpose, principal };
+  }
+}

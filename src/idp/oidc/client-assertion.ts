@@ -1,0 +1,192 @@
+import { decodeJwt, decodeProtectedHeader, errors, importJWK, type JWTPayload, jwtVerify } from 'jose';
+import { type Clock, MINUTE, SECOND, toSeconds } from '../../core/kernel/clock.js';
+import {
+  CLIENT_KEY_ALGORITHMS,
+  type ClientKeyAlgorithm,
+  fitsAlgorithm,
+  type PublicJwk,
+  readJwkSet,
+} from '../../core/kernel/public-jwk.js';
+import { sha256 } from '../../core/kernel/secrets.js';
+import { type Documents, DocumentUnavailable } from '../../core/outbound/documents.js';
+import { nullIfTaken } from '../../core/storage/collection.js';
+import { atMost, type Throttle } from '../../core/throttle/throttle.js';
+import type { Client } from './directory.js';
+import type { UsedAssertions } from './store.js';
+
+/** What can sign an assertion. */
+export type KeyHolder = Pick<Client, 'id' | 'jwks' | 'jwksUri'>;
+
+/** Authentication of clients by a signature (RFC 7523 §3, with the rules of draft-ietf-oauth-rfc7523bis). */
+export interface ClientAssertions {
+  /** The client that an assertion claims to be, unverified. */
+  subjectOf(assertion: string): string | undefined;
+  /** Verifies an assertion and uses it up. Returns what is wrong with it. @throws RATE_LIMITED */
+  verify(client: KeyHolder, assertion: string, ip: string): Promise<string | null>;
+}
+
+export interface AssertionDependencies {
+  usedAssertions: UsedAssertions;
+  readDocument: Documents['read'];
+  throttle: Pick<Throttle, 'count'>;
+  issuer(): string;
+  clock: Clock;
+}
+
+/** For everything before the signature is verified, so that the answer tells nothing about clients. */
+export const UNVERIFIED = 'Client authentication failed.';
+
+const MAX_LENGTH = 8 * 1024;
+
+const MAX_JTI_LENGTH = 256;
+
+const MAX_LIFETIME_SECONDS = 300;
+
+/** How much later than here it may be at the client. */
+const TOLERANCE_SECONDS = 60;
+
+/** How long a published set of keys is not requested again for a key that it lacks. */
+export const MIN_REFRESH_MS = MINUTE;
+
+/** Requests for keys and client metadata that one address block may cause. */
+export const DOCUMENT_REQUESTS = atMost('documents', 30, 10 * MINUTE);
+
+/** `typ` of client assertions. Those of other kinds of tokens are refused (RFC 8725 §3.11). */
+const TYPES: readonly unknown[] = [undefined, 'JWT', 'jwt', 'client-authentication+jwt'];
+
+export const JWK_SET_TYPE = /^application\/(jwk-set\+)?json$/i;
+
+export function createClientAssertions({
+  usedAssertions,
+  readDocument,
+  throttle,
+  issuer,
+  clock,
+}: AssertionDependencies): ClientAssertions {
+  const publishedKeys = async (uri: string, ip: string, notBefore = 0): Promise<PublicJwk[]> => {
+    const { text } = await readDocument(uri, {
+      pay: () => throttle.count(DOCUMENT_REQUESTS, ip),
+      problemOf: (body) => {
+        const read = readJwkSet(parseJson(body), true);
+        return 'problem' in read ? read.problem : null;
+      },
+      contentType: JWK_SET_TYPE,
+      allowsStale: true,
+      notBefore,
+    });
+    const read = readJwkSet(parseJson(text), true);
+    return 'keys' in read ? read.keys : [];
+  };
+
+  /** The claims that one of the keys has signed, else `null`. */
+  const verifySignature = async (
+    assertion: string,
+    keys: readonly PublicJwk[],
+  ): Promise<JWTPayload | null> => {
+    const { alg, kid } = headerOf(assertion) ?? {};
+    const algorithm = CLIENT_KEY_ALGORITHMS.find((known) => known === alg);
+    if (algorithm === undefined) return null;
+    const fitting = keys.filter((key) => fitsAlgorithm(key, algorithm));
+    const named = fitting.filter((key) => key.kid !== undefined && key.kid === kid);
+    for (const key of named.length > 0 ? named : fitting.filter((key) => key.kid === undefined || !kid)) {
+      const claims = await claimsSignedBy(assertion, key, algorithm, clock.now());
+      if (claims) return claims;
+    }
+    return null;
+  };
+
+  const readClaims = async (client: KeyHolder, assertion: string, ip: string): Promise<JWTPayload | null> => {
+    if (client.jwks) return verifySignature(assertion, client.jwks);
+    const { jwksUri } = client;
+    if (jwksUri === undefined) return null;
+    try {
+      const claims = await verifySignature(assertion, await publishedKeys(jwksUri, ip));
+      // The client may have a new key since.
+      return (
+        claims ??
+        (await verifySignature(assertion, await publishedKeys(jwksUri, ip, clock.now() - MIN_REFRESH_MS)))
+      );
+    } catch (error) {
+      if (error instanceof DocumentUnavailable) return null;
+      throw error;
+    }
+  };
+
+  const problemOf = (client: KeyHolder, claims: JWTPayload): string | null => {
+    const { iss, sub, aud, exp, jti } = claims;
+    if (iss !== client.id || sub !== client.id) return 'iss and sub of the assertion must be the client_id.';
+    // The issuer and nothing else: an assertion for another server must not work here, nor this one there.
+    if (aud !== issuer() && !(Array.isArray(aud) && aud.length === 1 && aud[0] === issuer()))
+      return 'aud of the assertion must be the issuer.';
+    const now = toSeconds(clock.now());
+    if (exp === undefined || exp <= now) return 'The assertion has expired.';
+    if (exp > now + MAX_LIFETIME_SECONDS)
+      return `exp of the assertion must be at most ${MAX_LIFETIME_SECONDS} seconds ahead.`;
+    if (typeof jti !== 'string' || jti === '' || jti.length > MAX_JTI_LENGTH)
+      return `The assertion must have a jti of at most ${MAX_JTI_LENGTH} characters.`;
+    return null;
+  };
+
+  return {
+    subjectOf(assertion) {
+      try {
+        return assertion.length > MAX_LENGTH ? undefined : decodeJwt(assertion).sub;
+      } catch {
+        return undefined;
+      }
+    },
+
+    async verify(client, assertion, ip) {
+      if (assertion.length > MAX_LENGTH) return UNVERIFIED;
+      const claims = await readClaims(client, assertion, ip);
+      if (!claims) return UNVERIFIED;
+      const problem = problemOf(client, claims);
+      if (problem !== null) return problem;
+      const { jti, exp = 0 } = claims;
+      // The insertion decides between concurrent uses, in all processes together.
+      const used = { id: sha256(JSON.stringify([client.id, jti])), expiresAt: exp * SECOND };
+      const isFirst = (await usedAssertions.insert(used).then(() => true, nullIfTaken)) !== null;
+      return isFirst ? null : 'The assertion was used before.';
+    },
+  };
+}
+
+function headerOf(assertion: string): { alg?: string; kid?: string } | null {
+  try {
+    const { alg, kid, typ } = decodeProtectedHeader(assertion);
+    return TYPES.includes(typ)
+      ? { ...(alg !== undefined && { alg }), ...(kid !== undefined && { kid }) }
+      : null;
+  } catch {
+    return null;
+  }
+}
+
+/** The claims if this key has signed them, else `null`. Times are checked by the caller, except `nbf`. */
+async function claimsSignedBy(
+  assertion: string,
+  key: PublicJwk,
+  algorithm: ClientKeyAlgorithm,
+  now: number,
+): Promise<JWTPayload | null> {
+  try {
+    const { payload } = await jwtVerify(assertion, await importJWK({ ...key }, algorithm), {
+      algorithms: [algorithm],
+      currentDate: new Date(now),
+      clockTolerance: TOLERANCE_SECONDS,
+    });
+    return payload;
+  } catch (error) {
+    if (error instanceof errors.JOSEError || error instanceof TypeError) return null;
+    throw error;
+  }
+}
+
+/** `undefined` for what is not JSON. */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,34 @@
+import { longTime, message } from '../../../core/http/messages.js';
+import type { Page } from '../../../core/http/pages.js';
+import { otherAccountHref, pageOf } from '../authorize/pages.js';
+import type { AuthorizationRequest } from '../authorize/request.js';
+import { isSelfRegistered } from '../directory.js';
+import { mountPath } from '../sessions.js';
+
+/** Asks a person whether an agent may act for them: which one, where, how and until when. */
+export function delegationPage(
+  request: AuthorizationRequest,
+  issuer: string,
+  { token, handle, now }: { token: string; handle: string; now: number },
+): Page {
+  const { delegation, targets } = request;
+  const mount = mountPath(issuer);
+  const { agent, lifetimeMs = 0, maxDepth = 1 } = delegation ?? {};
+  const [target] = targets;
+  return pageOf('delegation', request, {
+    action: `${mount}/authorize/consent`,
+    otherAccount: otherAccountHref(request, mount),
+    agentName: agent?.name ?? agent?.handle,
+    agentHandle: agent?.handle,
+    isAgentUnverified: agent !== undefined && isSelfRegistered(agent),
+    resourceName: target?.resource.name,
+    identifier: target?.resource.identifier,
+    permits: target?.resource.scopes
+      .filter(({ name }) => target.scopes.includes(name))
+      .map(({ description, sensitive = false }) => ({ description, sensitive })),
+    until: message('delegation.until', { when: longTime(now + lifetimeMs) }),
+    ...(maxDepth > 1 && { handsOn: message('delegation.hands-on', { count: String(maxDepth - 1) }) }),
+    handle,
+    token,
+  });
+}

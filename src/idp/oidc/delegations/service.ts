@@ -1,0 +1,188 @@
+import { type Clock, DAY, isUnexpired } from '../../../core/kernel/clock.js';
+import { newId, type Random, sha256 } from '../../../core/kernel/secrets.js';
+import type { Audit } from '../../../core/ops/audit.js';
+import { nullIfTaken, type Page } from '../../../core/storage/collection.js';
+import type { Directory, Principal } from '../directory.js';
+import type { Revocations } from '../revocations/service.js';
+import { DELEGATION, type DelegationCollection, type DelegationDocument, traceOf } from './store.js';
+
+/** Delegations: which agents act for which people. Loaded with the first request that concerns one. */
+
+export const DEFAULT_LIFETIME_MS = 30 * DAY;
+export const MAX_LIFETIME_MS = 90 * DAY;
+export const MAX_DEPTH = 3;
+
+/** The oldest sign-in with which a person may delegate a scope that is marked as sensitive. */
+export const MAX_SIGN_IN_AGE_SECONDS = 300;
+
+/** Delegations that a list shows. */
+const MAX_LISTED = 100;
+
+/** Who ends a delegation, and from where, for the audit. */
+export interface EndedBy {
+  ip: string;
+  by?: string;
+}
+
+export interface Delegations {
+  /** Stores what a person has allowed. It replaces, and ends, what the person had allowed this agent there before. */
+  give(permission: Permission, ip: string): Promise<DelegationDocument>;
+  /** The delegation while it is valid: not ended, not expired, and both parties as they were when it was given. */
+  find(id: string): Promise<ActiveDelegation | null>;
+  recordUse(id: string): Promise<void>;
+  /** Ends it with everything that was issued for it. Returns whether it was valid. */
+  end(id: string, by: EndedBy): Promise<boolean>;
+  /** The same for the person who gave it. */
+  endOwn(person: string, id: string, by: EndedBy): Promise<boolean>;
+  /** Ends all of a client or a resource that is removed. */
+  endAll(of: { clientId: string } | { resource: string }, by: EndedBy): Promise<void>;
+  /** The valid ones that a person has given, or that an agent has got; the latest first. */
+  list(of: { person: string } | { agent: string }): Promise<ActiveDelegation[]>;
+  /** All valid ones. */
+  page(after?: string): Promise<Page<ActiveDelegation>>;
+}
+
+export interface Permission {
+  person: Pick<Principal, 'id' | 'epoch'>;
+  agent: Pick<Principal, 'id' | 'epoch'>;
+  resource: string;
+  scopes: readonly string[];
+  clientId: string;
+  /** The grant of its code. */
+  txn: string;
+  maxDepth: number;
+  lifetimeMs: number;
+}
+
+export interface ActiveDelegation {
+  delegation: DelegationDocument;
+  agent: Principal;
+  person: Principal;
+}
+
+export interface DelegationDependencies {
+  delegations: DelegationCollection;
+  directory: Pick<Directory, 'findPrincipal'>;
+  revocations: Pick<Revocations, 'end'>;
+  audit: Pick<Audit, 'record'>;
+  clock: Clock;
+  random: Random;
+}
+
+export function createDelegations(deps: DelegationDependencies): Delegations {
+  const { delegations, directory, revocations, audit, clock, random } = deps;
+
+  const activate = async (delegation: DelegationDocument | null): Promise<ActiveDelegation | null> => {
+    if (!delegation || delegation.revokedAt !== undefined) return null;
+    if (!isUnexpired(delegation.expiresAt, { now: clock.now(), life: MAX_LIFETIME_MS })) return null;
+    const [agent, person] = await Promise.all([
+      directory.findPrincipal(delegation.agent),
+      directory.findPrincipal(delegation.person),
+    ]);
+    const isUnchanged = agent?.epoch === delegation.agentEpoch && person?.epoch === delegation.personEpoch;
+    return agent?.kind === 'agent' && person && isUnchanged ? { delegation, agent, person } : null;
+  };
+
+  /** Resource servers learn of it before the store, so that no token is accepted wrongly after a crash in between. */
+  const endStored = async (delegation: DelegationDocument, by: EndedBy): Promise<boolean> => {
+    const { id } = delegation;
+    const isEnded = await revocations.end('delegation', id, () =>
+      delegations.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } }),
+    );
+    if (isEnded) await recordEnd(delegation, by);
+    return isEnded;
+  };
+
+  const recordEnd = (delegation: DelegationDocument, by: EndedBy): Promise<void> =>
+    audit.record({
+      event: 'delegation.ended',
+      subject: delegation.person,
+      ...by,
+      detail: traceOf(delegation),
+    });
+
+  return {
+    async give({ person, agent, resource, scopes, clientId, txn, maxDepth, lifetimeMs }, ip) {
+      const parties = sha256(JSON.stringify([person.id, agent.id, resource]));
+      for (;;) {
+        const earlier = await delegations.findOne({ parties });
+        // A new id, because what was ended under the earlier one remains revoked.
+        const replaced =
+          earlier &&
+          (await revocations.end('delegation', earlier.id, () => delegations.deleteOne({ id: earlier.id })));
+        if (replaced && (await activate(replaced))) await recordEnd(replaced, { ip });
+        const now = clock.now();
+        const given: DelegationDocument = {
+          id: newId(DELEGATION, clock, random),
+          parties,
+          person: person.id,
+          ...(person.epoch !== undefined && { personEpoch: person.epoch }),
+          agent: agent.id,
+          ...(agent.epoch !== undefined && { agentEpoch: agent.epoch }),
+          resource,
+          scopes: [...scopes],
+          clientId,
+          txn,
+          maxDepth,
+          createdAt: now,
+          expiresAt: now + Math.min(lifetimeMs, MAX_LIFETIME_MS),
+        };
+        // Another request may have given one in between, which this one replaces.
+        const isStored = await delegations.insert(given).then(() => true, nullIfTaken);
+        if (!isStored) continue;
+        await audit.record({ event: 'delegation.given', subject: person.id, ip, detail: traceOf(given) });
+        return given;
+      }
+    },
+
+    find: async (id) => activate(await delegations.findOne({ id })),
+
+    async recordUse(id) {
+      await delegations.changeOne({ id, revokedAt: null }, { set: { lastUsedAt: clock.now() } });
+    },
+
+    async end(id, by) {
+      const stored = await delegations.findOne({ id });
+      return stored?.revokedAt === undefined && stored !== null && endStored(stored, by);
+    },
+
+    async endOwn(person, id, by) {
+      const stored = await delegations.findOne({ id });
+      return stored?.person === person && stored.revokedAt === undefined && endStored(stored, by);
+    },
+
+    async endAll(of, by) {
+      const where = { ...of, revokedAt: null };
+      for (let after: string | null | undefined; after !== null; ) {
+        const page: Page<DelegationDocument> = await delegations.page({
+          ...{ where, sort: 'id', limit: MAX_LISTED },
+          ...(after && { after }),
+        });
+        for (const one of page.items) await endStored(one, by);
+        after = page.next;
+      }
+    },
+
+    async list(of) {
+      const { items } = await delegations.page({
+        where: { ...of, revokedAt: null },
+        sort: 'id',
+        desc: true,
+        limit: MAX_LISTED,
+      });
+      const active = await Promise.all(items.map(activate));
+      return active.filter((one) => one !== null);
+    },
+
+    async page(after) {
+      const { items, next } = await delegations.page({
+        where: { revokedAt: null },
+        sort: 'id',
+        limit: MAX_LISTED,
+        ...(after !== undefined && { after }),
+      });
+      const active = await Promise.all(items.map(activate));
+      return { items: active.filter((one) => one !== null), next };
+    },
+  };
+}

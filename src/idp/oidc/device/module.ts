@@ -1,0 +1,33 @@
+import type { Pages } from '../../../core/http/pages.js';
+import type { Scope } from '../../../core/http/scope.js';
+import type { Jobs } from '../../../core/ops/jobs.js';
+import { createExpiryPurge } from '../../../core/ops/purge.js';
+import type { Store } from '../../../core/storage/collection.js';
+import type { ClientAuthDependencies } from '../client-auth.js';
+import type { OwnPages } from '../own-pages.js';
+import { type DevicePluginOptions, devicePlugin } from './plugin.js';
+import { createDeviceFlow, type DeviceFlow, type DeviceFlowDependencies } from './service.js';
+import { deviceRequestCollection } from './store.js';
+
+/** Sign-in on devices without a browser, which is loaded only if it is enabled. */
+export interface DeviceModule {
+  poll: DeviceFlow['poll'];
+  plugin(scope: Scope, options: { pages: Pages; own: OwnPages }): Promise<void>;
+}
+
+export type DeviceModuleDependencies = Omit<DeviceFlowDependencies, 'requests' | 'throttle'> &
+  Pick<DevicePluginOptions, keyof ClientAuthDependencies | 'issuer'> & {
+    store: Store;
+    throttle: DeviceFlowDependencies['throttle'] & DevicePluginOptions['throttle'];
+    jobs: Pick<Jobs, 'add'>;
+  };
+
+export function createDeviceModule({ store, jobs, ...deps }: DeviceModuleDependencies): DeviceModule {
+  const requests = deviceRequestCollection(store);
+  const flow = createDeviceFlow({ ...deps, requests });
+  jobs.add('device-request-purge', createExpiryPurge(requests, deps.clock));
+  return {
+    poll: flow.poll,
+    plugin: (scope, { pages, own }) => devicePlugin(scope, { ...deps, flow, pages, own }),
+  };
+}

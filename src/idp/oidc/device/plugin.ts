@@ -1,0 +1,144 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type Localized, message } from '../../../core/http/messages.js';
+import type { Pages } from '../../../core/http/pages.js';
+import { access, originOf, type Scope } from '../../../core/http/scope.js';
+import { addressBlock } from '../../../core/kernel/addresses.js';
+import type { Clock } from '../../../core/kernel/clock.js';
+import { createFormTokens } from '../../../shared/console-kit/forms.js';
+import { authenticateClient, type ClientAuthDependencies } from '../client-auth.js';
+import type { OwnPages } from '../own-pages.js';
+import { findRefusal } from '../resources.js';
+import { AnyForm } from '../schemas.js';
+import { mountPath } from '../sessions.js';
+import { readCredentials, readResources } from '../tokens/request.js';
+import { readUserCode, showUserCode } from './codes.js';
+import { codePage, confirmationPage, decidedPage } from './pages.js';
+import {
+  DeviceAuthorizationResponse,
+  DeviceCodeBody,
+  DeviceConfirmationBody,
+  DeviceQuery,
+} from './schemas.js';
+import type { DeviceFlow } from './service.js';
+
+export interface DevicePluginOptions extends ClientAuthDependencies {
+  flow: DeviceFlow;
+  /** The sign-in of people. Agents have no session, so they approve nothing. */
+  own: Pick<OwnPages, 'userOf' | 'sendSignIn'>;
+  pages: Pages;
+  issuer(): string;
+  clock: Clock;
+}
+
+type User = NonNullable<Awaited<ReturnType<OwnPages['userOf']>>>;
+
+/** The endpoint for devices, and the page on which a person enters the code that a device shows (RFC 8628 §3.1, §3.3). */
+export async function devicePlugin(scope: Scope, options: DevicePluginOptions): Promise<void> {
+  const { flow, own, pages, issuer, clock } = options;
+  const config = access('public', { page: true });
+  const path = () => `${mountPath(issuer())}/device`;
+
+  scope.post(
+    '/device_authorization',
+    { config: access('client'), schema: { body: AnyForm, response: { 200: DeviceAuthorizationResponse } } },
+    async (request, reply) => {
+      const credentials = readCredentials(request);
+      const { body: fields } = credentials;
+      const client = await authenticateClient(credentials, options);
+      const asked = { scope: fields['scope'], resources: readResources(request.body) };
+      const { deviceCode, userCode, expiresIn, interval } = await flow.begin(
+        client,
+        asked,
+        originOf(request),
+      );
+      const code = showUserCode(userCode);
+      reply.header('pragma', 'no-cache');
+      return {
+        device_code: deviceCode,
+        user_code: code,
+        verification_uri: `${issuer()}/device`,
+        verification_uri_complete: `${issuer()}/device?user_code=${code}`,
+        expires_in: expiresIn,
+        interval,
+      };
+    },
+  );
+
+  // A code in the address only fills in the form: a person who follows a link has compared nothing yet.
+  scope.get('/device', { config, schema: { querystring: DeviceQuery } }, async (request, reply) => {
+    const { user_code: code = '' } = request.query;
+    const user = await own.userOf(request);
+    return user ? sendCodePage(reply, user, shown(code)) : sendSignIn(request, reply, code);
+  });
+
+  scope.post('/device', { config, schema: { body: DeviceCodeBody } }, async (request, reply) => {
+    const { form, user_code: typed } = request.body;
+    const user = await own.userOf(request);
+    if (!user) return sendSignIn(request, reply, typed);
+    if (!formsOf(user).isValid(form)) return sendCodePage(reply.code(403), user, shown(typed), STALE);
+    const { ip } = originOf(request);
+    pages.keepForm(request, codeForm(user, shown(typed)));
+    const found = await flow.enter(typed, user.principal.id, ip);
+    if (!found) return sendCodePage(reply.code(404), user, shown(typed), UNKNOWN);
+    if (findRefusal(found.targets, user.principal) !== null)
+      return sendCodePage(reply.code(403), user, shown(typed), REFUSED);
+    const { userCode, place } = found;
+    const view = {
+      action: `${path()}/confirm`,
+      form: formsOf(user, userCode).issue(),
+      handle: user.principal.handle,
+      isElsewhere: place !== undefined && place !== addressBlock(ip),
+      otherCode: path(),
+    };
+    return pages.send(reply, confirmationPage(found, view));
+  });
+
+  scope.post(
+    '/device/confirm',
+    { config, schema: { body: DeviceConfirmationBody } },
+    async (request, reply) => {
+      const { form, user_code: typed, decision } = request.body;
+      const user = await own.userOf(request);
+      if (!user) return sendSignIn(request, reply, typed);
+      const userCode = readUserCode(typed) ?? '';
+      // The form proves that the code was entered before, so that no guess evades the limits here.
+      if (!formsOf(user, userCode).isValid(form))
+        return sendCodePage(reply.code(403), user, shown(typed), STALE);
+      const { ip } = originOf(request);
+      const found = await flow.find(userCode);
+      const decide = decision === 'allow' ? flow.approve : flow.deny;
+      if (!found || !(await decide(found, user, ip))) {
+        return sendCodePage(reply.code(404), user, shown(typed), UNKNOWN);
+      }
+      return pages.send(reply, decidedPage(decision, found.client.name || found.client.id));
+    },
+  );
+
+  /** @param userCode the code that the form confirms; absent for the form that asks for one */
+  const formsOf = ({ token }: User, userCode = '') =>
+    createFormTokens({ secret: `device ${token} ${userCode}`, clock });
+
+  const codeForm = (user: User, code: string, problems?: Localized[]) =>
+    codePage({ action: path(), form: formsOf(user).issue(), code, ...(problems && { problems }) });
+
+  const sendCodePage = (reply: FastifyReply, user: User, code: string, problems?: Localized[]) =>
+    pages.send(reply, codeForm(user, code, problems));
+
+  function sendSignIn(request: FastifyRequest, reply: FastifyReply, typed: string): FastifyReply {
+    const code = shown(typed);
+    const returnTo = code === '' ? '/device' : `/device?user_code=${code}`;
+    return own.sendSignIn(request, reply, { returnTo, name: 'the device page' });
+  }
+}
+
+const UNKNOWN = [message('device.unknown')];
+
+const REFUSED = [message('device.refused')];
+
+const STALE = [message('device.stale')];
+
+/** What the form is filled with: a code, and no other text of an address. */
+function shown(typed: string): string {
+  const code = readUserCode(typed);
+  return code === undefined ? '' : showUserCode(code);
+}

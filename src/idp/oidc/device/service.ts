@@ -1,0 +1,288 @@
+import { deviceOf } from '../../../core/http/circumstances.js';
+import type { Origin } from '../../../core/http/scope.js';
+import { type Clock, FUTURE_TOLERANCE_MS, isUnexpired, MINUTE, SECOND } from '../../../core/kernel/clock.js';
+import { isSecretOf, newId, type Random, sha256 } from '../../../core/kernel/secrets.js';
+import type { Audit } from '../../../core/ops/audit.js';
+import { nullIfTaken, UniqueViolation } from '../../../core/storage/collection.js';
+import { atMost, type Throttle } from '../../../core/throttle/throttle.js';
+import { grantedScope } from '../authorize/request.js';
+import type { BackchannelLogout } from '../backchannel/service.js';
+import type { ConsentService } from '../consents.js';
+import type { Client, Directory } from '../directory.js';
+import { oidcErrors } from '../errors.js';
+import { DEVICE_CODE_LIFETIME_MS } from '../grant-tokens.js';
+import type { Prove } from '../proofs.js';
+import { ANY_PERSON, findRefusal, findTargets, type Resources, scopesOf, type Target } from '../resources.js';
+import type { SessionService, SignedInUser } from '../sessions.js';
+import { GRANT, type GrantDocument, type Grants } from '../store.js';
+import type { TokenResponse } from '../tokens/issuance.js';
+import type { TokenService } from '../tokens/service.js';
+import { hashUserCode, newDeviceCode, newUserCode, readUserCode, requestIdOf } from './codes.js';
+import { DEVICE_REQUEST, type DeviceRequestDocument, type DeviceRequests } from './store.js';
+
+/** The sign-in of a device (RFC 8628). */
+export interface DeviceFlow {
+  /** Starts a sign-in. @throws unauthorized_client, invalid_scope, invalid_target, invalid_request, RATE_LIMITED */
+  begin(
+    client: Client,
+    request: { scope: string | undefined; resources: readonly string[] },
+    from: Origin,
+  ): Promise<{ deviceCode: string; userCode: string; expiresIn: number; interval: number }>;
+  /**
+   * The request with the code that a person has typed; `null` for an unknown, expired or used one. Every call is a guess.
+   * @throws RATE_LIMITED
+   */
+  enter(typed: string, sub: string, ip: string): Promise<DeviceRequest | null>;
+  /** The same for a code that this person has entered before, which is no guess. */
+  find(userCode: string): Promise<DeviceRequest | null>;
+  /** Allows the device to sign in as the user. Returns whether it is allowed now. */
+  approve(request: DeviceRequest, user: SignedInUser, ip: string): Promise<boolean>;
+  /** Returns whether it is denied now. */
+  deny(request: DeviceRequest, user: SignedInUser, ip: string): Promise<boolean>;
+  /**
+   * Exchanges the device code for tokens, once.
+   * @throws authorization_pending, slow_down, access_denied, expired_token, invalid_grant, invalid_request, invalid_target,
+   * unauthorized_client
+   */
+  poll(
+    client: Client,
+    request: { deviceCode: string | undefined; resources: readonly string[]; prove?: Prove | undefined },
+  ): Promise<TokenResponse>;
+}
+
+/** A request that awaits a decision. */
+export interface DeviceRequest {
+  id: string;
+  userCode: string;
+  client: Client;
+  scope: string;
+  targets: readonly Target[];
+  place?: string;
+  system?: string;
+  createdAt: number;
+}
+
+export interface DeviceFlowDependencies {
+  requests: DeviceRequests;
+  grants: Grants;
+  tokens: Pick<TokenService, 'redeemGrant'>;
+  consents: Pick<ConsentService, 'remember'>;
+  sessions: Pick<SessionService, 'extend'>;
+  backchannel: Pick<BackchannelLogout, 'remember'>;
+  directory: Pick<Directory, 'findClient'>;
+  resources: Resources;
+  throttle: Pick<Throttle, 'count' | 'countKey'>;
+  /** Keys of user codes: the first is used for new ones, all of them find one. */
+  seeds: readonly [string, ...string[]];
+  audit: Audit;
+  clock: Clock;
+  random: Random;
+}
+
+/** Seconds between two polls, and what each one that comes too early adds (RFC 8628 §3.5). */
+const INTERVAL = 5;
+
+/** A device counts from its receipt of the last response, and timers are inexact. */
+const EARLY_MS = SECOND;
+
+/** A longer interval than the lifetime of a code is not stored. */
+const MAX_INTERVAL = DEVICE_CODE_LIFETIME_MS / SECOND;
+
+/** Requests of one address block, and of one client, which bound what is stored. */
+const REQUESTS_OF_ADDRESS = atMost('device.address', 30, 10 * MINUTE);
+const REQUESTS_OF_CLIENT = atMost('device.client', 1000, 10 * MINUTE);
+
+/**
+ * User codes that are entered: by one person, from one address block and in total (RFC 8628 §5.1). With a thousand valid
+ * codes, all guesses of a day together find one of them with a probability of six percent at most.
+ */
+const CODES_OF_PERSON = atMost('device.person', 20, 10 * MINUTE);
+const CODES_OF_ADDRESS = atMost('device.entries', 60, 10 * MINUTE);
+const CODES_OF_ALL = atMost('device.all', 10_000, 10 * MINUTE);
+
+const MAX_SCOPE_LENGTH = 1024;
+
+export function createDeviceFlow(deps: DeviceFlowDependencies): DeviceFlow {
+  const { requests, grants, tokens, consents, sessions, backchannel, directory, resources } = deps;
+  const { throttle, seeds, audit, clock, random } = deps;
+
+  const isOpen = ({ expiresAt }: Pick<DeviceRequestDocument, 'expiresAt'>): boolean =>
+    isUnexpired(expiresAt, { now: clock.now(), life: DEVICE_CODE_LIFETIME_MS });
+
+  const findPending = async (userCode: string): Promise<DeviceRequestDocument | null> => {
+    const hashes = seeds.map((seed) => hashUserCode(userCode, seed));
+    const stored = await requests.findOne({ userCodeHash: { in: hashes } });
+    return stored && stored.state === 'pending' && isOpen(stored) ? stored : null;
+  };
+
+  const find: DeviceFlow['find'] = async (userCode) => {
+    const stored = await findPending(userCode);
+    const client = stored && (await directory.findClient(stored.clientId));
+    if (!stored || !client || mayNotBegin(client)) return null;
+    const { id, scope, resources: asked = [], place, system, createdAt } = stored;
+    const names = asked.map(({ resource }) => resource);
+    const scopes = [scope, ...asked.flatMap((one) => one.scopes)].join(' ');
+    const targets = await findTargets(names, scopes, resources);
+    if ('error' in targets || findRefusal(targets, ANY_PERSON) !== null) return null;
+    return {
+      ...{ id, userCode, client, scope, targets, createdAt },
+      ...(place !== undefined && { place }),
+      ...(system !== undefined && { system }),
+    };
+  };
+
+  /** Stores a decision. Returns whether it is stored: by this call, or by the same form before. */
+  const decide = async (
+    { id, client }: DeviceRequest,
+    decision: Pick<DeviceRequestDocument, 'approval'> & { state: 'approved' | 'denied' },
+    by: { subject: string; ip: string },
+  ): Promise<boolean> => {
+    const now = clock.now();
+    const expiresAt = { gt: now, lte: now + DEVICE_CODE_LIFETIME_MS + FUTURE_TOLERANCE_MS };
+    if (await requests.changeOne({ id, state: 'pending', expiresAt }, { set: decision })) {
+      await audit.record({ event: `device.${decision.state}`, ...by, detail: client.id });
+      return true;
+    }
+    const stored = await requests.findOne({ id });
+    return stored?.state === decision.state && stored.approval?.sub === decision.approval?.sub;
+  };
+
+  /** A poll before the decision: too early if the interval has not passed since the last one. */
+  const refusePending = async ({ id, polledAt, interval }: DeviceRequestDocument): Promise<Error> => {
+    const now = clock.now();
+    const isEarly = polledAt !== undefined && now < polledAt + interval * SECOND - EARLY_MS;
+    const isFirst =
+      !isEarly && (await requests.changeOne({ id, polledAt: polledAt ?? null }, { set: { polledAt: now } }));
+    if (isFirst) return oidcErrors.authorization_pending();
+    await requests.changeOne(
+      { id, interval: { lt: MAX_INTERVAL } },
+      { set: { polledAt: now }, inc: { interval: INTERVAL } },
+    );
+    return oidcErrors.slow_down();
+  };
+
+  return {
+    async begin(client, { scope = '', resources: names }, from) {
+      const refusal = mayNotBegin(client);
+      if (refusal) throw refusal;
+      if (scope.length > MAX_SCOPE_LENGTH) {
+        throw oidcErrors.invalid_request({ message: `scope is longer than ${MAX_SCOPE_LENGTH} characters.` });
+      }
+      const targets = await findTargets(names, scope, resources);
+      if ('error' in targets) throw refuseTarget(targets.error, targets.description);
+      const unfit = findRefusal(targets, ANY_PERSON);
+      if (unfit !== null) throw oidcErrors.invalid_target({ message: unfit });
+      await throttle.count(REQUESTS_OF_ADDRESS, from.ip);
+      await throttle.countKey(REQUESTS_OF_CLIENT, client.id, from.ip);
+      const { place, system } = deviceOf(from);
+      const now = clock.now();
+      for (;;) {
+        const id = newId(DEVICE_REQUEST, clock, random);
+        const [deviceCode, userCode] = [newDeviceCode(id, random), newUserCode(random)];
+        const isTaken = await requests
+          .insert({
+            id,
+            userCodeHash: hashUserCode(userCode, seeds[0]),
+            codeHash: sha256(deviceCode),
+            clientId: client.id,
+            scope: grantedScope(scope, targets),
+            ...(targets.length > 0 && { resources: scopesOf(targets) }),
+            ...(place !== undefined && { place }),
+            ...(system !== undefined && { system }),
+            createdAt: now,
+            expiresAt: now + DEVICE_CODE_LIFETIME_MS,
+            interval: INTERVAL,
+            state: 'pending',
+          })
+          .then(() => false, isTakenCode);
+        if (!isTaken) return { deviceCode, userCode, expiresIn: MAX_INTERVAL, interval: INTERVAL };
+      }
+    },
+
+    async enter(typed, sub, ip) {
+      await throttle.countKey(CODES_OF_PERSON, sub, ip);
+      await throttle.count(CODES_OF_ADDRESS, ip);
+      await throttle.countKey(CODES_OF_ALL, 'all', ip);
+      const userCode = readUserCode(typed);
+      return userCode === undefined ? null : find(userCode);
+    },
+
+    find,
+
+    async approve(request, { principal, session }, ip) {
+      const { client, scope, targets } = request;
+      if (!client.principalKinds.includes(principal.kind)) return false;
+      if (findRefusal(targets, principal) !== null) return false;
+      const { revocations } = await consents.remember(principal.id, client.id, scope, scopesOf(targets));
+      await Promise.all([sessions.extend(session), backchannel.remember(client, session, scope)]);
+      const approval = {
+        sub: principal.id,
+        ...(principal.epoch !== undefined && { epoch: principal.epoch }),
+        sid: session.id,
+        ...(session.amr && { amr: session.amr }),
+        authTime: session.authTime,
+        ...(revocations > 0 && { revocations }),
+        approvedAt: clock.now(),
+      };
+      return decide(request, { state: 'approved', approval }, { subject: principal.id, ip });
+    },
+
+    deny: (request, { principal }, ip) => decide(request, { state: 'denied' }, { subject: principal.id, ip }),
+
+    async poll(client, { deviceCode, resources: names, prove }) {
+      const refusal = mayNotBegin(client);
+      if (refusal) throw refusal;
+      if (!deviceCode) throw oidcErrors.invalid_request({ message: 'device_code is missing.' });
+      const id = requestIdOf(deviceCode);
+      const request = id === undefined ? null : await requests.findOne({ id });
+      if (!request || !isSecretOf(deviceCode, request.codeHash) || request.clientId !== client.id) {
+        throw oidcErrors.invalid_grant();
+      }
+      if (!isOpen(request)) throw oidcErrors.expired_token();
+      if (request.state === 'denied') throw oidcErrors.access_denied();
+      const grant = grantOf(request);
+      if (!grant) throw await refusePending(request);
+      // Before the code is used: after a crash in between, the next poll continues.
+      await grants.insert(grant).catch(nullIfTaken);
+      const response = await tokens.redeemGrant(client, grant, {
+        resources: names,
+        lifetimeMs: DEVICE_CODE_LIFETIME_MS,
+        prove,
+      });
+      // No revocation as after the replay of a code: devices repeat a poll of which the response was lost.
+      if (!response) throw oidcErrors.invalid_grant();
+      return response;
+    },
+  };
+}
+
+function mayNotBegin({ device, principalKinds }: Client): Error | undefined {
+  const refuse = (message: string) => oidcErrors.unauthorized_client({ message });
+  if (!device) return refuse('The client is not allowed to use the device flow.');
+  return principalKinds.includes('human') ? undefined : refuse('Only people can sign in on a device.');
+}
+
+const refuseTarget = (error: string, message: string): Error =>
+  error === 'invalid_scope' ? oidcErrors.invalid_scope({ message }) : oidcErrors.invalid_target({ message });
+
+/** Another request has the same user code. */
+function isTakenCode(error: unknown): true {
+  if (error instanceof UniqueViolation) return true;
+  throw error;
+}
+
+/** The grant of an approved request, the same for every poll. */
+function grantOf({ approval, ...request }: DeviceRequestDocument): GrantDocument | null {
+  if (request.state !== 'approved' || !approval) return null;
+  const { approvedAt, ...authentication } = approval;
+  return {
+    id: GRANT + request.id.slice(DEVICE_REQUEST.length),
+    codeHash: request.codeHash,
+    clientId: request.clientId,
+    scope: request.scope,
+    ...(request.resources && { resources: request.resources }),
+    ...authentication,
+    createdAt: approvedAt,
+    codeExpiresAt: request.expiresAt,
+  };
+}

@@ -1,0 +1,167 @@
+import {
+  createLocalJWKSet,
+  decodeJwt,
+  decodeProtectedHeader,
+  errors,
+  type JSONWebKeySet,
+  type JWTPayload,
+  jwtVerify,
+} from 'jose';
+import { type Clock, SECOND, toSeconds } from '../../../core/kernel/clock.js';
+import { MIN_REFRESH_MS } from '../client-assertion.js';
+import type { ReadKeySet } from './key-set.js';
+import { ASSERTION_TYPE, MAX_LIFETIME_SECONDS, type Trust, type TrustedIssuer } from './trust.js';
+
+/** The verification of identity assertions of other providers. */
+
+export interface VerifiedAssertion {
+  issuer: TrustedIssuer;
+  subject: string;
+  resources: readonly string[];
+  scope: string | undefined;
+  /** Thumbprint of the key that the assertion is bound to. */
+  key: string | undefined;
+  authTime: number;
+  amr: string[];
+  /** Unique among the assertions of the issuer. */
+  jti: string;
+  expiresAt: number;
+}
+
+export interface VerifierDependencies {
+  trust: Pick<Trust, 'findIssuer'>;
+  readKeySet: ReadKeySet;
+  issuer(): string;
+  clock: Clock;
+}
+
+/** What is accepted of other providers, which sign with RSA more often than not. */
+const ALGORITHMS = ['EdDSA', 'Ed25519', 'ES256', 'PS256', 'RS256'];
+
+const MAX_LENGTH = 8 * 1024;
+const MAX_TEXT_LENGTH = 512;
+const MAX_ENTRIES = 10;
+
+/** How much later than here it may be at the issuer. */
+const TOLERANCE_SECONDS = 60;
+
+/** What changes the meaning of an assertion and is not supported: without it, the access token would claim too much. */
+const UNSUPPORTED = ['act', 'authorization_details', 'tenant', 'aud_tenant'] as const;
+
+/** Before the signature is verified, the answer says nothing else. */
+const UNTRUSTED = 'The assertion is not signed by an issuer that is trusted for this client.';
+
+/** Returns the problem of an assertion that does not allow this client anything. @throws RATE_LIMITED */
+export async function verifyAssertion(
+  assertion: string,
+  clientId: string,
+  ip: string,
+  deps: VerifierDependencies,
+): Promise<VerifiedAssertion | { problem: string }> {
+  const issuer = await findIssuer(assertion, clientId, deps);
+  const claims = issuer && (await readClaims(assertion, issuer.issuer, ip, deps));
+  if (!issuer || !claims) return { problem: UNTRUSTED };
+  const problem = problemOf(claims, clientId, deps.issuer(), toSeconds(deps.clock.now()));
+  if (problem !== null) return { problem };
+  const { sub = '', jti, iat = 0, exp = 0, resource, scope, cnf, auth_time: authTime, amr } = claims;
+  return {
+    issuer,
+    subject: sub,
+    resources: isText(resource) ? [resource] : isTexts(resource) ? resource : [],
+    scope: typeof scope === 'string' ? scope : undefined,
+    key: (cnf as { jkt: string } | undefined)?.jkt,
+    authTime: Math.min(typeof authTime === 'number' ? authTime : iat, iat) * SECOND,
+    amr: isTexts(amr) ? amr : [],
+    jti: String(jti),
+    expiresAt: Math.ceil(exp * SECOND),
+  };
+}
+
+/** The issuer that an assertion names, unverified, if the operator trusts it for the client. */
+async function findIssuer(
+  assertion: string,
+  clientId: string,
+  { trust, issuer }: VerifierDependencies,
+): Promise<TrustedIssuer | null> {
+  if (assertion.length > MAX_LENGTH) return null;
+  const named = issuerOf(assertion);
+  // An access token for an assertion of its own would widen what the person has allowed.
+  const found = named === undefined || named === issuer() ? null : await trust.findIssuer(named);
+  return found?.clients.includes(clientId) ? found : null;
+}
+
+function issuerOf(assertion: string): string | undefined {
+  try {
+    const { typ } = decodeProtectedHeader(assertion);
+    const { iss } = decodeJwt(assertion);
+    return typ === ASSERTION_TYPE && typeof iss === 'string' ? iss : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+async function readClaims(
+  assertion: string,
+  issuer: string,
+  ip: string,
+  { readKeySet, clock }: VerifierDependencies,
+): Promise<JWTPayload | null> {
+  const known = await readKeySet(issuer, ip);
+  const claims = known && (await claimsSignedBy(assertion, known, clock.now()));
+  if (claims || !known) return claims;
+  // The issuer may have a new key since.
+  const newer = await readKeySet(issuer, ip, clock.now() - MIN_REFRESH_MS);
+  return newer && claimsSignedBy(assertion, newer, clock.now());
+}
+
+/** The claims if one of these keys has signed them, else `null`. The caller checks the type, and times except `nbf`. */
+async function claimsSignedBy(
+  assertion: string,
+  keys: JSONWebKeySet,
+  now: number,
+): Promise<JWTPayload | null> {
+  const options = {
+    algorithms: ALGORITHMS,
+    currentDate: new Date(now),
+    clockTolerance: TOLERANCE_SECONDS,
+  };
+  try {
+    return (await jwtVerify(assertion, createLocalJWKSet(keys), options)).payload;
+  } catch (error) {
+    if (error instanceof errors.JOSEError || error instanceof TypeError || isInvalidKey(error)) return null;
+    throw error;
+  }
+}
+
+/** WebCrypto refuses keys with values that are not valid. */
+const isInvalidKey = (error: unknown): boolean => error instanceof DOMException;
+
+function problemOf(claims: JWTPayload, clientId: string, audience: string, now: number): string | null {
+  const { aud, sub, exp, iat, jti, client_id: named, cnf, resource, scope } = claims;
+  if (aud !== audience && !(Array.isArray(aud) && aud.length === 1 && aud[0] === audience))
+    return 'aud of the assertion must be the issuer of this server.';
+  if (named !== clientId) return 'client_id of the assertion is another client.';
+  if (!isText(sub)) return `sub of the assertion must be a string of at most ${MAX_TEXT_LENGTH} characters.`;
+  if (!isText(jti)) return `jti of the assertion must be a string of at most ${MAX_TEXT_LENGTH} characters.`;
+  if (!isTime(iat) || !isTime(exp)) return 'The assertion must have iat and exp.';
+  if (exp <= now) return 'The assertion has expired.';
+  if (iat > now + TOLERANCE_SECONDS) return 'iat of the assertion is in the future.';
+  if (exp - iat > MAX_LIFETIME_SECONDS)
+    return `The assertion must be valid for at most ${MAX_LIFETIME_SECONDS} seconds.`;
+  const unsupported = UNSUPPORTED.find((name) => claims[name] !== undefined);
+  if (unsupported !== undefined) return `The claim ${unsupported} is not supported.`;
+  if (cnf !== undefined && !isText((cnf as { jkt?: unknown } | null)?.jkt))
+    return 'cnf of the assertion must have the member jkt.';
+  if (resource !== undefined && !isText(resource) && !isTexts(resource))
+    return `resource of the assertion must be one to ${MAX_ENTRIES} strings.`;
+  if (scope !== undefined && typeof scope !== 'string') return 'scope of the assertion must be a string.';
+  return null;
+}
+
+const isText = (value: unknown): value is string =>
+  typeof value === 'string' && value !== '' && value.length <= MAX_TEXT_LENGTH;
+
+const isTexts = (value: unknown): value is string[] =>
+  Array.isArray(value) && value.length > 0 && value.length <= MAX_ENTRIES && value.every(isText);
+
+const isTime = (value: unknown): value is number => typeof value === 'number' && Number.isFinite(value);

@@ -1,0 +1,162 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Pages } from '../../core/http/pages.js';
+import { access, originOf, type Scope } from '../../core/http/scope.js';
+import { secretsEqual, sha256 } from '../../core/kernel/secrets.js';
+import type { Audit } from '../../core/ops/audit.js';
+import { withResponse } from './authorize/redirect-uri.js';
+import type { Directory } from './directory.js';
+import { oidcErrors } from './errors.js';
+import type { Hint, ReadHint } from './keys.js';
+import { AnyForm } from './schemas.js';
+import { type Cookies, mountPath, type SessionService, type SignedInUser } from './sessions.js';
+
+export interface LogoutPluginOptions {
+  sessions: SessionService;
+  cookies: Cookies;
+  pages: Pages;
+  directory: Pick<Directory, 'findClient'>;
+  readHint: ReadHint;
+  audit: Audit;
+  issuer(): string;
+  /** Whether people have pages at `/account`. */
+  hasAccountPages: boolean;
+}
+
+/** Sign-out, requested by an application (OIDC RP-Initiated Logout 1.0) or by the user. */
+export async function logoutPlugin(scope: Scope, options: LogoutPluginOptions): Promise<void> {
+  const { sessions, cookies, pages, audit, issuer, hasAccountPages } = options;
+  const config = access('public', { page: true });
+  const path = () => `${mountPath(issuer())}/logout`;
+  const sendDonePage = (reply: FastifyReply, returnHref?: string) => {
+    const accountHref = hasAccountPages ? `${mountPath(issuer())}/account` : undefined;
+    const returnsTo = returnHref && new URL(returnHref).host;
+    return pages.send(reply, { template: 'logout-done', view: { accountHref, returnHref, returnsTo } });
+  };
+  /** The registered address of an application; of one that nobody vouches for, only a link to it. */
+  const leave = (reply: FastifyReply, { target, isOpen }: LogoutRequest) =>
+    target === undefined || isOpen ? sendDonePage(reply, target) : reply.redirect(target, 303);
+
+  scope.get('/logout', { config, exposeHeadRoute: false }, async (request, reply) => {
+    const { searchParams } = new URL(request.url, issuer());
+    const parameters = readLogoutParameters([...searchParams]);
+    const asked = await validateLogoutRequest(parameters, options);
+    if (asked.hint) return logOutForClient(asked.hint, asked.target, request, reply);
+    const token = cookies.session.read(request);
+    const user = await sessions.find(token);
+    if (!user || token === undefined) return leave(reply, asked);
+    const { handle } = user.principal;
+    const values =
+      asked.target === undefined ? [] : Object.entries(parameters).map(([name, value]) => ({ name, value }));
+    const view = { action: path(), handle, confirmation: confirmationOf(token), values };
+    return pages.send(reply, { template: 'logout', view, leadsElsewhere: asked.target !== undefined });
+  });
+
+  scope.post('/logout', { config, schema: { body: AnyForm } }, async (request, reply) => {
+    const fields = Object.entries(request.body).flatMap(([name, values]) =>
+      [values].flat().map((value) => [name, value] as const),
+    );
+    const { confirm: confirmation, ...parameters } = readLogoutParameters(fields);
+    const asked = await validateLogoutRequest(parameters, options);
+    if (confirmation !== undefined) {
+      await logOutForUser(confirmation, request, reply);
+      return asked.target === undefined ? reply.redirect(path(), 303) : leave(reply, asked);
+    }
+    if (asked.hint) return logOutForClient(asked.hint, asked.target, request, reply);
+    // Browsers send no cookie with a cross-site POST, so it is redirected to the same request with GET.
+    return reply.redirect(`${path()}?${new URLSearchParams(parameters)}`, 303);
+  });
+
+  /** A valid hint of an application needs no confirmation, with or without the cookie. */
+  async function logOutForClient(
+    { sid, sub }: Hint,
+    target: string | undefined,
+    request: FastifyRequest,
+    reply: FastifyReply,
+  ): Promise<FastifyReply> {
+    const user = await sessions.find(cookies.session.read(request));
+    // Another user of the same browser stays signed in.
+    if (user?.principal.id === sub) await end(user, request, reply);
+    if (sid !== undefined && sid !== user?.session.id && (await sessions.end(sid))) {
+      await audit.record({ event: 'logout', subject: sub, ip: originOf(request).ip });
+    }
+    return target === undefined ? sendDonePage(reply) : reply.redirect(target, 303);
+  }
+
+  /** @throws login_rejected */
+  async function logOutForUser(
+    confirmation: string,
+    request: FastifyRequest,
+    reply: FastifyReply,
+  ): Promise<void> {
+    const token = cookies.session.read(request);
+    const user = await sessions.find(token);
+    if (!user || token === undefined) return;
+    if (!secretsEqual(confirmation, confirmationOf(token))) throw oidcErrors.login_rejected();
+    await end(user, request, reply);
+  }
+
+  async function end(
+    { principal, session }: SignedInUser,
+    request: FastifyRequest,
+    reply: FastifyReply,
+  ): Promise<void> {
+    await sessions.end(session.id);
+    cookies.session.clear(reply);
+    await audit.record({ event: 'logout', subject: principal.id, ip: originOf(request).ip });
+  }
+}
+
+/** Derived from the session token, so that only pages shown in this session contain it. */
+const confirmationOf = (token: string): string => sha256(`logout ${token}`);
+
+/** The supported parameters, empty ones included. @throws invalid_request for a repeated one */
+function readLogoutParameters(fields: readonly (readonly [string, string])[]): Record<string, string> {
+  const known = fields.filter(([name]) => PARAMETERS.includes(name));
+  const repeated = known.find(([name], index) => known.findIndex(([other]) => other === name) < index);
+  if (repeated) {
+    throw oidcErrors.invalid_request({
+      details: [{ path: repeated[0], message: 'must not appear more than once' }],
+    });
+  }
+  return Object.fromEntries(known);
+}
+
+const PARAMETERS = ['id_token_hint', 'client_id', 'post_logout_redirect_uri', 'state', 'confirm'];
+
+interface LogoutRequest {
+  hint: Hint | null;
+  /** The registered address to return to, with the state. */
+  target: string | undefined;
+  /** Whether anyone could have registered the address. */
+  isOpen: boolean;
+}
+
+/**
+ * Validates a logout request. Without a hint the person is asked, and errors are shown to the user.
+ * @throws invalid_request
+ */
+async function validateLogoutRequest(
+  parameters: Record<string, string>,
+  { directory, readHint }: Pick<LogoutPluginOptions, 'directory' | 'readHint'>,
+): Promise<LogoutRequest> {
+  const { id_token_hint: idToken, client_id: named, post_logout_redirect_uri: uri, state } = parameters;
+  const hint = idToken === undefined ? null : await readHint(idToken);
+  if (idToken !== undefined && !hint) {
+    throw oidcErrors.invalid_request({
+      message: 'id_token_hint is not an id_token issued by this provider.',
+    });
+  }
+  if (hint && named !== undefined && named !== hint.clientId) {
+    throw oidcErrors.invalid_request({ message: 'client_id does not match the client of id_token_hint.' });
+  }
+  const clientId = hint?.clientId ?? named;
+  if (uri === undefined || clientId === undefined) return { hint, target: undefined, isOpen: false };
+  const client = await directory.findClient(clientId);
+  if (!client?.postLogoutRedirectUris.includes(uri)) {
+    throw oidcErrors.invalid_request({
+      message: 'post_logout_redirect_uri is not registered for this client.',
+    });
+  }
+  const target = state === undefined ? uri : withResponse(uri, { state });
+  return { hint, target, isOpen: client.origin === 'metadata' };
+}

@@ -1,0 +1,139 @@
+import { REVOCATION_LIST_TYPE } from '../../../core/http/revocation-list.js';
+import { type Clock, every, MINUTE, SECOND, toSeconds } from '../../../core/kernel/clock.js';
+import { sha256 } from '../../../core/kernel/secrets.js';
+import type { Keys } from '../keys.js';
+import { listed, type RevocationCollection, type RevocationDocument } from './service.js';
+
+/** The published list of revocations, for those who wait for changes. Loaded with the first request for it. */
+export interface RevocationFeed {
+  /** @returns the list as it is now */
+  read(): Promise<RevocationSnapshot>;
+  /** Resolves once the list differs from `etag`, or when the signal is aborted. */
+  change(etag: string, signal: AbortSignal): Promise<void>;
+  /** Answers everyone who waits. */
+  close(): void;
+}
+
+export interface RevocationSnapshot {
+  /** Changes with the content. */
+  etag: string;
+  /** A JWT with the list. */
+  sign(): Promise<string>;
+}
+
+/** How often the store is read while requests wait. Resource servers learn of a revocation within a second. */
+const POLL_MS = 250;
+/** How far the clocks of processes are expected to differ: a revocation with a time shortly before the last read is found, too. */
+const EXPECTED_SKEW_MS = 5 * SECOND;
+/** After this time, everything is read again, for processes whose clocks differ more. */
+const REREAD_MS = 5 * SECOND;
+const PAGE_SIZE = 1000;
+/** Validity of a signed list; a resource server has its own limit for how old a list may be. */
+const LIFETIME_SECONDS = MINUTE / SECOND;
+/** Of requests that wait in one process; others are answered at once. */
+const MAX_WAITING = 1000;
+
+export function createRevocationFeed({
+  revocations,
+  keys,
+  issuer,
+  clock,
+}: {
+  revocations: RevocationCollection;
+  keys: Pick<Keys, 'sign'>;
+  issuer(): string;
+  clock: Clock;
+}): RevocationFeed {
+  const known = new Map<string, RevocationDocument>();
+  let readAt = Number.NEGATIVE_INFINITY;
+  let rereadAt = Number.NEGATIVE_INFINITY;
+  let reading: Promise<void> | undefined;
+  let current: { etag: string; content: Record<string, number | true> } = { etag: etagOf([]), content: {} };
+  const waiting = new Set<() => void>();
+  let stopPolling: (() => void) | undefined;
+
+  const update = async (): Promise<void> => {
+    const now = clock.now();
+    const isComplete = Math.abs(now - rereadAt) >= REREAD_MS;
+    const since = isComplete ? {} : { revokedAt: { gte: readAt - EXPECTED_SKEW_MS } };
+    const found: RevocationDocument[] = [];
+    for (let after: RevocationPage['next'] | undefined; after !== null; ) {
+      const page: RevocationPage = await revocations.page({
+        where: { expiresAt: { gt: now }, ...since },
+        sort: 'revokedAt',
+        limit: PAGE_SIZE,
+        ...(after && { after }),
+      });
+      found.push(...page.items);
+      after = page.next;
+    }
+    if (isComplete) known.clear();
+    for (const revocation of found) known.set(revocation.id, revocation);
+    for (const { id, expiresAt } of known.values()) if (expiresAt <= now) known.delete(id);
+    readAt = now;
+    if (isComplete) rereadAt = now;
+    const entries = [...known.values()].map(listed).sort(([one], [other]) => (one < other ? -1 : 1));
+    const etag = etagOf(entries);
+    if (etag === current.etag) return;
+    current = { etag, content: Object.fromEntries(entries) };
+    for (const notify of waiting) notify();
+  };
+
+  const refresh = (): Promise<void> => {
+    reading ??= update().finally(() => {
+      reading = undefined;
+    });
+    return reading;
+  };
+
+  const snapshot = (): RevocationSnapshot => {
+    const { etag, content: revoked } = current;
+    return {
+      etag,
+      sign() {
+        const iat = toSeconds(clock.now());
+        const claims = { iss: issuer(), iat, exp: iat + LIFETIME_SECONDS, revoked };
+        return keys.sign(claims, 'EdDSA', REVOCATION_LIST_TYPE);
+      },
+    };
+  };
+
+  const poll = () => {
+    // A failure is reported to everyone who waits, by the read that follows.
+    stopPolling ??= every(clock, POLL_MS, () => void refresh().catch(() => undefined));
+  };
+
+  return {
+    async read() {
+      await refresh();
+      return snapshot();
+    },
+
+    async change(etag, signal) {
+      if (etag !== current.etag || signal.aborted || waiting.size >= MAX_WAITING) return;
+      poll();
+      await new Promise<void>((resolve) => {
+        const notify = () => {
+          waiting.delete(notify);
+          signal.removeEventListener('abort', notify);
+          resolve();
+        };
+        waiting.add(notify);
+        signal.addEventListener('abort', notify);
+      });
+      if (waiting.size === 0) {
+        stopPolling?.();
+        stopPolling = undefined;
+      }
+    },
+
+    close() {
+      for (const notify of waiting) notify();
+    },
+  };
+}
+
+type RevocationPage = Awaited<ReturnType<RevocationCollection['page']>>;
+
+const etagOf = (entries: readonly [string, number | true][]): string =>
+  `"${sha256(JSON.stringify(entries)).slice(0, 22)}"`;

@@ -1,0 +1,236 @@
+import { type Static, Type } from 'typebox';
+import { option } from '../../core/config/options.js';
+import { Token } from '../../core/http/schemas.js';
+import { MAX_TOKEN_LENGTH } from './authorize/interaction-token.js';
+import { emailDomainProblem } from './claims.js';
+
+/** Seeds published in RFC 8037 and in samples, whose private keys are public. */
+const PUBLISHED_SEEDS = new Set([
+  '9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60',
+  '4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb',
+  'c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7',
+]);
+
+const seed = (env: string, doc: string) => ({
+  env,
+  doc,
+  secret: true,
+  check: (value: string | undefined) =>
+    /^[0-9a-f]{64}$/i.test(value ?? '')
+      ? undefined
+      : 'must be 64 hexadecimal characters: openssl rand -hex 32',
+  safe: (value: string | undefined) =>
+    PUBLISHED_SEEDS.has(value?.toLowerCase() ?? '') || new Set(value?.slice(0, 60)).size < 4
+      ? 'is a published or trivial key. Generate one: openssl rand -hex 32'
+      : undefined,
+});
+
+/** The order of the group of P-256 (SEC 2 §2.4.2): a private key is smaller. */
+const P256_ORDER = BigInt('0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551');
+
+/** Private keys published in RFC 6979, 7515 and 7517. */
+const PUBLISHED_P256_KEYS = new Set([
+  'c9afa9d845ba75166b5c215767b1d6934e50c3db36e89b127b8a622b120f6721',
+  '8e9b109e719098bf980487df1f5d77e9cb29606ebed2263b5f57c213df84f4b2',
+  'f3bd0c07a81fb932781ed52752f60cc89a6be5e51934fe01938ddb55d8f77801',
+]);
+
+const es256Key = (env: string, doc: string) => ({
+  env,
+  doc,
+  secret: true,
+  check(value: string | undefined) {
+    if (value === undefined) return undefined;
+    if (!/^[0-9a-f]{64}$/i.test(value)) return 'must be 64 hexadecimal characters: openssl rand -hex 32';
+    const number = BigInt(`0x${value}`);
+    return number > 0n && number < P256_ORDER
+      ? undefined
+      : 'is not a private key of P-256. Generate another one: openssl rand -hex 32';
+  },
+  safe: (value: string | undefined) =>
+    PUBLISHED_P256_KEYS.has(value?.toLowerCase() ?? '') ||
+    (value !== undefined && new Set(value.slice(0, 60)).size < 4)
+      ? 'is a published or trivial key. Generate one: openssl rand -hex 32'
+      : undefined,
+});
+
+export const oidcOptions = {
+  ed25519Seed: option(Type.String(), {
+    ...seed(
+      'IDP_ED25519_SEED',
+      'Seed of the Ed25519 signing key: 32 random bytes as 64 hexadecimal characters.',
+    ),
+    shown: 'random outside production',
+    required: 'production',
+    generate: (random) => random.bytes(32).toString('hex'),
+  }),
+  ed25519SeedNext: option(Type.Optional(Type.String()), {
+    ...seed(
+      'IDP_ED25519_SEED_NEXT',
+      'Seed of the next key, published before it signs so that applications know it in time.',
+    ),
+  }),
+  ed25519SeedPrevious: option(Type.Optional(Type.String()), {
+    ...seed(
+      'IDP_ED25519_SEED_PREVIOUS',
+      'Seed of the previous key, still published so that the tokens it signed remain verifiable.',
+    ),
+  }),
+  es256Key: option(Type.Optional(Type.String()), {
+    ...es256Key(
+      'IDP_ES256_KEY',
+      'Private key on P-256, 32 random bytes as 64 hexadecimal characters, for clients that cannot verify EdDSA: those with `id_token_signed_response_alg` ES256.',
+    ),
+  }),
+  es256KeyNext: option(Type.Optional(Type.String()), {
+    ...es256Key('IDP_ES256_KEY_NEXT', 'The next ES256 key, published before it signs.'),
+  }),
+  es256KeyPrevious: option(Type.Optional(Type.String()), {
+    ...es256Key('IDP_ES256_KEY_PREVIOUS', 'The previous ES256 key, still published.'),
+  }),
+  trustedEmailDomains: option(Type.Optional(Type.Array(Type.String())), {
+    env: 'IDP_TRUSTED_EMAIL_DOMAINS',
+    doc: 'Domains, separated by commas, whose addresses you vouch for: email_verified is true for people who accept an invitation to one, and for agents that the operator creates in one.',
+    check: (domains) => domains?.map(emailDomainProblem).find((problem) => problem !== undefined),
+  }),
+  backchannelPrivateNetworks: option(Type.Boolean({ default: false, accepts: '0 or 1' }), {
+    env: 'IDP_BACKCHANNEL_PRIVATE_NETWORKS',
+    doc: '1 lets idp tell applications in private networks, and without TLS, about ended sessions (`backchannel_logout_uri`). Outside production it always does.',
+    shown: '0',
+    parse: (text) => ({ 0: false, 1: true })[text] ?? text,
+  }),
+  deviceFlow: option(Type.Boolean({ default: false, accepts: '0 or 1' }), {
+    env: 'IDP_DEVICE_FLOW',
+    doc: '1 lets people sign in to applications on devices without a browser, by entering a code at `/device` (RFC 8628). It applies to applications that were created with `idp client create --device`.',
+    shown: '0',
+    parse: (text) => ({ 0: false, 1: true })[text] ?? text,
+  }),
+  identityAssertions: option(Type.Enum(['off', 'issue', 'accept', 'both'], { default: 'off' }), {
+    env: 'IDP_IDENTITY_ASSERTIONS',
+    doc: 'Whether idp issues identity assertions (ID-JAG) for other authorization servers, accepts those of other providers, or both: off, issue, accept or both. `idp audience` and `idp trusted-issuer` say for whom and of whom.',
+  }),
+  loopbackDocuments: option(Type.Boolean({ default: false, accepts: '0 or 1' }), {
+    env: 'IDP_LOOPBACK_DOCUMENTS',
+    doc: '1 lets idp read the keys and metadata of clients on this machine, without TLS. For development only.',
+    shown: '0',
+    parse: (text) => ({ 0: false, 1: true })[text] ?? text,
+    safe: (value) => (value ? 'lets anyone make idp call services on its own machine.' : undefined),
+  }),
+  refreshTokenReuseWindow: option(Type.Integer({ minimum: 1, maximum: 600, default: 30 }), {
+    env: 'IDP_REFRESH_TOKEN_REUSE_WINDOW',
+    doc: 'Seconds during which a used refresh token returns the same successor, for parallel requests and lost responses. Later, it revokes the grant.',
+  }),
+  basicLogin: option(Type.Enum(['all', 'agents'], { default: 'all' }), {
+    env: 'IDP_BASIC_LOGIN',
+    doc: 'Who may use HTTP Basic at /authorize: all or agents.',
+  }),
+};
+
+/** Any form. Repeated fields are lists, which the validation of the request rejects. */
+export const AnyForm = Type.Record(Type.String(), Type.Union([Type.String(), Type.Array(Type.String())]));
+
+export const LoginBody = Type.Object(
+  {
+    interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true }),
+    handle: Type.String({ maxLength: 1024 }),
+    password: Type.String({ maxLength: 4096, writeOnly: true }),
+  },
+  { additionalProperties: false },
+);
+
+export type LoginForm = Static<typeof LoginBody>;
+
+export const SecondFactorBody = Type.Object(
+  {
+    interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true }),
+    code: Type.String({ maxLength: 64, writeOnly: true }),
+  },
+  { additionalProperties: false },
+);
+
+export const PasskeyBody = Type.Object(
+  {
+    interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true }),
+    credential: Type.String({
+      accepts: 'the credential with which the browser has signed, as JSON',
+      maxLength: 4096,
+      writeOnly: true,
+    }),
+  },
+  { additionalProperties: false },
+);
+
+export const ConsentBody = Type.Object(
+  {
+    interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true }),
+    decision: Type.Enum(['allow', 'deny']),
+  },
+  { additionalProperties: false },
+);
+
+export const SignUpBody = Type.Object(
+  {
+    interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true }),
+    handle: Type.String({ maxLength: 1024 }),
+    name: Type.Optional(Type.String({ maxLength: 1024 })),
+    password: Type.String({ maxLength: 4096, writeOnly: true }),
+    password_confirm: Type.String({ maxLength: 4096, writeOnly: true }),
+  },
+  { additionalProperties: false },
+);
+
+export const PasskeySignUpBody = Type.Object(
+  {
+    interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true }),
+    handle: Type.String({ maxLength: 1024 }),
+    name: Type.String({ maxLength: 1024 }),
+    credential: Type.String({
+      accepts: 'the credential that the browser has created, as JSON',
+      maxLength: 8 * 1024,
+      writeOnly: true,
+    }),
+  },
+  { additionalProperties: false },
+);
+
+export type SignUpForm = Static<typeof SignUpBody>;
+
+export const TokenResponseBody = Type.Object({
+  access_token: Token,
+  token_type: Type.Enum(['Bearer', 'DPoP', 'N_A']),
+  expires_in: Type.Integer(),
+  scope: Type.String(),
+  id_token: Type.Optional(Token),
+  refresh_token: Type.Optional(Token),
+  delegation_token: Type.Optional(Token),
+  issued_token_type: Type.Optional(Type.String()),
+});
+
+export const PushedResponse = Type.Object({
+  request_uri: Token,
+  expires_in: Type.Integer(),
+});
+
+/** For an inactive token, only `active`. */
+export const IntrospectionResponse = Type.Object({
+  active: Type.Boolean(),
+  scope: Type.Optional(Type.String()),
+  client_id: Type.Optional(Type.String()),
+  token_type: Type.Optional(Type.String()),
+  iss: Type.Optional(Type.String()),
+  sub: Type.Optional(Type.String()),
+  aud: Type.Optional(Type.String()),
+  exp: Type.Optional(Type.Integer()),
+  iat: Type.Optional(Type.Integer()),
+  jti: Type.Optional(Type.String()),
+  txn: Type.Optional(Type.String()),
+  kind: Type.Optional(Type.String()),
+  sub_profile: Type.Optional(Type.String()),
+  auth_time: Type.Optional(Type.Integer()),
+  acr: Type.Optional(Type.String()),
+  amr: Type.Optional(Type.Array(Type.String())),
+  sid: Type.Optional(Type.String()),
+  cnf: Type.Optional(Type.Object({ jkt: Type.String() })),
+  delegation: Type.Optional(Type.String()),
+  act: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+});

@@ -1,0 +1,60 @@
+import { newId, sha256, UNUSED_HASH } from '../../../core/kernel/secrets.js';
+import type { Principal } from '../directory.js';
+import { newGrantToken, withAccessToken } from '../grant-tokens.js';
+import type { Target } from '../resources.js';
+import { GRANT, type GrantDocument } from '../store.js';
+import { createTokenResponse, type TokenDependencies, type TokenResponse } from './issuance.js';
+
+/** Access tokens for resources that need no code: of agents for themselves, and for assertions of other providers. */
+
+export interface DirectGrant {
+  clientId: string;
+  principal: Principal;
+  target: Target;
+  /** Thumbprint of the key that the token is bound to. */
+  key: string | undefined;
+  /** How and when the principal authenticated. */
+  authentication: Pick<GrantDocument, 'authTime' | 'amr' | 'revocations'>;
+}
+
+export type DirectGrantDependencies = Pick<
+  TokenDependencies,
+  'grants' | 'keys' | 'claimsOf' | 'issuer' | 'clock' | 'random'
+>;
+
+/** Stores a grant that has been redeemed from the beginning, without a refresh token. */
+export async function issueDirectly(
+  { clientId, principal, target, key, authentication }: DirectGrant,
+  deps: DirectGrantDependencies,
+): Promise<TokenResponse> {
+  const { grants, clock, random } = deps;
+  const { resource, scopes } = target;
+  const id = newId(GRANT, clock, random);
+  const accessToken = newGrantToken('at_', id, random);
+  const now = clock.now();
+  const expiresIn = resource.tokenLifetimeSeconds;
+  const issued = {
+    hash: sha256(accessToken),
+    resource: resource.identifier,
+    scope: scopes.join(' '),
+    ...(key !== undefined && { key }),
+  };
+  const grant: GrantDocument = {
+    id,
+    codeHash: UNUSED_HASH,
+    redirectUri: '',
+    codeExpiresAt: now,
+    consumedAt: now,
+    clientId,
+    sub: principal.id,
+    ...(principal.epoch !== undefined && { epoch: principal.epoch }),
+    scope: '',
+    resources: [{ resource: resource.identifier, scopes }],
+    ...authentication,
+    createdAt: now,
+    accessTokens: withAccessToken({}, issued, { now, lifetimeSeconds: expiresIn }),
+  };
+  await grants.insert(grant);
+  const tokens = { accessToken, target, key, expiresIn, scope: issued.scope, refreshToken: undefined };
+  return createTokenResponse({}, grant, principal, { ...tokens, nonce: undefined }, deps);
+}

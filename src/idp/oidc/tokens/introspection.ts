@@ -1,0 +1,106 @@
+import { isUnexpired, SECOND, toSeconds } from '../../../core/kernel/clock.js';
+import { isSecretOf, sha256 } from '../../../core/kernel/secrets.js';
+import type { Client, Principal } from '../directory.js';
+import { grantIdOf, REFRESH_IDLE_LIFETIME_MS, TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
+import { namesIn, type ResourceServer } from '../resources.js';
+import type { GrantDocument, IssuedToken } from '../store.js';
+import { findOwner, type TokenDependencies } from './issuance.js';
+import type { AccessTokenClaims } from './jwt-access-token.js';
+import { confirmationOf, tokenTypeOf } from './key-binding.js';
+
+/** A valid access token with its grant and its owner. */
+export interface ActiveAccessToken {
+  grant: GrantDocument;
+  issued: IssuedToken;
+  principal: Principal;
+  scope: string;
+}
+
+type AccessDependencies = Pick<
+  TokenDependencies,
+  'grants' | 'directory' | 'consents' | 'delegations' | 'isRegistered' | 'clock'
+>;
+
+export async function findAccessToken(
+  accessToken: string,
+  deps: AccessDependencies,
+): Promise<ActiveAccessToken | null> {
+  const { grants, isRegistered, clock } = deps;
+  const id = grantIdOf('at_', accessToken);
+  const grant = id === undefined ? null : await grants.findOne({ id });
+  if (!grant || grant.revokedAt !== undefined) return null;
+  const issued = grant.accessTokens?.find(
+    ({ hash, resource }) => resource === undefined && isSecretOf(accessToken, hash),
+  );
+  if (!issued || !isUnexpired(issued.expiresAt, { now: clock.now(), life: TOKEN_LIFETIME_SECONDS * SECOND }))
+    return null;
+  if (!(await isRegistered(grant.clientId))) return null;
+  const principal = await findOwner(grant, deps);
+  return principal && { grant, issued, principal, scope: issued.scope ?? grant.scope };
+}
+
+/** The introspection response (RFC 7662 §2.2). Invalid tokens and those of other clients are inactive. */
+export type Introspection =
+  | { active: false }
+  | {
+      active: true;
+      scope: string;
+      client_id: string;
+      token_type?: 'Bearer' | 'DPoP';
+      cnf?: { jkt: string };
+      iss: string;
+      sub: string;
+      aud: string;
+      exp: number;
+      iat: number;
+    }
+  | ({ active: true; token_type: 'Bearer' | 'DPoP' } & AccessTokenClaims);
+
+const INACTIVE: Introspection = { active: false };
+
+/** Describes an access token to the resource server that is its audience. */
+export async function introspectForResource(
+  server: ResourceServer,
+  token: string,
+  deps: TokenDependencies,
+): Promise<Introspection> {
+  const { findAccessTokenFor } = await import('./resource-introspection.js');
+  const claims = await findAccessTokenFor(server, token, deps);
+  return claims ? { active: true, token_type: tokenTypeOf(claims.cnf?.jkt), ...claims } : INACTIVE;
+}
+
+/**
+ * Describes an opaque access token, a refresh token or that of a delegation to the client that it was issued to, which is
+ * also its audience.
+ */
+export async function introspectToken(
+  client: Client,
+  token: string,
+  deps: TokenDependencies,
+): Promise<Introspection> {
+  const { grants, issuer, clock } = deps;
+  const about = { client_id: client.id, iss: issuer(), aud: client.id };
+  const access = await findAccessToken(token, deps);
+  if (access) {
+    const { grant, issued, scope } = access;
+    if (grant.clientId !== client.id) return INACTIVE;
+    const exp = toSeconds(issued.expiresAt);
+    const times = { exp, iat: exp - TOKEN_LIFETIME_SECONDS };
+    const key = { token_type: tokenTypeOf(issued.key), ...confirmationOf(issued.key) };
+    return { active: true, scope, ...about, ...key, sub: grant.sub, ...times };
+  }
+  const id = grantIdOf('rt_', token) ?? grantIdOf('dt_', token);
+  const grant = id === undefined ? null : await grants.findOne({ id });
+  if (grant?.clientId !== client.id || grant.revokedAt !== undefined) return INACTIVE;
+  const { refreshHash, refreshExpiresAt = 0, rotatedAt, consumedAt = 0 } = grant;
+  if (refreshHash !== sha256(token)) return INACTIVE;
+  if (!isUnexpired(refreshExpiresAt, { now: clock.now(), life: REFRESH_IDLE_LIFETIME_MS })) return INACTIVE;
+  if (!(await findOwner(grant, deps))) return INACTIVE;
+  const times = { exp: toSeconds(refreshExpiresAt), iat: toSeconds(rotatedAt ?? consumedAt) };
+  const key = confirmationOf(grant.refreshKey);
+  return { active: true, scope: completeScopeOf(grant), ...about, ...key, sub: grant.sub, ...times };
+}
+
+/** The scopes of the provider and of all resources. */
+const completeScopeOf = ({ scope, resources = [] }: GrantDocument): string =>
+  [...new Set([...namesIn(scope), ...resources.flatMap(({ scopes }) => scopes)])].join(' ');

@@ -1,0 +1,185 @@
+import { type Clock, toSeconds } from '../../../core/kernel/clock.js';
+import { newId, type Random, sha256 } from '../../../core/kernel/secrets.js';
+import type { Audit } from '../../../core/ops/audit.js';
+import type { BackgroundTasks } from '../../../core/ops/background-tasks.js';
+import type { UnknownWrites } from '../../../core/ops/unknown-writes.js';
+import { AMR, type ClaimsOf } from '../claims.js';
+import type { ClientAssertions } from '../client-assertion.js';
+import type { ConsentService } from '../consents.js';
+import type { Delegations } from '../delegations/service.js';
+import type { Client, Directory, IsRegistered, Principal } from '../directory.js';
+import { TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
+import type { Keys } from '../keys.js';
+import type { Resources, Target } from '../resources.js';
+import type { Revocations } from '../revocations/service.js';
+import type { GrantDocument, Grants, Sessions } from '../store.js';
+import { tokenTypeOf } from './key-binding.js';
+import type { Redemption, Rotation } from './unknown-grants.js';
+
+export interface TokenDependencies {
+  grants: Grants;
+  sessions: Pick<Sessions, 'findOne'>;
+  resources: Resources;
+  revocations: Revocations;
+  directory: Pick<Directory, 'findPrincipal' | 'findClient'>;
+  isRegistered: IsRegistered;
+  consents: Pick<ConsentService, 'find'>;
+  delegations(): Promise<Delegations>;
+  assertions: Pick<ClientAssertions, 'subjectOf' | 'verify'>;
+  keys: Keys;
+  claimsOf: ClaimsOf;
+  issuer(): string;
+  /** Whether id_tokens name their grant, so that they can be exchanged while it is valid. */
+  namesGrants?: boolean | undefined;
+  /** Keys of refresh tokens and their successors: the first is used for new ones, all of them for verification. */
+  seeds: readonly [string, ...string[]];
+  /** How long the previous refresh token still returns the same successor, for a second tab or a lost response. */
+  reuseWindowMs: number;
+  rotations: UnknownWrites<Rotation>;
+  redemptions: UnknownWrites<Redemption>;
+  /** Marks redemptions as answered. Absent if the outcome of every write is known. */
+  answers?: Pick<BackgroundTasks, 'run'> | undefined;
+  audit: Audit;
+  clock: Clock;
+  random: Random;
+}
+
+export interface TokenResponse {
+  access_token: string;
+  /** `N_A` for a token that is no access token (RFC 8693 §2.2.1). */
+  token_type: 'Bearer' | 'DPoP' | 'N_A';
+  /** Seconds. */
+  expires_in: number;
+  scope: string;
+  id_token?: string;
+  refresh_token?: string;
+  /** The token with which an agent gets further access tokens of a delegation. */
+  delegation_token?: string;
+  /** Of a token exchange (RFC 8693 §2.2.1). */
+  issued_token_type?: string;
+}
+
+export interface IssuedTokens {
+  /** For a resource, only its hash is used, as the `jti` of a signed token. */
+  accessToken: string;
+  /** The audience of the access token; `null` for an opaque one. */
+  target: Target | null;
+  /** Thumbprint of the key that the access token is bound to. */
+  key: string | undefined;
+  /** Remaining lifetime of the access token, in seconds. */
+  expiresIn: number;
+  /** The granted scope with that of the resource, or a part of it. */
+  scope: string;
+  refreshToken: string | undefined;
+  /** Of the authorization request. Only the first id_token contains it (OIDC Core §12.2). */
+  nonce: string | undefined;
+}
+
+type ResponseDependencies = Pick<
+  TokenDependencies,
+  'keys' | 'claimsOf' | 'issuer' | 'clock' | 'random' | 'namesGrants'
+>;
+
+/** The response of the token endpoint (RFC 6749 §5.1, OIDC Core §3.1.3.3). */
+export async function createTokenResponse(
+  client: Pick<Client, 'idTokenAlg'>,
+  grant: GrantDocument,
+  principal: Principal,
+  issued: IssuedTokens,
+  deps: ResponseDependencies,
+): Promise<TokenResponse> {
+  return {
+    access_token: issued.target
+      ? await signedAccessToken(grant, principal, { ...issued, target: issued.target }, deps)
+      : issued.accessToken,
+    token_type: tokenTypeOf(issued.key),
+    expires_in: issued.expiresIn,
+    scope: issued.scope,
+    ...(issued.scope.split(' ').includes('openid') && {
+      id_token: await signIdToken(client, grant, principal, issued, deps),
+    }),
+    ...(issued.refreshToken !== undefined && {
+      [grant.delegation ? 'delegation_token' : 'refresh_token']: issued.refreshToken,
+    }),
+  };
+}
+
+async function signedAccessToken(
+  grant: GrantDocument,
+  principal: Principal,
+  { accessToken, ...issued }: IssuedTokens & { target: Target },
+  deps: ResponseDependencies,
+): Promise<string> {
+  const { signAccessToken } = await import('./jwt-access-token.js');
+  return signAccessToken(grant, principal, { ...issued, jti: sha256(accessToken) }, deps);
+}
+
+function signIdToken(
+  { idTokenAlg }: Pick<Client, 'idTokenAlg'>,
+  grant: GrantDocument,
+  principal: Principal,
+  { scope, nonce }: IssuedTokens,
+  { keys, claimsOf, issuer, clock, random, namesGrants }: ResponseDependencies,
+): Promise<string> {
+  const now = toSeconds(clock.now());
+  // Without `at_hash`, which is optional in this flow: two libraries compute it wrongly for EdDSA.
+  const claims = {
+    iss: issuer(),
+    aud: grant.clientId,
+    iat: now,
+    exp: now + TOKEN_LIFETIME_SECONDS,
+    auth_time: toSeconds(grant.authTime),
+    jti: newId('jti_', clock, random),
+    amr: grant.amr ?? AMR.password,
+    ...(namesGrants && { txn: grant.id }),
+    ...(grant.sid !== undefined && { sid: grant.sid }),
+    ...(grant.acr !== undefined && { acr: grant.acr }),
+    ...(nonce !== undefined && { nonce }),
+  };
+  // Claims of the principal are assigned first, so that they cannot replace a protocol claim.
+  return keys.sign(Object.assign(claimsOf(principal, scope), claims), idTokenAlg);
+}
+
+type OwnerDependencies = { directory: Pick<Directory, 'findPrincipal'> } & Pick<
+  TokenDependencies,
+  'consents' | 'delegations'
+>;
+
+/**
+ * The principal of a grant, unless it was disabled, its credentials have changed or it has revoked the access or ended the
+ * delegation since.
+ */
+export async function findOwner(
+  { sub, sid, epoch, clientId, revocations = 0, delegation }: GrantDocument,
+  { directory, consents, delegations }: OwnerDependencies,
+): Promise<Principal | null> {
+  // Only people have sessions, so both documents are read in one round trip.
+  const finding = directory.findPrincipal(sub);
+  const [principal, consent] =
+    sid === undefined ? [await finding] : await Promise.all([finding, consents.find(sub, clientId)]);
+  if (principal?.epoch !== epoch) return null;
+  if (delegation && !(await (await delegations()).find(delegation.id))) return null;
+  // Only people can revoke the access of an application.
+  if (principal?.kind !== 'human') return principal;
+  const current = consent ?? (await consents.find(sub, clientId));
+  return current.revocations === revocations ? principal : null;
+}
+
+/** The same, unless its kind may no longer sign in to the client. */
+export async function findAllowedOwner(
+  client: Pick<Client, 'principalKinds'>,
+  grant: GrantDocument,
+  deps: OwnerDependencies,
+): Promise<Principal | null> {
+  const principal = await findOwner(grant, deps);
+  return principal && client.principalKinds.includes(principal.kind) ? principal : null;
+}
+
+/** Ends the delegation of a grant that is revoked, so that the account page does not list it any more. */
+export async function endDelegationOf(
+  { delegation }: GrantDocument,
+  ip: string,
+  { delegations }: Pick<TokenDependencies, 'delegations'>,
+): Promise<void> {
+  if (delegation) await (await delegations()).end(delegation.id, { ip });
+}

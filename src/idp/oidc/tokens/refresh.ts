@@ -1,0 +1,198 @@
+import { isRecent, isUnexpired } from '../../../core/kernel/clock.js';
+import { sha256 } from '../../../core/kernel/secrets.js';
+import type { Client, Principal } from '../directory.js';
+import { oidcErrors } from '../errors.js';
+import {
+  deriveSuccessor,
+  findIssuedSuccessor,
+  grantIdOf,
+  isIssuedRefreshToken,
+  REFRESH_IDLE_LIFETIME_MS,
+  type RefreshPrefix,
+  refreshExpiry,
+  TOKEN_LIFETIME_SECONDS,
+  withAccessToken,
+} from '../grant-tokens.js';
+import type { Prove } from '../proofs.js';
+import { namesIn } from '../resources.js';
+import { clientTrace, type GrantDocument } from '../store.js';
+import {
+  createTokenResponse,
+  endDelegationOf,
+  findAllowedOwner,
+  type TokenDependencies,
+  type TokenResponse,
+} from './issuance.js';
+import { findProvenKey } from './key-binding.js';
+import { chooseTarget, lifetimeFor, scopeWith } from './target.js';
+
+/** What exchanges of tokens for a delegation have besides. */
+export interface RefreshRules {
+  prefix: RefreshPrefix;
+  /** Checks the request before the token is used. Repeated calls have the effects of one. */
+  accept(grant: GrantDocument): Promise<void>;
+}
+
+const PLAIN: RefreshRules = { prefix: 'rt_', accept: async () => undefined };
+
+export interface RefreshRequest {
+  token: string | undefined;
+  /** A part of the granted scope; absent: all of it. */
+  scope: string | undefined;
+  /** The values of `resource`. */
+  resources?: readonly string[];
+  /** Absent without a DPoP proof. */
+  prove?: Prove | undefined;
+}
+
+/**
+ * Exchanges a refresh token for its one successor (RFC 6749 §6, RFC 9700 §4.14.2).
+ * @throws invalid_request, invalid_grant, invalid_scope, invalid_target
+ */
+export async function refreshTokens(
+  client: Client,
+  { token, scope, resources = [], prove }: RefreshRequest,
+  ip: string,
+  deps: TokenDependencies,
+  { prefix, accept }: RefreshRules = PLAIN,
+): Promise<TokenResponse> {
+  if (!token) throw oidcErrors.invalid_request({ message: 'refresh_token is missing.' });
+  const id = grantIdOf(prefix, token);
+  if (id === undefined) throw oidcErrors.invalid_grant();
+  const presented = sha256(token);
+  for (;;) {
+    const { grant, principal } = await findFamily(id, client, deps);
+    if ((grant.delegation !== undefined) !== (prefix === 'dt_')) throw oidcErrors.invalid_grant();
+    const now = deps.clock.now();
+    if (grant.refreshHash !== presented) {
+      if (await deps.rotations.settle(presented)) continue;
+      const isPrevious = grant.previousRefreshHash === presented;
+      const isRetry = isPrevious && isRecent(grant.rotatedAt ?? 0, { now, within: deps.reuseWindowMs });
+      if (isRetry) await accept(grant);
+      if (isRetry) return repeatResponse(client, grant, principal, { token, resources, prove }, deps);
+      if (isPrevious || isIssuedRefreshToken(id, token, deps.seeds))
+        await revokeReusedFamily(grant, ip, deps);
+      throw oidcErrors.invalid_grant();
+    }
+    await accept(grant);
+    const target = await chooseTarget(grant, resources, principal, deps);
+    const key = await findProvenKey(prove, grant.refreshKey, target);
+    const granted = narrowScope(scopeWith(grant.scope, target), scope);
+    const lifetimeSeconds = lifetimeFor(target, grant, now);
+    const [seed] = deps.seeds;
+    const { accessToken, refreshToken } = deriveSuccessor(id, token, seed);
+    const issued = {
+      hash: sha256(accessToken),
+      ...(granted !== grant.scope && { scope: granted }),
+      ...(target && { resource: target.resource.identifier }),
+      ...(key !== undefined && { key }),
+    };
+    const next = sha256(refreshToken);
+    const isRotated = await deps.grants
+      .changeOne(
+        { id, revision: grant.revision ?? null, revokedAt: null },
+        {
+          set: {
+            refreshHash: next,
+            previousRefreshHash: presented,
+            rotatedAt: now,
+            refreshExpiresAt: refreshExpiry(grant, now),
+            accessTokens: withAccessToken(grant, issued, { now, lifetimeSeconds }),
+          },
+          inc: { revision: 1 },
+        },
+      )
+      .catch((error: unknown) => {
+        deps.rotations.remember(
+          presented,
+          { id, clientId: client.id, presented, next, rotatedAt: now },
+          error,
+        );
+        throw error;
+      });
+    if (isRotated) {
+      deps.rotations.forget(presented);
+      const tokens = {
+        accessToken,
+        target,
+        key,
+        expiresIn: lifetimeSeconds ?? TOKEN_LIFETIME_SECONDS,
+        scope: granted,
+        refreshToken,
+        nonce: undefined,
+      };
+      return createTokenResponse(client, grant, principal, tokens, deps);
+    }
+    // Another request changed the grant first, so it has to be read again.
+  }
+}
+
+/** A grant that this client can refresh, and its owner. @throws invalid_grant */
+async function findFamily(
+  id: string,
+  client: Client,
+  deps: TokenDependencies,
+): Promise<{ grant: GrantDocument; principal: Principal }> {
+  const grant = await deps.grants.findOne({ id });
+  if (grant?.clientId !== client.id || grant.revokedAt !== undefined) throw oidcErrors.invalid_grant();
+  const { refreshExpiresAt = 0 } = grant;
+  if (!isUnexpired(refreshExpiresAt, { now: deps.clock.now(), life: REFRESH_IDLE_LIFETIME_MS }))
+    throw oidcErrors.invalid_grant();
+  const principal = await findAllowedOwner(client, grant, deps);
+  if (!principal) throw oidcErrors.invalid_grant();
+  return { grant, principal };
+}
+
+/** The response of the first exchange. @throws invalid_grant if it cannot be derived, invalid_target for another resource */
+async function repeatResponse(
+  client: Client,
+  grant: GrantDocument,
+  principal: Principal,
+  { token, resources, prove }: { token: string; resources: readonly string[]; prove: Prove | undefined },
+  deps: TokenDependencies,
+): Promise<TokenResponse> {
+  const now = deps.clock.now();
+  // Another process may have used a seed that is unknown here, so this is not treated as a replay.
+  const issuedBefore = findIssuedSuccessor(grant, token, { seeds: deps.seeds, now });
+  if (!issuedBefore) throw oidcErrors.invalid_grant();
+  const { successor, issued } = issuedBefore;
+  const target = await chooseTarget(grant, resources, principal, deps);
+  if (issued.resource !== target?.resource.identifier)
+    throw oidcErrors.invalid_target({
+      message: 'The refresh token was used for another resource. Use the new refresh token.',
+    });
+  const key = await findProvenKey(prove, grant.refreshKey, target);
+  if (key !== issued.key)
+    throw oidcErrors.invalid_dpop_proof({
+      message: 'The refresh token was used with another key, or with none. Use the new refresh token.',
+    });
+  const expiresIn = Math.floor((issued.expiresAt - now) / 1000);
+  const scope = issued.scope ?? grant.scope;
+  return createTokenResponse(
+    client,
+    grant,
+    principal,
+    { ...successor, target, key, expiresIn, scope, nonce: undefined },
+    deps,
+  );
+}
+
+/** @throws invalid_scope when the requested scope exceeds the granted one */
+function narrowScope(granted: string, asked: string | undefined): string {
+  if (!asked?.trim()) return granted;
+  const names = new Set(namesIn(asked));
+  const known = namesIn(granted);
+  if ([...names].some((name) => !known.includes(name))) throw oidcErrors.invalid_scope();
+  return known.filter((name) => names.has(name)).join(' ');
+}
+
+/** A replayed token may have been stolen, so the whole family is revoked (RFC 9700 §4.14.2). */
+async function revokeReusedFamily(grant: GrantDocument, ip: string, deps: TokenDependencies): Promise<void> {
+  const { grants, revocations, audit, clock } = deps;
+  const { id, sub } = grant;
+  await endDelegationOf(grant, ip, deps);
+  const revoked = await revocations.end('txn', id, () =>
+    grants.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } }),
+  );
+  if (revoked) await audit.record({ event: 'refresh.reused', subject: sub, ip, detail: clientTrace(grant) });
+}

@@ -1,0 +1,150 @@
+import { sha256 } from '../../../core/kernel/secrets.js';
+import type { UnknownWritesRegistry } from '../../../core/ops/unknown-writes.js';
+import type { ExchangeRequest } from '../delegations/exchange.js';
+import { type Client, createRegistrationCheck } from '../directory.js';
+import { oidcErrors } from '../errors.js';
+import { grantIdOf } from '../grant-tokens.js';
+import type { Prove } from '../proofs.js';
+import type { ResourceServer } from '../resources.js';
+import { clientTrace, type GrantDocument } from '../store.js';
+import type { AgentClient } from './agents.js';
+import type { AgentTokenRequest } from './client-credentials.js';
+import {
+  findAccessToken,
+  type Introspection,
+  introspectForResource,
+  introspectToken,
+} from './introspection.js';
+import { endDelegationOf, type TokenDependencies, type TokenResponse } from './issuance.js';
+import { type CodeRedemption, type GrantRedemption, redeemCode, redeemGrant } from './redeem.js';
+import { type RefreshRequest, refreshTokens } from './refresh.js';
+import { trackUnknownGrantWrites, type UnknownGrantWrites } from './unknown-grants.js';
+
+export interface TokenService {
+  /** The grant that a code names; neither the code nor its client are verified. */
+  findByCode(code: string | undefined): Promise<GrantDocument | null>;
+  /** Exchanges a code for tokens, once. @throws invalid_request, invalid_grant, invalid_target */
+  redeem(client: Client, redemption: CodeRedemption, ip: string): Promise<TokenResponse>;
+  /** The same for a grant whose code was presented; `null` if it was used or has expired. @throws invalid_grant, invalid_target */
+  redeemGrant(
+    client: Client,
+    grant: GrantDocument,
+    redemption: GrantRedemption,
+  ): Promise<TokenResponse | null>;
+  /** Exchanges a refresh token for its one successor. @throws invalid_request, invalid_grant, invalid_scope, invalid_target */
+  refresh(client: Client, request: RefreshRequest, ip: string): Promise<TokenResponse>;
+  /** An access token of an agent for itself. @throws invalid_target, invalid_scope, invalid_dpop_proof, use_dpop_nonce */
+  issueToAgent(agent: AgentClient, request: AgentTokenRequest, ip: string): Promise<TokenResponse>;
+  /** An access token with which an agent acts for a person. @throws invalid_request, invalid_grant, invalid_scope, invalid_target */
+  exchange(client: Client | AgentClient, request: ExchangeRequest, ip: string): Promise<TokenResponse>;
+  /** Revokes a token of this client, if there is one. */
+  revoke(client: Pick<Client, 'id'>, token: string, ip: string): Promise<void>;
+  /** Describes an opaque token to the client that it was issued to. */
+  introspect(client: Client, token: string): Promise<Introspection>;
+  /** Describes an access token to the resource server that is its audience. */
+  introspectForResource(server: ResourceServer, token: string): Promise<Introspection>;
+  /**
+   * The claims for the bearer of an access token (OIDC Core §5.3).
+   * @param prove present if it was presented as one that is bound to a key
+   * @throws invalid_token, invalid_dpop_proof
+   */
+  userinfo(accessToken: string, prove?: Prove): Promise<Record<string, string | number | boolean>>;
+}
+
+export function createTokenService(
+  given: Omit<TokenDependencies, 'isRegistered' | keyof UnknownGrantWrites> & {
+    unknownWrites: Pick<UnknownWritesRegistry, 'track'>;
+  },
+): TokenService {
+  const deps = {
+    ...given,
+    ...trackUnknownGrantWrites(given.unknownWrites, given),
+    isRegistered: createRegistrationCheck(given.directory, given.clock),
+  };
+  return {
+    async findByCode(code) {
+      const id = code === undefined ? undefined : grantIdOf('ac_', code);
+      return id === undefined ? null : deps.grants.findOne({ id });
+    },
+    redeem: (client, redemption, ip) => redeemCode(client, redemption, ip, deps),
+    redeemGrant: (client, grant, redemption) => redeemGrant(client, grant, redemption, deps),
+    refresh: (client, request, ip) => refreshTokens(client, request, ip, deps),
+    async issueToAgent(agent, request, ip) {
+      const { issueToAgent } = await import('./client-credentials.js');
+      return issueToAgent(agent, request, ip, deps);
+    },
+    async exchange(client, request, ip) {
+      const { exchangeTokens } = await import('../delegations/exchange.js');
+      return exchangeTokens(client, request, ip, deps);
+    },
+    revoke: (client, token, ip) => revokeToken(client, token, ip, deps),
+    introspect: (client, token) => introspectToken(client, token, deps),
+    introspectForResource: (server, token) => introspectForResource(server, token, deps),
+
+    async userinfo(accessToken, prove) {
+      const found = await findAccessToken(accessToken, deps);
+      // A bound token is worth nothing without a proof (RFC 9449 §7.1).
+      if (!found || (found.issued.key === undefined) !== (prove === undefined))
+        throw oidcErrors.invalid_token();
+      if (prove && (await prove(accessToken)) !== found.issued.key) throw oidcErrors.invalid_token();
+      return deps.claimsOf(found.principal, found.scope);
+    },
+  };
+}
+
+/**
+ * Revokes a token of this client (RFC 7009): an access token alone, a refresh token with everything issued from the
+ * same grant. A token for a resource ends where the resource server asks the provider about it. Unknown tokens and those of other clients are ignored.
+ */
+async function revokeToken(
+  client: Pick<Client, 'id'>,
+  token: string,
+  ip: string,
+  deps: TokenDependencies,
+): Promise<void> {
+  const accessGrantId = grantIdOf('at_', token);
+  if (accessGrantId !== undefined) return revokeAccessToken(accessGrantId, client, token, deps);
+  const id = grantIdOf('rt_', token) ?? grantIdOf('dt_', token);
+  if (id === undefined) return isJwt(token) ? revokeJwt(client, token, deps) : undefined;
+  const { grants, revocations, audit, clock } = deps;
+  const grant = await grants.findOne({ id });
+  const presented = sha256(token);
+  const isOwn =
+    grant?.clientId === client.id &&
+    (grant.refreshHash === presented || grant.previousRefreshHash === presented);
+  if (!isOwn) return;
+  await endDelegationOf(grant, ip, deps);
+  const revoked = await revocations.end('txn', id, () =>
+    grants.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } }),
+  );
+  if (revoked)
+    await audit.record({ event: 'grant.revoked', subject: grant.sub, ip, detail: clientTrace(grant) });
+}
+
+const isJwt = (token: string): boolean => token.startsWith('eyJ');
+
+async function revokeJwt(client: Pick<Client, 'id'>, token: string, deps: TokenDependencies): Promise<void> {
+  const { revokeJwtAccessToken } = await import('./resource-introspection.js');
+  await revokeJwtAccessToken(client, token, deps);
+}
+
+async function revokeAccessToken(
+  id: string,
+  client: Pick<Client, 'id'>,
+  token: string,
+  { grants }: TokenDependencies,
+): Promise<void> {
+  const presented = sha256(token);
+  for (;;) {
+    const grant = await grants.findOne({ id });
+    if (grant?.clientId !== client.id) return;
+    const { accessTokens = [], revision } = grant;
+    const others = accessTokens.filter(({ hash }) => hash !== presented);
+    if (others.length === accessTokens.length) return;
+    const revoked = await grants.changeOne(
+      { id, revision: revision ?? null },
+      { set: { accessTokens: others }, inc: { revision: 1 } },
+    );
+    if (revoked) return;
+  }
+}

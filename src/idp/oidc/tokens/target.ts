@@ -1,0 +1,55 @@
+import { SECOND } from '../../../core/kernel/clock.js';
+import type { Directory, Principal } from '../directory.js';
+import { oidcErrors } from '../errors.js';
+import { findRefusal, type Resources, type Target } from '../resources.js';
+import type { GrantDocument } from '../store.js';
+
+const refuse = (message: string) => oidcErrors.invalid_target({ message });
+
+/**
+ * The audience of the access token that a request to /token gets (RFC 8707 §2.2); `null` for an opaque token. The resource
+ * and its scopes are read again, because the operator may have changed them.
+ *
+ * @throws invalid_target
+ */
+export async function chooseTarget(
+  { resources: granted = [], delegation }: Pick<GrantDocument, 'resources' | 'delegation'>,
+  named: readonly string[],
+  principal: Principal,
+  { resources, directory }: { resources: Resources; directory: Pick<Directory, 'findPrincipal'> },
+): Promise<Target | null> {
+  if (granted.length === 0) {
+    // As at /authorize, the parameter is ignored while there is no resource.
+    if (named.length === 0 || !(await resources.hasAny())) return null;
+    throw refuse('The resource was not authorized.');
+  }
+  if (named.length > 1) throw refuse('An access token has one audience. Send one resource.');
+  if (named.length === 0 && granted.length > 1)
+    throw refuse('Several resources were authorized. Send the one that the access token is for.');
+  const identifier = named[0] ?? granted[0]?.resource;
+  const grantedThere = granted.find(({ resource }) => resource === identifier);
+  if (!grantedThere) throw refuse('The resource was not authorized.');
+  const resource = await resources.find(grantedThere.resource);
+  if (!resource) throw refuse('The resource is not registered any more.');
+  const agent = delegation && (await directory.findPrincipal(delegation.agent));
+  const refusal =
+    findRefusal([{ resource }], principal) ?? (agent ? findRefusal([{ resource }], agent) : null);
+  if (refusal) throw refuse(refusal);
+  const isOffered = (scope: string) => resource.scopes.some(({ name }) => name === scope);
+  return { resource, scopes: grantedThere.scopes.filter(isOffered) };
+}
+
+/** Seconds for which an access token is valid: no longer than the delegation that it is for. */
+export function lifetimeFor(
+  target: Target | null,
+  { delegation }: Pick<GrantDocument, 'delegation'>,
+  now: number,
+): number | undefined {
+  const lifetime = target?.resource.tokenLifetimeSeconds;
+  if (lifetime === undefined || !delegation) return lifetime;
+  return Math.min(lifetime, Math.floor((delegation.expiresAt - now) / SECOND));
+}
+
+/** The scope of everything that a response contains: that of the grant, and that of the access token. */
+export const scopeWith = (scope: string, target: Target | null): string =>
+  [scope, ...(target?.scopes ?? [])].filter((name) => name !== '').join(' ');

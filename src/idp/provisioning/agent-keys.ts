@@ -1,0 +1,97 @@
+import { hash } from 'node:crypto';
+import type { Origin } from '../../core/http/scope.js';
+import type { Clock } from '../../core/kernel/clock.js';
+import { invalidFields } from '../../core/kernel/errors.js';
+import { type PublicJwk, readJwkSet } from '../../core/kernel/public-jwk.js';
+import { type Audit, actorOf } from '../../core/ops/audit.js';
+import type { AgentKey, PrincipalCollection, PrincipalDocument } from './store.js';
+
+/**
+ * The keys with which agents authenticate at /token. No server loads it: a stolen admin token must not give access to an
+ * existing agent, so only commands on the host change keys.
+ */
+export interface AgentKeys {
+  /** Returns `null` if `agent` is no agent, or was deleted. @throws VALIDATION_ERROR */
+  add(agent: PrincipalDocument, jwk: unknown, from: Origin): Promise<AgentKey | null>;
+  /** Removes a key and revokes everything that was issued to the agent. `null` if there is no such key. */
+  remove(agent: PrincipalDocument, id: string, from: Origin): Promise<AgentKey | null>;
+}
+
+/** Keys of one agent. */
+export const MAX_AGENT_KEYS = 5;
+
+/** @throws VALIDATION_ERROR */
+export function readAgentKey(jwk: unknown, addedAt: number): AgentKey {
+  const read = readJwkSet({ keys: [jwk] }, false);
+  if ('problem' in read) throw invalidFields({ path: 'key', message: read.problem });
+  const [key] = read.keys as [PublicJwk];
+  return { id: thumbprintOf(key), jwk: key, addedAt };
+}
+
+/** RFC 7638: the required members in lexicographic order. */
+function thumbprintOf({ kty, crv, x, y }: PublicJwk): string {
+  const members = { crv, kty, x, ...(kty === 'EC' && { y }) };
+  return hash('sha256', JSON.stringify(members), 'base64url');
+}
+
+export interface AgentKeyDependencies {
+  audit: Pick<Audit, 'record'>;
+  clock: Clock;
+  /** Runs a change that revokes what was issued to a principal. */
+  endSessions(
+    sub: string,
+    change: () => Promise<PrincipalDocument | null>,
+  ): Promise<PrincipalDocument | null>;
+}
+
+export function createAgentKeys(
+  principals: PrincipalCollection,
+  { audit, clock, endSessions }: AgentKeyDependencies,
+): AgentKeys {
+  const findAgent = async (id: string): Promise<PrincipalDocument | null> => {
+    const agent = await principals.findOne({ id, kind: 'agent' });
+    return agent?.state === 'deleted' ? null : agent;
+  };
+
+  /** Stores the keys of an agent, unless another command has changed them. */
+  const store = ({ id, keyRevision }: PrincipalDocument, keys: AgentKey[], isRemoval: boolean) =>
+    principals.updateOne(
+      { id, kind: 'agent', state: { in: ['active', 'disabled'] }, keyRevision: keyRevision ?? null },
+      {
+        ...(keys.length > 0
+          ? { set: { keys, updatedAt: clock.now() } }
+          : { set: { updatedAt: clock.now() }, unset: ['keys'] }),
+        inc: { keyRevision: 1, ...(isRemoval && { epoch: 1 }) },
+      },
+    );
+
+  return {
+    async add({ id }, jwk, from) {
+      const key = readAgentKey(jwk, clock.now());
+      for (;;) {
+        const agent = await findAgent(id);
+        if (!agent) return null;
+        const { keys = [] } = agent;
+        if (keys.some((known) => known.id === key.id))
+          throw invalidFields({ path: 'key', message: 'is a key of this agent already' });
+        if (keys.length >= MAX_AGENT_KEYS)
+          throw invalidFields({ path: 'key', message: `would be one of more than ${MAX_AGENT_KEYS}` });
+        if (!(await store(agent, [...keys, key], false))) continue;
+        await audit.record({ event: 'agent.key_added', subject: id, ...actorOf(from), detail: key.id });
+        return key;
+      }
+    },
+
+    async remove({ id }, keyId, from) {
+      for (;;) {
+        const agent = await findAgent(id);
+        const key = agent?.keys?.find((known) => known.id === keyId);
+        if (!agent?.keys || !key) return null;
+        const others = agent.keys.filter((known) => known !== key);
+        if (!(await endSessions(id, () => store(agent, others, true)))) continue;
+        await audit.record({ event: 'agent.key_removed', subject: id, ...actorOf(from), detail: keyId });
+        return key;
+      }
+    },
+  };
+}

@@ -1,0 +1,351 @@
+import type { Origin } from '../../core/http/scope.js';
+import { DAY, SECOND } from '../../core/kernel/clock.js';
+import { invalidFields } from '../../core/kernel/errors.js';
+import { readJwkSet } from '../../core/kernel/public-jwk.js';
+import { newId, newToken, sha256 } from '../../core/kernel/secrets.js';
+import { actorOf, changeDetail } from '../../core/ops/audit.js';
+import type { Job, JobLog } from '../../core/ops/jobs.js';
+import { PURGE_MARGIN_MS, purgeMatching } from '../../core/ops/purge.js';
+import type { Estimate, Page } from '../../core/storage/collection.js';
+import { readPage } from '../../core/storage/pages.js';
+import {
+  documentUriProblem,
+  isLogoUri,
+  LOGO_RULE,
+  logoutUriProblem,
+  redirectUriProblem,
+  type UriRules,
+  uriProblems,
+} from './client-uris.js';
+import { provisioningErrors } from './errors.js';
+import type { Dependencies } from './principals.js';
+import type { ClientCollection, ClientDocument, Kind } from './store.js';
+
+export const ID_TOKEN_ALGORITHMS = ['EdDSA', 'ES256'] as const;
+export type IdTokenAlgorithm = (typeof ID_TOKEN_ALGORITHMS)[number];
+
+export interface ClientInput {
+  name: string;
+  redirectUris: string[];
+  postLogoutRedirectUris: string[];
+  isPublic: boolean;
+  principalKinds: Kind[];
+  /** Never set over HTTP. */
+  trusted?: boolean;
+  /** Whether it must use PKCE, and people must use the sign-in form. */
+  strict?: boolean;
+  /** Whether it may use the device flow. Never set over HTTP, because its codes can be used for phishing. */
+  device?: boolean;
+  /** An https address; an empty one removes it. */
+  logoUri?: string;
+  /** Where the client is told that a session has ended; an empty one removes it. */
+  backchannelLogoutUri?: string;
+  /** The signature of its id_tokens, one of `ID_TOKEN_ALGORITHMS`; the provider must have a key for it. */
+  idTokenAlg?: unknown;
+  /** The keys of its assertions as a JWK Set, or the https address where it publishes them. The client then has no secret. */
+  jwks?: unknown;
+  jwksUri?: string;
+}
+
+/** `origin` of a client that registered itself, which ends when it is not used. */
+export type NewClient = ClientInput & Pick<ClientDocument, 'origin'>;
+
+/** The fields to change; absent fields keep their value. */
+export type ClientChange = Partial<Omit<ClientInput, 'isPublic'>>;
+
+export interface Clients {
+  /** @throws VALIDATION_ERROR naming every URI that cannot be registered, invalid_client_metadata */
+  create(input: NewClient, from: Origin): Promise<{ client: ClientDocument; secret: string | null }>;
+  /**
+   * Returns `null` if unknown. A client keeps a signature for which there is no key.
+   * @throws VALIDATION_ERROR naming every URI that cannot be registered, invalid_client_metadata
+   */
+  update(clientId: string, change: ClientChange, from: Origin): Promise<ClientDocument | null>;
+  /**
+   * Creates a new secret; the old one remains valid for a day, unless `atOnce`. `null` if the client is unknown, has
+   * no secret, or is rotated concurrently.
+   */
+  rotate(clientId: string, options: { atOnce: boolean }, from: Origin): Promise<string | null>;
+  delete(clientId: string, from: Origin): Promise<ClientDocument | null>;
+  /** Keeps a client that registered itself for another 30 days. Called after each use. */
+  recordUse(client: Pick<ClientDocument, 'id' | 'unused' | 'expiresAt'>): Promise<void>;
+  /** Deletes the clients that registered themselves and were not used. */
+  purge: Job;
+  /** Includes the previous secret only while that is valid. */
+  find(clientId: string): Promise<ClientDocument | null>;
+  /** @param after the `next` of the previous page. @throws VALIDATION_ERROR when it is invalid */
+  estimate(): Promise<Estimate>;
+  list(after?: string, limit?: number): Promise<Page<ClientDocument>>;
+}
+
+export interface ClientDependencies extends Dependencies {
+  uriRules: UriRules;
+  /** The algorithms for which the provider has a key. */
+  idTokenAlgorithms: readonly IdTokenAlgorithm[];
+  log: Pick<JobLog, 'warn'>;
+  endClient: EndClient;
+}
+
+/** Runs the removal of a client, with which its tokens and delegations end. */
+export type EndClient = <T>(
+  id: string,
+  change: () => Promise<T>,
+  by: { ip: string; by?: string },
+) => Promise<T>;
+
+export function createClients(
+  clients: ClientCollection,
+  { audit, clock, random, uriRules, idTokenAlgorithms, log, endClient }: ClientDependencies,
+): Clients {
+  const validate = ({
+    redirectUris,
+    postLogoutRedirectUris = [],
+    device = false,
+    logoUri = '',
+    backchannelLogoutUri = '',
+    idTokenAlg = 'EdDSA',
+  }: ClientChange): void => {
+    const problem = backchannelLogoutUri === '' ? null : logoutUriProblem(backchannelLogoutUri, uriRules);
+    if (redirectUris?.length === 0 && !device)
+      throw invalidFields({
+        path: 'redirect_uris',
+        message: 'must contain at least one URI, like https://app.example.com/callback',
+      });
+    const details = [
+      ...uriProblems('redirect_uris', redirectUris ?? [], uriRules),
+      ...uriProblems('post_logout_redirect_uris', postLogoutRedirectUris, uriRules),
+      ...(logoUri === '' || isLogoUri(logoUri) ? [] : [{ path: 'logo_uri', message: LOGO_RULE }]),
+      ...(problem === null ? [] : [{ path: 'backchannel_logout_uri', message: problem }]),
+    ];
+    if (details.length > 0) throw invalidFields(...details);
+    refuseIdTokenAlg(idTokenAlg, idTokenAlgorithms);
+    const open = redirectUris?.find(
+      (uri) => redirectUriProblem(uri, { ...uriRules, allowHttp: false }) !== null,
+    );
+    if (open !== undefined)
+      log.warn(
+        `The redirect URI ${open} uses http on an address that is not loopback. Production rejects it.`,
+      );
+  };
+
+  const find = async (clientId: string): Promise<ClientDocument | null> => {
+    const client = isClientId(clientId) ? await clients.findOne({ id: clientId }) : null;
+    return client?.expiresAt !== undefined && client.expiresAt <= clock.now() ? null : client;
+  };
+
+  const expired = () => ({ expiresAt: { gt: 0, lte: clock.now() - PURGE_MARGIN_MS } });
+
+  /** The fields of a client with keys, `null` for one without. @throws VALIDATION_ERROR */
+  const readKeys = ({ jwks, jwksUri }: { jwks: unknown; jwksUri: string | undefined }) => {
+    if (jwks === undefined && jwksUri === undefined) return null;
+    if (jwks !== undefined && jwksUri !== undefined)
+      throw invalidFields({ path: 'jwks_uri', message: 'cannot be combined with jwks' });
+    if (jwksUri !== undefined) {
+      const problem = documentUriProblem(jwksUri);
+      if (problem !== null) throw invalidFields({ path: 'jwks_uri', message: problem });
+      return { jwksUri };
+    }
+    const read = readJwkSet(jwks, false);
+    if ('problem' in read) throw invalidFields({ path: 'jwks', message: read.problem });
+    return { jwks: read.keys };
+  };
+
+  return {
+    async create(
+      {
+        isPublic,
+        trusted,
+        strict,
+        device = false,
+        logoUri = '',
+        backchannelLogoutUri = '',
+        idTokenAlg = 'EdDSA',
+        jwks,
+        jwksUri,
+        origin,
+        ...input
+      },
+      from,
+    ) {
+      validate({ ...input, device, logoUri, backchannelLogoutUri, idTokenAlg });
+      const keys = readKeys({ jwks, jwksUri });
+      if (isPublic && keys !== null) throw invalidFields({ path: 'public', message: PUBLIC_WITH_KEYS });
+      const secret = isPublic || keys !== null ? null : newToken(random, 'csec_');
+      const now = clock.now();
+      const client: ClientDocument = {
+        id: newId('cid_', clock, random),
+        ...input,
+        ...keys,
+        ...(origin && { origin, unused: true as const, expiresAt: now + UNUSED_LIFETIME_MS }),
+        createdAt: now,
+        ...(secret !== null && { secretHash: sha256(secret) }),
+        ...(trusted === true && { trusted }),
+        ...(strict === true && { strict }),
+        ...(device && { device }),
+        ...(logoUri !== '' && { logoUri }),
+        ...(backchannelLogoutUri !== '' && { backchannelLogoutUri }),
+        ...(idTokenAlg === 'ES256' && { idTokenAlg: 'ES256' as const }),
+      };
+      await Promise.all([
+        clients.insert(client),
+        audit.record({ event: 'client.created', subject: client.id, ...actorOf(from) }),
+      ]);
+      return { client, secret };
+    },
+
+    async update(
+      clientId,
+      { trusted, strict, device, logoUri, backchannelLogoutUri, idTokenAlg, jwks, jwksUri, ...change },
+      from,
+    ) {
+      const before = await find(clientId);
+      if (!before) return null;
+      const keys = readKeys({ jwks, jwksUri });
+      if (keys !== null && before.jwks === undefined && before.jwksUri === undefined)
+        throw invalidFields({ path: 'jwks' in keys ? 'jwks' : 'jwks_uri', message: OTHER_METHOD });
+      if (trusted === true && before.origin !== undefined)
+        throw invalidFields({ path: 'trusted', message: 'must be no for a client that registered itself' });
+      const optional = {
+        ...(logoUri !== undefined && { logoUri }),
+        ...(backchannelLogoutUri !== undefined && { backchannelLogoutUri }),
+        ...(idTokenAlg !== before.idTokenAlg && { idTokenAlg }),
+      };
+      validate({ ...change, ...optional, device: device ?? before.device === true });
+      const set = {
+        ...change,
+        ...keys,
+        ...(trusted === true && { trusted }),
+        ...(strict === true && { strict }),
+        ...(device === true && { device }),
+        ...(logoUri && { logoUri }),
+        ...(backchannelLogoutUri && { backchannelLogoutUri }),
+        ...(idTokenAlg === 'ES256' && { idTokenAlg: 'ES256' as const }),
+      };
+      const unset = [
+        ...(trusted === false ? (['trusted'] as const) : []),
+        ...(strict === false ? (['strict'] as const) : []),
+        ...(device === false ? (['device'] as const) : []),
+        ...(logoUri === '' ? (['logoUri'] as const) : []),
+        ...(backchannelLogoutUri === '' ? (['backchannelLogoutUri'] as const) : []),
+        ...(idTokenAlg === 'EdDSA' ? (['idTokenAlg'] as const) : []),
+        ...(keys === null ? [] : (['jwks' in keys ? 'jwksUri' : 'jwks'] as const)),
+      ];
+      const updated = await clients.updateOne({ id: clientId }, { set, ...(unset.length > 0 && { unset }) });
+      if (updated) {
+        const detail = changeDetail(auditedFields(before), auditedFields(updated));
+        await audit.record({
+          event: 'client.updated',
+          subject: clientId,
+          ...actorOf(from),
+          detail,
+        });
+      }
+      return updated;
+    },
+
+    async rotate(clientId, { atOnce }, from) {
+      const client = isClientId(clientId) ? await clients.findOne({ id: clientId }) : null;
+      const { secretHash: previousSecretHash } = client ?? {};
+      if (previousSecretHash === undefined) return null;
+      const secret = newToken(random, 'csec_');
+      const secretHash = sha256(secret);
+      const rotated = await clients.updateOne(
+        { id: clientId, secretHash: previousSecretHash },
+        atOnce
+          ? { set: { secretHash }, unset: ['previousSecretHash', 'previousSecretUntil'] }
+          : { set: { secretHash, previousSecretHash, previousSecretUntil: clock.now() + DAY } },
+      );
+      if (!rotated) return null;
+      await audit.record({ event: 'client.rotated', subject: clientId, ...actorOf(from) });
+      return secret;
+    },
+
+    async delete(clientId, from) {
+      const deleted = isClientId(clientId)
+        ? await endClient(clientId, () => clients.deleteOne({ id: clientId }), actorOf(from))
+        : null;
+      if (deleted) await audit.record({ event: 'client.deleted', subject: clientId, ...actorOf(from) });
+      return deleted;
+    },
+
+    async recordUse({ id, unused, expiresAt: known }) {
+      const expiresAt = clock.now() + UNUSED_LIFETIME_MS;
+      // At most one write a day.
+      if (known === undefined || (!unused && known > expiresAt - DAY)) return;
+      await clients.updateOne({ id, expiresAt: { gt: 0 } }, { set: { expiresAt }, unset: ['unused'] });
+    },
+
+    purge: {
+      everySeconds: DAY / SECOND,
+      run: ({ signal }) => purgeMatching(clients, { where: expired(), sort: 'expiresAt', signal }),
+      countBacklog: (limit) => clients.count(expired(), limit),
+    },
+
+    async find(clientId) {
+      const client = await find(clientId);
+      if (client?.previousSecretUntil === undefined || client.previousSecretUntil > clock.now())
+        return client;
+      const { previousSecretHash, previousSecretUntil, ...current } = client;
+      return current;
+    },
+
+    estimate: () => clients.estimate(),
+
+    list: (after, limit) =>
+      readPage(clients, { sort: 'createdAt', after, ...(limit !== undefined && { limit }) }),
+  };
+}
+
+/** The fields that `update` changes, as compared by the audit. */
+function auditedFields({
+  name,
+  redirectUris,
+  postLogoutRedirectUris,
+  principalKinds,
+  trusted,
+  strict,
+  device,
+  logoUri,
+  backchannelLogoutUri,
+  idTokenAlg,
+  jwks,
+  jwksUri,
+}: ClientDocument) {
+  return {
+    name,
+    redirectUris: redirectUris.join(' '),
+    postLogoutRedirectUris: postLogoutRedirectUris.join(' '),
+    principalKinds: principalKinds.join(' '),
+    trusted: trusted === true,
+    strict: strict === true,
+    device: device === true,
+    logoUri,
+    backchannelLogoutUri,
+    idTokenAlg: idTokenAlg ?? 'EdDSA',
+    jwks: jwks && JSON.stringify(jwks),
+    jwksUri,
+  };
+}
+
+/** How long a client that registered itself exists without a use. */
+const UNUSED_LIFETIME_MS = 30 * DAY;
+
+const PUBLIC_WITH_KEYS = 'cannot be combined with keys: a client with keys authenticates with them';
+const OTHER_METHOD = 'cannot be set: the client has another authentication method. Create another client';
+
+/** @throws invalid_client_metadata (RFC 7591 §3.2.2) */
+function refuseIdTokenAlg(alg: unknown, available: readonly IdTokenAlgorithm[]): void {
+  if (available.some((known) => known === alg)) return;
+  const message =
+    alg === 'ES256'
+      ? 'must be EdDSA: ES256 needs a key, so set IDP_ES256_KEY first'
+      : `must be ${ID_TOKEN_ALGORITHMS.join(' or ')}`;
+  const path = 'id_token_signed_response_alg';
+  throw provisioningErrors.invalid_client_metadata({
+    message: `${path} ${message}.`,
+    details: [{ path, message }],
+  });
+}
+
+/** Other text is never looked up, because a store may be unable to represent it. */
+const isClientId = (text: string): boolean => /^cid_[\w-]{22,}$/.test(text);

@@ -1,0 +1,96 @@
+import { HOUR, isUnexpired } from '../../core/kernel/clock.js';
+import { isSecretOf, newId, newToken, type Random, sha256, UNUSED_HASH } from '../../core/kernel/secrets.js';
+import { type Collection, nullIfTaken, type Store, UniqueViolation } from '../../core/storage/collection.js';
+import { provisioningErrors } from './errors.js';
+import type { Dependencies } from './principals.js';
+import type { PrincipalCollection, PrincipalDocument } from './store.js';
+
+/**
+ * The link with which the first operator of an empty store is made. It contains the `sub` of that principal, which does not
+ * exist yet: creating the principal is the one write that uses the link, in whatever process.
+ */
+
+/** How long a link works that makes an operator. */
+export const OPERATOR_LINK_LIFETIME_MS = HOUR;
+
+interface SetupDocument {
+  id: 'first-operator';
+  /** Of the principal that the link creates. */
+  sub: string;
+  linkHash: string;
+  expiresAt: number;
+}
+
+export interface FirstOperatorLink {
+  url: string;
+  expiresAt: number;
+}
+
+export interface FirstOperator {
+  /**
+   * A new link if the store contains no principal; else `null`, also while an earlier link is valid, whose secret is not
+   * stored.
+   */
+  offer(): Promise<FirstOperatorLink | null>;
+  /** When the link expires, if the token is its secret; else `null`. It is used if its principal exists. */
+  look(token: string): Promise<{ expiresAt: number; hasExpired: boolean } | null>;
+  /** Creates the principal; `null` if a concurrent request has. @throws handle_taken */
+  create(principal: PrincipalDocument): Promise<PrincipalDocument | null>;
+}
+
+const ID = 'first-operator';
+
+export function setupCollection(store: Store): Collection<SetupDocument> {
+  return store.collection<SetupDocument>('setup', { fields: ['expiresAt'] });
+}
+
+export function createFirstOperator(
+  setup: Collection<SetupDocument>,
+  principals: PrincipalCollection,
+  { clock, random, issuer }: Pick<Dependencies, 'clock' | 'random'> & { issuer(): string },
+): FirstOperator {
+  return {
+    async offer() {
+      const { items } = await principals.page({ sort: 'id', limit: 1 });
+      if (items.length > 0) return null;
+      const now = clock.now();
+      const sub = newId('u_', clock, random);
+      const token = newLinkToken(sub, random);
+      const expiresAt = now + OPERATOR_LINK_LIFETIME_MS;
+      const link = { sub, linkHash: sha256(token), expiresAt };
+      const isStored =
+        (await setup.insert({ id: ID, ...link }).then(() => true, nullIfTaken)) ??
+        // Of several processes, one replaces an expired link.
+        (await setup.updateOne({ id: ID, expiresAt: { lte: now } }, { set: link })) !== null;
+      return isStored ? { url: linkUrl(issuer(), token), expiresAt } : null;
+    },
+
+    async look(token) {
+      const link = await setup.findOne({ id: ID });
+      if (!isSecretOf(token, link?.linkHash ?? UNUSED_HASH) || !link) return null;
+      const { expiresAt } = link;
+      const life = OPERATOR_LINK_LIFETIME_MS;
+      return { expiresAt, hasExpired: !isUnexpired(expiresAt, { now: clock.now(), life }) };
+    },
+
+    async create(principal) {
+      try {
+        await principals.insert(principal);
+        return principal;
+      } catch (error) {
+        if (!(error instanceof UniqueViolation)) throw error;
+        // Engines name either field if both exist.
+        if (await principals.findOne({ id: principal.id })) return null;
+        throw provisioningErrors.handle_taken();
+      }
+    },
+  };
+}
+
+/** Contains the id of the principal, to find it without an index; the 256 random bits after it are the secret. */
+export function newLinkToken(id: string, random: Random): string {
+  return newToken(random, id.slice('u_'.length));
+}
+
+/** The page behind a link. */
+export const linkUrl = (issuer: string, token: string): string => `${issuer}/invite/${token}`;

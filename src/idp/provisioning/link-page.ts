@@ -1,0 +1,115 @@
+import formbody from '@fastify/formbody';
+import type { FastifyReply } from 'fastify';
+import { isFormOfOtherSite } from '../../core/http/browser.js';
+import { message } from '../../core/http/messages.js';
+import { isForm, type Page, type Pages } from '../../core/http/pages.js';
+import { access, originOf, type Scope } from '../../core/http/scope.js';
+import { AppError } from '../../core/kernel/errors.js';
+import { type CredentialProblems, credentialProblems } from '../../core/passwords/form-problems.js';
+import { provisioningErrors } from './errors.js';
+import type { Links } from './links.js';
+import { LinkBody, LinkParameters, principalView } from './schemas.js';
+
+export interface LinkPageOptions {
+  links: Pick<Links, 'look' | 'accept'>;
+  pages: Pages;
+  issuer(): string;
+  /** Whether people have pages at `/account`. */
+  hasAccountPages: boolean;
+  /** Whether people can request links for forgotten passwords. */
+  sendsLinks: boolean;
+}
+
+const FORM_LIMIT_BYTES = 16 * 1024;
+
+/** The page behind an invitation or a reset, where a user sets a password. Only the POST uses the link. */
+export async function linkPagePlugin(
+  scope: Scope,
+  { links, pages, issuer, hasAccountPages, sendsLinks }: LinkPageOptions,
+): Promise<void> {
+  await scope.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
+  /** The path of the issuer, which includes what a proxy adds. */
+  const mount = () => new URL(issuer()).pathname.replace(/\/$/, '');
+  const config = access('public', { page: true });
+  const accountHref = () => (hasAccountPages ? `${mount()}/account` : undefined);
+
+  const formOf = async (token: string, failure: Failure = {}): Promise<Page> => {
+    const { principal, isInvitation } = await links.look(token);
+    const isFirstOperator = principal === undefined;
+    const isReset = !isInvitation;
+    const view = {
+      ...(isFirstOperator && { title: message('invite.first-operator') }),
+      ...(isReset && { title: message('reset-password.title') }),
+      isFirstOperator,
+      isInvitation: isInvitation && !isFirstOperator,
+      isReset,
+      handle: principal?.handle ?? failure.handle,
+      issuer: issuer(),
+      action: `${mount()}/invite/${token}`,
+      ...failure,
+    };
+    return { template: 'invite', view };
+  };
+
+  /** The same page for unknown, used and expired links. Other errors are thrown again. */
+  const showInvalidLink = (reply: FastifyReply, error: unknown): FastifyReply => {
+    if (!(error instanceof AppError) || ![404, 410].includes(error.statusCode)) throw error;
+    const view = {
+      issuer: issuer(),
+      accountHref: accountHref(),
+      ...(sendsLinks && { forgotPassword: `${mount()}/account/forgot-password` }),
+    };
+    return pages.send(reply.code(error.statusCode), { template: 'invite-dead', view });
+  };
+
+  scope.get('/invite/done', { config }, (_request, reply) =>
+    pages.send(reply, { template: 'invite-done', view: { accountHref: accountHref() } }),
+  );
+
+  scope.get('/invite/:token', { config, schema: { params: LinkParameters } }, async (request, reply) => {
+    const { token } = request.params;
+    try {
+      return pages.send(reply, await formOf(token));
+    } catch (error) {
+      return showInvalidLink(reply, error);
+    }
+  });
+
+  scope.post(
+    '/invite/:token',
+    { config, schema: { params: LinkParameters, body: LinkBody } },
+    async (request, reply) => {
+      // The token protects the account; this check is an additional defense.
+      if (isFormOfOtherSite(request.headers, new URL(issuer()).origin))
+        throw provisioningErrors.foreign_form();
+      const { token } = request.params;
+      const { password, password_confirm: confirmation, handle: chosen } = request.body;
+      try {
+        if (isForm(request)) pages.keepForm(request, await formOf(token, { handle: chosen }));
+        const principal = await links.accept(
+          token,
+          { password, confirmation, handle: chosen },
+          originOf(request),
+        );
+        if (isForm(request)) return reply.redirect(`${mount()}/invite/done`, 303);
+        const { sub, handle, kind } = principalView(principal);
+        return reply.code(201).send({ sub, handle, kind });
+      } catch (error) {
+        if (!isForm(request) || !(error instanceof AppError)) throw error;
+        const { statusCode } = error;
+        // 400 and 409 are about the handle that the first operator chose.
+        if (![400, 409, 422].includes(statusCode)) return showInvalidLink(reply, error);
+        return pages.send(
+          reply.code(statusCode),
+          await formOf(token, { ...credentialProblems(error), handle: chosen }),
+        );
+      }
+    },
+  );
+}
+
+/** The problems of a rejected form. */
+interface Failure extends Partial<CredentialProblems> {
+  /** The user name that the first operator typed. */
+  handle?: string | undefined;
+}

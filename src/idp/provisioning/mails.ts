@@ -1,0 +1,188 @@
+import { circumstancesOf } from '../../core/http/circumstances.js';
+import { mailboxOf } from '../../core/http/mailboxes.js';
+import { inHours, type Localized, type Messages } from '../../core/http/messages.js';
+import type { Origin } from '../../core/http/scope.js';
+import { type Clock, DAY, HOUR } from '../../core/kernel/clock.js';
+import type { PrincipalCollection, PrincipalDocument } from './store.js';
+
+/** The part of the e-mail outbox that this domain uses. */
+export interface Outbox {
+  put(mail: {
+    key: string;
+    userId: string;
+    to: string;
+    template:
+      | 'password-reset'
+      | 'password-changed'
+      | 'verify-email'
+      | 'second-factor-added'
+      | 'second-factor-removed'
+      | 'passkey-added'
+      | 'passkey-removed';
+    values: Record<string, string | Localized>;
+    /** The language of the recipient, if known. */
+    locale: string | undefined;
+    security: true;
+    sendCondition: { userId: string; versionField: string; minVersion: number };
+    expiresAt: number;
+  }): Promise<void>;
+  deleteByUser(userId: string): Promise<void>;
+}
+
+/** A link with a token, which only its mail contains. */
+export interface MailedLink {
+  url: string;
+  /** SHA-256 of its token. */
+  hash: string;
+  expiresAt: number;
+}
+
+type Recipient = Pick<
+  PrincipalDocument,
+  'id' | 'handle' | 'name' | 'passwordVersion' | 'invitedAt' | 'emailVerifiedAt'
+>;
+
+/** Where a request came from, and the language of its answer. */
+type MailOrigin = Pick<Origin, 'ip' | 'browser' | 'acceptLanguage'>;
+
+type PersonMail = Pick<Parameters<Outbox['put']>[0], 'key' | 'template' | 'values' | 'expiresAt'> & {
+  versionField: string;
+  minVersion: number;
+};
+
+/** Enqueues the mails to people whose handle is an e-mail address; for others, nothing. */
+export interface PersonMails {
+  passwordReset(person: Recipient, link: MailedLink, from: Origin): Promise<void>;
+  verifyAddress(person: Recipient, link: MailedLink, from: Origin): Promise<void>;
+  /** Enqueued before the change and sent after it. */
+  passwordChanged(person: Recipient, from: Origin): Promise<void>;
+  /** Enqueued before the change and sent once the factor has this version. @param from absent for the operator */
+  secondFactorChanged(
+    person: Recipient,
+    change: { kind: 'added' | 'removed'; versionField: string; version: number },
+    from: MailOrigin | undefined,
+  ): Promise<void>;
+  /** Enqueued before the change and sent once it is stored. @param from absent for the operator */
+  passkeyChanged(
+    person: Recipient,
+    change: { kind: 'added' | 'removed'; key: string; versionField: string; version: number },
+    from: MailOrigin | undefined,
+  ): Promise<void>;
+  /** Deletes all mails about a person, sent or not. */
+  deleteAll(sub: string): Promise<void>;
+}
+
+export interface MailDependencies {
+  outbox: Outbox;
+  messages: Pick<Messages, 'negotiate'>;
+}
+
+export const RESET_LINK_LIFETIME_MS = HOUR;
+export const VERIFICATION_LINK_LIFETIME_MS = DAY;
+
+/** What the send condition of a mail compares. */
+export type MailVersion = 'passwordVersion' | 'active';
+
+const IF_ACTIVE = { versionField: 'active', minVersion: 1 } as const;
+
+/**
+ * The value for a send condition; `null` if the mail must not be sent any more: a deleted person gets none, and only an
+ * active one gets a link.
+ */
+export async function readMailVersion(
+  principals: Pick<PrincipalCollection, 'findOne'>,
+  sub: string,
+  field: string,
+): Promise<number | null> {
+  const person = await principals.findOne({ id: sub });
+  if (!person || person.state === 'deleted') return null;
+  if (field === ('passwordVersion' satisfies MailVersion)) return person.passwordVersion ?? 0;
+  return person.state === 'active' ? 1 : null;
+}
+
+/** The name is greeted only if the mailbox is known to belong to the account: anyone can sign up with an address and a name. */
+const greetingOf = ({ name, invitedAt, emailVerifiedAt }: Recipient) =>
+  name !== undefined && (invitedAt ?? emailVerifiedAt) !== undefined ? { name } : {};
+
+export function createPersonMails({
+  outbox,
+  messages,
+  clock,
+}: MailDependencies & { clock: Clock }): PersonMails {
+  const put = async (
+    { id, handle }: Recipient,
+    from: MailOrigin | undefined,
+    { values, versionField, minVersion, ...mail }: PersonMail,
+  ): Promise<void> => {
+    const to = mailboxOf(handle);
+    if (to === undefined) return;
+    await outbox.put({
+      ...mail,
+      userId: id,
+      to,
+      values: { email: handle, ...values },
+      locale: messages.negotiate({ headers: { 'accept-language': from?.acceptLanguage } }),
+      security: true,
+      sendCondition: { userId: id, versionField, minVersion },
+    });
+  };
+
+  return {
+    passwordReset: (person, { url, hash, expiresAt }, from) =>
+      put(person, from, {
+        key: `password-reset:${hash}`,
+        template: 'password-reset',
+        values: {
+          link: url,
+          validFor: inHours(RESET_LINK_LIFETIME_MS / HOUR),
+          ...greetingOf(person),
+          ...circumstancesOf(from, clock.now()),
+        },
+        ...IF_ACTIVE,
+        expiresAt,
+      }),
+
+    verifyAddress: (person, { url, hash, expiresAt }, from) =>
+      put(person, from, {
+        key: `verify-email:${hash}`,
+        template: 'verify-email',
+        values: { link: url, validFor: inHours(VERIFICATION_LINK_LIFETIME_MS / HOUR) },
+        ...IF_ACTIVE,
+        expiresAt,
+      }),
+
+    passwordChanged(person, from) {
+      const minVersion = (person.passwordVersion ?? 0) + 1;
+      return put(person, from, {
+        key: `password-changed:${person.id}:${minVersion}`,
+        template: 'password-changed',
+        values: { ...greetingOf(person), ...circumstancesOf(from, clock.now()) },
+        versionField: 'passwordVersion',
+        minVersion,
+        expiresAt: clock.now() + 7 * DAY,
+      });
+    },
+
+    secondFactorChanged: (person, { kind, versionField, version }, from) =>
+      put(person, from, {
+        key: `second-factor-${kind}:${person.id}:${version}`,
+        template: `second-factor-${kind}`,
+        values: { ...greetingOf(person), ...circumstancesOf(from, clock.now()) },
+        versionField,
+        minVersion: version,
+        expiresAt: clock.now() + 7 * DAY,
+      }),
+
+    passkeyChanged: (person, { kind, key, versionField, version }, from) =>
+      put(person, from, {
+        key: `passkey-${kind}:${key}`,
+        template: `passkey-${kind}`,
+        values: { ...greetingOf(person), ...circumstancesOf(from, clock.now()) },
+        versionField,
+        minVersion: version,
+        expiresAt: clock.now() + 7 * DAY,
+      }),
+
+    deleteAll: outbox.deleteByUser,
+  };
+}

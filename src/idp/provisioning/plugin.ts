@@ -1,0 +1,244 @@
+import type { FastifyRequest } from 'fastify';
+import type { TObject } from 'typebox';
+import { parseBasic } from '../../core/http/authorization.js';
+import { isBrowser } from '../../core/http/browser.js';
+import type { Pages } from '../../core/http/pages.js';
+import { toTimestamp } from '../../core/http/schemas.js';
+import { access, originOf, type Scope } from '../../core/http/scope.js';
+import { type AppError, type ErrorOptions, httpErrors } from '../../core/kernel/errors.js';
+import type { Clients } from './clients.js';
+import type { PrincipalDirectory } from './directory.js';
+import { provisioningErrors } from './errors.js';
+import { guidePlugin } from './guide.js';
+import { linkPagePlugin } from './link-page.js';
+import type { Links } from './links.js';
+import type { Principals } from './principals.js';
+import { type RecoveryPageOptions, recoveryPagesPlugin } from './recovery-pages.js';
+import {
+  AccountBody,
+  AgentAnswer,
+  AgentBody,
+  ClientAnswer,
+  ClientBody,
+  ClientList,
+  ClientQuery,
+  clientView,
+  InviteAnswer,
+  InviteBody,
+  operatorView,
+  PrincipalAnswer,
+  PrincipalList,
+  PrincipalParameters,
+  PrincipalQuery,
+  PrincipalView,
+  principalPage,
+  principalView,
+  RotationAnswer,
+} from './schemas.js';
+import { KINDS, type PrincipalDocument } from './store.js';
+
+export interface ProvisioningPluginOptions extends Pick<RecoveryPageOptions, 'mailed' | 'sessionOf'> {
+  principals: Principals;
+  links: Links;
+  clients: Clients;
+  directory: PrincipalDirectory;
+  pages: Pages;
+  issuer(): string;
+  isSignupOpen: boolean;
+  /** Whether people have pages at `/account`. */
+  hasAccountPages: boolean;
+  /** Whether the administrator token, which creates agents, also vouches for their e-mail addresses. */
+  adminVouchesForAgents: boolean;
+}
+
+/** Creates principals and clients, and lets the operator manage them. */
+export async function provisioningPlugin(scope: Scope, options: ProvisioningPluginOptions): Promise<void> {
+  await scope.register(creationPlugin, options);
+  await scope.register(operatorPlugin, options);
+  await scope.register(linkPagePlugin, { ...options, sendsLinks: options.mailed !== undefined });
+  await scope.register(recoveryPagesPlugin, options);
+  await scope.register(guidePlugin, options);
+}
+
+async function creationPlugin(
+  scope: Scope,
+  { principals, links, clients, adminVouchesForAgents }: ProvisioningPluginOptions,
+): Promise<void> {
+  scope.post(
+    '/v1/accounts',
+    { config: access('signup'), schema: { body: AccountBody, response: { 201: PrincipalAnswer } } },
+    async (request, reply) => {
+      refuseUnknownFields(request.body, AccountBody);
+      const principal = await principals.register(request.body, originOf(request));
+      return reply.code(201).send(principalView(principal));
+    },
+  );
+
+  scope.post(
+    '/v1/agents',
+    { config: access('admin'), schema: { body: AgentBody, response: { 201: AgentAnswer } } },
+    async (request, reply) => {
+      refuseUnknownFields(request.body, AgentBody);
+      const { agent, password } = await principals.mintAgent(
+        request.body,
+        originOf(request),
+        adminVouchesForAgents,
+      );
+      return reply.code(201).send({ ...principalView(agent), password });
+    },
+  );
+
+  scope.post(
+    '/v1/agents/self/rotate',
+    { config: access('agent'), schema: { response: { 200: RotationAnswer } } },
+    async (request) => {
+      const agent = await authenticateAgent(request, principals);
+      // Another rotation came first, so the presented password is no longer valid.
+      const password = await principals.rotate(agent, originOf(request));
+      if (password === null) throw wrongCredentials();
+      return { sub: agent.id, handle: agent.handle, password };
+    },
+  );
+
+  scope.post(
+    '/v1/invites',
+    { config: access('inviter'), schema: { body: InviteBody, response: { 201: InviteAnswer } } },
+    async (request, reply) => {
+      refuseUnknownFields(request.body, InviteBody);
+      const { principal, url, expiresAt, days } = await links.invite(request.body, originOf(request));
+      return reply.code(201).send({
+        handle: principal.handle,
+        invite_url: url,
+        expires_at: toTimestamp(expiresAt),
+        days,
+      });
+    },
+  );
+
+  scope.post(
+    '/v1/clients',
+    { config: access('admin'), schema: { body: ClientBody, response: { 201: ClientAnswer } } },
+    async (request, reply) => {
+      const { body } = request;
+      refuseUnknownFields(body, ClientBody, provisioningErrors.invalid_client_metadata);
+      const input = {
+        name: body.client_name ?? body.name ?? '',
+        redirectUris: [body.redirect_uris].flat(),
+        postLogoutRedirectUris: [body.post_logout_redirect_uris ?? []].flat(),
+        isPublic: body.public ?? false,
+        principalKinds: body.principal_kinds ?? [...KINDS],
+        strict: body.strict ?? false,
+        ...(body.logo_uri !== undefined && { logoUri: body.logo_uri }),
+        ...(body.id_token_signed_response_alg !== undefined && {
+          idTokenAlg: body.id_token_signed_response_alg,
+        }),
+        ...(body.backchannel_logout_uri !== undefined && {
+          backchannelLogoutUri: body.backchannel_logout_uri,
+        }),
+        ...(body.jwks !== undefined && { jwks: body.jwks }),
+        ...(body.jwks_uri !== undefined && { jwksUri: body.jwks_uri }),
+      };
+      const { client, secret } = await clients.create(input, originOf(request));
+      return reply
+        .code(201)
+        .send({ ...clientView(client), ...(secret !== null && { client_secret: secret }) });
+    },
+  );
+
+  scope.get(
+    '/v1/clients',
+    { config: access('admin'), schema: { querystring: ClientQuery, response: { 200: ClientList } } },
+    async ({ query }) => {
+      const { items, next } = await clients.list(query.after);
+      return { clients: items.map(clientView), next };
+    },
+  );
+}
+
+/** Limits of what an error repeats. */
+const MAX_NAME_LENGTH = 64;
+const MAX_NAMES = 20;
+
+/** @throws VALIDATION_ERROR, or `error`, naming every field that is not supported (RFC 7591 §3.2.2) */
+function refuseUnknownFields(
+  body: object,
+  { properties }: TObject,
+  error: (options: ErrorOptions) => AppError = httpErrors.VALIDATION_ERROR,
+): void {
+  const known = Object.keys(properties);
+  const unknown = Object.keys(body)
+    .filter((name) => !known.includes(name))
+    .map((name) => name.slice(0, MAX_NAME_LENGTH))
+    .slice(0, MAX_NAMES);
+  if (unknown.length === 0) return;
+  throw error({
+    message: `Fields that are not supported: ${unknown.join(', ')}. Supported: ${known.join(', ')}.`,
+    details: unknown.map((path) => ({ path, message: 'is not supported' })),
+  });
+}
+
+/** The administrator can see and disable principals, but never act on their behalf. */
+async function operatorPlugin(
+  scope: Scope,
+  { directory }: Pick<ProvisioningPluginOptions, 'directory'>,
+): Promise<void> {
+  const config = access('admin');
+  const one = { config, schema: { params: PrincipalParameters, response: { 200: PrincipalView } } };
+
+  scope.get(
+    '/v1/principals',
+    { config, schema: { querystring: PrincipalQuery, response: { 200: PrincipalList } } },
+    async ({ query }) => principalPage(await directory.list(query)),
+  );
+
+  scope.get('/v1/principals/:sub', one, async ({ params }) =>
+    viewOrNotFound(await directory.get(params.sub)),
+  );
+
+  scope.post('/v1/principals/:sub/disable', one, async (request) =>
+    viewOrNotFound(await directory.disable(request.params.sub, originOf(request))),
+  );
+
+  scope.post('/v1/principals/:sub/enable', one, async (request) =>
+    viewOrNotFound(await directory.enable(request.params.sub, originOf(request))),
+  );
+
+  scope.delete(
+    '/v1/agents/:sub',
+    { config, schema: { params: PrincipalParameters } },
+    async (request, reply) => {
+      if (!(await directory.deleteAgent(request.params.sub, originOf(request)))) throw httpErrors.NOT_FOUND();
+      return reply.code(204).send();
+    },
+  );
+}
+
+function viewOrNotFound(principal: PrincipalDocument | null) {
+  if (!principal) throw httpErrors.NOT_FOUND();
+  return operatorView(principal);
+}
+
+const wrongCredentials = () =>
+  provisioningErrors.invalid_credentials({
+    headers: { 'www-authenticate': 'Basic realm="idp", charset="UTF-8"' },
+  });
+
+/** The agent of a request with HTTP Basic. @throws browser_basic, invalid_credentials, RATE_LIMITED, OVERLOADED */
+async function authenticateAgent(
+  request: FastifyRequest,
+  principals: Pick<Principals, 'authenticate'>,
+): Promise<PrincipalDocument> {
+  const { headers } = request;
+  if (isBrowser(headers)) throw provisioningErrors.browser_basic();
+  const credentials = parseBasic(headers.authorization ?? '');
+  const agent =
+    credentials &&
+    (await principals.authenticate(
+      credentials.username,
+      credentials.password,
+      originOf(request),
+      ({ kind }) => kind === 'agent',
+    ));
+  if (!agent) throw wrongCredentials();
+  return agent;
+}

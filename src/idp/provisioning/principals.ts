@@ -1,0 +1,326 @@
+import { hash } from 'node:crypto';
+import type { Origin } from '../../core/http/scope.js';
+import type { Clock } from '../../core/kernel/clock.js';
+import { invalidFields } from '../../core/kernel/errors.js';
+import { isSecretOf, newId, newToken, type Random, sha256, UNUSED_HASH } from '../../core/kernel/secrets.js';
+import { type Audit, actorOf } from '../../core/ops/audit.js';
+import { UNANSWERED_LINK_FIELDS } from '../../core/ops/used-links.js';
+import { type PasswordPolicy, passwordErrors } from '../../core/passwords/common.js';
+import type { Passwords } from '../../core/passwords/hasher.js';
+import { PASSWORD_PROBLEMS } from '../../core/passwords/problems.js';
+import { UniqueViolation } from '../../core/storage/collection.js';
+import type { Throttle } from '../../core/throttle/throttle.js';
+import { readAgentKey } from './agent-keys.js';
+import { provisioningErrors } from './errors.js';
+import { canonicalForm, canonicalHandle, isPossibleHandle } from './handles.js';
+import { CREATIONS, FAILURES, REGISTRATIONS } from './limits.js';
+import type { PersonMails } from './mails.js';
+import {
+  KINDS,
+  type Kind,
+  PASSWORD_LINK_FIELDS,
+  type PrincipalCollection,
+  type PrincipalDocument,
+} from './store.js';
+
+/** Prefix of generated passwords, which a chosen password must not have. */
+const GENERATED_PREFIX = 'agp_';
+
+/** The error for a new address while wrong passwords from many others exhaust the limit of the account. */
+const BUDGET_SPENT =
+  'There were too many failed sign-in attempts for this account. Sign in from a location where you have signed in before, try again later, or ask the operator for a link to set a new password, which also allows sign-in from this location.';
+
+const PRINCIPAL = 'u_';
+
+/**
+ * The identifier of the person who signs up with a form: a passkey contains it before the account exists. Unlike others, it
+ * does not begin with the time.
+ */
+export const idOfSignUp = (form: string): string =>
+  PRINCIPAL + hash('sha256', `principal ${form}`, 'hex').slice(0, 32);
+
+export interface Principals {
+  /** @throws invalid_kind, handle_taken, VALIDATION_ERROR, WEAK_PASSWORD, RATE_LIMITED, OVERLOADED */
+  register(
+    input: { handle: string; password: string; kind?: unknown; name?: string },
+    from: Origin,
+  ): Promise<PrincipalDocument>;
+  /**
+   * Creates a person without a password, who signs in with a passkey.
+   * @param id by `idOfSignUp`
+   * @throws handle_taken, VALIDATION_ERROR, RATE_LIMITED
+   */
+  registerWithPasskey(
+    input: { id: string; handle: string; name?: string },
+    from: Origin,
+  ): Promise<PrincipalDocument>;
+  /**
+   * @param isVouched whether the creator may vouch for the e-mail address in the handle
+   * @throws kind_not_allowed, handle_taken, VALIDATION_ERROR, RATE_LIMITED
+   */
+  mintAgent(
+    input: { handle: string; name?: string; kind?: unknown; password?: unknown },
+    from: Origin,
+    isVouched: boolean,
+  ): Promise<{ agent: PrincipalDocument; password: string }>;
+  /**
+   * Creates an agent that authenticates with a key and has no password.
+   * @throws handle_taken, VALIDATION_ERROR
+   */
+  mintAgentWithKey(
+    input: { handle: string; name?: string; key: unknown },
+    from: Origin,
+  ): Promise<PrincipalDocument>;
+  /**
+   * Gives an agent a new generated password and revokes everything issued under the old one. `null` when `agent` has
+   * changed since it was read, so that one of two simultaneous rotations succeeds.
+   */
+  rotate(agent: PrincipalDocument, from: Origin): Promise<string | null>;
+  /**
+   * The active principal with these credentials, or `null`. The work depends on the form of the password and never on
+   * the handle, so that its duration does not reveal which handles exist.
+   *
+   * @param accepts whether this principal may sign in this way; if not, the password counts as wrong
+   * @throws RATE_LIMITED, OVERLOADED
+   */
+  authenticate(
+    handle: string,
+    password: string,
+    from: Origin,
+    accepts: (principal: PrincipalDocument) => boolean,
+  ): Promise<PrincipalDocument | null>;
+  /**
+   * Changes the password of a human and revokes everything issued under the old one. `false` if `current` is wrong or
+   * was changed in the meantime, unless to `chosen`.
+   * @throws WEAK_PASSWORD, RATE_LIMITED, OVERLOADED
+   */
+  changePassword(
+    person: Pick<PrincipalDocument, 'id' | 'handle'>,
+    passwords: { current: string; chosen: string },
+    from: Origin,
+  ): Promise<boolean>;
+  /** Changes the name of a human; an empty one removes it. `false` unless the human is active. */
+  rename(person: Pick<PrincipalDocument, 'id'>, name: string, from: Origin): Promise<boolean>;
+  /** The active principal of a `sub`, or `null`. */
+  find(sub: string): Promise<PrincipalDocument | null>;
+}
+
+export interface Dependencies {
+  audit: Pick<Audit, 'record'>;
+  clock: Clock;
+  random: Random;
+}
+
+/** Runs a change that ends all sessions of a principal, so that the applications are told about it. */
+export type EndSessions = <T extends { epoch?: number } | null>(
+  sub: string,
+  change: () => Promise<T>,
+) => Promise<T>;
+
+export interface PrincipalDependencies extends Dependencies {
+  endSessions: EndSessions;
+  passwords: Passwords;
+  passwordPolicy: PasswordPolicy;
+  throttle: Pick<Throttle, 'attempt' | 'count' | 'trustOnly'>;
+  /** Absent without a mail server. */
+  mails?: PersonMails | undefined;
+  /** Called when a person has signed up. */
+  verifyAddress?: ((person: PrincipalDocument, from: Origin) => Promise<void>) | undefined;
+}
+
+export function createPrincipals(principals: PrincipalCollection, deps: PrincipalDependencies): Principals {
+  const { passwords, passwordPolicy, throttle, endSessions, mails, verifyAddress } = deps;
+  const { audit, clock, random } = deps;
+  const create = async (
+    input: { handle: string; name?: string | undefined },
+    rest: Pick<
+      PrincipalDocument,
+      'kind' | 'passwordHash' | 'secretHash' | 'keys' | 'mintedAt' | 'vouchedAt' | 'passkeyOnly'
+    >,
+    id = newId(PRINCIPAL, clock, random),
+  ): Promise<PrincipalDocument> => {
+    const now = clock.now();
+    const principal: PrincipalDocument = {
+      id,
+      handle: input.handle,
+      ...(input.name && { name: input.name.trim() }),
+      state: 'active',
+      createdAt: now,
+      updatedAt: now,
+      ...rest,
+    };
+    await principals.insert(principal).catch((error: unknown) => {
+      throw error instanceof UniqueViolation ? provisioningErrors.handle_taken() : error;
+    });
+    return principal;
+  };
+
+  const welcome = async (principal: PrincipalDocument, from: Origin): Promise<PrincipalDocument> => {
+    const { id, handle, kind } = principal;
+    await throttle.trustOnly(handle, from.ip);
+    await audit.record({ event: 'account.registered', subject: id, ip: from.ip, detail: kind });
+    // Before the response, so that everyone who has signed up has the mail.
+    await verifyAddress?.(principal, from);
+    return principal;
+  };
+
+  const authenticate: Principals['authenticate'] = async (
+    handle,
+    password,
+    { ip, isDisconnected },
+    accepts,
+  ) => {
+    const account = canonicalForm(handle);
+    const isGenerated = password.startsWith(GENERATED_PREFIX);
+    // Verifying a generated password is fast, so it does not use the hashing queue.
+    if (!isGenerated) await passwords.ensureCapacity();
+    const kind = isGenerated ? 'agent' : 'password';
+    const guess = {
+      account,
+      ip,
+      kind,
+      perAddress: FAILURES[kind],
+      onBudgetSpent: () => BUDGET_SPENT,
+    } as const;
+    return throttle.attempt(guess, async () => {
+      const candidate = isPossibleHandle(handle) ? await principals.findOne({ handle: account }) : null;
+      const ok = isGenerated
+        ? isSecretOf(password, candidate?.secretHash ?? UNUSED_HASH)
+        : (await passwords.verify(candidate?.passwordHash ?? null, password, isDisconnected)).ok;
+      return ok && candidate?.state === 'active' && accepts(candidate) ? candidate : null;
+    });
+  };
+
+  const hasPassword = async (id: string, password: string, { isDisconnected }: Origin): Promise<boolean> => {
+    const { passwordHash = null } = (await principals.findOne({ id, state: 'active' })) ?? {};
+    return (await passwords.verify(passwordHash, password, isDisconnected)).ok;
+  };
+
+  return {
+    async register({ handle, password, kind = 'agent', name }, from) {
+      const { ip, isDisconnected } = from;
+      if (!isKind(kind)) throw provisioningErrors.invalid_kind();
+      const canonical = canonicalHandle(handle);
+      const problem = chosenPasswordProblem(password, passwords);
+      if (problem) throw invalidFields({ path: 'password', message: problem });
+      await passwordPolicy.validate(password, [canonical]);
+      await throttle.count(REGISTRATIONS, ip);
+      const passwordHash = await passwords.hash(password, isDisconnected);
+      return welcome(await create({ handle: canonical, name }, { kind, passwordHash }), from);
+    },
+
+    async registerWithPasskey({ id, handle, name }, from) {
+      const canonical = canonicalHandle(handle);
+      await throttle.count(REGISTRATIONS, from.ip);
+      const rest = { kind: 'human', passkeyOnly: true } as const;
+      return welcome(await create({ handle: canonical, name }, rest, id), from);
+    },
+
+    async mintAgent({ handle, name, kind = 'agent', password }, from, isVouched) {
+      if (kind !== 'agent') throw provisioningErrors.kind_not_allowed();
+      if (password !== undefined)
+        throw invalidFields({ path: 'password', message: 'is generated by the service' });
+      const canonical = canonicalHandle(handle);
+      await throttle.count(CREATIONS, from.ip);
+      const generated = newToken(random, GENERATED_PREFIX);
+      const mintedAt = clock.now();
+      const agent = await create(
+        { handle: canonical, name },
+        {
+          kind: 'agent',
+          secretHash: sha256(generated),
+          mintedAt,
+          ...(isVouched && { vouchedAt: mintedAt }),
+        },
+      );
+      await audit.record({ event: 'agent.minted', subject: agent.id, ...actorOf(from) });
+      return { agent, password: generated };
+    },
+
+    async mintAgentWithKey({ handle, name, key }, from) {
+      const canonical = canonicalHandle(handle);
+      const now = clock.now();
+      const keys = [readAgentKey(key, now)];
+      const agent = await create(
+        { handle: canonical, name },
+        { kind: 'agent', keys, mintedAt: now, vouchedAt: now },
+      );
+      const detail = keys.map(({ id }) => id).join();
+      await audit.record({ event: 'agent.minted', subject: agent.id, ...actorOf(from), detail });
+      return agent;
+    },
+
+    async rotate({ id, epoch }, from) {
+      const generated = newToken(random, GENERATED_PREFIX);
+      const rotated = await endSessions(id, () =>
+        principals.updateOne(
+          { id, kind: 'agent', state: 'active', epoch: epoch ?? null },
+          {
+            set: { secretHash: sha256(generated), updatedAt: clock.now() },
+            unset: ['passwordHash'],
+            inc: { epoch: 1 },
+          },
+        ),
+      );
+      if (!rotated) return null;
+      await audit.record({ event: 'agent.rotated', subject: id, ...actorOf(from) });
+      return generated;
+    },
+
+    authenticate,
+
+    async changePassword({ id, handle }, { current, chosen }, from) {
+      const proven = await authenticate(handle, current, from, (principal) => principal.id === id);
+      if (proven?.kind !== 'human') return false;
+      const problem = chosenPasswordProblem(chosen, passwords);
+      if (problem) throw passwordErrors.WEAK_PASSWORD({ details: [{ path: 'password', message: problem }] });
+      await passwordPolicy.validate(chosen, [handle]);
+      const passwordHash = await passwords.hash(chosen, from.isDisconnected);
+      // Enqueued before the change and sent only after it, so that a crash in between loses nothing.
+      await mails?.passwordChanged(proven, from);
+      const changed = await endSessions(id, () =>
+        principals.updateOne(
+          { id, kind: 'human', state: 'active', epoch: proven.epoch ?? null },
+          {
+            set: { passwordHash, updatedAt: clock.now() },
+            // A reset link is no longer needed.
+            unset: [...PASSWORD_LINK_FIELDS, ...UNANSWERED_LINK_FIELDS],
+            inc: { epoch: 1, passwordVersion: 1 },
+          },
+        ),
+      );
+      // On a double click, the browser shows the response to the second form, whose password is already stored.
+      if (!changed) return hasPassword(id, chosen, from);
+      await throttle.trustOnly(handle, from.ip);
+      await audit.record({ event: 'password.changed', subject: id, ip: from.ip });
+      return true;
+    },
+
+    async rename({ id }, given, from) {
+      const name = given.trim();
+      const updatedAt = clock.now();
+      const renamed = await principals.updateOne(
+        { id, kind: 'human', state: 'active' },
+        name === '' ? { set: { updatedAt }, unset: ['name'] } : { set: { name, updatedAt } },
+      );
+      if (!renamed) return false;
+      await audit.record({ event: 'account.renamed', subject: id, ip: from.ip });
+      return true;
+    },
+
+    async find(sub) {
+      const principal = await principals.findOne({ id: sub });
+      return principal?.state === 'active' ? principal : null;
+    },
+  };
+}
+
+/** The problem of a chosen password, or `null`. */
+export function chosenPasswordProblem(
+  password: string,
+  passwords: Pick<Passwords, 'problem'>,
+): string | null {
+  return password.startsWith(GENERATED_PREFIX) ? PASSWORD_PROBLEMS.generated : passwords.problem(password);
+}
+
+const isKind = (kind: unknown): kind is Kind => (KINDS as readonly unknown[]).includes(kind);

@@ -1,0 +1,155 @@
+import formbody from '@fastify/formbody';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { isFormOfOtherSite } from '../../core/http/browser.js';
+import { type Localized, message } from '../../core/http/messages.js';
+import type { Page, Pages } from '../../core/http/pages.js';
+import { access, originOf, type Scope } from '../../core/http/scope.js';
+import { AppError } from '../../core/kernel/errors.js';
+import { provisioningErrors } from './errors.js';
+import type { Recovery } from './recovery.js';
+import { ForgotPasswordBody, LinkParameters, VerificationBody } from './schemas.js';
+import type { AddressVerification, SignedIn } from './verification.js';
+
+/** What the pages of mailed links use. */
+export interface MailedLinkServices {
+  recovery: Recovery;
+  verification: Pick<AddressVerification, 'look' | 'verify'>;
+}
+
+export interface RecoveryPageOptions {
+  /** Absent without a mail server. */
+  mailed: MailedLinkServices | undefined;
+  /** Who is signed in in the browser of a request. */
+  sessionOf(request: FastifyRequest): Promise<SignedIn | null>;
+  pages: Pages;
+  issuer(): string;
+  /** Whether people have pages at `/account`. */
+  hasAccountPages: boolean;
+}
+
+const FORM_LIMIT_BYTES = 16 * 1024;
+
+const CONFIG = access('public', { page: true });
+
+/** The pages for a forgotten password and behind the link that verifies an address. */
+export async function recoveryPagesPlugin(scope: Scope, options: RecoveryPageOptions): Promise<void> {
+  const { mailed, pages, issuer } = options;
+  if (!mailed) {
+    const unavailable = { template: 'forgot-password-unavailable', view: { issuer: issuer() } };
+    scope.get('/account/forgot-password', { config: CONFIG }, (_request, reply) =>
+      pages.send(reply, unavailable),
+    );
+    return;
+  }
+  await scope.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
+  await scope.register(forgotPasswordPages, { ...options, ...mailed });
+  await scope.register(verificationPages, { ...options, ...mailed });
+}
+
+type MailedPageOptions = Omit<RecoveryPageOptions, 'mailed'> & MailedLinkServices;
+
+/** The path of the issuer, which includes what a proxy adds. */
+const mountOf = (issuer: string): string => new URL(issuer).pathname.replace(/\/$/, '');
+
+/** @throws foreign_form */
+function rejectForeignForm({ headers }: FastifyRequest, issuer: string): void {
+  if (isFormOfOtherSite(headers, new URL(issuer).origin)) throw provisioningErrors.foreign_form();
+}
+
+async function forgotPasswordPages(
+  scope: Scope,
+  { recovery, pages, issuer }: MailedPageOptions,
+): Promise<void> {
+  const path = () => `${mountOf(issuer())}/account/forgot-password`;
+  const formOf = (handle = ''): Page => ({
+    template: 'forgot-password',
+    view: { action: path(), handle },
+  });
+
+  scope.get('/account/forgot-password', { config: CONFIG }, (_request, reply) => pages.send(reply, formOf()));
+
+  scope.get('/account/forgot-password/sent', { config: CONFIG }, (_request, reply) =>
+    pages.send(reply, { template: 'forgot-password-sent', view: { form: path() } }),
+  );
+
+  scope.post(
+    '/account/forgot-password',
+    { config: CONFIG, schema: { body: ForgotPasswordBody } },
+    async (request, reply) => {
+      rejectForeignForm(request, issuer());
+      // As at sign-in: keyboards with autocompletion append a space.
+      const handle = request.body.handle.trim();
+      pages.keepForm(request, formOf(handle));
+      await recovery.forgotPassword(handle, originOf(request));
+      return reply.redirect(`${path()}/sent`, 303);
+    },
+  );
+}
+
+/** A GET never uses the link, because mail scanners open every link. */
+async function verificationPages(
+  scope: Scope,
+  { verification, sessionOf, pages, issuer, hasAccountPages }: MailedPageOptions,
+): Promise<void> {
+  const mount = () => mountOf(issuer());
+  const forgotPassword = () => `${mount()}/account/forgot-password`;
+  const wayOut = () => ({
+    accountHref: hasAccountPages ? `${mount()}/account` : undefined,
+    forgotPassword: forgotPassword(),
+  });
+
+  const formOf = async (request: FastifyRequest, token: string, problems?: Localized[]): Promise<Page> => {
+    const { id, handle } = await verification.look(token);
+    const isSignedIn = (await sessionOf(request))?.id === id;
+    const view = {
+      action: `${mount()}/verify/${token}`,
+      handle,
+      isSignedIn,
+      forgotPassword: forgotPassword(),
+      ...(problems && { problems, wrong: true }),
+    };
+    return { template: 'verify-address', view };
+  };
+
+  const showInvalidLink = (reply: FastifyReply, error: unknown): FastifyReply => {
+    if (!(error instanceof AppError) || ![404, 410].includes(error.statusCode)) throw error;
+    return pages.send(reply.code(error.statusCode), { template: 'verify-address-dead', view: wayOut() });
+  };
+
+  scope.get('/verify/done', { config: CONFIG }, (_request, reply) =>
+    pages.send(reply, { template: 'verify-address-done', view: wayOut() }),
+  );
+
+  scope.get(
+    '/verify/:token',
+    { config: CONFIG, schema: { params: LinkParameters } },
+    async (request, reply) => {
+      try {
+        return pages.send(reply, await formOf(request, request.params.token));
+      } catch (error) {
+        return showInvalidLink(reply, error);
+      }
+    },
+  );
+
+  scope.post(
+    '/verify/:token',
+    { config: CONFIG, schema: { params: LinkParameters, body: VerificationBody } },
+    async (request, reply) => {
+      rejectForeignForm(request, issuer());
+      const { token } = request.params;
+      const { password } = request.body;
+      try {
+        const form = await formOf(request, token);
+        pages.keepForm(request, form);
+        const proof = { session: await sessionOf(request), password };
+        await verification.verify(token, proof, originOf(request));
+        return reply.redirect(`${mount()}/verify/done`, 303);
+      } catch (error) {
+        if (!(error instanceof AppError) || error.statusCode !== 401) return showInvalidLink(reply, error);
+        const problem = message(password === undefined ? 'password.missing' : 'verify-address.wrong');
+        return pages.send(reply.code(401), await formOf(request, token, [problem]));
+      }
+    },
+  );
+}

@@ -1,0 +1,69 @@
+import { mailboxOf } from '../../core/http/mailboxes.js';
+import type { Origin } from '../../core/http/scope.js';
+import { sha256 } from '../../core/kernel/secrets.js';
+import type { Audit } from '../../core/ops/audit.js';
+import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
+import type { Throttle } from '../../core/throttle/throttle.js';
+import { linkUrl, newLinkToken } from './first-operator.js';
+import { canonicalForm, isPossibleHandle } from './handles.js';
+import { MAIL_REQUESTS, mailsTo } from './limits.js';
+import { type PersonMails, RESET_LINK_LIFETIME_MS } from './mails.js';
+import type { Dependencies } from './principals.js';
+import type { PrincipalCollection, PrincipalDocument } from './store.js';
+
+/** Links for forgotten passwords, which reach nobody but the mailbox that the handle names. */
+export interface Recovery {
+  /**
+   * Sends a link if the handle is the e-mail address of an active person, after the response, which is the same for every
+   * handle. It replaces the previous mailed link, but not the link of an operator. @throws RATE_LIMITED
+   */
+  forgotPassword(handle: string, from: Origin): Promise<void>;
+}
+
+export interface RecoveryDependencies extends Omit<Dependencies, 'audit'> {
+  audit: Pick<Audit, 'recordFailure'>;
+  mails: Pick<PersonMails, 'passwordReset'>;
+  throttle: Pick<Throttle, 'count' | 'tryCountKey'>;
+  backgroundTasks: Pick<BackgroundTasks, 'run'>;
+  issuer(): string;
+}
+
+const RESETS = mailsTo('reset');
+
+export function createRecovery(
+  principals: Pick<PrincipalCollection, 'findOne' | 'updateOne'>,
+  { mails, throttle, backgroundTasks, issuer, audit, clock, random }: RecoveryDependencies,
+): Recovery {
+  const sendReset = async ({ id }: PrincipalDocument, from: Origin): Promise<void> => {
+    const token = newLinkToken(id, random);
+    const link = {
+      url: linkUrl(issuer(), token),
+      hash: sha256(token),
+      expiresAt: clock.now() + RESET_LINK_LIFETIME_MS,
+    };
+    const person = await principals.updateOne(
+      { id, kind: 'human', state: 'active' },
+      { set: { mailedLinkHash: link.hash, mailedLinkExpiresAt: link.expiresAt } },
+    );
+    if (person) await mails.passwordReset(person, link, from);
+  };
+
+  return {
+    async forgotPassword(handle, from) {
+      const { ip } = from;
+      await throttle.count(MAIL_REQUESTS, ip);
+      const account = canonicalForm(handle);
+      if (!isPossibleHandle(account)) return;
+      backgroundTasks.run('password reset', async () => {
+        if (!(await throttle.tryCountKey(RESETS, account, ip))) return;
+        const found = await principals.findOne({ handle: account });
+        await audit.recordFailure({
+          event: 'password.forgotten',
+          ip,
+          ...(found && { subject: found.id }),
+        });
+        if (found && mailboxOf(account) !== undefined) await sendReset(found, from);
+      });
+    },
+  };
+}

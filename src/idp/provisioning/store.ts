@@ -1,0 +1,175 @@
+import type { PublicJwk } from '../../core/kernel/public-jwk.js';
+import { type Collection, nullIfTaken, type Store } from '../../core/storage/collection.js';
+
+export const KINDS = ['agent', 'human'] as const;
+export type Kind = (typeof KINDS)[number];
+
+/**
+ * - `invited`: has a link but no password, and cannot sign in.
+ * - `disabled`: treated as unknown from the next request on.
+ * - `deleted`: keeps only its handle reserved, permanently.
+ */
+export type PrincipalState = 'invited' | 'active' | 'disabled' | 'deleted';
+
+export interface PrincipalDocument {
+  /** `sub`: opaque and never reused. */
+  id: string;
+  /** Canonical; unique across kinds, permanently. */
+  handle: string;
+  kind: Kind;
+  name?: string;
+  state: PrincipalState;
+  /** argon2id of a chosen password. */
+  passwordHash?: string;
+  /** SHA-256 of a generated password: 256 random bits do not require a slow hash. */
+  secretHash?: string;
+  /** The public keys with which an agent authenticates at /token; absent without any. */
+  keys?: AgentKey[];
+  /** Incremented by every change of the keys, which is conditional on the value it read. */
+  keyRevision?: number;
+  /** Present after a sign-up with a passkey, until a link sets a password. */
+  passkeyOnly?: true;
+  /** Incremented to invalidate all codes, tokens and sessions issued before. */
+  epoch?: number;
+  /** Incremented when a human replaces the password. */
+  passwordVersion?: number;
+  /** SHA-256 of the link that sets a password: an invitation or a reset. */
+  linkHash?: string;
+  linkExpiresAt?: number;
+  /** SHA-256 of the mailed link for a forgotten password, beside which `linkHash` remains valid. */
+  mailedLinkHash?: string;
+  mailedLinkExpiresAt?: number;
+  /** SHA-256 of the mailed link that verifies the e-mail address. */
+  verifyHash?: string;
+  verifyExpiresAt?: number;
+  /** When a link that was mailed to the handle was used. */
+  emailVerifiedAt?: number;
+  /** SHA-256 of the last used link. */
+  usedLinkHash?: string;
+  /** Present until a request with this link has been answered with success. */
+  usedLink?: { expiresAt: number; isInvitation: boolean; isVerification?: true };
+  /** When the request began that has used it; 0 if that has failed. */
+  unansweredSince?: number;
+  /** Present when the principal was invited, so that the operator chose the handle. */
+  invitedAt?: number;
+  /** Present when the operator created the agent. */
+  mintedAt?: number;
+  /** Present when the operator who created the agent vouches for the address in its handle. */
+  vouchedAt?: number;
+  /** Present for an operator. Only commands on the host set it, or the use of a link that they print. */
+  operatorSince?: number;
+  /** SHA-256 of the invitation that makes an operator. Another invitation of the same principal does not. */
+  operatorLinkHash?: string;
+  createdAt: number;
+  updatedAt: number;
+}
+
+export interface AgentKey {
+  /** Its thumbprint (RFC 7638). */
+  id: string;
+  jwk: PublicJwk;
+  addedAt: number;
+}
+
+/** The fields to unset where no link may set a password any more. */
+export const PASSWORD_LINK_FIELDS = [
+  'linkHash',
+  'linkExpiresAt',
+  'mailedLinkHash',
+  'mailedLinkExpiresAt',
+] as const;
+
+/** The fields to unset where the address must not be verified any more, or is. */
+export const VERIFICATION_FIELDS = ['verifyHash', 'verifyExpiresAt'] as const;
+
+/** The fields to unset where a principal must not remain or become an operator. */
+export const OPERATOR_FIELDS = ['operatorSince', 'operatorLinkHash'] as const;
+
+export interface ClientDocument {
+  /** `cid_…` */
+  id: string;
+  name: string;
+  redirectUris: string[];
+  postLogoutRedirectUris: string[];
+  /** Absent for public clients and those with keys. */
+  secretHash?: string;
+  /** The secret before the last rotation, valid until `previousSecretUntil`. */
+  previousSecretHash?: string;
+  previousSecretUntil?: number;
+  /** The kinds of principals that may sign in to the client. */
+  principalKinds: Kind[];
+  /** Consent is not required for this client. */
+  trusted?: true;
+  /** It must use PKCE, and people do not use HTTP Basic with it. */
+  strict?: true;
+  /** People may sign in to the client on a device without a browser (RFC 8628). Only commands on the host set it. */
+  device?: true;
+  /** An image that the pages of sign-in and consent show (RFC 7591 §2). */
+  logoUri?: string;
+  /** The signature of its id_tokens; EdDSA if absent (OpenID Connect Registration §2). */
+  idTokenAlg?: 'ES256';
+  /** Where the client is told that a session has ended (Back-Channel Logout §2.2). */
+  backchannelLogoutUri?: string;
+  /** The keys of its assertions, or where it publishes them (RFC 7591 §2): one of the two, and then no secret. */
+  jwks?: PublicJwk[];
+  jwksUri?: string;
+  /** How it was registered, if not by the operator (RFC 7591). */
+  origin?: 'dynamic';
+  /** When a client that registered itself ends, unless it is used before. */
+  expiresAt?: number;
+  /** Present while nobody has signed in to a client that registered itself. */
+  unused?: true;
+  createdAt: number;
+}
+
+export type PrincipalCollection = Collection<PrincipalDocument>;
+export type ClientCollection = Collection<ClientDocument>;
+
+export function principalCollection(store: Store): PrincipalCollection {
+  return store.collection<PrincipalDocument>('principals', {
+    unique: ['handle'],
+    // The last three are for the lists of the console and of the operators.
+    indexes: [['createdAt'], ['kind', 'handle'], ['state', 'handle'], ['operatorSince']],
+    fields: [
+      ...(['epoch', 'linkHash', 'linkExpiresAt', 'usedLinkHash', 'unansweredSince'] as const),
+      ...(['mailedLinkHash', 'mailedLinkExpiresAt', 'verifyHash', 'verifyExpiresAt'] as const),
+      ...(['operatorLinkHash', 'keyRevision'] as const),
+    ],
+  });
+}
+
+export function clientCollection(store: Store): ClientCollection {
+  return store.collection<ClientDocument>('clients', {
+    indexes: [['createdAt'], ['expiresAt']],
+    fields: ['secretHash'],
+  });
+}
+
+/**
+ * The last known address of a provider in development: a command prints links to it, but cannot know the port that the
+ * server got from a flag, or the application that contains it.
+ */
+export interface LastKnownAddress {
+  /** @param url the issuer */
+  remember(url: string): Promise<void>;
+  recall(): Promise<string | undefined>;
+}
+
+interface AddressDocument {
+  id: 'issuer';
+  url: string;
+}
+
+export function createLastKnownAddress(store: Store): LastKnownAddress {
+  const addresses = store.collection<AddressDocument>('addresses');
+  const id = 'issuer';
+  return {
+    async remember(url) {
+      // When two servers start at once, either address is valid.
+      if (!(await addresses.updateOne({ id }, { set: { url } }))) {
+        await addresses.insert({ id, url }).catch(nullIfTaken);
+      }
+    },
+    recall: async () => (await addresses.findOne({ id }))?.url,
+  };
+}

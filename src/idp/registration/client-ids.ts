@@ -1,0 +1,204 @@
+import { isLoopback } from '../../core/config/public-url.js';
+import type { Origin } from '../../core/http/scope.js';
+import { type Audit, actorOf } from '../../core/ops/audit.js';
+import { type DocumentCopy, type Documents, DocumentUnavailable } from '../../core/outbound/documents.js';
+import type { Page } from '../../core/storage/collection.js';
+import { type HostPolicy, isAllowedHost } from './hosts.js';
+import { type AddressRules, readMetadata, type StatedClient } from './metadata.js';
+
+/**
+ * Clients whose identifier is the address of their metadata (draft-ietf-oauth-client-id-metadata-document). The store
+ * keeps a copy of the document; the rules are applied whenever it is read, so that a change of the options acts at once.
+ */
+export interface MetadataClient extends Omit<StatedClient, 'method'> {
+  id: string;
+  principalKinds: ['human'];
+  origin: 'metadata';
+  /** Present while nobody has signed in to it. */
+  unused?: true;
+  createdAt: number;
+}
+
+export interface MetadataClients {
+  /** The client as it was read last, without a request. */
+  find(clientId: string): Promise<MetadataClient | null>;
+  /**
+   * The client after a request, if its copy is not fresh. `null` if the text is no such identifier.
+   * @throws what `pay` throws
+   */
+  resolve(
+    clientId: string,
+    options: { pay(): Promise<void>; allowsStale: boolean },
+  ): Promise<MetadataClient | { problem: string } | null>;
+  recordUse(clientId: string): Promise<void>;
+  /** Those that were used: the latest first, or those at addresses with this beginning. */
+  list(query: {
+    prefix?: string | undefined;
+    after?: string | undefined;
+    limit: number;
+  }): Promise<Page<ListedClient>>;
+  /** @param id of the copy */
+  findListed(id: string): Promise<ListedClient | null>;
+  /** Refuses a client, whose tokens end, or admits it again. `null` if it was so already. */
+  setBlocked(id: string, isBlocked: boolean, from: Origin): Promise<ListedClient | null>;
+}
+
+/** A client as operators see it. */
+export interface ListedClient {
+  /** Of the copy. */
+  id: string;
+  clientId: string;
+  name: string;
+  firstUsedAt?: number;
+  lastUsedAt?: number;
+  blockedAt?: number;
+}
+
+export interface MetadataClientDependencies {
+  documents: Pick<Documents, 'find' | 'read' | 'markUsed' | 'listUsed' | 'findById' | 'setBlocked'>;
+  hosts: HostPolicy;
+  rules: AddressRules;
+  /** Whether this machine may publish documents, without TLS. */
+  allowsLoopback: boolean;
+  /** Runs the refusal of a client, with which its tokens and delegations end. */
+  endClient<T>(id: string, change: () => Promise<T>, by: { ip: string; by?: string }): Promise<T>;
+  audit: Pick<Audit, 'record'>;
+}
+
+const MAX_LENGTH = 512;
+
+const METHODS = { methods: ['none', 'private_key_jwt'], defaultMethod: 'none' } as const;
+
+const UNAVAILABLE = 'The client metadata document cannot be fetched as JSON from the client_id.';
+const BLOCKED = 'The operator of this provider has blocked the client.';
+const REFUSED = 'This provider does not accept clients from the host of the client_id.';
+
+export function createMetadataClients({
+  documents,
+  hosts,
+  rules,
+  allowsLoopback,
+  endClient,
+  audit,
+}: MetadataClientDependencies): MetadataClients {
+  const read = (clientId: string, text: string): StatedClient | { problem: string } => {
+    const stated = parseObject(text);
+    if (stated === null) return { problem: 'The client metadata document is not a JSON object.' };
+    // A document at another address, or one that anybody can upload to a shared host, names another client.
+    if (stated['client_id'] !== clientId)
+      return { problem: 'client_id in the client metadata document differs from its address.' };
+    if (['client_secret', 'client_secret_expires_at'].some((name) => Object.hasOwn(stated, name)))
+      return { problem: 'The client metadata document must not contain a secret.' };
+    const { origin } = new URL(clientId);
+    const result = readMetadata(stated, METHODS, {
+      ...rules,
+      // The provider calls it, so it has to belong to the host that published the document.
+      logoutUri: (uri) =>
+        URL.canParse(uri) && new URL(uri).origin === origin
+          ? rules.logoutUri(uri)
+          : 'must have the origin of the client_id',
+    });
+    return 'field' in result
+      ? { problem: `${result.field} in the client metadata document ${result.message}.` }
+      : result;
+  };
+
+  const clientOf = ({ uri: id, text, fetchedAt, usedAt }: DocumentCopy): MetadataClient | null => {
+    const stated = read(id, text);
+    if ('problem' in stated) return null;
+    const { method: _, ...client } = stated;
+    return {
+      ...{ id, ...client, principalKinds: ['human'], origin: 'metadata', createdAt: fetchedAt },
+      ...(usedAt === undefined && { unused: true }),
+    };
+  };
+
+  const isClient = (clientId: string) => isMetadataId(clientId, allowsLoopback);
+  const isAllowed = (clientId: string) => isAllowedHost(new URL(clientId).hostname, hosts);
+
+  return {
+    async find(clientId) {
+      if (!isClient(clientId) || !isAllowed(clientId)) return null;
+      const copy = await documents.find(clientId);
+      return copy && copy.blockedAt === undefined ? clientOf(copy) : null;
+    },
+
+    async resolve(clientId, options) {
+      if (!isClient(clientId)) return null;
+      if (!isAllowed(clientId)) return { problem: REFUSED };
+      if ((await documents.find(clientId))?.blockedAt !== undefined) return { problem: BLOCKED };
+      try {
+        const copy = await documents.read(clientId, {
+          ...options,
+          problemOf(text) {
+            const stated = read(clientId, text);
+            return 'problem' in stated ? stated.problem : null;
+          },
+        });
+        return clientOf(copy) ?? (read(clientId, copy.text) as { problem: string });
+      } catch (error) {
+        if (error instanceof DocumentUnavailable) return { problem: error.problem ?? UNAVAILABLE };
+        throw error;
+      }
+    },
+
+    recordUse: (clientId) => documents.markUsed(clientId),
+
+    async list(query) {
+      const { items, next } = await documents.listUsed(query);
+      return { items: items.map(listedOf), next };
+    },
+
+    async findListed(id) {
+      const copy = await documents.findById(id);
+      return copy?.usedAt === undefined ? null : listedOf(copy);
+    },
+
+    async setBlocked(id, isBlocked, from) {
+      const copy = await documents.findById(id);
+      if (!copy) return null;
+      const set = () => documents.setBlocked(id, isBlocked);
+      const changed = await (isBlocked ? endClient(copy.uri, set, actorOf(from)) : set());
+      const event = isBlocked ? 'client.blocked' : 'client.admitted';
+      if (changed) await audit.record({ event, subject: copy.uri, ...actorOf(from) });
+      return changed && listedOf(changed);
+    },
+  };
+}
+
+/**
+ * An https address with a path, as the URL parser writes it, so that two texts are never one address: no dot segments,
+ * default port or capitals in the host. No user name, query or fragment.
+ */
+export function isMetadataId(text: string, allowsLoopback: boolean): boolean {
+  if (text.length > MAX_LENGTH || !/^https?:\/\/[\x21-\x7e]+$/.test(text) || !URL.canParse(text))
+    return false;
+  if (/[?#\\]/.test(text)) return false;
+  const url = new URL(text);
+  const isSecure = url.protocol === 'https:' || (allowsLoopback && isLoopback(url.hostname));
+  const { username, password, pathname, hostname } = url;
+  return (
+    isSecure && url.href === text && !username && !password && pathname !== '/' && !hostname.endsWith('.')
+  );
+}
+
+function listedOf({ id, uri, text, usedAt, lastUsedAt, blockedAt }: DocumentCopy): ListedClient {
+  const { client_name: name } = parseObject(text) ?? {};
+  return {
+    ...{ id, clientId: uri, name: typeof name === 'string' ? name : '' },
+    ...(usedAt !== undefined && { firstUsedAt: usedAt }),
+    ...(lastUsedAt !== undefined && { lastUsedAt }),
+    ...(blockedAt !== undefined && { blockedAt }),
+  };
+}
+
+function parseObject(text: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : null;
+  } catch {
+    return null;
+  }
+}

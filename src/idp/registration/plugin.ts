@@ -1,0 +1,46 @@
+import type { FastifyRequest } from 'fastify';
+import { parseBearer } from '../../core/http/authorization.js';
+import { access, type Guard, originOf, type Scope } from '../../core/http/scope.js';
+import type { Throttle } from '../../core/throttle/throttle.js';
+import { RegistrationAnswer, RegistrationBody } from './schemas.js';
+import type { Registration } from './service.js';
+
+/** The token of a request that the guard has accepted. */
+const accepted = new WeakMap<FastifyRequest, string>();
+
+/** Finds the initial access token before the body is read. Failures of an address are limited. */
+export function registrationGuard(
+  registration: Pick<Registration, 'authorize'>,
+  throttle: Pick<Throttle, 'attemptAsOperator'>,
+): Guard {
+  return async (request) => {
+    let refusal: unknown;
+    const tokenId = await throttle.attemptAsOperator(originOf(request).ip, () =>
+      registration.authorize(parseBearer(request.headers.authorization)).catch((error: unknown) => {
+        if ((error as { code?: unknown }).code !== 'invalid_token') throw error;
+        refusal = error;
+        return null;
+      }),
+    );
+    if (tokenId === null) throw refusal;
+    accepted.set(request, tokenId);
+  };
+}
+
+/** The client registration endpoint (RFC 7591 §3). */
+export async function registrationPlugin(
+  scope: Scope,
+  { registration }: { registration: Registration },
+): Promise<void> {
+  scope.post(
+    '/register',
+    {
+      config: access('registration'),
+      schema: { body: RegistrationBody, response: { 201: RegistrationAnswer } },
+    },
+    async (request, reply) => {
+      const tokenId = accepted.get(request) ?? '';
+      return reply.code(201).send(await registration.register(tokenId, request.body, originOf(request)));
+    },
+  );
+}

@@ -1,0 +1,98 @@
+import type { Origin } from '../../core/http/scope.js';
+import type { PublicJwk } from '../../core/kernel/public-jwk.js';
+import { registrationErrors } from './errors.js';
+import { type AddressRules, AUTH_METHODS, type AuthMethod, readMetadata } from './metadata.js';
+import type { RegistrationAnswer } from './schemas.js';
+import type { RegistrationTokens } from './tokens.js';
+
+/** Creates clients. Another domain stores them. */
+export type CreateClient = (
+  input: {
+    name: string;
+    redirectUris: string[];
+    postLogoutRedirectUris: string[];
+    isPublic: boolean;
+    principalKinds: ['human'];
+    origin: 'dynamic';
+    idTokenAlg?: 'ES256';
+    backchannelLogoutUri?: string;
+    jwks?: { keys: PublicJwk[] };
+    jwksUri?: string;
+  },
+  from: Origin,
+) => Promise<{ client: { id: string; createdAt: number }; secret: string | null }>;
+
+/** Dynamic registration (RFC 7591). */
+export interface Registration {
+  /** The ID of a usable initial access token. @throws invalid_token */
+  authorize(token: string | undefined): Promise<string>;
+  /** @throws invalid_redirect_uri, invalid_client_metadata, invalid_token */
+  register(
+    tokenId: string,
+    stated: Readonly<Record<string, unknown>>,
+    from: Origin,
+  ): Promise<RegistrationAnswer>;
+}
+
+export interface RegistrationDependencies {
+  tokens: Pick<RegistrationTokens, 'find' | 'use'>;
+  createClient: CreateClient;
+  rules: AddressRules;
+}
+
+const METHODS = { methods: AUTH_METHODS, defaultMethod: 'client_secret_basic' as AuthMethod };
+
+export function createRegistration({ tokens, createClient, rules }: RegistrationDependencies): Registration {
+  return {
+    async authorize(token) {
+      const found = token === undefined ? null : await tokens.find(token);
+      if (!found) throw invalidToken();
+      return found.id;
+    },
+
+    async register(tokenId, stated, from) {
+      const read = readMetadata(stated, METHODS, rules);
+      if ('field' in read) {
+        const { field, message } = read;
+        const error = field === 'redirect_uris' ? 'invalid_redirect_uri' : 'invalid_client_metadata';
+        throw registrationErrors[error]({
+          message: `${field} ${message}.`,
+          details: [{ path: field, message }],
+        });
+      }
+      // Of concurrent registrations, as many as the token has uses left pay for theirs. A valid one only.
+      if (!(await tokens.use(tokenId))) throw invalidToken();
+      const { method, jwks, ...client } = read;
+      const { client: created, secret } = await createClient(
+        {
+          ...client,
+          ...(jwks && { jwks: { keys: jwks } }),
+          ...{ isPublic: method === 'none', principalKinds: ['human'], origin: 'dynamic' },
+        },
+        { ...from, by: tokenId },
+      );
+      return {
+        client_id: created.id,
+        client_id_issued_at: Math.floor(created.createdAt / 1000),
+        ...(secret !== null && { client_secret: secret, client_secret_expires_at: 0 as const }),
+        client_name: client.name,
+        redirect_uris: client.redirectUris,
+        post_logout_redirect_uris: client.postLogoutRedirectUris,
+        token_endpoint_auth_method: method,
+        grant_types: ['authorization_code', 'refresh_token'],
+        response_types: ['code'],
+        ...(jwks && { jwks: { keys: jwks } }),
+        ...(client.jwksUri !== undefined && { jwks_uri: client.jwksUri }),
+        id_token_signed_response_alg: client.idTokenAlg ?? 'EdDSA',
+        ...(client.backchannelLogoutUri !== undefined && {
+          backchannel_logout_uri: client.backchannelLogoutUri,
+        }),
+      };
+    },
+  };
+}
+
+const invalidToken = () =>
+  registrationErrors.invalid_token({
+    headers: { 'www-authenticate': 'Bearer realm="idp-registration", error="invalid_token"' },
+  });

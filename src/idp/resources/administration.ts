@@ -1,0 +1,259 @@
+import { DisplayName, fits } from '../../core/http/schemas.js';
+import type { Origin } from '../../core/http/scope.js';
+import { type Clock, DAY } from '../../core/kernel/clock.js';
+import { type ErrorDetail, invalidFields } from '../../core/kernel/errors.js';
+import { newId, newToken, type Random, sha256 } from '../../core/kernel/secrets.js';
+import { type Audit, actorOf, changeDetail } from '../../core/ops/audit.js';
+import { nullIfTaken } from '../../core/storage/collection.js';
+import { identifierProblem, isResourceUri } from './identifier.js';
+import { MAX_RESOURCES } from './service.js';
+import type { Kind, ResourceCollection, ResourceDocument, ResourceScope } from './store.js';
+
+/** Changes resources. No server loads it: resources decide what tokens are worth, so only the host's command line has it. */
+export interface ResourceAdministration {
+  /** @throws VALIDATION_ERROR naming every problem */
+  add(
+    identifier: string,
+    input: ResourceInput,
+    from: Origin,
+  ): Promise<{ resource: ResourceDocument; secret: string }>;
+  /** Returns `null` if unknown. @throws VALIDATION_ERROR naming every problem */
+  update(identifier: string, change: Partial<ResourceInput>, from: Origin): Promise<ResourceDocument | null>;
+  /**
+   * Creates a new secret; the old one remains valid for a day, unless `atOnce`. `null` if the resource is unknown or is
+   * rotated concurrently.
+   */
+  rotate(
+    identifier: string,
+    options: { atOnce: boolean },
+    from: Origin,
+  ): Promise<{ resource: ResourceDocument; secret: string } | null>;
+  remove(identifier: string, from: Origin): Promise<ResourceDocument | null>;
+}
+
+export interface ResourceInput {
+  name: string;
+  scopes: readonly Pick<ResourceScope, 'name' | 'description'>[];
+  tokenLifetimeSeconds: number;
+  principalKinds: readonly Kind[];
+  /** Whether principals that have registered themselves may get a token. */
+  admitsSelfRegistered: boolean;
+  /** Names of scopes. */
+  sensitive: readonly string[];
+  /** Whether its tokens are bound to a key (DPoP). */
+  requiresDpop: boolean;
+}
+
+/** Longest lifetime of an access token, which a resource server accepts without asking the provider. */
+export const MAX_TOKEN_LIFETIME_SECONDS = 600;
+
+/** Shorter ones expire on their way. */
+export const MIN_TOKEN_LIFETIME_SECONDS = 30;
+
+const MAX_SCOPES = 50;
+
+/** A scope-token of RFC 6749 §3.3, without the comma and the equals sign of the command line. */
+const SCOPE_NAME = /^[\x21\x23-\x2b\x2d-\x3c\x3e-\x5b\x5d-\x7e]{1,64}$/;
+
+export interface ResourceAdministrationDependencies {
+  audit: Audit;
+  clock: Clock;
+  random: Random;
+  /** Whether identifiers may use http on loopback addresses. */
+  allowHttp: boolean;
+  /** The scopes that the provider itself defines. */
+  reservedScopes: readonly string[];
+  endResource: EndResource;
+}
+
+/** Runs the removal of a resource, with which its access tokens and delegations end. */
+export type EndResource = <T>(
+  identifier: string,
+  change: () => Promise<T>,
+  by: { ip: string; by?: string },
+) => Promise<T>;
+
+export function createResourceAdministration(
+  resources: ResourceCollection,
+  { audit, clock, random, allowHttp, reservedScopes, endResource }: ResourceAdministrationDependencies,
+): ResourceAdministration {
+  const problemsOf = (input: Partial<ResourceInput>, known: readonly string[]): ErrorDetail[] => {
+    const { name, scopes = [], sensitive = [], tokenLifetimeSeconds: seconds, principalKinds } = input;
+    const isLifetime =
+      seconds === undefined ||
+      (Number.isInteger(seconds) &&
+        seconds >= MIN_TOKEN_LIFETIME_SECONDS &&
+        seconds <= MAX_TOKEN_LIFETIME_SECONDS);
+    const names = scopes.map((scope) => scope.name);
+    const problems: [boolean, path: string, message: string][] = [
+      [name !== undefined && !fits(name, DisplayName), 'name', 'must be a name of 1 to 200 characters'],
+      [scopes.length > MAX_SCOPES, 'scopes', `must be at most ${MAX_SCOPES} scopes`],
+      [new Set(names).size < names.length, 'scopes', 'must contain each scope once'],
+      [
+        !isLifetime,
+        'lifetime',
+        `must be ${MIN_TOKEN_LIFETIME_SECONDS} to ${MAX_TOKEN_LIFETIME_SECONDS} seconds`,
+      ],
+      [principalKinds?.length === 0, 'kinds', 'must be human, agent or both'],
+      ...scopes.flatMap((scope): [boolean, string, string][] => [
+        [
+          !SCOPE_NAME.test(scope.name),
+          `scopes ${scope.name}`,
+          'must be 1 to 64 printable ASCII characters without spaces, commas, equals signs, quotation marks and backslashes',
+        ],
+        [reservedScopes.includes(scope.name), `scopes ${scope.name}`, 'is a scope of the provider itself'],
+        [
+          !fits(scope.description, DisplayName),
+          `scopes ${scope.name}`,
+          'must have a description of 1 to 200 characters',
+        ],
+      ]),
+      ...sensitive.map((one): [boolean, string, string] => [
+        !known.includes(one),
+        `sensitive ${one}`,
+        'is not a scope of the resource',
+      ]),
+    ];
+    return problems.flatMap(([applies, path, message]) => (applies ? [{ path, message }] : []));
+  };
+
+  const find = async (identifier: string) =>
+    isResourceUri(identifier) ? resources.findOne({ identifier }) : null;
+
+  const insist = (problems: ErrorDetail[]): void => {
+    if (problems.length > 0) throw invalidFields(...problems);
+  };
+
+  return {
+    async add(identifier, input, from) {
+      const problem = identifierProblem(identifier, allowHttp);
+      insist([
+        ...(problem === null ? [] : [{ path: 'resource', message: problem }]),
+        ...problemsOf(
+          input,
+          input.scopes.map(({ name }) => name),
+        ),
+      ]);
+      // Two simultaneous commands may exceed it by one, which is harmless.
+      if ((await resources.count({}, MAX_RESOURCES)) >= MAX_RESOURCES)
+        insist([{ path: 'resource', message: `would be one of more than ${MAX_RESOURCES}` }]);
+      const secret = newToken(random, 'rsec_');
+      const now = clock.now();
+      const { sensitive, scopes, admitsSelfRegistered, requiresDpop, ...rest } = input;
+      const resource: ResourceDocument = {
+        id: newId('res_', clock, random),
+        identifier,
+        ...rest,
+        principalKinds: [...input.principalKinds],
+        scopes: markedScopes(scopes, sensitive),
+        ...(admitsSelfRegistered && { admitsSelfRegistered }),
+        ...(requiresDpop && { requiresDpop }),
+        secretHash: sha256(secret),
+        createdAt: now,
+        updatedAt: now,
+      };
+      if ((await resources.insert(resource).then(() => true, nullIfTaken)) === null)
+        throw invalidFields({ path: 'resource', message: 'is registered already' });
+      const detail = JSON.stringify(auditedFields(resource));
+      await audit.record({ event: 'resource.added', subject: identifier, ...actorOf(from), detail });
+      return { resource, secret };
+    },
+
+    async update(identifier, input, from) {
+      const { sensitive, scopes, principalKinds, admitsSelfRegistered, requiresDpop, ...change } = input;
+      for (;;) {
+        const before = await find(identifier);
+        if (!before) return null;
+        const described = scopes ?? before.scopes;
+        const given = {
+          ...change,
+          ...(scopes && { scopes }),
+          ...(sensitive && { sensitive }),
+          ...(principalKinds && { principalKinds }),
+        };
+        insist(
+          problemsOf(
+            given,
+            described.map(({ name }) => name),
+          ),
+        );
+        const marked = sensitive ?? before.scopes.filter((scope) => scope.sensitive).map(({ name }) => name);
+        const set = {
+          ...change,
+          ...(principalKinds && { principalKinds: [...principalKinds] }),
+          scopes: markedScopes(described, marked),
+          ...(admitsSelfRegistered && { admitsSelfRegistered }),
+          ...(requiresDpop && { requiresDpop }),
+          updatedAt: clock.now(),
+        };
+        const unset = [
+          ...(admitsSelfRegistered === false ? (['admitsSelfRegistered'] as const) : []),
+          ...(requiresDpop === false ? (['requiresDpop'] as const) : []),
+        ];
+        const updated = await resources.updateOne(
+          { identifier, revision: before.revision ?? null },
+          { set, ...(unset.length > 0 && { unset }), inc: { revision: 1 } },
+        );
+        // Another command has changed the resource first, so it has to be read again.
+        if (!updated) continue;
+        const detail = changeDetail(auditedFields(before), auditedFields(updated));
+        await audit.record({ event: 'resource.updated', subject: identifier, ...actorOf(from), detail });
+        return updated;
+      }
+    },
+
+    async rotate(identifier, { atOnce }, from) {
+      const before = await find(identifier);
+      if (!before) return null;
+      const secret = newToken(random, 'rsec_');
+      const secretHash = sha256(secret);
+      const { secretHash: previousSecretHash } = before;
+      const resource = await resources.updateOne(
+        { identifier, secretHash: previousSecretHash },
+        atOnce
+          ? { set: { secretHash }, unset: ['previousSecretHash', 'previousSecretUntil'] }
+          : { set: { secretHash, previousSecretHash, previousSecretUntil: clock.now() + DAY } },
+      );
+      if (!resource) return null;
+      await audit.record({ event: 'resource.rotated', subject: identifier, ...actorOf(from) });
+      return { resource, secret };
+    },
+
+    async remove(identifier, from) {
+      const by = actorOf(from);
+      const remove = () => resources.deleteOne({ identifier });
+      const removed = (await find(identifier)) && (await endResource(identifier, remove, by));
+      if (removed) await audit.record({ event: 'resource.removed', subject: identifier, ...by });
+      return removed;
+    },
+  };
+}
+
+const markedScopes = (
+  scopes: readonly Pick<ResourceScope, 'name' | 'description'>[],
+  sensitive: readonly string[],
+): ResourceScope[] =>
+  scopes.map(({ name, description }) => ({
+    name,
+    description,
+    ...(sensitive.includes(name) && { sensitive: true as const }),
+  }));
+
+function auditedFields({
+  name,
+  scopes,
+  tokenLifetimeSeconds,
+  principalKinds,
+  admitsSelfRegistered,
+  requiresDpop,
+}: ResourceDocument) {
+  return {
+    name,
+    scopes: scopes.map((scope) => `${scope.name}=${scope.description}`).join(', '),
+    sensitive: scopes.flatMap((scope) => (scope.sensitive ? [scope.name] : [])).join(' '),
+    tokenLifetimeSeconds,
+    principalKinds: principalKinds.join(' '),
+    selfRegistered: admitsSelfRegistered ? 'yes' : 'no',
+    dpop: requiresDpop ? 'yes' : 'no',
+  };
+}

@@ -1,0 +1,46 @@
+import { Type } from 'typebox';
+import { After, Next, Timestamp, toTimestamp } from '../../core/http/schemas.js';
+import { KINDS, type ResourceDocument } from './store.js';
+
+export const ResourceQuery = Type.Object({ after: After });
+
+const ResourceView = Type.Object({
+  resource: Type.String({
+    description: 'The identifier: the value of `resource` and the audience of tokens.',
+  }),
+  client_id: Type.String({ description: 'With which the resource server authenticates at /introspect.' }),
+  name: Type.String(),
+  scopes: Type.Array(
+    Type.Object({ name: Type.String(), description: Type.String(), sensitive: Type.Boolean() }),
+  ),
+  token_lifetime_seconds: Type.Integer(),
+  principal_kinds: Type.Array(Type.Enum(KINDS)),
+  self_registered: Type.Boolean({
+    description: 'Whether people and agents that registered themselves get tokens.',
+  }),
+  dpop_bound_access_tokens_required: Type.Boolean(),
+  created_at: Timestamp,
+  updated_at: Timestamp,
+});
+
+export const ResourceList = Type.Object({ resources: Type.Array(ResourceView), next: Next });
+
+/** A document as in responses, without hashes. */
+export function resourceView(resource: ResourceDocument) {
+  return {
+    resource: resource.identifier,
+    client_id: resource.id,
+    name: resource.name,
+    scopes: resource.scopes.map(({ name, description, sensitive = false }) => ({
+      name,
+      description,
+      sensitive,
+    })),
+    token_lifetime_seconds: resource.tokenLifetimeSeconds,
+    principal_kinds: resource.principalKinds,
+    self_registered: resource.admitsSelfRegistered === true,
+    dpop_bound_access_tokens_required: resource.requiresDpop === true,
+    created_at: toTimestamp(resource.createdAt),
+    updated_at: toTimestamp(resource.updatedAt),
+  };
+}

@@ -1,0 +1,62 @@
+import { type Clock, SECOND } from '../../core/kernel/clock.js';
+import type { Page } from '../../core/storage/collection.js';
+import { readPage } from '../../core/storage/pages.js';
+import { isResourceUri } from './identifier.js';
+import type { ResourceCollection, ResourceDocument } from './store.js';
+
+/** Reads resources. Only commands on the host change them (`administration.ts`). */
+export interface ResourceService {
+  /** The resource with exactly this identifier. */
+  find(identifier: string): Promise<ResourceDocument | null>;
+  /** The resource with this `res_…`, with the previous secret only while that is valid. */
+  findById(id: string): Promise<ResourceDocument | null>;
+  hasAny(): Promise<boolean>;
+  /** All identifiers, as read at most one second ago; in an outage of the store, as last read. */
+  identifiers(): Promise<readonly string[]>;
+  /** @param after the `next` of the previous page. @throws VALIDATION_ERROR when it is invalid */
+  list(after?: string, limit?: number): Promise<Page<ResourceDocument>>;
+}
+
+/** Resources of one provider. */
+export const MAX_RESOURCES = 100;
+
+const MAX_AGE_MS = SECOND;
+
+export function createResourceService(
+  resources: ResourceCollection,
+  { clock }: { clock: Clock },
+): ResourceService {
+  let known: { identifiers: readonly string[]; at: number } = {
+    identifiers: [],
+    at: Number.NEGATIVE_INFINITY,
+  };
+
+  const list: ResourceService['list'] = (after, limit) =>
+    readPage(resources, { sort: 'identifier', after, ...(limit !== undefined && { limit }) });
+
+  return {
+    find: async (identifier) => (isResourceUri(identifier) ? resources.findOne({ identifier }) : null),
+
+    async findById(id) {
+      const resource = /^res_[0-9a-f]{32}$/.test(id) ? await resources.findOne({ id }) : null;
+      if (resource?.previousSecretUntil === undefined || resource.previousSecretUntil > clock.now())
+        return resource;
+      const { previousSecretHash, previousSecretUntil, ...current } = resource;
+      return current;
+    },
+
+    hasAny: async () => (await resources.count({}, 1)) > 0,
+
+    async identifiers() {
+      const now = clock.now();
+      if (Math.abs(now - known.at) < MAX_AGE_MS) return known.identifiers;
+      // Before the read, so that simultaneous requests cause one.
+      known = { ...known, at: now };
+      const page = await list(undefined, MAX_RESOURCES).catch(() => null);
+      if (page) known = { identifiers: page.items.map(({ identifier }) => identifier), at: now };
+      return known.identifiers;
+    },
+
+    list,
+  };
+}

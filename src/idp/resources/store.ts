@@ -1,0 +1,47 @@
+import type { Collection, Store } from '../../core/storage/collection.js';
+
+export const KINDS = ['agent', 'human'] as const;
+export type Kind = (typeof KINDS)[number];
+
+/** One kind of access to a resource. */
+export interface ResourceScope {
+  name: string;
+  /** What the scope permits, for the person who allows it. */
+  description: string;
+  /** Present when the operator marked it. */
+  sensitive?: true;
+}
+
+/** An API that accepts access tokens of this provider (RFC 8707, RFC 9068). */
+export interface ResourceDocument {
+  /** `res_…`, with which the API authenticates to introspect tokens. */
+  id: string;
+  /** The absolute URI that is the audience of its access tokens. */
+  identifier: string;
+  name: string;
+  scopes: ResourceScope[];
+  tokenLifetimeSeconds: number;
+  /** The kinds of principals that may get a token. */
+  principalKinds: Kind[];
+  /** Whether principals that have registered themselves may get a token. */
+  admitsSelfRegistered?: true;
+  /** Whether its tokens are bound to a key (DPoP, RFC 9449). */
+  requiresDpop?: true;
+  secretHash: string;
+  /** The secret before the last rotation, valid until `previousSecretUntil`. */
+  previousSecretHash?: string;
+  previousSecretUntil?: number;
+  /** Incremented by every change but those of the secrets, which is conditional on the value it read. */
+  revision?: number;
+  createdAt: number;
+  updatedAt: number;
+}
+
+export type ResourceCollection = Collection<ResourceDocument>;
+
+export function resourceCollection(store: Store): ResourceCollection {
+  return store.collection<ResourceDocument>('resources', {
+    unique: ['identifier'],
+    fields: ['secretHash', 'revision'],
+  });
+}

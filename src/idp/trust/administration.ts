@@ -1,0 +1,221 @@
+import { isLoopback } from '../../core/config/public-url.js';
+import type { Origin } from '../../core/http/scope.js';
+import type { Clock } from '../../core/kernel/clock.js';
+import { type ErrorDetail, invalidFields } from '../../core/kernel/errors.js';
+import { newId, type Random } from '../../core/kernel/secrets.js';
+import { type Audit, actorOf } from '../../core/ops/audit.js';
+import { nullIfTaken, type Page, type Store } from '../../core/storage/collection.js';
+import { readPage } from '../../core/storage/pages.js';
+import { isIssuerUri, linkId, MAX_ISSUER_LENGTH } from './service.js';
+import {
+  type AllowedResource,
+  type AudienceDocument,
+  audienceCollection,
+  type SubjectLinkDocument,
+  subjectLinkCollection,
+  type TrustedIssuerDocument,
+  trustedIssuerCollection,
+} from './store.js';
+
+/** Changes which other providers are trusted. No server loads it: only the host's command line has it. */
+export interface TrustAdministration {
+  /** Trusts an issuer, or replaces what it is trusted for. @throws VALIDATION_ERROR naming every problem */
+  setIssuer(
+    issuer: string,
+    input: Pick<TrustedIssuerDocument, 'clients' | 'resources'>,
+    from: Origin,
+  ): Promise<TrustedIssuerDocument>;
+  listIssuers(after?: string): Promise<Page<TrustedIssuerDocument>>;
+  /** With the links of its subjects. */
+  removeIssuer(issuer: string, from: Origin): Promise<TrustedIssuerDocument | null>;
+  /** Says which person a subject of a trusted issuer is. `null` if the issuer is not trusted. @throws VALIDATION_ERROR */
+  link(issuer: string, subject: string, principal: string, from: Origin): Promise<SubjectLinkDocument | null>;
+  unlink(issuer: string, subject: string, from: Origin): Promise<SubjectLinkDocument | null>;
+  listLinks(issuer: string, after?: string): Promise<Page<SubjectLinkDocument>>;
+  /** Issues assertions for an authorization server, or replaces for what. @throws VALIDATION_ERROR naming every problem */
+  setAudience(
+    issuer: string,
+    input: Pick<AudienceDocument, 'clients' | 'resources' | 'algorithm'>,
+    from: Origin,
+  ): Promise<AudienceDocument>;
+  listAudiences(after?: string): Promise<Page<AudienceDocument>>;
+  removeAudience(issuer: string, from: Origin): Promise<AudienceDocument | null>;
+}
+
+export interface TrustAdministrationDependencies {
+  audit: Audit;
+  clock: Clock;
+  random: Random;
+  /** This provider, which cannot be another one. */
+  ownIssuer(): string;
+  /** Whether issuers may use http on loopback addresses. */
+  allowHttp: boolean;
+  /** Whether the client is registered here, or names itself by an address. */
+  isClient(id: string): Promise<boolean>;
+  /** The scopes of a resource that is registered here; `null` for another one. */
+  scopesOf(resource: string): Promise<readonly string[] | null>;
+}
+
+const MAX_ENTRIES = 100;
+
+const MAX_SUBJECT_LENGTH = 255;
+
+export function createTrustAdministration(
+  store: Store,
+  deps: TrustAdministrationDependencies,
+): TrustAdministration {
+  const { audit, clock, random } = deps;
+  const issuers = trustedIssuerCollection(store);
+  const links = subjectLinkCollection(store);
+  const audiences = audienceCollection(store);
+
+  const problemsOf = async (
+    issuer: string,
+    clients: readonly string[],
+    resources: readonly AllowedResource[],
+  ): Promise<ErrorDetail[]> => {
+    const unknown = await Promise.all(
+      clients.map(async (id) => ((await deps.isClient(id)) ? [] : [`${id} is not registered`])),
+    );
+    const problems = {
+      issuer: issuerProblem(issuer, deps),
+      clients: clients.length === 0 ? 'must name at least one client' : unknown.flat()[0],
+      resources:
+        resources.length === 0 || resources.length > MAX_ENTRIES ? 'must name 1 to 100 resources' : undefined,
+    };
+    return Object.entries(problems).flatMap(([path, message]) => (message ? [{ path, message }] : []));
+  };
+
+  /** Of resources that this provider issues the access tokens for. */
+  const ownProblem = async (resources: readonly AllowedResource[]): Promise<string | undefined> => {
+    for (const { resource, scopes } of resources) {
+      const offered = await deps.scopesOf(resource);
+      if (offered === null) return `${resource} is not registered`;
+      const unknown = scopes.find((scope) => !offered.includes(scope));
+      if (unknown !== undefined) return `${resource} has no scope ${unknown}`;
+    }
+    return undefined;
+  };
+
+  return {
+    async setIssuer(issuer, { clients, resources }, from) {
+      const problems = await problemsOf(issuer, clients, resources);
+      const own = await ownProblem(resources);
+      if (own !== undefined) problems.push({ path: 'resources', message: own });
+      if (problems.length > 0) throw invalidFields(...problems);
+      const now = clock.now();
+      const set = { clients, resources, updatedAt: now };
+      const saved = await save(
+        { id: newId('ti_', clock, random), issuer, createdAt: now, ...set },
+        () => issuers.updateOne({ issuer }, { set }),
+        issuers.insert,
+      );
+      await audit.record({
+        event: 'trusted_issuer.set',
+        subject: issuer,
+        ...actorOf(from),
+        detail: detailOf(clients, resources),
+      });
+      return saved;
+    },
+
+    listIssuers: (after) => readPage(issuers, { sort: 'issuer', after }),
+
+    async removeIssuer(issuer, from) {
+      const removed = isIssuerUri(issuer) ? await issuers.deleteOne({ issuer }) : null;
+      if (!removed) return null;
+      await links.deleteMany({ issuer });
+      await audit.record({ event: 'trusted_issuer.removed', subject: issuer, ...actorOf(from) });
+      return removed;
+    },
+
+    async link(issuer, subject, principal, from) {
+      if (subject === '' || subject.length > MAX_SUBJECT_LENGTH)
+        throw invalidFields({
+          path: 'subject',
+          message: `must be 1 to ${MAX_SUBJECT_LENGTH} characters long`,
+        });
+      if (!isIssuerUri(issuer) || !(await issuers.findOne({ issuer }))) return null;
+      const link = { id: linkId(issuer, subject), issuer, subject, principal, createdAt: clock.now() };
+      const isNew = (await links.insert(link).then(() => true, nullIfTaken)) !== null;
+      const { id, ...set } = link;
+      if (!isNew) await links.updateOne({ id }, { set });
+      await audit.record({ event: 'subject.linked', subject: principal, ...actorOf(from), detail: issuer });
+      return link;
+    },
+
+    async unlink(issuer, subject, from) {
+      const removed = await links.deleteOne({ id: linkId(issuer, subject) });
+      if (removed)
+        await audit.record({
+          event: 'subject.unlinked',
+          subject: removed.principal,
+          ...actorOf(from),
+          detail: issuer,
+        });
+      return removed;
+    },
+
+    listLinks: (issuer, after) => readPage(links, { where: { issuer }, sort: 'id', after }),
+
+    async setAudience(issuer, { clients, resources, algorithm }, from) {
+      const problems = await problemsOf(
+        issuer,
+        clients.map(({ id }) => id),
+        resources,
+      );
+      if (problems.length > 0) throw invalidFields(...problems);
+      const now = clock.now();
+      const set = { clients, resources, ...(algorithm && { algorithm }), updatedAt: now };
+      const saved = await save(
+        { id: newId('aud_', clock, random), issuer, createdAt: now, ...set },
+        () => audiences.updateOne({ issuer }, algorithm ? { set } : { set, unset: ['algorithm'] }),
+        audiences.insert,
+      );
+      const detail = detailOf(
+        clients.map((client) => `${client.id}=${client.idThere}`),
+        resources,
+      );
+      await audit.record({ event: 'audience.set', subject: issuer, ...actorOf(from), detail });
+      return saved;
+    },
+
+    listAudiences: (after) => readPage(audiences, { sort: 'issuer', after }),
+
+    async removeAudience(issuer, from) {
+      const removed = isIssuerUri(issuer) ? await audiences.deleteOne({ issuer }) : null;
+      if (removed) await audit.record({ event: 'audience.removed', subject: issuer, ...actorOf(from) });
+      return removed;
+    },
+  };
+}
+
+/** Updates the document if there is one, else inserts it. */
+async function save<T>(
+  document: T,
+  update: () => Promise<T | null>,
+  insert: (document: T) => Promise<void>,
+): Promise<T> {
+  for (;;) {
+    const updated = await update();
+    if (updated) return updated;
+    // Another command may have inserted one in between.
+    if ((await insert(document).then(() => true, nullIfTaken)) !== null) return document;
+  }
+}
+
+function issuerProblem(
+  issuer: string,
+  { allowHttp, ownIssuer }: Pick<TrustAdministrationDependencies, 'allowHttp' | 'ownIssuer'>,
+): string | undefined {
+  if (!isIssuerUri(issuer) || !URL.canParse(issuer))
+    return `must be an absolute URI of at most ${MAX_ISSUER_LENGTH} characters without a query and a fragment`;
+  const { protocol, hostname, username, password } = new URL(issuer);
+  if (username || password) return 'must not contain a user name or password';
+  if (issuer === ownIssuer()) return 'must be another provider';
+  if (protocol === 'https:' || (allowHttp && isLoopback(hostname))) return undefined;
+  return 'must be https';
+}
+
+const detailOf = (clients: readonly string[], resources: readonly AllowedResource[]): string =>
+  [clients.join(' '), ...resources.map(({ resource, scopes }) => [resource, ...scopes].join(' '))].join('; ');

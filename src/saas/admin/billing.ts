@@ -1,0 +1,189 @@
+import type { TSchema } from 'typebox';
+import type { Scope } from '../../core/http/scope.js';
+import type { Page } from '../../core/storage/collection.js';
+import type { Console } from '../../shared/console-kit/console.js';
+import { type Column, type ListQuery, registerList } from '../../shared/console-kit/lists.js';
+import type { ResolveUser } from './users.js';
+
+export interface BillingSource {
+  subscriptions(query: RecordQuery): Promise<Page<SubscriptionRecord>>;
+  payments(query: RecordQuery): Promise<Page<PaymentRecord>>;
+  /** The schemas of the records in JSON. */
+  schemas: { subscription: TSchema; payment: TSchema };
+}
+
+interface RecordQuery {
+  id?: string | undefined;
+  userId?: string | undefined;
+  status?: string | undefined;
+  after: string | undefined;
+  limit: number;
+}
+
+interface OwnedRecord {
+  id: string;
+  userId: string;
+  /** Null if the user has been deleted. */
+  email: string | null;
+  status: string;
+  dashboardUrl: string | null;
+}
+
+interface SubscriptionRecord extends OwnedRecord {
+  plan: string;
+  startedAt: string;
+  currentPeriodEnd: string | null;
+  cancelAtPeriodEnd: boolean;
+  endedAt: string | null;
+  cancellationReason: string | null;
+}
+
+interface PaymentRecord extends OwnedRecord {
+  /** In the currency's smallest unit. */
+  amount: number | null;
+  currency: string | null;
+  refundedAmount: number;
+  dispute: string | null;
+  at: string;
+}
+
+export interface BillingPagesOptions {
+  console: Console;
+  billing: BillingSource;
+  resolveUser: ResolveUser;
+}
+
+/** The lists of subscriptions and payments. */
+export async function billingPagesPlugin(
+  scope: Scope,
+  { console, billing, resolveUser }: BillingPagesOptions,
+): Promise<void> {
+  const search = {
+    label: 'Search',
+    hint: 'The ID of a subscription or a payment, or the ID or e-mail address of a user.',
+    maxLength: 254,
+  };
+
+  /** A search for a user lists what belongs to the user, any other text is an ID. */
+  const read =
+    <T>(list: (query: RecordQuery) => Promise<Page<T>>) =>
+    async ({ search: text, filters: { status }, after, limit }: ListQuery): Promise<Page<T>> => {
+      if (text === undefined) return list({ status, after, limit });
+      const userId = await resolveUser(text);
+      return list(userId === undefined ? { id: text, after, limit } : { userId, after, limit });
+    };
+
+  registerList<SubscriptionRecord>(scope, console, {
+    path: 'subscriptions',
+    title: 'Subscriptions',
+    search,
+    filters: [
+      statusFilter([
+        ['active', 'Active'],
+        ['trialing', 'Trialing'],
+        ['past_due', 'Past due'],
+        ['unpaid', 'Unpaid'],
+        ['paused', 'Paused'],
+        ['incomplete', 'Incomplete'],
+        ['canceled', 'Canceled'],
+        ['incomplete_expired', 'Incomplete, expired'],
+      ]),
+    ],
+    columns: [userColumn, ...subscriptionColumns],
+    item: billing.schemas.subscription,
+    read: read(billing.subscriptions),
+    empty:
+      'There are no subscriptions yet. They appear when the payment provider reports them to POST /api/billing/webhook.',
+  });
+
+  registerList<PaymentRecord>(scope, console, {
+    path: 'payments',
+    title: 'Payments',
+    intro: 'Amounts are what the customer was charged, before refunds.',
+    search,
+    filters: [
+      statusFilter([
+        ['paid', 'Paid'],
+        ['failed', 'Failed'],
+        ['voided', 'Voided'],
+      ]),
+    ],
+    columns: [userColumn, ...paymentColumns],
+    item: billing.schemas.payment,
+    read: read(billing.payments),
+    empty:
+      'There are no payments yet. They appear when the payment provider reports them to POST /api/billing/webhook.',
+  });
+}
+
+const userColumn: Column<OwnedRecord> = {
+  label: 'User',
+  text: ({ email, userId }) => email ?? userId,
+  href: ({ email, userId }) => (email === null ? null : `users/${userId}`),
+};
+
+const idColumn: Column<OwnedRecord> = {
+  label: 'ID',
+  text: ({ id }) => id,
+  href: ({ dashboardUrl }) => dashboardUrl,
+  kind: 'code',
+};
+
+const statusFilter = (options: readonly (readonly [value: string, label: string])[]) => ({
+  name: 'status',
+  label: 'Status',
+  options: options.map(([value, label]) => ({ value, label })),
+});
+
+const ENDED = new Set(['canceled', 'incomplete_expired']);
+
+const renewalOf = ({ status, cancelAtPeriodEnd, cancellationReason }: SubscriptionRecord): string | null => {
+  const because = cancellationReason === null ? '' : `: ${cancellationReason.replaceAll('_', ' ')}`;
+  if (ENDED.has(status)) return `ended${because}`;
+  return cancelAtPeriodEnd ? `no, canceled${because}` : 'yes';
+};
+
+/** A period that was paid in advance may end after the subscription. */
+const endOf = ({ status, endedAt, currentPeriodEnd }: SubscriptionRecord): string | null =>
+  ENDED.has(status) ? endedAt : currentPeriodEnd;
+
+/** The columns beside the user. */
+export const subscriptionColumns: readonly Column<SubscriptionRecord>[] = [
+  { label: 'Status', text: ({ status }) => status, kind: 'status' },
+  { label: 'Plan', text: ({ plan }) => plan },
+  { label: 'Started', text: ({ startedAt }) => startedAt, kind: 'time' },
+  { label: 'Period ends', text: endOf, kind: 'time' },
+  { label: 'Renews', text: renewalOf },
+  idColumn,
+];
+
+const refundOf = ({ refundedAmount, currency }: PaymentRecord): string | null =>
+  refundedAmount === 0 ? null : writeAmount(refundedAmount, currency);
+
+/** The columns beside the user. */
+export const paymentColumns: readonly Column<PaymentRecord>[] = [
+  { label: 'Status', text: ({ status }) => status, kind: 'status' },
+  { label: 'Amount', text: ({ amount, currency }) => writeAmount(amount, currency), kind: 'number' },
+  { label: 'Refunded', text: refundOf, kind: 'number' },
+  { label: 'Dispute', text: ({ dispute }) => dispute, kind: 'status' },
+  { label: 'Time', text: ({ at }) => at, kind: 'time' },
+  idColumn,
+];
+
+/** An amount in the currency's smallest unit, such as `29.00 EUR`: with as many decimals as the currency has. */
+export function writeAmount(amount: number | null, currency: string | null): string | null {
+  if (amount === null || currency === null) return null;
+  const code = currency.toUpperCase();
+  const digits = decimalsOf(code);
+  return `${(amount / 10 ** digits).toFixed(digits)} ${code}`;
+}
+
+/** A currency that the runtime does not know has two decimals, as most have. */
+export function decimalsOf(currency: string): number {
+  try {
+    return new Intl.NumberFormat('en', { style: 'currency', currency }).resolvedOptions()
+      .maximumFractionDigits as number;
+  } catch {
+    return 2;
+  }
+}

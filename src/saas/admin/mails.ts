@@ -1,0 +1,186 @@
+import { type TSchema, Type } from 'typebox';
+import { Email, Envelope, ok } from '../../core/http/schemas.js';
+import { access, type Scope } from '../../core/http/scope.js';
+import type { Clock } from '../../core/kernel/clock.js';
+import type { Operator } from '../../core/ops/audit.js';
+import { registerAction } from '../../shared/console-kit/actions.js';
+import { type Console, Done, Parameters } from '../../shared/console-kit/console.js';
+import { factsOf } from '../../shared/console-kit/facts.js';
+import { registerList } from '../../shared/console-kit/lists.js';
+import { type ListedMail, meaningOf, type Outbox, outboxList } from '../../shared/console-kit/outbox.js';
+import type { ResolveUser } from './users.js';
+
+export interface MailsSource {
+  list: Outbox['list'];
+  /** @throws NOT_FOUND */
+  find(id: string): Promise<ListedMail & { canRetry: boolean }>;
+  /** Queues a failed mail again. */
+  retry(id: string, by: Operator): Promise<void>;
+  /** The names of all templates. */
+  names: readonly string[];
+  /** Renders a template with sample values. @throws NOT_FOUND */
+  preview(name: string): Promise<Preview>;
+  sendTest(name: string, to: string, by: Operator): Promise<'sent' | 'written' | 'undeliverable'>;
+  /** The schema of a mail in JSON. */
+  schema: TSchema;
+}
+
+interface Preview {
+  subject: string;
+  text: string;
+  html: string;
+}
+
+/** The preview of a mail: nothing in it runs, and nothing is loaded but images. */
+const PREVIEW_HEADERS = {
+  'content-security-policy':
+    "default-src 'none'; style-src 'unsafe-inline'; img-src https: data:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'; sandbox",
+  'x-frame-options': 'DENY',
+};
+
+const TestMail = Type.Object({ to: Email });
+
+export interface MailsPluginOptions {
+  console: Console;
+  mails: MailsSource;
+  resolveUser: ResolveUser;
+  clock: Clock;
+}
+
+/** The outbox and the templates. */
+export async function mailsPlugin(
+  scope: Scope,
+  { console, mails, resolveUser, clock }: MailsPluginOptions,
+): Promise<void> {
+  const { config } = console;
+  const withNotice = { params: Parameters, querystring: Type.Object({ done: Done }) };
+
+  registerList(scope, console, {
+    ...outboxList({ list: mails.list, resolveUser, mailHref: ({ id }) => `mails/${id}`, clock }),
+    links: [{ path: 'mails/templates', label: 'Templates and test e-mails' }],
+    search: { label: 'User', hint: 'A user ID or e-mail address.', maxLength: 254 },
+    item: mails.schema,
+    empty: 'There are no e-mails yet. To check that they arrive, open the templates and send a test e-mail.',
+  });
+
+  registerTemplates(scope, console, mails);
+
+  scope.get('/mails/:id', { config, schema: withNotice }, async (request, reply) => {
+    const mail = await mails.find(request.params['id'] ?? '');
+    const { id, userId, status } = mail;
+    const view = {
+      title: `E-mail ${mail.template}`,
+      facts: factsOf([
+        { label: 'Status', text: `${status}. ${meaningOf(status)}` },
+        { label: 'To', text: mail.to },
+        { label: 'Attempts', text: String(mail.attempts) },
+        ...(mail.reason === null ? [] : [{ label: 'Reason', text: mail.reason }]),
+        { label: 'Created', time: mail.createdAt },
+        ...(mail.dueAt === null ? [] : [{ label: 'Next attempt', time: mail.dueAt }]),
+        ...(mail.endedAt === null ? [] : [{ label: 'Completed', time: mail.endedAt }]),
+        { label: 'Not sent after', time: mail.expiresAt },
+        { label: 'ID', text: id, isCode: true },
+      ]),
+      actions: [
+        ...(mail.canRetry ? [{ href: `${id}/retry`, label: 'Send again' }] : []),
+        { href: `templates/${mail.template}`, label: 'Show the template' },
+        ...(userId === null ? [] : [{ href: `../users/${userId}`, label: 'Show the user' }]),
+      ],
+      tables: [],
+    };
+    return console.send(request, reply, { template: 'console-detail', section: 'mails', view });
+  });
+
+  scope.get(
+    `${console.api}/mails/:id`,
+    {
+      config: access(console.access),
+      schema: { params: Parameters, response: { 200: Envelope(mails.schema) } },
+    },
+    async (request) => ok((await mails.find(request.params['id'] ?? '')) as never),
+  );
+
+  await registerAction(scope, console, {
+    path: 'mails/:id/retry',
+    section: 'mails',
+    title: ({ template }) => `Send ${template} again`,
+    consequences:
+      'The e-mail is queued with all its attempts, for a day at least. Links to sign in or to confirm an address are never sent again: send a new one from the page of the user.',
+    button: 'Send again',
+    find: ({ id = '' }) => mails.find(id),
+    run: ({ id }, _fields, by) => mails.retry(id, by),
+    done: 'The e-mail was queued.',
+    returnTo: ({ id }) => `mails/${id}`,
+  });
+
+  await registerAction(scope, console, {
+    path: 'mails/templates/:name/test',
+    section: 'mails',
+    title: ({ name }) => `Send ${name} as a test`,
+    consequences: 'The e-mail has sample values and is sent at once. Its links do not work.',
+    button: 'Send',
+    fields: TestMail,
+    inputs: [{ name: 'to', label: 'To', hint: 'An address of yours.', type: 'email', isRequired: true }],
+    async find({ name = '' }) {
+      await mails.preview(name);
+      return { name };
+    },
+    run: ({ name }, { to }, by) => mails.sendTest(name, to, by),
+    done: {
+      sent: 'The mail server accepted the test e-mail.',
+      written: 'No mail server is configured: the test e-mail was written to data/mail.',
+      undeliverable: 'No mail server is configured: the test e-mail was only logged.',
+    },
+    timeoutMs: 30_000,
+    returnTo: ({ name }) => `mails/templates/${name}`,
+  });
+}
+
+/** Previews of all templates. */
+function registerTemplates(scope: Scope, console: Console, mails: MailsSource): void {
+  const { config } = console;
+  const params = Parameters;
+
+  registerList<{ name: string; subject: string }>(scope, console, {
+    path: 'mails/templates',
+    section: 'mails',
+    title: 'Templates of e-mails',
+    intro: 'With sample values. EMAIL_TEMPLATE_DIR replaces single files.',
+    links: [{ path: 'mails', label: 'All e-mails' }],
+    columns: [
+      { label: 'Template', text: ({ name }) => name, href: ({ name }) => `mails/templates/${name}` },
+      { label: 'Subject', text: ({ subject }) => subject },
+    ],
+    item: Type.Object({ name: Type.String(), subject: Type.String() }),
+    async read() {
+      const items = mails.names.map(async (name) => ({ name, ...(await mails.preview(name)) }));
+      return { items: await Promise.all(items), next: null };
+    },
+    empty: 'There are no templates.',
+  });
+
+  const schema = { params, querystring: Type.Object({ done: Done }) };
+  scope.get('/mails/templates/:name', { config, schema }, async (request, reply) => {
+    const { name = '' } = request.params;
+    const { subject, text } = await mails.preview(name);
+    const view = { title: `Template ${name}`, name, subject, text };
+    return console.send(request, reply, { template: 'admin-mail-template', section: 'mails', view });
+  });
+
+  scope.get('/mails/templates/:name/html', { config, schema: { params } }, async (request, reply) => {
+    const { html } = await mails.preview(request.params['name'] ?? '');
+    return reply.headers(PREVIEW_HEADERS).type('text/html; charset=utf-8').send(html);
+  });
+
+  const Answer = Envelope(
+    Type.Object({ name: Type.String(), subject: Type.String(), text: Type.String(), html: Type.String() }),
+  );
+  scope.get(
+    `${console.api}/mails/templates/:name`,
+    { config: access(console.access), schema: { params, response: { 200: Answer } } },
+    async (request) => {
+      const { name = '' } = request.params;
+      return ok({ name, ...(await mails.preview(name)) });
+    },
+  );
+}

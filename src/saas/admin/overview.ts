@@ -1,0 +1,191 @@
+import { type Static, Type } from 'typebox';
+import type { View } from '../../core/http/pages.js';
+import { After, Envelope, ok, Timestamp, toTimestamp, type User } from '../../core/http/schemas.js';
+import { access, type Scope } from '../../core/http/scope.js';
+import type { Clock } from '../../core/kernel/clock.js';
+import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
+import type { Estimate } from '../../core/storage/collection.js';
+import { type Console, rootOf } from '../../shared/console-kit/console.js';
+import { toMinute } from '../../shared/console-kit/lists.js';
+import { attentionTo, type EndpointTroubles, withSeparators } from './attention.js';
+import { createTrends, REFRESH_SECONDS, type TrendSources, type Trends } from './trends.js';
+
+export interface OverviewSources extends TrendSources {
+  users: TrendSources['users'] & {
+    estimate(): Promise<Estimate>;
+    listNewest(limit: number): Promise<User[]>;
+  };
+  sessions: { estimate(): Promise<Estimate> };
+  webhookEvents: { estimate(): Promise<Estimate> };
+  duplicates: {
+    /** Users who pay for more than one subscription; pages may be empty. @throws VALIDATION_ERROR for an invalid `after` */
+    list(after: string | undefined): Promise<{ items: DuplicateSubscriptions[]; next: string | null }>;
+  };
+  /** Absent if webhooks are not enabled. */
+  endpoints: { countTroubles(): Promise<EndpointTroubles> } | undefined;
+  settings: { current(): Promise<{ siteName: string }> };
+}
+
+interface DuplicateSubscriptions {
+  email: string;
+  reportedAt: string;
+  subscriptions: { id: string; status: string; plan: string; startedAt: string }[];
+}
+
+const LISTED_USERS = 10;
+
+const Count = Type.Object({ count: Type.Integer(), isExact: Type.Boolean() });
+
+/** The overview in the API: the counts of the tiles, what needs attention, and the values of the plots. */
+const Overview = Type.Object({
+  counts: Type.Object({ users: Count, sessions: Count, paymentEvents: Count }),
+  attention: Type.Array(Type.Object({ name: Type.String(), text: Type.String() })),
+  /** When the plots and `attention` were counted. */
+  countedAt: Timestamp,
+  plots: Type.Array(
+    Type.Object({
+      name: Type.String(),
+      label: Type.String(),
+      unit: Type.String(),
+      definition: Type.String(),
+      /** ISO 8601 dates, UTC. */
+      days: Type.Array(Type.String()),
+      series: Type.Array(
+        Type.Object({
+          name: Type.String(),
+          /** Null where it is unknown. */
+          values: Type.Array(Type.Union([Type.Number(), Type.Null()])),
+        }),
+      ),
+      /** Counting ended at this value. */
+      bound: Type.Union([Type.Number(), Type.Null()]),
+    }),
+  ),
+});
+
+/** The start page. */
+export async function overviewPlugin(
+  scope: Scope,
+  deps: { console: Console; sources: OverviewSources; clock: Clock; backgroundTasks: BackgroundTasks },
+): Promise<void> {
+  const { console, sources } = deps;
+  const trendsOf = createTrends(sources, deps);
+  const read = (after?: string) => readFigures(sources, trendsOf, after);
+  // `duplicates`: the page of the users with duplicate subscriptions.
+  const querystring = Type.Object({ duplicates: After });
+
+  scope.get('/', { config: console.config, schema: { querystring } }, async (request, reply) => {
+    const [figures, users, { siteName }] = await Promise.all([
+      read(request.query.duplicates),
+      sources.users.listNewest(LISTED_USERS),
+      sources.settings.current(),
+    ]);
+    const view = createView(figures, { users, siteName, root: rootOf(request) });
+    return console.send(request, reply, { template: 'admin-overview', section: '', view });
+  });
+
+  scope.get(
+    `${console.api}/overview`,
+    { config: access(console.access), schema: { response: { 200: Envelope(Overview) } } },
+    async () => ok(toOverview(await read())),
+  );
+}
+
+type Figures = Awaited<ReturnType<typeof readFigures>>;
+
+/**
+ * What the page and the API show.
+ *
+ * @param after where the list of duplicate subscriptions continues
+ */
+async function readFigures(
+  sources: OverviewSources,
+  trendsOf: () => Promise<Trends>,
+  after: string | undefined,
+) {
+  const [users, sessions, paymentEvents, trends, duplicates, endpoints] = await Promise.all([
+    sources.users.estimate(),
+    sources.sessions.estimate(),
+    sources.webhookEvents.estimate(),
+    trendsOf(),
+    readDuplicates(sources.duplicates, after),
+    sources.endpoints?.countTroubles(),
+  ]);
+  return {
+    counts: { users, sessions, paymentEvents },
+    trends,
+    duplicates,
+    attention: attentionTo(trends, { duplicates: duplicates.items.length > 0, endpoints }),
+  };
+}
+
+function toOverview({ counts, trends, attention }: Figures): Static<typeof Overview> {
+  return {
+    counts,
+    attention: attention.map(({ name, text }) => ({ name, text })),
+    countedAt: toTimestamp(trends.at),
+    plots: trends.trends.map(({ id, label, unit, definition, days, series, bound }) => ({
+      name: id,
+      label,
+      unit,
+      definition,
+      days: [...days],
+      series: series.map(({ name, values }) => ({ name, values: [...values] })),
+      bound: bound ?? null,
+    })),
+  };
+}
+
+function createView(
+  { counts, trends, duplicates, attention }: Figures,
+  { users, siteName, root }: { users: User[]; siteName: string; root: string },
+): View {
+  return {
+    title: `${siteName} administration`,
+    counts: [
+      { label: 'Users', value: writeEstimate(counts.users), href: `${root}users` },
+      { label: 'Sessions', value: writeEstimate(counts.sessions) },
+      { label: 'Payment events', value: writeEstimate(counts.paymentEvents), href: `${root}webhooks` },
+    ],
+    attention: attention.map(({ text, path }) => ({
+      text,
+      href: path.startsWith('#') ? path : root + path,
+    })),
+    plots: trends.trends.map(({ id, label, definition, path, markup }) => ({
+      id,
+      heading: label,
+      definition,
+      href: path && root + path,
+      markup,
+    })),
+    countedAt: toTimestamp(trends.at),
+    counted: toTimestamp(trends.at).slice(11, 16),
+    refreshSeconds: REFRESH_SECONDS,
+    users: users.map((user) => ({ ...user, registered: toMinute(user.createdAt) })),
+    duplicates,
+  };
+}
+
+const writeEstimate = ({ count, isExact }: Estimate) =>
+  isExact ? String(count) : `about ${withSeparators(roundEstimate(count))}`;
+
+/** To three digits, because an estimate is not more precise. */
+const roundEstimate = (count: number) => Number(count.toPrecision(3));
+
+/** The next page that is not empty. */
+async function readDuplicates({ list }: OverviewSources['duplicates'], after: string | undefined) {
+  let page = await list(after);
+  while (page.items.length === 0 && page.next !== null) page = await list(page.next);
+  return {
+    next: page.next === null ? null : encodeURIComponent(page.next),
+    items: page.items.map(({ email, reportedAt, subscriptions }) => ({
+      email,
+      reportedAt,
+      reported: toMinute(reportedAt),
+      subscriptions: subscriptions.map(({ startedAt, ...rest }) => ({
+        ...rest,
+        since: startedAt.slice(0, 10),
+      })),
+    })),
+  };
+}

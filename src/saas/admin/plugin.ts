@@ -1,0 +1,77 @@
+import type { Scope } from '../../core/http/scope.js';
+import type { Clock } from '../../core/kernel/clock.js';
+import type { AuditSearch } from '../../core/ops/audit-search.js';
+import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
+import type { Console } from '../../shared/console-kit/console.js';
+import { auditPagePlugin } from './audit.js';
+import { type BillingSource, billingPagesPlugin } from './billing.js';
+import type { CustomSettingsSource } from './custom-settings.js';
+import { helpPlugin, type Installation } from './help.js';
+import { type MailsSource, mailsPlugin } from './mails.js';
+import { type OverviewSources, overviewPlugin } from './overview.js';
+import { type SettingsSource, settingsPagePlugin } from './settings.js';
+import { type UserPageSource, userPagePlugin } from './user-page.js';
+import type { UserSectionSources } from './user-sections.js';
+import { createResolveUser, type UsersSource, usersPlugin } from './users.js';
+import { type EventsSource, webhooksPlugin } from './webhooks.js';
+
+export interface AdminPluginOptions {
+  console: Console;
+  clock: Clock;
+  backgroundTasks: BackgroundTasks;
+  overview: OverviewSources;
+  users: UsersSource & UserPageSource;
+  userSections: Omit<UserSectionSources, 'billing'>;
+  billing: BillingSource;
+  webhooks: EventsSource;
+  mails: MailsSource;
+  audit: AuditSearch;
+  settings: SettingsSource;
+  customSettings: CustomSettingsSource | undefined;
+  installation: Installation;
+  /** The pages of webhooks; absent if they are not enabled. */
+  endpoints?: ((scope: Scope, options: { console: Console }) => Promise<void>) | undefined;
+}
+
+/** The navigation of the admin area, in this order. Webhooks are part of it only if they are enabled. */
+export const sectionsOf = ({ endpoints }: Pick<AdminPluginOptions, 'endpoints'>) =>
+  SECTIONS.filter(({ path }) => path !== 'endpoints' || endpoints);
+
+const SECTIONS = [
+  { path: '', label: 'Overview' },
+  { path: 'users', label: 'Users' },
+  { path: 'subscriptions', label: 'Subscriptions' },
+  { path: 'payments', label: 'Payments' },
+  { path: 'webhooks', label: 'Payment events' },
+  { path: 'endpoints', label: 'Webhooks' },
+  { path: 'mails', label: 'E-mails' },
+  { path: 'audit', label: 'Audit' },
+  { path: 'settings', label: 'Settings' },
+  { path: 'help', label: 'Help' },
+] as const;
+
+/** The pages of the admin area. */
+export async function adminPlugin(scope: Scope, deps: AdminPluginOptions): Promise<void> {
+  const { console } = deps;
+  const resolveUser = createResolveUser(deps.users);
+  await scope.register(overviewPlugin, {
+    console,
+    sources: deps.overview,
+    clock: deps.clock,
+    backgroundTasks: deps.backgroundTasks,
+  });
+  await scope.register(usersPlugin, { console, users: deps.users });
+  const sources = { ...deps.userSections, billing: deps.billing };
+  await scope.register(userPagePlugin, { console, users: deps.users, sources });
+  await scope.register(billingPagesPlugin, { console, billing: deps.billing, resolveUser });
+  await scope.register(webhooksPlugin, { console, events: deps.webhooks, resolveUser });
+  if (deps.endpoints) await scope.register(deps.endpoints, { console });
+  await scope.register(mailsPlugin, { console, mails: deps.mails, resolveUser, clock: deps.clock });
+  await scope.register(auditPagePlugin, { console, audit: deps.audit, resolveUser });
+  await scope.register(helpPlugin, { console, installation: deps.installation });
+  await scope.register(settingsPagePlugin, {
+    console,
+    settings: deps.settings,
+    custom: deps.customSettings,
+  });
+}

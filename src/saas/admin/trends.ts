@@ -1,0 +1,292 @@
+import { setImmediate } from 'node:timers/promises';
+import { type Clock, lastDays, MINUTE, SECOND } from '../../core/kernel/clock.js';
+import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
+import type { Console } from '../../shared/console-kit/console.js';
+import type { TimeSeries } from '../../shared/console-kit/plots.js';
+import { decimalsOf } from './billing.js';
+
+/** The plots of the overview. Their data is read and drawn at most once a minute, whatever the number of requests. */
+
+export interface TrendSources {
+  users: {
+    /** Counts the registrations of each day (ISO 8601 dates, UTC), each up to `limit`. */
+    countRegistrations(days: readonly string[], limit: number): Promise<number[]>;
+  };
+  activity: { countActive(days: readonly string[]): Promise<(number | null)[]> };
+  mails: { countFailures(days: readonly string[], limit: number): Promise<Record<string, number[]>> };
+  /** Absent if billing is not configured. */
+  billing: BillingTrends | undefined;
+}
+
+interface BillingTrends {
+  movements: readonly string[];
+  daily(days: readonly string[]): Promise<(DailyFigures | null)[]>;
+  countFailedPayments(days: readonly string[], limit: number): Promise<number[]>;
+  countOpenEvents(
+    days: readonly string[],
+    limit: number,
+  ): Promise<{ unmatched: number[]; incomplete: number[] }>;
+}
+
+interface DailyFigures {
+  at: number;
+  statuses: Record<string, number>;
+  mrr: Record<string, number>;
+  movements: Record<string, Partial<Record<string, number>>>;
+  incomplete: number;
+  withoutPlan: number;
+  trials: Record<string, { converted: number; open: number; ended: number }>;
+}
+
+/** A plot with its place on the page. */
+export interface Trend extends TimeSeries {
+  id: string;
+  /** How the values come about, as sentences. */
+  definition: string;
+  /** The list of what is counted, relative to the root. */
+  path?: string;
+}
+
+export interface Trends {
+  /** When the data was read. */
+  at: number;
+  /** `markup`: the plot with its summary and table. */
+  trends: (Trend & { markup: string })[];
+  /** The newest figures about subscriptions. */
+  figures: DailyFigures | null;
+}
+
+/** Index entries that are read per day and plot. */
+export const MAX_COUNTED_PER_DAY = 10_000;
+
+const DAYS = 30;
+const MAX_CURRENCIES = 3;
+
+/** Statuses with a series of their own; the others share one. */
+const STATUSES = ['active', 'trialing', 'past_due', 'unpaid', 'paused', 'incomplete'];
+
+const REFRESH_MS = MINUTE;
+
+/** Older plots are not shown: the request waits for new ones. */
+const MAX_AGE_MS = 10 * MINUTE;
+
+/** Returns the plots; while they are at most ten minutes old, new ones are made after the response. */
+export function createTrends(
+  sources: TrendSources,
+  {
+    clock,
+    backgroundTasks,
+    console,
+  }: { clock: Clock; backgroundTasks: BackgroundTasks; console: Pick<Console, 'renderPart'> },
+): () => Promise<Trends> {
+  let made: Trends | undefined;
+  let pending: Promise<Trends> | undefined;
+  const update = () => {
+    pending ??= makeTrends(sources, clock, console)
+      .then((trends) => {
+        made = trends;
+        return trends;
+      })
+      .finally(() => {
+        pending = undefined;
+      });
+    return pending;
+  };
+  return async () => {
+    const age = made ? clock.now() - made.at : Number.POSITIVE_INFINITY;
+    if (!made || age < 0 || age > MAX_AGE_MS) return update();
+    if (age >= REFRESH_MS && !pending) {
+      backgroundTasks.run('plots of the overview', async () => void (await update()));
+    }
+    return made;
+  };
+}
+
+async function makeTrends(
+  sources: TrendSources,
+  clock: Clock,
+  console: Pick<Console, 'renderPart'>,
+): Promise<Trends> {
+  const at = clock.now();
+  const days = lastDays(clock, DAYS);
+  const [general, billing] = await Promise.all([generalTrends(sources, days), billingTrends(sources, days)]);
+  const { renderPlot } = await import('../../shared/console-kit/plots.js');
+  const trends: Trends['trends'] = [];
+  for (const trend of [...general, ...billing.trends]) {
+    const markup = console.renderPart('_console-plot', { ...renderPlot(trend) });
+    trends.push({ ...trend, markup });
+    await setImmediate();
+  }
+  return { at, trends, figures: billing.figures };
+}
+
+async function generalTrends({ users, activity, mails }: TrendSources, days: string[]): Promise<Trend[]> {
+  const [signUps, active, failures] = await Promise.all([
+    users.countRegistrations(days, MAX_COUNTED_PER_DAY),
+    activity.countActive(days),
+    mails.countFailures(days, MAX_COUNTED_PER_DAY),
+  ]);
+  const events = { days, shape: 'stacked', isSummable: true, bound: MAX_COUNTED_PER_DAY } as const;
+  return [
+    {
+      ...events,
+      id: 'sign-ups',
+      label: 'Sign-ups',
+      unit: 'users',
+      series: [{ name: 'Sign-ups', values: signUps }],
+      definition: 'Accounts that exist, by the day of their registration.',
+      path: 'users',
+    },
+    {
+      days,
+      id: 'active-users',
+      label: 'Active users',
+      unit: 'users',
+      shape: 'lines',
+      isSummable: false,
+      bound: 100_000,
+      series: [{ name: 'Active users', values: active }],
+      definition: 'Users who signed in or refreshed a session on the day. Counted when the day is over.',
+    },
+    {
+      ...events,
+      id: 'mail-failures',
+      label: 'Failed e-mails',
+      unit: 'e-mails',
+      series: Object.entries(failures).map(([name, values]) => ({ name, values })),
+      definition: 'E-mails that were not sent, by the day of the last attempt. Kept for 30 days.',
+    },
+  ];
+}
+
+async function billingTrends(
+  { billing }: TrendSources,
+  days: string[],
+): Promise<{ trends: Trend[]; figures: DailyFigures | null }> {
+  if (!billing) return { trends: [], figures: null };
+  const [daily, failedPayments, openEvents] = await Promise.all([
+    billing.daily(days),
+    billing.countFailedPayments(days, MAX_COUNTED_PER_DAY),
+    billing.countOpenEvents(days, MAX_COUNTED_PER_DAY),
+  ]);
+  const figures = daily.findLast((one) => one !== null) ?? null;
+  const counts = { days, shape: 'stacked', isSummable: true, bound: MAX_COUNTED_PER_DAY } as const;
+  const trends: Trend[] = [
+    subscriptionTrend(days, daily),
+    ...currenciesOf(figures).flatMap((currency) =>
+      revenueTrends(currency, { days, daily, movements: billing.movements }),
+    ),
+    trialTrend(days, figures),
+    {
+      ...counts,
+      id: 'failed-payments',
+      label: 'Failed payments',
+      unit: 'payments',
+      series: [{ name: 'Failed payments', values: failedPayments }],
+      definition: 'Payments whose last attempt failed, by the day of that attempt.',
+      path: 'payments?status=failed',
+    },
+    {
+      ...counts,
+      id: 'webhook-failures',
+      label: 'Payment events without effect',
+      unit: 'events',
+      series: [
+        { name: 'unmatched', values: openEvents.unmatched },
+        { name: 'not completed', values: openEvents.incomplete },
+      ],
+      definition:
+        'Received events whose user is not known, and events whose processing failed or continues, by the day of their arrival.',
+      path: 'webhooks?outcome=unmatched',
+    },
+  ];
+  return { trends, figures };
+}
+
+function subscriptionTrend(days: string[], daily: (DailyFigures | null)[]): Trend {
+  const othersOf = (statuses: Record<string, number>) =>
+    Object.entries(statuses).reduce((sum, [name, count]) => (STATUSES.includes(name) ? sum : sum + count), 0);
+  return {
+    id: 'subscriptions',
+    label: 'Subscriptions by status',
+    unit: 'subscriptions',
+    days,
+    shape: 'stacked',
+    isSummable: false,
+    series: [
+      ...STATUSES.map((name) => ({ name, values: daily.map((day) => day && (day.statuses[name] ?? 0)) })),
+      { name: 'others', values: daily.map((day) => day && othersOf(day.statuses)) },
+    ],
+    definition: 'Subscriptions that have not ended, at the last count of each day.',
+    path: 'subscriptions',
+  };
+}
+
+/** Those with the highest numbers; a sum of several currencies would mean nothing. */
+const currenciesOf = (figures: DailyFigures | null): string[] =>
+  Object.entries(figures?.mrr ?? {})
+    .sort(([, one], [, other]) => other - one)
+    .slice(0, MAX_CURRENCIES)
+    .map(([currency]) => currency);
+
+function revenueTrends(
+  currency: string,
+  {
+    days,
+    daily,
+    movements,
+  }: { days: string[]; daily: (DailyFigures | null)[]; movements: readonly string[] },
+): Trend[] {
+  const unit = currency.toUpperCase();
+  const inUnits = (amount = 0) => amount / 10 ** decimalsOf(unit);
+  return [
+    {
+      id: `mrr-${currency}`,
+      label: `Monthly recurring revenue in ${unit}`,
+      unit,
+      days,
+      shape: 'lines',
+      isSummable: false,
+      series: [{ name: 'MRR', values: daily.map((day) => day && inUnits(day.mrr[currency])) }],
+      definition:
+        'The monthly amount of all active and past due subscriptions, without trials, metered prices and taxes, before discounts.',
+      path: 'subscriptions',
+    },
+    {
+      id: `mrr-changes-${currency}`,
+      label: `Changes of the monthly recurring revenue in ${unit}`,
+      unit,
+      days,
+      shape: 'stacked',
+      isSummable: true,
+      series: movements.map((name) => ({
+        name,
+        values: daily.map((day) => day && inUnits(day.movements[currency]?.[name])),
+      })),
+      definition: 'The difference of each subscription to the end of the day before.',
+      path: 'subscriptions',
+    },
+  ];
+}
+
+function trialTrend(days: string[], figures: DailyFigures | null): Trend {
+  const of = (outcome: 'converted' | 'open' | 'ended') =>
+    days.map((day) => figures && (figures.trials[day]?.[outcome] ?? 0));
+  return {
+    id: 'trials',
+    label: 'Trials by outcome',
+    unit: 'trials',
+    days,
+    shape: 'stacked',
+    isSummable: true,
+    series: [
+      { name: 'converted', values: of('converted') },
+      { name: 'not paid yet', values: of('open') },
+      { name: 'ended', values: of('ended') },
+    ],
+    definition: 'Trials by the day of their end. Converted: the subscription is active now.',
+    path: 'subscriptions',
+  };
+}
+
+export const REFRESH_SECONDS = REFRESH_MS / SECOND;

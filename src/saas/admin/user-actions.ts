@@ -1,0 +1,267 @@
+import { type TObject, Type } from 'typebox';
+import { OptionalName, toTimestamp } from '../../core/http/schemas.js';
+import type { Scope } from '../../core/http/scope.js';
+import type { Operator } from '../../core/ops/audit.js';
+import { type Action, registerAction } from '../../shared/console-kit/actions.js';
+import type { Console } from '../../shared/console-kit/console.js';
+import type { OperatedUser } from './users.js';
+
+/** What the operator can change about a user. Each function throws NOT_FOUND for an unknown user. */
+export interface UserChanges {
+  /** @throws NOT_FOUND */
+  findOperated(userId: string): Promise<OperatedUser>;
+  suspend(userId: string, by: Operator): Promise<unknown>;
+  unsuspend(userId: string, by: Operator): Promise<unknown>;
+  sendReset(userId: string, by: Operator): Promise<void>;
+  sendVerification(userId: string, by: Operator): Promise<void>;
+  rename(userId: string, name: string, by: Operator): Promise<unknown>;
+  /** @param until the last day (UTC), as ISO 8601 */
+  grant(userId: string, given: { plan: string; until?: string | undefined }, by: Operator): Promise<void>;
+  revokeGrant(userId: string, by: Operator): Promise<void>;
+  /** The plans that can be granted; absent if any name is a plan. */
+  plans?: readonly string[] | undefined;
+  /** Reads the subscriptions of a user from the payment provider; absent while no API key is configured. */
+  resync?: ((userId: string, by: Operator) => Promise<void>) | undefined;
+  /** Absent while no encryption key for second factors is configured. */
+  secondFactors?: SecondFactorsOfUsers | undefined;
+  /** Absent while passkeys are not enabled. */
+  passkeys?: PasskeysOfUsers | undefined;
+  delete(userId: string, by: Operator): Promise<void>;
+  /** @throws NOT_FOUND, also if the session has ended */
+  findSession(userId: string, sessionId: string): Promise<{ id: string }>;
+  endSession(userId: string, sessionId: string, by: Operator): Promise<void>;
+  endSessions(userId: string, by: Operator): Promise<void>;
+}
+
+export interface SecondFactorsOfUsers {
+  /** When the user set it up (ISO 8601); null without one. */
+  since(userId: string): Promise<string | null>;
+  /** @throws VALIDATION_ERROR if there is none */
+  remove(userId: string, by: Operator): Promise<void>;
+}
+
+export interface PasskeysOfUsers {
+  count(userId: string): Promise<number>;
+  /** Removes all of them. @throws VALIDATION_ERROR if there is none */
+  remove(userId: string, by: Operator): Promise<void>;
+}
+
+/** Longer than the provider takes, which is called several times. */
+const PROVIDER_TIMEOUT_MS = 20_000;
+
+/** The links of the user page to the actions that apply to a user. */
+export function linksTo(
+  {
+    id,
+    state,
+    emailVerified,
+    granted,
+    secondFactorSince,
+    passkeys,
+  }: OperatedUser & { secondFactorSince: string | null; passkeys: number },
+  { resync }: Pick<UserChanges, 'resync'>,
+) {
+  const links: [verb: string, label: string, applies: boolean][] = [
+    ['rename', 'Change name', true],
+    ['send-reset', 'Send a password link', state === 'active'],
+    ['send-verification', 'Send a verification link', state === 'active' && !emailVerified],
+    ['end-sessions', 'End all sessions', state === 'active'],
+    ['grant', granted === null ? 'Grant a plan' : 'Change the granted plan', true],
+    ['revoke-grant', 'Withdraw the granted plan', granted !== null],
+    ['resync', 'Sync with the payment provider', resync !== undefined],
+    ['remove-second-factor', 'Remove the second factor', secondFactorSince !== null],
+    ['remove-passkeys', 'Remove the passkeys', passkeys > 0],
+    ['suspend', 'Suspend', state === 'active'],
+    ['unsuspend', 'Lift the suspension', state === 'suspended'],
+    ['delete', 'Delete', true],
+  ];
+  return links.filter(([, , applies]) => applies).map(([verb, label]) => ({ href: `${id}/${verb}`, label }));
+}
+
+export async function userActionsPlugin(
+  scope: Scope,
+  { console, users }: { console: Console; users: UserChanges },
+): Promise<void> {
+  type Given<F extends TObject> = Pick<
+    Action<OperatedUser, F>,
+    | 'consequences'
+    | 'button'
+    | 'isDestructive'
+    | 'typed'
+    | 'fields'
+    | 'inputs'
+    | 'values'
+    | 'run'
+    | 'done'
+    | 'timeoutMs'
+  > & { title: string; returnTo?: string };
+
+  const register = <F extends TObject>(verb: string, { title, returnTo, ...given }: Given<F>) =>
+    registerAction<OperatedUser, F>(scope, console, {
+      path: `users/:id/${verb}`,
+      section: 'users',
+      title: ({ email }) => `${title} ${email}`,
+      find: ({ id = '' }) => users.findOperated(id),
+      returnTo: ({ id }) => returnTo ?? `users/${id}`,
+      ...given,
+    });
+
+  await register('rename', {
+    title: 'Change the name of',
+    consequences: 'The name is shown to the user and at the payment provider. An empty one removes it.',
+    button: 'Change name',
+    fields: Type.Object({ name: Type.Optional(OptionalName) }),
+    inputs: [{ name: 'name', label: 'New name', maxLength: 200 }],
+    values: ({ name }) => ({ name: name ?? '' }),
+    run: ({ id }, { name = '' }, by) => users.rename(id, name, by),
+    done: 'The name was changed.',
+  });
+
+  await register('suspend', {
+    title: 'Suspend',
+    consequences:
+      'From the next request on, the user cannot sign in or call the API. All sessions end, and links in e-mails become invalid. Subscriptions continue.',
+    button: 'Suspend',
+    isDestructive: true,
+    run: ({ id }, _, by) => users.suspend(id, by),
+    done: 'The user is suspended.',
+  });
+
+  await register('unsuspend', {
+    title: 'Lift the suspension of',
+    consequences: 'The user can sign in again with the same password. Earlier sessions stay ended.',
+    button: 'Lift the suspension',
+    run: ({ id }, _, by) => users.unsuspend(id, by),
+    done: 'The suspension was lifted.',
+  });
+
+  await register('send-reset', {
+    title: 'Send a password link to',
+    consequences: 'The user gets a link by e-mail that sets a new password. Earlier links become invalid.',
+    button: 'Send link',
+    run: ({ id }, _, by) => users.sendReset(id, by),
+    done: 'The link will be sent within seconds.',
+  });
+
+  await register('send-verification', {
+    title: 'Send a verification link to',
+    consequences: 'The user gets a link by e-mail that verifies the address. Earlier links become invalid.',
+    button: 'Send link',
+    run: ({ id }, _, by) => users.sendVerification(id, by),
+    done: 'The link will be sent within seconds.',
+  });
+
+  const { plans } = users;
+  await register('grant', {
+    title: 'Grant a plan to',
+    consequences:
+      'The user has access to the plan in addition to purchased ones. The payment provider is not involved. An earlier grant is replaced.',
+    button: 'Grant plan',
+    fields: Type.Object({
+      plan: Type.String({ accepts: 'the name of a plan', maxLength: 100, pattern: '^[\\w .-]+$' }),
+      until: Type.Optional(
+        Type.String({ accepts: 'a date, like 2027-01-31', pattern: '^\\d{4}-\\d{2}-\\d{2}$' }),
+      ),
+    }),
+    inputs: [
+      {
+        name: 'plan',
+        label: 'Plan',
+        isRequired: true,
+        maxLength: 100,
+        ...(plans && { options: plans.map((plan) => ({ value: plan, label: plan })) }),
+      },
+      {
+        name: 'until',
+        label: 'Last day',
+        hint: 'In UTC, like 2027-01-31. Empty: until you withdraw the plan.',
+        maxLength: 10,
+      },
+    ],
+    values: ({ granted }) => ({
+      plan: granted?.plan ?? '',
+      until: granted?.until ? toTimestamp(Date.parse(granted.until) - 1).slice(0, 10) : '',
+    }),
+    run: ({ id }, given, by) => users.grant(id, given, by),
+    done: 'The plan was granted.',
+  });
+
+  await register('revoke-grant', {
+    title: 'Withdraw the granted plan of',
+    consequences: 'The user keeps purchased plans only.',
+    button: 'Withdraw plan',
+    isDestructive: true,
+    run: ({ id }, _, by) => users.revokeGrant(id, by),
+    done: 'The granted plan was withdrawn.',
+  });
+
+  const { resync, secondFactors, passkeys } = users;
+  if (secondFactors) {
+    await register('remove-second-factor', {
+      title: 'Remove the second factor of',
+      consequences:
+        'The password alone is then enough to sign in, and the user gets an e-mail about it. Make sure first that the person who asks for it is the user.',
+      button: 'Remove second factor',
+      isDestructive: true,
+      run: ({ id }, _, by) => secondFactors.remove(id, by),
+      done: 'The second factor was removed.',
+    });
+  }
+  if (passkeys) {
+    await register('remove-passkeys', {
+      title: 'Remove the passkeys of',
+      consequences:
+        'No passkey of the user can be used to sign in any more, and the user gets an e-mail about it. A user without a password needs a password link to sign in. Make sure first that the person who asks for it is the user.',
+      button: 'Remove passkeys',
+      isDestructive: true,
+      run: ({ id }, _, by) => passkeys.remove(id, by),
+      done: 'The passkeys were removed.',
+    });
+  }
+  if (resync) {
+    await register('resync', {
+      title: 'Sync with the payment provider:',
+      consequences:
+        'The subscriptions of the user are read from the payment provider and replace the stored ones.',
+      button: 'Sync',
+      timeoutMs: PROVIDER_TIMEOUT_MS,
+      run: ({ id }, _, by) => resync(id, by),
+      done: 'The subscriptions are those of the payment provider.',
+    });
+  }
+
+  await register('delete', {
+    title: 'Delete',
+    consequences:
+      'The account is closed at once, its subscriptions are cancelled at the payment provider, and what is stored about the user is deleted. This cannot be undone.',
+    button: 'Delete user',
+    isDestructive: true,
+    typed: ({ email }) => email,
+    timeoutMs: PROVIDER_TIMEOUT_MS,
+    run: ({ id }, _, by) => users.delete(id, by),
+    done: 'The user was deleted.',
+    returnTo: 'users',
+  });
+
+  await register('end-sessions', {
+    title: 'End all sessions of',
+    consequences: 'From the next request on, the user has to sign in again on every device.',
+    button: 'End all sessions',
+    isDestructive: true,
+    run: ({ id }, _, by) => users.endSessions(id, by),
+    done: 'All sessions have ended.',
+  });
+
+  await registerAction(scope, console, {
+    path: 'users/:id/sessions/:session/end',
+    section: 'users',
+    title: ({ id }) => `End session ${id}`,
+    consequences: 'From the next request on, the user has to sign in again on this device.',
+    button: 'End session',
+    isDestructive: true,
+    find: async ({ id = '', session = '' }) => ({ ...(await users.findSession(id, session)), userId: id }),
+    run: ({ userId, id }, _, by) => users.endSession(userId, id, by),
+    done: 'The session has ended.',
+    returnTo: ({ userId }) => `users/${userId}`,
+  });
+}

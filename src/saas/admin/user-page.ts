@@ -1,0 +1,227 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type Static, Type } from 'typebox';
+import { Envelope, ok, Timestamp } from '../../core/http/schemas.js';
+import { access, type Scope } from '../../core/http/scope.js';
+import { streamJson } from '../../core/http/streams.js';
+import type { Operator } from '../../core/ops/audit.js';
+import type { Page } from '../../core/storage/collection.js';
+import { type Console, Done, Parameters, rootOf } from '../../shared/console-kit/console.js';
+import { registerForms } from '../../shared/console-kit/forms.js';
+import { type Column, registerList, tableOf, toMinute } from '../../shared/console-kit/lists.js';
+import { linksTo, type UserChanges, userActionsPlugin } from './user-actions.js';
+import {
+  createUserSections,
+  type Purchase,
+  purchaseColumns,
+  type UserSection,
+  type UserSectionSources,
+} from './user-sections.js';
+import { OperatedUser } from './users.js';
+
+export interface UserPageSource extends UserChanges {
+  listSessions(
+    userId: string,
+    page: { after: string | undefined; limit: number },
+  ): Promise<Page<OperatedSession>>;
+  /** Everything stored about a user, as in the user's own export; long lists are async iterables. @throws NOT_FOUND */
+  export(userId: string, by: Operator): Promise<Record<string, unknown>>;
+  /** The user's own customer at the payment provider; null before the first purchase. */
+  findCustomer(userId: string): Promise<Customer | null>;
+}
+
+export interface UserPageOptions {
+  console: Console;
+  users: UserPageSource;
+  sources: UserSectionSources;
+}
+
+const OperatedSession = Type.Object({
+  id: Type.String(),
+  createdAt: Timestamp,
+  refreshedAt: Timestamp,
+  expiresAt: Timestamp,
+  state: Type.Enum(['active', 'ended', 'expired']),
+});
+
+type OperatedSession = Static<typeof OperatedSession>;
+
+const Customer = Type.Object({
+  id: Type.String(),
+  dashboardUrl: Type.Union([Type.String(), Type.Null()]),
+});
+type Customer = Static<typeof Customer>;
+
+const UserDetails = Type.Object({
+  ...OperatedUser.properties,
+  customer: Type.Union([Customer, Type.Null()]),
+  secondFactorSince: Type.Union([Timestamp, Type.Null()]),
+  passkeys: Type.Integer(),
+  privateMetadata: Type.Optional(
+    Type.Unsafe<object>({
+      type: 'object',
+      additionalProperties: true,
+      description: 'What the application stores about the user, without the user reading it.',
+    }),
+  ),
+});
+type UserDetails = Static<typeof UserDetails>;
+
+/** Rows of each list on the page, which stays small for a user with many sessions. */
+const LISTED = 10;
+
+/** The page of a user, and what the operator can change there. */
+export async function userPagePlugin(
+  scope: Scope,
+  { console, users, sources }: UserPageOptions,
+): Promise<void> {
+  const params = Parameters;
+  const sections = createUserSections(sources);
+  const idOf = (request: FastifyRequest) => (request.params as { id: string }).id;
+
+  const read = async (id: string): Promise<UserDetails> => {
+    const [user, customer, secondFactorSince = null, passkeys = 0] = await Promise.all([
+      users.findOperated(id),
+      users.findCustomer(id),
+      users.secondFactors?.since(id),
+      users.passkeys?.count(id),
+    ]);
+    return { ...user, customer, secondFactorSince, passkeys };
+  };
+
+  const sessions = (userId: string): UserSection<OperatedSession> => ({
+    title: 'Sessions',
+    columns: [
+      ...sessionColumns,
+      {
+        label: 'Action',
+        text: ({ state }) => (state === 'active' ? 'End' : null),
+        href: ({ id, state }) => (state === 'active' ? `users/${userId}/sessions/${id}/end` : null),
+      },
+    ],
+    read: async (id, limit) => (await users.listSessions(id, { after: undefined, limit })).items,
+    empty: 'No sessions are stored.',
+    path: (id) => `users/${id}/sessions`,
+  });
+
+  scope.get(
+    '/users/:id',
+    { config: console.config, schema: { params, querystring: Type.Object({ done: Done }) } },
+    async (request, reply) => {
+      const id = idOf(request);
+      const root = rootOf(request);
+      const [user, ...lists] = await Promise.all([
+        read(id),
+        ...[sessions(id) as UserSection<never>, ...sections].map((section) => sectionView(section, id, root)),
+      ]);
+      const view = {
+        title: user.email,
+        facts: factsOf(user, users),
+        customer: user.customer,
+        actions: linksTo(user, users),
+        exportAction: `${id}/export`,
+        token: console.tokensOf(request).issue(),
+        lists: lists.map((list, index) => ({ ...list, anchor: `list-${index}` })),
+      };
+      return console.send(request, reply, { template: 'admin-user', section: 'users', view });
+    },
+  );
+
+  scope.get(
+    `${console.api}/users/:id`,
+    { config: access(console.access), schema: { params, response: { 200: Envelope(UserDetails) } } },
+    async (request) => ok(await read(idOf(request))),
+  );
+
+  registerList<OperatedSession>(scope, console, {
+    path: 'users/:id/sessions',
+    section: 'users',
+    title: 'Sessions',
+    links: [{ path: 'users/:id', label: 'Back to the user' }],
+    columns: sessionColumns,
+    item: OperatedSession,
+    read: ({ parameters: { id = '' }, after, limit }) => users.listSessions(id, { after, limit }),
+    empty: 'No sessions are stored.',
+  });
+
+  const { purchases } = sources;
+  registerList<Purchase>(scope, console, {
+    path: 'users/:id/purchases',
+    section: 'users',
+    title: 'One-time purchases',
+    links: [{ path: 'users/:id', label: 'Back to the user' }],
+    columns: purchaseColumns,
+    item: purchases.schema,
+    async read({ parameters: { id = '' }, after, limit }) {
+      await users.findOperated(id);
+      return purchases.page(id, after, limit);
+    },
+    empty: 'The user has made no one-time purchase.',
+  });
+
+  // A POST, because the audit records it.
+  const sendExport = async (request: FastifyRequest, reply: FastifyReply) => {
+    const id = idOf(request);
+    const account = await users.export(id, console.operatorOf(request));
+    reply.header('content-disposition', `attachment; filename="${id}.json"`);
+    return streamJson(request, reply, ok(account));
+  };
+  const body = Type.Object({ token: Type.String({ accepts: 'a form token', maxLength: 100 }) });
+  await registerForms(scope, console.tokensOf, (forms) => {
+    forms.post('/users/:id/export', { config: console.config, schema: { params, body } }, sendExport);
+  });
+  scope.post(
+    `${console.api}/users/:id/export`,
+    { config: access(console.access), schema: { params } },
+    sendExport,
+  );
+
+  await scope.register(userActionsPlugin, { console, users });
+}
+
+const sessionColumns: readonly Column<OperatedSession>[] = [
+  { label: 'State', text: ({ state }) => state, kind: 'status' },
+  { label: 'Created', text: ({ createdAt }) => createdAt, kind: 'time' },
+  { label: 'Last refreshed', text: ({ refreshedAt }) => refreshedAt, kind: 'time' },
+  { label: 'Expires', text: ({ expiresAt }) => expiresAt, kind: 'time' },
+  { label: 'ID', text: ({ id }) => id, kind: 'code' },
+];
+
+async function sectionView(section: UserSection<never>, userId: string, root: string) {
+  const { title, columns, empty, path } = section;
+  const items = await section.read(userId, LISTED);
+  return {
+    heading: title,
+    tableLabel: title,
+    empty,
+    moreHref: items.length < LISTED ? undefined : root + path(userId),
+    ...tableOf(columns, items, root),
+  };
+}
+
+/** Terms and descriptions. */
+function factsOf(
+  user: UserDetails,
+  { secondFactors, passkeys }: Pick<UserPageSource, 'secondFactors' | 'passkeys'>,
+): { term: string; text: string }[] {
+  const { id, name, emailVerified, state, suspendedAt, subscription, granted, hasPassword, createdAt } = user;
+  const { secondFactorSince } = user;
+  const factor = secondFactorSince === null ? 'not set' : `set up on ${toMinute(secondFactorSince)}`;
+  const since = suspendedAt === null ? '' : ` since ${toMinute(suspendedAt)}`;
+  const until = granted?.until ? ` until ${toMinute(granted.until)}` : '';
+  return [
+    { term: 'ID', text: id },
+    { term: 'Name', text: name || 'not given' },
+    { term: 'Address', text: emailVerified ? 'verified' : 'not verified' },
+    { term: 'State', text: state + since },
+    { term: 'Password', text: hasPassword ? 'set' : 'not set' },
+    ...(secondFactors ? [{ term: 'Second factor', text: factor }] : []),
+    ...(passkeys ? [{ term: 'Passkeys', text: String(user.passkeys) }] : []),
+    { term: 'Registered', text: toMinute(createdAt) },
+    { term: 'Subscription', text: `${subscription.status}, plan ${subscription.plan}` },
+    ...(user.publicMetadata ? [{ term: 'Metadata', text: JSON.stringify(user.publicMetadata) }] : []),
+    ...(user.privateMetadata
+      ? [{ term: 'Private metadata', text: JSON.stringify(user.privateMetadata) }]
+      : []),
+    { term: 'Granted plan', text: granted === null ? 'none' : `${granted.plan}${until}` },
+  ];
+}

@@ -1,0 +1,125 @@
+import type { TSchema } from 'typebox';
+import type { ActingProgram } from '../../core/http/identity.js';
+import { writeActor } from '../../core/ops/audit.js';
+import type { Page } from '../../core/storage/collection.js';
+import type { Column } from '../../shared/console-kit/lists.js';
+import { type BillingSource, paymentColumns, subscriptionColumns, writeAmount } from './billing.js';
+
+/** A list on the page of a user. */
+export interface UserSection<Item> {
+  title: string;
+  columns: readonly Column<Item>[];
+  /** The first items, the newest first. */
+  read(userId: string, limit: number): Promise<readonly Item[]>;
+  empty: string;
+  /** The complete list, relative to the root. */
+  path(userId: string): string;
+}
+
+export interface UserSectionSources {
+  billing: Pick<BillingSource, 'subscriptions' | 'payments'>;
+  purchases: PurchasesSource;
+  /** The newest mails about a user, without their content. */
+  listMails(userId: string, limit: number): Promise<ListedMail[]>;
+  /** The newest records of a user. */
+  listAudit(userId: string, limit: number): Promise<ListedRecord[]>;
+}
+
+export interface PurchasesSource {
+  page(userId: string, after: string | undefined, limit: number): Promise<Page<Purchase>>;
+  /** The schema of a purchase in JSON. */
+  schema: TSchema;
+}
+
+export interface Purchase {
+  id: string;
+  status: string;
+  plan: string | null;
+  amount: number | null;
+  currency: string | null;
+  purchasedAt: string;
+}
+
+interface ListedMail {
+  template: string;
+  to: string;
+  status: string;
+  createdAt: string;
+}
+
+interface ListedRecord {
+  at: string;
+  event: string;
+  by: string | null;
+  actor?: ActingProgram;
+  ip: string;
+  detail: string | null;
+}
+
+export const purchaseColumns: readonly Column<Purchase>[] = [
+  { label: 'Status', text: ({ status }) => status, kind: 'status' },
+  { label: 'Plan', text: ({ plan }) => plan },
+  { label: 'Amount', text: ({ amount, currency }) => writeAmount(amount, currency), kind: 'number' },
+  { label: 'Purchased', text: ({ purchasedAt }) => purchasedAt, kind: 'time' },
+  { label: 'ID', text: ({ id }) => id, kind: 'code' },
+];
+
+const mailColumns: readonly Column<ListedMail>[] = [
+  { label: 'Mail', text: ({ template }) => template },
+  { label: 'To', text: ({ to }) => to },
+  { label: 'Status', text: ({ status }) => status, kind: 'status' },
+  { label: 'Created', text: ({ createdAt }) => createdAt, kind: 'time' },
+];
+
+const auditColumns: readonly Column<ListedRecord>[] = [
+  { label: 'Time', text: ({ at }) => at, kind: 'time' },
+  { label: 'Event', text: ({ event }) => event, kind: 'code' },
+  { label: 'By', text: writeActor },
+  { label: 'From', text: ({ ip }) => ip, kind: 'code' },
+  { label: 'Detail', text: ({ detail }) => detail },
+];
+
+const section = <Item>(given: UserSection<Item>): UserSection<never> => given as UserSection<never>;
+
+/** What the other domains store about a user: the first rows, with links to the lists. */
+export function createUserSections(sources: UserSectionSources): readonly UserSection<never>[] {
+  const { billing, purchases, listMails, listAudit } = sources;
+  const first = (userId: string, limit: number) => ({ userId, limit, after: undefined });
+  return [
+    section({
+      title: 'Subscriptions',
+      columns: subscriptionColumns,
+      read: async (id, limit) => (await billing.subscriptions(first(id, limit))).items,
+      empty: 'The user has no subscription.',
+      path: (id) => `subscriptions?q=${id}`,
+    }),
+    section({
+      title: 'Payments',
+      columns: paymentColumns,
+      read: async (id, limit) => (await billing.payments(first(id, limit))).items,
+      empty: 'The user has made no payment.',
+      path: (id) => `payments?q=${id}`,
+    }),
+    section({
+      title: 'One-time purchases',
+      columns: purchaseColumns,
+      read: async (id, limit) => (await purchases.page(id, undefined, limit)).items,
+      empty: 'The user has made no one-time purchase.',
+      path: (id) => `users/${id}/purchases`,
+    }),
+    section({
+      title: 'E-mails',
+      columns: mailColumns,
+      read: listMails,
+      empty: 'No mail about the user is stored.',
+      path: (id) => `mails?q=${id}`,
+    }),
+    section({
+      title: 'Audit',
+      columns: auditColumns,
+      read: listAudit,
+      empty: 'No record about the user is stored.',
+      path: (id) => `audit?q=${id}`,
+    }),
+  ];
+}

@@ -1,0 +1,90 @@
+import { type Static, Type } from 'typebox';
+import { Timestamp, User } from '../../core/http/schemas.js';
+import type { Scope } from '../../core/http/scope.js';
+import type { Page } from '../../core/storage/collection.js';
+import type { Console } from '../../shared/console-kit/console.js';
+import { type Column, type List, registerList } from '../../shared/console-kit/lists.js';
+
+const NullableTimestamp = Type.Union([Timestamp, Type.Null()]);
+
+/** A user as the operator sees it. */
+export const OperatedUser = Type.Object({
+  ...User.properties,
+  state: Type.Enum(['active', 'suspended', 'deleting']),
+  suspendedAt: NullableTimestamp,
+  granted: Type.Union([
+    Type.Object({ plan: Type.String(), since: Timestamp, until: NullableTimestamp }),
+    Type.Null(),
+  ]),
+  hasPassword: Type.Boolean(),
+});
+export type OperatedUser = Static<typeof OperatedUser>;
+
+type ListedState = 'suspended' | 'deleting' | 'unverified';
+
+export interface UsersSource {
+  /**
+   * Users by the beginning of their address or by their ID, or those in a state; without both all, the newest first.
+   * @throws VALIDATION_ERROR for an invalid `after`, or for a search with a state
+   */
+  list(query: {
+    search: string | undefined;
+    state: ListedState | undefined;
+    after: string | undefined;
+    limit: number;
+  }): Promise<Page<OperatedUser>>;
+  find(by: { id: string } | { email: string }): Promise<{ id: string } | null>;
+}
+
+/** The ID of the user that an operator means by an ID or an e-mail address; `undefined` if there is none. */
+export type ResolveUser = (text: string) => Promise<string | undefined>;
+
+export const createResolveUser =
+  ({ find }: Pick<UsersSource, 'find'>): ResolveUser =>
+  async (text) =>
+    (await find(text.includes('@') ? { email: text } : { id: text }))?.id;
+
+/** The list of users. */
+export async function usersPlugin(
+  scope: Scope,
+  { console, users }: { console: Console; users: UsersSource },
+): Promise<void> {
+  const list: List<OperatedUser> = {
+    path: 'users',
+    title: 'Users',
+    search: {
+      label: 'Search',
+      hint: 'The beginning of an e-mail address, or a user ID.',
+      maxLength: 254,
+    },
+    filters: [
+      {
+        name: 'show',
+        label: 'Show',
+        options: [
+          { value: 'suspended', label: 'Suspended' },
+          { value: 'deleting', label: 'Being deleted' },
+          { value: 'unverified', label: 'Address not verified' },
+        ],
+      },
+    ],
+    item: OperatedUser,
+    columns,
+    read: ({ search, filters, after, limit }) =>
+      users.list({ search, state: filters['show'] as ListedState | undefined, after, limit }),
+    empty:
+      'There are no users yet. They register at POST /api/auth/register, or you create one with saas-backend user create.',
+  };
+  registerList(scope, console, list);
+}
+
+const columns: readonly Column<OperatedUser>[] = [
+  { label: 'E-mail address', text: ({ email }) => email, href: ({ id }) => `users/${id}` },
+  { label: 'Name', text: ({ name }) => name },
+  { label: 'Verified', text: ({ emailVerified }) => (emailVerified ? 'yes' : 'no') },
+  { label: 'State', text: ({ state }) => state, kind: 'status' },
+  { label: 'Subscription', text: ({ subscription: { status } }) => status, kind: 'status' },
+  { label: 'Plan', text: ({ subscription: { plan } }) => plan },
+  { label: 'Registered', text: ({ createdAt }) => createdAt, kind: 'time' },
+  { label: 'ID', text: ({ id }) => id, kind: 'code' },
+];

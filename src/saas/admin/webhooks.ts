@@ -1,0 +1,177 @@
+import { type TSchema, Type } from 'typebox';
+import { Envelope, ok } from '../../core/http/schemas.js';
+import { access, type Scope } from '../../core/http/scope.js';
+import { AppError, invalidFields } from '../../core/kernel/errors.js';
+import type { Operator } from '../../core/ops/audit.js';
+import type { Page } from '../../core/storage/collection.js';
+import { registerAction } from '../../shared/console-kit/actions.js';
+import { type Console, Done } from '../../shared/console-kit/console.js';
+import { type ListQuery, registerList } from '../../shared/console-kit/lists.js';
+import type { ResolveUser } from './users.js';
+
+export interface EventsSource {
+  list(query: EventQuery): Promise<Page<EventRecord>>;
+  /** @throws NOT_FOUND */
+  find(id: string): Promise<EventRecord>;
+  /** The body as JSON; null if it is no longer available. */
+  payload(id: string): Promise<string | null>;
+  replay(id: string, by: Operator): Promise<string>;
+  assign(id: string, userId: string, by: Operator): Promise<string>;
+  /** The schema of an event in JSON. */
+  schema: TSchema;
+}
+
+type Outcome = 'processed' | 'stale' | 'ignored' | 'unmatched' | 'pending';
+
+interface EventQuery {
+  outcome?: Outcome | undefined;
+  id?: string | undefined;
+  about?: string | undefined;
+  after: string | undefined;
+  limit: number;
+}
+
+interface EventRecord {
+  id: string;
+  type: string;
+  outcome: string;
+  objectId: string;
+  about: string | null;
+  receivedAt: string;
+  attempts: number;
+  dashboardUrl: string | null;
+}
+
+const OUTCOMES: readonly { value: Outcome; label: string; meaning: string }[] = [
+  { value: 'processed', label: 'Processed', meaning: 'It changed or recorded something.' },
+  { value: 'stale', label: 'Stale', meaning: 'A newer state was stored already, so it changed nothing.' },
+  { value: 'ignored', label: 'Ignored', meaning: 'Its type has no effect here.' },
+  { value: 'unmatched', label: 'Unmatched', meaning: 'Its user is not known. Assign it to a user.' },
+  {
+    value: 'pending',
+    label: 'Pending',
+    meaning: 'It is being processed, or its processing failed and the next delivery repeats it.',
+  },
+];
+
+const Parameters = Type.Object({
+  id: Type.String({ accepts: 'the ID of an event', maxLength: 256, pattern: '^[\\w-]+$' }),
+});
+
+/** The log of the payment provider's events. */
+export async function webhooksPlugin(
+  scope: Scope,
+  { console, events, resolveUser }: { console: Console; events: EventsSource; resolveUser: ResolveUser },
+): Promise<void> {
+  registerList<EventRecord>(scope, console, {
+    path: 'webhooks',
+    title: 'Payment events',
+    intro: 'Without a filter, the list contains the processed events.',
+    search: {
+      label: 'Search',
+      hint: 'The ID of an event (evt_…), or of the customer, subscription or payment that it is about.',
+      maxLength: 254,
+    },
+    filters: [{ name: 'outcome', label: 'Outcome', options: OUTCOMES }],
+    columns: [
+      { label: 'Type', text: ({ type }) => type, href: ({ id }) => `webhooks/${id}` },
+      { label: 'Outcome', text: ({ outcome }) => outcome, kind: 'status' },
+      { label: 'Received', text: ({ receivedAt }) => receivedAt, kind: 'time' },
+      { label: 'Attempts', text: ({ attempts }) => attempts, kind: 'number' },
+      { label: 'About', text: ({ about }) => about, kind: 'code' },
+      { label: 'ID', text: ({ id }) => id, href: ({ id }) => `webhooks/${id}`, kind: 'code' },
+    ],
+    item: events.schema,
+    read: (query) => events.list(toEventQuery(query)),
+    empty:
+      'There are no such events. The payment provider sends them to POST /api/billing/webhook; docs/billing.md describes the setup.',
+  });
+
+  const querystring = Type.Object({ done: Done });
+  const schema = { params: Parameters, querystring };
+  scope.get('/webhooks/:id', { config: console.config, schema }, async (request, reply) => {
+    const { id } = request.params;
+    const [event, body] = await Promise.all([events.find(id), readBody(events, id)]);
+    const meaning = OUTCOMES.find(({ value }) => value === event.outcome)?.meaning;
+    const isUnmatched = event.outcome === 'unmatched';
+    const view = { title: event.type, event, meaning, isUnmatched, ...body };
+    return console.send(request, reply, { template: 'admin-webhook', section: 'webhooks', view });
+  });
+
+  const Answer = Envelope(
+    Type.Object({ event: events.schema, payload: Type.Union([Type.String(), Type.Null()]) }),
+  );
+  scope.get(
+    '/api/webhooks/:id',
+    { config: access(console.access), schema: { params: Parameters, response: { 200: Answer } } },
+    async ({ params: { id } }) => {
+      const [event, payload] = await Promise.all([events.find(id), events.payload(id)]);
+      return ok({ event: event as never, payload });
+    },
+  );
+
+  await registerAction(scope, console, {
+    path: 'webhooks/:id/replay',
+    section: 'webhooks',
+    title: ({ type }) => `Replay ${type}`,
+    consequences:
+      'The event is processed again. What is up to date already stays as it is, and nobody is notified a second time.',
+    button: 'Replay',
+    find: ({ id = '' }) => events.find(id),
+    run: ({ id }, _fields, by) => events.replay(id, by),
+    done: 'The event was processed again. Its outcome is below.',
+    returnTo: ({ id }) => `webhooks/${id}`,
+  });
+
+  await registerAction(scope, console, {
+    path: 'webhooks/:id/assign',
+    section: 'webhooks',
+    title: ({ type }) => `Assign ${type} to a user`,
+    consequences:
+      'The event is processed for this user, and so are further events of its customer. A customer cannot be assigned to another user later.',
+    button: 'Assign',
+    fields: Type.Object({
+      user: Type.String({
+        accepts: 'the ID or the e-mail address of a user',
+        maxLength: 254,
+        pattern: '^[^\\p{C}\\s]+$',
+      }),
+    }),
+    inputs: [
+      {
+        name: 'user',
+        label: 'User',
+        hint: 'The ID or the e-mail address.',
+        isRequired: true,
+        maxLength: 254,
+      },
+    ],
+    find: ({ id = '' }) => events.find(id),
+    async run({ id }, { user = '' }, by) {
+      const userId = await resolveUser(user);
+      if (userId === undefined) {
+        throw invalidFields({ path: 'user', message: 'must be the ID or the e-mail address of a user' });
+      }
+      return events.assign(id, userId, by);
+    },
+    done: 'The event was assigned to the user. Its outcome is below.',
+    returnTo: ({ id }) => `webhooks/${id}`,
+  });
+}
+
+function toEventQuery({ search, filters: { outcome }, after, limit }: ListQuery): EventQuery {
+  const rest = { outcome: outcome as Outcome | undefined, after, limit };
+  if (search === undefined) return rest;
+  return /^(sub|cus|pi|ch)_/.test(search) ? { ...rest, about: search } : { id: search, after, limit };
+}
+
+/** The body for the page, which is useful without it, too. */
+async function readBody({ payload }: EventsSource, id: string): Promise<{ body?: string; problem?: string }> {
+  try {
+    const body = await payload(id);
+    return body === null ? {} : { body: JSON.stringify(JSON.parse(body), null, 2) };
+  } catch (error) {
+    if (!(error instanceof AppError)) throw error;
+    return { problem: error.message };
+  }
+}

@@ -1,0 +1,134 @@
+import { peopleOnly, type TokenIdentity } from '../../core/http/identity.js';
+import type { User } from '../../core/http/schemas.js';
+import { AppError, httpErrors } from '../../core/kernel/errors.js';
+import { agentErrors } from './errors.js';
+
+/** Which requests agents may make: verifies their access tokens and finds the person. */
+
+/** The parts of a request that matter. */
+export interface PresentedRequest {
+  ip: string;
+  method: string;
+  /** Absolute, as the client has called it. */
+  url: string;
+  /** Values of the headers, one for each line. */
+  authorization: readonly string[];
+  dpop: readonly string[];
+}
+
+interface AccessToken {
+  subject: string;
+  kind: string | undefined;
+  clientId: string;
+  scopes: readonly string[];
+  /** The agents that act for the subject, the current one first. */
+  actors: readonly string[];
+  claims: Readonly<Record<string, unknown>>;
+}
+
+/** Why a token is refused: the answer of a resource server. */
+interface Refusal {
+  code: string;
+  message: string;
+  headers: Readonly<Record<string, string>>;
+}
+
+export interface AgentAccessDependencies {
+  /** The address of the metadata of the API (RFC 9728), for challenges. */
+  metadataUrl: string;
+  verify(request: PresentedRequest, demands: { scopes?: readonly string[] }): Promise<AccessToken>;
+  /** The refusal that `verify` has thrown; undefined for another error. */
+  refusalOf(error: unknown): Refusal | undefined;
+  userOf(subject: string): Promise<string | null>;
+  /** Null if there is no such user. @throws ACCOUNT_SUSPENDED */
+  findUser(id: string): Promise<User | null>;
+  /** Counts a request of an agent for a person, and returns an error if there were too many. */
+  countRequest(key: string, ip: string): AppError | undefined;
+}
+
+export interface AgentAccess {
+  /** Whether the header has an access token of an identity provider, as opposed to one of a session. */
+  hasToken(authorization: string | undefined): boolean;
+  /**
+   * @param scope of the route; absent: the route is for people only
+   * @throws UNAUTHENTICATED, INSUFFICIENT_SCOPE, FORBIDDEN, ACCOUNT_NOT_CONNECTED, ACCOUNT_SUSPENDED, RATE_LIMITED
+   */
+  admit(request: PresentedRequest, scope: string | undefined): Promise<TokenIdentity>;
+  /** An error of a session at a route that admits agents, whose challenge tells them where to get a token. */
+  challenge(error: unknown, scope: string): unknown;
+}
+
+export function createAgentAccess(deps: AgentAccessDependencies): AgentAccess {
+  const verify = async (request: PresentedRequest, scope: string | undefined): Promise<AccessToken> => {
+    try {
+      return await deps.verify(request, scope === undefined ? {} : { scopes: [scope] });
+    } catch (error) {
+      const refusal = deps.refusalOf(error);
+      throw refusal ? toError(refusal, error) : error;
+    }
+  };
+
+  return {
+    hasToken: (authorization = '') => /^dpop /i.test(authorization) || isSignedByProvider(authorization),
+
+    async admit(request, scope) {
+      const token = await verify(request, scope);
+      if (scope === undefined) throw peopleOnly();
+      // An agent has no account here, also if its own account of the provider should be connected to one.
+      const isPerson = (token.kind ?? 'human') === 'human';
+      const userId = isPerson ? await deps.userOf(token.subject) : null;
+      const user = userId === null ? null : await deps.findUser(userId);
+      if (!user) throw agentErrors.ACCOUNT_NOT_CONNECTED();
+      const [sub, ...via] = token.actors;
+      const rejection = deps.countRequest(`${user.id} ${sub ?? token.clientId}`, request.ip);
+      if (rejection) throw rejection;
+      const { delegation } = token.claims;
+      return {
+        user,
+        session: null,
+        actor: sub === undefined ? null : { sub, ...(typeof delegation === 'string' && { delegation }), via },
+        client: token.clientId,
+        scopes: [...token.scopes],
+      };
+    },
+
+    challenge(error, scope) {
+      if (!(error instanceof AppError) || error.statusCode !== 401) return error;
+      const { code, statusCode, message, headers, cause } = error;
+      const challenge = headers['www-authenticate'] ?? 'Bearer realm="api"';
+      return new AppError(code, statusCode, message, {
+        cause,
+        headers: {
+          ...headers,
+          'www-authenticate': `${challenge}, scope="${scope}", resource_metadata="${deps.metadataUrl}"`,
+        },
+      });
+    },
+  };
+}
+
+/** Sessions have tokens that this server signs with a secret; identity providers sign with a key. */
+function isSignedByProvider(authorization: string): boolean {
+  const header = /^bearer +([\w-]+)\.[\w-]+\.[\w-]+ *$/i.exec(authorization)?.[1];
+  if (header === undefined) return false;
+  try {
+    const { alg } = JSON.parse(Buffer.from(header, 'base64url').toString());
+    return typeof alg === 'string' && !alg.startsWith('HS') && alg !== 'none';
+  } catch {
+    return false;
+  }
+}
+
+function toError({ code, message, headers }: Refusal, cause: unknown): AppError {
+  const options = { message, headers: { ...headers }, cause };
+  switch (code) {
+    case 'insufficient_scope':
+      return agentErrors.INSUFFICIENT_SCOPE(options);
+    case 'invalid_request':
+      return httpErrors.VALIDATION_ERROR(options);
+    case 'temporarily_unavailable':
+      return agentErrors.IDENTITY_PROVIDER_UNAVAILABLE(options);
+    default:
+      return httpErrors.UNAUTHENTICATED(options);
+  }
+}

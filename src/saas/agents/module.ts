@@ -1,0 +1,75 @@
+import type { Scope } from '../../core/http/scope.js';
+import { MINUTE } from '../../core/kernel/clock.js';
+import { createSealed } from '../../core/kernel/sealed.js';
+import { createExpiryPurge } from '../../core/ops/purge.js';
+import { createSingleUse } from '../../core/ops/single-use.js';
+import type { ModuleContext } from '../../core/server/module-context.js';
+import { type AgentAccess, type AgentAccessDependencies, createAgentAccess } from './access.js';
+import { agentsPlugin } from './plugin.js';
+import {
+  type AgentAccountDependencies,
+  type AgentAccounts,
+  type BegunConnection,
+  type ConnectionTicket,
+  createAgentAccounts,
+} from './service.js';
+import { usedAgentProofCollection } from './store.js';
+
+/** Access of agents with the tokens of an identity provider. */
+export interface AgentsModule {
+  accounts: AgentAccounts;
+  access: AgentAccess;
+  plugin(scope: Scope): Promise<void>;
+}
+
+/** Also enough to sign in to the application again before the account is connected. */
+const LIFETIME_MS = 10 * MINUTE;
+
+export interface AgentsModuleOptions
+  extends Pick<
+      AgentAccountDependencies,
+      | 'issuer'
+      | 'resource'
+      | 'links'
+      | 'provider'
+      | 'publicUrl'
+      | 'origins'
+      | 'singleUse'
+      | 'announce'
+      | 'announceEvent'
+    >,
+    Pick<AgentAccessDependencies, 'metadataUrl' | 'verify' | 'refusalOf' | 'findUser'> {
+  /** The secrets that encrypt what the browser keeps, the current one first. */
+  secrets: readonly string[];
+  /** The address of the API. */
+  apiUrl(): string;
+}
+
+export function createAgentsModule(
+  context: Pick<ModuleContext, 'audit' | 'clock' | 'random' | 'throttle'>,
+  options: AgentsModuleOptions,
+): AgentsModule {
+  const { throttle } = context;
+  const sealing = { ...context, keys: options.secrets, lifetimeMs: LIFETIME_MS };
+  const callbackUrl = () => `${options.apiUrl()}/auth/agents/callback`;
+  const accounts = createAgentAccounts({
+    ...context,
+    ...options,
+    begun: createSealed<BegunConnection>('begun connections of agents', sealing),
+    tickets: createSealed<ConnectionTicket>('single-use tickets of connections of agents', sealing),
+    ticketLifetimeMs: LIFETIME_MS,
+    callbackUrl,
+  });
+  return {
+    accounts,
+    access: createAgentAccess({ ...options, userOf: accounts.userOf, countRequest: throttle.countRequestOf }),
+    plugin: (scope) => agentsPlugin(scope, { ...options, accounts, callbackUrl, lifetimeMs: LIFETIME_MS }),
+  };
+}
+
+/** Remembers DPoP proofs and tickets in the store, so that one is used once in all processes together. */
+export function createProofMemory({ store, clock, jobs }: Pick<ModuleContext, 'store' | 'clock' | 'jobs'>) {
+  const used = usedAgentProofCollection(store);
+  jobs.add('agent-proof-purge', createExpiryPurge(used, clock));
+  return createSingleUse(used);
+}

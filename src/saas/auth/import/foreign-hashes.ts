@@ -1,0 +1,143 @@
+import { type Clock, DAY, HOUR, isRecent, SECOND } from '../../../core/kernel/clock.js';
+import type { Job } from '../../../core/ops/jobs.js';
+import type { Passwords } from '../../../core/passwords/hasher.js';
+import { type Collection, nullIfTaken, type Store } from '../../../core/storage/collection.js';
+import type { UserDocument, Users } from '../store.js';
+
+/**
+ * The password hashes that were imported from other systems. While there are any, a failed login does the work of each
+ * algorithm, so that its duration does not disclose which accounts were imported or exist.
+ */
+
+/** One for each account with an imported hash, under the id of the user. */
+export interface ForeignHashDocument {
+  id: string;
+  family: string;
+  cost: number;
+  decoy: string;
+  createdAt: number;
+}
+
+export type ForeignHashCollection = Collection<ForeignHashDocument>;
+
+export function foreignHashCollection(store: Store): ForeignHashCollection {
+  return store.collection<ForeignHashDocument>('foreignHashes', { indexes: [['family', 'cost']] });
+}
+
+type HashOwner = Pick<UserDocument, 'id' | 'passwordHash'>;
+
+export interface ForeignHashes {
+  /** Called before a user is stored, so that a crash in between causes extra work instead of a timing difference. */
+  add(user: HashOwner): Promise<void>;
+  /** Called after the hash is replaced or the user is deleted. @param before the user with the previous hash */
+  remove(before: HashOwner): Promise<void>;
+  /** The most expensive hash of each family, read at most one second ago. */
+  decoys(): Promise<readonly string[]>;
+  /** Corrects the documents after a crash, an upgrade or a change by another program. */
+  reconcileJob: Job;
+}
+
+const MAX_AGE_MS = SECOND;
+const BATCH_SIZE = 200;
+
+export function createForeignHashes({
+  documents,
+  users,
+  passwords,
+  clock,
+}: {
+  documents: ForeignHashCollection;
+  users: Users;
+  passwords: Pick<Passwords, 'foreignWork'>;
+  clock: Clock;
+}): ForeignHashes {
+  let latest: { decoys: Promise<string[]>; at: number } | undefined;
+
+  /** Skips from family to family, so that its duration does not depend on the number of accounts. */
+  const readDecoys = async (): Promise<string[]> => {
+    const decoys: string[] = [];
+    let where: { family?: { gt: string } } = {};
+    for (;;) {
+      const [first] = (await documents.page({ where, sort: 'family', limit: 1 })).items;
+      if (!first) return decoys;
+      const { family } = first;
+      const [costliest = first] = (
+        await documents.page({ where: { family }, sort: 'cost', desc: true, limit: 1 })
+      ).items;
+      decoys.push(costliest.decoy);
+      where = { family: { gt: family } };
+    }
+  };
+
+  const add = async ({ id, passwordHash }: HashOwner): Promise<void> => {
+    const work = passwordHash === undefined ? null : passwords.foreignWork(passwordHash);
+    if (work) await documents.insert({ id, ...work, createdAt: clock.now() }).catch(nullIfTaken);
+  };
+
+  return {
+    add,
+
+    async remove({ id, passwordHash }) {
+      if (passwordHash !== undefined && passwords.foreignWork(passwordHash))
+        await documents.deleteOne({ id });
+    },
+
+    decoys() {
+      const now = clock.now();
+      if (!latest || Math.abs(now - latest.at) >= MAX_AGE_MS) {
+        const decoys = readDecoys();
+        const reading = { decoys, at: now };
+        latest = reading;
+        decoys.catch(() => {
+          if (latest === reading) latest = undefined;
+        });
+      }
+      return latest.decoys;
+    },
+
+    reconcileJob: {
+      everySeconds: DAY / SECOND,
+      async run({ signal }) {
+        await forEach(users, signal, add);
+        await forEach(documents, signal, async ({ id, family, cost, createdAt }) => {
+          const user = await users.findOne({ id });
+          // `add` runs before the user is stored, so the user of a recent document may not exist yet.
+          if (!user && isRecent(createdAt, { now: clock.now(), within: HOUR })) return;
+          const work = user?.passwordHash === undefined ? null : passwords.foreignWork(user.passwordHash);
+          if (work?.family !== family || work.cost !== cost) await documents.deleteOne({ id, family, cost });
+        });
+      },
+    },
+  };
+}
+
+/** Calls `visit` with each document, in batches, until `signal` aborts. */
+async function forEach<T extends { id: string }>(
+  collection: Pick<Collection<T>, 'page'>,
+  signal: AbortSignal,
+  visit: (document: T) => Promise<void>,
+): Promise<void> {
+  let after: string | null | undefined;
+  while (after !== null && !signal.aborted) {
+    const page = await collection.page({
+      sort: 'id' as Parameters<typeof collection.page>[0]['sort'],
+      limit: BATCH_SIZE,
+      ...(after !== undefined && { after }),
+    });
+    await Promise.all(page.items.map(visit));
+    after = page.next;
+  }
+}
+
+/** Counts the imported hashes of each family by reading every user. */
+export async function countForeignHashes(
+  users: Pick<Users, 'page'>,
+  passwords: Pick<Passwords, 'foreignWork'>,
+): Promise<Map<string, number>> {
+  const counts = new Map<string, number>();
+  await forEach(users, new AbortController().signal, async ({ passwordHash }) => {
+    const work = passwordHash === undefined ? null : passwords.foreignWork(passwordHash);
+    if (work) counts.set(work.family, (counts.get(work.family) ?? 0) + 1);
+  });
+  return counts;
+}

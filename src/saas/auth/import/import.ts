@@ -1,0 +1,145 @@
+import { AppError } from '../../../core/kernel/errors.js';
+import type { Audit } from '../../../core/ops/audit.js';
+import type { Users } from '../store.js';
+import { METADATA_KINDS } from '../users/metadata.js';
+import { insertUser, type NewUser, type NewUserDependencies } from '../users/users.js';
+import { createDryRunUsers } from './import-dry-run.js';
+import { type Line, readLines } from './import-lines.js';
+
+export interface ImportOptions {
+  /** Report the result without changing anything. */
+  dryRun?: boolean;
+  /** Called for each rejected line, in order. */
+  onRefused?(line: number, reason: string): void;
+  /** @param bytes of the input that are processed */
+  onProgress?(bytes: number): void;
+  /** Ends the import after the current batch. */
+  signal?: AbortSignal;
+}
+
+export interface ImportReport {
+  lines: number;
+  created: number;
+  /** Addresses that already had an account, which stays unchanged. */
+  existing: number;
+  refused: number;
+  /** Whether the import ended before its input. */
+  interrupted: boolean;
+}
+
+/** Users inserted at once, which share a commit; no further lines are buffered. */
+const BATCH_SIZE = 128;
+
+/** More than twice the maximum of metadata. */
+const MAX_LINE_BYTES = 32 * 1024;
+
+const FIELDS = [...['id', 'email', 'name', 'passwordHash', 'emailVerified', 'createdAt'], ...METADATA_KINDS];
+
+/**
+ * Imports users of another system from lines of JSON: `{ email, id?, name?, passwordHash?, emailVerified?, createdAt?,
+ * publicMetadata?, privateMetadata? }`.
+ * Invalid lines are skipped, and existing accounts stay unchanged, so that an import can be repeated.
+ *
+ * @throws StoreUnavailable; the users imported before remain
+ */
+export async function importUsers(
+  input: AsyncIterable<Uint8Array>,
+  { dryRun = false, onRefused, onProgress, signal }: ImportOptions,
+  deps: NewUserDependencies & { users: Users; audit: Audit },
+): Promise<ImportReport> {
+  const target = dryRun
+    ? {
+        ...{ ...deps, users: createDryRunUsers(deps.users) },
+        ...{ foreignHashes: NO_FOREIGN_HASHES, announceEvent: NO_EVENTS },
+      }
+    : deps;
+  const report: ImportReport = { lines: 0, created: 0, existing: 0, refused: 0, interrupted: false };
+  let batch: Pick<Line, 'number' | 'text'>[] = [];
+  const importBatch = async (bytes: number) => {
+    const results = await Promise.all(batch.map(({ text }) => importLine(text, target)));
+    for (const [index, result] of results.entries()) {
+      report.lines++;
+      if (result === 'created' || result === 'existing') report[result]++;
+      else {
+        report.refused++;
+        onRefused?.(batch[index]?.number ?? 0, result.reason);
+      }
+    }
+    batch = [];
+    onProgress?.(bytes);
+  };
+  try {
+    for await (const { number, text, bytes } of readLines(input, MAX_LINE_BYTES)) {
+      if (typeof text !== 'string' || text.trim() !== '') batch.push({ number, text });
+      if (batch.length === BATCH_SIZE) await importBatch(bytes);
+      if (signal?.aborted) break;
+    }
+  } catch (error) {
+    // An aborted stream ends with an error.
+    if (!signal?.aborted) throw error;
+  }
+  report.interrupted = signal?.aborted === true;
+  if (batch.length > 0) await importBatch(Number.POSITIVE_INFINITY);
+  if (report.created > 0 && !dryRun) {
+    await deps.audit.record({ event: 'users.imported', ip: 'local', detail: `${report.created} new` });
+  }
+  return report;
+}
+
+/** A dry run stores neither users nor imported hashes, and announces nothing. */
+const NO_EVENTS: NewUserDependencies['announceEvent'] = async () => ({
+  emit: async () => undefined,
+  withdraw: async () => undefined,
+});
+
+const NO_FOREIGN_HASHES: NewUserDependencies['foreignHashes'] = {
+  add: async () => undefined,
+  remove: async () => undefined,
+};
+
+async function importLine(
+  text: Line['text'],
+  deps: NewUserDependencies,
+): Promise<'created' | 'existing' | { reason: string }> {
+  if (typeof text !== 'string') return text;
+  const user = parseUser(text);
+  if ('reason' in user) return user;
+  try {
+    await insertUser(user, deps);
+    return 'created';
+  } catch (error) {
+    if (!(error instanceof AppError)) throw error;
+    if (error.code === 'EMAIL_TAKEN') return 'existing';
+    const [problem] = error.details ?? [];
+    return { reason: problem ? `${problem.path} ${problem.message}` : error.message };
+  }
+}
+
+/** Parses a line. `insertUser` validates the values. */
+function parseUser(text: string): NewUser | { reason: string } {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return { reason: 'is not valid JSON' };
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    return { reason: 'is not an object' };
+  // Ignoring a misspelt field could silently create an account that cannot sign in.
+  const unknownField = Object.keys(value).find((field) => !FIELDS.includes(field));
+  if (unknownField !== undefined) return { reason: `has an unknown field '${unknownField.slice(0, 40)}'` };
+  // Databases export absent values as null.
+  const { createdAt, ...rest } = Object.fromEntries(
+    Object.entries(value).filter(([, field]) => field !== null),
+  );
+  return { ...rest, ...(createdAt !== undefined && { createdAt: parseTime(createdAt) }) } as NewUser;
+}
+
+/**
+ * Converts ISO 8601 with a time zone to Unix time in milliseconds. Other values stay as they are for the validation.
+ */
+function parseTime(value: unknown): unknown {
+  const isIso =
+    typeof value === 'string' && /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(value);
+  return isIso ? Date.parse(value) : value;
+}

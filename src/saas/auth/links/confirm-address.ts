@@ -1,0 +1,198 @@
+import type { Origin } from '../../../core/http/scope.js';
+import { httpErrors } from '../../../core/kernel/errors.js';
+import type { Audit } from '../../../core/ops/audit.js';
+import type { LinkUse, UsedLinks } from '../../../core/ops/used-links.js';
+import { PASSWORD_PROBLEMS } from '../../../core/passwords/problems.js';
+import type { Where } from '../../../core/storage/collection.js';
+import type { Throttle } from '../../../core/throttle/throttle.js';
+import type { AuthDependencies } from '../dependencies.js';
+import { authErrors } from '../errors.js';
+import { eventIdOf, proofOfUse } from '../events.js';
+import { authLimits } from '../limits.js';
+import type { SessionService } from '../sessions/sessions.js';
+import type { PasswordRules } from '../sign-in/credentials.js';
+import { ALL_LINK_FIELDS, type UserDocument } from '../store.js';
+
+/** The proof of account ownership that is sent with a link. */
+export interface AccountProof {
+  /** The current password of the account, or a new one that replaces it. */
+  password?: string;
+  /** An Authorization header with an access token. Ignored when there is a password. */
+  authorization?: string;
+  /** The user who has just signed in by other means. Ignored when there is a password. */
+  signedIn?: string;
+}
+
+export interface AddressConfirmation {
+  /**
+   * Confirms an address. A link proves access to the mailbox, but not ownership of the account: only a session or
+   * the current password does. Any other password becomes the new one, and the same write ends every session and
+   * link of the previous holder.
+   *
+   * @returns the user after the change, or `null` when the link was redeemed or replaced in the meantime
+   * @throws VALIDATION_ERROR (also without any proof), WEAK_PASSWORD, INVALID_TOKEN for another user than `signedIn`,
+   *   UNAUTHENTICATED, TOKEN_EXPIRED, OVERLOADED
+   */
+  confirmAddress(
+    user: UserDocument,
+    proof: AccountProof,
+    confirmation: Confirmation,
+    origin: Origin,
+  ): Promise<ConfirmedUser | null>;
+  /**
+   * The user whose address a failed request with this link has confirmed, if the proof is valid for it; `null`
+   * otherwise.
+   * @throws VALIDATION_ERROR without any proof, UNAUTHENTICATED, TOKEN_EXPIRED, RATE_LIMITED, OVERLOADED
+   */
+  findConfirmed(use: LinkUse, proof: AccountProof, origin: Origin): Promise<ConfirmedUser | null>;
+  /** Completes a confirmation that has replaced the password; does nothing after others. */
+  finishPasswordChange(user: ConfirmedUser, origin: Origin): Promise<void>;
+}
+
+export interface Confirmation {
+  kind: 'verify' | 'change';
+  /** Selects the user by the hash of the link, so that a link works once. */
+  link: Where<UserDocument>;
+  use: LinkUse;
+  expiresAt: number;
+  email: string;
+  /** The links that end with a confirmation by the holder of the account. */
+  unset: readonly (typeof ALL_LINK_FIELDS)[number][];
+  inc?: { emailVersion: number };
+  /** Enqueues the mails about the change, which are sent only after it is stored. */
+  enqueueNotices?(): Promise<void>;
+}
+
+export type ConfirmedUser = UserDocument & Required<Pick<UserDocument, 'usedLink'>>;
+
+export interface AddressConfirmationDependencies
+  extends Pick<
+    AuthDependencies,
+    | 'users'
+    | 'passwords'
+    | 'foreignHashes'
+    | 'mails'
+    | 'emit'
+    | 'announceEvent'
+    | 'presentUser'
+    | 'profileMark'
+    | 'removeOtherLogins'
+  > {
+  passwordRules: PasswordRules;
+  throttle: Pick<Throttle, 'countKey'>;
+  audit: Audit;
+  authenticate: SessionService['authenticate'];
+  usedLinks: Pick<UsedLinks<UserDocument>, 'findUnanswered'>;
+}
+
+export function createAddressConfirmation(deps: AddressConfirmationDependencies): AddressConfirmation {
+  const { users, passwords, passwordRules, mails, throttle, audit, emit, usedLinks } = deps;
+
+  /** @throws VALIDATION_ERROR without a session of this user, UNAUTHENTICATED, TOKEN_EXPIRED */
+  const requireSession = async (
+    { id }: UserDocument,
+    { authorization, signedIn }: AccountProof,
+  ): Promise<void> => {
+    if (signedIn === id) return;
+    if (signedIn !== undefined) throw authErrors.INVALID_TOKEN();
+    const identity = authorization === undefined ? null : await deps.authenticate(authorization);
+    if (identity?.user.id === id) return;
+    throw httpErrors.VALIDATION_ERROR({
+      details: [{ path: 'password', message: PASSWORD_PROBLEMS.missing }],
+    });
+  };
+
+  /** The state of the account that the proof depends on, or the hash of the new password. */
+  const verifyProof = async (
+    user: UserDocument,
+    proof: AccountProof,
+    email: string,
+    { isDisconnected }: Origin,
+  ): Promise<{ precondition: Where<UserDocument> } | { passwordHash: string }> => {
+    const { passwordVersion, sessionEpoch } = user;
+    const { password } = proof;
+    if (password === undefined) {
+      await requireSession(user, proof);
+      return { precondition: { passwordVersion, sessionEpoch } };
+    }
+    // Validated before the comparison, so that an error does not disclose whether the password is the current one.
+    passwordRules.validateFormat(password);
+    await passwordRules.validateStrength(password, email);
+    const { ok } = await passwords.verify(user.passwordHash ?? null, password, isDisconnected);
+    if (ok) return { precondition: { passwordVersion } };
+    return { passwordHash: await passwords.hash(password, isDisconnected) };
+  };
+
+  return {
+    async confirmAddress(user, proof, confirmation, origin) {
+      const { kind, link, use, expiresAt, email, unset, inc, enqueueNotices } = confirmation;
+      const verified = await verifyProof(user, proof, email, origin);
+      const passwordChanged = 'passwordHash' in verified;
+      const where = { ...link, id: user.id, suspendedAt: null };
+      const usedLink = { kind, expiresAt, passwordChanged, addressVerified: !user.emailVerified };
+      const isChange = email !== user.email;
+      const set = {
+        email,
+        emailVerified: true,
+        usedLinkHash: use.usedLinkHash,
+        usedLink,
+        unansweredSince: use.unansweredSince,
+        ...(isChange && deps.profileMark()),
+      };
+      // The mails and events are stored before the change and sent only after it, so a crash in between loses nothing.
+      await enqueueNotices?.();
+      const event = { id: eventIdOf(use), userId: user.id };
+      const wasUsed = proofOfUse(user.id, use.usedLinkHash);
+      if (usedLink.addressVerified) {
+        const verifiedUser = await deps.presentUser({ ...user, email, emailVerified: true });
+        await deps.announceEvent('user.verified', { ...event, user: verifiedUser }, wasUsed);
+      }
+      if (isChange) {
+        const moved = await deps.presentUser({ ...user, email, emailVerified: true });
+        await deps.announceEvent('user.updated', { ...event, user: moved }, wasUsed);
+      }
+      if (!passwordChanged) {
+        const confirmed = await users.updateOne(
+          { ...where, ...verified.precondition },
+          { set, unset, ...(inc && { inc }) },
+        );
+        return confirmed && { ...confirmed, usedLink };
+      }
+      await mails.passwordChanged(user, user.passwordVersion + 1, origin);
+      await deps.announceEvent('session.revoked', { ...event, scope: 'global' }, wasUsed);
+      // A change of the address can still fail, and the account then keeps its owner.
+      if (!isChange) await deps.removeOtherLogins?.(user.id, origin);
+      const confirmed = await users.updateOne(where, {
+        set: { ...set, passwordHash: verified.passwordHash },
+        unset: [...ALL_LINK_FIELDS, 'keptSession'],
+        inc: { ...inc, passwordVersion: 1, sessionEpoch: 1 },
+      });
+      if (!confirmed) return null;
+      await deps.foreignHashes.remove(user);
+      return { ...confirmed, usedLink };
+    },
+
+    async findConfirmed(use, proof, { ip, isDisconnected }) {
+      const user = await usedLinks.findUnanswered(use);
+      const usedLink = user?.usedLink;
+      if (usedLink?.kind !== 'verify' && usedLink?.kind !== 'change') return null;
+      const { password } = proof;
+      if (password === undefined) {
+        await requireSession(user as UserDocument, proof);
+      } else {
+        await throttle.countKey(authLimits.repetition, use.usedLinkHash, ip);
+        const { ok } = await passwords.verify(user?.passwordHash ?? null, password, isDisconnected);
+        if (!ok) return null;
+      }
+      return { ...(user as UserDocument), usedLink };
+    },
+
+    async finishPasswordChange(user, origin) {
+      const { id, usedLink } = user;
+      if (!usedLink.passwordChanged) return;
+      await deps.removeOtherLogins?.(id, origin);
+      await audit.record({ event: 'password.reset', subject: id, ip: origin.ip });
+      await emit('session.revoked', { id: eventIdOf(user), userId: id, scope: 'global' });
+    },
+  };
+}

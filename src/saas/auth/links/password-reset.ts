@@ -1,0 +1,167 @@
+import { canonicalEmail } from '../../../core/http/mailboxes.js';
+import type { Origin } from '../../../core/http/scope.js';
+import { isUnexpired } from '../../../core/kernel/clock.js';
+import type { Audit } from '../../../core/ops/audit.js';
+import type { LinkUse, UsedLinks } from '../../../core/ops/used-links.js';
+import type { Throttle } from '../../../core/throttle/throttle.js';
+import type { AuthDependencies } from '../dependencies.js';
+import { authErrors } from '../errors.js';
+import { eventIdOf, proofOfUse } from '../events.js';
+import { authLimits } from '../limits.js';
+import type { PasswordRules } from '../sign-in/credentials.js';
+import { ALL_LINK_FIELDS, isDisabled, type UserDocument } from '../store.js';
+import { newLinkToken, parseLinkToken, RESET_LINK_TTL_MS } from './link-tokens.js';
+import type { Verification } from './verification.js';
+
+/** Resets forgotten passwords by a mailed link. */
+export interface PasswordReset {
+  /**
+   * Sends a link if the address has an account, after the response, which is the same for every address.
+   * @throws RATE_LIMITED
+   */
+  forgotPassword(email: string, origin: Origin): Promise<void>;
+  /**
+   * Redeems the link, sets the new password, verifies the address and ends every session, in one write. A repetition of
+   * a request that has failed after that succeeds with the same password only.
+   * @throws INVALID_TOKEN, WEAK_PASSWORD, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED
+   */
+  resetPassword(given: { token: string; password: string }, origin: Origin): Promise<void>;
+}
+
+export interface PasswordResetDependencies
+  extends Pick<
+    AuthDependencies,
+    | 'users'
+    | 'passwords'
+    | 'foreignHashes'
+    | 'mails'
+    | 'emit'
+    | 'announceEvent'
+    | 'presentUser'
+    | 'backgroundTasks'
+    | 'clock'
+    | 'random'
+    | 'removeOtherLogins'
+    | 'secondFactors'
+  > {
+  passwordRules: PasswordRules;
+  throttle: Pick<Throttle, 'count' | 'countKey' | 'tryCountKey' | 'trustOnly'>;
+  audit: Audit;
+  usedLinks: UsedLinks<UserDocument>;
+  finishVerification: Verification['finishVerification'];
+}
+
+export function createPasswordReset(
+  deps: PasswordResetDependencies,
+): PasswordReset & { sendReset(user: UserDocument, origin?: Origin): Promise<void> } {
+  const { users, mails, passwords, passwordRules, throttle, audit, usedLinks, clock } = deps;
+
+  /** The link replaces previous ones, including verification links, which would confirm the current password. */
+  const sendReset = async ({ id, email }: UserDocument, origin?: Origin): Promise<void> => {
+    const link = newLinkToken(id, RESET_LINK_TTL_MS, deps);
+    // The condition on the address prevents a link from reaching the user's former mailbox.
+    const owner = await users.updateOne(
+      { id, email, suspendedAt: null },
+      {
+        set: { resetHash: link.hash, resetExpiresAt: link.expiresAt },
+        unset: ['verifyHash', 'verifyExpiresAt'],
+      },
+    );
+    if (owner) await mails.passwordReset(owner, link, origin);
+  };
+
+  /** Sets the password and marks the link as used. `null` if the link is not valid. */
+  const useLink = async (
+    user: UserDocument,
+    use: LinkUse,
+    password: string,
+    origin: Origin,
+  ): Promise<UserDocument | null> => {
+    const { id, email, resetHash, resetExpiresAt: expiresAt = 0 } = user;
+    const { usedLinkHash, unansweredSince } = use;
+    // Checked before hashing, which is expensive and reserved for valid links.
+    const isValid = isUnexpired(expiresAt, { now: clock.now(), life: RESET_LINK_TTL_MS });
+    if (resetHash !== usedLinkHash || !isValid) return null;
+    await passwordRules.validateStrength(password, email);
+    const passwordHash = await passwords.hash(password, origin.isDisconnected);
+    // The mail is enqueued before the change and sent only after it, so a crash in between loses nothing.
+    await mails.passwordChanged(user, user.passwordVersion + 1, origin);
+    const addressVerified = !user.emailVerified;
+    // Someone else may have registered the address. Nothing more is added before it is verified.
+    if (addressVerified) await deps.removeOtherLogins?.(id, origin);
+    const usedLink = { kind: 'reset', expiresAt, passwordChanged: true, addressVerified } as const;
+    const event = { id: eventIdOf(use), userId: id };
+    const proof = proofOfUse(id, usedLinkHash);
+    if (addressVerified) {
+      const verified = await deps.presentUser({ ...user, emailVerified: true });
+      await deps.announceEvent('user.verified', { ...event, user: verified }, proof);
+    }
+    await deps.announceEvent('session.revoked', { ...event, scope: 'global' }, proof);
+    const changed = await users.updateOne(
+      { id, email, resetHash, suspendedAt: null },
+      {
+        set: { passwordHash, emailVerified: true, usedLinkHash, usedLink, unansweredSince },
+        unset: [...ALL_LINK_FIELDS, 'keptSession'],
+        inc: { passwordVersion: 1, sessionEpoch: 1 },
+      },
+    );
+    if (changed) await deps.foreignHashes.remove(user);
+    return changed;
+  };
+
+  const finishTakeOver = async (user: UserDocument, origin: Origin): Promise<void> => {
+    // Again, because a request of the stranger may have been under way.
+    await deps.removeOtherLogins?.(user.id, origin);
+    await deps.finishVerification(user, origin);
+  };
+
+  /** The user whose password a failed request with this link has changed to `password`; `null` otherwise. */
+  const findChanged = async (
+    use: LinkUse,
+    password: string,
+    { ip, isDisconnected }: Origin,
+  ): Promise<UserDocument | null> => {
+    const user = await usedLinks.findUnanswered(use);
+    if (user?.usedLink?.kind !== 'reset') return null;
+    await throttle.countKey(authLimits.repetition, use.usedLinkHash, ip);
+    const { ok } = await passwords.verify(user.passwordHash ?? null, password, isDisconnected);
+    return ok ? user : null;
+  };
+
+  return {
+    sendReset,
+
+    async forgotPassword(email, origin) {
+      const { ip } = origin;
+      await throttle.count(authLimits.mail, ip);
+      const address = canonicalEmail(email);
+      deps.backgroundTasks.run('password reset', async () => {
+        if (!(await throttle.tryCountKey(authLimits.mailTo.reset, address, ip))) return;
+        const user = await users.findOne({ email: address });
+        await audit.recordFailure({ event: 'password.forgotten', ip, ...(user && { subject: user.id }) });
+        if (user && !isDisabled(user)) await sendReset(user, origin);
+      });
+    },
+
+    async resetPassword({ token, password }, origin) {
+      await throttle.count(authLimits.link, origin.ip);
+      passwordRules.validateFormat(password);
+      const parsed = parseLinkToken(token);
+      const user = parsed && (await users.findOne({ id: parsed.userId }));
+      if (!parsed || !user) throw authErrors.INVALID_TOKEN();
+      const use = usedLinks.begin(user.id, parsed.hash);
+      await usedLinks.complete(use, async () => {
+        const changed =
+          (await useLink(user, use, password, origin)) ?? (await findChanged(use, password, origin));
+        if (!changed) throw authErrors.INVALID_TOKEN();
+        await Promise.all([
+          audit.record({ event: 'password.reset', subject: user.id, ip: origin.ip }),
+          throttle.trustOnly(changed.email, origin.ip),
+          deps.secondFactors?.trust(user.id, origin.ip),
+          changed.usedLink?.addressVerified && finishTakeOver(changed, origin),
+        ]);
+        await deps.emit('session.revoked', { id: eventIdOf(use), userId: user.id, scope: 'global' });
+      });
+    },
+  };
+}

@@ -1,0 +1,135 @@
+import { canonicalEmail } from '../../../core/http/mailboxes.js';
+import type { Origin } from '../../../core/http/scope.js';
+import { isUnexpired } from '../../../core/kernel/clock.js';
+import type { Audit } from '../../../core/ops/audit.js';
+import type { LinkUse, UsedLinks } from '../../../core/ops/used-links.js';
+import type { Throttle } from '../../../core/throttle/throttle.js';
+import type { AuthDependencies } from '../dependencies.js';
+import { authErrors } from '../errors.js';
+import { eventIdOf } from '../events.js';
+import { authLimits } from '../limits.js';
+import { isDisabled, type UserDocument } from '../store.js';
+import type { AccountProof, AddressConfirmation, ConfirmedUser } from './confirm-address.js';
+import { newLinkToken, parseLinkToken, VERIFICATION_LINK_TTL_MS } from './link-tokens.js';
+
+/** Verification of e-mail addresses by mailed links. */
+export interface Verification {
+  /**
+   * Redeems a link: it verifies the address or, for the link of an address change, sets the new address.
+   * A password that is not the current one replaces it and ends every session. A repetition of a request that has
+   * failed after that succeeds with a proof that is valid now.
+   * @throws INVALID_TOKEN, EMAIL_TAKEN, RATE_LIMITED, and what `confirmAddress` throws
+   */
+  verifyEmail(given: { token: string } & AccountProof, origin: Origin): Promise<{ passwordChanged: boolean }>;
+  /** Sends a new link to an unverified address, after the response, which is always the same. @throws RATE_LIMITED */
+  resendVerification(email: string, origin: Origin): Promise<void>;
+  /** Sends a link that replaces the previous one. */
+  sendVerification(user: UserDocument): Promise<void>;
+  /** Completes a verification that is stored, also one by another kind of link. */
+  finishVerification(user: UserDocument, origin: Origin): Promise<void>;
+}
+
+/** The link of an address change; declared here because such links arrive at the same endpoint. */
+export interface EmailChangeLinks {
+  /** Redeems the link; `null` if it is not valid. @throws EMAIL_TAKEN, and what `confirmAddress` throws */
+  confirmEmailChange(
+    user: UserDocument,
+    use: LinkUse,
+    proof: AccountProof,
+    origin: Origin,
+  ): Promise<ConfirmedUser | null>;
+  /** Completes a change that is stored. */
+  finishEmailChange(user: ConfirmedUser, origin: Origin): Promise<void>;
+}
+
+export interface VerificationDependencies
+  extends Pick<
+    AuthDependencies,
+    | 'users'
+    | 'mails'
+    | 'emit'
+    | 'presentUser'
+    | 'backgroundTasks'
+    | 'clock'
+    | 'random'
+    | 'verificationRequired'
+  > {
+  throttle: Pick<Throttle, 'count' | 'tryCountKey' | 'trustOnly'>;
+  audit: Audit;
+  confirmation: AddressConfirmation;
+  emailChange: EmailChangeLinks;
+  usedLinks: UsedLinks<UserDocument>;
+}
+
+const VERIFICATION_LINK_FIELDS = ['verifyHash', 'verifyExpiresAt'] as const;
+
+export function createVerification(deps: VerificationDependencies): Verification {
+  const { users, mails, throttle, audit, confirmation, emailChange, usedLinks, clock } = deps;
+
+  const finishVerification: Verification['finishVerification'] = async (user, { ip }) => {
+    await Promise.all([
+      audit.record({ event: 'email.verified', subject: user.id, ip }),
+      throttle.trustOnly(user.email, ip),
+      // Without required verification, registration has sent the welcome mail already.
+      deps.verificationRequired ? mails.welcome(user) : undefined,
+    ]);
+    const event = { id: eventIdOf(user), userId: user.id, user: await deps.presentUser(user) };
+    await deps.emit('user.verified', event);
+  };
+
+  const sendVerification: Verification['sendVerification'] = async ({ id, email, locale }) => {
+    const link = newLinkToken(id, VERIFICATION_LINK_TTL_MS, deps);
+    const set = { verifyHash: link.hash, verifyExpiresAt: link.expiresAt };
+    if (await users.updateOne({ id, email, suspendedAt: null }, { set }))
+      await mails.verifyEmail({ id, email, locale }, link);
+  };
+
+  /** Redeems a link; `null` if it is not valid. */
+  const useLink = async (
+    user: UserDocument,
+    use: LinkUse,
+    proof: AccountProof,
+    origin: Origin,
+  ): Promise<ConfirmedUser | null> => {
+    const { email, verifyHash, verifyExpiresAt: expiresAt = 0 } = user;
+    if (verifyHash !== use.usedLinkHash) return emailChange.confirmEmailChange(user, use, proof, origin);
+    if (!isUnexpired(expiresAt, { now: clock.now(), life: VERIFICATION_LINK_TTL_MS })) return null;
+    const link = { verifyHash, emailVerified: false };
+    const given = { kind: 'verify', link, use, expiresAt, email, unset: VERIFICATION_LINK_FIELDS } as const;
+    return confirmation.confirmAddress(user, proof, given, origin);
+  };
+
+  return {
+    sendVerification,
+    finishVerification,
+
+    async verifyEmail({ token, ...proof }, origin) {
+      await throttle.count(authLimits.link, origin.ip);
+      const parsed = parseLinkToken(token);
+      const user = parsed && (await users.findOne({ id: parsed.userId }));
+      if (!parsed || !user) throw authErrors.INVALID_TOKEN();
+      const use = usedLinks.begin(user.id, parsed.hash);
+      return usedLinks.complete(use, async () => {
+        const confirmed =
+          (await useLink(user, use, proof, origin)) ?? (await confirmation.findConfirmed(use, proof, origin));
+        if (!confirmed) throw authErrors.INVALID_TOKEN();
+        await confirmation.finishPasswordChange(confirmed, origin);
+        const { kind, passwordChanged } = confirmed.usedLink;
+        if (kind === 'change') await emailChange.finishEmailChange(confirmed, origin);
+        else await finishVerification(confirmed, origin);
+        return { passwordChanged };
+      });
+    },
+
+    async resendVerification(email, { ip }) {
+      await throttle.count(authLimits.mail, ip);
+      const address = canonicalEmail(email);
+      deps.backgroundTasks.run('verification', async () => {
+        const user = await users.findOne({ email: address });
+        if (!user || user.emailVerified || isDisabled(user)) return;
+        // Only sent mails count, because requests must not use up the limit of an address before it has an account.
+        if (await throttle.tryCountKey(authLimits.mailTo.verify, address, ip)) await sendVerification(user);
+      });
+    },
+  };
+}

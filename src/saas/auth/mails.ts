@@ -1,0 +1,264 @@
+import { withQuery } from '../../core/config/public-url.js';
+import { circumstancesOf, type RequestOrigin } from '../../core/http/circumstances.js';
+import { inHours, inMinutes, type Localized } from '../../core/http/messages.js';
+import { type Clock, DAY, MINUTE } from '../../core/kernel/clock.js';
+import type { LinkToken } from './links/link-tokens.js';
+import { groupedCode, LOGIN_CODE_TTL_MS } from './sign-in/login-codes.js';
+import type { UserDocument } from './store.js';
+
+/** The part of the e-mail outbox that this domain uses. */
+export interface Outbox {
+  put(mail: {
+    key: string;
+    /** Absent for an address without an account. */
+    userId?: string;
+    to: string;
+    template:
+      | 'password-reset'
+      | 'password-changed'
+      | 'verify-email'
+      | 'confirm-address-change'
+      | 'email-changed'
+      | 'second-factor-added'
+      | 'second-factor-removed'
+      | 'passkey-added'
+      | 'passkey-removed'
+      | 'agents-connected'
+      | 'agents-disconnected'
+      | 'identity-connected'
+      | 'identity-disconnected'
+      | 'welcome'
+      | 'unlock'
+      | 'login-code';
+    values: Record<string, string | Localized>;
+    /** The language of the recipient, if known. */
+    locale?: string | undefined;
+    security: boolean;
+    sendCondition?: { userId: string; versionField: string; minVersion: number };
+    expiresAt: number;
+  }): Promise<void>;
+}
+
+type Recipient = Pick<UserDocument, 'id' | 'email' | 'name' | 'emailVerified'> & {
+  locale?: string | undefined;
+};
+
+/** Whose mail greets nobody by name. */
+type Addressee = Pick<Recipient, 'id' | 'email' | 'locale'>;
+
+/** Enqueues the mails about accounts. */
+export interface AccountMails {
+  passwordReset(recipient: Recipient, link: LinkToken, origin: RequestOrigin): Promise<void>;
+  verifyEmail(recipient: Addressee, link: LinkToken): Promise<void>;
+  /**
+   * To the new address of an account, which may belong to someone else: without the origin of the request, which would
+   * be disclosed to them.
+   */
+  confirmAddressChange(recipient: Addressee, link: LinkToken): Promise<void>;
+  /** Allows sign-in from a new address while wrong passwords from other addresses exhaust the limit of the account. */
+  unlock(recipient: Recipient, link: LinkToken, origin: RequestOrigin): Promise<void>;
+  /** The code to sign in, for an account or for an address without one. */
+  loginCode(
+    recipient: Recipient | (Partial<Addressee> & Pick<Addressee, 'email'>),
+    login: { code: string; id: string; expiresAt: number },
+    origin: RequestOrigin,
+  ): Promise<void>;
+  /** Enqueued before the change and sent once the password has this version. */
+  passwordChanged(recipient: Recipient, version: number, origin: RequestOrigin): Promise<void>;
+  /** To the old address; enqueued before the change and sent once the address has this version. */
+  emailChanged(recipient: Recipient, newEmail: string, version: number, origin: RequestOrigin): Promise<void>;
+  /** Enqueued before the change and sent once the factor has this version. */
+  secondFactorChanged(
+    recipient: Recipient,
+    change: { kind: 'added' | 'removed'; versionField: string; version: number },
+    origin: RequestOrigin,
+  ): Promise<void>;
+  /** Enqueued before the change and sent once it is stored. */
+  passkeyChanged(
+    recipient: Recipient,
+    change: { kind: 'added' | 'removed'; key: string; versionField: string; version: number },
+    origin: RequestOrigin,
+  ): Promise<void>;
+  /** The same about the account of an identity provider whose agents can act for the user. */
+  agentsChanged(
+    recipient: Recipient,
+    change: { kind: 'connected' | 'disconnected'; key: string; versionField: string; version: number },
+    origin: RequestOrigin,
+  ): Promise<void>;
+  /** The same about an account of another provider with which the user can sign in. */
+  identityChanged(
+    recipient: Recipient,
+    change: {
+      kind: 'connected' | 'disconnected';
+      provider: string;
+      key: string;
+      versionField: string;
+      version: number;
+    },
+    origin: RequestOrigin,
+  ): Promise<void>;
+  welcome(recipient: Recipient): Promise<void>;
+}
+
+export interface AccountMailOptions {
+  outbox: Outbox;
+  /** Absolute URLs of the linked pages, without the token. */
+  pages: {
+    reset(): string;
+    verify(): string;
+    unlock(): string;
+    /** Absent if the application has no page for the code. */
+    login?: (() => string) | undefined;
+  };
+  clock: Clock;
+}
+
+export function createAccountMails({ outbox, pages, clock }: AccountMailOptions): AccountMails {
+  /** Only at a verified address: anyone can register the address of another person with an advertisement as the name. */
+  const greeting = ({ name, emailVerified }: Pick<Recipient, 'name' | 'emailVerified'>) =>
+    name !== undefined && emailVerified ? { name } : {};
+  const inDays = (days: number) => clock.now() + days * DAY;
+
+  const circumstances = (origin: RequestOrigin) => circumstancesOf(origin, clock.now());
+
+  /** A mail to an address that is to be confirmed. */
+  const confirmation =
+    (template: 'verify-email' | 'confirm-address-change') =>
+    ({ id, email, locale }: Addressee, { token, hash, expiresAt }: LinkToken) =>
+      outbox.put({
+        key: `${template}:${hash}`,
+        userId: id,
+        to: email,
+        template,
+        locale,
+        values: { email, link: withQuery(pages.verify(), `token=${token}`), validFor: inHours(24) },
+        security: true,
+        expiresAt,
+      });
+
+  /** A mail about a change of access, which is sent once the change is stored. */
+  const changed = (
+    template: Parameters<Outbox['put']>[0]['template'],
+    recipient: Recipient,
+    { key, versionField, version }: { key: string; versionField: string; version: number },
+    origin: RequestOrigin,
+    more: { newEmail?: string; provider?: string } = {},
+  ): Promise<void> =>
+    outbox.put({
+      key: `${template}:${key}`,
+      userId: recipient.id,
+      to: recipient.email,
+      locale: recipient.locale,
+      template,
+      values: { email: recipient.email, ...more, ...greeting(recipient), ...circumstances(origin) },
+      security: true,
+      sendCondition: { userId: recipient.id, versionField, minVersion: version },
+      expiresAt: inDays(7),
+    });
+
+  return {
+    passwordReset: (recipient, { token, hash, expiresAt }, origin) =>
+      outbox.put({
+        key: `password-reset:${hash}`,
+        userId: recipient.id,
+        to: recipient.email,
+        locale: recipient.locale,
+        template: 'password-reset',
+        values: {
+          email: recipient.email,
+          link: withQuery(pages.reset(), `token=${token}`),
+          validFor: inHours(1),
+          ...greeting(recipient),
+          ...circumstances(origin),
+        },
+        security: true,
+        expiresAt,
+      }),
+
+    verifyEmail: confirmation('verify-email'),
+    confirmAddressChange: confirmation('confirm-address-change'),
+
+    unlock: (recipient, { token, hash, expiresAt }, origin) =>
+      outbox.put({
+        key: `unlock:${hash}`,
+        userId: recipient.id,
+        to: recipient.email,
+        locale: recipient.locale,
+        template: 'unlock',
+        values: {
+          email: recipient.email,
+          link: withQuery(pages.unlock(), `token=${token}`),
+          validFor: inHours(1),
+          ...greeting(recipient),
+          ...circumstances(origin),
+        },
+        security: true,
+        expiresAt,
+      }),
+
+    loginCode: ({ id, email, locale, ...recipient }, { code, id: requestId, expiresAt }, origin) =>
+      outbox.put({
+        key: `login-code:${requestId}`,
+        ...(id !== undefined && { userId: id }),
+        to: email,
+        locale,
+        template: 'login-code',
+        values: {
+          email,
+          code: groupedCode(code),
+          ...(pages.login && { link: withQuery(pages.login(), `code=${code}`) }),
+          validFor: inMinutes(LOGIN_CODE_TTL_MS / MINUTE),
+          ...('emailVerified' in recipient && greeting(recipient)),
+          ...circumstances(origin),
+        },
+        security: true,
+        expiresAt,
+      }),
+
+    passwordChanged: (recipient, version, origin) =>
+      changed(
+        'password-changed',
+        recipient,
+        { key: `${recipient.id}:${version}`, versionField: 'passwordVersion', version },
+        origin,
+      ),
+
+    emailChanged: (recipient, newEmail, version, origin) =>
+      changed(
+        'email-changed',
+        recipient,
+        { key: `${recipient.id}:${version}`, versionField: 'emailVersion', version },
+        origin,
+        { newEmail },
+      ),
+
+    secondFactorChanged: (recipient, { kind, ...change }, origin) =>
+      changed(
+        `second-factor-${kind}`,
+        recipient,
+        { ...change, key: `${recipient.id}:${change.version}` },
+        origin,
+      ),
+
+    passkeyChanged: (recipient, { kind, ...change }, origin) =>
+      changed(`passkey-${kind}`, recipient, change, origin),
+
+    agentsChanged: (recipient, { kind, ...change }, origin) =>
+      changed(`agents-${kind}`, recipient, change, origin),
+
+    identityChanged: (recipient, { kind, provider, ...change }, origin) =>
+      changed(`identity-${kind}`, recipient, change, origin, { provider }),
+
+    welcome: (recipient) =>
+      outbox.put({
+        key: `welcome:${recipient.id}`,
+        userId: recipient.id,
+        to: recipient.email,
+        locale: recipient.locale,
+        template: 'welcome',
+        values: { email: recipient.email, ...greeting(recipient) },
+        security: false,
+        expiresAt: inDays(1),
+      }),
+  };
+}

@@ -1,0 +1,300 @@
+import type { Static, TObject } from 'typebox';
+import { Type } from 'typebox';
+import { option } from '../../core/config/options.js';
+import { pathProblem } from '../../core/config/public-url.js';
+import {
+  Email,
+  Envelope,
+  OptionalName,
+  PasswordInput,
+  Session,
+  Timestamp,
+  Token,
+  User,
+} from '../../core/http/schemas.js';
+import { newToken, secretWeakness } from '../../core/kernel/secrets.js';
+
+/** Maximum size of a request body in bytes. */
+export const BODY_LIMIT = 16 * 1024;
+
+const strongSecret = (secret: string) => secretWeakness(secret, 32);
+
+export const authOptions = {
+  jwtAccessSecret: option(Type.String(), {
+    env: 'JWT_ACCESS_SECRET',
+    doc: 'Secret that signs access tokens. At least 32 random bytes in production.',
+    shown: 'random outside production',
+    secret: true,
+    required: 'production',
+    generate: newToken,
+    safe: strongSecret,
+  }),
+  jwtAccessSecretPrevious: option(Type.Optional(Type.String()), {
+    env: 'JWT_ACCESS_SECRET_PREVIOUS',
+    doc: 'Previous secret, used only to verify access tokens. Set it to the old secret when you rotate JWT_ACCESS_SECRET.',
+    secret: true,
+    safe: strongSecret,
+  }),
+  jwtRefreshSecret: option(Type.String(), {
+    env: 'JWT_REFRESH_SECRET',
+    doc: 'Secret that signs refresh tokens. At least 32 random bytes in production, different from JWT_ACCESS_SECRET.',
+    shown: 'random outside production',
+    secret: true,
+    required: 'production',
+    generate: newToken,
+    safe: strongSecret,
+  }),
+  jwtRefreshSecretPrevious: option(Type.Optional(Type.String()), {
+    env: 'JWT_REFRESH_SECRET_PREVIOUS',
+    doc: 'Previous secret, used only to verify refresh tokens.',
+    secret: true,
+    safe: strongSecret,
+  }),
+  accessTokenTtl: option(Type.Integer({ minimum: 1, maximum: 86_400, default: 900 }), {
+    env: 'ACCESS_TOKEN_TTL',
+    doc: 'Lifetime of an access token in whole seconds.',
+  }),
+  refreshTokenTtl: option(Type.Integer({ minimum: 1, maximum: 31_536_000, default: 604_800 }), {
+    env: 'REFRESH_TOKEN_TTL',
+    doc: 'Lifetime of a refresh token in whole seconds. Each refresh issues a token with the full lifetime.',
+  }),
+  sessionMaxAge: option(Type.Integer({ minimum: 1, maximum: 157_680_000, default: 2_592_000 }), {
+    env: 'SESSION_MAX_AGE',
+    doc: 'Maximum lifetime of a session in seconds, regardless of refreshes.',
+  }),
+  refreshTokenReuseWindow: option(Type.Integer({ minimum: 1, maximum: 600, default: 30 }), {
+    env: 'REFRESH_TOKEN_REUSE_WINDOW',
+    doc: 'Seconds during which a used refresh token returns the same successor, for parallel requests and lost responses. Later, it ends the session.',
+  }),
+  requireEmailVerification: option(Type.Boolean({ default: false }), {
+    env: 'REQUIRE_EMAIL_VERIFICATION',
+    doc: 'Require users to confirm their e-mail address before they can sign in. Responses then do not reveal which addresses are registered.',
+  }),
+  resetUrlRelative: option(Type.Optional(Type.String()), {
+    env: 'RESET_URL_RELATIVE',
+    doc: 'Path of your password reset page, relative to PUBLIC_URL. Links append ?token= to it.',
+    shown: 'the built-in page',
+    check: (path) => pathProblem(path ?? '', '/new-password'),
+  }),
+  verifyUrlRelative: option(Type.Optional(Type.String()), {
+    env: 'VERIFY_URL_RELATIVE',
+    doc: 'Path of your e-mail confirmation page, relative to PUBLIC_URL. Links append ?token= to it.',
+    shown: 'the built-in page',
+    check: (path) => pathProblem(path ?? '', '/confirm-address'),
+  }),
+  emailLogin: option(Type.Boolean({ default: false }), {
+    env: 'EMAIL_LOGIN',
+    doc: 'Let users sign in with a code that is sent to their e-mail address (docs/email-login.md). While registration is allowed, new addresses get an account.',
+  }),
+  emailLoginUrlRelative: option(Type.Optional(Type.String()), {
+    env: 'EMAIL_LOGIN_URL_RELATIVE',
+    doc: 'Path of your page for the code to sign in, relative to PUBLIC_URL. The link in the e-mail appends ?code= to it.',
+    shown: 'the e-mail contains the code without a link',
+    check: (path) => pathProblem(path ?? '', '/enter-code'),
+  }),
+};
+
+export type AuthConfiguration = Static<TObject<typeof authOptions>>;
+
+export const RegisterBody = Type.Object(
+  { email: Email, password: PasswordInput, name: Type.Optional(OptionalName) },
+  { additionalProperties: false },
+);
+
+export const LoginBody = Type.Object(
+  { email: Email, password: PasswordInput },
+  { additionalProperties: false },
+);
+
+const RefreshToken = Type.String({
+  minLength: 1,
+  maxLength: 4096,
+  accepts: 'a refresh token',
+  writeOnly: true,
+});
+
+export const RefreshBody = Type.Object({ refreshToken: RefreshToken }, { additionalProperties: false });
+
+export const LogoutBody = Type.Object(
+  {
+    refreshToken: Type.Optional(RefreshToken),
+    scope: Type.Enum(['local', 'others', 'global'], { default: 'local' }),
+  },
+  { additionalProperties: false },
+);
+
+const tokens = {
+  accessToken: Token,
+  refreshToken: Type.Optional(Token),
+  expiresIn: Type.Integer({ description: 'Seconds until the access token expires.' }),
+};
+
+export const TokensAnswer = Envelope(Type.Object(tokens));
+export const SignInAnswer = Envelope(Type.Object({ user: User, ...tokens }));
+/** The answer to people, which is serialized faster than one that may be to an agent. */
+const PersonMeAnswer = Envelope(Type.Object({ user: User, session: Session }));
+export const MeAnswer = Envelope(
+  Type.Object({
+    user: User,
+    session: Type.Union([Session, Type.Null()], {
+      description: 'Null for the access token of an agent or another application.',
+    }),
+    client: Type.Optional(
+      Type.String({ description: 'Without a session: the application that the access token was issued to.' }),
+    ),
+    actor: Type.Optional(
+      Type.Union(
+        [
+          Type.Object({
+            sub: Type.String(),
+            delegation: Type.Optional(Type.String()),
+            via: Type.Array(Type.String(), {
+              description: 'The agents that have handed the permission on, the last one first.',
+            }),
+          }),
+          Type.Null(),
+        ],
+        { description: 'Without a session: the agent that acts for the user; null if there is none.' },
+      ),
+    ),
+    scopes: Type.Optional(Type.Array(Type.String())),
+  }),
+);
+export const meAnswer = (admitsAgents: boolean): typeof MeAnswer =>
+  admitsAgents ? MeAnswer : (PersonMeAnswer as unknown as typeof MeAnswer);
+
+export const EmailBody = Type.Object({ email: Email }, { additionalProperties: false });
+
+const LinkToken = Type.String({
+  minLength: 1,
+  maxLength: 512,
+  accepts: 'the token of a link',
+  writeOnly: true,
+});
+
+export const LinkQuery = Type.Object({ token: LinkToken });
+
+export const VerifyBody = Type.Object(
+  {
+    token: LinkToken,
+    password: Type.Optional(
+      Type.String({
+        minLength: 1,
+        description:
+          'The current password of the account, or a new one, which ends every session. Required unless the request carries an access token of the account.',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+export const ResetBody = Type.Object(
+  { token: LinkToken, password: PasswordInput },
+  { additionalProperties: false },
+);
+
+export const PasswordBody = Type.Object(
+  { currentPassword: PasswordInput, newPassword: PasswordInput },
+  { additionalProperties: false },
+);
+
+/** Of an account that has one; otherwise, a recent sign-in suffices. */
+const OwnPassword = Type.Optional(PasswordInput);
+
+export const EmailChangeBody = Type.Object(
+  { email: Email, password: OwnPassword },
+  { additionalProperties: false },
+);
+
+export const DeletionBody = Type.Object({ password: OwnPassword }, { additionalProperties: false });
+
+const Code = Type.String({
+  accepts: 'a code of the authenticator app, or a recovery code',
+  pattern: '^\\P{Cs}{1,64}$',
+  writeOnly: true,
+});
+const Challenge = Type.String({
+  accepts: 'the challenge of an error response',
+  pattern: '^[\\w.-]{1,2048}$',
+  writeOnly: true,
+});
+
+const LoginToken = Type.String({
+  accepts: 'the loginToken of the response to the request for the code',
+  pattern: '^[\\w.-]{1,1024}$',
+  writeOnly: true,
+});
+const MailedCode = Type.String({
+  accepts: 'the code of the e-mail',
+  pattern: '^\\P{Cs}{1,64}$',
+  writeOnly: true,
+});
+export const LoginCodeBody = Type.Object(
+  { loginToken: LoginToken, code: MailedCode },
+  { additionalProperties: false },
+);
+export const LoginTokenAnswer = Envelope(
+  Type.Object({
+    loginToken: Type.String({ description: 'For the code; only the client that requested it may have it.' }),
+    expiresIn: Type.Integer({ description: 'Seconds until the code expires.' }),
+  }),
+);
+
+export const ReauthenticationBody = Type.Object(
+  { password: PasswordInput, code: Type.Optional(Code) },
+  { additionalProperties: false },
+);
+/** The new session. */
+export const ReauthenticationAnswer = Envelope(Type.Object({ user: User, session: Session, ...tokens }));
+
+export const CodeBody = Type.Object({ code: Code }, { additionalProperties: false });
+export const ChallengeBody = Type.Object({ challenge: Challenge }, { additionalProperties: false });
+export const ChallengeCodeBody = Type.Object(
+  { challenge: Challenge, code: Code },
+  { additionalProperties: false },
+);
+export const FactorRemovalBody = Type.Object(
+  { password: OwnPassword, code: Code },
+  { additionalProperties: false },
+);
+
+const NullableTimestamp = Type.Union([Timestamp, Type.Null()]);
+export const FactorAnswer = Envelope(
+  Type.Object({
+    enrolledAt: NullableTimestamp,
+    recoveryCodesLeft: Type.Integer(),
+    requiredFrom: Type.Union([Timestamp, Type.Null()], {
+      description: 'When sign-in begins to require a second factor; null if it does not, or there is one.',
+    }),
+  }),
+);
+export const EnrolmentAnswer = Envelope(
+  Type.Object({
+    secret: Type.String({ description: 'For typing: Base32 in groups of four characters.' }),
+    uri: Type.String({ description: 'The same as a link that telephones open in the app.' }),
+    qr: Type.String({ description: 'The same as an SVG image.' }),
+  }),
+);
+const RecoveryCodes = Type.Array(Type.String(), { description: 'They cannot be read again.' });
+export const RecoveryCodesAnswer = Envelope(Type.Object({ recoveryCodes: RecoveryCodes }));
+export const EnrolledSignInAnswer = Envelope(
+  Type.Object({ user: User, ...tokens, recoveryCodes: RecoveryCodes }),
+);
+
+const ListedSession = Type.Object({
+  ...Session.properties,
+  refreshedAt: Timestamp,
+  browser: Type.Optional(
+    Type.String({ description: 'Of the sign-in, such as `Firefox`; absent if unknown.' }),
+  ),
+  system: Type.Optional(Type.String({ description: 'Such as `Windows`; absent if unknown.' })),
+  place: Type.Optional(Type.String({ description: 'The IPv4 address or the /64 of the sign-in.' })),
+  current: Type.Boolean({ description: 'Whether this is the session of the request.' }),
+});
+export type ListedSession = Static<typeof ListedSession>;
+
+export const SessionsAnswer = Envelope(Type.Object({ sessions: Type.Array(ListedSession) }));
+
+export const SessionParams = Type.Object({
+  id: Type.String({ accepts: 'the id of a session', pattern: '^[\\w-]{1,100}$' }),
+});

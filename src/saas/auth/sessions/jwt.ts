@@ -1,0 +1,117 @@
+import jwt, { type FastifyJWTOptions, type JWT } from '@fastify/jwt';
+import type { FastifyInstance } from 'fastify';
+import type { AuthConfiguration } from '../schemas.js';
+
+/** One kind of token: signed with the first secret, verified with every secret. */
+export interface TokenKind {
+  sign(claims: Claims): string;
+  /** Returns the claims of a token with a valid signature and type, or `null`. The caller validates the times. */
+  verify(token: string): Claims | null;
+}
+
+type Claims = Readonly<Record<string, unknown>>;
+
+export interface TokenKindOptions {
+  /** Prefix of the namespaces in @fastify/jwt, unique in the host, which may have registered the plugin itself. */
+  namespace: string;
+  /** Media type of the token (RFC 8725 §3.11). */
+  typ: string;
+  /** Signs and verifies with HS256. */
+  secret: string;
+  /** Only verifies, during a rotation of secrets. */
+  previous?: string | undefined;
+}
+
+/**
+ * Registers the two kinds of session tokens: access tokens and refresh tokens.
+ *
+ * @param mount names the registration, like `saas-backend /api`; unique in the host
+ */
+export async function registerSessionTokenKinds(
+  parent: FastifyInstance,
+  mount: string,
+  config: Pick<
+    AuthConfiguration,
+    'jwtAccessSecret' | 'jwtAccessSecretPrevious' | 'jwtRefreshSecret' | 'jwtRefreshSecretPrevious'
+  >,
+): Promise<{ accessTokens: TokenKind; refreshTokens: TokenKind }> {
+  const accessTokens = await registerTokenKind(parent, {
+    namespace: `${mount} access`,
+    typ: 'at+jwt',
+    secret: config.jwtAccessSecret,
+    previous: config.jwtAccessSecretPrevious,
+  });
+  const refreshTokens = await registerTokenKind(parent, {
+    namespace: `${mount} refresh`,
+    typ: 'rt+jwt',
+    secret: config.jwtRefreshSecret,
+    previous: config.jwtRefreshSecretPrevious,
+  });
+  return { accessTokens, refreshTokens };
+}
+
+/** Registers the challenges of sign-ins that lack a second factor. @param mount as above */
+export const registerChallengeKind = (
+  parent: FastifyInstance,
+  mount: string,
+  config: Pick<AuthConfiguration, 'jwtAccessSecret' | 'jwtAccessSecretPrevious'>,
+): Promise<TokenKind> =>
+  registerTokenKind(parent, {
+    namespace: `${mount} challenge`,
+    typ: 'challenge+jwt',
+    secret: config.jwtAccessSecret,
+    previous: config.jwtAccessSecretPrevious,
+  });
+
+/**
+ * Registers @fastify/jwt in an encapsulated scope of `parent`, under one namespace for each secret. The name of its decorator is
+ * our own, because the host may have `request.user` already, as @fastify/passport adds it.
+ */
+export async function registerTokenKind(
+  parent: FastifyInstance,
+  { namespace, typ, secret, previous }: TokenKindOptions,
+): Promise<TokenKind> {
+  const secrets = previous === undefined ? [secret] : [secret, previous];
+  const keys: JWT[] = [];
+  await parent.register(async (scope) => {
+    for (const [index, each] of secrets.entries()) {
+      const name = `${namespace} ${index}`;
+      await scope.register(jwt, {
+        namespace: name,
+        decoratorName: `${name} claims`,
+        ...keyOptions(typ, each),
+      });
+      keys.push((scope.jwt as unknown as Record<string, JWT>)[name] as JWT);
+    }
+  });
+  const [signing] = keys as [JWT, ...JWT[]];
+  return {
+    sign: (claims) => signing.sign(claims),
+    verify(token) {
+      for (const key of keys) {
+        const claims = verifyWith(key, token);
+        if (claims) return claims;
+      }
+      return null;
+    },
+  };
+}
+
+const keyOptions = (typ: string, secret: string): FastifyJWTOptions => ({
+  secret,
+  sign: { algorithm: 'HS256', header: { alg: 'HS256', typ } },
+  // Times are validated against the injected clock.
+  verify: { algorithms: ['HS256'], checkTyp: typ, ignoreExpiration: true, ignoreNotBefore: true },
+});
+
+/** Returns `null` for any error of the library, because each means that the token is invalid. */
+function verifyWith(key: JWT, token: string): Claims | null {
+  try {
+    const claims: unknown = key.verify(token);
+    return typeof claims === 'object' && claims !== null && !Array.isArray(claims)
+      ? (claims as Claims)
+      : null;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,147 @@
+import type { Origin } from '../../../core/http/scope.js';
+import { type Clock, isRecent, SECOND } from '../../../core/kernel/clock.js';
+import { sha256 } from '../../../core/kernel/secrets.js';
+import type { Audit } from '../../../core/ops/audit.js';
+import type { Announce } from '../../../core/ops/events.js';
+import type { UnknownWritesRegistry } from '../../../core/ops/unknown-writes.js';
+import { authErrors } from '../errors.js';
+import { type AuthEvents, proofOfRevocation } from '../events.js';
+import { isSessionValid, type SessionDocument, type Sessions, type UserDocument } from '../store.js';
+import { lastDayBefore } from './activity.js';
+import type { SessionClaims, SessionTokens } from './tokens.js';
+
+export interface IssuedTokens {
+  accessToken: string;
+  refreshToken: string;
+  expiresIn: number;
+}
+
+/** The refresh tokens of sessions: each is exchanged once for its only successor. */
+export interface Refresh {
+  /** Exchanges a refresh token for its only successor. @throws INVALID_REFRESH_TOKEN, REFRESH_TOKEN_REUSED */
+  refresh(refreshToken: string, origin: Pick<Origin, 'ip'>): Promise<IssuedTokens>;
+  /** @param claims further ones of the access token */
+  issueTokens(session: SessionDocument, refreshId: string, claims?: Claims): IssuedTokens;
+  /** When the refresh token expires that is issued now. @param createdAt of the session */
+  expiry(createdAt: number): number;
+}
+
+export type Claims = Readonly<Record<string, unknown>> | undefined;
+
+export interface RefreshDependencies {
+  sessions: Sessions;
+  tokens: SessionTokens;
+  /** The session and its user if the session is valid now. */
+  findValidSession(
+    claims: Pick<SessionClaims, 'sub' | 'sid'>,
+  ): Promise<{ user: UserDocument; session: SessionDocument } | null>;
+  /** Further claims of the access token. Absent if there are none. @throws NOT_READY, INTERNAL */
+  claimsOf?(user: UserDocument, sessionId: string): Promise<Claims>;
+  audit: Audit;
+  announceEvent: Announce<AuthEvents>;
+  unknownWrites: Pick<UnknownWritesRegistry, 'track'>;
+  clock: Clock;
+  /** Seconds. */
+  refreshTtl: number;
+  /** Seconds. */
+  sessionMaxAge: number;
+  /** How long the previous refresh token still returns the same successor, for parallel requests and lost responses; seconds. */
+  refreshReuseWindow: number;
+}
+
+/** A rotation of which the response of the store was lost. */
+interface Rotation {
+  id: string;
+  presented: string;
+  next: string;
+  rotatedAt: number;
+}
+
+export function createRefresh(deps: RefreshDependencies): Refresh {
+  const { sessions, tokens, audit, announceEvent, clock } = deps;
+  const reuseWindowMs = deps.refreshReuseWindow * SECOND;
+
+  const expiry = (createdAt: number): number =>
+    Math.min(clock.now() + deps.refreshTtl * 1000, createdAt + deps.sessionMaxAge * 1000);
+
+  const issueTokens: Refresh['issueTokens'] = (session, refreshId, claims) => ({
+    accessToken: tokens.signAccess(session, claims),
+    refreshToken: tokens.signRefresh(session, refreshId),
+    expiresIn: tokens.accessTtl,
+  });
+
+  /**
+   * Begins the window of a rotation again that took effect unnoticed, because its client repeats it when the store
+   * responds again. A rotation of another time was answered, so its window stays closed.
+   */
+  const rotations = deps.unknownWrites.track<Rotation>('refresh', async (attempts) => {
+    const [{ id, presented, next }] = attempts as [Rotation];
+    // A write that changes nothing, because a read does not see what the majority has not confirmed yet.
+    const session = await sessions.updateOne(
+      { id, currentId: next, revokedAt: null },
+      { set: { currentId: next } },
+    );
+    if (!session) return false;
+    if (!attempts.some(({ rotatedAt }) => rotatedAt === session.rotatedAt)) return true;
+    const rotatedAt = clock.now();
+    // The outcome of this write may remain unknown as well.
+    attempts.push({ id, presented, next, rotatedAt });
+    await sessions.changeOne({ id, currentId: next, revokedAt: null }, { set: { rotatedAt } });
+    return true;
+  });
+
+  const refresh: Refresh['refresh'] = async (refreshToken, { ip }) => {
+    const verified = tokens.verifyRefresh(refreshToken);
+    const found = verified && !verified.isExpired ? await deps.findValidSession(verified.claims) : null;
+    if (!verified || !found) throw authErrors.INVALID_REFRESH_TOKEN();
+    const { user } = found;
+    const { sid: id, jti } = verified.claims;
+    // Before the rotation, so that a failure does not use up the token.
+    const claims = deps.claimsOf && (await deps.claimsOf(user, id));
+    const presented = sha256(jti);
+    const nextId = tokens.nextRefreshId(id, jti);
+    const now = clock.now();
+    const next = sha256(nextId);
+    const change = {
+      previousId: presented,
+      currentId: next,
+      rotatedAt: now,
+      ...lastDayBefore(found.session.rotatedAt, now),
+      expiresAt: expiry(found.session.createdAt),
+    };
+    const isRotated = await sessions
+      .changeOne(
+        { id, userId: user.id, currentId: presented, revokedAt: null, expiresAt: { gt: now } },
+        { set: change },
+      )
+      .catch((error: unknown) => {
+        rotations.remember(presented, { id, presented, next, rotatedAt: now }, error);
+        throw error;
+      });
+    if (isRotated) rotations.forget(presented);
+    else await rotations.settle(presented);
+    // Of a session that is not revoked, no other field that the tokens contain ever changes.
+    const session = isRotated ? { ...found.session, ...change } : await sessions.findOne({ id });
+    if (!session || !isSessionValid(user, session, now)) throw authErrors.INVALID_REFRESH_TOKEN();
+    if (isRotated) return issueTokens(session, nextId, claims);
+
+    // The token was used before. Within the window it returns the same successor; after that it is treated as stolen
+    // (RFC 9700 §4.14.2).
+    const isPrevious = session.previousId === presented;
+    const inWindow = isPrevious && isRecent(session.rotatedAt, { now: clock.now(), within: reuseWindowMs });
+    if (inWindow && session.currentId === next) return issueTokens(session, nextId, claims);
+    // Another version of this package may derive successors differently, so this is not treated as a replay.
+    if (inWindow) throw authErrors.INVALID_REFRESH_TOKEN();
+
+    const event = { userId: session.userId, scope: 'local', sessionId: id } as const;
+    const announced = await announceEvent('session.revoked', event, proofOfRevocation(id));
+    const revoked = await sessions.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
+    if (revoked) {
+      await announced.emit();
+      await audit.record({ event: 'refresh.reused', subject: session.userId, ip });
+    } else await announced.withdraw();
+    throw authErrors.REFRESH_TOKEN_REUSED();
+  };
+
+  return { refresh, issueTokens, expiry };
+}

@@ -1,0 +1,231 @@
+import { deviceOf } from '../../../core/http/circumstances.js';
+import type { PersonIdentity } from '../../../core/http/identity.js';
+import type { User } from '../../../core/http/schemas.js';
+import type { Origin } from '../../../core/http/scope.js';
+import { isRecent, SECOND } from '../../../core/kernel/clock.js';
+import { AppError, httpErrors } from '../../../core/kernel/errors.js';
+import { newId, type Random, sha256 } from '../../../core/kernel/secrets.js';
+import { authErrors } from '../errors.js';
+import { proofOfEpoch, proofOfRevocation } from '../events.js';
+import type { Hooks, TokenSubject } from '../hooks.js';
+import {
+  isSessionValid,
+  type PresentUser,
+  type SessionDocument,
+  toSessionView,
+  type UserDocument,
+  type Users,
+} from '../store.js';
+import { createRefresh, type IssuedTokens, type Refresh, type RefreshDependencies } from './refresh.js';
+import type { SessionClaims } from './tokens.js';
+
+/** A person with a session. */
+export type Identity = PersonIdentity;
+
+export interface SessionService extends Pick<Refresh, 'refresh'> {
+  /**
+   * Starts a session, which is invalid until its user is stored.
+   * @param amr how the user signed in; default: by password
+   * @param authenticatedAt when; default: now
+   */
+  startSession(
+    user: UserDocument,
+    origin: SessionOrigin,
+    amr?: readonly string[],
+    authenticatedAt?: number,
+  ): Promise<{ session: SessionDocument; signedIn: IssuedTokens & { user: User } }>;
+  /** Returns the user and session of an Authorization header, as stored now. @throws UNAUTHENTICATED, TOKEN_EXPIRED */
+  authenticate(authorization: string | undefined): Promise<Identity>;
+  /**
+   * Ends the session of each token, the other sessions of its user, or all of them. Does nothing for a session that has
+   * ended already. An expired token still ends its own session, but no others.
+   * @throws UNAUTHENTICATED, TOKEN_EXPIRED
+   */
+  logout(
+    input: { authorization?: string; refreshToken?: string; scope: LogoutScope },
+    origin: Pick<Origin, 'ip'>,
+  ): Promise<void>;
+  /**
+   * The user and session of a refresh token in a cookie, for a page. A token that is older than an access token is exchanged,
+   * as an application does it. Null if the session has ended.
+   */
+  resume(
+    refreshToken: string,
+    origin: Origin,
+  ): Promise<{ identity: Identity; hasPassword: boolean; refreshToken: string } | null>;
+  /** Ends the other sessions of the user. */
+  endOthers(session: { userId: string; id: string }, origin: Pick<Origin, 'ip'>): Promise<void>;
+  /** Ends the session of a refresh token, if there is one. */
+  endSession(refreshToken: string, origin: Pick<Origin, 'ip'>): Promise<void>;
+}
+
+/** From where a user signs in. */
+export type SessionOrigin = Pick<Origin, 'ip' | 'browser' | 'system'>;
+
+export type LogoutScope = 'local' | 'others' | 'global';
+
+export interface SessionDependencies extends Omit<RefreshDependencies, 'findValidSession' | 'claimsOf'> {
+  /** Absent without hooks. */
+  hooks?: Hooks | undefined;
+  users: Users;
+  presentUser: PresentUser;
+  random: Random;
+}
+
+const bearer = (error?: string) => ({
+  'www-authenticate': `Bearer realm="api"${error ? `, error="${error}"` : ''}`,
+});
+
+export function createSessionService(deps: SessionDependencies): SessionService {
+  const { users, sessions, tokens, audit, announceEvent, clock, random } = deps;
+
+  /** Returns the session and its user if the session is valid now. */
+  const findValidSession = async (
+    claims: Pick<SessionClaims, 'sub' | 'sid'>,
+  ): Promise<{ user: UserDocument; session: SessionDocument } | null> => {
+    const [user, session] = await Promise.all([
+      users.findOne({ id: claims.sub }),
+      sessions.findOne({ id: claims.sid }),
+    ]);
+    return user && session && isSessionValid(user, session, clock.now()) ? { user, session } : null;
+  };
+
+  const { accessTokenClaims } = deps.hooks ?? {};
+  const claimsOf = async (user: UserDocument, sessionId: string, reason: TokenSubject['reason']) =>
+    accessTokenClaims?.({ user: await deps.presentUser(user), sessionId, reason });
+
+  const { refresh, issueTokens, expiry } = createRefresh({
+    ...deps,
+    findValidSession,
+    ...(accessTokenClaims && { claimsOf: (user, sessionId) => claimsOf(user, sessionId, 'refresh') }),
+  });
+
+  /** Ends the sessions of a scope in one write. Returns `false` when a concurrent write came first. */
+  const endSessions = async (
+    { id, sessionEpoch }: UserDocument,
+    session: SessionDocument,
+    scope: LogoutScope,
+  ): Promise<boolean> => {
+    if (scope === 'local') {
+      const notRevoked = { id: session.id, revokedAt: null };
+      return sessions.changeOne(notRevoked, { set: { revokedAt: clock.now() } });
+    }
+    const inc = { sessionEpoch: 1 };
+    return scope === 'global'
+      ? users.changeOne({ id }, { inc, unset: ['keptSession'] })
+      : users.changeOne({ id, sessionEpoch }, { inc, set: { keptSession: session.id } });
+  };
+
+  /** Logs out with the claims of one token. Does nothing when its session has ended already. */
+  const logoutWith = async (
+    claims: Pick<SessionClaims, 'sub' | 'sid'>,
+    scope: LogoutScope,
+    ip: string,
+  ): Promise<void> => {
+    const found = await findValidSession(claims);
+    if (!found) return;
+    const { user, session } = found;
+    const sessionId = scope === 'global' ? {} : { sessionId: session.id };
+    const revoked = { userId: user.id, scope, ...sessionId };
+    const proof =
+      scope === 'local'
+        ? proofOfRevocation(session.id)
+        : proofOfEpoch(user.id, user.sessionEpoch + 1, scope === 'others' ? session.id : null);
+    const announced = await announceEvent('session.revoked', revoked, proof);
+    const isEnded = await endSessions(user, session, scope);
+    if (!isEnded) await announced.withdraw();
+    // A concurrent logout may have started a new epoch and ended this session, so its validity is checked again.
+    if (!isEnded && scope === 'others') return logoutWith(claims, scope, ip);
+    await audit.record({ event: 'logout', subject: user.id, ip, detail: scope });
+    if (isEnded) await announced.emit();
+  };
+
+  /** Null if the token is used or its session has ended. */
+  const refreshOrEnd = (refreshToken: string, origin: Origin): Promise<string | null> =>
+    refresh(refreshToken, origin).then(
+      (issued) => issued.refreshToken,
+      (error: unknown) => {
+        if (error instanceof AppError && error.statusCode === 401) return null;
+        throw error;
+      },
+    );
+
+  return {
+    async startSession(user, origin, amr, authenticatedAt) {
+      const now = clock.now();
+      const refreshId = tokens.newRefreshId();
+      const session: SessionDocument = {
+        id: newId('ses_', clock, random),
+        userId: user.id,
+        epoch: user.sessionEpoch,
+        currentId: sha256(refreshId),
+        rotatedAt: now,
+        createdAt: now,
+        expiresAt: expiry(now),
+        ...(authenticatedAt !== undefined && { authenticatedAt: Math.min(authenticatedAt, now) }),
+        ...(amr && { amr }),
+        ...deviceOf(origin),
+      };
+      // Before the session is stored, because without the claims there is none.
+      const claims = accessTokenClaims && (await claimsOf(user, session.id, 'login'));
+      await sessions.insert(session);
+      const signedIn = { user: await deps.presentUser(user), ...issueTokens(session, refreshId, claims) };
+      return { session, signedIn };
+    },
+
+    refresh,
+
+    async authenticate(authorization) {
+      if (authorization === undefined) throw httpErrors.UNAUTHENTICATED({ headers: bearer() });
+      const verified = tokens.verifyBearer(authorization);
+      if (!verified) throw httpErrors.UNAUTHENTICATED({ headers: bearer('invalid_token') });
+      if (verified.isExpired) throw authErrors.TOKEN_EXPIRED({ headers: bearer('invalid_token') });
+      const found = await findValidSession(verified.claims);
+      if (!found) throw httpErrors.UNAUTHENTICATED({ headers: bearer('invalid_token') });
+      return { user: await deps.presentUser(found.user), session: toSessionView(found.session) };
+    },
+
+    async resume(refreshToken, origin) {
+      const verified = tokens.verifyRefresh(refreshToken);
+      const found = verified && !verified.isExpired ? await findValidSession(verified.claims) : null;
+      if (!verified || !found) return null;
+      const { user, session } = found;
+      const within = tokens.accessTtl * SECOND;
+      const isFresh =
+        session.currentId === sha256(verified.claims.jti) &&
+        isRecent(session.rotatedAt, { now: clock.now(), within });
+      const next = isFresh ? refreshToken : await refreshOrEnd(refreshToken, origin);
+      if (next === null) return null;
+      const identity = { user: await deps.presentUser(user), session: toSessionView(session) };
+      return { identity, hasPassword: user.passwordHash !== undefined, refreshToken: next };
+    },
+
+    endOthers: ({ userId: sub, id: sid }, { ip }) => logoutWith({ sub, sid }, 'others', ip),
+
+    async endSession(refreshToken, { ip }) {
+      const verified = tokens.verifyRefresh(refreshToken);
+      if (verified) await logoutWith(verified.claims, 'local', ip);
+    },
+
+    async logout({ authorization, refreshToken, scope }, { ip }) {
+      const [first, second] = [
+        authorization === undefined ? null : tokens.verifyBearer(authorization),
+        refreshToken === undefined ? null : tokens.verifyRefresh(refreshToken),
+      ]
+        .filter((token) => token !== null)
+        .sort((one, other) => Number(one.isExpired) - Number(other.isExpired));
+      if (!first) {
+        const isAnonymous = (authorization ?? refreshToken) === undefined;
+        throw httpErrors.UNAUTHENTICATED({ headers: isAnonymous ? bearer() : bearer('invalid_token') });
+      }
+      if (first.isExpired && scope !== 'local') {
+        throw authErrors.TOKEN_EXPIRED({ headers: bearer('invalid_token') });
+      }
+      await logoutWith(first.claims, scope, ip);
+      if (!second || second.claims.sid === first.claims.sid) return;
+      // The second token may belong to another session or user and is handled independently.
+      if (!second.isExpired) await logoutWith(second.claims, scope, ip);
+      else if (scope !== 'others') await logoutWith(second.claims, 'local', ip);
+    },
+  };
+}

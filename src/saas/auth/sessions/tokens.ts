@@ -1,0 +1,184 @@
+import { type Clock, toSeconds } from '../../../core/kernel/clock.js';
+import { newToken, type Random, sha256 } from '../../../core/kernel/secrets.js';
+import type { SessionDocument } from '../store.js';
+import type { TokenKind } from './jwt.js';
+
+/** The claims that identify a session, in access and refresh tokens alike. */
+export interface SessionClaims {
+  sub: string;
+  sid: string;
+  jti: string;
+}
+
+/** A token with a valid signature, which may have expired. */
+export interface VerifiedToken {
+  claims: SessionClaims;
+  isExpired: boolean;
+}
+
+/** Signs and verifies the two JSON Web Tokens of a session. */
+export interface SessionTokens {
+  /** Lifetime of an access token in seconds. */
+  readonly accessTtl: number;
+  /** Returns the identifier of the first refresh token of a session. */
+  newRefreshId(): string;
+  /** Derives the identifier that follows `id`: deterministic, and not derivable from stored data. */
+  nextRefreshId(sid: string, id: string): string;
+  /** Signs an access token that is issued now. @param claims further ones, which never replace those of a session */
+  signAccess(session: SessionDocument, claims?: Readonly<Record<string, unknown>>): string;
+  /** Signs the refresh token `id` of the session; the result is deterministic. */
+  signRefresh(session: SessionDocument, id: string): string;
+  /** Verifies the access token of an Authorization header (RFC 6750 §2.1); `null` for an invalid one. */
+  verifyBearer(authorization: string): VerifiedToken | null;
+  /** Verifies a refresh token; `null` for an invalid one. */
+  verifyRefresh(token: string): VerifiedToken | null;
+}
+
+interface TokenOptions {
+  access: TokenKind;
+  refresh: TokenKind;
+  /** Seconds. */
+  accessTtl: number;
+  /** PUBLIC_URL, which in development is unknown until the server listens. */
+  issuer(): string;
+  clock: Clock;
+  random: Random;
+}
+
+/** How far in the future a token may have been issued, because the clocks of servers differ. */
+const MAX_FUTURE_ISSUE_SECONDS = 60;
+
+export function createSessionTokens(options: TokenOptions): SessionTokens {
+  const { access, refresh, clock, random } = options;
+  const readAccess = createTokenCache((token) => parseToken(access, 'access', token));
+  const parseAccessToken = (authorization: string): ParsedToken | null => {
+    const token = /^bearer +([\w-]+\.[\w-]+\.[\w-]+) *$/i.exec(authorization)?.[1];
+    return token === undefined ? null : readAccess(token);
+  };
+  const validate = (token: ParsedToken | null): VerifiedToken | null =>
+    token && validateToken(token, options.issuer(), toSeconds(clock.now()));
+
+  return {
+    accessTtl: options.accessTtl,
+    newRefreshId: () => newToken(random),
+    // The store contains `sha256(id)` only, and an identifier is useless outside a signed token.
+    nextRefreshId: (sid, id) => sha256(`${sid} after ${id}`),
+
+    signAccess(session, claims) {
+      const iat = toSeconds(clock.now());
+      return access.sign({
+        ...claims,
+        iss: options.issuer(),
+        aud: AUDIENCE.access,
+        sub: session.userId,
+        sid: session.id,
+        jti: newToken(random),
+        iat,
+        exp: iat + options.accessTtl,
+        token_use: 'access',
+      });
+    },
+
+    signRefresh(session, id) {
+      return refresh.sign({
+        iss: options.issuer(),
+        aud: AUDIENCE.refresh,
+        sub: session.userId,
+        sid: session.id,
+        jti: id,
+        iat: toSeconds(session.rotatedAt),
+        exp: toSeconds(session.expiresAt),
+        auth_time: toSeconds(session.createdAt),
+        token_use: 'refresh',
+      });
+    },
+
+    verifyBearer: (authorization) => validate(parseAccessToken(authorization)),
+    verifyRefresh(text) {
+      const token = parseToken(refresh, 'refresh', text);
+      const verified = validate(token);
+      return token && isTime(token.authTime) ? verified : null;
+    },
+  };
+}
+
+type Use = 'access' | 'refresh';
+
+const AUDIENCE: Record<Use, string> = { access: 'saas-api', refresh: 'saas-refresh' };
+
+/** The claims of a token with a valid signature; the times are not validated yet. */
+interface ParsedToken {
+  claims: SessionClaims;
+  iss: string;
+  iat: number;
+  exp: number;
+  /** Seconds, in refresh tokens; not validated yet. */
+  authTime: unknown;
+}
+
+/** Verifies the signature and requires every claim with its exact type and value (RFC 8725). */
+function parseToken(kind: TokenKind, use: Use, token: string): ParsedToken | null {
+  const { iss, aud, sub, sid, jti, iat, exp, nbf, auth_time, token_use } = kind.verify(token) ?? {};
+  const isWellFormed =
+    typeof iss === 'string' &&
+    aud === AUDIENCE[use] &&
+    token_use === use &&
+    isIdentifier(sub) &&
+    isIdentifier(sid) &&
+    isIdentifier(jti) &&
+    Number.isSafeInteger(iat) &&
+    Number.isSafeInteger(exp) &&
+    nbf === undefined;
+  if (!isWellFormed) return null;
+  return {
+    claims: { sub, sid, jti },
+    iss,
+    iat: iat as number,
+    exp: exp as number,
+    authTime: auth_time,
+  };
+}
+
+/** Validates the issuer and the times, which the cache does not cover. */
+function validateToken(
+  { claims, iss, iat, exp }: ParsedToken,
+  issuer: string,
+  now: number,
+): VerifiedToken | null {
+  return iss === issuer && iat <= now + MAX_FUTURE_ISSUE_SECONDS ? { claims, isExpired: exp <= now } : null;
+}
+
+const MAX_CACHED_BYTES = 16 * 1024 * 1024;
+
+/** Estimates an entry: its token, the claims and the objects that contain them. */
+const estimateBytes = (token: string): number => 2 * token.length + 512;
+
+/**
+ * Caches verified signatures; the times and the session are checked at every request. The cache of the JWT library
+ * hashes the token to find it, which costs half as much as a verification.
+ */
+export function createTokenCache<T>(read: (token: string) => T | null): typeof read {
+  const cache = new Map<string, T>();
+  let bytes = 0;
+  return (token) => {
+    const found = cache.get(token);
+    if (found) return found;
+    const verified = read(token);
+    if (verified === null) return null;
+    bytes += estimateBytes(token);
+    // A copy, because a substring keeps the whole header in memory.
+    cache.set(Buffer.from(token, 'latin1').toString('latin1'), verified);
+    for (const [oldest] of cache) {
+      if (bytes <= MAX_CACHED_BYTES) break;
+      cache.delete(oldest);
+      bytes -= estimateBytes(oldest);
+    }
+    return verified;
+  };
+}
+
+const isTime = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
+
+/** The store rejects queries for other values, which would be a server error instead of an invalid token. */
+const isIdentifier = (value: unknown): value is string =>
+  typeof value === 'string' && /^[\x21-\x7e]{1,255}$/.test(value);

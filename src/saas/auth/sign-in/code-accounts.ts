@@ -1,0 +1,164 @@
+import type { Origin } from '../../../core/http/scope.js';
+import { AppError } from '../../../core/kernel/errors.js';
+import { type LinkUse, UNANSWERED_LINK_FIELDS } from '../../../core/ops/used-links.js';
+import type { AuthDependencies } from '../dependencies.js';
+import { authErrors } from '../errors.js';
+import { eventIdOf, proofOfUse } from '../events.js';
+import { authLimits } from '../limits.js';
+import type { Verification } from '../links/verification.js';
+import { ALL_LINK_FIELDS, FIRST_FACTOR, isDisabled, newUserDocument, type UserDocument } from '../store.js';
+import type { LoginCodeDocument } from './login-codes.js';
+import type { SecondFactorStep } from './second-factor.js';
+import type { SignedIn, SignIn } from './sign-in.js';
+
+/** The accounts of people who have proven with a mailed code that an address is theirs. */
+export interface CodeAccounts {
+  /**
+   * Signs in to the account with the address, or creates one.
+   * @param document the request for the code that was used
+   * @throws CODE_EXPIRED if the account was reset, suspended or deleted since the request; REGISTRATION_DISABLED,
+   *   REGISTRATION_REJECTED, RATE_LIMITED
+   */
+  signIn(
+    document: LoginCodeDocument,
+    given: { email: string; locale: string | undefined; use: LinkUse },
+    origin: Origin,
+  ): Promise<CodeOutcome>;
+}
+
+/** Both use up the code. */
+export type CodeOutcome = { signedIn: SignedIn } | { refusal: AppError };
+
+export interface CodeAccountDependencies
+  extends Pick<
+      AuthDependencies,
+      | 'users'
+      | 'foreignHashes'
+      | 'mails'
+      | 'emit'
+      | 'announceEvent'
+      | 'presentUser'
+      | 'audit'
+      | 'throttle'
+      | 'backgroundTasks'
+      | 'registrationAllowed'
+      | 'secondFactors'
+      | 'hooks'
+      | 'clock'
+      | 'random'
+    >,
+    Pick<SignIn, 'signIn' | 'createAccount'>,
+    Pick<Verification, 'finishVerification'> {
+  secondFactorStep: SecondFactorStep | undefined;
+  /** Removes what signs in to an account beside its password. Idempotent. */
+  forgetCredentials(userId: string): Promise<void>;
+}
+
+const AMR = [FIRST_FACTOR.code];
+
+export function createCodeAccounts(deps: CodeAccountDependencies): CodeAccounts {
+  const { users, mails, throttle, audit, clock } = deps;
+  const { beforeRegister } = deps.hooks ?? {};
+
+  /** Creates an account without a password. Null if there is one with the address. @throws REGISTRATION_DISABLED, RATE_LIMITED */
+  const register = async (
+    email: string,
+    locale: string | undefined,
+    origin: Origin,
+  ): Promise<SignedIn | null> => {
+    if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
+    await throttle.count(authLimits.register, origin.ip);
+    if (beforeRegister) await beforeRegister({ email }, 'code', origin);
+    const user = newUserDocument({ email, locale, emailVerified: true }, clock.now(), deps);
+    const signedIn = await deps.createAccount(user, origin, AMR).catch((error: unknown) => {
+      if (error instanceof AppError && error.code === 'EMAIL_TAKEN') return null;
+      throw error;
+    });
+    if (!signedIn) return null;
+    deps.backgroundTasks.run('welcome', async () => {
+      await Promise.all([throttle.trustOnly(email, origin.ip), mails.welcome(user)]);
+    });
+    return signedIn;
+  };
+
+  /**
+   * Gives an account whose address was not verified to the owner of the address: a stranger may have registered it, who
+   * keeps neither the password nor a session. `null` if the account has changed since `user` was read.
+   */
+  const takeOver = async (user: UserDocument, use: LinkUse, origin: Origin): Promise<UserDocument | null> => {
+    const { id, email, passwordHash, passwordVersion, sessionEpoch } = user;
+    // Before the address is verified, so that a crash in between leaves nothing to the stranger.
+    await deps.forgetCredentials(id);
+    // Enqueued before the change and sent only after it, so a crash in between loses nothing.
+    if (passwordHash !== undefined) await mails.passwordChanged(user, passwordVersion + 1, origin);
+    const event = { id: eventIdOf(use), userId: id };
+    const proof = proofOfUse(id, use.usedLinkHash);
+    const verified = await deps.presentUser({ ...user, emailVerified: true });
+    await deps.announceEvent('user.verified', { ...event, user: verified }, proof);
+    await deps.announceEvent('session.revoked', { ...event, scope: 'global' }, proof);
+    const taken = await users.updateOne(
+      { id, email, emailVerified: false, sessionEpoch, suspendedAt: null },
+      {
+        set: { emailVerified: true, usedLinkHash: use.usedLinkHash },
+        unset: ['passwordHash', ...ALL_LINK_FIELDS, ...UNANSWERED_LINK_FIELDS, 'keptSession'],
+        inc: { passwordVersion: 1, sessionEpoch: 1 },
+      },
+    );
+    if (taken) await deps.foreignHashes.remove(user);
+    return taken;
+  };
+
+  const finishTakeOver = async (user: UserDocument, origin: Origin): Promise<void> => {
+    // Again, because a request of the stranger may have been under way.
+    await deps.forgetCredentials(user.id);
+    await audit.record({ event: 'account.taken-over', subject: user.id, ip: origin.ip });
+    await deps.finishVerification(user, origin);
+    await deps.emit('session.revoked', { id: eventIdOf(user), userId: user.id, scope: 'global' });
+  };
+
+  /** The account with a verified address; a sign-in if it was created for it. @throws CODE_EXPIRED, and those of `register` */
+  const openAccount = async (
+    { userId, epoch = 0 }: LoginCodeDocument,
+    { email, locale, use }: Parameters<CodeAccounts['signIn']>[1],
+    origin: Origin,
+  ): Promise<{ user: UserDocument } | { signedIn: SignedIn }> => {
+    for (;;) {
+      const user = await users.findOne({ email });
+      if (!user && userId === undefined) {
+        const signedIn = await register(email, locale, origin);
+        if (signedIn) return { signedIn };
+        continue;
+      }
+      // By this code, in a request that has failed after that.
+      const isTakenOver = user?.usedLinkHash === use.usedLinkHash && user.sessionEpoch === epoch + 1;
+      // What ends sessions ends codes: a reset, a new password, a suspension, the deletion.
+      const isSame = user?.id === (userId ?? user?.id) && (isTakenOver || user?.sessionEpoch === epoch);
+      if (!user || !isSame || isDisabled(user)) throw authErrors.CODE_EXPIRED();
+      if (user.emailVerified && !isTakenOver) return { user };
+      const taken = isTakenOver ? user : await takeOver(user, use, origin);
+      if (!taken) continue;
+      await finishTakeOver(taken, origin);
+      return { user: taken };
+    }
+  };
+
+  return {
+    async signIn(document, given, origin) {
+      const opened = await openAccount(document, given, origin);
+      if ('signedIn' in opened) return opened;
+      const { user } = opened;
+      await deps.secondFactors?.trust(user.id, origin.ip);
+      try {
+        await deps.secondFactorStep?.demand(user, FIRST_FACTOR.code, origin);
+      } catch (error) {
+        if (error instanceof AppError) return { refusal: error };
+        throw error;
+      }
+      const [signedIn] = await Promise.all([
+        deps.signIn(user, origin, AMR),
+        throttle.trust(user.email, origin.ip),
+      ]);
+      return { signedIn };
+    },
+  };
+}

@@ -1,0 +1,138 @@
+import { canonicalEmail } from '../../../core/http/mailboxes.js';
+import type { Origin } from '../../../core/http/scope.js';
+import type { Clock } from '../../../core/kernel/clock.js';
+import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
+import type { Audit } from '../../../core/ops/audit.js';
+import type { PasswordPolicy } from '../../../core/passwords/common.js';
+import type { Passwords } from '../../../core/passwords/hasher.js';
+import type { Throttle } from '../../../core/throttle/throttle.js';
+import { authErrors } from '../errors.js';
+import type { ForeignHashes } from '../import/foreign-hashes.js';
+import { authLimits } from '../limits.js';
+import type { Unlock } from '../links/unlock.js';
+import type { Identity } from '../sessions/sessions.js';
+import type { UserDocument, Users } from '../store.js';
+import { requireRecent } from './recent-auth.js';
+
+/** Verifies the password of an account. All callers share the limits on wrong passwords. */
+export interface Credentials {
+  /**
+   * Returns the account, and whether its hash is outdated. Verification takes as long for an unknown address as for a
+   * known one.
+   * @param given with an `id`, the account must be the one with that `id`; `isRepetition` decides whether a request with a
+   * wrong password repeats one that has taken effect without an answer
+   * @param failureEvent the audit event of a wrong password
+   * @throws INVALID_CREDENTIALS, RATE_LIMITED, OVERLOADED
+   */
+  verify(given: GivenCredentials, origin: Origin, failureEvent: string): Promise<VerifiedCredentials>;
+  /**
+   * Returns the account of a session, proven by its password or, if it has none, by a recent sign-in.
+   * @param failureEvent as above
+   * @throws INVALID_CREDENTIALS, REAUTHENTICATION_REQUIRED, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED
+   */
+  verifyOwner(
+    identity: Identity,
+    password: string | undefined,
+    origin: Origin,
+    failureEvent: string,
+  ): Promise<UserDocument>;
+}
+
+interface GivenCredentials {
+  id?: string;
+  email: string;
+  password: string;
+  isRepetition?(user: UserDocument): Promise<boolean>;
+}
+
+interface VerifiedCredentials {
+  user: UserDocument;
+  outdated: boolean;
+  isRepetition: boolean;
+}
+
+export interface CredentialDependencies {
+  users: Users;
+  passwords: Passwords;
+  foreignHashes: Pick<ForeignHashes, 'decoys'>;
+  throttle: Pick<Throttle, 'count' | 'attempt'>;
+  audit: Audit;
+  offerUnlock: Unlock['offerUnlock'];
+  clock: Clock;
+}
+
+export function createCredentials({
+  users,
+  passwords,
+  foreignHashes,
+  throttle,
+  audit,
+  offerUnlock,
+  clock,
+}: CredentialDependencies): Credentials {
+  const credentials: Credentials = {
+    async verify({ id, email, password, isRepetition }, origin, failureEvent) {
+      const { ip, isDisconnected } = origin;
+      // Called first, so that a rejection under overload costs neither a read nor a write.
+      await passwords.ensureCapacity();
+      await throttle.count(authLimits.login, ip);
+      const account = canonicalEmail(email);
+      const onBudgetSpent = () => offerUnlock(account, origin);
+      const verified = await throttle.attempt({ account, ip, onBudgetSpent }, async () => {
+        const user = await users.findOne({ email: account });
+        // Decoys are unnecessary for signed-in users, who already know that their account exists.
+        const decoys = id === undefined ? await foreignHashes.decoys() : [];
+        const stored = user?.passwordHash ?? null;
+        const { ok, outdated } = await passwords.verify(stored, password, isDisconnected, decoys);
+        if (user && (id ?? user.id) === user.id) {
+          if (ok) return { user, outdated, isRepetition: false };
+          if (await isRepetition?.(user)) return { user, outdated, isRepetition: true };
+        }
+        await audit.recordFailure({ event: failureEvent, ip, ...(user && { subject: user.id }) });
+        return null;
+      });
+      if (!verified) throw authErrors.INVALID_CREDENTIALS();
+      return verified;
+    },
+
+    async verifyOwner(identity, password, origin, failureEvent) {
+      const { id, email } = identity.user;
+      if (password !== undefined)
+        return (await credentials.verify({ id, email, password }, origin, failureEvent)).user;
+      const user = await users.findOne({ id });
+      if (!user) throw httpErrors.UNAUTHENTICATED();
+      if (user.passwordHash !== undefined) throw invalidFields({ path: 'password', message: 'is required' });
+      requireRecent(identity, {}, clock);
+      return user;
+    },
+  };
+  return credentials;
+}
+
+/** The rules for new passwords, shared by registration, password reset and password change. */
+export interface PasswordRules {
+  /** @param path the field of the password @throws VALIDATION_ERROR for a wrong length or invalid characters */
+  validateFormat(password: string, path?: string): void;
+  /** @param path the field of the password @throws WEAK_PASSWORD for common passwords, the address and the site name */
+  validateStrength(password: string, email: string, path?: string): Promise<void>;
+}
+
+export function createPasswordRules({
+  passwords,
+  passwordPolicy,
+  siteName,
+}: {
+  passwords: Passwords;
+  passwordPolicy: PasswordPolicy;
+  siteName(): Promise<string>;
+}): PasswordRules {
+  return {
+    validateFormat(password, path = 'password') {
+      const problem = passwords.problem(password);
+      if (problem) throw httpErrors.VALIDATION_ERROR({ details: [{ path, message: problem }] });
+    },
+
+    validateStrength: async (password, email, path) =>
+      passwordPolicy.validate(password, [email, await siteName()], path),
+  };
+}

@@ -1,0 +1,166 @@
+import { canonicalEmail } from '../../../core/http/mailboxes.js';
+import type { Origin } from '../../../core/http/scope.js';
+import { addressBlock } from '../../../core/kernel/addresses.js';
+import { FUTURE_TOLERANCE_MS } from '../../../core/kernel/clock.js';
+import type { Sealed } from '../../../core/kernel/sealed.js';
+import { isSecretOf, newToken, sha256 } from '../../../core/kernel/secrets.js';
+import { createUsedLinks, type LinkUse } from '../../../core/ops/used-links.js';
+import type { AuthDependencies } from '../dependencies.js';
+import { authErrors } from '../errors.js';
+import { authLimits } from '../limits.js';
+import { isDisabled } from '../store.js';
+import { type CodeAccountDependencies, createCodeAccounts } from './code-accounts.js';
+import {
+  LOGIN_CODE_ATTEMPTS,
+  LOGIN_CODE_TTL_MS,
+  type LoginCodeDocument,
+  type LoginCodes,
+  newLoginCode,
+  readLoginCode,
+} from './login-codes.js';
+import type { SignedIn } from './sign-in.js';
+
+/**
+ * Sign-in, and registration, with a code that is mailed. The code signs in only together with the login token, which the
+ * browser that requested it keeps: a forwarded link, a mail scanner or another browser has the code alone.
+ */
+export interface EmailLogin {
+  /**
+   * Mails a code after the response, which is the same for every address. Earlier codes of the address remain valid, so that
+   * no request of a stranger ends one. Returns the login token.
+   * @throws RATE_LIMITED
+   */
+  requestCode(given: { email: string; locale?: string | undefined }, origin: Origin): Promise<string>;
+  /**
+   * Signs in, and verifies the address. A code works once; a repetition of a request that has failed succeeds. An account
+   * whose address was not verified loses its password, sessions and everything else that signs in: a stranger may have
+   * registered it.
+   * @throws INVALID_CODE, CODE_EXPIRED, REGISTRATION_DISABLED, SECOND_FACTOR_REQUIRED, SECOND_FACTOR_ENROLMENT_REQUIRED,
+   *   RATE_LIMITED
+   */
+  redeem(
+    given: { loginToken: string; code: string; locale?: string | undefined },
+    origin: Origin,
+  ): Promise<SignedIn>;
+}
+
+/** What a login token contains. */
+export interface LoginRequest {
+  /** In lower case. */
+  email: string;
+  secret: string;
+}
+
+export interface EmailLoginDependencies
+  extends CodeAccountDependencies,
+    Pick<AuthDependencies, 'unknownWrites'> {
+  codes: LoginCodes;
+  loginTokens: Sealed<LoginRequest>;
+}
+
+export function createEmailLogin(deps: EmailLoginDependencies): EmailLogin {
+  const { users, codes, loginTokens, mails, throttle, audit, clock, random } = deps;
+  const usedLinks = createUsedLinks(codes, deps);
+  const accounts = createCodeAccounts(deps);
+
+  /** Strangers can use up the mails to an address, but not those of requests from its known locations. */
+  const mayMail = async (email: string, ip: string): Promise<boolean> =>
+    (await throttle.tryCountKey(authLimits.mailTo.login, email, ip)) ||
+    ((await throttle.isTrusted(email, ip)) &&
+      (await throttle.tryCountKey(authLimits.mailTo.knownLogin, email, ip)));
+
+  /** Stores a code, and mails it if it can sign in. */
+  const sendCode = async (
+    { email, secret }: LoginRequest,
+    locale: string | undefined,
+    origin: Origin,
+  ): Promise<void> => {
+    const { ip } = origin;
+    if (!(await mayMail(email, ip))) return;
+    const user = await users.findOne({ email });
+    await audit.recordFailure({ event: 'login.code-requested', ip, ...(user && { subject: user.id }) });
+    const code = newLoginCode(random);
+    const id = sha256(secret);
+    const expiresAt = clock.now() + LOGIN_CODE_TTL_MS;
+    // Also for addresses without an account, so that wrong codes get the same responses.
+    await codes.insert({
+      id,
+      codeHash: hashOf(secret, code),
+      attemptsLeft: LOGIN_CODE_ATTEMPTS,
+      expiresAt,
+      ...(user && { userId: user.id, epoch: user.sessionEpoch }),
+    });
+    const isReceived = user ? !isDisabled(user) : await deps.registrationAllowed();
+    if (!isReceived) return;
+    // The owner of a mistyped address does not learn where the request came from.
+    const from = user?.emailVerified ? origin : undefined;
+    await mails.loginCode(user ?? { email, locale }, { code, id, expiresAt }, from);
+  };
+
+  /**
+   * Uses a code. Each attempt is counted before the code is compared, so that parallel ones are counted, too.
+   * @returns null for a wrong code
+   * @throws CODE_EXPIRED
+   */
+  const useCode = async (
+    { secret }: LoginRequest,
+    code: string,
+    use: LinkUse,
+    { ip }: Origin,
+  ): Promise<LoginCodeDocument | null> => {
+    const { id, usedLinkHash, unansweredSince } = use;
+    const now = clock.now();
+    const pending = {
+      id,
+      usedLinkHash: null,
+      expiresAt: { gt: now, lte: now + LOGIN_CODE_TTL_MS + FUTURE_TOLERANCE_MS },
+    };
+    const counted = await codes.updateOne(
+      { ...pending, attemptsLeft: { gt: 0 } },
+      { inc: { attemptsLeft: -1 } },
+    );
+    if (counted && !isSecretOf(textOf(secret, code), counted.codeHash)) {
+      const { userId: subject } = counted;
+      await audit.recordFailure({ event: 'login.code-refused', ip, ...(subject && { subject }) });
+      return null;
+    }
+    const set = counted && { usedLinkHash, usedLink: { expiresAt: counted.expiresAt }, unansweredSince };
+    const used = set && (await codes.updateOne(pending, { set }));
+    const document = used ?? (await usedLinks.takeOverUnanswered(use));
+    if (!document) throw authErrors.CODE_EXPIRED();
+    return document;
+  };
+
+  return {
+    async requestCode({ email: given, locale }, origin) {
+      const { ip } = origin;
+      const email = canonicalEmail(given);
+      await throttle.count(authLimits.loginCode, ip);
+      // Also by client, so that one cannot use up the limit of an address, and learns only about its own requests.
+      await throttle.countKey(authLimits.loginCodeFrom, `${email}\n${addressBlock(ip)}`, ip);
+      const request = { email, secret: newToken(random) };
+      deps.backgroundTasks.run('login code', () => sendCode(request, locale, origin));
+      return loginTokens.seal(request);
+    },
+
+    async redeem({ loginToken, code: typed, locale }, origin) {
+      await throttle.count(authLimits.login, origin.ip);
+      const request = loginTokens.open(loginToken);
+      if (!request) throw authErrors.CODE_EXPIRED();
+      const { email, secret } = request;
+      const code = readLoginCode(typed);
+      const use = usedLinks.begin(sha256(secret), hashOf(secret, code));
+      const guess = { account: `login code of ${email}`, ip: origin.ip, kind: 'code' } as const;
+      const outcome = await usedLinks.complete(use, async () => {
+        const document = await throttle.attempt(guess, () => useCode(request, code, use, origin));
+        if (!document) throw authErrors.INVALID_CODE();
+        return accounts.signIn(document, { email, locale, use }, origin);
+      });
+      if ('refusal' in outcome) throw outcome.refusal;
+      return outcome.signedIn;
+    },
+  };
+}
+
+const textOf = (secret: string, code: string): string => `${secret} ${code}`;
+const hashOf = (secret: string, code: string): string => sha256(textOf(secret, code));

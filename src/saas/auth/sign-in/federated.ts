@@ -1,0 +1,90 @@
+import { canonicalEmail } from '../../../core/http/mailboxes.js';
+import type { Origin } from '../../../core/http/scope.js';
+import { newId } from '../../../core/kernel/secrets.js';
+import type { AuthDependencies } from '../dependencies.js';
+import { authErrors } from '../errors.js';
+import { authLimits } from '../limits.js';
+import { FIRST_FACTOR, isDisabled, newUserDocument, USER_ID_PREFIX } from '../store.js';
+import type { SecondFactorStep } from './second-factor.js';
+import type { SignedIn, SignIn } from './sign-in.js';
+
+/** Sign-in and registration of users whose identity another provider has proven. */
+export interface FederatedSignIn {
+  /**
+   * Starts a session; null if there is no such user.
+   * @param authenticatedAt when the person last signed in at the provider, in Unix milliseconds; absent: now
+   * @throws ACCOUNT_SUSPENDED, SECOND_FACTOR_REQUIRED, SECOND_FACTOR_ENROLMENT_REQUIRED
+   */
+  signIn(userId: string, authenticatedAt: number | undefined, origin: Origin): Promise<SignedIn | null>;
+  /**
+   * Whether a person may register; called before anything is stored.
+   * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, RATE_LIMITED
+   */
+  admit(person: { email: string; name?: string }, origin: Origin): Promise<void>;
+  /**
+   * Creates an account without a password whose address the provider has verified, and starts a session.
+   * @throws EMAIL_TAKEN
+   */
+  register(
+    given: {
+      id: string;
+      email: string;
+      name?: string;
+      locale: string | undefined;
+      authenticatedAt: number | undefined;
+    },
+    origin: Origin,
+  ): Promise<SignedIn>;
+  newId(): string;
+  hasPassword(userId: string): Promise<boolean>;
+}
+
+export interface FederatedSignInDependencies
+  extends Pick<
+      AuthDependencies,
+      | 'users'
+      | 'mails'
+      | 'throttle'
+      | 'backgroundTasks'
+      | 'registrationAllowed'
+      | 'hooks'
+      | 'clock'
+      | 'random'
+    >,
+    Pick<SignIn, 'signIn' | 'createAccount'> {
+  secondFactorStep: SecondFactorStep | undefined;
+}
+
+export function createFederatedSignIn(deps: FederatedSignInDependencies): FederatedSignIn {
+  const { users, throttle, clock, random } = deps;
+  const { beforeRegister } = deps.hooks ?? {};
+  return {
+    newId: () => newId(USER_ID_PREFIX, clock, random),
+
+    async hasPassword(userId) {
+      return (await users.findOne({ id: userId }))?.passwordHash !== undefined;
+    },
+
+    async signIn(userId, authenticatedAt, origin) {
+      const user = await users.findOne({ id: userId });
+      if (!user) return null;
+      if (isDisabled(user)) throw authErrors.ACCOUNT_SUSPENDED();
+      await deps.secondFactorStep?.demand(user, FIRST_FACTOR.federated, origin);
+      return deps.signIn(user, origin, [FIRST_FACTOR.federated], authenticatedAt);
+    },
+
+    async admit({ email, name }, origin) {
+      if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
+      await throttle.count(authLimits.register, origin.ip);
+      const person = { email: canonicalEmail(email), ...(name !== undefined && { name }) };
+      await beforeRegister?.(person, 'provider', origin);
+    },
+
+    async register({ id, authenticatedAt, ...given }, origin) {
+      const user = { ...newUserDocument({ ...given, emailVerified: true }, clock.now(), deps), id };
+      const session = await deps.createAccount(user, origin, [FIRST_FACTOR.federated], authenticatedAt);
+      deps.backgroundTasks.run('welcome', () => deps.mails.welcome(user));
+      return session;
+    },
+  };
+}

@@ -1,0 +1,112 @@
+import type { Origin } from '../../../core/http/scope.js';
+import { AppError, httpErrors } from '../../../core/kernel/errors.js';
+import { newId } from '../../../core/kernel/secrets.js';
+import type { AuthDependencies } from '../dependencies.js';
+import { authErrors } from '../errors.js';
+import { authLimits } from '../limits.js';
+import type { Verification } from '../links/verification.js';
+import type { Identity } from '../sessions/sessions.js';
+import {
+  isDisabled,
+  isSessionValid,
+  newUserDocument,
+  PASSKEY,
+  USER_ID_PREFIX,
+  type UserDocument,
+} from '../store.js';
+import type { Registration } from './registration.js';
+import type { SignedIn, SignIn } from './sign-in.js';
+
+/** Sign-in and registration of users with passkeys, which are stored elsewhere. A passkey needs no second factor. */
+export interface PasskeySignIn {
+  /** Read before the use of the passkey is stored, so that a session ends with what has removed the passkey since. */
+  find(userId: string): Promise<UserDocument | null>;
+  /**
+   * Starts a session of a user whose passkey has signed.
+   * @param verificationToken of a mailed link, which confirms the address
+   * @throws ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, INVALID_TOKEN
+   */
+  signIn(user: UserDocument, verificationToken: string | undefined, origin: Origin): Promise<SignedIn>;
+  /**
+   * Creates an account without a password, and starts a session. The passkey is stored first: after a crash in between, it
+   * belongs to no account.
+   * @param passkey `remove` is called if there is no account in the end
+   * @returns `null` if the address must be verified first; the response is the same for an existing account
+   * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, EMAIL_TAKEN, RATE_LIMITED, and what `add` throws
+   */
+  register(
+    given: { id: string; email: string; name?: string | undefined; locale: string | undefined },
+    passkey: { add(): Promise<void>; remove(): Promise<void> },
+    origin: Origin,
+  ): Promise<SignedIn | null>;
+  newId(): string;
+  /** @throws UNAUTHENTICATED if the session has ended since it was read */
+  ensureCurrent(identity: Identity): Promise<void>;
+}
+
+export interface PasskeySignInDependencies
+  extends Pick<
+      AuthDependencies,
+      | 'users'
+      | 'sessions'
+      | 'mails'
+      | 'throttle'
+      | 'backgroundTasks'
+      | 'registrationAllowed'
+      | 'hooks'
+      | 'verificationRequired'
+      | 'clock'
+      | 'random'
+    >,
+    Pick<SignIn, 'signIn' | 'createAccount'>,
+    Pick<Registration, 'registerUnverified'>,
+    Pick<Verification, 'verifyEmail'> {}
+
+export function createPasskeySignIn(deps: PasskeySignInDependencies): PasskeySignIn {
+  const { users, sessions, throttle, clock, random } = deps;
+  const { beforeRegister } = deps.hooks ?? {};
+  const find = (id: string) => users.findOne({ id });
+
+  return {
+    find,
+
+    newId: () => newId(USER_ID_PREFIX, clock, random),
+
+    async signIn(user, verificationToken, origin) {
+      if (isDisabled(user)) throw authErrors.ACCOUNT_SUSPENDED();
+      if (verificationToken === undefined) {
+        if (deps.verificationRequired && !user.emailVerified) throw authErrors.EMAIL_NOT_VERIFIED();
+        return deps.signIn(user, origin, PASSKEY);
+      }
+      await deps.verifyEmail({ token: verificationToken, signedIn: user.id }, origin);
+      const { sessionEpoch } = user;
+      return deps.signIn({ ...user, ...(await find(user.id)), sessionEpoch }, origin, PASSKEY);
+    },
+
+    async register({ id, ...given }, passkey, origin) {
+      if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
+      await throttle.count(authLimits.register, origin.ip);
+      const user = { ...newUserDocument({ ...given, emailVerified: false }, clock.now(), deps), id };
+      if (beforeRegister) await beforeRegister(user, 'passkey', origin);
+      await passkey.add();
+      if (deps.verificationRequired) {
+        const isNew = await deps.registerUnverified(user, origin);
+        if (!isNew) deps.backgroundTasks.run('registration', passkey.remove);
+        return null;
+      }
+      const session = await deps.createAccount(user, origin, PASSKEY).catch(async (error: unknown) => {
+        // The address has an account, or a hook has failed. After an outage of the store, this account may exist.
+        if (error instanceof AppError) await passkey.remove();
+        throw error;
+      });
+      deps.backgroundTasks.run('welcome', () => deps.mails.welcome(user));
+      return session;
+    },
+
+    async ensureCurrent({ user: { id }, session: { id: sessionId } }) {
+      const [user, session] = await Promise.all([find(id), sessions.findOne({ id: sessionId })]);
+      if (!user || !session || isDisabled(user) || !isSessionValid(user, session, clock.now()))
+        throw httpErrors.UNAUTHENTICATED();
+    },
+  };
+}

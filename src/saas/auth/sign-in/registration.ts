@@ -1,0 +1,111 @@
+import { canonicalEmail } from '../../../core/http/mailboxes.js';
+import type { Origin } from '../../../core/http/scope.js';
+import { nullIfTaken } from '../../../core/storage/collection.js';
+import type { Limit } from '../../../core/throttle/limits.js';
+import type { AuthDependencies } from '../dependencies.js';
+import { authErrors } from '../errors.js';
+import { authLimits } from '../limits.js';
+import { isDisabled, newUserDocument, type UserDocument } from '../store.js';
+import type { PasswordRules } from './credentials.js';
+import type { SignedIn, SignIn } from './sign-in.js';
+
+/** Creates accounts over HTTP. */
+export interface Registration {
+  /**
+   * Returns the first session, or `null` when the address must be verified first: then the response and its duration
+   * are the same for an existing account, whose owner gets a mail instead.
+   * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, EMAIL_TAKEN, WEAK_PASSWORD, RATE_LIMITED, OVERLOADED, VALIDATION_ERROR for the password's length
+   */
+  register(
+    input: { email: string; password: string; name?: string; locale?: string | undefined },
+    origin: Origin,
+  ): Promise<SignedIn | null>;
+  /**
+   * Stores a user who has to verify the address first. The lookups and commits before the response are the same whether or not
+   * the account exists; the rest is done after it. Of concurrent registrations of a new address, all but one are refused by its
+   * unique field instead. False if the account exists.
+   */
+  registerUnverified(user: UserDocument, origin: Origin): Promise<boolean>;
+}
+
+export interface RegistrationDependencies
+  extends Pick<
+      AuthDependencies,
+      | 'users'
+      | 'mails'
+      | 'audit'
+      | 'passwords'
+      | 'throttle'
+      | 'backgroundTasks'
+      | 'clock'
+      | 'random'
+      | 'registrationAllowed'
+      | 'hooks'
+      | 'verificationRequired'
+    >,
+    Pick<SignIn, 'createAccount' | 'announceRegistered'> {
+  passwordRules: PasswordRules;
+  sendVerification(user: UserDocument): Promise<void>;
+  sendReset(user: UserDocument, origin: Origin): Promise<void>;
+}
+
+export function createRegistration(deps: RegistrationDependencies): Registration {
+  const { users, mails, passwordRules, throttle, audit, createAccount, announceRegistered, clock } = deps;
+  const { beforeRegister } = deps.hooks ?? {};
+
+  const registerUnverified: Registration['registerUnverified'] = async (user, origin) => {
+    const { ip } = origin;
+    const findExisting = () => users.findOne({ email: user.email });
+    // The event is announced in either case, because its announcement is a commit.
+    const [found, announced] = await Promise.all([findExisting(), announceRegistered(user)]);
+    const isNew = !found && (await users.insert(user).then(() => true, nullIfTaken)) === true;
+    // Only so that a known address takes a commit as well.
+    if (found) await users.changeOne({ id: found.id }, { set: { registrationRepeatedAt: clock.now() } });
+    const { reset, verify } = authLimits.mailTo;
+    const mayMail = (limit: Limit) => throttle.tryCountKey(limit, user.email, ip);
+    deps.backgroundTasks.run('registration', async () => {
+      if (isNew) {
+        await announced.emit();
+        await audit.record({ event: 'user.registered', subject: user.id, ip });
+        if (await mayMail(verify)) await deps.sendVerification(user);
+        return;
+      }
+      await announced.withdraw();
+      // A concurrent registration was first. If its account has been deleted since, the address has to be registered again.
+      const existing = found ?? (await findExisting());
+      if (!existing) return;
+      await audit.recordFailure({ event: 'registration.repeated', subject: existing.id, ip });
+      // The existing account may have been created by someone else, so the owner of the address can choose a new
+      // password.
+      if (!isDisabled(existing) && (await mayMail(reset))) await deps.sendReset(existing, origin);
+    });
+    return isNew;
+  };
+
+  return {
+    registerUnverified,
+
+    async register({ email, password, name, locale }, origin) {
+      if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
+      passwordRules.validateFormat(password);
+      await passwordRules.validateStrength(password, email);
+      await throttle.count(authLimits.register, origin.ip);
+      // For existing accounts, too, so that the response does not reveal them.
+      if (beforeRegister)
+        await beforeRegister({ email: canonicalEmail(email), ...(name && { name }) }, 'password', origin);
+      // Hashed before the lookup, so that existing accounts take as long as new ones.
+      const passwordHash = await deps.passwords.hash(password, origin.isDisconnected);
+      const given = { email, name, locale, passwordHash, emailVerified: false };
+      const user = newUserDocument(given, clock.now(), deps);
+      if (deps.verificationRequired) {
+        await registerUnverified(user, origin);
+        return null;
+      }
+      const session = await createAccount(user, origin);
+      deps.backgroundTasks.run('welcome', async () => {
+        await Promise.all([throttle.trustOnly(user.email, origin.ip), mails.welcome(user)]);
+      });
+      return session;
+    },
+  };
+}

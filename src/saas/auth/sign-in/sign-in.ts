@@ -1,0 +1,77 @@
+import type { User } from '../../../core/http/schemas.js';
+import type { AnnouncedEvent } from '../../../core/ops/events.js';
+import { UniqueViolation } from '../../../core/storage/collection.js';
+import { authErrors } from '../errors.js';
+import { proofOfRegistration } from '../events.js';
+import type { IssuedTokens } from '../sessions/refresh.js';
+import type { SessionDependencies, SessionOrigin, SessionService } from '../sessions/sessions.js';
+import type { UserDocument } from '../store.js';
+
+/** What every way to sign in and to register ends with. `amr` says how; absent: by password. `authenticatedAt` says when; absent: now. */
+export interface SignIn {
+  /** Starts a session and records it. */
+  signIn(
+    user: UserDocument,
+    origin: SessionOrigin,
+    amr?: readonly string[],
+    authenticatedAt?: number,
+  ): Promise<SignedIn>;
+  /** Stores a new user, with the first session. @throws EMAIL_TAKEN */
+  createAccount(
+    user: UserDocument,
+    origin: SessionOrigin,
+    amr?: readonly string[],
+    authenticatedAt?: number,
+  ): Promise<SignedIn>;
+  /** Before the user is stored. */
+  announceRegistered(user: UserDocument): Promise<AnnouncedEvent>;
+}
+
+export type SignedIn = IssuedTokens & { user: User };
+
+export interface SignInDependencies
+  extends Pick<SessionDependencies, 'users' | 'announceEvent' | 'presentUser' | 'audit' | 'hooks'>,
+    Pick<SessionService, 'startSession'> {}
+
+export function createSignIn(deps: SignInDependencies): SignIn {
+  const { users, audit, startSession } = deps;
+  const { afterLogin } = deps.hooks ?? {};
+
+  const announceRegistered: SignIn['announceRegistered'] = async (user) => {
+    const { id } = user;
+    const event = { userId: id, user: await deps.presentUser(user) };
+    return deps.announceEvent('user.registered', event, proofOfRegistration(id));
+  };
+
+  return {
+    announceRegistered,
+
+    async signIn(user, origin, amr, authenticatedAt) {
+      // Started together, so that both writes share one commit.
+      const record = { event: 'login.succeeded', subject: user.id, ip: origin.ip };
+      const [{ session, signedIn }] = await Promise.all([
+        startSession(user, origin, amr, authenticatedAt),
+        audit.record(record),
+      ]);
+      if (afterLogin) await afterLogin(signedIn.user, session, false, origin);
+      return signedIn;
+    },
+
+    async createAccount(user, origin, amr, authenticatedAt) {
+      if (await users.findOne({ email: user.email })) throw authErrors.EMAIL_TAKEN();
+      // The session is stored first, because a session without a user is invalid: a failure in between creates no
+      // account.
+      const { session, signedIn } = await startSession(user, origin, amr, authenticatedAt);
+      const announced = await announceRegistered(user);
+      await users.insert(user).catch(async (error: unknown) => {
+        if (!(error instanceof UniqueViolation)) throw error;
+        await announced.withdraw();
+        throw authErrors.EMAIL_TAKEN();
+      });
+      await announced.emit();
+      await audit.record({ event: 'user.registered', subject: user.id, ip: origin.ip });
+      if (afterLogin) await afterLogin(signedIn.user, session, true, origin);
+      return signedIn;
+    },
+  };
+}

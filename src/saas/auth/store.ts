@@ -1,0 +1,270 @@
+import type { Device } from '../../core/http/circumstances.js';
+import { canonicalEmail } from '../../core/http/mailboxes.js';
+import { type Session, type SubscriptionSummary, toTimestamp, type User } from '../../core/http/schemas.js';
+import type { Clock } from '../../core/kernel/clock.js';
+import { newId, type Random } from '../../core/kernel/secrets.js';
+import type { Collection, Store } from '../../core/storage/collection.js';
+import { publicMetadataOf, type StoredMetadata } from './users/metadata.js';
+
+export interface UserDocument {
+  id: string;
+  /** Lower-case ASCII. */
+  email: string;
+  /** Absent if not provided. */
+  name?: string;
+  /** The language of the browser at the registration, for e-mails. Absent if none is available in it. */
+  locale?: string;
+  /** Absent until the user has chosen a password. Imported hashes stay in their original format. */
+  passwordHash?: string;
+  /** Incremented by every new password, so that a rehash cannot overwrite one. */
+  passwordVersion: number;
+  emailVerified: boolean;
+  /** Incremented by every address change; absent before the first. */
+  emailVersion?: number;
+  /** Incremented by every change of the name, the address and the metadata by user or host; absent before the first. */
+  profileVersion?: number;
+  /** When the address or the name last changed. Absent if no other system has older values. */
+  profileChangedAt?: number;
+  /** When the address was last registered again. Written so that a registration takes as long as that of a new address. */
+  registrationRepeatedAt?: number;
+  /** Set while the account must not sign in. */
+  suspendedAt?: number;
+  /** Incremented to end sessions: those of an earlier epoch are invalid, except `keptSession`. */
+  sessionEpoch: number;
+  keptSession?: string;
+  /** SHA-256 of the newest token that resets the password. */
+  resetHash?: string;
+  resetExpiresAt?: number;
+  /** SHA-256 of the newest token that verifies the address. */
+  verifyHash?: string;
+  verifyExpiresAt?: number;
+  /** SHA-256 of the newest token that changes the address to `newEmail`. */
+  changeHash?: string;
+  changeExpiresAt?: number;
+  newEmail?: string;
+  /** SHA-256 of the newest token that allows signing in from a new address while the account is throttled. */
+  unlockHash?: string;
+  unlockExpiresAt?: number;
+  /** SHA-256 of the last used token or of the last change of the password, which `usedLink` is about. */
+  usedLinkHash?: string;
+  /** Present until such a request has been answered with success. */
+  usedLink?: UsedLink;
+  /** When the request began that has made the change; 0 if that has failed. */
+  unansweredSince?: number;
+  /** JSON objects of the host: see `metadata.ts`. Absent if they are empty. */
+  publicMetadata?: string;
+  privateMetadata?: string;
+  /** Incremented by every change of the metadata, so that no concurrent change is lost; absent before the first. */
+  metadataRev?: number;
+  /** Start of the deletion of the account, which is irrevocable. */
+  deletingAt?: number;
+  /** Status of the best subscription as of the last billing sync. */
+  subscriptionStatus: string;
+  subscriptionPlan: string;
+  /** The subscriptions that can grant access, as of the `subscriptionRev` in `rev`. Earlier versions do not write it. */
+  subscriptionsHeld?: {
+    rev: number;
+    terms: {
+      id: string;
+      status: string;
+      plan: string;
+      startedAt: number;
+      trialEnd?: number;
+      pastDueSince?: number;
+    }[];
+  };
+  /** The plan that the operator granted to the user. */
+  grant?: { plan: string; since: number; until?: number };
+  /** Incremented by every billing sync; absent before the first. */
+  subscriptionRev?: number;
+  createdAt: number;
+}
+
+/**
+ * What a link or, as `password`, a session has changed: a repeated request has the same outcome and completes what is missing.
+ */
+export interface UsedLink {
+  kind: 'reset' | 'verify' | 'change' | 'unlock' | 'password';
+  /** Expiration of the link, or the end of the repetitions. */
+  expiresAt: number;
+  passwordChanged: boolean;
+  /** Whether the address was unverified before. */
+  addressVerified: boolean;
+}
+
+export interface SessionDocument extends Device {
+  id: string;
+  userId: string;
+  /** `sessionEpoch` of the user when the session started. */
+  epoch: number;
+  /** SHA-256 of the identifier of the current refresh token. */
+  currentId: string;
+  /** SHA-256 of the identifier of the previous refresh token, which returns the current one for a short time. */
+  previousId?: string;
+  rotatedAt: number;
+  /** The last refresh or sign-in on a day (UTC) before that of `rotatedAt`. */
+  activeBefore?: number;
+  createdAt: number;
+  /** When and how the user last proved the identity; absent: at `createdAt`, by password. */
+  authenticatedAt?: number;
+  amr?: readonly string[];
+  /** Expiration of the current refresh token. */
+  expiresAt: number;
+  revokedAt?: number;
+}
+
+/** The fields to set with a change of the address or the name; none if no other system stores them. */
+export type ProfileMark = () => Pick<UserDocument, 'profileChangedAt'>;
+
+export type Users = Collection<UserDocument>;
+export type Sessions = Collection<SessionDocument>;
+
+export const USER_ID_PREFIX = 'usr_';
+
+export function userCollection(store: Store): Users {
+  return store.collection<UserDocument>('users', {
+    unique: ['email'],
+    indexes: [
+      ['createdAt'],
+      ['deletingAt'],
+      ['profileChangedAt'],
+      ['suspendedAt'],
+      ['emailVerified', 'createdAt'],
+      ['subscriptionPlan', 'createdAt'],
+    ],
+    fields: [
+      'passwordVersion',
+      'sessionEpoch',
+      'subscriptionRev',
+      'metadataRev',
+      'profileVersion',
+      'resetHash',
+      'verifyHash',
+      'changeHash',
+      'unlockHash',
+      'usedLinkHash',
+      'unansweredSince',
+    ],
+  });
+}
+
+/** A new user with the defaults of every field. */
+export function newUserDocument(
+  given: {
+    id?: string | undefined;
+    email: string;
+    name?: string | undefined;
+    locale?: string | undefined;
+    passwordHash?: string | undefined;
+    emailVerified: boolean;
+    metadata?: StoredMetadata;
+  },
+  createdAt: number,
+  { clock, random }: { clock: Clock; random: Random },
+): UserDocument {
+  const { email, name, locale, passwordHash, emailVerified, metadata } = given;
+  return {
+    id: given.id ?? newId(USER_ID_PREFIX, clock, random),
+    email: canonicalEmail(email),
+    ...(name ? { name: name.trim() } : {}),
+    ...(locale ? { locale } : {}),
+    ...(passwordHash ? { passwordHash } : {}),
+    ...metadata,
+    passwordVersion: 1,
+    emailVerified,
+    sessionEpoch: 0,
+    subscriptionStatus: 'none',
+    subscriptionPlan: 'free',
+    createdAt,
+  };
+}
+
+/** The fields of the links that a new password invalidates. */
+export const PASSWORD_BOUND_LINK_FIELDS = [
+  'resetHash',
+  'resetExpiresAt',
+  'changeHash',
+  'changeExpiresAt',
+  'newEmail',
+  'unlockHash',
+  'unlockExpiresAt',
+] as const;
+/** The fields of every link, which suspension and deletion invalidate. */
+export const ALL_LINK_FIELDS = [...PASSWORD_BOUND_LINK_FIELDS, 'verifyHash', 'verifyExpiresAt'] as const;
+
+/** Whether the account is suspended or being deleted, so that no login succeeds. */
+export const isDisabled = ({ suspendedAt, deletingAt }: UserDocument): boolean =>
+  (suspendedAt ?? deletingAt) !== undefined;
+
+/** Whether a session may be used. Sessions of an earlier epoch are invalid, except `keptSession`. */
+export function isSessionValid(user: UserDocument, session: SessionDocument, now: number): boolean {
+  return (
+    session.userId === user.id &&
+    session.revokedAt === undefined &&
+    session.expiresAt > now &&
+    !isDisabled(user) &&
+    (session.epoch === user.sessionEpoch || session.id === user.keptSession)
+  );
+}
+
+/** Returns a version field of a user, 0 before the first change; `null` when the user does not exist. */
+export async function readUserVersion(
+  users: Pick<Users, 'findOne'>,
+  userId: string,
+  versionField: string,
+): Promise<number | null> {
+  const user = await users.findOne({ id: userId });
+  if (!user) return null;
+  const { passwordVersion, emailVersion = 0 } = user;
+  const versions: Record<string, number> = { passwordVersion, emailVersion };
+  return versions[versionField] ?? 0;
+}
+
+export function sessionCollection(store: Store): Sessions {
+  return store.collection<SessionDocument>('sessions', {
+    indexes: [['userId', 'createdAt'], ['expiresAt']],
+    fields: ['currentId', 'revokedAt'],
+  });
+}
+
+/** Converts a user to its public representation, with the current subscription. */
+export type PresentUser = (user: UserDocument) => Promise<User>;
+
+export function toUserView(user: UserDocument, subscription: SubscriptionSummary): User {
+  return {
+    id: user.id,
+    email: user.email,
+    name: user.name ?? '',
+    createdAt: toTimestamp(user.createdAt),
+    emailVerified: user.emailVerified,
+    subscription,
+    ...publicMetadataOf(user),
+  };
+}
+
+export function toSessionView(session: SessionDocument): Session {
+  const createdAt = toTimestamp(session.createdAt);
+  const { authenticatedAt } = session;
+  return {
+    id: session.id,
+    createdAt,
+    expiresAt: toTimestamp(session.expiresAt),
+    authenticatedAt: authenticatedAt === undefined ? createdAt : toTimestamp(authenticatedAt),
+    amr: [...(session.amr ?? PASSWORD_ONLY)],
+  };
+}
+
+/** From where a session was started, as far as it is known. */
+export const deviceIn = ({ browser, system, place }: Device): Device => ({
+  ...(browser !== undefined && { browser }),
+  ...(system !== undefined && { system }),
+  ...(place !== undefined && { place }),
+});
+
+/** How a user signed in (RFC 8176): first with a password, at another provider or with a mailed code, then with a second factor. */
+export const FIRST_FACTOR = { password: 'pwd', federated: 'fed', code: 'otp' } as const;
+export type FirstFactor = (typeof FIRST_FACTOR)[keyof typeof FIRST_FACTOR];
+export const SECOND_FACTOR = { otp: ['otp', 'mfa'], recovery: ['rec', 'mfa'] } as const;
+const PASSWORD_ONLY = [FIRST_FACTOR.password];
+/** A passkey proves a key and, because the user is verified, a second factor. */
+export const PASSKEY = ['pop', 'user', 'mfa'] as const;

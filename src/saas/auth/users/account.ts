@@ -1,0 +1,193 @@
+import { toTimestamp } from '../../../core/http/schemas.js';
+import type { Origin } from '../../../core/http/scope.js';
+import { httpErrors } from '../../../core/kernel/errors.js';
+import { sha256 } from '../../../core/kernel/secrets.js';
+import type { Audit } from '../../../core/ops/audit.js';
+import type { LinkUse, UsedLinks } from '../../../core/ops/used-links.js';
+import type { AuthDependencies } from '../dependencies.js';
+import { authErrors } from '../errors.js';
+import { eventIdOf, proofOfRevocation, proofOfUse } from '../events.js';
+import { authLimits } from '../limits.js';
+import { RESET_LINK_TTL_MS } from '../links/link-tokens.js';
+import type { ListedSession } from '../schemas.js';
+import type { Identity } from '../sessions/sessions.js';
+import type { Credentials, PasswordRules } from '../sign-in/credentials.js';
+import {
+  deviceIn,
+  isSessionValid,
+  PASSWORD_BOUND_LINK_FIELDS,
+  toSessionView,
+  type UserDocument,
+} from '../store.js';
+
+/** Account management by the signed-in user. */
+export interface AccountService {
+  /**
+   * Sets the new password and ends all other sessions, in one write. A repetition of a request that has failed after that
+   * succeeds in the same session and with the same new password only.
+   * @throws INVALID_CREDENTIALS, WEAK_PASSWORD, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED
+   */
+  changePassword(
+    identity: Identity,
+    given: { currentPassword: string; newPassword: string },
+    origin: Origin,
+  ): Promise<void>;
+  /** Returns the valid sessions, newest first. */
+  listSessions(identity: SessionOfUser): Promise<ListedSession[]>;
+  /** @throws NOT_FOUND if the caller has no such session */
+  revokeSession(identity: Pick<SessionOfUser, 'user'>, id: string, origin: Origin): Promise<void>;
+}
+
+/** The identifiers of a session and its user. */
+interface SessionOfUser {
+  user: Pick<Identity['user'], 'id'>;
+  session: Pick<Identity['session'], 'id'>;
+}
+
+export interface AccountServiceDependencies
+  extends Pick<
+    AuthDependencies,
+    | 'users'
+    | 'sessions'
+    | 'passwords'
+    | 'foreignHashes'
+    | 'throttle'
+    | 'mails'
+    | 'emit'
+    | 'announceEvent'
+    | 'clock'
+  > {
+  credentials: Credentials;
+  passwordRules: PasswordRules;
+  audit: Audit;
+  usedLinks: UsedLinks<UserDocument>;
+}
+
+const MAX_LISTED_SESSIONS = 100;
+
+export function createAccountService(deps: AccountServiceDependencies): AccountService {
+  const { users, sessions, mails, credentials, passwords, passwordRules, audit, usedLinks, clock } = deps;
+
+  /** A change is marked like the use of a link; each version of the password is changed once. */
+  const useOf = (userId: string, sessionId: string, passwordVersion: number): LinkUse =>
+    usedLinks.begin(userId, sha256(`${sessionId} ${passwordVersion}`));
+
+  /** Sets the password and ends all other sessions. `null` if the account has changed since `user` was read. */
+  const setPassword = async (
+    user: UserDocument,
+    { usedLinkHash, unansweredSince }: LinkUse,
+    { sessionId, password }: { sessionId: string; password: string },
+    origin: Origin,
+  ): Promise<UserDocument | null> => {
+    const { id, email, passwordVersion, sessionEpoch } = user;
+    await passwordRules.validateStrength(password, email, 'newPassword');
+    const passwordHash = await passwords.hash(password, origin.isDisconnected);
+    // The mail is enqueued before the change and sent only after it, so a crash in between loses nothing.
+    await mails.passwordChanged(user, passwordVersion + 1, origin);
+    const expiresAt = clock.now() + RESET_LINK_TTL_MS;
+    const usedLink = { kind: 'password', expiresAt, passwordChanged: true, addressVerified: false } as const;
+    await deps.announceEvent(
+      'session.revoked',
+      othersRevoked(id, sessionId, usedLinkHash),
+      proofOfUse(id, usedLinkHash),
+    );
+    const changed = await users.updateOne(
+      // The condition on the epoch fails if this session was ended in the meantime: `keptSession` must not revive it.
+      { id, passwordVersion, sessionEpoch, suspendedAt: null },
+      {
+        set: { passwordHash, keptSession: sessionId, usedLinkHash, usedLink, unansweredSince },
+        unset: PASSWORD_BOUND_LINK_FIELDS,
+        inc: { passwordVersion: 1, sessionEpoch: 1 },
+      },
+    );
+    if (changed) await deps.foreignHashes.remove(user);
+    return changed;
+  };
+
+  /** Whether a failed request of the same session has changed the password to `password`. */
+  const hasSetPassword = async (
+    use: LinkUse,
+    password: string,
+    { ip, isDisconnected }: Origin,
+  ): Promise<boolean> => {
+    const user = await usedLinks.findUnanswered(use);
+    if (user?.usedLink?.kind !== 'password') return false;
+    // Does not throw: a guess at the current password counts even if this limit is exceeded.
+    if (!(await deps.throttle.tryCountKey(authLimits.repetition, use.usedLinkHash, ip))) return false;
+    const { ok } = await passwords.verify(user.passwordHash ?? null, password, isDisconnected);
+    return ok;
+  };
+
+  return {
+    async changePassword({ user: { id, email }, session }, { currentPassword, newPassword }, origin) {
+      passwordRules.validateFormat(newPassword, 'newPassword');
+      const { user, isRepetition } = await credentials.verify(
+        {
+          id,
+          email,
+          password: currentPassword,
+          async isRepetition({ passwordVersion, usedLinkHash }) {
+            const use = useOf(id, session.id, passwordVersion - 1);
+            return usedLinkHash === use.usedLinkHash && hasSetPassword(use, newPassword, origin);
+          },
+        },
+        origin,
+        'password.change-refused',
+      );
+      const current = await sessions.findOne({ id: session.id });
+      if (!current || !isSessionValid(user, current, clock.now())) throw httpErrors.UNAUTHENTICATED();
+      const use = useOf(id, session.id, isRepetition ? user.passwordVersion - 1 : user.passwordVersion);
+      await usedLinks.complete(use, async () => {
+        const isChanged =
+          isRepetition ||
+          (await setPassword(user, use, { sessionId: session.id, password: newPassword }, origin)) !== null ||
+          (await hasSetPassword(use, newPassword, origin));
+        if (!isChanged) throw authErrors.INVALID_CREDENTIALS();
+        await Promise.all([
+          deps.throttle.trustOnly(email, origin.ip),
+          audit.record({ event: 'password.changed', subject: id, ip: origin.ip }),
+        ]);
+        await deps.emit('session.revoked', othersRevoked(id, session.id, use.usedLinkHash));
+      });
+    },
+
+    async listSessions({ user: { id }, session: current }) {
+      const now = clock.now();
+      const where = { userId: id, revokedAt: null, expiresAt: { gt: now } };
+      const [user, currentSession, { items }] = await Promise.all([
+        users.findOne({ id }),
+        sessions.findOne({ id: current.id }),
+        sessions.page({ where, sort: 'createdAt', desc: true, limit: MAX_LISTED_SESSIONS }),
+      ]);
+      const isListed = items.some((session) => session.id === current.id);
+      const all = isListed || !currentSession ? items : [...items, currentSession];
+      return all
+        .filter((session) => user !== null && isSessionValid(user, session, now))
+        .map((session) => ({
+          ...toSessionView(session),
+          refreshedAt: toTimestamp(session.rotatedAt),
+          ...deviceIn(session),
+          current: session.id === current.id,
+        }));
+    },
+
+    async revokeSession({ user: { id: userId } }, id, { ip }) {
+      const now = clock.now();
+      const event = { userId, scope: 'local', sessionId: id } as const;
+      const announced = await deps.announceEvent('session.revoked', event, proofOfRevocation(id));
+      const revoked = await sessions.updateOne(
+        { id, userId, revokedAt: null, expiresAt: { gt: now } },
+        { set: { revokedAt: now } },
+      );
+      if (!revoked) {
+        await announced.withdraw();
+        throw httpErrors.NOT_FOUND();
+      }
+      await audit.record({ event: 'session.revoked', subject: userId, ip });
+      await announced.emit();
+    },
+  };
+}
+
+const othersRevoked = (userId: string, sessionId: string, usedLinkHash: string) =>
+  ({ id: eventIdOf({ usedLinkHash }), userId, scope: 'others', sessionId }) as const;

@@ -1,0 +1,147 @@
+import { toTimestamp } from '../../../core/http/schemas.js';
+import { httpErrors } from '../../../core/kernel/errors.js';
+import { type Audit, madeBy, type Operator } from '../../../core/ops/audit.js';
+import type { Page } from '../../../core/storage/collection.js';
+import { readPage } from '../../../core/storage/pages.js';
+import type { AuthDependencies } from '../dependencies.js';
+import { proofOfEpoch, proofOfRevocation } from '../events.js';
+import {
+  isDisabled,
+  isSessionValid,
+  type SessionDocument,
+  toSessionView,
+  type UserDocument,
+} from '../store.js';
+import { userNotFound } from './users.js';
+
+/**
+ * What the operator, or the host by default, sees and does beside suspension, deletion and grants.
+ */
+export interface AccountAdministration {
+  /** Every session that is still stored, the newest first. @throws VALIDATION_ERROR for an invalid `after` */
+  listSessions(
+    userId: string,
+    page: { after: string | undefined; limit: number },
+  ): Promise<Page<OperatedSession>>;
+  /** @throws NOT_FOUND if the user has no such session, or it has ended */
+  findSession(userId: string, sessionId: string): Promise<OperatedSession>;
+  /** @throws NOT_FOUND if the user has no such session, or it has ended */
+  endSession(userId: string, sessionId: string, operator?: Operator): Promise<void>;
+  /** @throws NOT_FOUND */
+  endSessions(userId: string, operator?: Operator): Promise<void>;
+  /** Sends a link that sets a new password. @throws NOT_FOUND, VALIDATION_ERROR for a disabled account */
+  sendReset(userId: string, operator?: Operator): Promise<void>;
+  /** @throws NOT_FOUND, VALIDATION_ERROR for a disabled account or a verified address */
+  sendVerification(userId: string, operator?: Operator): Promise<void>;
+}
+
+/** A session of a user, also one that has ended. */
+export interface OperatedSession {
+  /** `ses_…` */
+  id: string;
+  /** When it started, ISO 8601. */
+  createdAt: string;
+  /** When its refresh token was last exchanged, ISO 8601. */
+  refreshedAt: string;
+  /** When its refresh token expires, ISO 8601. */
+  expiresAt: string;
+  /** `active` sessions can be used. */
+  state: 'active' | 'ended' | 'expired';
+}
+
+export interface AccountAdministrationDependencies
+  extends Pick<AuthDependencies, 'users' | 'sessions' | 'announceEvent' | 'clock'> {
+  audit: Audit;
+  sendReset(user: UserDocument): Promise<void>;
+  sendVerification(user: UserDocument): Promise<void>;
+}
+
+export function createAccountAdministration(deps: AccountAdministrationDependencies): AccountAdministration {
+  const { users, sessions, audit, clock } = deps;
+
+  const find = async (id: string): Promise<UserDocument> => {
+    const user = await users.findOne({ id });
+    if (!user) throw userNotFound();
+    return user;
+  };
+
+  /** The user of a mail with a link. */
+  const findRecipient = async (id: string): Promise<UserDocument> => {
+    const user = await find(id);
+    if (isDisabled(user)) {
+      const message = 'The account is suspended or being deleted, so its links do not work.';
+      throw httpErrors.VALIDATION_ERROR({ message });
+    }
+    return user;
+  };
+
+  const stateOf = (user: UserDocument, session: SessionDocument): OperatedSession['state'] => {
+    const now = clock.now();
+    if (isSessionValid(user, session, now)) return 'active';
+    return session.revokedAt === undefined && session.expiresAt <= now ? 'expired' : 'ended';
+  };
+
+  const view = (user: UserDocument, session: SessionDocument): OperatedSession => ({
+    ...toSessionView(session),
+    refreshedAt: toTimestamp(session.rotatedAt),
+    state: stateOf(user, session),
+  });
+
+  return {
+    async listSessions(userId, page) {
+      const query = { where: { userId }, sort: 'createdAt', desc: true, ...page } as const;
+      const [user, { items, next }] = await Promise.all([find(userId), readPage(sessions, query)]);
+      return { items: items.map((session) => view(user, session)), next };
+    },
+
+    async findSession(userId, id) {
+      const [user, session] = await Promise.all([find(userId), sessions.findOne({ id, userId })]);
+      if (!session || !isSessionValid(user, session, clock.now())) throw httpErrors.NOT_FOUND();
+      return view(user, session);
+    },
+
+    async endSession(userId, id, operator) {
+      const now = clock.now();
+      const event = { userId, scope: 'local', sessionId: id } as const;
+      const announced = await deps.announceEvent('session.revoked', event, proofOfRevocation(id));
+      const ended = await sessions.updateOne(
+        { id, userId, revokedAt: null, expiresAt: { gt: now } },
+        { set: { revokedAt: now } },
+      );
+      if (!ended) {
+        await announced.withdraw();
+        throw httpErrors.NOT_FOUND();
+      }
+      const record = { event: 'session.revoked', subject: userId, ...madeBy(operator), detail: id };
+      await audit.record(record);
+      await announced.emit();
+    },
+
+    async endSessions(userId, operator) {
+      const change = { inc: { sessionEpoch: 1 }, unset: ['keptSession' as const] };
+      const { sessionEpoch } = await find(userId);
+      const proof = proofOfEpoch(userId, sessionEpoch + 1, null);
+      const announced = await deps.announceEvent('session.revoked', { userId, scope: 'global' }, proof);
+      if (!(await users.updateOne({ id: userId }, change))) {
+        await announced.withdraw();
+        throw userNotFound();
+      }
+      const record = { event: 'session.revoked', subject: userId, ...madeBy(operator), detail: 'all' };
+      await audit.record(record);
+      await announced.emit();
+    },
+
+    async sendReset(userId, operator) {
+      await deps.sendReset(await findRecipient(userId));
+      await audit.record({ event: 'password.reset-sent', subject: userId, ...madeBy(operator) });
+    },
+
+    async sendVerification(userId, operator) {
+      const user = await findRecipient(userId);
+      if (user.emailVerified)
+        throw httpErrors.VALIDATION_ERROR({ message: 'The address is verified already.' });
+      await deps.sendVerification(user);
+      await audit.record({ event: 'email.verification-sent', subject: userId, ...madeBy(operator) });
+    },
+  };
+}

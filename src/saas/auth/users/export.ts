@@ -1,0 +1,124 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { ok, toTimestamp } from '../../../core/http/schemas.js';
+import { access, originOf, type Scope } from '../../../core/http/scope.js';
+import { streamJson } from '../../../core/http/streams.js';
+import type { Clock } from '../../../core/kernel/clock.js';
+import { httpErrors } from '../../../core/kernel/errors.js';
+import type { ListedAudit } from '../../../core/ops/audit.js';
+import { firstPagesOf, mapPages } from '../../../core/storage/pages.js';
+import type { Throttle } from '../../../core/throttle/throttle.js';
+import { authLimits } from '../limits.js';
+import {
+  deviceIn,
+  type PresentUser,
+  type Sessions,
+  toSessionView,
+  type UserDocument,
+  type Users,
+} from '../store.js';
+import { privateMetadataOf } from './metadata.js';
+
+export interface ExportOptions {
+  /** Everything stored about a user except secrets, hashes and counters. Long lists are async iterables of pages. */
+  exportAccount(userId: string): Promise<Record<string, unknown>>;
+  throttle: Pick<Throttle, 'countKey'>;
+}
+
+/** Streams the export of a user. @throws RATE_LIMITED */
+export type SendExport = (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  userId: string,
+) => Promise<FastifyReply>;
+
+/** The `Retry-After` of a request while another export of the same user is running. */
+const RETRY_AFTER_RUNNING_SECONDS = '10';
+
+/** Exports are limited in number per user, one at a time. */
+export function createSendExport({ exportAccount, throttle }: ExportOptions): SendExport {
+  const running = new Set<string>();
+
+  return async (request, reply, id) => {
+    // One at a time, so that a client that does not read its exports keeps one stream open at most.
+    if (running.has(id))
+      throw httpErrors.RATE_LIMITED({ headers: { 'retry-after': RETRY_AFTER_RUNNING_SECONDS } });
+    running.add(id);
+    try {
+      await throttle.countKey(authLimits.export, id, originOf(request).ip);
+      return streamJson(request, reply, ok(await exportAccount(id)), () => running.delete(id));
+    } catch (error) {
+      running.delete(id);
+      throw error;
+    }
+  };
+}
+
+export async function exportPlugin(scope: Scope, { sendExport }: { sendExport: SendExport }): Promise<void> {
+  // As the page does: it contains what a stolen session should not reveal.
+  scope.get('/user/export', { config: access('recent-user') }, (request, reply) =>
+    sendExport(request, reply, request.saas.user.id),
+  );
+}
+
+export interface AccountExportDependencies {
+  users: Users;
+  sessions: Sessions;
+  presentUser: PresentUser;
+  audit: Pick<ListedAudit, 'listOf'>;
+  /** What other domains store about a user, by the name of its section in the export. */
+  sections: Record<string, (userId: string) => Promise<unknown> | AsyncIterable<unknown[]>>;
+  clock: Clock;
+}
+
+const MAX_SESSIONS = 10_000;
+
+/** The times of a user that nothing else shows. */
+const USER_TIMES = ['profileChangedAt', 'registrationRepeatedAt', 'suspendedAt', 'deletingAt'] as const;
+
+export function createAccountExport(deps: AccountExportDependencies): Pick<ExportOptions, 'exportAccount'> {
+  const { users, sessions, presentUser, audit, sections, clock } = deps;
+
+  const exportUser = async (user: UserDocument) => ({
+    ...(await presentUser(user)),
+    ...(user.locale !== undefined && { locale: user.locale }),
+    ...privateMetadataOf(user),
+    ...(user.newEmail !== undefined && { newEmail: user.newEmail }),
+    ...(user.grant && { granted: exportGrant(user.grant) }),
+    ...Object.fromEntries(
+      USER_TIMES.flatMap((name) => (user[name] === undefined ? [] : [[name, toTimestamp(user[name])]])),
+    ),
+  });
+
+  return {
+    async exportAccount(userId) {
+      const user = await users.findOne({ id: userId });
+      const newestFirst = { where: { userId }, sort: 'createdAt', desc: true } as const;
+      const ofOtherDomains = Object.entries(sections).map(async ([name, read]) => [name, await read(userId)]);
+      return {
+        exportedAt: toTimestamp(clock.now()),
+        user: user && (await exportUser(user)),
+        sessions: mapPages(firstPagesOf(sessions, newestFirst, MAX_SESSIONS), (session) => ({
+          ...toSessionView(session),
+          refreshedAt: toTimestamp(session.rotatedAt),
+          ...deviceIn(session),
+          ...(session.revokedAt !== undefined && { revokedAt: toTimestamp(session.revokedAt) }),
+        })),
+        ...Object.fromEntries(await Promise.all(ofOtherDomains)),
+        audit: mapPages(audit.listOf(userId), ({ at, event, by, actor, ip, detail }) => ({
+          at: toTimestamp(at),
+          event,
+          // The address of an operator is personal data of another person.
+          ip: by === undefined ? ip : 'operator',
+          ...(actor && { actor }),
+          ...(detail && { detail }),
+        })),
+      };
+    },
+  };
+}
+
+const exportGrant = ({ plan, since, until }: NonNullable<UserDocument['grant']>) => ({
+  plan,
+  since: toTimestamp(since),
+  ...(until !== undefined && { until: toTimestamp(until) }),
+});

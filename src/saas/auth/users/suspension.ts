@@ -1,0 +1,91 @@
+import type { Clock } from '../../../core/kernel/clock.js';
+import { type Audit, madeBy, type Operator } from '../../../core/ops/audit.js';
+import type { Announce } from '../../../core/ops/events.js';
+import { UNANSWERED_LINK_FIELDS } from '../../../core/ops/used-links.js';
+import type { Change } from '../../../core/storage/collection.js';
+import type { AuthEvents } from '../events.js';
+import { ALL_LINK_FIELDS, type UserDocument, type Users } from '../store.js';
+import { findUser, type ManagedUser, type UserKey, userNotFound } from './users.js';
+
+/** Suspension of accounts by the operator. */
+export interface Suspension {
+  /**
+   * Suspends an account. From the next request on, every process rejects its access and refresh tokens, and a login with
+   * the correct password fails with ACCOUNT_SUSPENDED. Its sessions and mailed links stay invalid after `unsuspend`. A
+   * repeated call changes nothing.
+   * @param operator who does it, for the audit; default: the host or the command line
+   * @throws NOT_FOUND
+   */
+  suspend(by: UserKey, operator?: Operator): Promise<ManagedUser>;
+  /** Lifts a suspension; the password stays the same. @throws NOT_FOUND, also during a deletion */
+  unsuspend(by: UserKey, operator?: Operator): Promise<ManagedUser>;
+}
+
+export interface SuspensionDependencies {
+  users: Users;
+  audit: Audit;
+  announceEvent: Announce<AuthEvents>;
+  toManagedUser(user: UserDocument): Promise<ManagedUser>;
+  clock: Clock;
+}
+
+export function createSuspension(deps: SuspensionDependencies): Suspension {
+  const { users, audit, announceEvent, toManagedUser, clock } = deps;
+
+  /** Changes the state of the account. Returns `null` when it already has that state. */
+  const change = async (
+    user: UserDocument,
+    wanted: 'suspended' | 'active',
+    update: Change<UserDocument>,
+    operator: Operator | undefined,
+  ): Promise<UserDocument | null> => {
+    const { id } = user;
+    const suspendedAt = wanted === 'suspended' ? null : { gt: 0 };
+    // Without a change, nothing is announced: after a crash, the proof would hold nevertheless.
+    if ((user.suspendedAt !== undefined) === (wanted === 'suspended')) return null;
+    const event = wanted === 'suspended' ? 'user.suspended' : 'user.unsuspended';
+    const proof = { of: 'user', id, has: { suspendedAt: update.set?.suspendedAt ?? null } };
+    const announced = [
+      ...(wanted === 'suspended'
+        ? [await announceEvent('session.revoked', { userId: id, scope: 'global' }, proof)]
+        : []),
+      await announceEvent(event, { userId: id }, proof),
+    ];
+    const changed = await users.updateOne({ id, suspendedAt, deletingAt: null }, update);
+    if (!changed) {
+      for (const one of announced) await one.withdraw();
+      return null;
+    }
+    await audit.record({ event, subject: id, ...madeBy(operator) });
+    for (const one of announced) await one.emit();
+    return changed;
+  };
+
+  const findCurrent = async ({ id }: UserDocument): Promise<UserDocument> => {
+    const user = await users.findOne({ id });
+    if (!user || user.deletingAt !== undefined) throw userNotFound();
+    return user;
+  };
+
+  return {
+    async suspend(by, operator) {
+      const user = await findUser(users, by);
+      if (!user) throw userNotFound();
+      const update: Change<UserDocument> = {
+        set: { suspendedAt: clock.now() },
+        // The new epoch also ends sessions that a concurrent login starts with the user it read before this write.
+        inc: { sessionEpoch: 1 },
+        unset: [...ALL_LINK_FIELDS, ...UNANSWERED_LINK_FIELDS, 'keptSession'],
+      };
+      const changed = await change(user, 'suspended', update, operator);
+      return toManagedUser(changed ?? (await findCurrent(user)));
+    },
+
+    async unsuspend(by, operator) {
+      const user = await findUser(users, by);
+      if (!user) throw userNotFound();
+      const changed = await change(user, 'active', { unset: ['suspendedAt'] }, operator);
+      return toManagedUser(changed ?? (await findCurrent(user)));
+    },
+  };
+}

@@ -1,0 +1,353 @@
+import { mustBe, shown } from '../../../core/config/validation-messages.js';
+import { canonicalEmail } from '../../../core/http/mailboxes.js';
+import { Email, fits, OptionalName, toTimestamp, type User } from '../../../core/http/schemas.js';
+import type { PrivateMetadata } from '../../../core/http/user-metadata.js';
+import { type Clock, timesOf } from '../../../core/kernel/clock.js';
+import { type ErrorDetail, httpErrors, invalidFields } from '../../../core/kernel/errors.js';
+import type { Random } from '../../../core/kernel/secrets.js';
+import { type Audit, changeDetail, madeBy, type Operator } from '../../../core/ops/audit.js';
+import type { Announce } from '../../../core/ops/events.js';
+import type { PasswordPolicy } from '../../../core/passwords/common.js';
+import type { Passwords } from '../../../core/passwords/hasher.js';
+import {
+  type Estimate,
+  type Page,
+  type PageQuery,
+  UniqueViolation,
+} from '../../../core/storage/collection.js';
+import { readPage } from '../../../core/storage/pages.js';
+import { authErrors } from '../errors.js';
+import { type AuthEvents, proofOfProfile, proofOfRegistration } from '../events.js';
+import type { ForeignHashes } from '../import/foreign-hashes.js';
+import {
+  newUserDocument,
+  type PresentUser,
+  type ProfileMark,
+  USER_ID_PREFIX,
+  type UserDocument,
+  type Users,
+} from '../store.js';
+import {
+  METADATA_KINDS,
+  type MetadataInput,
+  mergeMetadata,
+  metadataProblem,
+  metadataSizeProblem,
+  privateMetadataOf,
+  type StoredMetadata,
+} from './metadata.js';
+
+/** Identifies a user by id, or by e-mail address in any case. */
+export type UserKey = { id: string } | { email: string };
+
+/** A user as seen by the host application and the command line. */
+export interface ManagedUser extends User {
+  /** ISO 8601; null unless the account is suspended. */
+  suspendedAt: string | null;
+  /** The plan that the operator granted, also after `until`; null without a grant. */
+  granted: { plan: string; since: string; until: string | null } | null;
+  /** What the host stores about the user, without the user reading it; absent if there is nothing. */
+  privateMetadata?: PrivateMetadata;
+}
+
+/** A user as seen by the operator in the admin area. */
+export interface OperatedUser extends ManagedUser {
+  state: 'active' | 'suspended' | 'deleting';
+  hasPassword: boolean;
+}
+
+export type UserState = 'suspended' | 'deleting' | 'unverified';
+
+export interface UserListQuery {
+  search: string | undefined;
+  state: UserState | undefined;
+  after: string | undefined;
+  limit: number;
+}
+
+export const userNotFound = () => httpErrors.NOT_FOUND({ message: 'The user was not found.' });
+
+/** Returns `null` for an invalid address, too. */
+export async function findUser(users: Pick<Users, 'findOne'>, by: UserKey): Promise<UserDocument | null> {
+  if ('id' in by) return users.findOne({ id: by.id });
+  const email = canonicalEmail(by.email);
+  return fits(email, Email) ? users.findOne({ email }) : null;
+}
+
+/** What other domains and the host application can do with users. */
+export interface UserDirectory {
+  /** Finds a user by ID or address; null if there is none. */
+  find(by: UserKey): Promise<ManagedUser | null>;
+  /**
+   * Creates an account, even when registration is disabled.
+   * @throws VALIDATION_ERROR, WEAK_PASSWORD, EMAIL_TAKEN, OVERLOADED
+   */
+  create(user: NewUser): Promise<ManagedUser>;
+  /**
+   * Changes the display name; an empty one removes it.
+   * @param operator who does it instead of the user, for the audit
+   * @throws UNAUTHENTICATED when the user has been deleted
+   */
+  rename(userId: string, name: string, operator?: Operator): Promise<User>;
+  estimate(): Promise<Estimate>;
+  toManagedUser(user: UserDocument): Promise<ManagedUser>;
+  listNewest(limit: number): Promise<User[]>;
+  /**
+   * Lists users by the beginning of their address or by their ID, or those in a state; without both all, the newest first.
+   * @throws VALIDATION_ERROR for an invalid `after`, or for a search with a state, which no index serves
+   */
+  list(query: UserListQuery): Promise<Page<OperatedUser>>;
+  /** @throws NOT_FOUND */
+  findOperated(id: string): Promise<OperatedUser>;
+  /** Counts the registrations of each day (ISO 8601 dates, UTC), each up to `limit`. */
+  countRegistrations(days: readonly string[], limit: number): Promise<number[]>;
+}
+
+export function createUserDirectory(
+  deps: NewUserDependencies & {
+    users: Users;
+    audit: Audit;
+    profileMark: ProfileMark;
+  },
+): UserDirectory {
+  const { users, presentUser } = deps;
+  const toTimestampOrNull = (at: number | undefined) => (at === undefined ? null : toTimestamp(at));
+  const toManagedUser = async (user: UserDocument): Promise<ManagedUser> => ({
+    ...(await presentUser(user)),
+    suspendedAt: toTimestampOrNull(user.suspendedAt),
+    granted: user.grant
+      ? {
+          plan: user.grant.plan,
+          since: toTimestamp(user.grant.since),
+          until: toTimestampOrNull(user.grant.until),
+        }
+      : null,
+    ...privateMetadataOf(user),
+  });
+  const toOperatedUser = async (user: UserDocument): Promise<OperatedUser> => ({
+    ...(await toManagedUser(user)),
+    state:
+      user.deletingAt !== undefined ? 'deleting' : user.suspendedAt !== undefined ? 'suspended' : 'active',
+    hasPassword: user.passwordHash !== undefined,
+  });
+  return {
+    toManagedUser,
+    async find(by) {
+      const user = await findUser(users, by);
+      return user && toManagedUser(user);
+    },
+    async create(input) {
+      const user = await insertUser(input, deps);
+      await deps.audit.record({ event: 'user.created', subject: user.id, ip: 'local' });
+      return toManagedUser(user);
+    },
+    async rename(id, given, operator) {
+      const name = given.trim();
+      for (;;) {
+        const before = await users.findOne({ id });
+        if (!before) throw httpErrors.UNAUTHENTICATED();
+        const { name: former = '', profileVersion } = before;
+        const { name: _, ...nameless } = before;
+        const after = await presentUser(name === '' ? nameless : { ...before, name });
+        if (name === former) return after;
+        const announced = await deps.announceEvent(
+          'user.updated',
+          { userId: id, user: after },
+          proofOfProfile(id, (profileVersion ?? 0) + 1),
+        );
+        const mark = deps.profileMark();
+        const isRenamed = await users.changeOne(
+          { id, profileVersion: profileVersion ?? null },
+          {
+            ...(name === '' ? { set: mark, unset: ['name'] } : { set: { ...mark, name } }),
+            inc: { profileVersion: 1 },
+          },
+        );
+        if (!isRenamed) {
+          await announced.withdraw();
+          continue;
+        }
+        await announced.emit();
+        if (operator) {
+          const detail = changeDetail({ name: before.name }, { name: name || undefined });
+          await deps.audit.record({ event: 'user.renamed', subject: id, ...madeBy(operator), detail });
+        }
+        return after;
+      }
+    },
+    estimate: () => users.estimate(),
+    async listNewest(limit) {
+      const { items } = await users.page({ sort: 'createdAt', desc: true, limit });
+      return Promise.all(items.map(presentUser));
+    },
+    async list({ search, state, after, limit }) {
+      const page = await readPage(users, { ...matching(search, state), after, limit });
+      return { ...page, items: await Promise.all(page.items.map(toOperatedUser)) };
+    },
+    async findOperated(id) {
+      const user = await users.findOne({ id });
+      if (!user) throw userNotFound();
+      return toOperatedUser(user);
+    },
+    countRegistrations: (days, limit) =>
+      Promise.all(days.map((day) => users.count({ createdAt: timesOf(day) }, limit))),
+  };
+}
+
+type Matching = Pick<PageQuery<UserDocument>, 'where' | 'sort' | 'desc'>;
+
+/** What a list finds; every character of an address is below `~`, so that the range is a prefix. */
+export function matching(search: string | undefined, state: UserState | undefined): Matching {
+  if (search !== undefined && state !== undefined)
+    throw invalidFields({ path: 'show', message: 'cannot be combined with a search: clear one of them' });
+  if (state !== undefined) return IN_STATE[state];
+  if (search === undefined) return { sort: 'createdAt', desc: true };
+  const id = search.trim();
+  if (id.startsWith(USER_ID_PREFIX)) return { where: { id }, sort: 'id' };
+  const prefix = canonicalEmail(search);
+  return { where: { email: { gte: prefix, lt: `${prefix}\u007f` } }, sort: 'email' };
+}
+
+/** Each by an index of its own; a deletion begins with a suspension. */
+const IN_STATE: Record<UserState, Matching> = {
+  suspended: { where: { suspendedAt: { gt: 0 } }, sort: 'suspendedAt', desc: true },
+  deleting: { where: { deletingAt: { gt: 0 } }, sort: 'deletingAt', desc: true },
+  unverified: { where: { emailVerified: false }, sort: 'createdAt', desc: true },
+};
+
+/** At most one of `password` and `passwordHash`; without either, the user sets a password by mail. */
+export interface NewUser extends MetadataInput {
+  /** The ID in another system: 1 to 64 letters, digits, `_` and `-`. Default: a new one. */
+  id?: string;
+  /** One ASCII address, in any case. */
+  email: string;
+  /** It has to satisfy the rules for new passwords. */
+  password?: string;
+  /** A hash of another system: argon2, bcrypt, scrypt or PBKDF2. */
+  passwordHash?: string;
+  /** The display name; default: none. */
+  name?: string;
+  /** Default `false`. */
+  emailVerified?: boolean;
+  /** Unix time in milliseconds. Default: now. */
+  createdAt?: number;
+}
+
+export interface NewUserDependencies {
+  users: Pick<Users, 'insert' | 'findOne'>;
+  passwords: Pick<Passwords, 'problem' | 'hash' | 'accepts'>;
+  foreignHashes: Pick<ForeignHashes, 'add' | 'remove'>;
+  passwordPolicy: PasswordPolicy;
+  siteName(): Promise<string>;
+  presentUser: PresentUser;
+  announceEvent: Announce<AuthEvents>;
+  clock: Clock;
+  random: Random;
+}
+
+/** Stores a user under the rules of registration. @throws VALIDATION_ERROR, WEAK_PASSWORD, EMAIL_TAKEN, OVERLOADED */
+export async function insertUser(input: NewUser, deps: NewUserDependencies): Promise<UserDocument> {
+  const { clock, random, passwords } = deps;
+  const given = trimmedProfile(input);
+  const details = validateNewUser(given, deps);
+  if (details.length > 0) throw httpErrors.VALIDATION_ERROR({ details });
+  const { id, email, password, name, emailVerified = false, createdAt = clock.now() } = given;
+  const found = id === undefined ? null : await deps.users.findOne({ id });
+  if (found && found.email !== canonicalEmail(email)) throw ID_TAKEN();
+  if (found) throw authErrors.EMAIL_TAKEN();
+  if (password !== undefined) await deps.passwordPolicy.validate(password, [email, await deps.siteName()]);
+  const passwordHash = password === undefined ? input.passwordHash : await passwords.hash(password);
+  const metadata: StoredMetadata = {};
+  for (const kind of METADATA_KINDS) {
+    const text = input[kind] === undefined ? null : mergeMetadata(undefined, input[kind]);
+    if (text !== null) metadata[kind] = text;
+  }
+  const user = newUserDocument({ id, email, name, passwordHash, emailVerified, metadata }, createdAt, {
+    clock,
+    random,
+  });
+  await deps.foreignHashes.add(user);
+  const event = { userId: user.id, user: await deps.presentUser(user) };
+  const announced = await deps.announceEvent('user.registered', event, proofOfRegistration(user.id));
+  await deps.users.insert(user).catch(async (error: unknown) => {
+    await Promise.all([deps.foreignHashes.remove(user), announced.withdraw()]);
+    if (!(error instanceof UniqueViolation)) throw error;
+    // Of concurrent insertions with one ID, or of two lines of an import.
+    const isOther = error.field === 'id' && (await deps.users.findOne({ id: user.id }))?.email !== user.email;
+    throw isOther ? ID_TAKEN() : authErrors.EMAIL_TAKEN();
+  });
+  await announced.emit();
+  return user;
+}
+
+/** Validates the types, too, because the input may come from JavaScript or from a file. */
+function validateNewUser(
+  input: Partial<Record<keyof NewUser, unknown>>,
+  { passwords, clock }: Pick<NewUserDependencies, 'passwords' | 'clock'>,
+): ErrorDetail[] {
+  const { id, email, password, passwordHash, createdAt } = input;
+  const problems: Record<keyof NewUser, string | null | false> = {
+    id:
+      !(id === undefined || (typeof id === 'string' && USER_ID.test(id))) &&
+      `must have 1 to 64 letters, digits, _ and -; given: ${shown(id)}`,
+    ...profileProblems({ ...input, email: email ?? null }),
+    password:
+      password !== undefined &&
+      (typeof password === 'string' ? passwords.problem(password) : 'must be a string'),
+    passwordHash:
+      passwordHash !== undefined &&
+      (password !== undefined
+        ? 'cannot be combined with a password: send one of them'
+        : !(typeof passwordHash === 'string' && passwords.accepts(passwordHash)) &&
+          'must be an argon2, bcrypt, scrypt or PBKDF2 hash of usual cost'),
+    createdAt:
+      !(createdAt === undefined || (Number.isSafeInteger(createdAt) && isPast(createdAt as number, clock))) &&
+      `must be a time in the past, like 1706702400000 or, in a file, 2024-01-31T12:00:00Z; given: ${shown(createdAt)}`,
+  };
+  return Object.entries(problems).flatMap(([path, message]) => (message ? [{ path, message }] : []));
+}
+
+const USER_ID = /^[\w-]{1,64}$/;
+
+const ID_TAKEN = () => invalidFields({ path: 'id', message: 'belongs to another account' });
+
+/** Without the spaces that files and forms add around an address and a name. Blank names and other types stay for the validation. */
+export function trimmedProfile<T extends { email?: unknown; name?: unknown }>(given: T): T {
+  const { email, name } = given;
+  return {
+    ...given,
+    ...(typeof email === 'string' && { email: email.trim() }),
+    ...(typeof name === 'string' && { name: name.trim() || name }),
+  };
+}
+
+/** What a host can give at the creation and change later. */
+type GivenProfile = Partial<Record<'email' | 'name' | 'emailVerified' | keyof MetadataInput, unknown>>;
+
+/** The problem of each field that is given. */
+export function profileProblems({
+  email,
+  name,
+  emailVerified,
+  publicMetadata,
+  privateMetadata,
+}: GivenProfile): Record<keyof GivenProfile, string | null | false> {
+  const isText = (value: unknown, schema: typeof Email) =>
+    value === undefined || (typeof value === 'string' && fits(value, schema));
+  const ofMetadata = (patch: unknown) =>
+    metadataProblem(patch) ??
+    (patch === undefined ? null : metadataSizeProblem(mergeMetadata(undefined, patch as object)));
+  return {
+    email: !isText(email, Email) && mustBe(Email, email),
+    name: !isText(name, OptionalName) && mustBe(OptionalName, name),
+    emailVerified:
+      !(emailVerified === undefined || typeof emailVerified === 'boolean') &&
+      `must be true or false; given: ${shown(emailVerified)}`,
+    publicMetadata: ofMetadata(publicMetadata),
+    privateMetadata: ofMetadata(privateMetadata),
+  };
+}
+
+function isPast(time: number, clock: Clock): boolean {
+  return time >= 0 && time <= clock.now();
+}

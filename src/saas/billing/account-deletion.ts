@@ -1,0 +1,112 @@
+import type { Collection } from '../../core/storage/collection.js';
+import { pagesOf } from '../../core/storage/pages.js';
+import type { Trials } from './checkout/trials.js';
+import type { CustomerLinks } from './customers/customers.js';
+import { billingErrors, isCustomerMissing } from './errors.js';
+import type { Gateway } from './provider/gateway.js';
+import type { Purchases } from './purchases.js';
+import {
+  type Checkouts,
+  type Customers,
+  type LinkedCustomers,
+  listSubscriptions,
+  type Payments,
+  type Subscriptions,
+  type WebhookEvents,
+} from './store.js';
+import type { DuplicateDocument } from './subscription/duplicates.js';
+import type { UsageReports } from './usage/reports.js';
+import type { BillingUsers } from './users.js';
+
+/** Deletes the billing data of a deleted account. Invoices and customers remain at the provider. */
+export interface BillingDeletion {
+  /**
+   * Cancels every subscription at the provider, so that the user is not charged again. Does nothing without a customer
+   * or an API key.
+   * @throws PAYMENT_PROVIDER_ERROR
+   */
+  cancelSubscriptions(userId: string): Promise<void>;
+  /** Deletes what is stored about a user. */
+  deleteBillingData(userId: string): Promise<void>;
+  deleteIfUserIsGone: DeleteIfUserIsGone;
+}
+
+/** Deletes data that was written while its user was deleted. True if the user does not exist. */
+export type DeleteIfUserIsGone = (userId: string) => Promise<boolean>;
+
+export interface BillingDeletionDependencies {
+  customers: Customers;
+  linkedCustomers: LinkedCustomers;
+  links: Pick<CustomerLinks, 'list'>;
+  purchases: Purchases;
+  checkouts: Checkouts;
+  duplicates: Collection<DuplicateDocument>;
+  trials: Pick<Trials, 'settle' | 'forget'>;
+  subscriptions: Subscriptions;
+  payments: Payments;
+  usage: UsageReports;
+  events: WebhookEvents;
+  users: Pick<BillingUsers, 'find'>;
+  gateway: Pick<Gateway, 'cancelSubscriptions'> | undefined;
+}
+
+export function createBillingDeletion(deps: BillingDeletionDependencies): BillingDeletion {
+  const { customers, linkedCustomers, links, checkouts, duplicates, trials } = deps;
+  const { subscriptions, payments, purchases, usage, events, users, gateway } = deps;
+
+  const deleteEvents = async (ids: readonly (string | undefined)[]): Promise<void> => {
+    const about = ids.filter((id) => id !== undefined);
+    if (about.length > 0) await events.deleteMany({ about: { in: about } });
+  };
+
+  const deleteBillingData = async (userId: string): Promise<void> => {
+    const customerIds = await links.list(userId);
+    const all = await listSubscriptions(subscriptions, userId);
+    // The bodies of events contain personal data as well. Later events are unmatched.
+    await deleteEvents([...customerIds, ...all.flatMap(({ customerId, id }) => [customerId, id])]);
+    // Disputes refer to a payment only.
+    for await (const page of pagesOf(payments, { where: { userId }, sort: 'at' }))
+      await deleteEvents(
+        page.flatMap(({ id, paymentIntentId, chargeId }) => [id, paymentIntentId, chargeId]),
+      );
+    await subscriptions.deleteMany({ userId });
+    await payments.deleteMany({ userId });
+    await usage.deleteMany({ userId });
+    await purchases.deleteMany({ userId });
+    await linkedCustomers.deleteMany({ userId });
+    await checkouts.deleteMany({ userId });
+    await duplicates.deleteOne({ id: userId });
+    await trials.forget(userId);
+    await customers.deleteOne({ id: userId });
+  };
+
+  /** The user's customer, and others that were created at the provider by hand. */
+  const customersOf = async (userId: string): Promise<Set<string>> => {
+    const all = await listSubscriptions(subscriptions, userId);
+    return new Set([...(await links.list(userId)), ...all.flatMap(({ customerId }) => customerId ?? [])]);
+  };
+
+  return {
+    deleteBillingData,
+
+    async deleteIfUserIsGone(userId) {
+      if (await users.find(userId)) return false;
+      await deleteBillingData(userId);
+      return true;
+    },
+
+    async cancelSubscriptions(userId) {
+      for (const customerId of gateway ? await customersOf(userId) : []) {
+        await gateway?.cancelSubscriptions(customerId).catch((cause: unknown) => {
+          if (isCustomerMissing(cause)) return;
+          throw billingErrors.PAYMENT_PROVIDER_ERROR({ message: NOT_CANCELLED, cause });
+        });
+      }
+      // After the open sessions have ended, because until then one of them may be paid.
+      await trials.settle(userId);
+    },
+  };
+}
+
+const NOT_CANCELLED =
+  'The payment provider did not respond as expected. The account is closed and will be deleted when the subscription has been cancelled.';

@@ -1,0 +1,156 @@
+import { type Clock, HOUR } from '../../../core/kernel/clock.js';
+import { httpErrors } from '../../../core/kernel/errors.js';
+import { newId, type Random, sha256 } from '../../../core/kernel/secrets.js';
+import type { Job } from '../../../core/ops/jobs.js';
+import { createExpiryPurge } from '../../../core/ops/purge.js';
+import { nullIfTaken } from '../../../core/storage/collection.js';
+import { billingErrors, isPriceNotAllowed } from '../errors.js';
+import type { Checkout, CheckoutSessions, OpenSession } from '../provider/checkout-sessions.js';
+import { asObject, asText, type Json } from '../provider/json.js';
+import { malformed } from '../provider/responses.js';
+import type { CheckoutDocument, Checkouts } from '../store.js';
+
+/**
+ * Keeps at most one checkout session open for each subject: the plans of which a user has one, a price that is bought
+ * once, or the payment method. Any number of processes may open sessions at the same time.
+ *
+ * A process first reserves the subject in the store, then opens the session with the idempotency key of the reservation,
+ * and stores its ID before the user gets its address. Processes with the same order share the reservation and therefore
+ * the session. A session whose reservation was replaced never reaches a user.
+ */
+export interface OpenCheckouts {
+  /**
+   * The open session for the same order, or a new one after the previous session of the subject was expired.
+   * @throws VERSION_CONFLICT if another order for the subject came first, CUSTOMER_NOT_FOUND if the customer was deleted
+   *   at the provider, and what `CheckoutSessions.createCheckout` throws
+   */
+  open(subject: CheckoutSubject, checkout: Checkout): Promise<{ sessionId: string; url: string }>;
+}
+
+export interface CheckoutSubject {
+  userId: string;
+  /** Identifies what is bought: `subscription`, `payment:price_…`, … */
+  name: string;
+  /** Called with the previous session if it was paid. Throws if nothing else may be bought. */
+  onPaid(session: Json): Promise<void>;
+}
+
+/** The ID of the stored checkout. */
+export const checkoutIdOf = ({ userId, name }: Pick<CheckoutSubject, 'userId' | 'name'>): string =>
+  `${userId}:${name}`;
+
+export interface OpenCheckoutDependencies {
+  checkouts: Checkouts;
+  gateway: CheckoutSessions;
+  clock: Clock;
+  random: Random;
+}
+
+/** Users get a session only if they have this time left to pay. */
+const MIN_REMAINING_MS = HOUR;
+
+/** Longer than the 24 hours after which the provider expires a session and forgets an idempotency key. */
+const RETENTION_MS = 25 * HOUR;
+
+/** Each attempt fails only if another process has changed the reservation in the meantime. */
+const MAX_ATTEMPTS = 10;
+
+export function createOpenCheckouts(deps: OpenCheckoutDependencies): OpenCheckouts {
+  const { checkouts, gateway, clock, random } = deps;
+  const isUsable = (expiresAt = Number.POSITIVE_INFINITY) => expiresAt > clock.now() + MIN_REMAINING_MS;
+
+  /** Reserves the subject for an order; null if another process came first or has stored a session. */
+  const reserve = async (
+    known: CheckoutDocument | null,
+    subject: Pick<CheckoutDocument, 'id' | 'userId'>,
+    fingerprint: string,
+  ): Promise<CheckoutDocument | null> => {
+    const key = newId('checkout_', clock, random);
+    const set = { fingerprint, key, expiresAt: clock.now() + RETENTION_MS };
+    if (known) {
+      // A session that was stored since the reservation was read may have reached a user, and must be expired first.
+      const unchanged = { id: known.id, key: known.key, sessionId: known.sessionId ?? null };
+      return checkouts.updateOne(unchanged, { set, unset: ['sessionId'] });
+    }
+    const reservation = { ...subject, ...set };
+    return checkouts.insert(reservation).then(() => reservation, nullIfTaken);
+  };
+
+  /** The address of the stored session if it is still open for the same order; otherwise the session is ended. */
+  const reuseOrEnd = async (
+    { sessionId, fingerprint, expiresAt }: CheckoutDocument & { sessionId: string },
+    wanted: string,
+    subject: CheckoutSubject,
+  ): Promise<string | null> => {
+    const isWanted = fingerprint === wanted && isUsable(expiresAt);
+    const session = isWanted
+      ? await gateway.checkoutSession(sessionId)
+      : await gateway.expireCheckout(sessionId);
+    if (session?.['status'] === 'complete') await subject.onPaid(session);
+    if (isWanted && asObject(session?.['customer'])['deleted'] === true)
+      throw billingErrors.CUSTOMER_NOT_FOUND();
+    const url = asText(session?.['url']);
+    return isWanted && session?.['status'] === 'open' && url !== undefined ? url : null;
+  };
+
+  /** Stores the session of a reservation; null if the reservation was replaced. */
+  const record = async ({ id, key }: CheckoutDocument, session: OpenSession) =>
+    checkouts.updateOne(
+      { id, key },
+      { set: { sessionId: session.id, expiresAt: session.expiresAt ?? clock.now() + RETENTION_MS } },
+    );
+
+  return {
+    async open(subject, checkout) {
+      const { userId } = subject;
+      const id = checkoutIdOf(subject);
+      const fingerprint = sha256(JSON.stringify(checkout));
+      for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+        const known = await checkouts.findOne({ id });
+        if (known?.sessionId !== undefined) {
+          const { sessionId } = known;
+          const url = await reuseOrEnd({ ...known, sessionId }, fingerprint, subject);
+          if (url !== null) return { sessionId, url };
+        }
+        const isShared = known !== null && known.sessionId === undefined && known.fingerprint === fingerprint;
+        const reservation = isShared ? known : await reserve(known, { id, userId }, fingerprint);
+        if (!reservation) continue;
+        const session = await createSession(gateway, checkout, reservation.key);
+        if (!(await record(reservation, session))) {
+          await gateway.expireCheckout(session.id);
+          throw checkoutReplaced();
+        }
+        if (isUsable(session.expiresAt)) return { sessionId: session.id, url: session.url };
+        // A response that the provider repeats may be about a session that has expired since; a new session lasts 24 hours.
+        if (!isShared) throw malformed('A new checkout session that expires within the hour or has expired.');
+      }
+      throw checkoutReplaced();
+    },
+  };
+}
+
+export const checkoutReplaced = () =>
+  httpErrors.VERSION_CONFLICT({
+    message: 'Another purchase was started in the meantime. Continue with that one or start again.',
+  });
+
+/** Without a given quantity, tries 1 and then none: only the provider knows whether the price is metered. */
+async function createSession(
+  gateway: CheckoutSessions,
+  checkout: Checkout,
+  key: string,
+): Promise<OpenSession> {
+  const { item } = checkout;
+  if (!item || item.quantity !== undefined) return gateway.createCheckout(checkout, key);
+  const single = { ...checkout, item: { ...item, quantity: 1 } };
+  return gateway.createCheckout(single, key).catch((error: unknown) => {
+    if (isPriceNotAllowed(error)) return gateway.createCheckout(checkout, `${key}-metered`);
+    throw error;
+  });
+}
+
+/** Deletes what is stored about sessions that have expired. */
+export const createCheckoutPurge = ({
+  checkouts,
+  clock,
+}: Pick<OpenCheckoutDependencies, 'checkouts' | 'clock'>): Job => createExpiryPurge(checkouts, clock);

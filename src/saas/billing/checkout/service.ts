@@ -1,0 +1,195 @@
+import { problemsOf } from '../../../core/config/options.js';
+import { withLeadingSlash, withQuery } from '../../../core/config/public-url.js';
+import type { User } from '../../../core/http/schemas.js';
+import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
+import type { DeleteIfUserIsGone } from '../account-deletion.js';
+import type { EnsureCustomer } from '../customers/customers.js';
+import { billingErrors, isCustomerMissing, isProviderError } from '../errors.js';
+import type { Catalog } from '../plans/catalog.js';
+import { type Plans, UNKNOWN_PLAN } from '../plans/plans.js';
+import type { Checkout, CheckoutPageOptions } from '../provider/checkout-sessions.js';
+import type { Gateway } from '../provider/gateway.js';
+import { idOf } from '../provider/json.js';
+import { CheckoutOrder } from '../schemas.js';
+import { isTerminal, listSubscriptions, type SubscriptionDocument, type Subscriptions } from '../store.js';
+import type { SubscriptionSync } from '../subscription/sync.js';
+import type { BillingUsers } from '../users.js';
+import {
+  type CheckoutSubject,
+  checkoutIdOf,
+  checkoutReplaced,
+  type OpenCheckouts,
+} from './open-checkouts.js';
+import type { Trials } from './trials.js';
+
+/** Sends users to the provider's payment page. */
+export interface CheckoutService {
+  /**
+   * Opens a checkout session at the provider, or returns the open one of the same order.
+   * @throws VALIDATION_ERROR, BILLING_NOT_CONFIGURED, PRICE_NOT_ALLOWED, CURRENCY_MISMATCH, PROMOTION_NOT_VALID,
+   *   TAX_NOT_CONFIGURED, TAX_LOCATION_INVALID, ALREADY_SUBSCRIBED, VERSION_CONFLICT, PAYMENT_PROVIDER_ERROR;
+   *   UNAUTHENTICATED if the account was closed concurrently
+   */
+  open(user: Pick<User, 'id' | 'email'>, order: Order): Promise<{ sessionId: string; url: string }>;
+  /**
+   * The same for code of the operator, which may set the options of the page, too; they take precedence over those of the plan.
+   * @throws NOT_FOUND if there is no such user
+   */
+  create(userId: string, order: CheckoutOrder): Promise<{ sessionId: string; url: string }>;
+}
+
+/** What a browser may choose. */
+export interface Order {
+  priceId?: string;
+  mode: Checkout['mode'];
+  quantity?: number;
+}
+
+export interface CheckoutDependencies {
+  subscriptions: Subscriptions;
+  users: Pick<BillingUsers, 'find'>;
+  ensureCustomer: EnsureCustomer;
+  catalog: Pick<Catalog, 'plans'>;
+  trials: Trials;
+  plans: Plans;
+  deleteIfUserIsGone: DeleteIfUserIsGone;
+  /** These are absent while no API key is configured. */
+  gateway: Gateway | undefined;
+  openCheckouts: OpenCheckouts | undefined;
+  sync: SubscriptionSync | undefined;
+  publicUrl(): string;
+  returnPath: string;
+}
+
+export function createCheckoutService(deps: CheckoutDependencies): CheckoutService {
+  const { subscriptions, users, ensureCustomer, plans, publicUrl, sync } = deps;
+
+  /** The state at the provider, or the stored one if the provider does not respond. */
+  const refresh = async (stored: SubscriptionDocument): Promise<SubscriptionDocument> => {
+    try {
+      return (await sync?.syncOne(stored.id, stored.userId))?.after ?? stored;
+    } catch (error) {
+      if (isProviderError(error)) return stored;
+      throw error;
+    }
+  };
+
+  /** A user has one subscription of a family at a time: a second one would charge the user twice. */
+  const refuseSecond = async (userId: string, price: string): Promise<void> => {
+    const family = familyOf(price);
+    const isCurrent = ({ status, plan, priceId, otherPriceIds = [] }: SubscriptionDocument) =>
+      !isTerminal(status) && (plans.familyOf(plan) === family || [priceId, ...otherPriceIds].includes(price));
+    for (const stored of (await listSubscriptions(subscriptions, userId)).filter(isCurrent)) {
+      // The event of its end may have been lost, for example if the customer was deleted at the provider.
+      if (isCurrent(await refresh(stored))) throw billingErrors.ALREADY_SUBSCRIBED();
+    }
+  };
+
+  const familyOf = (price: string) => plans.familyOf(plans.configured?.get(price) ?? UNKNOWN_PLAN);
+
+  const subjectOf = (userId: string, mode: Order['mode'], price: string | undefined): CheckoutSubject => {
+    const onPaid = async () => undefined;
+    if (price === undefined) return { userId, name: mode, onPaid };
+    if (mode === 'payment') return { userId, name: `${mode}:${price}`, onPaid };
+    return {
+      userId,
+      name: `${mode}:${familyOf(price)}`,
+      async onPaid(session) {
+        // The event of the subscription may not have arrived yet.
+        const subscriptionId = idOf(session['subscription']);
+        if (subscriptionId !== undefined) await sync?.syncOne(subscriptionId, userId);
+        await refuseSecond(userId, price);
+      },
+    };
+  };
+
+  /** A concurrent deletion may have expired the open sessions already, so a later one must not be returned. */
+  const refuseIfClosed = async (userId: string): Promise<void> => {
+    if ((await users.find(userId))?.isOpen) return;
+    await deps.deleteIfUserIsGone(userId);
+    throw httpErrors.UNAUTHENTICATED();
+  };
+
+  /** The currency of the first price, in which users are likely to pay later. */
+  const setupCurrency = async (): Promise<string> =>
+    (await deps.catalog.plans()).find(({ currency }) => currency !== null)?.currency ?? DEFAULT_CURRENCY;
+
+  /** The quantity of an order within the bounds of its plan: the lowest one if none is given. */
+  const quantityWithin = (price: string, quantity: number | undefined): number | undefined => {
+    const { min = 1, max = Number.POSITIVE_INFINITY } = plans.checkoutOf(price).quantity ?? {};
+    const wanted = quantity ?? min;
+    if (wanted >= min && wanted <= max) return quantity ?? (min > 1 ? min : undefined);
+    const bounds = max === Number.POSITIVE_INFINITY ? `${min} or more` : `from ${min} to ${max}`;
+    throw invalidFields({ path: 'quantity', message: `must be ${bounds} for this price` });
+  };
+
+  /** The options of the page, with a trial only if the user may have one. */
+  const pageOptions = async (
+    user: Pick<User, 'id' | 'email'>,
+    { priceId, mode, quantity: _, ...given }: CheckoutOrder,
+    checkoutId: string,
+  ): Promise<CheckoutPageOptions> => {
+    const { quantity: _bounds, ...ofPlan } = plans.checkoutOf(priceId ?? '');
+    const { trialDays, ...options } = { ...ofPlan, ...given };
+    if (trialDays === undefined || mode !== 'subscription') return options;
+    return (await deps.trials.claim(user, checkoutId)) ? { ...options, trialDays } : options;
+  };
+
+  const open = async (user: Pick<User, 'id' | 'email'>, order: CheckoutOrder) => {
+    const { mode = 'subscription', priceId } = order;
+    if (mode !== 'setup' && priceId === undefined)
+      throw invalidFields({ path: 'priceId', message: 'is required' });
+    const { gateway, openCheckouts } = deps;
+    if (!gateway || !openCheckouts) throw billingErrors.BILLING_NOT_CONFIGURED();
+    const price = mode === 'setup' ? undefined : priceId;
+    if (price && !plans.isForSale(price)) throw billingErrors.PRICE_NOT_ALLOWED();
+    const quantity = price === undefined ? undefined : quantityWithin(price, order.quantity);
+    if (price && mode === 'subscription') await refuseSecond(user.id, price);
+    const subject = subjectOf(user.id, mode, price);
+    const checkoutId = checkoutIdOf(subject);
+    const options = await pageOptions(user, { ...order, mode }, checkoutId);
+    const returnUrl = publicUrl() + withLeadingSlash(deps.returnPath);
+    const checkout = {
+      ...options,
+      userId: user.id,
+      mode,
+      ...(price && { item: { price, ...(quantity !== undefined && { quantity }) } }),
+      ...(mode === 'setup' && { currency: await setupCurrency() }),
+      // Not encoded, because the provider replaces the placeholder.
+      successUrl: withQuery(returnUrl, 'checkout=success&session_id={CHECKOUT_SESSION_ID}'),
+      cancelUrl: withQuery(returnUrl, 'checkout=cancelled'),
+    };
+    const openFor = (customerId: string) => openCheckouts.open(subject, { ...checkout, customerId });
+    try {
+      const customerId = await ensureCustomer(user, gateway);
+      const opened = await openFor(customerId).catch(async (error: unknown) => {
+        if (!isCustomerMissing(error)) throw error;
+        return openFor(await ensureCustomer(user, gateway, customerId)).catch((cause: unknown) => {
+          throw isCustomerMissing(cause) ? billingErrors.PAYMENT_PROVIDER_ERROR({ cause }) : cause;
+        });
+      });
+      const keepsTrial =
+        options.trialDays === undefined || (await deps.trials.confirm(user.email, checkoutId));
+      if (keepsTrial) return opened;
+      await gateway.expireCheckout(opened.sessionId);
+      throw checkoutReplaced();
+    } finally {
+      await refuseIfClosed(user.id);
+    }
+  };
+
+  return {
+    open,
+
+    async create(userId, order) {
+      const problems = problemsOf(CheckoutOrder, order);
+      if (problems.length > 0) throw invalidFields(...problems);
+      const user = await users.find(userId);
+      if (!user) throw httpErrors.NOT_FOUND({ message: 'The user was not found.' });
+      return open({ id: userId, email: user.email }, order);
+    },
+  };
+}
+
+/** For payment methods that are saved while there is no price. */
+const DEFAULT_CURRENCY = 'usd';

@@ -1,0 +1,155 @@
+import { createHmac } from 'node:crypto';
+import type { Clock } from '../../../core/kernel/clock.js';
+import { newId, newToken, type Random } from '../../../core/kernel/secrets.js';
+import { type Collection, nullIfTaken, type Store } from '../../../core/storage/collection.js';
+import type { CheckoutSessions } from '../provider/checkout-sessions.js';
+import { type Checkouts, listSubscriptions, type Subscriptions } from '../store.js';
+import type { BillingUsers } from '../users.js';
+
+/**
+ * One trial for each person, also in parallel checkouts and after the deletion of an account. A trial belongs to one
+ * checkout at a time, the newest one, and is used once that checkout was paid: an abandoned checkout does not use it.
+ */
+export interface Trials {
+  /** Moves the trial to a checkout, and expires the session of the previous one. False if the trial was used. */
+  claim(user: { id: string; email: string }, checkoutId: string): Promise<boolean>;
+  /** Whether the trial still belongs to the checkout, whose session is stored by now. */
+  confirm(email: string, checkoutId: string): Promise<boolean>;
+  /** Before an account is deleted: of a trial that was used, the fingerprint of the address remains. */
+  settle(userId: string): Promise<void>;
+  /** Deletes what names the user. */
+  forget(userId: string): Promise<void>;
+}
+
+/** The trial of a person, identified by the address. Once it was used, only the fingerprint and a time remain. */
+export interface TrialDocument {
+  /** HMAC of the normalized address. */
+  id: string;
+  userId?: string;
+  /** The checkout to which the trial belongs. */
+  checkoutId?: string;
+  /** Replaced by every write, for optimistic locking. */
+  rev: string;
+  usedAt?: number;
+}
+
+/** A random key of this installation. */
+export interface KeyDocument {
+  id: string;
+  key: string;
+}
+
+export interface TrialCollections {
+  trials: Collection<TrialDocument>;
+  keys: Collection<KeyDocument>;
+}
+
+export function trialCollections(store: Store): TrialCollections {
+  return {
+    trials: store.collection<TrialDocument>('trials', { indexes: [['userId']], fields: ['rev'] }),
+    keys: store.collection<KeyDocument>('billing_keys'),
+  };
+}
+
+export interface TrialDependencies extends TrialCollections {
+  checkouts: Checkouts;
+  subscriptions: Subscriptions;
+  users: Pick<BillingUsers, 'find'>;
+  /** Absent while no API key is configured. */
+  gateway: Pick<CheckoutSessions, 'checkoutSession' | 'expireCheckout'> | undefined;
+  clock: Clock;
+  random: Random;
+}
+
+export function createTrials(deps: TrialDependencies): Trials {
+  const { trials, keys, checkouts, subscriptions, users, gateway, clock, random } = deps;
+  const newRev = () => newId('rev_', clock, random);
+
+  let loadedKey: string | undefined;
+  const loadKey = async (): Promise<string> => {
+    const created = { id: 'trial', key: newToken(random) };
+    const stored = await keys.findOne({ id: created.id });
+    if (stored) return stored.key;
+    const inserted = await keys.insert(created).then(() => created, nullIfTaken);
+    return inserted?.key ?? loadKey();
+  };
+  const fingerprintOf = async (email: string): Promise<string> => {
+    loadedKey ??= await loadKey();
+    return createHmac('sha256', loadedKey).update(normalizeAddress(email)).digest('base64url');
+  };
+
+  const hadTrial = async (userId: string): Promise<boolean> =>
+    (await listSubscriptions(subscriptions, userId)).some(({ trialEnd }) => trialEnd !== undefined);
+
+  /** Whether the checkout that has the trial was paid. Another checkout ends its session. */
+  const isUsed = async ({ userId, checkoutId = '' }: TrialDocument, isOwn: boolean): Promise<boolean> => {
+    if (userId !== undefined && (await hadTrial(userId))) return true;
+    const sessionId = (await checkouts.findOne({ id: checkoutId }))?.sessionId;
+    if (sessionId === undefined || !gateway) return false;
+    const session = isOwn
+      ? await gateway.checkoutSession(sessionId)
+      : await gateway.expireCheckout(sessionId);
+    return session?.['status'] === 'complete';
+  };
+
+  const markUsed = async ({ id, rev }: Pick<TrialDocument, 'id' | 'rev'>): Promise<boolean> => {
+    const set = { usedAt: clock.now(), rev: newRev() };
+    return (await trials.updateOne({ id, rev }, { set, unset: ['userId', 'checkoutId'] })) !== null;
+  };
+
+  return {
+    async claim({ id: userId, email }, checkoutId) {
+      if (await hadTrial(userId)) return false;
+      const id = await fingerprintOf(email);
+      for (;;) {
+        const known = await trials.findOne({ id });
+        const claimed = { userId, checkoutId, rev: newRev() };
+        if (!known) {
+          if (await trials.insert({ id, ...claimed }).then(() => true, nullIfTaken)) return true;
+          continue;
+        }
+        if (known.usedAt !== undefined) return false;
+        const isOwn = known.checkoutId === checkoutId;
+        if (await isUsed(known, isOwn)) {
+          if (await markUsed(known)) return false;
+        } else if (isOwn || (await trials.updateOne({ id, rev: known.rev }, { set: claimed }))) return true;
+      }
+    },
+
+    async confirm(email, checkoutId) {
+      const id = await fingerprintOf(email);
+      for (;;) {
+        const known = await trials.findOne({ id });
+        if (known?.checkoutId !== checkoutId) return false;
+        // The new revision makes a parallel claim fail that has not seen the session.
+        if (await trials.updateOne({ id, rev: known.rev }, { set: { rev: newRev() } })) return true;
+      }
+    },
+
+    async settle(userId) {
+      for (;;) {
+        const known = await trials.findOne({ userId });
+        if (!known) break;
+        if (await isUsed(known, true)) await markUsed(known);
+        else await trials.deleteOne({ id: known.id, rev: known.rev });
+      }
+      const user = (await hadTrial(userId)) ? await users.find(userId) : null;
+      if (!user) return;
+      // The address may have changed since, or the trial may have begun without a checkout of this server.
+      const id = await fingerprintOf(user.email);
+      await trials.insert({ id, rev: newRev(), usedAt: clock.now() }).catch(nullIfTaken);
+    },
+
+    async forget(userId) {
+      await trials.deleteMany({ userId });
+    },
+  };
+}
+
+/** Addresses of one mailbox: without a tag, and without the dots that Gmail ignores. */
+function normalizeAddress(email: string): string {
+  const [local = '', host = ''] = email.toLowerCase().split('@');
+  const [mailbox = ''] = local.split('+');
+  const isGmail = host === 'gmail.com' || host === 'googlemail.com';
+  return isGmail ? `${mailbox.replaceAll('.', '')}@gmail.com` : `${mailbox}@${host}`;
+}

@@ -1,0 +1,110 @@
+import type { User } from '../../../core/http/schemas.js';
+import type { Clock } from '../../../core/kernel/clock.js';
+import { sha256 } from '../../../core/kernel/secrets.js';
+import { nullIfTaken } from '../../../core/storage/collection.js';
+import { pagesOf } from '../../../core/storage/pages.js';
+import { billingErrors } from '../errors.js';
+import type { Gateway } from '../provider/gateway.js';
+import type { Customers, LinkedCustomers } from '../store.js';
+import type { BillingUsers } from '../users.js';
+import { profileChange } from './profile-sync.js';
+
+/** Which customer at the provider belongs to which user. A link never moves to another user. */
+export interface CustomerLinks {
+  /** Does nothing if the customer belongs to a user already. */
+  link(userId: string, customerId: string): Promise<void>;
+  /** The user of a customer. */
+  findUser(customerId: string): Promise<string | null>;
+  /** Every customer of a user; the one for the next checkout first. */
+  list(userId: string): Promise<string[]>;
+}
+
+export function createCustomerLinks({
+  customers,
+  linkedCustomers,
+  clock,
+}: {
+  customers: Customers;
+  linkedCustomers: LinkedCustomers;
+  clock: Clock;
+}): CustomerLinks {
+  const findUser: CustomerLinks['findUser'] = async (customerId) =>
+    (await customers.findOne({ customerId }))?.id ??
+    (await linkedCustomers.findOne({ id: customerId }))?.userId ??
+    null;
+
+  return {
+    findUser,
+
+    async link(userId, customerId) {
+      if ((await findUser(customerId)) !== null) return;
+      const createdAt = clock.now();
+      const inserted = await customers
+        .insert({ id: userId, customerId, createdAt })
+        .then(() => true, nullIfTaken);
+      if (inserted || (await findUser(customerId)) !== null) return;
+      await linkedCustomers.insert({ id: customerId, userId, createdAt }).catch(nullIfTaken);
+    },
+
+    async list(userId) {
+      const own = await customers.findOne({ id: userId });
+      const found = own ? [own.customerId] : [];
+      for await (const page of pagesOf(linkedCustomers, { where: { userId }, sort: 'userId' }))
+        found.push(...page.map(({ id }) => id));
+      return found;
+    },
+  };
+}
+
+/**
+ * The customer of a user at the provider, created for the first purchase. Parallel first purchases create one customer.
+ *
+ * @param missing a customer that the provider no longer has, to be replaced
+ */
+export type EnsureCustomer = (
+  user: Pick<User, 'id' | 'email'>,
+  gateway: Pick<Gateway, 'createCustomer'>,
+  missing?: string,
+) => Promise<string>;
+
+export interface CustomerDependencies {
+  customers: Customers;
+  users: Pick<BillingUsers, 'find'>;
+  processor: { replayUnmatched(about: string): Promise<void> };
+  clock: Clock;
+}
+
+export function createEnsureCustomer({
+  customers,
+  users,
+  processor,
+  clock,
+}: CustomerDependencies): EnsureCustomer {
+  const profileOf = async ({ id, email }: Pick<User, 'id' | 'email'>) =>
+    (await users.find(id)) ?? { email, name: '' };
+
+  return async (user, gateway, missing = '') => {
+    const { id } = user;
+    if (missing !== '') await customers.deleteOne({ id, customerId: missing });
+    const existing = await customers.findOne({ id });
+    if (existing) return existing.customerId;
+    const { email, name } = await profileOf(user);
+    // The profile is part of the key, because the provider rejects a repeated key with different parameters.
+    const key = `customer-${id}-${sha256(email + name + missing).slice(0, 16)}`;
+    const { id: customerId } = await gateway.createCustomer({ email, name, userId: id }, key);
+    const customer = { id, customerId, createdAt: clock.now() };
+    const inserted = await customers.insert(customer).then(() => customer, nullIfTaken);
+    const stored = inserted ?? (await customers.findOne({ id }));
+    if (!stored) {
+      const cause = new Error('The customer belongs to another user.');
+      throw billingErrors.PAYMENT_PROVIDER_ERROR({ cause });
+    }
+    const current = await profileOf(user);
+    // A change during the call was made before the user had a customer.
+    if (current.email !== email || current.name !== name) {
+      await customers.updateOne({ id }, profileChange(clock.now()));
+    }
+    if (inserted) await processor.replayUnmatched(customerId);
+    return stored.customerId;
+  };
+}

@@ -1,0 +1,265 @@
+import type { SubscriptionStatus, SubscriptionSummary } from '../../core/http/schemas.js';
+import { type Clock, DAY } from '../../core/kernel/clock.js';
+import type { Write } from '../../core/storage/collection.js';
+import { pagesOf } from '../../core/storage/pages.js';
+import { type Plans, UNKNOWN_PLAN } from './plans/plans.js';
+import { findPaymentOf, type PurchaseDocument, type Purchases } from './purchases.js';
+import {
+  type HeldSubscription,
+  isReturned,
+  listSubscriptions,
+  type Payments,
+  type SubscriptionDocument,
+  type Subscriptions,
+} from './store.js';
+import { ACCESS_TERMS, type AccessTerms, type BillingUsers, type Grant, type Projection } from './users.js';
+
+/**
+ * Access to plans through subscriptions and grants. The access terms of the subscriptions are copied to the
+ * user's record, so that reading a user needs no further query.
+ */
+
+/** How long a past-due subscription keeps access: without limit, for a number of days, or not at all. */
+export type PastDue = 'entitled' | 'denied' | number;
+
+export interface EntitlementContext {
+  pastDue: PastDue;
+  now: number;
+}
+
+/** The source of a user's access. */
+export type Entitlement<T> = { grant: Grant } | { subscription: T };
+
+/** The summary of a user without subscription and grant. */
+export const NO_SUBSCRIPTION = { status: 'none', plan: 'free' } as const;
+
+/** Whether a subscription grants access to its plan at `now`. An unknown status or plan does not. */
+export function isEntitled(
+  subscription: Pick<SubscriptionDocument, 'status' | 'plan' | 'trialEnd' | 'pastDueSince'>,
+  pastDue: PastDue,
+  now: number,
+): boolean {
+  const { status, plan, trialEnd, pastDueSince = 0 } = subscription;
+  if (plan === UNKNOWN_PLAN) return false;
+  switch (status) {
+    case 'active':
+      return true;
+    case 'trialing':
+      return trialEnd === undefined || now < trialEnd;
+    case 'past_due':
+      return typeof pastDue === 'number' ? now < pastDueSince + pastDue * DAY : pastDue === 'entitled';
+    default:
+      return false;
+  }
+}
+
+/** Whether a subscription with this status grants access at some time, under some setting. */
+const isEntitlingStatus = (status: string): boolean => ['active', 'trialing', 'past_due'].includes(status);
+
+const mayEntitle = ({ status, plan }: Pick<AccessTerms, 'status' | 'plan'>): boolean =>
+  isEntitlingStatus(status) && plan !== UNKNOWN_PLAN;
+
+/** The subscription to show for a user: the best one that may grant access, so that no unknown plan hides it. */
+export const selectShown = <T extends AccessTerms>(all: readonly T[]): T | undefined =>
+  selectBest(all.filter(mayEntitle)) ?? selectBest(all);
+
+export const isInForce = ({ until }: Grant, now: number): boolean => until === undefined || now < until;
+
+/** The subscription or grant that gives access to `plan`, or to any plan: the newer one if both do. */
+export function findEntitlement<T extends AccessTerms>(
+  held: readonly T[],
+  grant: Grant | undefined,
+  { pastDue, now }: EntitlementContext,
+  plan?: string,
+): Entitlement<T> | null {
+  const isRequested = (one: { plan: string }) => plan === undefined || one.plan === plan;
+  const subscription = selectBest(held.filter((one) => isRequested(one) && isEntitled(one, pastDue, now)));
+  const isGranted = grant !== undefined && isRequested(grant) && isInForce(grant, now);
+  if (isGranted && (!subscription || grant.since >= subscription.startedAt)) return { grant };
+  return subscription ? { subscription } : null;
+}
+
+/** Every plan to which the subscriptions and the grant give access now. */
+export function listEntitledPlans(
+  subscriptions: readonly SubscriptionDocument[],
+  grant: Grant | undefined,
+  { pastDue, now }: EntitlementContext,
+  configured: Plans['configured'],
+): Set<string> {
+  const entitled = subscriptions.filter((one) => isEntitled(one, pastDue, now));
+  const plans = entitled.flatMap(({ plan, otherPriceIds = [] }) => [
+    plan,
+    ...otherPriceIds.flatMap((priceId) => configured?.get(priceId) ?? []),
+  ]);
+  return new Set(grant && isInForce(grant, now) ? [...plans, grant.plan] : plans);
+}
+
+export interface Projector {
+  /** Writes a user's subscriptions to the user's record. */
+  project(userId: string): Promise<void>;
+  /**
+   * The write of the record that is made together with that of one subscription. Null if the user does not exist. It cannot be made
+   * if the record was written meanwhile, which every other write of a subscription does after it.
+   */
+  projecting(changed: SubscriptionDocument): Promise<Write | null>;
+}
+
+/** @param report called with every subscription of a user, before or after the record is written */
+export function createProjector(
+  listHeld: ListHeld,
+  { projection }: Pick<BillingUsers, 'projection'>,
+  report: (userId: string, all: SubscriptionDocument[]) => Promise<void>,
+): Projector {
+  const projectionOf = (all: HeldSubscription[]): Projection => {
+    const { status, plan } = selectShown(all) ?? NO_SUBSCRIPTION;
+    return { status, plan, held: all.filter(mayEntitle).map(accessTermsOf) };
+  };
+  const reportAll = (userId: string, all: HeldSubscription[]) =>
+    report(
+      userId,
+      all.filter(({ isPurchase }) => !isPurchase),
+    );
+
+  return {
+    async project(userId) {
+      for (;;) {
+        const revision = await projection.revision(userId);
+        if (revision === null) return;
+        const all = await listHeld(userId);
+        // Written even if nothing differs: a new revision makes writes that are based on older subscriptions fail.
+        if (await projection.write(userId, revision, projectionOf(all))) return reportAll(userId, all);
+      }
+    },
+
+    async projecting(changed) {
+      const { id, userId } = changed;
+      const revision = await projection.revision(userId);
+      if (revision === null) return null;
+      const all = (await listHeld(userId)).map((one) => (one.id === id ? changed : one));
+      // Before the write, after which nothing repeats it.
+      await reportAll(userId, all);
+      return projection.writing(userId, revision, projectionOf(all));
+    },
+  };
+}
+
+/** Whether two states of a subscription result in the same user record. */
+export const haveSameProjection = (before: SubscriptionDocument, after: SubscriptionDocument): boolean =>
+  ACCESS_TERMS.every((name) => before[name] === after[name]);
+
+function accessTermsOf(subscription: SubscriptionDocument): AccessTerms {
+  const known = ACCESS_TERMS.filter((name) => subscription[name] !== undefined);
+  return Object.fromEntries(known.map((name) => [name, subscription[name]])) as unknown as AccessTerms;
+}
+
+/** The part of a user's record that billing writes. */
+export interface SubscriptionRecord {
+  id: string;
+  subscriptionStatus: string;
+  subscriptionRev?: number;
+  /** As of the `subscriptionRev` in `rev`. */
+  subscriptionsHeld?: { rev: number; terms: AccessTerms[] };
+  grant?: Grant;
+}
+
+/** `User.subscription` at this moment. Trials, grace periods and grants end without a write to the record. */
+export type SummaryOf = (record: SubscriptionRecord) => Promise<SubscriptionSummary>;
+
+export interface SummaryDependencies {
+  listHeld(userId: string): Promise<AccessTerms[]>;
+  pastDue: PastDue;
+  clock: Clock;
+}
+
+export function createSummaryOf(deps: SummaryDependencies): SummaryOf {
+  /** Earlier versions write the best status only: after such a write, the subscriptions are read instead. */
+  const termsOf = ({ id, subscriptionStatus, subscriptionRev, subscriptionsHeld }: SubscriptionRecord) => {
+    if (subscriptionsHeld && subscriptionsHeld.rev === subscriptionRev) return subscriptionsHeld.terms;
+    return isEntitlingStatus(subscriptionStatus) ? deps.listHeld(id) : [];
+  };
+
+  return async (record) => {
+    const context = { pastDue: deps.pastDue, now: deps.clock.now() };
+    const entitlement = findEntitlement(await termsOf(record), record.grant, context);
+    const status = record.subscriptionStatus as SubscriptionStatus;
+    if (!entitlement) return { status, plan: NO_SUBSCRIPTION.plan, entitled: false };
+    if ('grant' in entitlement) return { status: 'granted', plan: entitlement.grant.plan, entitled: true };
+    const { subscription } = entitlement;
+    return { status: subscription.status as SubscriptionStatus, plan: subscription.plan, entitled: true };
+  };
+}
+
+/** From the most to the least valuable for a user. An unknown status ranks last. */
+const BEST_FIRST = [
+  'active',
+  'trialing',
+  'past_due',
+  'unpaid',
+  'paused',
+  'incomplete',
+  'canceled',
+  'incomplete_expired',
+];
+
+type Rankable = Pick<SubscriptionDocument, 'id' | 'status' | 'startedAt'>;
+
+/** The subscription that is shown for a user: the best status and, among equal ones, the newest. */
+export function selectBest<T extends Rankable>(subscriptions: readonly T[]): T | undefined {
+  return subscriptions.toSorted(
+    (a, b) => rankOf(b) - rankOf(a) || b.startedAt - a.startedAt || (b.id > a.id ? 1 : b.id < a.id ? -1 : 0),
+  )[0];
+}
+
+function rankOf({ status }: Rankable): number {
+  const rank = BEST_FIRST.indexOf(status);
+  return rank < 0 ? 0 : BEST_FIRST.length - rank;
+}
+
+/** Every subscription of a user, and as active ones the paid purchases of plans that are sold once. */
+export type ListHeld = (userId: string) => Promise<HeldSubscription[]>;
+
+export interface ListHeldDependencies {
+  subscriptions: Subscriptions;
+  purchases: Purchases;
+  payments: Payments;
+  plans: Pick<Plans, 'hasPurchases' | 'isPurchase'>;
+}
+
+export function createListHeld(deps: ListHeldDependencies): ListHeld {
+  const { subscriptions, purchases, payments, plans } = deps;
+
+  return async (userId) => {
+    const all: HeldSubscription[] = await listSubscriptions(subscriptions, userId);
+    if (!plans.hasPurchases) return all;
+    for await (const page of pagesOf(purchases, { where: { userId }, sort: 'at', desc: true })) {
+      for (const purchase of page) {
+        if (purchase.status !== 'paid' || !plans.isPurchase(purchase.plan)) continue;
+        const payment = await findPaymentOf(payments, purchase);
+        if (!payment || !isReturned(payment)) all.push(heldPurchase(purchase));
+      }
+    }
+    return all;
+  };
+}
+
+/** A purchase as a subscription without an end. */
+function heldPurchase({ id, userId, plan, items, at, rev, createdAt }: PurchaseDocument): HeldSubscription {
+  const [item] = items;
+  return {
+    id,
+    userId,
+    isPurchase: true,
+    status: 'active',
+    plan,
+    ...(item && { priceId: item.priceId, quantity: item.quantity }),
+    cancelAtPeriodEnd: false,
+    startedAt: at,
+    currentPeriodStart: at,
+    at,
+    statusAt: at,
+    heardAt: at,
+    rev,
+    createdAt,
+    updatedAt: at,
+  };
+}

@@ -1,0 +1,64 @@
+import type { Clock } from '../../../core/kernel/clock.js';
+import type { AnnouncedEvent, EventProof } from '../../../core/ops/events.js';
+import type { Store } from '../../../core/storage/collection.js';
+import { isEntitled, type PastDue, type Projector } from '../entitlement.js';
+import type { AnnounceNotification } from '../notifications.js';
+import { type EventOutcome, PAYMENT_EVENT } from '../store.js';
+import { subscriptionNotification } from '../subscription/writer.js';
+import type { EventLeases } from './leases.js';
+import type { BillingEvent } from './provider-objects.js';
+import type { PreparedChange, SubscriptionEvents } from './subscription-events.js';
+
+/**
+ * Processes a change of a stored subscription that is newer than the stored state, without a lease: its writes, of which the last
+ * one stores the event with its outcome, are made together. Of two deliveries, one makes them and notifies. Null for every
+ * other event, if a concurrent write came first, and for a change of the access on a store where a crash between the
+ * writes would leave the user's record wrong: then the leased processing decides.
+ *
+ * On such a store, a crash after the first write leaves an event that is applied and not stored. The next delivery finds that out.
+ */
+export type ProcessChange = (event: BillingEvent) => Promise<EventOutcome | null>;
+
+export interface ChangeDependencies {
+  subscriptionEvents: Pick<SubscriptionEvents, 'prepareChange'>;
+  leases: Pick<EventLeases, 'storing'>;
+  projector: Pick<Projector, 'projecting'>;
+  store: Pick<Store, 'writeAll' | 'isAtomic'>;
+  announceEvent: AnnounceNotification;
+  pastDue: PastDue;
+  clock: Clock;
+}
+
+export function createProcessChange(deps: ChangeDependencies): ProcessChange {
+  const { subscriptionEvents, leases, projector, store, announceEvent, pastDue, clock } = deps;
+
+  /** Before the writes, after which a delivery would not repeat it. */
+  const announce = async (
+    { id: eventId, created: at = clock.now() }: BillingEvent,
+    { change, subscription }: PreparedChange['applied'],
+  ): Promise<AnnouncedEvent | undefined> => {
+    if (change === undefined) return undefined;
+    const proof: EventProof = { of: PAYMENT_EVENT, id: eventId, has: { isUnleased: true } };
+    const entitled = isEntitled(subscription, pastDue, clock.now());
+    const notification = subscriptionNotification(eventId, subscription, { at, entitled });
+    return announceEvent('subscription.updated', notification, proof);
+  };
+
+  return async (event) => {
+    const prepared = await subscriptionEvents.prepareChange(event);
+    if (!prepared) return null;
+    const { write, applied } = prepared;
+    const writes = [write, leases.storing(event)];
+    if (!applied.isProjected) {
+      const projecting = store.isAtomic ? await projector.projecting(applied.subscription) : null;
+      if (!projecting) return null;
+      writes.splice(1, 0, projecting);
+    }
+    const announced = await announce(event, applied);
+    // An announcement without a change is not withdrawn, because it may be that of another delivery that is being processed; it is
+    // dropped later.
+    if (!(await store.writeAll(writes))) return null;
+    await announced?.emit();
+    return applied.outcome;
+  };
+}

@@ -1,0 +1,220 @@
+import { toTimestamp } from '../../../core/http/schemas.js';
+import type { Clock } from '../../../core/kernel/clock.js';
+import { isProviderError } from '../errors.js';
+import type { PendingNotification } from '../notifications.js';
+import type { Gateway } from '../provider/gateway.js';
+import {
+  type Dispute,
+  isFullyRefunded,
+  type PaymentDocument,
+  type Payments,
+  writeRevision,
+} from '../store.js';
+import {
+  chargeIdsOf,
+  isStub,
+  mergeDisputes,
+  mergeRefund,
+  type PaymentFact,
+  type PaymentFields,
+  type PaymentRecorder,
+} from './payments.js';
+import {
+  type BillingEvent,
+  type ChargeReference,
+  readCharge,
+  readChargeReference,
+  readDispute,
+} from './provider-objects.js';
+
+/** Records refunds and disputes, which refer to a charge, with the payment that they are about. */
+export interface ChargeRecorder {
+  /** The payment that a refund or a dispute is about, as far as it is stored. */
+  findPayment(reference: ChargeReference): Promise<PaymentDocument | null>;
+  /** The same with what the provider adds to it. */
+  lookUp(event: BillingEvent): Promise<LocatedCharge>;
+  /** Null if another event reported the refund or the dispute. */
+  record(
+    event: BillingEvent,
+    userId: string,
+    charge: LocatedCharge,
+    at: number,
+  ): Promise<PendingNotification | null>;
+  /** Asks the provider again which invoice a charge belongs to. */
+  attribute(payment: PaymentDocument): Promise<'done' | 'missing' | 'unanswered'>;
+}
+
+/** @see readChargeReference */
+export interface LocatedCharge extends ChargeReference {
+  /** Whether the provider did not respond or does not know the charge, whose invoice is therefore unknown. */
+  isUnattributed: boolean;
+}
+
+export interface ChargeRecorderDependencies {
+  payments: Payments;
+  recorder: Pick<PaymentRecorder, 'record' | 'absorb'>;
+  /** Absent while no API key is configured. */
+  gateway: Pick<Gateway, 'charge'> | undefined;
+  clock: Clock;
+  log: { warn(entry: object, message: string): void };
+}
+
+export function createChargeRecorder(deps: ChargeRecorderDependencies): ChargeRecorder {
+  const { payments, recorder, gateway, clock, log } = deps;
+
+  const findPayment: ChargeRecorder['findPayment'] = async (reference) => {
+    const { invoiceId, paymentIntentId, chargeId } = reference;
+    return (
+      (invoiceId !== undefined ? await payments.findOne({ id: invoiceId }) : null) ??
+      (paymentIntentId !== undefined
+        ? ((await payments.findOne({ paymentIntentId })) ?? (await payments.findOne({ id: paymentIntentId })))
+        : null) ??
+      (chargeId !== undefined
+        ? ((await payments.findOne({ chargeId })) ?? (await payments.findOne({ id: chargeId })))
+        : null)
+    );
+  };
+
+  /** What the provider knows about a charge. */
+  const fetchCharge = async (chargeId: string | undefined) => {
+    if (!gateway || chargeId === undefined) return {};
+    try {
+      return (await gateway.charge(chargeId)) ?? 'missing';
+    } catch (err) {
+      if (!isProviderError(err)) throw err;
+      log.warn({ err, charge: chargeId }, 'a charge could not be fetched from the payment provider');
+      return 'unanswered';
+    }
+  };
+
+  return {
+    findPayment,
+
+    async lookUp(event) {
+      const reference = readChargeReference(event);
+      if (reference.invoiceId !== undefined) return { ...reference, isUnattributed: false };
+      const fetched = await fetchCharge(reference.chargeId);
+      const known = Object.entries(reference).filter(([, value]) => value !== undefined);
+      if (typeof fetched === 'string') return { ...reference, isUnattributed: true };
+      return { ...reference, ...fetched, ...Object.fromEntries(known), isUnattributed: false };
+    },
+
+    async record(event, userId, located, at) {
+      const { invoiceId, paymentIntentId, chargeId, isUnattributed } = located;
+      const stored = await findPayment(located);
+      const id = stored?.id ?? invoiceId ?? paymentIntentId ?? chargeId ?? event.objectId;
+      const ids = chargeIdsOf({ id, paymentIntentId, chargeId });
+      const unattributed = isUnattributed ? { recheckAt: clock.now() } : {};
+      const fact = CHARGE_FACTS[event.type]?.(event, at, { ids, unattributed });
+      if (!fact) return null;
+      const { payment, isReporter } = await recorder.record({ id, userId }, event.id, fact);
+      // The event of the invoice may have stored these IDs after they were looked up.
+      const invoice = paymentIntentId !== undefined && (await payments.findOne({ paymentIntentId }));
+      if (invoice) await recorder.absorb(id, invoice.id, {});
+      if (!isReporter) return null;
+      return event.type === 'charge.refunded'
+        ? refundNotification(event.id, payment, at)
+        : disputeNotification(event, payment, readDispute(event, at), at);
+    },
+
+    async attribute(payment) {
+      const fetched = await fetchCharge(payment.chargeId ?? payment.id);
+      if (typeof fetched === 'string') return fetched;
+      if (fetched.invoiceId !== undefined && fetched.invoiceId !== payment.id) {
+        const { invoiceId: id, paymentIntentId } = fetched;
+        await recorder.absorb(
+          payment.id,
+          id,
+          chargeIdsOf({ id, paymentIntentId, chargeId: payment.chargeId }),
+        );
+      } else {
+        const { recheckAt: _, ...rest } = payment;
+        await writeRevision(payments, payment, { ...rest, rev: (payment.rev ?? 0) + 1 });
+      }
+      return 'done';
+    },
+  };
+}
+
+/** `unattributed`: the fields of a payment whose invoice is unknown because the provider did not respond. */
+type ChargeFact = (
+  event: BillingEvent,
+  at: number,
+  fields: { ids: PaymentFields; unattributed: PaymentFields },
+) => PaymentFact;
+
+const disputed: ChargeFact = (event, at, { ids, unattributed }) => ({
+  name: `${event.type.slice('charge.'.length)}:${event.objectId}`,
+  merge(stored) {
+    const dispute = readDispute(event, at);
+    const known = stored?.disputes?.find(({ id }) => id === dispute.id);
+    // A dispute that is closed stays closed, even if its beginning arrives later.
+    if (known?.closedAt !== undefined && dispute.closedAt === undefined) return null;
+    const { currency } = readCharge(event);
+    return {
+      ...(!stored && { status: 'paid', at: dispute.at, ...(currency && { currency }), ...unattributed }),
+      ...ids,
+      ...mergeDisputes(stored?.disputes ?? [], [dispute]),
+    };
+  },
+});
+
+const CHARGE_FACTS: Partial<Record<string, ChargeFact>> = {
+  'charge.dispute.created': disputed,
+  'charge.dispute.closed': disputed,
+
+  'charge.refunded': (event, refundedAt, { ids, unattributed }) => {
+    const { refundedAmount, amount, currency, at = refundedAt } = readCharge(event);
+    return {
+      name: `refunded:${refundedAmount}`,
+      merge(stored) {
+        const refund = mergeRefund(stored ?? {}, { refundedAmount, refundedAt });
+        if (refund.refundedAmount !== refundedAmount) return null;
+        const charge = { at, ...(amount !== undefined && { amount }), ...(currency && { currency }) };
+        return {
+          ...(!stored && { status: 'paid', ...unattributed }),
+          ...((!stored || isStub(stored)) && charge),
+          ...ids,
+          ...refund,
+        };
+      },
+    };
+  },
+};
+
+function paymentNotification(eventId: string, payment: PaymentDocument, at: number) {
+  const { id: paymentId, userId, subscriptionId, amount, currency } = payment;
+  return {
+    id: eventId,
+    at: toTimestamp(at),
+    userId,
+    paymentId,
+    ...(subscriptionId !== undefined && { subscriptionId }),
+    ...(amount !== undefined && { amount }),
+    ...(currency !== undefined && { currency }),
+  };
+}
+
+function refundNotification(eventId: string, payment: PaymentDocument, at: number): PendingNotification {
+  const { refundedAmount = 0 } = payment;
+  const isFullRefund = isFullyRefunded(payment);
+  const notification = { ...paymentNotification(eventId, payment, at), refundedAmount, isFullRefund };
+  return (emit) => emit('payment.refunded', notification);
+}
+
+function disputeNotification(
+  event: Pick<BillingEvent, 'id' | 'type'>,
+  payment: PaymentDocument,
+  { id: disputeId, status, reason, amount: disputedAmount }: Dispute,
+  at: number,
+): PendingNotification {
+  const name = event.type === 'charge.dispute.closed' ? 'payment.dispute_closed' : 'payment.disputed';
+  const notification = {
+    ...paymentNotification(event.id, payment, at),
+    disputeId,
+    status,
+    ...(reason !== undefined && { reason }),
+    ...(disputedAmount !== undefined && { disputedAmount }),
+  };
+  return (emit) => emit(name, notification);
+}

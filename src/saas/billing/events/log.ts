@@ -1,0 +1,155 @@
+import { type Static, Type } from 'typebox';
+import { Timestamp, toTimestamp } from '../../../core/http/schemas.js';
+import { httpErrors } from '../../../core/kernel/errors.js';
+import { type Audit, madeBy, type Operator } from '../../../core/ops/audit.js';
+import type { Page, Where } from '../../../core/storage/collection.js';
+import { readPage } from '../../../core/storage/pages.js';
+import { billingErrors } from '../errors.js';
+import type { DashboardUrl } from '../provider/dashboard.js';
+import type { Gateway } from '../provider/gateway.js';
+import type { EventOutcome, WebhookEventDocument, WebhookEvents } from '../store.js';
+import type { BillingUsers } from '../users.js';
+import type { EventLeases } from './leases.js';
+import type { EventProcessor } from './processor.js';
+import { parseEvent } from './provider-objects.js';
+
+/** The received events of the provider, for the operator. */
+export interface EventLog {
+  /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
+  list(query: EventQuery): Promise<Page<EventRecord>>;
+  /** @throws NOT_FOUND */
+  find(id: string): Promise<EventRecord>;
+  /**
+   * The body of an event: the stored one, else as the provider has it now; null if neither has it. A completed event is
+   * stored without its body, and the provider keeps events for 30 days.
+   * @throws NOT_FOUND, PAYMENT_PROVIDER_ERROR
+   */
+  payload(id: string): Promise<string | null>;
+  /**
+   * Processes an event again. A repetition changes nothing that is up to date already.
+   * @throws NOT_FOUND, EVENT_IN_PROGRESS, EVENT_BODY_UNAVAILABLE, PAYMENT_PROVIDER_ERROR
+   */
+  replay(id: string, by: Operator): Promise<EventOutcome>;
+  /**
+   * Assigns an unmatched event to a user, and with it the customer that it names: further events of that customer find the
+   * user as well.
+   * @throws NOT_FOUND, EVENT_ALREADY_MATCHED, EVENT_IN_PROGRESS
+   */
+  assign(id: string, userId: string, by: Operator): Promise<EventOutcome>;
+}
+
+export interface EventQuery {
+  /** Default: every event of `about`; without it, the processed ones. `pending`: not completed yet. */
+  outcome?: EventOutcome | 'pending' | undefined;
+  id?: string | undefined;
+  /** The customer, else the subscription, else the payment that the events name. */
+  about?: string | undefined;
+  after: string | undefined;
+  limit: number;
+}
+
+export const EventRecord = Type.Object({
+  id: Type.String(),
+  type: Type.String(),
+  outcome: Type.String({ description: '`pending` until the event is completed.' }),
+  objectId: Type.String(),
+  about: Type.Union([Type.String(), Type.Null()]),
+  receivedAt: Timestamp,
+  attempts: Type.Integer(),
+  dashboardUrl: Type.Union([Type.String(), Type.Null()]),
+});
+export type EventRecord = Static<typeof EventRecord>;
+
+export interface EventLogDependencies {
+  events: WebhookEvents;
+  leases: EventLeases;
+  processor: Pick<EventProcessor, 'process' | 'replayUnmatched'>;
+  users: Pick<BillingUsers, 'find'>;
+  gateway: Gateway | undefined;
+  dashboardUrl: DashboardUrl;
+  audit: Audit;
+}
+
+export function createEventLog(deps: EventLogDependencies): EventLog {
+  const { events, leases, processor, users, gateway, dashboardUrl, audit } = deps;
+
+  const read = async (id: string): Promise<WebhookEventDocument> => {
+    const document = await events.findOne({ id });
+    if (!document) throw httpErrors.NOT_FOUND({ message: 'There is no such event.' });
+    return document;
+  };
+
+  const payloadOf = async ({ id, payload }: WebhookEventDocument): Promise<string | null> => {
+    if (payload !== undefined) return payload;
+    // The specification's bodies have no ID; such events are stored under their signature.
+    const found = id.startsWith('evt_') ? await gateway?.event(id) : null;
+    return found ? JSON.stringify(found) : null;
+  };
+
+  const process = async (document: WebhookEventDocument, assignedTo?: string): Promise<EventOutcome> => {
+    const payload = await payloadOf(document);
+    const event = payload === null ? null : parseEvent(payload, document.id);
+    if (payload === null || !event) throw billingErrors.EVENT_BODY_UNAVAILABLE();
+    const lease = await leases.reacquire(document, payload);
+    if (!lease) throw billingErrors.EVENT_IN_PROGRESS();
+    return processor.process(lease, { ...event, receivedAt: document.receivedAt }, assignedTo);
+  };
+
+  const record = (event: 'webhook.replayed' | 'webhook.assigned', by: Operator, detail: object) =>
+    audit.record({ event, ...madeBy(by), detail: JSON.stringify(detail) });
+
+  return {
+    async list({ outcome, id, about, ...rest }) {
+      const where = whereOf({ outcome, id, about });
+      const page = await readPage(events, { where, sort: 'receivedAt', desc: true, ...rest });
+      return { ...page, items: page.items.map((document) => view(document, dashboardUrl)) };
+    },
+
+    find: async (id) => view(await read(id), dashboardUrl),
+
+    payload: async (id) => payloadOf(await read(id)),
+
+    async replay(id, by) {
+      const document = await read(id);
+      const outcome = await process(document);
+      await record('webhook.replayed', by, { id, before: document.outcome ?? 'pending', after: outcome });
+      return outcome;
+    },
+
+    async assign(id, userId, by) {
+      const document = await read(id);
+      if (document.outcome !== 'unmatched') throw billingErrors.EVENT_ALREADY_MATCHED();
+      if (!(await users.find(userId))) throw httpErrors.NOT_FOUND({ message: 'There is no such user.' });
+      const outcome = await process(document, userId);
+      await record('webhook.assigned', by, { id, userId, before: document.outcome, after: outcome });
+      if (document.about !== undefined) await processor.replayUnmatched(document.about);
+      return outcome;
+    },
+  };
+}
+
+/** One of the conditions that an index serves. */
+function whereOf({
+  outcome,
+  id,
+  about,
+}: Pick<EventQuery, 'outcome' | 'id' | 'about'>): Where<WebhookEventDocument> {
+  if (id !== undefined) return { id };
+  const stored = outcome === 'pending' ? null : outcome;
+  if (about !== undefined) return { about, ...(stored !== undefined && { outcome: stored }) };
+  return { outcome: stored === undefined ? 'processed' : stored };
+}
+
+const view = (
+  { id, type, outcome, objectId, about, receivedAt, attempts }: WebhookEventDocument,
+  dashboardUrl: DashboardUrl,
+): EventRecord => ({
+  id,
+  type,
+  outcome: outcome ?? 'pending',
+  objectId,
+  about: about ?? null,
+  receivedAt: toTimestamp(receivedAt),
+  attempts,
+  dashboardUrl: dashboardUrl(id),
+});

@@ -1,0 +1,235 @@
+import { httpErrors } from '../../../core/kernel/errors.js';
+import { asInteger, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
+import type { Dispute } from '../store.js';
+
+/** An event of the provider. Only its type and the ID of its object are always present. */
+export interface BillingEvent {
+  /** The provider's event ID, else the signature that matched. */
+  id: string;
+  type: string;
+  objectId: string;
+  /** When the provider created it, as Unix time in milliseconds. An event without it counts as new. */
+  created?: number;
+  /** When it was received, if it was stored and is processed later. Unix time in milliseconds. */
+  receivedAt?: number;
+  /** False for an event of the provider's test mode. */
+  livemode?: boolean;
+  object: Json;
+  /** The previous values of changed fields, if the provider sends them. */
+  previous: Json;
+  customerId?: string;
+  subscriptionId?: string;
+  /** The user's ID in the metadata, which only the seller writes: as checkout does on a subscription. */
+  metadataUserId?: string;
+  /** The `client_reference_id` of a checkout session, which the buyer chooses in the address of a Payment Link. */
+  referenceUserId?: string;
+}
+
+/** The event types that have an effect here. */
+export const HANDLED_EVENT_TYPES: ReadonlySet<string> = new Set([
+  'customer.subscription.created',
+  'customer.subscription.updated',
+  'customer.subscription.deleted',
+  'customer.subscription.trial_will_end',
+  'customer.subscription.paused',
+  'customer.subscription.resumed',
+  'customer.subscription.pending_update_applied',
+  'customer.subscription.pending_update_expired',
+  'invoice.paid',
+  'invoice.payment_succeeded',
+  'invoice.payment_failed',
+  'invoice.voided',
+  'charge.refunded',
+  'charge.dispute.created',
+  'charge.dispute.closed',
+  'checkout.session.completed',
+  'checkout.session.async_payment_succeeded',
+  'checkout.session.async_payment_failed',
+  'customer.created',
+  'customer.updated',
+]);
+
+export const isInvoice = ({ type }: { type: string }): boolean => type.startsWith('invoice.');
+
+/** Whether an event is about a refund or a dispute, which refer to a charge. */
+export const isCharge = ({ type }: { type: string }): boolean => type.startsWith('charge.');
+
+/** Whether an event is about a checkout session. */
+export const isSession = ({ type }: { type: string }): boolean => type.startsWith('checkout.session.');
+
+/** Whether an event is about the customer itself. */
+export const isCustomer = ({ type }: { type: string }): boolean =>
+  type === 'customer.created' || type === 'customer.updated';
+
+/**
+ * Parses a body whose signature was verified. Without an `id`, the signature identifies the event. Null for an event
+ * that has no effect here: its object is not read, because it may lack any field.
+ * @throws INVALID_JSON, VALIDATION_ERROR
+ */
+export function parseEvent(payload: string, signature: string): BillingEvent | null {
+  const body = parseJson(payload);
+  // The events of connected accounts are not about customers of this account.
+  if (body['account'] != null) return null;
+  const { id, type, livemode } = body;
+  requireIdentifiers({ type });
+  if (isThin(body) || !HANDLED_EVENT_TYPES.has(String(type))) return null;
+  const data = asObject(body['data']);
+  const object = asObject(data['object']);
+  requireIdentifiers({ 'data.object.id': object['id'] });
+  const created = asTime(body['created']);
+  const event = {
+    id: isIdentifier(id) ? id : signature,
+    type: String(type),
+    objectId: String(object['id']),
+    ...(created !== undefined && { created }),
+    ...(typeof livemode === 'boolean' && { livemode }),
+    object,
+    previous: asObject(data['previous_attributes']),
+  };
+  return Object.assign(event, referencesOf(event));
+}
+
+/** The customer, subscription and user in an event. */
+function referencesOf({ type, objectId, object }: { type: string; objectId: string; object: Json }) {
+  const customerId = isCustomer({ type }) ? objectId : idOf(object['customer']);
+  const referenceUserId = isSession({ type }) ? asText(object['client_reference_id']) : undefined;
+  // The subscription of an invoice is in `parent` since API version 2025-03-31; before, it is at the top level.
+  const parent = asObject(asObject(object['parent'])['subscription_details']);
+  const details = isInvoice({ type }) ? [parent, asObject(object['subscription_details'])] : [object];
+  const named = idOf(parent['subscription']) ?? idOf(object['subscription']);
+  const subscriptionId = type.startsWith('customer.subscription.') ? objectId : named;
+  const metadataUserId = details
+    .map(({ metadata }) => asText(asObject(metadata)['userId']))
+    .find((userId) => userId !== undefined);
+  return {
+    ...(customerId !== undefined && { customerId }),
+    ...(subscriptionId !== undefined && { subscriptionId }),
+    ...(metadataUserId !== undefined && { metadataUserId }),
+    ...(referenceUserId !== undefined && { referenceUserId }),
+  };
+}
+
+function parseJson(payload: string): Json {
+  try {
+    return asObject(JSON.parse(payload));
+  } catch {
+    throw httpErrors.INVALID_JSON();
+  }
+}
+
+/** Whether a body is an event of the provider's API v2, which names its object instead of containing it. */
+const isThin = ({ object }: Json): boolean => typeof object === 'string' && object.startsWith('v2.');
+
+const isIdentifier = (value: unknown): value is string =>
+  typeof value === 'string' && /^[\x21-\x7e]{1,255}$/.test(value);
+
+function requireIdentifiers(values: Record<string, unknown>): void {
+  const wrong = Object.keys(values).filter((path) => !isIdentifier(values[path]));
+  if (wrong.length === 0) return;
+  const details = wrong.map((path) => ({ path, message: 'must be a string of 1 to 255 characters' }));
+  throw httpErrors.VALIDATION_ERROR({ details });
+}
+
+/** The invoice of an event. */
+export interface InvoiceDetails {
+  id: string;
+  subscriptionId: string | undefined;
+  /** The amount that was paid, or that was to be collected. */
+  amount: number | undefined;
+  currency: string | undefined;
+  attempt: number;
+  isLastAttempt: boolean;
+  /** The payment that collected it. Absent since API version 2025-03-31, unless its payments are included. */
+  paymentIntentId: string | undefined;
+  chargeId: string | undefined;
+}
+
+export function readInvoice(event: BillingEvent): InvoiceDetails {
+  const { type, objectId, subscriptionId, object } = event;
+  const isPaid = type === 'invoice.paid' || type === 'invoice.payment_succeeded';
+  return {
+    id: objectId,
+    subscriptionId,
+    amount: isPaid ? paidAmountOf(event) : asInteger(object['amount_due']),
+    currency: asCurrency(object['currency']),
+    attempt: asInteger(object['attempt_count']) ?? 1,
+    isLastAttempt: object['next_payment_attempt'] === null,
+    ...paymentOf(object),
+  };
+}
+
+/** The amount of a paid invoice. One that was marked as paid outside of the provider may have no paid amount. */
+export function paidAmountOf({ type, object }: Pick<BillingEvent, 'type' | 'object'>): number | undefined {
+  const paid = asInteger(object['amount_paid']);
+  const isOutside =
+    object['paid_out_of_band'] === true || (type === 'invoice.paid' && object['status'] === 'paid');
+  return paid === 0 && isOutside ? (asInteger(object['amount_due']) ?? paid) : paid;
+}
+
+function paymentOf(invoice: Json): Pick<InvoiceDetails, 'paymentIntentId' | 'chargeId'> {
+  const payments = asObject(invoice['payments'])['data'];
+  const paid = (Array.isArray(payments) ? payments : []).map(asObject).find(isPaidPayment);
+  const payment = asObject(paid?.['payment']);
+  return {
+    paymentIntentId: idOf(invoice['payment_intent']) ?? idOf(payment['payment_intent']),
+    chargeId: idOf(invoice['charge']) ?? idOf(payment['charge']),
+  };
+}
+
+const isPaidPayment = ({ status }: Json): boolean => status === 'paid';
+
+/** What identifies the payment that a refund or a dispute is about. */
+export interface ChargeReference {
+  chargeId: string | undefined;
+  paymentIntentId: string | undefined;
+  /** Absent since API version 2025-03-31. */
+  invoiceId: string | undefined;
+  customerId: string | undefined;
+}
+
+export function readChargeReference({ type, objectId, object }: BillingEvent): ChargeReference {
+  const isRefund = type === 'charge.refunded';
+  const charge = isRefund ? object : asObject(object['charge']);
+  return {
+    chargeId: isRefund ? objectId : idOf(object['charge']),
+    paymentIntentId: idOf(object['payment_intent']) ?? idOf(charge['payment_intent']),
+    invoiceId: idOf(charge['invoice']),
+    customerId: idOf(charge['customer']),
+  };
+}
+
+/** The amounts of a charge. */
+export interface ChargeDetails {
+  amount: number | undefined;
+  currency: string | undefined;
+  refundedAmount: number;
+  /** When it was made. */
+  at: number | undefined;
+}
+
+export function readCharge({ object }: BillingEvent): ChargeDetails {
+  const amount = asInteger(object['amount']);
+  const isFull = object['refunded'] === true;
+  return {
+    amount,
+    currency: asCurrency(object['currency']),
+    refundedAmount: asInteger(object['amount_refunded']) ?? (isFull ? (amount ?? 0) : 0),
+    at: asTime(object['created']),
+  };
+}
+
+export function readDispute({ type, objectId, object }: BillingEvent, at: number): Dispute {
+  const reason = asText(object['reason']);
+  const amount = asInteger(object['amount']);
+  return {
+    id: objectId,
+    status: asText(object['status']) ?? (type === 'charge.dispute.closed' ? 'closed' : 'needs_response'),
+    ...(reason !== undefined && { reason }),
+    ...(amount !== undefined && { amount }),
+    at: asTime(object['created']) ?? at,
+    ...(type === 'charge.dispute.closed' && { closedAt: at }),
+  };
+}
+
+export const asCurrency = (value: unknown): string | undefined =>
+  typeof value === 'string' && /^[a-z]{3}$/i.test(value) ? value : undefined;

@@ -1,0 +1,334 @@
+import type { Write } from '../../../core/storage/collection.js';
+import { haveSameProjection } from '../entitlement.js';
+import { subscriptionNotFound } from '../errors.js';
+import type { Plans } from '../plans/plans.js';
+import type { Gateway } from '../provider/gateway.js';
+import { lacksItems } from '../provider/responses.js';
+import { type EventOutcome, isTerminal, type SubscriptionDocument, type Subscriptions } from '../store.js';
+import { readSnapshot, type Snapshot } from '../subscription/snapshot.js';
+import {
+  estimatePastDueSince,
+  isChanged,
+  type SubscriptionUpdate,
+  type SubscriptionWriter,
+} from '../subscription/writer.js';
+import { type BillingEvent, isInvoice, paidAmountOf } from './provider-objects.js';
+
+/** What an event did to its subscription. */
+export interface AppliedEvent {
+  outcome: Extract<EventOutcome, 'processed' | 'stale'>;
+  /** Absent if the terms are unchanged. `repeated`: applied by an earlier, interrupted delivery. */
+  change?: 'inserted' | 'updated' | 'repeated';
+  /** Whether the user's record reflects this event already. */
+  isProjected: boolean;
+  /** The current state; absent if it is not stored. */
+  subscription?: SubscriptionDocument;
+}
+
+export interface SubscriptionOwner {
+  userId: string;
+  /** The stored subscription, if it identified the owner. */
+  subscription?: SubscriptionDocument;
+}
+
+export interface SubscriptionEvents {
+  /** Applies an event to its subscription, retrying on concurrent writes. */
+  apply(event: BillingEvent, subscriptionId: string, owner: SubscriptionOwner): Promise<AppliedEvent>;
+  /** A change that is newer than the stored state. Null for every other event. */
+  prepareChange(event: BillingEvent): Promise<PreparedChange | null>;
+}
+
+/** A change of a subscription before it is written. */
+export interface PreparedChange {
+  /** Made if the stored state is still the same. */
+  write: Write;
+  /** The result of the write. */
+  applied: AppliedEvent & { subscription: SubscriptionDocument };
+}
+
+export interface SubscriptionEventsDependencies {
+  subscriptions: Subscriptions;
+  writer: SubscriptionWriter;
+  plans: Plans;
+  /** Absent while no API key is configured. */
+  gateway: Gateway | undefined;
+  log: { warn(entry: object, message: string): void };
+}
+
+/** Why an event changes no terms. `deferred`: a later sync decides. */
+type Unchanged = 'repeated' | 'stale' | 'deferred';
+
+export function createSubscriptionEvents(deps: SubscriptionEventsDependencies): SubscriptionEvents {
+  const { subscriptions, writer, plans, gateway, log } = deps;
+
+  /** Whether only the provider has all items. Without an API key, those of the event must do. */
+  const isPartial = ({ object }: BillingEvent): boolean => gateway !== undefined && lacksItems(object);
+
+  const prepareUpdate = (
+    event: BillingEvent,
+    stored: SubscriptionDocument | null,
+  ): Promise<SubscriptionUpdate | Unchanged> =>
+    isInvoice(event) ? updateFromInvoice(event, stored) : updateFromSubscription(event, stored);
+
+  const updateFromSubscription = async (
+    event: BillingEvent,
+    stored: SubscriptionDocument | null,
+  ): Promise<SubscriptionUpdate | Unchanged> => {
+    const { order, update } = readUpdate(event, stored);
+    if (order === 'repeated' || order === 'stale') return order;
+    const isNew = order === 'apply' || !stored;
+    if (isNew && !isPartial(event)) return update;
+    const fetched = await updateFromProvider(event, stored);
+    if (fetched) return fetched;
+    if (isNew) return { ...update, isUncertain: true };
+    if (isOutdated(stored, event)) return 'deferred';
+    const { status } = update.snapshot;
+    const isNewer = status == null || followsStored(stored, status, event.previous['status']);
+    return isNewer ? { ...update, isUncertain: true } : 'deferred';
+  };
+
+  /** What an event says about its subscription, and whether it is newer than the stored state. */
+  const readUpdate = (
+    event: BillingEvent,
+    stored: SubscriptionDocument | null,
+  ): { order: EventOrder; update: SubscriptionUpdate } => {
+    // Some of the items could name another plan than all.
+    const object = isPartial(event) ? { ...event.object, items: undefined } : event.object;
+    const snapshot = readEventSnapshot({ ...event, object }, plans, stored);
+    const order = compareSubscriptionEvent(stored, event, snapshot.status ?? undefined);
+    const update = { snapshot, eventId: event.id, ...timesOf(event), isUncertain: false };
+    const isOlder = stored && event.created !== undefined && event.created < stored.statusAt;
+    const keepsStatus = order === 'apply' && isOlder && event.type !== 'customer.subscription.deleted';
+    // A status that was derived from an invoice without a request to the provider remains uncertain.
+    return keepsStatus
+      ? { order, update: { ...update, snapshot: omit(snapshot, 'status'), isUncertain: 'unchanged' } }
+      : { order, update };
+  };
+
+  const updateFromInvoice = async (
+    event: BillingEvent,
+    stored: SubscriptionDocument | null,
+  ): Promise<SubscriptionUpdate | Unchanged> => {
+    const order = compareInvoiceEvent(stored, event);
+    if (order !== 'uncertain') return order;
+    const fetched = await updateFromProvider(event, stored);
+    if (fetched) return fetched;
+    // An invoice does not describe its subscription, whose own event is still to come.
+    if (!stored) return 'stale';
+    if (event.type === 'invoice.voided') return 'deferred';
+    const status = statusAfterInvoice(stored.status, event);
+    const isSameSecond = event.created !== undefined && event.created === stored.statusAt;
+    if (isSameSecond && !followsStored(stored, status, undefined)) return 'deferred';
+    return {
+      snapshot: { status },
+      ...(event.created !== undefined && { statusAt: event.created }),
+      eventId: event.id,
+      isUncertain: true,
+    };
+  };
+
+  /** The state at the provider; null if it cannot be fetched. */
+  const updateFromProvider = async (
+    event: BillingEvent,
+    stored: SubscriptionDocument | null,
+  ): Promise<SubscriptionUpdate | null> => {
+    const found = event.subscriptionId === undefined ? null : await fetchSubscription(event.subscriptionId);
+    if (!found) return null;
+    const { created = 0 } = event;
+    const statusAt = Math.max(found.asOf, created);
+    // A later subscription event with the same second as the invoice must not be treated as stale.
+    const at = isInvoice(event) ? found.asOf : statusAt;
+    const snapshot = readSnapshot(found.object, plans, stored);
+    const failure = reportsFailure(event) && event.created !== undefined && { pastDueSince: event.created };
+    const began = failure || estimatePastDueSince(stored, snapshot, statusAt);
+    return { snapshot, at, statusAt, ...began, eventId: event.id, isUncertain: false };
+  };
+
+  const fetchSubscription = async (id: string) => {
+    if (!gateway) return null;
+    try {
+      const found = await gateway.subscription(id);
+      if (!found) throw subscriptionNotFound();
+      return found;
+    } catch (err) {
+      // The event is applied as far as possible, and a background job syncs it later.
+      log.warn({ err, subscription: id }, 'a subscription could not be fetched from the payment provider');
+      return null;
+    }
+  };
+
+  return {
+    async apply(event, id, { userId, subscription: known }) {
+      for (let first = known; ; first = undefined) {
+        const stored = first ?? (await subscriptions.findOne({ id }));
+        const update = await prepareUpdate(event, stored);
+        // The delivery that applied it may have been interrupted before it updated the user's record.
+        if (update === 'stale') return unchanged(stored);
+        if (update === 'repeated') return { ...unchanged(stored), outcome: 'processed', change: 'repeated' };
+        if (update === 'deferred') {
+          const marked = stored && (await writer.requestReconcile(stored));
+          if (marked) return unchanged(marked);
+          continue;
+        }
+        const subscription = await writer.write(stored, writer.merge(stored, { id, userId }, update));
+        // A concurrent write came first: compare again.
+        if (!subscription) continue;
+        return stored
+          ? updated(stored, subscription)
+          : { outcome: 'processed', subscription, change: 'inserted', isProjected: false };
+      }
+    },
+
+    async prepareChange(event) {
+      const { type, subscriptionId: id, created, livemode } = event;
+      // Without a time, a repetition would count as new. An event of test mode may have to be ignored.
+      if (type !== 'customer.subscription.updated' || created === undefined || livemode === false)
+        return null;
+      const stored = id === undefined ? null : await subscriptions.findOne({ id });
+      if (!stored) return null;
+      const { order, update } = readUpdate(event, stored);
+      if (order !== 'apply' || isPartial(event)) return null;
+      const merged = writer.merge(stored, stored, update);
+      return { write: writer.writing(stored, merged), applied: updated(stored, merged) };
+    },
+  };
+}
+
+function updated(
+  stored: SubscriptionDocument,
+  subscription: SubscriptionDocument,
+): PreparedChange['applied'] {
+  // Several events can report one change, such as `updated` and `paused`.
+  return {
+    outcome: 'processed',
+    subscription,
+    ...(isChanged(stored, subscription) && { change: 'updated' }),
+    isProjected: isProjectedAfter(stored, subscription),
+  };
+}
+
+/**
+ * Whether the user's record needs no write after a change. The delivery of an event, or its repetition, updates the
+ * record; a sync may have been interrupted.
+ */
+const isProjectedAfter = (stored: SubscriptionDocument, subscription: SubscriptionDocument): boolean =>
+  stored.lastEvent !== undefined && haveSameProjection(stored, subscription);
+
+const unchanged = (subscription: SubscriptionDocument | null): AppliedEvent => ({
+  outcome: 'stale',
+  isProjected: false,
+  ...(subscription && { subscription }),
+});
+
+/** The subscription in an event. A deleted subscription is canceled, regardless of its status. */
+function readEventSnapshot(
+  { type, object, created }: BillingEvent,
+  plans: Plans,
+  stored: SubscriptionDocument | null,
+): Snapshot {
+  const snapshot = readSnapshot(object, plans, stored);
+  if (type !== 'customer.subscription.deleted') return snapshot;
+  return {
+    ...snapshot,
+    status: 'canceled',
+    ...(snapshot.endedAt == null && created !== undefined && { endedAt: created }),
+  };
+}
+
+/** Whether an event says that payments fail since its time. */
+const reportsFailure = ({ type, object }: BillingEvent): boolean =>
+  type === 'invoice.payment_failed' || object['status'] === 'past_due';
+
+const timesOf = ({ created, receivedAt }: BillingEvent) => ({
+  ...(created !== undefined && { at: created }),
+  ...(receivedAt !== undefined && { receivedAt }),
+});
+
+function omit(snapshot: Snapshot, field: keyof Snapshot): Snapshot {
+  const { [field]: _, ...rest } = snapshot;
+  return rest;
+}
+
+/**
+ * - `apply`: newer than the stored state
+ * - `repeated`: applied before, by a delivery that was interrupted
+ * - `stale`: older than the stored state
+ * - `uncertain`: only the provider knows
+ */
+export type EventOrder = 'apply' | 'repeated' | 'stale' | 'uncertain';
+
+type Stored = Pick<SubscriptionDocument, 'status' | 'at' | 'statusAt' | 'lastEvent' | 'heardAt'>;
+
+/** @param status the status in the event; absent if it has none */
+export function compareSubscriptionEvent(
+  stored: Stored | null,
+  event: Pick<BillingEvent, 'id' | 'type' | 'created' | 'receivedAt'>,
+  status: string | undefined,
+): EventOrder {
+  if (!stored) return 'apply';
+  if (stored.lastEvent === event.id) return 'repeated';
+  if (isTerminal(stored.status)) return 'stale';
+  // A deletion is always the last event.
+  if (event.type === 'customer.subscription.deleted') return 'apply';
+  if (event.created === undefined) return isOutdated(stored, event) ? 'uncertain' : 'apply';
+  if (event.created < stored.at) return 'stale';
+  if (event.created === stored.at) {
+    return event.type === 'customer.subscription.created' ? 'stale' : 'uncertain';
+  }
+  const contradictsInvoice = event.created === stored.statusAt && status !== stored.status;
+  return contradictsInvoice ? 'uncertain' : 'apply';
+}
+
+/** An invoice reports a status indirectly: it changes the status only if the provider is unavailable. */
+export function compareInvoiceEvent(
+  stored: Stored | null,
+  event: Pick<BillingEvent, 'id' | 'type' | 'created' | 'object'>,
+): Exclude<EventOrder, 'apply'> {
+  if (!stored) return 'uncertain';
+  if (stored.lastEvent === event.id) return 'repeated';
+  const isVoided = event.type === 'invoice.voided' && UNPAID.includes(stored.status);
+  const contradicts = isVoided || statusAfterInvoice(stored.status, event) !== stored.status;
+  if (!contradicts || (event.created !== undefined && event.created < stored.statusAt)) return 'stale';
+  return 'uncertain';
+}
+
+const UNPAID = ['past_due', 'unpaid', 'incomplete'];
+
+/** The status that follows from an invoice alone. Nothing follows from a voided one: other invoices may be open. */
+export function statusAfterInvoice(
+  status: string,
+  { type, object }: Pick<BillingEvent, 'type' | 'object'>,
+): string {
+  if (type === 'invoice.payment_failed') return ['active', 'trialing'].includes(status) ? 'past_due' : status;
+  // An invoice with amount 0, such as that of a trial, does not prove a payment.
+  if (type === 'invoice.voided' || paidAmountOf({ type, object }) === 0) return status;
+  return UNPAID.includes(status) ? 'active' : status;
+}
+
+/** Whether an event without a time was received before the last applied update. */
+export const isOutdated = (
+  { heardAt }: Pick<Stored, 'heardAt'>,
+  { created, receivedAt }: Pick<BillingEvent, 'created' | 'receivedAt'>,
+): boolean => created === undefined && receivedAt !== undefined && receivedAt < heardAt;
+
+/** Whether an event of the same second probably follows the stored state, for use while the provider is unavailable. */
+export function followsStored(
+  stored: Pick<SubscriptionDocument, 'status'>,
+  status: string,
+  previousStatus: unknown,
+): boolean {
+  if (status === stored.status || previousStatus === stored.status) return true;
+  return LIFECYCLE.indexOf(status) > LIFECYCLE.indexOf(stored.status);
+}
+
+/** The order in which a subscription passes through them: of two states of the same second, the later one is newer. */
+const LIFECYCLE = [
+  'incomplete',
+  'trialing',
+  'active',
+  'past_due',
+  'unpaid',
+  'paused',
+  'incomplete_expired',
+  'canceled',
+];

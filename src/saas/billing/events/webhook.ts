@@ -1,0 +1,190 @@
+import { createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+import { ok } from '../../../core/http/schemas.js';
+import { access, originOf, type Scope } from '../../../core/http/scope.js';
+import { type Clock, toSeconds } from '../../../core/kernel/clock.js';
+import { AppError } from '../../../core/kernel/errors.js';
+import type { Audit } from '../../../core/ops/audit.js';
+import type { Metrics } from '../../../core/ops/metrics.js';
+import { billingErrors } from '../errors.js';
+import { WebhookAnswer } from '../schemas.js';
+import type { EventOutcome } from '../store.js';
+import type { ProcessChange } from './changes.js';
+import type { EventLeases } from './leases.js';
+import type { EventProcessor } from './processor.js';
+import { parseEvent } from './provider-objects.js';
+
+/** `duplicate`: it was completed by an earlier delivery. */
+export type WebhookOutcome = EventOutcome | 'duplicate';
+
+export interface Webhook {
+  /**
+   * Verifies and processes one delivery of an event.
+   * @throws BILLING_NOT_CONFIGURED, INVALID_SIGNATURE, INVALID_JSON, VALIDATION_ERROR, EVENT_IN_PROGRESS
+   */
+  receive(delivery: { signature: string | undefined; body: Buffer; ip: string }): Promise<WebhookOutcome>;
+}
+
+export interface WebhookDependencies {
+  /** The provider may sign with any of them. Without secrets, every delivery is rejected. */
+  secrets: readonly string[];
+  leases: EventLeases;
+  processChange: ProcessChange;
+  processor: EventProcessor;
+  /** Whether the events of the provider's test mode have no effect. */
+  ignoresTestEvents: boolean;
+  audit: Audit;
+  clock: Clock;
+  metrics?: Metrics | undefined;
+}
+
+export function createWebhook(deps: WebhookDependencies): Webhook {
+  const { secrets, leases, processChange, processor, ignoresTestEvents, audit, clock, metrics } = deps;
+  const verifier = createSignatureVerifier(secrets);
+
+  const webhook: Webhook = {
+    async receive({ signature, body, ip }) {
+      if (secrets.length === 0) throw billingErrors.BILLING_NOT_CONFIGURED();
+      const matched = verifier.verify(signature, body, clock.now());
+      if (!matched) {
+        // Requests without a signature are common scans and are not audited.
+        if (signature !== undefined) await audit.recordFailure({ event: 'webhook.rejected', ip });
+        throw billingErrors.INVALID_SIGNATURE();
+      }
+      const payload = body.toString('utf8');
+      const event = parseEvent(payload, matched);
+      // Not stored: its repetition is ignored again, and the events of others are not kept.
+      if (!event || (ignoresTestEvents && event.livemode === false)) return 'ignored';
+      const outcome = await processChange(event);
+      if (outcome) return outcome;
+      const lease = await leases.acquire(event, payload);
+      if (lease === 'unmatched') return (await processor.retryUnmatched(event)) ?? 'duplicate';
+      if (typeof lease === 'string') return 'duplicate';
+      return processor.process(lease, event);
+    },
+  };
+  return metrics ? countDeliveries(webhook, metrics) : webhook;
+}
+
+function countDeliveries(webhook: Webhook, metrics: Metrics): Webhook {
+  const count = metrics.counter({
+    name: 'webhook_events_total',
+    help: 'Deliveries of payment events by outcome.',
+    labels: ['outcome'],
+  });
+  return {
+    async receive(delivery) {
+      try {
+        const outcome = await webhook.receive(delivery);
+        count({ outcome });
+        return outcome;
+      } catch (error) {
+        const isRejected = error instanceof AppError && error.statusCode === 400;
+        count({ outcome: isRejected ? 'rejected' : 'failed' });
+        throw error;
+      }
+    },
+  };
+}
+
+/** A delivery is rejected if its time differs from the current time by more, in either direction. */
+const TOLERANCE_SECONDS = 300;
+
+/** Exceeds the needs of a rotation of secrets; further signatures are ignored. */
+const MAX_SIGNATURES = 16;
+
+/**
+ * The provider's webhook signature: `t=<seconds>,v1=<hex>[,v1=<hex>…]`, where v1 is the HMAC-SHA256 of
+ * `<t>.<raw body>`. Verified here because the provider's SDK accepts times in the far future.
+ */
+interface SignatureVerifier {
+  /** The signature that matched, or `null`. `now` as Unix time in milliseconds. */
+  verify(header: string | undefined, rawBody: Buffer, now: number): string | null;
+}
+
+function createSignatureVerifier(secrets: readonly string[]): SignatureVerifier {
+  const keys = secrets.map((secret) => createSecretKey(Buffer.from(secret)));
+  return {
+    verify(header, rawBody, now) {
+      const signed = parseSignatureHeader(header);
+      if (!signed || Math.abs(toSeconds(now) - Number(signed.time)) > TOLERANCE_SECONDS) return null;
+      const expected = keys.map((key) => sign(key, signed.time, rawBody));
+      // Every pair is compared, so that the response time does not reveal which one matched.
+      const matching = signed.signatures.filter((candidate) => {
+        const bytes = Buffer.from(candidate, 'hex');
+        return expected.map((digest) => timingSafeEqual(digest, bytes)).includes(true);
+      });
+      return matching[0] ?? null;
+    },
+  };
+}
+
+function sign(key: KeyObject, time: string, rawBody: Buffer): Buffer {
+  return createHmac('sha256', key).update(`${time}.`).update(rawBody).digest();
+}
+
+/** The time and the well-formed v1 signatures; `null` unless there is exactly one time. */
+function parseSignatureHeader(header: string | undefined): { time: string; signatures: string[] } | null {
+  const times: string[] = [];
+  const signatures: string[] = [];
+  for (const pair of (header ?? '').split(',', MAX_SIGNATURES + 1)) {
+    const text = pair.trim();
+    if (text.startsWith('t=')) times.push(text.slice(2));
+    else if (/^v1=[0-9a-f]{64}$/.test(text)) signatures.push(text.slice(3));
+  }
+  const [time] = times;
+  if (time === undefined || times.length > 1 || !/^\d{1,12}$/.test(time)) return null;
+  return { time, signatures };
+}
+
+const BODY_LIMIT = 512 * 1024;
+
+/** The route for the provider's events, whose signature covers the bytes of the body. */
+export async function webhookPlugin(scope: Scope, { webhook }: { webhook: Webhook }): Promise<void> {
+  scope.removeContentTypeParser('application/json');
+  scope.addContentTypeParser(
+    'application/json',
+    { parseAs: 'buffer' },
+    async (_request: unknown, body: Buffer) => body,
+  );
+  // Some body parsers of hosts set an empty `req.body` on requests that they did not read.
+  const readBefore = new WeakSet<IncomingMessage>();
+  scope.addHook('onRequest', ({ raw }, _reply, done) => {
+    if (raw.readableEnded) readBefore.add(raw);
+    done();
+  });
+
+  scope.post(
+    '/billing/webhook',
+    {
+      config: access('public', { duringMaintenance: true, unmetered: true }),
+      bodyLimit: BODY_LIMIT,
+      schema: { response: { 200: WebhookAnswer } },
+    },
+    async (request) => {
+      const signature = request.headers['payment-signature'] || request.headers['stripe-signature'];
+      const outcome = await webhook.receive({
+        signature: Array.isArray(signature) ? undefined : signature,
+        body: readBefore.has(request.raw) ? bytesKeptIn(request.raw) : bytesOf(request.body),
+        ip: originOf(request).ip,
+      });
+      return ok({ received: true as const, outcome });
+    },
+  );
+}
+
+const bytesOf = (body: unknown): Buffer => (Buffer.isBuffer(body) ? body : Buffer.alloc(0));
+
+/**
+ * The signed bytes of a body that the host has read already and kept in `req.rawBody`. Without them no signature could be
+ * verified, which is an error of this installation and not of the provider.
+ */
+function bytesKeptIn({ body, rawBody }: IncomingMessage & { body?: unknown; rawBody?: unknown }): Buffer {
+  const kept = [rawBody, body].find(Buffer.isBuffer);
+  if (kept) return kept;
+  if (typeof rawBody === 'string') return Buffer.from(rawBody);
+  throw new Error(
+    'The host parsed the body of the payment webhook before this middleware. Mount the middleware before the ' +
+      'body parser, or keep the bytes in req.rawBody (express.json: verify: (req, _res, raw) => { req.rawBody = raw }).',
+  );
+}

@@ -1,0 +1,58 @@
+import { HOUR, SECOND, timesOf } from '../../../core/kernel/clock.js';
+import type { Job } from '../../../core/ops/jobs.js';
+import type { Payments, WebhookEvents } from '../store.js';
+import type { FigureDependencies } from './job.js';
+import { type DailyFigures, MOVEMENTS } from './store.js';
+
+/** Figures about subscriptions, payments and events per day, for the operator. */
+export interface BillingFigures {
+  /** The movements of the MRR, in the order of their presentation. */
+  movements: readonly string[];
+  /** The figures of each day (ISO 8601 dates, UTC); null if none were made. */
+  daily(days: readonly string[]): Promise<(DailyFigures | null)[]>;
+  /** Failed payments of each day, each up to `limit`. */
+  countFailedPayments(days: readonly string[], limit: number): Promise<number[]>;
+  /** Received events of each day that are not applied, each up to `limit`. */
+  countOpenEvents(
+    days: readonly string[],
+    limit: number,
+  ): Promise<{ unmatched: number[]; incomplete: number[] }>;
+}
+
+export function createBillingFigures({
+  dailyFigures,
+  payments,
+  events,
+}: Pick<FigureDependencies, 'dailyFigures'> & {
+  payments: Payments;
+  events: WebhookEvents;
+}): BillingFigures {
+  return {
+    movements: MOVEMENTS,
+
+    async daily(days) {
+      const where = { id: { in: days } };
+      const { items } = await dailyFigures.page({ where, sort: 'id', limit: days.length });
+      return days.map((day) => items.find(({ id }) => id === day) ?? null);
+    },
+
+    countFailedPayments: (days, limit) =>
+      Promise.all(days.map((day) => payments.count({ status: 'failed', at: timesOf(day) }, limit))),
+
+    async countOpenEvents(days, limit) {
+      const count = (outcome: 'unmatched' | null) =>
+        Promise.all(days.map((day) => events.count({ outcome, receivedAt: timesOf(day) }, limit)));
+      const [unmatched, incomplete] = await Promise.all([count('unmatched'), count(null)]);
+      return { unmatched, incomplete };
+    },
+  };
+}
+
+/** Updates the figures of the current day every hour. */
+export const createFigureJob = (deps: FigureDependencies): Job => ({
+  everySeconds: HOUR / SECOND,
+  async run(lease) {
+    const { updateFigures } = await import('./job.js');
+    await updateFigures(deps, lease);
+  },
+});

@@ -1,0 +1,93 @@
+import { toTimestamp } from '../../core/http/schemas.js';
+import type { Clock } from '../../core/kernel/clock.js';
+import { type ErrorDetail, httpErrors } from '../../core/kernel/errors.js';
+import { type Audit, madeBy, type Operator } from '../../core/ops/audit.js';
+import { NO_SUBSCRIPTION } from './entitlement.js';
+import { type KnownPlans, UNKNOWN_PLAN } from './plans/plans.js';
+import type { BillingUsers, Grant } from './users.js';
+
+/** Plans that the operator gives to users, with or without a payment provider. */
+export interface Grants {
+  /** Replaces an earlier grant. @throws VALIDATION_ERROR, NOT_FOUND */
+  grant(userId: string, given: GivenPlan, operator?: Operator): Promise<void>;
+  /** Does nothing without a grant. @throws NOT_FOUND */
+  revoke(userId: string, operator?: Operator): Promise<void>;
+}
+
+/** A plan that the operator or the host gives to a user. */
+export interface GivenPlan {
+  /** Its name, of at most 100 letters, digits, spaces, dots and hyphens. */
+  plan: string;
+  /** Unix time in milliseconds, in the future. Default: until it is revoked. */
+  until?: number;
+}
+
+export interface GrantDependencies {
+  users: Pick<BillingUsers, 'grants'>;
+  plans: Pick<KnownPlans, 'names'>;
+  audit: Audit;
+  clock: Clock;
+}
+
+/** As in BILLING_PRICES. */
+const PLAN = /^[\w .-]{1,100}$/;
+
+export function createGrants({ users, plans, audit, clock }: GrantDependencies): Grants {
+  const write = async (userId: string, grant: Grant | null) => {
+    const written = await users.grants.write(userId, grant);
+    if (!written) throw httpErrors.NOT_FOUND({ message: 'The user was not found.' });
+    return written;
+  };
+
+  return {
+    async grant(userId, given, operator) {
+      const now = clock.now();
+      const details = problemsOf(given, now, plans.names);
+      if (details.length > 0) throw httpErrors.VALIDATION_ERROR({ details });
+      const { plan, until } = given;
+      const { before } = await write(userId, { plan, since: now, ...(until !== undefined && { until }) });
+      const previous = before === undefined ? '' : `, before: ${describe(before)}`;
+      const detail = describe(given) + previous;
+      await audit.record({ event: 'plan.granted', subject: userId, ...madeBy(operator), detail });
+    },
+
+    async revoke(userId, operator) {
+      const { before } = await write(userId, null);
+      if (!before) return;
+      const detail = describe(before);
+      await audit.record({ event: 'plan.revoked', subject: userId, ...madeBy(operator), detail });
+    },
+  };
+}
+
+const describe = ({ plan, until }: GivenPlan) =>
+  until === undefined ? plan : `${plan} until ${toTimestamp(until)}`;
+
+/** Validates at run time, because callers may not use TypeScript. */
+function problemsOf(
+  { plan, until }: { plan?: unknown; until?: unknown },
+  now: number,
+  names: KnownPlans['names'],
+): ErrorDetail[] {
+  const problems: ErrorDetail[] = [];
+  const isPlan = typeof plan === 'string' && PLAN.test(plan) && plan.trim() === plan;
+  if (!isPlan) {
+    problems.push({
+      path: 'plan',
+      message: 'must be the name of a plan: letters, digits, spaces, dots and hyphens, as in pro',
+    });
+  } else if (plan === NO_SUBSCRIPTION.plan || plan === UNKNOWN_PLAN) {
+    problems.push({ path: 'plan', message: `must not be ${plan}, which does not grant access` });
+  } else if (names && !names.has(plan)) {
+    const known = [...names].join(', ') || 'none';
+    problems.push({ path: 'plan', message: `must be one of the plans of the option billing: ${known}` });
+  }
+  const isTime = Number.isSafeInteger(until) && (until as number) <= MAX_DATE_MS;
+  if (until !== undefined && !(isTime && (until as number) > now)) {
+    problems.push({ path: 'until', message: 'must be a time in the future, as Unix time in milliseconds' });
+  }
+  return problems;
+}
+
+/** The latest time that a Date can represent. */
+const MAX_DATE_MS = 8_640_000_000_000_000;

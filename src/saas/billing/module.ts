@@ -1,0 +1,228 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { withLeadingSlash } from '../../core/config/public-url.js';
+import type { Scope } from '../../core/http/scope.js';
+import type { ModuleContext } from '../../core/server/module-context.js';
+import { type BillingDeletion, createBillingDeletion } from './account-deletion.js';
+import { createCheckoutPurge, createOpenCheckouts } from './checkout/open-checkouts.js';
+import { type CheckoutService, createCheckoutService } from './checkout/service.js';
+import { createTrials } from './checkout/trials.js';
+import { billingCollections } from './collections.js';
+import { createCustomerLinks, createEnsureCustomer } from './customers/customers.js';
+import { createProfileSync } from './customers/profile-sync.js';
+import { createListHeld, createProjector, createSummaryOf, type SummaryOf } from './entitlement.js';
+import type { Wait } from './events/leases.js';
+import type { EventLog } from './events/log.js';
+import { createBillingEvents } from './events/module.js';
+import { type Webhook, webhookPlugin } from './events/webhook.js';
+import { type BillingFigures, createBillingFigures, createFigureJob } from './figures/service.js';
+import { createGrants, type Grants } from './grants.js';
+import {
+  type AnnounceNotification,
+  type BillingOutbox,
+  createEnqueueMail,
+  type Emit,
+} from './notifications.js';
+import { type BillingConfiguration, mayBeLiveKey } from './options.js';
+import { type Catalog, createCatalog } from './plans/catalog.js';
+import { createPlans, type Plans } from './plans/plans.js';
+import { billingAdminPlugin, billingPlugin } from './plugin.js';
+import { createDashboardUrl } from './provider/dashboard.js';
+import { createGateway } from './provider/gateway.js';
+import { createPurchaseList, type PurchaseList } from './purchases.js';
+import { createBillingJobs, createResync, type Resync } from './reconcile.js';
+import { type BillingRecords, createRecords } from './records.js';
+import { type BillingService, createBillingService } from './service.js';
+import type { WebhookEvents } from './store.js';
+import { createSubscriptionChanges, type SubscriptionChanges } from './subscription/changes.js';
+import { createSubscriptionDetails } from './subscription/details.js';
+import { createDuplicates, type Duplicates } from './subscription/duplicates.js';
+import { createSubscriptionService, type SubscriptionService } from './subscription/service.js';
+import { createSubscriptionSync } from './subscription/sync.js';
+import { createSubscriptionWriter } from './subscription/writer.js';
+import { createReportUsage, type ReportUsage } from './usage/reports.js';
+import { createUsageJobs } from './usage/sender.js';
+import type { BillingUsers } from './users.js';
+
+/** Subscriptions, payments and grants. The payment provider is the source of truth; the store contains a copy. */
+export interface BillingModule {
+  service: BillingService;
+  checkout: CheckoutService;
+  catalog: Catalog;
+  subscription: SubscriptionService;
+  changes: SubscriptionChanges;
+  reportUsage: ReportUsage;
+  summaryOf: SummaryOf;
+  grants: Grants;
+  plans: Plans;
+  deletion: BillingDeletion;
+  webhook: Webhook;
+  webhookEvents: WebhookEvents;
+  /** For the operator. */
+  eventLog: EventLog;
+  records: BillingRecords;
+  purchases: PurchaseList;
+  /** Absent if neither an API key nor a webhook secret is configured. */
+  figures: BillingFigures | undefined;
+  duplicates: Pick<Duplicates, 'list'>;
+  resync: Resync;
+  /** Sends changed addresses and names to the provider soon. */
+  sendProfiles(): void;
+  /** The routes for users. */
+  plugin(scope: Scope): Promise<void>;
+  /** The routes for the operator. */
+  adminPlugin(scope: Scope): Promise<void>;
+  /** The route for the provider. In a separate scope, because it replaces the body parser. */
+  webhookPlugin(scope: Scope): Promise<void>;
+}
+
+export interface BillingModuleOptions {
+  config: BillingConfiguration;
+  users: BillingUsers;
+  outbox: BillingOutbox;
+  emit: Emit;
+  /** Gives a notification to webhooks before the step that prevents its repetition. Default: there are none. */
+  record?: Emit;
+  announceEvent: AnnounceNotification;
+  publicUrl(): string;
+  /** Whether `resync` processes unmatched events. Default: true. A command leaves them to the server and its listeners. */
+  replayEvents?: boolean;
+  /** Pauses between two checks of an event in progress. Default: a timer. */
+  wait?: Wait;
+}
+
+export function createBillingModule(
+  context: Pick<ModuleContext, 'store' | 'clock' | 'random' | 'log' | 'audit' | 'jobs' | 'metrics'>,
+  {
+    config,
+    users,
+    outbox,
+    emit,
+    record = async () => undefined,
+    announceEvent,
+    publicUrl,
+    replayEvents = true,
+    wait = sleep,
+  }: BillingModuleOptions,
+): BillingModule {
+  const { store, clock, random, log, audit, jobs, metrics } = context;
+  const { paymentSecretKey: key, billingReturnUrlRelative: returnPath, pastDue } = config;
+  const gateway = key === undefined ? undefined : createGateway(key, config.paymentApiUrl);
+  const plans = createPlans(config, (priceId) =>
+    log.warn({ priceId }, `purchased price ${priceId} has no configured plan; no access granted`),
+  );
+  const collections = billingCollections(store);
+  const dashboardUrl = createDashboardUrl(key, config.paymentApiUrl);
+  const base = {
+    ...collections,
+    dashboardUrl,
+    gateway,
+    plans,
+    users,
+    emit,
+    record,
+    announceEvent,
+    pastDue,
+    audit,
+    clock,
+    random,
+    log,
+  };
+
+  const links = createCustomerLinks(base);
+  const trials = createTrials(base);
+  const deletion = createBillingDeletion({ ...base, links, trials });
+  const listHeld = createListHeld(base);
+  const duplicates = createDuplicates(base);
+  const projector = createProjector(listHeld, users, duplicates.report);
+  const writer = createSubscriptionWriter(collections.subscriptions, clock);
+  const { deleteIfUserIsGone } = deletion;
+  const writes = { ...base, links, projector, writer, deleteIfUserIsGone };
+
+  const billingUrl = () => publicUrl() + withLeadingSlash(returnPath);
+  const events = createBillingEvents({
+    ...writes,
+    store,
+    secrets: webhookSecretsOf(config),
+    ignoresTestEvents: mayBeLiveKey(key),
+    enqueueMail: createEnqueueMail({ ...base, outbox, billingUrl }),
+    wait,
+    metrics,
+  });
+  const { processor, eventLog } = events;
+  const sync = gateway && createSubscriptionSync({ ...writes, gateway });
+  const shared = { ...writes, ...events, sync, publicUrl, returnPath };
+
+  const purchases = createPurchaseList(base);
+  const service = createBillingService({ ...shared, purchases });
+  const details = createSubscriptionDetails(base);
+  const subscription = createSubscriptionService({ ...shared, listHeld, details });
+  const changes = createSubscriptionChanges({ ...shared, subscription });
+  const catalog = createCatalog(base);
+  const checkout = createCheckoutService({
+    ...shared,
+    catalog,
+    ensureCustomer: createEnsureCustomer(shared),
+    openCheckouts: gateway && createOpenCheckouts({ ...base, gateway }),
+    trials,
+  });
+
+  const { reconcile, retryUnmatched, purge } = createBillingJobs(shared);
+  // The names of the leases in the store, from an earlier version.
+  jobs.add('billing-settle', reconcile);
+  jobs.add('billing-recheck', retryUnmatched);
+  jobs.add('webhook-event-purge', purge);
+  if (gateway) {
+    const usageJobs = createUsageJobs({ ...base, reports: collections.usage, gateway });
+    jobs.add('billing-usage', usageJobs.send);
+    jobs.add('billing-usage-purge', usageJobs.purge);
+    jobs.add('customer-profiles', createProfileSync({ ...base, gateway }));
+    jobs.add('checkout-purge', createCheckoutPurge(base));
+  }
+
+  const isConfigured = key !== undefined || webhookSecretsOf(config).length > 0;
+  if (isConfigured) jobs.add('billing-figures', createFigureJob({ ...base }));
+
+  return {
+    service,
+    checkout,
+    subscription,
+    catalog,
+    changes,
+    reportUsage: createReportUsage({
+      ...base,
+      reports: collections.usage,
+      isConfigured: gateway !== undefined,
+    }),
+    summaryOf: createSummaryOf({ ...base, listHeld }),
+    grants: createGrants(base),
+    plans,
+    deletion,
+    webhook: events.webhook,
+    webhookEvents: collections.events,
+    eventLog,
+    records: createRecords(base),
+    purchases,
+    figures: isConfigured ? createBillingFigures(base) : undefined,
+    duplicates,
+    resync: createResync({
+      ...shared,
+      replayUnmatched: replayEvents ? processor.replayUnmatched : undefined,
+    }),
+    sendProfiles: gateway ? () => void jobs.runNow('customer-profiles') : () => undefined,
+    plugin: (scope) =>
+      billingPlugin(scope, {
+        service,
+        checkout,
+        subscription,
+        catalog,
+        changes,
+        purchases,
+        allowPause: config.billingAllowPause === true,
+      }),
+    adminPlugin: (scope) => billingAdminPlugin(scope, { duplicates }),
+    webhookPlugin: (scope) => webhookPlugin(scope, events),
+  };
+}
+
+const webhookSecretsOf = (config: BillingConfiguration): string[] =>
+  [config.paymentWebhookSecret, config.paymentWebhookSecretPrevious].filter((secret) => secret !== undefined);

@@ -1,0 +1,162 @@
+import type { Static, TObject } from 'typebox';
+import { Type } from 'typebox';
+import { option } from '../../core/config/options.js';
+import { isLoopback, pathProblem } from '../../core/config/public-url.js';
+import { shown } from '../../core/config/validation-messages.js';
+import { secretWeakness } from '../../core/kernel/secrets.js';
+import { PlansOption, parsePlans, plansProblem } from './plans/options.js';
+
+export const billingOptions = {
+  paymentSecretKey: option(Type.Optional(Type.String({ minLength: 1 })), {
+    env: 'PAYMENT_SECRET_KEY',
+    doc: 'Secret API key of the payment provider. Without it, checkout, portal and sync respond with 503.',
+    secret: true,
+    check: secretKeyProblem,
+  }),
+  paymentApiUrl: option(Type.Optional(Type.String()), {
+    env: 'PAYMENT_API_URL',
+    doc: 'Base URL of the payment API, to use a simulator of it. Must be https for a key of live mode or of an organisation.',
+    shown: "the provider's own",
+    check: (url) =>
+      URL.canParse(url ?? '') && /^https?:\/\/[^/?#@]+\/?$/.test(url ?? '')
+        ? undefined
+        : 'must be an http or https address without a path, like http://127.0.0.1:12111.',
+  }),
+  billingReturnUrlRelative: option(Type.String({ default: '/settings/billing' }), {
+    env: 'BILLING_RETURN_URL_RELATIVE',
+    doc: 'Path to which users return from the payment provider, relative to PUBLIC_URL.',
+    check: (path) => returnPathProblem(path),
+  }),
+  billingPrices: option(Type.Optional(Type.Array(Type.String())), {
+    env: 'BILLING_PRICES',
+    doc: 'Prices that can be purchased and their plans, as price_…=plan, separated by commas. Without it, any active price can be purchased.',
+    check: (pairs = []) => pricesProblem(pairs),
+  }),
+  billing: option(Type.Optional(PlansOption), {
+    env: 'BILLING_PLANS',
+    doc: 'Plans with prices, features, limits and checkout options, as JSON (docs/billing.md#plans). The option is an object: { plans: … }.',
+    file: true,
+    parse: parsePlans,
+    check: (billing) => billing && plansProblem(billing.plans),
+  }),
+  pastDue: option(
+    Type.Union(
+      [Type.Literal('entitled'), Type.Literal('denied'), Type.Integer({ minimum: 1, maximum: 366 })],
+      {
+        default: 'entitled',
+        accepts: 'entitled, denied or a number of days from 1 to 366',
+        examples: [14],
+      },
+    ),
+    {
+      env: 'BILLING_PAST_DUE',
+      doc: 'Access while a payment is past due: entitled, denied, or a grace period in days.',
+      parse: (text) => (/^\d{1,3}$/.test(text) ? Number(text) : text),
+    },
+  ),
+  billingAllowPause: option(Type.Optional(Type.Boolean({ accepts: '0 or 1' })), {
+    env: 'BILLING_ALLOW_PAUSE',
+    doc: '1 lets users pause their subscription: nothing is charged until they resume it, and they keep access.',
+    shown: '0',
+    // Any other value prevents the start, so that "false" does not enable it.
+    parse: (text) => ({ 0: false, 1: true })[text] ?? text,
+  }),
+  paymentWebhookSecret: option(Type.Optional(Type.String({ minLength: 1 })), {
+    env: 'PAYMENT_WEBHOOK_SECRET',
+    doc: 'Secret that verifies webhook signatures. At least 32 characters in production. Without it, the webhook responds with 503.',
+    secret: true,
+    check: signingSecretProblem,
+    safe: signingWeakness,
+  }),
+  paymentWebhookSecretPrevious: option(Type.Optional(Type.String({ minLength: 1 })), {
+    env: 'PAYMENT_WEBHOOK_SECRET_PREVIOUS',
+    doc: 'Previous secret, also accepted. Set it to the old secret while you roll PAYMENT_WEBHOOK_SECRET. At least 32 characters in production.',
+    secret: true,
+    check: signingSecretProblem,
+    safe: signingWeakness,
+  }),
+};
+
+export type BillingConfiguration = Static<TObject<typeof billingOptions>>;
+
+/** The price and the plan of a `price=plan` pair. */
+export function splitPair(pair: string): [priceId: string, plan: string] {
+  const equals = pair.indexOf('=');
+  return [pair.slice(0, equals), pair.slice(equals + 1)];
+}
+
+/** The options that define plans and their prices. */
+export type PlansSource = Pick<BillingConfiguration, 'billing' | 'billingPrices'>;
+
+/** Price to plan, of both options; `undefined` if every active price of the provider is for sale. */
+export function configuredPrices({ billing, billingPrices }: PlansSource): Map<string, string> | undefined {
+  const ofPlans = Object.entries(billing?.plans ?? {}).flatMap(([plan, { prices = [] }]) =>
+    prices.map((price) => [price, plan] as const),
+  );
+  const pairs = [...(billingPrices ?? []).map(splitPair), ...ofPlans];
+  return billingPrices || pairs.length > 0 ? new Map(pairs) : undefined;
+}
+
+/** Why the two options contradict each other, or `undefined`. */
+export function plansConflict({ billing, billingPrices = [] }: PlansSource): string | undefined {
+  const planOf = configuredPrices({ ...(billing && { billing }) });
+  const pairs = billingPrices.map(splitPair);
+  const wrong = pairs.find(([price, plan]) => (planOf?.get(price) ?? plan) !== plan);
+  if (!wrong) return undefined;
+  const [price, plan] = wrong;
+  return `assigns the price ${shown(price)} to the plan ${plan}, but BILLING_PLANS assigns it to ${planOf?.get(price)}.`;
+}
+
+function pricesProblem(pairs: readonly string[]): string | undefined {
+  const wrong = pairs.find((pair) => !/^[\w-]+=[\w.-]+( +[\w.-]+)*$/.test(pair));
+  if (wrong !== undefined) {
+    return `must list price=plan pairs, like price_1Pro=pro,price_1Team=team; given: ${shown(wrong)}.`;
+  }
+  const prices = pairs.map((pair) => pair.split('=')[0]);
+  const twice = prices.find((price, index) => prices.indexOf(price) < index);
+  return twice === undefined ? undefined : `must name each price once; given twice: ${shown(twice)}.`;
+}
+
+/** Rejected in development as well: a blank value means that the secret was not set. */
+function blankness(secret = ''): string | undefined {
+  return secret.trim() === '' ? 'is blank.' : undefined;
+}
+
+/** The provider's secrets have 38 bytes or more. Their prefix does not turn a placeholder into a secret. */
+function signingWeakness(secret = ''): string | undefined {
+  const remedy = 'Copy the signing secret from the payment provider.';
+  return secretWeakness(secret, 32, remedy) ?? secretWeakness(secret.replace(/^whsec_/, ''), 0, remedy);
+}
+
+/**
+ * Whether an API key may belong to live mode (real payments). The key of an organisation states no mode and counts as
+ * live; a sandbox has a test key of its own.
+ */
+export const mayBeLiveKey = (key: string | undefined): boolean => /^(sk|rk)_(live|org)_/.test(key ?? '');
+
+/** Why the API key must not be sent to this address, or `undefined`. */
+export function apiUrlProblem(url: string | undefined, key: string | undefined): string | undefined {
+  if (url === undefined || !URL.canParse(url) || !mayBeLiveKey(key)) return undefined;
+  const { protocol, hostname } = new URL(url);
+  return protocol === 'https:' || isLoopback(hostname)
+    ? undefined
+    : 'must be https, because it receives a live key.';
+}
+
+/** Why a path could lead outside the application, or `undefined`. A missing leading slash is added later. */
+export const returnPathProblem = (path: string): string | undefined => pathProblem(path, '/settings/billing');
+
+/** Describes why a key cannot be the secret key, as the end of a sentence. The prefixes are those of the provider. */
+function secretKeyProblem(key = ''): string | undefined {
+  if (!/^[\x21-\x7e]+$/.test(key)) return 'must contain no spaces or control characters.';
+  return /^(pk|whsec)_/.test(key)
+    ? 'must be a secret key or a restricted key, which begin with sk_ and rk_; given: a publishable key or a signing secret.'
+    : undefined;
+}
+
+/** The same for the secret of a webhook endpoint. */
+function signingSecretProblem(secret = ''): string | undefined {
+  return /^([prs]k|we)_/.test(secret)
+    ? 'must be the signing secret of the webhook endpoint, which begins with whsec_; given: an API key or the ID of the endpoint.'
+    : blankness(secret);
+}

@@ -1,0 +1,145 @@
+import { toTimestamp } from '../../../core/http/schemas.js';
+import type { Clock } from '../../../core/kernel/clock.js';
+import { billingErrors, isCustomerMissing } from '../errors.js';
+import type { Gateway } from '../provider/gateway.js';
+import { asInteger, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
+import { createResponseCache } from '../provider/response-cache.js';
+import type { Invoice, Plan } from '../schemas.js';
+import type { Customers } from '../store.js';
+import { FREE_PLAN } from './options.js';
+import type { Plans } from './plans.js';
+
+/** The prices for sale and the invoices of users, as stored by the provider. */
+export interface Catalog {
+  /** @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR */
+  plans(): Promise<Plan[]>;
+  /** The newest first. @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR */
+  invoices(userId: string): Promise<Invoice[]>;
+}
+
+export interface CatalogDependencies {
+  customers: Customers;
+  plans: Plans;
+  gateway: Gateway | undefined;
+  clock: Clock;
+}
+
+export function createCatalog({ customers, plans, gateway, clock }: CatalogDependencies): Catalog {
+  // The plans are public, and each request must not cause a call to the provider.
+  const cached = createResponseCache<Plan[]>(clock);
+
+  const fetchPlans = async (from: Gateway): Promise<Plan[]> => {
+    const prices = await from.prices();
+    const forSale = prices.filter((price) => plans.isForSale(idOf(price) ?? '') && !isArchived(price));
+    return [...freePlanView(plans), ...forSale.flatMap((price) => planView(price, plans) ?? [])];
+  };
+
+  return {
+    async plans() {
+      if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
+      return cached('plans', () => fetchPlans(gateway));
+    },
+
+    async invoices(userId) {
+      if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
+      const customer = await customers.findOne({ id: userId });
+      if (!customer) return [];
+      const invoices = gateway.invoicesOf(customer.customerId).catch((error: unknown) => {
+        if (isCustomerMissing(error)) return [];
+        throw error;
+      });
+      // A draft is not final: the provider still changes it, and it has no number and no page.
+      const final = (await invoices).filter(({ status }) => status !== 'draft');
+      return final.flatMap((invoice) => invoiceView(invoice) ?? []);
+    },
+  };
+}
+
+/** The prices of an archived product remain active, but the provider does not sell them. */
+const isArchived = (price: Json): boolean => asObject(price['product'])['active'] === false;
+
+/** The plan that every user has, which the provider does not know. */
+function freePlanView({ configOf }: Plans): Plan[] {
+  const configuration = configOf(FREE_PLAN);
+  if (!configuration) return [];
+  const { name = null, features = [], limits = {} } = configuration;
+  const unpriced = {
+    priceId: null,
+    name,
+    description: null,
+    amount: null,
+    currency: null,
+    currencies: [],
+    interval: null,
+    intervalCount: null,
+    usageType: null,
+    trialDays: null,
+  };
+  return [{ ...unpriced, plan: FREE_PLAN, features, limits }];
+}
+
+function planView(price: Json, plans: Plans): Plan | null {
+  const priceId = idOf(price);
+  if (priceId === undefined) return null;
+  const lookupKey = asText(price['lookup_key']);
+  const metadataPlan = asText(asObject(price['metadata'])['plan']);
+  const recurring = asObject(price['recurring']);
+  const product = asObject(price['product']);
+  const isRecurring = asText(recurring['interval']) !== undefined;
+  const plan = plans.planOf({
+    priceId,
+    ...(lookupKey !== undefined && { lookupKey }),
+    ...(metadataPlan !== undefined && { metadataPlan }),
+  });
+  const { name, features = [], limits = {} } = plans.configOf(plan) ?? {};
+  return {
+    priceId,
+    plan,
+    name: name ?? asText(product['name']) ?? null,
+    description: asText(product['description']) ?? null,
+    amount: asInteger(price['unit_amount']) ?? null,
+    currency: asText(price['currency']) ?? null,
+    currencies: currenciesOf(price),
+    interval: asText(recurring['interval']) ?? null,
+    intervalCount: asInteger(recurring['interval_count']) ?? null,
+    usageType: asText(recurring['usage_type']) ?? null,
+    trialDays: (isRecurring ? plans.checkoutOf(priceId).trialDays : undefined) ?? null,
+    features,
+    limits,
+  };
+}
+
+/** The price's own currency first. */
+function currenciesOf(price: Json): Plan['currencies'] {
+  const own = asText(price['currency']);
+  if (own === undefined) return [];
+  const others = Object.entries(asObject(price['currency_options'])).filter(([currency]) => currency !== own);
+  return [
+    { currency: own, amount: asInteger(price['unit_amount']) ?? null },
+    ...others.map(([currency, option]) => ({
+      currency,
+      amount: asInteger(asObject(option)['unit_amount']) ?? null,
+    })),
+  ];
+}
+
+function invoiceView(invoice: Json): Invoice | null {
+  const id = idOf(invoice);
+  const created = asTime(invoice['created']);
+  if (id === undefined || created === undefined) return null;
+  return {
+    id,
+    number: asText(invoice['number']) ?? null,
+    status: asText(invoice['status']) ?? null,
+    amountDue: asInteger(invoice['amount_due']) ?? null,
+    amountPaid: asInteger(invoice['amount_paid']) ?? null,
+    currency: asText(invoice['currency']) ?? null,
+    createdAt: toTimestamp(created),
+    url: asLink(invoice['hosted_invoice_url']),
+    pdf: asLink(invoice['invoice_pdf']),
+  };
+}
+
+/** Only https, because clients use it as a link. */
+const asLink = (value: unknown): string | null =>
+  typeof value === 'string' && /^https:\/\//.test(value) ? value : null;

@@ -1,0 +1,199 @@
+import { type Static, type TSchema, Type } from 'typebox';
+import { type ActingProgram, actingProgramOf } from '../../core/http/identity.js';
+import { After, Envelope, ok } from '../../core/http/schemas.js';
+import { access, originOf, type Scope } from '../../core/http/scope.js';
+import { httpErrors } from '../../core/kernel/errors.js';
+import type { CheckoutService } from './checkout/service.js';
+import type { Catalog } from './plans/catalog.js';
+import type { PurchaseList } from './purchases.js';
+import {
+  CancelBody,
+  ChangeBody,
+  ChangePreviewAnswer,
+  ChangeQuery,
+  CheckoutAnswer,
+  CheckoutBody,
+  DuplicateSubscriptions,
+  InvoicesAnswer,
+  PlansAnswer,
+  PortalAnswer,
+  PortalBody,
+  PurchasesAnswer,
+  PurchasesQuery,
+  type Subscription,
+  SubscriptionAnswer,
+  SubscriptionQuery,
+  SyncBody,
+  TargetBody,
+} from './schemas.js';
+import type { BillingService } from './service.js';
+import type { SubscriptionChanges } from './subscription/changes.js';
+import type { Duplicates } from './subscription/duplicates.js';
+import type { SubscriptionService } from './subscription/service.js';
+
+/** Timeout of a whole request, which may make several calls to the provider. */
+const PROVIDER_TIMEOUT_MS = 10_000;
+
+/** The same with a payment, which banks confirm slowly, and a look at its result. */
+const CHANGE_TIMEOUT_MS = 20_000;
+
+export interface BillingPluginOptions {
+  service: BillingService;
+  checkout: CheckoutService;
+  subscription: SubscriptionService;
+  catalog: Catalog;
+  changes: SubscriptionChanges;
+  /** Whether users may pause their subscription. */
+  allowPause: boolean;
+  purchases: PurchaseList;
+}
+
+/** The routes for users: buying, reading and managing subscriptions. */
+export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): Promise<void> {
+  const { service, checkout, subscription, catalog, changes, purchases, allowPause } = deps;
+
+  // For people only: both answers are addresses at which anyone who has them acts as the person at the payment provider.
+  scope.post(
+    '/billing/create-checkout-session',
+    {
+      config: access('user'),
+      handlerTimeout: PROVIDER_TIMEOUT_MS,
+      schema: { body: CheckoutBody, response: { 200: CheckoutAnswer } },
+    },
+    async (request) => ok(await checkout.open(request.saas.user, request.body)),
+  );
+
+  scope.post(
+    '/billing/create-portal-session',
+    {
+      config: access('user'),
+      handlerTimeout: PROVIDER_TIMEOUT_MS,
+      schema: { body: PortalBody, response: { 200: PortalAnswer } },
+    },
+    async (request) => ok(await service.portal(request.saas.user, request.body.returnPath)),
+  );
+
+  scope.get(
+    '/billing/subscription',
+    {
+      config: access('user', { agentScope: 'billing:read' }),
+      handlerTimeout: PROVIDER_TIMEOUT_MS,
+      schema: { querystring: SubscriptionQuery, response: { 200: SubscriptionAnswer } },
+    },
+    async (request) => {
+      const withNextInvoice = request.query.include === 'nextInvoice';
+      return ok(await subscription.current(request.saas.user.id, { withNextInvoice }));
+    },
+  );
+
+  scope.post(
+    '/billing/sync',
+    {
+      config: access('user'),
+      handlerTimeout: PROVIDER_TIMEOUT_MS,
+      schema: { body: SyncBody, response: { 200: SubscriptionAnswer } },
+    },
+    async (request) => ok(await subscription.sync(request.saas.user, request.body.sessionId)),
+  );
+
+  scope.get(
+    '/billing/invoices',
+    {
+      config: access('user', { agentScope: 'billing:read' }),
+      handlerTimeout: PROVIDER_TIMEOUT_MS,
+      schema: { response: { 200: InvoicesAnswer } },
+    },
+    async (request) => ok(await catalog.invoices(request.saas.user.id)),
+  );
+
+  scope.get(
+    '/billing/purchases',
+    {
+      config: access('user', { agentScope: 'billing:read' }),
+      schema: { querystring: PurchasesQuery, response: { 200: PurchasesAnswer } },
+    },
+    async (request) => {
+      const { items, next } = await purchases.page(request.saas.user.id, request.query.after);
+      return ok({ purchases: items, next });
+    },
+  );
+
+  scope.get(
+    '/billing/plans',
+    {
+      config: access('public'),
+      handlerTimeout: PROVIDER_TIMEOUT_MS,
+      schema: { response: { 200: PlansAnswer } },
+    },
+    async () => ok(await catalog.plans()),
+  );
+
+  /** A route that changes the user's subscription. */
+  const postChange = <Body extends TSchema>(
+    path: string,
+    body: Body,
+    change: (
+      userId: string,
+      order: Static<Body>,
+      ip: string,
+      actor: ActingProgram | undefined,
+    ) => Promise<Subscription>,
+  ) =>
+    scope.post(
+      path,
+      {
+        config: access('user', { agentScope: 'billing:write' }),
+        handlerTimeout: CHANGE_TIMEOUT_MS,
+        schema: { body, response: { 200: SubscriptionAnswer } },
+      },
+      async (request) =>
+        ok(
+          await change(
+            request.saas.user.id,
+            request.body as Static<Body>,
+            originOf(request).ip,
+            actingProgramOf(request.saas),
+          ),
+        ),
+    );
+
+  postChange('/billing/subscription/change', ChangeBody, changes.change);
+  postChange('/billing/subscription/cancel', CancelBody, changes.cancel);
+  postChange('/billing/subscription/resume', TargetBody, changes.resume);
+  postChange('/billing/subscription/pause', TargetBody, async (userId, order, ip, actor) => {
+    if (!allowPause) throw httpErrors.FORBIDDEN({ message: 'Subscriptions cannot be paused here.' });
+    return changes.pause(userId, order, ip, actor);
+  });
+
+  scope.get(
+    '/billing/subscription/change/preview',
+    {
+      config: access('user', { agentScope: 'billing:read' }),
+      handlerTimeout: CHANGE_TIMEOUT_MS,
+      schema: { querystring: ChangeQuery, response: { 200: ChangePreviewAnswer } },
+    },
+    async (request) => {
+      const { quantity, ...order } = request.query;
+      const count = quantity === undefined ? {} : { quantity: Number(quantity) };
+      return ok(await changes.preview(request.saas.user.id, { ...order, ...count }));
+    },
+  );
+}
+
+/** The routes for the operator. */
+export async function billingAdminPlugin(
+  scope: Scope,
+  { duplicates }: { duplicates: Duplicates },
+): Promise<void> {
+  scope.get(
+    '/api/billing/duplicate-subscriptions',
+    {
+      config: access('admin'),
+      schema: {
+        querystring: Type.Object({ after: After }, { additionalProperties: false }),
+        response: { 200: Envelope(DuplicateSubscriptions) },
+      },
+    },
+    async (request) => ok(await duplicates.list(request.query.after)),
+  );
+}

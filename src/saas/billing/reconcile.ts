@@ -1,0 +1,306 @@
+import { type Clock, DAY, MINUTE, SECOND } from '../../core/kernel/clock.js';
+import type { Job, JobLog } from '../../core/ops/jobs.js';
+import { countEach, purgeEach, purgeMatching } from '../../core/ops/purge.js';
+import { pagesOf } from '../../core/storage/pages.js';
+import { billingErrors, isSubscriptionMissing } from './errors.js';
+import type { ChargeRecorder } from './events/charges.js';
+import { expiredLeases } from './events/leases.js';
+import type { EventProcessor } from './events/processor.js';
+import { HANDLED_EVENT_TYPES, parseEvent } from './events/provider-objects.js';
+import type { PurchaseRecorder } from './events/purchases.js';
+import type { Gateway } from './provider/gateway.js';
+import { asText, type Json } from './provider/json.js';
+import type { PurchaseDocument, Purchases } from './purchases.js';
+import {
+  type CustomerDocument,
+  type Customers,
+  EVENT_OUTCOMES,
+  type PaymentDocument,
+  type Payments,
+  type SubscriptionDocument,
+  type Subscriptions,
+  type WebhookEventDocument,
+  type WebhookEvents,
+} from './store.js';
+import type { SubscriptionSync, SyncedSubscription } from './subscription/sync.js';
+
+/** The background jobs of billing. */
+export interface BillingJobs {
+  /** Resumes events whose worker crashed, and syncs uncertain and overdue subscriptions with the provider. */
+  reconcile: Job;
+  retryUnmatched: Job;
+  /** Deletes old events. */
+  purge: Job;
+}
+
+export interface BillingJobDependencies {
+  events: WebhookEvents;
+  subscriptions: Subscriptions;
+  payments: Payments;
+  processor: EventProcessor;
+  purchases: Purchases;
+  charges: Pick<ChargeRecorder, 'attribute'>;
+  purchaseRecorder: Pick<PurchaseRecorder, 'fetchItems'>;
+  /** Absent while no API key is configured. */
+  sync: SubscriptionSync | undefined;
+  clock: Clock;
+  log: Pick<JobLog, 'warn'>;
+}
+
+/** Records that lack something only the provider knows. */
+interface DueRecords<T> {
+  due(now: number): Promise<T[]>;
+  /** Until the given time; never again if it is undefined. */
+  postpone(id: string, recheckAt: number | undefined): Promise<unknown>;
+}
+
+const PAGE_SIZE = 100;
+
+/** Three runs fit into the minute after an outage within which every subscription must be up to date. */
+const RECONCILE_INTERVAL_SECONDS = 20;
+const RETRY_INTERVAL_SECONDS = 300;
+
+/** The provider allows 25 requests per second in test mode. */
+const CONCURRENT_CALLS = 4;
+
+/** How long an unmatched event is retried. */
+const RETRY_UNMATCHED_MS = 30 * DAY;
+
+/** How long an event is kept. The provider redelivers events for three days and lists them for thirty. */
+const EVENT_RETENTION_MS = 90 * DAY;
+
+/** Shorter than the interval of the job, so that the next run retries. */
+const RETRY_UNANSWERED_MS = 15 * SECOND;
+
+/** When to retry a subscription that does not exist at the provider. */
+const RETRY_MISSING_MS = 15 * MINUTE;
+
+export function createBillingJobs(deps: BillingJobDependencies): BillingJobs {
+  const { events, subscriptions, payments, purchases, processor, sync, clock, log } = deps;
+
+  /** Processes every matching event; a failure does not stop the others. */
+  const resumeAll = async (
+    where: Parameters<WebhookEvents['page']>[0]['where'] & object,
+    signal: AbortSignal,
+  ): Promise<void> => {
+    const query = { where, sort: 'receivedAt', limit: PAGE_SIZE } as const;
+    for (let after: { after?: string } = {}; !signal.aborted; ) {
+      const page = await events.page({ ...query, ...after });
+      for (const document of page.items) if (!signal.aborted) await resume(document);
+      if (page.next === null) return;
+      after = { after: page.next };
+    }
+  };
+
+  const resume = async (document: WebhookEventDocument): Promise<void> => {
+    try {
+      await processor.resume(document);
+    } catch (err) {
+      log.warn({ err, event: document.id }, 'a payment event could not be processed in the background');
+    }
+  };
+
+  /** Syncs one subscription. Returns whether the provider responded. */
+  const syncDue = async (
+    { syncOne }: SubscriptionSync,
+    { id, userId, rev }: SubscriptionDocument,
+  ): Promise<boolean> => {
+    try {
+      await syncOne(id, userId);
+      return true;
+    } catch (err) {
+      log.warn({ err, subscription: id }, 'a subscription could not be reconciled with the payment provider');
+      const isAnswered = isSubscriptionMissing(err);
+      const recheckAt = clock.now() + (isAnswered ? RETRY_MISSING_MS : RETRY_UNANSWERED_MS);
+      await subscriptions.updateOne({ id, rev }, { set: { recheckAt }, inc: { rev: 1 } });
+      return isAnswered;
+    }
+  };
+
+  const syncAllDue = async (signal: AbortSignal): Promise<void> => {
+    if (!sync) return;
+    const due = { recheckAt: { lte: clock.now() } };
+    const { items } = await subscriptions.page({ where: due, sort: 'recheckAt', limit: PAGE_SIZE });
+    for (let first = 0; first < items.length; first += CONCURRENT_CALLS) {
+      if (signal.aborted) return;
+      const batch = items.slice(first, first + CONCURRENT_CALLS);
+      const answers = await Promise.all(batch.map((subscription) => syncDue(sync, subscription)));
+      // While the provider is down, each run makes one batch of calls, however many subscriptions are due.
+      if (!answers.includes(true)) return;
+    }
+    if (items.length === PAGE_SIZE) await syncAllDue(signal);
+  };
+
+  const recheckAtMost = (now: number) =>
+    ({ where: { recheckAt: { lte: now } }, sort: 'recheckAt', limit: PAGE_SIZE }) as const;
+  const postponed = (recheckAt: number | undefined) =>
+    recheckAt === undefined ? { unset: ['recheckAt' as const] } : { set: { recheckAt } };
+
+  const duePayments: DueRecords<PaymentDocument> = {
+    due: async (now) => (await payments.page(recheckAtMost(now))).items,
+    postpone: (id, recheckAt) => payments.updateOne({ id }, postponed(recheckAt)),
+  };
+  const duePurchases: DueRecords<PurchaseDocument> = {
+    due: async (now) => (await purchases.page(recheckAtMost(now))).items,
+    postpone: (id, recheckAt) => purchases.updateOne({ id }, postponed(recheckAt)),
+  };
+
+  /** Fetches what is missing in records: the invoices of refunds and disputes, and the items of purchases. */
+  const completeDue = async <T extends PaymentDocument | PurchaseDocument>(
+    records: DueRecords<T>,
+    complete: (record: T) => Promise<'done' | 'missing' | 'unanswered'>,
+    signal: AbortSignal,
+  ): Promise<void> => {
+    for (const record of await records.due(clock.now())) {
+      if (signal.aborted) return;
+      const result = await complete(record);
+      if (result === 'done') continue;
+      const delayMs = result === 'missing' ? RETRY_MISSING_MS : RETRY_UNANSWERED_MS;
+      const isHopeless = record.at < clock.now() - RETRY_UNMATCHED_MS;
+      await records.postpone(record.id, isHopeless ? undefined : clock.now() + delayMs);
+      // The next run continues with the others, which are due earlier.
+      if (result === 'unanswered') return;
+    }
+  };
+
+  // By outcome, because the only index that orders all events by time begins with it.
+  const outdated = () =>
+    [...EVENT_OUTCOMES, null].map((outcome) => ({
+      outcome,
+      receivedAt: { lt: clock.now() - EVENT_RETENTION_MS },
+    }));
+
+  return {
+    reconcile: {
+      everySeconds: RECONCILE_INTERVAL_SECONDS,
+      async run({ signal }) {
+        for (const leaseUntil of expiredLeases(clock.now()))
+          await resumeAll({ outcome: null, leaseUntil }, signal);
+        await syncAllDue(signal);
+        await completeDue(duePayments, deps.charges.attribute, signal);
+        await completeDue(duePurchases, deps.purchaseRecorder.fetchItems, signal);
+      },
+    },
+    retryUnmatched: {
+      everySeconds: RETRY_INTERVAL_SECONDS,
+      async run({ signal }) {
+        const receivedAt = { gte: clock.now() - RETRY_UNMATCHED_MS };
+        await resumeAll({ outcome: 'unmatched', receivedAt }, signal);
+      },
+    },
+    purge: {
+      everySeconds: RETRY_INTERVAL_SECONDS,
+      run: ({ signal }) =>
+        purgeEach(
+          outdated().map((where) => () => purgeMatching(events, { where, sort: 'receivedAt', signal })),
+        ),
+      countBacklog: (limit) => countEach(outdated().map((where) => events.count(where, limit))),
+    },
+  };
+}
+
+/** Repairs the effects of lost webhooks: syncs every customer, or those with recent events at the provider. */
+export interface Resync {
+  /** @throws BILLING_NOT_CONFIGURED; PAYMENT_PROVIDER_ERROR if the recent events cannot be listed */
+  run(options?: ResyncOptions): Promise<ResyncReport>;
+}
+
+export interface ResyncOptions {
+  userId?: string;
+  /**
+   * Only customers with events at the provider since then, as Unix time in milliseconds. It keeps events for 30 days.
+   */
+  since?: number;
+  /** Reports the differences and changes nothing. */
+  dryRun?: boolean;
+  /** Called after each customer. */
+  onProgress?(done: number, total: number): void;
+  signal?: AbortSignal;
+}
+
+export interface ResyncReport {
+  customers: number;
+  subscriptions: number;
+  /** The repaired differences, or those found by a dry run. */
+  changes: ResyncChange[];
+  /** Customers that could not be synced. */
+  failures: { userId: string; reason: string }[];
+}
+
+export interface ResyncChange {
+  subscriptionId: string;
+  userId: string;
+  /** The previous status; absent if the subscription was not stored. */
+  before?: string;
+  after: string;
+  /** Names of the changed fields: `status`, `currentPeriodEnd`, … */
+  fields: string[];
+}
+
+export interface ResyncDependencies {
+  customers: Customers;
+  /** Both absent while no API key is configured. */
+  gateway: Gateway | undefined;
+  sync: SubscriptionSync | undefined;
+  /** Processes the unmatched events of a customer; absent if the background jobs of a server do this. */
+  replayUnmatched: ((customerId: string) => Promise<void>) | undefined;
+}
+
+/** Those that change subscriptions. The provider accepts at most 20 types. */
+const SYNCED_EVENT_TYPES = [...HANDLED_EVENT_TYPES].filter((type) =>
+  /^(customer\.subscription|invoice)\./.test(type),
+);
+
+export function createResync({ customers, gateway, sync, replayUnmatched }: ResyncDependencies): Resync {
+  const listCustomers = async (filter: {
+    customerIds?: Set<string>;
+    userId?: string;
+  }): Promise<CustomerDocument[]> => {
+    const found: CustomerDocument[] = [];
+    const { userId: id } = filter;
+    const query = { sort: 'id', ...(id !== undefined && { where: { id } }) } as const;
+    for await (const page of pagesOf(customers, query)) {
+      found.push(...page.filter(({ customerId }) => filter.customerIds?.has(customerId) ?? true));
+    }
+    return found;
+  };
+
+  return {
+    async run({ userId, since, dryRun = false, onProgress, signal } = {}) {
+      if (!gateway || !sync) throw billingErrors.BILLING_NOT_CONFIGURED();
+      const recent = since === undefined ? undefined : await gateway.eventsSince(since, SYNCED_EVENT_TYPES);
+      const selected = await listCustomers({
+        ...(recent && { customerIds: new Set(recent.flatMap((event) => customerOf(event) ?? [])) }),
+        ...(userId !== undefined && { userId }),
+      });
+      const report: ResyncReport = {
+        customers: selected.length,
+        subscriptions: 0,
+        changes: [],
+        failures: [],
+      };
+      for (const [index, { id, customerId }] of selected.entries()) {
+        if (signal?.aborted) break;
+        try {
+          const synced = await sync.syncCustomers([customerId], id, { dryRun });
+          report.subscriptions += synced.length;
+          report.changes.push(...synced.flatMap((one) => changeOf(one) ?? []));
+          if (!dryRun) await replayUnmatched?.(customerId);
+        } catch (error) {
+          report.failures.push({ userId: id, reason: (error as Error).message });
+        }
+        onProgress?.(index + 1, selected.length);
+      }
+      return report;
+    },
+  };
+}
+
+const customerOf = (event: Json): string | undefined =>
+  parseEvent(JSON.stringify(event), asText(event['id']) ?? 'none')?.customerId;
+
+function changeOf({ id, before, after, fields }: SyncedSubscription): ResyncChange | null {
+  if (fields.length === 0) return null;
+  const { userId, status } = after;
+  return { subscriptionId: id, userId, ...(before && { before: before.status }), after: status, fields };
+}

@@ -1,0 +1,304 @@
+import type { Static, TSchema } from 'typebox';
+import { Type } from 'typebox';
+import { After, Envelope, Next, SubscriptionStatus, Timestamp } from '../../core/http/schemas.js';
+import { CheckoutOptions } from './plans/options.js';
+
+// The SDK cannot send other characters, which would look like a failure of the provider.
+const PriceId = Type.String({
+  accepts: 'the id of a price of at most 255 characters',
+  examples: ['price_1Pro'],
+  maxLength: 255,
+  pattern: '^[^\\p{Cc}\\p{Cs}]+$',
+});
+
+const Quantity = Type.Integer({ minimum: 1, maximum: 1_000_000, examples: [1] });
+
+export const CheckoutBody = Type.Object(
+  {
+    priceId: Type.Optional(PriceId),
+    mode: Type.Enum(['subscription', 'payment', 'setup'], { default: 'subscription' }),
+    quantity: Type.Optional(Quantity),
+  },
+  { additionalProperties: false },
+);
+
+const { quantity: _bounds, ...pageOptions } = CheckoutOptions.properties;
+
+const ProviderId = (example: string) =>
+  Type.Optional(
+    Type.String({ accepts: 'an ID of the provider', examples: [example], pattern: '^[\\w-]{1,255}$' }),
+  );
+
+/** An order of the operator's code: the provider's page with other options than those of the plan. */
+export const CheckoutOrder = Type.Object(
+  {
+    ...CheckoutBody.properties,
+    mode: Type.Optional(CheckoutBody.properties.mode),
+    ...pageOptions,
+    /** A discount, instead of promotion codes that users enter. */
+    coupon: ProviderId('coupon_1'),
+    /** The same as the ID of a promotion code. */
+    promotionCode: ProviderId('promo_1'),
+  },
+  { additionalProperties: false },
+);
+export type CheckoutOrder = Static<typeof CheckoutOrder>;
+
+export const CheckoutAnswer = Envelope(Type.Object({ sessionId: Type.String(), url: Type.String() }));
+
+export const PortalBody = Type.Object(
+  {
+    returnPath: Type.Optional(
+      Type.String({
+        accepts: 'a path of the application of at most 2048 characters',
+        examples: ['/settings/billing'],
+        maxLength: 2048,
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+export const PortalAnswer = Envelope(Type.Object({ url: Type.String() }));
+
+const nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
+const Time = nullable(Timestamp);
+
+const Limits = Type.Record(Type.String(), nullable(Type.Integer()));
+
+const Items = Type.Array(
+  Type.Object({
+    priceId: Type.String(),
+    /** Null if the price has no configured plan and does not name the plan of the subscription. */
+    plan: nullable(Type.String()),
+    /** Null for usage-based prices. */
+    quantity: nullable(Type.Integer()),
+  }),
+);
+
+export const NextInvoice = Type.Object({
+  /** The amount due in the currency's smallest unit, with discounts, taxes and credit. */
+  amount: nullable(Type.Integer()),
+  currency: nullable(Type.String()),
+  /** When it is charged, or created if the customer pays it later. */
+  date: Time,
+});
+export type NextInvoice = Static<typeof NextInvoice>;
+
+export const SubscriptionQuery = Type.Object({ include: Type.Optional(Type.Enum(['nextInvoice'])) });
+
+/**
+ * A user's subscription and whether it grants access. Without one: `none`, `free`, and otherwise null. Unlike in
+ * `User.subscription`, `plan` is also set for a subscription that has ended.
+ */
+export const Subscription = Type.Object({
+  status: SubscriptionStatus,
+  plan: Type.String(),
+  entitled: Type.Boolean(),
+  priceId: nullable(Type.String()),
+  quantity: nullable(Type.Integer()),
+  currentPeriodStart: Time,
+  currentPeriodEnd: Time,
+  trialEnd: Time,
+  cancelAtPeriodEnd: nullable(Type.Boolean()),
+  cancelAt: Time,
+  canceledAt: Time,
+  endedAt: Time,
+  updatedAt: Time,
+  items: Items,
+  /**
+   * - `schedule`: the items from `at` on; none if the subscription ends then
+   * - `pending_payment`: the items once an invoice is paid, which must happen until `expiresAt`
+   */
+  scheduledChange: nullable(
+    Type.Object({
+      reason: Type.Enum(['schedule', 'pending_payment']),
+      at: Time,
+      expiresAt: Time,
+      items: Items,
+    }),
+  ),
+  /** While invoices are not collected. `behavior`: `keep_as_draft`, `mark_uncollectible` or `void`. */
+  collectionPause: nullable(Type.Object({ behavior: Type.String(), resumesAt: Time })),
+  /** Null if the provider does not respond. */
+  discounts: nullable(
+    Type.Array(
+      Type.Object({
+        name: nullable(Type.String()),
+        percentOff: nullable(Type.Number()),
+        amountOff: nullable(Type.Integer()),
+        currency: nullable(Type.String()),
+        /** Null: as long as the subscription. */
+        endsAt: Time,
+      }),
+    ),
+  ),
+  /** Only if requested with `include=nextInvoice`. Null if there is none, or if the provider does not respond. */
+  nextInvoice: Type.Optional(nullable(NextInvoice)),
+  /** The plan that the operator gave to the user, while the grant is in force. */
+  granted: nullable(Type.Object({ plan: Type.String(), since: Timestamp, until: Time })),
+  /** Of all plans to which the user has access, and of the plan `free`. */
+  features: Type.Array(Type.String()),
+  /** The highest of those plans; 0 if none of them has the limit, null for unlimited. */
+  limits: Limits,
+});
+export type Subscription = Static<typeof Subscription>;
+
+export const SubscriptionAnswer = Envelope(Subscription);
+
+const SubscriptionId = Type.String({
+  accepts: 'the id of a subscription',
+  examples: ['sub_1'],
+  pattern: '^[A-Za-z0-9_]{1,255}$',
+});
+
+/** Selects one of several subscriptions. */
+const target = { subscriptionId: Type.Optional(SubscriptionId) };
+
+export const ChangeBody = Type.Object(
+  { priceId: PriceId, quantity: Type.Optional(Quantity), ...target },
+  { additionalProperties: false },
+);
+
+/** The same as `ChangeBody`, in a query. */
+export const ChangeQuery = Type.Object(
+  {
+    priceId: PriceId,
+    quantity: Type.Optional(
+      Type.String({
+        accepts: 'an integer from 1 to 1000000',
+        examples: ['1'],
+        pattern: '^(?:[1-9]\\d{0,5}|1000000)$',
+      }),
+    ),
+    ...target,
+  },
+  { additionalProperties: false },
+);
+
+export const CancelBody = Type.Object(
+  { when: Type.Enum(['period_end', 'now'], { default: 'period_end' }), ...target },
+  { additionalProperties: false },
+);
+
+export const TargetBody = Type.Object(target, { additionalProperties: false });
+
+/** What a change charges now. Amounts are in the currency's smallest unit. */
+export const ChangePreview = Type.Object({
+  amountDue: Type.Integer(),
+  /** Negative if the change results in a credit for the next invoices. */
+  total: Type.Integer(),
+  currency: nullable(Type.String()),
+  lines: Type.Array(
+    Type.Object({
+      description: nullable(Type.String()),
+      amount: Type.Integer(),
+      quantity: nullable(Type.Integer()),
+      periodStart: Time,
+      periodEnd: Time,
+    }),
+  ),
+  /** The end of the period that is then paid; null if the subscription ends. */
+  nextChargeAt: Time,
+});
+export type ChangePreview = Static<typeof ChangePreview>;
+
+export const ChangePreviewAnswer = Envelope(ChangePreview);
+
+export const SyncBody = Type.Object(
+  {
+    sessionId: Type.Optional(
+      Type.String({
+        accepts: 'the id of a checkout session',
+        examples: ['cs_1'],
+        pattern: '^[A-Za-z0-9_]{1,255}$',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+/** A price for sale, or the configured plan `free`, which has no price. Amounts are in the currency's smallest unit. */
+export const Plan = Type.Object({
+  priceId: nullable(Type.String()),
+  plan: Type.String(),
+  name: nullable(Type.String()),
+  description: nullable(Type.String()),
+  amount: nullable(Type.Integer()),
+  currency: nullable(Type.String()),
+  interval: nullable(Type.String()),
+  intervalCount: nullable(Type.Integer()),
+  /** Every currency in which the price can be paid, `currency` first. */
+  currencies: Type.Array(Type.Object({ currency: Type.String(), amount: nullable(Type.Integer()) })),
+  /** `licensed` or `metered`; null for one-time prices. */
+  usageType: nullable(Type.String()),
+  /** Days without payment at the start of a subscription. */
+  trialDays: nullable(Type.Integer()),
+  features: Type.Array(Type.String()),
+  /** As configured for the plan; null for unlimited. */
+  limits: Limits,
+});
+export type Plan = Static<typeof Plan>;
+
+export const PlansAnswer = Envelope(Type.Array(Plan));
+
+export const Invoice = Type.Object({
+  id: Type.String(),
+  number: nullable(Type.String()),
+  status: nullable(Type.String()),
+  amountDue: nullable(Type.Integer()),
+  amountPaid: nullable(Type.Integer()),
+  currency: nullable(Type.String()),
+  createdAt: Timestamp,
+  url: nullable(Type.String()),
+  pdf: nullable(Type.String()),
+});
+export type Invoice = Static<typeof Invoice>;
+
+export const InvoicesAnswer = Envelope(Type.Array(Invoice));
+
+/** A one-time purchase. Amounts are in the currency's smallest unit. `id` is the ID of the checkout session. */
+export const Purchase = Type.Object({
+  id: Type.String(),
+  status: Type.Enum(['pending', 'paid', 'failed', 'refunded']),
+  plan: nullable(Type.String()),
+  items: Type.Array(Type.Object({ priceId: Type.String(), quantity: Type.Integer() })),
+  amount: nullable(Type.Integer()),
+  currency: nullable(Type.String()),
+  refundedAmount: Type.Integer(),
+  refundableAmount: Type.Integer(),
+  purchasedAt: Timestamp,
+});
+export type Purchase = Static<typeof Purchase>;
+
+export const PurchasesQuery = Type.Object({ after: After }, { additionalProperties: false });
+
+export const PurchasesAnswer = Envelope(Type.Object({ purchases: Type.Array(Purchase), next: Next }));
+
+/** See `EventOutcome` (store.ts) and `WebhookOutcome` (webhook.ts). */
+const Outcome = Type.Enum(['processed', 'duplicate', 'ignored', 'stale', 'unmatched']);
+
+export const WebhookAnswer = Envelope(Type.Object({ received: Type.Literal(true), outcome: Outcome }));
+
+/** A page of the users who pay for more than one subscription of a family of plans. */
+export const DuplicateSubscriptions = Type.Object({
+  items: Type.Array(
+    Type.Object({
+      userId: Type.String(),
+      email: Type.String(),
+      reportedAt: Timestamp,
+      /** The newest first. */
+      subscriptions: Type.Array(
+        Type.Object({
+          id: Type.String(),
+          status: Type.String(),
+          plan: Type.String(),
+          priceId: nullable(Type.String()),
+          startedAt: Timestamp,
+        }),
+      ),
+    }),
+  ),
+  next: Next,
+});
+export type DuplicateSubscriptions = Static<typeof DuplicateSubscriptions>;

@@ -1,0 +1,126 @@
+import { withLeadingSlash } from '../../core/config/public-url.js';
+import { toTimestamp, type User } from '../../core/http/schemas.js';
+import { invalidFields } from '../../core/kernel/errors.js';
+import { mapPages, pagesOf } from '../../core/storage/pages.js';
+import { billingErrors } from './errors.js';
+import { returnPathProblem } from './options.js';
+import type { Gateway } from './provider/gateway.js';
+import type { PurchaseList } from './purchases.js';
+import type { Purchase } from './schemas.js';
+import {
+  type Customers,
+  listSubscriptions,
+  type PaymentDocument,
+  type Payments,
+  type SubscriptionDocument,
+  type Subscriptions,
+} from './store.js';
+import { listUsage, type UsageReports } from './usage/reports.js';
+
+/** Managing and exporting purchases. */
+export interface BillingService {
+  /**
+   * Opens a session of the provider's customer portal.
+   * @throws VALIDATION_ERROR, CUSTOMER_NOT_FOUND, PAYMENT_PROVIDER_ERROR, BILLING_NOT_CONFIGURED
+   */
+  portal(user: User, returnPath?: string): Promise<{ url: string }>;
+  /** What is stored about a user, for export. */
+  recordsOf(userId: string): Promise<BillingRecords>;
+}
+
+export interface BillingRecords {
+  /** `null` before the first purchase. */
+  customer: { customerId: string; createdAt: string } | null;
+  subscriptions: Record<string, unknown>[];
+  /** The newest first, a page at a time. */
+  payments: AsyncIterable<Record<string, unknown>[]>;
+  purchases: AsyncIterable<Purchase[]>;
+  usage: AsyncIterable<Record<string, unknown>[]>;
+}
+
+export interface BillingServiceDependencies {
+  customers: Customers;
+  subscriptions: Subscriptions;
+  payments: Payments;
+  purchases: Pick<PurchaseList, 'all'>;
+  usage: UsageReports;
+  /** Absent while no API key is configured. */
+  gateway: Pick<Gateway, 'createPortal'> | undefined;
+  publicUrl(): string;
+  returnPath: string;
+}
+
+export function createBillingService(deps: BillingServiceDependencies): BillingService {
+  const { customers, subscriptions, payments, gateway, publicUrl } = deps;
+
+  const paymentsOf = (userId: string): BillingRecords['payments'] =>
+    mapPages(pagesOf(payments, { where: { userId }, sort: 'at', desc: true }), paymentRecord);
+
+  return {
+    async portal(user, returnPath = deps.returnPath) {
+      const problem = returnPathProblem(returnPath);
+      if (problem) throw invalidFields({ path: 'returnPath', message: problem });
+      if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
+      const customer = await customers.findOne({ id: user.id });
+      if (!customer) throw billingErrors.CUSTOMER_NOT_FOUND();
+      const returnUrl = publicUrl() + withLeadingSlash(returnPath);
+      const { url } = await gateway.createPortal({ customerId: customer.customerId, returnUrl });
+      return { url };
+    },
+
+    async recordsOf(userId) {
+      const [customer, all] = await Promise.all([
+        customers.findOne({ id: userId }),
+        listSubscriptions(subscriptions, userId),
+      ]);
+      return {
+        customer: customer && { customerId: customer.customerId, createdAt: toTimestamp(customer.createdAt) },
+        subscriptions: all.map(({ rev, lastEvent, ...subscription }) => withTimestamps(subscription)),
+        payments: paymentsOf(userId),
+        purchases: deps.purchases.all(userId),
+        usage: listUsage(deps.usage, userId),
+      };
+    },
+  };
+}
+
+/** A payment with its times in ISO 8601, in the same order of fields whichever event was first. */
+function paymentRecord(payment: PaymentDocument): Record<string, unknown> {
+  const { id, userId, status, at, refundedAt, disputes, rev, reportedBy, recheckAt, ...rest } = payment;
+  return {
+    id,
+    userId,
+    ...Object.fromEntries(Object.entries(rest).sort(([a], [b]) => (a < b ? -1 : 1))),
+    status,
+    ...(refundedAt !== undefined && { refundedAt: toTimestamp(refundedAt) }),
+    ...(disputes && {
+      disputes: disputes.map(({ at, closedAt, ...dispute }) => ({
+        ...dispute,
+        at: toTimestamp(at),
+        ...(closedAt !== undefined && { closedAt: toTimestamp(closedAt) }),
+      })),
+    }),
+    at: toTimestamp(at),
+  };
+}
+
+/** A subscription with its times in ISO 8601, without unknown ones, which are 0. */
+function withTimestamps(subscription: Partial<SubscriptionDocument>): Record<string, unknown> {
+  const { quantity, items, pendingUpdate, collectionPause, ...rest } = subscription;
+  const known = Object.entries(rest).filter(([, value]) => value !== 0);
+  const shown = known.map(([name, value]) => [name, typeof value === 'number' ? toTimestamp(value) : value]);
+  return {
+    ...Object.fromEntries(shown),
+    ...(quantity !== undefined && { quantity }),
+    ...(items && { items }),
+    ...(pendingUpdate && { pendingUpdate: { ...pendingUpdate, ...timeOf(pendingUpdate, 'expiresAt') } }),
+    ...(collectionPause && {
+      collectionPause: { ...collectionPause, ...timeOf(collectionPause, 'resumesAt') },
+    }),
+  };
+}
+
+function timeOf<K extends string>(object: { [name in K]?: number }, name: K): { [name: string]: string } {
+  const value = object[name];
+  return value === undefined ? {} : { [name]: toTimestamp(value) };
+}

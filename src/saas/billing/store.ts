@@ -1,0 +1,320 @@
+import { isDeepStrictEqual } from 'node:util';
+import { type Collection, type Declaration, nullIfTaken, type Store } from '../../core/storage/collection.js';
+import { pagesOf } from '../../core/storage/pages.js';
+
+/** One event of the provider: a lease while it is processed, the record of its outcome afterwards. */
+export interface WebhookEventDocument {
+  /** The provider's event ID, else the signature that matched. Identifies repeated deliveries. */
+  id: string;
+  type: string;
+  /** `data.object.id` */
+  objectId: string;
+  /** The provider's customer, else the subscription, else the payment. Used to find the events of a user. */
+  about?: string;
+  /**
+   * The verified body, so that an interrupted or unmatched event can be applied later. Removed with the outcome, which
+   * would otherwise write it a second time; events of earlier versions keep it.
+   */
+  payload?: string;
+  receivedAt: number;
+  attempts: number;
+  /** The owner of the lease; an expired lease may be taken over. Both are absent if the event needed none. */
+  owner?: string;
+  leaseUntil?: number;
+  /** Absent until the event is completed. */
+  outcome?: EventOutcome;
+  /** Whether it was stored with its effect (`events/changes.ts`), so that it proves the effect. */
+  isUnleased?: true;
+}
+
+/**
+ * - `processed`: it changed or recorded something
+ * - `stale`: a newer state is stored already
+ * - `ignored`: its type has no effect here
+ * - `unmatched`: its user is not known yet
+ */
+export type EventOutcome = (typeof EVENT_OUTCOMES)[number];
+
+export const EVENT_OUTCOMES = ['processed', 'stale', 'ignored', 'unmatched'] as const;
+
+export type WebhookEvents = Collection<WebhookEventDocument>;
+
+/** The kind of these documents in proofs of events. */
+export const PAYMENT_EVENT = 'payment-event';
+
+export function webhookEventCollection(store: Store): WebhookEvents {
+  return store.collection<WebhookEventDocument>('webhook_events', {
+    indexes: [
+      ['about', 'outcome', 'receivedAt'],
+      ['outcome', 'receivedAt'],
+    ],
+    fields: ['leaseUntil', 'owner'],
+  });
+}
+
+/** The provider's customer of a user. */
+export interface CustomerDocument {
+  /** The user's ID: one customer per user. */
+  id: string;
+  /** The provider's customer ID: one user per customer. */
+  customerId: string;
+  /** When to send the user's address and name to the provider. Absent if it has them. */
+  profileDueAt?: number;
+  /** Failed attempts since the last change. */
+  profileAttempts?: number;
+  /** When the provider rejected the present values for good, and its codes. */
+  profileRejectedAt?: number;
+  profileRejection?: string;
+  createdAt: number;
+}
+
+export type Customers = Collection<CustomerDocument>;
+
+export const CUSTOMER_COLLECTION = 'customers';
+
+/** The names of the fields in filters. */
+export const CUSTOMER_FIELDS = {
+  unique: ['customerId'],
+  indexes: [['profileDueAt'], ['profileRejectedAt']],
+} satisfies Declaration<CustomerDocument>;
+
+export function customerCollection(store: Store): Customers {
+  return store.collection<CustomerDocument>(CUSTOMER_COLLECTION, CUSTOMER_FIELDS);
+}
+
+/** The customers whose address or name the provider rejects. */
+export const countRejectedProfiles = (customers: Pick<Customers, 'count'>): Promise<number> =>
+  customers.count({ profileRejectedAt: { gte: 0 } });
+
+/** The newest checkout session of a user for a subject; see `OpenCheckouts`. */
+export interface CheckoutDocument {
+  /** User ID and subject. */
+  id: string;
+  userId: string;
+  /** SHA-256 of the order. */
+  fingerprint: string;
+  /** Identifies the reservation, and is the idempotency key of its session. */
+  key: string;
+  /** Absent until the provider has opened the session. */
+  sessionId?: string;
+  expiresAt: number;
+}
+
+export type Checkouts = Collection<CheckoutDocument>;
+
+export function checkoutCollection(store: Store): Checkouts {
+  return store.collection<CheckoutDocument>('checkouts', {
+    indexes: [['userId'], ['expiresAt']],
+    fields: ['key', 'sessionId'],
+  });
+}
+
+/**
+ * A further customer of a user, such as the one that a Payment Link created for a user who had bought before. Its purchases
+ * belong to the user; the next checkout uses the user's own customer.
+ */
+export interface LinkedCustomerDocument {
+  /** The provider's customer ID: one user per customer. */
+  id: string;
+  userId: string;
+  createdAt: number;
+}
+
+export type LinkedCustomers = Collection<LinkedCustomerDocument>;
+
+export function linkedCustomerCollection(store: Store): LinkedCustomers {
+  return store.collection<LinkedCustomerDocument>('linked_customers', { indexes: [['userId']] });
+}
+
+/** What the subscription covers, and for how long. Times are Unix times in milliseconds. */
+export interface SubscriptionTerms {
+  /** One of the eight documented statuses, or a later one. */
+  status: string;
+  plan: string;
+  customerId?: string;
+  priceId?: string;
+  /** The prices of its other items. */
+  otherPriceIds?: string[];
+  quantity?: number;
+  currentPeriodStart?: number;
+  currentPeriodEnd?: number;
+  trialEnd?: number;
+  cancelAtPeriodEnd: boolean;
+  cancelAt?: number;
+  canceledAt?: number;
+  endedAt?: number;
+  /** Why it was canceled, as the provider states it. */
+  cancellationReason?: string;
+  /** When it was created at the provider. */
+  startedAt: number;
+  /** What it consists of. Absent in documents of earlier versions. */
+  items?: SubscriptionItem[];
+  /** A change that applies when its invoice is paid. */
+  pendingUpdate?: { items: SubscriptionItem[]; expiresAt?: number };
+  /** While invoices are not collected. `behavior`: what happens to them. */
+  collectionPause?: { behavior: string; resumesAt?: number };
+  /** The provider's schedule of later changes. */
+  scheduleId?: string;
+  discountIds?: string[];
+  /** Whether only the metadata of the subscription or its price names the plan. */
+  isPlanFromMetadata?: boolean;
+  /** False in the provider's test mode; absent if unknown. */
+  livemode?: boolean;
+}
+
+/** A price in a subscription. Metered prices have no quantity. */
+export interface SubscriptionItem {
+  priceId: string;
+  quantity?: number;
+  /** What it costs. Absent in pending updates and in documents of earlier versions. */
+  price?: ItemPrice;
+}
+
+export interface ItemPrice {
+  /** Per unit, in the currency's smallest unit. Absent if it depends on the quantity. */
+  unitAmount?: number;
+  currency?: string;
+  /** `day`, `week`, `month` or `year` */
+  interval: string;
+  intervalCount: number;
+  isMetered?: true;
+}
+
+export interface SubscriptionDocument extends SubscriptionTerms {
+  /** The provider's subscription ID. */
+  id: string;
+  userId: string;
+  /** When payments began to fail. */
+  pastDueSince?: number;
+  /** The provider's time up to which the terms are known; 0 if no event had a time. */
+  at: number;
+  /** The same for the status, which invoices change as well. */
+  statusAt: number;
+  /** The last applied event, to detect its repetition after a crash. */
+  lastEvent?: string;
+  /** When the last applied update was received: used to detect older events without a time. */
+  heardAt: number;
+  /** Time of the next sync: at once while uncertain, else after the end of the period. */
+  recheckAt?: number;
+  /** Incremented by every write, for optimistic locking. */
+  rev: number;
+  createdAt: number;
+  updatedAt: number;
+}
+
+/** The provider never changes a subscription with such a status again. */
+export const isTerminal = (status: string): boolean =>
+  status === 'canceled' || status === 'incomplete_expired';
+
+/** What a user holds: a subscription, or a one-time purchase in the form of one. */
+export type HeldSubscription = SubscriptionDocument & { isPurchase?: true };
+
+export type Subscriptions = Collection<SubscriptionDocument>;
+
+export function subscriptionCollection(store: Store): Subscriptions {
+  return store.collection<SubscriptionDocument>('subscriptions', {
+    indexes: [['userId', 'startedAt'], ['status', 'startedAt'], ['startedAt'], ['recheckAt']],
+    fields: ['rev'],
+  });
+}
+
+/** Every subscription of a user, ended ones included, the newest first. */
+export async function listSubscriptions(
+  subscriptions: Subscriptions,
+  userId: string,
+): Promise<SubscriptionDocument[]> {
+  const found: SubscriptionDocument[] = [];
+  const query = { where: { userId }, sort: 'startedAt', desc: true } as const;
+  for await (const page of pagesOf(subscriptions, query)) found.push(...page);
+  return found;
+}
+
+/** An invoice with the result of its collection, or a payment without an invoice, such as that of a single purchase. */
+export interface PaymentDocument {
+  /** The ID of the invoice; of a payment without an invoice the ID of its payment intent, else of its charge or session. */
+  id: string;
+  userId: string;
+  subscriptionId?: string;
+  status: 'paid' | 'failed' | 'voided';
+  /** In the currency's smallest unit. */
+  amount?: number;
+  currency?: string;
+  attempts?: number;
+  /** The provider's time, else the time of processing. */
+  at: number;
+  /** The payment intent and the charge of an invoice, by which refunds and disputes refer to it. */
+  paymentIntentId?: string;
+  chargeId?: string;
+  /** The sum of all refunds, and the provider's time of the newest. */
+  refundedAmount?: number;
+  refundedAt?: number;
+  disputes?: Dispute[];
+  /** When to ask the provider again which invoice the charge belongs to. */
+  recheckAt?: number;
+  /** The event that reported each fact first: another event about the same fact notifies no one again. */
+  reportedBy?: Record<string, string>;
+  /** Incremented by every write, for optimistic locking. Absent in documents of earlier versions. */
+  rev?: number;
+}
+
+/** A customer's objection to a charge. */
+export interface Dispute {
+  id: string;
+  /** As at the provider: `needs_response`, `under_review`, `won`, `lost`, … */
+  status: string;
+  reason?: string;
+  amount?: number;
+  at: number;
+  /** Absent while it is open. */
+  closedAt?: number;
+}
+
+/** Whether the refunds of a payment are its whole amount. */
+export const isFullyRefunded = ({
+  amount,
+  refundedAmount = 0,
+}: Pick<PaymentDocument, 'amount' | 'refundedAmount'>) =>
+  refundedAmount > 0 && refundedAmount >= (amount ?? 0);
+
+/**
+ * Whether a customer has a payment back: by refunds, or because the seller lost a dispute about it. The amount of a dispute
+ * does not matter, because it can differ from that of the payment, for example by the exchange rate.
+ */
+export const isReturned = (
+  payment: Pick<PaymentDocument, 'amount' | 'refundedAmount' | 'disputes'>,
+): boolean => isFullyRefunded(payment) || payment.disputes?.some(({ status }) => status === 'lost') === true;
+
+export type Payments = Collection<PaymentDocument>;
+
+export function paymentCollection(store: Store): Payments {
+  return store.collection<PaymentDocument>('payments', {
+    indexes: [['userId', 'at'], ['status', 'at'], ['at'], ['paymentIntentId'], ['chargeId'], ['recheckAt']],
+    fields: ['rev'],
+  });
+}
+
+/** What `writeRevision` needs of a collection. */
+interface RevisionStore<T> {
+  insert(document: T): Promise<void>;
+  updateOne(
+    where: { id: string; rev: number | null },
+    change: { set: Omit<T, 'id'>; unset: 'recheckAt'[] },
+  ): Promise<T | null>;
+}
+
+/**
+ * Inserts a document, or writes it if the revision is still the one that was read: false if a concurrent write came
+ * first. Skips a write that would only increment the revision.
+ */
+export async function writeRevision<T extends { id: string; rev?: number; recheckAt?: number }>(
+  collection: RevisionStore<T>,
+  stored: T | null,
+  document: T,
+): Promise<boolean> {
+  if (!stored) return (await collection.insert(document).then(() => true, nullIfTaken)) !== null;
+  if (isDeepStrictEqual({ ...document, rev: stored.rev }, stored)) return true;
+  const { id, ...set } = document;
+  const isChecked = stored.recheckAt !== undefined && document.recheckAt === undefined;
+  const unset = isChecked ? ['recheckAt' as const] : [];
+  return (await collection.updateOne({ id, rev: stored.rev ?? null }, { set, unset })) !== null;
+}

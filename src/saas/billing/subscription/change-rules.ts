@@ -1,0 +1,77 @@
+import { invalidFields } from '../../../core/kernel/errors.js';
+import { billingErrors } from '../errors.js';
+import { asInteger, asObject, asText, asTime, type Json } from '../provider/json.js';
+
+/** Which changes the state of a subscription at the provider permits, and which orders are valid. */
+
+export const statusOf = (subscription: Json): string => asText(subscription['status']) ?? '';
+
+/** Newer versions of the provider's API schedule a cancellation at the end of the period by its date. */
+export function endsWithPeriod(subscription: Json, mainItem: Json): boolean {
+  const periodEnd = asTime(mainItem['current_period_end'] ?? subscription['current_period_end']) ?? 0;
+  const cancelAt = asTime(subscription['cancel_at']);
+  return subscription['cancel_at_period_end'] === true || (cancelAt !== undefined && cancelAt <= periodEnd);
+}
+
+export const isCollectionPaused = (subscription: Json): boolean =>
+  asText(asObject(subscription['pause_collection'])['behavior']) !== undefined;
+
+const CHANGEABLE = ['active', 'trialing', 'past_due'];
+export const PAUSABLE = CHANGEABLE;
+export const CANCELLABLE_LATER = [...CHANGEABLE, 'unpaid', 'paused'];
+export const RESUMABLE = CANCELLABLE_LATER;
+
+/** @throws SUBSCRIPTION_NOT_CHANGEABLE */
+export function requireStatus(subscription: Json, allowed: readonly string[]): void {
+  const status = statusOf(subscription);
+  if (allowed.includes(status)) return;
+  throw billingErrors.SUBSCRIPTION_NOT_CHANGEABLE({
+    message: REMEDIES[status] ?? `A subscription with the status ${status} cannot be changed in this way.`,
+  });
+}
+
+/** Invoices of a subscription whose collection is paused are void, so a more expensive plan would cost nothing. */
+export function requireChangeable(subscription: Json): void {
+  requireStatus(subscription, CHANGEABLE);
+  if (isCollectionPaused(subscription)) throw billingErrors.SUBSCRIPTION_NOT_CHANGEABLE({ message: PAUSED });
+}
+
+const ENDED = 'The subscription has ended. Start a new one at checkout.';
+
+const PAUSED = 'The subscription is paused. Resume it first.';
+
+const REMEDIES: Record<string, string> = {
+  incomplete: 'The first payment is not complete. Complete it, or cancel the subscription now.',
+  unpaid: 'Pay the open invoices first, in the customer portal.',
+  paused: PAUSED,
+  canceled: ENDED,
+  incomplete_expired: ENDED,
+};
+
+/** As in the schema of checkout. */
+const MAX_QUANTITY = 1_000_000;
+
+/** Validates at run time, because callers on the server may not use TypeScript. */
+export function requireOrder({ priceId, quantity }: { priceId: unknown; quantity?: unknown }): void {
+  if (asText(priceId) === undefined)
+    throw invalidFields({ path: 'priceId', message: 'must be the id of a price' });
+  if (quantity !== undefined) requireQuantity(asInteger(quantity) ?? 0);
+}
+
+/** @throws VALIDATION_ERROR if the plan is not sold in this quantity */
+export function requireQuantity(
+  quantity: number,
+  { min = 1, max = MAX_QUANTITY }: { min?: number; max?: number } = {},
+): void {
+  if (quantity < min || quantity > max)
+    throw invalidFields({ path: 'quantity', message: `must be an integer from ${min} to ${max}` });
+}
+
+/** @throws PRICE_NOT_ALLOWED, CURRENCY_MISMATCH */
+export function requireSellable(price: Json | null, subscription: Json): void {
+  const isSold = price && price['active'] !== false && price['recurring'] != null;
+  if (!isSold) throw billingErrors.PRICE_NOT_ALLOWED();
+  const currency = asText(subscription['currency']);
+  const offered = [price['currency'], ...Object.keys(asObject(price['currency_options']))];
+  if (currency !== undefined && !offered.includes(currency)) throw billingErrors.CURRENCY_MISMATCH();
+}

@@ -1,0 +1,199 @@
+import { toTimestamp } from '../../../core/http/schemas.js';
+import type { Clock } from '../../../core/kernel/clock.js';
+import type { JobLog } from '../../../core/ops/jobs.js';
+import type { Plans } from '../plans/plans.js';
+import type { Gateway } from '../provider/gateway.js';
+import { asInteger, asObject, asText, asTime, type Json } from '../provider/json.js';
+import { createResponseCache } from '../provider/response-cache.js';
+import type { NextInvoice, Subscription } from '../schemas.js';
+import { isTerminal, type SubscriptionDocument, type SubscriptionItem } from '../store.js';
+import { asList, readItems } from './snapshot.js';
+
+/**
+ * What is shown about a subscription beyond its access. Most of it is stored; schedules, discounts and the next invoice
+ * are fetched from the provider, because events contain only their IDs.
+ */
+export interface SubscriptionDetails {
+  /** Makes a request to the provider only for a subscription with a schedule or a discount. Never fails because of it. */
+  describe(subscription: SubscriptionDocument): Promise<DescribedSubscription>;
+  /** Null if there is none, or if the provider does not respond. */
+  nextInvoice(subscription: SubscriptionDocument): Promise<NextInvoice | null>;
+}
+
+export type DescribedSubscription = Pick<
+  Subscription,
+  'items' | 'scheduledChange' | 'collectionPause' | 'discounts'
+>;
+
+/** Of a user without a subscription. */
+export const NO_DETAILS: DescribedSubscription = {
+  items: [],
+  scheduledChange: null,
+  collectionPause: null,
+  discounts: [],
+};
+
+export interface SubscriptionDetailsDependencies {
+  /** Absent while no API key is configured. */
+  gateway: Pick<Gateway, 'expandedSubscription' | 'upcomingInvoice'> | undefined;
+  plans: Pick<Plans, 'configured'>;
+  clock: Clock;
+  log: Pick<JobLog, 'warn'>;
+}
+
+const time = (milliseconds: number | null | undefined) =>
+  milliseconds == null ? null : toTimestamp(milliseconds);
+
+export function createSubscriptionDetails(deps: SubscriptionDetailsDependencies): SubscriptionDetails {
+  const { gateway, plans, clock, log } = deps;
+  const expanded = createResponseCache<Json | null>(clock);
+  const upcoming = createResponseCache<UpcomingInvoice | null>(clock);
+
+  /** Null instead of a failure. The key contains the revision, so that a change is visible at once. */
+  const fetchIfAvailable = async <T>(
+    { id, rev }: SubscriptionDocument,
+    what: string,
+    fetch: (key: string) => Promise<T | null>,
+  ): Promise<T | null> => {
+    try {
+      return await fetch(`${id} ${rev}`);
+    } catch (err) {
+      log.warn({ err, subscription: id }, `${what} could not be fetched from the payment provider`);
+      return null;
+    }
+  };
+
+  const fetchExpanded = (subscription: SubscriptionDocument) =>
+    fetchIfAvailable(subscription, 'the details of a subscription', async (key) =>
+      gateway ? expanded(key, () => gateway.expandedSubscription(subscription.id)) : null,
+    );
+
+  const planOfItem = (priceId: string, { priceId: main, plan }: SubscriptionDocument): string | null =>
+    priceId === main ? plan : (plans.configured?.get(priceId) ?? null);
+
+  const itemViews = (items: readonly SubscriptionItem[], subscription: SubscriptionDocument) =>
+    items.map(({ priceId, quantity }) => ({
+      priceId,
+      plan: planOfItem(priceId, subscription),
+      quantity: quantity ?? null,
+    }));
+
+  const scheduledChangeOf = (
+    subscription: SubscriptionDocument,
+    next: ScheduledPhase | null,
+  ): Subscription['scheduledChange'] => {
+    const { pendingUpdate } = subscription;
+    if (pendingUpdate) {
+      const items = itemViews(pendingUpdate.items, subscription);
+      return { reason: 'pending_payment', at: null, expiresAt: time(pendingUpdate.expiresAt), items };
+    }
+    if (!next) return null;
+    const items = itemViews(next.items, subscription);
+    return { reason: 'schedule', at: time(next.at), expiresAt: null, items };
+  };
+
+  return {
+    async describe(subscription) {
+      const { status, collectionPause: pause, scheduleId, discountIds } = subscription;
+      const isNeeded = !isTerminal(status) && (scheduleId !== undefined || discountIds !== undefined);
+      const object = isNeeded ? await fetchExpanded(subscription) : null;
+      const discounts = object && readDiscounts(object);
+      return {
+        items: itemViews(itemsOf(subscription), subscription),
+        scheduledChange: scheduledChangeOf(
+          subscription,
+          object && readNextPhase(asObject(object['schedule']), clock.now()),
+        ),
+        collectionPause: pause ? { behavior: pause.behavior, resumesAt: time(pause.resumesAt) } : null,
+        discounts: isNeeded
+          ? (discounts?.map(({ endsAt, ...terms }) => ({ ...terms, endsAt: time(endsAt) })) ?? null)
+          : [],
+      };
+    },
+
+    async nextInvoice(subscription) {
+      if (isTerminal(subscription.status)) return null;
+      const invoice = await fetchIfAvailable(subscription, 'the next invoice', async (key) =>
+        gateway
+          ? upcoming(key, async () => {
+              const found = await gateway.upcomingInvoice(subscription.id);
+              return found && readUpcomingInvoice(found);
+            })
+          : null,
+      );
+      return invoice && { amount: invoice.amount, currency: invoice.currency, date: time(invoice.at) };
+    },
+  };
+}
+
+/** Documents of earlier versions contain the prices only, and the quantity of the first. */
+function itemsOf({ items, priceId, otherPriceIds = [], quantity }: SubscriptionDocument): SubscriptionItem[] {
+  if (items) return items;
+  if (priceId === undefined) return [];
+  const main = { priceId, ...(quantity !== undefined && { quantity }) };
+  return [main, ...otherPriceIds.map((id) => ({ priceId: id }))];
+}
+
+/** A later change of a subscription. */
+interface ScheduledPhase {
+  at: number;
+  /** Empty if the subscription ends then. */
+  items: SubscriptionItem[];
+}
+
+/** The next change of an expanded schedule; null if it changes nothing any more. */
+function readNextPhase(schedule: Json, now: number): ScheduledPhase | null {
+  const phases = asList(schedule['phases']);
+  for (const phase of phases) {
+    const at = asTime(phase['start_date']);
+    if (at !== undefined && at > now) return { at, items: readItems(phase['items']) ?? [] };
+  }
+  const end = asTime(phases.at(-1)?.['end_date']);
+  return schedule['end_behavior'] === 'cancel' && end !== undefined && end > now
+    ? { at: end, items: [] }
+    : null;
+}
+
+/** A discount with its coupon. */
+interface DiscountTerms {
+  name: string | null;
+  /** A number from 0 to 100, possibly with decimals. */
+  percentOff: number | null;
+  /** In the currency's smallest unit. */
+  amountOff: number | null;
+  currency: string | null;
+  /** Absent: as long as the subscription. */
+  endsAt?: number;
+}
+
+/** The expanded discounts of a subscription. */
+function readDiscounts(subscription: Json): DiscountTerms[] {
+  return asList(subscription['discounts']).map((discount) => {
+    const coupon = asObject(asObject(discount['source'])['coupon'] ?? discount['coupon']);
+    const percentOff = coupon['percent_off'];
+    const endsAt = asTime(discount['end']);
+    return {
+      name: asText(coupon['name']) ?? null,
+      percentOff: typeof percentOff === 'number' ? percentOff : null,
+      amountOff: asInteger(coupon['amount_off']) ?? null,
+      currency: asText(coupon['currency']) ?? null,
+      ...(endsAt !== undefined && { endsAt }),
+    };
+  });
+}
+
+/** An invoice that the provider will create. */
+interface UpcomingInvoice {
+  amount: number | null;
+  currency: string | null;
+  /** When it is charged, or created if the customer pays it later. */
+  at: number | null;
+}
+
+function readUpcomingInvoice(invoice: Json): UpcomingInvoice {
+  return {
+    amount: asInteger(invoice['amount_due']) ?? null,
+    currency: asText(invoice['currency']) ?? null,
+    at: asTime(invoice['next_payment_attempt']) ?? asTime(invoice['period_end']) ?? null,
+  };
+}

@@ -1,0 +1,240 @@
+import type { ActingProgram } from '../../../core/http/identity.js';
+import type { Clock } from '../../../core/kernel/clock.js';
+import type { DeleteIfUserIsGone } from '../account-deletion.js';
+import { haveSameProjection, isEntitled, type PastDue, type Projector } from '../entitlement.js';
+import { isCustomerMissing, subscriptionNotFound } from '../errors.js';
+import type { Emit } from '../notifications.js';
+import type { Plans } from '../plans/plans.js';
+import type { Gateway } from '../provider/gateway.js';
+import { idOf, type Json } from '../provider/json.js';
+import { isTerminal, listSubscriptions, type SubscriptionDocument, type Subscriptions } from '../store.js';
+import { readSnapshot } from './snapshot.js';
+import {
+  changedFields,
+  estimatePastDueSince,
+  type SubscriptionKey,
+  type SubscriptionWriter,
+  subscriptionNotification,
+} from './writer.js';
+
+/**
+ * Copies the state of subscriptions from the provider. Parallel requests for the same subscriptions share a request to
+ * the provider; otherwise, each write would conflict with the others.
+ */
+export interface SubscriptionSync {
+  /** Syncs one subscription. @throws PAYMENT_PROVIDER_ERROR */
+  syncOne(id: string, userId: string): Promise<SyncedSubscription>;
+  /**
+   * Stores a state that was fetched, or confirmed by a change, after `stored` was read. Syncs if there was a concurrent
+   * write, because the state may be older than that one.
+   * @param actor the program that has made the change for the user, for the event
+   * @throws PAYMENT_PROVIDER_ERROR
+   */
+  apply(
+    stored: SubscriptionDocument,
+    fetched: FetchedSubscription,
+    actor?: ActingProgram,
+  ): Promise<SyncedSubscription>;
+  /**
+   * Syncs every subscription of some customers of a user, and those of the user that belong to other customers, such as
+   * one that was replaced. `dryRun` changes nothing.
+   * @throws PAYMENT_PROVIDER_ERROR; CUSTOMER_NOT_FOUND if the provider lacks one of the customers and has no current subscription
+   */
+  syncCustomers(
+    customerIds: readonly string[],
+    userId: string,
+    options?: { dryRun?: boolean },
+  ): Promise<SyncedSubscription[]>;
+}
+
+/** A subscription before and after a sync; `before` is absent if it was not stored. */
+export interface SyncedSubscription {
+  id: string;
+  before?: SubscriptionDocument;
+  after: SubscriptionDocument;
+  /** Names of the changed fields: `status`, `currentPeriodEnd`, … */
+  fields: string[];
+}
+
+/** A subscription at the provider, and the provider's time up to which it is complete. */
+export interface FetchedSubscription {
+  object: Json;
+  asOf: number;
+}
+
+export interface SubscriptionSyncDependencies {
+  gateway: Gateway;
+  subscriptions: Subscriptions;
+  writer: SubscriptionWriter;
+  plans: Plans;
+  projector: Projector;
+  deleteIfUserIsGone: DeleteIfUserIsGone;
+  emit: Emit;
+  pastDue: PastDue;
+  clock: Clock;
+}
+
+export function createSubscriptionSync(deps: SubscriptionSyncDependencies): SubscriptionSync {
+  const { gateway, subscriptions, writer, plans, projector, emit, clock } = deps;
+
+  const updateOf = (stored: SubscriptionDocument | null, object: Json, at: number) => {
+    const snapshot = readSnapshot(object, plans, stored);
+    return { snapshot, at, ...estimatePastDueSince(stored, snapshot, at), isUncertain: false };
+  };
+
+  /** Writes a state that was fetched after `stored` was read; null if a concurrent write came first. */
+  const write = async (
+    stored: SubscriptionDocument | null,
+    key: SubscriptionKey,
+    { object, asOf: at }: FetchedSubscription,
+    actor?: ActingProgram,
+  ): Promise<SyncedSubscription | null> => {
+    const update = { ...updateOf(stored, object, at), statusAt: at };
+    const needsProjection = !stored || !haveSameProjection(stored, writer.merge(stored, key, update));
+    // Uncertain until the user's record is written as well: after a crash, only the background job repeats this.
+    const merged = writer.merge(stored, key, { ...update, isUncertain: needsProjection });
+    const after = await writer.write(stored, merged);
+    if (!after) return null;
+    // If the user was deleted concurrently, the data inserted above must be deleted as well.
+    if (!stored && (await deps.deleteIfUserIsGone(after.userId))) return { id: after.id, after, fields: [] };
+    await projector.project(after.userId);
+    if (needsProjection) await writer.scheduleReconcile(after);
+    const fields = changedFields(stored, after);
+    if (fields.length > 0) {
+      const now = clock.now();
+      const entitled = isEntitled(after, deps.pastDue, now);
+      const details = { at: now, entitled, ...(actor && { actor }) };
+      const id = `refresh:${after.id}:${after.rev}`;
+      await emit('subscription.updated', subscriptionNotification(id, after, details));
+    }
+    return { id: after.id, ...(stored && { before: stored }), after, fields };
+  };
+
+  const preview = (
+    stored: SubscriptionDocument | null,
+    key: SubscriptionKey,
+    { object, asOf: at }: FetchedSubscription,
+  ): SyncedSubscription => {
+    const update = updateOf(stored, object, at);
+    const after = writer.merge(stored, key, update);
+    return { id: key.id, ...(stored && { before: stored }), after, fields: changedFields(stored, after) };
+  };
+
+  const fetchOne = async (id: string): Promise<FetchedSubscription> => {
+    const found = await gateway.subscription(id);
+    if (found) return found;
+    throw subscriptionNotFound();
+  };
+
+  /** The customers' subscriptions and the stored ones that the lists lack, without those that are stored as ended. */
+  const fetchAll = async (
+    customerIds: readonly string[],
+    storedById: ReadonlyMap<string | undefined, SubscriptionDocument>,
+  ): Promise<FetchedSubscription[]> => {
+    const hasEnded = (id: string | undefined) => isTerminal(storedById.get(id)?.status ?? '');
+    let missing: unknown;
+    const fetched: FetchedSubscription[] = [];
+    for (const customerId of customerIds) {
+      const { objects, asOf } = await gateway.subscriptionsOf(customerId).catch((error: unknown) => {
+        if (!isCustomerMissing(error)) throw error;
+        missing = error;
+        return { objects: [], asOf: 0 };
+      });
+      fetched.push(...objects.map((object) => ({ object, asOf })));
+    }
+    const listed = new Set(fetched.map(({ object }) => idOf(object)));
+    for (const { id } of storedById.values()) {
+      const found = listed.has(id) || hasEnded(id) ? null : await gateway.subscription(id);
+      if (found) fetched.push(found);
+    }
+    const current = fetched.filter(({ object }) => !hasEnded(idOf(object)));
+    if (missing !== undefined && current.length === 0) throw missing;
+    return current;
+  };
+
+  const runOne = async (id: string, userId: string): Promise<SyncedSubscription> => {
+    for (;;) {
+      const stored = await subscriptions.findOne({ id });
+      if (stored && isTerminal(stored.status)) {
+        await projector.project(stored.userId);
+        if (stored.recheckAt !== undefined) await writer.scheduleReconcile(stored);
+        return { id, before: stored, after: stored, fields: [] };
+      }
+      const key = { id, userId: stored?.userId ?? userId };
+      const synced = await write(stored, key, await fetchOne(id));
+      if (synced) return synced;
+    }
+  };
+
+  const runAll = async (
+    customerIds: readonly string[],
+    userId: string,
+    dryRun: boolean,
+  ): Promise<SyncedSubscription[]> => {
+    const all = await listSubscriptions(subscriptions, userId);
+    const storedById = new Map<string | undefined, SubscriptionDocument>(
+      all.map((stored) => [stored.id, stored]),
+    );
+    const synced: SyncedSubscription[] = [];
+    for (const fetched of await fetchAll(customerIds, storedById)) {
+      const id = idOf(fetched.object);
+      const stored = storedById.get(id) ?? null;
+      if (id === undefined) continue;
+      const key = { id, userId };
+      if (dryRun) synced.push(preview(stored, key, fetched));
+      else synced.push((await write(stored, key, fetched)) ?? (await syncOne(id, userId)));
+    }
+    if (!dryRun) await projector.project(userId);
+    return synced;
+  };
+
+  const oneAtATime = createCoalescer<SyncedSubscription>();
+  const allAtATime = createCoalescer<SyncedSubscription[]>();
+  const syncOne: SubscriptionSync['syncOne'] = (id, userId) => oneAtATime(id, () => runOne(id, userId));
+
+  return {
+    syncOne,
+
+    apply: async (stored, fetched, actor) =>
+      (await write(stored, stored, fetched, actor)) ?? syncOne(stored.id, stored.userId),
+
+    syncCustomers: (customerIds, userId, { dryRun = false } = {}) =>
+      allAtATime(`${userId} ${customerIds} ${dryRun}`, () => runAll(customerIds, userId, dryRun)),
+  };
+}
+
+/** Runs a request on behalf of all callers that make it at the same time. */
+export type Coalescer<T> = (key: string, request: () => Promise<T>) => Promise<T>;
+
+interface PendingRequest<T> {
+  result: Promise<T>;
+  /** The request that starts when this one ends. */
+  next?: Promise<T>;
+}
+
+/**
+ * At most one request per key is in progress, and one more is queued. Callers that arrive in the meantime share the
+ * queued one, because the response to the current one may be older than their call.
+ */
+export function createCoalescer<T>(): Coalescer<T> {
+  const pending = new Map<string, PendingRequest<T>>();
+
+  const start: Coalescer<T> = (key, request) => {
+    // The async wrapper turns a synchronous throw into a rejection, which frees the key.
+    const current: PendingRequest<T> = { result: (async () => request())() };
+    pending.set(key, current);
+    const end = () => {
+      if (!current.next) pending.delete(key);
+    };
+    current.result.then(end, end);
+    return current.result;
+  };
+
+  return (key, request) => {
+    const current = pending.get(key);
+    if (!current) return start(key, request);
+    const startNext = () => start(key, request);
+    current.next ??= current.result.then(startNext, startNext);
+    return current.next;
+  };
+}

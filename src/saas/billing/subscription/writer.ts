@@ -1,0 +1,216 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { ActingProgram } from '../../../core/http/identity.js';
+import { type SubscriptionStatus, toTimestamp } from '../../../core/http/schemas.js';
+import { type Clock, DAY } from '../../../core/kernel/clock.js';
+import { nullIfTaken, type Write } from '../../../core/storage/collection.js';
+import { changeTo } from '../../../core/storage/semantics.js';
+import type { BillingNotifications } from '../notifications.js';
+import { UNKNOWN_PLAN } from '../plans/plans.js';
+import {
+  isTerminal,
+  type SubscriptionDocument,
+  type SubscriptionItem,
+  type Subscriptions,
+} from '../store.js';
+import { pickFields, type Snapshot } from './snapshot.js';
+
+/** Merges a newer state of a subscription with the stored one, and writes the result. */
+
+/** A newer state of a subscription, from an event or from the provider's API. */
+export interface SubscriptionUpdate {
+  snapshot: Snapshot;
+  /** The provider's time of the snapshot; absent if unknown. */
+  at?: number;
+  /** The same for the status, if different. */
+  statusAt?: number;
+  /** When the update was received, if not now. */
+  receivedAt?: number;
+  /** The provider's time at which payments began to fail, if it is not that of the status. */
+  pastDueSince?: number;
+  eventId?: string;
+  /** Whether a sync is needed as soon as possible; `unchanged` keeps the stored value. */
+  isUncertain: boolean | 'unchanged';
+}
+
+export interface SubscriptionKey {
+  id: string;
+  userId: string;
+}
+
+export interface SubscriptionWriter {
+  /** The stored subscription with an update. */
+  merge(
+    stored: SubscriptionDocument | null,
+    key: SubscriptionKey,
+    update: SubscriptionUpdate,
+  ): SubscriptionDocument;
+  /** Writes a merged document if the revision is still the one that was read; null if a concurrent write came first. */
+  write(
+    stored: SubscriptionDocument | null,
+    merged: SubscriptionDocument,
+  ): Promise<SubscriptionDocument | null>;
+  /** The same write of a stored subscription, to be made together with others. */
+  writing(stored: SubscriptionDocument, merged: SubscriptionDocument): Write;
+  /** Schedules a sync, at once or after a delay, and leaves the terms unchanged. */
+  requestReconcile(stored: SubscriptionDocument, delayMs?: number): Promise<SubscriptionDocument | null>;
+  /** Restores the regular sync time. */
+  scheduleReconcile(stored: SubscriptionDocument): Promise<SubscriptionDocument | null>;
+}
+
+/** How long after the end of a period a sync runs if no event has arrived. */
+const RECONCILE_DELAY_MS = DAY;
+
+export function createSubscriptionWriter(subscriptions: Subscriptions, clock: Clock): SubscriptionWriter {
+  return {
+    merge: (stored, key, update) => merge(stored, key, update, clock.now()),
+
+    async write(stored, merged) {
+      if (!stored) return subscriptions.insert(merged).then(() => merged, nullIfTaken);
+      return subscriptions.updateOne(stateOf(stored), changeTo(stored, merged));
+    },
+
+    writing: (stored, merged) => subscriptions.replacing(stateOf(stored), stored, merged),
+
+    requestReconcile: ({ id, rev }, delayMs = 0) =>
+      subscriptions.updateOne({ id, rev }, { set: { recheckAt: clock.now() + delayMs }, inc: { rev: 1 } }),
+
+    scheduleReconcile(stored) {
+      const recheckAt = reconcileTimeOf(stored, clock.now());
+      const change = recheckAt === undefined ? { unset: ['recheckAt' as const] } : { set: { recheckAt } };
+      return subscriptions.updateOne({ id: stored.id, rev: stored.rev }, { ...change, inc: { rev: 1 } });
+    },
+  };
+}
+
+/** Each write increases the revision. */
+const stateOf = ({ id, rev }: SubscriptionDocument) => ({ id, rev });
+
+/** The stored subscription with an update. Fields that are cleared or unknown are absent. */
+function merge(
+  stored: SubscriptionDocument | null,
+  { id, userId }: SubscriptionKey,
+  update: SubscriptionUpdate,
+  now: number,
+): SubscriptionDocument {
+  const { snapshot, isUncertain, eventId } = update;
+  const at = Math.max(stored?.at ?? 0, update.at ?? 0);
+  const statusAt = Math.max(stored?.statusAt ?? 0, update.statusAt ?? 0, at);
+  const terms = Object.assign({ startedAt: now }, INITIAL_TERMS, stored, snapshot);
+  const isPastDue = terms.status === 'past_due';
+  const beganAt = update.pastDueSince ?? (update.statusAt || update.at || update.receivedAt || now);
+  const planned = reconcileTimeOf(terms, now);
+  const document = Object.assign(terms, {
+    id,
+    userId: stored?.userId ?? userId,
+    cancelAtPeriodEnd: terms.cancelAtPeriodEnd === true,
+    pastDueSince: isPastDue ? (stored?.pastDueSince ?? beganAt) : undefined,
+    recheckAt: isUncertain === true ? now : earliest(isUncertain && stored?.recheckAt, planned),
+    lastEvent: eventId,
+    heardAt: Math.max(stored?.heardAt ?? 0, update.receivedAt ?? now),
+    at,
+    statusAt,
+    rev: (stored?.rev ?? 0) + 1,
+    createdAt: stored?.createdAt ?? now,
+    updatedAt: now,
+  });
+  const merged = pickFields(document, (value) => value != null) as unknown as SubscriptionDocument;
+  if (!stored || isChanged(stored, merged)) return merged;
+  // The event that changed the terms may have been interrupted, and its repetition notifies about them.
+  const lastEvent = stored.lastEvent ?? eventId;
+  return lastEvent === undefined ? merged : { ...merged, lastEvent };
+}
+
+/** Fields for internal use, which are not terms of the subscription at the provider. */
+const INTERNAL_FIELDS = new Set(
+  'at statusAt lastEvent heardAt recheckAt rev updatedAt createdAt livemode isPlanFromMetadata'.split(' '),
+);
+
+/** Earlier versions did not store them: to store them is no change. */
+const DETAILS = new Set(['items', 'pendingUpdate', 'collectionPause', 'scheduleId', 'discountIds']);
+
+/** These fields repeat parts of the items. */
+const REPEATED_FIELDS = new Set(['priceId', 'otherPriceIds', 'quantity']);
+
+/** The names of the terms in which two states of a subscription differ. */
+export function changedFields(before: SubscriptionDocument | null, after: SubscriptionDocument): string[] {
+  const changed = namesOf(before, after).filter((name) => isChangedTerm(before, after, name));
+  const isRepeated = changed.some((name) => REPEATED_FIELDS.has(name));
+  return isRepeated ? changed.filter((name) => name !== 'items') : changed;
+}
+
+/** Whether two states of a subscription differ in a term. */
+export const isChanged = (before: SubscriptionDocument, after: SubscriptionDocument): boolean =>
+  namesOf(before, after).some((name) => isChangedTerm(before, after, name));
+
+const namesOf = (before: SubscriptionDocument | null, after: SubscriptionDocument): string[] =>
+  before
+    ? Object.keys(before).concat(Object.keys(after).filter((name) => !(name in before)))
+    : Object.keys(after);
+
+function isChangedTerm(
+  before: SubscriptionDocument | null,
+  after: SubscriptionDocument,
+  name: string,
+): boolean {
+  if (INTERNAL_FIELDS.has(name)) return false;
+  const isDetailAdded = before !== null && before.items === undefined && DETAILS.has(name);
+  const field = name as keyof SubscriptionDocument;
+  return !isDetailAdded && !isSame(name, before?.[field], after[field]);
+}
+
+const isSame = (name: string, a: unknown, b: unknown): boolean =>
+  a === b || (isObject(a) && isObject(b) && isDeepStrictEqual(comparable(name, a), comparable(name, b)));
+
+const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;
+
+/** A price never changes, and earlier versions did not store it with its item. */
+const comparable = (name: string, value: object): object =>
+  name === 'items' ? (value as SubscriptionItem[]).map(({ price, ...item }) => item) : value;
+
+/**
+ * When payments began to fail, for a state that was fetched later: when the period began, but not while the status was
+ * another one. Absent if the period is unknown.
+ *
+ * @param asOf the provider's time of the state; 0 if unknown
+ */
+export function estimatePastDueSince(
+  stored: Pick<SubscriptionDocument, 'statusAt'> | null,
+  { currentPeriodStart }: Snapshot,
+  asOf: number,
+): { pastDueSince?: number } {
+  if (currentPeriodStart == null) return {};
+  const since = Math.max(currentPeriodStart, stored?.statusAt ?? 0);
+  return { pastDueSince: Math.min(since, asOf || since) };
+}
+
+const INITIAL_TERMS = { status: 'incomplete', plan: UNKNOWN_PLAN, cancelAtPeriodEnd: false };
+
+const earliest = (kept: number | false | undefined, planned: number | undefined): number | undefined =>
+  kept ? Math.min(kept, planned ?? kept) : planned;
+
+/** The regular sync time: when the next event of a subscription should have arrived. */
+function reconcileTimeOf(
+  { status, currentPeriodEnd, trialEnd }: Pick<Snapshot, 'status' | 'currentPeriodEnd' | 'trialEnd'>,
+  now: number,
+): number | undefined {
+  const end = currentPeriodEnd ?? trialEnd;
+  return isTerminal(status ?? '') || end == null ? undefined : Math.max(end, now) + RECONCILE_DELAY_MS;
+}
+
+/** The payload of `subscription.updated`. */
+export function subscriptionNotification(
+  eventId: string,
+  { id: subscriptionId, userId, plan, status }: SubscriptionDocument,
+  { at, entitled, actor }: { at: number; entitled: boolean; actor?: ActingProgram },
+): BillingNotifications['subscription.updated'] {
+  return {
+    id: eventId,
+    at: toTimestamp(at),
+    userId,
+    subscriptionId,
+    status: status as SubscriptionStatus,
+    plan,
+    entitled,
+    ...(actor && { actor }),
+  };
+}

@@ -1,0 +1,161 @@
+import { toTimestamp } from '../../../core/http/schemas.js';
+import { type Clock, DAY, HOUR } from '../../../core/kernel/clock.js';
+import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
+import { sha256 } from '../../../core/kernel/secrets.js';
+import {
+  type Collection,
+  type Declaration,
+  nullIfTaken,
+  type Store,
+} from '../../../core/storage/collection.js';
+import { mapPages, pagesOf } from '../../../core/storage/pages.js';
+import { billingErrors } from '../errors.js';
+import type { BillingUsers } from '../users.js';
+
+/**
+ * Usage that the application reports for usage-based prices. It is stored first, and a background job sends it to the
+ * provider (sender.ts).
+ */
+
+/**
+ * - `queued`: not sent yet, or waiting for the result
+ * - `sent`: the provider has recorded it
+ * - `failed`: it could not be sent in time, or it is not known whether it was recorded
+ */
+export type UsageStatus = 'queued' | 'sent' | 'failed';
+
+export interface UsageDocument {
+  /** Of user, meter and key, and the identifier of the event at the provider. */
+  id: string;
+  userId: string;
+  meter: string;
+  quantity: number;
+  key: string;
+  /** Unix time in milliseconds. */
+  reportedAt: number;
+  status: UsageStatus;
+  /** When to attempt it next, or to take it over from a process that has ended. Absent once it is finished. */
+  dueAt?: number;
+  /** Incremented before every attempt; only the latest attempt may store its result. */
+  attempts: number;
+  /** Time of the first attempt whose result is unknown. Absent while every attempt has certainly failed. */
+  unconfirmedSince?: number;
+  /** Why the last attempt failed. */
+  reason?: string;
+  endedAt?: number;
+}
+
+export type UsageReports = Collection<UsageDocument>;
+
+export const USAGE_COLLECTION = 'usage';
+
+/** The names of the fields in filters. */
+export const USAGE_FIELDS = {
+  indexes: [['dueAt'], ['userId', 'reportedAt'], ['endedAt'], ['status', 'reportedAt']],
+  fields: ['attempts'],
+} satisfies Declaration<UsageDocument>;
+
+export function usageCollection(store: Store): UsageReports {
+  return store.collection<UsageDocument>(USAGE_COLLECTION, USAGE_FIELDS);
+}
+
+/** Reports that do not reach the provider. */
+export interface UsageBacklog {
+  /** Reports that will not be sent, of the last 90 days. */
+  failed: number;
+  /** Reports of more than a day ago that the provider refuses, or whose result is unknown. */
+  refused: number;
+  /** Reports that should have been sent an hour ago: the provider is unavailable, or no process sends them. */
+  overdue: number;
+}
+
+/** Reports of users without a customer are not counted: they wait for the first purchase. */
+export async function countUsageBacklog(
+  reports: Pick<UsageReports, 'count'>,
+  now: number,
+): Promise<UsageBacklog> {
+  const [failed, refused, overdue] = await Promise.all([
+    reports.count({ status: 'failed' }),
+    reports.count({ status: 'queued', reportedAt: { lt: now - DAY }, attempts: { gte: 1 } }),
+    reports.count({ dueAt: { lt: now - HOUR } }),
+  ]);
+  return { failed, refused, overdue };
+}
+
+/** The reports of a user for an export, the newest first. */
+export function listUsage(reports: UsageReports, userId: string): AsyncIterable<Record<string, unknown>[]> {
+  const query = { where: { userId }, sort: 'reportedAt', desc: true } as const;
+  return mapPages(
+    pagesOf(reports, query),
+    ({ meter, quantity, key, reportedAt, status, reason, endedAt }) => ({
+      meter,
+      quantity,
+      key,
+      reportedAt: toTimestamp(reportedAt),
+      status,
+      ...(reason !== undefined && { reason }),
+      ...(endedAt !== undefined && { endedAt: toTimestamp(endedAt) }),
+    }),
+  );
+}
+
+/**
+ * Reports usage of a meter by a user, which survives a crash once the promise resolves. The same user, meter and key
+ * count once, for 90 days.
+ *
+ * @param meter the event name of the meter at the provider
+ * @param quantity a whole number
+ * @param key identifies the usage, for example the ID of a request
+ * @throws BILLING_NOT_CONFIGURED, VALIDATION_ERROR, NOT_FOUND; USAGE_KEY_REUSED if the key has another quantity
+ */
+export type ReportUsage = (userId: string, meter: string, quantity: number, key: string) => Promise<void>;
+
+export interface ReportUsageDependencies {
+  reports: UsageReports;
+  users: Pick<BillingUsers, 'find'>;
+  /** Whether there is an API key. */
+  isConfigured: boolean;
+  clock: Clock;
+}
+
+export function createReportUsage({
+  reports,
+  users,
+  isConfigured,
+  clock,
+}: ReportUsageDependencies): ReportUsage {
+  return async (userId, meter, quantity, key) => {
+    if (!isConfigured) throw billingErrors.BILLING_NOT_CONFIGURED();
+    requireUsage(userId, meter, quantity, key);
+    const now = clock.now();
+    const id = `use_${sha256(JSON.stringify([userId, meter, key]))}`;
+    const report = { userId, meter, quantity, key, reportedAt: now, status: 'queued', dueAt: now } as const;
+    const inserted = await reports.insert({ id, ...report, attempts: 0 }).then(() => true, nullIfTaken);
+    if (inserted) {
+      // Only now, so that a concurrent deletion either finds the report or is found here.
+      if (await users.find(userId)) return;
+      await reports.deleteOne({ id });
+      throw httpErrors.NOT_FOUND({ message: 'The user was not found.' });
+    }
+    const stored = await reports.findOne({ id });
+    if (stored && stored.quantity !== quantity) throw billingErrors.USAGE_KEY_REUSED();
+  };
+}
+
+/** Validates at run time, because callers may not use TypeScript. @throws VALIDATION_ERROR */
+function requireUsage(userId: unknown, meter: unknown, quantity: unknown, key: unknown): void {
+  const isText = (value: unknown, most: number) =>
+    typeof value === 'string' && value.length <= most && /^[\x21-\x7e]+$/.test(value);
+  const problems = [
+    [isText(userId, 255), 'userId', 'must be the id of a user'],
+    [isText(meter, 100), 'meter', 'must be the event name of a meter, of at most 100 characters'],
+    [
+      Number.isSafeInteger(quantity) && (quantity as number) >= 0,
+      'quantity',
+      'must be a whole number, 0 or more',
+    ],
+    [isText(key, 255), 'key', 'must be 1 to 255 ASCII characters without spaces'],
+  ] as const;
+  const details = problems.flatMap(([isValid, path, message]) => (isValid ? [] : [{ path, message }]));
+  if (details.length > 0) throw invalidFields(...details);
+}

@@ -1,0 +1,138 @@
+import formbody from '@fastify/formbody';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type Cookie, createCookieGroup } from '../../core/http/cookies.js';
+import type { Messages } from '../../core/http/messages.js';
+import { responseOf, signInIdOf, TicketBody } from '../../core/http/provider-sign-in.js';
+import { Acknowledgement, ok } from '../../core/http/schemas.js';
+import { access, originOf, type Scope } from '../../core/http/scope.js';
+import { SECOND } from '../../core/kernel/clock.js';
+import {
+  IdentitiesAnswer,
+  IdentityAnswer,
+  IdentityParams,
+  ProviderParams,
+  ProvidersAnswer,
+  ResponseForm,
+  StartQuery,
+} from './schemas.js';
+import type { Federation } from './service.js';
+import { LIFETIME_MS } from './tickets.js';
+
+export interface FederationPluginOptions<S> {
+  federation: Federation<S>;
+  /** The schema of the response to a sign-in. */
+  signInAnswer: import('typebox').TSchema;
+  messages: Pick<Messages, 'negotiate'>;
+  publicUrl(): string;
+  /** The address of the callback of a provider. */
+  callbackUrl(provider: string): string;
+}
+
+const FORM_LIMIT_BYTES = 16 * 1024;
+
+/** Sign-in at other providers, and the connections of an account to them. */
+export async function federationPlugin<S>(scope: Scope, options: FederationPluginOptions<S>): Promise<void> {
+  await signInRoutes(scope, options);
+  await accountRoutes(scope, options);
+}
+
+async function signInRoutes<S>(
+  scope: Scope,
+  { federation, signInAnswer, messages, publicUrl, callbackUrl }: FederationPluginOptions<S>,
+): Promise<void> {
+  const page = access('public', { page: true });
+  /** One for each sign-in, so that several can be open. Sent with the redirect from the provider. */
+  const cookies = createCookieGroup('saas-login', publicUrl);
+
+  scope.get(
+    '/auth/providers',
+    { config: access('public'), schema: { response: { 200: ProvidersAnswer } } },
+    async () => ok({ providers: federation.providers() }),
+  );
+
+  scope.get(
+    '/auth/login/:provider',
+    { config: page, schema: { params: ProviderParams, querystring: StartQuery } },
+    async (request, reply) => {
+      const { url, id, cookie: value } = await federation.begin(request.params.provider, request.query);
+      cookies.add(request, reply, { id, value: value, maxAge: LIFETIME_MS / SECOND });
+      return reply.redirect(url, 303);
+    },
+  );
+
+  const finish = async (
+    provider: string,
+    response: URL,
+    request: FastifyRequest,
+    reply: FastifyReply,
+  ): Promise<FastifyReply> => {
+    const cookie = cookieOf(response);
+    const target = await federation.finish(provider, response, cookie?.read(request));
+    cookie?.clear(reply);
+    return reply.redirect(target, 303);
+  };
+
+  const cookieOf = ({ searchParams }: URL): Cookie | undefined => {
+    const id = signInIdOf(searchParams.get('state') ?? undefined);
+    return id === undefined ? undefined : cookies.of(id);
+  };
+
+  scope.get(
+    '/auth/callback/:provider',
+    { config: page, exposeHeadRoute: false, schema: { params: ProviderParams } },
+    (request, reply) => {
+      const { provider } = request.params;
+      return finish(provider, responseOf(request, callbackUrl(provider)), request, reply);
+    },
+  );
+
+  // Sign in with Apple submits a form (OAuth 2.0 Form Post Response Mode).
+  await scope.register(async (forms: Scope) => {
+    await forms.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
+    forms.post(
+      '/auth/callback/:provider',
+      { config: page, schema: { params: ProviderParams, body: ResponseForm } },
+      (request, reply) => {
+        const { provider } = request.params;
+        const response = new URL(callbackUrl(provider));
+        response.search = new URLSearchParams(request.body as Record<string, string>).toString();
+        // Browsers send no cookie with a form of another site, but with the request that a redirect makes of it.
+        if (cookieOf(response)?.read(request) === undefined)
+          return reply.redirect(response.pathname + response.search, 303);
+        return finish(provider, response, request, reply);
+      },
+    );
+  });
+
+  scope.post(
+    '/auth/exchange',
+    { config: access('public'), schema: { body: TicketBody, response: { 200: signInAnswer } } },
+    async (request) =>
+      ok(await federation.exchange(request.body, messages.negotiate(request), originOf(request))),
+  );
+}
+
+async function accountRoutes<S>(scope: Scope, { federation }: FederationPluginOptions<S>): Promise<void> {
+  const recently = access('recent-user');
+
+  scope.get(
+    '/user/identities',
+    { config: access('user'), schema: { response: { 200: IdentitiesAnswer } } },
+    async (request) => ok({ identities: await federation.list(request.saas.user.id) }),
+  );
+
+  scope.post(
+    '/user/identities',
+    { config: recently, schema: { body: TicketBody, response: { 200: IdentityAnswer } } },
+    async (request) => ok(await federation.connect(request.saas.user, request.body, originOf(request))),
+  );
+
+  scope.delete(
+    '/user/identities/:id',
+    { config: recently, schema: { params: IdentityParams, response: { 200: Acknowledgement } } },
+    async (request) => {
+      await federation.disconnect(request.saas.user.id, request.params.id, originOf(request));
+      return { success: true } as const;
+    },
+  );
+}

@@ -1,0 +1,308 @@
+import { withQuery } from '../../core/config/public-url.js';
+import { canonicalEmail } from '../../core/http/mailboxes.js';
+import { newSignInChecks, returnAddressOf } from '../../core/http/provider-sign-in.js';
+import { Email, fits, OptionalName, toTimestamp } from '../../core/http/schemas.js';
+import type { Origin } from '../../core/http/scope.js';
+import { type Clock, MINUTE, SECOND } from '../../core/kernel/clock.js';
+import { AppError, httpErrors } from '../../core/kernel/errors.js';
+import type { Sealed } from '../../core/kernel/sealed.js';
+import { newId, type Random, sha256 } from '../../core/kernel/secrets.js';
+import type { Audit } from '../../core/ops/audit.js';
+import { createRemovalMarks } from '../../core/ops/removal-marks.js';
+import type { SingleUse } from '../../core/ops/single-use.js';
+import { nullIfTaken } from '../../core/storage/collection.js';
+import type { ProviderIdentity } from './answers.js';
+import { federationErrors } from './errors.js';
+import type { Provider } from './providers.js';
+import type { IdentityView, StartQuery } from './schemas.js';
+import { changeOf, type Identities, type IdentityChange, type IdentityDocument } from './store.js';
+import { type BegunLogin, LIFETIME_MS, type Ticket } from './tickets.js';
+
+/** What the accounts of users do for a sign-in with a provider. `S` is the response to a sign-in. */
+export interface FederatedAccounts<S> {
+  /**
+   * Starts a session. Null if there is no such user.
+   * @param authenticatedAt when the person last signed in at the provider; absent: now
+   * @throws ACCOUNT_SUSPENDED, SECOND_FACTOR_REQUIRED, SECOND_FACTOR_ENROLMENT_REQUIRED
+   */
+  signIn(userId: string, authenticatedAt: number | undefined, origin: Origin): Promise<S | null>;
+  /**
+   * Whether a person may register; called before anything is stored.
+   * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, RATE_LIMITED
+   */
+  admit(person: { email: string; name?: string }, origin: Origin): Promise<void>;
+  /** Creates an account without a password, with a verified address, and starts its session. @throws EMAIL_TAKEN */
+  register(
+    user: {
+      id: string;
+      email: string;
+      name?: string;
+      locale: string | undefined;
+      authenticatedAt: number | undefined;
+    },
+    origin: Origin,
+  ): Promise<S>;
+  newId(): string;
+  /** Enqueues the mail about a change. */
+  announce(change: IdentityChange, userId: string, origin: Origin): Promise<void>;
+  /** Whether the user can sign in without a provider: by password, by e-mail or with a passkey that is not being removed. */
+  hasOtherLogin(userId: string): Promise<boolean>;
+}
+
+/** Sign-in with accounts of other providers. */
+export interface Federation<S> {
+  providers(): { name: string; label: string }[];
+  /**
+   * Begins a sign-in at a provider: where to send the browser, and the value of its cookie for the callback.
+   * @throws NOT_FOUND, RETURN_NOT_ALLOWED, PROVIDER_UNAVAILABLE
+   */
+  begin(provider: string, query: StartQuery): Promise<{ url: string; id: string; cookie: string }>;
+  /**
+   * Where to send the browser after the response of a provider: back to the application with a ticket or an error.
+   * @throws LOGIN_EXPIRED, PROVIDER_UNAVAILABLE
+   */
+  finish(provider: string, response: URL, cookie: string | undefined): Promise<string>;
+  /**
+   * Signs in, or registers, the owner of the ticket.
+   * @throws INVALID_TICKET, ACCOUNT_EXISTS, PROVIDER_EMAIL_NOT_VERIFIED and those of `FederatedAccounts`
+   */
+  exchange(given: Redemption, locale: string | undefined, origin: Origin): Promise<S>;
+  /**
+   * Connects the provider account of the ticket to a user.
+   * @throws INVALID_TICKET, EMAIL_NOT_VERIFIED, IDENTITY_TAKEN
+   */
+  connect(
+    user: { id: string; email: string; emailVerified: boolean },
+    given: Redemption,
+    origin: Origin,
+  ): Promise<IdentityView>;
+  list(userId: string): Promise<IdentityView[]>;
+  /** Whether a provider is connected to the user after the removals that have begun. */
+  keepsOne(userId: string): Promise<boolean>;
+  /** The last way to sign in stays, also if several are removed at the same time. @throws NOT_FOUND, LAST_LOGIN_METHOD */
+  disconnect(userId: string, id: string, origin: Origin): Promise<void>;
+  /** Removes everything about a deleted user. */
+  forget(userId: string): Promise<void>;
+}
+
+interface Redemption {
+  ticket: string;
+  codeVerifier: string;
+}
+
+export interface FederationDependencies<S> {
+  providers: ReadonlyMap<string, Provider>;
+  identities: Identities;
+  accounts: FederatedAccounts<S>;
+  logins: Sealed<BegunLogin>;
+  tickets: Sealed<Ticket>;
+  singleUse: Pick<SingleUse, 'run'>;
+  /** The address of the callback of a provider. */
+  callbackUrl(provider: string): string;
+  publicUrl(): string;
+  /** The origins of applications, beside that of the public address. */
+  origins: readonly string[];
+  audit: Pick<Audit, 'record'>;
+  clock: Clock;
+  random: Random;
+}
+
+const MAX_IDENTITIES = 100;
+
+/** As for the routes that need a recent sign-in. */
+const RECENT_SECONDS = (10 * MINUTE) / SECOND;
+
+export function createFederation<S>(deps: FederationDependencies<S>): Federation<S> {
+  const { providers, identities, accounts, logins, tickets, publicUrl, audit, clock, random } = deps;
+
+  const providerOf = (name: string): Provider => {
+    const provider = providers.get(name);
+    if (!provider) throw httpErrors.NOT_FOUND({ message: `There is no provider ${name}.` });
+    return provider;
+  };
+
+  /** @throws RETURN_NOT_ALLOWED */
+  const returnAddress = (returnTo: string): string => {
+    const address = returnAddressOf(returnTo, { publicUrl: publicUrl(), origins: deps.origins });
+    if (address === null) throw federationErrors.RETURN_NOT_ALLOWED();
+    return address;
+  };
+
+  /** Uses a ticket once. @throws INVALID_TICKET */
+  const redeem = async <T>(
+    { ticket: text, codeVerifier }: Redemption,
+    use: (ticket: Ticket) => Promise<T>,
+  ): Promise<T> => {
+    const ticket = tickets.open(text);
+    if (!ticket || !providers.has(ticket.provider) || sha256(codeVerifier) !== ticket.codeChallenge)
+      throw federationErrors.INVALID_TICKET();
+    const once = { id: ticket.id, expiresAt: clock.now() + LIFETIME_MS };
+    const used = await deps.singleUse.run(once, () => use(ticket), hasChallenge);
+    if (used === null) throw federationErrors.INVALID_TICKET();
+    return used;
+  };
+
+  const documentOf = (userId: string, { provider, identity }: Ticket): IdentityDocument => ({
+    id: keyOf(identity),
+    userId,
+    provider,
+    issuer: identity.issuer,
+    subject: identity.subject,
+    ...(identity.email !== undefined && { email: identity.email }),
+    createdAt: clock.now(),
+  });
+
+  /**
+   * Reserves the account of a provider for a user who is about to be created, so that it creates one at most. A request that
+   * comes second, or after the end of the first one, continues with the same user. Returns the ID of the user.
+   */
+  const claim = async (document: IdentityDocument): Promise<string> => {
+    const { id, userId } = document;
+    const claimed = await identities.insert(document).then(() => true, nullIfTaken);
+    return claimed ? userId : ((await identities.findOne({ id }))?.userId ?? userId);
+  };
+
+  const recordConnection = (userId: string, { provider }: Ticket, { ip }: Origin): Promise<void> =>
+    audit.record({ event: 'identity.connected', subject: userId, ip, detail: provider });
+
+  const labelOf = (provider: string): string => providers.get(provider)?.label ?? provider;
+
+  const announce = (
+    kind: IdentityChange['kind'],
+    document: IdentityDocument,
+    origin: Origin,
+  ): Promise<void> =>
+    accounts.announce(changeOf(kind, labelOf(document.provider), document), document.userId, origin);
+
+  const view = ({ id, provider, email, createdAt }: IdentityDocument): IdentityView => ({
+    id,
+    provider,
+    label: labelOf(provider),
+    email: email ?? null,
+    connectedAt: toTimestamp(createdAt),
+  });
+
+  const marks = createRemovalMarks(identities, random);
+
+  const ofUser = async (userId: string): Promise<IdentityDocument[]> => {
+    const { items } = await identities.page({ where: { userId }, sort: 'createdAt', limit: MAX_IDENTITIES });
+    return items;
+  };
+
+  /** A provider that is not configured any more is no way to sign in. */
+  const keepsOne = async (userId: string): Promise<boolean> =>
+    (await ofUser(userId)).some(({ leaving, provider }) => leaving === undefined && providers.has(provider));
+
+  return {
+    providers: () => [...providers.values()].map(({ name, label }) => ({ name, label })),
+
+    async begin(name, { returnTo, codeChallenge, prompt, loginHint }) {
+      const provider = providerOf(name);
+      const { id, checks: secrets } = newSignInChecks(clock, random);
+      const checks = { ...secrets, ...(prompt && { maxAge: RECENT_SECONDS }) };
+      const begun = { ...checks, provider: name, returnTo: returnAddress(returnTo), codeChallenge };
+      const url = await provider.authorizationUrl(checks, deps.callbackUrl(name), loginHint);
+      return { url: url.href, id, cookie: logins.seal(begun) };
+    },
+
+    async finish(name, response, cookie) {
+      const provider = providerOf(name);
+      const begun = cookie === undefined ? null : logins.open(cookie);
+      if (!begun || begun.provider !== name || begun.state !== response.searchParams.get('state'))
+        throw federationErrors.LOGIN_EXPIRED();
+      const { returnTo, codeChallenge } = begun;
+      const identity = await provider.identify(response, begun);
+      if (!identity) {
+        const isRefused = response.searchParams.get('error') === 'access_denied';
+        return withQuery(returnTo, `error=${isRefused ? 'access_denied' : 'login_failed'}`);
+      }
+      const ticket = { id: newId('', clock, random), provider: name, identity, codeChallenge };
+      return withQuery(returnTo, `ticket=${tickets.seal(ticket)}`);
+    },
+
+    exchange: (given, locale, origin) =>
+      redeem(given, async (ticket) => {
+        const { identity } = ticket;
+        const { authenticatedAt } = identity;
+        const id = keyOf(identity);
+        const known = await identities.findOne({ id });
+        // The use ends a removal that has not been completed.
+        if (known?.leaving !== undefined) await marks.clear(id, known.leaving);
+        const signedIn = known && (await accounts.signIn(known.userId, authenticatedAt, origin));
+        if (signedIn) return signedIn;
+        const { email, name } = identity;
+        if (email === undefined || !identity.emailVerified || !fits(email, Email))
+          throw federationErrors.PROVIDER_EMAIL_NOT_VERIFIED();
+        const person = { email, ...(name && fits(name, OptionalName) && { name }) };
+        await accounts.admit(person, origin);
+        const userId = known?.userId ?? (await claim(documentOf(accounts.newId(), ticket)));
+        try {
+          const user = { ...person, id: userId, locale, authenticatedAt };
+          const registered = await accounts.register(user, origin);
+          await recordConnection(userId, ticket, origin);
+          return registered;
+        } catch (error) {
+          // Another request may have created the same user in the meantime.
+          const late = isEmailTaken(error) && (await accounts.signIn(userId, authenticatedAt, origin));
+          if (late) return late;
+          // After an outage of the store, the user may exist.
+          if (error instanceof AppError) await identities.deleteOne({ id, userId });
+          throw isEmailTaken(error) ? federationErrors.ACCOUNT_EXISTS() : error;
+        }
+      }),
+
+    connect: ({ id: userId, email, emailVerified }, given, origin) =>
+      redeem(given, async (ticket) => {
+        const { identity } = ticket;
+        const isProven =
+          identity.emailVerified && identity.email !== undefined && canonicalEmail(identity.email) === email;
+        // Whoever registered the address of somebody else would keep a way in after its owner has reset the password.
+        if (!emailVerified && !isProven) throw federationErrors.EMAIL_NOT_VERIFIED();
+        const document = documentOf(userId, ticket);
+        const existing = await identities.findOne({ id: document.id });
+        if (!existing) await announce('connected', document, origin);
+        const inserted = existing
+          ? null
+          : await identities.insert(document).then(() => document, nullIfTaken);
+        const found = inserted ?? existing ?? (await identities.findOne({ id: document.id }));
+        if (found?.userId !== userId) throw federationErrors.IDENTITY_TAKEN();
+        if (inserted) await recordConnection(userId, ticket, origin);
+        return view(found);
+      }),
+
+    list: async (userId) => (await ofUser(userId)).map(view),
+
+    keepsOne,
+
+    async disconnect(userId, id, origin) {
+      for (;;) {
+        const found = await identities.findOne({ id, userId });
+        if (!found) throw httpErrors.NOT_FOUND();
+        const leaving = await marks.set(found);
+        if (leaving === null) continue;
+        if (!(await keepsOne(userId)) && !(await accounts.hasOtherLogin(userId))) {
+          await marks.clear(id, leaving);
+          throw federationErrors.LAST_LOGIN_METHOD();
+        }
+        await announce('disconnected', found, origin);
+        const removed = await identities.deleteOne({ id, userId, leaving });
+        if (!removed) continue;
+        const { provider: detail } = removed;
+        await audit.record({ event: 'identity.disconnected', subject: userId, ip: origin.ip, detail });
+        return;
+      }
+    },
+
+    async forget(userId) {
+      await identities.deleteMany({ userId });
+    },
+  };
+}
+
+const keyOf = ({ issuer, subject }: ProviderIdentity): string => sha256(JSON.stringify([issuer, subject]));
+
+/** Whether the sign-in continues with the error: the ticket is used then. */
+const hasChallenge = (error: unknown): boolean =>
+  error instanceof AppError && error.members?.['challenge'] !== undefined;
+
+const isEmailTaken = (error: unknown): boolean => (error as { code?: string }).code === 'EMAIL_TAKEN';

@@ -1,0 +1,107 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { SealedCookie } from '../../core/http/cookies.js';
+import { type Localized, longTime, message } from '../../core/http/messages.js';
+import type { Page, Pages } from '../../core/http/pages.js';
+import { access, originOf, type Scope } from '../../core/http/scope.js';
+import { AppError } from '../../core/kernel/errors.js';
+import { newToken, type Random, sha256 } from '../../core/kernel/secrets.js';
+import { EmptyBody, NoticeQuery, ReturnedQuery } from './schemas.js';
+import type { AgentAccounts, Identity, PersonGuard } from './services.js';
+
+export interface AgentPageOptions {
+  agents: AgentAccounts;
+  guard: PersonGuard;
+  identityOf(request: FastifyRequest): Identity;
+  /** Contains what a connection has begun with, and in which session. */
+  agentCookie: SealedCookie<{ session: string; codeVerifier: string }>;
+  pages: Pages;
+  path(): string;
+  /** The path of the API, which includes what a proxy adds. */
+  apiPath(): string;
+  random: Random;
+}
+
+/** The notices of a connection that was not made. */
+const REJECTED: Readonly<Record<string, string>> = {
+  INVALID_TICKET: 'cancelled',
+  EMAIL_NOT_VERIFIED: 'unverified',
+  AGENT_ACCOUNT_TAKEN: 'taken',
+  ALREADY_CONNECTED: 'another',
+};
+
+/** What the page says after an action, and whether it is a problem. */
+const NOTICES: Readonly<Record<string, { notice: Localized } | { problems: Localized[] }>> = {
+  connected: { notice: message('user-agents.connected') },
+  disconnected: { notice: message('user-agents.disconnected') },
+  cancelled: { problems: [message('user-agents.cancelled')] },
+  unverified: { problems: [message('user-agents.unverified')] },
+  taken: { problems: [message('user-agents.taken')] },
+  another: { problems: [message('user-agents.another')] },
+};
+
+/** The page on which users connect the account whose agents may act for them, and disconnect it. */
+export async function agentsPagePlugin(scope: Scope, options: AgentPageOptions): Promise<void> {
+  const { agents, guard, identityOf, agentCookie, pages, path, apiPath, random } = options;
+  const config = access('recent-person', { page: true });
+  const back = (reply: FastifyReply, done: string | undefined): FastifyReply =>
+    reply.redirect(`${path()}/agents?done=${done}`, 303);
+
+  scope.get('/agents', { config, schema: { querystring: NoticeQuery } }, async (request, reply) =>
+    pages.send(reply, await pageOf(request, NOTICES[request.query.done ?? ''])),
+  );
+
+  scope.post('/agents/connect', { config, schema: { body: EmptyBody } }, async (request, reply) => {
+    guard.checkForm(request);
+    const codeVerifier = newToken(random);
+    agentCookie.set(reply, { session: identityOf(request).session.id, codeVerifier });
+    const query = new URLSearchParams({
+      returnTo: `${path()}/agents/return`,
+      codeChallenge: sha256(codeVerifier),
+    });
+    return reply.redirect(`${apiPath()}/auth/agents/connect?${query}`, 303);
+  });
+
+  scope.get(
+    '/agents/return',
+    { config, exposeHeadRoute: false, schema: { querystring: ReturnedQuery } },
+    async (request, reply) => {
+      const begun = agentCookie.read(request);
+      agentCookie.clear(reply);
+      const { ticket } = request.query;
+      const { user, session } = identityOf(request);
+      // Another user may have signed in since: what one session has begun is not completed in another one.
+      if (ticket === undefined || begun?.session !== session.id) return back(reply, 'cancelled');
+      const { codeVerifier } = begun;
+      const given = { ticket, codeVerifier };
+      const outcome = await agents.connect(user, given, originOf(request)).then(
+        () => 'connected',
+        (error: unknown) => {
+          if (error instanceof AppError && error.code in REJECTED) return REJECTED[error.code];
+          throw error;
+        },
+      );
+      return back(reply, outcome);
+    },
+  );
+
+  scope.post('/agents/disconnect', { config, schema: { body: EmptyBody } }, async (request, reply) => {
+    guard.checkForm(request);
+    await agents.disconnect(identityOf(request).user.id, originOf(request));
+    return back(reply, 'disconnected');
+  });
+
+  async function pageOf(request: FastifyRequest, state: object = {}): Promise<Page> {
+    const { issuer, connectedAt } = await agents.view(identityOf(request).user.id);
+    const view = {
+      path: `${path()}/agents`,
+      accountHref: path(),
+      form: guard.formsOf(request).issue(),
+      issuer,
+      isConnected: connectedAt !== null,
+      since:
+        connectedAt && message('user-agents.connected-since', { when: longTime(Date.parse(connectedAt)) }),
+      ...state,
+    };
+    return { template: 'user-agents', view, leadsElsewhere: true };
+  }
+}

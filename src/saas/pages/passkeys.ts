@@ -1,0 +1,85 @@
+import type { Messages } from '../../core/http/messages.js';
+import type { Page, Pages } from '../../core/http/pages.js';
+import { Email, fits, OptionalName } from '../../core/http/schemas.js';
+import { access, originOf, type Scope } from '../../core/http/scope.js';
+import { PasskeyBody, ReturnQuery, SignUpBody } from './schemas.js';
+import type { Passkeys } from './services.js';
+import { rejectForeignForm } from './session.js';
+import { type SignInPages, withReturn } from './sign-in-pages.js';
+import type { SignUpForm } from './sign-up.js';
+
+export interface PasskeyPageOptions {
+  passkeys: Passkeys;
+  signInPages: SignInPages;
+  signUpForm: SignUpForm;
+  pages: Pages;
+  messages: Pick<Messages, 'negotiate'>;
+  path(): string;
+  publicUrl(): string;
+  registrationAllowed(): Promise<boolean>;
+}
+
+const CONFIG = access('public', { page: true });
+
+/** Sign-in and registration with a passkey. */
+export async function passkeysPlugin(scope: Scope, options: PasskeyPageOptions): Promise<void> {
+  const { passkeys, signInPages, signUpForm, pages, messages, path, publicUrl } = options;
+  const route = { config: CONFIG, schema: { querystring: ReturnQuery, body: PasskeyBody } };
+
+  scope.post('/sign-in/passkey', route, async (request, reply) => {
+    rejectForeignForm(request, publicUrl());
+    const { return_to: returnTo } = request.query;
+    const attempt = passkeys.signIn(responseIn(request.body), originOf(request));
+    return signInPages.finish(request, reply, attempt, { returnTo });
+  });
+
+  scope.post(
+    '/sign-up/passkey',
+    { config: CONFIG, schema: { querystring: ReturnQuery, body: SignUpBody } },
+    async (request, reply) => {
+      rejectForeignForm(request, publicUrl());
+      const { return_to: returnTo } = request.query;
+      const { name } = request.body;
+      const email = request.body.email.trim();
+      if (!(await options.registrationAllowed()) || !fits(email, Email) || !fits(name, OptionalName))
+        return signUpForm.send(request, reply, { returnTo, email, name });
+      const begun = passkeys.beginSignUp({ email, ...(name && { name }) });
+      return pages.send(reply, creationPage(returnTo, email, begun));
+    },
+  );
+
+  scope.post('/sign-up/passkey/finish', route, async (request, reply) => {
+    rejectForeignForm(request, publicUrl());
+    const { return_to: returnTo } = request.query;
+    const locale = messages.negotiate(request);
+    const attempt = passkeys.signUp(responseIn(request.body), locale, originOf(request));
+    return signUpForm.finish(request, reply, attempt, { returnTo });
+  });
+
+  const creationPage = (
+    returnTo: string | undefined,
+    email: string,
+    { ceremony, options: given }: ReturnType<Passkeys['beginSignUp']>,
+  ): Page => ({
+    template: 'user-sign-up-passkey',
+    view: {
+      action: withReturn(`${path()}/sign-up/passkey/finish`, returnTo),
+      signUpHref: withReturn(`${path()}/sign-up`, returnTo),
+      email,
+      ceremony,
+      options: JSON.stringify(given),
+    },
+    script: passkeys.script,
+  });
+}
+
+/** The response of a browser, whose JSON the script of the page has put into the form. */
+function responseIn({ ceremony, credential }: { ceremony: string; credential: string }) {
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(credential);
+  } catch {
+    // Without the script, there is none.
+  }
+  return { ceremony, credential: Object(parsed) as object };
+}

@@ -1,0 +1,92 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { isTrustedOrigin } from '../../core/http/browser.js';
+import type { Cookie } from '../../core/http/cookies.js';
+import { originOf } from '../../core/http/scope.js';
+import { MINUTE } from '../../core/kernel/clock.js';
+import { userPageErrors } from './errors.js';
+import type { Accounts, Identity, Tokens } from './services.js';
+
+/** The session of a browser in the cookie of the API, so that pages and an application at the same address share it. */
+export interface PageSessions {
+  /** The user of the session, whose refresh token is rotated when it is old enough. */
+  find(
+    request: FastifyRequest,
+    reply: FastifyReply,
+  ): Promise<{ identity: Identity; hasPassword: boolean } | null>;
+  /** Stores a new session in the browser, and ends the one that it replaces. */
+  start(request: FastifyRequest, reply: FastifyReply, tokens: Tokens): Promise<void>;
+  end(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** Removes a session from the browser that has ended already. */
+  forget(reply: FastifyReply): void;
+}
+
+export interface PageSessionOptions {
+  accounts: Pick<Accounts, 'resume' | 'endSession'>;
+  cookie: Cookie;
+  /** Lifetime of a refresh token in seconds. */
+  refreshTtl: number;
+}
+
+export function createPageSessions({ accounts, cookie, refreshTtl }: PageSessionOptions): PageSessions {
+  const endPrevious = async (request: FastifyRequest): Promise<void> => {
+    const previous = cookie.read(request);
+    if (previous !== undefined) await accounts.endSession(previous, originOf(request));
+  };
+
+  return {
+    async find(request, reply) {
+      const presented = cookie.read(request);
+      const resumed = presented === undefined ? null : await accounts.resume(presented, originOf(request));
+      if (!resumed) return null;
+      if (resumed.refreshToken !== presented) cookie.set(reply, resumed.refreshToken, refreshTtl);
+      return resumed;
+    },
+
+    async start(request, reply, { refreshToken }) {
+      await endPrevious(request);
+      cookie.set(reply, refreshToken, refreshTtl);
+    },
+
+    async end(request, reply) {
+      await endPrevious(request);
+      cookie.clear(reply);
+    },
+
+    forget: cookie.clear,
+  };
+}
+
+/** Rejects forms of other sites, which could sign a browser in to another account. @throws FORM_REJECTED */
+export function rejectForeignForm({ headers }: FastifyRequest, publicUrl: string): void {
+  if (!isTrustedOrigin(headers, [new URL(publicUrl).origin])) throw userPageErrors.FORM_REJECTED();
+}
+
+/** Where a user continues after a sign-in. */
+export interface Destination {
+  href: string;
+  /** Whether it is at another origin. */
+  leadsElsewhere: boolean;
+}
+
+/**
+ * An address of the application, or the account page for any other.
+ *
+ * @param returnTo a path, or an address at one of the `origins`
+ */
+export function destinationOf(
+  returnTo: string | undefined,
+  { publicUrl, origins, fallback }: { publicUrl: string; origins: readonly string[]; fallback: string },
+): Destination {
+  const own = new URL(publicUrl).origin;
+  const url = returnTo !== undefined && URL.canParse(returnTo, own) ? new URL(returnTo, own) : null;
+  if (!url || url.username || url.password) return { href: fallback, leadsElsewhere: false };
+  // Relative, because in development the page may be open at another name of this machine.
+  const path = url.pathname + url.search + url.hash;
+  if (url.origin === own) return { href: path.startsWith('//') ? fallback : path, leadsElsewhere: false };
+  return origins.includes(url.origin)
+    ? { href: url.href, leadsElsewhere: true }
+    : { href: fallback, leadsElsewhere: false };
+}
+
+/** How long a browser keeps the state of a sign-in. */
+export const STATE_LIFETIME_MS = 10 * MINUTE;

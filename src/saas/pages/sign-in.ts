@@ -1,0 +1,102 @@
+import { message } from '../../core/http/messages.js';
+import type { Pages } from '../../core/http/pages.js';
+import { access, originOf, type Scope } from '../../core/http/scope.js';
+import { CodeBody, EmptyBody, ReturnQuery, SignInBody, SignInQuery } from './schemas.js';
+import type { Accounts, PersonGuard } from './services.js';
+import { type Destination, type PageSessions, rejectForeignForm } from './session.js';
+import { rejectionOf, type SignInPages } from './sign-in-pages.js';
+
+export interface SignInOptions {
+  accounts: Pick<Accounts, 'login' | 'secondFactorStep'>;
+  sessions: PageSessions;
+  signInPages: SignInPages;
+  guard: PersonGuard;
+  pages: Pages;
+  path(): string;
+  publicUrl(): string;
+  destinationOf(returnTo: string | undefined): Destination;
+}
+
+const CONFIG = access('public', { page: true });
+
+/** Sign-in with a password and a second factor, and sign-out. */
+export async function signInPlugin(scope: Scope, options: SignInOptions): Promise<void> {
+  const { accounts, sessions, signInPages, guard, pages, path, publicUrl, destinationOf } = options;
+
+  scope.get('/sign-in', { config: CONFIG, schema: { querystring: SignInQuery } }, async (request, reply) => {
+    const { return_to: returnTo, done } = request.query;
+    if (await sessions.find(request, reply)) return reply.redirect(destinationOf(returnTo).href, 303);
+    const notice = done === 'signed-out' ? { notice: message('user-sign-in.signed-out') } : {};
+    return pages.send(reply, await signInPages.signIn(returnTo, notice));
+  });
+
+  scope.post(
+    '/sign-in',
+    { config: CONFIG, schema: { querystring: ReturnQuery, body: SignInBody } },
+    async (request, reply) => {
+      rejectForeignForm(request, publicUrl());
+      const { return_to: returnTo } = request.query;
+      // Keyboards with autocompletion append a space.
+      const email = request.body.email.trim();
+      pages.keepForm(request, await signInPages.signIn(returnTo, { email }));
+      const attempt = accounts.login({ email, password: request.body.password }, originOf(request));
+      return signInPages.finish(request, reply, attempt, { returnTo, email });
+    },
+  );
+
+  if (accounts.secondFactorStep) await secondFactorRoutes(scope, options, accounts.secondFactorStep);
+
+  scope.get('/sign-out', { config: access('person', { page: true }) }, (request, reply) => {
+    const view = { action: `${path()}/sign-out`, form: guard.formsOf(request).issue(), accountHref: path() };
+    return pages.send(reply, { template: 'user-sign-out', view });
+  });
+
+  scope.post(
+    '/sign-out',
+    { config: access('person', { page: true }), schema: { body: EmptyBody } },
+    async (request, reply) => {
+      guard.checkForm(request);
+      await sessions.end(request, reply);
+      return reply.redirect(`${path()}/sign-in?done=signed-out`, 303);
+    },
+  );
+}
+
+/** The steps after the password. The challenge in the form proves it. */
+async function secondFactorRoutes(
+  scope: Scope,
+  { signInPages, pages, publicUrl, destinationOf }: SignInOptions,
+  step: NonNullable<Accounts['secondFactorStep']>,
+): Promise<void> {
+  const route = { config: CONFIG, schema: { querystring: ReturnQuery, body: CodeBody } };
+
+  scope.post('/sign-in/second-factor', route, async (request, reply) => {
+    rejectForeignForm(request, publicUrl());
+    const { return_to: returnTo } = request.query;
+    const { interaction: challenge, code } = request.body;
+    pages.keepForm(request, signInPages.code(challenge, returnTo));
+    const attempt = step.complete({ challenge, code }, originOf(request));
+    if ((await rejectionOf(attempt)) === 'INVALID_CODE') {
+      const page = signInPages.code(challenge, returnTo, [message('second-factor.wrong')]);
+      return pages.send(reply.code(401), page);
+    }
+    return signInPages.finish(request, reply, attempt, { returnTo });
+  });
+
+  scope.post('/sign-in/second-factor/enrol', route, async (request, reply) => {
+    rejectForeignForm(request, publicUrl());
+    const { return_to: returnTo } = request.query;
+    const { interaction: challenge, code } = request.body;
+    const origin = originOf(request);
+    const attempt = step.confirm({ challenge, code }, origin);
+    if ((await rejectionOf(attempt)) === 'INVALID_CODE') {
+      const enrolment = await step.pending(challenge, origin);
+      const problems = [message('second-factor.wrong')];
+      return pages.send(reply.code(401), signInPages.enrolment(challenge, returnTo, { enrolment, problems }));
+    }
+    return signInPages.finish(request, reply, attempt, { returnTo }, ({ recoveryCodes }) => ({
+      template: 'account-recovery-codes',
+      view: { codes: recoveryCodes, doneHref: destinationOf(returnTo).href },
+    }));
+  });
+}

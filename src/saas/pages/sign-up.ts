@@ -1,0 +1,181 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type Localized, type Messages, message } from '../../core/http/messages.js';
+import type { Page, Pages } from '../../core/http/pages.js';
+import { Email, fits, OptionalName } from '../../core/http/schemas.js';
+import { access, originOf, type Scope } from '../../core/http/scope.js';
+import { AppError } from '../../core/kernel/errors.js';
+import { passwordSentences } from '../../core/passwords/problems.js';
+import { EmailBody, ReturnQuery, SignUpBody } from './schemas.js';
+import type { Accounts, Tokens } from './services.js';
+import { type Destination, rejectForeignForm } from './session.js';
+import { type SignInPages, withReturn } from './sign-in-pages.js';
+
+export interface SignUpOptions {
+  accounts: Pick<Accounts, 'register' | 'forgotPassword'>;
+  signUpForm: SignUpForm;
+  pages: Pages;
+  messages: Pick<Messages, 'negotiate'>;
+  path(): string;
+  publicUrl(): string;
+}
+
+/** What the user has typed, and what is wrong with it. */
+interface FormState {
+  returnTo: string | undefined;
+  email?: string;
+  name?: string;
+  problems?: Localized[];
+  wrong?: { email?: true; name?: true; password?: true };
+}
+
+/** The form of a registration, for every way to sign in. */
+export interface SignUpForm {
+  page(state: FormState): Page;
+  /** The form with what is wrong, or the page that says that there are no new accounts. */
+  send(request: FastifyRequest, reply: FastifyReply, state: FormState): Promise<FastifyReply>;
+  /** Signs the new user in, or shows the form with the reason. */
+  finish(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    attempt: Promise<Tokens | null>,
+    state: FormState,
+  ): Promise<FastifyReply>;
+}
+
+export interface SignUpFormOptions {
+  signInPages: SignInPages;
+  hasPasskeys: boolean;
+  pages: Pages;
+  path(): string;
+  publicUrl(): string;
+  registrationAllowed(): Promise<boolean>;
+  destinationOf(returnTo: string | undefined): Destination;
+}
+
+export function createSignUpForm(options: SignUpFormOptions): SignUpForm {
+  const { signInPages, hasPasskeys, pages, path, publicUrl, registrationAllowed, destinationOf } = options;
+
+  const page: SignUpForm['page'] = ({ returnTo, ...state }) => ({
+    template: 'user-sign-up',
+    view: {
+      action: withReturn(`${path()}/sign-up`, returnTo),
+      signInHref: withReturn(`${path()}/sign-in`, returnTo),
+      ...(hasPasskeys && { passkeyAction: withReturn(`${path()}/sign-up/passkey`, returnTo) }),
+      ...state,
+    },
+    leadsElsewhere: destinationOf(returnTo).leadsElsewhere,
+  });
+
+  const closed = (returnTo: string | undefined): Page => ({
+    template: 'sign-up-closed',
+    view: {
+      issuer: new URL(publicUrl()).host,
+      signInHref: withReturn(`${path()}/sign-in`, returnTo),
+    },
+  });
+
+  return {
+    page,
+
+    async send(_request, reply, state) {
+      if (!(await registrationAllowed())) return pages.send(reply.code(403), closed(state.returnTo));
+      const { email, name = '' } = state;
+      const problem = email === undefined ? undefined : problemOf({ email, name });
+      return pages.send(problem ? reply.code(422) : reply, page({ ...state, ...problem }));
+    },
+
+    async finish(request, reply, attempt, state) {
+      const { returnTo, email } = state;
+      try {
+        const signedIn = await attempt;
+        if (!signedIn) return pages.send(reply, { template: 'user-sign-up-sent', view: { email } });
+        const given = { returnTo, ...(email !== undefined && { email }) };
+        return await signInPages.finish(request, reply, Promise.resolve(signedIn), given);
+      } catch (error) {
+        if (!(error instanceof AppError)) throw error;
+        if (error.code === 'REGISTRATION_DISABLED') return pages.send(reply.code(403), closed(returnTo));
+        const rejected = rejectionOf(error);
+        if (!rejected) throw error;
+        return pages.send(reply.code(error.statusCode), page({ ...state, ...rejected }));
+      }
+    },
+  };
+}
+
+const CONFIG = access('public', { page: true });
+
+/** Registration, and the form for a forgotten password. */
+export async function signUpPlugin(scope: Scope, options: SignUpOptions): Promise<void> {
+  const { accounts, signUpForm, pages, messages, path, publicUrl } = options;
+
+  scope.get('/sign-up', { config: CONFIG, schema: { querystring: ReturnQuery } }, async (request, reply) => {
+    const { return_to: returnTo } = request.query;
+    return signUpForm.send(request, reply, { returnTo });
+  });
+
+  scope.post(
+    '/sign-up',
+    { config: CONFIG, schema: { querystring: ReturnQuery, body: SignUpBody } },
+    async (request, reply) => {
+      rejectForeignForm(request, publicUrl());
+      const { return_to: returnTo } = request.query;
+      const { name, password, password_confirm: again } = request.body;
+      const email = request.body.email.trim();
+      const typed = { returnTo, email, name };
+      pages.keepForm(request, signUpForm.page(typed));
+      const problem = problemOf({ email, name }) ?? passwordProblem(password, again);
+      if (problem) return pages.send(reply.code(422), signUpForm.page({ ...typed, ...problem }));
+      const given = { email, password, ...(name && { name }), locale: messages.negotiate(request) };
+      return signUpForm.finish(request, reply, accounts.register(given, originOf(request)), typed);
+    },
+  );
+
+  scope.get('/forgot-password', { config: CONFIG }, (_request, reply) => pages.send(reply, forgotPassword()));
+
+  scope.get('/forgot-password/sent', { config: CONFIG }, (_request, reply) =>
+    pages.send(reply, { template: 'user-forgot-password-sent', view: { form: `${path()}/forgot-password` } }),
+  );
+
+  scope.post('/forgot-password', { config: CONFIG, schema: { body: EmailBody } }, async (request, reply) => {
+    rejectForeignForm(request, publicUrl());
+    const email = request.body.email.trim();
+    pages.keepForm(request, forgotPassword({ email }));
+    if (!fits(email, Email)) {
+      const problems = [message('user-sign-up.email-invalid')];
+      return pages.send(reply.code(422), forgotPassword({ email, problems, wrong: true }));
+    }
+    await accounts.forgotPassword(email, originOf(request));
+    return reply.redirect(`${path()}/forgot-password/sent`, 303);
+  });
+
+  const forgotPassword = (state: { email?: string; problems?: Localized[]; wrong?: true } = {}): Page => ({
+    template: 'user-forgot-password',
+    view: { action: `${path()}/forgot-password`, signInHref: `${path()}/sign-in`, ...state },
+  });
+}
+
+type Problem = Pick<FormState, 'problems' | 'wrong'>;
+
+/** What is wrong with a form before anything is looked up. */
+function problemOf({ email, name }: Record<'email' | 'name', string>): Problem | undefined {
+  if (!fits(email, Email))
+    return { problems: [message('user-sign-up.email-invalid')], wrong: { email: true } };
+  return fits(name, OptionalName)
+    ? undefined
+    : { problems: [message('account.name-invalid')], wrong: { name: true } };
+}
+
+const passwordProblem = (password: string, again: string): Problem | undefined =>
+  password === again ? undefined : { problems: [message('password.differ')], wrong: { password: true } };
+
+/** What the form says about a rejected registration; undefined if it has a page of its own. */
+function rejectionOf(error: AppError): Problem | undefined {
+  if (error.code === 'EMAIL_TAKEN')
+    return { problems: [message('user-sign-up.email-taken')], wrong: { email: true } };
+  // A sentence of the host, in its language.
+  if (error.code === 'REGISTRATION_REJECTED') return { problems: [() => error.message] };
+  if (error.code === 'PASSKEY_EXPIRED' || error.code === 'PASSKEY_REJECTED')
+    return { problems: [message('account-passkey.rejected')] };
+  const problems = passwordSentences(error);
+  return problems.length > 0 ? { problems, wrong: { password: true } } : undefined;
+}

@@ -1,0 +1,194 @@
+import type { Clock } from '../../core/kernel/clock.js';
+import { createEncryption } from '../../core/kernel/encryption.js';
+import { type ErrorDetail, httpErrors } from '../../core/kernel/errors.js';
+import type { Random } from '../../core/kernel/secrets.js';
+import { suggestion } from '../../core/kernel/text.js';
+import { type Audit, changeDetail, madeBy, type Operator } from '../../core/ops/audit.js';
+import type { Job } from '../../core/ops/jobs.js';
+import type { Store } from '../../core/storage/collection.js';
+import { type CustomSettings, fieldOf, type SettingField, valueProblem } from './definitions.js';
+import { type CustomSettingsDocument, type CustomValue, customSettingsCollection } from './store.js';
+import { createVersionedDocument } from './versioned.js';
+
+/** The settings that the host declares. */
+export interface CustomSettingsService {
+  /** What the admin area can edit. */
+  readonly fields: readonly SettingField[];
+  /**
+   * Every setting with its value or default, secret ones decrypted, as stored at most one second ago.
+   * @throws Error if a secret setting cannot be decrypted
+   */
+  get(): Promise<Record<string, CustomValue | undefined>>;
+  /** The public ones that have a value. */
+  publicValues(): Promise<Record<string, CustomValue>>;
+  /** What the operator may see. */
+  describe(): Promise<DescribedSettings>;
+  /**
+   * Sets values, or removes those that are null, if the stored version is `version`.
+   * @throws VERSION_CONFLICT, VALIDATION_ERROR
+   */
+  update(
+    given: { version: number; values: Readonly<Record<string, unknown>> },
+    by: Operator,
+  ): Promise<DescribedSettings>;
+  /** Encrypts with the current key what another key has encrypted, or what was not secret before. */
+  encryptionJob: Job;
+}
+
+export interface DescribedSettings {
+  version: number;
+  /** The settings that are not secret; null: neither a value nor a default. */
+  values: Record<string, CustomValue | null>;
+  /** Whether each secret setting has a value. */
+  secrets: Record<string, boolean>;
+}
+
+export interface CustomSettingsDependencies {
+  definitions: CustomSettings;
+  /** The configured secrets, the current one first. */
+  encryptionKeys: readonly string[];
+  store: Store;
+  audit: Audit;
+  clock: Clock;
+  random: Random;
+}
+
+const ENCRYPTION_INTERVAL_SECONDS = 60;
+
+export function createCustomSettings(deps: CustomSettingsDependencies): CustomSettingsService {
+  const { definitions, audit, clock } = deps;
+  const encryption = createEncryption({
+    keys: deps.encryptionKeys,
+    purpose: 'saas-backend custom settings',
+    unreadable: (name) =>
+      `The custom setting ${name} cannot be decrypted. Set SETTINGS_ENCRYPTION_KEY or SETTINGS_ENCRYPTION_KEY_PREVIOUS to the key that encrypted it, or set the setting again.`,
+    random: deps.random,
+  });
+  const defaults: CustomSettingsDocument = { id: 'custom', version: 0, values: {}, secrets: {} };
+  const document = createVersionedDocument(customSettingsCollection(deps.store), defaults, clock);
+  const entries = Object.entries(definitions);
+  const plain = entries.filter(([, { secret }]) => !secret);
+  const secretNames = entries.filter(([, { secret }]) => secret).map(([name]) => name);
+
+  /** A stored value that no longer fits the schema, which the host has changed, counts as not set. */
+  const plainValueOf = (name: string, stored: CustomSettingsDocument): CustomValue | undefined => {
+    const definition = definitions[name];
+    const value = Object.hasOwn(stored.values, name) ? stored.values[name] : undefined;
+    if (!definition) return undefined;
+    return value === undefined || valueProblem(definition, value) !== undefined ? definition.default : value;
+  };
+
+  const secretOf = (name: string, { secrets }: CustomSettingsDocument): string | undefined =>
+    Object.hasOwn(secrets, name) ? secrets[name] : undefined;
+
+  const view = (stored: CustomSettingsDocument): DescribedSettings => ({
+    version: stored.version,
+    values: Object.fromEntries(plain.map(([name]) => [name, plainValueOf(name, stored) ?? null])),
+    secrets: Object.fromEntries(secretNames.map((name) => [name, secretOf(name, stored) !== undefined])),
+  });
+
+  return {
+    fields: entries.map(([name, definition]) => fieldOf(name, definition)),
+
+    async get() {
+      const stored = await document.current();
+      return Object.fromEntries(
+        entries.map(([name, { secret }]) => {
+          if (!secret) return [name, plainValueOf(name, stored)];
+          const encrypted = secretOf(name, stored);
+          return [name, encrypted === undefined ? undefined : encryption.decrypt(name, encrypted)];
+        }),
+      );
+    },
+
+    async publicValues() {
+      const stored = await document.current();
+      const values = plain
+        .filter(([, definition]) => definition.public)
+        .flatMap(([name]) => {
+          const value = plainValueOf(name, stored);
+          return value === undefined ? [] : [[name, value] as const];
+        });
+      return Object.fromEntries(values);
+    },
+
+    describe: async () => view(await document.current()),
+
+    async update({ version, values }, operator) {
+      const details = problemsOf(definitions, values);
+      if (details.length > 0) throw httpErrors.VALIDATION_ERROR({ details });
+      const { before, after } = await document.update(version, (stored) => {
+        const changed = { values: { ...stored.values }, secrets: { ...stored.secrets } };
+        for (const [name, value] of Object.entries(values)) {
+          const { secret } = definitions[name] ?? {};
+          if (value === null) delete changed[secret ? 'secrets' : 'values'][name];
+          else if (secret) changed.secrets[name] = encryption.encrypt(name, value as string);
+          else changed.values[name] = value as CustomValue;
+        }
+        return changed;
+      });
+      const detail = describeChange(definitions, before, after);
+      if (detail !== null) {
+        await audit.record({ event: 'settings.custom-changed', ...madeBy(operator), detail });
+      }
+      return view(after);
+    },
+
+    encryptionJob: {
+      everySeconds: ENCRYPTION_INTERVAL_SECONDS,
+      async run() {
+        const { version, values, secrets } = await document.current();
+        const renewed: Record<string, string> = {};
+        for (const [name, stored] of Object.entries(secrets)) {
+          if (!encryption.isCurrent(name, stored)) renewed[name] = encryption.decrypt(name, stored);
+        }
+        // The host has declared a setting secret that was not.
+        const exposed = secretNames.filter((name) => Object.hasOwn(values, name));
+        for (const name of exposed) renewed[name] ??= String(values[name]);
+        if (Object.keys(renewed).length === 0) return;
+        await document.update(version, (stored) => {
+          const remaining = Object.entries(stored.values).filter(([name]) => !exposed.includes(name));
+          const encrypted = Object.entries(renewed).map(([name, text]) => [
+            name,
+            encryption.encrypt(name, text),
+          ]);
+          return {
+            values: Object.fromEntries(remaining),
+            secrets: { ...stored.secrets, ...Object.fromEntries(encrypted) },
+          };
+        });
+      },
+    },
+  };
+}
+
+function problemsOf(definitions: CustomSettings, values: Readonly<Record<string, unknown>>): ErrorDetail[] {
+  return Object.entries(values).flatMap(([name, value]) => {
+    const path = `values.${name}`;
+    const definition = Object.hasOwn(definitions, name) ? definitions[name] : undefined;
+    if (!definition) {
+      return [{ path, message: `is not a setting.${suggestion(name, Object.keys(definitions))}` }];
+    }
+    const message = value === null ? undefined : valueProblem(definition, value);
+    return message === undefined ? [] : [{ path, message }];
+  });
+}
+
+/** The detail of the audit record; null without a change. The values of secret settings are not part of it. */
+function describeChange(
+  definitions: CustomSettings,
+  before: CustomSettingsDocument,
+  after: CustomSettingsDocument,
+): string | null {
+  const secretNames = Object.keys(definitions).filter(
+    (name) => definitions[name]?.secret && before.secrets[name] !== after.secrets[name],
+  );
+  const isSame = JSON.stringify(before.values) === JSON.stringify(after.values);
+  if (secretNames.length === 0 && isSame) return null;
+  const states = ({ secrets }: CustomSettingsDocument, state: string) =>
+    Object.fromEntries(secretNames.map((name) => [name, Object.hasOwn(secrets, name) ? state : undefined]));
+  return changeDetail(
+    { ...before.values, ...states(before, 'secret') },
+    { ...after.values, ...states(after, 'new secret') },
+  );
+}

@@ -1,0 +1,128 @@
+import { toTimestamp } from '../../core/http/schemas.js';
+import type { Clock } from '../../core/kernel/clock.js';
+import { httpErrors } from '../../core/kernel/errors.js';
+import { type Audit, madeBy, type Operator } from '../../core/ops/audit.js';
+import type { Page } from '../../core/storage/collection.js';
+import { firstPagesOf, readPage } from '../../core/storage/pages.js';
+import { webhookErrors } from './errors.js';
+import type { DeliveryDetail, DeliveryStatus, DeliveryView } from './schemas.js';
+import type { Deliveries, DeliveryDocument, Endpoints } from './store.js';
+
+/** What one request sends again, so that it is answered in time. */
+const MAX_RESENT = 1000;
+
+export interface DeliveryQuery {
+  endpointId?: string | undefined;
+  status?: DeliveryStatus | undefined;
+  event?: string | undefined;
+  after: string | undefined;
+  limit: number;
+}
+
+/** What the operator sees of deliveries, and sends again. */
+export interface DeliveryService {
+  /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
+  list(query: DeliveryQuery): Promise<Page<DeliveryView>>;
+  /** @throws NOT_FOUND */
+  find(id: string): Promise<DeliveryDetail>;
+  /** Sends a completed delivery again, with the same ID and body. @throws NOT_FOUND, DELIVERY_PENDING, ENDPOINT_DISABLED */
+  resend(id: string, by: Operator): Promise<void>;
+  /** The same for the oldest 1,000 failed ones of an endpoint. Returns their number. @throws NOT_FOUND, ENDPOINT_DISABLED */
+  resendFailed(endpointId: string, by: Operator): Promise<number>;
+}
+
+export interface DeliveryServiceDependencies {
+  endpoints: Pick<Endpoints, 'findOne' | 'updateOne'>;
+  deliveries: Deliveries;
+  /** Called when there is something to send. */
+  wake(): void;
+  audit: Pick<Audit, 'record'>;
+  clock: Clock;
+}
+
+function viewOf(delivery: DeliveryDocument): DeliveryView {
+  const time = (at: number | undefined) => (at === undefined ? null : toTimestamp(at));
+  const { id, webhookId, event, endpointId, status, attempts, lastResult = null } = delivery;
+  return {
+    ...{ id, webhookId, event, endpointId, status, attempts, lastResult },
+    createdAt: toTimestamp(delivery.createdAt),
+    nextAttemptAt: time(delivery.dueAt),
+    endedAt: time(delivery.endedAt),
+  };
+}
+
+export function createDeliveryService(deps: DeliveryServiceDependencies): DeliveryService {
+  const { endpoints, deliveries, wake, audit, clock } = deps;
+
+  /** @throws NOT_FOUND, ENDPOINT_DISABLED */
+  const openEndpoint = async (id: string): Promise<void> => {
+    const endpoint = await endpoints.findOne({ id });
+    if (!endpoint) throw httpErrors.NOT_FOUND();
+    if (endpoint.disabledAt !== undefined) throw webhookErrors.ENDPOINT_DISABLED();
+    await endpoints.updateOne({ id }, { unset: ['pausedUntil'] });
+  };
+
+  /** Makes a delivery pending again; `null` if it is, or was attempted since. */
+  const queue = ({ id, attempts }: DeliveryDocument) =>
+    deliveries.updateOne(
+      { id, attempts, dueAt: null },
+      { set: { status: 'pending', dueAt: clock.now(), scheduledFrom: attempts }, unset: ['endedAt'] },
+    );
+
+  const read = async (id: string): Promise<DeliveryDocument> => {
+    const delivery = await deliveries.findOne({ id });
+    if (!delivery) throw httpErrors.NOT_FOUND();
+    return delivery;
+  };
+
+  const record = (by: Operator, detail: string) =>
+    audit.record({ event: 'webhook.resent', ...madeBy(by), detail });
+
+  return {
+    async list({ endpointId, status, event, after, limit }) {
+      const where = {
+        ...(endpointId !== undefined && { endpointId }),
+        ...(status !== undefined && { status }),
+        ...(event !== undefined && { event }),
+      };
+      const { items, next } = await readPage(deliveries, {
+        where,
+        sort: 'createdAt',
+        desc: true,
+        after,
+        limit,
+      });
+      return { items: items.map(viewOf), next };
+    },
+
+    async find(id) {
+      const delivery = await read(id);
+      return {
+        ...viewOf(delivery),
+        payload: delivery.body,
+        answer: delivery.answer ?? null,
+        history: delivery.history.map(({ at, result }) => ({ at: toTimestamp(at), result })),
+      };
+    },
+
+    async resend(id, by) {
+      const delivery = await read(id);
+      await openEndpoint(delivery.endpointId);
+      if (!(await queue(delivery))) throw webhookErrors.DELIVERY_PENDING();
+      await record(by, id);
+      wake();
+    },
+
+    async resendFailed(endpointId, by) {
+      await openEndpoint(endpointId);
+      let count = 0;
+      const where = { endpointId, status: 'failed' } as const;
+      // Together, so that their writes share commits.
+      for await (const items of firstPagesOf(deliveries, { where, sort: 'createdAt' }, MAX_RESENT))
+        count += (await Promise.all(items.map(queue))).filter((queued) => queued !== null).length;
+      if (count > 0) await record(by, `${endpointId}: ${count}`);
+      wake();
+      return count;
+    },
+  };
+}

@@ -1,0 +1,131 @@
+import { type TObject, Type } from 'typebox';
+import { Envelope, ok } from '../../core/http/schemas.js';
+import { access, type Scope } from '../../core/http/scope.js';
+import { registerAction } from '../../shared/console-kit/actions.js';
+import { type Console, Done, Parameters } from '../../shared/console-kit/console.js';
+import { factsOf } from '../../shared/console-kit/facts.js';
+import { registerList, tableOf } from '../../shared/console-kit/lists.js';
+import type { DeliveryService } from './deliveries.js';
+import { DELIVERY_STATUSES, DeliveryDetail, type DeliveryStatus, DeliveryView } from './schemas.js';
+import { type EndpointService, TEST_EVENT } from './service.js';
+
+const PATH = 'deliveries';
+const SECTION = 'endpoints';
+
+const LABELS: Record<DeliveryStatus, string> = {
+  pending: 'Pending',
+  delivered: 'Delivered',
+  failed: 'Failed',
+};
+
+/** The deliveries of all endpoints. */
+export async function deliveryPagesPlugin(
+  scope: Scope,
+  {
+    console,
+    endpoints,
+    deliveries,
+  }: { console: Console; endpoints: Pick<EndpointService, 'names'>; deliveries: DeliveryService },
+): Promise<void> {
+  const names = [...endpoints.names, TEST_EVENT];
+
+  registerList<DeliveryView>(scope, console, {
+    path: PATH,
+    section: SECTION,
+    title: 'Deliveries',
+    intro: 'Events for endpoints, of the last 30 days.',
+    links: [{ path: SECTION, label: 'Endpoints' }],
+    filters: [
+      {
+        name: 'status',
+        label: 'Status',
+        options: DELIVERY_STATUSES.map((value) => ({ value, label: LABELS[value] })),
+      },
+      { name: 'event', label: 'Event', options: names.map((value) => ({ value, label: value })) },
+      { name: 'endpoint', label: 'Endpoint', hint: 'Its ID.', type: 'text' },
+    ],
+    columns: [
+      { label: 'Event', text: ({ event }) => event, href: ({ id }) => `${PATH}/${id}` },
+      { label: 'Status', text: ({ status }) => status, kind: 'status' },
+      { label: 'Attempts', text: ({ attempts }) => attempts, kind: 'number' },
+      { label: 'Last result', text: ({ lastResult }) => lastResult },
+      { label: 'Created', text: ({ createdAt }) => createdAt, kind: 'time' },
+      { label: 'Next attempt', text: ({ nextAttemptAt }) => nextAttemptAt, kind: 'time' },
+      {
+        label: 'Endpoint',
+        text: ({ endpointId }) => endpointId,
+        href: ({ endpointId }) => `${SECTION}/${endpointId}`,
+        kind: 'code',
+      },
+    ],
+    item: DeliveryView,
+    read: ({ filters, after, limit }) =>
+      deliveries.list({
+        status: filters['status'] as DeliveryStatus | undefined,
+        event: filters['event'],
+        endpointId: filters['endpoint'],
+        after,
+        limit,
+      }),
+    empty: 'No event was sent yet.',
+  });
+
+  const schema = { params: Parameters, querystring: Type.Object({ done: Done }) };
+  scope.get(`/${PATH}/:id`, { config: console.config, schema }, async (request, reply) => {
+    const delivery = await deliveries.find(request.params['id'] ?? '');
+    const { id, status, answer, payload, nextAttemptAt, endedAt, endpointId } = delivery;
+    const facts = [
+      { label: 'Status', text: LABELS[status] },
+      { label: 'Attempts', text: String(delivery.attempts) },
+      ...(delivery.lastResult === null ? [] : [{ label: 'Last result', text: delivery.lastResult }]),
+      { label: 'Created', time: delivery.createdAt },
+      ...(nextAttemptAt === null ? [] : [{ label: 'Next attempt', time: nextAttemptAt }]),
+      ...(endedAt === null ? [] : [{ label: 'Completed', time: endedAt }]),
+      { label: 'webhook-id', text: delivery.webhookId, isCode: true },
+      { label: 'Endpoint', text: endpointId, isCode: true },
+    ];
+    const attempts = tableOf(
+      [
+        { label: 'Time', text: ({ at }) => at, kind: 'time' },
+        { label: 'Result', text: ({ result }) => result },
+      ],
+      delivery.history.toReversed(),
+      '../',
+    );
+    const view = {
+      title: delivery.event,
+      facts: factsOf(facts),
+      actions: [
+        ...(status === 'pending' ? [] : [{ href: `${id}/resend`, label: 'Send again' }]),
+        { href: `../${SECTION}/${endpointId}`, label: 'Show the endpoint' },
+      ],
+      texts: [
+        { id: 'payload', heading: 'Payload', text: JSON.stringify(JSON.parse(payload), null, 2) },
+        ...(answer === null ? [] : [{ id: 'answer', heading: 'Beginning of the last answer', text: answer }]),
+      ],
+      tables: [{ id: 'attempts', heading: 'Attempts', ...attempts, empty: 'There was no attempt yet.' }],
+    };
+    return console.send(request, reply, { template: 'console-detail', section: SECTION, view });
+  });
+
+  scope.get(
+    `${console.api}/${PATH}/:id`,
+    {
+      config: access(console.access),
+      schema: { params: Parameters, response: { 200: Envelope(DeliveryDetail) } },
+    },
+    async (request) => ok(await deliveries.find(request.params['id'] ?? '')),
+  );
+
+  await registerAction<DeliveryDetail, TObject, unknown>(scope, console, {
+    path: `${PATH}/:id/resend`,
+    section: SECTION,
+    title: ({ event }) => `Send ${event} again?`,
+    consequences: 'The endpoint receives the same payload with the same webhook-id.',
+    button: 'Send again',
+    find: ({ id = '' }) => deliveries.find(id),
+    run: ({ id }, _, by) => deliveries.resend(id, by),
+    done: 'The event is being sent again.',
+    returnTo: ({ id }) => `${PATH}/${id}`,
+  });
+}

@@ -1,0 +1,82 @@
+import type { Scope } from '../../core/http/scope.js';
+import { createEncryption } from '../../core/kernel/encryption.js';
+import type { EventProof } from '../../core/ops/events.js';
+import { createOutbound, type OutboundOptions, type Reach } from '../../core/outbound/request.js';
+import type { ModuleContext } from '../../core/server/module-context.js';
+import type { Console } from '../../shared/console-kit/console.js';
+import { createDeliveryService } from './deliveries.js';
+import { createEncryptionJob } from './encryption.js';
+import { createEndpointHealth } from './health.js';
+import { measureWebhooks } from './metrics.js';
+import { createWebhookOutbox, type WebhookOutbox } from './outbox.js';
+import { createDeliveryPersonalData, type DeliveryPersonalData } from './personal-data.js';
+import { webhookPagesPlugin } from './plugin.js';
+import { ANSWER_TIMEOUT_MS, createSender } from './sender.js';
+import { createEndpointService, type EndpointService } from './service.js';
+import { deliveryCollection, endpointCollection, intentCollection } from './store.js';
+
+/** Webhooks: events for endpoints of the integrator, in an outbox in the store, and the job that sends them. */
+export interface WebhooksModule {
+  outbox: WebhookOutbox;
+  service: EndpointService;
+  personalData: DeliveryPersonalData;
+  /** The pages of the admin area. */
+  adminPlugin(scope: Scope, options: { console: Console }): Promise<void>;
+}
+
+export interface WebhooksModuleOptions {
+  /** The names of all events. */
+  names: readonly string[];
+  reach: Reach;
+  /** The encryption keys, the current one first. */
+  keys: readonly string[];
+  wasMade(proof: EventProof): Promise<boolean>;
+  lookup?: OutboundOptions['lookup'];
+}
+
+export function createWebhooksModule(
+  {
+    store,
+    jobs,
+    clock,
+    random,
+    log,
+    metrics,
+    audit,
+  }: Pick<ModuleContext, 'store' | 'jobs' | 'clock' | 'random' | 'log' | 'metrics' | 'audit'>,
+  { names, reach, keys, wasMade, lookup }: WebhooksModuleOptions,
+): WebhooksModule {
+  const endpoints = endpointCollection(store);
+  const deliveries = deliveryCollection(store);
+  const encryption = createEncryption({
+    keys,
+    purpose: 'saas-backend webhooks',
+    unreadable: (id) =>
+      `The secret of endpoint ${id} cannot be decrypted. Set SETTINGS_ENCRYPTION_KEY or SETTINGS_ENCRYPTION_KEY_PREVIOUS to the key that encrypted it, or rotate the secret.`,
+    random,
+  });
+  const wake = () => {
+    sender.notify();
+    void jobs.runNow('webhooks');
+  };
+  const base = { endpoints, deliveries, encryption, wake, audit, clock, random, log };
+  const sender = createSender({
+    ...base,
+    health: createEndpointHealth(base),
+    send: createOutbound({ reach, timeoutMs: ANSWER_TIMEOUT_MS, ...(lookup && { lookup }) }),
+    onAttempt: metrics && measureWebhooks(metrics, base),
+  });
+  const outbox = createWebhookOutbox({ ...base, intents: intentCollection(store), wasMade });
+  const service = createEndpointService({ ...base, names, reach });
+  jobs.add('webhooks', sender.jobs.send);
+  jobs.add('webhooks-purge', sender.jobs.purge);
+  jobs.add('webhooks-announced', outbox.settle);
+  jobs.add('webhooks-encryption', createEncryptionJob(base));
+  return {
+    outbox,
+    service,
+    personalData: createDeliveryPersonalData(base),
+    adminPlugin: (scope, { console }) =>
+      webhookPagesPlugin(scope, { console, endpoints: service, deliveries: createDeliveryService(base) }),
+  };
+}

@@ -1,0 +1,71 @@
+import { toTimestamp } from '../../core/http/schemas.js';
+import { firstPagesOf, pagesOf } from '../../core/storage/pages.js';
+import type { DeliveryStatus } from './schemas.js';
+import type { Deliveries, Endpoints } from './store.js';
+
+/** What deliveries contain about a user. */
+export interface DeliveryPersonalData {
+  /** For the export. */
+  listByUser(userId: string): AsyncIterable<ExportedDelivery[]>;
+  /**
+   * When the account is deleted: deliveries that have ended are removed, and pending ones lose the name, the address and the
+   * metadata. It can be repeated.
+   */
+  forget(userId: string): Promise<void>;
+}
+
+interface ExportedDelivery {
+  event: string;
+  /** The host that receives it; null if the endpoint has been removed since. */
+  recipient: string | null;
+  status: DeliveryStatus;
+  createdAt: string;
+  payload: unknown;
+}
+
+const MAX_LISTED = 10_000;
+
+export function createDeliveryPersonalData({
+  endpoints,
+  deliveries,
+}: {
+  endpoints: Pick<Endpoints, 'page'>;
+  deliveries: Pick<Deliveries, 'page' | 'updateOne' | 'deleteMany'>;
+}): DeliveryPersonalData {
+  return {
+    async *listByUser(userId) {
+      const hosts = new Map<string, string>();
+      // Not the whole address, which can contain a secret.
+      for await (const items of pagesOf(endpoints, { sort: 'createdAt' }))
+        for (const { id, url } of items) hosts.set(id, new URL(url).host);
+      const newestFirst = { where: { userId }, sort: 'createdAt', desc: true } as const;
+      for await (const items of firstPagesOf(deliveries, newestFirst, MAX_LISTED))
+        yield items.map(({ event, endpointId, status, createdAt, body }) => ({
+          event,
+          recipient: hosts.get(endpointId) ?? null,
+          status,
+          createdAt: toTimestamp(createdAt),
+          payload: JSON.parse(body),
+        }));
+    },
+
+    async forget(userId) {
+      for await (const items of pagesOf(deliveries, { where: { userId }, sort: 'createdAt' })) {
+        for (const { id, body } of items) {
+          const reduced = withoutUser(body);
+          if (reduced !== body)
+            await deliveries.updateOne({ id }, { set: { body: reduced }, unset: ['answer'] });
+        }
+      }
+      // Last, so that it removes what has ended meanwhile.
+      await deliveries.deleteMany({ userId, dueAt: null });
+    },
+  };
+}
+
+/** The body of a request without `user`; the rest consists of IDs, amounts and states. */
+function withoutUser(body: string): string {
+  const { data, ...message } = JSON.parse(body) as { data: Record<string, unknown> };
+  const { user, ...rest } = data;
+  return user === undefined ? body : JSON.stringify({ ...message, data: rest });
+}

@@ -1,0 +1,267 @@
+import { isIP } from 'node:net';
+import { toTimestamp } from '../../core/http/schemas.js';
+import { isLoopbackAddress, isPublicAddress, plainAddress } from '../../core/kernel/addresses.js';
+import type { Clock } from '../../core/kernel/clock.js';
+import type { Encryption } from '../../core/kernel/encryption.js';
+import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
+import { newId, type Random } from '../../core/kernel/secrets.js';
+import { type Audit, changeDetail, madeBy, type Operator } from '../../core/ops/audit.js';
+import type { Reach } from '../../core/outbound/request.js';
+import type { Page } from '../../core/storage/collection.js';
+import { readPage } from '../../core/storage/pages.js';
+import { webhookErrors } from './errors.js';
+import { failPending } from './health.js';
+import { newDelivery } from './outbox.js';
+import type { EndpointState, EndpointView } from './schemas.js';
+import { newSecret, PREVIOUS_SECRET_MS } from './signing.js';
+import type { Deliveries, EndpointDocument, Endpoints } from './store.js';
+
+/** What the operator writes. */
+export interface EndpointInput {
+  url: string;
+  description: string;
+  /** Empty: all. */
+  events: string[];
+}
+
+/** The endpoints, which the operator manages. */
+export interface EndpointService {
+  /** The names of all events. */
+  names: readonly string[];
+  /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
+  list(query: { after: string | undefined; limit: number }): Promise<Page<EndpointView>>;
+  /** @throws NOT_FOUND */
+  find(id: string): Promise<EndpointView>;
+  /** Returns the secret, which is not shown again. @throws VALIDATION_ERROR, TOO_MANY_ENDPOINTS */
+  create(input: EndpointInput, by: Operator): Promise<{ endpoint: EndpointView; secret: string }>;
+  /** @throws NOT_FOUND, VALIDATION_ERROR */
+  update(id: string, input: EndpointInput, by: Operator): Promise<void>;
+  /** A new secret; the old one signs as well for a day, unless `atOnce`. @throws NOT_FOUND, VERSION_CONFLICT */
+  rotate(id: string, options: { atOnce: boolean }, by: Operator): Promise<string>;
+  /** Ends what is pending. @throws NOT_FOUND */
+  disable(id: string, by: Operator): Promise<void>;
+  /** @throws NOT_FOUND */
+  enable(id: string, by: Operator): Promise<void>;
+  /** With all its deliveries. @throws NOT_FOUND */
+  remove(id: string, by: Operator): Promise<void>;
+  /** Sends the event `webhook.test`; returns the ID of the delivery. @throws NOT_FOUND, ENDPOINT_DISABLED */
+  sendTest(id: string, by: Operator): Promise<string>;
+  /** How many fail, or were disabled for that. */
+  countTroubles(): Promise<{ disabled: number; failing: number }>;
+}
+
+export interface EndpointServiceDependencies {
+  endpoints: Endpoints;
+  deliveries: Deliveries;
+  names: readonly string[];
+  reach: Reach;
+  encryption: Encryption;
+  /** Called when there is something to send. */
+  wake(): void;
+  audit: Pick<Audit, 'record'>;
+  clock: Clock;
+  random: Random;
+}
+
+const MAX_ENDPOINTS = 50;
+const MAX_URL_LENGTH = 2048;
+
+/** The event by which the operator tests an endpoint. */
+export const TEST_EVENT = 'webhook.test';
+
+/** Describes why an address cannot be an endpoint; undefined if it can. Names are checked when the connection is opened. */
+export function urlProblem(text: string, reach: Reach): string | undefined {
+  const url = URL.canParse(text) && text.length <= MAX_URL_LENGTH ? new URL(text) : null;
+  if (!url || url.hostname === '' || !/^https?:$/.test(url.protocol))
+    return 'must be an https address of at most 2048 characters';
+  if (url.username !== '' || url.password !== '' || url.hash !== '')
+    return 'must have neither a user nor a password nor a fragment';
+  const host = plainAddress(url.hostname.replace(/^\[|\]$/g, ''));
+  const isAddress = isIP(host) !== 0;
+  const isLocal = isAddress ? isLoopbackAddress(host) : url.hostname === 'localhost';
+  const isNear = reach === 'private' || (reach === 'loopback' && isLocal);
+  if (url.protocol === 'http:' && !isNear) return 'must begin with https://';
+  return isAddress && !isNear && !isPublicAddress(host) ? 'must have a public address' : undefined;
+}
+
+const stateOf = ({ disabledAt, failingSince }: EndpointDocument): EndpointState =>
+  disabledAt !== undefined ? 'disabled' : failingSince !== undefined ? 'failing' : 'enabled';
+
+export function createEndpointService(deps: EndpointServiceDependencies): EndpointService {
+  const { endpoints, deliveries, names, reach, encryption, wake, audit, clock, random } = deps;
+
+  const read = async (id: string): Promise<EndpointDocument> => {
+    const endpoint = await endpoints.findOne({ id });
+    if (!endpoint) throw httpErrors.NOT_FOUND();
+    return endpoint;
+  };
+
+  const view = (endpoint: EndpointDocument): EndpointView => {
+    const time = (at: number | undefined) => (at === undefined ? null : toTimestamp(at));
+    const { previousSecretUntil: until } = endpoint;
+    return {
+      id: endpoint.id,
+      url: endpoint.url,
+      description: endpoint.description,
+      events: endpoint.events ?? [],
+      state: stateOf(endpoint),
+      disabledReason: endpoint.disabledReason ?? null,
+      failingSince: time(endpoint.failingSince),
+      lastFailure: endpoint.lastFailure ?? null,
+      lastSuccessAt: time(endpoint.lastSuccessAt),
+      previousSecretUntil: time(until !== undefined && until > clock.now() ? until : undefined),
+      createdAt: toTimestamp(endpoint.createdAt),
+    };
+  };
+
+  /** @throws VALIDATION_ERROR */
+  const validate = ({ url, events }: EndpointInput): void => {
+    const problem = urlProblem(url, reach);
+    if (problem !== undefined) throw invalidFields({ path: 'url', message: problem });
+    const unknown = events.find((name) => !names.includes(name));
+    if (unknown !== undefined) {
+      const message = `must list known events; '${unknown}' is none. The events are: ${names.join(', ')}`;
+      throw invalidFields({ path: 'events', message });
+    }
+  };
+
+  const record = (event: string, id: string, by: Operator, detail?: string) =>
+    audit.record({
+      event: `webhook.${event}`,
+      ...madeBy(by),
+      detail: detail === undefined ? id : `${id} ${detail}`,
+    });
+
+  const shown = ({
+    url,
+    description,
+    events = [],
+  }: Omit<EndpointInput, 'events'> & { events?: string[] }) => ({
+    url,
+    description,
+    events: events.join(' '),
+  });
+
+  return {
+    names,
+
+    async list({ after, limit }) {
+      const { items, next } = await readPage(endpoints, { sort: 'createdAt', desc: true, after, limit });
+      return { items: items.map(view), next };
+    },
+
+    find: async (id) => view(await read(id)),
+
+    async create(input, by) {
+      validate(input);
+      if ((await endpoints.count({}, MAX_ENDPOINTS)) >= MAX_ENDPOINTS)
+        throw webhookErrors.TOO_MANY_ENDPOINTS();
+      const secret = newSecret(random);
+      const id = newId('whe_', clock, random);
+      const endpoint: EndpointDocument = {
+        id,
+        url: input.url,
+        description: input.description,
+        ...(input.events.length > 0 && { events: [...new Set(input.events)] }),
+        secret: encryption.encrypt(id, secret),
+        createdAt: clock.now(),
+        version: 1,
+      };
+      await endpoints.insert(endpoint);
+      await record('endpoint-created', id, by, JSON.stringify(shown(input)));
+      return { endpoint: view(endpoint), secret };
+    },
+
+    async update(id, input, by) {
+      validate(input);
+      const before = await read(id);
+      const { url, events } = input;
+      const change = {
+        set: {
+          url,
+          description: input.description,
+          ...(events.length > 0 && { events: [...new Set(events)] }),
+        },
+        inc: { version: 1 },
+        unset: [
+          ...(events.length > 0 ? [] : (['events'] as const)),
+          // What is known about the old address says nothing about another one.
+          ...(url === before.url
+            ? []
+            : (['failingSince', 'lastFailure', 'unanswered', 'pausedUntil'] as const)),
+        ],
+      };
+      if (!(await endpoints.updateOne({ id, version: before.version }, change)))
+        throw httpErrors.VERSION_CONFLICT();
+      await record('endpoint-changed', id, by, changeDetail(shown(before), shown(input)));
+      wake();
+    },
+
+    async rotate(id, { atOnce }, by) {
+      const { version, secret: old } = await read(id);
+      const secret = newSecret(random);
+      const set = { secret: encryption.encrypt(id, secret) };
+      const previous = { previousSecret: old, previousSecretUntil: clock.now() + PREVIOUS_SECRET_MS };
+      const rotated = await endpoints.updateOne(
+        { id, version },
+        atOnce
+          ? { set, unset: ['previousSecret', 'previousSecretUntil'], inc: { version: 1 } }
+          : { set: { ...set, ...previous }, inc: { version: 1 } },
+      );
+      if (!rotated) throw httpErrors.VERSION_CONFLICT();
+      await record('secret-rotated', id, by, atOnce ? 'at once' : undefined);
+      return secret;
+    },
+
+    async disable(id, by) {
+      await read(id);
+      const now = clock.now();
+      const change = { set: { disabledAt: now }, inc: { version: 1 } };
+      if (await endpoints.updateOne({ id, disabledAt: null }, change))
+        await record('endpoint-disabled', id, by);
+      // The job continues, if there are more.
+      await failPending(deliveries, { endpointId: id, now, batches: 5 });
+    },
+
+    async enable(id, by) {
+      await read(id);
+      const enabled = await endpoints.updateOne(
+        { id, disabledAt: { gt: 0 } },
+        {
+          unset: ['disabledAt', 'disabledReason', 'failingSince', 'lastFailure', 'unanswered', 'pausedUntil'],
+          inc: { version: 1 },
+        },
+      );
+      if (enabled) await record('endpoint-enabled', id, by);
+    },
+
+    async remove(id, by) {
+      if (!(await endpoints.deleteOne({ id }))) throw httpErrors.NOT_FOUND();
+      await deliveries.deleteMany({ endpointId: id });
+      await record('endpoint-removed', id, by);
+    },
+
+    async sendTest(id, by) {
+      const { disabledAt } = await read(id);
+      if (disabledAt !== undefined) throw webhookErrors.ENDPOINT_DISABLED();
+      const now = clock.now();
+      const event = { id: newId('evt_', clock, random), at: toTimestamp(now), endpointId: id };
+      const delivery = newDelivery(TEST_EVENT, event, { endpointId: id, now });
+      await deliveries.insert(delivery);
+      // A pause is for attempts that nobody waits for.
+      await endpoints.updateOne({ id }, { unset: ['pausedUntil'] });
+      await record('tested', id, by);
+      wake();
+      return delivery.id;
+    },
+
+    async countTroubles() {
+      const { items } = await endpoints.page({ sort: 'createdAt', limit: 2 * MAX_ENDPOINTS });
+      const failed = items.filter((one) => stateOf(one) === 'disabled' && one.disabledReason !== undefined);
+      return {
+        disabled: failed.length,
+        failing: items.filter((one) => stateOf(one) === 'failing').length,
+      };
+    },
+  };
+}

@@ -1,0 +1,111 @@
+import type { Collection, Store } from '../../core/storage/collection.js';
+import type { DeliveryStatus } from './schemas.js';
+
+/** An address that receives events. */
+export interface EndpointDocument {
+  id: string;
+  url: string;
+  description: string;
+  /** The events that it receives; absent: all. */
+  events?: string[];
+  /** Encrypted. */
+  secret: string;
+  /** Also signs until `previousSecretUntil`, so that the receiver can change to the new one meanwhile. */
+  previousSecret?: string;
+  previousSecretUntil?: number;
+  createdAt: number;
+  /** Incremented by every change of the operator. */
+  version: number;
+  disabledAt?: number;
+  /** Why it was disabled without the operator. */
+  disabledReason?: string;
+  /** When the first attempt failed after which none has succeeded. */
+  failingSince?: number;
+  lastFailure?: string;
+  /** To the minute. */
+  lastSuccessAt?: number;
+  /** Attempts in succession that got no answer. */
+  unanswered?: number;
+  /** No attempts are made until then, because the last one got no answer. */
+  pausedUntil?: number;
+}
+
+export type Endpoints = Collection<EndpointDocument>;
+
+export const endpointCollection = (store: Store): Endpoints =>
+  store.collection<EndpointDocument>('webhook_endpoints', {
+    indexes: [['createdAt']],
+    fields: [
+      'version',
+      'disabledAt',
+      'failingSince',
+      'lastSuccessAt',
+      'unanswered',
+      'pausedUntil',
+      'secret',
+      'previousSecret',
+    ],
+  });
+
+export interface Attempt {
+  at: number;
+  result: string;
+}
+
+/** One event for one endpoint. */
+export interface DeliveryDocument {
+  /** Of the event and the endpoint, so that an event that is recorded twice is delivered once. */
+  id: string;
+  /** The header `webhook-id`. */
+  webhookId: string;
+  event: string;
+  endpointId: string;
+  /** Whom the event is about. */
+  userId?: string;
+  /** What is sent and signed. */
+  body: string;
+  status: DeliveryStatus;
+  /** When to attempt it next, or to take it over from a process that has ended. Absent unless pending. */
+  dueAt?: number;
+  /** Incremented before every attempt; only the latest attempt may store its result. */
+  attempts: number;
+  /** Value of `attempts` when the operator had it sent again: the schedule starts anew. */
+  scheduledFrom?: number;
+  lastResult?: string;
+  answer?: string;
+  history: Attempt[];
+  createdAt: number;
+  endedAt?: number;
+}
+
+export type Deliveries = Collection<DeliveryDocument>;
+
+export const deliveryCollection = (store: Store): Deliveries =>
+  store.collection<DeliveryDocument>('webhook_deliveries', {
+    indexes: [
+      ['endpointId', 'dueAt'],
+      ['endpointId', 'createdAt'],
+      ['status', 'createdAt'],
+      ['userId', 'createdAt'],
+      ['createdAt'],
+      ['dueAt'],
+    ],
+    fields: ['attempts', 'event'],
+  });
+
+/** An event whose change was about to be made. */
+export interface IntentDocument {
+  /** Of the event and its name. */
+  id: string;
+  name: string;
+  /** The event, as JSON. */
+  event: string;
+  /** How to tell whether the change was made, as JSON. */
+  proof: string;
+  createdAt: number;
+}
+
+export type Intents = Collection<IntentDocument>;
+
+export const intentCollection = (store: Store): Intents =>
+  store.collection<IntentDocument>('webhook_intents', { indexes: [['createdAt']] });

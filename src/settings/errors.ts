@@ -1,5 +1,0 @@
-import { defineErrors } from '../kernel/errors.js';
-
-export const settingsErrors = defineErrors({
-  MAINTENANCE: [503, 'The service is under maintenance. Try again later.'],
-});

@@ -1,0 +1,100 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { wantsPage } from '../../core/http/pages.js';
+import type { Guard } from '../../core/http/scope.js';
+import { type Clock, isRecent, MINUTE } from '../../core/kernel/clock.js';
+import { createFormTokens, type FormTokens } from '../console-kit/forms.js';
+import { accountErrors } from './errors.js';
+import type { Person, Session } from './service.js';
+
+/** A person who is signed in, and the token of the session. */
+export interface SignedIn {
+  principal: Person & { kind: 'agent' | 'human'; operatorSince?: number };
+  session: Session;
+  token: string;
+}
+
+/** The sign-in of the product. `page` is a page to return to, below the account page: `''`, `/password`. */
+export interface SignIn {
+  userOf(request: FastifyRequest, reply: FastifyReply): Promise<SignedIn | null>;
+  /** Sends the sign-in form, which returns to the page. */
+  sendSignIn(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    page: string,
+    handle?: string,
+  ): FastifyReply | Promise<FastifyReply>;
+  /** Removes the session from the browser. */
+  forgetSession(reply: FastifyReply): void;
+}
+
+export interface PersonGuard {
+  guard: Guard;
+  /** The same if the person has signed in recently. */
+  recentGuard: Guard;
+  /** The person of a request that a guard has admitted. */
+  personOf(request: FastifyRequest): SignedIn;
+  /** The tokens of the forms of this session. */
+  formsOf(request: FastifyRequest): FormTokens;
+  /** @throws login_rejected if no page of this session contained the form */
+  checkForm(request: FastifyRequest<{ Body: { form: string } }>): void;
+}
+
+/** Admits people by their session only: agents have none, and no token or password in a header opens these pages. */
+export interface PersonGuardOptions {
+  signIn: SignIn;
+  /** Further pages that a sign-in returns to, below the account page: `/address`. */
+  furtherPages?: readonly string[];
+  /** How old a sign-in may be for what cannot be undone, in milliseconds. Default: 15 minutes. */
+  maxAuthenticationAge?: number;
+  clock: Clock;
+}
+
+export function createPersonGuard(options: PersonGuardOptions): PersonGuard {
+  const { signIn, furtherPages = [], maxAuthenticationAge = 15 * MINUTE, clock } = options;
+  const known = [...PAGES, ...furtherPages];
+  const admitted = new WeakMap<FastifyRequest, SignedIn>();
+
+  /** The page that a person wanted to see; after a form, the one that contains it. */
+  const pageOf = ({ url, server: { prefix } }: FastifyRequest): string => {
+    const [path = ''] = url.slice(prefix.length).split('?');
+    return known.find((page) => path === page || path.startsWith(`${page}/`)) ?? '';
+  };
+
+  const admit = async (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    { within }: { within: number },
+  ): Promise<FastifyReply | undefined> => {
+    const user = await signIn.userOf(request, reply);
+    if (user && isRecent(user.session.authTime, { now: clock.now(), within })) {
+      admitted.set(request, user);
+      return undefined;
+    }
+    if (!wantsPage(request.headers.accept)) throw accountErrors.sign_in_first();
+    return signIn.sendSignIn(request, reply, pageOf(request), user?.principal.handle);
+  };
+
+  const personOf: PersonGuard['personOf'] = (request) => {
+    const user = admitted.get(request);
+    if (!user) throw new Error('The request was not admitted by the guard.');
+    return user;
+  };
+
+  const formsOf: PersonGuard['formsOf'] = (request) =>
+    createFormTokens({ secret: `account ${personOf(request).token}`, clock });
+
+  return {
+    guard: (request, reply) => admit(request, reply, { within: Number.POSITIVE_INFINITY }),
+    recentGuard: (request, reply) => admit(request, reply, { within: maxAuthenticationAge }),
+    personOf,
+    formsOf,
+    checkForm(request) {
+      if (!formsOf(request).isValid(request.body.form)) {
+        throw accountErrors.login_rejected({ page: 'stale_form' });
+      }
+    },
+  };
+}
+
+/** The pages of this domain. */
+const PAGES = ['/password', '/delete', '/second-factor', '/passkeys'];

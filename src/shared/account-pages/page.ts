@@ -1,0 +1,204 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type Localized, longTime, message } from '../../core/http/messages.js';
+import type { Page, Pages } from '../../core/http/pages.js';
+import { fits, OptionalName } from '../../core/http/schemas.js';
+import { access, originOf, type Scope } from '../../core/http/scope.js';
+import type { PersonGuard } from './guard.js';
+import {
+  AccountQuery,
+  ApplicationBody,
+  DelegationBody,
+  EmptyBody,
+  NameBody,
+  type Notice,
+  noticeIn,
+  SessionBody,
+} from './schemas.js';
+import type { AccountService, AccountSources, Application, Delegation, Session } from './service.js';
+
+export interface AccountPageOptions {
+  guard: PersonGuard;
+  service: AccountService;
+  sources: AccountSources;
+  pages: Pages;
+  /** The path of the account page, which includes what a proxy adds. */
+  path(): string;
+  signOutHref(): string;
+  /** What the page calls the name with which people sign in. Default: the sentence `invite.handle`. */
+  handleLabel?: Localized;
+  /** Further sections of the page, each with a link to a page of its own. */
+  sections?(): readonly Section[];
+}
+
+export interface Section {
+  /** Of the heading in the document. */
+  id: string;
+  title: Localized;
+  text: Localized;
+  href: string;
+  label: Localized;
+}
+
+/** The page on which people see their account, with the forms to change it. */
+export async function accountPagePlugin(scope: Scope, options: AccountPageOptions): Promise<void> {
+  const { guard, service, sources, pages, path } = options;
+  const { people, sessions, applications, delegations, verification, factors, passkeys } = sources;
+  const config = access('person', { page: true });
+  const recently = access('recent-person', { page: true });
+
+  scope.get('', { config, schema: { querystring: AccountQuery } }, async (request, reply) =>
+    pages.send(reply, await accountPage(request, noticeIn(request.query))),
+  );
+
+  scope.post('/name', { config, schema: { body: NameBody } }, async (request, reply) => {
+    guard.checkForm(request);
+    const { name } = request.body;
+    if (!fits(name, OptionalName)) {
+      const failure = { name, problems: [message('account.name-invalid')], wrong: { name: true } } as const;
+      return pages.send(reply.code(422), await accountPage(request, failure));
+    }
+    await people.rename(guard.personOf(request).principal, name, originOf(request));
+    return returnWith(reply, 'renamed');
+  });
+
+  scope.post('/sessions/end', { config: recently, schema: { body: SessionBody } }, async (request, reply) => {
+    guard.checkForm(request);
+    await sessions.end(guard.personOf(request).principal, request.body.sid, originOf(request));
+    return returnWith(reply, 'session-ended');
+  });
+
+  scope.post(
+    '/sessions/end-others',
+    { config: recently, schema: { body: EmptyBody } },
+    async (request, reply) => {
+      guard.checkForm(request);
+      const { principal, session } = guard.personOf(request);
+      await sessions.endOthers(principal, session, originOf(request));
+      return returnWith(reply, 'sessions-ended');
+    },
+  );
+
+  if (applications) {
+    scope.post(
+      '/applications/disconnect',
+      { config: recently, schema: { body: ApplicationBody } },
+      async (request, reply) => {
+        guard.checkForm(request);
+        const { client_id: clientId } = request.body;
+        await applications.disconnect(guard.personOf(request).principal, clientId, originOf(request));
+        return returnWith(reply, 'disconnected');
+      },
+    );
+  }
+
+  if (delegations) {
+    scope.post(
+      '/delegations/end',
+      { config: recently, schema: { body: DelegationBody } },
+      async (request, reply) => {
+        guard.checkForm(request);
+        await delegations.end(guard.personOf(request).principal, request.body.delegation, originOf(request));
+        return returnWith(reply, 'delegation-ended');
+      },
+    );
+  }
+
+  if (verification) {
+    scope.post('/verification', { config, schema: { body: EmptyBody } }, async (request, reply) => {
+      guard.checkForm(request);
+      pages.keepForm(request, await accountPage(request));
+      const isSent = await verification.sendAgain(guard.personOf(request).principal.id, originOf(request));
+      return returnWith(reply, isSent ? 'link-sent' : 'address-confirmed');
+    });
+  }
+
+  const returnWith = (reply: FastifyReply, done: Notice): FastifyReply =>
+    reply.redirect(`${path()}?done=${done}`, 303);
+
+  async function accountPage(
+    request: FastifyRequest,
+    state: {
+      notice?: Localized;
+      name?: string;
+      problems?: readonly Localized[];
+      wrong?: { name?: true };
+    } = {},
+  ): Promise<Page> {
+    const { principal, session } = guard.personOf(request);
+    const [open, connected, delegated = [], factor, factorRequiredFrom, owned = []] = await Promise.all([
+      sessions.list(principal, session),
+      service.applications(principal),
+      delegations?.list(principal.id),
+      factors?.stateOf(principal.id),
+      factors?.requiredFrom(principal),
+      passkeys?.list(principal.id),
+    ]);
+    const view = {
+      path: path(),
+      form: guard.formsOf(request).issue(),
+      handle: principal.handle,
+      handleLabel: options.handleLabel ?? message('invite.handle'),
+      name: principal.name ?? '',
+      isUnconfirmed: verification?.isDue(principal) ?? false,
+      sessions: open.map((one) => viewOfSession(one, session.id)),
+      hasOtherSessions: open.some(({ id }) => id !== session.id),
+      ...(connected && {
+        isProvider: true,
+        applications: connected.map(viewOfApplication),
+        hasApplications: connected.length > 0,
+      }),
+      delegations: delegated.map(viewOfDelegation),
+      hasDelegations: delegated.length > 0,
+      sections: options.sections?.() ?? [],
+      ...(factors && { factor: { isEnrolled: factor !== null } }),
+      ...(factorRequiredFrom && {
+        factorRequired: message('account-factor.required', { when: longTime(factorRequiredFrom) }),
+      }),
+      ...(passkeys && { hasPasskeyPage: true, passkeyCount: countOf(owned) }),
+      signOutHref: options.signOutHref(),
+      ...state,
+    };
+    return { template: 'account', view };
+  }
+}
+
+const viewOfSession = ({ id, authTime, browser, system, place }: Session, current: string) => ({
+  sid: id,
+  device: deviceOf({ browser, system }) ?? message('account.unknown-device'),
+  place: place ?? '',
+  signedIn: message('account.signed-in', { when: longTime(authTime) }),
+  isCurrent: id === current,
+});
+
+/** The name of a device for its owner; undefined if nothing is known. */
+export function deviceOf({
+  browser,
+  system,
+}: Partial<Record<'browser' | 'system', string | undefined>>): Localized | undefined {
+  if (browser !== undefined && system !== undefined) return message('account.device', { browser, system });
+  const known = browser ?? system;
+  return known === undefined ? undefined : () => known;
+}
+
+const countOf = ({ length }: readonly unknown[]): Localized | undefined =>
+  length === 0 ? undefined : message('account-passkey.count', { count: String(length) });
+
+const viewOfApplication = ({ clientId, name, scopes, resources, since }: Application) => ({
+  clientId,
+  client: name,
+  sees: scopes.map((scope) => message(`scope.${scope}`)),
+  resources,
+  since: message('account.since', { when: longTime(since) }),
+});
+
+const viewOfDelegation = ({ id, agent, resource, permits, expiresAt, lastUsedAt }: Delegation) => ({
+  delegation: id,
+  agent,
+  resource,
+  permits,
+  until: message('account.until', { when: longTime(expiresAt) }),
+  used:
+    lastUsedAt === undefined
+      ? message('account.never-used')
+      : message('account.last-used', { when: longTime(lastUsedAt) }),
+});

@@ -1,0 +1,127 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type Localized, longTime, message } from '../../core/http/messages.js';
+import type { Page, Pages } from '../../core/http/pages.js';
+import { DisplayName, fits } from '../../core/http/schemas.js';
+import { access, originOf, type Scope } from '../../core/http/scope.js';
+import type { PersonGuard } from './guard.js';
+import { deviceOf } from './page.js';
+import {
+  AccountQuery,
+  type Notice,
+  noticeIn,
+  PasskeyBody,
+  PasskeyNameBody,
+  PasskeyRemovalBody,
+} from './schemas.js';
+import type { Passkey, Passkeys } from './service.js';
+
+export interface PasskeysOptions {
+  guard: PersonGuard;
+  passkeys: Passkeys;
+  pages: Pages;
+  /** The path of the account page, which includes what a proxy adds. */
+  path(): string;
+}
+
+/** What is wrong with a form: the one that adds a passkey, or the one that names it. */
+interface Failure {
+  problems: readonly Localized[];
+  wrong: { added: true } | { id: string };
+  name: string;
+}
+
+/** The page on which people add, name and remove passkeys. */
+export async function passkeysPlugin(scope: Scope, options: PasskeysOptions): Promise<void> {
+  const { guard, passkeys, pages, path } = options;
+  const config = access('recent-person', { page: true });
+  const own = () => `${path()}/passkeys`;
+
+  scope.get('/passkeys', { config, schema: { querystring: AccountQuery } }, async (request, reply) =>
+    pages.send(reply, await pageOf(request, noticeIn(request.query))),
+  );
+
+  scope.post('/passkeys/add', { config, schema: { body: PasskeyBody } }, async (request, reply) => {
+    guard.checkForm(request);
+    const { form, credential, name } = request.body;
+    const show = async (problem: string) => {
+      const failure = { problems: [message(problem)], wrong: { added: true }, name } as const;
+      return pages.send(reply.code(422), await pageOf(request, failure));
+    };
+    if (!fits(name, DisplayName)) return show('account-passkey.name-invalid');
+    const { principal } = guard.personOf(request);
+    const { id } = principal;
+    if (passkeys.isOpenTo?.(principal) === false) return reply.redirect(own(), 303);
+    const isAdded = await passkeys.add(id, { form, credential, name }, originOf(request));
+    return isAdded ? returnWith(reply, 'passkey-added') : show('account-passkey.rejected');
+  });
+
+  scope.post('/passkeys/rename', { config, schema: { body: PasskeyNameBody } }, async (request, reply) => {
+    guard.checkForm(request);
+    const { id, name } = request.body;
+    if (!fits(name, DisplayName)) {
+      const failure = { problems: [message('account-passkey.name-invalid')], wrong: { id }, name };
+      return pages.send(reply.code(422), await pageOf(request, failure));
+    }
+    await passkeys.rename(guard.personOf(request).principal.id, id, name, originOf(request));
+    return returnWith(reply, 'passkey-renamed');
+  });
+
+  scope.post('/passkeys/remove', { config, schema: { body: PasskeyRemovalBody } }, async (request, reply) => {
+    guard.checkForm(request);
+    const { id, passkeyOnly } = guard.personOf(request).principal;
+    const rule = { keepsOne: passkeyOnly === true };
+    if ((await passkeys.remove(id, request.body.id, originOf(request), rule)) === 'last') {
+      const problems = [message('account-passkey.last')];
+      return pages.send(reply.code(422), await pageOf(request, { problems }));
+    }
+    return returnWith(reply, 'passkey-removed');
+  });
+
+  const returnWith = (reply: FastifyReply, done: Notice): FastifyReply =>
+    reply.redirect(`${own()}?done=${done}`, 303);
+
+  async function pageOf(
+    request: FastifyRequest,
+    { wrong, name, ...state }: Partial<Failure> & { notice?: Localized },
+  ): Promise<Page> {
+    const { principal } = guard.personOf(request);
+    const form = guard.formsOf(request).issue();
+    const isOpen = passkeys.isOpenTo?.(principal) ?? true;
+    const [owned, options] = await Promise.all([
+      passkeys.list(principal.id),
+      isOpen ? passkeys.creationOptions(principal, form) : null,
+    ]);
+    const { browser, system } = originOf(request);
+    const device = deviceOf({ browser: browser?.(), system: system?.() });
+    const isAdded = wrong !== undefined && 'added' in wrong;
+    const wrongId = wrong !== undefined && 'id' in wrong ? wrong.id : undefined;
+    const view = {
+      path: own(),
+      accountHref: path(),
+      form,
+      passkeys: owned.map((passkey) => ({
+        ...viewOf(passkey),
+        ...(passkey.id === wrongId && { isWrong: true, typed: name }),
+      })),
+      hasPasskeys: owned.length > 0,
+      options,
+      mustConfirm: !isOpen,
+      suggested: isAdded ? name : (device ?? message('account-passkey.unnamed')),
+      wrong: wrong && { added: isAdded },
+      ...state,
+    };
+    return { template: 'account-passkeys', view, ...(options !== null && { script: passkeys.script }) };
+  }
+}
+
+const viewOf = ({ id, name, backedUp, createdAt, lastUsedAt }: Passkey) => ({
+  id,
+  name,
+  typed: name,
+  isBackedUp: backedUp,
+  added: message('account-passkey.added', { when: longTime(createdAt) }),
+  used:
+    lastUsedAt === undefined
+      ? message('account-passkey.unused')
+      : message('account-passkey.used', { when: longTime(lastUsedAt) }),
+});

@@ -1,0 +1,127 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type Localized, longTime, message } from '../../core/http/messages.js';
+import type { Page, Pages } from '../../core/http/pages.js';
+import { access, originOf, type Scope } from '../../core/http/scope.js';
+import type { PersonGuard } from './guard.js';
+import { CodeBody, EmptyBody, FactorRemovalBody } from './schemas.js';
+import type { AccountSources, AddressVerification, SecondFactors } from './service.js';
+
+export interface SecondFactorOptions {
+  guard: PersonGuard;
+  people: Pick<AccountSources['people'], 'provePassword'>;
+  factors: SecondFactors;
+  /** Absent without a mail server. */
+  verification: Pick<AddressVerification, 'isDue'> | undefined;
+  pages: Pages;
+  /** The path of the account page, which includes what a proxy adds. */
+  path(): string;
+}
+
+/** What is wrong with a form, and which one. */
+interface Failure {
+  problems: Localized[];
+  wrong: { renewal?: true; removal?: true };
+}
+
+/** The page on which people set up an authenticator app, get recovery codes and remove both. */
+export async function secondFactorPlugin(scope: Scope, options: SecondFactorOptions): Promise<void> {
+  const { guard, people, factors, verification, pages, path } = options;
+  const config = access('recent-person', { page: true });
+  const own = () => `${path()}/second-factor`;
+
+  /** With the address of someone else, a factor would keep its owner from taking the account over by a mailed link. */
+  const isUnconfirmed = (request: FastifyRequest): boolean =>
+    verification?.isDue(guard.personOf(request).principal) ?? false;
+
+  scope.get('/second-factor', { config }, async (request, reply) => pages.send(reply, await pageOf(request)));
+
+  scope.post('/second-factor/begin', { config, schema: { body: EmptyBody } }, async (request, reply) => {
+    guard.checkForm(request);
+    const { id, handle } = guard.personOf(request).principal;
+    if (!isUnconfirmed(request) && (await factors.stateOf(id)) === null) await factors.begin(id, handle);
+    return reply.redirect(own(), 303);
+  });
+
+  scope.post('/second-factor/confirm', { config, schema: { body: CodeBody } }, async (request, reply) => {
+    guard.checkForm(request);
+    if (isUnconfirmed(request)) return reply.redirect(own(), 303);
+    const { code, form } = request.body;
+    pages.keepForm(request, await pageOf(request));
+    const { id } = guard.personOf(request).principal;
+    const codes = await factors.confirm(id, code, form, originOf(request));
+    if (codes) return sendCodes(reply, codes);
+    return pages.send(reply.code(401), await pageOf(request, wrongCode({})));
+  });
+
+  scope.post(
+    '/second-factor/recovery-codes',
+    { config, schema: { body: CodeBody } },
+    async (request, reply) => {
+      guard.checkForm(request);
+      const { code, form } = request.body;
+      pages.keepForm(request, await pageOf(request));
+      const { id } = guard.personOf(request).principal;
+      if (!(await factors.verify(id, code, originOf(request)))) {
+        return pages.send(reply.code(401), await pageOf(request, wrongCode({ renewal: true })));
+      }
+      return sendCodes(reply, await factors.renewRecoveryCodes(id, form, originOf(request)));
+    },
+  );
+
+  scope.post(
+    '/second-factor/remove',
+    { config, schema: { body: FactorRemovalBody } },
+    async (request, reply) => {
+      guard.checkForm(request);
+      const { code, password = '' } = request.body;
+      const { principal } = guard.personOf(request);
+      const origin = originOf(request);
+      pages.keepForm(request, await pageOf(request));
+      const wrong = { removal: true } as const;
+      if (!(await people.provePassword(principal, password, origin))) {
+        const problems = [message('account-delete.wrong')];
+        return pages.send(reply.code(401), await pageOf(request, { problems, wrong }));
+      }
+      if (!(await factors.verify(principal.id, code, origin))) {
+        return pages.send(reply.code(401), await pageOf(request, wrongCode(wrong)));
+      }
+      await factors.remove(principal.id, origin);
+      return reply.redirect(`${path()}?done=factor-removed`, 303);
+    },
+  );
+
+  const wrongCode = (wrong: Failure['wrong']): Failure => ({
+    problems: [message('second-factor.wrong')],
+    wrong,
+  });
+
+  const sendCodes = (reply: FastifyReply, codes: string[]): FastifyReply =>
+    pages.send(reply, {
+      template: 'account-recovery-codes',
+      view: { codes, doneHref: path() },
+    });
+
+  async function pageOf(request: FastifyRequest, failure?: Failure): Promise<Page> {
+    const { id, handle, passkeyOnly } = guard.personOf(request).principal;
+    const state = await factors.stateOf(id);
+    const mustConfirm = state === null && isUnconfirmed(request);
+    const enrolment = state || mustConfirm ? null : await factors.pending(id, handle);
+    const view = {
+      path: own(),
+      accountHref: path(),
+      form: guard.formsOf(request).issue(),
+      handle,
+      hasPassword: !passkeyOnly,
+      enrolment,
+      mustConfirm,
+      canBegin: state === null && enrolment === null && !mustConfirm,
+      ...(state && {
+        isEnrolled: true,
+        since: message('account-factor.since', { when: longTime(state.since) }),
+        left: message('account-factor.left', { count: String(state.recoveryCodesLeft) }),
+      }),
+      ...failure,
+    };
+    return { template: 'account-second-factor', view };
+  }
+}

@@ -1,0 +1,234 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type Static, type TObject, Type } from 'typebox';
+import { problemsOf } from '../../core/config/options.js';
+import { Envelope, ok } from '../../core/http/schemas.js';
+import { access, type Scope } from '../../core/http/scope.js';
+import { AppError, invalidFields } from '../../core/kernel/errors.js';
+import type { Operator } from '../../core/ops/audit.js';
+import { type Console, ownPath, Parameters, rootOf } from './console.js';
+import { registerForms } from './forms.js';
+
+/**
+ * A change that the operator makes: `GET` shows what it does and asks for confirmation, `POST` makes it. If the console
+ * has an API, it accepts the same fields as JSON.
+ */
+export interface Action<Target, Fields extends TObject = TObject, Result = unknown> {
+  /** The route, relative to the root, without a leading slash: `users/:id/suspend`. Parameters are IDs. */
+  path: string;
+  /** The entry of the navigation: `users`. */
+  section: string;
+  title(target: Target): string;
+  /** What happens, as sentences. */
+  consequences: string;
+  /** The label of the button: a verb. */
+  button: string;
+  /** Whether the change cannot be undone, which the button shows. */
+  isDestructive?: boolean;
+  /** The text that the operator has to type, in the page and as `confirm` in the API. */
+  typed?(target: Target): string;
+  /** The schema of the fields; the form has one input for each of them. */
+  fields?: Fields;
+  inputs?: readonly Input[];
+  /** @throws NOT_FOUND */
+  find(parameters: Record<string, string>): Promise<Target>;
+  /** @throws AppError; errors of the client are shown beside the form */
+  run(target: Target, fields: Static<Fields>, by: Operator): Promise<Result>;
+  /** The values in the form before the operator changes them. */
+  values?(target: Target): Record<string, string>;
+  /** Shows secrets of the result once, instead of returning to `returnTo`. */
+  reveal?(result: Result, target: Target): Revelation;
+  /** What the API answers. Default: the outcome, if there are several. */
+  answer?: { schema: TObject; of(result: Result, target: Target): object };
+  /** Confirms the change, as a sentence. Several outcomes have one each; `run` then returns the outcome. */
+  done: string | Readonly<Record<string, string>>;
+  /** How long the change may take, if it calls another system. */
+  timeoutMs?: number;
+  /** The page to return to, relative to the root. */
+  returnTo(target: Target): string;
+}
+
+/** Secrets that are shown once. */
+export interface Revelation {
+  title: string;
+  /** What the operator does with them, as sentences. */
+  note: string;
+  secrets: readonly { label: string; value: string }[];
+}
+
+/** An input of a form. Values are text; an empty one counts as absent. */
+export interface Input {
+  name: string;
+  label: string;
+  hint?: string;
+  /** `lines`: several lines of text. */
+  type?: 'text' | 'email' | 'date' | 'number' | 'lines';
+  isRequired?: boolean;
+  maxLength?: number;
+  /** Choices of a select element. */
+  options?: readonly { value: string; label: string }[];
+}
+
+const TEXT = {
+  accepts: 'a text of at most 4096 characters without control characters',
+  maxLength: 4096,
+  pattern: '^[^\\p{Cc}\\p{Cs}]*$',
+};
+
+/** The answer of the API. Only changes with several outcomes name it. */
+const Outcome = Type.Object({ outcome: Type.Optional(Type.String()) });
+
+const LINES = { ...TEXT, accepts: 'lines of text', pattern: '^(?:[^\\p{Cc}\\p{Cs}]|[\\r\\n])*$' };
+
+export async function registerAction<Target, Fields extends TObject, Result = unknown>(
+  scope: Scope,
+  console: Console,
+  action: Action<Target, Fields, Result>,
+): Promise<void> {
+  const { path, inputs = [], find, run } = action;
+  const notice = path.replace(/\/?:\w+/g, '').replaceAll('/', '-');
+  const { done } = action;
+  const hasOutcomes = typeof done !== 'string';
+  if (hasOutcomes) {
+    for (const [outcome, sentence] of Object.entries(done))
+      console.addNotice(`${notice}-${outcome}`, sentence);
+  } else console.addNotice(notice, done);
+
+  const execute = async (request: FastifyRequest, target: Target, body: Record<string, unknown>) => {
+    const { confirm, ...fields } = body;
+    const expected = action.typed?.(target);
+    if (expected !== undefined && confirm !== expected) {
+      throw invalidFields({ path: 'confirm', message: `must be ${expected}` });
+    }
+    return run(target, fields as Static<Fields>, console.operatorOf(request));
+  };
+
+  const config = console.config;
+  const timeout = action.timeoutMs === undefined ? {} : { handlerTimeout: action.timeoutMs };
+  scope.get(`/${path}`, { config, schema: { params: Parameters } }, async (request, reply) => {
+    const target = await find(request.params as Record<string, string>);
+    return sendForm(console, action, { request, reply, target });
+  });
+
+  const Form = Type.Object({
+    token: Type.String(TEXT),
+    confirm: Type.Optional(Type.String(TEXT)),
+    ...Object.fromEntries(
+      inputs.map(({ name, type }) => [name, Type.Optional(Type.String(type === 'lines' ? LINES : TEXT))]),
+    ),
+  });
+  await registerForms(scope, console.tokensOf, (forms) => {
+    const schema = { params: Parameters, body: Form };
+    forms.post(`/${path}`, { config, ...timeout, schema }, async (request, reply) => {
+      const { token: _, ...body } = request.body as Record<string, string>;
+      const given = Object.fromEntries(Object.entries(body).filter(([, value]) => value !== ''));
+      const problems = action.fields ? problemsOf(action.fields, given) : [];
+      const target = await find(request.params as Record<string, string>);
+      let outcome = '';
+      try {
+        if (problems.length > 0) throw invalidFields(...problems);
+        const result = await execute(request, target, given);
+        outcome = hasOutcomes ? `-${result}` : '';
+        if (action.reveal)
+          return sendSecrets(console, action, request, reply, target, action.reveal(result, target));
+      } catch (error) {
+        if (!(error instanceof AppError) || error.statusCode >= 500) throw error;
+        return sendForm(console, action, {
+          request,
+          reply: reply.code(error.statusCode),
+          target,
+          given,
+          error,
+        });
+      }
+      return console.redirect(request, reply, action.returnTo(target), notice + outcome);
+    });
+  });
+
+  if (console.api === undefined) return;
+  const Body = Type.Object(
+    { ...action.fields?.properties, ...(action.typed && { confirm: Type.String(TEXT) }) },
+    { additionalProperties: false },
+  );
+  scope.post(
+    `${console.api}/${path}`,
+    {
+      config: access(console.access),
+      ...timeout,
+      schema: {
+        params: Parameters,
+        body: Body,
+        response: { 200: Envelope(action.answer?.schema ?? Outcome) },
+      },
+    },
+    async (request) => {
+      const target = await find(request.params as Record<string, string>);
+      const result = await execute(request, target, request.body as Record<string, unknown>);
+      if (action.answer) return ok(action.answer.of(result, target));
+      return ok(hasOutcomes ? { outcome: String(result) } : {});
+    },
+  );
+}
+
+function sendSecrets<Target, Fields extends TObject, Result>(
+  console: Console,
+  { section, returnTo }: Action<Target, Fields, Result>,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  target: Target,
+  { title, note, secrets }: Revelation,
+): FastifyReply {
+  const values = secrets.map((secret, index) => ({ ...secret, id: `secret-${index}` }));
+  const view = { title, note, secrets: values, backHref: rootOf(request) + returnTo(target) };
+  return console.send(request, reply, { template: 'console-secrets', section, view });
+}
+
+interface RenderedForm<Target> {
+  request: FastifyRequest;
+  reply: FastifyReply;
+  target: Target;
+  /** The values of a rejected submission, and why it was rejected. */
+  given?: Record<string, string>;
+  error?: AppError;
+}
+
+function sendForm<Target, Fields extends TObject, Result>(
+  console: Console,
+  action: Action<Target, Fields, Result>,
+  { request, reply, target, given = action.values?.(target) ?? {}, error }: RenderedForm<Target>,
+): FastifyReply {
+  const { section, inputs = [], button, consequences, isDestructive } = action;
+  const typed = action.typed?.(target);
+  const all: readonly Input[] = typed === undefined ? inputs : [...inputs, confirmation(typed)];
+  const details = new Map((error?.details ?? []).map(({ path, message }) => [path, message]));
+  const root = rootOf(request);
+  return console.send(request, reply, {
+    template: 'console-action',
+    section,
+    view: {
+      title: action.title(target),
+      consequences,
+      button,
+      isDestructive,
+      action: ownPath(request),
+      token: console.tokensOf(request).issue(),
+      problems: error && details.size === 0 ? [error.message] : [],
+      hasFieldErrors: details.size > 0,
+      inputs: all.map(({ options, type = 'text', ...input }) => ({
+        ...input,
+        type,
+        value: given[input.name] ?? '',
+        problem: details.get(input.name),
+        choices: options?.map((option) => ({ ...option, isChosen: given[input.name] === option.value })),
+        isSelect: options !== undefined,
+        isLines: type === 'lines',
+      })),
+      backHref: root + action.returnTo(target),
+    },
+  });
+}
+
+const confirmation = (expected: string): Input => ({
+  name: 'confirm',
+  label: `Type ${expected} to confirm`,
+  isRequired: true,
+});

@@ -1,0 +1,122 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
+import type { Pages, View } from '../../core/http/pages.js';
+import { access, originOf } from '../../core/http/scope.js';
+import type { Operator } from '../../core/ops/audit.js';
+import type { FormTokens } from './forms.js';
+
+/**
+ * Pages for operators: a frame with navigation, lists, and actions with confirmation. Each product has one console. All
+ * links are relative, because a host may mount the console at any path.
+ */
+
+/** In the query of a page: the notice that confirms what the previous page did. */
+export const Done = Type.Optional(
+  Type.String({ accepts: 'the name of a notice', maxLength: 64, pattern: '^[a-z-]*$' }),
+);
+
+/** Fastify's `maxParamLength`: a longer parameter never matches. */
+const MAX_PARAM_LENGTH = 100;
+
+/** The parameters of a path: IDs. */
+export const Parameters = Type.Record(
+  Type.String(),
+  Type.String({ accepts: 'an ID', maxLength: MAX_PARAM_LENGTH, pattern: '^[^\\p{C}]+$' }),
+);
+
+/** An entry of the navigation. */
+export interface Section {
+  /** Relative to the root of the console: `users`; `''` is the start page. */
+  path: string;
+  label: string;
+}
+
+export interface ConsoleOptions {
+  /** The name of the whole, for the heading of the navigation. */
+  title: string;
+  sections: readonly Section[];
+  /** The access level of every route. */
+  access: string;
+  /** Path prefix of the JSON routes, relative to the root; absent: there are none. */
+  api?: string;
+  pages: Pages;
+  /** The CSRF tokens of the forms that the operator of a request submits. */
+  tokensOf(request: FastifyRequest): FormTokens;
+  /** The name of the operator of a request, for the audit. */
+  nameOf(request: FastifyRequest): string;
+  /** Where operators sign out, relative to the root; absent if they cannot. */
+  signOutPath?: string;
+}
+
+export interface Console
+  extends Omit<ConsoleOptions, 'pages' | 'sections' | 'title' | 'nameOf' | 'signOutPath'> {
+  /** The `config` of a route that renders a page. */
+  config: ReturnType<typeof access>;
+  /** Sends the page `<template>.html` in the frame. `notice` confirms what the previous page did. */
+  send(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    page: { template: string; section: string; view: View },
+  ): FastifyReply;
+  /** Renders a partial; see `Pages`. */
+  renderPart: Pages['renderPart'];
+  /** Makes a confirmation available to `redirect`. */
+  addNotice(key: string, sentence: string): void;
+  /** Ends a form submission: shows `path` with the notice. */
+  redirect(request: FastifyRequest, reply: FastifyReply, path: string, notice?: string): FastifyReply;
+  /** Who makes a change, and from where. */
+  operatorOf(request: FastifyRequest): Operator;
+}
+
+export function createConsole(options: ConsoleOptions): Console {
+  const { title, sections, pages, tokensOf, nameOf, signOutPath, access: level, api } = options;
+  const notices = new Map<string, string>();
+  return {
+    access: level,
+    ...(api !== undefined && { api }),
+    tokensOf,
+    config: access(level, { page: true }),
+
+    send(request, reply, { template, section, view }) {
+      const root = rootOf(request);
+      const navigation = sections.map(({ path, label }) => ({
+        href: root + path,
+        label,
+        isCurrent: path === section,
+      }));
+      const { done } = request.query as { done?: unknown };
+      const notice = notices.get(String(done));
+      const account = signOutPath !== undefined && { name: nameOf(request), signOutHref: root + signOutPath };
+      const shown = { ...view, consoleTitle: title, navigation, root, notice, account };
+      return pages.send(reply, { template, view: shown });
+    },
+
+    renderPart: pages.renderPart,
+
+    addNotice(key, sentence) {
+      notices.set(key, sentence);
+    },
+
+    redirect: (request, reply, path, notice) =>
+      reply.redirect(rootOf(request) + path + (notice === undefined ? '' : `?done=${notice}`), 303),
+
+    operatorOf: (request) => ({ name: nameOf(request), ip: originOf(request).ip }),
+  };
+}
+
+/** The last segment of the path of a request: a link from the page to itself. */
+export function ownPath(request: FastifyRequest): string {
+  const [path = ''] = request.url.split('?');
+  return path.slice(path.lastIndexOf('/') + 1);
+}
+
+/** The root of the console as seen from the page of a request: `../`, `./`, or `admin/` without a trailing slash. */
+export function rootOf(request: FastifyRequest): string {
+  const own = ownPath(request);
+  const { url: route = '' } = request.routeOptions;
+  const { prefix } = request.server;
+  const depth = route.slice(prefix.length).split('/').length - 2;
+  if (depth > 0) return '../'.repeat(depth);
+  const isRoot = depth < 0 || route.slice(prefix.length) === '/';
+  return isRoot && own !== '' ? `${own}/` : './';
+}

@@ -1,0 +1,241 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type TSchema, Type } from 'typebox';
+import { After, Envelope, Next, ok } from '../../core/http/schemas.js';
+import { access, type Scope } from '../../core/http/scope.js';
+import { streamText } from '../../core/http/streams.js';
+import type { Page } from '../../core/storage/collection.js';
+import { type Console, Done, ownPath, Parameters, rootOf } from './console.js';
+import { csvOf } from './csv.js';
+
+/** A list of the console: as a page, as CSV and, if the console has an API, as JSON. */
+export interface List<Item> {
+  /** Relative to the root, without a leading slash: `users` or `users/:id/sessions`. Also the name of the CSV file. */
+  path: string;
+  /** The entry of the navigation. Default: `path`. */
+  section?: string;
+  title: string;
+  /** A sentence about what the list contains. */
+  intro?: string;
+  search?: Search;
+  filters?: readonly Filter[];
+  columns: readonly Column<Item>[];
+  /** The schema of an item in JSON; absent: the list has no JSON. */
+  item?: TSchema;
+  /** @throws VALIDATION_ERROR for an invalid `after` */
+  read(query: ListQuery): Promise<ListPage<Item>>;
+  /** What the operator can do when there is nothing yet, as a sentence. */
+  empty: string;
+  /** Links above the list, relative to the root; they may contain the parameters of `path`. */
+  links?: readonly { path: string; label: string }[];
+}
+
+/** A search field. */
+export interface Search {
+  label: string;
+  /** What it finds, as a sentence. */
+  hint: string;
+  maxLength: number;
+}
+
+/** A page that may not be full although another one follows, because the search for it is limited. */
+export interface ListPage<Item> extends Page<Item> {
+  /** What was searched, as a sentence. */
+  note?: string | undefined;
+}
+
+/** A filter with fixed choices, a day (UTC) or a word; without a value, everything is listed. */
+export interface Filter {
+  name: string;
+  label: string;
+  hint?: string;
+  options?: readonly { value: string; label: string }[];
+  /** Without `options`. */
+  type?: 'date' | 'text';
+}
+
+/** The texts that a filter without choices accepts. */
+const TYPED = {
+  date: { accepts: 'a day like 2026-01-31', pattern: '^(\\d{4}-\\d{2}-\\d{2})?$' },
+  text: { accepts: 'at most 64 letters, dots and underscores', maxLength: 64, pattern: '^[\\w.]*$' },
+};
+
+export interface Column<Item> {
+  label: string;
+  /** The value in the table and in CSV. */
+  text(item: Item): string | number | null;
+  /** A page about it, relative to the root, or an absolute URL. */
+  href?(item: Item): string | null;
+  /** `time`: an ISO 8601 time; `number`: aligned right; `code`: an identifier; `status`: a label. Default: text. */
+  kind?: 'time' | 'number' | 'code' | 'status';
+}
+
+export interface ListQuery {
+  search: string | undefined;
+  /** The chosen value of each filter. */
+  filters: Record<string, string | undefined>;
+  /** The parameters of the path. */
+  parameters: Record<string, string>;
+  after: string | undefined;
+  limit: number;
+}
+
+const PAGE_SIZE = 50;
+/** Documents read at once for CSV. */
+const BATCH_SIZE = 500;
+
+export function registerList<Item>(scope: Scope, console: Console, list: List<Item>): void {
+  const { path, item, columns } = list;
+  const schema = { params: Parameters, querystring: querySchema(list) };
+  type Query = { q?: string; after?: string } & Record<string, string | undefined>;
+  const queryOf = (request: FastifyRequest, limit: number): ListQuery => {
+    const { q, after, ...rest } = request.query as Query;
+    const filters = Object.fromEntries(
+      (list.filters ?? []).map(({ name }) => [name, rest[name] || undefined]),
+    );
+    const parameters = request.params as Record<string, string>;
+    return { search: q?.trim() || undefined, filters, parameters, after: after || undefined, limit };
+  };
+
+  scope.get(`/${path}`, { config: console.config, schema }, async (request, reply) => {
+    const query = queryOf(request, PAGE_SIZE);
+    return sendPage(console, list, { request, reply, query, page: await list.read(query) });
+  });
+
+  scope.get(`/${path}.csv`, { config: console.config, schema }, async (request, reply) => {
+    const query = queryOf(request, BATCH_SIZE);
+    // Read before the response begins, so that its errors are ordinary responses.
+    const pages = rowsOf(list, query, await list.read(query));
+    const name = path.replace(/\/:\w+/g, '').replaceAll('/', '-');
+    reply.header('content-disposition', `attachment; filename="${name}.csv"`).type('text/csv; charset=utf-8');
+    const header = columns.map(({ label }) => label);
+    return streamText(request, reply, csvOf(header, pages));
+  });
+
+  if (console.api === undefined || item === undefined) return;
+  const Answer = Envelope(Type.Object({ items: Type.Array(item), next: Next }));
+  scope.get(
+    `${console.api}/${path}`,
+    { config: access(console.access), schema: { ...schema, response: { 200: Answer } } },
+    // The compiler cannot relate an item to its schema here; the serializer only writes what the schema names.
+    async (request) =>
+      ok((await list.read(queryOf(request, PAGE_SIZE))) as { items: never[]; next: string | null }),
+  );
+}
+
+function querySchema<Item>({ search, filters = [] }: List<Item>) {
+  const choice = ({ options, type = 'text' }: Filter) =>
+    Type.Optional(
+      Type.String(
+        options
+          ? {
+              accepts: `one of ${options.map(({ value }) => value).join(', ')}`,
+              pattern: `^(${['', ...options.map(({ value }) => value.replace(/[^\w]/g, '\\$&'))].join('|')})$`,
+            }
+          : TYPED[type],
+      ),
+    );
+  return Type.Object({
+    ...(search && {
+      q: Type.Optional(
+        Type.String({
+          accepts: `a text of at most ${search.maxLength} characters`,
+          maxLength: search.maxLength,
+          pattern: '^[^\\p{Cc}\\p{Cs}]*$',
+        }),
+      ),
+    }),
+    ...Object.fromEntries(filters.map((filter) => [filter.name, choice(filter)])),
+    after: After,
+    done: Done,
+  });
+}
+
+/** The rows of a page and of all that follow. */
+async function* rowsOf<Item>({ columns, read }: List<Item>, query: ListQuery, first: Page<Item>) {
+  for (let page = first; ; page = await read({ ...query, after: page.next })) {
+    yield page.items.map((item) => columns.map(({ text }) => text(item)));
+    if (page.next === null) return;
+  }
+}
+
+interface RenderedList<Item> {
+  request: FastifyRequest;
+  reply: FastifyReply;
+  query: ListQuery;
+  page: ListPage<Item>;
+}
+
+function sendPage<Item>(
+  console: Console,
+  list: List<Item>,
+  { request, reply, query, page }: RenderedList<Item>,
+): FastifyReply {
+  const { path, section = path, title, intro, columns, search, filters = [], empty, links = [] } = list;
+  const root = rootOf(request);
+  const own = ownPath(request);
+  const chosen = new URLSearchParams();
+  if (query.search !== undefined) chosen.set('q', query.search);
+  for (const [name, value] of Object.entries(query.filters)) if (value !== undefined) chosen.set(name, value);
+  const isNarrowed = chosen.size > 0;
+  const href = (extension: string, more: Record<string, string> = {}) => {
+    const parameters = new URLSearchParams([...chosen, ...Object.entries(more)]).toString();
+    return `${own}${extension}${parameters && `?${parameters}`}`;
+  };
+  return console.send(request, reply, {
+    template: 'console-list',
+    section,
+    view: {
+      title,
+      intro,
+      links: links.map(({ path, label }) => ({ href: root + withParameters(path, query.parameters), label })),
+      action: own,
+      hasForm: search !== undefined || filters.length > 0,
+      search: search && { ...search, value: query.search },
+      filters: filters.map(({ name, label, hint, options }) => ({
+        name,
+        label,
+        hint,
+        // A date field of a browser has three stops for the Tab key and shows the order of its language.
+        type: 'text',
+        value: query.filters[name],
+        isSelect: options !== undefined,
+        options: options?.map((option) => ({ ...option, isChosen: query.filters[name] === option.value })),
+      })),
+      clearHref: isNarrowed ? own : undefined,
+      ...tableOf(columns, page.items, root),
+      note: page.note,
+      empty: isNarrowed ? 'Nothing matches. Check the spelling or clear the search.' : empty,
+      firstHref: query.after === undefined ? undefined : href(''),
+      nextHref: page.next === null ? undefined : href('', { after: page.next }),
+      csvHref: page.items.length === 0 ? undefined : href('.csv'),
+    },
+  });
+}
+
+const withParameters = (path: string, parameters: Record<string, string>) =>
+  path.replace(/:(\w+)/g, (_, name) => encodeURIComponent(parameters[name] ?? ''));
+
+/** The view of the partial `_console-table`. */
+export function tableOf<Item>(columns: readonly Column<Item>[], items: readonly Item[], root: string) {
+  return {
+    columns: columns.map(({ label, kind }) => ({ label, isNumber: kind === 'number' })),
+    rows: items.map((item) => ({
+      cells: columns.map(({ text, href, kind }) => {
+        const value = text(item);
+        const target = href?.(item) ?? undefined;
+        return {
+          text: kind === 'time' && value !== null ? toMinute(String(value)) : value,
+          href: target === undefined || /^https?:/.test(target) ? target : root + target,
+          time: kind === 'time' && value !== null ? value : undefined,
+          isNumber: kind === 'number',
+          isCode: kind === 'code',
+          isStatus: kind === 'status' && value !== null,
+        };
+      }),
+    })),
+    isEmpty: items.length === 0,
+  };
+}
+
+/** ISO 8601 to `2026-01-31 12:00`; the pages say that times are UTC. */
+export const toMinute = (timestamp: string): string => timestamp.slice(0, 16).replace('T', ' ');

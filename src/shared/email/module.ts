@@ -1,0 +1,94 @@
+import type { Resolved } from '../../core/config/options.js';
+import type { BrandColours } from '../../core/http/brand.js';
+import type { Scope } from '../../core/http/scope.js';
+import type { Clock } from '../../core/kernel/clock.js';
+import type { Metrics } from '../../core/ops/metrics.js';
+import { MAX_COMPARED, MAX_COUNTED, oldestPendingAge, pendingCount } from '../../core/ops/outbox-metrics.js';
+import type { ModuleContext } from '../../core/server/module-context.js';
+import { createMailAdministration, type MailAdministration } from './administration.js';
+import { createMailContent, type MailContentOptions } from './content.js';
+import { emailPlugin } from './plugin.js';
+import type { EmailConfiguration } from './schemas.js';
+import { createEmailService, type EmailService, type EmailServiceOptions } from './service.js';
+import { type Mails, mailCollection } from './store.js';
+import { loadTemplates } from './templates.js';
+import { openTransport } from './transport-selection.js';
+
+/** E-mail: an outbox in the store, and the job that sends it. */
+export interface EmailModule {
+  service: EmailService;
+  /** For the admin area. */
+  administration: MailAdministration;
+  plugin(scope: Scope): Promise<void>;
+}
+
+export interface EmailModuleOptions
+  extends Pick<EmailServiceOptions, 'publicUrl' | 'settings' | 'readUserVersion' | 'messages'> {
+  config: Resolved<EmailConfiguration>;
+  /** Encrypt the mails in the store; the current one first. */
+  secrets: MailContentOptions['secrets'];
+  previousVariable: MailContentOptions['previousVariable'];
+  colours: BrandColours;
+}
+
+export function createEmailModule(
+  {
+    store,
+    jobs,
+    clock,
+    random,
+    log,
+    metrics,
+    audit,
+    backgroundTasks,
+  }: Pick<
+    ModuleContext,
+    'store' | 'jobs' | 'clock' | 'random' | 'log' | 'metrics' | 'audit' | 'backgroundTasks'
+  >,
+  options: EmailModuleOptions,
+): EmailModule {
+  const { config, colours, messages, publicUrl, settings, readUserVersion } = options;
+  const { emailTemplateDir, fromEmail, fromName, emailReplyTo } = config.values;
+  const mails = mailCollection(store);
+  if (metrics) measureOutbox(metrics, { mails, clock });
+  const wake = () => void jobs.runNow('mail');
+  const service = createEmailService({
+    mails,
+    content: createMailContent({ ...options, random }),
+    templates: loadTemplates({ folder: emailTemplateDir, colours }),
+    messages,
+    transport: openTransport(config, { publicUrl: publicUrl(), clock, log }),
+    from: { email: fromEmail, name: fromName },
+    replyTo: emailReplyTo,
+    publicUrl,
+    settings,
+    readUserVersion,
+    wake,
+    clock,
+    random,
+    log,
+  });
+  jobs.add('mail', service.jobs.relay);
+  jobs.add('mail-purge', service.jobs.purge);
+  const administration = createMailAdministration({ mails, service, wake, audit, clock });
+  return {
+    service,
+    administration,
+    plugin: (scope) => emailPlugin(scope, { email: service, jobs, backgroundTasks }),
+  };
+}
+
+/** Declares the metrics of the outbox. */
+function measureOutbox(metrics: Metrics, { mails, clock }: { mails: Mails; clock: Clock }): void {
+  metrics.storeGauge(
+    { name: 'mail_outbox_mails', help: `Mails that are not sent yet, counted up to ${MAX_COUNTED}.` },
+    () => pendingCount(mails),
+  );
+  metrics.storeGauge(
+    {
+      name: 'mail_outbox_oldest_age_seconds',
+      help: `Age of the oldest mail among the ${MAX_COMPARED} that are attempted next; 0 if there is none.`,
+    },
+    () => oldestPendingAge(mails, clock),
+  );
+}

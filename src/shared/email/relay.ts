@@ -1,0 +1,211 @@
+import { CLOCK_SKEW_MS, type Clock, HOUR, MINUTE, SECOND } from '../../core/kernel/clock.js';
+import type { Random } from '../../core/kernel/secrets.js';
+import type { JobLog, Lease } from '../../core/ops/jobs.js';
+import type { MailContent } from './content.js';
+import { type MailDocument, type MailStatus, type Mails, nameOf } from './store.js';
+import { hasSecretLink } from './templates.js';
+import { DeliveryError, type DeliveryResult, type Message, type Transport } from './transport.js';
+
+/**
+ * Sends the mails that are due. An attempt increments `attempts` in one conditional update and stores its result only if
+ * that number is unchanged. A mail is therefore sent twice only if the process ends between its acceptance by the mail
+ * server and the storing of the result.
+ */
+
+/** A mail with its decrypted values. */
+export type UnfinishedMail = MailDocument & Required<Pick<MailDocument, 'values'>>;
+
+export interface RelayOptions {
+  mails: Mails;
+  content: MailContent;
+  transport: Transport;
+  composeMessage(mail: UnfinishedMail): Promise<Message>;
+  settings: () => Promise<{ emailNotifications: boolean }>;
+  readUserVersion: (userId: string, versionField: string) => Promise<number | null>;
+  clock: Clock;
+  random: Random;
+  log: JobLog;
+}
+
+const MAX_ATTEMPTS = 8;
+
+/** Mails sent in parallel. */
+const CONCURRENCY = 5;
+
+/** Mails read from the store at once. */
+const BATCH_SIZE = 50;
+
+/** Time after which another process may take over a mail; longer than any attempt. */
+const LEASE_MS = MINUTE;
+
+/** An upper bound of `backoffMs`, whose longest delay is 7.6 hours. */
+const MAX_BACKOFF_MS = 8 * HOUR;
+
+/** How long a stopping server waits for running attempts. */
+const STOP_TIMEOUT_MS = 3 * SECOND;
+
+export function createRelay(options: RelayOptions): (lease: Lease) => Promise<void> {
+  const { mails, content, transport, composeMessage, settings, readUserVersion, clock, random, log } =
+    options;
+
+  /** Stores the final status; `null` when another process has taken over the mail. */
+  const finish = (mail: MailDocument, status: MailStatus, reason?: string) =>
+    mails.updateOne(
+      { id: mail.id, attempts: mail.attempts },
+      {
+        set: { status, endedAt: clock.now(), ...(reason && { reason }) },
+        unset: [
+          'dueAt',
+          ...(status === 'failed' && !hasSecretLink(nameOf(mail)) ? [] : (['content', 'values'] as const)),
+          ...(reason ? [] : (['reason'] as const)),
+        ],
+      },
+    );
+
+  const postpone = (mail: MailDocument, milliseconds: number, reason?: string) =>
+    mails.updateOne(
+      { id: mail.id, attempts: mail.attempts },
+      { set: { status: 'queued', dueAt: clock.now() + milliseconds, ...(reason && { reason }) } },
+    );
+
+  const isSendable = async ({ after }: MailDocument): Promise<'yes' | 'not-yet' | 'never'> => {
+    if (!after) return 'yes';
+    const version = await readUserVersion(after.userId, after.is);
+    if (version === null) return 'never';
+    return version >= after.reaches ? 'yes' : 'not-yet';
+  };
+
+  /** Whether to send a mail now. If not, it has been postponed or finished. */
+  const checkDue = async (mail: MailDocument): Promise<boolean> => {
+    const sendable = await isSendable(mail);
+    const age = clock.now() - mail.createdAt;
+    if (sendable === 'never') await finish(mail, 'dropped', 'the change was not stored');
+    else if (clock.now() >= mail.expiresAt) {
+      if (sendable === 'yes') await finish(mail, 'expired', mail.reason);
+      else await finish(mail, 'dropped', 'the change was not stored');
+    } else if (sendable === 'not-yet') await postpone(mail, Math.min(Math.max(age, SECOND), MINUTE));
+    else if (!mail.security && !(await settings()).emailNotifications) {
+      await finish(mail, 'dropped', 'notification e-mails are disabled');
+    } else if (mail.attempts >= MAX_ATTEMPTS) await finish(mail, 'failed', mail.reason ?? 'interrupted');
+    else return true;
+    return false;
+  };
+
+  const deliver = async (due: MailDocument, signal: AbortSignal): Promise<void> => {
+    if (!(await checkDue(due))) return;
+    const { id, attempts, dueAt = 0 } = due;
+    const leased = await mails.updateOne(
+      { id, attempts, dueAt },
+      { set: { status: 'sending', dueAt: clock.now() + LEASE_MS }, inc: { attempts: 1 } },
+    );
+    if (!leased) return;
+    const result = await attempt(leased, signal);
+    if (!(result instanceof DeliveryError)) {
+      reportSuccess();
+      await finish(leased, result);
+    } else if (signal.aborted) await postpone(leased, 0);
+    else if (result.isFinal || leased.attempts >= MAX_ATTEMPTS) {
+      await finish(leased, 'failed', result.message);
+      const mail = { id, template: nameOf(leased), attempts: leased.attempts };
+      log.error({ mail, reason: result.message }, 'an e-mail could not be sent');
+    } else {
+      reportFailure(leased, result.message);
+      await postpone(leased, backoffMs(leased.attempts, random), result.message);
+    }
+  };
+
+  const valuesOf = (mail: MailDocument): Record<string, string> => {
+    let values: Record<string, string> | undefined;
+    try {
+      values = content.decrypt(mail);
+    } catch (error) {
+      throw new DeliveryError((error as Error).message, false);
+    }
+    if (!values) throw new DeliveryError('it has no content', true);
+    return values;
+  };
+
+  /** When failures were last logged; absent while mails are sent. */
+  let reportedAt: number | undefined;
+
+  /** Logs the first failure of a series and one each hour after it. */
+  const reportFailure = (mail: MailDocument, reason: string): void => {
+    const now = clock.now();
+    if (reportedAt !== undefined && now >= reportedAt && now < reportedAt + HOUR) return;
+    reportedAt = now;
+    const { id, attempts } = mail;
+    log.warn(
+      { mail: { id, template: nameOf(mail), attempts }, reason },
+      'e-mails cannot be sent and will be retried',
+    );
+  };
+
+  const reportSuccess = (): void => {
+    if (reportedAt !== undefined) log.info('e-mails are sent again');
+    reportedAt = undefined;
+  };
+
+  /**
+   * Passes a mail to the transport. A mail that cannot be composed counts as a failed attempt and does not stop the
+   * job.
+   */
+  const attempt = async (
+    mail: MailDocument,
+    signal: AbortSignal,
+  ): Promise<DeliveryResult | DeliveryError> => {
+    try {
+      return await transport.send(await composeMessage({ ...mail, values: valuesOf(mail) }), signal);
+    } catch (error) {
+      if (error instanceof DeliveryError) return error;
+      log.error(
+        { err: error, mail: { id: mail.id, template: nameOf(mail) } },
+        'an e-mail could not be composed',
+      );
+      return new DeliveryError('could not be composed', false);
+    }
+  };
+
+  return async ({ signal }) => {
+    const deadline = abortAfter(signal, STOP_TIMEOUT_MS);
+    const deliverAll = async (dueAt: { lte: number } | { gt: number }) => {
+      for (let isMore = true; isMore && !signal.aborted; ) {
+        const { items } = await mails.page({ where: { dueAt }, sort: 'dueAt', limit: BATCH_SIZE });
+        await inParallel(items, signal, (mail) => deliver(mail, deadline));
+        isMore = items.length === BATCH_SIZE;
+      }
+    };
+    await deliverAll({ lte: clock.now() });
+    // Mails due implausibly late were scheduled by a clock that has been set back since.
+    await deliverAll({ gt: clock.now() + MAX_BACKOFF_MS + CLOCK_SKEW_MS });
+  };
+}
+
+/** 30 seconds, tripled after each attempt: eight attempts within nine hours, with a jitter of 25 %. */
+function backoffMs(attempts: number, random: Random): number {
+  const share = random.bytes(2).readUInt16BE() / 0xffff;
+  return Math.round(30 * SECOND * 3 ** (attempts - 1) * (0.75 + share / 2));
+}
+
+/** Returns a signal that aborts some time after another one. */
+function abortAfter(signal: AbortSignal, milliseconds: number): AbortSignal {
+  const controller = new AbortController();
+  signal.addEventListener('abort', () => setTimeout(() => controller.abort(), milliseconds).unref(), {
+    once: true,
+  });
+  return controller.signal;
+}
+
+/** Runs `work` for every item with limited concurrency until `signal` aborts. Rejects with the first error after all have settled. */
+async function inParallel<T>(
+  items: T[],
+  signal: AbortSignal,
+  work: (item: T) => Promise<void>,
+): Promise<void> {
+  const queue = items.values();
+  const worker = async () => {
+    for (const item of queue) if (!signal.aborted) await work(item);
+  };
+  const results = await Promise.allSettled(Array.from({ length: CONCURRENCY }, worker));
+  const failed = results.find((result) => result.status === 'rejected');
+  if (failed) throw failed.reason;
+}

@@ -1,0 +1,262 @@
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import mustache from 'mustache';
+import { type BrandColours, STANDARD_COLOURS } from '../../core/http/brand.js';
+import {
+  type Catalogue,
+  createMessages,
+  inHours,
+  type Localized,
+  localizeValues,
+  longDate,
+  longTime,
+} from '../../core/http/messages.js';
+import { packageFile } from '../../core/kernel/package-files.js';
+import { withoutByteOrderMark } from '../../core/kernel/text.js';
+
+/**
+ * Logic-less templates in `templates/email`, with the sentences of the message catalogue. An operator can replace each file
+ * by one of the same name in another folder. The set of file names is fixed, so that no value becomes part of a path.
+ */
+
+export const MAIL_NAMES = [
+  'password-reset',
+  'password-changed',
+  'verify-email',
+  'confirm-address-change',
+  'email-changed',
+  'second-factor-added',
+  'second-factor-removed',
+  'passkey-added',
+  'passkey-removed',
+  'agents-connected',
+  'agents-disconnected',
+  'identity-connected',
+  'identity-disconnected',
+  'unlock',
+  'login-code',
+  'welcome',
+  'payment-failed',
+  'subscription-canceled',
+  'trial-ending',
+] as const;
+export type MailName = (typeof MAIL_NAMES)[number];
+
+/** Values that the service adds to every mail. */
+const COMMON_VALUES: readonly string[] = [
+  ...['siteName', 'siteUrl', 'locale', 'direction'],
+  ...Object.keys(STANDARD_COLOURS).map((name) => `colours.${name}`),
+];
+
+/** When and from where something was requested. */
+const ORIGIN_VALUES = ['when?', 'ipAddress?', 'browser?'] as const;
+
+/** The values of each mail. Those with `?` are optional. */
+const VALUES: Record<MailName, readonly string[]> = {
+  'password-reset': ['email', 'link', 'validFor', 'name?', ...ORIGIN_VALUES],
+  'password-changed': ['email', 'name?', ...ORIGIN_VALUES],
+  'verify-email': ['email', 'link', 'validFor'],
+  'confirm-address-change': ['email', 'link', 'validFor'],
+  'email-changed': ['email', 'newEmail', 'name?', ...ORIGIN_VALUES],
+  'second-factor-added': ['email', 'name?', ...ORIGIN_VALUES],
+  'second-factor-removed': ['email', 'name?', ...ORIGIN_VALUES],
+  'passkey-added': ['email', 'name?', ...ORIGIN_VALUES],
+  'passkey-removed': ['email', 'name?', ...ORIGIN_VALUES],
+  'agents-connected': ['email', 'name?', ...ORIGIN_VALUES],
+  'agents-disconnected': ['email', 'name?', ...ORIGIN_VALUES],
+  'identity-connected': ['email', 'provider', 'name?', ...ORIGIN_VALUES],
+  'identity-disconnected': ['email', 'provider', 'name?', ...ORIGIN_VALUES],
+  unlock: ['email', 'link', 'validFor', 'name?', ...ORIGIN_VALUES],
+  'login-code': ['email', 'code', 'link?', 'validFor', 'name?', ...ORIGIN_VALUES],
+  welcome: ['email', 'name?'],
+  'payment-failed': ['email', 'link', 'plan?', 'amount?', 'name?'],
+  'subscription-canceled': ['email', 'link', 'plan?', 'endsOn?', 'name?'],
+  'trial-ending': ['email', 'link', 'endsOn', 'plan?', 'name?'],
+};
+
+const SAMPLES: Record<string, string | Localized> = {
+  email: 'ada@example.com',
+  newEmail: 'ada.lovelace@example.com',
+  name: 'Ada',
+  provider: 'Google',
+  code: '7KQM-3XWT',
+  validFor: inHours(1),
+  plan: 'Pro',
+  amount: ({ locale }) => new Intl.NumberFormat(locale, { style: 'currency', currency: 'EUR' }).format(29),
+  endsOn: longDate(Date.UTC(2030, 0, 31)),
+  when: longTime(Date.UTC(2030, 0, 31, 12)),
+  ipAddress: '203.0.113.7',
+  browser: 'Firefox',
+};
+
+const PARTS = ['subject', 'text', 'html'] as const;
+type Part = (typeof PARTS)[number];
+
+/** Partials that templates of the same extension can include. */
+const PARTIALS = [
+  '_head.html',
+  '_brand.html',
+  '_origin.html',
+  '_foot.html',
+  '_origin.text',
+  '_foot.text',
+] as const;
+
+const TEMPLATE_FILES: readonly string[] = [
+  ...MAIL_NAMES.flatMap((name) => PARTS.map((part) => `${name}.${part}`)),
+  ...PARTIALS,
+];
+
+export interface RenderedMail {
+  /** One line. */
+  subject: string;
+  text: string;
+  html: string;
+}
+
+export interface Templates {
+  render(name: MailName, values: Record<string, string>, catalogue: Catalogue): RenderedMail;
+}
+
+export interface TemplateOptions {
+  /** The operator's templates, which replace the built-in ones. */
+  folder?: string | undefined;
+  colours?: BrandColours;
+}
+
+const BUILT_IN_FOLDER = packageFile('templates/email');
+
+/** Validates a folder of templates. Returns the problems as the end of a sentence. */
+export function templateProblems(folder: string | undefined): string | undefined {
+  if (folder === undefined) return undefined;
+  if (!statSync(folder, { throwIfNoEntry: false })?.isDirectory()) return 'is not a folder.';
+  const english = createMessages().catalogue();
+  const unknownFiles = readdirSync(folder).filter(
+    (file) => /\.(subject|text|html)$/.test(file) && !TEMPLATE_FILES.includes(file),
+  );
+  const problems = [
+    ...unknownFiles.map((file) => `${file} does not match any template`),
+    ...TEMPLATE_FILES.flatMap((file) => validateTemplate(file, folder, english) ?? []),
+  ];
+  return problems.length === 0 ? undefined : `contains broken templates: ${problems.join('; ')}.`;
+}
+
+/** Reads all templates. Those of a language are compiled on first use. */
+export function loadTemplates({ folder, colours = STANDARD_COLOURS }: TemplateOptions = {}): Templates {
+  const sources = TEMPLATE_FILES.map((file) => [file, readTemplate(file, folder)] as const);
+  const localized = new Map<string, Record<string, string>>();
+
+  const textsIn = (catalogue: Catalogue): Record<string, string> => {
+    let texts = localized.get(catalogue.locale);
+    if (!texts) {
+      texts = Object.fromEntries(sources.map(([file, text]) => [file, localizeFile(file, text, catalogue)]));
+      localized.set(catalogue.locale, texts);
+    }
+    return texts;
+  };
+
+  return {
+    render(name, values, catalogue) {
+      const texts = textsIn(catalogue);
+      const { locale, direction } = catalogue;
+      const view = {
+        ...Object.fromEntries(Object.entries(values).map(([key, value]) => [key, toSingleLine(value)])),
+        ...{ locale, direction, colours },
+      };
+      const render = (part: Part) =>
+        mustache.render(
+          texts[`${name}.${part}`] ?? '',
+          view,
+          (partial: string) => texts[`${partial}.${part}`],
+          part === 'html' ? {} : { escape: (value) => value },
+        );
+      return { subject: toSingleLine(render('subject')), text: render('text'), html: render('html') };
+    },
+  };
+}
+
+/** Whether the link of a mail is a secret: it carries a token, and expires. */
+export const hasSecretLink = (name: MailName): boolean => VALUES[name].includes('validFor');
+
+const localizeFile = (file: string, text: string, catalogue: Catalogue): string =>
+  catalogue.localize(text, file.endsWith('.html') ? 'html' : 'text');
+
+/** Returns example values of a mail, with a link that is not valid. */
+export function sampleValues(
+  name: MailName,
+  publicUrl: string,
+  catalogue: Catalogue,
+): Record<string, string> {
+  const samples = localizeMailValues({ ...SAMPLES, link: `${publicUrl}/example?token=example` }, catalogue);
+  return Object.fromEntries(valueNames(name).map((value) => [value, samples[value] ?? '']));
+}
+
+/** The values of a mail in the language of its recipient. */
+export const localizeMailValues = (
+  values: Record<string, string | Localized>,
+  catalogue: Catalogue,
+): Record<string, string> => localizeValues(values, catalogue) as Record<string, string>;
+
+/** The names of the values of a mail, without the marks of optional ones. */
+const valueNames = (name: MailName): string[] => VALUES[name].map((value) => value.replace('?', ''));
+
+/** @throws TypeError unless `values` are exactly the strings that the mail needs, which is an error of the calling code */
+export function validateValues(name: MailName, values: Record<string, string>): void {
+  if (!MAIL_NAMES.includes(name)) throw new TypeError(`There is no mail '${name}'.`);
+  const known = valueNames(name);
+  for (const [key, value] of Object.entries(values)) {
+    if (!known.includes(key)) throw new TypeError(`The mail '${name}' has no value '${key}'.`);
+    if (typeof value !== 'string') throw new TypeError(`The value '${key}' of '${name}' is not a string.`);
+  }
+  const missing = VALUES[name].find((value) => !value.endsWith('?') && !values[value]);
+  if (missing) throw new TypeError(`The mail '${name}' lacks its value '${missing}'.`);
+}
+
+function readTemplate(file: string, folder: string | undefined): string {
+  const custom = folder === undefined ? undefined : join(folder, file);
+  const path = custom !== undefined && existsSync(custom) ? custom : join(BUILT_IN_FOLDER, file);
+  return withoutByteOrderMark(readFileSync(path, 'utf8'));
+}
+
+/** Reports invalid syntax, an unknown value, or a tag without escaping in one template. */
+function validateTemplate(file: string, folder: string, english: Catalogue): string | undefined {
+  const [name = '', part = ''] = file.split('.');
+  const mails = name.startsWith('_') ? MAIL_NAMES : [name as MailName];
+  const values = [...COMMON_VALUES, ...mails.flatMap(valueNames)];
+  const partials = PARTIALS.filter((partial) => partial.endsWith(`.${part}`));
+  try {
+    const text = localizeFile(file, readTemplate(file, folder), english);
+    const problem = validateTokens(mustache.parse(text) as Token[], {
+      values,
+      partials: partials.map((partial) => partial.slice(0, partial.indexOf('.'))),
+    });
+    return problem && `${file} ${problem}`;
+  } catch (error) {
+    return `${file} cannot be used (${(error as Error).message})`;
+  }
+}
+
+/** A token of Mustache; a section contains tokens. */
+type Token = [kind: string, name: string, start: number, end: number, children?: Token[]];
+
+function validateTokens(
+  tokens: Token[],
+  known: { values: string[]; partials: string[] },
+): string | undefined {
+  for (const [kind, name, , , children] of tokens) {
+    if (kind === '&') return `writes {{${name}}} unescaped; use two braces`;
+    if (kind === '=') return 'changes the delimiters';
+    if (kind === '>' && !known.partials.includes(name))
+      return `includes '${name}', which is not a partial of this format`;
+    if (['name', '#', '^'].includes(kind) && !known.values.includes(name))
+      return `uses '${name}', which this e-mail does not provide`;
+    const problem = Array.isArray(children) ? validateTokens(children, known) : undefined;
+    if (problem) return problem;
+  }
+  return undefined;
+}
+
+/** Replaces line breaks, other control characters and bidirectional overrides. */
+function toSingleLine(value: string): string {
+  return value.replace(/[\p{Cc}\p{Zl}\p{Zp}\u202a-\u202e\u2066-\u2069]+/gu, ' ').trim();
+}

@@ -1,0 +1,322 @@
+import { hkdfSync } from 'node:crypto';
+import type { Origin } from '../../core/http/scope.js';
+import { type Clock, HOUR, MINUTE, SECOND } from '../../core/kernel/clock.js';
+import { createEncryption } from '../../core/kernel/encryption.js';
+import { newToken, type Random } from '../../core/kernel/secrets.js';
+import { typedCode } from '../../core/kernel/text.js';
+import type { Audit } from '../../core/ops/audit.js';
+import type { Job } from '../../core/ops/jobs.js';
+import { nullIfTaken } from '../../core/storage/collection.js';
+import { pagesOf } from '../../core/storage/pages.js';
+import type { Throttle } from '../../core/throttle/throttle.js';
+import { factorErrors } from './errors.js';
+import {
+  type AnnounceFactor,
+  type ChangeOrigin,
+  type FactorDocument,
+  type Factors,
+  readFactorVersion,
+  removeFactor,
+} from './store.js';
+import { type Enrolment, enrolmentOf, newSecret, recoveryCodesOf, recoveryHash, stepOfCode } from './totp.js';
+
+/** How a person proved the second factor. */
+export type FactorMethod = 'otp' | 'recovery';
+
+export interface FactorState {
+  /** When the person confirmed the authenticator app, in Unix milliseconds. */
+  since: number;
+  recoveryCodesLeft: number;
+}
+
+/** The second factor of accounts: codes of an authenticator app, and recovery codes for its loss. */
+export interface FactorService {
+  /** Null if the account has none. */
+  stateOf(account: string): Promise<FactorState | null>;
+  /**
+   * A new secret for the authenticator app, which becomes the factor when a code of it is confirmed within 15 minutes.
+   * @param label the user name, which the app shows
+   * @throws FACTOR_EXISTS
+   */
+  begin(account: string, label: string): Promise<Enrolment>;
+  /** The secret that was shown last, for the same page after a wrong code; null if there is none any more. */
+  pending(account: string, label: string): Promise<Enrolment | null>;
+  /**
+   * Confirms the new secret with a code of it. Returns the recovery codes, which cannot be read again; null for a wrong
+   * code. The same form returns the same codes.
+   * @throws FACTOR_CHANGED, RATE_LIMITED
+   */
+  confirm(account: string, code: string, form: string, from: Origin): Promise<string[] | null>;
+  /**
+   * Checks a code of the app or a recovery code, and uses it. Null for a wrong or used one.
+   * @param onBudgetSpent called if only codes from other addresses exhaust the limit; returns the error message
+   * @throws RATE_LIMITED
+   */
+  verify(
+    account: string,
+    code: string,
+    from: Origin,
+    onBudgetSpent?: () => string,
+  ): Promise<FactorMethod | null>;
+  /** Lets the owner, proven by an e-mailed link, give codes from this address while others exhaust the limit. */
+  trust(account: string, ip: string): Promise<void>;
+  /** New recovery codes instead of all earlier ones. @throws FACTOR_CHANGED if there is no factor */
+  renewRecoveryCodes(account: string, form: string, from: Origin): Promise<string[]>;
+  /** Removes the factor. False if there is none. */
+  remove(account: string, from: ChangeOrigin): Promise<boolean>;
+  /**
+   * By when an account without a factor must have one, in Unix milliseconds: the first call begins the period of grace. Null if
+   * it has one.
+   */
+  requiredFrom(account: string, graceMs: number): Promise<number | null>;
+  /** The value of `FACTOR_VERSION`. */
+  version(account: string): Promise<number>;
+  /** Removes everything about a deleted account. */
+  forget(account: string): Promise<void>;
+  /** Encrypts with the current key what another key has encrypted. */
+  encryptionJob: Job;
+}
+
+export interface FactorDependencies {
+  factors: Factors;
+  /** The encryption keys, the current one first. */
+  keys: readonly [string, ...string[]];
+  /** What the authenticator app shows as the provider of the account. */
+  issuer(): string;
+  throttle: Pick<Throttle, 'attempt' | 'trust'>;
+  audit: Pick<Audit, 'record' | 'recordFailure'>;
+  announce?: AnnounceFactor | undefined;
+  clock: Clock;
+  random: Random;
+}
+
+const ENROLMENT_MS = 15 * MINUTE;
+
+export function createFactorService(deps: FactorDependencies): FactorService {
+  const { factors, keys, issuer, throttle, audit, announce, clock, random } = deps;
+  const encryption = createEncryption({
+    keys,
+    purpose: 'second factors',
+    unreadable: () =>
+      'A second factor cannot be decrypted. Set FACTOR_ENCRYPTION_KEY or FACTOR_ENCRYPTION_KEY_PREVIOUS to the key that encrypted it, or remove the factor of the account.',
+    random,
+  });
+  const codeKey = Buffer.from(hkdfSync('sha256', keys[0], '', 'recovery codes', 32));
+
+  /** Recovery codes as they are stored, with a new key. */
+  const sealed = (account: string, codes: readonly string[]) => {
+    const key = newToken(random);
+    return {
+      recovery: codes.flatMap((code) => recoveryHash(key, code) ?? []),
+      recoveryKey: encryption.encrypt(recoveryNameOf(account), key),
+    };
+  };
+
+  /** The stored form of a recovery code; null if it cannot be one. */
+  const hashIn = ({ id, recoveryKey }: FactorDocument, code: string): string | null =>
+    recoveryKey === undefined
+      ? null
+      : recoveryHash(encryption.decrypt(recoveryNameOf(id), recoveryKey), code);
+
+  /** Whether these codes are the ones that were given out last. */
+  const hasCodes = (document: FactorDocument, codes: readonly string[]): boolean =>
+    document.recovery.length === codes.length &&
+    codes.every((code, index) => hashIn(document, code) === document.recovery[index]);
+
+  /** Evaluates a code with the limits for guesses: of six digits, one in 333,333 is right. */
+  const attempt = <T>(
+    account: string,
+    from: Origin,
+    evaluate: () => Promise<T | null>,
+    onBudgetSpent?: () => string,
+  ): Promise<T | null> =>
+    throttle.attempt(
+      { account: guessedAccount(account), ip: from.ip, ...(onBudgetSpent && { onBudgetSpent }) },
+      evaluate,
+    );
+
+  const change = async (
+    { id, rev }: Pick<FactorDocument, 'id' | 'rev'>,
+    set: Partial<Omit<FactorDocument, 'id' | 'rev' | 'updatedAt'>>,
+    unset: ('pending' | 'pendingUntil')[] = [],
+  ): Promise<boolean> => {
+    const changes = { set: { ...set, updatedAt: clock.now() }, unset, inc: { rev: 1 } };
+    return (await factors.updateOne({ id, rev }, changes)) !== null;
+  };
+
+  /** Changes the document of an account, or inserts it. */
+  const store = async (
+    account: string,
+    set: Pick<FactorDocument, 'requiredFrom'> | Required<Pick<FactorDocument, 'pending' | 'pendingUntil'>>,
+  ): Promise<void> => {
+    for (;;) {
+      const found = await factors.findOne({ id: account });
+      const now = clock.now();
+      // Both begin with the time, so that they never repeat those of a document that was deleted.
+      const fresh = {
+        id: account,
+        lastStep: 0,
+        recovery: [],
+        version: now,
+        rev: now,
+        updatedAt: now,
+        ...set,
+      };
+      // A sign-in or a session that began without the factor must not replace it.
+      if (found?.confirmedAt !== undefined) throw factorErrors.FACTOR_EXISTS();
+      const stored = found
+        ? await change(found, set)
+        : await factors.insert(fresh).then(() => true, nullIfTaken);
+      if (stored) return;
+    }
+  };
+
+  const pendingOf = (document: FactorDocument | null): string | null =>
+    document?.pending === undefined || (document.pendingUntil ?? 0) <= clock.now()
+      ? null
+      : encryption.decrypt(document.id, document.pending);
+
+  /** Uses a code of the app or a recovery code, whatever else changes at the same time. */
+  const use = async (account: string, code: string): Promise<FactorMethod | null> => {
+    for (;;) {
+      const found = await factors.findOne({ id: account });
+      if (found?.secret === undefined) return null;
+      const { rev, secret } = found;
+      const step = stepOfCode(encryption.decrypt(account, secret), code, clock.now());
+      if (step === null) {
+        const hash = hashIn(found, code);
+        if (hash === null || !found.recovery.includes(hash)) return null;
+        const recovery = found.recovery.filter((other) => other !== hash);
+        if (await change(found, { recovery })) return 'recovery';
+      } else {
+        const later = { id: account, rev, lastStep: { lt: step } };
+        if (await factors.updateOne(later, { set: { lastStep: step } })) return 'otp';
+        // Used before, unless the document was changed since it was read.
+        if ((await factors.findOne({ id: account }))?.rev === rev) return null;
+      }
+    }
+  };
+
+  return {
+    async stateOf(account) {
+      const found = await factors.findOne({ id: account });
+      if (found?.confirmedAt === undefined) return null;
+      return { since: found.confirmedAt, recoveryCodesLeft: found.recovery.length };
+    },
+
+    async begin(account, label) {
+      const secret = newSecret(random);
+      const pending = {
+        pending: encryption.encrypt(account, secret),
+        pendingUntil: clock.now() + ENROLMENT_MS,
+      };
+      await store(account, pending);
+      return enrolmentOf(secret, { issuer: issuer(), label });
+    },
+
+    async pending(account, label) {
+      const secret = pendingOf(await factors.findOne({ id: account }));
+      return secret === null ? null : enrolmentOf(secret, { issuer: issuer(), label });
+    },
+
+    confirm(account, code, form, from) {
+      const codes = recoveryCodesOf(codeKey, account, form);
+      const typed = typedCode(code);
+      return attempt(account, from, async () => {
+        for (;;) {
+          const found = await factors.findOne({ id: account });
+          const secret = pendingOf(found);
+          // The form was submitted twice, and the browser shows the second response.
+          if (found && secret === null && hasCodes(found, codes)) return codes;
+          if (!found || secret === null || found.confirmedAt !== undefined)
+            throw factorErrors.FACTOR_CHANGED();
+          const step = stepOfCode(secret, typed, clock.now());
+          if (step === null) return null;
+          const version = (found.version ?? 0) + 1;
+          const confirmed = {
+            ...{ secret: encryption.encrypt(account, secret), lastStep: step, ...sealed(account, codes) },
+            ...{ confirmedAt: clock.now(), version },
+          };
+          await announce?.('added', account, version, from);
+          if (await change(found, confirmed, ['pending', 'pendingUntil'])) break;
+        }
+        await audit.record({ event: 'factor.enrolled', subject: account, ip: from.ip });
+        return codes;
+      });
+    },
+
+    async verify(account, code, from, onBudgetSpent) {
+      const typed = typedCode(code);
+      const method = await attempt(account, from, () => use(account, typed), onBudgetSpent);
+      if (method === null) {
+        await audit.recordFailure({ event: 'factor.failed', subject: account, ip: from.ip });
+      } else if (method === 'recovery') {
+        await audit.record({ event: 'factor.recovery-code-used', subject: account, ip: from.ip });
+      }
+      return method;
+    },
+
+    async renewRecoveryCodes(account, form, from) {
+      const codes = recoveryCodesOf(codeKey, account, form);
+      for (;;) {
+        const found = await factors.findOne({ id: account });
+        if (found?.secret === undefined) throw factorErrors.FACTOR_CHANGED();
+        if (hasCodes(found, codes)) return codes;
+        if (await change(found, sealed(account, codes))) break;
+      }
+      await audit.record({ event: 'factor.recovery-codes-renewed', subject: account, ip: from.ip });
+      return codes;
+    },
+
+    trust: (account, ip) => throttle.trust(guessedAccount(account), ip),
+
+    remove: (account, from) => removeFactor(account, from, deps),
+
+    async requiredFrom(account, graceMs) {
+      const found = await factors.findOne({ id: account });
+      if (found?.confirmedAt !== undefined) return null;
+      if (found?.requiredFrom !== undefined) return found.requiredFrom;
+      const requiredFrom = clock.now() + graceMs;
+      await store(account, { requiredFrom });
+      return requiredFrom;
+    },
+
+    version: (account) => readFactorVersion(factors, account),
+
+    async forget(account) {
+      await factors.deleteOne({ id: account });
+    },
+
+    encryptionJob: {
+      everySeconds: HOUR / SECOND,
+      async run({ signal }) {
+        for await (const documents of pagesOf(factors, { sort: 'id' })) {
+          if (signal.aborted) return;
+          for (const document of documents) {
+            const renewed = renewedIn(document);
+            // A concurrent change has used the current key, or the next run renews it.
+            if (Object.keys(renewed).length > 0) await change(document, renewed);
+          }
+        }
+      },
+    },
+  };
+
+  /** What another key than the current one has encrypted, encrypted anew. */
+  function renewedIn(document: FactorDocument): Partial<FactorDocument> {
+    const { id } = document;
+    const names = { secret: id, pending: id, recoveryKey: recoveryNameOf(id) } as const;
+    return Object.fromEntries(
+      Object.entries(names).flatMap(([field, name]) => {
+        const stored = document[field as keyof typeof names];
+        if (stored === undefined || encryption.isCurrent(name, stored)) return [];
+        return [[field, encryption.encrypt(name, encryption.decrypt(name, stored))]];
+      }),
+    );
+  }
+}
+
+/** Apart from the password: who knows it must not use up the guesses at codes of its owner. */
+const guessedAccount = (account: string): string => `second factor of ${account}`;
+
+const recoveryNameOf = (account: string): string => `recovery codes of ${account}`;

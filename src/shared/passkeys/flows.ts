@@ -1,0 +1,187 @@
+import { type Session, toTimestamp, type User } from '../../core/http/schemas.js';
+import type { Origin } from '../../core/http/scope.js';
+import { httpErrors } from '../../core/kernel/errors.js';
+import type { Sealed } from '../../core/kernel/sealed.js';
+import { passkeyErrors } from './errors.js';
+import type { PasskeyView } from './schemas.js';
+import type { PasskeyService } from './service.js';
+import type { PasskeyDocument } from './store.js';
+
+/** The signed-in user of a request, and the session. */
+export interface Holder {
+  user: User;
+  session: Session;
+}
+
+/** What the accounts of users do for passkeys. `U` is the document of a user, `S` the response to a sign-in. */
+export interface PasskeyAccounts<U, S> {
+  find(userId: string): Promise<U | null>;
+  /** @throws ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, INVALID_TOKEN */
+  signIn(user: U, verificationToken: string | undefined, origin: Origin): Promise<S>;
+  /**
+   * Creates an account without a password, after it has stored the passkey; `null` if the address must be verified first.
+   * @throws REGISTRATION_DISABLED, EMAIL_TAKEN, RATE_LIMITED
+   */
+  register(
+    given: { id: string; email: string; name?: string | undefined; locale: string | undefined },
+    passkey: { add(): Promise<void>; remove(): Promise<void> },
+    origin: Origin,
+  ): Promise<S | null>;
+  newId(): string;
+  /** @throws UNAUTHENTICATED if the session has ended since the request was authenticated */
+  ensureCurrent(identity: Holder): Promise<void>;
+  /** @throws INVALID_CREDENTIALS, REAUTHENTICATION_REQUIRED, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED */
+  proveOwner(identity: Holder, password: string | undefined, origin: Origin): Promise<void>;
+  /** Whether the user can sign in without a passkey: by password, by e-mail or at a provider that is not being removed. */
+  hasOtherLogin(userId: string): Promise<boolean>;
+}
+
+/** What a ceremony was begun for. */
+export type Ceremony =
+  | { kind: 'sign-in' }
+  | { kind: 'add'; account: string }
+  | { kind: 'sign-up'; account: string; email: string; name?: string };
+
+/** A ceremony for the browser: the options of WebAuthn, and a token that returns with the response. */
+export interface Begun {
+  ceremony: string;
+  options: Record<string, unknown>;
+}
+
+interface Response {
+  ceremony: string;
+  credential: object;
+}
+
+/** Passkeys over a JSON API. The token of a ceremony is its form: the challenge is derived from it. */
+export interface PasskeyFlows<S> {
+  beginSignIn(): Begun;
+  /** @throws PASSKEY_EXPIRED, INVALID_PASSKEY, and those of `PasskeyAccounts.signIn` */
+  signIn(given: Response & { verificationToken?: string }, origin: Origin): Promise<S>;
+  /** The same response for every address. */
+  beginSignUp(given: { email: string; name?: string }): Begun;
+  /** @throws PASSKEY_EXPIRED, PASSKEY_REJECTED, and those of `PasskeyAccounts.register` */
+  signUp(given: Response, locale: string | undefined, origin: Origin): Promise<S | null>;
+  list(userId: string): Promise<PasskeyView[]>;
+  /** @throws EMAIL_NOT_VERIFIED, TOO_MANY_PASSKEYS */
+  beginAdding(identity: Holder): Promise<Begun>;
+  /** @throws EMAIL_NOT_VERIFIED, PASSKEY_EXPIRED, PASSKEY_REJECTED */
+  add(identity: Holder, given: Response & { name?: string }, origin: Origin): Promise<PasskeyView>;
+  /** @throws NOT_FOUND */
+  rename(userId: string, id: string, name: string, origin: Origin): Promise<void>;
+  /** @throws NOT_FOUND, LAST_LOGIN_METHOD, and those of `PasskeyAccounts.proveOwner` */
+  remove(identity: Holder, given: { id: string; password?: string }, origin: Origin): Promise<void>;
+}
+
+export interface PasskeyFlowDependencies<U, S> {
+  service: PasskeyService;
+  accounts: PasskeyAccounts<U, S>;
+  ceremonies: Sealed<Ceremony>;
+}
+
+export function createPasskeyFlows<U, S>({
+  service,
+  accounts,
+  ceremonies,
+}: PasskeyFlowDependencies<U, S>): PasskeyFlows<S> {
+  /** @throws PASSKEY_EXPIRED */
+  const open = <K extends Ceremony['kind']>(kind: K, form: string): Extract<Ceremony, { kind: K }> => {
+    const ceremony = ceremonies.open(form);
+    if (ceremony?.kind !== kind) throw passkeyErrors.PASSKEY_EXPIRED();
+    return ceremony as Extract<Ceremony, { kind: K }>;
+  };
+
+  const begun = (ceremony: string, options: string): Begun => ({ ceremony, options: JSON.parse(options) });
+
+  /** With the address of someone else, a passkey would outlast its owner's reset of the password. */
+  const requireVerified = ({ user }: Holder): void => {
+    if (!user.emailVerified) throw passkeyErrors.EMAIL_NOT_VERIFIED();
+  };
+
+  return {
+    beginSignIn() {
+      const form = ceremonies.seal({ kind: 'sign-in' });
+      return begun(form, service.requestOptions(form));
+    },
+
+    async signIn({ ceremony: form, credential, verificationToken }, origin) {
+      open('sign-in', form);
+      const signed = { form, credential: JSON.stringify(credential) };
+      const user = await service.verify(signed, accounts.find, origin);
+      if (user === null) throw passkeyErrors.INVALID_PASSKEY();
+      return accounts.signIn(user, verificationToken, origin);
+    },
+
+    beginSignUp({ email, name }) {
+      const account = accounts.newId();
+      const form = ceremonies.seal({ kind: 'sign-up', account, email, ...(name && { name }) });
+      return begun(
+        form,
+        service.firstCreationOptions({ id: account, handle: email, ...(name && { name }) }, form),
+      );
+    },
+
+    async signUp({ ceremony: form, credential }, locale, origin) {
+      const { account, email, name } = open('sign-up', form);
+      const created = { form, credential: JSON.stringify(credential), name: nameOf(origin) };
+      const passkey = {
+        async add() {
+          if (!(await service.add(account, created, origin))) throw passkeyErrors.PASSKEY_REJECTED();
+        },
+        remove: () => service.forget(account),
+      };
+      return accounts.register({ id: account, email, name, locale }, passkey, origin);
+    },
+
+    list: async (userId) => (await service.list(userId)).map(viewOf),
+
+    async beginAdding(identity) {
+      requireVerified(identity);
+      const { id, email, name } = identity.user;
+      const form = ceremonies.seal({ kind: 'add', account: id });
+      const options = await service.creationOptions({ id, handle: email, ...(name && { name }) }, form);
+      if (options === null) throw passkeyErrors.TOO_MANY_PASSKEYS();
+      return begun(form, options);
+    },
+
+    async add(identity, { ceremony: form, credential, name }, origin) {
+      requireVerified(identity);
+      const { account } = open('add', form);
+      if (account !== identity.user.id) throw passkeyErrors.PASSKEY_EXPIRED();
+      const created = { form, credential: JSON.stringify(credential), name: name ?? nameOf(origin) };
+      const added = await service.add(account, created, origin);
+      if (!added) throw passkeyErrors.PASSKEY_REJECTED();
+      // The account may have a new owner, or none, since this request was authenticated.
+      await accounts.ensureCurrent(identity).catch(async (error: unknown) => {
+        await service.remove(account, added.id, origin, { keepsOne: false });
+        throw error;
+      });
+      return viewOf(added);
+    },
+
+    async rename(userId, id, name, origin) {
+      if (!(await service.rename(userId, id, name, origin))) throw httpErrors.NOT_FOUND();
+    },
+
+    async remove(identity, { id, password }, origin) {
+      const userId = identity.user.id;
+      await accounts.proveOwner(identity, password, origin);
+      const rule = { keepsOne: true, hasOtherLogin: () => accounts.hasOtherLogin(userId) };
+      const outcome = await service.remove(userId, id, origin, rule);
+      if (outcome === 'unknown') throw httpErrors.NOT_FOUND();
+      if (outcome === 'last') throw passkeyErrors.LAST_LOGIN_METHOD();
+    },
+  };
+}
+
+/** What users recognize a passkey by unless they name it. */
+const nameOf = ({ browser, system }: Origin): string =>
+  [browser?.(), system?.()].filter((part) => part !== undefined).join(', ') || 'Passkey';
+
+export const viewOf = ({ id, name, backedUp, createdAt, lastUsedAt }: PasskeyDocument): PasskeyView => ({
+  id,
+  name,
+  backedUp,
+  createdAt: toTimestamp(createdAt),
+  lastUsedAt: lastUsedAt === undefined ? null : toTimestamp(lastUsedAt),
+});

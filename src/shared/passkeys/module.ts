@@ -1,0 +1,88 @@
+import { readFileSync } from 'node:fs';
+import type { Scope } from '../../core/http/scope.js';
+import { MINUTE } from '../../core/kernel/clock.js';
+import { packageFile } from '../../core/kernel/package-files.js';
+import { createSealed } from '../../core/kernel/sealed.js';
+import { createExpiryPurge } from '../../core/ops/purge.js';
+import type { ModuleContext } from '../../core/server/module-context.js';
+import { verifyAssertion, verifyCreation } from './ceremony.js';
+import {
+  type Ceremony,
+  createPasskeyFlows,
+  type PasskeyFlowDependencies,
+  type PasskeyFlows,
+} from './flows.js';
+import { type PasskeyPluginOptions, passkeyPlugin } from './plugin.js';
+import { createPasskeyService, type PasskeyService } from './service.js';
+import { type AnnouncePasskey, passkeyCollection, usedChallengeCollection } from './store.js';
+
+/** The passkeys of accounts. */
+export interface PasskeyModule {
+  service: PasskeyService;
+}
+
+export interface PasskeyModuleOptions {
+  /** The public address, to whose host passkeys are bound. */
+  address(): string;
+  /** The origins of further pages; those of other hosts are ignored. Default: none. */
+  origins?: readonly string[];
+  /** What browsers and password managers show. */
+  name(): string;
+  /** Enqueues a mail to the person about a change; absent without e-mail. */
+  announce?: AnnouncePasskey | undefined;
+}
+
+/** The script of the pages that use them. Without it, or in a browser without passkeys, they show none. */
+export const readPasskeyScript = (): string => readFileSync(SCRIPT, 'utf8');
+
+const SCRIPT = packageFile('templates/pages/passkeys.js');
+
+export function createPasskeyModule(
+  context: Pick<ModuleContext, 'store' | 'audit' | 'clock' | 'random' | 'throttle' | 'jobs'>,
+  { address, origins = [], name, announce }: PasskeyModuleOptions,
+): PasskeyModule {
+  const usedChallenges = usedChallengeCollection(context.store);
+  const service = createPasskeyService({
+    ...context,
+    passkeys: passkeyCollection(context.store),
+    usedChallenges,
+    verifyCreation,
+    verifyAssertion,
+    announce,
+    relyingParty() {
+      const { hostname, origin } = new URL(address());
+      const others = origins.filter((other) => belongsTo(other, hostname));
+      return { id: hostname, origins: [origin, ...others], name: name() };
+    },
+  });
+  context.jobs.add('used-challenge-purge', createExpiryPurge(usedChallenges, context.clock));
+  return { service };
+}
+
+export interface PasskeyApiOptions<U, S>
+  extends Pick<PasskeyFlowDependencies<U, S>, 'service' | 'accounts'>,
+    Pick<PasskeyPluginOptions<S>, 'signInAnswer' | 'messages'> {
+  /** The secrets that encrypt what the browser keeps, the current one first. */
+  secrets: readonly string[];
+}
+
+const CEREMONY_MS = 10 * MINUTE;
+
+/** The JSON API of passkeys, for products without pages of their own. */
+export function createPasskeyApi<U, S>(
+  context: Pick<ModuleContext, 'clock' | 'random'>,
+  { service, accounts, secrets: keys, ...options }: PasskeyApiOptions<U, S>,
+): { flows: PasskeyFlows<S>; plugin(scope: Scope): Promise<void> } {
+  const sealing = { ...context, keys, lifetimeMs: CEREMONY_MS };
+  const ceremonies = createSealed<Ceremony>('ceremonies of passkeys', sealing);
+  const flows = createPasskeyFlows({ service, accounts, ceremonies });
+  return { flows, plugin: (scope) => passkeyPlugin(scope, { ...options, flows }) };
+}
+
+/** Whether browsers let pages of this origin use the passkeys of a host: at the host and below it, and not without https. */
+export function belongsTo(origin: string, host: string): boolean {
+  if (!URL.canParse(origin)) return false;
+  const { protocol, hostname } = new URL(origin);
+  const isSecure = protocol === 'https:' || /^(.+\.)?localhost$/.test(hostname);
+  return isSecure && (hostname === host || hostname.endsWith(`.${host}`));
+}

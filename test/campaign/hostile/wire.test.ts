@@ -1,0 +1,518 @@
+import { once } from 'node:events';
+import t, { type Test } from 'tap';
+import { basic, SECRETS } from '../../kit/app.js';
+import { FuzzConnection } from '../../kit/fuzz/connection.js';
+import { signWebhook } from '../../kit/sign-webhook.js';
+import {
+  closing,
+  PROGRAMS,
+  type ProgramName,
+  sizeOf,
+  startTarget,
+  statusesOf,
+  type Target,
+} from './target.js';
+
+/** Malformed requests, sent to both programs as their users start them. */
+
+t.jobs = 4;
+
+/** Processor time for which one request may block all others, in milliseconds. */
+const STALL = 200;
+
+/** Where each program reads JSON and forms without authentication. */
+const JSON_PATHS: Record<ProgramName, readonly [path: string, limit: number][]> = {
+  'saas-backend': [
+    ['/api/auth/login', 16],
+    ['/api/auth/register', 16],
+    ['/api/billing/webhook', 512],
+  ],
+  idp: [
+    ['/v1/accounts', 16],
+    ['/token', 64],
+  ],
+};
+const FORM_PATHS: Record<ProgramName, readonly [path: string, limit: number][]> = {
+  'saas-backend': [
+    ['/admin/settings', 16],
+    ['/api/auth/reset-password', 16],
+  ],
+  idp: [
+    ['/token', 64],
+    ['/revoke', 16],
+    ['/introspect', 16],
+    ['/authorize', 16],
+    ['/authorize/login', 16],
+    ['/logout', 16],
+  ],
+};
+
+const FORM = 'application/x-www-form-urlencoded';
+
+function post(path: string, type: string, body: string): string {
+  const now = Date.now();
+  const more = [
+    `authorization: ${basic()}`,
+    'sec-fetch-site: same-origin',
+    `payment-signature: ${path.endsWith('webhook') ? signWebhook(body, SECRETS.paymentWebhookSecret, now) : ''}`,
+  ];
+  const head = [`POST ${path} HTTP/1.1`, 'host: x', `content-type: ${type}`, ...more];
+  return `${head.join('\r\n')}\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
+}
+
+/** Answered with 200 if parsed as a second request. */
+const SMUGGLED = 'GET /health HTTP/1.1\r\nhost: smuggled\r\n\r\n';
+
+const LAST = SMUGGLED.replace('host:', 'connection: close\r\nhost:');
+
+/** Host headers, and the status of a request with each (RFC 9112 §3.2). */
+const HOSTS: readonly [status: number, ...lines: string[]][] = [
+  [400],
+  [400, 'host: a.example', 'host: b.example'],
+  [400, 'Host: a.example', 'x: y', 'HOST: a.example'],
+  [400, 'host:', 'host: a.example'],
+  ...[
+    'a.example, b.example',
+    'a.example b.example',
+    'a.example/',
+    'a.example?',
+    'a.example#',
+    'user@a.example',
+    'https://a.example',
+    'a.example:https',
+    'a.example:80:80',
+    '::1',
+    '[::1',
+    '[a.example]',
+    'a%2.example',
+    'a\\b.example',
+    'a"b.example',
+    'b\xfccher.example',
+    'a\tb',
+  ].map((value): [number, string] => [400, `host: ${value}`]),
+  ...[
+    '',
+    'a.example',
+    'a.example:',
+    'a_b.example:8080',
+    '127.0.0.1:80',
+    '[::1]:80',
+    '[fe80::1%eth0]:80',
+    'a%2Db.example',
+    'localhost.',
+  ].map((value): [number, string] => [200, `host: ${value}`]),
+];
+
+/** Heads and bodies whose end a proxy and a server may interpret differently. */
+function ambiguous(path: string): Record<string, string> {
+  const head = (...lines: string[]) =>
+    [`POST ${path} HTTP/1.1`, 'host: x', 'content-type: application/json', ...lines, '', ''].join('\r\n');
+  const chunked = 'transfer-encoding: chunked';
+  const length = `content-length: ${SMUGGLED.length}`;
+  const empty = '0\r\n\r\n';
+  const lengths = [
+    '+5',
+    '-1',
+    '0x5',
+    '5, 5',
+    '5,6',
+    '5 5',
+    '1e1',
+    '5_0',
+    '٥',
+    '99999999999999999999',
+    '',
+    '5;',
+    '5\v',
+  ];
+  const codings = [
+    'identity',
+    'xchunked',
+    'chunked, identity',
+    'chunkedx',
+    'chunke',
+    '\vchunked',
+    'chunked\v',
+    '"chunked"',
+    'gzip',
+  ];
+  const sizes = ['0x5', '-5', '+5', 'g', '', ' 5', '5 5', 'fffffffffffffffff', '5\n', '5\r', '5\0', '٥'];
+  const all: Record<string, string> = {
+    'length, then coding': head(length, chunked) + empty + SMUGGLED,
+    'coding, then length': head(chunked, length) + empty + SMUGGLED,
+    'length of nothing, and coding': `${head('content-length: 0', chunked)}2a\r\n${SMUGGLED}`,
+    'two lengths': head('content-length: 0', length) + SMUGGLED,
+    'the same length twice': head(length, length) + SMUGGLED,
+    'two codings': head(chunked, 'transfer-encoding: identity') + empty + SMUGGLED,
+    'a blank before the colon': head('transfer-encoding : chunked', length) + empty + SMUGGLED,
+    'a blank before the colon of a length': head('content-length : 0', length) + SMUGGLED,
+    'a folded coding': head('transfer-encoding:\r\n chunked', length) + empty + SMUGGLED,
+    'a folded header': head('x: y\r\n transfer-encoding: chunked', length) + SMUGGLED,
+    'a bare LF': head('x: y\ntransfer-encoding: chunked', length) + empty + SMUGGLED,
+    'a bare CR': head('x: y\rtransfer-encoding: chunked', length) + empty + SMUGGLED,
+    'a NUL': head(`x: y\0${chunked}`, length) + empty + SMUGGLED,
+    'a coding of HTTP/1.0': head(chunked, length).replace('/1.1', '/1.0') + empty + SMUGGLED,
+    'lines that end with LF': head(length).replaceAll('\r\n', '\n') + SMUGGLED,
+    'a name with a blank': head('content length: 0', length, chunked) + empty + SMUGGLED,
+    'no name': head(`: ${chunked}`, length, chunked) + empty + SMUGGLED,
+    'a chunk longer than it says': `${head(chunked)}1\r\n{}\r\n${empty}${SMUGGLED}`,
+    'a chunk that ends with LF': `${head(chunked)}2\r\n{}\n${empty}${SMUGGLED}`,
+    'a chunk extension of 20 KB': `${head(chunked)}2;x=${'y'.repeat(20_000)}\r\n{}\r\n${empty}${SMUGGLED}`,
+    'a chunk extension with LF': `${head(chunked)}2;x\n{}\r\n${empty}${SMUGGLED}`,
+    'a trailer of 20 KB': `${head(chunked)}2\r\n{}\r\n0\r\nx: ${'y'.repeat(20_000)}\r\n\r\n${SMUGGLED}`,
+    'another version': head(length).replace('/1.1', '/1.2') + SMUGGLED,
+    'HTTP/0.9': `GET /health\r\n\r\n${SMUGGLED}`,
+    'HTTP/2 by prior knowledge': `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n${SMUGGLED}`,
+    'no host': `POST ${path} HTTP/1.1\r\n${length}\r\n\r\n${SMUGGLED}`,
+    'two hosts': head('host: y', length) + SMUGGLED,
+    TLS: `\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03${SMUGGLED}`,
+  };
+  for (const value of lengths)
+    all[`content-length: ${JSON.stringify(value)}`] = head(`content-length: ${value}`) + SMUGGLED;
+  for (const value of codings)
+    all[`transfer-encoding: ${JSON.stringify(value)}`] =
+      head(`transfer-encoding: ${value}`, length) + empty + SMUGGLED;
+  for (const value of sizes)
+    all[`a chunk of ${JSON.stringify(value)}`] = `${head(chunked)}${value}\r\n{}\r\n${empty}${SMUGGLED}`;
+  return all;
+}
+
+for (const name of PROGRAMS) {
+  t.test(`${name} handles malformed HTTP`, { buffered: true }, async (t) => {
+    const target = await startTarget(t, name);
+    const isAlive = async (t: Test, what: string) => {
+      const { inherited, longest } = await target.probe();
+      t.same(inherited, [], `${what}: every object is as it was`);
+      t.ok(longest < STALL, `${what}: no request waited for longer than ${longest.toFixed(0)} ms`);
+      t.match(await target.tell(SMUGGLED), /^HTTP\/1\.1 200 /, `${what}: others are served`);
+    };
+    await target.probe();
+
+    await t.test('ambiguous message lengths are refused', async (t) => {
+      for (const [what, bytes] of Object.entries(ambiguous(JSON_PATHS[name][0]?.[0] ?? ''))) {
+        const statuses = await answersTo(target, Buffer.from(bytes, 'latin1'));
+        t.ok(statuses.length <= 1, `${what}: ${statuses}`);
+        t.ok(
+          statuses.every((status) => status >= 400 && status < 500),
+          `${what}: ${statuses}`,
+        );
+      }
+      t.same(
+        await answersTo(target, Buffer.from(SMUGGLED + SMUGGLED)),
+        [200, 200],
+        'a second answer is seen',
+      );
+      await isAlive(t, 'smuggling');
+    });
+
+    await t.test('a request with a missing, repeated or invalid Host header is refused', async (t) => {
+      // As from a trusted proxy: requests that it forwards are validated as well.
+      const trusting = { TRUST_PROXY: '127.0.0.1', IDP_TRUST_PROXY: '127.0.0.1' };
+      for (const asked of [target, await startTarget(t, name, trusting)]) {
+        for (const [status, ...lines] of HOSTS) {
+          const forwarded = ['x-forwarded-for: 203.0.113.9', 'x-forwarded-host: a.example'];
+          for (const [path, expected] of [
+            ['/health', status],
+            // A path without a route, and one that no router accepts.
+            ['/nothing-there', status === 200 ? 404 : 400],
+            ['/%zz', 400],
+          ] as const) {
+            const head = [`GET ${path} HTTP/1.1`, ...lines, ...forwarded, '', ''].join('\r\n');
+            const text = await asked.tell(Buffer.from(head + SMUGGLED, 'latin1'));
+            t.match(
+              text,
+              new RegExp(`^HTTP/1\\.1 ${expected} [\\s\\S]*x-request-id: `, 'i'),
+              `${path} ${lines}`,
+            );
+            if (status === 400 && path !== '/%zz') t.match(text, /^connection: close\r$/im);
+          }
+        }
+        t.match(await asked.tell('GET /health HTTP/1.0\r\n\r\n'), /^HTTP\/1\.1 200 /, 'HTTP/1.0 has no Host');
+      }
+    });
+
+    await t.test('oversized headers are refused', async (t) => {
+      const request = (...lines: string[]) =>
+        ['GET /health HTTP/1.1', 'host: x', ...lines, '', ''].join('\r\n');
+      const x = 'x'.repeat(20_000);
+      for (const [status, bytes] of [
+        [431, request(`x: ${x}`)],
+        [431, request(`${x}: x`)],
+        [431, request(...Array<string>(2000).fill('cookie: x=y'))],
+        // Node drops the last headers, above all those of a proxy with the address of the client; or, from 24 on,
+        // rejects the request itself.
+        ['4(00|31)', request(...Array<string>(120).fill('x: y'), 'x-forwarded-for: 203.0.113.9')],
+        [431, `GET /health?${x} HTTP/1.1\r\nhost: x\r\n\r\n`],
+        [400, `${x} / HTTP/1.1\r\nhost: x\r\n\r\n`],
+        [200, request(...Array<string>(90).fill('cookie: x=y'))],
+        [200, request('expect: the unexpected')],
+      ] as const) {
+        const text = await target.tell(bytes);
+        t.match(text, new RegExp(`^HTTP/1\\.1 ${status} [\\s\\S]*x-request-id: `, 'i'), `${status}`);
+        if (status !== 200) t.match(text, /^connection: close\r$/im);
+      }
+      await isAlive(t, 'headers');
+    });
+
+    await t.test('a long header takes no more time than a short one before authentication', async (t) => {
+      const [path, body] =
+        name === 'saas-backend'
+          ? [
+              '/api/auth/register',
+              (id: string) => ({ email: `${id}@a.example`, password: 'correct horse battery staple' }),
+            ]
+          : [
+              '/v1/accounts',
+              (id: string) => ({ kind: 'human', handle: `u${id}`, password: 'correct horse battery staple' }),
+            ];
+      const zeros = '0'.repeat(15_000);
+      const long = [
+        `user-agent: Version/0${zeros}`,
+        `user-agent: ${'Version/0 '.repeat(1500)}`,
+        `accept-language: ${'a;q=0.1,'.repeat(1800)}`,
+        `accept: ${'text/a;q=0.1,'.repeat(1100)}`,
+        `cookie: ${'a=b; '.repeat(3000)}`,
+        `authorization: Bearer ${zeros}`,
+        `authorization: Basic ${zeros}`,
+        `x-forwarded-for: ${'1.1.1.1,'.repeat(1800)}`,
+        `forwarded: ${'for=1.1.1.1;'.repeat(1200)}`,
+        `dpop: ${zeros}`,
+        `origin: http://${zeros}`,
+        `host: ${'a.'.repeat(7000)}`,
+      ];
+      let users = 0;
+      const costOf = async (header: string) => {
+        const { total: before } = await target.probe();
+        for (let count = 0; count < 4; count++) {
+          const text = JSON.stringify(body(`long${++users}`));
+          const host = header.startsWith('host:') ? [] : ['host: x'];
+          const lines = [`POST ${path} HTTP/1.1`, ...host, header, 'content-type: application/json'];
+          await target.tell(`${lines.join('\r\n')}\r\ncontent-length: ${text.length}\r\n\r\n${text}`);
+        }
+        return ((await target.probe()).total - before) / 4;
+      };
+      await costOf('x: y');
+      const usual = await costOf('x: y');
+      for (const header of long) {
+        const cost = await costOf(header);
+        t.ok(cost < 2 * usual + 50, `${header.slice(0, 30)}: ${cost} and usually ${usual} ms`);
+      }
+    });
+
+    await t.test('deeply nested JSON, huge numbers and many fields are refused', async (t) => {
+      for (const [path, kibibytes] of JSON_PATHS[name]) {
+        const most = kibibytes * 1024;
+        const deep = (levels: number) => `{"email":${'['.repeat(levels)}${']'.repeat(levels)}}`;
+        for (const body of [
+          deep(500_000),
+          '['.repeat(500_000),
+          '{"a":'.repeat(500_000),
+          deep(most / 2 - 10),
+          '['.repeat(most),
+          '{"a":'.repeat(most / 5),
+          `{"email":1e400,"handle":-1e400,"password":1e400,"created":1e400,"type":1e400,"id":1e400}`,
+          `{"email":${'9'.repeat(most - 20)}}`,
+          `{"created":0.${'0'.repeat(most - 30)}1e999999999}`,
+          `{${'"a":1,'.repeat(most / 6 - 3)}"b":1}`,
+          `{"email":"${'\\u0000'.repeat(most / 6 - 5)}"}`,
+          `"${'\\'.repeat(most - 2)}"`,
+        ]) {
+          const [status = 0] = statusesOf(await target.tell(post(path, 'application/json', body)));
+          const isRefused = body.length > most ? status === 413 : status >= 200 && status < 500;
+          t.ok(isRefused, `${path} ${body.slice(0, 20)} of ${body.length}: ${status}`);
+        }
+      }
+      for (const [path, kibibytes] of FORM_PATHS[name]) {
+        const most = kibibytes * 1024;
+        for (const body of [
+          'a=1&'.repeat(200_000),
+          '&'.repeat(most - 1),
+          'a&'.repeat(most / 2 - 1),
+          '%'.repeat(most - 1),
+          Array.from({ length: most / 8 }, (_, index) => index.toString(36)).join('&'),
+          `a${'[b]'.repeat(most / 3 - 4)}=c`,
+        ]) {
+          const [status = 0] = statusesOf(await target.tell(post(path, FORM, body)));
+          // A route without forms refuses them first.
+          const isRefused = body.length > most ? [413, 415].includes(status) : status >= 200 && status < 500;
+          t.ok(isRefused, `${path} ${body.slice(0, 10)} of ${body.length}: ${status}`);
+        }
+      }
+      await isAlive(t, 'bodies');
+    });
+
+    await t.test(
+      'clients rejected during an upload receive the error response, and nothing more',
+      async (t) => {
+        // One program for each: what a program discards within a few seconds has a limit.
+        const [small, large] = await Promise.all([startTarget(t, name), startTarget(t, name)]);
+        const [[path]] = JSON_PATHS[name] as [[string, number]];
+        const piece = 'x'.repeat(2 ** 16);
+        const chunk = `${piece.length.toString(16)}\r\n${piece}\r\n`;
+        const json = 'content-type: application/json\r\n';
+        const chunked = 'transfer-encoding: chunked\r\n\r\n';
+        const length = (count: number) => `content-length: ${piece.length * count}\r\n\r\n`;
+        for (const [statuses, begin, more = piece] of [
+          [[413], `POST ${path} HTTP/1.1\r\nhost: x\r\n${json}${length(8)}`],
+          [[413], `POST ${path} HTTP/1.1\r\nhost: x\r\n${json}${chunked}${chunk}`, chunk],
+          [[413], `POST ${path} HTTP/1.0\r\n${json}${length(8)}`],
+          [[404], `POST /nothing-there HTTP/1.1\r\nhost: x\r\nconnection: close\r\n${length(8)}`],
+          [[400], `POST ${path} HTTP/1.1\r\nhost: x\r\nhost: y\r\n${length(8)}`],
+          [[400], 'GET / HTTP/1.1\r\nhost x\r\n'],
+          [[431], `GET / HTTP/1.1\r\nhost: x\r\nx: ${piece}`],
+          // Here the connection stays open, and the body is read to its end.
+          [[404, 200], `POST /nothing-there HTTP/1.1\r\nhost: x\r\n${length(8)}`],
+        ] as const) {
+          const text = await sendAfterAnswer(small, begin, [...Array<string>(8).fill(more), LAST]);
+          t.same(statusesOf(text), statuses, begin.slice(0, 80));
+        }
+        // More than the socket buffers of both sides.
+        const begin = `POST ${path} HTTP/1.1\r\nhost: x\r\n${json}${length(63)}`;
+        t.same(
+          statusesOf(await sendAfterAnswer(large, begin + piece, Array<string>(62).fill(piece))),
+          [413],
+          '4 MB',
+        );
+
+        const socket = large.open();
+        const closed = closing(socket);
+        socket.write(`POST ${path} HTTP/1.1\r\nhost: x\r\n${json}${length(2 ** 30)}`);
+        const sendOn = () => void socket.write(piece, (error) => error ?? sendOn());
+        sendOn();
+        await closed;
+        t.ok(
+          socket.bytesWritten < 2 ** 26,
+          `an endless sender is disconnected, after ${socket.bytesWritten}`,
+        );
+        t.match(await large.tell(SMUGGLED), /^HTTP\/1\.1 200 /, 'others are served');
+      },
+    );
+
+    await t.test('thousands of bodies with prototype keys change no object', async (t) => {
+      const poison = [
+        '{"__proto__":{"x":1}}',
+        '{"constructor":{"prototype":{"x":1}}}',
+        '{"email":{"__proto__":{"x":1}},"password":{"constructor":{"prototype":{"x":1}}}}',
+        '{"\\u005f_proto__":{"x":1},"prototype":{"x":1},"toString":1,"hasOwnProperty":1}',
+      ];
+      const fields = [
+        '__proto__[x]=1',
+        '__proto__.x=1&constructor[prototype][x]=1',
+        '__proto__=1&constructor=1&x=1',
+      ];
+      const json = JSON_PATHS[name].flatMap(([path]) =>
+        poison.map((body) => post(path, 'application/json', body)),
+      );
+      const forms = FORM_PATHS[name].flatMap(([path]) => fields.map((body) => post(path, FORM, body)));
+      const queries = fields.map(
+        (query) => `GET /health?${query} HTTP/1.1\r\nhost: x\r\n__proto__: x\r\n\r\n`,
+      );
+      const requests = [...json, ...forms, ...queries];
+      const statuses: number[] = [];
+      const count = sizeOf(2000, 10_000);
+      let sent = 0;
+      const work = async (): Promise<void> => {
+        const connection = new FuzzConnection(`http://127.0.0.1:${target.port}`);
+        while (sent < count) {
+          const bytes = Buffer.from(requests[sent++ % requests.length] ?? '');
+          const answer = await connection.exchange({ bytes, isHead: false });
+          if (answer) statuses.push(answer.status);
+        }
+        connection.end();
+      };
+      await Promise.all(Array.from({ length: 8 }, work));
+      t.equal(statuses.length, count, 'each has its answer');
+      t.same(
+        statuses.filter((status) => status >= 500),
+        [],
+      );
+      t.same((await target.probe()).inherited, []);
+    });
+
+    await t.test('endless pipelines are answered one request at a time or cut off', async (t) => {
+      const text = await target.tell(SMUGGLED.repeat(3000), 3000);
+      t.same(statusesOf(text), Array(3000).fill(200));
+      const logins = post(
+        JSON_PATHS[name][0]?.[0] ?? '',
+        'application/json',
+        '{"email":"a@b.example","handle":"a@b.example","password":"correct horse battery staple","kind":"human"}',
+      );
+      // That many passwords are not hashed at once.
+      const count = sizeOf(100, 300);
+      const answers = statusesOf(await target.tell(logins.repeat(count), count));
+      t.equal(answers.length, count);
+      t.ok(answers.every((status) => status < 500 || status === 503));
+      t.match(await target.tell(SMUGGLED), /^HTTP\/1\.1 200 /, 'others are served');
+    });
+  });
+}
+
+// Takes half a minute. The basic cases are in test/core/server/server.test.ts.
+const IN_FULL = sizeOf(0, 1) === 1;
+for (const name of IN_FULL ? PROGRAMS : []) {
+  t.test(`${name} disconnects slow clients`, { buffered: true }, async (t) => {
+    const target = await startTarget(t, name);
+    const [[path]] = JSON_PATHS[name] as [[string, number]];
+    const body = `POST ${path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n`;
+    /** What is sent at first → what is sent every second. */
+    const slow: Record<string, [string, string]> = {
+      silence: ['', ''],
+      'a request line': ['GET /heal', 'x'],
+      headers: ['GET /health HTTP/1.1\r\nhost: x\r\n', 'x: y\r\n'],
+      'a body': [`${body}content-length: 99\r\n\r\n{`, ' '],
+      chunks: [`${body}transfer-encoding: chunked\r\n\r\n`, '1\r\n \r\n'],
+      'a chunk extension': [`${body}transfer-encoding: chunked\r\n\r\n2;`, 'x'],
+      trailers: [`${body}transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n`, 'x: y\r\n'],
+      'what was to be continued': [`${body}content-length: 99\r\nexpect: 100-continue\r\n\r\n`, ''],
+      'empty lines': ['\r\n', '\r\n'],
+      'unread answers': [SMUGGLED.repeat(50_000), SMUGGLED],
+    };
+    const ends = Object.entries(slow).map(async ([what, [begin, more]]) => {
+      const socket = target.open();
+      let received = '';
+      if (what !== 'unread answers') socket.on('data', (bytes) => (received += bytes));
+      const closed = closing(socket);
+      if (begin !== '') socket.write(begin);
+      const drip = more === '' ? undefined : setInterval(() => socket.write(more), 1000);
+      await closed;
+      clearInterval(drip);
+      t.notMatch(received, /^HTTP\/1\.1 [235]/, what);
+    });
+    // Half closed: no more data can come, so the server does not wait.
+    for (const begin of ['', 'GET /health HTTP/1.1\r\nhost:', `${body}content-length: 99\r\n\r\n{`]) {
+      t.notMatch(await target.tellLast(begin), /^HTTP\/1\.1 [235]/, `half of ${begin.length} bytes`);
+    }
+    await Promise.all(ends);
+    t.match(await target.tell(SMUGGLED), /^HTTP\/1\.1 200 /);
+  });
+}
+
+/** Sends `begin`, waits for an answer, sends all pieces and only then reads the rest. Empty if sending failed. */
+async function sendAfterAnswer(target: Target, begin: string, pieces: string[]): Promise<string> {
+  const socket = target.open().setEncoding('latin1');
+  socket.write(begin);
+  await once(socket, 'readable');
+  // A later request is answered later: by then the program has done what it does to the connection at once.
+  await target.tell(SMUGGLED);
+  for (const piece of pieces) await new Promise((resolve) => socket.write(piece, resolve));
+  const received: string[] = await socket.toArray().catch(() => []);
+  return received.join('');
+}
+
+/** The statuses of all answers to bytes that allow one at most, once the connection is closed. */
+async function answersTo(target: Target, bytes: Buffer): Promise<number[]> {
+  const socket = target.open().setEncoding('latin1');
+  let text = '';
+  socket.on('data', (chunk: string) => {
+    text += chunk;
+  });
+  const closed = closing(socket);
+  const first = Promise.race([once(socket, 'data'), closed]);
+  socket.write(bytes);
+  await first;
+  // A later request is answered later: by then any further answer to these bytes has arrived.
+  await target.tell(SMUGGLED);
+  socket.destroy();
+  await closed;
+  return statusesOf(text);
+}

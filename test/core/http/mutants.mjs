@@ -1,0 +1,9 @@
+/** @type {import('../../mutants.mjs').Mutant[]} */
+// biome-ignore format: the rows of a table
+export default [
+  {
+    name: 'a stream does not wait for its connection', file: 'core/http/streams.ts', in: 'text',
+    replace: 'await drained(socket)', by: 'await 0',
+    tests: [['core/http/streams', 'requests that are pipelined after an unread stream do not cause it to be']],
+  },
+];

@@ -1,0 +1,403 @@
+import { inspect } from 'node:util';
+import t, { type Test } from 'tap';
+import type { ErrorDetail } from '../../../src/core/kernel/errors.js';
+import { createIdentityServer } from '../../../src/idp/server.js';
+import { createServer } from '../../../src/saas/server.js';
+import { ADMIN, type Answer, basic, PASSWORD, saasApp, testOptions } from '../../kit/app.js';
+import { FACTOR_KEY } from '../../kit/factors.js';
+import { collectRoutes } from '../../kit/fuzz/engine.js';
+import { CALLBACK, idpApp, idpOptions } from '../../kit/idp.js';
+import { temporaryFolder } from '../../kit/tmp.js';
+
+/** The error details of invalid values, and which names are valid. */
+
+const detailsOf = (t: Test, { status, body, text }: Answer): ErrorDetail[] => {
+  t.equal(status, 400, text);
+  return body.error.details ?? body.details;
+};
+
+/** Names without a visible character. */
+const BLANK = [
+  ' ',
+  '   ',
+  '\u00a0',
+  '\u2003\u3000',
+  '\u200b',
+  '\u200d\u2060',
+  '\ufeff',
+  '\u00ad',
+  '\u034f',
+  '\u115f\u3164\uffa0',
+  '\u2800',
+  '\u180e',
+  '\ufe0f',
+  '\u{e0020}\u{e0061}',
+];
+/** Names with a visible character, in any script. */
+const VISIBLE = ['A', ' A ', '0', '.', 'Ada Lovelace', 'Áda', '李', 'ก็', '👩‍💻', 'عايدة'];
+
+t.test('a blank site name is refused, by API and by form', async (t) => {
+  const app = await saasApp(t);
+  let version = 0;
+  const patch = (siteName: string) => app.admin('PATCH', '/admin/api/settings', { siteName, version });
+  const page = await app.admin('GET', '/admin/settings');
+  const [, token = ''] = /name="token" value="([^"]*)"/.exec(page.text) ?? [];
+  const send = (siteName: string) =>
+    app.request('POST', '/admin/settings', {
+      body: new URLSearchParams({ token, siteName, version: String(version) }).toString(),
+      headers: {
+        authorization: basic(),
+        accept: 'text/html',
+        'content-type': 'application/x-www-form-urlencoded',
+      },
+    });
+  for (const name of ['', ...BLANK]) {
+    const [detail] = detailsOf(t, await patch(name));
+    t.match(detail, { path: 'siteName', message: /not blank.*, like My app; given: / }, printable(name));
+    const shown = await send(name);
+    t.equal(shown.status, 400, printable(name));
+    t.match(shown.text, /siteName.*must be a name/);
+  }
+  for (const name of VISIBLE) t.equal((await patch(name)).status, version++ < 99 ? 200 : 0, name);
+});
+
+t.test('a blank name of a person is refused, and an empty one removes it', async (t) => {
+  const app = await saasApp(t);
+  const { accessToken: token } = await app.signUp();
+  const rename = (name: string) => app.request('PATCH', '/api/user/profile', { token, body: { name } });
+  for (const name of BLANK) {
+    t.match(detailsOf(t, await rename(name)), [{ path: 'name', message: /given: blank text|given: text/ }]);
+    const body = { email: 'blank@example.test', password: PASSWORD, name };
+    const answer = await app.request('POST', '/api/auth/register', { body });
+    t.match(detailsOf(t, answer), [{ path: 'name' }]);
+    const made = app.server.fastify as unknown as {
+      saas: { users: { create(user: object): Promise<object> } };
+    };
+    await t.rejects(made.saas.users.create({ email: 'blank@example.test', name }), {
+      code: 'VALIDATION_ERROR',
+    });
+  }
+  for (const name of ['', ...VISIBLE]) {
+    const answer = await rename(name);
+    t.equal(answer.body.data?.name, name.trim());
+  }
+});
+
+t.test('blank names of clients, agents and people are refused by the identity provider', async (t) => {
+  const idp = await idpApp(t);
+  const redirect_uris = [CALLBACK];
+  const asked = (name: string, handle: string): [field: string, path: string, body: object][] => [
+    ['name', '/v1/clients', { name, redirect_uris }],
+    ['client_name', '/v1/clients', { client_name: name, redirect_uris }],
+    ['name', '/v1/agents', { name, handle: `agent-${handle}` }],
+    ['name', '/v1/invites', { name, handle: `guest-${handle}` }],
+    ['name', '/v1/accounts', { name, handle: `human-${handle}`, password: PASSWORD, kind: 'human' }],
+  ];
+  for (const [index, name] of ['', ...BLANK].entries()) {
+    for (const [field, path, body] of asked(name, String(index))) {
+      const details = detailsOf(t, await idp.admin('POST', path, body));
+      t.match(details, [
+        { path: field, message: /^must be a name of 1 to 200 characters that is not blank/ },
+      ]);
+    }
+  }
+  for (const [index, name] of VISIBLE.entries()) {
+    for (const [, path, body] of asked(name, `seen${index}`)) {
+      t.equal((await idp.admin('POST', path, body)).status, 201, `${path} ${name}`);
+    }
+  }
+});
+
+/** Every invalid field of requests about the caller's account, and its error details. */
+const MISTAKES: [method: string, path: string, body: unknown, details: object[]][] = [
+  [
+    'POST',
+    '/api/auth/register',
+    { email: 'ada.example.com', password: 'x'.repeat(9), name: 5 },
+    [
+      {
+        path: 'email',
+        message:
+          'must be one e-mail address of at most 254 ASCII characters, like ada@example.com; given: text of 15 characters',
+      },
+      { path: 'name', message: /^must be a name .*, like Ada Lovelace; given: 5$/ },
+    ],
+  ],
+  [
+    'POST',
+    '/api/auth/register',
+    { email: null },
+    [
+      { path: 'password', message: 'is required: a password' },
+      { path: 'email', message: /^must be one e-mail address .*; given: null$/ },
+    ],
+  ],
+  ['POST', '/api/auth/login', '[]', [{ path: '', message: 'must be a JSON object; given: a list of 0' }]],
+  ['POST', '/api/auth/login', '5', [{ path: '', message: 'must be a JSON object; given: 5' }]],
+  [
+    'POST',
+    '/api/auth/login',
+    { email: 'ada@example.com', password: 12_345_678 },
+    [{ path: 'password', message: 'must be a password; given: a value of another type' }],
+  ],
+  [
+    'POST',
+    '/api/auth/refresh',
+    { refreshToken: 987_654_321 },
+    [{ path: 'refreshToken', message: 'must be a refresh token; given: a value of another type' }],
+  ],
+  [
+    'POST',
+    '/api/auth/logout',
+    { scope: 'everywhere' },
+    [{ path: 'scope', message: 'must be one of local, others, global; given: "everywhere"' }],
+  ],
+  [
+    'POST',
+    '/api/billing/create-checkout-session',
+    { priceId: 'price_1', quantity: 'three', mode: 'weekly' },
+    [
+      { path: 'mode', message: 'must be one of subscription, payment, setup; given: "weekly"' },
+      { path: 'quantity', message: 'must be a whole number from 1 to 1000000, like 1; given: "three"' },
+    ],
+  ],
+  [
+    'POST',
+    '/api/billing/create-checkout-session',
+    { priceId: 'price_1', quantity: 1.5 },
+    [{ path: 'quantity', message: 'must be a whole number from 1 to 1000000, like 1; given: 1.5' }],
+  ],
+  [
+    'PATCH',
+    '/admin/api/settings',
+    { allowRegistration: 'yes', version: 'first' },
+    [
+      { path: 'allowRegistration', message: 'must be true or false; given: "yes"' },
+      { path: 'version', message: /^must be a whole number from 0 to \d+; given: "first"$/ },
+    ],
+  ],
+  [
+    'PATCH',
+    '/admin/api/settings',
+    {},
+    [{ path: 'version', message: /^is required: a whole number from 0 to \d+$/ }],
+  ],
+];
+
+t.test('a validation error names what is accepted, an example and the given value', async (t) => {
+  const app = await saasApp(t);
+  const { accessToken: token } = await app.signUp();
+  for (const [method, path, body, expected] of MISTAKES) {
+    const headers = path.startsWith('/admin') ? ADMIN : { 'content-type': 'application/json' };
+    const call = path.startsWith('/admin') ? { body, headers } : { body, headers, token };
+    const details = detailsOf(t, await app.request(method, path, call));
+    t.equal(details.length, expected.length, JSON.stringify(details));
+    t.match(details, expected);
+    for (const { message } of details) t.notMatch(message, /pattern|must NOT|\^|12345678|987654321/);
+  }
+});
+
+t.test('a validation error of the identity provider names the same', async (t) => {
+  const idp = await idpApp(t);
+  const mistakes: [body: object, details: object[]][] = [
+    [
+      { redirect_uris: 5 },
+      [
+        {
+          path: 'redirect_uris',
+          message:
+            'must be a list of 1 to 50 URIs of at most 2048 characters each or a URI of at most 2048 characters; given: 5',
+        },
+      ],
+    ],
+    [
+      { redirect_uris: [CALLBACK, 'x'.repeat(3000)] },
+      [
+        {
+          path: 'redirect_uris.1',
+          message:
+            'must be a URI of at most 2048 characters, like https://app.example.com/callback; given: text of 3000 characters',
+        },
+      ],
+    ],
+    [
+      { redirect_uris: ['callback'] },
+      [
+        {
+          path: 'redirect_uris.0',
+          message: 'must be an absolute URI, like https://app.example.com/callback',
+        },
+      ],
+    ],
+    [
+      { redirect_uris: [`${CALLBACK}?state=1`] },
+      [
+        {
+          path: 'redirect_uris.0',
+          message: 'must not contain the parameter state, which is reserved for authorization responses',
+        },
+      ],
+    ],
+    [{ redirect_uris: [CALLBACK], public: 'yes' }, [{ message: 'must be true or false; given: "yes"' }]],
+    [
+      { redirect_uris: [CALLBACK], principal_kinds: ['robot'] },
+      [{ path: 'principal_kinds.0', message: 'must be one of agent, human; given: "robot"' }],
+    ],
+    [
+      { redirect_uris: [CALLBACK], principal_kinds: [] },
+      [
+        {
+          path: 'principal_kinds',
+          message: /^must be a list of agent, human or both.*; given: a list of 0$/,
+        },
+      ],
+    ],
+  ];
+  for (const [body, expected] of mistakes) {
+    const details = detailsOf(t, await idp.admin('POST', '/v1/clients', body));
+    t.equal(details.length, expected.length, JSON.stringify(details));
+    t.match(details, expected);
+  }
+});
+
+t.test('the error that a host sees of a refused request contains no password', async (t) => {
+  const server = createServer(testOptions(temporaryFolder(t)));
+  t.teardown(() => server.stop());
+  const seen: unknown[] = [];
+  server.fastify.addHook('onError', async (_request, _reply, error) => void seen.push(error));
+  const payload = { email: 'hidden-in-the-wrong-field', password: { deep: 'hidden' }, name: 'hidden\0' };
+  const { statusCode } = await server.fastify.inject({ method: 'POST', url: '/api/auth/register', payload });
+  t.same([statusCode, seen.length], [400, 1]);
+  t.notMatch(inspect(seen, { depth: 9, showHidden: true }), /hidden-|deep|'hidden/);
+});
+
+/**
+ * Strings without a pattern that a request may contain: which, and why an ill-formed one or one with U+0000 is harmless
+ * there. Any other needs a pattern, because a store refuses to hold it, which would be a failure of the server.
+ */
+const UNPATTERNED: [field: RegExp, reason: string][] = [
+  [/\.(current_?|new)?password(_confirm)?$/i, 'only its hash is stored'],
+  [/\.(token|refreshToken|verificationToken|interaction|form)$/, 'compared or verified, never stored'],
+  [/^POST \/(account|authorize)\/.* body\.code$/, 'compared, never stored'],
+  [/^POST \/api\/auth\/callback\/:provider body/, 'read like the query of the GET route; never stored'],
+  [/^POST \/(account|authorize)\/.* body\.credential$/, 'only well-formed parts of the JSON text are stored'],
+  [/^(GET|POST) \/device(\/confirm)? (body|querystring)\.user_code$/, 'compared, never stored'],
+  [/^POST \/account\/passkeys\/(add|rename) body\.name$/, 'checked as a display name, beside its field'],
+  [
+    / body\.(allowRegistration|maintenanceMode|emailNotifications)$/,
+    'a checkbox: only whether it is there counts',
+  ],
+  [/^GET \/admin\/? querystring\.duplicates$/, 'decoded and checked as the position in a list'],
+  [
+    /^POST \/(v1\/(accounts|agents|invites)|invite\/:token) body\.handle$/,
+    'the service refuses spaces, colons and control characters',
+  ],
+  [
+    /^POST \/authorize\/sign-up(\/passkey)? body\.handle$/,
+    'the service refuses spaces, colons and control characters',
+  ],
+  [
+    /^POST \/(authorize\/sign-up(\/passkey)?|account\/name) body\.name$/,
+    'checked as a display name, beside its field',
+  ],
+  [/^POST \/account\/delete body\.confirm$/, 'compared with the user name'],
+  [/^POST \/authorize\/login body\.handle$/, 'a handle that cannot exist is refused like an unknown one'],
+  [/^POST \/v1\/clients body\.(post_logout_)?redirect_uris$/, 'the service refuses what is no printable URI'],
+  [/ params\.sub$/, 'the service looks up only what has the form of an id'],
+  [/ querystring\.after$/, 'decoded and checked as the position in a list'],
+  [/^POST \/api\/billing\/create-portal-session body\.returnPath$/, 'checked as a path, never stored'],
+  [
+    /^POST \/(authorize|logout|introspect|token|revoke|par|device_authorization) body$/,
+    'any form: the protocol checks each parameter',
+  ],
+];
+
+/** A part of a JSON Schema. */
+interface Part {
+  type?: string;
+  pattern?: string;
+  accepts?: string;
+  enum?: unknown[];
+  const?: unknown;
+  properties?: Record<string, Part>;
+  [keyword: string]: unknown;
+}
+
+/** Every schema within a schema, with the path of the field that it describes. */
+function* partsOf(part: Part, path: string): Generator<[path: string, part: Part]> {
+  yield [path, part];
+  for (const [name, inner] of Object.entries(part.properties ?? {})) yield* partsOf(inner, `${path}.${name}`);
+  for (const keyword of [
+    'items',
+    'additionalProperties',
+    'not',
+    'anyOf',
+    'oneOf',
+    'allOf',
+    'patternProperties',
+  ]) {
+    const inner = part[keyword];
+    if (typeof inner !== 'object' || inner === null) continue;
+    const isOne = keyword === 'items' || keyword === 'additionalProperties' || keyword === 'not';
+    for (const each of isOne ? [inner] : Object.values(inner)) yield* partsOf(each as Part, path);
+  }
+}
+
+/** Every schema within what the routes of both products accept: `POST /path body.field`. */
+async function acceptedParts(t: Test): Promise<[where: string, part: Part][]> {
+  const factors = { factorEncryptionKey: FACTOR_KEY, passkeys: true };
+  const login = { github: { clientId: 'test', clientSecret: 'test-Wq8ZsT1mXe6YbN0cRj4HuPd9' } };
+  const servers = [
+    createServer({
+      ...testOptions(temporaryFolder(t)),
+      ...factors,
+      login,
+      accountPages: true,
+      emailLogin: true,
+    }),
+    createIdentityServer({ ...idpOptions(temporaryFolder(t)), ...factors, deviceFlow: true }),
+  ];
+  const found: [where: string, part: Part][] = [];
+  for (const server of servers) {
+    t.teardown(() => server.stop());
+    const routes = collectRoutes(server.fastify);
+    await server.fastify.ready();
+    t.ok(routes.length > 20);
+    for (const { method, url, schema = {} } of routes) {
+      for (const place of ['body', 'querystring', 'params', 'headers'] as const) {
+        if (schema[place]) found.push(...partsOf(schema[place] as Part, `${method} ${url} ${place}`));
+      }
+    }
+  }
+  return found;
+}
+
+t.test('every pattern in a request schema has a description', async (t) => {
+  const patterns = (await acceptedParts(t)).filter(([, { pattern }]) => pattern !== undefined);
+  for (const [where, { accepts }] of patterns) t.type(accepts, 'string', where);
+  t.ok(patterns.length > 10);
+});
+
+t.test(
+  'every string that a request may contain has a pattern, fixed values or a reason for none',
+  async (t) => {
+    const strings = (await acceptedParts(t)).filter(([, { type }]) => type === 'string');
+    const open = strings.filter(
+      ([, part]) => part.pattern === undefined && part.enum === undefined && part.const === undefined,
+    );
+    t.ok(open.length > 0 && open.length < strings.length);
+    for (const [where] of open)
+      t.ok(
+        UNPATTERNED.some(([field]) => field.test(where)),
+        where,
+      );
+    for (const [field] of UNPATTERNED)
+      t.ok(
+        open.some(([where]) => field.test(where)),
+        `${field} is in use`,
+      );
+  },
+);
+
+const printable = (text: string): string =>
+  JSON.stringify(text).replace(/[^ -~]/g, (one) => `\\u{${one.codePointAt(0)?.toString(16)}}`);

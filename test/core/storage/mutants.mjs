@@ -1,0 +1,59 @@
+/** @type {import('../../mutants.mjs').Mutant[]} */
+// biome-ignore format: the rows of a table
+export default [
+  {
+    name: 'SQLite: updateOne reads, and then writes under the lock what it has read',
+    file: 'core/storage/sqlite/collection.ts', in: 'updateOne',
+    replace: 'updateOne(where, change) { const clause = clauseOf(where); return write(() => changeFirst(clause, change));',
+    by: 'async updateOne(where, change) { const clause = clauseOf(where); const found = await read(() => find(clause)); const after = found && applyChange(found.doc, change); return write(() => { if (found) writeDocument(found, after); return after; });',
+    tests: [['core/storage/sqlite', 'sqlite: races']],
+  },
+  {
+    name: 'SQLite: a transaction takes the write lock only when it writes',
+    file: 'core/storage/sqlite/connection.ts', in: 'commitBatch',
+    replace: "'BEGIN IMMEDIATE'", by: "'BEGIN'",
+    tests: [['core/storage/sqlite', 'sqlite: races']],
+  },
+  {
+    name: 'SQLite: commits are not synced', file: 'core/storage/sqlite/store.ts', in: 'PRAGMAS',
+    replace: 'synchronous = FULL', by: 'synchronous = OFF',
+    tests: [['core/storage/sqlite', 'the file is intact after a kill, and commits are synced']],
+  },
+  {
+    name: 'SQLite: writes are acknowledged before their commit', file: 'core/storage/sqlite/connection.ts',
+    in: 'commitBatch',
+    replace: "this.sql('COMMIT').run(); commits++; for (const resolveWrite of settle) resolveWrite();",
+    by: "for (const resolveWrite of settle) resolveWrite(); this.sql('COMMIT').run();",
+    tests: [['core/storage/sqlite', 'when a commit fails, every write in it is refused']],
+  },
+  {
+    name: 'both: a filter may ask for undefined', file: 'core/storage/checks.ts', in: 'valueProblem',
+    replace: "typeof value === 'boolean'", by: "typeof value === 'boolean' || value === undefined",
+    tests: [['core/storage/sqlite', 'sqlite: refusals'], ['core/storage/mongodb', 'mongodb: refusals']],
+  },
+  {
+    name: 'MongoDB: updateOne reads, and then writes what it has read',
+    file: 'core/storage/mongodb/collection.ts', in: 'updateOne',
+    replace: 'await collection.findOneAndUpdate(and(filter, ...guards),',
+    by: "await collection.findOneAndUpdate( { _id: (await collection.findOne(and(filter, ...guards)))?._id ?? '' }, ",
+    tests: [['core/storage/mongodb', 'mongodb: races']],
+  },
+  {
+    name: 'MongoDB: a change is made whatever the conditions are', file: 'core/storage/mongodb/query.ts',
+    in: 'toStages',
+    replace: '{ $cond: [{ $and: comparisons }, result, NO_MATCH] }', by: 'result',
+    tests: [['core/storage/mongodb', 'mongodb: races']],
+  },
+  {
+    name: 'MongoDB: text of a condition is evaluated', file: 'core/storage/mongodb/query.ts',
+    in: 'comparisonsOf',
+    replace: '[{ $eq: [field, { $literal: condition }] }]', by: '[{ $eq: [field, condition] }]',
+    tests: [['core/storage/mongodb', 'mongodb: documents']],
+  },
+  {
+    name: 'MongoDB: writes are acknowledged before a majority has journalled them',
+    file: 'core/storage/mongodb/store.ts', in: 'COLLECTION_OPTIONS',
+    replace: "w: 'majority', j: true,", by: 'w: 1, j: false,',
+    tests: [['core/storage/mongodb', "a host's client is used and left open"]],
+  },
+];

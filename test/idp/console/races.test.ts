@@ -1,0 +1,148 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import t, { type Test } from 'tap';
+import { openStore } from '../../../src/core/storage/open.js';
+import { setupCollection } from '../../../src/idp/provisioning/first-operator.js';
+import { createOperatorRoles } from '../../../src/idp/provisioning/operators.js';
+import { principalCollection } from '../../../src/idp/provisioning/store.js';
+import { onMongod } from '../../core/storage/mongod.js';
+import { PASSWORD } from '../../kit/app.js';
+import { fakeClock } from '../../kit/clock.js';
+import { type IdpApp, idpApp } from '../../kit/idp.js';
+import { enterConsole, ON_THE_HOST } from '../../kit/operator.js';
+import { compiled } from '../../kit/process.js';
+import { countedRandom } from '../../kit/random.js';
+import { temporaryFolder } from '../../kit/tmp.js';
+
+/** Two processes and crashes while operators are made and removed. */
+
+const ROUNDS = 10;
+
+/** Every document. */
+const ANY = { id: { gte: ' ' } };
+
+/** Providers on one store, as several processes would run them. */
+async function providers(t: Test, uri: string, count = 2): Promise<IdpApp[]> {
+  const clock = fakeClock(Date.now());
+  const apps: IdpApp[] = [];
+  for (let index = 0; index < count; index++) {
+    apps.push(
+      await idpApp(t, {
+        ...{ databaseUri: uri, clock, limits: false, publicUrl: undefined },
+        // So that two processes never choose the same ID.
+        random: countedRandom(`process ${index}`),
+        folder: temporaryFolder(t),
+      }),
+    );
+  }
+  return apps;
+}
+
+async function principalsIn(t: Test, uri: string) {
+  const store = await openStore(uri);
+  t.teardown(() => store.close());
+  return principalCollection(store);
+}
+
+/** @param moments of each call of the store at which a process is killed */
+function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly string[]): void {
+  t.test(`${engine}: of concurrent uses of the link of the first operator one succeeds`, async (t) => {
+    const uri = fresh(t);
+    const apps = await providers(t, uri);
+    const principals = await principalsIn(t, uri);
+    const offers = await Promise.all(apps.map(({ server }) => server.fastify.idp.createFirstOperatorLink()));
+    const [link, ...more] = offers.filter((offer) => offer !== null);
+    t.same(more, [], 'one process prints a link');
+    const path = new URL(link?.url ?? '').pathname;
+    const handles = Array.from({ length: 20 }, (_, index) => `operator${index}`);
+    const answers = await Promise.all(
+      handles.map((handle, index) =>
+        (apps[index % 2] as IdpApp).request('POST', path, { body: { handle, password: PASSWORD } }),
+      ),
+    );
+    t.same(answers.map(({ status }) => status).sort(), [201, ...Array(19).fill(410)]);
+    const { items } = await principals.page({ sort: 'id', limit: 10 });
+    t.equal(items.length, 1);
+    t.ok(items[0]?.operatorSince);
+    const offered = await Promise.all(apps.map(({ server }) => server.fastify.idp.createFirstOperatorLink()));
+    t.same(offered, [null, null]);
+  });
+
+  t.test(`${engine}: a grant and a disabling at once leave no disabled operator`, async (t) => {
+    const uri = fresh(t);
+    const [idp] = (await providers(t, uri, 1)) as [IdpApp];
+    const principals = await principalsIn(t, uri);
+    const audit = { record: async () => undefined };
+    const roles = createOperatorRoles(principals, { audit, clock: idp.clock });
+    for (let round = 0; round < ROUNDS; round++) {
+      const { sub } = await idp.makeHuman();
+      await Promise.allSettled([
+        roles.grant(sub, ON_THE_HOST),
+        idp.admin('POST', `/v1/principals/${sub}/disable`),
+      ]);
+      const { state, operatorSince } = (await principals.findOne({ id: sub })) ?? {};
+      t.same([state, operatorSince], ['disabled', undefined]);
+    }
+  });
+
+  t.test(`${engine}: a session that ends in one process ends its open forms in the other`, async (t) => {
+    const uri = fresh(t);
+    const [one, other] = (await providers(t, uri)) as [IdpApp, IdpApp];
+    const principals = await principalsIn(t, uri);
+    const operator = await one.makeHuman();
+    await principals.updateOne({ id: operator.sub }, { set: { operatorSince: 1 } });
+    const { get, browser } = await enterConsole(one, operator);
+    const form = await get('/agents/create');
+    t.equal(form.status, 200);
+    const ending = other.admin('POST', `/v1/principals/${operator.sub}/disable`);
+    const [, submitted] = await Promise.all([ending, browser.send(form, { handle: 'scout' })]);
+    const made = await principals.findOne({ handle: 'scout' });
+    t.equal(made !== null, submitted.status === 200, 'the answer says what happened');
+    t.equal((await browser.send(form, { handle: 'another' })).status, 401);
+    t.equal(await principals.findOne({ handle: 'another' }), null);
+  });
+
+  t.test(
+    `${engine}: a use of the link of the first operator killed at any call is complete or absent`,
+    async (t) => {
+      const uri = fresh(t);
+      const [idp] = (await providers(t, uri, 1)) as [IdpApp];
+      const store = await openStore(uri);
+      t.teardown(() => store.close());
+      const [principals, setup] = [principalCollection(store), setupCollection(store)];
+      for (const moment of moments) {
+        const outcomes = new Set<string>();
+        let hasEnded = false;
+        for (let step = 1; !hasEnded; step++) {
+          // An empty store again.
+          await Promise.all([principals.deleteMany(ANY), setup.deleteMany({ id: 'first-operator' })]);
+          const link = await idp.server.fastify.idp.createFirstOperatorLink();
+          const path = new URL(link?.url ?? '').pathname;
+          const token = path.split('/').at(-1) ?? '';
+          const work = { accept: token, password: PASSWORD, handle: 'ada' };
+          const args = [uri, String(step), moment, JSON.stringify(work)];
+          const worker = compiled('test/idp/provisioning/kill-worker.js');
+          const child = spawn(process.execPath, [worker, ...args], {
+            stdio: ['ignore', 'inherit', 'inherit'],
+          });
+          const [code] = await once(child, 'exit');
+          hasEnded = code === 0;
+          const body = { handle: 'bob', password: `${PASSWORD}!` };
+          const again = await idp.request('POST', path, { body });
+          const { items } = await principals.page({ sort: 'id', limit: 10 });
+          t.same(
+            items.map(({ handle, operatorSince }) => [handle, operatorSince !== undefined]),
+            [[again.status === 410 ? 'ada' : 'bob', true]],
+            `${moment} call ${step}: ${again.status}`,
+          );
+          outcomes.add(String(again.status));
+          if (step > 20) throw new Error('it never comes to an end');
+        }
+        t.same([...outcomes].sort(), ['201', '410'], `both are seen ${moment}`);
+      }
+    },
+  );
+}
+
+forEngine('SQLite', (t) => `sqlite:${temporaryFolder(t)}/idp.db`, ['before', 'during']);
+await onMongod((server) => forEngine('MongoDB', server.fresh, ['before']));

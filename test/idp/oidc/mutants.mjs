@@ -1,0 +1,169 @@
+/** @type {import('../../mutants.mjs').Mutant[]} */
+// biome-ignore format: the rows of a table
+export default [
+  {
+    name: 'a decision on a device replaces another one', file: 'idp/oidc/device/service.ts', in: 'decide',
+    replace: "changeOne({ id, state: 'pending', expiresAt }", by: 'changeOne({ id, expiresAt }',
+    tests: [['idp/oidc/device-races', 'approvals and a denial']],
+  },
+  {
+    name: 'a device code works for every client', file: 'idp/oidc/device/service.ts', in: 'poll',
+    replace: '|| request.clientId !== client.id)', by: ')',
+    tests: [['idp/oidc/device', 'a wrong, foreign, denied or expired device code']],
+  },
+  {
+    name: 'a family that was refreshed meanwhile is removed', file: 'idp/oidc/purge.ts', in: 'removeUnchanged',
+    replace: 'deleteMany({ id: { in: ids }, revision })', by: 'deleteMany({ id: { in: ids } })',
+    tests: [['idp/oidc/purge', 'a family that is refreshed']],
+  },
+  {
+    name: 'a code is redeemed whoever was first', file: 'idp/oidc/tokens/redeem.ts', in: 'redeemGrant',
+    replace: 'consumedAt: null,', by: '',
+    tests: [['idp/oidc/token', 'a replayed code is refused and revokes the tokens issued for it, however late']],
+  },
+  {
+    name: 'a refresh token is exchanged whoever was first', file: 'idp/oidc/tokens/refresh.ts',
+    in: 'refreshTokens',
+    replace: 'id, revision: grant.revision ?? null, revokedAt: null', by: 'id, revokedAt: null',
+    tests: [['idp/oidc/refresh', 'concurrent refreshes with different scopes all receive the scope of the first']],
+  },
+  {
+    name: 'only the newest two refresh tokens of a family count as stolen', file: 'idp/oidc/tokens/refresh.ts',
+    in: 'refreshTokens',
+    replace: 'isPrevious || isIssuedRefreshToken(id, token, deps.seeds)', by: 'isPrevious',
+    tests: [['idp/oidc/refresh', 'a token older than the previous one counts as reuse at once']],
+  },
+  {
+    name: 'only the key that signs is published', file: 'idp/oidc/keys.ts', in: 'createKeys',
+    replace: 'keys: pairs.map((pair) => pair.jwk)', by: 'keys: pairs.slice(0, 1).map((pair) => pair.jwk)',
+    tests: [['idp/oidc/discovery', 'the next and the previous key are published beside the signing key']],
+  },
+  {
+    name: 'a form is not bound to its cookie', file: 'idp/oidc/authorize/interaction-token.ts',
+    in: 'authenticate',
+    replace: 'sha256(cookie)', by: "sha256('')",
+    tests: [['idp/oidc/sign-in', 'a form is accepted only from the browser that it was shown in']],
+  },
+  {
+    name: 'a name may resolve to a private address', file: 'core/outbound/request.ts', in: 'checkedLookup',
+    replace: '!addresses.every(({ address }) => isAdmitted(address))', by: 'false',
+    tests: [['idp/oidc/backchannel', 'only public addresses are called']],
+  },
+  {
+    name: 'an assertion is accepted twice', file: 'idp/oidc/client-assertion.ts', in: 'verify',
+    replace: "return isFirst ? null : 'The assertion was used before.';", by: 'return null;',
+    tests: [['idp/oidc/client-keys', 'an assertion is used once, also if the request fails']],
+  },
+  {
+    name: 'an assertion for another server is accepted', file: 'idp/oidc/client-assertion.ts', in: 'problemOf',
+    replace: 'if (aud !== issuer() &&', by: 'if (false &&',
+    tests: [['idp/oidc/client-keys', 'an assertion that is not one of this client for this issuer is refused']],
+  },
+  {
+    name: 'a revoked token for a resource is active', file: 'idp/oidc/tokens/resource-introspection.ts',
+    in: 'findAccessTokenFor',
+    replace: 'isRevoked || !grant', by: '!grant',
+    tests: [['idp/oidc/resources', 'an ended access is inactive for the resource server']],
+  },
+  {
+    name: 'any type of token is an id_token', file: 'idp/oidc/keys.ts', in: 'verify',
+    replace: 'protectedHeader.typ !== type', by: 'false',
+    tests: [['idp/oidc/resources', 'an access token is no hint for sign-in or sign-out']],
+  },
+  {
+    name: 'consent to one scope of a resource is consent to all', file: 'idp/oidc/consents.ts', in: 'missingIn',
+    replace: 'known && missing.length === 0', by: 'known',
+    tests: [['idp/oidc/resource-consents', 'new scopes ask again, for the new ones only']],
+  },
+  {
+    name: 'a refresh token works without its key', file: 'idp/oidc/tokens/refresh.ts', in: 'refreshTokens',
+    replace: 'const key = await findProvenKey(prove, grant.refreshKey, target); const granted',
+    by: 'const key = await findProvenKey(prove, undefined, target); const granted',
+    tests: [['idp/oidc/dpop', 'the refresh token of a public client works with its key only']],
+  },
+  {
+    name: 'a bound token is accepted as a bearer token', file: 'idp/oidc/tokens/service.ts', in: 'userinfo',
+    replace: '|| (found.issued.key === undefined) !== (prove === undefined)', by: '',
+    tests: [['idp/oidc/dpop', 'an opaque token that is bound to a key needs a proof at /userinfo']],
+  },
+  {
+    name: 'proofs are not remembered', file: 'idp/oidc/proofs.ts', in: 'claim',
+    replace: '.then(() => true, nullIfTaken)) !== null',
+    by: '.then(() => true, nullIfTaken)) !== undefined',
+    tests: [['idp/oidc/dpop', 'SQLite: of 50 uses of one proof in 4 processes, one counts']],
+  },
+  {
+    name: 'a proof needs no nonce', file: 'idp/oidc/proofs.ts', in: 'verify',
+    replace: 'accessToken === undefined ? withNonce : withoutNonce', by: 'withoutNonce',
+    tests: [['idp/oidc/dpop', 'an invalid proof uses up neither a code nor a refresh token']],
+  },
+  {
+    name: 'a removed key ends no tokens', file: 'idp/provisioning/agent-keys.ts', in: 'store',
+    replace: '...(isRemoval && { epoch: 1 })', by: '',
+    tests: [['idp/oidc/agent-keys', 'removing a key ends the tokens of the agent; a disabled agent gets none']],
+  },
+  {
+    name: 'any client uses a pushed request', file: 'idp/oidc/authorize/pushed.ts', in: 'find',
+    replace: ', clientId: sha256(clientId) });', by: ' });',
+    tests: [['idp/oidc/par', 'a pushed request is used once, by its client, within 90 seconds']],
+  },
+  {
+    name: 'a pushed request gets several codes', file: 'idp/oidc/authorize/pushed.ts', in: 'use',
+    replace: ', usedAt: null }', by: ' }',
+    tests: [['idp/oidc/par', 'a pushed request is used once, by its client, within 90 seconds']],
+  },
+  {
+    name: 'another agent redeems the code', file: 'idp/oidc/delegations/actor.ts', in: 'proveDelegate',
+    replace: 'if (agent.id !== delegation.agent)', by: 'if (false)',
+    tests: [['idp/oidc/delegations', 'the code is worth nothing without the agent']],
+  },
+  {
+    name: 'an ended delegation is valid', file: 'idp/oidc/delegations/service.ts', in: 'activate',
+    replace: 'if (!delegation || delegation.revokedAt !== undefined)', by: 'if (!delegation)',
+    tests: [['idp/oidc/delegations', 'the person sees what agents may do and ends it on the account page']],
+  },
+  {
+    name: 'any issuer is trusted', file: 'idp/oidc/identity-assertions/verify.ts', in: 'findIssuer',
+    replace: 'await trust.findIssuer(named)', by: '{ issuer: named, clients: [clientId], resources: [] }',
+    tests: [['idp/oidc/identity-assertions', 'what is wrong with an assertion is refused, and it remains']],
+  },
+  {
+    name: 'an expired assertion is accepted', file: 'idp/oidc/identity-assertions/verify.ts', in: 'problemOf',
+    replace: 'exp <= now', by: 'false',
+    tests: [['idp/oidc/identity-assertions', 'what is wrong with an assertion is refused, and it remains']],
+  },
+  {
+    name: 'an assertion works twice', file: 'idp/oidc/identity-assertions/redeem.ts', in: 'isFirstUse',
+    replace: 'nullIfTaken)) !== null', by: 'nullIfTaken)) !== 0',
+    tests: [['idp/oidc/identity-assertions', 'an assertion works once']],
+  },
+  {
+    name: 'the end of the session does not count', file: 'idp/oidc/identity-assertions/issue.ts',
+    in: 'readIdToken',
+    replace: 'isOver ?', by: 'false ?',
+    tests: [['idp/oidc/identity-assertion-issue', 'the end of the session, of the access, or of the person']],
+  },
+  {
+    name: 'a code needs no verifier', file: 'idp/oidc/tokens/redeem.ts', in: 'redeemCode',
+    replace: '?? verifierProblem(grant.challenge, verifier)', by: '',
+    tests: [['idp/oidc/token', 'the code verifier must match the challenge, and neither works without']],
+  },
+  {
+    name: 'a public client needs no PKCE', file: 'idp/oidc/authorize/rules.ts',
+    replace: "isPublicClient(client) ? refuse('Public clients must send a code_challenge.') : null",
+    by: 'null',
+    tests: [['idp/oidc/authorize', 'all other errors go to the application with its state and our issuer']],
+  },
+  {
+    name: 'a redirect URI may continue a registered one', file: 'idp/oidc/authorize/redirect-uri.ts',
+    in: 'matchesRedirectUri',
+    replace: 'redirectUris.includes(uri)', by: 'redirectUris.some((known) => uri.startsWith(known))',
+    tests: [['idp/oidc/authorize', 'an unregistered redirect_uri is answered with an error page and never']],
+  },
+  {
+    name: 'a replayed code leaves the tokens that were issued for it', file: 'idp/oidc/tokens/redeem.ts',
+    in: 'redeemCode',
+    replace: 'await revokeReplayed(grant.id, ip, deps);', by: '',
+    tests: [['idp/oidc/token', 'a replayed code is refused and revokes the tokens issued for it, however late']],
+  },
+];

@@ -1,0 +1,19 @@
+/** @type {import('../../mutants.mjs').Mutant[]} */
+// biome-ignore format: the rows of a table
+export default [
+  {
+    name: 'a use is counted after it was read', file: 'idp/registration/service.ts', in: 'register',
+    replace: 'if (!(await tokens.use(tokenId)))', by: 'if ((await tokens.use(tokenId)) === undefined)',
+    tests: [['idp/registration/registration', 'SQLite: four processes register no more clients than a token']],
+  },
+  {
+    name: 'a document may name another client', file: 'idp/registration/client-ids.ts', in: 'read',
+    replace: "if (stated['client_id'] !== clientId)", by: 'if (false)',
+    tests: [['idp/registration/metadata', 'a document that breaks a rule is refused, and nothing is issued']],
+  },
+  {
+    name: 'a blocked client signs people in', file: 'idp/registration/client-ids.ts', in: 'resolve',
+    replace: 'if ((await documents.find(clientId))?.blockedAt !== undefined)', by: 'if (false)',
+    tests: [['idp/registration/metadata', 'operators see who has signed in to which of them']],
+  },
+];

@@ -1,0 +1,243 @@
+import { exportJWK, generateKeyPair } from 'jose';
+import * as oauth from 'oauth4webapi';
+import * as openid from 'openid-client';
+import t, { type Test } from 'tap';
+import { DAY } from '../../../src/core/kernel/clock.js';
+import { sha256 } from '../../../src/core/kernel/secrets.js';
+import { clientCollection } from '../../../src/idp/provisioning/store.js';
+import { registrationTokenCollection } from '../../../src/idp/registration/store.js';
+import { createRegistrationTokens } from '../../../src/idp/registration/tokens.js';
+import { Agent } from '../../kit/agent.js';
+import { clientKey, documentHost } from '../../kit/client-keys.js';
+import { fakeClock } from '../../kit/clock.js';
+import {
+  CALLBACK,
+  type Credentials,
+  type IdpApp,
+  type IdpAppOptions,
+  idpApp,
+  idpStore,
+  VERIFIER,
+} from '../../kit/idp.js';
+import { countedRandom } from '../../kit/random.js';
+
+/** Applications that register themselves (RFC 7591), and client libraries that sign in with a key. */
+
+const CLI = { ip: 'cli' };
+
+async function start(t: Test, options: IdpAppOptions = {}) {
+  const idp = await idpApp(t, { clientRegistration: true, ...options });
+  const store = await idpStore(t, idp);
+  const audit = { record: async () => undefined };
+  const { clock, random } = idp;
+  const tokens = createRegistrationTokens(registrationTokenCollection(store), { audit, clock, random });
+  const register = (body: unknown, token?: string) =>
+    idp.request('POST', '/register', { body, ...(token !== undefined && { token }) });
+  return { idp, store, tokens, register };
+}
+
+const loginOf = ({ handle, password }: Credentials) => ({ handle, password });
+
+const METADATA = { client_name: 'Tool', redirect_uris: [CALLBACK] };
+
+t.test('an application registers itself with an initial access token', async (t) => {
+  const { idp, tokens, register } = await start(t);
+  const { token } = await tokens.create({ uses: 3, days: 7 }, CLI);
+  const { status, headers, body } = await register(
+    { ...METADATA, software_id: 'ignored', trusted: true },
+    token,
+  );
+  t.equal(status, 201);
+  t.equal(headers['cache-control'], 'no-store');
+  t.match(body, {
+    client_id: /^cid_/,
+    client_secret: /^csec_/,
+    client_secret_expires_at: 0,
+    client_id_issued_at: Math.floor(idp.clock.now() / 1000),
+    token_endpoint_auth_method: 'client_secret_basic',
+    redirect_uris: [CALLBACK],
+    grant_types: ['authorization_code', 'refresh_token'],
+  });
+  const open = (await register({ ...METADATA, token_endpoint_auth_method: 'none' }, token)).body;
+  t.notOk('client_secret' in open);
+  const { jwk } = clientKey();
+  const keyed = (
+    await register(
+      { ...METADATA, token_endpoint_auth_method: 'private_key_jwt', jwks: { keys: [jwk] } },
+      token,
+    )
+  ).body;
+  t.match(keyed, { jwks: { keys: [{ kid: jwk.kid }] } });
+  t.notOk('client_secret' in keyed);
+  const { clients } = (await idp.admin('GET', '/v1/clients')).body;
+  t.match(clients, Array(3).fill({ origin: 'dynamic', trusted: false, principal_kinds: ['human'] }));
+  t.equal((await register(METADATA, token)).status, 401, 'three uses');
+
+  const client = { id: body.client_id, secret: body.client_secret, redirectUri: CALLBACK };
+  const { browser, page } = await idp.visit(client);
+  t.match(page.body, 'has registered itself');
+  const person = await idp.makeHuman();
+  const { location = '' } = await browser.submit(page, loginOf(person));
+  const code = new URL(location).searchParams.get('code') ?? '';
+  t.equal((await idp.redeem(client, code)).status, 200);
+  t.match(await idp.authorize(client, await idp.mintAgent()), { headers: { location: /access_denied/ } });
+});
+
+t.test('metadata is refused with the codes of RFC 7591, and costs no use', async (t) => {
+  const { tokens, register, store } = await start(t);
+  const { token } = await tokens.create({ uses: 1, days: 1 }, CLI);
+  const cases: [code: string, body: unknown][] = [
+    ['invalid_redirect_uri', { ...METADATA, redirect_uris: [] }],
+    ['invalid_redirect_uri', { client_name: 'Tool' }],
+    ['invalid_redirect_uri', { ...METADATA, redirect_uris: ['http://app.example.test/cb'] }],
+    ['invalid_redirect_uri', { ...METADATA, redirect_uris: ['cursor://app/cb'] }],
+    ['invalid_redirect_uri', { ...METADATA, redirect_uris: 'https://app.example.test/cb' }],
+    ['invalid_client_metadata', { ...METADATA, token_endpoint_auth_method: 'client_secret_jwt' }],
+    ['invalid_client_metadata', { ...METADATA, token_endpoint_auth_method: 'private_key_jwt' }],
+    ['invalid_client_metadata', { ...METADATA, grant_types: ['implicit'] }],
+    ['invalid_client_metadata', { ...METADATA, response_types: ['token'] }],
+    ['invalid_client_metadata', { ...METADATA, client_name: 'a\u202eb' }],
+    ['invalid_client_metadata', { ...METADATA, id_token_signed_response_alg: 'RS256' }],
+    ['invalid_client_metadata', { ...METADATA, backchannel_logout_uri: 'http://10.0.0.1/' }],
+  ];
+  for (const [error, body] of cases)
+    t.match(await register(body, token), { status: 400, body: { error } }, JSON.stringify(body));
+  t.equal(await clientCollection(store).count(), 0);
+  t.equal((await register(METADATA, token)).status, 201);
+});
+
+t.test('without a usable token nothing is registered', async (t) => {
+  const { idp, tokens, register } = await start(t);
+  const expired = await tokens.create({ uses: 5, days: 1 }, CLI);
+  const revoked = await tokens.create({ uses: 5, days: 30 }, CLI);
+  t.ok(await tokens.revoke(revoked.created.id, CLI));
+  idp.clock.advance(DAY);
+  for (const token of [undefined, '', 'x', expired.token, revoked.token, revoked.created.id]) {
+    const answer = await register(METADATA, token);
+    t.match(answer, { status: 401, body: { error: 'invalid_token' } }, String(token));
+    t.match(answer.headers['www-authenticate'], /^Bearer /);
+  }
+  t.equal(
+    (await idp.admin('POST', '/register', METADATA)).status,
+    401,
+    'the administrator token is another one',
+  );
+  const { token } = await tokens.create({ uses: 1, days: 1 }, CLI);
+  for (const path of ['/v1/clients', '/v1/principals', '/userinfo'])
+    t.equal((await idp.request('GET', path, { token })).status, 401, path);
+});
+
+t.test('wrong tokens of an address are limited', async (t) => {
+  const { register } = await start(t, { limits: true });
+  const statuses = [];
+  for (let attempt = 0; attempt < 11; attempt++) statuses.push((await register(METADATA, 'x')).status);
+  t.same(statuses, [...Array(10).fill(401), 429]);
+});
+
+t.test('a client that registered itself ends after 30 days without use', async (t) => {
+  const { idp, tokens, register, store } = await start(t);
+  const { token } = await tokens.create({ uses: 2, days: 1 }, CLI);
+  const make = async () => {
+    const { body } = await register({ ...METADATA, token_endpoint_auth_method: 'none' }, token);
+    return { id: body.client_id, redirectUri: CALLBACK };
+  };
+  const [used, unused] = [await make(), await make()];
+  idp.clock.advance(20 * DAY);
+  const { browser, page } = await idp.visit(used);
+  const person = await idp.makeHuman();
+  t.ok((await browser.submit(page, loginOf(person))).location);
+  idp.clock.advance(10 * DAY);
+  t.equal((await idp.authorize(used)).status, 200);
+  t.equal((await idp.authorize(unused)).status, 400);
+  idp.clock.advance(20 * DAY);
+  t.equal((await idp.authorize(used)).status, 400);
+  t.equal(await clientCollection(store).count(), 2, 'the purge deletes them');
+});
+
+t.test('the routes exist only if they are configured', async (t) => {
+  const idp = await idpApp(t);
+  t.equal((await idp.request('POST', '/register', { body: METADATA })).status, 404);
+  const off = (await idp.request('GET', '/.well-known/openid-configuration')).body;
+  t.notOk('registration_endpoint' in off);
+  t.notOk('client_id_metadata_document_supported' in off);
+  const { idp: on } = await start(t);
+  const { body } = await on.request('GET', '/.well-known/openid-configuration');
+  t.match(body, { registration_endpoint: /\/register$/ });
+});
+
+/** A provider at its own address, with the real time, for libraries. */
+async function forLibraries(t: Test): Promise<{ idp: IdpApp; issuer: string }> {
+  const idp = await idpApp(t, {
+    publicUrl: undefined,
+    clock: fakeClock(Date.now()),
+    clientIdMetadata: true,
+    loopbackDocuments: true,
+    random: countedRandom(),
+  });
+  await idp.listen();
+  return { idp, issuer: idp.server.fastify.idp.issuer() };
+}
+
+/** A client by its document, with a key of Web Crypto; `kid` is the one of the document. */
+async function publish(t: Test, algorithm: 'Ed25519' | 'ES256') {
+  const host = await documentHost(t);
+  const pair = await generateKeyPair(algorithm === 'ES256' ? 'ES256' : 'Ed25519', { extractable: true });
+  const id = `${host.url}/client.json`;
+  const jwk = { ...(await exportJWK(pair.publicKey)), kid: 'k1' };
+  host.documents['/client.json'] = {
+    ...{ client_id: id, client_name: 'Tool', redirect_uris: [CALLBACK] },
+    token_endpoint_auth_method: 'private_key_jwt',
+    jwks_uri: `${host.url}/jwks.json`,
+  };
+  host.documents['/jwks.json'] = { keys: [jwk] };
+  return { id, key: pair.privateKey };
+}
+
+async function visit(idp: IdpApp, issuer: string, url: string): Promise<URL> {
+  const browser = new Agent({ origin: issuer });
+  const { location = '' } = await browser.submit(await browser.open(url), loginOf(await idp.makeHuman()));
+  return new URL(location);
+}
+
+for (const algorithm of ['Ed25519', 'ES256'] as const) {
+  t.test(`oauth4webapi signs in with a metadata document and a key (${algorithm})`, async (t) => {
+    const { idp, issuer } = await forLibraries(t);
+    const { id, key } = await publish(t, algorithm);
+    const http = { [oauth.allowInsecureRequests]: true };
+    const at = new URL(issuer);
+    const as = await oauth.processDiscoveryResponse(at, await oauth.discoveryRequest(at, http));
+    t.equal(as['client_id_metadata_document_supported'], true);
+    const client: oauth.Client = { client_id: id };
+    const query = new URLSearchParams({
+      ...{ client_id: id, redirect_uri: CALLBACK, response_type: 'code', scope: 'openid' },
+      ...{ code_challenge: sha256(VERIFIER), code_challenge_method: 'S256' },
+    });
+    const returned = await visit(idp, issuer, `${as.authorization_endpoint}?${query}`);
+    const parameters = oauth.validateAuthResponse(as, client, returned, oauth.expectNoState);
+    const method = oauth.PrivateKeyJwt({ key, kid: 'k1' });
+    const response = await oauth.authorizationCodeGrantRequest(
+      ...([as, client, method, parameters, CALLBACK, VERIFIER, http] as const),
+    );
+    const tokens = await oauth.processAuthorizationCodeResponse(as, client, response);
+    t.equal(oauth.getValidatedIdTokenClaims(tokens)?.aud, id);
+  });
+
+  t.test(`openid-client signs in with a metadata document and a key (${algorithm})`, async (t) => {
+    const { idp, issuer } = await forLibraries(t);
+    const { id, key } = await publish(t, algorithm);
+    const config = await openid.discovery(
+      new URL(issuer),
+      id,
+      undefined,
+      openid.PrivateKeyJwt({ key, kid: 'k1' }),
+      { execute: [openid.allowInsecureRequests] },
+    );
+    const url = openid.buildAuthorizationUrl(config, {
+      ...{ redirect_uri: CALLBACK, scope: 'openid' },
+      ...{ code_challenge: sha256(VERIFIER), code_challenge_method: 'S256' },
+    });
+    const returned = await visit(idp, issuer, url.href);
+    const tokens = await openid.authorizationCodeGrant(config, returned, { pkceCodeVerifier: VERIFIER });
+    t.equal(tokens.claims()?.aud, id);
+  });
+}

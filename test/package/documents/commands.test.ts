@@ -1,0 +1,368 @@
+import { execFile } from 'node:child_process';
+import { chmodSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import t, { type Test } from 'tap';
+import { serverPort } from '../../kit/port.js';
+import { compiled, startCommand, startProgram } from '../../kit/process.js';
+import { temporaryFolder } from '../../kit/tmp.js';
+import { allBlocks, blocksOf, pagesOfDocumentation, ROOT, readPage } from './blocks.js';
+import { allow, connectAccounts, enterCode } from './person.js';
+
+/**
+ * The commands of README and docs, pasted into a shell beside running programs. A block that no test runs states the reason in the
+ * line above it (`<!-- not run: … -->`), or names the test that runs it (`<!-- run by: … -->`).
+ */
+
+const run = promisify(execFile);
+const SHELL = ['sh', 'bash', 'shell', 'console'];
+const ADMIN_TOKEN = 'the-token-of-the-administrator-of-this-test';
+
+/** The blocks that a test of this file has taken, as `page:line`. */
+const taken = new Set<string>();
+
+/** The blocks of commands in a page, or below one of its headings. */
+function commandsIn(page: string, heading?: string): string {
+  const blocks = blocksOf(page).filter(
+    (block) =>
+      SHELL.includes(block.language) &&
+      (heading === undefined || block.heading === heading) &&
+      !block.notRun &&
+      !block.runBy,
+  );
+  if (blocks.length === 0) throw new Error(`there are no commands in ${page}, ${heading}`);
+  for (const { line } of blocks) taken.add(`${page}:${line}`);
+  return blocks.map(({ text }) => text).join('\n');
+}
+
+/** A folder for PATH in which both programs, and `npx` with their names, are those of this repository. */
+function programsFolder(t: Test): string {
+  const folder = temporaryFolder(t);
+  const start = (name: string) => `exec ${process.execPath} ${compiled('package/bin')}/${name}.js "$@"\n`;
+  const scripts = {
+    'saas-backend': start('saas-backend'),
+    idp: start('idp'),
+    npx: `name=$1\nshift\n${start('$name')}`,
+  };
+  for (const [name, text] of Object.entries(scripts)) {
+    writeFileSync(join(folder, name), `#!/bin/sh\n${text}`);
+    chmodSync(join(folder, name), 0o755);
+  }
+  return folder;
+}
+
+/** The output of the commands, pasted into a shell. */
+async function paste(
+  t: Test,
+  commands: string,
+  env: Record<string, string> = {},
+  cwd = temporaryFolder(t),
+): Promise<string> {
+  const path = `${programsFolder(t)}:${process.env['PATH']}`;
+  const options = { cwd, env: { PATH: path, ...env } };
+  return (await run('sh', ['-ec', commands], options)).stdout;
+}
+
+/** A running idp, its folder, and its issuer as its clients name it. */
+async function startIdp(t: Test, env: Record<string, string> = {}) {
+  const cwd = temporaryFolder(t);
+  const args = ['serve', '-port', '0'];
+  const url = await startProgram(t, compiled('package/bin/idp.js'), { cwd, args, env }).url();
+  return { cwd, issuer: url.replace('127.0.0.1', 'localhost') };
+}
+
+t.test('the application of docs/start.md gets a user, a subscription and an agent as printed', async (t) => {
+  const page = 'docs/start.md';
+  const port = String(await serverPort());
+  const here = (text: string) => text.replaceAll('localhost:3000', `localhost:${port}`);
+  const cwd = temporaryFolder(t);
+  mkdirSync(join(cwd, 'node_modules'));
+  symlinkSync(ROOT, join(cwd, 'node_modules/saas-backend'));
+  symlinkSync(join(ROOT, 'node_modules/fastify'), join(cwd, 'node_modules/fastify'));
+  const app = blocksOf(page).find(({ language, heading }) => language === 'js' && heading === 'Run');
+  writeFileSync(join(cwd, 'app.mjs'), app?.text ?? '');
+  const start = `exec ${commandsIn(page, 'Run').replace('node', process.execPath)}`;
+  const server = startCommand(t, 'sh', { args: ['-c', start], cwd, env: { PORT: port } });
+  await server.printed(/^http:.*\/account$/);
+
+  const steps = ['The first user', 'The first subscription', 'The first agent'].map((heading) =>
+    commandsIn(page, heading),
+  );
+  const printed = await paste(t, here(steps.join('\n')), {}, cwd);
+  t.match(printed, '{"owner":"you@example.com"}');
+  t.match(printed, /This requires a subscription to pro[\s\S]*pro \(granted\)[\s\S]*\{"reports":\[\]\}/);
+  t.match(printed, /"token_type":"Bearer".*"id_token":"[\w-]+\.[\w-]+\.[\w-]+"/);
+  t.equal((await fetch(`http://localhost:${port}/account/sign-up`)).status, 200);
+  t.equal((await fetch(`http://localhost:${port}/admin`)).status, 401);
+
+  const tryIt = here(commandsIn('docs/agents-in-your-api.md', 'Try it'));
+  const [beforehand = '', redemption = ''] = tryIt.split('code=ac_…\n');
+  // What the shell of a reader keeps until the person has allowed the access.
+  const kept = ['agent', 'runner'];
+  const save = kept.map((name) => `echo "$${name}" > ${name}.json`).join('\n');
+  const tried = await paste(t, `${beforehand}\n${save}`, {}, cwd);
+  const [address = ''] = /^http:.*\/authorize\?.*$/m.exec(tried) ?? [];
+  t.match(await (await fetch(address)).text(), 'Sign in', 'where a person allows the access of the agent');
+  t.equal(await server.terminate(), 0, 'SIGTERM ends the application');
+  const [line = ''] = /^AGENT_ISSUER=.*$/m.exec(tried) ?? [];
+  const env = Object.fromEntries([...line.matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name, value]));
+  const again = startCommand(t, 'sh', { args: ['-c', start], cwd, env: { PORT: port, ...env } });
+  await again.printed(/^http:.*\/account$/);
+  const origin = `http://localhost:${port}`;
+  const metadata = await fetch(`${origin}/.well-known/oauth-protected-resource/api`);
+  t.match(await metadata.json(), { authorization_servers: [`${origin}/idp`] });
+
+  const browser = await connectAccounts(origin, cwd);
+  const code = await allow(browser, address);
+  const names = beforehand.split('\n').filter((one) => /^(json\(\)|IDP=|API=)/.test(one));
+  const restore = kept.map((name) => `${name}=$(cat ${name}.json)`);
+  const redeemed = await paste(t, [...names, ...restore, `code=${code}`, redemption].join('\n'), {}, cwd);
+  const [{ sub }] = [JSON.parse(readFileSync(join(cwd, 'agent.json'), 'utf8'))];
+  const me = `"email":"grace@example.com".*"actor":{"sub":"${sub}"`;
+  t.match(redeemed, new RegExp(`${me}.*}{"success":false.*"FORBIDDEN".*}.*${me}`), 'twice, and 403 between');
+  t.match(redeemed, /dlg_\S+ +grace@example\.com +helper@agents\.example/);
+});
+
+t.test('the commands about agents and access tokens work as printed', async (t) => {
+  const { cwd, issuer } = await startIdp(t);
+  const [agents, api] = ['docs/agents.md', 'docs/access-tokens.md'];
+  const commands = [
+    commandsIn(agents, 'Create an agent'),
+    commandsIn(agents, 'Sign in with two requests'),
+    commandsIn(agents, 'Sign in with one command'),
+    ...['Register the API', 'Get a token', 'Check a token in the API'].map((heading) =>
+      commandsIn(api, heading),
+    ),
+    commandsIn(agents, 'Agents with a key'),
+    commandsIn('docs/delegation.md'),
+    commandsIn('docs/identity-assertions.md'),
+    commandsIn(api, 'Change or remove it'),
+    commandsIn(agents, 'Change the password'),
+    commandsIn(agents, 'Disable an agent'),
+  ].join('\n');
+  const printed = await paste(t, commands.replace('http://localhost:8080', issuer), {}, cwd);
+  t.match(printed, /"preferred_username":"courier@agents\.example"/, 'userinfo');
+  t.match(printed, /"active":true,"scope":"files:read"/, 'introspection by the API');
+  t.match(
+    printed,
+    /"active":true,"scope":"files:read"[^}]*"client_id":"u_[0-9a-f]{32}"|"client_id":"u_[0-9a-f]{32}"[^}]*"active":true/,
+    'of an agent with a key',
+  );
+  t.match(printed, /\}eyJ[\w-]+\.[\w-]+\.[\w-]+\n/, 'an id_token');
+  t.match(printed, /"password":"agp_[\w-]{43}"/, 'a new password');
+  t.match(printed, /courier@agents\.example +agent +disabled/);
+});
+
+t.test('the commands of docs/device-flow.md work as printed', async (t) => {
+  const { cwd, issuer } = await startIdp(t, { IDP_DEVICE_FLOW: '1' });
+  const steps = ['Enable it', 'Ask for a code', 'Wait for the person'].map((heading) =>
+    commandsIn('docs/device-flow.md', heading),
+  );
+  const commands = steps.join('\n').replace('http://localhost:8080', issuer);
+  const printed = await paste(t, `${commands}\necho $client_id > client_id`, {}, cwd);
+  t.match(printed, /^[B-Z]{4}-[B-Z]{4}\n/);
+  t.ok(printed.includes(`${issuer}/device\n`));
+  t.match(printed, /"error":"authorization_pending"/);
+
+  const login = commandsIn('docs/device-flow.md', 'With one command').replace('npx idp', 'exec idp');
+  const names = { IDP: issuer, client_id: readFileSync(join(cwd, 'client_id'), 'utf8').trim() };
+  const env = { ...names, PATH: `${programsFolder(t)}:${process.env['PATH']}` };
+  const device = startCommand(t, 'sh', { args: ['-c', login], cwd, env });
+  const [, code = ''] = await device.printed(/enter the code (\S+)/);
+  t.match((await enterCode(issuer, code)).body, 'Device allowed');
+  t.equal(await device.ended(), 0);
+  t.match(device.lines.at(-1), /^eyJ[\w-]+\.[\w-]+\.[\w-]+$/);
+});
+
+t.test('the commands of docs/mcp.md work as printed', async (t) => {
+  const cwd = temporaryFolder(t);
+  const bin = `${process.execPath} ${compiled('package/bin/idp.js')}`;
+  const section = (heading: string) => commandsIn('docs/mcp.md', heading);
+  const port = await serverPort();
+  let issuer = 'http://localhost:8080';
+  /** For the ports and the folder of this test. */
+  const here = (commands: string) =>
+    commands
+      .replaceAll('http://localhost:8080', issuer)
+      .replaceAll('http://127.0.0.1:4000', `http://127.0.0.1:${port}`)
+      .replaceAll('npx idp', bin)
+      .replaceAll('node node_modules/saas-backend', `${process.execPath} ${ROOT}`);
+  const serve = here(section('Start the provider')).replace(/ serve\n/, ' serve -port 0\n');
+  const idp = startCommand(t, 'sh', { args: ['-c', serve.replace(bin, `exec ${bin}`)], cwd });
+  issuer = (await idp.url()).replace('127.0.0.1', 'localhost');
+  const options = { issuer, ISSUER: issuer, MCP_SERVER: `http://127.0.0.1:${port}/mcp` };
+  await paste(t, here(section('Register the server')), {}, cwd);
+  const [start = '', ...checks] = here(section('Start the server')).split(/\n(?=curl)/);
+  const server = startCommand(t, 'sh', {
+    args: ['-c', start.replace(process.execPath, `exec ${process.execPath}`)],
+    env: { ...options, PORT: String(port) },
+    cwd,
+  });
+  await server.url();
+  const challenged = await paste(t, checks.join('\n'), {}, cwd);
+  t.match(challenged, /HTTP\/1\.1 401[\s\S]*resource_metadata="http/);
+  t.match(challenged, `"authorization_servers":["${issuer}"]`);
+
+  const asAgent = here(section('Call a tool as an agent'));
+  const fromShell = here(section('Call a tool from a shell'));
+  const printed = await paste(t, `${asAgent}\n${fromShell}`, options, cwd);
+  t.match(printed, /^\{"subject":"u_[0-9a-f]{32}","kind":"agent","actors":\[\],"client":"u_[0-9a-f]{32}"/);
+  t.match(printed, /^it needs notes:write\n\{"count":1\}$/m);
+  t.match(printed, /client\\":\\"cid_/, 'through an application');
+  t.match(await paste(t, here(section('Connect a client for a person')), {}, cwd), /invite_url +http/);
+});
+
+t.test('the commands about a user work as printed beside a running saas-backend', async (t) => {
+  const cwd = temporaryFolder(t);
+  const env = {
+    ADMIN_PASSWORD: 'a password of the operator',
+    PAYMENT_WEBHOOK_SECRET: 'whsec_test',
+    BILLING_PLANS: JSON.stringify({ pro: { prices: ['price_1Pro'] } }),
+  };
+  const options = { cwd, env, args: ['--port', '0'] };
+  const url = await startProgram(t, compiled('package/bin/saas-backend.js'), options).url();
+  const registered = await fetch(`${url}/api/auth/register`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ email: 'ada@example.com', password: 'a sentence is fine' }),
+  });
+  t.equal(registered.status, 201);
+  const pasted = (commands: string) => paste(t, commands, env, cwd);
+
+  t.match(await pasted(commandsIn('docs/accounts.md', 'Suspension')), /state +suspended/);
+  t.match(await pasted(commandsIn('docs/billing.md', 'Grants')), /pro \(granted\)/);
+  const trial = 'Without an account of Stripe';
+  const script = blocksOf('docs/billing.md').find((one) => one.language === 'js' && one.heading === trial);
+  writeFileSync(join(cwd, 'subscribe.mjs'), script?.text ?? '');
+  const { id } = ((await registered.json()) as { data: { user: { id: string } } }).data.user;
+  const subscribe = commandsIn('docs/billing.md', trial);
+  t.match(
+    await pasted(subscribe.replace('http://localhost:3000', url).replace('usr_…', id)),
+    /processed[\s\S]*processed/,
+  );
+  t.match(await pasted('saas-backend user show ada@example.com'), /subscription +pro \(active\)/);
+
+  const request = commandsIn('docs/admin.md').split('\n');
+  const curl = (request.find((line) => line.startsWith('curl')) ?? '')
+    .replace('http://localhost:3000', url)
+    .replace('-u admin', `-u 'admin:${env.ADMIN_PASSWORD}'`);
+  t.match(await pasted(curl), /"items":\[\],"next":null/);
+  await pasted(request.filter((line) => line.startsWith('saas-backend')).join('\n'));
+
+  writeFileSync(join(cwd, 'users.ndjson'), '{"email":"grace@example.com","name":"Grace"}\n');
+  t.match(await pasted(commandsIn('docs/migrate-better-auth.md')), /1/);
+  t.match(await pasted(commandsIn('docs/migrate-supabase.md')), /1/);
+});
+
+t.test('the commands of docs/backup.md copy and restore a database', async (t) => {
+  const cwd = temporaryFolder(t);
+  const backups = join(cwd, 'backups');
+  mkdirSync(backups);
+  const env = { DATABASE_URI: 'sqlite:saas-backend.db', IDP_DATABASE_URI: 'sqlite:idp.db' };
+  const programs = [
+    startProgram(t, compiled('package/bin/saas-backend.js'), { cwd, env, args: ['--port', '0'] }),
+    startProgram(t, compiled('package/bin/idp.js'), { cwd, env, args: ['serve', '-port', '0'] }),
+  ];
+  for (const program of programs) await program.url();
+  const here = (commands: string) => commands.replaceAll('/backups', backups);
+  await paste(t, here(commandsIn('docs/backup.md', 'Backup')), env, cwd);
+  for (const program of programs) t.equal(await program.terminate(), 0);
+  const restore = here(commandsIn('docs/backup.md', 'Restore'))
+    .replaceAll(/saas-backend-\d{4}-\d\d-\d\d/g, 'saas-backend-$(date +%F)')
+    // They are missing after an ordinary stop, as the comment says.
+    .replace(' saas-backend.db-wal saas-backend.db-shm', '');
+  await paste(t, restore, env, cwd);
+  const options = { cwd, env, args: ['--port', '0'] };
+  await startProgram(t, compiled('package/bin/saas-backend.js'), options).url();
+  t.ok(existsSync(join(cwd, 'old/saas-backend.db')));
+});
+
+t.test('the commands for operators of idp work as printed', async (t) => {
+  const env = {
+    IDP_ADMIN_TOKEN: ADMIN_TOKEN,
+    IDP_FACTOR_ENCRYPTION_KEY: 'the key of the second factors of this test, long enough',
+    IDP_PASSKEYS: 'true',
+    IDP_CLIENT_REGISTRATION: 'true',
+    IDP_ES256_KEY: '7'.repeat(64),
+  };
+  const { cwd, issuer } = await startIdp(t, env);
+  for (const handle of ['ada@example.com', 'grace@example.com']) {
+    const answer = await fetch(`${issuer}/v1/accounts`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ handle, password: 'a sentence is fine', kind: 'human' }),
+    });
+    t.equal(answer.status, 201, await answer.text());
+  }
+  const pasted = (commands: string) =>
+    paste(t, commands.replaceAll('http://localhost:8080', issuer), env, cwd);
+
+  t.match(
+    await pasted(commandsIn('docs/agents-in-your-api.md', 'Set up')),
+    /https:\/\/app\.example\.com\/api/,
+  );
+  const removals = commandsIn('docs/factors.md').replaceAll(/$(?<=.)/gm, ' 2>&1 || true');
+  t.match(await pasted(removals), /ada@example\.com has no .*\n.*ada@example\.com has no /s);
+  const operators = commandsIn('docs/console.md', 'Operators');
+  t.match(await pasted(operators.replace('invite ada@', 'invite new@')), /grace@example\.com/);
+  t.match(await pasted(commandsIn('docs/eddsa.md', 'ES256')), /client_secret/);
+  t.match(await pasted(commandsIn('docs/keys.md')), /^[0-9a-f]{64}\n\{"keys":\[/);
+  t.match(await pasted(commandsIn('docs/certification.md', 'Run the plans')), /invite_url/);
+  t.match(await pasted(commandsIn('docs/broker.md', 'Keycloak')), /post_logout_redirect_uris/);
+
+  const key = { kty: 'OKP', crv: 'Ed25519', x: '11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo', kid: 'one' };
+  writeFileSync(join(cwd, 'keys.json'), JSON.stringify({ keys: [key] }));
+  t.match(await pasted(commandsIn('docs/clients.md', 'A key instead of a secret')), /private_key_jwt/);
+  t.match(await pasted(commandsIn('docs/clients.md', 'A strict client')), /client_secret/);
+  await pasted(commandsIn('docs/clients.md', 'Why a client is refused'));
+  const [create = '', ...register] = commandsIn('docs/clients.md', 'Dynamic registration').split('\n');
+  const [token = ''] = /irt_[\w-]+/.exec(await pasted(create)) ?? [];
+  const command = register.join('\n').replace('https://id.example.com', issuer).replace('irt_…', token);
+  t.match(await pasted(command), /"client_id"/);
+});
+
+t.test('every variable in a block of variables is an option', async (t) => {
+  const known = readPage('.env.example');
+  const lines = allBlocks(['ini']).flatMap(({ page, text }) =>
+    [...text.matchAll(/^ *([A-Z][A-Z0-9_]+)=/gm)].map(([, name]) => ({ page, name })),
+  );
+  t.ok(lines.length > 15);
+  const wrong = lines.filter(({ name }) => name !== 'NODE_ENV' && !known.includes(`# ${name}=`));
+  t.strictSame(wrong, []);
+});
+
+t.test('every script that a page names exists', async (t) => {
+  const { scripts } = JSON.parse(readPage('package.json'));
+  const named = allBlocks(SHELL).flatMap(({ page, text }) =>
+    [...text.matchAll(/npm run ([\w:]+)/g)].map(([, name = '']) => ({ page, name })),
+  );
+  t.ok(named.length > 15);
+  t.strictSame(
+    named.filter(({ name }) => !scripts[name]),
+    [],
+  );
+});
+
+t.test('every block of commands is run by a test, or states why not', async (t) => {
+  const blocks = allBlocks([...SHELL, 'ts', 'tsx', 'js']);
+  const unmarked = blocks.filter(
+    ({ page, line, language, notRun, runBy }) =>
+      SHELL.includes(language) && !notRun && !runBy && !taken.has(`${page}:${line}`),
+  );
+  t.strictSame(
+    unmarked.map(({ page, line }) => `${page}:${line}`),
+    [],
+  );
+  for (const { page, line, runBy } of blocks)
+    if (runBy) t.ok(existsSync(join(ROOT, runBy)), `${page}:${line} names ${runBy}`);
+  const marked = blocks.filter(({ notRun }) => notRun);
+  t.ok(marked.length <= 22, `${marked.length} blocks are not run`);
+  const unnamed = pagesOfDocumentation()
+    .flatMap(blocksOf)
+    .filter(({ language }) => language === '');
+  t.strictSame(
+    unnamed.map(({ page, line }) => `${page}:${line}`),
+    [],
+    'a block without a language could be a command',
+  );
+});

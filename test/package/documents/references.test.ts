@@ -1,0 +1,135 @@
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import t from 'tap';
+import { temporaryFolder } from '../../kit/tmp.js';
+import { pagesOfDocumentation, ROOT, readPage } from './blocks.js';
+
+/** What the documentation refers to exists: pages, headings, pictures, files and tests. */
+
+interface Group {
+  text: string;
+  pages: [page: string, name: string, about: string][];
+}
+
+t.test('every page is in the navigation of the site, once', async (t) => {
+  const groups: Group[] = JSON.parse(readPage('website/navigation.json'));
+  const listed = groups.flatMap(({ pages }) => pages.map(([page]) => page));
+  const pages = readdirSync(join(ROOT, 'docs')).filter((name) => name.endsWith('.md'));
+  t.strictSame(
+    listed.sort(),
+    pages.filter((name) => name !== 'index.md').sort(),
+    'add a new page to website/navigation.json, then: npm run generate',
+  );
+});
+
+t.test('the package contains the pictures of its README', async (t) => {
+  const { files } = JSON.parse(readPage('package.json'));
+  const pictures = [...readPage('README.md').matchAll(/!\[[^\]]*\]\(([^)]+)\)/g)].map(([, file]) => file);
+  t.strictSame(
+    pictures.filter((file) => !files.includes(file)),
+    [],
+  );
+});
+
+t.test('links and anchors of every page lead somewhere, as on GitHub', async (t) => {
+  const texts = new Map(
+    [...pagesOfDocumentation(), 'CHANGELOG.md', 'llms.txt'].map((name) => [
+      name,
+      readPage(name).replace(/^ *```[\s\S]*?^ *```/gm, ''),
+    ]),
+  );
+  const broken: string[] = [];
+  for (const [page, text] of texts) {
+    for (const [, path = '', anchor] of text.matchAll(
+      /\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)/g,
+    )) {
+      const target = path === '' ? page : join(page, '..', path);
+      const linked = texts.get(target);
+      const isKnown = !anchor || (linked !== undefined && anchorsOf(linked).has(anchor));
+      if (!existsSync(join(ROOT, target)) || !isKnown) broken.push(`${page}: ${path}#${anchor ?? ''}`);
+    }
+  }
+  t.strictSame(broken, []);
+});
+
+/** The anchors that GitHub gives to the headings of a page. */
+function anchorsOf(text: string): Set<string> {
+  const anchors = new Set<string>();
+  for (const [, heading = ''] of text.matchAll(/^#+ (.+)$/gm)) {
+    const plain = heading.replaceAll(/`|\[|\]\([^)]*\)/g, '').toLowerCase();
+    const slug = plain.replaceAll(/[^\p{L}\p{N}\s_-]/gu, '').replaceAll(' ', '-');
+    let anchor = slug;
+    for (let count = 1; anchors.has(anchor); count += 1) anchor = `${slug}-${count}`;
+    anchors.add(anchor);
+  }
+  return anchors;
+}
+
+t.test('every file of the repository that the documents name exists', async (t) => {
+  const named = pagesOfDocumentation().flatMap((page) => {
+    const paths = readPage(page).match(
+      /(?<![\w./@:-])(?:src|test|bin|bench|docs|examples|templates)\/[\w./*-]*/g,
+    );
+    return (paths ?? []).map((path) => ({ page, path: path.replace(/\.$/, '') }));
+  });
+  t.ok(named.length > 100);
+  t.strictSame(
+    named.filter(({ path }) => !exists(path)),
+    [],
+  );
+});
+
+/** Whether there is such a file; `*` stands for any name. */
+function exists(path: string): boolean {
+  const [folder = ''] = path.split('*');
+  if (folder === path) return existsSync(join(ROOT, path));
+  const names = new RegExp(`^${path.slice(folder.length).replaceAll('.', '\\.').replaceAll('*', '[^/]*')}$`);
+  return readdirSync(join(ROOT, folder), { recursive: true }).some((name) => names.test(String(name)));
+}
+
+/** Titles of the tests of a file, as in the document: `…` replaces the parts that differ between runs. */
+function titlesOf(file: string): string[] {
+  const source = readPage(file);
+  const titles = source.matchAll(/\bt\.test\(\s*(?:'((?:[^'\\]|\\.)*)'|"([^"]*)"|`([^`]*)`)/g);
+  return [...titles].map(([, single = '', double = '', template = '']) =>
+    (single.replaceAll("\\'", "'") || double || template).replace(/\$\{[^}]*\}/g, '…'),
+  );
+}
+
+t.test('every test that docs/security.md names exists', async (t) => {
+  const page = readPage('docs/security.md');
+  const [threats = ''] = page.split('\n## What each way to sign in protects against\n');
+  const rows = threats.split('\n').filter((line) => /^\| (?!---|Threat)/.test(line));
+  t.ok(rows.length > 100);
+  for (const row of rows) {
+    const [threat = '', , tests = ''] = row.slice(2, -2).split(' | ');
+    const named = [...tests.matchAll(/(.+?) \(`(test\/[\w/.-]+)`\)(?:<br>|$)/g)];
+    t.ok(named.length > 0, threat);
+    for (const [, title = '', file = ''] of named)
+      t.ok(titlesOf(file).includes(title.replaceAll('\\|', '|')), `${file}: ${title}`);
+  }
+});
+
+t.test('a link of the built site to a missing page, file or heading fails the build', async (t) => {
+  const { findBrokenLinks } = await import(pathToFileURL(join(ROOT, 'website/links.mjs')).href);
+  const folder = temporaryFolder(t);
+  mkdirSync(join(folder, 'images'));
+  writeFileSync(join(folder, 'images/a.png'), '');
+  writeFileSync(join(folder, 'other.html'), '<h2 id="here">Here</h2><a href="/site/index.html#top">Back</a>');
+  const links = [
+    '/site/other.html#here',
+    './other.html#gone',
+    './missing.html',
+    '#top',
+    'https://example.com',
+  ];
+  const anchors = links.map((href) => `<a class="x" href="${href}">x</a>`).join('');
+  const images = '<img src="/site/images/a.png"><img src="/site/images/b.png">';
+  writeFileSync(join(folder, 'index.html'), `<h1 id="top">Top</h1>${anchors}${images}`);
+  t.strictSame(findBrokenLinks(folder, '/site/'), [
+    'index.html: ./other.html#gone names no heading of other.html',
+    'index.html: ./missing.html leads nowhere',
+    'index.html: /images/b.png leads nowhere',
+  ]);
+});

@@ -1,0 +1,182 @@
+import t from 'tap';
+import { DAY, MINUTE } from '../../../src/core/kernel/clock.js';
+import { activityCollection, createActivity } from '../../../src/saas/auth/sessions/activity.js';
+import { sessionCollection } from '../../../src/saas/auth/store.js';
+import { updateFigures } from '../../../src/saas/billing/figures/job.js';
+import { figureCollections } from '../../../src/saas/billing/figures/store.js';
+import { subscriptionCollection } from '../../../src/saas/billing/store.js';
+import { mailCollection } from '../../../src/shared/email/store.js';
+import { ADMIN, type SaasApp, saasApp, storeOf } from '../../kit/app.js';
+import { shop, subscriptionEvent } from '../billing/kit.js';
+
+/** The start page of the admin area: plots of the last 30 days, and what needs attention. */
+
+interface Plot {
+  name: string;
+  days: string[];
+  series: { name: string; values: (number | null)[] }[];
+}
+
+const pageOf = async (app: SaasApp) => (await app.request('GET', '/admin', { headers: ADMIN })).text;
+
+const overviewOf = async (app: SaasApp) =>
+  (await app.request('GET', '/admin/api/overview', { headers: ADMIN })).body.data;
+
+const plotOf = ({ plots }: { plots: Plot[] }, wanted: string) =>
+  plots.find(({ name }) => name === wanted) as Plot;
+
+/** The values of the last days, by the name of the series. */
+const lastOf = (plot: Plot, days = 1) =>
+  Object.fromEntries(plot.series.map(({ name, values }) => [name, values.slice(-days)]));
+
+t.test('every plot has a summary, a definition and a table, and names the time zone', async (t) => {
+  const { app } = await shop(t);
+  const text = await pageOf(app);
+  const figures = text.match(/<figure>/g)?.length ?? 0;
+  t.equal(figures, 7);
+  for (const part of [/<svg role="img" aria-label="/g, /<figcaption/g, /<details>/g, /Day \(UTC\)/g]) {
+    t.equal(text.match(part)?.length, figures, String(part));
+  }
+  t.match(text, 'The last 30 days in UTC');
+  t.match(text, 'Nothing in the last 30 days.');
+  t.notMatch(text, /<script|\sstyle=/);
+});
+
+t.test('without billing, nothing of it is shown, loaded or scheduled', async (t) => {
+  const app = await saasApp(t, { paymentWebhookSecret: undefined } as object);
+  const { plots } = await overviewOf(app);
+  t.same(
+    plots.map(({ name }: Plot) => name),
+    ['sign-ups', 'active-users', 'mail-failures'],
+  );
+  const leases = (await storeOf(t, app)).collection<{ id: string }>('leases');
+  t.equal(await leases.findOne({ id: 'billing-figures' }), null);
+});
+
+t.test('active users are those who signed in or refreshed a session on the day', async (t) => {
+  const app = await saasApp(t);
+  const store = await storeOf(t, app);
+  const sessions = sessionCollection(store);
+  const { job } = createActivity({ activity: activityCollection(store), sessions, clock: app.clock });
+  const count = () => job.run({ term: 1, signal: new AbortController().signal });
+  const ada = await app.signUp();
+  const bob = await app.signUp();
+  await app.request('POST', '/api/auth/login', { body: { email: ada.email, password: ada.password } });
+  await count();
+  app.clock.advance(DAY);
+  const body = { refreshToken: bob.refreshToken };
+  t.equal((await app.request('POST', '/api/auth/refresh', { body })).status, 200);
+  await count();
+  const users = async () => lastOf(plotOf(await overviewOf(app), 'active-users'), 3)['Active users'];
+  t.same(await users(), [null, 2, null], 'a user with two sessions counts once; the day is not over');
+  // In the last hour of the day, and at the first of the next one.
+  app.clock.advance(DAY - MINUTE);
+  const refresh = async (refreshToken: string) => {
+    const answer = await app.request('POST', '/api/auth/refresh', { body: { refreshToken } });
+    return answer.body.data.refreshToken as string;
+  };
+  const next = await refresh(ada.refreshToken);
+  app.clock.advance(MINUTE);
+  await refresh(next);
+  await count();
+  await sessions.deleteMany({ userId: bob.id });
+  await count();
+  app.clock.advance(11 * MINUTE);
+  t.same(await users(), [2, 2, null], 'also who came after the last count of the day');
+  app.clock.advance(3 * DAY);
+  await count();
+  app.clock.advance(11 * MINUTE);
+  t.same(await users(), [null, null, null], 'days on which no process ran are unknown');
+});
+
+t.test('revenue is shown by currency, with its changes, statuses and trials', async (t) => {
+  const { app, deliver, buyer } = await shop(t);
+  const subscriptions = subscriptionCollection(await storeOf(t, app));
+  const store = await storeOf(t, app);
+  let term = 10;
+  const update = () =>
+    updateFigures(
+      { ...figureCollections(store), subscriptions, clock: app.clock },
+      { term: ++term, signal: new AbortController().signal },
+    );
+  const ada = await buyer();
+  const bob = await buyer();
+  const data = (unit_amount: number, currency: string) => [
+    {
+      quantity: 1,
+      price: {
+        id: 'price_pro',
+        lookup_key: 'pro',
+        unit_amount,
+        currency,
+        recurring: { interval: 'month', interval_count: 1 },
+      },
+    },
+  ];
+  const active = { status: 'active', customer: ada.customer };
+  await deliver(
+    subscriptionEvent('created', 1, { ...active, id: 'sub_1', items: { data: data(2950, 'eur') } }),
+  );
+  await update();
+  app.clock.advance(DAY);
+  const other = { status: 'past_due', customer: bob.customer };
+  await deliver(
+    subscriptionEvent('created', 2, { ...other, id: 'sub_2', items: { data: data(500, 'jpy') } }),
+  );
+  await deliver(
+    subscriptionEvent('updated', 3, { ...active, id: 'sub_1', items: { data: data(4950, 'eur') } }),
+  );
+  await update();
+  const overview = await overviewOf(app);
+  t.same(lastOf(plotOf(overview, 'mrr-eur'), 3), { MRR: [null, 29.5, 49.5] });
+  t.same(lastOf(plotOf(overview, 'mrr-jpy')), { MRR: [500] });
+  t.match(lastOf(plotOf(overview, 'mrr-changes-eur')), { expansion: [20], new: [0], churned: [0] });
+  t.match(lastOf(plotOf(overview, 'mrr-changes-jpy')), { new: [500] });
+  t.match(lastOf(plotOf(overview, 'subscriptions')), { active: [1], past_due: [1], others: [0] });
+  const text = await pageOf(app);
+  t.match(text, 'Monthly recurring revenue in EUR');
+  t.match(text, '49.5');
+});
+
+t.test('the plots are counted again after a minute', async (t) => {
+  const app = await saasApp(t);
+  await app.signUp();
+  t.same(lastOf(plotOf(await overviewOf(app), 'sign-ups')), { 'Sign-ups': [1] });
+  await app.signUp();
+  t.same(lastOf(plotOf(await overviewOf(app), 'sign-ups')), { 'Sign-ups': [1] }, 'not yet');
+  app.clock.advance(11 * MINUTE);
+  t.same(lastOf(plotOf(await overviewOf(app), 'sign-ups')), { 'Sign-ups': [2] });
+});
+
+t.test(
+  'failed mails, failed payments and unmatched events are counted by day and need attention',
+  async (t) => {
+    const { app, deliver } = await shop(t);
+    const mails = mailCollection(await storeOf(t, app));
+    const mail = {
+      to: 'ada@example.test',
+      template: 'welcome',
+      security: false,
+      expiresAt: 0,
+      attempts: 3,
+      createdAt: app.clock.now(),
+    } as const;
+    await mails.insert({ ...mail, id: 'm1', key: 'k1', status: 'failed', endedAt: app.clock.now() - DAY });
+    await mails.insert({ ...mail, id: 'm2', key: 'k2', status: 'expired', endedAt: app.clock.now() });
+    await mails.insert({ ...mail, id: 'm3', key: 'k3', status: 'sent', endedAt: app.clock.now() });
+    const event = subscriptionEvent('created', 1, { id: 'sub_9', status: 'active', customer: 'cus_unknown' });
+    t.equal(await deliver(event), 'unmatched');
+    const overview = await overviewOf(app);
+    t.same(lastOf(plotOf(overview, 'mail-failures'), 2), {
+      failed: [1, 0],
+      undeliverable: [0, 0],
+      expired: [0, 1],
+    });
+    t.same(lastOf(plotOf(overview, 'webhook-failures')), { unmatched: [1], 'not completed': [0] });
+    t.same(
+      overview.attention.map(({ text }: { text: string }) => text),
+      ['Payment events of unknown users: 1', 'E-mails that were not sent: 2'],
+    );
+    t.match(await pageOf(app), 'Payment events of unknown users: 1');
+  },
+);

@@ -1,0 +1,327 @@
+import t, { type Test } from 'tap';
+import { sessionCollection, userCollection } from '../../../src/saas/auth/store.js';
+import {
+  type Account,
+  ADMIN,
+  auditOf,
+  PASSWORD,
+  type SaasApp,
+  SECRETS,
+  saasApp,
+  storeOf,
+} from '../../kit/app.js';
+import { countedRandom } from '../../kit/random.js';
+import { subscriptionObject } from '../../kit/stripe-objects.js';
+import { temporaryFolder } from '../../kit/tmp.js';
+import { mailedApp, RESET, VERIFY } from '../auth/kit.js';
+import { shop } from '../billing/kit.js';
+
+/** Users in the admin area: the list, the page of a user, and what the operator changes there. */
+
+const get = (app: SaasApp, path: string) => app.request('GET', path, { headers: ADMIN });
+const act = (app: SaasApp, path: string, fields: object = {}) =>
+  app.request('POST', `/admin/api/users/${path}`, { headers: ADMIN, body: fields, from: '203.0.113.9' });
+const userOf = async (app: SaasApp, id: string) => (await get(app, `/admin/api/users/${id}`)).body.data;
+const me = async (app: SaasApp, { accessToken: token }: Pick<Account, 'accessToken'>) =>
+  (await app.request('GET', '/api/auth/me', { token })).status;
+const login = (app: SaasApp, { email }: Pick<Account, 'email'>) =>
+  app.request('POST', '/api/auth/login', { body: { email, password: PASSWORD } });
+
+/** The records of changes by the operator about a user, without what every one of them contains. */
+async function changesOf(t: Test, app: SaasApp, subject: string) {
+  const store = await storeOf(t, app);
+  const records = (await auditOf(store)).filter((record) => record.subject === subject && record.by);
+  return records.map(({ event, by, ip, detail }) => {
+    if (by !== SECRETS.adminUsername || ip !== '203.0.113.9')
+      throw new Error(`${event} names ${by} at ${ip}`);
+    return detail === undefined ? event : `${event} ${detail}`;
+  });
+}
+
+/** Submits the form of an action, as a browser does. */
+async function submit(app: SaasApp, path: string, fields: Record<string, string> = {}) {
+  const { text } = await get(app, path);
+  const [, token = ''] = /name="token" value="([^"]+)"/.exec(text.replaceAll('&#x3D;', '=')) ?? [];
+  const headers = { ...ADMIN, 'content-type': 'application/x-www-form-urlencoded' };
+  const body = new URLSearchParams({ ...fields, token }).toString();
+  return app.request('POST', path, { body, headers });
+}
+
+t.test('the list shows suspended, unverified and closed accounts', async (t) => {
+  const app = await saasApp(t);
+  const [ada, bob] = [await app.signUp(), await app.signUp()];
+  await app.server.fastify.saas.users.create({ email: 'eve@example.test', emailVerified: true });
+  await act(app, `${bob.id}/suspend`);
+  const emails = async (query: string) =>
+    (await get(app, `/admin/api/users?${query}`)).body.data.items.map(
+      ({ email }: { email: string }) => email,
+    );
+  t.same(await emails('show=suspended'), [bob.email]);
+  t.same(await emails('show=deleting'), []);
+  t.same((await emails('show=unverified')).sort(), [ada.email, bob.email]);
+  const users = userCollection(await storeOf(t, app));
+  await users.updateOne(
+    { id: ada.id },
+    { set: { suspendedAt: app.clock.now(), deletingAt: app.clock.now() } },
+  );
+  t.same(await emails('show=deleting'), [ada.email]);
+  const both = await get(app, '/admin/users?q=a&show=suspended');
+  t.equal(both.status, 400, 'no index serves both');
+  t.match(both.text, 'cannot be combined with a search');
+  t.equal((await get(app, '/admin/api/users?show=other')).status, 400);
+  const { items } = (await get(app, '/admin/api/users?show=suspended')).body.data;
+  const item = items.find(({ email }: { email: string }) => email === ada.email);
+  t.match(item, { state: 'deleting', suspendedAt: /T/, granted: null, hasPassword: true });
+});
+
+t.test('the page of a user shows the account and everything stored about it', async (t) => {
+  const app = await saasApp(t);
+  const ada = await app.signUp({ name: 'Ada <b>' });
+  await login(app, ada);
+  const { status, text } = await get(app, `/admin/users/${ada.id}`);
+  t.equal(status, 200);
+  t.match(text, ada.email);
+  t.match(text, 'Ada &lt;b&gt;');
+  for (const heading of ['Sessions', 'Subscriptions', 'Payments', 'One-time purchases', 'E-mails', 'Audit'])
+    t.match(text, `>${heading}</h2>`);
+  t.match(text, 'user.registered');
+  t.match(text, 'welcome');
+  const user = await userOf(app, ada.id);
+  t.match(user, { id: ada.id, name: 'Ada <b>', state: 'active', emailVerified: false, customer: null });
+  t.notMatch(JSON.stringify(user), /argon2|hash\b/i);
+  for (const path of [
+    '/admin/users/usr_unknown',
+    '/admin/api/users/usr_unknown',
+    '/admin/users/usr_unknown/suspend',
+  ])
+    t.equal((await get(app, path)).status, 404, path);
+});
+
+t.test('a suspended user is rejected from the next request on, in every process', async (t) => {
+  const folder = temporaryFolder(t);
+  const here = await saasApp(t, { folder });
+  const there = await saasApp(t, { folder, clock: here.clock, random: countedRandom('there') });
+  const ada = await here.signUp();
+  t.equal(await me(there, ada), 200);
+  t.equal((await act(here, `${ada.id}/suspend`)).status, 200);
+  t.equal(await me(there, ada), 401);
+  t.equal((await login(there, ada)).body.error.code, 'ACCOUNT_SUSPENDED');
+  t.match(await userOf(here, ada.id), { state: 'suspended' });
+  const sent = await submit(here, `/admin/users/${ada.id}/unsuspend`);
+  t.equal(sent.status, 303);
+  t.equal((await login(there, ada)).status, 200);
+  const { pathname, search } = new URL(
+    sent.headers['location'] ?? '',
+    `http://x/admin/users/${ada.id}/unsuspend`,
+  );
+  t.match((await get(here, pathname + search)).text, 'The suspension was lifted.');
+  const records = await auditOf(await storeOf(t, here));
+  t.match(
+    records.filter(({ by }) => by),
+    [
+      { event: 'user.suspended', subject: ada.id, by: 'operator', ip: '203.0.113.9' },
+      { event: 'user.unsuspended', subject: ada.id, by: 'operator', ip: '127.0.0.1' },
+    ],
+  );
+});
+
+t.test('the operator ends one session or all of them', async (t) => {
+  const app = await saasApp(t);
+  const ada = await app.signUp();
+  const bob = await app.signUp();
+  const second = (await login(app, ada)).body.data;
+  const listed = async () => (await get(app, `/admin/api/users/${ada.id}/sessions`)).body.data.items;
+  const [one, two] = await listed();
+  t.same([one.state, two.state], ['active', 'active']);
+  const { body } = await app.request('GET', '/api/auth/me', { token: second.accessToken });
+  const { id } = body.data.session;
+  t.equal((await act(app, `${bob.id}/sessions/${id}/end`)).status, 404, 'of another user');
+  t.equal((await act(app, `${ada.id}/sessions/${id}/end`)).status, 200);
+  t.equal(await me(app, second), 401);
+  t.equal(await me(app, ada), 200);
+  t.equal((await act(app, `${ada.id}/sessions/${id}/end`)).status, 404, 'it has ended');
+  t.same((await listed()).map(({ state }: { state: string }) => state).sort(), ['active', 'ended']);
+  t.equal((await act(app, `${ada.id}/end-sessions`)).status, 200);
+  t.equal(await me(app, ada), 401);
+  t.equal(await me(app, bob), 200);
+  t.same(await changesOf(t, app, ada.id), [`session.revoked ${id}`, 'session.revoked all']);
+  app.clock.advance(31 * 86_400_000);
+  t.match(await listed(), [{ state: /ended|expired/ }, { state: /ended|expired/ }]);
+});
+
+t.test('the operator sends links that set a password and verify the address', async (t) => {
+  const app = await mailedApp(t);
+  const ada = await app.signUp();
+  t.equal((await act(app, `${ada.id}/send-reset`)).status, 200);
+  const reset = await app.mail(RESET);
+  t.same(reset.to, [ada.email]);
+  t.equal((await act(app, `${ada.id}/send-verification`)).status, 200);
+  const { token } = await app.mail(VERIFY);
+  t.equal((await app.post('/auth/verify-email', { token, password: PASSWORD })).status, 200);
+  t.match(await userOf(app, ada.id), { emailVerified: true });
+  const again = await act(app, `${ada.id}/send-verification`);
+  t.equal(again.status, 400);
+  t.match(again.body.message, 'verified already');
+  await act(app, `${ada.id}/suspend`);
+  const suspended = await submit(app, `/admin/users/${ada.id}/send-reset`);
+  t.equal(suspended.status, 400);
+  t.match(suspended.text, 'The account is suspended');
+  t.same(await changesOf(t, app, ada.id), [
+    'password.reset-sent',
+    'email.verification-sent',
+    'user.suspended',
+  ]);
+});
+
+t.test('the operator changes the name of a user', async (t) => {
+  const app = await saasApp(t);
+  const ada = await app.signUp({ name: 'Ada' });
+  t.equal((await act(app, `${ada.id}/rename`, { name: 'Ada Lovelace' })).status, 200);
+  t.equal((await act(app, `${ada.id}/rename`, { name: 'Ada Lovelace' })).status, 200);
+  t.equal((await act(app, `${ada.id}/rename`, { name: 'a\u0000b' })).status, 400);
+  const wrong = await submit(app, `/admin/users/${ada.id}/rename`, { name: '   ' });
+  t.equal(wrong.status, 400, 'the form has the rules of the API');
+  t.match(wrong.text, /id="problem-name" role="alert"/);
+  t.equal((await submit(app, `/admin/users/${ada.id}/rename`, { name: '' })).status, 303);
+  t.equal((await userOf(app, ada.id)).name, '');
+  const store = await storeOf(t, app);
+  const details = (await auditOf(store))
+    .filter(({ event }) => event === 'user.renamed')
+    .map(({ detail }) => detail);
+  t.same(details, [
+    '{"before":{"name":"Ada"},"after":{"name":"Ada Lovelace"}}',
+    '{"before":{"name":"Ada Lovelace"},"after":{"name":null}}',
+  ]);
+});
+
+t.test('the operator grants a plan until a day, changes it and withdraws it', async (t) => {
+  const app = await saasApp(t);
+  const ada = await app.signUp();
+  const entitled = () => app.server.fastify.saas.entitles(ada.id, 'pro');
+  t.equal((await act(app, `${ada.id}/grant`, { plan: 'pro', until: '2040-01-01' })).status, 200);
+  t.ok(await entitled(), 'on the last day');
+  const { billing } = app.server.fastify.saas;
+  t.same(await billing.get(ada.id), { status: 'granted', plan: 'pro', entitled: true });
+  t.same(await billing.get('usr_unknown'), { status: 'none', plan: 'free', entitled: false });
+  const form = async (verb: string) => (await app.admin('GET', `/admin/users/${ada.id}/${verb}`)).text;
+  t.match(await form('grant'), /value="pro"[\s\S]*value="2040-01-01"/, 'the form shows what is stored');
+  app.clock.advance(86_400_000);
+  t.notOk(await entitled(), 'on the day after');
+  for (const until of ['2039-12-31', '2040-02-31', '2041-13-01', 'soon'])
+    t.equal((await act(app, `${ada.id}/grant`, { plan: 'pro', until })).status, 400, until);
+  t.equal((await act(app, `${ada.id}/grant`, { plan: 'free' })).status, 400);
+  t.equal((await submit(app, `/admin/users/${ada.id}/grant`, { plan: 'pro', until: '' })).status, 303);
+  t.ok(await entitled());
+  t.match(await userOf(app, ada.id), { granted: { plan: 'pro', until: null } });
+  t.equal((await act(app, `${ada.id}/revoke-grant`)).status, 200);
+  t.notOk(await entitled());
+  const store = await storeOf(t, app);
+  const records = (await auditOf(store)).filter(({ event }) => event.startsWith('plan.'));
+  t.match(records, [
+    { by: 'operator', detail: 'pro until 2040-01-02T00:00:00.000Z' },
+    { by: 'operator', detail: 'pro, before: pro until 2040-01-02T00:00:00.000Z' },
+    { by: 'operator', detail: 'pro' },
+  ]);
+});
+
+t.test('plans that the configuration defines are a choice', async (t) => {
+  const app = await saasApp(t, { billing: { plans: { pro: { prices: ['price_pro'] }, team: {} } } } as never);
+  const ada = await app.signUp();
+  const { text } = await get(app, `/admin/users/${ada.id}/grant`);
+  t.match(text, '<option value="pro">');
+  t.match(text, '<option value="team">');
+});
+
+t.test('the operator syncs the subscriptions of a user with the provider', async (t) => {
+  const { app, api, buyer, subscription } = await shop(t);
+  const ada = await buyer();
+  const truth = api.world.subscribe(ada.customer, ada.id, true);
+  t.match(await subscription(ada), { status: 'none' });
+  t.equal((await act(app, `${ada.id}/resync`)).status, 200);
+  t.match(await subscription(ada), { status: truth.status });
+  t.match(await userOf(app, ada.id), { customer: { id: ada.customer } });
+  api.fault = () => ({ status: 500, body: '{}' });
+  t.equal((await act(app, `${ada.id}/resync`)).body.error.code, 'PAYMENT_PROVIDER_ERROR');
+  api.fault = () => undefined;
+  const bob = await app.signUp();
+  t.equal((await act(app, `${bob.id}/resync`)).status, 400, 'without a customer');
+  t.same(await changesOf(t, app, ada.id), [
+    `user.resynced {"before":{"${truth.id}":null},"after":{"${truth.id}":"${truth.status}"}}`,
+  ]);
+  const plain = await saasApp(t);
+  const eve = await plain.signUp();
+  t.notMatch((await get(plain, `/admin/users/${eve.id}`)).text, 'Sync with');
+  t.equal((await act(plain, `${eve.id}/resync`)).status, 404, 'nothing to sync with');
+});
+
+t.test('deleting a user needs the address as confirmation and cancels the subscriptions', async (t) => {
+  const { app, api, buyer, deliver } = await shop(t);
+  const ada = await buyer();
+  const truth = api.world.subscribe(ada.customer, ada.id, true);
+  await deliver({
+    id: 'evt_1',
+    object: 'event',
+    created: Date.UTC(2040, 0, 1) / 1000,
+    type: 'customer.subscription.created',
+    data: { object: subscriptionObject(truth) },
+  });
+  for (const confirm of [undefined, '', 'ada', `${ada.email} `])
+    t.equal((await act(app, `${ada.id}/delete`, confirm === undefined ? {} : { confirm })).status, 400);
+  const wrong = await submit(app, `/admin/users/${ada.id}/delete`, { confirm: 'yes' });
+  t.equal(wrong.status, 400);
+  t.match(wrong.text, `must be ${ada.email}`);
+  t.equal(await me(app, ada), 200, 'nothing happened');
+
+  api.fault = () => ({ status: 500, body: '{}' });
+  const failed = await act(app, `${ada.id}/delete`, { confirm: ada.email });
+  t.equal(failed.body.error.code, 'PAYMENT_PROVIDER_ERROR');
+  t.equal(await me(app, ada), 401, 'the account is closed at once');
+  t.match(await userOf(app, ada.id), { state: 'deleting' });
+  api.fault = () => undefined;
+  await act(app, `${ada.id}/suspend`);
+  const sent = await submit(app, `/admin/users/${ada.id}/delete`, { confirm: ada.email });
+  t.equal(sent.status, 303);
+  t.equal(truth.status, 'canceled');
+  t.equal((await get(app, `/admin/api/users/${ada.id}`)).status, 404);
+  const store = await storeOf(t, app);
+  t.equal(await userCollection(store).findOne({ id: ada.id }), null);
+  t.equal(await sessionCollection(store).count({ userId: ada.id }), 0);
+  const events = (await auditOf(store)).filter(({ by, subject }) => by && subject === ada.id);
+  t.match(events, [
+    { event: 'user.closed', ip: '203.0.113.9' },
+    { event: 'user.deleted', ip: '127.0.0.1' },
+  ]);
+});
+
+t.test('the operator may delete a suspended user', async (t) => {
+  const app = await saasApp(t);
+  const ada = await app.signUp();
+  await act(app, `${ada.id}/suspend`);
+  t.equal((await act(app, `${ada.id}/delete`, { confirm: ada.email })).status, 200);
+  t.equal((await login(app, ada)).status, 401);
+});
+
+t.test('the export of the operator is the export of the user, and is audited', async (t) => {
+  const app = await saasApp(t);
+  const ada = await app.signUp({ name: 'Ada' });
+  await act(app, `${ada.id}/rename`, { name: 'Ada Lovelace' });
+  const byUser = await app.request('GET', '/api/user/export', { token: ada.accessToken });
+  const byOperator = await act(app, `${ada.id}/export`);
+  t.equal(byOperator.status, 200);
+  t.match(byOperator.headers, { 'content-disposition': `attachment; filename="${ada.id}.json"` });
+  // A mail may be sent in between.
+  const { audit, mails, ...rest } = byOperator.body.data;
+  t.same({ ...rest, audit: [], mails: [] }, { ...byUser.body.data, audit: [], mails: [] });
+  t.equal(mails.length, byUser.body.data.mails.length);
+  const recorded = audit.map(({ event, ip }: { event: string; ip: string }) => `${event} ${ip}`);
+  t.same(recorded.sort(), ['user.exported operator', 'user.registered 127.0.0.1', 'user.renamed operator']);
+  t.notMatch(byUser.text, '203.0.113.9', 'the address of the operator is not the data of the user');
+  await act(app, `${ada.id}/suspend`);
+  t.match((await act(app, `${ada.id}/export`)).body.data.user, { suspendedAt: /^2040-/ });
+  const page = await get(app, `/admin/users/${ada.id}`);
+  t.match(page.text, `action="${ada.id}&#x2F;export"`);
+  const headers = { ...ADMIN, 'content-type': 'application/x-www-form-urlencoded' };
+  t.equal((await app.request('POST', `/admin/users/${ada.id}/export`, { headers, body: 'a=b' })).status, 403);
+  t.equal((await get(app, `/admin/users/${ada.id}/export`)).status, 405, 'a GET exports nothing');
+  t.equal((await act(app, 'usr_unknown/export')).status, 404);
+});

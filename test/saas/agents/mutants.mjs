@@ -1,0 +1,19 @@
+/** @type {import('../../mutants.mjs').Mutant[]} */
+// biome-ignore format: the rows of a table
+export default [
+  {
+    name: 'a route without a scope admits agents', file: 'saas/agents/access.ts', in: 'admit',
+    replace: 'if (scope === undefined) throw peopleOnly();', by: '',
+    tests: [['saas/agents/agents', 'a route admits an agent for its scope only, and says which one it needs']],
+  },
+  {
+    name: 'an agent acts as a person', file: 'saas/agents/access.ts', in: 'admit',
+    replace: 'isPerson ? await deps.userOf(token.subject) : null', by: 'await deps.userOf(token.subject)',
+    tests: [['saas/agents/tokens', 'a token that is wrong in any way is refused']],
+  },
+  {
+    name: 'a ticket is worth something without the verifier', file: 'saas/agents/service.ts', in: 'connect',
+    replace: '|| sha256(codeVerifier) !== ticket.codeChallenge', by: '',
+    tests: [['saas/agents/agents', 'a connection belongs to the browser, the application and the user who']],
+  },
+];

@@ -1,0 +1,182 @@
+import type { Test } from 'tap';
+import type { Clock } from '../../../src/core/kernel/clock.js';
+import { sha256 } from '../../../src/core/kernel/secrets.js';
+import { createUnknownWrites, type UnknownWritesRegistry } from '../../../src/core/ops/unknown-writes.js';
+import { nullIfTaken, type Store } from '../../../src/core/storage/collection.js';
+import { createAccountMails } from '../../../src/saas/auth/mails.js';
+import { type AuthService, createAuthService } from '../../../src/saas/auth/service.js';
+import type { SessionTokens } from '../../../src/saas/auth/sessions/tokens.js';
+import { isSessionValid, sessionCollection, userCollection } from '../../../src/saas/auth/store.js';
+import { fakeClock } from '../../kit/clock.js';
+import { eventSink } from '../../kit/events.js';
+import type { Exploration, Scenario } from '../../kit/explore.js';
+import { countedRandom } from '../../kit/random.js';
+import { viewUnsubscribed } from '../../kit/users.js';
+
+/** The real services in every order of their storage calls; passwords, tokens and counters are stubs. */
+
+export const NOW = fakeClock().now();
+export const ORIGIN = { ip: '127.0.0.1', isDisconnected: () => false };
+const SECRET = 'x'.repeat(43);
+export const [ADA, EVE] = ['usr_ada', 'usr_eve'];
+
+export const linkOf = (userId: string) => `${userId}.${SECRET}`;
+
+/** Tokens with readable content, without signatures. */
+export const TOKENS: SessionTokens = {
+  accessTtl: 900,
+  newRefreshId: () => 'first',
+  nextRefreshId: (_sid, id) => `${id}+`,
+  signAccess: () => 'access',
+  signRefresh: ({ userId, id }, jti) => [userId, id, jti].join(' '),
+  verifyBearer: (text) => readClaims(text.replace('Bearer ', '')),
+  verifyRefresh: (text) => readClaims(text),
+};
+
+function readClaims(text: string) {
+  const [sub = '', sid = '', jti = ''] = text.split(' ');
+  return { claims: { sub, sid, jti }, isExpired: false };
+}
+
+interface Mail {
+  id: string;
+  reaches: number;
+}
+
+export const mailsOf = (store: Store) => store.collection<Mail>('mails');
+
+/** What a process remembers of writes without a known outcome; settled by the tests themselves. */
+export const unknownWritesOn = (clock: Clock): UnknownWritesRegistry =>
+  createUnknownWrites({
+    clock: { now: clock.now, every: () => () => undefined },
+    log: { error: () => undefined },
+  });
+
+/** The service of one process on its view of the store. */
+export function serviceOn(
+  store: Store,
+  seed: string,
+  more: Partial<Parameters<typeof createAuthService>[0]> = {},
+): AuthService {
+  const clock = fakeClock();
+  return createAuthService({
+    users: userCollection(store),
+    sessions: sessionCollection(store),
+    tokens: TOKENS,
+    profileMark: () => ({}),
+    passwords: {
+      prepare: () => undefined,
+      problem: () => null,
+      ensureCapacity: async () => undefined,
+      accepts: () => true,
+      foreignWork: () => null,
+      hash: async (password) => `hash of ${password}`,
+      verify: async (stored, password) => ({ ok: stored === `hash of ${password}`, outdated: false }),
+    },
+    passwordPolicy: { validate: async () => undefined },
+    foreignHashes: { decoys: async () => [], remove: async () => undefined },
+    throttle: {
+      count: async () => undefined,
+      countKey: async () => undefined,
+      tryCountKey: async () => true,
+      attempt: (_guess, evaluate) => evaluate(),
+      trust: async () => undefined,
+      trustOnly: async () => undefined,
+      isTrusted: async () => false,
+    },
+    audit: { record: async () => undefined, recordFailure: async () => undefined },
+    presentUser: viewUnsubscribed,
+    mails: silentMails,
+    backgroundTasks: { run: () => undefined },
+    deletionHooks: {
+      cancelSubscriptions: async () => undefined,
+      deleteData: async () => undefined,
+      deleteLateData: async () => undefined,
+    },
+    ...eventSink(),
+    unknownWrites: unknownWritesOn(clock),
+    clock,
+    random: countedRandom(seed),
+    registrationAllowed: async () => true,
+    verificationRequired: false,
+    siteName: async () => 'SaaS',
+    profileChanged: () => undefined,
+    refreshTtl: 604_800,
+    sessionMaxAge: 2_592_000,
+    refreshReuseWindow: 30,
+    ...more,
+  });
+}
+
+const pages = {
+  reset: () => 'http://app.example.test/r',
+  verify: () => 'http://app.example.test/v',
+  unlock: () => 'http://app.example.test/u',
+};
+const silentMails = createAccountMails({ outbox: { put: async () => undefined }, pages, clock: fakeClock() });
+
+/** Notifications of changes are stored with their send condition, as in the outbox. */
+export const storedMails = (store: Store) =>
+  createAccountMails({
+    outbox: {
+      async put({ key, sendCondition }) {
+        if (!sendCondition) return;
+        const reaches = sendCondition.minVersion;
+        await mailsOf(store).insert({ id: key, reaches }).catch(nullIfTaken);
+      },
+    },
+    pages,
+    clock: fakeClock(),
+  });
+
+/** Two accounts, each with a session, a reset link, and a pending change to `new@example.test`. */
+export async function setup(store: Store): Promise<void> {
+  for (const id of [ADA, EVE]) {
+    await userCollection(store).insert({
+      id,
+      email: `${id}@example.test`,
+      passwordHash: 'hash of old',
+      passwordVersion: 1,
+      emailVerified: true,
+      sessionEpoch: 0,
+      resetHash: sha256(linkOf(id)),
+      resetExpiresAt: NOW + 1000,
+      newEmail: 'new@example.test',
+      changeHash: sha256(linkOf(id)),
+      changeExpiresAt: NOW + 1000,
+      subscriptionStatus: 'none',
+      subscriptionPlan: 'free',
+      createdAt: NOW,
+    });
+    await sessionCollection(store).insert({
+      id: `ses_${id}`,
+      userId: id,
+      epoch: 0,
+      currentId: sha256('first'),
+      rotatedAt: NOW,
+      createdAt: NOW,
+      expiresAt: NOW + 1_000_000,
+    });
+  }
+  mailsOf(store);
+}
+
+export const codes = (results: Parameters<Scenario['check']>[1]) =>
+  results.map((result) =>
+    result?.status === 'rejected' ? String(result.reason.code ?? result.reason) : 'done',
+  );
+
+export function insist(isRight: boolean, words: string): asserts isRight {
+  if (!isRight) throw new Error(words);
+}
+
+export async function aliveSessions(store: Store): Promise<string[]> {
+  const user = await userCollection(store).findOne({ id: ADA });
+  const { items } = await sessionCollection(store).page({ where: { userId: ADA }, sort: 'id', limit: 100 });
+  return items.filter((session) => user && isSessionValid(user, session, NOW)).map(({ id }) => id);
+}
+
+export const holds = (t: Test, { failure, orders }: Exploration) => {
+  t.equal(failure, undefined);
+  t.ok(orders > 3, `${orders} orders`);
+};

@@ -1,0 +1,199 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import argon2 from 'argon2';
+import t, { type Test } from 'tap';
+import { createPasswords } from '../../../src/core/passwords/hasher.js';
+import { openStore } from '../../../src/core/storage/open.js';
+import { createForeignHashes, foreignHashCollection } from '../../../src/saas/auth/import/foreign-hashes.js';
+import { userCollection } from '../../../src/saas/auth/store.js';
+import { type Mongod, onMongod } from '../../core/storage/mongod.js';
+import { CHEAP, PASSWORD, type SaasApp, saasApp, storeOf } from '../../kit/app.js';
+import { countedRandom } from '../../kit/random.js';
+
+/** While accounts have foreign hashes, a failed login costs the same work for every address. */
+
+const BCRYPT_4 = '$2a$04$XTuyIS99hkwY2e8/7K7RlefGboJb28bSlZlN.9r6HA6faaFfv0H06';
+const PBKDF2 = '$pbkdf2-sha256$1000$KAVg7J0TIqRU6n1PaW2N8Q$drDOQVcRz5FZOe1vG3w0Og75jzE1Cdv5.jcVq1rpDV4';
+const HOUR = 3_600_000;
+const HASHES: Record<string, string> = {
+  bcrypt4: BCRYPT_4,
+  bcrypt6: BCRYPT_4.replace('$04$', '$06$'),
+  pbkdf2: PBKDF2,
+  pbkdf2more: PBKDF2.replace('$1000$', '$2500$'),
+  scrypt: '$scrypt$ln=10,r=8,p=1$611LqXVuLYVQKiXk3HvPWQ$xz8i2euLt9W1cSzVoTItNZB0T9F1GSjaxMu4zAD8sYs',
+  betterAuth: `${'ab'.repeat(16)}:${'cd'.repeat(64)}`,
+  argon2i: await argon2.hash(PASSWORD, { type: argon2.argon2i, memoryCost: 64, timeCost: 2, parallelism: 1 }),
+  argon2id: await argon2.hash(PASSWORD, { memoryCost: 128, timeCost: 3, parallelism: 4 }),
+};
+
+/** The hashing work of wrong passwords during `act`: cost by family. */
+async function workOf(act: () => Promise<unknown>): Promise<Record<string, number>> {
+  const work: Record<string, number> = {};
+  const add = (message: unknown) => {
+    const { family, cost } = message as { family: string; cost: number };
+    work[family] = (work[family] ?? 0) + cost;
+  };
+  subscribe('saas-backend.password-work', add);
+  await act();
+  unsubscribe('saas-backend.password-work', add);
+  return work;
+}
+
+const login = async (app: SaasApp, email: string, password: string) =>
+  (await app.request('POST', '/api/auth/login', { body: { email, password } })).status;
+
+const emailOf = (name: string) => `${name.toLowerCase()}@example.test`;
+
+async function equalWork(t: Test, app: SaasApp): Promise<void> {
+  const { create } = app.server.fastify.saas.users;
+  await app.signUp({ email: 'own@example.test' });
+  await create({ email: 'none@example.test' });
+  const fail = (email: string) =>
+    workOf(async () => t.equal(await login(app, email, 'a wrong password'), 401, email));
+  t.same(await fail('unknown@example.test'), { own: 1 }, 'without foreign hashes nothing is added');
+
+  for (const [name, passwordHash] of Object.entries(HASHES))
+    await create({ email: emailOf(name), passwordHash });
+  app.clock.advance(1000);
+  const unknown = await fail('unknown@example.test');
+  t.match(
+    unknown,
+    { own: 1, bcrypt: 64, 'PBKDF2 sha256, 32 bytes': 2500 },
+    'the most costly of a family counts',
+  );
+  t.equal(Object.keys(unknown).length, 7);
+  for (const name of ['own', 'none', ...Object.keys(HASHES)])
+    t.same(await fail(emailOf(name)), unknown, name);
+
+  t.same(
+    await workOf(() => login(app, 'own@example.test', PASSWORD)),
+    {},
+    'a right password costs nothing more',
+  );
+  for (const name of ['bcrypt4', 'pbkdf2', 'scrypt', 'argon2i', 'argon2id'])
+    t.equal(await login(app, emailOf(name), PASSWORD), 200, name);
+  app.clock.advance(1000);
+  const rest = await fail('unknown@example.test');
+  t.same(
+    Object.keys(rest).sort(),
+    Object.keys(unknown)
+      .filter((family) => /own|bcrypt|PBKDF2|64 bytes/.test(family))
+      .sort(),
+  );
+  t.same(await fail(emailOf('bcrypt4')), rest, 'of accounts that were rehashed, too');
+}
+
+t.test('a wrong password costs the same hashing work for every account', async (t) =>
+  equalWork(t, await saasApp(t)),
+);
+
+await onMongod((server: Mongod) => {
+  t.test('a wrong password costs the same hashing work for every account on MongoDB', async (t) =>
+    equalWork(t, await saasApp(t, { databaseUri: server.fresh(t) })),
+  );
+});
+
+t.test('a new password or the deletion of the account ends the extra hashing work', async (t) => {
+  const app = await saasApp(t);
+  const users = userCollection(await storeOf(t, app));
+  const { create } = app.server.fastify.saas.users;
+  const hashes = foreignHashCollection(await storeOf(t, app));
+  const passwordHash = HASHES['bcrypt4'] as string;
+  const bearer = async (email: string) =>
+    (await app.request('POST', '/api/auth/login', { body: { email, password: PASSWORD } })).body.data
+      .accessToken;
+
+  const changed = await create({ email: 'changed@example.test', passwordHash });
+  const deleted = await create({ email: 'deleted@example.test', passwordHash });
+  t.equal(await hashes.count(), 2);
+  for (const { id, email } of [changed, deleted]) {
+    const token = await bearer(email);
+    t.equal(await hashes.findOne({ id }), null, 'the login has rehashed it');
+    // The state after another import.
+    await users.updateOne({ id }, { set: { passwordHash } });
+    await hashes.insert({ id, family: 'bcrypt', cost: 16, decoy: passwordHash, createdAt: 1 });
+    const [path, body] =
+      email === changed.email
+        ? ['/api/user/password', { currentPassword: PASSWORD, newPassword: 'another password' }]
+        : ['/api/user/delete', { password: PASSWORD }];
+    t.equal((await app.request('POST', path, { body, token })).status, 200);
+    t.equal(await hashes.findOne({ id }), null, path);
+  }
+  await t.rejects(create({ email: changed.email, passwordHash }), { code: 'EMAIL_TAKEN' });
+  t.equal(await hashes.count(), 0, 'nor does a refused import leave any');
+});
+
+t.test('signed-in owners do not wait for the imported hashes of other accounts', async (t) => {
+  const app = await saasApp(t);
+  const { accessToken: token } = await app.signUp();
+  await app.server.fastify.saas.users.create({
+    email: 'old@example.test',
+    passwordHash: HASHES['bcrypt6'] as string,
+  });
+  const body = { currentPassword: 'a wrong password', newPassword: 'another password' };
+  const work = await workOf(() => app.request('POST', '/api/user/password', { body, token }));
+  t.same(work, { own: 1 });
+});
+
+async function recount(t: Test, databaseUri: string): Promise<void> {
+  const store = await openStore(databaseUri);
+  t.teardown(() => store.close());
+  const users = userCollection(store);
+  const documents = foreignHashCollection(store);
+  const app = await saasApp(t, { databaseUri });
+  const { create } = app.server.fastify.saas.users;
+  // More than one batch, as an earlier version stored them.
+  for (let count = 0; count < 205; count++) {
+    const { id } = await create({ email: `old-${count}@example.test` });
+    await users.updateOne(
+      { id },
+      { set: { passwordHash: count % 2 ? (HASHES['pbkdf2'] as string) : BCRYPT_4 } },
+    );
+  }
+  const { id: own } = await app.signUp();
+  await documents.insert({
+    id: own,
+    family: 'bcrypt',
+    cost: 2 ** 14,
+    decoy: BCRYPT_4.replace('$04$', '$14$'),
+    createdAt: 1,
+  });
+  const gone = { family: 'bcrypt', cost: 2 ** 14, decoy: BCRYPT_4 };
+  await documents.insert({ id: 'usr_gone', ...gone, createdAt: app.clock.now() - HOUR - 1 });
+  await documents.insert({
+    id: 'usr_coming',
+    ...gone,
+    family: 'coming',
+    createdAt: app.clock.now() - HOUR,
+  });
+  const passwords = createPasswords(countedRandom(), CHEAP);
+  const hashes = createForeignHashes({ documents, users, passwords, clock: app.clock });
+  for (const _ of ['once', 'twice'])
+    await hashes.reconcileJob.run({ term: 1, signal: new AbortController().signal });
+  t.ok(await documents.deleteOne({ id: 'usr_coming' }), 'an import may be about to store its user');
+  t.equal(await documents.count(), 205);
+  t.same(
+    (await hashes.decoys()).map((decoy) => passwords.foreignWork(decoy)?.cost),
+    [1000, 16],
+    'neither who is gone nor who has another hash counts',
+  );
+}
+
+t.test('a recount finds imported hashes of earlier versions and drops those that no account has', async (t) =>
+  recount(t, `sqlite:${t.testdir()}/store.db`),
+);
+
+await onMongod((server: Mongod) => {
+  t.test('a recount finds imported hashes of earlier versions on MongoDB', async (t) =>
+    recount(t, server.fresh(t)),
+  );
+});
+
+t.test('a disconnected client costs no further hashing work', async (t) => {
+  const passwords = createPasswords(countedRandom(), CHEAP);
+  let asked = 0;
+  // The first call is by the queue of hashes, before any work.
+  const isDisconnected = () => ++asked > 1;
+  const decoys = [BCRYPT_4, HASHES['pbkdf2'] as string];
+  const work = await workOf(() => passwords.verify(null, 'a wrong password', isDisconnected, decoys));
+  t.same(work, { own: 1 });
+});

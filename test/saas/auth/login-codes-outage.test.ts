@@ -1,0 +1,327 @@
+import t from 'tap';
+import { createSealed } from '../../../src/core/kernel/sealed.js';
+import { sha256 } from '../../../src/core/kernel/secrets.js';
+import type { UnknownWritesRegistry } from '../../../src/core/ops/unknown-writes.js';
+import { type Store, StoreUnavailable } from '../../../src/core/storage/collection.js';
+import {
+  createEmailLogin,
+  type EmailLogin,
+  type LoginRequest,
+} from '../../../src/saas/auth/sign-in/email-login.js';
+import { LOGIN_CODE_TTL_MS, loginCodeCollection } from '../../../src/saas/auth/sign-in/login-codes.js';
+import {
+  isSessionValid,
+  sessionCollection,
+  type UserDocument,
+  userCollection,
+} from '../../../src/saas/auth/store.js';
+import { createSuspension } from '../../../src/saas/auth/users/suspension.js';
+import { fakeClock } from '../../kit/clock.js';
+import { announcing, eventSink } from '../../kit/events.js';
+import { explore, type Scenario } from '../../kit/explore.js';
+import { countedRandom } from '../../kit/random.js';
+import {
+  ADA,
+  codes,
+  holds,
+  insist,
+  linkOf,
+  NOW,
+  ORIGIN,
+  serviceOn,
+  setup as twoAccounts,
+  unknownWritesOn,
+} from './explored-service.js';
+
+/** Mailed codes in every order of the calls to the store, with every lost response and every crash. */
+
+const EMAIL = `${ADA}@example.test`;
+const SECRET = 's'.repeat(43);
+const CODE = '7KQM3XWT';
+const AFTER_CRASH_MS = 10_000;
+
+const clock = fakeClock();
+const loginTokens = createSealed<LoginRequest>('login tokens', {
+  ...{ keys: ['key'], lifetimeMs: LOGIN_CODE_TTL_MS, clock, random: countedRandom('seal') },
+});
+const GIVEN = { loginToken: loginTokens.seal({ email: EMAIL, secret: SECRET }), code: CODE };
+
+/** What signs in to an account beside its password, by the ID of the account. */
+const credentialsIn = (store: Store) => store.collection<{ id: string }>('credentials');
+
+let registries: UnknownWritesRegistry[] = [];
+let events: string[] = [];
+
+/** One process. */
+function processOn(store: Store, seed: string): EmailLogin {
+  const unknownWrites = unknownWritesOn(clock);
+  registries.push(unknownWrites);
+  const { emailLogin } = serviceOn(store, seed, {
+    clock,
+    unknownWrites,
+    ...eventSink((name) => events.push(name)),
+    createEmailLogin: (accounts) =>
+      createEmailLogin({
+        ...accounts,
+        codes: loginCodeCollection(store),
+        loginTokens,
+        forgetCredentials: async (id) => void (await credentialsIn(store).deleteOne({ id })),
+      }),
+  });
+  return emailLogin as EmailLogin;
+}
+
+const redeem =
+  (seed: string, code = CODE) =>
+  (store: Store) =>
+    processOn(store, seed).redeem({ ...GIVEN, code }, ORIGIN);
+
+/** Repeats the request while the answer is 503, each time at another process. */
+const repeating = (seed: string) => async (store: Store) => {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await redeem(`${seed} ${attempt}`)(store);
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable)) throw error;
+    }
+    // Again, because the write that settles may remain unanswered as well.
+    for (let times = 0; times < 2; times++) await Promise.all(registries.map((one) => one.settleAll()));
+  }
+};
+
+const begin = () => {
+  clock.set(NOW);
+  registries = [];
+  events = [];
+};
+
+/** @param account what the account has; `null` for an address without one */
+const setup = (account: Partial<UserDocument> | null) => async (store: Store) => {
+  await twoAccounts(store);
+  const users = userCollection(store);
+  if (account) await users.updateOne({ id: ADA }, { set: account });
+  else await users.deleteOne({ id: ADA });
+  if (account?.emailVerified === false) await credentialsIn(store).insert({ id: ADA });
+  await loginCodeCollection(store).insert({
+    id: sha256(SECRET),
+    codeHash: sha256(`${SECRET} ${CODE}`),
+    attemptsLeft: 5,
+    expiresAt: NOW + LOGIN_CODE_TTL_MS,
+    ...(account && { userId: ADA, epoch: 0 }),
+  });
+};
+
+const userIn = (store: Store) => userCollection(store).findOne({ email: EMAIL });
+
+/** The sessions of the account that are valid, without the one from before. */
+async function sessionsIn(store: Store): Promise<{ fresh: number; old: number }> {
+  const user = await userIn(store);
+  const { items } = await sessionCollection(store).page({ where: {}, sort: 'id', limit: 99 });
+  const valid = items.filter((session) => user && isSessionValid(user, session, NOW));
+  const old = valid.filter(({ id }) => id === `ses_${ADA}`).length;
+  return { fresh: valid.length - old, old };
+}
+
+const ACCOUNTS: Record<string, { account: Partial<UserDocument> | null; events: string[] }> = {
+  'a verified account': { account: {}, events: [] },
+  'an account of a stranger': {
+    account: { emailVerified: false },
+    events: ['session.revoked', 'user.verified'],
+  },
+  'an address without an account': { account: null, events: [] },
+};
+
+for (const [name, { account, events: expected }] of Object.entries(ACCOUNTS)) {
+  const isStrangers = account?.emailVerified === false;
+  const check = async (store: Store) => {
+    const user = await userIn(store);
+    insist(user?.emailVerified === true, 'not verified');
+    const { fresh, old } = await sessionsIn(store);
+    insist(fresh >= 1, 'not signed in');
+    if (account) insist(old === (isStrangers ? 0 : 1), `${old} earlier sessions`);
+    if (isStrangers) {
+      insist(user.passwordHash === undefined && user.resetHash === undefined, 'the stranger can sign in');
+      insist((await credentialsIn(store).count()) === 0, 'the stranger has a credential');
+    }
+    for (const event of expected) insist(events.includes(event), `no ${event}`);
+  };
+
+  t.test(`a code for ${name} without an answer is repeated with success, and once`, async (t) => {
+    const scenario: Scenario = {
+      begin,
+      setup: setup(account),
+      actors: [repeating('client')],
+      losses: 2,
+      async check(store, results) {
+        insist(codes(results).join() === 'done', codes(results).join());
+        await check(store);
+        await Promise.all(registries.map((one) => one.settleAll()));
+        clock.advance(AFTER_CRASH_MS);
+        const late = await Promise.allSettled([redeem('late')(store)]);
+        insist(codes(late).join() === 'CODE_EXPIRED', `after the answer: ${codes(late)}`);
+      },
+    };
+    holds(t, await explore(scenario));
+  });
+
+  t.test(`a code for ${name} is completed by a repetition, whenever its process crashes`, async (t) => {
+    const scenario: Scenario = {
+      begin,
+      setup: setup(account),
+      actors: [redeem('client')],
+      crash: true,
+      async check(store, [result]) {
+        if (!result) {
+          const isLeft = (await credentialsIn(store).count()) > 0;
+          insist(!isLeft || !(await userIn(store))?.emailVerified, 'the stranger has a credential');
+          clock.advance(AFTER_CRASH_MS);
+          const again = await Promise.allSettled([redeem('again')(store)]);
+          // After its last call, the process had only to send the answer.
+          insist(codes(again).join() === 'done', codes(again).join());
+        }
+        await check(store);
+      },
+    };
+    holds(t, await explore(scenario));
+  });
+
+  const ofTwo = (prepare: (store: Store) => Promise<void>): Scenario => ({
+    begin,
+    setup: prepare,
+    actors: [redeem('one'), redeem('two')],
+    async check(store, results) {
+      insist(codes(results).sort().join() === 'CODE_EXPIRED,done', codes(results).join());
+      await check(store);
+      insist((await sessionsIn(store)).fresh === 1, 'two sessions');
+    },
+  });
+
+  t.test(`of two requests with a code for ${name}, one signs in`, async (t) => {
+    holds(t, await explore(ofTwo(setup(account))));
+  });
+
+  t.test(`of two repetitions with a code for ${name} whose process has crashed, one signs in`, async (t) => {
+    const crashed = async (store: Store) => {
+      await setup(account)(store);
+      await loginCodeCollection(store).updateOne(
+        { id: sha256(SECRET) },
+        {
+          set: {
+            usedLinkHash: sha256(`${SECRET} ${CODE}`),
+            usedLink: { expiresAt: NOW + LOGIN_CODE_TTL_MS },
+            unansweredSince: NOW - AFTER_CRASH_MS,
+          },
+        },
+      );
+    };
+    holds(t, await explore(ofTwo(crashed)));
+  });
+}
+
+t.test('parallel requests compare no more codes than attempts are left', async (t) => {
+  const scenario: Scenario = {
+    begin,
+    async setup(store) {
+      await setup({})(store);
+      await loginCodeCollection(store).updateOne({ id: sha256(SECRET) }, { set: { attemptsLeft: 2 } });
+    },
+    actors: [redeem('one', 'ABCDEFGH'), redeem('two', 'ABCDEFGJ'), redeem('right')],
+    async check(_store, results) {
+      const wrong = codes(results).slice(0, 2);
+      const evaluated = codes(results).filter((code) => code !== 'CODE_EXPIRED').length;
+      insist(evaluated <= 2, codes(results).join());
+      insist(!wrong.includes('done'), wrong.join());
+    },
+  };
+  holds(t, await explore(scenario));
+});
+
+t.test('no session of a code outlives a reset or a suspension at the same moment', async (t) => {
+  const reset = (store: Store) =>
+    serviceOn(store, 'reset').resetPassword({ token: linkOf(ADA), password: 'new' }, ORIGIN);
+  const suspend = (store: Store) =>
+    createSuspension({
+      users: userCollection(store),
+      audit: { record: async () => undefined, recordFailure: async () => undefined },
+      announceEvent: announcing(),
+      toManagedUser: async () => ({}) as never,
+      clock,
+    }).suspend({ id: ADA });
+  for (const account of [{}, { emailVerified: false }]) {
+    const scenario: Scenario = {
+      begin,
+      setup: setup(account),
+      actors: [redeem('code'), reset, suspend],
+      async check(store) {
+        await userCollection(store).updateOne({ id: ADA }, { unset: ['suspendedAt'] });
+        const { fresh, old } = await sessionsIn(store);
+        insist(fresh + old === 0, `${fresh} new and ${old} old sessions`);
+      },
+    };
+    holds(t, await explore(scenario));
+  }
+
+  const { failure } = await explore({
+    begin,
+    setup: setup({}),
+    actors: [redeem('code'), reset],
+    async check(store, [, wasReset]) {
+      if (wasReset?.status !== 'fulfilled') return;
+      const { fresh } = await sessionsIn(store);
+      insist(fresh === 0, 'a session that began before the reset');
+    },
+  });
+  t.equal(failure, undefined);
+});
+
+t.test('a stranger who registers the address at the same moment gets nothing', async (t) => {
+  const register = (store: Store) =>
+    serviceOn(store, 'stranger').register({ email: EMAIL, password: 'theirs' }, ORIGIN);
+  const scenario: Scenario = {
+    begin,
+    setup: setup(null),
+    actors: [redeem('code'), register],
+    async check(store, results) {
+      insist(codes(results)[0] === 'done', codes(results).join());
+      const user = await userIn(store);
+      insist(user?.emailVerified === true && user.passwordHash === undefined, 'the password of the stranger');
+      insist((await sessionsIn(store)).fresh === 1, 'a session of the stranger');
+    },
+  };
+  holds(t, await explore(scenario));
+});
+
+t.test('a newer request leaves the older one in every order', async (t) => {
+  const NEWER = 'n'.repeat(43);
+  const newer = async (store: Store) => {
+    const tasks: Promise<void>[] = [];
+    await serviceOn(store, 'newer', {
+      clock,
+      random: countedRandom('newer'),
+      backgroundTasks: { run: (_what, work) => void tasks.push(work()) },
+      createEmailLogin: (accounts) =>
+        createEmailLogin({
+          ...accounts,
+          codes: loginCodeCollection(store),
+          loginTokens: { ...loginTokens, seal: () => NEWER },
+          forgetCredentials: async () => undefined,
+        }),
+    }).emailLogin?.requestCode({ email: EMAIL }, ORIGIN);
+    await Promise.all(tasks);
+  };
+  const scenario: Scenario = {
+    begin,
+    setup: setup({}),
+    actors: [redeem('older'), newer],
+    async check(store) {
+      const { items } = await loginCodeCollection(store).page({ sort: 'id', limit: 9 });
+      const newer = items.find(({ id }) => id !== sha256(SECRET));
+      insist(newer?.attemptsLeft === 5 && newer.usedLinkHash === undefined, 'the newer code is spent');
+      insist((await sessionsIn(store)).fresh === 1, 'the older code does not sign in');
+      const late = await Promise.allSettled([redeem('late')(store)]);
+      insist(codes(late).join() === 'CODE_EXPIRED', codes(late).join());
+    },
+  };
+  const { failure } = await explore(scenario);
+  t.equal(failure, undefined);
+});

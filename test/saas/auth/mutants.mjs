@@ -1,0 +1,117 @@
+/** @type {import('../../mutants.mjs').Mutant[]} */
+// biome-ignore format: the rows of a table
+export default [
+  {
+    name: 'pages of other origins use the cookie', file: 'saas/auth/sessions/browser-sessions.ts', in: 'problemOf',
+    replace: 'return isTrustedOrigin(headers, origins()) ?', by: 'return true ?',
+    tests: [['saas/auth/browser-sessions', 'pages of other origins cannot use the cookie, unless they are named']],
+  },
+  {
+    name: 'a request without the header uses the cookie', file: 'saas/auth/sessions/browser-sessions.ts', in: 'readToken',
+    replace: 'const needsToken = usesCookie(request) &&', by: 'const needsToken =',
+    tests: [['saas/auth/browser-sessions', 'a client that does not ask is not affected by a cookie']],
+  },
+  {
+    name: 'the password alone opens an account with a second factor', file: 'saas/auth/service.ts', in: 'login',
+    replace: 'await secondFactorStep?.demand(user, FIRST_FACTOR.password, origin);', by: '',
+    tests: [['saas/auth/second-factor', 'a user sets up an authenticator app, and sign-in asks for its code']],
+  },
+  {
+    name: 'a challenge fits every purpose', file: 'saas/auth/sign-in/second-factor.ts', in: 'verify',
+    replace: 'aud === audience(purpose) &&', by: '',
+    tests: [['saas/auth/second-factor', 'a challenge is worth nothing as a token, for another purpose, or after']],
+  },
+  {
+    name: 'every session counts as recent', file: 'saas/auth/sign-in/recent-auth.ts', in: 'requireRecent',
+    replace: 'if (age > maxAge * SECOND)', by: 'if (false)',
+    tests: [['saas/auth/second-factor', 'routes can require a recent proof of the user, and a second factor']],
+  },
+  {
+    name: 'the link of a change never expires', file: 'saas/auth/links/email-change.ts', in: 'confirmEmailChange',
+    replace: '|| !isValid', by: '',
+    tests: [['saas/auth/confirmation', 'the link that changes an address expires after a day']],
+  },
+  {
+    name: 'a confirmation from elsewhere keeps sessions', file: 'saas/auth/links/confirm-address.ts',
+    in: 'confirmAddress',
+    replace: 'passwordVersion: 1, sessionEpoch: 1', by: 'passwordVersion: 1',
+    tests: [['saas/auth/confirmation', 'a later confirmation from another browser ends the sessions and links']],
+  },
+  {
+    name: 'the attempts of a mailed code are counted afterwards', file: 'saas/auth/sign-in/email-login.ts',
+    in: 'useCode',
+    replace: '{ inc: { attemptsLeft: -1 } }', by: '{ inc: { attemptsLeft: 0 } }',
+    tests: [['saas/auth/login-codes-outage', 'parallel requests compare no more codes than attempts are left']],
+  },
+  {
+    name: 'a mailed code works several times', file: 'saas/auth/sign-in/email-login.ts', in: 'useCode',
+    replace: 'usedLinkHash: null,', by: '',
+    tests: [['saas/auth/email-login', 'of parallel requests with the right code, one signs in']],
+  },
+  {
+    name: 'wrong codes reveal which addresses have an account', file: 'saas/auth/sign-in/email-login.ts', in: 'sendCode',
+    replace: 'await codes.insert({', by: 'if (user) await codes.insert({',
+    tests: [['saas/auth/email-login', 'nothing reveals whether an address has an account, not even wrong codes']],
+  },
+  {
+    name: 'a stranger keeps the password after a mailed code', file: 'saas/auth/sign-in/code-accounts.ts',
+    in: 'takeOver',
+    replace: "'passwordHash', ...ALL", by: '...ALL',
+    tests: [['saas/auth/email-login', 'an account that a stranger registered belongs to the owner']],
+  },
+  {
+    name: 'a mailed code opens an account with a second factor', file: 'saas/auth/sign-in/code-accounts.ts',
+    in: 'signIn',
+    replace: 'await deps.secondFactorStep?.demand(user, FIRST_FACTOR.code, origin);', by: '',
+    tests: [['saas/auth/email-login', 'a code is the first factor: the second one is demanded']],
+  },
+  {
+    name: 'a mailed code outlives the end of all sessions', file: 'saas/auth/sign-in/code-accounts.ts',
+    in: 'openAccount',
+    replace: '|| user?.sessionEpoch === epoch)', by: '|| true)',
+    tests: [['saas/auth/email-login', 'a code ends with whatever ends all sessions']],
+  },
+  {
+    name: 'a password of the host leaves sessions', file: 'saas/auth/users/user-update.ts', in: 'writeOf',
+    replace: '{ passwordVersion: 1, sessionEpoch: 1 }', by: '{ passwordVersion: 1 }',
+    tests: [['saas/auth/user-api', 'a password that a host sets ends every session, and the user gets a notice']],
+  },
+  {
+    name: 'a hook may overwrite the user of a token', file: 'saas/auth/hooks.ts', in: 'validateClaims',
+    replace: '.find((name) => RESERVED_CLAIMS.has(name))', by: '.find(() => false)',
+    tests: [['saas/auth/hooks', 'claims never replace those of the session, and have a maximum size']],
+  },
+  {
+    name: 'a hook that fails lets everybody register', file: 'saas/auth/hooks.ts', in: 'createHooks',
+    replace: '() => beforeRegister(registration)).catch(failed)',
+    by: '() => beforeRegister(registration)).catch(() => undefined)',
+    tests: [['saas/auth/hooks', 'a registration fails without a trace if its hook throws, hangs or answers']],
+  },
+  {
+    name: 'a refresh rotates the session whichever token it presents', file: 'saas/auth/sessions/refresh.ts',
+    in: 'refresh',
+    replace: 'currentId: presented, revokedAt: null', by: 'revokedAt: null',
+    tests: [['saas/auth/sessions', 'the grace window after a rotation does not slide']],
+  },
+  {
+    name: 'a used refresh token is never treated as stolen', file: 'saas/auth/sessions/refresh.ts', in: 'refresh',
+    replace: 'const inWindow = isPrevious && isRecent(session.rotatedAt, { now: clock.now(), within: reuseWindowMs });',
+    by: 'const inWindow = isPrevious;',
+    tests: [['saas/auth/sessions', 'the grace window after a rotation does not slide']],
+  },
+  {
+    name: 'a session outlives the end of all sessions', file: 'saas/auth/store.ts', in: 'isSessionValid',
+    replace: 'session.epoch === user.sessionEpoch ||', by: 'true ||',
+    tests: [['saas/auth/accounts', 'changing the password requires the current one and ends all other sessions']],
+  },
+  {
+    name: 'a session of a suspended user goes on', file: 'saas/auth/store.ts', in: 'isSessionValid',
+    replace: '!isDisabled(user) &&', by: '',
+    tests: [['saas/auth/sessions', 'suspension and deletion take effect on the next request']],
+  },
+  {
+    name: 'a suspended user signs in', file: 'saas/auth/service.ts', in: 'login',
+    replace: 'if (isDisabled(user)) throw authErrors.ACCOUNT_SUSPENDED();', by: '',
+    tests: [['saas/auth/sessions', 'login answers alike for an unknown address, a wrong password']],
+  },
+];

@@ -1,0 +1,387 @@
+import t from 'tap';
+import type { Json } from '../../../src/saas/billing/provider/json.js';
+import { purchaseCollection } from '../../../src/saas/billing/purchases.js';
+import {
+  customerCollection,
+  linkedCustomerCollection,
+  paymentCollection,
+  subscriptionCollection,
+  webhookEventCollection,
+} from '../../../src/saas/billing/store.js';
+import { type Account, PASSWORD, type SaasApp, storeOf } from '../../kit/app.js';
+import { runJobs } from '../../kit/billing.js';
+import { waitUntil } from '../../kit/wait.js';
+import { eventOf, secondProcess, shop, subscriptionEvent } from './kit.js';
+
+/** Purchases outside of the API's own checkout: which user they belong to, and one-time purchases. */
+
+const sub = (customer: string, more: Json = {}): Json => ({
+  id: 'sub_1',
+  customer,
+  status: 'active',
+  items: { data: [{ quantity: 1, price: { id: 'price_pro', lookup_key: 'pro' } }] },
+  ...more,
+});
+
+const session = (more: Json): Json => ({
+  id: 'cs_1',
+  object: 'checkout.session',
+  mode: 'subscription',
+  status: 'complete',
+  payment_status: 'paid',
+  customer: null,
+  client_reference_id: null,
+  metadata: {},
+  ...more,
+});
+
+const paidOnce = (more: Json): Json =>
+  session({ mode: 'payment', amount_total: 4900, currency: 'eur', payment_intent: 'pi_1', ...more });
+
+const refund = (customer: string | null, amount_refunded: number): Json => ({
+  id: 'ch_1',
+  customer,
+  payment_intent: 'pi_1',
+  amount: 4900,
+  amount_refunded,
+  currency: 'eur',
+  created: Date.UTC(2040, 0, 1) / 1000,
+});
+
+const PLANS = {
+  plans: { lifetime: { prices: ['price_once'], purchase: true }, pro: { prices: ['price_pro'] } },
+};
+
+const sync = (app: SaasApp, { accessToken: token }: Account, body: Json = {}) =>
+  app.request('POST', '/api/billing/sync', { token, body });
+
+async function purchasesOf(app: SaasApp, { accessToken: token }: Account): Promise<Json[]> {
+  return (await app.request('GET', '/api/billing/purchases', { token })).body.data.purchases;
+}
+
+/** The subscription in the user's record. */
+const profileOf = async (app: SaasApp, { accessToken: token }: Account): Promise<Json> =>
+  (await app.request('GET', '/api/user/profile', { token })).body.data.subscription;
+
+t.test('a session of a Payment Link links its customer and releases the waiting events', async (t) => {
+  const { app, deliver, subscription } = await shop(t);
+  const ada = await app.signUp();
+  t.equal(await deliver(subscriptionEvent('created', 0, sub('cus_1'))), 'unmatched');
+  const link = session({ customer: 'cus_1', subscription: 'sub_1', client_reference_id: ada.id });
+  t.equal(await deliver(eventOf('checkout.session.completed', 1, link)), 'processed');
+  t.match(await subscription(ada), { status: 'active', plan: 'pro' });
+  const unknown = session({ id: 'cs_2', customer: 'cus_2', client_reference_id: 'usr_nobody' });
+  t.equal(await deliver(eventOf('checkout.session.completed', 1, unknown)), 'unmatched');
+  const strange = session({ id: 'cs_3', customer: 'cus_2', client_reference_id: 'ünknown id' });
+  t.equal(await deliver(eventOf('checkout.session.completed', 1, strange)), 'unmatched');
+});
+
+t.test('a reference links no customer of another user and moves no link', async (t) => {
+  const { app, deliver, buyer, subscription } = await shop(t);
+  const [ada, eve] = [await buyer(), await app.signUp()];
+  const forged = session({ customer: ada.customer, client_reference_id: eve.id });
+  t.equal(await deliver(eventOf('checkout.session.completed', 1, forged)), 'processed');
+  const store = await storeOf(t, app);
+  t.equal(await customerCollection(store).count({ id: eve.id }), 0);
+  t.match(await customerCollection(store).findOne({ id: ada.id }), { customerId: ada.customer });
+
+  // Eve pays with the ID of Ada, who has a customer: Ada keeps that customer and receives the subscription.
+  const gift = session({ id: 'cs_2', customer: 'cus_eve', client_reference_id: ada.id });
+  t.equal(await deliver(eventOf('checkout.session.completed', 2, gift)), 'processed');
+  t.equal(await deliver(subscriptionEvent('created', 2, sub('cus_eve'))), 'processed');
+  t.match(await subscription(ada), { status: 'active' });
+  t.match(await subscription(eve), { status: 'none' });
+  t.match(await customerCollection(store).findOne({ id: ada.id }), { customerId: ada.customer });
+  t.match(await linkedCustomerCollection(store).findOne({ id: 'cus_eve' }), { userId: ada.id });
+  const again = session({ id: 'cs_3', customer: 'cus_eve', client_reference_id: eve.id });
+  await deliver(eventOf('checkout.session.completed', 3, again));
+  t.match(await linkedCustomerCollection(store).findOne({ id: 'cus_eve' }), { userId: ada.id });
+  t.equal(await customerCollection(store).count({ id: eve.id }), 0);
+
+  const { accessToken: token } = ada;
+  await app.request('POST', '/api/user/delete', { token, body: { password: PASSWORD } });
+  t.equal(await linkedCustomerCollection(store).count(), 0);
+  t.equal(await webhookEventCollection(store).count({ about: 'cus_eve' }), 0);
+});
+
+t.test('a sync and a deletion reach every linked customer, however many there are', async (t) => {
+  const { app, api, buyer, subscription } = await shop(t);
+  const ada = await buyer();
+  const store = await storeOf(t, app);
+  const linked = linkedCustomerCollection(store);
+  const ids = Array.from({ length: 30 }, (_, index) => `cus_more_${String(index).padStart(2, '0')}`);
+  for (const id of ids) await linked.insert({ id, userId: ada.id, createdAt: 1 });
+  const truths = ids.map((id) =>
+    Object.assign(api.world.subscribe(id, ada.id, false), { status: 'active', trialEnd: null }),
+  );
+  t.equal((await sync(app, ada)).status, 200);
+  t.equal(await subscriptionCollection(store).count({ userId: ada.id }), ids.length);
+  t.match(await subscription(ada), { entitled: true });
+
+  // Deletion must not depend on the subscriptions that were stored.
+  await subscriptionCollection(store).deleteMany({ userId: ada.id });
+  const { accessToken: token } = ada;
+  const deleted = await app.request('POST', '/api/user/delete', { token, body: { password: PASSWORD } });
+  t.equal(deleted.status, 200);
+  t.same(new Set(truths.map(({ status }) => status)), new Set(['canceled']));
+});
+
+t.test('metadata of a customer links it; an e-mail address does not', async (t) => {
+  const { app, deliver, subscription } = await shop(t);
+  const ada = await app.signUp();
+  await deliver(subscriptionEvent('created', 0, sub('cus_1')));
+  const customer = { id: 'cus_1', object: 'customer', email: ada.email, metadata: {} };
+  t.equal(await deliver(eventOf('customer.created', 0, customer)), 'ignored');
+  t.match(await subscription(ada), { status: 'none' });
+  const named = { ...customer, metadata: { userId: ada.id } };
+  t.equal(await deliver(eventOf('customer.updated', 1, named)), 'processed');
+  t.match(await subscription(ada), { status: 'active', plan: 'pro' });
+});
+
+t.test('a sync finds customers by their metadata, and by the session of a Payment Link', async (t) => {
+  const { app, api } = await shop(t);
+  const [ada, eve] = [await app.signUp(), await app.signUp()];
+  const give = (customer: string, userId: string) =>
+    Object.assign(api.world.subscribe(customer, userId, false), { status: 'active', trialEnd: null });
+  give('cus_found', ada.id);
+  t.match((await sync(app, ada)).body.data, { status: 'none' });
+  (api.customers as Map<string, Json>).set('by hand', { id: 'cus_found', metadata: { userId: ada.id } });
+  t.match((await sync(app, ada)).body.data, { status: 'active', entitled: true });
+
+  give('cus_link', eve.id);
+  const link = session({ id: 'cs_link', customer: 'cus_link', client_reference_id: eve.id });
+  api.sessions.set('cs_link', link);
+  t.equal((await sync(app, ada, { sessionId: 'cs_link' })).status, 404);
+  t.match((await sync(app, eve, { sessionId: 'cs_link' })).body.data, { status: 'active' });
+  const theirs = session({ id: 'cs_theirs', customer: 'cus_found', client_reference_id: eve.id });
+  api.sessions.set('cs_theirs', theirs);
+  const denied = await sync(app, eve, { sessionId: 'cs_theirs' });
+  t.equal(denied.status, 404, 'its customer belongs to another user');
+  t.match(await customerCollection(await storeOf(t, app)).findOne({ id: ada.id }), {
+    customerId: 'cus_found',
+  });
+  api.fault = ({ path }) => (path.includes('search') ? { status: 500, body: '{}' } : undefined);
+  t.equal((await sync(app, await app.signUp())).status, 502);
+});
+
+t.test('a one-time purchase is recorded, listed, exported and deleted', async (t) => {
+  const { app, api, deliver, buyer, subscription } = await shop(t, { billing: PLANS });
+  const received: Json[] = [];
+  app.server.fastify.saas.events.on('purchase.completed', (one) => void received.push({ ...one }));
+  const ada = await buyer();
+  api.lineItems.set('cs_1', [{ quantity: 1, price: { id: 'price_once', lookup_key: null } }]);
+  const paid = paidOnce({ customer: ada.customer });
+  t.equal(await deliver(eventOf('checkout.session.completed', 1, paid)), 'processed');
+  t.equal(await deliver(eventOf('checkout.session.completed', 1, paid)), 'processed', 'under another ID');
+  t.same(await purchasesOf(app, ada), [
+    {
+      id: 'cs_1',
+      status: 'paid',
+      plan: 'lifetime',
+      items: [{ priceId: 'price_once', quantity: 1 }],
+      amount: 4900,
+      currency: 'eur',
+      refundedAmount: 0,
+      refundableAmount: 4900,
+      purchasedAt: '2040-01-01T00:00:01.000Z',
+    },
+  ]);
+  await waitUntil('the notification', () => received.length > 0);
+  t.equal(received.length, 1);
+  t.match(received, [
+    { purchaseId: 'cs_1', userId: ada.id, plan: 'lifetime', amount: 4900, currency: 'eur' },
+  ]);
+  t.match(await subscription(ada), {
+    status: 'active',
+    plan: 'lifetime',
+    entitled: true,
+    priceId: 'price_once',
+  });
+  t.ok(await app.server.fastify.saas.entitles(ada.id, 'lifetime'));
+  const profile = () => profileOf(app, ada);
+  t.same(await profile(), { status: 'active', plan: 'lifetime', entitled: true });
+
+  await deliver(eventOf('charge.refunded', 2, refund(ada.customer, 900)));
+  t.match(await purchasesOf(app, ada), [{ status: 'paid', refundedAmount: 900, refundableAmount: 4000 }]);
+  t.match(await profile(), { entitled: true });
+  await deliver(eventOf('charge.refunded', 3, refund(ada.customer, 4900)));
+  t.match(await purchasesOf(app, ada), [{ status: 'refunded', refundedAmount: 4900, refundableAmount: 0 }]);
+  t.same(await profile(), { status: 'none', plan: 'free', entitled: false });
+  t.notOk(await app.server.fastify.saas.entitles(ada.id));
+
+  const { data } = (await app.request('GET', '/api/user/export', { token: ada.accessToken })).body;
+  t.match(data.billing.purchases, [{ id: 'cs_1', status: 'refunded' }]);
+  t.match(data.billing.payments, [{ id: 'pi_1', refundedAmount: 4900 }]);
+  const { accessToken: token } = ada;
+  await app.request('POST', '/api/user/delete', { token, body: { password: PASSWORD } });
+  const store = await storeOf(t, app);
+  t.equal(await purchaseCollection(store).count(), 0);
+  t.equal(await paymentCollection(store).count(), 0);
+  t.equal(await webhookEventCollection(store).count(), 0);
+});
+
+const disputeOf = (intent: string, status: string): Json => ({
+  id: `dp_${intent}`,
+  object: 'dispute',
+  charge: `ch_${intent}`,
+  payment_intent: intent,
+  // The exchange rate has changed since.
+  amount: 4700,
+  currency: 'eur',
+  status,
+});
+
+t.test('a lost dispute ends the access of a one-time purchase, before and after its payment', async (t) => {
+  const { app, api, deliver, buyer, subscription } = await shop(t, { billing: PLANS });
+  const received: Json[] = [];
+  app.server.fastify.saas.events.on('payment.dispute_closed', (one) => void received.push({ ...one }));
+  for (const status of ['won', 'warning_closed', 'lost'])
+    for (const isEarly of [false, true]) {
+      const ada = await buyer();
+      const name = `${status}_${isEarly}`;
+      const [id, intent] = [`cs_${name}`, `pi_${name}`];
+      api.lineItems.set(id, [{ quantity: 1, price: { id: 'price_once' } }]);
+      const paid = paidOnce({ id, customer: ada.customer, payment_intent: intent });
+      const purchase = eventOf('checkout.session.completed', 1, paid);
+      const closed = eventOf('charge.dispute.closed', 3, disputeOf(intent, status));
+      for (const event of isEarly ? [closed, purchase] : [purchase, closed]) await deliver(event);
+      if (isEarly) await runJobs(await secondProcess(t, { app, api }, PLANS));
+      const isKept = status !== 'lost';
+      t.match(await subscription(ada), { entitled: isKept }, name);
+      t.match(await profileOf(app, ada), { entitled: isKept }, name);
+      t.equal(await app.server.fastify.saas.entitles(ada.id, 'lifetime'), isKept, name);
+      const expected = isKept
+        ? { status: 'paid', refundableAmount: 4900 }
+        : { status: 'refunded', refundableAmount: 0 };
+      t.match(await purchasesOf(app, ada), [{ ...expected, refundedAmount: 0 }], name);
+    }
+  await waitUntil('the notifications', () => received.length >= 3);
+  t.match(new Set(received.map(({ status }) => status)), new Set(['won', 'warning_closed', 'lost']));
+});
+
+t.test('a lost dispute ends the access once it is assigned to the invoice of the purchase', async (t) => {
+  const { app, api, deliver, buyer } = await shop(t, { billing: PLANS });
+  const ada = await buyer();
+  const profile = () => profileOf(app, ada);
+  api.lineItems.set('cs_1', [{ quantity: 1, price: { id: 'price_once' } }]);
+  const paid = paidOnce({ customer: ada.customer, payment_intent: null, invoice: 'in_1' });
+  await deliver(eventOf('checkout.session.completed', 1, paid));
+  const { customer } = ada;
+  api.fault = () => ({ status: 500, body: '{}' });
+  await deliver(
+    eventOf('charge.dispute.closed', 3, { ...disputeOf('pi_1', 'lost'), charge: { id: 'ch_1', customer } }),
+  );
+  t.match(await profile(), { status: 'active', entitled: true });
+  const invoice = { id: 'in_1', customer, payment_intent: 'pi_1', amount_paid: 4900, currency: 'eur' };
+  await deliver(eventOf('invoice.paid', 2, invoice));
+  t.match(await profile(), { status: 'none', entitled: false });
+  t.match(await purchasesOf(app, ada), [{ status: 'refunded' }]);
+});
+
+t.test('a lost dispute about a subscription leaves the status to the provider', async (t) => {
+  const { app, deliver, buyer, subscription } = await shop(t);
+  const ada = await buyer();
+  await deliver(subscriptionEvent('created', 0, sub(ada.customer)));
+  const invoice = { id: 'in_1', customer: ada.customer, subscription: 'sub_1', payment_intent: 'pi_1' };
+  await deliver(eventOf('invoice.paid', 1, { ...invoice, amount_paid: 4900, currency: 'eur' }));
+  await deliver(eventOf('charge.dispute.closed', 3, disputeOf('pi_1', 'lost')));
+  t.match(await subscription(ada), { status: 'active', entitled: true });
+  await deliver(subscriptionEvent('deleted', 4, sub(ada.customer, { status: 'canceled' })));
+  t.match(await subscription(ada), { status: 'canceled', entitled: false });
+  t.ok(await app.server.fastify.saas.entitles(ada.id).then((entitled) => !entitled));
+});
+
+t.test('a refund that arrives before its purchase ends in the same state', async (t) => {
+  const { app, api, deliver, buyer, subscription } = await shop(t, { billing: PLANS });
+  api.lineItems.set('cs_1', [{ quantity: 2, price: { id: 'price_once' } }]);
+  for (const isKnown of [true, false]) {
+    const ada = await buyer();
+    const customer = isKnown ? ada.customer : null;
+    const id = `cs_${isKnown}`;
+    const intent = `pi_${isKnown}`;
+    api.lineItems.set(id, [{ quantity: 2, price: { id: 'price_once' } }]);
+    const early = { ...refund(customer, 4900), id: `ch_${isKnown}`, payment_intent: intent };
+    t.equal(await deliver(eventOf('charge.refunded', 2, early)), isKnown ? 'processed' : 'unmatched');
+    const paid = paidOnce({ id, customer, client_reference_id: ada.id, payment_intent: intent });
+    t.equal(await deliver(eventOf('checkout.session.completed', 1, paid)), 'processed');
+    await runJobs(await secondProcess(t, { app, api }));
+    t.match(await purchasesOf(app, ada), [{ id, status: 'refunded', refundedAmount: 4900 }]);
+    t.match(await subscription(ada), { status: 'none', entitled: false });
+  }
+});
+
+t.test('a payment that is confirmed later completes its purchase, in any order', async (t) => {
+  const { app, api, deliver, buyer } = await shop(t, { billing: PLANS });
+  const received: Json[] = [];
+  app.server.fastify.saas.events.on('purchase.completed', (one) => void received.push({ ...one }));
+  for (const [result, isLate] of [
+    ['succeeded', false],
+    ['succeeded', true],
+    ['failed', false],
+    ['failed', true],
+  ] as const) {
+    const ada = await buyer();
+    const id = `cs_${result}_${isLate}`;
+    api.lineItems.set(id, [{ quantity: 1, price: { id: 'price_once' } }]);
+    const base = { id, customer: ada.customer, payment_intent: `pi_${id}` };
+    const events = [
+      eventOf('checkout.session.completed', 1, paidOnce({ ...base, payment_status: 'unpaid' })),
+      eventOf(
+        `checkout.session.async_payment_${result}`,
+        5,
+        paidOnce({ ...base, payment_status: result === 'failed' ? 'unpaid' : 'paid' }),
+      ),
+    ];
+    const [first, second] = isLate ? events.toReversed() : events;
+    await deliver(first as Json);
+    if (!isLate) t.match(await purchasesOf(app, ada), [{ status: 'pending', refundableAmount: 0 }]);
+    await deliver(second as Json);
+    const status = result === 'failed' ? 'failed' : 'paid';
+    t.match(await purchasesOf(app, ada), [{ status, purchasedAt: '2040-01-01T00:00:05.000Z' }]);
+    t.equal(await app.server.fastify.saas.entitles(ada.id, 'lifetime'), result === 'succeeded');
+  }
+  await waitUntil('the notifications', () => received.length >= 2);
+  t.equal(received.length, 2);
+});
+
+t.test(
+  'items that could not be fetched are fetched later; a sync records a purchase before its event',
+  async (t) => {
+    const { app, api, deliver, buyer } = await shop(t, { billing: PLANS });
+    const ada = await buyer();
+    api.lineItems.set('cs_1', [{ quantity: 1, price: { id: 'price_once' } }]);
+    api.sessions.set('cs_1', paidOnce({ customer: ada.customer, client_reference_id: ada.id }));
+    api.fault = ({ path }) => (path.endsWith('line_items') ? { status: 500, body: '{}' } : undefined);
+    t.equal((await sync(app, ada, { sessionId: 'cs_1' })).status, 200);
+    t.match(await purchasesOf(app, ada), [{ status: 'paid', plan: null, items: [], amount: 4900 }]);
+    t.equal(
+      await deliver(eventOf('checkout.session.completed', 1, paidOnce({ customer: ada.customer }))),
+      'processed',
+    );
+    api.fault = () => undefined;
+    await runJobs(await secondProcess(t, { app, api }));
+    t.match(await purchasesOf(app, ada), [{ items: [{ priceId: 'price_once', quantity: 1 }] }]);
+  },
+);
+
+t.test('purchases are listed a page at a time, to their user only', async (t) => {
+  const { app } = await shop(t);
+  const [ada, eve] = [await app.signUp(), await app.signUp()];
+  const purchases = purchaseCollection(await storeOf(t, app));
+  for (let number = 0; number < 101; number++) {
+    const common = { userId: ada.id, status: 'pending' as const, plan: 'unknown', rev: 1 };
+    const id = `cs_${number}`;
+    await purchases.insert({ id, paymentId: id, items: [], ...common, at: 1000 + number, createdAt: 1 });
+  }
+  const page = async (account: Account, query = '') => {
+    const { accessToken: token } = account;
+    return (await app.request('GET', `/api/billing/purchases${query}`, { token })).body;
+  };
+  const { data } = await page(ada);
+  t.equal(data.purchases.length, 100);
+  t.equal(data.purchases[0].id, 'cs_100');
+  const rest = await page(ada, `?after=${encodeURIComponent(data.next)}`);
+  t.match(rest.data, { purchases: [{ id: 'cs_0' }], next: null });
+  t.equal((await page(ada, '?after=x')).error.code, 'VALIDATION_ERROR');
+  t.same((await page(eve)).data, { purchases: [], next: null });
+});

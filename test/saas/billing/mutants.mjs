@@ -1,0 +1,108 @@
+/** @type {import('../../mutants.mjs').Mutant[]} */
+// biome-ignore format: the rows of a table
+export default [
+  {
+    name: 'an event is completed before it is applied', file: 'saas/billing/events/processor.ts',
+    in: 'handleAndRecord',
+    replace: 'const handled = await handle(event, assignedTo)',
+    by: "await leases.complete(lease, 'processed'); const handled = await handle(event, assignedTo)",
+    tests: [['saas/billing/crashes', 'a crash at any step is repaired by the next delivery']],
+  },
+  {
+    name: "the user's record is written as it was before the change", file: 'saas/billing/entitlement.ts',
+    in: 'projecting',
+    replace: '(one.id === id ? changed : one)', by: 'one',
+    tests: [['saas/billing/crashes', 'a crash at any step is repaired by the next delivery']],
+  },
+  {
+    name: "the user's record is written although it has changed since it was read",
+    file: 'saas/billing-users.ts', in: 'projectionWrite',
+    replace: '{ id, subscriptionRev: revision === 0 ? null : revision }', by: '{ id }',
+    tests: [['saas/billing/crashes', 'concurrent changes of two subscriptions of a user both count']],
+  },
+  {
+    name: 'of two events of one second the first to arrive wins',
+    file: 'saas/billing/events/subscription-events.ts', in: 'compareSubscriptionEvent',
+    replace: 'if (event.created < stored.at)', by: 'if (event.created <= stored.at)',
+    tests: [['saas/billing/subscription', 'the provider decides between events of one second; during an outage']],
+  },
+  {
+    name: 'an ended subscription can become active again', file: 'saas/billing/events/subscription-events.ts',
+    in: 'compareSubscriptionEvent',
+    replace: 'if (isTerminal(stored.status))', by: 'if (false)',
+    tests: [['saas/billing/subscription', 'the minimal body of the specification changes the status and nothing']],
+  },
+  {
+    name: 'a grant outlives its end', file: 'saas/billing/entitlement.ts', in: 'isInForce',
+    replace: 'until === undefined || now < until', by: 'true',
+    tests: [['saas/billing/entitlement', 'a granted plan entitles until it ends or is revoked, without']],
+  },
+  {
+    name: 'unmatched events are not replayed', file: 'saas/billing/events/processor.ts', in: 'handle',
+    replace: "if (change === 'inserted' || change === 'repeated' || isLink) {", by: 'if (false) {',
+    tests: [['saas/billing/subscription', 'an event with our user ID links the customer and releases the events']],
+  },
+  {
+    name: 'the lease of a crashed worker never expires', file: 'saas/billing/events/leases.ts', in: 'takeOver',
+    replace: 'of expiredLeases(now)', by: 'of []',
+    tests: [['saas/billing/crashes', 'a crash at any step is repaired by the next delivery']],
+  },
+  {
+    name: 'parallel orders do not share the reservation of a checkout',
+    file: 'saas/billing/checkout/open-checkouts.ts', in: 'open',
+    replace: 'const reservation = isShared ?', by: 'const reservation = false ?',
+    tests: [['saas/billing/checkout', 'two processes that open the same checkout at the same time share one']],
+  },
+  {
+    name: 'usage that is refused as a duplicate is sent under another identifier',
+    file: 'saas/billing/usage/sender.ts', in: 'send',
+    replace: 'const event = { identifier: id,',
+    by: 'const event = { identifier: id.slice(0, 60) + leased.attempts,',
+    tests: [['saas/billing/usage', 'usage whose response was lost is confirmed and not counted again']],
+  },
+  {
+    name: 'a repeated report of usage counts again', file: 'saas/billing/usage/reports.ts',
+    in: 'createReportUsage',
+    replace: 'JSON.stringify([userId, meter, key])',
+    by: 'JSON.stringify([userId, meter, key, now, Math.random()])',
+    tests: [['saas/billing/usage', 'reported usage reaches the meter of the provider once for each key']],
+  },
+  {
+    name: "a user changes another user's subscription", file: 'saas/billing/subscription/changes.ts',
+    in: 'select',
+    replace: 'const named = all.find(({ id }) => id === subscriptionId);',
+    by: 'const named = await subscriptions.findOne({ id: subscriptionId });',
+    tests: [['saas/billing/changes', 'only the own subscription can be changed, and one of several must be']],
+  },
+  {
+    name: 'a second event about a payment notifies again', file: 'saas/billing/events/payments.ts', in: 'record',
+    replace: 'isReporter: reporter === eventId', by: 'isReporter: true',
+    tests: [['saas/billing/payments', 'two events about one payment notify once, however they are delivered']],
+  },
+  {
+    name: 'a lost dispute leaves the access', file: 'saas/billing/store.ts', in: 'isReturned',
+    replace: "status === 'lost'", by: 'false',
+    tests: [['saas/billing/links', 'a lost dispute ends the access of a one-time purchase, before and after']],
+  },
+  {
+    name: 'an older event applies', file: 'saas/billing/events/subscription-events.ts', in: 'compareSubscriptionEvent',
+    replace: 'if (event.created < stored.at)', by: 'if (false)',
+    tests: [['saas/billing/subscription', 'events a second apart have the same result in any order, without']],
+  },
+  {
+    name: 'any signature of an event is accepted', file: 'saas/billing/events/webhook.ts', in: 'verify',
+    replace: 'timingSafeEqual(digest, bytes)', by: 'digest.length === bytes.length',
+    tests: [['saas/billing/webhook', 'invalid signature headers are answered 400']],
+  },
+  {
+    name: 'an event is accepted whenever it was signed', file: 'saas/billing/events/webhook.ts', in: 'verify',
+    replace: 'Math.abs(toSeconds(now) - Number(signed.time)) > TOLERANCE_SECONDS', by: 'false',
+    tests: [['saas/billing/webhook', 'a signature is valid for five minutes before and after its time']],
+  },
+  {
+    name: 'a repeated creation of a customer creates another one', file: 'saas/billing/provider/gateway.ts',
+    in: 'createCustomer',
+    replace: '{ idempotencyKey: key }', by: '{}',
+    tests: [['saas/billing/purchase', 'twenty concurrent first purchases create one customer']],
+  },
+];

@@ -1,0 +1,148 @@
+/**
+ * Checks every request that billing sends against the provider's OpenAPI description: stripe-mock refuses unknown
+ * fields. Install it with `go install github.com/stripe/stripe-mock@latest`; STRIPE_MOCK names it outside of PATH.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { accessSync, constants } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { createInterface } from 'node:readline';
+import t, { type Test } from 'tap';
+import { HANDLED_EVENT_TYPES } from '../../../src/saas/billing/events/provider-objects.js';
+import { createPlans } from '../../../src/saas/billing/plans/plans.js';
+import { createGateway, type Gateway } from '../../../src/saas/billing/provider/gateway.js';
+import { readSnapshot } from '../../../src/saas/billing/subscription/snapshot.js';
+import { KEY } from './kit.js';
+
+const binary = process.env['STRIPE_MOCK'] ?? inPath('stripe-mock');
+if (!binary && process.env['CI'] === 'true') throw new Error('There is no stripe-mock. Set STRIPE_MOCK.');
+
+t.test(
+  "every request matches Stripe's OpenAPI description",
+  { skip: !binary && 'there is no stripe-mock' },
+  async (t) => {
+    const url = await stripeMock(t, binary as string);
+    const gateway = createGateway(KEY, url);
+    const calls: Record<keyof Gateway, () => Promise<unknown>> = {
+      createCustomer: () =>
+        gateway.createCustomer({ email: 'ada@example.test', name: 'Ada', userId: 'usr_1' }, 'key'),
+      updateCustomer: () => gateway.updateCustomer('cus_1', { email: 'ada@example.test', name: '' }),
+      async createCheckout() {
+        const order = {
+          customerId: 'cus_1',
+          userId: 'usr_1',
+          successUrl: 'https://app.example.test/?session_id={CHECKOUT_SESSION_ID}',
+          cancelUrl: 'https://app.example.test/',
+        };
+        const item = { price: 'price_1', quantity: 2 };
+        const page = { billingAddress: 'required', locale: 'de', automaticTax: true, taxIds: true } as const;
+        for (const [key, checkout] of Object.entries({
+          bare: { mode: 'subscription', item },
+          full: { mode: 'subscription', item, trialDays: 14, promotionCodes: true, ...page },
+          coupon: { mode: 'subscription', item, coupon: 'coupon_1' },
+          code: { mode: 'subscription', item, promotionCode: 'promo_1' },
+          payment: { mode: 'payment', item, ...page },
+          setup: { mode: 'setup', currency: 'eur', ...page },
+        } as const)) {
+          await gateway.createCheckout({ ...order, ...checkout }, key);
+        }
+      },
+      createPortal: () =>
+        gateway.createPortal({ customerId: 'cus_1', returnUrl: 'https://app.example.test/' }),
+      checkoutSession: () => gateway.checkoutSession('cs_1'),
+      expireCheckout: () => gateway.expireCheckout('cs_1'),
+      subscription: () => gateway.subscription('sub_1'),
+      expandedSubscription: () => gateway.expandedSubscription('sub_1'),
+      upcomingInvoice: () => gateway.upcomingInvoice('sub_1'),
+      price: () => gateway.price('price_1'),
+      event: () => gateway.event('evt_1'),
+      async changeSubscription() {
+        const item = { itemId: 'si_1', priceId: 'price_1' };
+        await gateway.changeSubscription('sub_1', { kind: 'item', item });
+        await gateway.changeSubscription('sub_1', { kind: 'item', item: { ...item, quantity: 2 } });
+        for (const kind of [
+          'cancel-at-period-end',
+          'keep',
+          'clear-cancel-at',
+          'cancel-now',
+          'pause-collection',
+          'collect',
+          'resume',
+        ] as const)
+          await gateway.changeSubscription('sub_1', { kind });
+      },
+      async previewChange() {
+        const invoice = await gateway.previewChange('sub_1', {
+          itemId: 'si_1',
+          priceId: 'price_1',
+          quantity: 2,
+        });
+        t.match(invoice, { amount_due: Number, total: Number, currency: String, lines: { data: Array } });
+      },
+      async createMeterEvent() {
+        const event = {
+          identifier: 'use_1',
+          meter: 'requests',
+          customerId: 'cus_1',
+          quantity: 2,
+          at: Date.now(),
+        };
+        t.same(await gateway.createMeterEvent(event), { outcome: 'accepted' });
+      },
+      subscriptionsOf: () => gateway.subscriptionsOf('cus_1'),
+      lineItems: () => gateway.lineItems('cs_1'),
+      customersOf: () => gateway.customersOf('usr_1'),
+      charge: () => gateway.charge('ch_1'),
+      cancelSubscriptions: () => gateway.cancelSubscriptions('cus_1'),
+      invoicesOf: () => gateway.invoicesOf('cus_1'),
+      prices: () => gateway.prices(),
+      eventsSince: () => gateway.eventsSince(Date.UTC(2040, 0, 1), [...HANDLED_EVENT_TYPES]),
+    };
+    for (const [name, call] of Object.entries(calls)) await t.resolves(call(), name);
+
+    const { objects } = await gateway.subscriptionsOf('cus_1');
+    const snapshot = readSnapshot(
+      objects[0] ?? {},
+      createPlans({}, () => {}),
+      null,
+    );
+    t.match(snapshot, { status: String, priceId: String, customerId: String, currentPeriodEnd: Number });
+
+    const strange = await fetch(`${url}/v1/customers`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${KEY}` },
+      body: new URLSearchParams({ favourite_colour: 'blue' }),
+    });
+    t.equal(strange.status, 400, 'a field that the provider does not know would be noticed');
+  },
+);
+
+function inPath(name: string): string | undefined {
+  const files = (process.env['PATH'] ?? '').split(delimiter).map((folder) => join(folder, name));
+  return files.find((file) => {
+    try {
+      accessSync(file, constants.X_OK);
+      return true;
+    } catch {
+      return false;
+    }
+  });
+}
+
+/** Starts it on a free port and returns its address. */
+async function stripeMock(t: Test, file: string): Promise<string> {
+  const child: ChildProcess = spawn(file, ['-http-addr', '127.0.0.1:0', '-https-addr', '127.0.0.1:0'], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const closed = once(child, 'close');
+  t.teardown(async () => {
+    child.kill();
+    await closed;
+  });
+  if (!child.stdout) throw new Error('stripe-mock has no output');
+  for await (const line of createInterface(child.stdout)) {
+    const port = /Listening for HTTP .*:(\d+)/.exec(line)?.[1];
+    if (port) return `http://127.0.0.1:${port}`;
+  }
+  throw new Error('stripe-mock ended before it listened');
+}

@@ -1,0 +1,24 @@
+/** @type {import('../../mutants.mjs').Mutant[]} */
+// biome-ignore format: the rows of a table
+export default [
+  {
+    name: 'a sign-in continues at any origin', file: 'saas/pages/session.ts', in: 'destinationOf',
+    replace: 'origins.includes(url.origin)', by: 'true',
+    tests: [['saas/pages/user-pages', 'sign-in leads to where the visitor wanted to go, and nowhere else']],
+  },
+  {
+    name: 'forms of other sites are accepted', file: 'saas/pages/session.ts', in: 'rejectForeignForm',
+    replace: 'if (!isTrustedOrigin(headers, [new URL(publicUrl).origin]))', by: 'if (false)',
+    tests: [['saas/pages/user-pages', 'a form of another site signs nobody in, up or out']],
+  },
+  {
+    name: 'a link with a code shows the field in any browser', file: 'saas/pages/code.ts', in: 'codePlugin',
+    replace: 'if (!codeCookie.read(request))', by: 'if (false)',
+    tests: [['saas/pages/user-pages', 'a mailed code signs in, in the browser that asked for it']],
+  },
+  {
+    name: 'a connection is completed in any session', file: 'saas/pages/providers.ts', in: 'connectionPages',
+    replace: '&& begun.session === session.id', by: '',
+    tests: [['saas/pages/user-pages', 'a connection is completed in the session that has begun it']],
+  },
+];

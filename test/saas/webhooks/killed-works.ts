@@ -1,0 +1,138 @@
+import type { Store } from '../../../src/core/storage/collection.js';
+import { agentLinkCollection } from '../../../src/saas/agents/store.js';
+import type { AuthService } from '../../../src/saas/auth/service.js';
+import { userCollection } from '../../../src/saas/auth/store.js';
+import { createSuspension, type Suspension } from '../../../src/saas/auth/users/suspension.js';
+import type { Json } from '../../../src/saas/billing/provider/json.js';
+import { customerCollection, webhookEventCollection } from '../../../src/saas/billing/store.js';
+import { createProofCheck } from '../../../src/saas/webhooks.js';
+import { billingOn } from '../../kit/billing.js';
+import { type FakeClock, fakeClock } from '../../kit/clock.js';
+import { signWebhook } from '../../kit/sign-webhook.js';
+import { STORM_SECRET } from '../../kit/stripe-fixture.js';
+import { ADA, linkOf, ORIGIN, serviceOn, setup } from '../auth/explored-service.js';
+import { subscriptionEvent } from '../billing/kit.js';
+import { OPERATOR, webhooksOn } from './kit.js';
+
+/** Webhooks of one process, whose clock the test moves. */
+export const processOn = async (store: Store, clock: FakeClock = fakeClock(), seed = 'first') =>
+  webhooksOn(store, {
+    ...{ clock, seed, reach: 'loopback' },
+    names: ['user.registered', 'user.suspended', 'user.deleted', 'session.revoked', 'subscription.updated'],
+    wasMade: createProofCheck(store, {
+      users: userCollection(store),
+      agentLinks: agentLinkCollection(store),
+    }),
+  });
+
+/** Two accounts and an endpoint that receives every event. */
+export async function prepare(store: Store): Promise<void> {
+  await setup(store);
+  await customerCollection(store).insert({ id: ADA, customerId: 'cus_1', createdAt: 1 });
+  await (await receiverOn(store))(subscriptionEvent('created', 0, SUBSCRIPTION));
+  await (await processOn(store)).add('http://127.0.0.1:9/');
+}
+
+const SUBSCRIPTION = {
+  id: 'sub_1',
+  customer: 'cus_1',
+  status: 'active',
+  items: { data: [{ price: { id: 'price_pro', lookup_key: 'pro' } }] },
+};
+
+/** Receives the events of the payment provider. */
+async function receiverOn(store: Store, events: object = {}): Promise<Accounts['receive']> {
+  const clock = fakeClock();
+  const config = { paymentWebhookSecret: STORM_SECRET };
+  const { webhook } = billingOn(store, clock, { config: config as never, ...events });
+  return (event) => {
+    const body = JSON.stringify(event);
+    const signature = signWebhook(body, STORM_SECRET, clock.now());
+    return webhook.receive({ signature, body: Buffer.from(body), ip: ORIGIN.ip });
+  };
+}
+
+/** The accounts on a store whose process may be killed. */
+export async function accountsOn(store: Store): Promise<Accounts> {
+  const { announce, emit, record } = await processOn(store, fakeClock(), 'worker');
+  const events = { announceEvent: announce as never, emit: emit as never };
+  const suspension = createSuspension({
+    users: userCollection(store),
+    audit: { record: async () => undefined, recordFailure: async () => undefined },
+    ...events,
+    toManagedUser: async () => ({}) as never,
+    clock: fakeClock(),
+  });
+  const receive = await receiverOn(store, { ...events, record });
+  return { ...serviceOn(store, 'worker', { ...events }), ...suspension, receive };
+}
+
+type Accounts = AuthService & Suspension & { receive(event: Json): Promise<unknown> };
+
+/** What a process does when it is killed. */
+export interface Work {
+  run(accounts: Accounts): Promise<unknown>;
+  wasMade(store: Store): Promise<boolean>;
+  /** The events of the change. */
+  events: string[];
+  needsAtomicStore?: boolean;
+}
+
+const ada = (store: Store) => userCollection(store).findOne({ id: ADA });
+
+/** An event of the payment provider about a change of the subscription. */
+const changeOf = (change: Json): Work => ({
+  run: ({ receive }) =>
+    receive({ ...subscriptionEvent('updated', 1, { ...SUBSCRIPTION, ...change }), id: 'evt_1' }),
+  wasMade: async (store) =>
+    (await webhookEventCollection(store).findOne({ id: 'evt_1' }))?.outcome === 'processed',
+  events: ['subscription.updated'],
+});
+
+export const WORKS: Record<string, Work> = {
+  'a change of the terms of a subscription': changeOf({ cancel_at_period_end: true }),
+  // On MongoDB, it has a lease, and the next delivery completes it.
+  'a change of the access': { ...changeOf({ status: 'past_due' }), needsAtomicStore: true },
+  'a sign-up': {
+    run: ({ register }) =>
+      register({ email: 'new@example.test', password: 'new', name: 'New' } as never, ORIGIN),
+    wasMade: async (store) => (await userCollection(store).findOne({ email: 'new@example.test' })) !== null,
+    events: ['user.registered'],
+  },
+  'a reset of a password': {
+    run: ({ resetPassword }) => resetPassword({ token: linkOf(ADA), password: 'new' }, ORIGIN),
+    wasMade: async (store) => (await ada(store))?.passwordVersion === 2,
+    events: ['session.revoked'],
+  },
+  'the end of all sessions': {
+    run: ({ logout }) => logout({ refreshToken: `${ADA} ses_${ADA} first`, scope: 'global' }, ORIGIN),
+    wasMade: async (store) => (await ada(store))?.sessionEpoch === 1,
+    events: ['session.revoked'],
+  },
+  'a suspension': {
+    run: ({ suspend }) => suspend({ id: ADA }),
+    wasMade: async (store) => (await ada(store))?.suspendedAt !== undefined,
+    events: ['session.revoked', 'user.suspended'],
+  },
+  'a password that the host sets': {
+    run: ({ update }) => update({ id: ADA }, { password: 'new' }),
+    wasMade: async (store) => (await ada(store))?.passwordVersion === 2,
+    events: ['session.revoked'],
+  },
+  'a deletion': {
+    run: ({ deleteByOperator }) => deleteByOperator(ADA, OPERATOR),
+    wasMade: async (store) => (await ada(store)) === null,
+    events: ['session.revoked', 'user.deleted'],
+  },
+};
+
+/** What another process does later: it resumes deletions, and settles the events that were announced. */
+export async function recover(store: Store): Promise<void> {
+  const clock = fakeClock();
+  clock.advance(60_000);
+  const webhooks = await processOn(store, clock, 'second');
+  const events = { announceEvent: webhooks.announce as never, emit: webhooks.emit as never };
+  const { deletionJob } = serviceOn(store, 'second', { ...events });
+  await deletionJob.run({ term: 1, signal: new AbortController().signal });
+  await webhooks.run('webhooks-announced');
+}

@@ -1,0 +1,274 @@
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { createMessages } from '../../../src/core/http/messages.js';
+import { openStore } from '../../../src/core/storage/open.js';
+import { createServer } from '../../../src/saas/server.js';
+import { mailCollection } from '../../../src/shared/email/store.js';
+import {
+  loadTemplates,
+  MAIL_NAMES,
+  sampleValues,
+  templateProblems,
+} from '../../../src/shared/email/templates.js';
+import { SECRETS, saasApp, testOptions } from '../../kit/app.js';
+import { fakeClock } from '../../kit/clock.js';
+import { mailSink, readMail } from '../../kit/mail.js';
+import { compiled, startProgram } from '../../kit/process.js';
+import { temporaryFolder } from '../../kit/tmp.js';
+import { LINK, outbox } from './kit.js';
+
+/** A folder with these files. */
+function folderOf(t: Test, files: Record<string, string>): string {
+  const folder = temporaryFolder(t);
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text);
+  return folder;
+}
+
+const english = createMessages().catalogue();
+
+const SITE = { siteName: 'Northwind', siteUrl: 'https://app.example.test' };
+
+t.test(
+  'every e-mail has its required content as text and HTML, and links only to the application',
+  async (t) => {
+    const templates = loadTemplates();
+    t.equal(MAIL_NAMES.length, 19);
+    for (const name of MAIL_NAMES) {
+      const values = sampleValues(name, SITE.siteUrl, english);
+      const { subject, text, html } = templates.render(name, { ...values, ...SITE }, english);
+      t.match(subject, /^[A-Z][^\r\n]+$/, name);
+      t.match(subject, /Northwind/, name);
+      for (const body of [text, html]) {
+        t.match(body, /Not you\?|Already paid\?|Changed your mind\?/, name);
+        t.notMatch(body, /\{\{|\}\}|undefined|\[object/, name);
+      }
+      const links = [...html.matchAll(/(?:href|src)="([^"]*)"/g)].map(([, link = '']) => link);
+      t.ok(links.length >= 3, `${name} has a button, the bare link and the site`);
+      t.ok(links.every((link) => link.startsWith('https:&#x2F;&#x2F;app.example.test')));
+      t.notMatch(html, /<script|<img|@import|url\(/, name);
+      t.match(html, /prefers-color-scheme: dark/);
+      for (const link of [values['link'], SITE.siteUrl]) if (link) t.ok(text.includes(link), name);
+
+      const { name: _, plan, amount, when, ipAddress, browser, ...least } = values;
+      const bare = templates.render(name, { ...least, ...SITE }, english);
+      t.notMatch(
+        bare.text,
+        /Hello| {2}|\bfor \.| to {2}| of at|Time:|\n\n\n/,
+        `${name} without what may be missing`,
+      );
+    }
+  },
+);
+
+t.test('a folder of the operator replaces templates file by file', async (t) => {
+  const folder = folderOf(t, {
+    'welcome.subject': 'Ahoy from\r\n{{siteName}}\n',
+    'welcome.html': '<p>{{#name}}{{name}}{{/name}} at {{siteName}}</p>{{> _foot}}',
+    '_foot.html': '<hr>',
+    'README.md': 'not ours',
+  });
+  t.equal(templateProblems(folder), undefined);
+  const [own, ours] = [loadTemplates({ folder }), loadTemplates()];
+  const values = { email: 'ada@example.test', name: 'A & B', ...SITE };
+  const welcome = own.render('welcome', values, english);
+  t.equal(welcome.subject, 'Ahoy from Northwind');
+  t.equal(welcome.html, '<p>A &amp; B at Northwind</p><hr>');
+  t.equal(welcome.text, ours.render('welcome', values, english).text);
+  const changed = own.render('password-changed', values, english);
+  t.match(changed.html, /<hr>$/);
+  t.equal(changed.subject, ours.render('password-changed', values, english).subject);
+});
+
+t.test('templates of an operator that do not know newer values remain valid', async (t) => {
+  const folder = folderOf(t, {
+    'password-changed.text': 'Hello {{name}}, the password of {{email}} was changed.{{> _foot}}',
+    'verify-email.subject': 'Please confirm {{email}}',
+  });
+  t.equal(templateProblems(folder), undefined);
+  const templates = loadTemplates({ folder });
+  const values = { ...sampleValues('password-changed', SITE.siteUrl, english), ...SITE };
+  const changed = templates.render('password-changed', values, english);
+  t.match(changed.text, /^Hello Ada, the password of ada@example.com was changed\.\n-- \n/);
+  t.match(changed.html, /IP address: 203\.0\.113\.7<br>Browser: Firefox/);
+  t.equal(
+    templates.render('confirm-address-change', values, english).subject,
+    'Confirm your new address for Northwind',
+  );
+});
+
+t.test('an invalid templates folder prevents the start, and the problem is named', async (t) => {
+  const target = join(folderOf(t, { real: 'Hello {{email}}' }), 'real');
+  const linked = temporaryFolder(t);
+  // Like a mounted volume.
+  symlinkSync(target, join(linked, 'welcome.text'));
+  t.equal(templateProblems(linked), undefined);
+  const unreadable = temporaryFolder(t);
+  mkdirSync(join(unreadable, 'welcome.html'));
+
+  const wrong: [folder: string, problem: RegExp][] = [
+    [join(temporaryFolder(t), 'missing'), /is not a folder/],
+    [target, /is not a folder/],
+    [unreadable, /welcome\.html cannot be used \(EISDIR/],
+    [folderOf(t, { 'welcome.html': '{{#name}}' }), /welcome\.html cannot be used \(Unclosed section "name"/],
+    [folderOf(t, { 'welcome.text': '{{nmae}}' }), /welcome\.text uses 'nmae'/],
+    [folderOf(t, { 'welcome.text': '{{constructor}}' }), /welcome\.text uses 'constructor'/],
+    [folderOf(t, { 'welcome.html': '{{#name}}{{{name}}}{{/name}}' }), /writes \{\{name\}\} unescaped/],
+    [folderOf(t, { 'welcome.html': '{{&name}}' }), /writes \{\{name\}\} unescaped/],
+    [folderOf(t, { 'welcome.html': '{{=<% %>=}}<% name %>' }), /changes the delimiters/],
+    [folderOf(t, { 'welcome.html': '{{> ../../secret}}' }), /includes '\.\.\/\.\.\/secret'/],
+    [folderOf(t, { 'welcome.text': '{{> _head}}' }), /includes '_head'/],
+    [folderOf(t, { 'wellcome.html': 'Hi' }), /wellcome\.html does not match any template/],
+  ];
+  for (const [folder, problem] of wrong) t.match(templateProblems(folder), problem);
+
+  const broken = folderOf(t, { 'welcome.text': '{{nmae}}', 'verify-email.html': '{{/x}}' });
+  const options = testOptions(temporaryFolder(t));
+  t.throws(() => createServer({ ...options, emailTemplateDir: broken }), {
+    name: 'ConfigurationError',
+    message: /EMAIL_TEMPLATE_DIR contains broken templates: .*welcome\.text.*|verify-email/,
+  });
+});
+
+t.test('invalid options prevent the start, without their values in the message', async (t) => {
+  const options = testOptions(temporaryFolder(t));
+  const wrong: [object, RegExp][] = [
+    [{ fromEmail: 'a@example.test\r\nBcc: b@example.test' }, /FROM_EMAIL must be one address/],
+    [{ fromEmail: 'a@example.test, b@example.test' }, /FROM_EMAIL must be one address/],
+    [{ fromEmail: 'Ada <a@example.test>' }, /FROM_EMAIL must be one address/],
+    [{ fromName: 'Ada\r\nBcc: b@example.test' }, /FROM_NAME must be a name of 1 to 200 characters/],
+    [{ fromName: ' \u200b' }, /FROM_NAME must be a name .* that is not blank/],
+    [
+      { emailService: 'nobody' },
+      /EMAIL_SERVICE must name an e-mail provider that Nodemailer knows, like Resend; given: /,
+    ],
+    [
+      { emailService: 'constructor' },
+      /EMAIL_SERVICE must name an e-mail provider that Nodemailer knows, like Resend; given: /,
+    ],
+    [{ emailApiKey: 'key\r\nsecret' }, /EMAIL_API_KEY must contain no spaces/],
+    [{ emailSmtpUrl: 'https://me:secret@mail.example' }, /EMAIL_SMTP_URL must be an address like smtps/],
+    [
+      { emailSmtpUrl: 'smtp://mail.example?logger=secret' },
+      /EMAIL_SMTP_URL must contain no path and no parameters/,
+    ],
+    [
+      { emailSmtpUrl: 'smtp://me:secret%@mail.example' },
+      /EMAIL_SMTP_URL must have user and password percent/,
+    ],
+  ];
+  for (const [more, message] of wrong) {
+    t.throws(() => createServer({ ...options, ...more }), { name: 'ConfigurationError', message });
+    t.throws(() => createServer({ ...options, ...more }), { message: /^(?!.*secret)/s });
+  }
+});
+
+t.test('the operator can preview templates and send a test e-mail, whose failure is reported', async (t) => {
+  const sink = await mailSink(t);
+  const { email } = await outbox(t, {
+    url: sink.url,
+    from: { email: 'post@example.test', name: 'The Post' },
+  });
+  const { subject, html } = await email.preview('trial-ending');
+  t.equal(subject, 'Your trial of Northwind ends on 31 January 2030');
+  t.match(html, /^<!doctype html>/);
+  t.equal(await email.sendTest('ada@example.test', 'payment-failed'), 'sent');
+  const [mail] = sink.mails as [(typeof sink.mails)[number]];
+  t.equal(readMail(mail).headers['from'], 'The Post <post@example.test>');
+  t.equal(readMail(mail).headers['subject'], 'A payment to Northwind failed');
+  await t.rejects(email.sendTest('a@example.test, b@example.test'), { message: /not one address/ });
+  const nowhere = await outbox(t);
+  await t.rejects(nowhere.email.sendTest('ada@example.test'), { name: 'DeliveryError' });
+});
+
+/** Puts a reset e-mail into the outbox of a backend, as its own domains do. */
+async function putReset(mails: ReturnType<typeof mailCollection>, now: number) {
+  await mails.insert({
+    id: 'mail_1',
+    key: 'reset-1',
+    to: 'ada@example.test',
+    template: 'password-reset',
+    values: { email: 'ada@example.test', link: LINK, validFor: '1 hour' },
+    security: true,
+    expiresAt: now + 3_600_000,
+    status: 'queued',
+    dueAt: now,
+    attempts: 0,
+    createdAt: now,
+  });
+}
+
+t.test('a backend starts sending when it is ready, and a stop waits for the outcome', async (t) => {
+  const folder = temporaryFolder(t);
+  const clock = fakeClock();
+  const store = await openStore(`sqlite:${join(folder, 'saas.db')}`);
+  t.teardown(() => store.close());
+  const mails = mailCollection(store);
+  await putReset(mails, clock.now());
+  const sink = await mailSink(t);
+  const app = await saasApp(t, { folder, clock, emailSmtpUrl: sink.url, fromName: 'The Post' });
+  const { headers } = readMail(await sink.next());
+  t.equal(headers['from'], 'The Post <no-reply@app.example.test>');
+  await app.close();
+  t.match(await mails.findOne({ key: 'reset-1' }), { status: 'sent' });
+  t.equal(sink.mails.length, 1);
+});
+
+t.test(
+  'without a mail server e-mails become files in development and log lines without links in production',
+  async (t) => {
+    const folder = temporaryFolder(t);
+    const start = (env: Record<string, string>) =>
+      startProgram(t, compiled('package/bin/saas-backend.js'), {
+        cwd: folder,
+        args: ['--port', '0'],
+        env: { DATABASE_URI: 'sqlite:saas.db', HOST: '127.0.0.1', ...env },
+      });
+    const store = await openStore(`sqlite:${join(folder, 'saas.db')}`);
+    t.teardown(() => store.close());
+    const mails = mailCollection(store);
+    await putReset(mails, Date.now());
+
+    const development = start({});
+    const [, path = ''] = await development.printed(
+      /written to (data\/mail\/[\w.-]+password-reset[\w.-]+\.html)/,
+    );
+    t.equal(await development.terminate(), 0);
+    t.notMatch(development.lines.join('\n'), /Zq7vLd0/);
+    t.match(development.lines.join('\n'), /reset-password\?\[redacted\]/);
+    const files = readdirSync(join(folder, 'data/mail')).filter((file) => file.startsWith('2'));
+    t.equal(files.length, 2);
+    for (const file of files) t.equal(statSync(join(folder, 'data/mail', file)).mode & 0o777, 0o600);
+    t.match(readFileSync(join(folder, path), 'utf8'), /token&#x3D;Zq7vLd0/);
+    t.ok(readFileSync(join(folder, path.replace('.html', '.txt')), 'utf8').includes(LINK));
+    t.ok(existsSync(join(folder, 'data/mail/.gitignore')));
+    const written = await mails.findOne({ key: 'reset-1' });
+    t.equal(written?.status, 'written');
+    t.notOk(written?.values);
+
+    await mails.deleteOne({ key: 'reset-1' });
+    // Otherwise the next program waits for the job's lease.
+    await store.collection('leases').deleteOne({ id: 'mail' });
+    await putReset(mails, Date.now());
+    const production = start({
+      NODE_ENV: 'production',
+      PUBLIC_URL: 'https://app.example.test',
+      JWT_ACCESS_SECRET: SECRETS.jwtAccessSecret + SECRETS.jwtRefreshSecret,
+      JWT_REFRESH_SECRET: SECRETS.jwtRefreshSecret + SECRETS.jwtAccessSecret,
+      ADMIN_PASSWORD: SECRETS.adminPassword,
+    });
+    await production.printed(/Neither EMAIL_API_KEY nor EMAIL_SMTP_URL is set/);
+    await production.printed(/an e-mail was not sent: no transport is configured/);
+    t.equal(await production.terminate(), 0);
+    t.notMatch(production.lines.join('\n'), /Zq7vLd0/);
+    t.match(await mails.findOne({ key: 'reset-1' }), { status: 'undeliverable' });
+  },
+);

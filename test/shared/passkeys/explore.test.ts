@@ -1,0 +1,394 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { nullIfTaken, type Store } from '../../../src/core/storage/collection.js';
+import { openStore } from '../../../src/core/storage/open.js';
+import { isSessionValid, sessionCollection, userCollection } from '../../../src/saas/auth/store.js';
+import { mailCollection, nameOf } from '../../../src/shared/email/store.js';
+import { createPasskeyFlows } from '../../../src/shared/passkeys/flows.js';
+import { createPasskeyService, type PasskeyService } from '../../../src/shared/passkeys/service.js';
+import {
+  passkeyCollection,
+  readPasskeyVersion,
+  removePasskeys,
+  usedChallengeCollection,
+} from '../../../src/shared/passkeys/store.js';
+import { onMongod } from '../../core/storage/mongod.js';
+import { SoftwareAuthenticator } from '../../kit/authenticator.js';
+import { fakeClock } from '../../kit/clock.js';
+import { explore, type Scenario } from '../../kit/explore.js';
+import { compiled } from '../../kit/process.js';
+import { countedRandom } from '../../kit/random.js';
+import { temporaryFolder } from '../../kit/tmp.js';
+import {
+  ADA,
+  serviceOn as authOn,
+  ORIGIN as CLIENT,
+  codes,
+  holds,
+  insist,
+  linkOf,
+  NOW,
+  setup as setupAccounts,
+} from '../../saas/auth/explored-service.js';
+import type { Work } from './change-worker.js';
+import { FROM, ORIGIN, reportingService } from './kit.js';
+
+/** Passkeys in every order of the calls to the store, and killed at any of them. */
+
+const mailsOf = (store: Store) => store.collection<{ id: string; version: number }>('mails');
+const fieldOf = (change: 'added' | 'removed', id: string) => `passkey-${change} ${id}`;
+
+/** The service of one process. Every response is valid and names its passkey; the mails are stored as in the outbox. */
+function serviceOn(store: Store, seed: string): PasskeyService {
+  const created = { publicKey: 'key', counter: 0, transports: [], backupEligible: true, backedUp: true };
+  return createPasskeyService({
+    passkeys: passkeyCollection(store),
+    usedChallenges: usedChallengeCollection(store),
+    relyingParty: () => ({ id: 'app.example.test', origins: [ORIGIN], name: 'Example' }),
+    throttle: { attempt: (_guess, evaluate) => evaluate() },
+    audit: { record: async () => undefined, recordFailure: async () => undefined },
+    async announce({ versionField, version }) {
+      await mailsOf(store).insert({ id: versionField, version }).catch(nullIfTaken);
+    },
+    verifyCreation: async (_rp, _form, credential) => ({ id: credential, ...created }),
+    verifyAssertion: async () => ({ counter: 0, backupEligible: true, backedUp: true }),
+    clock: fakeClock(),
+    random: countedRandom(seed),
+  });
+}
+
+const collections = (store: Store) => {
+  mailsOf(store);
+  passkeyCollection(store);
+  usedChallengeCollection(store);
+};
+
+/** Two passkeys, one of which may have the mark of a removal that has crashed. */
+const two =
+  (leaving?: string) =>
+  async (store: Store): Promise<void> => {
+    collections(store);
+    for (const id of ['one', 'two']) {
+      const fields = { publicKey: 'key', counter: 0, transports: [], backupEligible: true, backedUp: true };
+      const mark = id === 'one' && leaving !== undefined ? { leaving } : {};
+      await passkeyCollection(store).insert({
+        id,
+        account: ADA,
+        name: id,
+        createdAt: NOW,
+        ...fields,
+        ...mark,
+      });
+    }
+  };
+
+const remove = (id: string, seed: string) => (store: Store) =>
+  serviceOn(store, seed).remove(ADA, id, FROM, { keepsOne: true });
+/** Signs in with the passkey `one`. */
+const use = (store: Store) => {
+  const response = { clientDataJSON: 'e30', authenticatorData: 'x', signature: 'x' };
+  const userHandle = Buffer.from(ADA).toString('base64url');
+  const credential = { id: 'one', type: 'public-key', response: { ...response, userHandle } };
+  const signed = { form: 'form', credential: JSON.stringify(credential) };
+  return serviceOn(store, 'use').verify(signed, async (account) => account, FROM);
+};
+
+const left = async (store: Store): Promise<string[]> =>
+  (await passkeyCollection(store).page({ sort: 'id', limit: 10 })).items.map(({ id }) => id);
+
+/** The mails that are due. */
+async function due(store: Store): Promise<string[]> {
+  const { items } = await mailsOf(store).page({ sort: 'id', limit: 10 });
+  const versions = items.map(({ id }) => readPasskeyVersion(passkeyCollection(store), ADA, id));
+  const reached = await Promise.all(versions);
+  return items.filter(({ version }, index) => (reached[index] ?? 0) >= version).map(({ id }) => id);
+}
+
+const isDone = (results: Parameters<Scenario['check']>[1]) =>
+  insist(
+    codes(results).every((one) => one === 'done'),
+    codes(results).join(),
+  );
+
+t.test('simultaneous removals, in every order and with a crash, leave one passkey', async (t) => {
+  const both = [remove('one', 'a'), remove('two', 'b')];
+  for (const actors of [both, [...both, remove('one', 'c')], [...both, use]]) {
+    for (const mark of actors.length === 2 ? [undefined, 'stale'] : [undefined]) {
+      const check: Scenario['check'] = async (store, results) => {
+        isDone(results);
+        const ids = await left(store);
+        insist(ids.length > 0, 'none is left');
+        const gone = ['one', 'two'].filter((id) => !ids.includes(id));
+        const mails = await due(store);
+        insist(mails.join() === gone.map((id) => fieldOf('removed', id)).join(), mails.join());
+        // Whatever a crash has left behind, the others can be removed one after the other.
+        if (ids.length === 2) {
+          for (const id of ids) await remove(id, 'later')(store);
+          insist((await left(store)).length === 1, 'a mark stays');
+        }
+      };
+      holds(t, await explore({ setup: two(mark), actors, crash: actors.length === 2, check }));
+    }
+  }
+});
+
+t.test('the use of a passkey ends a removal that has crashed', async (t) => {
+  const check: Scenario['check'] = async (store) => {
+    insist((await remove('two', 'later')(store)) === 'removed', 'the mark stays');
+  };
+  const { failure } = await explore({ setup: two('stale'), actors: [use], check });
+  t.equal(failure, undefined);
+});
+
+t.test('removals that look first and then remove are found out', async (t) => {
+  const careless = (id: string) => async (store: Store) => {
+    if ((await passkeyCollection(store).count({ account: ADA }, 2)) > 1)
+      await passkeyCollection(store).deleteOne({ id, account: ADA });
+  };
+  const { failure } = await explore({
+    setup: two(),
+    actors: [careless('one'), careless('two')],
+    check: async (store) => insist((await left(store)).length > 0, 'none is left'),
+  });
+  t.equal(failure?.reason, 'none is left');
+});
+
+t.test(
+  'a new passkey whose response is sent twice is added once and reported, even with a crash',
+  async (t) => {
+    const add = (seed: string) => (store: Store) =>
+      serviceOn(store, seed).add(ADA, { form: 'form', credential: 'three', name: 'Three' }, FROM);
+    const check: Scenario['check'] = async (store, results) => {
+      isDone(results);
+      const added = results.filter(
+        (result) => result?.status === 'fulfilled' && result.value !== null,
+      ).length;
+      const isThere = (await left(store)).includes('three');
+      insist(added <= 1, 'added twice');
+      insist(isThere || added === 0, 'it is not there');
+      insist(isThere || results.includes(undefined), 'refused although nobody added it');
+      const mails = await due(store);
+      insist(mails.join() === (isThere ? fieldOf('added', 'three') : ''), mails.join());
+    };
+    holds(t, await explore({ setup: two(), actors: [add('a'), add('b')], crash: true, check }));
+  },
+);
+
+/** The API of one process. */
+function flowsOn(store: Store, seed: string) {
+  const auth = authOn(store, seed, {
+    removeOtherLogins: async (userId, from) =>
+      void (await removePasskeys(userId, from, {
+        passkeys: passkeyCollection(store),
+        audit: { record: async () => undefined },
+      })),
+  });
+  const service = serviceOn(store, seed);
+  const flows = createPasskeyFlows({
+    service,
+    accounts: { ...auth.passkey, proveOwner: auth.proveOwner, hasOtherLogin: async () => false },
+    ceremonies: { seal: JSON.stringify, open: JSON.parse },
+  });
+  return { auth, flows };
+}
+
+const signUp = (account: string, email: string) => (store: Store) => {
+  const ceremony = JSON.stringify({ kind: 'sign-up', account, email });
+  // The verification of this test takes the credential for the ID.
+  return flowsOn(store, account).flows.signUp({ ceremony, credential: account as never }, undefined, CLIENT);
+};
+const EMAIL = 'new@example.test';
+
+t.test(
+  'a sign-up with a passkey, with a crash or unknown outcomes, makes no account without it',
+  async (t) => {
+    const setup = async (store: Store) => {
+      collections(store);
+      userCollection(store);
+      sessionCollection(store);
+    };
+    const check: Scenario['check'] = async (store, results) => {
+      const known = ['done', 'EMAIL_TAKEN', 'StoreUnavailable: no response'];
+      insist(
+        codes(results).every((code) => known.includes(code)),
+        codes(results).join(),
+      );
+      const users = (await userCollection(store).page({ sort: 'id', limit: 9 })).items;
+      insist(users.length <= 1, 'two accounts');
+      const passkeys = (await passkeyCollection(store).page({ sort: 'id', limit: 9 })).items;
+      for (const { id } of users)
+        insist(
+          passkeys.some(({ account }) => account === id),
+          'an account that nobody can open',
+        );
+    };
+    const actors = [signUp('usr_1', EMAIL), signUp('usr_2', EMAIL)];
+    holds(t, await explore({ setup, actors, crash: true, check }));
+    holds(t, await explore({ setup, actors: actors.slice(0, 1), losses: 2, check }));
+  },
+);
+
+/** Someone else has signed up with Ada's address and a passkey; she has a link to choose a password. */
+const hijacked = async (store: Store): Promise<void> => {
+  await setupAccounts(store);
+  await userCollection(store).updateOne(
+    { id: ADA },
+    { set: { emailVerified: false }, unset: ['passwordHash', 'changeHash', 'newEmail'] },
+  );
+  await two()(store);
+};
+
+t.test(
+  'after the owner of an address has taken the account over, no passkey of before opens it',
+  async (t) => {
+    const takeOver = (store: Store) =>
+      flowsOn(store, 'owner').auth.resetPassword({ token: linkOf(ADA), password: 'new' }, CLIENT);
+    const stranger = (store: Store) => {
+      const response = { clientDataJSON: 'e30', authenticatorData: 'x', signature: 'x' };
+      const userHandle = Buffer.from(ADA).toString('base64url');
+      const credential = { id: 'one', type: 'public-key', response: { ...response, userHandle } };
+      const ceremony = JSON.stringify({ kind: 'sign-in' });
+      return flowsOn(store, 'stranger').flows.signIn({ ceremony, credential }, CLIENT);
+    };
+    const check: Scenario['check'] = async (store, results) => {
+      const user = await userCollection(store).findOne({ id: ADA });
+      if (user?.passwordHash === undefined) return insist(results[0] === undefined, 'not taken over');
+      insist((await passkeyCollection(store).count({ account: ADA })) === 0, 'a passkey is left');
+      const { items } = await sessionCollection(store).page({ where: { userId: ADA }, sort: 'id', limit: 9 });
+      insist(!items.some((session) => isSessionValid(user, session, NOW)), 'a session is left');
+    };
+    holds(t, await explore({ setup: hijacked, actors: [takeOver, stranger], crash: true, check }));
+  },
+);
+
+t.test('a passkey that is added while its session ends does not stay', async (t) => {
+  const verified = async (store: Store) => {
+    await setupAccounts(store);
+    await two()(store);
+  };
+  const identity = {
+    user: { id: ADA, email: 'ada@example.test', name: '', emailVerified: true },
+    session: { id: `ses_${ADA}` },
+  } as never;
+  const add = (store: Store) => {
+    const ceremony = JSON.stringify({ kind: 'add', account: ADA });
+    return flowsOn(store, 'add').flows.add(identity, { ceremony, credential: 'three' as never }, CLIENT);
+  };
+  /** Redeems a link to a new address of somebody else, who chooses a password. */
+  const takeOver = (store: Store) =>
+    flowsOn(store, 'owner').auth.verifyEmail({ token: linkOf(ADA), password: 'new' }, CLIENT);
+  const check: Scenario['check'] = async (store, results) => {
+    const known = ['done', 'UNAUTHENTICATED', 'INVALID_TOKEN'];
+    insist(
+      codes(results).every((code) => known.includes(code)),
+      codes(results).join(),
+    );
+    const user = await userCollection(store).findOne({ id: ADA });
+    if (user?.passwordHash !== 'hash of new') return;
+    insist((await passkeyCollection(store).count({ account: ADA })) === 0, 'a passkey is left');
+  };
+  holds(t, await explore({ setup: verified, actors: [add, takeOver], check }));
+});
+
+/** @param moments of each call of the store at which a process is killed */
+function forKills(engine: string, fresh: (t: Test) => string, moments: readonly string[]): void {
+  t.test(
+    `${engine}: changes and uses killed at any call are complete and reported, or can be repeated`,
+    async (t) => {
+      const uri = fresh(t);
+      const store = await openStore(uri);
+      t.teardown(() => store.close());
+      const [passkeys, mails, users] = [
+        passkeyCollection(store),
+        mailCollection(store),
+        userCollection(store),
+      ];
+      const service = reportingService(store);
+      // Declares the other collections.
+      authOn(store, 'declare');
+      await store.ready();
+      const outcomes = new Set<string>();
+      let forms = 0;
+      const addTo = async (account: string, authenticator: SoftwareAuthenticator) => {
+        const form = `form ${++forms}`;
+        const options = (await service.creationOptions({ id: account, handle: 'ada' }, form)) ?? '';
+        return { form, credential: authenticator.create(options) };
+      };
+      const signInWith = (authenticator: SoftwareAuthenticator) => {
+        const form = `form ${++forms}`;
+        return { form, credential: authenticator.get(service.requestOptions(form)) };
+      };
+      const canSignIn = async (account: string, authenticator: SoftwareAuthenticator) =>
+        (await service.verify(signInWith(authenticator), async (id) => id, FROM)) === account;
+      const isReported = async (account: string, change: 'added' | 'removed', id: string) => {
+        const { items } = await mails.page({ where: { userId: account }, sort: 'id', limit: 10 });
+        const reports = items.filter((mail) => nameOf(mail) === `passkey-${change}`);
+        const of = reports.filter(({ after }) => after?.is === fieldOf(change, id));
+        const version = await readPasskeyVersion(passkeys, account, of[0]?.after?.is ?? '');
+        return of.length === 1 && (version ?? 0) >= (of[0]?.after?.reaches ?? 0);
+      };
+
+      for (const action of ['add', 'remove', 'sign-in', 'sign-up'] as const) {
+        for (const moment of moments) {
+          let hasEnded = false;
+          for (let step = 1; !hasEnded; step++) {
+            const account = `usr_${action}${moment}${step}`;
+            const [used, other] = [5, 0].map((counter) => new SoftwareAuthenticator(ORIGIN, { counter })) as [
+              SoftwareAuthenticator,
+              SoftwareAuthenticator,
+            ];
+            const response = await addTo(account, used);
+            if (action === 'remove' || action === 'sign-in') {
+              for (const [one, given] of [
+                [used, response],
+                [other, await addTo(account, other)],
+              ] as const)
+                t.ok(await service.add(account, { ...given, name: one.name }, FROM));
+            }
+            const given = action === 'sign-in' ? signInWith(used) : response;
+            const work: Work = { uri, action, account, id: used.name, step, moment, ...given };
+            const worker = compiled('test/shared/passkeys/change-worker.js');
+            const child = spawn(process.execPath, [worker, JSON.stringify(work)], {
+              stdio: ['ignore', 'inherit', 'inherit'],
+            });
+            const [exit] = await once(child, 'exit');
+            hasEnded = exit === 0;
+            const label = `${action} ${moment} call ${step}`;
+            // A write of the killed process may still reach the server: these come after it.
+            await passkeys.changeOne({ id: used.name, account }, { set: { name: 'Read' } });
+            await users.changeOne({ id: account }, { set: { name: 'Read' } });
+            const isThere = (await passkeys.findOne({ id: used.name })) !== null;
+            if (action === 'add') {
+              t.equal(await isReported(account, 'added', used.name), isThere, label);
+              t.equal(await canSignIn(account, used), isThere, label);
+            } else if (action === 'remove') {
+              t.equal(await isReported(account, 'removed', used.name), !isThere, label);
+              const rule = { keepsOne: true };
+              const outcome = await service.remove(account, used.name, FROM, rule);
+              t.equal(outcome, isThere ? 'removed' : 'unknown', label);
+              t.equal(await service.remove(account, other.name, FROM, rule), 'last', label);
+              t.ok(await canSignIn(account, other), label);
+            } else if (action === 'sign-in') {
+              t.ok(await canSignIn(account, used), label);
+            } else {
+              const isUser = (await users.findOne({ id: account })) !== null;
+              t.ok(isThere || !isUser, `${label}: no account without its passkey`);
+              outcomes.add(`${action} ${moment} ${isUser}`);
+            }
+            if (action === 'add' || action === 'remove') outcomes.add(`${action} ${moment} ${isThere}`);
+            if (step > 30) throw new Error('it never comes to an end');
+          }
+        }
+      }
+      t.equal(outcomes.size, 6 * moments.length, 'both outcomes are seen');
+    },
+  );
+}
+
+const inFile = (t: Test) => `sqlite:${join(temporaryFolder(t), 'passkeys.db')}`;
+// `npm run test:kills` runs both moments.
+const MOMENTS = process.env['KILL_ROUNDS'] === undefined ? ['during'] : ['before', 'during'];
+forKills('SQLite', inFile, MOMENTS);
+await onMongod((server) => forKills('MongoDB', (t) => server.fresh(t), MOMENTS));
