@@ -80,6 +80,8 @@ const BUILT = {
     install: 'test/campaign/relying-parties/dex.sh "$TOOLS/go/bin/dex"',
     env: (tools) => ({ TEST_DEX: join(tools, 'go/bin/dex') }),
   },
+  bun: runtime('bun', '@oven/bun-linux-x64', '1.4.5', 'bin/bun'),
+  deno: runtime('deno', '@deno/linux-x64-glibc', '2.9.6', 'deno'),
   schemathesis: {
     needs: ['pip'],
     install: `python3 -m venv "$TOOLS/schemathesis"
@@ -87,6 +89,16 @@ const BUILT = {
     env: (tools) => ({ SCHEMATHESIS: join(tools, 'schemathesis/bin/schemathesis') }),
   },
 };
+
+/** Another runtime of JavaScript. */
+function runtime(name, packageName, version, program) {
+  return {
+    install: `npm install --prefix "$TOOLS/${name}" --no-save --no-audit --no-fund ${packageName}@${version}`,
+    env: (tools) => ({
+      [`TEST_${name.toUpperCase()}`]: join(tools, name, 'node_modules', packageName, program),
+    }),
+  };
+}
 
 /** The newest Node.js of a line, from the registry's own binaries. */
 const nodePackage = `node-linux-${process.arch}`;

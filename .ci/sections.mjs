@@ -88,6 +88,13 @@ export const SECTIONS = [
       saas/login-providers/upstreams
       campaign/relying-parties/ecosystems campaign/relying-parties/es256 campaign/relying-parties/mcp campaign/relying-parties/parties`),
   },
+  {
+    name: 'Bun and Deno',
+    part: 0,
+    run: 'node test/run.mjs --suite "Bun and Deno"',
+    needs: ['bun', 'deno'],
+    tests: ['bin/runtimes'],
+  },
   // The program requires Node.js 22.
   { name: 'MCP conformance', part: 0, node: 24, run: 'npm run test:mcp' },
 

@@ -1,11 +1,11 @@
 import cluster, { type Worker } from 'node:cluster';
 import { once } from 'node:events';
 import { availableParallelism } from 'node:os';
-import closeWithGrace from 'close-with-grace';
 import { type Logger, pino } from 'pino';
 import { completeEnvironment } from '../src/core/config/options.js';
 import { MINUTE, SECOND } from '../src/core/kernel/clock.js';
 import { createLogStream } from '../src/core/server/log.js';
+import { stopGracefully } from './graceful-stop.js';
 import type { Program } from './program.js';
 import { fail, say } from './terminal.js';
 import { relayMetrics } from './worker-metrics.js';
@@ -64,7 +64,7 @@ export async function supervise(count: number): Promise<void> {
   const { logLevel, text } = announcement;
   const log = pino({ level: logLevel }, createLogStream());
   const { add, stop } = keepRunning(fork, log);
-  closeWithGrace({ logger: log, delay: STOP_TIMEOUT_MS }, async ({ err, signal }) => {
+  stopGracefully({ logger: log, delay: STOP_TIMEOUT_MS }, async ({ err, signal }) => {
     if (err) log.fatal({ err }, 'stopping the workers after an uncaught error');
     else log.info({ signal }, 'stopping the workers');
     await stop();

@@ -1,10 +1,10 @@
-import closeWithGrace from 'close-with-grace';
 import { type Command, Option } from 'commander';
 import { ConfigurationError } from '../../src/core/config/configuration-error.js';
 import type { Server } from '../../src/core/server/assembly.js';
 import { type ListeningError, listeningProblem } from '../../src/core/server/listening.js';
 import { LEVELS } from '../../src/core/server/options.js';
 import { type CommonOptions, examples } from '../command.js';
+import { STOP_SIGNALS, stopGracefully } from '../graceful-stop.js';
 import { parseInteger } from '../options.js';
 import type { Program, ServeOptions } from '../program.js';
 import { fail, say, sentences, style } from '../terminal.js';
@@ -48,8 +48,8 @@ async function serve(
   workers?.requireSharedStore(program, server.configuration.values);
   const { log } = server.fastify;
   // A second signal ends the process at once; those of workers are handled by the primary.
-  const skip: ('SIGINT' | 'SIGTERM')[] = workers ? ['SIGINT', 'SIGTERM'] : [];
-  const closing = closeWithGrace({ logger: log, skip }, async ({ err, signal }) => {
+  const skip = workers ? [...STOP_SIGNALS] : [];
+  const closing = stopGracefully({ logger: log, skip }, async ({ err, signal }) => {
     if (err) log.fatal({ err }, 'stopping after an uncaught error');
     else log.info({ signal }, 'stopping');
     await server.stop();

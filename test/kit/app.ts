@@ -26,6 +26,10 @@ export const PASSWORD = 'correct horse battery staple';
 /** The cheapest hash of argon2. */
 export const CHEAP = { memoryCost: 8, timeCost: 1, parallelism: 1 };
 
+/** A code as a phone or an input method may give it: characters of full width, a dash, and marks around it that are invisible. */
+export const copiedCode = (code: string): string =>
+  `\u200f${code.replaceAll('-', '\u2013').replaceAll(/\w/g, (one) => String.fromCharCode(one.charCodeAt(0) + 0xfee0))}\u200b `;
+
 export interface Call {
   /** Sent as JSON; a string or Buffer is sent as it is. */
   body?: unknown;

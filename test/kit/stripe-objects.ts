@@ -60,10 +60,7 @@ export const PRICES: Record<string, { lookupKey: string; amount: number }> = {
 /** A subscription in the format of its API version. */
 export function subscriptionObject(subscription: WorldSubscription): Json {
   const { id, customer, userId, isSigned, version, status, created, price, quantity } = subscription;
-  const period = {
-    current_period_start: subscription.periodStart,
-    current_period_end: subscription.periodEnd,
-  };
+  const items = itemObjects(subscription);
   const isNew = isSince(version, '2025-03-31.basil');
   return {
     id,
@@ -73,34 +70,8 @@ export function subscriptionObject(subscription: WorldSubscription): Json {
     created,
     livemode: false,
     metadata: isSigned ? { userId } : {},
-    items: {
-      object: 'list',
-      has_more: false,
-      data: [
-        {
-          id: `si_${id.slice(4)}`,
-          object: 'subscription_item',
-          quantity,
-          ...(isNew && period),
-          ...(!isSince(version, '2026-10-28.endive') && { plan: planObject(price) }),
-          price: {
-            id: price,
-            object: 'price',
-            lookup_key: PRICES[price]?.lookupKey ?? null,
-            unit_amount: PRICES[price]?.amount ?? null,
-            metadata: {},
-          },
-        },
-        ...(subscription.addOns ?? []).map(({ id, price }) => ({
-          id,
-          object: 'subscription_item',
-          quantity: 1,
-          ...(isNew && period),
-          price: { id: price, object: 'price', lookup_key: null, metadata: {} },
-        })),
-      ],
-    },
-    ...(!isNew && { ...period, plan: planObject(price), quantity }),
+    items: { object: 'list', has_more: items.length > 10, data: items.slice(0, 10) },
+    ...(!isNew && { ...periodOf(subscription), plan: planObject(price), quantity }),
     ...discountFields(subscription),
     trial_end: subscription.trialEnd,
     cancel_at_period_end: subscription.cancelAtPeriodEnd,
@@ -110,6 +81,39 @@ export function subscriptionObject(subscription: WorldSubscription): Json {
     currency: 'eur',
     pause_collection: subscription.pauseBehavior ? { behavior: subscription.pauseBehavior } : null,
   };
+}
+
+const periodOf = ({ periodStart, periodEnd }: WorldSubscription): Json => ({
+  current_period_start: periodStart,
+  current_period_end: periodEnd,
+});
+
+/** All items, of which the subscription contains ten. */
+export function itemObjects(subscription: WorldSubscription): Json[] {
+  const { id, version, price, quantity, addOns = [] } = subscription;
+  const period = isSince(version, '2025-03-31.basil') ? periodOf(subscription) : {};
+  const main = {
+    id: `si_${id.slice(4)}`,
+    object: 'subscription_item',
+    quantity,
+    ...period,
+    ...(!isSince(version, '2026-10-28.endive') && { plan: planObject(price) }),
+    price: {
+      id: price,
+      object: 'price',
+      lookup_key: PRICES[price]?.lookupKey ?? null,
+      unit_amount: PRICES[price]?.amount ?? null,
+      metadata: {},
+    },
+  };
+  const others = addOns.map((addOn) => ({
+    id: addOn.id,
+    object: 'subscription_item',
+    quantity: 1,
+    ...period,
+    price: { id: addOn.price, object: 'price', lookup_key: null, metadata: {} },
+  }));
+  return [main, ...others];
 }
 
 /** What prices were before, which versions before 2026 still send beside the price. */

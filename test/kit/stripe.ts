@@ -3,7 +3,13 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import type { Json } from '../../src/saas/billing/provider/json.js';
 import { changeRoutes } from './stripe-changes.js';
-import { chargeObject, PRICES, subscriptionObject, type WorldPayment } from './stripe-objects.js';
+import {
+  chargeObject,
+  itemObjects,
+  PRICES,
+  subscriptionObject,
+  type WorldPayment,
+} from './stripe-objects.js';
 import { lineItemsOf, purchaseChargeObject } from './stripe-purchases.js';
 import type { World } from './stripe-simulator.js';
 
@@ -155,6 +161,10 @@ export async function stripeApi(world: World): Promise<StripeApi> {
     'GET /v1/subscriptions/:id': (_call, id) => {
       const found = world.subscriptions.get(id);
       return found ? subscriptionObject(found) : null;
+    },
+    'GET /v1/subscription_items': (call) => {
+      const found = world.subscriptions.get(call.query.get('subscription') ?? '');
+      return found ? listOf(itemObjects(found), call) : missing('subscription');
     },
     'GET /v1/checkout/sessions/:id/line_items': (call, id) => {
       const purchase = world.purchases.get(id);

@@ -1,6 +1,12 @@
 /** The text of a file without the byte order mark that some editors put at its beginning. */
 export const withoutByteOrderMark = (text: string): string => text.replace(/^\ufeff/, '');
 
+/**
+ * A code as typed or copied, without separators: apps and mails show codes in groups, phones turn hyphens into dashes, copies bring
+ * invisible characters, and input methods have characters of full width.
+ */
+export const typedCode = (code: string): string => code.normalize('NFKC').replaceAll(/[\s\p{P}\p{Cf}]/gu, '');
+
 /** The length of a text in code points, as in JSON Schema. */
 export const charactersIn = (text: string): number => [...text].length;
 

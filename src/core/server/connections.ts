@@ -113,8 +113,8 @@ export function trackConnections(server: Server, limits: ConnectionLimits): Trac
 
     async announceEnd(timeoutMs) {
       isClosing = true;
-      // The method of `node:http` would also destroy connections on which the next request is on its way.
-      if (server.listening) NetServer.prototype.close.call(server);
+      // The method of `node:http` would also destroy connections on which the next request is on its way. In Bun there is no other.
+      if (server.listening && server instanceof NetServer) NetServer.prototype.close.call(server);
       for (const { latest } of connections.all()) {
         if (latest && !latest.headersSent) latest.shouldKeepAlive = false;
       }

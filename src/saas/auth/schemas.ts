@@ -210,7 +210,7 @@ export const DeletionBody = Type.Object({ password: OwnPassword }, { additionalP
 
 const Code = Type.String({
   accepts: 'a code of the authenticator app, or a recovery code',
-  pattern: '^[\\w\\s-]{1,64}$',
+  pattern: '^\\P{Cs}{1,64}$',
   writeOnly: true,
 });
 const Challenge = Type.String({
@@ -226,7 +226,7 @@ const LoginToken = Type.String({
 });
 const MailedCode = Type.String({
   accepts: 'the code of the e-mail',
-  pattern: '^[\\w\\s-]{1,64}$',
+  pattern: '^\\P{Cs}{1,64}$',
   writeOnly: true,
 });
 export const LoginCodeBody = Type.Object(

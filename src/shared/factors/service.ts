@@ -3,6 +3,7 @@ import type { RequestSource } from '../../core/http/routes.js';
 import { type Clock, HOUR, MINUTE, SECOND } from '../../core/kernel/clock.js';
 import { createEncryption } from '../../core/kernel/encryption.js';
 import { newToken, type Random } from '../../core/kernel/secrets.js';
+import { typedCode } from '../../core/kernel/text.js';
 import type { Audit } from '../../core/ops/audit.js';
 import type { Job } from '../../core/ops/jobs.js';
 import { nullIfTaken } from '../../core/storage/collection.js';
@@ -17,15 +18,7 @@ import {
   readFactorVersion,
   removeFactor,
 } from './store.js';
-import {
-  type Enrolment,
-  enrolmentOf,
-  newSecret,
-  recoveryCodesOf,
-  recoveryHash,
-  stepOfCode,
-  typedCode,
-} from './totp.js';
+import { type Enrolment, enrolmentOf, newSecret, recoveryCodesOf, recoveryHash, stepOfCode } from './totp.js';
 
 /** How a person proved the second factor. */
 export type FactorMethod = 'otp' | 'recovery';

@@ -3,6 +3,7 @@ import { Secret, TOTP } from 'otpauth';
 import { renderSVG } from 'uqr';
 import { SECOND } from '../../core/kernel/clock.js';
 import type { Random } from '../../core/kernel/secrets.js';
+import { typedCode } from '../../core/kernel/text.js';
 
 /** Time-based one-time passwords (RFC 6238) as every authenticator app computes them: SHA-1, six digits, 30 seconds. */
 
@@ -29,10 +30,6 @@ export function enrolmentOf(secret: string, { issuer, label }: { issuer: string;
   const uri = totpOf(secret, { issuer, label }).toString();
   return { secret: (secret.match(/.{1,4}/g) ?? []).join(' '), uri, qr: renderSVG(uri, { border: 4 }) };
 }
-
-/** A code as typed or copied: apps and mails show codes in groups, and input methods have digits of full width. */
-export const typedCode = (code: string): string =>
-  code.normalize('NFKC').replaceAll(/[\s\u200b\ufeff-]/g, '');
 
 /** The time step whose code this is, or null. */
 export function stepOfCode(secret: string, code: string, now: number): number | null {
@@ -61,7 +58,7 @@ export function recoveryCodesOf(key: Buffer, account: string, form: string): str
   });
 }
 
-/** The stored form of a recovery code; hyphens, spaces and the case do not matter. Null if it cannot be one. */
+/** The stored form of a recovery code; separators and the case do not matter. Null if it cannot be one. */
 export function recoveryHash(key: string, code: string): string | null {
   const plain = typedCode(code).toLowerCase();
   if (!/^[a-z2-7]{12}$/.test(plain)) return null;

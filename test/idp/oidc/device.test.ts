@@ -4,6 +4,7 @@ import t, { type Test } from 'tap';
 import { deviceRequestCollection } from '../../../src/idp/oidc/device/store.js';
 import { consentCollection, grantCollection } from '../../../src/idp/oidc/store.js';
 import { clientCollection } from '../../../src/idp/provisioning/store.js';
+import { copiedCode } from '../../kit/app.js';
 import {
   begin,
   DEVICE_GRANT,
@@ -195,7 +196,7 @@ t.test('a link with the code fills in the form and approves nothing', async (t) 
   const { browser, page } = await openDevicePage(await idp.listen(), human, path);
   t.equal(page.form('/device').fields['user_code'], body.user_code, 'also after the sign-in');
   t.match(await poll(idp, client, body.device_code), { body: { error: 'authorization_pending' } });
-  const typed = ` ${body.user_code.toLowerCase().replace('-', ' ')}.`;
+  const typed = ` ${copiedCode(body.user_code.toLowerCase())}.`;
   t.match((await browser.submit(page, { user_code: typed })).body, sentence('device-confirm.title'));
   t.match((await browser.open(`${await idp.listen()}/device?user_code=%3Cscript%3E`)).body, /value=""/);
 });

@@ -27,6 +27,8 @@ t.test('the operator searches users by the beginning of their address or by thei
   t.same(await emails('q=ADA'), ['ada@example.test', 'adam@example.test']);
   t.same(await emails('q=ada@'), ['ada@example.test']);
   t.same(await emails(`q=${ada.id}`), ['ada@example.test']);
+  t.same(await emails(`q=+${ada.id}+`), ['ada@example.test']);
+  t.same(await emails('q=+ada@+'), ['ada@example.test']);
   t.same(await emails('q=da'), [], 'only the beginning counts');
   t.equal((await emails('')).length, 3);
   const page = await get(app, '/admin/users?q=ada@');

@@ -2,7 +2,15 @@ import t, { type Test } from 'tap';
 import { userCollection } from '../../../src/saas/auth/store.js';
 import type { CreateServerOptions } from '../../../src/saas/server.js';
 import { factorCollection } from '../../../src/shared/factors/store.js';
-import { type Account, auditOf, PASSWORD, type SaasApp, saasApp, storeOf } from '../../kit/app.js';
+import {
+  type Account,
+  auditOf,
+  copiedCode,
+  PASSWORD,
+  type SaasApp,
+  saasApp,
+  storeOf,
+} from '../../kit/app.js';
 import { codeAt, FACTOR_KEY } from '../../kit/factors.js';
 import { mailedApp, RESET, UNLOCK, VERIFY } from './kit.js';
 
@@ -123,9 +131,9 @@ t.test(
     const { app, account, codes, code } = await enrolled(t);
     app.clock.advance(MINUTE);
     const used = code();
-    t.equal((await complete(app, await challenged(t, app, account), used)).status, 200);
+    t.equal((await complete(app, await challenged(t, app, account), copiedCode(used))).status, 200);
     t.equal(errorOf(await complete(app, await challenged(t, app, account), used)), 'INVALID_CODE');
-    const recovery = ` ${codes[0]?.toUpperCase().replaceAll('-', ' ')} `;
+    const recovery = ` ${copiedCode(codes[0]?.toUpperCase() ?? '')} `;
     const recovered = await complete(app, await challenged(t, app, account), recovery);
     t.equal(recovered.status, 200);
     const token = recovered.body.data.accessToken;

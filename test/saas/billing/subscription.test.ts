@@ -654,6 +654,36 @@ t.test('the first item with a known plan names it', async (t) => {
   }
 });
 
+t.test('the plan can be named by an item beyond the ten that a subscription contains', async (t) => {
+  const { app, api, deliver, buyer, subscription } = await shop(t, { billingPrices: ['price_listed=gold'] });
+  const ada = await buyer();
+  const bought = api.world.subscribe(ada.customer, ada.id, true);
+  const addOns = Array.from({ length: 11 }, (_, index) => ({ id: `si_${index}`, price: `price_${index}` }));
+  addOns.push({ id: 'si_gold', price: 'price_listed' });
+  Object.assign(bought, { status: 'active', trialEnd: null, price: 'price_seats', addOns });
+  const expect = async (what: string) => {
+    const found = await subscription(ada);
+    t.match(found, { plan: 'gold', entitled: true, priceId: 'price_listed' }, what);
+    t.equal((found['items'] as Json[]).length, 13, what);
+  };
+  await deliver(subscriptionEvent('created', 0, subscriptionObject(bought)));
+  await expect('after an event');
+  await app.request('POST', '/api/billing/sync', { token: ada.accessToken });
+  await expect('after a sync');
+  const period = await app.request('POST', '/api/billing/subscription/cancel', {
+    token: ada.accessToken,
+    body: {},
+  });
+  t.equal(period.status, 200, period.text);
+  await expect('after a change');
+
+  api.fault = () => ({ status: 500, body: '{"error":{"type":"api_error"}}' });
+  await deliver(subscriptionEvent('updated', 5, { ...subscriptionObject(bought), status: 'past_due' }));
+  const row = await rowOf(t, app, bought.id);
+  t.match(row, { status: 'past_due', plan: 'gold', recheckAt: app.clock.now() }, 'asked for later');
+  t.equal(row?.items?.length, 13);
+});
+
 t.test('a subscription without a known plan does not hide one with a plan', async (t) => {
   const { app, api, deliver, buyer, subscription } = await shop(t, { pastDue: 'denied' });
   const ada = await buyer();

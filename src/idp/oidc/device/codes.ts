@@ -1,5 +1,6 @@
 import { createHmac } from 'node:crypto';
 import { newToken, type Random } from '../../../core/kernel/secrets.js';
+import { typedCode } from '../../../core/kernel/text.js';
 import { DEVICE_REQUEST } from './store.js';
 
 /** Consonants without Y: no code is a word, and none contains digits that resemble letters (RFC 8628 §6.1). */
@@ -22,7 +23,7 @@ export function newUserCode(random: Random): string {
 
 /** The code that a person has typed, in any case and with any separators; `undefined` for a text that cannot be one. */
 export function readUserCode(typed: string): string | undefined {
-  const code = typed.replace(/[\s\p{P}]/gu, '').toUpperCase();
+  const code = typedCode(typed).toUpperCase();
   const isCode = code.length === LENGTH && [...code].every((letter) => ALPHABET.includes(letter));
   return isCode ? code : undefined;
 }

@@ -16,7 +16,7 @@ import {
   type LoginCodeDocument,
   type LoginCodes,
   newLoginCode,
-  typedCode,
+  readLoginCode,
 } from './login-codes.js';
 import type { SignedIn } from './sign-in.js';
 
@@ -148,7 +148,7 @@ export function createEmailLogin(deps: EmailLoginDependencies): EmailLogin {
       const request = loginTokens.open(loginToken);
       if (!request) throw authErrors.CODE_EXPIRED();
       const { email, secret } = request;
-      const code = typedCode(typed);
+      const code = readLoginCode(typed);
       const use = usedLinks.begin(sha256(secret), hashOf(secret, code));
       const guess = { account: `login code of ${email}`, ip: source.ip, kind: 'code' } as const;
       const outcome = await usedLinks.complete(use, async () => {

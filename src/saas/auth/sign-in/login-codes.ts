@@ -1,5 +1,6 @@
 import { type Clock, MINUTE } from '../../../core/kernel/clock.js';
 import type { Random } from '../../../core/kernel/secrets.js';
+import { typedCode } from '../../../core/kernel/text.js';
 import { createExpiryPurge } from '../../../core/ops/purge.js';
 import type { Collection, Store } from '../../../core/storage/collection.js';
 
@@ -48,6 +49,6 @@ export const newLoginCode = (random: Random): string =>
 export const groupedCode = (code: string): string =>
   `${code.slice(0, CHARACTERS / 2)}-${code.slice(CHARACTERS / 2)}`;
 
-/** The code as typed or copied. Hyphens, spaces and the case do not matter, nor do characters that look alike. */
-export const typedCode = (text: string): string =>
-  text.replaceAll(/[\s-]/g, '').toUpperCase().replaceAll('O', '0').replaceAll(/[IL]/g, '1');
+/** The code that was typed. Separators and the case do not matter, nor do characters that look alike. */
+export const readLoginCode = (typed: string): string =>
+  typedCode(typed).toUpperCase().replaceAll('O', '0').replaceAll(/[IL]/g, '1');

@@ -202,7 +202,8 @@ export function matching(search: string | undefined, state: UserState | undefine
     throw invalidFields({ path: 'show', message: 'cannot be combined with a search: clear one of them' });
   if (state !== undefined) return IN_STATE[state];
   if (search === undefined) return { sort: 'createdAt', desc: true };
-  if (search.startsWith(USER_ID_PREFIX)) return { where: { id: search }, sort: 'id' };
+  const id = search.trim();
+  if (id.startsWith(USER_ID_PREFIX)) return { where: { id }, sort: 'id' };
   const prefix = canonicalEmail(search);
   return { where: { email: { gte: prefix, lt: `${prefix}\u007f` } }, sort: 'email' };
 }

@@ -3,6 +3,7 @@ import { haveSameProjection } from '../entitlement.js';
 import { subscriptionNotFound } from '../errors.js';
 import type { Plans } from '../plans/plans.js';
 import type { Gateway } from '../provider/gateway.js';
+import { lacksItems } from '../provider/responses.js';
 import { type EventOutcome, isTerminal, type SubscriptionDocument, type Subscriptions } from '../store.js';
 import { readSnapshot, type Snapshot } from '../subscription/snapshot.js';
 import {
@@ -60,6 +61,9 @@ type Unchanged = 'repeated' | 'stale' | 'deferred';
 export function createSubscriptionEvents(deps: SubscriptionEventsDependencies): SubscriptionEvents {
   const { subscriptions, writer, plans, gateway, log } = deps;
 
+  /** Whether only the provider has all items. Without an API key, those of the event must do. */
+  const isPartial = ({ object }: BillingEvent): boolean => gateway !== undefined && lacksItems(object);
+
   const prepareUpdate = (
     event: BillingEvent,
     stored: SubscriptionDocument | null,
@@ -72,9 +76,11 @@ export function createSubscriptionEvents(deps: SubscriptionEventsDependencies): 
   ): Promise<SubscriptionUpdate | Unchanged> => {
     const { order, update } = readUpdate(event, stored);
     if (order === 'repeated' || order === 'stale') return order;
-    if (order === 'apply' || !stored) return update;
+    const isNew = order === 'apply' || !stored;
+    if (isNew && !isPartial(event)) return update;
     const fetched = await updateFromProvider(event, stored);
     if (fetched) return fetched;
+    if (isNew) return { ...update, isUncertain: true };
     if (isOutdated(stored, event)) return 'deferred';
     const { status } = update.snapshot;
     const isNewer = status == null || followsStored(stored, status, event.previous['status']);
@@ -86,7 +92,9 @@ export function createSubscriptionEvents(deps: SubscriptionEventsDependencies): 
     event: BillingEvent,
     stored: SubscriptionDocument | null,
   ): { order: EventOrder; update: SubscriptionUpdate } => {
-    const snapshot = readEventSnapshot(event, plans, stored);
+    // Some of the items could name another plan than all.
+    const object = isPartial(event) ? { ...event.object, items: undefined } : event.object;
+    const snapshot = readEventSnapshot({ ...event, object }, plans, stored);
     const order = compareSubscriptionEvent(stored, event, snapshot.status ?? undefined);
     const update = { snapshot, eventId: event.id, ...timesOf(event), isUncertain: false };
     const isOlder = stored && event.created !== undefined && event.created < stored.statusAt;
@@ -179,7 +187,7 @@ export function createSubscriptionEvents(deps: SubscriptionEventsDependencies): 
       const stored = id === undefined ? null : await subscriptions.findOne({ id });
       if (!stored) return null;
       const { order, update } = readUpdate(event, stored);
-      if (order !== 'apply') return null;
+      if (order !== 'apply' || isPartial(event)) return null;
       const merged = writer.merge(stored, stored, update);
       return { write: writer.writing(stored, merged), applied: updated(stored, merged) };
     },

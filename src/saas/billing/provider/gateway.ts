@@ -17,10 +17,12 @@ import {
   completeUntil,
   fetchAllPages,
   malformed,
+  PAGE_SIZE,
   requireId,
   requireList,
   requirePage,
   requireSubscription,
+  withAllItems,
 } from './responses.js';
 import { changeSubscription, previewChange, type SubscriptionChangeCalls } from './subscription-changes.js';
 
@@ -82,9 +84,6 @@ const SUBSCRIPTION_DETAILS = ['schedule', 'discounts.source.coupon'];
 /** A user rarely has more customers. */
 const SEARCH_LIMIT = 10;
 
-/** The provider's maximum. */
-const PAGE_SIZE = 100;
-
 /** @param apiUrl another address for the provider's API */
 export function createGateway(
   secretKey: string,
@@ -100,6 +99,8 @@ export function createGateway(
     const stripe = await loading;
     return withTimeout(timeoutMs, work(stripe)).catch(onError);
   };
+
+  const lookup = { timeoutMs: timeouts.lookupMs };
 
   return {
     ...createCheckoutSessions(call),
@@ -146,9 +147,11 @@ export function createGateway(
       const found = await call(
         (stripe) =>
           stripe.subscriptions.retrieve(id, undefined, { maxNetworkRetries: 0 }).catch(nullIfMissing),
-        { timeoutMs: timeouts.lookupMs },
+        lookup,
       );
-      return found && { object: requireSubscription(requireId(found, id)), asOf: completeUntil(found) };
+      if (!found) return null;
+      const object = requireSubscription(requireId(found, id));
+      return { object: await withAllItems(call, object, lookup), asOf: completeUntil(found) };
     },
 
     async expandedSubscription(id) {
@@ -157,9 +160,9 @@ export function createGateway(
           stripe.subscriptions
             .retrieve(id, { expand: SUBSCRIPTION_DETAILS }, { maxNetworkRetries: 0 })
             .catch(nullIfMissing),
-        { timeoutMs: timeouts.lookupMs },
+        lookup,
       );
-      return found && requireSubscription(requireId(found, id));
+      return found && withAllItems(call, requireSubscription(requireId(found, id)), lookup);
     },
 
     async upcomingInvoice(subscription) {
@@ -168,14 +171,14 @@ export function createGateway(
           stripe.invoices
             .createPreview({ subscription }, { maxNetworkRetries: 0 })
             .catch(nullIfNothingToInvoice),
-        { timeoutMs: timeouts.lookupMs },
+        lookup,
       );
       return found && asObject(found);
     },
     async price(id) {
       const found = await call(
         (stripe) => stripe.prices.retrieve(id, { expand: ['currency_options'] }).catch(nullIfMissing),
-        { timeoutMs: timeouts.lookupMs },
+        lookup,
       );
       return found && asObject(requireId(found, id));
     },
@@ -190,17 +193,17 @@ export function createGateway(
           stripe.subscriptions.list({ customer, status: 'all', limit: PAGE_SIZE, ...after }),
         ),
       );
-      return {
-        objects: pages.flatMap(({ data }) => data.map(requireSubscription)),
-        asOf: completeUntil(pages[0]),
-      };
+      const objects: Json[] = [];
+      for (const found of pages.flatMap(({ data }) => data))
+        objects.push(await withAllItems(call, requireSubscription(found)));
+      return { objects, asOf: completeUntil(pages[0]) };
     },
 
     async charge(id) {
       const options = { maxNetworkRetries: 0 };
       const found = await call(
         (stripe) => stripe.charges.retrieve(id, undefined, options).catch(nullIfMissing),
-        { timeoutMs: timeouts.lookupMs },
+        lookup,
       );
       if (!found) return null;
       const { customer, payment_intent: intent } = asObject(requireId(found, id));
@@ -208,9 +211,10 @@ export function createGateway(
       const paymentIntentId = payment_intent && { paymentIntentId: payment_intent };
       if (payment_intent === undefined) return customerId === undefined ? {} : { customerId };
       const payment = { type: 'payment_intent' as const, payment_intent };
-      const list = await call((stripe) => stripe.invoicePayments.list({ payment, limit: 1 }, options), {
-        timeoutMs: timeouts.lookupMs,
-      });
+      const list = await call(
+        (stripe) => stripe.invoicePayments.list({ payment, limit: 1 }, options),
+        lookup,
+      );
       const invoiceId = idOf(asObject(requireList(list).data[0])['invoice']);
       return {
         ...(customerId !== undefined && { customerId }),

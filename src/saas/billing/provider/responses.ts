@@ -1,4 +1,5 @@
 import { billingErrors } from '../errors.js';
+import type { ProviderCall } from './client.js';
 import { asObject, asText, idOf, type Json } from './json.js';
 
 /** Validates responses of the payment provider's API. */
@@ -49,6 +50,9 @@ export function requireSubscription(subscription: unknown): Json {
   throw malformed('A subscription without an ID or a status.');
 }
 
+/** The provider's maximum. */
+export const PAGE_SIZE = 100;
+
 export interface ListPage<T> {
   data: T[];
   has_more: boolean;
@@ -70,6 +74,26 @@ export async function fetchAllPages<T extends { id: string }, P extends ListPage
     if (!page.has_more || !last) return pages;
     after = { starting_after: last.id };
   }
+}
+
+/** Whether the items of a subscription are not all in it: the provider sends ten, and the others in a list. */
+export const lacksItems = (subscription: Json): boolean =>
+  asObject(subscription['items'])['has_more'] === true;
+
+/** A subscription with all its items. */
+export async function withAllItems(
+  call: ProviderCall,
+  subscription: Json,
+  options?: Parameters<ProviderCall>[1],
+): Promise<Json> {
+  if (!lacksItems(subscription)) return subscription;
+  const id = String(subscription['id']);
+  const pages = await call(
+    ({ subscriptionItems }) =>
+      fetchAllPages((after) => subscriptionItems.list({ subscription: id, limit: PAGE_SIZE, ...after })),
+    options,
+  );
+  return { ...subscription, items: { data: pages.flatMap(({ data }) => data) } };
 }
 
 /** How long after its event a change may be missing from API responses. */

@@ -2,7 +2,7 @@ import type Stripe from 'stripe';
 import { billingErrors } from '../errors.js';
 import { causeOf, type ProviderCall, rejectionOf, throwBillingError } from './client.js';
 import { asObject, type Json } from './json.js';
-import { requireSubscription, respondedAt } from './responses.js';
+import { requireSubscription, respondedAt, withAllItems } from './responses.js';
 
 /** Requests that change a subscription, or show what a change costs. */
 
@@ -63,7 +63,8 @@ export async function changeSubscription(
     timeoutMs,
     onError: change.kind === 'item' ? throwItemError : throwChangeError,
   });
-  return { object: requireSubscription(response), asOf: respondedAt(response) };
+  const object = await withAllItems(call, requireSubscription(response));
+  return { object, asOf: respondedAt(response) };
 }
 
 function send(
