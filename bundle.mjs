@@ -11,10 +11,10 @@ const OUTPUT = 'dist/package';
 
 const { dependencies } = JSON.parse(readFileSync('package.json', 'utf8'));
 
-/** Production dependencies in the library; see docs/decisions.md. */
+/** Production dependencies in the library; see docs/decisions/dependencies.md. */
 const IN_LIBRARY = ['typebox'];
 
-/** Production dependencies in the programs; see docs/decisions.md. */
+/** Production dependencies in the programs; see docs/decisions/dependencies.md. */
 const IN_PROGRAMS = [
   ...IN_LIBRARY,
   '@fastify/basic-auth',

@@ -14,11 +14,11 @@ import { idpSchema } from '../dist/src/idp/options.js';
 import { createIdentityServer } from '../dist/src/idp/server.js';
 import { saasSchema } from '../dist/src/saas/options.js';
 import { createServer } from '../dist/src/saas/server.js';
-import { reportApi } from './api-report.mjs';
 import { buildDocument } from './openapi/build.mjs';
 import { clientFiles } from './openapi/client.mjs';
 import * as products from './openapi/products.mjs';
 import { optionTypes } from './option-types.mjs';
+import { readPublicSurface } from './public-surface.mjs';
 import { apiPage, cliPage, eventsPage, withPages } from './reference.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -47,7 +47,7 @@ const programs = {
 const modules = await loadModules();
 const errorTables = collectErrors();
 
-const surface = reportApi(root);
+const { surfaces, undocumented } = readPublicSurface(root);
 const saasDocument = await openApi('saas-backend', products.saasBackend);
 
 const pages = {
@@ -57,7 +57,7 @@ const pages = {
   'docs/errors.md': errorsPage(),
   'docs/events.md': eventsPage(NOTE, table),
   'docs/cli.md': await cliPage(NOTE),
-  'docs/api.md': apiPage(NOTE),
+  'docs/api.md': apiPage(NOTE, surfaces),
   'docs/index.md': withPages('docs/index.md', '', '\nWhat changed: [Changelog](../CHANGELOG.md).\n'),
   'llms.txt': withPages(
     'llms.txt',
@@ -68,11 +68,10 @@ const pages = {
   'docs/openapi/idp.json': await openApi('idp', products.idp),
   ...typesOfClient(),
   ...optionTypes(describeOptions(saasSchema), describeOptions(idpSchema)),
-  ...surface.reports,
 };
 
 const outdated = Object.keys(pages).filter((file) => pages[file] !== read(file));
-const problems = surface.undocumented.map((name) => `${name} has no documentation. Add a comment in src.`);
+const problems = undocumented.map((name) => `${name} has no documentation. Add a comment in src.`);
 if (!process.argv.includes('--check'))
   for (const file of outdated) writeFileSync(join(root, file), pages[file]);
 else if (outdated.length > 0)

@@ -1,6 +1,6 @@
 // The pages of commands, events and exports, and the lists of pages. docs/generate.mjs calls it.
 import { existsSync, readFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -34,42 +34,14 @@ const textOf = (lines) =>
     .join(' ')
     .trim();
 
-/** The names that a file exports, with the file that declares each. */
-function exportsOf(file) {
-  const found = [];
-  for (const [, isType, list, from] of readFileSync(file, 'utf8').matchAll(
-    /^export (type )?\{([^}]*)\} from '([^']+)';/gm,
-  )) {
-    const target = join(dirname(file), from.replace(/\.js$/, '.d.ts'));
-    for (const word of list
-      .split(',')
-      .map((one) => one.trim())
-      .filter(Boolean)) {
-      const name = word.replace(/^type /, '');
-      found.push({ name, file: target, isType: Boolean(isType) || name !== word });
-    }
-  }
-  return found;
+/** What a name stands for: its types, or its value if it has none. */
+function declarationOf({ declared, file }) {
+  const own = declarationsOf(file).get(declared);
+  if (!own) throw new Error(`${file} does not declare ${declared}`);
+  const types = own.filter(({ kind }) => kind !== 'const');
+  const parts = types.length > 0 ? types : own;
+  return { comment: parts[0].comment, lines: parts.flatMap(({ lines }) => lines) };
 }
-
-/** Follows re-exports to the declaration. Of a name that is exported as a type only, its value is not part of it. */
-function declarationOf({ name, file, isType }) {
-  const own = declarationsOf(file).get(name);
-  if (own) {
-    const types = own.filter(({ kind }) => kind !== 'const');
-    const parts = isType && types.length > 0 ? types : own;
-    return { comment: parts[0].comment, lines: parts.flatMap(({ lines }) => lines) };
-  }
-  const next = exportsOf(file).find((one) => one.name === name);
-  if (!next) throw new Error(`${file} does not declare ${name}`);
-  return declarationOf({ ...next, isType: isType || next.isType });
-}
-
-const ENTRIES = {
-  'saas-backend': 'src/index.d.ts',
-  'saas-backend/client': 'src/client/index.d.ts',
-  'saas-backend/resource-server': 'src/resource-server/index.d.ts',
-};
 
 /** Types that the compiler derives from schemas: a page describes their fields. */
 const DESCRIBED = {
@@ -83,22 +55,32 @@ const DESCRIBED = {
     'Every option with its variable and default: [Configuration](configuration.md#idp).',
 };
 
-export function apiPage(note) {
-  const sections = Object.entries(ENTRIES).map(([entry, file]) => {
-    const names = exportsOf(dist(file)).sort((one, other) => (one.name < other.name ? -1 : 1));
-    const parts = names.map((exported) => {
-      const { comment, lines } = declarationOf(exported);
-      const text = lines
-        .join('\n')
-        .trim()
-        .replaceAll(/^export (?:declare )?/gm, '');
-      return [
-        `### ${exported.name}`,
-        ...[comment, DESCRIBED[exported.name]].filter(Boolean).map(escapeHtml),
-        `\`\`\`ts\n${text}\n\`\`\``,
-      ].join('\n\n');
-    });
-    return `## ${entry}\n\n${parts.join('\n\n')}`;
+/** @param surfaces what `readPublicSurface` has found */
+export function apiPage(note, surfaces) {
+  const section = (item) => {
+    const { comment, lines } = declarationOf(item);
+    const text = lines
+      .join('\n')
+      .trim()
+      .replaceAll(/^export (?:declare )?/gm, '');
+    return [
+      `### ${item.name}`,
+      ...[comment, DESCRIBED[item.name]].filter(Boolean).map(escapeHtml),
+      `\`\`\`ts\n${text}\n\`\`\``,
+    ].join('\n\n');
+  };
+  const sections = Object.entries(surfaces).flatMap(([entry, items]) => {
+    const sorted = items.toSorted((one, other) => (one.name < other.name ? -1 : 1));
+    const exported = sorted.filter(({ isExported }) => isExported);
+    const reachable = sorted.filter(({ isExported }) => !isExported);
+    return [
+      `## ${entry}`,
+      ...exported.map(section),
+      ...(reachable.length > 0
+        ? [`## Other types of ${entry}`, 'Exported types refer to them; they cannot be imported by name.']
+        : []),
+      ...reachable.map(section),
+    ];
   });
   return `${note}
 # Exports

@@ -22,7 +22,6 @@ const pages = join(site, 'pages');
 /** Pages outside of docs that are part of the site. */
 const EXTRA = {
   'CHANGELOG.md': 'changelog.md',
-  'CONTRIBUTING.md': 'contributing.md',
   'README.md': 'index.md',
 };
 

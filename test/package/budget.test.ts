@@ -9,7 +9,7 @@ import { compiled } from '../kit/process.js';
 
 const ROOT = join(compiled('.'), '..');
 
-/** The most that the package may have, and each entry point load when it is imported. See docs/decisions.md. */
+/** The most that the package may have, and each entry point load when it is imported. See docs/decisions/package.md. */
 interface Budget {
   packedKilobytes: number;
   unpackedKilobytes: number;

@@ -10,10 +10,7 @@ const sidebar = [
   ...navigation.map(({ text, pages }) => ({ text, items: items(pages) })),
   {
     text: 'Project',
-    items: items([
-      ['changelog.md', 'Changelog'],
-      ['contributing.md', 'Contributing'],
-    ]),
+    items: items([['changelog.md', 'Changelog']]),
   },
 ];
 

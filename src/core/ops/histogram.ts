@@ -1,6 +1,6 @@
 /**
  * A histogram whose series are found once and not for each value. The one of prom-client builds a key from all labels each
- * time, which costs a request as much as a tenth of its processing (docs/decisions.md).
+ * time, which costs a request as much as a tenth of its processing (docs/decisions/core/ops.md).
  */
 export interface SeriesHistogram<L extends string> {
   /** Returns the function that records values of one series. It appears with its first value. */

@@ -5,7 +5,7 @@ import { currentBudget, type RequestBudget } from '../storage/request-budget.js'
 /** Whether the client has disconnected, so that its request can be skipped. */
 export type IsDisconnected = () => boolean;
 
-/** Clients that retry immediately would otherwise keep the event loop busy with rejections (docs/decisions.md). */
+/** Clients that retry immediately would otherwise keep the event loop busy with rejections (docs/decisions/core/throttle.md). */
 const REJECTION_DELAY_MS = 250;
 
 /** Delayed rejections at a time; further ones are immediate, which bounds memory. */

@@ -27,6 +27,15 @@ export function pagesOfDocumentation(): string[] {
   return ['README.md', 'CONTRIBUTING.md', ...names.map((name) => `docs/${name}`)];
 }
 
+/** Pages for those who change the code, which the package does not contain. */
+export function pagesForMakers(): string[] {
+  const decisions = readdirSync(join(ROOT, 'docs/decisions'), { recursive: true }).map(String);
+  return [
+    ...['SECURITY.md', 'test/threats.md'],
+    ...decisions.filter((name) => name.endsWith('.md')).map((name) => `docs/decisions/${name}`),
+  ];
+}
+
 export function readPage(page: string): string {
   return readFileSync(join(ROOT, page), 'utf8');
 }

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import t from 'tap';
 import { temporaryFolder } from '../../kit/tmp.js';
-import { pagesOfDocumentation, ROOT, readPage } from './blocks.js';
+import { pagesForMakers, pagesOfDocumentation, ROOT, readPage } from './blocks.js';
 
 /** What the documentation refers to exists: pages, headings, pictures, files and tests. */
 
@@ -34,7 +34,7 @@ t.test('the package contains the pictures of its README', async (t) => {
 
 t.test('links and anchors of every page lead somewhere, as on GitHub', async (t) => {
   const texts = new Map(
-    [...pagesOfDocumentation(), 'CHANGELOG.md', 'llms.txt'].map((name) => [
+    [...pagesOfDocumentation(), ...pagesForMakers(), 'CHANGELOG.md', 'llms.txt'].map((name) => [
       name,
       readPage(name).replace(/^ *```[\s\S]*?^ *```/gm, ''),
     ]),
@@ -67,7 +67,7 @@ function anchorsOf(text: string): Set<string> {
 }
 
 t.test('every file of the repository that the documents name exists', async (t) => {
-  const named = pagesOfDocumentation().flatMap((page) => {
+  const named = [...pagesOfDocumentation(), ...pagesForMakers()].flatMap((page) => {
     const paths = readPage(page).match(
       /(?<![\w./@:-])(?:src|test|bin|bench|docs|examples|templates)\/[\w./*-]*/g,
     );
@@ -97,18 +97,29 @@ function titlesOf(file: string): string[] {
   );
 }
 
-t.test('every test that docs/security.md names exists', async (t) => {
-  const page = readPage('docs/security.md');
-  const [threats = ''] = page.split('\n## What each way to sign in protects against\n');
-  const rows = threats.split('\n').filter((line) => /^\| (?!---|Threat)/.test(line));
-  t.ok(rows.length > 100);
-  for (const row of rows) {
-    const [threat = '', , tests = ''] = row.slice(2, -2).split(' | ');
-    const named = [...tests.matchAll(/(.+?) \(`(test\/[\w/.-]+)`\)(?:<br>|$)/g)];
-    t.ok(named.length > 0, threat);
-    for (const [, title = '', file = ''] of named)
-      t.ok(titlesOf(file).includes(title.replaceAll('\\|', '|')), `${file}: ${title}`);
+t.test('every threat of test/threats.md has a mitigation and tests that exist', async (t) => {
+  const threats = readPage('test/threats.md').split(/^- /m).slice(1);
+  t.ok(threats.length > 100);
+  for (const entry of threats) {
+    const [threat = '', mitigation = '', ...lines] = entry.replace(/\n(\n[\s\S]*)?$/, '').split('\n');
+    t.match(mitigation, /^ {2}[^ -]/, threat);
+    t.ok(lines.length > 0, threat);
+    for (const line of lines) {
+      const [, file = '', title = ''] = /^ {2}- `(test\/[\w/.-]+)`: (.+)$/.exec(line) ?? [];
+      t.ok(file !== '' && titlesOf(file).includes(title), `${threat}: ${line}`);
+    }
   }
+});
+
+t.test('a decision has a date and at most three lines', async (t) => {
+  const decisions = pagesForMakers()
+    .filter((page) => /^docs\/decisions\/(?!README|dependencies)/.test(page))
+    .flatMap((page) => readPage(page).match(/^- .+(?:\n {2}.+)*/gm) ?? []);
+  t.ok(decisions.length > 100);
+  t.strictSame(
+    decisions.filter((text) => !/^- \*\*.+\.\*\* \(\d{4}-\d\d-\d\d\)(\n {2}.+){1,2}$/.test(text)),
+    [],
+  );
 });
 
 t.test('a link of the built site to a missing page, file or heading fails the build', async (t) => {
