@@ -6,7 +6,7 @@ import { compareSync } from 'bcryptjs';
 
 const THREAD = `
   const { parentPort, workerData: [module, ...rest] } = require('node:worker_threads');
-  import(module).then(({ compareHere }) => parentPort.postMessage(compareHere(...rest)));
+  import(module).then(({ compareInWorker }) => parentPort.postMessage(compareInWorker(...rest)));
 `;
 
 /**

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type Stripe from 'stripe';
 import { billingErrors } from '../errors.js';
-import { rejectForeignResponses } from './responses.js';
+import { asObject } from './json.js';
 
 /** The SDK of the payment provider with its limits, and its errors as errors of this API. */
 
@@ -25,6 +25,30 @@ export async function loadStripe(
     httpClient: http,
     ...(apiUrl !== undefined && endpointOf(apiUrl)),
   });
+}
+
+/** A response of the SDK's HTTP client. */
+interface HttpResponse {
+  getStatusCode(): number;
+  toJSON(): Promise<unknown>;
+}
+
+/**
+ * The SDK treats any JSON without `error` as success, whatever the status, and crashes the process on JSON that is not
+ * an object. A proxy in between may send either.
+ */
+function rejectForeignResponses<T extends HttpResponse>(response: T): T {
+  const read = response.toJSON.bind(response);
+  response.toJSON = async () => {
+    const json = await read();
+    const status = response.getStatusCode();
+    const isObject = typeof json === 'object' && json !== null && !Array.isArray(json);
+    const isSuccess = status >= 200 && status < 300;
+    if (!isObject || !(isSuccess || asObject(json)['error']))
+      throw new Error(`Unexpected response: ${status}.`);
+    return json;
+  };
+  return response;
 }
 
 function endpointOf(apiUrl: string): { host: string; port: string; protocol: 'http' | 'https' } {

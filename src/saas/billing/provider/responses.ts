@@ -4,30 +4,6 @@ import { asObject, asText, idOf, type Json } from './json.js';
 
 /** Validates responses of the payment provider's API. */
 
-/** A response of the SDK's HTTP client. */
-interface HttpResponse {
-  getStatusCode(): number;
-  toJSON(): Promise<unknown>;
-}
-
-/**
- * The SDK treats any JSON without `error` as success, whatever the status, and crashes the process on JSON that is not
- * an object. A proxy in between may send either.
- */
-export function rejectForeignResponses<T extends HttpResponse>(response: T): T {
-  const read = response.toJSON.bind(response);
-  response.toJSON = async () => {
-    const json = await read();
-    const status = response.getStatusCode();
-    const isObject = typeof json === 'object' && json !== null && !Array.isArray(json);
-    const isSuccess = status >= 200 && status < 300;
-    if (!isObject || !(isSuccess || asObject(json)['error']))
-      throw new Error(`Unexpected response: ${status}.`);
-    return json;
-  };
-  return response;
-}
-
 export const malformed = (message: string) =>
   billingErrors.PAYMENT_PROVIDER_ERROR({ cause: new Error(message) });
 
