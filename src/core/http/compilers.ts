@@ -9,7 +9,6 @@ import type {
   RouteOptions,
 } from 'fastify';
 import { describeErrors, type SchemaError } from '../config/validation-messages.js';
-import { isToken } from './schemas.js';
 
 /** Validator and serializer compilers. A schema is compiled at its first use, which keeps the start fast. */
 
@@ -75,7 +74,7 @@ const serializerCompiler: FastifySerializerCompiler<unknown> = (route) => {
   return (data) => {
     serialize ??= serializers.get(schema);
     if (!serialize) {
-      serialize = compileSerializer({ ...route, schema: withUnescapedTokens(schema) });
+      serialize = compileSerializer(route);
       serializers.set(schema, serialize);
     }
     return serialize(data);
@@ -93,10 +92,4 @@ export function setCompilers(fastify: FastifyInstance): void {
 /** Sets the compilers of a route: Fastify replaces those of a context when a host adds a schema later. */
 export function pinCompilers(route: RouteOptions): void {
   Object.assign(route, { validatorCompiler, serializerCompiler });
-}
-
-/** Marks tokens with the serializer's `unsafe` format, which skips escaping. */
-function withUnescapedTokens(schema: unknown): unknown {
-  const written = JSON.stringify(schema, (_, part) => (isToken(part) ? { ...part, format: 'unsafe' } : part));
-  return JSON.parse(written);
 }

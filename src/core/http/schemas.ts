@@ -63,14 +63,8 @@ export function matchesSchema(
 /** A password in a request; `Passwords.problem` has the rules for new ones. */
 export const PasswordInput = Type.String({ minLength: 1, accepts: 'a password', writeOnly: true });
 
-const TOKEN = Symbol('token');
-
-/** A token in a response: base64url, dots and underscores, which JSON does not escape. */
-export const Token: TString = Object.assign(Type.String(), { [TOKEN]: true });
-
-/** Whether a schema is `Token`, whose marker is not part of the JSON Schema. */
-export const isToken = (schema: unknown): boolean =>
-  typeof schema === 'object' && schema !== null && TOKEN in schema;
+/** A token in a response: base64url, dots and underscores. */
+export const Token = Type.String();
 
 const TIMESTAMP = Symbol('timestamp');
 
