@@ -250,24 +250,6 @@ t.test('when a commit fails, every write in it is refused', async (t) => {
   await store.close();
 });
 
-t.test('work of a change begins once, before the commit, and not without a document', async (t) => {
-  const events: string[] = [];
-  const store = createSqliteStore(observed(await openDatabase(fresh(t)), () => events.push('commit')));
-  const all = things(store);
-  await all.insert(thing('1'));
-  events.length = 0;
-  const change = { set: { group: 'a' } };
-  const results = await Promise.all([
-    all.changeOne({ id: '1' }, change, () => events.push('work')),
-    all.changeOne({ id: '2' }, change, () => events.push('work without a document')),
-    // Fails at its second write, so that the transaction is undone and repeated.
-    store.writeAll([all.changing({ id: '1' }, change), all.changing({ id: '2' }, change)]),
-  ]);
-  t.strictSame(results, [true, false, false]);
-  t.strictSame(events, ['work', 'commit']);
-  await store.close();
-});
-
 t.test('writes of successive event-loop turns share a commit without waiting long', async (t) => {
   let [commits, now] = [0, 0];
   const db = observed(await openDatabase(fresh(t)), () => commits++);

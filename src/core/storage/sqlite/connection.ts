@@ -49,8 +49,6 @@ export class Connection {
   /** The turn of the loop whose read transaction is open. */
   #readTurn: number | undefined;
   #readAfter = 0;
-  /** Started before the sync of the current transaction. */
-  #meanwhile: (() => void)[] = [];
   #closed = false;
   #closing: Promise<void> | undefined;
 
@@ -91,11 +89,6 @@ export class Connection {
       this.#queue.push({ step, resolve: resolve as (result: unknown) => void, reject });
       this.#scheduleTurnEnd();
     });
-  }
-
-  /** Called by a step: runs work after all steps of the transaction, before its sync; not if it is undone. */
-  beforeSync(work: () => void): void {
-    this.#meanwhile.push(work);
   }
 
   /** Finishes the writes in the queue, moves the log into the database file, closes. */
@@ -178,11 +171,9 @@ export class Connection {
     this.#endRead();
     this.sql('BEGIN IMMEDIATE').run();
     const batch = this.#queue.splice(0, MAX_BATCH);
-    this.#meanwhile = [];
     try {
       const settle = batch.map((write) => this.#attempt(write));
       this.#isUndoable = false;
-      for (const work of this.#meanwhile.splice(0)) work();
       this.sql('COMMIT').run();
       commits++;
       for (const resolveWrite of settle) resolveWrite();
