@@ -5,7 +5,7 @@
 import { performance } from 'node:perf_hooks';
 import { CallBatcher } from '../call-batcher.js';
 import { StoreUnavailable } from '../collection.js';
-import { isBusy, RollbackRequired, retryWhileBusy, toStoreError } from './errors.js';
+import { isBusy, retryWhileBusy, toStoreError } from './errors.js';
 
 /** The part of `DatabaseSync` that `node:sqlite` and its drop-in share. */
 export interface Database {
@@ -22,7 +22,7 @@ export interface Statement<R> {
 }
 
 interface Write {
-  step: (isUndoable: boolean) => unknown;
+  step: () => unknown;
   resolve: (result: unknown) => void;
   reject: (error: unknown) => void;
 }
@@ -44,8 +44,6 @@ export class Connection {
   #queue: Write[] = [];
   #turnEnd: NodeJS.Immediate | undefined;
   #flushing = false;
-  /** Whether steps that fail undo their own changes in this transaction, because one of them could not in the last one. */
-  #isUndoable = false;
   /** The turn of the loop whose read transaction is open. */
   #readTurn: number | undefined;
   #readAfter = 0;
@@ -79,11 +77,8 @@ export class Connection {
     }
   }
 
-  /**
-   * Queues a write step; steps that arrive together share one transaction. Settles after its commit. A step that throws
-   * `UndoRequired` is repeated, with the others of its transaction, and has to undo its own changes then (`isUndoable`).
-   */
-  write<T>(step: (isUndoable: boolean) => T): Promise<T> {
+  /** Queues a write step; steps that arrive together share one transaction. Settles after its commit. */
+  write<T>(step: () => T): Promise<T> {
     if (this.#closed) return Promise.reject(closed());
     return new Promise<T>((resolve, reject) => {
       this.#queue.push({ step, resolve: resolve as (result: unknown) => void, reject });
@@ -173,18 +168,11 @@ export class Connection {
     const batch = this.#queue.splice(0, MAX_BATCH);
     try {
       const settle = batch.map((write) => this.#attempt(write));
-      this.#isUndoable = false;
       this.sql('COMMIT').run();
       commits++;
       for (const resolveWrite of settle) resolveWrite();
     } catch (error) {
       this.#rollback();
-      if (error instanceof RollbackRequired) {
-        this.#isUndoable = true;
-        this.#queue.unshift(...batch);
-        this.#commitBatch();
-        return;
-      }
       const reason = toStoreError(error);
       this.#count(reason);
       for (const { reject } of batch) reject(reason);
@@ -198,11 +186,11 @@ export class Connection {
   /** A step that fails alone (SQLite has undone its statement) does not affect the rest of the batch. */
   #attempt({ step, resolve, reject }: Write): () => void {
     try {
-      const result = step(this.#isUndoable);
+      const result = step();
       return () => resolve(result);
     } catch (error) {
       // Such errors may have rolled the transaction back; later steps would then be committed individually.
-      if (error instanceof RollbackRequired || toStoreError(error) instanceof StoreUnavailable) throw error;
+      if (toStoreError(error) instanceof StoreUnavailable) throw error;
       return () => reject(error);
     }
   }
