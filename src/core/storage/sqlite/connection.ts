@@ -1,8 +1,7 @@
 /**
- * One SQLite connection, shared by all calls of a process: group commit for writes, one read transaction
- * per turn of the event loop, and waits for other processes' locks that never block the loop.
+ * One SQLite connection, shared by all calls of a process: group commit for writes, and waits for other
+ * processes' locks that never block the loop.
  */
-import { performance } from 'node:perf_hooks';
 import { CallBatcher } from '../call-batcher.js';
 import { StoreUnavailable } from '../collection.js';
 import { isBusy, retryWhileBusy, toStoreError } from './errors.js';
@@ -27,9 +26,6 @@ interface Write {
   reject: (error: unknown) => void;
 }
 
-/** Commits of all connections in this process, so that no read snapshot predates a commit that was acknowledged here. */
-let commits = 0;
-
 /** Writes in one transaction: more would block the event loop (and other processes) for too long. */
 const MAX_BATCH = 512;
 
@@ -44,9 +40,6 @@ export class Connection {
   #queue: Write[] = [];
   #turnEnd: NodeJS.Immediate | undefined;
   #flushing = false;
-  /** The turn of the loop whose read transaction is open. */
-  #readTurn: number | undefined;
-  #readAfter = 0;
   #closed = false;
   #closing: Promise<void> | undefined;
 
@@ -66,7 +59,7 @@ export class Connection {
     return statement as Statement<R>;
   }
 
-  /** Runs a read step now, on the snapshot shared by all reads of this event-loop turn. */
+  /** Runs a read step now. */
   read<T>(step: () => T): Promise<T> {
     try {
       return Promise.resolve(this.#readNow(step));
@@ -100,7 +93,6 @@ export class Connection {
     // Other queued writes have already been rejected with their own error.
     await last.catch(() => undefined);
     clearImmediate(this.#turnEnd);
-    this.#endRead();
     try {
       this.#db.exec('PRAGMA wal_checkpoint(TRUNCATE)');
     } catch {
@@ -113,35 +105,12 @@ export class Connection {
 
   #readNow<T>(step: () => T): T {
     if (this.#closed) throw closed();
-    // libuv counts a turn just before it polls. A snapshot taken earlier may be older than the commit of
-    // another process whose client may already send requests to this one, so it must not outlive the poll.
-    // Bun and Deno do not count turns: NaN differs from itself, so that each read has a snapshot of its own.
-    const turn = performance.nodeTiming.uvMetricsInfo?.loopCount ?? Number.NaN;
-    if (this.#readTurn !== turn || this.#readAfter !== commits) {
-      this.#endRead();
-      this.sql('BEGIN').run();
-      this.#readTurn = turn;
-      this.#readAfter = commits;
-      this.#scheduleTurnEnd();
-    }
-    try {
-      return step();
-    } catch (error) {
-      this.#endRead();
-      throw error;
-    }
-  }
-
-  #endRead(): void {
-    if (this.#readTurn === undefined) return;
-    this.#readTurn = undefined;
-    this.#rollback();
+    return step();
   }
 
   #scheduleTurnEnd(): void {
     this.#turnEnd ??= setImmediate(() => {
       this.#turnEnd = undefined;
-      this.#endRead();
       const queued = this.#queue.length;
       if (queued === 0 || this.#flushing) return;
       if (this.#batcher.shouldSend(queued)) void this.#flush();
@@ -163,13 +132,11 @@ export class Connection {
 
   /** Throws only while nothing was taken from the queue. */
   #commitBatch(): void {
-    this.#endRead();
     this.sql('BEGIN IMMEDIATE').run();
     const batch = this.#queue.splice(0, MAX_BATCH);
     try {
       const settle = batch.map((write) => this.#attempt(write));
       this.sql('COMMIT').run();
-      commits++;
       for (const resolveWrite of settle) resolveWrite();
     } catch (error) {
       this.#rollback();
