@@ -68,7 +68,7 @@ export class Lab {
   async program(name: Program, row: string): Promise<Served> {
     const port = await serverPort();
     const args = ['serve', '--host', '127.0.0.1', '--port', String(port)];
-    return this.#product(`package/bin/${name}.js`, args, port, row, this.database(name));
+    return this.#product(`bin/${name}.js`, args, port, row, this.database(name));
   }
 
   /** The same server without limits on the number of requests. */

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 import { examples } from './command.js';
-import { run } from './program.js';
+import { apiReference, run } from './program.js';
 
 await run({
   name: 'idp',
@@ -93,7 +93,7 @@ await run({
       addresses: {
         Issuer: fastify.idp.issuer(),
         Discovery: `${url}/.well-known/openid-configuration`,
-        'API reference': `${url}/docs`,
+        ...apiReference(fastify, url, ''),
       },
       credentials: isGenerated ? { 'Admin token': values.adminToken ?? '' } : {},
       commands: [

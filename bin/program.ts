@@ -1,6 +1,8 @@
 import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
+import module, { createRequire } from 'node:module';
+import { fileURLToPath } from 'node:url';
 import { type Argument, type Command, CommanderError } from 'commander';
+import type { FastifyInstance } from 'fastify';
 import { ConfigurationError } from '../src/core/config/configuration-error.js';
 import type { MetricsPeers } from '../src/core/ops/metrics.js';
 import type { Server } from '../src/core/server/assembly.js';
@@ -77,8 +79,25 @@ NODE_ENV=production, nothing is generated: all secrets have to be set.`;
 const EXIT_CODES = `
 Exits with 1 on failure, 2 on invalid arguments.`;
 
+/** The page of the OpenAPI document where there is one, else the document. */
+export function apiReference(fastify: FastifyInstance, url: string, prefix: string): Record<string, string> {
+  const hasPage = fastify.hasRoute({ method: 'GET', url: `${prefix}/docs` });
+  return { 'API reference': `${url}${prefix}/${hasPage ? 'docs' : 'openapi.json'}` };
+}
+
+/**
+ * Keeps compiled code for the next start, from Node.js 22 on. Not in Node's default, the shared temporary folder, where other users
+ * could plant code: who writes here can change the program itself. `NODE_COMPILE_CACHE` takes precedence.
+ */
+function enableCompileCache(): void {
+  // Missing in the types of Node.js 20.
+  const { enableCompileCache } = module as { enableCompileCache?: (folder: string) => unknown };
+  enableCompileCache?.(fileURLToPath(new URL('../.cache', import.meta.url)));
+}
+
 /** Runs a program with the arguments of the process. */
 export async function run<Values>(program: Program<Values>, argv = process.argv.slice(2)): Promise<void> {
+  enableCompileCache();
   handleBrokenPipe();
   try {
     await createCommandLine(program, argv).parseAsync(argv, { from: 'user' });

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 import { examples } from './command.js';
-import { run } from './program.js';
+import { apiReference, run } from './program.js';
 
 await run({
   name: 'saas-backend',
@@ -36,7 +36,7 @@ await run({
   examine: async () => (await import('../src/saas/doctor.js')).examineSaas(),
   loadCollections: async () => (await import('../src/saas/collections.js')).declareSaasCollections,
   createServer: async (options) => (await import('../src/saas/server.js')).createServer(options),
-  introduce({ configuration: { values, generated } }, url) {
+  introduce({ fastify, configuration: { values, generated } }, url) {
     const { adminUsername, adminPassword, accountPages } = values;
     // The cookies of sessions belong to the public URL, which is localhost in development.
     const origin = values.publicUrl ?? `http://localhost:${new URL(url).port}`;
@@ -45,7 +45,7 @@ await run({
     return {
       addresses: {
         API: `${url}/api`,
-        'API reference': `${url}/api/docs`,
+        ...apiReference(fastify, url, '/api'),
         ...(accountPages && { 'Account pages': `${origin}/account` }),
         Admin: `${url}/admin`,
         Health: `${url}/health`,

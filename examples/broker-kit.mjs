@@ -95,7 +95,7 @@ export async function startProvider({ start }, callback, bye) {
   const adminToken = newSecret();
   const port = await freePort();
   const issuer = `http://localhost:${port}`;
-  const program = fileURLToPath(new URL('../dist/package/bin/idp.js', import.meta.url));
+  const program = fileURLToPath(new URL('../dist/bin/idp.js', import.meta.url));
   const env = { IDP_ADMIN_TOKEN: adminToken, IDP_PUBLIC_URL: issuer };
   await untilReady(start(process.execPath, [program, 'serve', '-port', `${port}`], env), `${issuer}/ready`);
 

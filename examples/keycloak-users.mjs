@@ -28,7 +28,7 @@ export async function signUsersIn(house, { issuer, realm, admin }) {
     const name = { firstName: user.username, lastName: 'Example' };
     await admin('POST', `${realm}/users`, { ...user, ...name, enabled: true, credentials });
   }
-  const program = fileURLToPath(new URL('../dist/package/bin/saas-backend.js', import.meta.url));
+  const program = fileURLToPath(new URL('../dist/bin/saas-backend.js', import.meta.url));
   const env = {
     PUBLIC_URL: url,
     DATABASE_URI: `sqlite:${join(house.folder, 'saas-backend.db')}`,

@@ -4,7 +4,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 const programs = [['saas-backend'], ['idp', 'serve']].map(([name, ...verb]) => [
-  fileURLToPath(new URL(`../dist/package/bin/${name}.js`, import.meta.url)),
+  fileURLToPath(new URL(`../dist/bin/${name}.js`, import.meta.url)),
   ...verb,
 ]);
 

@@ -341,7 +341,7 @@ async function run(copy, file, titles) {
 async function problemOf(copy, [configuration, event]) {
   for (let seed = 1; seed <= CAMPAIGNS; seed++) {
     const which = ['--configuration', configuration, '--event', event, '--seed', String(seed)];
-    const args = ['dist/test/campaign/torture/run.js', '--unbundled', '--rounds', '1', ...which];
+    const args = ['dist/test/campaign/torture/run.js', '--rounds', '1', ...which];
     const { status, stdout, stderr } = await program(copy, args, CAMPAIGN_SECONDS, {});
     const problem = stdout.split('\n').find((line) => line.includes('again: npm run torture'));
     if (status === 1 && problem) return problem.trim();

@@ -82,7 +82,7 @@ async function openApi(fastify: FastifyInstance, options: SaasRoutesOptions): Pr
     settings.enforceMaintenance(api);
     await registerCors(api, options.corsOrigin, async (open) => {
       auth.useSessionCookies(open);
-      await open.register(auth.plugin, { admitsAgents: agents !== undefined });
+      await open.register(auth.plugin);
       if (loginProviders) await open.register(loginProviders.plugin);
       if (passkeys) await open.register(passkeys.plugin);
       if (agents) await open.register(agents.plugin);

@@ -39,7 +39,7 @@ for (const [script, storeVariable, retentionVariable] of [
   t.test(`${script} audit purge deletes records older than the retention, and records that`, async (t) => {
     const uri = await storeWithRecords(t, [400, 100, 40, 1]);
     const purge = async (args: string[], env: Record<string, string> = {}) => {
-      const program = startProgram(t, compiled(`package/bin/${script}.js`), {
+      const program = startProgram(t, compiled(`bin/${script}.js`), {
         args: ['audit', 'purge', ...args],
         cwd: temporaryFolder(t),
         env: { [storeVariable]: uri, ...env },
@@ -72,7 +72,7 @@ for (const [script, storeVariable, retentionVariable] of [
 
 /** Runs a command that lists records. */
 async function listed(t: Test, script: string, env: Record<string, string>, args: string[]) {
-  const program = startProgram(t, compiled(`package/bin/${script}.js`), {
+  const program = startProgram(t, compiled(`bin/${script}.js`), {
     args: ['audit', ...args],
     cwd: temporaryFolder(t),
     env,
@@ -158,7 +158,7 @@ async function followsWriters(t: Test, uri: string): Promise<void> {
       }),
     );
   await write(10, 'before');
-  const program = startProgram(t, compiled('package/bin/saas-backend.js'), {
+  const program = startProgram(t, compiled('bin/saas-backend.js'), {
     args: ['audit', '--follow', '--json', '--limit', '1'],
     cwd: temporaryFolder(t),
     env: { DATABASE_URI: uri },
@@ -187,7 +187,7 @@ await onMongod((server) => {
 
 t.test('audit --follow ends when the reader of its output ends', async (t) => {
   const uri = await storeWithRecords(t, [1]);
-  const script = compiled('package/bin/saas-backend.js');
+  const script = compiled('bin/saas-backend.js');
   const shell = startCommand(t, '/bin/bash', {
     args: [
       '-c',

@@ -7,8 +7,8 @@ import { temporaryFolder } from '../kit/tmp.js';
 
 /** Backs up a store in use and starts a program on the copy. */
 
-const SAAS = compiled('package/bin/saas-backend.js');
-const IDP = compiled('package/bin/idp.js');
+const SAAS = compiled('bin/saas-backend.js');
+const IDP = compiled('bin/idp.js');
 const TOKEN = 'admin-Vb8nQw3eRt6yUi9oPa2sDf5gHj7kLz1x';
 
 function startIdp(t: Test, cwd: string, database: string): Program {

@@ -177,7 +177,7 @@ t.test('saas-backend writes no secret to logs, answers, e-mails or its database'
     ADMIN_USERNAME: adminUsername,
     ADMIN_PASSWORD: adminPassword,
   };
-  const program = startProgram(t, compiled('package/bin/saas-backend.js'), {
+  const program = startProgram(t, compiled('bin/saas-backend.js'), {
     args: ['-p', '0', '--json'],
     cwd,
     env,
@@ -244,7 +244,7 @@ t.test('idp writes no secret to logs, answers or its database', async (t) => {
     IDP_ES256_KEY: ES256_KEY,
   };
   const args = ['serve', '-port', '0', '--json'];
-  const program = startProgram(t, compiled('package/bin/idp.js'), { args, cwd, env });
+  const program = startProgram(t, compiled('bin/idp.js'), { args, cwd, env });
   const url = (await program.printed(/"url":"(http[^"]+)"/))[1] as string;
   const admin = { authorization: `Bearer ${ADMIN_TOKEN}`, 'content-type': 'application/json' };
   const post = async (path: string, body: object) => {

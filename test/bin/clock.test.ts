@@ -209,7 +209,7 @@ async function falselyTimed(t: Test, script: string, args: string[]) {
 
 t.test('both programs survive jumps of the system clock', async (t) => {
   const saas = async () => {
-    const { jump, send, end } = await falselyTimed(t, 'package/bin/saas-backend.js', ['-p', '0']);
+    const { jump, send, end } = await falselyTimed(t, 'bin/saas-backend.js', ['-p', '0']);
     const me = async (token: string) => (await send('GET', '/api/auth/me', `Bearer ${token}`)).status;
     const post = (path: string, body: object) => send('POST', `/api/auth/${path}`, undefined, body);
     const person = { email: 'ada@example.test', password: PASSWORD };
@@ -231,7 +231,7 @@ t.test('both programs survive jumps of the system clock', async (t) => {
     await end();
   };
   const idp = async () => {
-    const { jump, send, end } = await falselyTimed(t, 'package/bin/idp.js', ['serve', '-port', '0']);
+    const { jump, send, end } = await falselyTimed(t, 'bin/idp.js', ['serve', '-port', '0']);
     const admin = (path: string, body: object) => send('POST', `/v1/${path}`, `Bearer ${ADMIN_TOKEN}`, body);
     const { client_id: id, client_secret: secret } = (await admin('clients', { redirect_uris: [CALLBACK] }))
       .body;

@@ -20,8 +20,8 @@ import { temporaryFolder } from '../kit/tmp.js';
 
 /** The doctor checks what a start checks, and changes nothing. */
 
-const SAAS = compiled('package/bin/saas-backend.js');
-const IDP = compiled('package/bin/idp.js');
+const SAAS = compiled('bin/saas-backend.js');
+const IDP = compiled('bin/idp.js');
 
 const SAAS_PRODUCTION = {
   NODE_ENV: 'production',

@@ -29,10 +29,7 @@ t.test('every line of .env.example can be uncommented', async (t) => {
   );
   t.same(secrets, [], 'no secret has a value');
   const env = { ...Object.fromEntries(pairs), PORT: '0', IDP_PORT: '0' };
-  for (const args of [['package/bin/saas-backend.js'], ['package/bin/idp.js', 'serve']] as [
-    string,
-    ...string[],
-  ][]) {
+  for (const args of [['bin/saas-backend.js'], ['bin/idp.js', 'serve']] as [string, ...string[]][]) {
     const [script, ...rest] = args;
     const program = startProgram(t, compiled(script), { args: rest, cwd: temporaryFolder(t), env });
     await program.url();
@@ -79,7 +76,7 @@ t.test('the instructions of /llms.txt work with the issuer that serves them', as
   const adminToken = 'the-token-of-the-administrator-of-this-test';
   const env = { IDP_ADMIN_TOKEN: adminToken };
   const args = ['serve', '-port', '0'];
-  const url = await startProgram(t, compiled('package/bin/idp.js'), { cwd, args, env }).url();
+  const url = await startProgram(t, compiled('bin/idp.js'), { cwd, args, env }).url();
   const answer = await fetch(`${url}/llms.txt`);
   t.equal(answer.headers.get('content-type'), 'text/plain; charset=utf-8');
   const guide = await answer.text();

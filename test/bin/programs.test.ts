@@ -14,8 +14,8 @@ import { temporaryFolder } from '../kit/tmp.js';
 
 /** Runs the two programs from a command line. */
 
-const SAAS = compiled('package/bin/saas-backend.js');
-const IDP = compiled('package/bin/idp.js');
+const SAAS = compiled('bin/saas-backend.js');
+const IDP = compiled('bin/idp.js');
 const ROOT = join(compiled('.'), '..');
 
 interface Run {

@@ -15,8 +15,8 @@ import { compiled, startCommand, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
 
-const SAAS = compiled('package/bin/saas-backend.js');
-const IDP = compiled('package/bin/idp.js');
+const SAAS = compiled('bin/saas-backend.js');
+const IDP = compiled('bin/idp.js');
 
 /** The result of a request: its status, or the error and whether the server may have received it. */
 type End = { status: number } | { error: string };

@@ -20,8 +20,8 @@ import { waitUntil } from '../kit/wait.js';
 
 /** Copies stores between engines and starts programs on the copies. */
 
-const SAAS = compiled('package/bin/saas-backend.js');
-const IDP = compiled('package/bin/idp.js');
+const SAAS = compiled('bin/saas-backend.js');
+const IDP = compiled('bin/idp.js');
 const ACCOUNT = { email: 'ada@example.test', password: 'correct horse battery staple' };
 
 interface Run {

@@ -10,8 +10,8 @@ import { temporaryFolder } from '../kit/tmp.js';
 
 /** Starts the programs on stores that cannot be used. */
 
-const SAAS = compiled('package/bin/saas-backend.js');
-const IDP = compiled('package/bin/idp.js');
+const SAAS = compiled('bin/saas-backend.js');
+const IDP = compiled('bin/idp.js');
 
 async function says(t: Test, path: string, reason: RegExp): Promise<void> {
   const env = { DATABASE_URI: `sqlite:${path}`, LOG_LEVEL: 'silent' };

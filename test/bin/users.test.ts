@@ -14,7 +14,7 @@ import { temporaryFolder } from '../kit/tmp.js';
 
 /** User commands: create one user, import many. */
 
-const SAAS = compiled('package/bin/saas-backend.js');
+const SAAS = compiled('bin/saas-backend.js');
 const ROOT = join(compiled('.'), '..');
 const PASSWORD = 'correct horse battery staple';
 const BCRYPT = '$2a$04$XTuyIS99hkwY2e8/7K7RlefGboJb28bSlZlN.9r6HA6faaFfv0H06';

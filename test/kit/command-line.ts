@@ -22,7 +22,7 @@ export async function runProgram(
   env: Record<string, string>,
   { cwd, stdin }: { cwd?: string; stdin?: string } = {},
 ): Promise<Typed> {
-  const child = spawn(process.execPath, [compiled(`package/bin/${program}.js`), ...args], {
+  const child = spawn(process.execPath, [compiled(`bin/${program}.js`), ...args], {
     ...(cwd !== undefined && { cwd }),
     env: { PATH: process.env['PATH'], ...env },
   });

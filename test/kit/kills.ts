@@ -71,7 +71,7 @@ export async function oneProcess(t: Test, script: string, options: object): Prom
 
 /** `saas-backend --workers 2`, of which one worker at a time is killed. */
 export async function workers(t: Test, databaseUri: string): Promise<Victim> {
-  const program = startProgram(t, compiled('package/bin/saas-backend.js'), {
+  const program = startProgram(t, compiled('bin/saas-backend.js'), {
     args: ['-p', '0', '--workers', '2', '--json'],
     cwd: temporaryFolder(t),
     env: { DATABASE_URI: databaseUri, PAYMENT_WEBHOOK_SECRET: SECRETS.paymentWebhookSecret },

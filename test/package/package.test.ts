@@ -28,51 +28,25 @@ interface Tokens {
 
 t.test('the package contains only what runs', async (t) => {
   const expected =
-    /^(dist\/(package\/(?:[\w/-]+\.js|swagger-ui\/swagger-ui\.css|licenses\.txt)|src\/[\w/.-]+\.d\.ts)|lists\/[\w-]+\.txt|templates\/[\w/.-]+\.(html|css|js|txt|text|subject|json)|docs\/[\w-]+\.md|docs\/images\/[\w-]+\.(png|svg)|docs\/openapi\/[\w-]+\.json|examples\/[\w-]+\.(mjs|json|yaml)|deploy\/(Caddyfile|systemd\/[\w@-]+\.(service|timer|env|conf))|package\.json|README\.md|llms\.txt|LICENSE|CHANGELOG\.md|\.env\.example)$/;
+    /^(dist\/(client\.js|bin\/[\w/-]+\.js|src\/[\w/-]+\.(js|d\.ts))|lists\/[\w-]+\.txt|templates\/[\w/.-]+\.(html|css|js|txt|text|subject|json)|docs\/[\w-]+\.md|docs\/images\/[\w-]+\.(png|svg)|docs\/openapi\/[\w-]+\.json|examples\/[\w-]+\.(mjs|json|yaml)|deploy\/(Caddyfile|systemd\/[\w@-]+\.(service|timer|env|conf))|package\.json|README\.md|llms\.txt|LICENSE|CHANGELOG\.md|\.env\.example)$/;
   t.same(
     consumer.packed.filter((file) => !expected.test(file)),
     [],
   );
-  const client = ['dist/package/src/client/index.js', 'dist/src/client/index.d.ts'];
+  const client = ['dist/client.js', 'dist/src/client/index.d.ts'];
   for (const file of [
-    ...['README.md', '.env.example', 'dist/package/bin/idp.js', 'dist/src/index.d.ts'],
+    ...['README.md', '.env.example', 'dist/bin/idp.js', 'dist/src/index.d.ts'],
     ...client,
   ]) {
     t.ok(consumer.packed.includes(file), file);
   }
 });
 
-t.test(
-  'the package contains every library that it imports without a dependency, and its license',
-  async (t) => {
-    const folder = join(consumer.folder, 'node_modules/saas-backend');
-    const licenses = readFileSync(join(folder, 'dist/package/licenses.txt'), 'utf8');
-    for (const name of ['typebox', 'commander', '@observablehq/plot', 'linkedom', 'd3-scale']) {
-      t.match(licenses, new RegExp(`^${name} \\d`, 'm'));
-    }
-    const { dependencies } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
-    const bundle = consumer.packed.filter((file) => /^dist\/package\/.*\.js$/.test(file));
-    const imported = bundle.flatMap((file) => {
-      const imports = readFileSync(join(folder, file), 'utf8').matchAll(
-        /^import .*from "([^".][^"]*)";$|\bimport\("([^".][^"]*)"\)/gm,
-      );
-      return [...imports].map(
-        ([, name, lazy]) => (name ?? lazy ?? '').match(/^(?:@[^/]+\/)?[^/]+/)?.[0] ?? '',
-      );
-    });
-    t.ok(imported.includes('fastify'));
-    t.same(
-      [...new Set(imported)].filter((name) => !name.startsWith('node:') && !(name in dependencies)),
-      [],
-    );
-  },
-);
-
 t.test('the package is small', async (t) => {
   const count = Object.keys(consumer.installed).length;
   t.comment(`${count} packages, ${(consumer.bytes / 2 ** 20).toFixed(1)} MiB`);
-  t.ok(count < 120);
-  t.ok(consumer.bytes < 95 * 2 ** 20);
+  t.ok(count <= 220);
+  t.ok(consumer.bytes < 100 * 2 ** 20);
 });
 
 t.test('both programs print their version', async (t) => {
@@ -104,7 +78,7 @@ t.test('both plugins load as an ECMAScript module and by require', async (t) => 
 });
 
 t.test('the client of the package loads alone, and in pages', async (t) => {
-  const file = join(consumer.folder, 'node_modules/saas-backend/dist/package/src/client/index.js');
+  const file = join(consumer.folder, 'node_modules/saas-backend/dist/client.js');
   t.notMatch(readFileSync(file, 'utf8'), /\b(import|require|process|Buffer)\b/);
   writeFileSync(
     join(consumer.folder, 'client.cjs'),

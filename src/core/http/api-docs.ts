@@ -1,13 +1,10 @@
 import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
 import type { FastifyReply } from 'fastify';
-import { packageFile } from '../kernel/package-files.js';
 import { access, type FastifyTypebox } from './routes.js';
 
 /** A page for developers that shows the OpenAPI document, for servers outside production. */
-
-/** The build copies them from swagger-ui-dist. */
-const FOLDER = packageFile('dist/package/swagger-ui');
 
 const FILES = {
   'swagger-ui.css': 'text/css; charset=utf-8',
@@ -40,11 +37,26 @@ const POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
   "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/** Serves `docs` beside `openapi.json`. The files are read with each request, so that they take no memory. */
+/** The files of Swagger UI in the optional package @fastify/swagger-ui; `undefined` if it is not installed. */
+function swaggerUiFolder(): string | undefined {
+  try {
+    return dirname(createRequire(import.meta.url).resolve('@fastify/swagger-ui/static/swagger-ui.css'));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'MODULE_NOT_FOUND') return undefined;
+    throw error;
+  }
+}
+
+/**
+ * Serves `docs` beside `openapi.json` if @fastify/swagger-ui is installed. The files are read with each request, so that they
+ * take no memory.
+ */
 export async function apiDocsPlugin(
   fastify: FastifyTypebox,
   { product }: { product: string },
 ): Promise<void> {
+  const folder = swaggerUiFolder();
+  if (folder === undefined) return;
   const options = { config: access('public', { duringMaintenance: true, page: true }) };
   const send = (reply: FastifyReply, type: string, body: string | Buffer) =>
     reply.header('cache-control', 'no-cache').type(type).send(body);
@@ -58,7 +70,7 @@ export async function apiDocsPlugin(
   );
   for (const [file, type] of Object.entries(FILES)) {
     fastify.get(`/docs/${file}`, options, async (_request, reply) =>
-      send(reply, type, await readFile(join(FOLDER, file))),
+      send(reply, type, await readFile(join(folder, file))),
     );
   }
 }

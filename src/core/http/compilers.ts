@@ -1,5 +1,5 @@
 import { SerializerSelector } from '@fastify/fast-json-stringify-compiler';
-import { Ajv, str, type ValidateFunction } from 'ajv';
+import { Ajv, type ValidateFunction } from 'ajv';
 import type { DataValidationCxt } from 'ajv/dist/types/index.js';
 import type {
   FastifyInstance,
@@ -9,8 +9,6 @@ import type {
   RouteOptions,
 } from 'fastify';
 import { describeErrors, type SchemaError } from '../config/validation-messages.js';
-import { charactersIn } from '../kernel/text.js';
-import { isToken } from './schemas.js';
 
 /** Validator and serializer compilers. A schema is compiled at its first use, which keeps the start fast. */
 
@@ -29,32 +27,6 @@ const ajv = new Ajv({
   meta: false,
   validateSchema: false,
 });
-
-/** Faster versions of Ajv's keywords: code points are counted only if the length in UTF-16 units does not decide. */
-const LENGTH_KEYWORDS = {
-  maxLength: {
-    comparison: 'more',
-    isValid: (most: number, text: string) =>
-      text.length <= most || (text.length <= 2 * most && charactersIn(text) <= most),
-  },
-  minLength: {
-    comparison: 'fewer',
-    isValid: (least: number, text: string) => text.length >= 2 * least || charactersIn(text) >= least,
-  },
-};
-
-for (const [keyword, { comparison, isValid }] of Object.entries(LENGTH_KEYWORDS)) {
-  ajv.removeKeyword(keyword).addKeyword({
-    keyword,
-    type: 'string',
-    schemaType: 'number',
-    errors: false,
-    // The order of Ajv's own keywords.
-    before: 'pattern',
-    validate: isValid,
-    error: { message: ({ schemaCode }) => str`must NOT have ${comparison} than ${schemaCode} characters` },
-  });
-}
 
 /** Removes the spaces that keyboards and clipboards add around a value, before it is validated. */
 ajv.addKeyword({
@@ -102,7 +74,7 @@ const serializerCompiler: FastifySerializerCompiler<unknown> = (route) => {
   return (data) => {
     serialize ??= serializers.get(schema);
     if (!serialize) {
-      serialize = compileSerializer({ ...route, schema: withUnescapedTokens(schema) });
+      serialize = compileSerializer(route);
       serializers.set(schema, serialize);
     }
     return serialize(data);
@@ -120,10 +92,4 @@ export function setCompilers(fastify: FastifyInstance): void {
 /** Sets the compilers of a route: Fastify replaces those of a context when a host adds a schema later. */
 export function pinCompilers(route: RouteOptions): void {
   Object.assign(route, { validatorCompiler, serializerCompiler });
-}
-
-/** Marks tokens with the serializer's `unsafe` format, which skips escaping. */
-function withUnescapedTokens(schema: unknown): unknown {
-  const written = JSON.stringify(schema, (_, part) => (isToken(part) ? { ...part, format: 'unsafe' } : part));
-  return JSON.parse(written);
 }

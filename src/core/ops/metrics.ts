@@ -1,10 +1,9 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Metric, Registry } from 'prom-client';
+import type { Registry } from 'prom-client';
 import { Type } from 'typebox';
 import { option } from '../config/options.js';
 import { access, type FastifyTypebox } from '../http/routes.js';
 import { SECOND } from '../kernel/clock.js';
-import { createSeriesHistogram } from './histogram.js';
 
 /**
  * Metrics in the text format of Prometheus. prom-client is loaded only if they are enabled. No label contains what a client
@@ -42,10 +41,10 @@ export interface Metrics {
   counter<L extends string = never>(
     definition: MetricDefinition<L>,
   ): (labels: Labels<L>, count?: number) => void;
-  /** Returns a function that returns, for a set of labels, the one that records a duration in seconds. */
+  /** Returns the function that records a duration. */
   histogram<L extends string>(
-    definition: Omit<MetricDefinition<L>, 'labels'> & { buckets: readonly number[] },
-  ): (labels: Labels<L>) => (seconds: number) => void;
+    definition: MetricDefinition<L> & { buckets: readonly number[] },
+  ): (labels: Labels<L>, seconds: number) => void;
   /** A value of this process. The response contains the sum over all processes of the port, or their maximum. */
   gauge<L extends string = never>(
     definition: MetricDefinition<L> & { combine?: 'sum' | 'max' },
@@ -81,14 +80,6 @@ const READ_TIMEOUT_MS = 2 * SECOND;
 /** The route of requests that matched none. */
 const UNKNOWN_ROUTE = 'unknown';
 
-/** The responses of one route. */
-interface RouteResponses {
-  method: string;
-  route: string;
-  byStatus: Map<number, number>;
-  record(seconds: number): void;
-}
-
 type Client = typeof import('prom-client');
 
 /** The metrics of Node.js. One registry for each process, because their observers cannot be removed. */
@@ -105,7 +96,7 @@ function registryOfProcess({ Registry, collectDefaultMetrics }: Client): Registr
 /** Loads prom-client. @param product the prefix of all names, except for those of Node.js */
 export async function openMetrics(product: 'saas_backend' | 'idp', peers?: MetricsPeers): Promise<Metrics> {
   const client = await import('prom-client');
-  const { AggregatorRegistry, Counter, Gauge, Registry } = client;
+  const { AggregatorRegistry, Counter, Gauge, Histogram, Registry } = client;
   const registry = new Registry();
   const registries = [registryOfProcess(client), registry];
   const storeGauges: ((target: Registry) => Promise<void>)[] = [];
@@ -120,35 +111,22 @@ export async function openMetrics(product: 'saas_backend' | 'idp', peers?: Metri
     const metric = new Counter({ ...configurationOf(definition), registers: [registry] });
     return (labels, count = 1) => metric.inc(labels, count);
   };
-  const histogram: Metrics['histogram'] = <L extends string>({
-    name,
-    ...definition
-  }: Parameters<typeof createSeriesHistogram>[0]) => {
-    const { metric, series } = createSeriesHistogram<L>({ name: `${product}_${name}`, ...definition });
-    registry.registerMetric(metric as unknown as Metric);
-    return series;
+  const histogram: Metrics['histogram'] = ({ buckets, ...definition }) => {
+    const configuration = { ...configurationOf(definition), buckets: [...buckets], registers: [registry] };
+    const metric = new Histogram(configuration);
+    return (labels, seconds) => metric.observe(labels, seconds);
   };
 
-  const durationOf = histogram<'method' | 'route'>({
+  const recordDuration = histogram({
     name: 'http_request_duration_seconds',
     help: 'Time from the receipt of a request to the end of its response.',
+    labels: ['method', 'route'],
     buckets: RESPONSE_BUCKETS,
   });
-  /** By method and route. */
-  const responses = new Map<string, RouteResponses>();
-  new Counter({
-    ...configurationOf({
-      name: 'http_requests_total',
-      help: 'Responses by method, route and status.',
-      labels: ['method', 'route', 'status'],
-    }),
-    registers: [registry],
-    collect() {
-      this.reset();
-      for (const { method, route, byStatus } of responses.values()) {
-        for (const [status, count] of byStatus) this.inc({ method, route, status }, count);
-      }
-    },
+  const countResponse = counter({
+    name: 'http_requests_total',
+    help: 'Responses by method, route and status.',
+    labels: ['method', 'route', 'status'],
   });
   const countReadError = counter({
     name: 'scrape_errors_total',
@@ -196,15 +174,8 @@ export async function openMetrics(product: 'saas_backend' | 'idp', peers?: Metri
     observeResponse(request, reply) {
       const { method } = request;
       const route = (request.is404 ? undefined : request.routeOptions.url) ?? UNKNOWN_ROUTE;
-      const key = `${method} ${route}`;
-      let known = responses.get(key);
-      if (!known) {
-        known = { method, route, byStatus: new Map(), record: durationOf({ method, route }) };
-        responses.set(key, known);
-      }
-      const { byStatus, record } = known;
-      byStatus.set(reply.statusCode, (byStatus.get(reply.statusCode) ?? 0) + 1);
-      record(reply.elapsedTime / SECOND);
+      countResponse({ method, route, status: String(reply.statusCode) });
+      recordDuration({ method, route }, reply.elapsedTime / SECOND);
     },
 
     async expose() {

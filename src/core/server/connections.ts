@@ -231,13 +231,14 @@ class Connections {
   }
 }
 
-/** Requests that may wait on all connections together, and one on each. A chunk of 64 KiB contains up to 1,700. */
+/** Requests that may wait on all connections together, and one on each: an attacker may open many connections. */
 const MAX_WAITING_REQUESTS = 4096;
 
 /**
- * Processes the requests of each connection one after another. Node would process all pipelined ones at once and keep their
- * responses until the client reads: a page is a hundred times as long as its request. When too many wait, a connection
- * with a further one is closed, which clients that pipeline have to expect (RFC 9112 §9.3.2).
+ * Processes the requests of each connection one after another, against an attacker who pipelines requests and reads nothing:
+ * Node would process all of them at once and keep the responses, 25 MB for a chunk of 64 KiB, so that thirty connections
+ * fill the memory. When too many wait, a connection with a further one is closed, which clients that pipeline have to expect
+ * (RFC 9112 §9.3.2).
  */
 class RequestQueues {
   readonly #connections: Connections;
@@ -273,15 +274,13 @@ class RequestQueues {
   }
 
   #process(connection: Connection, request: IncomingMessage, response: ServerResponse): void {
-    // Emitted once; `once` itself would take longer than the listener.
-    response.on('close', () => {
+    response.once('close', () => {
       this.#connections.end(connection);
       const next = connection.waiting.shift();
       if (!next) return;
       this.#waiting--;
       this.#process(connection, ...next);
     });
-    const handle = this.#handle;
-    handle(request, response);
+    this.#handle(request, response);
   }
 }

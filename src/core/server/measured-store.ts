@@ -19,13 +19,13 @@ export async function openMeasuredStore(
   const space = typeof source === 'string' ? lowDiskSpace(source) : undefined;
   if (space) log.warn(`The database URI ${space.message}. ${space.remedy}`);
   if (!metrics) return store;
-  const durationOf = metrics.histogram<'collection' | 'operation'>({
+  const record = metrics.histogram({
     name: 'store_call_duration_seconds',
     help: 'Duration of the calls of the store.',
+    labels: ['collection', 'operation'],
     buckets: BUCKETS,
   });
-  return observeStore(store, (collection, operation) => {
-    const record = durationOf({ collection, operation });
-    return (milliseconds) => record(milliseconds / SECOND);
-  });
+  return observeStore(store, (collection, operation, milliseconds) =>
+    record({ collection, operation }, milliseconds / SECOND),
+  );
 }

@@ -74,14 +74,14 @@ function checkedCollection<T extends { id: string }>(shape: Shape, inner: Collec
       checkChange(shape, change);
       return await inner.updateOne(where, change);
     },
-    changeOne(where, change, meanwhile) {
+    changeOne(where, change) {
       try {
         checkWhere(shape, where);
         checkChange(shape, change);
       } catch (error) {
         return Promise.reject(error);
       }
-      return inner.changeOne(where, change, meanwhile);
+      return inner.changeOne(where, change);
     },
     async deleteOne(where) {
       checkWhere(shape, where);

@@ -77,12 +77,8 @@ export interface Collection<T extends { id: string }> {
   /**
    * Changes any matching document like {@link updateOne}, and returns whether there was one. Where it suffices, prefer it:
    * MongoDB changes several documents in one command only without returning them.
-   *
-   * @param meanwhile starts work on other threads, and must neither throw nor call the store. SQLite calls it at most once,
-   * after the change and before this thread waits for the disk; MongoDB never does. The change may still fail: what it
-   * makes must not leave the process unless the call returns true.
    */
-  changeOne(where: Where<T>, change: Change<T>, meanwhile?: () => void): Promise<boolean>;
+  changeOne(where: Where<T>, change: Change<T>): Promise<boolean>;
   /** Deletes any matching document and returns it; null if none matches. */
   deleteOne(where: Where<T>): Promise<T | null>;
   /** Changes all matching documents; unique fields cannot be set. Returns their number. */

@@ -1,8 +1,8 @@
 import { performance } from 'node:perf_hooks';
 import type { Collection, Store } from './collection.js';
 
-/** Returns what receives the duration of each call of a method, whether or not it failed. */
-export type ObserveCalls = (collection: string, operation: string) => (milliseconds: number) => void;
+/** Receives the duration of each call of a method, whether or not it failed. */
+export type ObserveCall = (collection: string, operation: string, milliseconds: number) => void;
 
 const OPERATIONS = [
   'insert',
@@ -19,18 +19,15 @@ const OPERATIONS = [
 ] as const satisfies readonly (keyof Collection<{ id: string }>)[];
 
 /** A store whose calls are measured. Callers get the promise of the inner store, so that calls take no longer. */
-export function observeStore(inner: Store, observeCalls: ObserveCalls): Store {
-  const observers = new Map<string, ReturnType<ObserveCalls>>();
-  const observerOf = (collection: string) => {
-    const observe = observers.get(collection) ?? observeCalls(collection, 'writeAll');
-    observers.set(collection, observe);
-    return observe;
-  };
+export function observeStore(inner: Store, observe: ObserveCall): Store {
   return {
-    collection: (name, declaration) =>
-      observeCollection(name, inner.collection(name, declaration), observeCalls),
+    collection: (name, declaration) => observeCollection(name, inner.collection(name, declaration), observe),
     // Several collections share the duration: it is attributed to the first.
-    writeAll: (writes) => measure(observerOf(writes[0]?.collection ?? ''), () => inner.writeAll(writes)),
+    writeAll: (writes) =>
+      measure(
+        () => inner.writeAll(writes),
+        (milliseconds) => observe(writes[0]?.collection ?? '', 'writeAll', milliseconds),
+      ),
     isAtomic: inner.isAtomic,
     ...(inner.requestTimeoutMs !== undefined && { requestTimeoutMs: inner.requestTimeoutMs }),
     ...(inner.serverTime && { serverTime: inner.serverTime }),
@@ -42,19 +39,19 @@ export function observeStore(inner: Store, observeCalls: ObserveCalls): Store {
 function observeCollection<T extends { id: string }>(
   name: string,
   inner: Collection<T>,
-  observeCalls: ObserveCalls,
+  observe: ObserveCall,
 ): Collection<T> {
   const measured = (operation: (typeof OPERATIONS)[number]) => {
-    const observe = observeCalls(name, operation);
     const call = inner[operation] as (...parameters: unknown[]) => Promise<unknown>;
-    return (...parameters: unknown[]): Promise<unknown> => measure(observe, () => call(...parameters));
+    const end = (milliseconds: number) => observe(name, operation, milliseconds);
+    return (...parameters: unknown[]): Promise<unknown> => measure(() => call(...parameters), end);
   };
   const entries = OPERATIONS.map((operation) => [operation, measured(operation)]);
   const { inserting, changing, replacing } = inner;
   return { ...Object.fromEntries(entries), inserting, changing, replacing } as Collection<T>;
 }
 
-function measure<R>(observe: (milliseconds: number) => void, call: () => Promise<R>): Promise<R> {
+function measure<R>(call: () => Promise<R>, observe: (milliseconds: number) => void): Promise<R> {
   const startedAt = performance.now();
   const result = call();
   const end = () => observe(performance.now() - startedAt);

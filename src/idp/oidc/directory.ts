@@ -1,5 +1,4 @@
 import type { RequestSource } from '../../core/http/routes.js';
-import { type Clock, isRecent, SECOND } from '../../core/kernel/clock.js';
 import type { PublicJwk } from '../../core/kernel/public-jwk.js';
 
 /** Access to principals and clients, which another domain stores; the product passes a `Directory`. */
@@ -185,30 +184,4 @@ export interface PasskeySignUp {
     input: { handle: string; name?: string; form: string; credential: string },
     source: RequestSource,
   ): Promise<Principal | null>;
-}
-
-/** Whether a client to which something was issued is still registered. */
-export type IsRegistered = (clientId: string) => Promise<boolean>;
-
-/** How long a client counts as registered without another lookup. */
-const LOOKUP_INTERVAL_MS = 5 * SECOND;
-
-const MAX_CACHED_CLIENTS = 10_000;
-
-/** Caches the lookup of each client for five seconds, because every use of its tokens depends on it. */
-export function createRegistrationCheck(
-  directory: Pick<Directory, 'findClient'>,
-  clock: Clock,
-): IsRegistered {
-  const foundAt = new Map<string, number>();
-  return async (clientId) => {
-    const now = clock.now();
-    const known = foundAt.get(clientId);
-    if (known !== undefined && isRecent(known, { now, within: LOOKUP_INTERVAL_MS })) return true;
-    foundAt.delete(clientId);
-    if ((await directory.findClient(clientId)) === null) return false;
-    if (foundAt.size >= MAX_CACHED_CLIENTS) foundAt.clear();
-    foundAt.set(clientId, now);
-    return true;
-  };
 }

@@ -15,7 +15,7 @@ import type { Hooks } from './hooks.js';
 import { createForeignHashes, type ForeignHashes, foreignHashCollection } from './import/foreign-hashes.js';
 import { type ImportOptions, type ImportReport, importUsers } from './import/import.js';
 import { type AccountMails, createAccountMails, type Outbox } from './mails.js';
-import { type AuthPluginOptions, authPlugin } from './plugin.js';
+import { authPlugin } from './plugin.js';
 import type { AuthConfiguration } from './schemas.js';
 import { type AuthService, createAuthService } from './service.js';
 import { type Activity, activityCollection, createActivity } from './sessions/activity.js';
@@ -134,7 +134,7 @@ export interface AuthModule {
   ): Promise<void>;
   /** Lets clients keep refresh tokens in cookies, on the routes that are registered after this. */
   useSessionCookies(fastify: FastifyTypebox): void;
-  plugin(fastify: FastifyTypebox, options: Pick<AuthPluginOptions, 'admitsAgents'>): Promise<void>;
+  plugin(fastify: FastifyTypebox): Promise<void>;
 }
 
 export interface AuthModuleOptions {
@@ -280,10 +280,9 @@ export function createAuthModule(
         backgroundTasks: context.backgroundTasks,
       });
     },
-    async plugin(fastify, { admitsAgents }) {
+    async plugin(fastify) {
       await authPlugin(fastify, {
         auth: service,
-        admitsAgents,
         sendExport,
         pages,
         messages,

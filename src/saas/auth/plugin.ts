@@ -10,7 +10,7 @@ import {
   EmailChangeBody,
   LoginBody,
   LogoutBody,
-  meAnswer,
+  MeAnswer,
   PasswordBody,
   ReauthenticationAnswer,
   ReauthenticationBody,
@@ -33,8 +33,6 @@ export interface AuthPluginOptions extends LinkPagesOptions {
   messages: Pick<Messages, 'negotiate'>;
   /** Absent if no encryption key is configured. */
   secondFactors?: SecondFactors | undefined;
-  /** Whether agents read the account of a user. */
-  admitsAgents: boolean;
 }
 
 /** The routes of accounts: sessions, mailed links, account management and the export. */
@@ -51,7 +49,7 @@ export async function authPlugin(fastify: FastifyTypebox, options: AuthPluginOpt
 /** Routes that start, refresh, list and end sessions. */
 async function sessionRoutes(
   fastify: FastifyTypebox,
-  { auth, messages, admitsAgents }: Pick<AuthPluginOptions, 'auth' | 'messages' | 'admitsAgents'>,
+  { auth, messages }: Pick<AuthPluginOptions, 'auth' | 'messages'>,
 ): Promise<void> {
   fastify.post(
     '/auth/register',
@@ -95,7 +93,7 @@ async function sessionRoutes(
     '/auth/me',
     {
       config: access('user', { agentScope: 'profile:read' }),
-      schema: { response: { 200: meAnswer(admitsAgents) } },
+      schema: { response: { 200: MeAnswer } },
     },
     async (request) => ok(request.saas),
   );

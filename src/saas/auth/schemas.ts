@@ -131,8 +131,6 @@ const tokens = {
 
 export const TokensAnswer = Envelope(Type.Object(tokens));
 export const SignInAnswer = Envelope(Type.Object({ user: User, ...tokens }));
-/** The answer to people, which is serialized faster than one that may be to an agent. */
-const PersonMeAnswer = Envelope(Type.Object({ user: User, session: Session }));
 export const MeAnswer = Envelope(
   Type.Object({
     user: User,
@@ -160,8 +158,6 @@ export const MeAnswer = Envelope(
     scopes: Type.Optional(Type.Array(Type.String())),
   }),
 );
-export const meAnswer = (admitsAgents: boolean): typeof MeAnswer =>
-  admitsAgents ? MeAnswer : (PersonMeAnswer as unknown as typeof MeAnswer);
 
 export const EmailBody = Type.Object({ email: Email }, { additionalProperties: false });
 

@@ -259,7 +259,7 @@ await withOrSkip(MISSING_MONGOD, startMembers, ({ ports, secret, at }) => {
     t.same(await initiate(), users, 'can be repeated');
 
     const doctor = async (name: string) => {
-      const program = startProgram(t, compiled('package/bin/saas-backend.js'), {
+      const program = startProgram(t, compiled('bin/saas-backend.js'), {
         args: ['doctor'],
         cwd: temporaryFolder(t),
         env: { DATABASE_URI_FILE: at(name), PORT: '0' },

@@ -49,7 +49,7 @@ export async function startUnit(
     .replaceAll('.example.com', '.example');
   const [command = '', ...args] = (unitValues(unit, 'ExecStart')[0] as string).split(' ');
   const name = /^\/opt\/saas-backend\/node_modules\/\.bin\/([\w-]+)$/.exec(command)?.[1];
-  const program = startProgram(t, compiled(`package/bin/${name}.js`), {
+  const program = startProgram(t, compiled(`bin/${name}.js`), {
     args,
     cwd: folder,
     env: { ...variablesOf(configured), ...own, PORT: String(port), METRICS: 'true', IDP_METRICS: 'true' },

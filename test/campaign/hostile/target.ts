@@ -54,7 +54,7 @@ export async function startTarget(
   more: Record<string, string> = {},
   descriptors?: number,
 ): Promise<Target> {
-  const args = [compiled(`package/bin/${name}.js`), 'serve', '-p', '0', '--log-level', 'error', '--json'];
+  const args = [compiled(`bin/${name}.js`), 'serve', '-p', '0', '--log-level', 'error', '--json'];
   const limited = ['-c', `ulimit -n ${descriptors} && exec "$0" "$@"`, process.execPath, ...args];
   const program = startCommand(t, descriptors === undefined ? process.execPath : 'sh', {
     args: descriptors === undefined ? args : limited,

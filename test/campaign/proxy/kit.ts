@@ -87,7 +87,7 @@ export function ask(question: Question): Promise<Reply> {
 }
 
 const SAAS = {
-  script: compiled('package/bin/saas-backend.js'),
+  script: compiled('bin/saas-backend.js'),
   args: [],
   proxyVariable: 'TRUST_PROXY',
   database: 'app.db',
@@ -108,7 +108,7 @@ const SAAS = {
 };
 
 const IDP = {
-  script: compiled('package/bin/idp.js'),
+  script: compiled('bin/idp.js'),
   args: ['serve'],
   proxyVariable: 'IDP_TRUST_PROXY',
   database: 'idp.db',

@@ -39,7 +39,7 @@ const PERSON = { handle: 'ada@people.example', password: 'correct horse battery 
 export async function startMcpWorld(t: Test): Promise<McpWorld> {
   const cwd = temporaryFolder(t);
   const documents = await startDocuments(t, cwd);
-  const program = startProgram(t, compiled('package/bin/idp.js'), {
+  const program = startProgram(t, compiled('bin/idp.js'), {
     cwd,
     args: ['serve', '-port', '0'],
     env: {

@@ -47,7 +47,6 @@ export interface RoundOptions {
   seed: number;
   /** Only events whose name contains this text. */
   only: string;
-  isUnbundled: boolean;
   /** Called when an event begins, with its number. */
   onBegin(name: string, number: number, total: number): void;
   /** Called when everything works again. */
@@ -97,7 +96,7 @@ async function runOwned(owner: Owner, options: RoundOptions): Promise<RoundResul
   const database =
     configuration.engine === 'sqlite' ? new SqliteFolder(owner) : await ReplicaSet.start(owner);
   const mails = await mailSink(owner);
-  const common = { ...configuration, mailUrl: mails.url, isUnbundled: options.isUnbundled };
+  const common = { ...configuration, mailUrl: mails.url };
   const [saas, idp] = await Promise.all([
     Fleet.start(owner, { ...common, product: 'saas-backend', databaseUri: database.uri('saas') }),
     Fleet.start(owner, { ...common, product: 'idp', databaseUri: database.uri('idp') }),

@@ -22,8 +22,6 @@ export interface FleetOptions {
   processes: number;
   /** One program with that many workers instead of independent processes. */
   isCluster: boolean;
-  /** Uses the unbundled programs, which a mutant has changed. */
-  isUnbundled: boolean;
 }
 
 const issuerOf: Record<Product, string> = {
@@ -146,10 +144,9 @@ export class Fleet {
   }
 
   async #start({ port, clockFile }: Pick<Slot, 'port' | 'clockFile'>): Promise<Program> {
-    const { product, isCluster, isUnbundled, processes } = this.#options;
-    const script = `${isUnbundled ? '' : 'package/'}bin/${product}.js`;
+    const { product, isCluster, processes } = this.#options;
     const workers = isCluster ? ['--workers', String(processes)] : [];
-    const program = startProgram(this.#owner, compiled(script), {
+    const program = startProgram(this.#owner, compiled(`bin/${product}.js`), {
       args: ['serve', '-p', String(port), '--log-level', 'error', '--json', ...workers],
       cwd: this.#folder,
       env: {

@@ -18,7 +18,6 @@ Options
   --seed <number>           determines the events and the choices of the clients (1)
   --configuration <text>    only configurations whose name contains the text
   --event <text>            only events whose name contains the text
-  --unbundled               uses dist/bin instead of dist/package/bin
   --json <file>             also writes the results as JSON
   --help
 
@@ -38,7 +37,6 @@ const OPTIONS = {
   seed: { type: 'string', default: '1' },
   configuration: { type: 'string', default: '' },
   event: { type: 'string', default: '' },
-  unbundled: { type: 'boolean', default: false },
   json: { type: 'string' },
 } as const;
 
@@ -67,7 +65,6 @@ for (let round = 0; round < rounds; round++) {
     configuration,
     seed: roundSeed,
     only: values.event,
-    isUnbundled: values.unbundled,
     onBegin: begin,
     onEnd: tell,
   });

@@ -61,7 +61,7 @@ const products: Record<string, Product> = {
         () => resolveSaas({ env, ...pick(given, false) }, false).config,
         () => resolveServer('saas-backend', saasServerSchema, pick(given, true), { env }),
       ),
-    script: compiled('package/bin/saas-backend.js'),
+    script: compiled('bin/saas-backend.js'),
     args: [],
   },
   idp: {
@@ -73,7 +73,7 @@ const products: Record<string, Product> = {
         () => resolveIdp({ env, ...pick(given, false) }, false).config,
         () => resolveServer('idp', idpServerSchema, pick(given, true), { env }),
       ),
-    script: compiled('package/bin/idp.js'),
+    script: compiled('bin/idp.js'),
     args: ['serve'],
   },
 };

@@ -482,10 +482,7 @@ t.test('deleting a client revokes everything issued to it', async (t) => {
     status: 401,
     body: { error: 'invalid_client' },
   });
-  t.ok(await isGood(tokens.access_token), 'it was looked up a moment ago');
-  idp.clock.advance(5 * SECOND + 1);
   t.notOk(await isGood(tokens.access_token));
-  t.notOk(await isGood(tokens.access_token), 'that it is gone is not forgotten');
   t.ok(await isGood(other.tokens.access_token), 'other tokens stay valid');
 });
 

@@ -38,7 +38,7 @@ function commandsIn(page: string, heading?: string): string {
 /** A folder for PATH in which both programs, and `npx` with their names, are those of this repository. */
 function programsFolder(t: Test): string {
   const folder = temporaryFolder(t);
-  const start = (name: string) => `exec ${process.execPath} ${compiled('package/bin')}/${name}.js "$@"\n`;
+  const start = (name: string) => `exec ${process.execPath} ${compiled('bin')}/${name}.js "$@"\n`;
   const scripts = {
     'saas-backend': start('saas-backend'),
     idp: start('idp'),
@@ -67,7 +67,7 @@ async function paste(
 async function startIdp(t: Test, env: Record<string, string> = {}) {
   const cwd = temporaryFolder(t);
   const args = ['serve', '-port', '0'];
-  const url = await startProgram(t, compiled('package/bin/idp.js'), { cwd, args, env }).url();
+  const url = await startProgram(t, compiled('bin/idp.js'), { cwd, args, env }).url();
   return { cwd, issuer: url.replace('127.0.0.1', 'localhost') };
 }
 
@@ -176,7 +176,7 @@ t.test('the commands of docs/device-flow.md work as printed', async (t) => {
 
 t.test('the commands of docs/mcp.md work as printed', async (t) => {
   const cwd = temporaryFolder(t);
-  const bin = `${process.execPath} ${compiled('package/bin/idp.js')}`;
+  const bin = `${process.execPath} ${compiled('bin/idp.js')}`;
   const section = (heading: string) => commandsIn('docs/mcp.md', heading);
   const port = await serverPort();
   let issuer = 'http://localhost:8080';
@@ -220,7 +220,7 @@ t.test('the commands about a user work as printed beside a running saas-backend'
     BILLING_PLANS: JSON.stringify({ pro: { prices: ['price_1Pro'] } }),
   };
   const options = { cwd, env, args: ['--port', '0'] };
-  const url = await startProgram(t, compiled('package/bin/saas-backend.js'), options).url();
+  const url = await startProgram(t, compiled('bin/saas-backend.js'), options).url();
   const registered = await fetch(`${url}/api/auth/register`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
@@ -260,8 +260,8 @@ t.test('the commands of docs/backup.md copy and restore a database', async (t) =
   mkdirSync(backups);
   const env = { DATABASE_URI: 'sqlite:saas-backend.db', IDP_DATABASE_URI: 'sqlite:idp.db' };
   const programs = [
-    startProgram(t, compiled('package/bin/saas-backend.js'), { cwd, env, args: ['--port', '0'] }),
-    startProgram(t, compiled('package/bin/idp.js'), { cwd, env, args: ['serve', '-port', '0'] }),
+    startProgram(t, compiled('bin/saas-backend.js'), { cwd, env, args: ['--port', '0'] }),
+    startProgram(t, compiled('bin/idp.js'), { cwd, env, args: ['serve', '-port', '0'] }),
   ];
   for (const program of programs) await program.url();
   const here = (commands: string) => commands.replaceAll('/backups', backups);
@@ -273,7 +273,7 @@ t.test('the commands of docs/backup.md copy and restore a database', async (t) =
     .replace(' saas-backend.db-wal saas-backend.db-shm', '');
   await paste(t, restore, env, cwd);
   const options = { cwd, env, args: ['--port', '0'] };
-  await startProgram(t, compiled('package/bin/saas-backend.js'), options).url();
+  await startProgram(t, compiled('bin/saas-backend.js'), options).url();
   t.ok(existsSync(join(cwd, 'old/saas-backend.db')));
 });
 

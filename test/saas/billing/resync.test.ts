@@ -294,7 +294,7 @@ t.test('saas-backend billing resync repairs users by command', async (t) => {
   const here = await shop(t);
   const { known, ada } = await lostWebhooks(t, here);
   const run = async (...args: string[]) => {
-    const program = startProgram(t, compiled('package/bin/saas-backend.js'), {
+    const program = startProgram(t, compiled('bin/saas-backend.js'), {
       args: ['billing', 'resync', ...args],
       env: {
         DATABASE_URI: `sqlite:${here.app.file}`,

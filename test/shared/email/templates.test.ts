@@ -227,7 +227,7 @@ t.test(
   async (t) => {
     const folder = temporaryFolder(t);
     const start = (env: Record<string, string>) =>
-      startProgram(t, compiled('package/bin/saas-backend.js'), {
+      startProgram(t, compiled('bin/saas-backend.js'), {
         cwd: folder,
         args: ['--port', '0'],
         env: { DATABASE_URI: 'sqlite:saas.db', HOST: '127.0.0.1', ...env },

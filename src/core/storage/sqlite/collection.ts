@@ -141,13 +141,9 @@ export function sqliteCollection<T extends { id: string }>(
       return write(() => changeFirst(clause, change));
     },
 
-    changeOne(where, change, meanwhile) {
+    changeOne(where, change) {
       const clause = clauseOf(where);
-      return write(() => {
-        const isChanged = changeFirst(clause, change) !== null;
-        if (isChanged && meanwhile) connection.beforeSync(meanwhile);
-        return isChanged;
-      });
+      return write(() => changeFirst(clause, change) !== null);
     },
 
     deleteOne(where) {

@@ -1,11 +1,10 @@
 /**
- * One SQLite connection, shared by all calls of a process: group commit for writes, one read transaction
- * per turn of the event loop, and waits for other processes' locks that never block the loop.
+ * One SQLite connection, shared by all calls of a process: group commit for writes, and waits for other
+ * processes' locks that never block the loop.
  */
-import { performance } from 'node:perf_hooks';
 import { CallBatcher } from '../call-batcher.js';
 import { StoreUnavailable } from '../collection.js';
-import { isBusy, RollbackRequired, retryWhileBusy, toStoreError } from './errors.js';
+import { isBusy, retryWhileBusy, toStoreError } from './errors.js';
 
 /** The part of `DatabaseSync` that `node:sqlite` and its drop-in share. */
 export interface Database {
@@ -22,13 +21,10 @@ export interface Statement<R> {
 }
 
 interface Write {
-  step: (isUndoable: boolean) => unknown;
+  step: () => unknown;
   resolve: (result: unknown) => void;
   reject: (error: unknown) => void;
 }
-
-/** Commits of all connections in this process, so that no read snapshot predates a commit that was acknowledged here. */
-let commits = 0;
 
 /** Writes in one transaction: more would block the event loop (and other processes) for too long. */
 const MAX_BATCH = 512;
@@ -44,13 +40,6 @@ export class Connection {
   #queue: Write[] = [];
   #turnEnd: NodeJS.Immediate | undefined;
   #flushing = false;
-  /** Whether steps that fail undo their own changes in this transaction, because one of them could not in the last one. */
-  #isUndoable = false;
-  /** The turn of the loop whose read transaction is open. */
-  #readTurn: number | undefined;
-  #readAfter = 0;
-  /** Started before the sync of the current transaction. */
-  #meanwhile: (() => void)[] = [];
   #closed = false;
   #closing: Promise<void> | undefined;
 
@@ -70,7 +59,7 @@ export class Connection {
     return statement as Statement<R>;
   }
 
-  /** Runs a read step now, on the snapshot shared by all reads of this event-loop turn. */
+  /** Runs a read step now. */
   read<T>(step: () => T): Promise<T> {
     try {
       return Promise.resolve(this.#readNow(step));
@@ -81,21 +70,13 @@ export class Connection {
     }
   }
 
-  /**
-   * Queues a write step; steps that arrive together share one transaction. Settles after its commit. A step that throws
-   * `UndoRequired` is repeated, with the others of its transaction, and has to undo its own changes then (`isUndoable`).
-   */
-  write<T>(step: (isUndoable: boolean) => T): Promise<T> {
+  /** Queues a write step; steps that arrive together share one transaction. Settles after its commit. */
+  write<T>(step: () => T): Promise<T> {
     if (this.#closed) return Promise.reject(closed());
     return new Promise<T>((resolve, reject) => {
       this.#queue.push({ step, resolve: resolve as (result: unknown) => void, reject });
       this.#scheduleTurnEnd();
     });
-  }
-
-  /** Called by a step: runs work after all steps of the transaction, before its sync; not if it is undone. */
-  beforeSync(work: () => void): void {
-    this.#meanwhile.push(work);
   }
 
   /** Finishes the writes in the queue, moves the log into the database file, closes. */
@@ -112,7 +93,6 @@ export class Connection {
     // Other queued writes have already been rejected with their own error.
     await last.catch(() => undefined);
     clearImmediate(this.#turnEnd);
-    this.#endRead();
     try {
       this.#db.exec('PRAGMA wal_checkpoint(TRUNCATE)');
     } catch {
@@ -125,35 +105,12 @@ export class Connection {
 
   #readNow<T>(step: () => T): T {
     if (this.#closed) throw closed();
-    // libuv counts a turn just before it polls. A snapshot taken earlier may be older than the commit of
-    // another process whose client may already send requests to this one, so it must not outlive the poll.
-    // Bun and Deno do not count turns: NaN differs from itself, so that each read has a snapshot of its own.
-    const turn = performance.nodeTiming.uvMetricsInfo?.loopCount ?? Number.NaN;
-    if (this.#readTurn !== turn || this.#readAfter !== commits) {
-      this.#endRead();
-      this.sql('BEGIN').run();
-      this.#readTurn = turn;
-      this.#readAfter = commits;
-      this.#scheduleTurnEnd();
-    }
-    try {
-      return step();
-    } catch (error) {
-      this.#endRead();
-      throw error;
-    }
-  }
-
-  #endRead(): void {
-    if (this.#readTurn === undefined) return;
-    this.#readTurn = undefined;
-    this.#rollback();
+    return step();
   }
 
   #scheduleTurnEnd(): void {
     this.#turnEnd ??= setImmediate(() => {
       this.#turnEnd = undefined;
-      this.#endRead();
       const queued = this.#queue.length;
       if (queued === 0 || this.#flushing) return;
       if (this.#batcher.shouldSend(queued)) void this.#flush();
@@ -175,25 +132,14 @@ export class Connection {
 
   /** Throws only while nothing was taken from the queue. */
   #commitBatch(): void {
-    this.#endRead();
     this.sql('BEGIN IMMEDIATE').run();
     const batch = this.#queue.splice(0, MAX_BATCH);
-    this.#meanwhile = [];
     try {
       const settle = batch.map((write) => this.#attempt(write));
-      this.#isUndoable = false;
-      for (const work of this.#meanwhile.splice(0)) work();
       this.sql('COMMIT').run();
-      commits++;
       for (const resolveWrite of settle) resolveWrite();
     } catch (error) {
       this.#rollback();
-      if (error instanceof RollbackRequired) {
-        this.#isUndoable = true;
-        this.#queue.unshift(...batch);
-        this.#commitBatch();
-        return;
-      }
       const reason = toStoreError(error);
       this.#count(reason);
       for (const { reject } of batch) reject(reason);
@@ -207,11 +153,11 @@ export class Connection {
   /** A step that fails alone (SQLite has undone its statement) does not affect the rest of the batch. */
   #attempt({ step, resolve, reject }: Write): () => void {
     try {
-      const result = step(this.#isUndoable);
+      const result = step();
       return () => resolve(result);
     } catch (error) {
       // Such errors may have rolled the transaction back; later steps would then be committed individually.
-      if (error instanceof RollbackRequired || toStoreError(error) instanceof StoreUnavailable) throw error;
+      if (toStoreError(error) instanceof StoreUnavailable) throw error;
       return () => reject(error);
     }
   }

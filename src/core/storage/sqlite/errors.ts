@@ -50,6 +50,3 @@ function primaryCode(error: unknown): number | undefined {
   const code = (error as { errcode?: unknown } | null)?.errcode;
   return typeof code === 'number' ? code & 0xff : undefined;
 }
-
-/** A step has made a part of its changes and cannot undo them. Undoing is rare, and a savepoint costs more than the changes. */
-export class RollbackRequired extends Error {}

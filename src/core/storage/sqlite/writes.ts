@@ -1,7 +1,7 @@
 /** Writes of several documents in one step of a transaction. */
 import { StoreUnavailable, UniqueViolation, type Write } from '../collection.js';
 import type { Connection } from './connection.js';
-import { RollbackRequired, toStoreError } from './errors.js';
+import { toStoreError } from './errors.js';
 
 /** A write of one document, as part of a step. */
 export interface SqliteWrite extends Write {
@@ -14,30 +14,13 @@ export interface SqliteWrite extends Write {
 /** Makes all writes or none. */
 export function writeAll(connection: Connection, writes: readonly SqliteWrite[]): Promise<boolean> {
   const creating = writes.flatMap(({ exists }) => exists() ?? []);
-  const write = () =>
-    connection.write((isUndoable) => (isUndoable ? makeOrUndo(connection, writes) : makeAll(writes)));
+  const write = () => connection.write(() => makeAll(connection, writes));
   // Synchronous once the tables exist: a call made before `close` must be queued before it.
   return creating.length === 0 ? write() : Promise.all(creating).then(write);
 }
 
-/** Makes all writes, or none if the first one cannot be made. @throws UndoRequired if another one cannot */
-function makeAll(writes: readonly SqliteWrite[]): boolean {
-  let made = 0;
-  try {
-    for (const { step } of writes) {
-      if (!step()) break;
-      made++;
-    }
-  } catch (error) {
-    if (toStoreError(error) instanceof StoreUnavailable) throw error;
-    if (made === 0 && !(error instanceof UniqueViolation)) throw error;
-  }
-  if (made > 0 && made < writes.length) throw new RollbackRequired();
-  return made === writes.length;
-}
-
-/** The same with a savepoint, which makes the writes atomic within the transaction, which they share with those of other calls. */
-function makeOrUndo(connection: Connection, writes: readonly SqliteWrite[]): boolean {
+/** A savepoint makes the writes atomic within the transaction, which they share with those of other calls. */
+function makeAll(connection: Connection, writes: readonly SqliteWrite[]): boolean {
   const run = (text: string): void => void connection.sql(text).run();
   const undo = (): void => {
     run('ROLLBACK TO "all writes"');

@@ -18,14 +18,14 @@ export interface ActiveAccessToken {
 
 type AccessDependencies = Pick<
   TokenDependencies,
-  'grants' | 'directory' | 'consents' | 'delegations' | 'isRegistered' | 'clock'
+  'grants' | 'directory' | 'consents' | 'delegations' | 'clock'
 >;
 
 export async function findAccessToken(
   accessToken: string,
   deps: AccessDependencies,
 ): Promise<ActiveAccessToken | null> {
-  const { grants, isRegistered, clock } = deps;
+  const { grants, directory, clock } = deps;
   const id = grantIdOf('at_', accessToken);
   const grant = id === undefined ? null : await grants.findOne({ id });
   if (!grant || grant.revokedAt !== undefined) return null;
@@ -34,9 +34,11 @@ export async function findAccessToken(
   );
   if (!issued || !isUnexpired(issued.expiresAt, { now: clock.now(), life: TOKEN_LIFETIME_SECONDS * SECOND }))
     return null;
-  if (!(await isRegistered(grant.clientId))) return null;
-  const principal = await findOwner(grant, deps);
-  return principal && { grant, issued, principal, scope: issued.scope ?? grant.scope };
+  const [client, principal] = await Promise.all([
+    directory.findClient(grant.clientId),
+    findOwner(grant, deps),
+  ]);
+  return client && principal && { grant, issued, principal, scope: issued.scope ?? grant.scope };
 }
 
 /** The introspection response (RFC 7662 §2.2). Invalid tokens and those of other clients are inactive. */

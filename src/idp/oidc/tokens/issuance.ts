@@ -7,7 +7,7 @@ import { AMR, type ClaimsOf } from '../claims.js';
 import type { ClientAssertions } from '../client-assertion.js';
 import type { ConsentService } from '../consents.js';
 import type { Delegations } from '../delegations/service.js';
-import type { Client, Directory, IsRegistered, Principal } from '../directory.js';
+import type { Client, Directory, Principal } from '../directory.js';
 import { TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
 import type { Keys } from '../keys.js';
 import type { Resources, Target } from '../resources.js';
@@ -22,7 +22,6 @@ export interface TokenDependencies {
   resources: Resources;
   revocations: Revocations;
   directory: Pick<Directory, 'findPrincipal' | 'findClient'>;
-  isRegistered: IsRegistered;
   consents: Pick<ConsentService, 'find'>;
   delegations(): Promise<Delegations>;
   assertions: Pick<ClientAssertions, 'subjectOf' | 'verify'>;

@@ -108,13 +108,6 @@ export async function redeemGrant(
   };
   const expiresIn = lifetimeSeconds ?? TOKEN_LIFETIME_SECONDS;
   const tokens = { accessToken, target, key, expiresIn, scope, refreshToken, nonce };
-  let response: Promise<TokenResponse> | undefined;
-  const respond = () => {
-    response ??= createTokenResponse(client, grant, principal, tokens, deps);
-    return response;
-  };
-  // An id_token is signed while the disk confirms that the code is consumed. An error of it is reported by the call below.
-  const sign = () => void respond().catch(() => undefined);
   const isConsumed = await grants
     .changeOne(
       {
@@ -136,7 +129,6 @@ export async function redeemGrant(
           }),
         },
       },
-      sign,
     )
     .catch((error: unknown) => {
       deps.redemptions.remember(
@@ -154,7 +146,7 @@ export async function redeemGrant(
     return redeemGrant(client, grant, { resources, lifetimeMs, prove }, deps);
   }
   if (!isConsumed) return null;
-  const answer = await respond();
+  const answer = await createTokenResponse(client, grant, principal, tokens, deps);
   deps.answers?.run('mark of an answered code', async () => {
     await grants.changeOne({ id: grant.id, consumedAt: now }, { unset: ['unansweredSince'] });
   });

@@ -1,7 +1,7 @@
 import { sha256 } from '../../../core/kernel/secrets.js';
 import type { UnknownWritesRegistry } from '../../../core/ops/unknown-writes.js';
 import type { ExchangeRequest } from '../delegations/exchange.js';
-import { type Client, createRegistrationCheck } from '../directory.js';
+import type { Client } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { grantIdOf } from '../grant-tokens.js';
 import type { Prove } from '../proofs.js';
@@ -52,15 +52,11 @@ export interface TokenService {
 }
 
 export function createTokenService(
-  given: Omit<TokenDependencies, 'isRegistered' | keyof UnknownGrantWrites> & {
+  given: Omit<TokenDependencies, keyof UnknownGrantWrites> & {
     unknownWrites: Pick<UnknownWritesRegistry, 'track'>;
   },
 ): TokenService {
-  const deps = {
-    ...given,
-    ...trackUnknownGrantWrites(given.unknownWrites, given),
-    isRegistered: createRegistrationCheck(given.directory, given.clock),
-  };
+  const deps = { ...given, ...trackUnknownGrantWrites(given.unknownWrites, given) };
   return {
     async findByCode(code) {
       const id = code === undefined ? undefined : grantIdOf('ac_', code);
