@@ -22,7 +22,7 @@ export default [
   {
     name: 'SQLite: writes are acknowledged before their commit', file: 'core/storage/sqlite/connection.ts',
     in: 'commitBatch',
-    replace: "this.sql('COMMIT').run(); commits++; for (const resolveWrite of settle) resolveWrite();",
+    replace: "this.sql('COMMIT').run(); for (const resolveWrite of settle) resolveWrite();",
     by: "for (const resolveWrite of settle) resolveWrite(); this.sql('COMMIT').run();",
     tests: [['core/storage/sqlite', 'when a commit fails, every write in it is refused']],
   },

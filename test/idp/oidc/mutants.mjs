@@ -150,8 +150,8 @@ export default [
   },
   {
     name: 'a public client needs no PKCE', file: 'idp/oidc/authorize/rules.ts',
-    replace: "isPublicClient(client) ? refuse('Public clients must send a code_challenge.') : null",
-    by: 'null',
+    replace: "if (isPublicClient(client)) return refuse('Public clients must send a code_challenge.');",
+    by: 'if (isPublicClient(client)) return null;',
     tests: [['idp/oidc/authorize', 'all other errors go to the application with its state and our issuer']],
   },
   {
