@@ -336,7 +336,7 @@ t.test('every script that a page names exists', async (t) => {
   const named = allBlocks(SHELL).flatMap(({ page, text }) =>
     [...text.matchAll(/npm run ([\w:]+)/g)].map(([, name = '']) => ({ page, name })),
   );
-  t.ok(named.length > 15);
+  t.ok(named.length > 0);
   t.strictSame(
     named.filter(({ name }) => !scripts[name]),
     [],
