@@ -4,7 +4,7 @@ import { type ReportedSource, requestDetails } from '../../core/http/request-det
 import { type Clock, DAY, MINUTE } from '../../core/kernel/clock.js';
 import type { LinkToken } from './links/link-tokens.js';
 import { groupedCode, LOGIN_CODE_TTL_MS } from './sign-in/login-codes.js';
-import type { UserDocument } from './store.js';
+import type { UserDocument, Users } from './store.js';
 
 /** The part of the e-mail outbox that this domain uses. */
 export interface Outbox {
@@ -265,5 +265,23 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         security: false,
         expiresAt: inDays(1),
       }),
+  };
+}
+
+export type ChangeMails = ReturnType<typeof createChangeMails>;
+
+/** The mails about changes that other domains make, which know the ID of the user. */
+export function createChangeMails(users: Pick<Users, 'findOne'>, mails: AccountMails) {
+  const mailed =
+    <C>(send: (recipient: Recipient, change: C, source: ReportedSource) => Promise<void>) =>
+    async (change: C, userId: string, source: ReportedSource): Promise<void> => {
+      const user = await users.findOne({ id: userId });
+      if (user) await send(user, change, source);
+    };
+  return {
+    secondFactor: mailed(mails.secondFactorChanged),
+    passkey: mailed(mails.passkeyChanged),
+    agents: mailed(mails.agentsChanged),
+    identity: mailed(mails.identityChanged),
   };
 }

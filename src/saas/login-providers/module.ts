@@ -34,7 +34,7 @@ export interface FederationModuleOptions<S> {
 }
 
 export function createFederationModule<S>(
-  context: Pick<ModuleContext, 'store' | 'audit' | 'clock' | 'random' | 'log' | 'jobs'>,
+  context: ModuleContext,
   options: FederationModuleOptions<S>,
 ): FederationModule<S> {
   const { clock, log } = context;
@@ -60,6 +60,8 @@ export function createFederationModule<S>(
     singleUse: createSingleUse(usedTickets),
     callbackUrl,
   });
+  context.accountData.add({ section: { name: 'identities', read: federation.list } });
+  context.signInMethods.add('identity', { isHeld: federation.keepsOne });
   return {
     service: federation,
     plugin: (fastify) => federationPlugin(fastify, { ...options, federation, callbackUrl }),

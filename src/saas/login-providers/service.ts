@@ -81,8 +81,6 @@ export interface Federation<S> {
   keepsOne(userId: string): Promise<boolean>;
   /** The last way to sign in stays, also if several are removed at the same time. @throws NOT_FOUND, LAST_LOGIN_METHOD */
   disconnect(userId: string, id: string, source: RequestSource): Promise<void>;
-  /** Removes everything about a deleted user. */
-  forget(userId: string): Promise<void>;
 }
 
 interface Redemption {
@@ -291,10 +289,6 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
         await audit.record({ event: 'identity.disconnected', subject: userId, ip: source.ip, detail });
         return;
       }
-    },
-
-    async forget(userId) {
-      await identities.deleteMany({ userId });
     },
   };
 }
