@@ -9,7 +9,6 @@ import type { AccountSources, Person } from '../shared/account-pages/service.js'
 import type { SaasAgents } from './agents.js';
 import type { AuthModule, UsersModule } from './auth/module.js';
 import type { Identity } from './auth/sessions/sessions.js';
-import type { SignedIn } from './auth/sign-in/sign-in.js';
 import type { SaasBase } from './base.js';
 import type { BillingModule } from './billing/module.js';
 import { formatAmount } from './billing/notifications.js';
@@ -24,7 +23,7 @@ export interface AccountPageOptions {
   billing: BillingModule;
   settings: SettingsModule;
   secondFactors: SaasSecondFactors | undefined;
-  loginProviders: FederationModule<SignedIn> | undefined;
+  loginProviders: FederationModule | undefined;
   passkeys: SaasPasskeys | undefined;
   agents: Pick<SaasAgents, 'accounts'> | undefined;
   pages: Pages;
@@ -64,7 +63,8 @@ export async function openAccountPages(
     providers: loginProviders?.service,
     agents: options.agents?.accounts,
     passkeys: passkeys && { ...passkeys.flows, script },
-    billing: values.paymentSecretKey === undefined ? undefined : billingOf(billing),
+    billing: values.paymentSecretKey === undefined ? undefined : billing,
+    formatAmount,
     sessionCookie: auth.sessionCookie,
     refreshTtl: values.refreshTokenTtl,
     origins,
@@ -219,18 +219,3 @@ function sourcesOf(
     forget: async () => undefined,
   };
 }
-
-/** Purchases and subscriptions, for the pages. */
-const billingOf = ({ subscription, catalog, changes, checkout, service }: BillingModule) => ({
-  current: (userId: string) => subscription.current(userId, { withNextInvoice: false }),
-  plans: catalog.plans,
-  invoices: catalog.invoices,
-  openCheckout: checkout.open,
-  openPortal: service.portal,
-  sync: subscription.sync,
-  previewChange: changes.preview,
-  change: changes.change,
-  cancel: changes.cancel,
-  resume: changes.resume,
-  formatAmount,
-});

@@ -14,7 +14,6 @@ import type { AccountPages } from './account-pages.js';
 import type { AdminModule } from './admin/module.js';
 import type { SaasAgents } from './agents.js';
 import type { AuthModule } from './auth/module.js';
-import type { SignedIn } from './auth/sign-in/sign-in.js';
 import type { SaasBase } from './base.js';
 import type { BillingModule } from './billing/module.js';
 import type { SaasDecorator } from './decorator.js';
@@ -28,7 +27,7 @@ import type { SaasPasskeys } from './sign-in-methods.js';
 /** Those that have routes; undefined without their options. */
 export interface SaasModules {
   auth: AuthModule;
-  loginProviders: FederationModule<SignedIn> | undefined;
+  loginProviders: FederationModule | undefined;
   passkeys: SaasPasskeys | undefined;
   agents: SaasAgents | undefined;
   profile: ProfileModule;

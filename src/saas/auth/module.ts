@@ -14,10 +14,10 @@ import { createForeignHashes, type ForeignHashes, foreignHashCollection } from '
 import { type ImportOptions, type ImportReport, importUsers } from './import/import.js';
 import {
   type AccountMails,
+  type AccountOutbox,
   type ChangeMails,
   createAccountMails,
   createChangeMails,
-  type Outbox,
 } from './mails.js';
 import { authPlugin } from './plugin.js';
 import type { AuthConfiguration } from './schemas.js';
@@ -128,7 +128,7 @@ export interface AccountMailsModule {
 export interface AccountMailsModuleOptions {
   config: AuthConfiguration;
   users: Users;
-  outbox: Outbox;
+  outbox: AccountOutbox;
   publicUrl(): string;
   /** The public path under which the pages are mounted. */
   mountedAt(): string;
