@@ -43,6 +43,8 @@ interface Source {
   imports: string[];
   /** The imports that are loaded with the file: neither types nor dynamic imports. */
   loads: string[];
+  /** The imports of types alone. */
+  types: string[];
 }
 
 const sources = ['bin', 'src'].flatMap(readSources);
@@ -54,7 +56,7 @@ function readSources(folder: string): Source[] {
     .map((name) => {
       const file = `${folder}/${name}`;
       const text = readFileSync(join(ROOT, file), 'utf8');
-      return { file, text, imports: importsOf(text), loads: loadsOf(text) };
+      return { file, text, imports: importsOf(text), loads: loadsOf(text), types: typesOf(text) };
     });
 }
 
@@ -66,6 +68,11 @@ function importsOf(text: string): string[] {
 function loadsOf(text: string): string[] {
   const found = text.matchAll(/^(?:import|export)\s(?!type\s)(?:[\w\s{},*]*?\sfrom\s)?'([^']+)'/gm);
   return [...found].map(([, name]) => name as string);
+}
+
+function typesOf(text: string): string[] {
+  const imports = importsOf(text.replace(/^(?:import|export) type [^;]*? from '[^']+'/gm, ''));
+  return importsOf(text).filter((name) => !imports.includes(name));
 }
 
 /** Resolves a local import to a source file. */
@@ -106,8 +113,10 @@ function levelOf(file: string): number {
   return part === 'bin' ? DOMAIN + 3 : DOMAIN;
 }
 
-const local = sources.flatMap(({ file, imports }) =>
-  imports.filter((name) => name.startsWith('.')).map((name) => ({ file, target: targetOf(file, name) })),
+const local = sources.flatMap(({ file, imports, types }) =>
+  imports
+    .filter((name) => name.startsWith('.'))
+    .map((name) => ({ file, target: targetOf(file, name), isType: types.includes(name) })),
 );
 
 t.test('each room imports the rooms below it, and the products do not import each other', async (t) => {
@@ -144,11 +153,33 @@ t.test('within a room, imports point downwards only', async (t) => {
   );
 });
 
-t.test('a domain never imports another domain', async (t) => {
-  const strays = local.filter(
-    ({ file, target }) => levelOf(file) === levelOf(target) && partOf(file) !== partOf(target),
+/** The imports from one domain to another. */
+const between = local.filter(
+  ({ file, target }) => levelOf(file) === levelOf(target) && partOf(file) !== partOf(target),
+);
+
+t.test('a domain imports only types from another domain, of its product or of a room below', async (t) => {
+  t.ok(between.length > 10, 'types are imported');
+  t.same(
+    between.filter(({ isType }) => !isType),
+    [],
   );
-  t.same(strays, []);
+});
+
+t.test('domains have no circles, type imports included', async (t) => {
+  const arrows = between.map(({ file, target }) => [partOf(file), partOf(target)] as const);
+  const reachable = (part: string, known = new Set<string>()): Set<string> => {
+    for (const [from, to] of arrows) {
+      if (from !== part || known.has(to)) continue;
+      known.add(to);
+      reachable(to, known);
+    }
+    return known;
+  };
+  t.same(
+    [...new Set(arrows.flat())].filter((part) => reachable(part).has(part)),
+    [],
+  );
 });
 
 t.test('a program loads its own server only to serve, and nothing of the other product', async (t) => {
