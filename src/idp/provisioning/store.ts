@@ -138,6 +138,14 @@ export function principalCollection(store: Store): PrincipalCollection {
   });
 }
 
+/** Finds the active principal of a `sub`, else `null`. */
+export const findActive =
+  (principals: PrincipalCollection) =>
+  async (sub: string): Promise<PrincipalDocument | null> => {
+    const principal = await principals.findOne({ id: sub });
+    return principal?.state === 'active' ? principal : null;
+  };
+
 export function clientCollection(store: Store): ClientCollection {
   return store.collection<ClientDocument>('clients', {
     indexes: [['createdAt'], ['expiresAt']],

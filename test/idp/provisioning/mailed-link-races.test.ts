@@ -12,7 +12,7 @@ import { createLinks } from '../../../src/idp/provisioning/links.js';
 import { createPersonMails, readMailVersion } from '../../../src/idp/provisioning/mails.js';
 import { createPrincipals } from '../../../src/idp/provisioning/principals.js';
 import { type PrincipalDocument, principalCollection } from '../../../src/idp/provisioning/store.js';
-import { createVerification } from '../../../src/idp/provisioning/verification.js';
+import { createVerification, createVerificationMails } from '../../../src/idp/provisioning/verification.js';
 import { mailCollection } from '../../../src/shared/email/store.js';
 import { onMongod } from '../../core/storage/mongod.js';
 import { Agent } from '../../kit/agent.js';
@@ -271,7 +271,11 @@ function domainOn(store: Store, seed: string) {
   return {
     links: createLinks(principals, deps),
     directory: createDirectory(principals, deps),
-    verification: createVerification(principals, { ...deps, authenticate }),
+    verification: createVerification(principals, {
+      ...deps,
+      authenticate,
+      verifyAddress: createVerificationMails(principals, deps),
+    }),
     changePassword,
   };
 }
