@@ -1,7 +1,9 @@
 import type { ModuleContext } from '../../core/server/module-context.js';
-import { announceEnd, type EndSessions, logoutNoticeCollection } from './backchannel/store.js';
+import type { EndClient } from '../provisioning/clients.js';
+import type { EndSessions } from '../provisioning/principals.js';
+import { announceEnd, logoutNoticeCollection } from './backchannel/store.js';
 import { createConsentService } from './consents.js';
-import type { Delegations, EndedBy } from './delegations/service.js';
+import type { Delegations } from './delegations/service.js';
 import { delegationCollection } from './delegations/store.js';
 import type { Directory } from './directory.js';
 import { createRevocations, revocationCollection } from './revocations/service.js';
@@ -48,6 +50,12 @@ export function createGrantedAccess(
   const endSessions: EndSessions = (sub, change) =>
     revocations.endPrincipal(sub, () => announceEnd({ sub }, change, { notices, clock, wake }));
 
+  const endClient: EndClient = async (id, change, by) => {
+    const removed = await revocations.end('client_id', id, change);
+    if (await resources.hasAny()) await (await delegations()).endAll({ clientId: id }, by);
+    return removed;
+  };
+
   return {
     notices,
     wake,
@@ -58,12 +66,7 @@ export function createGrantedAccess(
     delegations,
     delegationDocuments,
     endSessions,
-    /** Runs the removal of a client, whose tokens and delegations end with it. */
-    async endClient<T>(id: string, change: () => Promise<T>, by: EndedBy): Promise<T> {
-      const removed = await revocations.end('client_id', id, change);
-      if (await resources.hasAny()) await (await delegations()).endAll({ clientId: id }, by);
-      return removed;
-    },
+    endClient,
   };
 }
 

@@ -4,6 +4,7 @@ import { SECOND } from '../../core/kernel/clock.js';
 import type { Documents } from '../../core/outbound/documents.js';
 import { createOutbound } from '../../core/outbound/request.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
+import type { TrustService } from '../trust/service.js';
 import { createInteractionTokens } from './authorize/interaction-token.js';
 import { createSignInPages } from './authorize/pages.js';
 import { createAuthorization } from './authorize/service.js';
@@ -18,7 +19,6 @@ import type { Directory, PasskeySignUp, SecondFactor, SignInPasskeys, SignUp } f
 import { type ClientRegistration, pathMetadataPlugin } from './discovery.js';
 import { createFirstPartySignIn } from './first-party-sign-in.js';
 import type { GrantedAccess } from './granted-access.js';
-import type { Trust } from './identity-assertions/trust.js';
 import { addJobs } from './jobs.js';
 import { createHintReader, createKeys, keyMaterial, publishedKeys } from './keys.js';
 import { oidcPlugin } from './plugin.js';
@@ -57,7 +57,7 @@ export interface OidcModuleOptions {
   /** Absent if passkeys are not configured. */
   passkeySignUp: PasskeySignUp | undefined;
   /** Which other providers are trusted; absent if identity assertions are not enabled. */
-  trust: Trust | undefined;
+  trust: TrustService | undefined;
   /** Whether people have pages at `/account`. */
   hasAccountPages: boolean;
   /** Where clients publish their keys. */

@@ -111,7 +111,7 @@ export interface ClientDocument {
   /** Where the client is notified that a session has ended (Back-Channel Logout §2.2). */
   backchannelLogoutUri?: string;
   /** The keys of its assertions, or where it publishes them (RFC 7591 §2): one of the two, and then no secret. */
-  jwks?: PublicJwk[];
+  jwks?: readonly PublicJwk[];
   jwksUri?: string;
   /** How it was registered, if not by the operator (RFC 7591). */
   origin?: 'dynamic';

@@ -3,6 +3,7 @@ import type { RequestSource } from '../../core/http/routes.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
 import { type DocumentCopy, type Documents, DocumentUnavailable } from '../../core/outbound/documents.js';
 import type { Page } from '../../core/storage/collection.js';
+import type { EndClient } from '../provisioning/clients.js';
 import { type HostPolicy, isAllowedHost } from './hosts.js';
 import { type AddressRules, readMetadata, type StatedClient } from './metadata.js';
 
@@ -61,7 +62,7 @@ export interface MetadataClientDependencies {
   /** Whether this machine may publish documents, without TLS. */
   allowsLoopback: boolean;
   /** Runs the refusal of a client, with which its tokens and delegations end. */
-  endClient<T>(id: string, change: () => Promise<T>, by: { ip: string; by?: string }): Promise<T>;
+  endClient: EndClient;
   audit: Pick<Audit, 'record'>;
 }
 

@@ -236,7 +236,8 @@ function domainOn(store: Store, seed: string) {
   const clock = fakeClock();
   const mails = createPersonMails({
     outbox: {
-      async put({ key, sendCondition: { versionField, minVersion } }) {
+      async put({ key, sendCondition }) {
+        const { versionField = '', minVersion = 0 } = sendCondition ?? {};
         await mailsOf(store).insert({ id: key, versionField, minVersion }).catch(nullIfTaken);
       },
       deleteByUser: async () => undefined,

@@ -39,12 +39,6 @@ export function logoutNoticeCollection(store: Store): LogoutNotices {
   });
 }
 
-/** Runs a change that ends all sessions of a principal, and has the clients of these sessions told about it. */
-export type EndSessions = <T extends { epoch?: number } | null>(
-  sub: string,
-  change: () => Promise<T>,
-) => Promise<T>;
-
 /**
  * Runs a change that ends sessions. Makes their notices due before: after a crash in between, the job finds that the sessions
  * continue, and waits again. A repeated announcement counts anew, because the job may be about to give up the earlier one.
