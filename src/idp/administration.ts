@@ -63,7 +63,12 @@ export async function openProvisioning(
   const { databaseUri, publicUrl, es256Key, emailApiKey, emailSmtpUrl, nativeSchemes } = idpSchema.properties;
   const { values, production } = resolveOptions(
     defineOptions({
-      ...{ databaseUri, publicUrl, es256Key, emailApiKey, emailSmtpUrl, nativeSchemes },
+      databaseUri,
+      publicUrl,
+      es256Key,
+      emailApiKey,
+      emailSmtpUrl,
+      nativeSchemes,
       port: idpServerSchema.properties.port,
     }),
     { program: 'idp', given: {}, env: undefined, random: systemRandom },
@@ -91,7 +96,11 @@ export async function openProvisioning(
   const { audit } = context;
   const announce = hasMailServer(values) ? announcementsOf(store, { ...context, issuer }) : undefined;
   return {
-    ...{ principals, links, directory, clients, operators },
+    principals,
+    links,
+    directory,
+    clients,
+    operators,
     agentKeys: createAgentKeys(principalCollection(store), { ...context, endSessions }),
     resources: openResources(store, {
       ...context,

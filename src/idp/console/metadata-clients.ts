@@ -69,7 +69,11 @@ export async function metadataClientsPlugin(
   ];
   for (const { verb, button, isBlocked, consequences, done } of changes) {
     await registerAction<ListedClient, TObject>(fastify, console, {
-      ...{ path: `${METADATA_CLIENTS}/:id/${verb}`, section: 'clients', consequences, button, done },
+      path: `${METADATA_CLIENTS}/:id/${verb}`,
+      section: 'clients',
+      consequences,
+      button,
+      done,
       title: ({ clientId }) => `${button} ${clientId}?`,
       async find({ id = '' }) {
         const client = await metadataClients.findListed(id);

@@ -92,6 +92,7 @@ export async function createOidcModule(context: OidcContext, options: OidcModule
     hasDeviceFlow: device !== undefined,
     acrValues: secondFactor || passkeys ? ACR_VALUES : ACR_VALUES.slice(0, 1),
     identityAssertions: services.identityAssertions,
+    keys,
   };
   return {
     /** The access levels of the routes below. */
@@ -108,8 +109,7 @@ export async function createOidcModule(context: OidcContext, options: OidcModule
         revocations: granted.revocationDocuments,
       }),
     /** The metadata of an issuer with a path, which belongs to the root of the host. */
-    pathMetadataPlugin: (fastify: FastifyTypebox): Promise<void> =>
-      pathMetadataPlugin(fastify, { ...described, algorithms: keys.algorithms }),
+    pathMetadataPlugin: (fastify: FastifyTypebox): Promise<void> => pathMetadataPlugin(fastify, described),
     /** For pages of the provider itself. */
     signIn,
     sessions,

@@ -142,8 +142,12 @@ export function createVerification(
         const now = clock.now();
         const verified = await principals.updateOne(
           {
-            ...{ id, kind: 'human', state: 'active', epoch: epoch ?? null },
-            ...{ verifyHash: usedLinkHash, verifyExpiresAt: { gt: now } },
+            id,
+            kind: 'human',
+            state: 'active',
+            epoch: epoch ?? null,
+            verifyHash: usedLinkHash,
+            verifyExpiresAt: { gt: now },
           },
           {
             set: {

@@ -109,7 +109,11 @@ export function createMetadataClients({
     if ('problem' in stated) return null;
     const { method: _, ...client } = stated;
     return {
-      ...{ id, ...client, principalKinds: ['human'], origin: 'metadata', createdAt: fetchedAt },
+      id,
+      ...client,
+      principalKinds: ['human'],
+      origin: 'metadata',
+      createdAt: fetchedAt,
       ...(usedAt === undefined && { unused: true }),
     };
   };
@@ -186,7 +190,9 @@ export function isMetadataId(text: string, allowsLoopback: boolean): boolean {
 function listedOf({ id, uri, text, usedAt, lastUsedAt, blockedAt }: DocumentCopy): ListedClient {
   const { client_name: name } = parseObject(text) ?? {};
   return {
-    ...{ id, clientId: uri, name: typeof name === 'string' ? name : '' },
+    id,
+    clientId: uri,
+    name: typeof name === 'string' ? name : '',
     ...(usedAt !== undefined && { firstUsedAt: usedAt }),
     ...(lastUsedAt !== undefined && { lastUsedAt }),
     ...(blockedAt !== undefined && { blockedAt }),

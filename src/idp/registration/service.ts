@@ -50,7 +50,9 @@ export function createRegistration({ tokens, createClient, rules }: Registration
         {
           ...client,
           ...(jwks && { jwks: { keys: jwks } }),
-          ...{ isPublic: method === 'none', principalKinds: ['human'], origin: 'dynamic' },
+          isPublic: method === 'none',
+          principalKinds: ['human'],
+          origin: 'dynamic',
         },
         { ...source, by: tokenId },
       );

@@ -248,9 +248,14 @@ export function createBackchannelLogout(deps: BackchannelDependencies): Backchan
         ? clock.now() + REFRESH_MAX_LIFETIME_MS
         : createdAt + MAX_SESSION_LIFETIME_MS;
       const notice = {
-        ...{ id, clientId, sub, sid: session, session },
+        id,
+        clientId,
+        sub,
+        sid: session,
+        session,
         ...(epoch !== undefined && { epoch }),
-        ...{ expiresAt, attempts: 0 },
+        expiresAt,
+        attempts: 0,
       };
       const isNew = (await notices.insert(notice).then(() => true, nullIfTaken)) !== null;
       if (!isNew) await notices.updateOne({ id, expiresAt: { lt: expiresAt - DAY } }, { set: { expiresAt } });

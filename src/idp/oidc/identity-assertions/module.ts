@@ -33,7 +33,8 @@ export function createIdentityAssertions(
 ): IdentityAssertions {
   const verifier = { ...deps, trust, readKeySet: createKeySetReader(deps) };
   const known: RedeemDependencies & IssueDependencies = {
-    ...{ ...deps, trust },
+    ...deps,
+    trust,
     verify: (assertion, clientId, ip) => verifyAssertion(assertion, clientId, ip, verifier),
   };
   return {
