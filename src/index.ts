@@ -26,8 +26,9 @@ export type { UserFilter, UserPage, UserPageQuery } from './saas/auth/users/user
 export type { UserChange } from './saas/auth/users/user-update.js';
 export type { ManagedUser, NewUser, UserKey } from './saas/auth/users/users.js';
 export type { ConnectGuard, ConnectGuards, SaasRequest } from './saas/connect-guards.js';
-export type { BillingApi, SaasDecorator, SaasEvents, SettingsApi } from './saas/decorator.js';
+export type { BillingApi, SaasDecorator, SettingsApi } from './saas/decorator.js';
 export type { SaasBackendOptions } from './saas/documented-options.js';
+export type { SaasEvents } from './saas/events.js';
 export { saasBackend } from './saas/plugin.js';
 export {
   type CreateServerOptions,

@@ -5,36 +5,29 @@ import type { Pages } from '../core/http/pages.js';
 import type { FastifyTypebox, Guard } from '../core/http/routes.js';
 import { MINUTE } from '../core/kernel/clock.js';
 import { AppError } from '../core/kernel/errors.js';
-import type { ModuleContext } from '../core/server/module-context.js';
 import type { AccountSources, Person } from '../shared/account-pages/service.js';
 import type { SaasAgents } from './agents.js';
 import type { AuthModule, UsersModule } from './auth/module.js';
 import type { Identity } from './auth/sessions/sessions.js';
-import type { SignedIn } from './auth/sign-in/sign-in.js';
+import type { SaasBase } from './base.js';
 import type { BillingModule } from './billing/module.js';
 import { formatAmount } from './billing/notifications.js';
 import type { FederationModule } from './login-providers/module.js';
-import { namedOrigins, type SaasConfiguration, sealingSecrets } from './options.js';
-import type { SaasPasskeys } from './passkeys.js';
-import type { SaasSecondFactors } from './second-factors.js';
+import type { SaasConfiguration } from './options.js';
+import type { SettingsModule } from './settings/module.js';
+import type { SaasPasskeys, SaasSecondFactors } from './sign-in-methods.js';
 
 export interface AccountPageOptions {
-  values: SaasConfiguration;
   auth: AuthModule;
   users: UsersModule;
   billing: BillingModule;
+  settings: SettingsModule;
   secondFactors: SaasSecondFactors | undefined;
-  loginProviders: FederationModule<SignedIn> | undefined;
+  loginProviders: FederationModule | undefined;
   passkeys: SaasPasskeys | undefined;
   agents: Pick<SaasAgents, 'accounts'> | undefined;
-  rename(userId: string, name: string): Promise<unknown>;
-  registrationAllowed(): Promise<boolean>;
   pages: Pages;
   messages: Messages;
-  /** The path of the account page. */
-  path: string;
-  publicUrl(): string;
-  apiPath(): string;
 }
 
 /** The pages for users, below the path of the account page. */
@@ -45,10 +38,10 @@ export interface AccountPages {
 
 /** Loads the pages for users if they are enabled. */
 export async function openAccountPages(
-  context: ModuleContext,
+  { context, values, publicUrl, mountedAt, accountAddress, secrets, origins }: SaasBase,
   options: AccountPageOptions,
 ): Promise<AccountPages | undefined> {
-  const { values, auth, billing, loginProviders, passkeys, messages, pages, publicUrl } = options;
+  const { auth, billing, settings, loginProviders, passkeys, messages, pages } = options;
   if (!values.accountPages) return undefined;
   const [{ createAccountModule }, { createUserPagesModule }] = await Promise.all([
     import('../shared/account-pages/module.js'),
@@ -56,7 +49,7 @@ export async function openAccountPages(
   ]);
   // A proxy takes the path of the public address off.
   const below = () => new URL(publicUrl()).pathname.replace(/\/$/, '');
-  const path = () => below() + options.path;
+  const path = () => below() + accountAddress;
   const script = passkeys?.readScript() ?? '';
   const identities = new WeakMap<object, Identity>();
   const identityOf = (key: Person | FastifyRequest): Identity => {
@@ -70,14 +63,19 @@ export async function openAccountPages(
     providers: loginProviders?.service,
     agents: options.agents?.accounts,
     passkeys: passkeys && { ...passkeys.flows, script },
-    billing: values.paymentSecretKey === undefined ? undefined : billingOf(billing),
+    billing: values.paymentSecretKey === undefined ? undefined : billing,
+    formatAmount,
     sessionCookie: auth.sessionCookie,
     refreshTtl: values.refreshTokenTtl,
-    origins: namedOrigins(values),
-    secrets: sealingSecrets(values),
-    ...{ identityOf, pages, messages, path, publicUrl },
-    apiPath: () => below() + options.apiPath(),
-    registrationAllowed: options.registrationAllowed,
+    origins,
+    secrets,
+    identityOf,
+    pages,
+    messages,
+    path,
+    publicUrl,
+    apiPath: () => below() + mountedAt(),
+    registrationAllowed: settings.registrationAllowed,
     sendExport: (request, reply, userId) =>
       auth.sendExport(
         request,
@@ -87,7 +85,8 @@ export async function openAccountPages(
   });
 
   const account = createAccountModule(context, {
-    ...{ path, pages },
+    path,
+    pages,
     signOutHref: () => `${path()}/sign-out`,
     hasAccountPages: true,
     // As for the routes of the API that need a recent sign-in.
@@ -146,7 +145,7 @@ const nullFor =
 
 /** What the account pages show and change. */
 function sourcesOf(
-  { auth, users, secondFactors, passkeys, rename }: AccountPageOptions,
+  { auth, users, secondFactors, passkeys }: AccountPageOptions,
   identityOf: (person: Person) => Identity,
   script: string,
 ): AccountSources {
@@ -169,7 +168,7 @@ function sourcesOf(
       keepsSession: true,
       reservesHandles: false,
       async rename({ id }, name) {
-        await rename(id, name);
+        await users.directory.rename(id, name);
       },
       async delete(person, password, source) {
         const deleted = service.deleteAccount(identityOf(person), passwordOf(person, password), source);
@@ -220,18 +219,3 @@ function sourcesOf(
     forget: async () => undefined,
   };
 }
-
-/** Purchases and subscriptions, for the pages. */
-const billingOf = ({ subscription, catalog, changes, checkout, service }: BillingModule) => ({
-  current: (userId: string) => subscription.current(userId, { withNextInvoice: false }),
-  plans: catalog.plans,
-  invoices: catalog.invoices,
-  openCheckout: checkout.open,
-  openPortal: service.portal,
-  sync: subscription.sync,
-  previewChange: changes.preview,
-  change: changes.change,
-  cancel: changes.cancel,
-  resume: changes.resume,
-  formatAmount,
-});

@@ -6,7 +6,6 @@ import { createCommandContext } from '../core/server/module-context.js';
 import type { Store } from '../core/storage/collection.js';
 import { missingFile } from '../core/storage/existing.js';
 import { openExistingStore, openStore } from '../core/storage/open.js';
-import { agentLinkCollection } from './agents/store.js';
 import { AUTH_EVENTS, type AuthEvents } from './auth/events.js';
 import type { ImportOptions, ImportReport } from './auth/import/import.js';
 import { createUsersModule } from './auth/module.js';
@@ -119,17 +118,19 @@ function createModules(
     announceEvent,
     publicUrl: () => '',
   });
-  const siteName = async () => (await settings.service.current()).siteName;
   const outbox = createWebhookOutbox({
-    ...{ endpoints: endpointCollection(store), deliveries: deliveryCollection(store) },
-    ...{ intents: intentCollection(store), wake: () => undefined, clock: context.clock },
-    wasMade: createProofCheck(store, { users: documents, agentLinks: agentLinkCollection(store) }),
+    endpoints: endpointCollection(store),
+    deliveries: deliveryCollection(store),
+    intents: intentCollection(store),
+    wake: () => undefined,
+    clock: context.clock,
+    wasMade: createProofCheck(store),
   });
   const events = createEvents<AuthEvents>({ ...context, names: AUTH_EVENTS, outbox });
   const users = createUsersModule(context, {
     users: documents,
     summaryOf: billing.summaryOf,
-    siteName,
+    siteName: settings.siteName,
     announceEvent: events.announce,
   });
   return { users, billing };

@@ -1,15 +1,14 @@
-import type { FastifyInstance } from 'fastify';
 import type { RouteRules } from '../core/http/routes.js';
-import type { Announce } from '../core/ops/events.js';
-import type { ModuleContext } from '../core/server/module-context.js';
 import type { AgentsModule } from './agents/module.js';
-import { type AgentEvents, configuredAgents, requireScope } from './agents/schemas.js';
-import type { AgentLinks } from './agents/store.js';
+import { configuredAgents, requireScope } from './agents/schemas.js';
+import { agentLinkCollection, contributeAgentLinks } from './agents/store.js';
 import { authErrors } from './auth/errors.js';
-import type { AuthModule, UsersModule } from './auth/module.js';
+import type { ChangeMails } from './auth/mails.js';
+import type { UsersModule } from './auth/module.js';
 import { isDisabled } from './auth/store.js';
-import type { UserGuard, UserRequest } from './decorator.js';
-import { namedOrigins, type SaasConfiguration, sealingSecrets } from './options.js';
+import type { SaasBase } from './base.js';
+import type { SaasEventBus } from './events.js';
+import type { UserGuard, UserRequest } from './guards.js';
 
 /** The scopes of our own routes. */
 export const OWN_SCOPES = ['profile:read', 'billing:read', 'billing:write'] as const;
@@ -25,26 +24,23 @@ export interface SaasAgents extends Pick<AgentsModule, 'accounts' | 'plugin'> {
   refuseAgents(people: UserGuard): UserGuard;
 }
 
-export interface SaasAgentOptions {
-  values: SaasConfiguration;
-  users: UsersModule;
-  auth: AuthModule;
-  links: AgentLinks;
-  announceEvent: Announce<AgentEvents>;
-  /** The scopes that further routes state; those of Fastify are added to them. */
-  scopes: Set<string>;
-  /** The name of the application. */
-  name(): string;
-  publicUrl(): string;
-  apiUrl(): string;
-}
-
 /** Loads the access of agents if an identity provider is configured. */
 export async function openAgents(
-  fastify: FastifyInstance,
-  context: ModuleContext,
-  { values, users, auth, links, announceEvent, scopes, name, publicUrl, apiUrl }: SaasAgentOptions,
+  { fastify, context, values, publicUrl, apiUrl, agentScopes, secrets, origins }: SaasBase,
+  {
+    users,
+    events,
+    changeMails,
+    name,
+  }: {
+    users: UsersModule;
+    events: SaasEventBus;
+    changeMails: ChangeMails;
+    /** The name of the application. */
+    name(): string;
+  },
 ): Promise<SaasAgents | undefined> {
+  contributeAgentLinks(context);
   const configured = configuredAgents(values);
   if (!configured) return undefined;
   const { issuer, resource } = configured;
@@ -62,7 +58,9 @@ export async function openAgents(
   };
   const singleUse = createProofMemory(context);
   const server = createResourceServer({
-    ...{ issuer, resource, clock },
+    issuer,
+    resource,
+    clock,
     replayCache: singleUse,
     onFailure: onUnreachable,
   });
@@ -70,26 +68,34 @@ export async function openAgents(
   // A misspelt scope prevents the start; without this hook, it would refuse every agent.
   fastify.addHook('onRoute', ({ config }) => {
     const { agentScope } = (config ?? {}) as Partial<RouteRules>;
-    if (agentScope !== undefined) scopes.add(requireScope(agentScope));
+    if (agentScope !== undefined) agentScopes.add(requireScope(agentScope));
   });
   // The page asks who signs in: a shared browser may have the session of another person there.
   const provider = createProvider(
     'agents',
     { ...configured, scope: 'openid' },
     {
-      ...{ clock, allowHttp: issuer.startsWith('http:'), prompt: 'select_account' },
+      clock,
+      allowHttp: issuer.startsWith('http:'),
+      prompt: 'select_account',
       onRejected: (_name, err) => log.warn({ err }, 'the response of the identity provider was rejected'),
     },
   );
   const { access, accounts, plugin } = createAgentsModule(context, {
-    ...{ issuer, resource, links, singleUse, announceEvent, publicUrl, apiUrl },
+    issuer,
+    resource,
+    links: agentLinkCollection(context.store),
+    singleUse,
+    announceEvent: events.announceEvent,
+    publicUrl,
+    apiUrl,
     provider: {
       authorizationUrl: (...given) => provider.authorizationUrl(...given).catch(onUnreachable),
       identify: (...given) => provider.identify(...given).catch(onUnreachable),
     },
-    origins: namedOrigins(values),
-    secrets: sealingSecrets(values),
-    announce: (change, userId, source) => auth.announceAgents(userId, change, source),
+    origins,
+    secrets,
+    announce: changeMails.agents,
     metadataUrl: new URL(resource).origin + server.metadataPath,
     verify: server.verify,
     refusalOf: (error) => (error instanceof errors.ResourceError ? error : undefined),
@@ -119,7 +125,7 @@ export async function openAgents(
     metadata: () => ({
       ...server.metadata,
       resource_name: name(),
-      scopes_supported: [...new Set([...OWN_SCOPES, ...scopes])],
+      scopes_supported: [...new Set([...OWN_SCOPES, ...agentScopes])],
     }),
 
     admitAgents: (people) => (request) => admit(people, request, agentScopeOf(request)),

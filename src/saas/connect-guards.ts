@@ -10,14 +10,14 @@ import { requireScope } from './agents/schemas.js';
 import { stateScope } from './agents.js';
 import type { RecentAuthOptions } from './auth/sign-in/recent-auth.js';
 import type { KnownPlans } from './billing/plans/plans.js';
+import type { SaasDecorator } from './decorator.js';
 import {
   refuseMissingFactors,
   refuseUnknownFeature,
   refuseUnknownPlan,
-  type SaasDecorator,
   type UserGuard,
   type UserRequest,
-} from './decorator.js';
+} from './guards.js';
 
 // Express's types provide this namespace for additional request fields.
 declare global {

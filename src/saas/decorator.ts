@@ -1,22 +1,23 @@
-import type { RequestHeaders } from '../core/http/authorization.js';
-import { personOf, type RequestIdentity } from '../core/http/identity.js';
+import { authorizationIn, type RequestHeaders } from '../core/http/authorization.js';
+import type { RequestIdentity } from '../core/http/identity.js';
 import type { SubscriptionSummary } from '../core/http/schemas.js';
-import type { Clock } from '../core/kernel/clock.js';
-import { httpErrors } from '../core/kernel/errors.js';
-import { suggestion } from '../core/kernel/text.js';
 import type { Subscription } from '../core/ops/events.js';
-import type { AgentEvents } from './agents/schemas.js';
-import type { AuthEvents } from './auth/events.js';
+import type { SaasAgents } from './agents.js';
+import type { AuthModule, UsersModule } from './auth/module.js';
 import type { Identity } from './auth/sessions/sessions.js';
-import { type RecentAuthOptions, requireRecent } from './auth/sign-in/recent-auth.js';
-import { billingErrors } from './billing/errors.js';
-import type { BillingNotifications } from './billing/notifications.js';
-import type { KnownPlans } from './billing/plans/plans.js';
+import type { RecentAuthOptions } from './auth/sign-in/recent-auth.js';
+import type { SaasBase } from './base.js';
+import { NO_SUBSCRIPTION } from './billing/entitlement.js';
+import type { BillingModule } from './billing/module.js';
 import type { CheckoutOrder } from './billing/schemas.js';
 import type { SubscriptionChanges } from './billing/subscription/changes.js';
 import type { ReportUsage } from './billing/usage/reports.js';
+import type { SaasEventBus, SaasEvents } from './events.js';
+import { createEntitlementGuards, createRecentAuthGuards, type UserGuard } from './guards.js';
 import type { CustomSettings, CustomSettingsValues } from './settings/definitions.js';
-import type { UserApi } from './user-api.js';
+import type { SettingsModule } from './settings/module.js';
+import type { SaasPasskeys, SaasSecondFactors } from './sign-in-methods.js';
+import { createUserApi, type UserApi } from './user-api.js';
 
 /** `fastify.saas`: what the plugin adds to the host's Fastify instance. */
 export interface SaasDecorator {
@@ -97,9 +98,6 @@ export interface SettingsApi {
   get<D extends CustomSettings = CustomSettings>(): Promise<CustomSettingsValues<D>>;
 }
 
-/** The events of `fastify.saas.events` by name. */
-export type SaasEvents = AuthEvents & BillingNotifications & AgentEvents;
-
 declare module 'fastify' {
   interface FastifyInstance {
     /** The SaaS backend. */
@@ -115,89 +113,48 @@ declare module 'fastify' {
   }
 }
 
-/** The part of a request that the guards read and set. */
-export interface UserRequest {
-  headers: { authorization?: string | undefined };
-  saas: RequestIdentity;
-  method?: string | undefined;
-  url?: string | undefined;
-  originalUrl?: string | undefined;
-  rawHeaders?: string[];
-  raw?: { rawHeaders: string[] };
-  ip?: string;
-  socket?: { remoteAddress?: string | undefined };
-  routeOptions?: { config: unknown };
+export interface DecoratorModules {
+  users: UsersModule;
+  auth: AuthModule;
+  billing: BillingModule;
+  settings: SettingsModule;
+  /** Absent if agents are not accepted. */
+  agents: SaasAgents | undefined;
+  events: SaasEventBus;
+  secondFactors: SaasSecondFactors | undefined;
+  passkeys: SaasPasskeys | undefined;
 }
 
-/** A hook for routes, such as `onRequest`. It rejects by throwing an error with its status. */
-export type UserGuard = (request: UserRequest) => Promise<void>;
-
-/** Creates `requireRecentAuth`. @param requirePerson refuses agents, whatever the route states */
-export function createRecentAuthGuards(
-  requirePerson: UserGuard,
-  { hasSecondFactors, clock }: { hasSecondFactors: boolean; clock: Clock },
-): SaasDecorator['requireRecentAuth'] {
-  return (required = {}) => {
-    refuseMissingFactors(required, hasSecondFactors);
-    return async (request) => {
-      await requirePerson(request);
-      requireRecent(personOf(request.saas), required, clock);
-    };
+export function createDecorator(
+  { context }: SaasBase,
+  { users, auth, billing, settings, agents, events, secondFactors, passkeys }: DecoratorModules,
+): SaasDecorator {
+  const { subscription, plans } = billing;
+  const hasSecondFactors = secondFactors !== undefined || passkeys !== undefined;
+  const requireSession: UserGuard = async (request) => {
+    request.saas = await auth.service.authenticate(request.headers.authorization);
   };
-}
-
-/** @throws Error because no user could have a second factor */
-export function refuseMissingFactors({ secondFactor }: RecentAuthOptions, hasSecondFactors: boolean): void {
-  if (!secondFactor || hasSecondFactors) return;
-  throw new Error(
-    'requireRecentAuth: secondFactor needs FACTOR_ENCRYPTION_KEY or PASSKEYS, without which nobody has one.',
-  );
-}
-
-/** Creates `requireEntitled` and `requireFeature`. */
-export function createEntitlementGuards(
-  requireUser: UserGuard,
-  { entitles, hasFeature }: Pick<SaasDecorator, 'entitles' | 'hasFeature'>,
-  known: KnownPlans,
-): Pick<SaasDecorator, 'requireEntitled' | 'requireFeature'> {
-  return {
-    requireEntitled(plan) {
-      refuseUnknownPlan(plan, known);
-      return async (request) => {
-        await requireUser(request);
-        if (await entitles(request.saas.user.id, plan)) return;
-        const needed = plan === undefined ? 'a subscription' : `a subscription to ${plan}`;
-        throw httpErrors.FORBIDDEN({ message: `This requires ${needed}.` });
-      };
-    },
-
-    requireFeature(feature) {
-      refuseUnknownFeature(feature, known);
-      return async (request) => {
-        await requireUser(request);
-        if (await hasFeature(request.saas.user.id, feature)) return;
-        throw billingErrors.FEATURE_NOT_INCLUDED({
-          message: `Your plan does not include the feature ${feature}.`,
-        });
-      };
-    },
-  };
-}
-
-/** @throws Error that lists the plans, because a misspelt one would reject every user */
-export function refuseUnknownPlan(plan: string | undefined, { names }: KnownPlans): void {
-  if (plan === undefined || !names || names.has(plan)) return;
-  const listed = `The plans of the option 'billing' are: ${[...names].join(', ') || 'none'}.`;
-  throw new Error(
-    `requireEntitled: '${plan}' is not a plan that can be purchased or granted. ${listed}${suggestion(plan, [...names])}`,
-  );
-}
-
-/** @throws Error that lists the features */
-export function refuseUnknownFeature(feature: string, { names, features }: KnownPlans): void {
-  if (!names || features.has(feature)) return;
-  const listed = `The features of the option 'billing' are: ${[...features].join(', ') || 'none'}.`;
-  throw new Error(
-    `requireFeature: no plan has the feature '${feature}'. ${listed}${suggestion(feature, [...features])}`,
-  );
+  const requireUser = agents?.admitAgents(requireSession) ?? requireSession;
+  const requirePerson = agents?.refuseAgents(requireSession) ?? requireSession;
+  return Object.freeze({
+    requireUser,
+    ...createEntitlementGuards(requireUser, subscription, plans),
+    requireRecentAuth: createRecentAuthGuards(requirePerson, { hasSecondFactors, clock: context.clock }),
+    authenticate: async (headers: RequestHeaders) => auth.service.authenticate(authorizationIn(headers)),
+    entitles: subscription.entitles,
+    hasFeature: subscription.hasFeature,
+    limits: subscription.limits,
+    users: createUserApi({ users, auth, grants: billing.grants }),
+    billing: Object.freeze({
+      async get(userId: string) {
+        const user = await users.users.findOne({ id: userId });
+        return user ? billing.summaryOf(user) : { ...NO_SUBSCRIPTION, entitled: false };
+      },
+      createCheckout: billing.checkout.create,
+      ...billing.changes,
+    }),
+    reportUsage: billing.reportUsage,
+    settings: Object.freeze({ get: async () => (await settings.custom?.get()) ?? {} }) as SettingsApi,
+    events: events.events,
+  });
 }

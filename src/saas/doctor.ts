@@ -198,7 +198,10 @@ const ISSUER_TIMEOUT_MS = 5000;
 /** Whether the identity provider of agents answers, and issues tokens that this server accepts. */
 async function examineIssuer({ issuer, resource }: { issuer: string; resource: string }): Promise<Finding[]> {
   const finding = (level: Finding['level'], about: string, message: string, remedy: string): Finding => ({
-    ...{ level, about, message, remedy },
+    level,
+    about,
+    message,
+    remedy,
   });
   const address = `${issuer}/.well-known/openid-configuration`;
   let metadata: Record<string, unknown>;

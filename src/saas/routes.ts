@@ -1,47 +1,33 @@
 import type { FastifyInstance } from 'fastify';
 import { registerCors } from '../core/http/cors.js';
+import { responseRules } from '../core/http/host-context.js';
 import { openApiPlugin } from '../core/http/openapi.js';
 import type { Pages } from '../core/http/pages.js';
 import { access, type PluginRules, registerRoutes } from '../core/http/routes.js';
 import { ok } from '../core/http/schemas.js';
 import { healthPlugin } from '../core/ops/health.js';
-import { type Metrics, metricsPlugin } from '../core/ops/metrics.js';
-import type { Store } from '../core/storage/collection.js';
+import { metricsPlugin } from '../core/ops/metrics.js';
+import type { Mounted } from '../core/server/assembly.js';
+import { followHostProxy } from '../core/server/proxies.js';
 import type { EmailModule } from '../shared/email/module.js';
 import type { AccountPages } from './account-pages.js';
 import type { AdminModule } from './admin/module.js';
 import type { SaasAgents } from './agents.js';
 import type { AuthModule } from './auth/module.js';
-import type { SignedIn } from './auth/sign-in/sign-in.js';
+import type { SaasBase } from './base.js';
 import type { BillingModule } from './billing/module.js';
+import type { SaasDecorator } from './decorator.js';
 import { createErrorRenderers } from './error-rendering.js';
 import type { FederationModule } from './login-providers/module.js';
-import type { ResolvedSaas } from './options.js';
-import type { SaasPasskeys } from './passkeys.js';
+import { openRouteDescriptions } from './openapi.js';
 import type { ProfileModule } from './profile/module.js';
 import type { SettingsModule } from './settings/module.js';
-
-export interface SaasRoutesOptions {
-  paths: Pick<ResolvedSaas['runtime'], 'prefix' | 'adminPath' | 'accountPath'>;
-  /** What all routes have in common. */
-  rules: Omit<PluginRules, 'prefix' | 'conflictRemedy' | 'renderError' | 'meter'>;
-  meter: NonNullable<PluginRules['meter']>;
-  modules: SaasModules;
-  corsOrigin: string[];
-  pages: Pages;
-  store: Store;
-  metrics: Metrics | undefined;
-  publicUrl(): string;
-  /** The public path of the API. */
-  mountedAt(): string;
-  /** Whether developers can read the OpenAPI document as a page. */
-  hasApiDocs: boolean;
-}
+import type { SaasPasskeys } from './sign-in-methods.js';
 
 /** Those that have routes; undefined without their options. */
 export interface SaasModules {
   auth: AuthModule;
-  loginProviders: FederationModule<SignedIn> | undefined;
+  loginProviders: FederationModule | undefined;
   passkeys: SaasPasskeys | undefined;
   agents: SaasAgents | undefined;
   profile: ProfileModule;
@@ -55,32 +41,73 @@ export interface SaasModules {
 /** Password managers open it (W3C: A Well-Known URL for Changing Passwords). */
 export const CHANGE_PASSWORD_PATH = '/.well-known/change-password';
 
-/** Registers the routes of all modules: those of the API, of the admin area and of the pages for users. */
-export async function registerSaasRoutes(
-  fastify: FastifyInstance,
-  options: SaasRoutesOptions,
-): Promise<void> {
-  const { paths, modules } = options;
-  await openApi(fastify, options);
-  if (paths.adminPath !== false) await openAdminArea(fastify, paths.adminPath, options);
-  if (modules.accountPages) await openAccountPages(fastify, modules.accountPages, options);
-  if (modules.agents) await openAgentMetadata(fastify, modules.agents, options);
+interface SaasRoutesOptions {
+  modules: SaasModules;
+  pages: Pages;
+  /** What all routes have in common. */
+  rules: Awaited<ReturnType<typeof commonRules>>;
 }
 
-async function openApi(fastify: FastifyInstance, options: SaasRoutesOptions): Promise<void> {
-  const { rules, meter, modules, store, metrics, publicUrl, mountedAt } = options;
+/**
+ * Registers the routes of all modules: those of the API, of the admin area and of the pages for users. Returns what the endpoint
+ * of the metrics needs, if they are enabled.
+ */
+export async function registerSaasRoutes(
+  base: SaasBase,
+  { modules, pages, saas }: { modules: SaasModules; pages: Pages; saas: SaasDecorator },
+): Promise<Mounted['metrics']> {
+  const { fastify, context, runtime } = base;
+  const { metrics } = context;
+  const { admin, accountPages, agents } = modules;
+  const guards = {
+    user: saas.requireUser,
+    'recent-user': saas.requireRecentAuth(),
+    admin: await admin.createGuard(fastify),
+  };
+  const endpoint = metrics && { metrics, guard: await admin.createGuardForOutages(fastify) };
+  const rules = await commonRules(base, { ...guards, ...(endpoint && { metrics: endpoint.guard }) });
+  const options = { modules, pages, rules };
+  await openApi(base, options);
+  if (runtime.adminPath !== false) await openAdminArea(fastify, runtime.adminPath, options);
+  if (accountPages) await openAccountPages(base, accountPages, options);
+  if (agents) await openAgentMetadata(fastify, agents, options);
+  return endpoint;
+}
+
+async function commonRules(
+  { fastify, context: { store, metrics }, host, isPlugin, runtime, values }: SaasBase,
+  guards: PluginRules['guards'],
+) {
+  return {
+    ...responseRules(host),
+    guards,
+    onResponse: metrics?.observeResponse,
+    callerSecret: values.callerSecret,
+    storeTimeoutMs: store.requestTimeoutMs,
+    bodyLimit: 100 * 1024,
+    handlesNotFound: true,
+    isPlugin,
+    observeRequest: isPlugin
+      ? followHostProxy(fastify, { variable: 'TRUST_PROXY', value: runtime.proxyVariable })
+      : undefined,
+    describeRoute: await openRouteDescriptions(fastify, runtime),
+  };
+}
+
+async function openApi(base: SaasBase, { modules, pages, rules }: SaasRoutesOptions): Promise<void> {
+  const { fastify, context, config, values, publicUrl, mountedAt } = base;
+  const { prefix, adminPath } = base.runtime;
   const { auth, loginProviders, passkeys, agents, profile, settings, billing, email } = modules;
-  const { prefix, adminPath } = options.paths;
   const apiRules = {
     ...rules,
     prefix,
     conflictRemedy: 'Mount the API at another path with the prefix option.',
-    renderError: createErrorRenderers(options.pages).api,
-    meter,
+    renderError: createErrorRenderers(pages).api,
+    meter: context.throttle.countRequest,
   };
   await registerRoutes(fastify, apiRules, async (api) => {
     settings.enforceMaintenance(api);
-    await registerCors(api, options.corsOrigin, async (open) => {
+    await registerCors(api, values.corsOrigin ?? [], async (open) => {
       auth.useSessionCookies(open);
       await open.register(auth.plugin);
       if (loginProviders) await open.register(loginProviders.plugin);
@@ -90,7 +117,7 @@ async function openApi(fastify: FastifyInstance, options: SaasRoutesOptions): Pr
       await open.register(settings.plugin);
       await open.register(billing.plugin);
       await open.register(email.plugin);
-      await open.register(healthPlugin, { store, wrap: ok });
+      await open.register(healthPlugin, { store: context.store, wrap: ok });
       await open.register(openApiPlugin, {
         product: 'saas-backend',
         serverUrl: publicUrl,
@@ -102,11 +129,11 @@ async function openApi(fastify: FastifyInstance, options: SaasRoutesOptions): Pr
           ...(rules.isPlugin ? [] : [{ path: '', routesAt: '' }]),
         ],
       });
-      if (options.hasApiDocs) {
+      if (!config.production) {
         const { apiDocsPlugin } = await import('../core/http/api-docs.js');
         await open.register(apiDocsPlugin, { product: 'saas-backend' });
       }
-      if (metrics) await open.register(metricsPlugin, { metrics });
+      if (context.metrics) await open.register(metricsPlugin, { metrics: context.metrics });
     });
     await api.register(billing.webhookPlugin);
   });
@@ -132,17 +159,17 @@ async function openAdminArea(
 }
 
 async function openAccountPages(
-  fastify: FastifyInstance,
+  { fastify, context, runtime: { accountPath } }: SaasBase,
   accountPages: AccountPages,
-  { paths, rules, meter, modules: { settings }, pages }: SaasRoutesOptions,
+  { rules, modules: { settings }, pages }: SaasRoutesOptions,
 ): Promise<void> {
   const accountRules = {
     ...rules,
     guards: accountPages.guards,
-    prefix: paths.accountPath,
+    prefix: accountPath,
     conflictRemedy: 'Mount the pages for users at another path with the accountPath option.',
     renderError: createErrorRenderers(pages).pages,
-    meter,
+    meter: context.throttle.countRequest,
   };
   await registerRoutes(fastify, accountRules, async (area) => {
     settings.enforceMaintenance(area);
@@ -159,7 +186,7 @@ async function openAccountPages(
   };
   await registerRoutes(fastify, rootRules, async (root) => {
     root.get(url, { config: access('public', { page: true }) }, (_request, reply) =>
-      reply.redirect(`${paths.accountPath}/password`, 302),
+      reply.redirect(`${accountPath}/password`, 302),
     );
   });
 }

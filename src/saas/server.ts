@@ -80,7 +80,12 @@ export function createServer(options: CreateServerOptions = {}): SaasServer | Sa
   return {
     ...assembled,
     ...createConnectGuards({
-      ...{ app: assembled.fastify, hostContext, random, plans, hasSecondFactors, agentScopes },
+      app: assembled.fastify,
+      hostContext,
+      random,
+      plans,
+      hasSecondFactors,
+      agentScopes,
     }),
   };
 }

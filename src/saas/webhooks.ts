@@ -1,32 +1,19 @@
 import { type EventProof, provesChange } from '../core/ops/events.js';
-import type { ModuleContext } from '../core/server/module-context.js';
 import type { Store } from '../core/storage/collection.js';
-import type { AgentLinks } from './agents/store.js';
-import type { Users } from './auth/store.js';
-import { sessionCollection } from './auth/store.js';
+import { agentLinkCollection } from './agents/store.js';
+import { sessionCollection, userCollection } from './auth/store.js';
+import type { SaasBase } from './base.js';
 import { PAYMENT_EVENT, webhookEventCollection } from './billing/store.js';
 import { usageCollection } from './billing/usage/reports.js';
-import type { SaasConfiguration } from './options.js';
+import { EVENT_NAMES } from './events.js';
 import type { WebhooksModule } from './webhooks/module.js';
 
-export interface SaasWebhookOptions {
-  values: SaasConfiguration;
-  production: boolean;
-  /** The names of all events. */
-  names: readonly string[];
-  users: Users;
-  agentLinks: AgentLinks;
-}
-
 /** Whether the change of an announced event was made, by the document that it is about. */
-export function createProofCheck(
-  store: Store,
-  { users, agentLinks }: { users: Users; agentLinks: AgentLinks },
-): (proof: EventProof) => Promise<boolean> {
+export function createProofCheck(store: Store): (proof: EventProof) => Promise<boolean> {
   const documents: Record<string, { findOne(where: { id: string }): Promise<object | null> }> = {
-    user: users,
+    user: userCollection(store),
     session: sessionCollection(store),
-    'agent-link': agentLinks,
+    'agent-link': agentLinkCollection(store),
     usage: usageCollection(store),
     [PAYMENT_EVENT]: webhookEventCollection(store),
   };
@@ -37,17 +24,18 @@ export function createProofCheck(
 }
 
 /** Loads webhooks if they are enabled. */
-export async function openWebhooks(
-  context: ModuleContext,
-  { values, production, names, users, agentLinks }: SaasWebhookOptions,
-): Promise<WebhooksModule | undefined> {
+export async function openWebhooks({
+  context,
+  config,
+  values,
+}: SaasBase): Promise<WebhooksModule | undefined> {
   const { webhooks, settingsEncryptionKey: key, settingsEncryptionKeyPrevious: previous } = values;
   if (!webhooks || key === undefined) return undefined;
   const { createWebhooksModule } = await import('./webhooks/module.js');
   return createWebhooksModule(context, {
-    names,
-    reach: values.webhookPrivateNetworks ? 'private' : production ? 'public' : 'loopback',
+    names: EVENT_NAMES,
+    reach: values.webhookPrivateNetworks ? 'private' : config.production ? 'public' : 'loopback',
     keys: previous === undefined ? [key] : [key, previous],
-    wasMade: createProofCheck(context.store, { users, agentLinks }),
+    wasMade: createProofCheck(context.store),
   });
 }

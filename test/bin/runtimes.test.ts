@@ -10,7 +10,7 @@ import { compiled, type Program, startCommand } from '../kit/process.js';
 import { withOrSkip } from '../kit/skip.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
-/** Both programs and a host of the plugins on other runtimes than Node.js, with the bundle that is published. */
+/** Both programs and a host of the plugins on other runtimes than Node.js, with the code that is published. */
 
 const RUNTIMES = [
   { name: 'Bun', variable: 'TEST_BUN', command: 'bun', args: [], package: '@oven/bun-linux-x64' },
@@ -25,7 +25,7 @@ const RUNTIMES = [
 
 const HOST = `
   import Fastify from '${compiled('../node_modules/fastify/fastify.js')}';
-  import { identityProvider, saasBackend } from '${compiled('package/src/index.js')}';
+  import { identityProvider, saasBackend } from '${compiled('src/index.js')}';
   const app = Fastify({ logger: true });
   app.register(saasBackend, { databaseUri: 'sqlite:saas.db' });
   app.register(identityProvider, { databaseUri: 'sqlite:idp.db', adminToken: '${ADMIN_TOKEN}', prefix: '/id' });
@@ -94,7 +94,7 @@ for (const runtime of RUNTIMES) {
       const env = { HOME: cwd, DENO_DIR: join(cwd, 'deno'), IDP_ADMIN_TOKEN: ADMIN_TOKEN };
       return startCommand(t, command, { args: [...runtime.args, ...args], cwd, env });
     };
-    const serve = (name: string) => [compiled(`package/bin/${name}.js`), 'serve', '-p', '0'];
+    const serve = (name: string) => [compiled(`bin/${name}.js`), 'serve', '-p', '0'];
 
     t.test(`${runtime.name} runs saas-backend, whose store outlives it`, async (t) => {
       const cwd = temporaryFolder(t);

@@ -1,5 +1,6 @@
 import type { Clock } from '../../src/core/kernel/clock.js';
 import type { Job } from '../../src/core/ops/jobs.js';
+import { createAccountData } from '../../src/core/server/contributions.js';
 import type { Store } from '../../src/core/storage/collection.js';
 import { userCollection } from '../../src/saas/auth/store.js';
 import {
@@ -33,6 +34,7 @@ export function billingOn(
       log: { info() {}, warn() {}, error() {} } as never,
       audit: { record: async () => {}, recordFailure: async () => {} } as never,
       jobs: { add: (name: string, job: Job) => void jobs.set(name, job) } as never,
+      accountData: createAccountData(),
     },
     {
       config: { billingReturnUrlRelative: '/settings/billing', pastDue: 'entitled', ...config },

@@ -13,6 +13,14 @@ import type { Store } from '../storage/collection.js';
 import type { Rates } from '../throttle/limits.js';
 import { createThrottle, type Throttle } from '../throttle/throttle.js';
 import { watchClock } from './clock-check.js';
+import {
+  type AccountData,
+  createAccountData,
+  createSignInMethods,
+  createVersions,
+  type SignInMethods,
+  type Versions,
+} from './contributions.js';
 
 /** The services that every module uses. A server or a command creates it once. */
 export interface ModuleContext<A extends AuditLog = AuditLog> {
@@ -26,6 +34,12 @@ export interface ModuleContext<A extends AuditLog = AuditLog> {
   passwordPolicy: PasswordPolicy;
   /** Modules add their jobs, which run in a server only. */
   jobs: Jobs;
+  /** Modules add what they store about an account, for its export and its deletion. */
+  accountData: AccountData;
+  /** Modules add what gives access to an account. */
+  signInMethods: SignInMethods;
+  /** Modules add the versions that their mails wait for. */
+  versions: Versions;
   backgroundTasks: BackgroundTasks;
   /** Writes that failed without a known outcome. */
   unknownWrites: UnknownWritesRegistry;
@@ -76,12 +90,20 @@ export function createModuleContext<A extends AuditLog>(
     log,
     audit,
     throttle: createThrottle(store, {
-      ...{ clock, audit, production, limits, rates, metrics },
+      clock,
+      audit,
+      production,
+      limits,
+      rates,
+      metrics,
       secret: throttleSecret,
     }),
     passwords: createPasswords(random, hashing),
     passwordPolicy: createPasswordPolicy(production, (message) => log.warn(message)),
     jobs: createJobs(store, { clock, random, log, metrics }),
+    accountData: createAccountData(),
+    signInMethods: createSignInMethods(),
+    versions: createVersions(),
     backgroundTasks: createBackgroundTasks(log),
     unknownWrites,
     metrics,

@@ -1,11 +1,8 @@
+import type { EndpointService } from '../webhooks/service.js';
 import { MAX_COUNTED_PER_DAY, type Trends } from './trends.js';
 
 /** How many endpoints of webhooks do not work. */
-export interface EndpointProblems {
-  /** Not by the operator. */
-  disabled: number;
-  failing: number;
-}
+type EndpointProblems = Awaited<ReturnType<EndpointService['countProblems']>>;
 
 /** What needs attention, with the page that shows it, relative to the root. */
 export interface AttentionEntry {

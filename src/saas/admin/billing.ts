@@ -3,48 +3,12 @@ import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { Page } from '../../core/storage/collection.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import { type Column, type ListQuery, registerList } from '../../shared/console-kit/lists.js';
+import type { BillingRecords, PaymentRecord, RecordQuery, SubscriptionRecord } from '../billing/records.js';
 import type { ResolveUser } from './users.js';
 
-export interface BillingSource {
-  subscriptions(query: RecordQuery): Promise<Page<SubscriptionRecord>>;
-  payments(query: RecordQuery): Promise<Page<PaymentRecord>>;
+export interface BillingSource extends Pick<BillingRecords, 'subscriptions' | 'payments'> {
   /** The schemas of the records in JSON. */
   schemas: { subscription: TSchema; payment: TSchema };
-}
-
-interface RecordQuery {
-  id?: string | undefined;
-  userId?: string | undefined;
-  status?: string | undefined;
-  after: string | undefined;
-  limit: number;
-}
-
-interface OwnedRecord {
-  id: string;
-  userId: string;
-  /** Null if the user has been deleted. */
-  email: string | null;
-  status: string;
-  dashboardUrl: string | null;
-}
-
-interface SubscriptionRecord extends OwnedRecord {
-  plan: string;
-  startedAt: string;
-  currentPeriodEnd: string | null;
-  cancelAtPeriodEnd: boolean;
-  endedAt: string | null;
-  cancellationReason: string | null;
-}
-
-interface PaymentRecord extends OwnedRecord {
-  /** In the currency's smallest unit. */
-  amount: number | null;
-  currency: string | null;
-  refundedAmount: number;
-  dispute: string | null;
-  at: string;
 }
 
 export interface BillingPagesOptions {
@@ -116,13 +80,13 @@ export async function billingPagesPlugin(
   });
 }
 
-const userColumn: Column<OwnedRecord> = {
+const userColumn: Column<SubscriptionRecord | PaymentRecord> = {
   label: 'User',
   text: ({ email, userId }) => email ?? userId,
   href: ({ email, userId }) => (email === null ? null : `users/${userId}`),
 };
 
-const idColumn: Column<OwnedRecord> = {
+const idColumn: Column<SubscriptionRecord | PaymentRecord> = {
   label: 'ID',
   text: ({ id }) => id,
   href: ({ dashboardUrl }) => dashboardUrl,

@@ -1,32 +1,8 @@
 import { type TString, Type } from 'typebox';
 import type { AppError } from '../../core/kernel/errors.js';
-import type { Operator } from '../../core/ops/audit.js';
+import type { CustomSettingsService, DescribedSettings } from '../settings/custom.js';
 
 /** The settings that the host declares, as a form. */
-
-export interface CustomSettingsSource {
-  readonly fields: readonly SettingField[];
-  describe(): Promise<DescribedSettings>;
-  /** A value of null is removed. @throws VERSION_CONFLICT, VALIDATION_ERROR with the paths `values.<name>` */
-  update(given: { version: number; values: Record<string, unknown> }, by: Operator): Promise<unknown>;
-}
-
-interface SettingField {
-  name: string;
-  label: string;
-  hint: string | undefined;
-  kind: 'text' | 'choice' | 'integer' | 'number' | 'boolean';
-  choices: readonly string[];
-  default: string | number | boolean | undefined;
-  isPublic: boolean;
-  isSecret: boolean;
-}
-
-interface DescribedSettings {
-  version: number;
-  values: Record<string, string | number | boolean | null>;
-  secrets: Record<string, boolean>;
-}
 
 const Text = Type.Optional(
   Type.String({
@@ -40,7 +16,7 @@ const inputOf = (name: string) => `value-${name}`;
 const removalOf = (name: string) => `remove-${name}`;
 
 /** The body of the form. */
-export const customFormSchema = ({ fields }: CustomSettingsSource, version: TString) =>
+export const customFormSchema = ({ fields }: CustomSettingsService, version: TString) =>
   Type.Object({
     version,
     ...Object.fromEntries(
@@ -52,7 +28,7 @@ export const customFormSchema = ({ fields }: CustomSettingsSource, version: TStr
   });
 
 /** The values to write: an empty input removes a value, but keeps a secret one. */
-export function valuesOf({ fields }: CustomSettingsSource, body: Record<string, string | undefined>) {
+export function valuesOf({ fields }: CustomSettingsService, body: Record<string, string | undefined>) {
   const entries = fields.flatMap(({ name, kind, isSecret }): [string, unknown][] => {
     const text = body[inputOf(name)] ?? '';
     if (text !== '') return [[name, parse(text, kind)]];
@@ -62,7 +38,7 @@ export function valuesOf({ fields }: CustomSettingsSource, body: Record<string, 
 }
 
 /** Text that is no such value is returned unchanged and fails validation. */
-function parse(text: string, kind: SettingField['kind']): unknown {
+function parse(text: string, kind: CustomSettingsService['fields'][number]['kind']): unknown {
   if (kind === 'boolean') return { true: true, false: false }[text] ?? text;
   const isNumber = kind === 'integer' || kind === 'number';
   return isNumber && text.trim() !== '' && Number.isFinite(Number(text)) ? Number(text) : text;
@@ -70,7 +46,7 @@ function parse(text: string, kind: SettingField['kind']): unknown {
 
 /** @param rejected the submission that the page shows again, with the values kept except secret ones */
 export function customFormView(
-  { fields }: CustomSettingsSource,
+  { fields }: CustomSettingsService,
   { version, values, secrets }: DescribedSettings,
   rejected?: { body: Record<string, string | undefined>; error: AppError },
 ) {
@@ -104,7 +80,10 @@ export function customFormView(
   };
 }
 
-function hintOf({ hint, isPublic, isSecret, default: value }: SettingField, isSet: boolean): string {
+function hintOf(
+  { hint, isPublic, isSecret, default: value }: CustomSettingsService['fields'][number],
+  isSet: boolean,
+): string {
   const secret = isSet ? 'Set. Leave it empty to keep it.' : 'Not set.';
   const sentences = [
     hint?.replace(/\.?$/, '.'),

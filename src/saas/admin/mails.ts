@@ -2,33 +2,17 @@ import { type TSchema, Type } from 'typebox';
 import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { Email, Envelope, ok } from '../../core/http/schemas.js';
 import type { Clock } from '../../core/kernel/clock.js';
-import type { Operator } from '../../core/ops/audit.js';
 import { registerAction } from '../../shared/console-kit/actions.js';
 import { type Console, Done, Parameters } from '../../shared/console-kit/console.js';
 import { detailRows } from '../../shared/console-kit/details.js';
 import { registerList } from '../../shared/console-kit/lists.js';
-import { type ListedMail, meaningOf, type Outbox, outboxList } from '../../shared/console-kit/outbox.js';
+import { meaningOf, outboxList } from '../../shared/console-kit/outbox.js';
+import type { MailAdministration } from '../../shared/email/administration.js';
 import type { ResolveUser } from './users.js';
 
-export interface MailsSource {
-  list: Outbox['list'];
-  /** @throws NOT_FOUND */
-  find(id: string): Promise<ListedMail & { canRetry: boolean }>;
-  /** Queues a failed mail again. */
-  retry(id: string, by: Operator): Promise<void>;
-  /** The names of all templates. */
-  names: readonly string[];
-  /** Renders a template with sample values. @throws NOT_FOUND */
-  preview(name: string): Promise<Preview>;
-  sendTest(name: string, to: string, by: Operator): Promise<'sent' | 'written' | 'undeliverable'>;
+export interface MailsSource extends MailAdministration {
   /** The schema of a mail in JSON. */
   schema: TSchema;
-}
-
-interface Preview {
-  subject: string;
-  text: string;
-  html: string;
 }
 
 /** The preview of a mail: nothing in it runs, and nothing is loaded but images. */

@@ -7,29 +7,23 @@ import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
 import type { Estimate } from '../../core/storage/collection.js';
 import { type Console, rootOf } from '../../shared/console-kit/console.js';
 import { toMinute } from '../../shared/console-kit/lists.js';
-import { attentionTo, type EndpointProblems, withSeparators } from './attention.js';
+import type { Sessions } from '../auth/store.js';
+import type { UserDirectory } from '../auth/users/users.js';
+import type { WebhookEvents } from '../billing/store.js';
+import type { Duplicates } from '../billing/subscription/duplicates.js';
+import type { SettingsService } from '../settings/service.js';
+import type { EndpointService } from '../webhooks/service.js';
+import { attentionTo, withSeparators } from './attention.js';
 import { createTrends, REFRESH_SECONDS, type TrendSources, type Trends } from './trends.js';
 
-export interface OverviewSources extends TrendSources {
-  users: TrendSources['users'] & {
-    estimate(): Promise<Estimate>;
-    listNewest(limit: number): Promise<User[]>;
-  };
-  sessions: { estimate(): Promise<Estimate> };
-  webhookEvents: { estimate(): Promise<Estimate> };
-  duplicates: {
-    /** Users who pay for more than one subscription; pages may be empty. @throws VALIDATION_ERROR for an invalid `after` */
-    list(after: string | undefined): Promise<{ items: DuplicateSubscriptions[]; next: string | null }>;
-  };
+export interface OverviewSources extends Omit<TrendSources, 'users'> {
+  users: Pick<UserDirectory, 'countRegistrations' | 'estimate' | 'listNewest'>;
+  sessions: Pick<Sessions, 'estimate'>;
+  webhookEvents: Pick<WebhookEvents, 'estimate'>;
+  duplicates: Pick<Duplicates, 'list'>;
   /** Absent if webhooks are not enabled. */
-  endpoints: { countProblems(): Promise<EndpointProblems> } | undefined;
-  settings: { current(): Promise<{ siteName: string }> };
-}
-
-interface DuplicateSubscriptions {
-  email: string;
-  reportedAt: string;
-  subscriptions: { id: string; status: string; plan: string; startedAt: string }[];
+  endpoints: Pick<EndpointService, 'countProblems'> | undefined;
+  settings: Pick<SettingsService, 'current'>;
 }
 
 const LISTED_USERS = 10;

@@ -3,13 +3,14 @@ import type { Clock } from '../../core/kernel/clock.js';
 import type { AuditSearch } from '../../core/ops/audit-search.js';
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
 import type { Console } from '../../shared/console-kit/console.js';
+import type { CustomSettingsService } from '../settings/custom.js';
+import type { SettingsService } from '../settings/service.js';
 import { auditPagePlugin } from './audit.js';
 import { type BillingSource, billingPagesPlugin } from './billing.js';
-import type { CustomSettingsSource } from './custom-settings.js';
 import { helpPlugin, type Installation } from './help.js';
 import { type MailsSource, mailsPlugin } from './mails.js';
 import { type OverviewSources, overviewPlugin } from './overview.js';
-import { type SettingsSource, settingsPagePlugin } from './settings.js';
+import { settingsPagePlugin } from './settings.js';
 import { type UserPageSource, userPagePlugin } from './user-page.js';
 import type { UserSectionSources } from './user-sections.js';
 import { createResolveUser, type UsersSource, usersPlugin } from './users.js';
@@ -26,8 +27,8 @@ export interface AdminPluginOptions {
   webhooks: EventsSource;
   mails: MailsSource;
   audit: AuditSearch;
-  settings: SettingsSource;
-  customSettings: CustomSettingsSource | undefined;
+  settings: SettingsService;
+  customSettings: CustomSettingsService | undefined;
   installation: Installation;
   /** The pages of webhooks; absent if they are not enabled. */
   endpoints?: ((fastify: FastifyTypebox, options: { console: Console }) => Promise<void>) | undefined;

@@ -2,25 +2,12 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
-import type { Operator } from '../../core/ops/audit.js';
 import { type Console, Done, rootOf } from '../../shared/console-kit/console.js';
 import { registerForms } from '../../shared/console-kit/forms.js';
-import { type CustomSettingsSource, customFormSchema, customFormView, valuesOf } from './custom-settings.js';
+import type { CustomSettingsService } from '../settings/custom.js';
+import type { SettingsService } from '../settings/service.js';
+import { customFormSchema, customFormView, valuesOf } from './custom-settings.js';
 import { SettingsForm } from './schemas.js';
-
-export interface SettingsSource {
-  current(): Promise<Settings>;
-  /** @throws VERSION_CONFLICT */
-  update(settings: Settings, by: Operator): Promise<unknown>;
-}
-
-interface Settings {
-  siteName: string;
-  allowRegistration: boolean;
-  maintenanceMode: boolean;
-  emailNotifications: boolean;
-  version: number;
-}
 
 const SWITCH_LABELS = {
   allowRegistration: 'Allow new registrations',
@@ -37,7 +24,7 @@ export async function settingsPagePlugin(
     console,
     settings: source,
     custom,
-  }: { console: Console; settings: SettingsSource; custom: CustomSettingsSource | undefined },
+  }: { console: Console; settings: SettingsService; custom: CustomSettingsService | undefined },
 ): Promise<void> {
   console.addNotice(SAVED, 'Saved. All servers use the new settings within two seconds.');
 

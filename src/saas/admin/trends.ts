@@ -3,39 +3,21 @@ import { type Clock, lastDays, MINUTE, SECOND } from '../../core/kernel/clock.js
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import type { TimeSeries } from '../../shared/console-kit/plots.js';
+import type { EmailService } from '../../shared/email/service.js';
+import type { Activity } from '../auth/sessions/activity.js';
+import type { UserDirectory } from '../auth/users/users.js';
+import type { BillingFigures } from '../billing/figures/service.js';
+import type { DailyFigures } from '../billing/figures/store.js';
 import { decimalsOf } from './billing.js';
 
 /** The plots of the overview. Their data is read and drawn at most once a minute, whatever the number of requests. */
 
 export interface TrendSources {
-  users: {
-    /** Counts the registrations of each day (ISO 8601 dates, UTC), each up to `limit`. */
-    countRegistrations(days: readonly string[], limit: number): Promise<number[]>;
-  };
-  activity: { countActive(days: readonly string[]): Promise<(number | null)[]> };
-  mails: { countFailures(days: readonly string[], limit: number): Promise<Record<string, number[]>> };
+  users: Pick<UserDirectory, 'countRegistrations'>;
+  activity: Pick<Activity, 'countActive'>;
+  mails: Pick<EmailService, 'countFailures'>;
   /** Absent if billing is not configured. */
-  billing: BillingTrends | undefined;
-}
-
-interface BillingTrends {
-  movements: readonly string[];
-  daily(days: readonly string[]): Promise<(DailyFigures | null)[]>;
-  countFailedPayments(days: readonly string[], limit: number): Promise<number[]>;
-  countOpenEvents(
-    days: readonly string[],
-    limit: number,
-  ): Promise<{ unmatched: number[]; incomplete: number[] }>;
-}
-
-interface DailyFigures {
-  at: number;
-  statuses: Record<string, number>;
-  mrr: Record<string, number>;
-  movements: Record<string, Partial<Record<string, number>>>;
-  incomplete: number;
-  withoutPlan: number;
-  trials: Record<string, { converted: number; open: number; ended: number }>;
+  billing: BillingFigures | undefined;
 }
 
 /** A plot with its place on the page. */
@@ -235,7 +217,7 @@ function revenueTrends(
     days,
     daily,
     movements,
-  }: { days: string[]; daily: (DailyFigures | null)[]; movements: readonly string[] },
+  }: { days: string[]; daily: (DailyFigures | null)[]; movements: BillingFigures['movements'] },
 ): Trend[] {
   const unit = currency.toUpperCase();
   const inUnits = (amount = 0) => amount / 10 ** decimalsOf(unit);

@@ -4,16 +4,19 @@ import { OptionalName, toTimestamp } from '../../core/http/schemas.js';
 import type { Operator } from '../../core/ops/audit.js';
 import { type Action, registerAction } from '../../shared/console-kit/actions.js';
 import type { Console } from '../../shared/console-kit/console.js';
+import type { AccountAdministration } from '../auth/users/administration.js';
+import type { UserDirectory } from '../auth/users/users.js';
 import type { OperatedUser } from './users.js';
 
 /** What the operator can change about a user. Each function throws NOT_FOUND for an unknown user. */
-export interface UserChanges {
-  /** @throws NOT_FOUND */
-  findOperated(userId: string): Promise<OperatedUser>;
+export interface UserChanges
+  extends Pick<UserDirectory, 'findOperated'>,
+    Pick<
+      AccountAdministration,
+      'sendReset' | 'sendVerification' | 'findSession' | 'endSession' | 'endSessions'
+    > {
   suspend(userId: string, by: Operator): Promise<unknown>;
   unsuspend(userId: string, by: Operator): Promise<unknown>;
-  sendReset(userId: string, by: Operator): Promise<void>;
-  sendVerification(userId: string, by: Operator): Promise<void>;
   rename(userId: string, name: string, by: Operator): Promise<unknown>;
   /** @param until the last day (UTC), as ISO 8601 */
   grant(userId: string, given: { plan: string; until?: string | undefined }, by: Operator): Promise<void>;
@@ -27,10 +30,6 @@ export interface UserChanges {
   /** Absent while passkeys are not enabled. */
   passkeys?: PasskeysOfUsers | undefined;
   delete(userId: string, by: Operator): Promise<void>;
-  /** @throws NOT_FOUND, also if the session has ended */
-  findSession(userId: string, sessionId: string): Promise<{ id: string }>;
-  endSession(userId: string, sessionId: string, by: Operator): Promise<void>;
-  endSessions(userId: string, by: Operator): Promise<void>;
 }
 
 export interface SecondFactorsOfUsers {

@@ -4,29 +4,26 @@ import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { Envelope, ok, Timestamp } from '../../core/http/schemas.js';
 import { streamJson } from '../../core/http/streams.js';
 import type { Operator } from '../../core/ops/audit.js';
-import type { Page } from '../../core/storage/collection.js';
 import { type Console, Done, Parameters, rootOf } from '../../shared/console-kit/console.js';
 import { registerForms } from '../../shared/console-kit/forms.js';
 import { type Column, registerList, tableOf, toMinute } from '../../shared/console-kit/lists.js';
+import type { AccountAdministration } from '../auth/users/administration.js';
+import type { BillingRecords } from '../billing/records.js';
+import type { Purchase } from '../billing/schemas.js';
 import { linksTo, type UserChanges, userActionsPlugin } from './user-actions.js';
 import {
   createUserSections,
-  type Purchase,
   purchaseColumns,
   type UserSection,
   type UserSectionSources,
 } from './user-sections.js';
 import { OperatedUser } from './users.js';
 
-export interface UserPageSource extends UserChanges {
-  listSessions(
-    userId: string,
-    page: { after: string | undefined; limit: number },
-  ): Promise<Page<OperatedSession>>;
+export interface UserPageSource extends UserChanges, Pick<AccountAdministration, 'listSessions'> {
   /** Everything stored about a user, as in the user's own export; long lists are async iterables. @throws NOT_FOUND */
   export(userId: string, by: Operator): Promise<Record<string, unknown>>;
   /** The user's own customer at the payment provider; null before the first purchase. */
-  findCustomer(userId: string): Promise<Customer | null>;
+  findCustomer: BillingRecords['customer'];
 }
 
 export interface UserPageOptions {
@@ -49,7 +46,6 @@ const Customer = Type.Object({
   id: Type.String(),
   dashboardUrl: Type.Union([Type.String(), Type.Null()]),
 });
-type Customer = Static<typeof Customer>;
 
 const UserDetails = Type.Object({
   ...OperatedUser.properties,

@@ -1,8 +1,9 @@
 import type { TSchema } from 'typebox';
 import type { ActingProgram } from '../../core/http/identity.js';
 import { writeActor } from '../../core/ops/audit.js';
-import type { Page } from '../../core/storage/collection.js';
 import type { Column } from '../../shared/console-kit/lists.js';
+import type { PurchaseList } from '../billing/purchases.js';
+import type { Purchase } from '../billing/schemas.js';
 import { type BillingSource, paymentColumns, subscriptionColumns, writeAmount } from './billing.js';
 
 /** A list on the page of a user. */
@@ -25,19 +26,9 @@ export interface UserSectionSources {
   listAudit(userId: string, limit: number): Promise<ListedRecord[]>;
 }
 
-export interface PurchasesSource {
-  page(userId: string, after: string | undefined, limit: number): Promise<Page<Purchase>>;
+export interface PurchasesSource extends Pick<PurchaseList, 'page'> {
   /** The schema of a purchase in JSON. */
   schema: TSchema;
-}
-
-export interface Purchase {
-  id: string;
-  status: string;
-  plan: string | null;
-  amount: number | null;
-  currency: string | null;
-  purchasedAt: string;
 }
 
 interface ListedMail {

@@ -1,9 +1,9 @@
 import { type Static, Type } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { Timestamp, User } from '../../core/http/schemas.js';
-import type { Page } from '../../core/storage/collection.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import { type Column, type List, registerList } from '../../shared/console-kit/lists.js';
+import type { UserDirectory, UserState } from '../auth/users/users.js';
 
 const NullableTimestamp = Type.Union([Timestamp, Type.Null()]);
 
@@ -20,21 +20,7 @@ export const OperatedUser = Type.Object({
 });
 export type OperatedUser = Static<typeof OperatedUser>;
 
-type ListedState = 'suspended' | 'deleting' | 'unverified';
-
-export interface UsersSource {
-  /**
-   * Users by the beginning of their address or by their ID, or those in a state; without both all, the newest first.
-   * @throws VALIDATION_ERROR for an invalid `after`, or for a search with a state
-   */
-  list(query: {
-    search: string | undefined;
-    state: ListedState | undefined;
-    after: string | undefined;
-    limit: number;
-  }): Promise<Page<OperatedUser>>;
-  find(by: { id: string } | { email: string }): Promise<{ id: string } | null>;
-}
+export type UsersSource = Pick<UserDirectory, 'list' | 'find'>;
 
 /** The ID of the user that an operator means by an ID or an e-mail address; `undefined` if there is none. */
 export type ResolveUser = (text: string) => Promise<string | undefined>;
@@ -71,7 +57,7 @@ export async function usersPlugin(
     item: OperatedUser,
     columns,
     read: ({ search, filters, after, limit }) =>
-      users.list({ search, state: filters['show'] as ListedState | undefined, after, limit }),
+      users.list({ search, state: filters['show'] as UserState | undefined, after, limit }),
     empty:
       'There are no users yet. They register at POST /api/auth/register, or you create one with saas-backend user create.',
   };

@@ -2,45 +2,18 @@ import { type TSchema, Type } from 'typebox';
 import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { Envelope, ok } from '../../core/http/schemas.js';
 import { AppError, invalidFields } from '../../core/kernel/errors.js';
-import type { Operator } from '../../core/ops/audit.js';
-import type { Page } from '../../core/storage/collection.js';
 import { registerAction } from '../../shared/console-kit/actions.js';
 import { type Console, Done } from '../../shared/console-kit/console.js';
 import { type ListQuery, registerList } from '../../shared/console-kit/lists.js';
+import type { EventLog, EventQuery, EventRecord } from '../billing/events/log.js';
 import type { ResolveUser } from './users.js';
 
-export interface EventsSource {
-  list(query: EventQuery): Promise<Page<EventRecord>>;
-  /** @throws NOT_FOUND */
-  find(id: string): Promise<EventRecord>;
-  /** The body as JSON; null if it is no longer available. */
-  payload(id: string): Promise<string | null>;
-  replay(id: string, by: Operator): Promise<string>;
-  assign(id: string, userId: string, by: Operator): Promise<string>;
+export interface EventsSource extends EventLog {
   /** The schema of an event in JSON. */
   schema: TSchema;
 }
 
-type Outcome = 'processed' | 'stale' | 'ignored' | 'unmatched' | 'pending';
-
-interface EventQuery {
-  outcome?: Outcome | undefined;
-  id?: string | undefined;
-  about?: string | undefined;
-  after: string | undefined;
-  limit: number;
-}
-
-interface EventRecord {
-  id: string;
-  type: string;
-  outcome: string;
-  objectId: string;
-  about: string | null;
-  receivedAt: string;
-  attempts: number;
-  dashboardUrl: string | null;
-}
+type Outcome = NonNullable<EventQuery['outcome']>;
 
 const OUTCOMES: readonly { value: Outcome; label: string; meaning: string }[] = [
   { value: 'processed', label: 'Processed', meaning: 'It changed or recorded something.' },

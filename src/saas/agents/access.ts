@@ -1,44 +1,23 @@
 import { peopleOnly, type TokenIdentity } from '../../core/http/identity.js';
 import type { User } from '../../core/http/schemas.js';
 import { AppError, httpErrors } from '../../core/kernel/errors.js';
+import type { AccessToken } from '../../resource-server/access-token.js';
+import type { ResourceError } from '../../resource-server/errors.js';
+import type { ProtectedRequest, ResourceServer } from '../../resource-server/service.js';
 import { agentErrors } from './errors.js';
 
 /** Which requests agents may make: verifies their access tokens and finds the person. */
 
-/** The parts of a request that matter. */
-export interface PresentedRequest {
+export interface PresentedRequest extends ProtectedRequest {
   ip: string;
-  method: string;
-  /** Absolute, as the client has called it. */
-  url: string;
-  /** Values of the headers, one for each line. */
-  authorization: readonly string[];
-  dpop: readonly string[];
-}
-
-interface AccessToken {
-  subject: string;
-  kind: string | undefined;
-  clientId: string;
-  scopes: readonly string[];
-  /** The agents that act for the subject, the current one first. */
-  actors: readonly string[];
-  claims: Readonly<Record<string, unknown>>;
-}
-
-/** Why a token is refused: the answer of a resource server. */
-interface Refusal {
-  code: string;
-  message: string;
-  headers: Readonly<Record<string, string>>;
 }
 
 export interface AgentAccessDependencies {
   /** The address of the metadata of the API (RFC 9728), for challenges. */
   metadataUrl: string;
-  verify(request: PresentedRequest, demands: { scopes?: readonly string[] }): Promise<AccessToken>;
+  verify: ResourceServer['verify'];
   /** The refusal that `verify` has thrown; undefined for another error. */
-  refusalOf(error: unknown): Refusal | undefined;
+  refusalOf(error: unknown): ResourceError | undefined;
   userOf(subject: string): Promise<string | null>;
   /** Null if there is no such user. @throws ACCOUNT_SUSPENDED */
   findUser(id: string): Promise<User | null>;
@@ -119,7 +98,7 @@ function isSignedByProvider(authorization: string): boolean {
   }
 }
 
-function toError({ code, message, headers }: Refusal, cause: unknown): AppError {
+function toError({ code, message, headers }: ResourceError, cause: unknown): AppError {
   const options = { message, headers: { ...headers }, cause };
   switch (code) {
     case 'insufficient_scope':

@@ -45,10 +45,7 @@ export interface AgentsModuleOptions
   apiUrl(): string;
 }
 
-export function createAgentsModule(
-  context: Pick<ModuleContext, 'audit' | 'clock' | 'random' | 'throttle'>,
-  options: AgentsModuleOptions,
-): AgentsModule {
+export function createAgentsModule(context: ModuleContext, options: AgentsModuleOptions): AgentsModule {
   const { throttle } = context;
   const sealing = { ...context, keys: options.secrets, lifetimeMs: LIFETIME_MS };
   const callbackUrl = () => `${options.apiUrl()}/auth/agents/callback`;
@@ -60,6 +57,7 @@ export function createAgentsModule(
     ticketLifetimeMs: LIFETIME_MS,
     callbackUrl,
   });
+  context.accountData.add({ section: { name: 'agentAccounts', read: accounts.list } });
   return {
     accounts,
     access: createAgentAccess({ ...options, userOf: accounts.userOf, countRequest: throttle.countRequestOf }),

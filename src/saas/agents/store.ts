@@ -1,7 +1,7 @@
-import type { RequestSource } from '../../core/http/routes.js';
 import { sha256 } from '../../core/kernel/secrets.js';
-import { type Audit, actorOf } from '../../core/ops/audit.js';
+import { actorOf } from '../../core/ops/audit.js';
 import { type UsedOnce, usedOnceCollection } from '../../core/ops/single-use.js';
+import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Collection, Store } from '../../core/storage/collection.js';
 
 /** The account of the identity provider whose agents act for a user. */
@@ -59,12 +59,21 @@ export async function readLinkVersion(
   return found?.createdAt ?? (kind === 'connected' ? 0 : Number.MAX_SAFE_INTEGER);
 }
 
-/** Ends the access of agents to an account that has a new owner. It does not need the configuration of the domain. */
-export async function removeLinks(
-  userId: string,
-  source: RequestSource,
-  { links, audit }: { links: AgentLinks; audit: Pick<Audit, 'record'> },
-): Promise<void> {
-  const removed = await links.deleteMany({ userId });
-  if (removed > 0) await audit.record({ event: 'agents.disconnected', subject: userId, ...actorOf(source) });
+/** Also without the option: an account that is deleted or has a new owner loses its connections. */
+export function contributeAgentLinks({
+  store,
+  audit,
+  signInMethods,
+  versions,
+}: Pick<ModuleContext, 'store' | 'audit' | 'signInMethods' | 'versions'>): void {
+  const links = agentLinkCollection(store);
+  versions.add((userId, field) => readLinkVersion(links, userId, field));
+  signInMethods.add('agents', {
+    forget: (userId) => links.deleteMany({ userId }),
+    async remove(userId, source) {
+      const removed = await links.deleteMany({ userId });
+      if (removed > 0)
+        await audit.record({ event: 'agents.disconnected', subject: userId, ...actorOf(source) });
+    },
+  });
 }

@@ -1,8 +1,8 @@
-import type { RequestSource } from '../../core/http/routes.js';
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
 import type { Emit } from '../../core/ops/events.js';
 import type { PasswordPolicy } from '../../core/passwords/common.js';
 import type { Passwords } from '../../core/passwords/hasher.js';
+import type { AccountData, SignInMethods } from '../../core/server/contributions.js';
 import type { Throttle } from '../../core/throttle/throttle.js';
 import type { AuthEvents } from './events.js';
 import type { ForeignHashes } from './import/foreign-hashes.js';
@@ -10,16 +10,6 @@ import type { AccountMails } from './mails.js';
 import type { SessionDependencies } from './sessions/sessions.js';
 import type { Challenges, SecondFactors } from './sign-in/second-factor.js';
 import type { ProfileMark } from './store.js';
-
-/** Hooks of the other domains for the deletion of an account. Every hook is idempotent. */
-export interface AccountDeletionHooks {
-  /** Cancels every subscription, so that no further charge is made. */
-  cancelSubscriptions(userId: string): Promise<void>;
-  /** Deletes what is stored about the user. */
-  deleteData(userId: string): Promise<void>;
-  /** Deletes what was stored between `deleteData` and the deletion of the user. */
-  deleteLateData(userId: string): Promise<void>;
-}
 
 /** What the services of this domain depend on; each picks what it needs. */
 export interface AuthDependencies extends SessionDependencies {
@@ -34,15 +24,13 @@ export interface AuthDependencies extends SessionDependencies {
   >;
   mails: AccountMails;
   backgroundTasks: Pick<BackgroundTasks, 'run'>;
-  deletionHooks: AccountDeletionHooks;
+  /** What all domains store about an account. */
+  accountData: Pick<AccountData, 'close' | 'delete'>;
+  /** What gives access to an account beside its password. */
+  signInMethods: Pick<SignInMethods, 'forget' | 'remove'>;
   /** Absent if no encryption key is configured. */
   secondFactors?: SecondFactors | undefined;
   challenges?: Challenges | undefined;
-  /**
-   * Removes what signs in to an account without its password, and the second factor, because the account has a new owner.
-   * Idempotent. Absent if there is nothing but passwords.
-   */
-  removeOtherLogins?(userId: string, source: RequestSource): Promise<void>;
   /** Whether the operator allows new registrations. */
   registrationAllowed(): Promise<boolean>;
   /** Whether the address must be verified before the first login. */

@@ -1,43 +1,14 @@
 import { withQuery } from '../../core/config/public-url.js';
-import { inHours, inMinutes, type Localized } from '../../core/http/messages.js';
+import { inHours, inMinutes } from '../../core/http/messages.js';
 import { type ReportedSource, requestDetails } from '../../core/http/request-details.js';
 import { type Clock, DAY, MINUTE } from '../../core/kernel/clock.js';
+import type { Mail, Outbox } from '../../shared/email/outbox.js';
 import type { LinkToken } from './links/link-tokens.js';
 import { groupedCode, LOGIN_CODE_TTL_MS } from './sign-in/login-codes.js';
-import type { UserDocument } from './store.js';
+import type { UserDocument, Users } from './store.js';
 
 /** The part of the e-mail outbox that this domain uses. */
-export interface Outbox {
-  put(mail: {
-    key: string;
-    /** Absent for an address without an account. */
-    userId?: string;
-    to: string;
-    template:
-      | 'password-reset'
-      | 'password-changed'
-      | 'verify-email'
-      | 'confirm-address-change'
-      | 'email-changed'
-      | 'second-factor-added'
-      | 'second-factor-removed'
-      | 'passkey-added'
-      | 'passkey-removed'
-      | 'agents-connected'
-      | 'agents-disconnected'
-      | 'identity-connected'
-      | 'identity-disconnected'
-      | 'welcome'
-      | 'unlock'
-      | 'login-code';
-    values: Record<string, string | Localized>;
-    /** The language of the recipient, if known. */
-    locale?: string | undefined;
-    security: boolean;
-    sendCondition?: { userId: string; versionField: string; minVersion: number };
-    expiresAt: number;
-  }): Promise<void>;
-}
+export type AccountOutbox = Pick<Outbox, 'put'>;
 
 type Recipient = Pick<UserDocument, 'id' | 'email' | 'name' | 'emailVerified'> & {
   locale?: string | undefined;
@@ -106,7 +77,7 @@ export interface AccountMails {
 }
 
 export interface AccountMailOptions {
-  outbox: Outbox;
+  outbox: AccountOutbox;
   /** Absolute URLs of the linked pages, without the token. */
   pages: {
     reset(): string;
@@ -143,7 +114,7 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
 
   /** A mail about a change of access, which is sent once the change is stored. */
   const changed = (
-    template: Parameters<Outbox['put']>[0]['template'],
+    template: Mail['template'],
     recipient: Recipient,
     { key, versionField, version }: { key: string; versionField: string; version: number },
     source: ReportedSource,
@@ -265,5 +236,23 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         security: false,
         expiresAt: inDays(1),
       }),
+  };
+}
+
+export type ChangeMails = ReturnType<typeof createChangeMails>;
+
+/** The mails about changes that other domains make, which know the ID of the user. */
+export function createChangeMails(users: Pick<Users, 'findOne'>, mails: AccountMails) {
+  const mailed =
+    <C>(send: (recipient: Recipient, change: C, source: ReportedSource) => Promise<void>) =>
+    async (change: C, userId: string, source: ReportedSource): Promise<void> => {
+      const user = await users.findOne({ id: userId });
+      if (user) await send(user, change, source);
+    };
+  return {
+    secondFactor: mailed(mails.secondFactorChanged),
+    passkey: mailed(mails.passkeyChanged),
+    agents: mailed(mails.agentsChanged),
+    identity: mailed(mails.identityChanged),
   };
 }

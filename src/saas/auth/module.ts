@@ -2,19 +2,23 @@ import { type PublicUrl, withLeadingSlash } from '../../core/config/public-url.j
 import { type Cookie, createCookie } from '../../core/http/cookies.js';
 import type { Messages } from '../../core/http/messages.js';
 import type { Pages } from '../../core/http/pages.js';
-import type { ReportedSource } from '../../core/http/request-details.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { SubscriptionSummary } from '../../core/http/schemas.js';
 import type { ListedAudit } from '../../core/ops/audit.js';
 import type { Announce, Emit } from '../../core/ops/events.js';
 import { createExpiryPurge } from '../../core/ops/purge.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
-import type { AccountDeletionHooks, AuthDependencies } from './dependencies.js';
 import type { AuthEvents } from './events.js';
 import type { Hooks } from './hooks.js';
 import { createForeignHashes, type ForeignHashes, foreignHashCollection } from './import/foreign-hashes.js';
 import { type ImportOptions, type ImportReport, importUsers } from './import/import.js';
-import { type AccountMails, createAccountMails, type Outbox } from './mails.js';
+import {
+  type AccountMails,
+  type AccountOutbox,
+  type ChangeMails,
+  createAccountMails,
+  createChangeMails,
+} from './mails.js';
 import { authPlugin } from './plugin.js';
 import type { AuthConfiguration } from './schemas.js';
 import { type AuthService, createAuthService } from './service.js';
@@ -33,7 +37,6 @@ import {
   type Users,
 } from './store.js';
 import {
-  type AccountExportDependencies,
   createAccountExport,
   createSendExport,
   type ExportOptions,
@@ -52,6 +55,8 @@ export interface UsersModule {
   foreignHashes: ForeignHashes;
   presentUser: PresentUser;
   profileMark: ProfileMark;
+  /** Called after an address or a name has changed, so that other systems receive it soon. */
+  profileChanged(): void;
   import(input: AsyncIterable<Uint8Array>, options: ImportOptions): Promise<ImportReport>;
 }
 
@@ -62,12 +67,21 @@ export interface UsersModuleOptions {
   siteName(): Promise<string>;
   /** Whether changes of addresses and names are marked for another system. Default: false. */
   marksProfileChanges?: boolean;
+  /** Called after an address or a name has changed, so that other systems receive it soon. */
+  profileChanged?(): void;
   announceEvent: Announce<AuthEvents>;
 }
 
 export function createUsersModule(
   context: ModuleContext,
-  { users, summaryOf, siteName, marksProfileChanges = false, announceEvent }: UsersModuleOptions,
+  {
+    users,
+    summaryOf,
+    siteName,
+    marksProfileChanges = false,
+    profileChanged = () => undefined,
+    announceEvent,
+  }: UsersModuleOptions,
 ): UsersModule {
   const { store, passwords, clock } = context;
   const presentUser: PresentUser = (user) => toUserView(user, summaryOf(user));
@@ -75,7 +89,14 @@ export function createUsersModule(
   const foreignHashes = createForeignHashes({ documents, users, passwords, clock });
   const profileMark = () => (marksProfileChanges ? { profileChangedAt: clock.now() } : {});
   const dependencies = {
-    ...{ ...context, users, presentUser, siteName, foreignHashes, profileMark, announceEvent },
+    ...context,
+    users,
+    presentUser,
+    siteName,
+    foreignHashes,
+    profileMark,
+    profileChanged,
+    announceEvent,
   };
   const directory = createUserDirectory(dependencies);
   context.jobs.add('foreign-hashes', foreignHashes.reconcileJob);
@@ -92,8 +113,45 @@ export function createUsersModule(
     foreignHashes,
     presentUser,
     profileMark,
+    profileChanged,
     import: (input, options) => importUsers(input, options, dependencies),
   };
+}
+
+/** The mails about accounts. */
+export interface AccountMailsModule {
+  mails: AccountMails;
+  /** For the other domains. */
+  changeMails: ChangeMails;
+}
+
+export interface AccountMailsModuleOptions {
+  config: AuthConfiguration;
+  users: Users;
+  outbox: AccountOutbox;
+  publicUrl(): string;
+  /** The public path under which the pages are mounted. */
+  mountedAt(): string;
+}
+
+export function createAccountMailsModule(
+  { clock }: Pick<ModuleContext, 'clock'>,
+  { config, users, outbox, publicUrl, mountedAt }: AccountMailsModuleOptions,
+): AccountMailsModule {
+  const pageUrl = (configured: string | undefined, own: string) => () =>
+    publicUrl() + (configured === undefined ? `${mountedAt()}${own}` : withLeadingSlash(configured));
+  const mails = createAccountMails({
+    outbox,
+    pages: {
+      reset: pageUrl(config.resetUrlRelative, '/auth/reset-password'),
+      verify: pageUrl(config.verifyUrlRelative, '/auth/verify-email'),
+      unlock: pageUrl(undefined, '/auth/unlock'),
+      login:
+        config.emailLoginUrlRelative === undefined ? undefined : pageUrl(config.emailLoginUrlRelative, ''),
+    },
+    clock,
+  });
+  return { mails, changeMails: createChangeMails(users, mails) };
 }
 
 /** Registration, login, sessions and account management. */
@@ -108,30 +166,6 @@ export interface AuthModule {
   sessionCookie: Cookie;
   /** For the operator; its job is not scheduled. */
   activity: Activity;
-  /** Enqueues the mail about a change of the second factor. */
-  announceFactor(
-    userId: string,
-    change: Parameters<AccountMails['secondFactorChanged']>[1],
-    source: ReportedSource,
-  ): Promise<void>;
-  /** Enqueues the mail about a new or removed passkey. */
-  announcePasskey(
-    userId: string,
-    change: Parameters<AccountMails['passkeyChanged']>[1],
-    source: ReportedSource,
-  ): Promise<void>;
-  /** Enqueues the mail about access of agents. */
-  announceAgents(
-    userId: string,
-    change: Parameters<AccountMails['agentsChanged']>[1],
-    source: ReportedSource,
-  ): Promise<void>;
-  /** Enqueues the mail about a provider to sign in with. */
-  announceIdentity(
-    userId: string,
-    change: Parameters<AccountMails['identityChanged']>[1],
-    source: ReportedSource,
-  ): Promise<void>;
   /** Lets clients keep refresh tokens in cookies, on the routes that are registered after this. */
   useSessionCookies(fastify: FastifyTypebox): void;
   plugin(fastify: FastifyTypebox): Promise<void>;
@@ -141,16 +175,9 @@ export interface AuthModuleOptions {
   config: AuthConfiguration;
   tokenKinds: Awaited<ReturnType<typeof registerSessionTokenKinds>>;
   users: UsersModule;
-  outbox: Outbox;
-  /** Called before and after an account is deleted. */
-  deletionHooks: AccountDeletionHooks;
-  removeOtherLogins?: AuthDependencies['removeOtherLogins'];
-  /** What the other domains store about a user, by the name of its section in the export. */
-  exportSections: AccountExportDependencies['sections'];
+  mails: AccountMails;
   registrationAllowed(): Promise<boolean>;
   siteName(): Promise<string>;
-  /** Called after an address has changed, so that other systems receive it soon. */
-  profileChanged(): void;
   emit: Emit<AuthEvents>;
   announceEvent: Announce<AuthEvents>;
   /** Absent if no encryption key is configured. */
@@ -162,8 +189,6 @@ export interface AuthModuleOptions {
   publicUrl: PublicUrl;
   /** The origins of pages that may use session cookies, beside that of the public address. */
   origins: readonly string[];
-  /** The public path under which the pages are mounted. */
-  mountedAt(): string;
   pages: Pages;
   messages: Pick<Messages, 'negotiate'>;
 }
@@ -172,34 +197,10 @@ export function createAuthModule(
   context: ModuleContext<ListedAudit>,
   options: AuthModuleOptions,
 ): AuthModule {
-  const { store, throttle, jobs, clock } = context;
-  const {
-    config,
-    tokenKinds,
-    users: usersModule,
-    publicUrl,
-    mountedAt,
-    pages,
-    messages,
-    secondFactor,
-    emailLogin,
-  } = options;
-  const { users, foreignHashes, presentUser, profileMark } = usersModule;
+  const { store, throttle, jobs, clock, signInMethods } = context;
+  const { config, tokenKinds, publicUrl, secondFactor, emailLogin, pages, messages } = options;
+  const { users, foreignHashes, presentUser, profileMark, profileChanged } = options.users;
   const sessions = sessionCollection(store);
-  const pageUrl = (configured: string | undefined, own: string) => () =>
-    publicUrl.get() + (configured === undefined ? `${mountedAt()}${own}` : withLeadingSlash(configured));
-
-  const mails = createAccountMails({
-    outbox: options.outbox,
-    pages: {
-      reset: pageUrl(config.resetUrlRelative, '/auth/reset-password'),
-      verify: pageUrl(config.verifyUrlRelative, '/auth/verify-email'),
-      unlock: pageUrl(undefined, '/auth/unlock'),
-      login:
-        config.emailLoginUrlRelative === undefined ? undefined : pageUrl(config.emailLoginUrlRelative, ''),
-    },
-    clock,
-  });
 
   const service = createAuthService({
     ...context,
@@ -215,12 +216,10 @@ export function createAuthModule(
       accessTtl: config.accessTokenTtl,
       issuer: publicUrl.get,
     }),
-    mails,
-    deletionHooks: options.deletionHooks,
-    ...(options.removeOtherLogins && { removeOtherLogins: options.removeOtherLogins }),
+    mails: options.mails,
     registrationAllowed: options.registrationAllowed,
     siteName: options.siteName,
-    profileChanged: options.profileChanged,
+    profileChanged,
     emit: options.emit,
     announceEvent: options.announceEvent,
     hooks: options.hooks,
@@ -239,8 +238,9 @@ export function createAuthModule(
     users,
     sessions,
     presentUser,
-    sections: options.exportSections,
   });
+  if (emailLogin) signInMethods.add('email', { isHeld: async () => true });
+  signInMethods.add('password', { isHeld: service.federated.hasPassword });
 
   const sendExport = createSendExport({ exportAccount, throttle });
   const sessionCookie = createCookie('saas-session', publicUrl.get);
@@ -254,22 +254,6 @@ export function createAuthModule(
     exportAccount,
     sendExport,
     sessionCookie,
-    async announceFactor(userId, change, source) {
-      const user = await users.findOne({ id: userId });
-      if (user) await mails.secondFactorChanged(user, change, source);
-    },
-    async announcePasskey(userId, change, source) {
-      const user = await users.findOne({ id: userId });
-      if (user) await mails.passkeyChanged(user, change, source);
-    },
-    async announceAgents(userId, change, source) {
-      const user = await users.findOne({ id: userId });
-      if (user) await mails.agentsChanged(user, change, source);
-    },
-    async announceIdentity(userId, change, source) {
-      const user = await users.findOne({ id: userId });
-      if (user) await mails.identityChanged(user, change, source);
-    },
     activity: createActivity({ activity: activityCollection(store), sessions, clock }),
     useSessionCookies(fastify) {
       keepRefreshTokensInCookies(fastify, {

@@ -54,7 +54,7 @@ export interface AuthService
 export interface AuthServiceOptions extends AuthDependencies {
   /** Absent if sign-in by e-mail is not enabled. */
   createEmailLogin?:
-    | ((accounts: Omit<EmailLoginDependencies, 'codes' | 'loginTokens' | 'forgetCredentials'>) => EmailLogin)
+    | ((accounts: Omit<EmailLoginDependencies, 'codes' | 'loginTokens'>) => EmailLogin)
     | undefined;
 }
 
@@ -89,8 +89,11 @@ export function createAuthService(deps: AuthServiceOptions): AuthService {
   });
 
   const { register, registerUnverified } = createRegistration({
-    ...{ ...deps, ...signing },
-    ...{ passwordRules, sendVerification, sendReset },
+    ...deps,
+    ...signing,
+    passwordRules,
+    sendVerification,
+    sendReset,
   });
 
   const account = createAccountService({ ...deps, credentials, passwordRules, usedLinks });

@@ -153,10 +153,21 @@ export function createProjector(
 export const haveSameProjection = (before: SubscriptionDocument, after: SubscriptionDocument): boolean =>
   ACCESS_TERMS.every((name) => before[name] === after[name]);
 
-function accessTermsOf(subscription: SubscriptionDocument): AccessTerms {
-  const known = ACCESS_TERMS.filter((name) => subscription[name] !== undefined);
-  return Object.fromEntries(known.map((name) => [name, subscription[name]])) as unknown as AccessTerms;
-}
+const accessTermsOf = ({
+  id,
+  status,
+  plan,
+  startedAt,
+  trialEnd,
+  pastDueSince,
+}: SubscriptionDocument): AccessTerms => ({
+  id,
+  status,
+  plan,
+  startedAt,
+  ...(trialEnd !== undefined && { trialEnd }),
+  ...(pastDueSince !== undefined && { pastDueSince }),
+});
 
 /** The part of a user's record that billing writes. */
 export interface SubscriptionRecord {

@@ -91,7 +91,10 @@ export interface BillingModuleOptions {
 }
 
 export function createBillingModule(
-  context: Pick<ModuleContext, 'store' | 'clock' | 'random' | 'log' | 'audit' | 'jobs' | 'metrics'>,
+  context: Pick<
+    ModuleContext,
+    'store' | 'clock' | 'random' | 'log' | 'audit' | 'jobs' | 'metrics' | 'accountData'
+  >,
   {
     config,
     users,
@@ -164,6 +167,12 @@ export function createBillingModule(
     ensureCustomer: createEnsureCustomer(shared),
     openCheckouts: gateway && createOpenCheckouts({ ...base, gateway }),
     trials,
+  });
+
+  context.accountData.add({
+    section: { name: 'billing', read: service.recordsOf },
+    close: deletion.cancelSubscriptions,
+    delete: deletion.deleteBillingData,
   });
 
   const { reconcile, retryUnmatched, purge } = createBillingJobs(shared);

@@ -1,8 +1,9 @@
 import type { ActingProgram } from '../../core/http/identity.js';
-import { type Catalogue, type Localized, longDate } from '../../core/http/messages.js';
+import { type Catalogue, longDate } from '../../core/http/messages.js';
 import type { SubscriptionStatus } from '../../core/http/schemas.js';
 import { type Clock, DAY } from '../../core/kernel/clock.js';
 import type { Announce } from '../../core/ops/events.js';
+import type { Mail, Outbox } from '../../shared/email/outbox.js';
 import { type BillingEvent, type InvoiceDetails, readInvoice } from './events/provider-objects.js';
 import { type Plans, UNKNOWN_PLAN } from './plans/plans.js';
 import { asTime, type Json } from './provider/json.js';
@@ -119,22 +120,7 @@ export type PendingNotification = (emit: Emit) => Promise<void>;
 /** Announces a notification before its change. */
 export type AnnounceNotification = Announce<BillingNotifications>;
 
-/** A mail about purchases. */
-export interface BillingMail {
-  key: string;
-  userId: string;
-  to: string;
-  template: 'payment-failed' | 'subscription-canceled' | 'trial-ending';
-  values: Record<string, string | Localized>;
-  /** The language of the recipient, if known. */
-  locale?: string | undefined;
-  security: false;
-  expiresAt: number;
-}
-
-export interface BillingOutbox {
-  put(mail: BillingMail): Promise<void>;
-}
+export type BillingOutbox = Pick<Outbox, 'put'>;
 
 /**
  * Enqueues the mail for an event. Its key identifies the fact instead of the event, so that repeated events of one fact
@@ -190,7 +176,7 @@ export function createEnqueueMail({
   };
 }
 
-type MailContent = Pick<BillingMail, 'key' | 'template' | 'values'>;
+type MailContent = Pick<Mail, 'key' | 'template' | 'values'>;
 
 /** Null for all other events, such as `customer.subscription.updated`. */
 function mailFor(event: BillingEvent): MailContent | null {

@@ -13,14 +13,14 @@ import { identityCollection, usedTicketCollection } from './store.js';
 import { LIFETIME_MS, type PendingLogin, type Ticket } from './tickets.js';
 
 /** Sign-in with accounts of other providers. */
-export interface FederationModule<S> {
-  service: Federation<S>;
+export interface FederationModule {
+  service: Federation;
   plugin(fastify: FastifyTypebox): Promise<void>;
 }
 
-export interface FederationModuleOptions<S> {
+export interface FederationModuleOptions {
   providers: NonNullable<FederationConfiguration['login']>;
-  accounts: FederatedAccounts<S>;
+  accounts: FederatedAccounts;
   signInResponse: TSchema;
   /** The secrets that encrypt what the browser keeps, the current one first. */
   secrets: readonly string[];
@@ -33,10 +33,10 @@ export interface FederationModuleOptions<S> {
   messages: Pick<Messages, 'negotiate'>;
 }
 
-export function createFederationModule<S>(
-  context: Pick<ModuleContext, 'store' | 'audit' | 'clock' | 'random' | 'log' | 'jobs'>,
-  options: FederationModuleOptions<S>,
-): FederationModule<S> {
+export function createFederationModule(
+  context: ModuleContext,
+  options: FederationModuleOptions,
+): FederationModule {
   const { clock, log } = context;
   const onRejected = (provider: string, err: unknown) =>
     log.warn({ provider, err }, 'the response of a sign-in provider was rejected');
@@ -60,6 +60,8 @@ export function createFederationModule<S>(
     singleUse: createSingleUse(usedTickets),
     callbackUrl,
   });
+  context.accountData.add({ section: { name: 'identities', read: federation.list } });
+  context.signInMethods.add('identity', { isHeld: federation.keepsOne });
   return {
     service: federation,
     plugin: (fastify) => federationPlugin(fastify, { ...options, federation, callbackUrl }),

@@ -18,8 +18,8 @@ import {
 import type { Federation } from './service.js';
 import { LIFETIME_MS } from './tickets.js';
 
-export interface FederationPluginOptions<S> {
-  federation: Federation<S>;
+export interface FederationPluginOptions {
+  federation: Federation;
   /** The schema of the response to a sign-in. */
   signInResponse: import('typebox').TSchema;
   messages: Pick<Messages, 'negotiate'>;
@@ -31,17 +31,17 @@ export interface FederationPluginOptions<S> {
 const FORM_LIMIT_BYTES = 16 * 1024;
 
 /** Sign-in at other providers, and the connections of an account to them. */
-export async function federationPlugin<S>(
+export async function federationPlugin(
   fastify: FastifyTypebox,
-  options: FederationPluginOptions<S>,
+  options: FederationPluginOptions,
 ): Promise<void> {
   await signInRoutes(fastify, options);
   await accountRoutes(fastify, options);
 }
 
-async function signInRoutes<S>(
+async function signInRoutes(
   fastify: FastifyTypebox,
-  { federation, signInResponse, messages, publicUrl, callbackUrl }: FederationPluginOptions<S>,
+  { federation, signInResponse, messages, publicUrl, callbackUrl }: FederationPluginOptions,
 ): Promise<void> {
   const page = access('public', { page: true });
   /** One for each sign-in, so that several can be open. Sent with the redirect from the provider. */
@@ -115,9 +115,9 @@ async function signInRoutes<S>(
   );
 }
 
-async function accountRoutes<S>(
+async function accountRoutes(
   fastify: FastifyTypebox,
-  { federation }: FederationPluginOptions<S>,
+  { federation }: FederationPluginOptions,
 ): Promise<void> {
   const recently = access('recent-user');
 

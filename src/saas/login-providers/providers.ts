@@ -204,7 +204,11 @@ function createOpenIdProvider(
       const again = issuer === KNOWN_PROVIDERS.google ? 'select_account' : 'login';
       const prompt = maxAge === undefined ? options.prompt : again;
       return oidc.buildAuthorizationUrl(configurationOf(await metadataOf()), {
-        ...{ redirect_uri: redirectUri, scope, state, nonce, code_challenge_method: 'S256' },
+        redirect_uri: redirectUri,
+        scope,
+        state,
+        nonce,
+        code_challenge_method: 'S256',
         code_challenge: await oidc.calculatePKCECodeChallenge(codeVerifier),
         ...(responseMode && { response_mode: responseMode }),
         ...(loginHint && { login_hint: loginHint }),
@@ -287,7 +291,10 @@ function createGitHub(
 
     async authorizationUrl({ state, codeVerifier, maxAge }, redirectUri, loginHint) {
       return oidc.buildAuthorizationUrl(configuration, {
-        ...{ redirect_uri: redirectUri, scope, state, code_challenge_method: 'S256' },
+        redirect_uri: redirectUri,
+        scope,
+        state,
+        code_challenge_method: 'S256',
         code_challenge: await oidc.calculatePKCECodeChallenge(codeVerifier),
         ...(loginHint && { login: loginHint }),
         ...(maxAge !== undefined && { prompt: 'select_account' }),

@@ -11,6 +11,8 @@ import type { Audit } from '../../core/ops/audit.js';
 import { createRemovalMarks } from '../../core/ops/removal-marks.js';
 import type { SingleUse } from '../../core/ops/single-use.js';
 import { nullIfTaken } from '../../core/storage/collection.js';
+import type { FederatedSignIn } from '../auth/sign-in/federated.js';
+import type { SignedIn } from '../auth/sign-in/sign-in.js';
 import { federationErrors } from './errors.js';
 import type { ProviderIdentity } from './provider-responses.js';
 import type { Provider } from './providers.js';
@@ -18,31 +20,8 @@ import type { IdentityView, StartQuery } from './schemas.js';
 import { changeOf, type Identities, type IdentityChange, type IdentityDocument } from './store.js';
 import { LIFETIME_MS, type PendingLogin, type Ticket } from './tickets.js';
 
-/** What the accounts of users do for a sign-in with a provider. `S` is the response to a sign-in. */
-export interface FederatedAccounts<S> {
-  /**
-   * Starts a session. Null if there is no such user.
-   * @param authenticatedAt when the person last signed in at the provider; absent: now
-   * @throws ACCOUNT_SUSPENDED, SECOND_FACTOR_REQUIRED, SECOND_FACTOR_ENROLMENT_REQUIRED
-   */
-  signIn(userId: string, authenticatedAt: number | undefined, source: RequestSource): Promise<S | null>;
-  /**
-   * Whether a person may register; called before anything is stored.
-   * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, RATE_LIMITED
-   */
-  admit(person: { email: string; name?: string }, source: RequestSource): Promise<void>;
-  /** Creates an account without a password, with a verified address, and starts its session. @throws EMAIL_TAKEN */
-  register(
-    user: {
-      id: string;
-      email: string;
-      name?: string;
-      locale: string | undefined;
-      authenticatedAt: number | undefined;
-    },
-    source: RequestSource,
-  ): Promise<S>;
-  newId(): string;
+/** What the accounts of users do for a sign-in with a provider. */
+export interface FederatedAccounts extends Pick<FederatedSignIn, 'signIn' | 'admit' | 'register' | 'newId'> {
   /** Enqueues the mail about a change. */
   announce(change: IdentityChange, userId: string, source: RequestSource): Promise<void>;
   /** Whether the user can sign in without a provider: by password, by e-mail or with a passkey that is not being removed. */
@@ -50,7 +29,7 @@ export interface FederatedAccounts<S> {
 }
 
 /** Sign-in with accounts of other providers. */
-export interface Federation<S> {
+export interface Federation {
   providers(): { name: string; label: string }[];
   /**
    * Begins a sign-in at a provider: where to send the browser, and the value of its cookie for the callback.
@@ -66,7 +45,7 @@ export interface Federation<S> {
    * Signs in, or registers, the owner of the ticket.
    * @throws INVALID_TICKET, ACCOUNT_EXISTS, PROVIDER_EMAIL_NOT_VERIFIED and those of `FederatedAccounts`
    */
-  exchange(given: Redemption, locale: string | undefined, source: RequestSource): Promise<S>;
+  exchange(given: Redemption, locale: string | undefined, source: RequestSource): Promise<SignedIn>;
   /**
    * Connects the provider account of the ticket to a user.
    * @throws INVALID_TICKET, EMAIL_NOT_VERIFIED, IDENTITY_TAKEN
@@ -81,8 +60,6 @@ export interface Federation<S> {
   keepsOne(userId: string): Promise<boolean>;
   /** The last way to sign in stays, also if several are removed at the same time. @throws NOT_FOUND, LAST_LOGIN_METHOD */
   disconnect(userId: string, id: string, source: RequestSource): Promise<void>;
-  /** Removes everything about a deleted user. */
-  forget(userId: string): Promise<void>;
 }
 
 interface Redemption {
@@ -90,10 +67,10 @@ interface Redemption {
   codeVerifier: string;
 }
 
-export interface FederationDependencies<S> {
+export interface FederationDependencies {
   providers: ReadonlyMap<string, Provider>;
   identities: Identities;
-  accounts: FederatedAccounts<S>;
+  accounts: FederatedAccounts;
   logins: Sealed<PendingLogin>;
   tickets: Sealed<Ticket>;
   singleUse: Pick<SingleUse, 'run'>;
@@ -112,7 +89,7 @@ const MAX_IDENTITIES = 100;
 /** As for the routes that need a recent sign-in. */
 const RECENT_SECONDS = (10 * MINUTE) / SECOND;
 
-export function createFederation<S>(deps: FederationDependencies<S>): Federation<S> {
+export function createFederation(deps: FederationDependencies): Federation {
   const { providers, identities, accounts, logins, tickets, publicUrl, audit, clock, random } = deps;
 
   const providerOf = (name: string): Provider => {
@@ -291,10 +268,6 @@ export function createFederation<S>(deps: FederationDependencies<S>): Federation
         await audit.record({ event: 'identity.disconnected', subject: userId, ip: source.ip, detail });
         return;
       }
-    },
-
-    async forget(userId) {
-      await identities.deleteMany({ userId });
     },
   };
 }

@@ -1,5 +1,6 @@
 import { sha256 } from '../../core/kernel/secrets.js';
 import { type UsedOnce, usedOnceCollection } from '../../core/ops/single-use.js';
+import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Collection, Store } from '../../core/storage/collection.js';
 
 /** The account of a provider that signs in a user. */
@@ -63,4 +64,15 @@ export async function readIdentityVersion(
   if (id === undefined) return undefined;
   const found = await identities.findOne({ id, userId });
   return found?.createdAt ?? (kind === 'connected' ? 0 : Number.MAX_SAFE_INTEGER);
+}
+
+/** Also without the option: an account that is deleted or has a new owner loses its connections. */
+export function contributeIdentities({
+  store,
+  signInMethods,
+  versions,
+}: Pick<ModuleContext, 'store' | 'signInMethods' | 'versions'>): void {
+  const identities = identityCollection(store);
+  versions.add((userId, field) => readIdentityVersion(identities, userId, field));
+  signInMethods.add('identity', { forget: (userId) => identities.deleteMany({ userId }) });
 }

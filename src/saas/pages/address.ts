@@ -5,11 +5,13 @@ import type { Page, Pages } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { Email, matchesSchema } from '../../core/http/schemas.js';
 import { AppError } from '../../core/kernel/errors.js';
+import type { PersonGuard } from '../../shared/account-pages/guard.js';
+import type { AuthService } from '../auth/service.js';
+import type { Identity } from '../auth/sessions/sessions.js';
 import { AddressBody } from './schemas.js';
-import type { Accounts, Identity, PersonGuard } from './services.js';
 
 export interface AddressOptions {
-  accounts: Pick<Accounts, 'changeEmail'>;
+  accounts: Pick<AuthService, 'changeEmail'>;
   guard: PersonGuard;
   /** The user and session of a request that the guard has admitted. */
   identityOf(request: FastifyRequest): Identity;

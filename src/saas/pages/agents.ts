@@ -5,8 +5,10 @@ import type { Page, Pages } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { newToken, type Random, sha256 } from '../../core/kernel/secrets.js';
+import type { PersonGuard } from '../../shared/account-pages/guard.js';
+import type { AgentAccounts } from '../agents/service.js';
+import type { Identity } from '../auth/sessions/sessions.js';
 import { EmptyBody, NoticeQuery, ReturnedQuery } from './schemas.js';
-import type { AgentAccounts, Identity, PersonGuard } from './services.js';
 
 export interface AgentPageOptions {
   agents: AgentAccounts;

@@ -4,11 +4,16 @@ import { type Localized, longDate, message } from '../../core/http/messages.js';
 import type { Page, Pages } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
+import type { PersonGuard } from '../../shared/account-pages/guard.js';
+import type { Identity } from '../auth/sessions/sessions.js';
+import type { BillingModule } from '../billing/module.js';
+import type { formatAmount } from '../billing/notifications.js';
+import type { Invoice, Plan, Subscription } from '../billing/schemas.js';
 import { BillingQuery, EmptyBody, PriceBody, PriceQuery } from './schemas.js';
-import type { Billing, Identity, Invoice, PersonGuard, Plan, Subscription } from './services.js';
 
 export interface BillingPageOptions {
-  billing: Billing;
+  billing: Pick<BillingModule, 'subscription' | 'catalog' | 'changes' | 'checkout' | 'service'>;
+  formatAmount: typeof formatAmount;
   guard: PersonGuard;
   identityOf(request: FastifyRequest): Identity;
   pages: Pages;
@@ -35,12 +40,12 @@ const isRejected = (error: unknown): error is AppError =>
 
 /** The page on which users see their plan and payments, and buy, change and cancel. */
 export async function billingPagePlugin(fastify: FastifyTypebox, options: BillingPageOptions): Promise<void> {
-  const { billing, guard, identityOf, pages, path } = options;
+  const { billing, formatAmount, guard, identityOf, pages, path } = options;
   const config = access('person', { page: true });
   const route = { config, handlerTimeout: PROVIDER_TIMEOUT_MS };
   const own = () => `${path()}/billing`;
   const syncAfterPayment = (request: FastifyRequest, sessionId: string) =>
-    billing
+    billing.subscription
       .sync(identityOf(request).user, sessionId)
       .catch((err) => request.log.warn({ err }, 'the state after a payment could not be fetched'));
 
@@ -70,7 +75,7 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
       try {
         const [plan, preview] = await Promise.all([
           planOf(price),
-          billing.previewChange(id, { priceId: price }),
+          billing.changes.preview(id, { priceId: price }),
         ]);
         if (!plan) return reply.redirect(own(), 303);
         const view = {
@@ -119,30 +124,30 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
   post('checkout', PriceBody, async ({ user }, priceId) => {
     const plan = await planOf(priceId);
     const mode = plan?.interval === null ? 'payment' : 'subscription';
-    return (await billing.openCheckout(user, { priceId, mode })).url;
+    return (await billing.checkout.open(user, { priceId, mode })).url;
   });
-  post('portal', EmptyBody, async ({ user }) => (await billing.openPortal(user, own())).url);
+  post('portal', EmptyBody, async ({ user }) => (await billing.service.portal(user, own())).url);
   post('change', PriceBody, async ({ user }, priceId, ip) => {
-    await billing.change(user.id, { priceId }, ip);
+    await billing.changes.change(user.id, { priceId }, ip);
     return `${own()}?done=changed`;
   });
   post('cancel', EmptyBody, async ({ user }, _, ip) => {
-    await billing.cancel(user.id, { when: 'period_end' }, ip);
+    await billing.changes.cancel(user.id, { when: 'period_end' }, ip);
     return `${own()}?done=cancelled`;
   });
   post('resume', EmptyBody, async ({ user }, _, ip) => {
-    await billing.resume(user.id, {}, ip);
+    await billing.changes.resume(user.id, {}, ip);
     return `${own()}?done=resumed`;
   });
 
   /** Empty if it is unknown. */
   function amountOf(amount: number | null, currency: string | null): Localized {
     return ({ locale }) =>
-      amount === null || currency === null ? '' : billing.formatAmount(amount, currency, locale);
+      amount === null || currency === null ? '' : formatAmount(amount, currency, locale);
   }
 
   async function planOf(priceId: string): Promise<Plan | undefined> {
-    return (await billing.plans()).find((plan) => plan.priceId === priceId);
+    return (await billing.catalog.plans()).find((plan) => plan.priceId === priceId);
   }
 
   async function pageOf(
@@ -151,9 +156,9 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
   ): Promise<Page> {
     const { user } = identityOf(request);
     const [subscription, plans, invoices] = await Promise.all([
-      billing.current(user.id),
-      billing.plans().catch(nullIfRejected),
-      billing.invoices(user.id).catch(nullIfRejected),
+      billing.subscription.current(user.id, { withNextInvoice: false }),
+      billing.catalog.plans().catch(nullIfRejected),
+      billing.catalog.invoices(user.id).catch(nullIfRejected),
     ]);
     const isSubscribed = subscription.entitled && subscription.priceId !== null;
     const view = {

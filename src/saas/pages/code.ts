@@ -3,8 +3,8 @@ import { type Localized, type Messages, message } from '../../core/http/messages
 import type { Page, Pages } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { Email, matchesSchema } from '../../core/http/schemas.js';
+import type { EmailLogin } from '../auth/sign-in/email-login.js';
 import { EmailBody, MailedCodeBody, MailedCodeQuery, ReturnQuery } from './schemas.js';
-import type { EmailLogin } from './services.js';
 import { rejectForeignForm } from './session.js';
 import { rejectionOf, type SignInPages, withReturn } from './sign-in-pages.js';
 

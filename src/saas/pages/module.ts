@@ -2,8 +2,9 @@ import { createSealedCookie } from '../../core/http/cookies.js';
 import { message } from '../../core/http/messages.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
+import type { PersonGuard } from '../../shared/account-pages/guard.js';
+import type { Section } from '../../shared/account-pages/page.js';
 import { type UserPagesPluginOptions, userPagesPlugin } from './plugin.js';
-import type { PersonGuard, Section } from './services.js';
 import {
   createPageSessions,
   destinationOf,

@@ -3,8 +3,8 @@ import type { Page, Pages } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { Email, matchesSchema, OptionalName } from '../../core/http/schemas.js';
 import { PasskeyBody, ReturnQuery, SignUpBody } from './schemas.js';
-import type { Passkeys } from './services.js';
 import { rejectForeignForm } from './session.js';
+import type { Passkeys } from './sign-in-pages.js';
 import { type SignInPages, withReturn } from './sign-in-pages.js';
 import type { SignUpForm } from './sign-up.js';
 

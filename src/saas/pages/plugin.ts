@@ -1,14 +1,18 @@
 import formbody from '@fastify/formbody';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { access, type FastifyTypebox } from '../../core/http/routes.js';
+import type { AgentAccounts } from '../agents/service.js';
+import type { AuthService } from '../auth/service.js';
+import type { BillingModule } from '../billing/module.js';
+import type { Federation } from '../login-providers/service.js';
 import { type AddressOptions, addressPlugin } from './address.js';
 import { type AgentPageOptions, agentsPagePlugin } from './agents.js';
 import { type BillingPageOptions, billingPagePlugin } from './billing.js';
 import { type CodePageOptions, codePlugin } from './code.js';
 import { type PasskeyPageOptions, passkeysPlugin } from './passkeys.js';
 import { type ProviderPageOptions, providersPlugin } from './providers.js';
-import type { Accounts, AgentAccounts, Billing, LoginProviders, Passkeys } from './services.js';
 import { type SignInOptions, signInPlugin } from './sign-in.js';
+import type { Passkeys } from './sign-in-pages.js';
 import { type SignUpOptions, signUpPlugin } from './sign-up.js';
 
 export type UserPagesPluginOptions = Omit<SignInOptions & SignUpOptions, 'accounts'> &
@@ -20,13 +24,13 @@ export type UserPagesPluginOptions = Omit<SignInOptions & SignUpOptions, 'accoun
   Omit<PasskeyPageOptions, 'passkeys'> & {
     /** Absent if they are not enabled. */
     passkeys: Passkeys | undefined;
-    accounts: Accounts;
+    accounts: AuthService;
     /** Absent if none is configured. */
-    providers: LoginProviders | undefined;
+    providers: Federation | undefined;
     /** Absent if no identity provider of agents is configured. */
     agents: AgentAccounts | undefined;
     /** Absent if nothing can be bought. */
-    billing: Billing | undefined;
+    billing: BillingModule | undefined;
     /** Streams what is stored about a user, a limited number of times. */
     sendExport(request: FastifyRequest, reply: FastifyReply, userId: string): Promise<unknown>;
   };

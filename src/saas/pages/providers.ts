@@ -5,6 +5,9 @@ import type { Page, Pages } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, type RequestSource, requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { newToken, type Random, sha256 } from '../../core/kernel/secrets.js';
+import type { PersonGuard } from '../../shared/account-pages/guard.js';
+import type { Identity } from '../auth/sessions/sessions.js';
+import type { Federation } from '../login-providers/service.js';
 import {
   IdentityBody,
   NoticeQuery,
@@ -13,12 +16,11 @@ import {
   ReturnedQuery,
   ReturnQuery,
 } from './schemas.js';
-import type { Identity, LoginProviders, PersonGuard } from './services.js';
 import type { PageSessions } from './session.js';
 import type { SignInPages } from './sign-in-pages.js';
 
 export interface ProviderPageOptions {
-  providers: LoginProviders;
+  providers: Federation;
   sessions: PageSessions;
   signInPages: SignInPages;
   guard: PersonGuard;

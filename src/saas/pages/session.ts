@@ -3,8 +3,10 @@ import { isTrustedOrigin } from '../../core/http/browser.js';
 import type { Cookie } from '../../core/http/cookies.js';
 import { requestSource } from '../../core/http/routes.js';
 import { MINUTE } from '../../core/kernel/clock.js';
+import type { AuthService } from '../auth/service.js';
+import type { Identity } from '../auth/sessions/sessions.js';
+import type { SignedIn } from '../auth/sign-in/sign-in.js';
 import { userPageErrors } from './errors.js';
-import type { Accounts, Identity, Tokens } from './services.js';
 
 /** The session of a browser in the cookie of the API, so that pages and an application at the same address share it. */
 export interface PageSessions {
@@ -14,14 +16,14 @@ export interface PageSessions {
     reply: FastifyReply,
   ): Promise<{ identity: Identity; hasPassword: boolean } | null>;
   /** Stores a new session in the browser, and ends the one that it replaces. */
-  start(request: FastifyRequest, reply: FastifyReply, tokens: Tokens): Promise<void>;
+  start(request: FastifyRequest, reply: FastifyReply, tokens: SignedIn): Promise<void>;
   end(request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** Removes a session from the browser that has ended already. */
   forget(reply: FastifyReply): void;
 }
 
 export interface PageSessionOptions {
-  accounts: Pick<Accounts, 'resume' | 'endSession'>;
+  accounts: Pick<AuthService, 'resume' | 'endSession'>;
   cookie: Cookie;
   /** Lifetime of a refresh token in seconds. */
   refreshTtl: number;

@@ -3,14 +3,23 @@ import { type Localized, message } from '../../core/http/messages.js';
 import type { Page, Pages } from '../../core/http/pages.js';
 import { requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
-import type { Accounts, Enrolment, LoginProviders, Passkeys, Tokens } from './services.js';
+import type { PasskeyFlows } from '../../shared/passkeys/flows.js';
+import type { AuthService } from '../auth/service.js';
+import type { Enrolment } from '../auth/sign-in/second-factor.js';
+import type { SignedIn } from '../auth/sign-in/sign-in.js';
+import type { Federation } from '../login-providers/service.js';
 import type { Destination, PageSessions } from './session.js';
 
+/** Sign-in with passkeys, and the script of the pages that use them. */
+export interface Passkeys extends PasskeyFlows<SignedIn> {
+  script: string;
+}
+
 export interface SignInPageOptions {
-  accounts: Pick<Accounts, 'resendVerification' | 'secondFactorStep' | 'emailLogin'>;
+  accounts: Pick<AuthService, 'resendVerification' | 'secondFactorStep' | 'emailLogin'>;
   sessions: PageSessions;
   /** Absent if none is configured. */
-  providers: Pick<LoginProviders, 'providers'> | undefined;
+  providers: Pick<Federation, 'providers'> | undefined;
   /** Absent if they are not enabled. */
   passkeys: Passkeys | undefined;
   pages: Pages;
@@ -36,7 +45,7 @@ export interface SignInPages {
    * Stores the session of a sign-in in the browser and sends the user on. If the account asks for a second factor, or the
    * sign-in is rejected, the response is the page that says so.
    */
-  finish<T extends Tokens>(
+  finish<T extends SignedIn>(
     request: FastifyRequest,
     reply: FastifyReply,
     attempt: Promise<T>,

@@ -1,13 +1,14 @@
 import { message } from '../../core/http/messages.js';
 import type { Pages } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
+import type { PersonGuard } from '../../shared/account-pages/guard.js';
+import type { AuthService } from '../auth/service.js';
 import { CodeBody, EmptyBody, ReturnQuery, SignInBody, SignInQuery } from './schemas.js';
-import type { Accounts, PersonGuard } from './services.js';
 import { type Destination, type PageSessions, rejectForeignForm } from './session.js';
 import { rejectionOf, type SignInPages } from './sign-in-pages.js';
 
 export interface SignInOptions {
-  accounts: Pick<Accounts, 'login' | 'secondFactorStep'>;
+  accounts: Pick<AuthService, 'login' | 'secondFactorStep'>;
   sessions: PageSessions;
   signInPages: SignInPages;
   guard: PersonGuard;
@@ -70,7 +71,7 @@ export async function signInPlugin(fastify: FastifyTypebox, options: SignInOptio
 async function secondFactorRoutes(
   fastify: FastifyTypebox,
   { signInPages, pages, publicUrl, destinationOf }: SignInOptions,
-  step: NonNullable<Accounts['secondFactorStep']>,
+  step: NonNullable<AuthService['secondFactorStep']>,
 ): Promise<void> {
   const route = { config: CONFIG, schema: { querystring: ReturnQuery, body: CodeBody } };
 

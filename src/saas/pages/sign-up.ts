@@ -5,13 +5,14 @@ import { access, type FastifyTypebox, requestSource } from '../../core/http/rout
 import { Email, matchesSchema, OptionalName } from '../../core/http/schemas.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { passwordSentences } from '../../core/passwords/problems.js';
+import type { AuthService } from '../auth/service.js';
+import type { SignedIn } from '../auth/sign-in/sign-in.js';
 import { EmailBody, ReturnQuery, SignUpBody } from './schemas.js';
-import type { Accounts, Tokens } from './services.js';
 import { type Destination, rejectForeignForm } from './session.js';
 import { type SignInPages, withReturn } from './sign-in-pages.js';
 
 export interface SignUpOptions {
-  accounts: Pick<Accounts, 'register' | 'forgotPassword'>;
+  accounts: Pick<AuthService, 'register' | 'forgotPassword'>;
   signUpForm: SignUpForm;
   pages: Pages;
   messages: Pick<Messages, 'negotiate'>;
@@ -37,7 +38,7 @@ export interface SignUpForm {
   finish(
     request: FastifyRequest,
     reply: FastifyReply,
-    attempt: Promise<Tokens | null>,
+    attempt: Promise<SignedIn | null>,
     state: FormState,
   ): Promise<FastifyReply>;
 }

@@ -8,6 +8,11 @@ import { createSettingsService, type SettingsService } from './service.js';
 /** Settings of the whole installation, which the operator changes at runtime. */
 export interface SettingsModule {
   service: SettingsService;
+  /** The settings of the host, if it declares any. */
+  custom: CustomSettingsService | undefined;
+  siteName(): Promise<string>;
+  /** Whether people may register. */
+  registrationAllowed(): Promise<boolean>;
   /** Rejects requests with 503 in maintenance mode. Must be called before routes are added to `fastify`. */
   enforceMaintenance(fastify: FastifyTypebox): void;
   /** The routes of the API. */
@@ -27,6 +32,9 @@ export function createSettingsModule(
   const service = createSettingsService({ store, audit, clock });
   return {
     service,
+    custom,
+    siteName: async () => (await service.current()).siteName,
+    registrationAllowed: async () => (await service.current()).allowRegistration,
     enforceMaintenance: (fastify) => enforceMaintenance(fastify, service),
     plugin: (fastify) => settingsPlugin(fastify, { settings: service, custom }),
     adminPlugin: (fastify) => settingsAdminPlugin(fastify, { settings: service, custom, operator }),

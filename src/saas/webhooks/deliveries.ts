@@ -44,7 +44,13 @@ function viewOf(delivery: DeliveryDocument): DeliveryView {
   const time = (at: number | undefined) => (at === undefined ? null : toTimestamp(at));
   const { id, webhookId, event, endpointId, status, attempts, lastResult = null } = delivery;
   return {
-    ...{ id, webhookId, event, endpointId, status, attempts, lastResult },
+    id,
+    webhookId,
+    event,
+    endpointId,
+    status,
+    attempts,
+    lastResult,
     createdAt: toTimestamp(delivery.createdAt),
     nextAttemptAt: time(delivery.dueAt),
     endedAt: time(delivery.endedAt),

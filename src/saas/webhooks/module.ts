@@ -43,7 +43,8 @@ export function createWebhooksModule(
     log,
     metrics,
     audit,
-  }: Pick<ModuleContext, 'store' | 'jobs' | 'clock' | 'random' | 'log' | 'metrics' | 'audit'>,
+    accountData,
+  }: Pick<ModuleContext, 'store' | 'jobs' | 'clock' | 'random' | 'log' | 'metrics' | 'audit' | 'accountData'>,
   { names, reach, keys, wasMade, lookup }: WebhooksModuleOptions,
 ): WebhooksModule {
   const endpoints = endpointCollection(store);
@@ -68,6 +69,11 @@ export function createWebhooksModule(
   });
   const outbox = createWebhookOutbox({ ...base, intents: intentCollection(store), wasMade });
   const service = createEndpointService({ ...base, names, reach });
+  const personalData = createDeliveryPersonalData(base);
+  accountData.add({
+    section: { name: 'webhookDeliveries', read: personalData.listByUser },
+    delete: personalData.forget,
+  });
   jobs.add('webhooks', sender.jobs.send);
   jobs.add('webhooks-purge', sender.jobs.purge);
   jobs.add('webhooks-announced', outbox.settle);
@@ -75,7 +81,7 @@ export function createWebhooksModule(
   return {
     outbox,
     service,
-    personalData: createDeliveryPersonalData(base),
+    personalData,
     adminPlugin: (fastify, { console }) =>
       webhookPagesPlugin(fastify, { console, endpoints: service, deliveries: createDeliveryService(base) }),
   };

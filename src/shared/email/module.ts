@@ -32,19 +32,7 @@ export interface EmailModuleOptions
 }
 
 export function createEmailModule(
-  {
-    store,
-    jobs,
-    clock,
-    random,
-    log,
-    metrics,
-    audit,
-    backgroundTasks,
-  }: Pick<
-    ModuleContext,
-    'store' | 'jobs' | 'clock' | 'random' | 'log' | 'metrics' | 'audit' | 'backgroundTasks'
-  >,
+  { store, jobs, clock, random, log, metrics, audit, backgroundTasks, accountData }: ModuleContext,
   options: EmailModuleOptions,
 ): EmailModule {
   const { config, colours, messages, publicUrl, settings, readUserVersion } = options;
@@ -67,6 +55,10 @@ export function createEmailModule(
     clock,
     random,
     log,
+  });
+  accountData.add({
+    section: { name: 'mails', read: service.listByUser },
+    delete: service.deleteByUser,
   });
   jobs.add('mail', service.jobs.relay);
   jobs.add('mail-purge', service.jobs.purge);

@@ -1,6 +1,6 @@
 import type { ModuleContext } from '../../core/server/module-context.js';
 import { createFactorService, type FactorService } from './service.js';
-import { type AnnounceFactor, factorCollection } from './store.js';
+import { type AnnounceFactor, FACTOR_VERSION, factorCollection, removeFactor } from './store.js';
 
 /** The second factors of accounts. */
 export interface FactorModule {
@@ -16,11 +16,17 @@ export interface FactorModuleOptions {
   announce?: AnnounceFactor | undefined;
 }
 
-export function createFactorModule(
-  context: Pick<ModuleContext, 'store' | 'audit' | 'clock' | 'random' | 'throttle' | 'jobs'>,
-  options: FactorModuleOptions,
-): FactorModule {
-  const service = createFactorService({ ...context, ...options, factors: factorCollection(context.store) });
+export function createFactorModule(context: ModuleContext, options: FactorModuleOptions): FactorModule {
+  const { store, audit, clock, accountData, signInMethods, versions } = context;
+  const factors = factorCollection(store);
+  const service = createFactorService({ ...context, ...options, factors });
+  accountData.add({ section: { name: 'secondFactor', read: service.stateOf } });
+  signInMethods.add('second factor', {
+    forget: service.forget,
+    // Without a mail, which the new owner of the account would get.
+    remove: (account, source) => removeFactor(account, source, { factors, audit, clock }),
+  });
+  versions.add(async (account, field) => (field === FACTOR_VERSION ? service.version(account) : undefined));
   if (options.keys.length > 1) context.jobs.add('factor-encryption', service.encryptionJob);
   return { service };
 }

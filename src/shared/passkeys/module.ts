@@ -11,6 +11,7 @@ import {
   createPasskeyFlows,
   type PasskeyFlowDependencies,
   type PasskeyFlows,
+  viewOf,
 } from './flows.js';
 import { type PasskeyPluginOptions, passkeyPlugin } from './plugin.js';
 import { createPasskeyService, type PasskeyService } from './service.js';
@@ -38,7 +39,7 @@ export const readPasskeyScript = (): string => readFileSync(SCRIPT, 'utf8');
 const SCRIPT = packageFile('templates/pages/passkeys.js');
 
 export function createPasskeyModule(
-  context: Pick<ModuleContext, 'store' | 'audit' | 'clock' | 'random' | 'throttle' | 'jobs'>,
+  context: ModuleContext,
   { address, origins = [], name, announce }: PasskeyModuleOptions,
 ): PasskeyModule {
   const usedChallenges = usedChallengeCollection(context.store);
@@ -55,6 +56,10 @@ export function createPasskeyModule(
       return { id: hostname, origins: [origin, ...others], name: name() };
     },
   });
+  context.accountData.add({
+    section: { name: 'passkeys', read: async (account) => (await service.list(account)).map(viewOf) },
+  });
+  context.signInMethods.add('passkey', { isHeld: service.keepsOne });
   context.jobs.add('used-challenge-purge', createExpiryPurge(usedChallenges, context.clock));
   return { service };
 }

@@ -1,6 +1,7 @@
 import type { RequestSource } from '../../core/http/routes.js';
 import { sha256 } from '../../core/kernel/secrets.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
+import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Collection, Store } from '../../core/storage/collection.js';
 
 /** A public key with which a person signs in. */
@@ -113,4 +114,19 @@ export async function removePasskeys(
   const removed = await passkeys.deleteMany({ account });
   if (removed > 0) await audit.record({ event: 'passkey.removed', subject: account, ...actorOf(source) });
   return removed;
+}
+
+/** Also without the option: an account that is deleted or has a new owner loses its passkeys. */
+export function contributePasskeys({
+  store,
+  audit,
+  signInMethods,
+  versions,
+}: Pick<ModuleContext, 'store' | 'audit' | 'signInMethods' | 'versions'>): void {
+  const passkeys = passkeyCollection(store);
+  versions.add((account, field) => readPasskeyVersion(passkeys, account, field));
+  signInMethods.add('passkey', {
+    forget: (account) => passkeys.deleteMany({ account }),
+    remove: (account, source) => removePasskeys(account, source, { passkeys, audit }),
+  });
 }

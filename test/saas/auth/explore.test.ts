@@ -1,5 +1,6 @@
 import t from 'tap';
 import type { UnknownWritesRegistry } from '../../../src/core/ops/unknown-writes.js';
+import { createAccountData } from '../../../src/core/server/contributions.js';
 import { nullIfTaken, type Store, StoreUnavailable } from '../../../src/core/storage/collection.js';
 import type { AuthService } from '../../../src/saas/auth/service.js';
 import { sessionCollection, type UserDocument, userCollection } from '../../../src/saas/auth/store.js';
@@ -311,13 +312,13 @@ t.test(
   'in every interleaving of deletion, login and refresh the account is deleted and never charged again',
   async (t) => {
     const cancelled = (store: Store) => store.collection<{ id: string }>('cancelled');
-    const hooksOn = (store: Store) => ({
-      cancelSubscriptions: async (id: string) =>
-        void (await cancelled(store).insert({ id }).catch(nullIfTaken)),
-      deleteData: async () => undefined,
-      deleteLateData: async () => undefined,
-    });
-    const service = (store: Store) => serviceOn(store, 'delete', { deletionHooks: hooksOn(store) });
+    const service = (store: Store) => {
+      const accountData = createAccountData();
+      accountData.add({
+        close: async (id) => void (await cancelled(store).insert({ id }).catch(nullIfTaken)),
+      });
+      return serviceOn(store, 'delete', { accountData });
+    };
     const scenario: Scenario = {
       async setup(store) {
         await setup(store);
@@ -355,13 +356,9 @@ t.test('a deletion during webhook deliveries leaves no billing data', async (t) 
     return billingFor(store).webhook.receive({ signature, body: Buffer.from(body), ip: '192.0.2.1' });
   };
   const leave = (store: Store) => {
-    const { deleteBillingData: forget } = billingFor(store).deletion;
-    const deletionHooks = {
-      cancelSubscriptions: async () => undefined,
-      deleteData: async () => forget(ADA),
-      deleteLateData: forget,
-    };
-    return serviceOn(store, 'delete', { deletionHooks }).deleteAccount(identityOf(ADA), 'old', ORIGIN);
+    const accountData = createAccountData();
+    accountData.add({ delete: billingFor(store).deletion.deleteBillingData });
+    return serviceOn(store, 'delete', { accountData }).deleteAccount(identityOf(ADA), 'old', ORIGIN);
   };
   const scenario = (event: (store: Store) => Promise<unknown>): Scenario => ({
     async setup(store) {

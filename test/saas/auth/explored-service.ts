@@ -2,6 +2,7 @@ import type { Test } from 'tap';
 import type { Clock } from '../../../src/core/kernel/clock.js';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
 import { createUnknownWrites, type UnknownWritesRegistry } from '../../../src/core/ops/unknown-writes.js';
+import { createAccountData, createSignInMethods } from '../../../src/core/server/contributions.js';
 import { nullIfTaken, type Store } from '../../../src/core/storage/collection.js';
 import { createAccountMails } from '../../../src/saas/auth/mails.js';
 import { type AuthService, createAuthService } from '../../../src/saas/auth/service.js';
@@ -88,11 +89,8 @@ export function serviceOn(
     presentUser: viewUnsubscribed,
     mails: silentMails,
     backgroundTasks: { run: () => undefined },
-    deletionHooks: {
-      cancelSubscriptions: async () => undefined,
-      deleteData: async () => undefined,
-      deleteLateData: async () => undefined,
-    },
+    accountData: createAccountData(),
+    signInMethods: createSignInMethods(),
     ...eventSink(),
     unknownWrites: unknownWritesOn(clock),
     clock,

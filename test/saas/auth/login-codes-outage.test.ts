@@ -2,6 +2,7 @@ import t from 'tap';
 import { createSealed } from '../../../src/core/kernel/sealed.js';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
 import type { UnknownWritesRegistry } from '../../../src/core/ops/unknown-writes.js';
+import { createSignInMethods } from '../../../src/core/server/contributions.js';
 import { type Store, StoreUnavailable } from '../../../src/core/storage/collection.js';
 import {
   createEmailLogin,
@@ -56,8 +57,11 @@ let events: string[] = [];
 function processOn(store: Store, seed: string): EmailLogin {
   const unknownWrites = unknownWritesOn(clock);
   registries.push(unknownWrites);
+  const signInMethods = createSignInMethods();
+  signInMethods.add('passkey', { forget: (id) => credentialsIn(store).deleteOne({ id }) });
   const { emailLogin } = serviceOn(store, seed, {
     clock,
+    signInMethods,
     unknownWrites,
     ...eventSink((name) => events.push(name)),
     createEmailLogin: (accounts) =>
@@ -65,7 +69,6 @@ function processOn(store: Store, seed: string): EmailLogin {
         ...accounts,
         codes: loginCodeCollection(store),
         loginTokens,
-        forgetCredentials: async (id) => void (await credentialsIn(store).deleteOne({ id })),
       }),
   });
   return emailLogin as EmailLogin;
@@ -304,7 +307,6 @@ t.test('a newer request leaves the older one in every order', async (t) => {
           ...accounts,
           codes: loginCodeCollection(store),
           loginTokens: { ...loginTokens, seal: () => NEWER },
-          forgetCredentials: async () => undefined,
         }),
     }).emailLogin?.requestCode({ email: EMAIL }, ORIGIN);
     await Promise.all(tasks);

@@ -682,6 +682,11 @@ t.test('the plan can be named by an item beyond the ten that a subscription cont
   const row = await rowOf(t, app, bought.id);
   t.match(row, { status: 'past_due', plan: 'gold', recheckAt: app.clock.now() }, 'asked for later');
   t.equal(row?.items?.length, 13);
+
+  api.fault = () => undefined;
+  await deliver(subscriptionEvent('deleted', 10, subscriptionObject(bought)));
+  const ended = await rowOf(t, app, bought.id);
+  t.match(ended, { status: 'canceled', plan: 'gold' }, 'the provider still answers that it is active');
 });
 
 t.test('a subscription without a known plan does not hide one with a plan', async (t) => {

@@ -32,11 +32,7 @@ const ticketOf = (id: string) =>
   });
 
 /** The domain of one process. */
-function federationOn(
-  store: Store,
-  seed: string,
-  hasOtherLogin = async () => false,
-): Federation<{ user: { id: string } }> {
+function federationOn(store: Store, seed: string, hasOtherLogin = async () => false): Federation {
   const provider = {
     name: 'acme',
     label: 'Acme',

@@ -1,5 +1,4 @@
 import type { Store } from '../../../src/core/storage/collection.js';
-import { agentLinkCollection } from '../../../src/saas/agents/store.js';
 import type { AuthService } from '../../../src/saas/auth/service.js';
 import { userCollection } from '../../../src/saas/auth/store.js';
 import { createSuspension, type Suspension } from '../../../src/saas/auth/users/suspension.js';
@@ -19,10 +18,7 @@ export const processOn = async (store: Store, clock: FakeClock = fakeClock(), se
   webhooksOn(store, {
     ...{ clock, seed, reach: 'loopback' },
     names: ['user.registered', 'user.suspended', 'user.deleted', 'session.revoked', 'subscription.updated'],
-    wasMade: createProofCheck(store, {
-      users: userCollection(store),
-      agentLinks: agentLinkCollection(store),
-    }),
+    wasMade: createProofCheck(store),
   });
 
 /** Two accounts and an endpoint that receives every event. */

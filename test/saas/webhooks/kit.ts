@@ -5,6 +5,7 @@ import type { Test } from 'tap';
 import { createEvents, type EventProof } from '../../../src/core/ops/events.js';
 import type { Job, Lease } from '../../../src/core/ops/jobs.js';
 import type { Reach } from '../../../src/core/outbound/request.js';
+import { createAccountData } from '../../../src/core/server/contributions.js';
 import type { Store } from '../../../src/core/storage/collection.js';
 import { openStore } from '../../../src/core/storage/open.js';
 import { createDeliveryService } from '../../../src/saas/webhooks/deliveries.js';
@@ -129,6 +130,7 @@ export async function webhooksOn(
         add: (name: string, job: Job) => void jobs.set(name, job),
         runNow: async () => undefined,
       } as never,
+      accountData: createAccountData(),
     },
     { names, keys: [KEY], ...options },
   );

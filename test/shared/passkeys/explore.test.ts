@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { createSignInMethods } from '../../../src/core/server/contributions.js';
 import { nullIfTaken, type Store } from '../../../src/core/storage/collection.js';
 import { openStore } from '../../../src/core/storage/open.js';
 import { isSessionValid, sessionCollection, userCollection } from '../../../src/saas/auth/store.js';
@@ -178,13 +179,15 @@ t.test(
 
 /** The API of one process. */
 function flowsOn(store: Store, seed: string) {
-  const auth = authOn(store, seed, {
-    removeOtherLogins: async (userId, source) =>
-      void (await removePasskeys(userId, source, {
+  const signInMethods = createSignInMethods();
+  signInMethods.add('passkey', {
+    remove: (userId, source) =>
+      removePasskeys(userId, source, {
         passkeys: passkeyCollection(store),
         audit: { record: async () => undefined },
-      })),
+      }),
   });
+  const auth = authOn(store, seed, { signInMethods });
   const service = serviceOn(store, seed);
   const flows = createPasskeyFlows({
     service,

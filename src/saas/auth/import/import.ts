@@ -49,8 +49,10 @@ export async function importUsers(
 ): Promise<ImportReport> {
   const target = dryRun
     ? {
-        ...{ ...deps, users: createDryRunUsers(deps.users) },
-        ...{ foreignHashes: NO_FOREIGN_HASHES, announceEvent: NO_EVENTS },
+        ...deps,
+        users: createDryRunUsers(deps.users),
+        foreignHashes: NO_FOREIGN_HASHES,
+        announceEvent: NO_EVENTS,
       }
     : deps;
   const report: ImportReport = { lines: 0, created: 0, existing: 0, refused: 0, interrupted: false };

@@ -76,7 +76,7 @@ export interface AddressConfirmationDependencies
     | 'announceEvent'
     | 'presentUser'
     | 'profileMark'
-    | 'removeOtherLogins'
+    | 'signInMethods'
   > {
   passwordRules: PasswordRules;
   throttle: Pick<Throttle, 'countKey'>;
@@ -161,7 +161,7 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
       await mails.passwordChanged(user, user.passwordVersion + 1, source);
       await deps.announceEvent('session.revoked', { ...event, scope: 'global' }, wasUsed);
       // A change of the address can still fail, and the account then keeps its owner.
-      if (!isChange) await deps.removeOtherLogins?.(user.id, source);
+      if (!isChange) await deps.signInMethods.remove(user.id, source);
       const confirmed = await users.updateOne(where, {
         set: { ...set, passwordHash: verified.passwordHash },
         unset: [...ALL_LINK_FIELDS, 'keptSession'],
@@ -190,7 +190,7 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
     async finishPasswordChange(user, source) {
       const { id, usedLink } = user;
       if (!usedLink.passwordChanged) return;
-      await deps.removeOtherLogins?.(id, source);
+      await deps.signInMethods.remove(id, source);
       await audit.record({ event: 'password.reset', subject: id, ip: source.ip });
       await emit('session.revoked', { id: eventIdOf(user), userId: id, scope: 'global' });
     },

@@ -41,7 +41,7 @@ export interface PasswordResetDependencies
     | 'backgroundTasks'
     | 'clock'
     | 'random'
-    | 'removeOtherLogins'
+    | 'signInMethods'
     | 'secondFactors'
   > {
   passwordRules: PasswordRules;
@@ -88,7 +88,7 @@ export function createPasswordReset(
     await mails.passwordChanged(user, user.passwordVersion + 1, source);
     const addressVerified = !user.emailVerified;
     // Someone else may have registered the address. Nothing more is added before it is verified.
-    if (addressVerified) await deps.removeOtherLogins?.(id, source);
+    if (addressVerified) await deps.signInMethods.remove(id, source);
     const usedLink = { kind: 'reset', expiresAt, passwordChanged: true, addressVerified } as const;
     const event = { id: eventIdOf(use), userId: id };
     const proof = proofOfUse(id, usedLinkHash);
@@ -111,7 +111,7 @@ export function createPasswordReset(
 
   const finishTakeOver = async (user: UserDocument, source: RequestSource): Promise<void> => {
     // Again, because a request of the stranger may have been under way.
-    await deps.removeOtherLogins?.(user.id, source);
+    await deps.signInMethods.remove(user.id, source);
     await deps.finishVerification(user, source);
   };
 

@@ -81,7 +81,8 @@ export async function registerTokenKind(
         decoratorName: `${name} claims`,
         ...keyOptions(typ, each),
       });
-      keys.push((fastify.jwt as unknown as Record<string, JWT>)[name] as JWT);
+      // The type of the decorator does not have the namespaces.
+      keys.push(Reflect.get(fastify.jwt, name));
     }
   });
   const [signing] = keys as [JWT, ...JWT[]];

@@ -44,14 +44,13 @@ export interface CodeAccountDependencies
       | 'registrationAllowed'
       | 'secondFactors'
       | 'hooks'
+      | 'signInMethods'
       | 'clock'
       | 'random'
     >,
     Pick<SignIn, 'signIn' | 'createAccount'>,
     Pick<Verification, 'finishVerification'> {
   secondFactorStep: SecondFactorStep | undefined;
-  /** Removes what signs in to an account beside its password. Idempotent. */
-  forgetCredentials(userId: string): Promise<void>;
 }
 
 const AMR = [FIRST_FACTOR.code];
@@ -92,7 +91,7 @@ export function createCodeAccounts(deps: CodeAccountDependencies): CodeAccounts 
   ): Promise<UserDocument | null> => {
     const { id, email, passwordHash, passwordVersion, sessionEpoch } = user;
     // Before the address is verified, so that a crash in between leaves nothing to the stranger.
-    await deps.forgetCredentials(id);
+    await deps.signInMethods.forget(id);
     // Enqueued before the change and sent only after it, so a crash in between loses nothing.
     if (passwordHash !== undefined) await mails.passwordChanged(user, passwordVersion + 1, source);
     const event = { id: eventIdOf(use), userId: id };
@@ -114,7 +113,7 @@ export function createCodeAccounts(deps: CodeAccountDependencies): CodeAccounts 
 
   const finishTakeOver = async (user: UserDocument, source: RequestSource): Promise<void> => {
     // Again, because a request of the stranger may have been under way.
-    await deps.forgetCredentials(user.id);
+    await deps.signInMethods.forget(user.id);
     await audit.record({ event: 'account.taken-over', subject: user.id, ip: source.ip });
     await deps.finishVerification(user, source);
     await deps.emit('session.revoked', { id: eventIdOf(user), userId: user.id, scope: 'global' });

@@ -14,11 +14,11 @@ import { createLoginCodePurge, LOGIN_CODE_TTL_MS, loginCodeCollection } from './
 /** Sign-in with mailed codes, which is loaded only if it is enabled. */
 export interface EmailLoginModule {
   /** @param accounts the flows of the domain that it continues */
-  create(accounts: Omit<EmailLoginDependencies, 'codes' | 'loginTokens' | 'forgetCredentials'>): EmailLogin;
+  create(accounts: Omit<EmailLoginDependencies, 'codes' | 'loginTokens'>): EmailLogin;
   plugin(fastify: FastifyTypebox, emailLogin: EmailLogin): Promise<void>;
 }
 
-export interface EmailLoginModuleOptions extends Pick<EmailLoginDependencies, 'forgetCredentials'> {
+export interface EmailLoginModuleOptions {
   /** The secrets that encrypt login tokens, the current one first. */
   secrets: readonly string[];
   messages: Pick<Messages, 'negotiate'>;
@@ -26,14 +26,14 @@ export interface EmailLoginModuleOptions extends Pick<EmailLoginDependencies, 'f
 
 export function createEmailLoginModule(
   context: Pick<ModuleContext, 'store' | 'jobs' | 'clock' | 'random'>,
-  { secrets, forgetCredentials, messages }: EmailLoginModuleOptions,
+  { secrets, messages }: EmailLoginModuleOptions,
 ): EmailLoginModule {
   const codes = loginCodeCollection(context.store);
   const sealing = { ...context, keys: secrets, lifetimeMs: LOGIN_CODE_TTL_MS };
   const loginTokens = createSealed<LoginRequest>('sign-ins by e-mail', sealing);
   context.jobs.add('login-code-purge', createLoginCodePurge(codes, context.clock));
   return {
-    create: (accounts) => createEmailLogin({ ...accounts, codes, loginTokens, forgetCredentials }),
+    create: (accounts) => createEmailLogin({ ...accounts, codes, loginTokens }),
     plugin: (fastify, emailLogin) => emailLoginPlugin(fastify, { emailLogin, messages }),
   };
 }

@@ -37,7 +37,7 @@ type Actor = Pick<AuditRecord, 'by' | 'ip'>;
 export interface AccountDeletionDependencies
   extends Pick<
     AuthDependencies,
-    'users' | 'sessions' | 'foreignHashes' | 'announceEvent' | 'clock' | 'deletionHooks'
+    'users' | 'sessions' | 'foreignHashes' | 'announceEvent' | 'clock' | 'accountData' | 'signInMethods'
   > {
   credentials: Credentials;
   audit: Audit;
@@ -46,17 +46,20 @@ export interface AccountDeletionDependencies
 const BATCH_SIZE = 50;
 
 export function createAccountDeletion(deps: AccountDeletionDependencies): AccountDeletion {
-  const { users, sessions, deletionHooks, credentials, audit, clock } = deps;
+  const { users, sessions, accountData, signInMethods, credentials, audit, clock } = deps;
+
+  const deleteData = (id: string) => Promise.all([accountData.delete(id), signInMethods.forget(id)]);
 
   /** The steps that follow `deletingAt`. */
   const completeDeletion = async ({ id }: UserDocument, actor: Actor): Promise<void> => {
-    await deletionHooks.cancelSubscriptions(id);
-    await deletionHooks.deleteData(id);
+    await accountData.close(id);
+    await deleteData(id);
     // A user is deleted once, by this request or by the job that resumes it.
     const event = { id: `evt_${sha256(`deleted ${id}`)}`, userId: id };
     const announced = await deps.announceEvent('user.deleted', event, { of: 'user', id });
     const deleted = await users.deleteOne({ id, deletingAt: { gt: 0 } });
-    await deletionHooks.deleteLateData(id);
+    // Again, because requests may have been under way.
+    await deleteData(id);
     // Sessions of a deleted user are invalid, and the purge removes those that a crash leaves behind.
     await sessions.deleteMany({ userId: id });
     if (!deleted) return;

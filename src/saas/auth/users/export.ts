@@ -5,6 +5,7 @@ import { streamJson } from '../../../core/http/streams.js';
 import type { Clock } from '../../../core/kernel/clock.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
 import type { ListedAudit } from '../../../core/ops/audit.js';
+import type { AccountData } from '../../../core/server/contributions.js';
 import { firstPagesOf, mapPages } from '../../../core/storage/pages.js';
 import type { Throttle } from '../../../core/throttle/throttle.js';
 import { authLimits } from '../limits.js';
@@ -68,8 +69,8 @@ export interface AccountExportDependencies {
   sessions: Sessions;
   presentUser: PresentUser;
   audit: Pick<ListedAudit, 'listOf'>;
-  /** What other domains store about a user, by the name of its section in the export. */
-  sections: Record<string, (userId: string) => Promise<unknown> | AsyncIterable<unknown[]>>;
+  /** What the other domains store about a user. */
+  accountData: Pick<AccountData, 'read'>;
   clock: Clock;
 }
 
@@ -79,7 +80,7 @@ const MAX_SESSIONS = 10_000;
 const USER_TIMES = ['profileChangedAt', 'registrationRepeatedAt', 'suspendedAt', 'deletingAt'] as const;
 
 export function createAccountExport(deps: AccountExportDependencies): Pick<ExportOptions, 'exportAccount'> {
-  const { users, sessions, presentUser, audit, sections, clock } = deps;
+  const { users, sessions, presentUser, audit, accountData, clock } = deps;
 
   const exportUser = (user: UserDocument) => ({
     ...presentUser(user),
@@ -96,7 +97,6 @@ export function createAccountExport(deps: AccountExportDependencies): Pick<Expor
     async exportAccount(userId) {
       const user = await users.findOne({ id: userId });
       const newestFirst = { where: { userId }, sort: 'createdAt', desc: true } as const;
-      const ofOtherDomains = Object.entries(sections).map(async ([name, read]) => [name, await read(userId)]);
       return {
         exportedAt: toTimestamp(clock.now()),
         user: user && exportUser(user),
@@ -106,7 +106,7 @@ export function createAccountExport(deps: AccountExportDependencies): Pick<Expor
           ...deviceIn(session),
           ...(session.revokedAt !== undefined && { revokedAt: toTimestamp(session.revokedAt) }),
         })),
-        ...Object.fromEntries(await Promise.all(ofOtherDomains)),
+        ...(await accountData.read(userId)),
         audit: mapPages(audit.listOf(userId), ({ at, event, by, actor, ip, detail }) => ({
           at: toTimestamp(at),
           event,

@@ -108,6 +108,8 @@ export function createUserDirectory(
     users: Users;
     audit: Audit;
     profileMark: ProfileMark;
+    /** Called after a name has changed, so that other systems receive it soon. */
+    profileChanged(): void;
   },
 ): UserDirectory {
   const { users, presentUser } = deps;
@@ -168,6 +170,7 @@ export function createUserDirectory(
           continue;
         }
         await announced.emit();
+        deps.profileChanged();
         if (operator) {
           const detail = changeDetail({ name: before.name }, { name: name || undefined });
           await deps.audit.record({ event: 'user.renamed', subject: id, ...auditActor(operator), detail });

@@ -76,15 +76,24 @@ export function createSubscriptionEvents(deps: SubscriptionEventsDependencies): 
   ): Promise<SubscriptionUpdate | Unchanged> => {
     const { order, update } = readUpdate(event, stored);
     if (order === 'repeated' || order === 'stale') return order;
-    const isNew = order === 'apply' || !stored;
-    if (isNew && !isPartial(event)) return update;
+    if (order === 'apply' || !stored) return isPartial(event) ? updateWithAllItems(event, stored) : update;
     const fetched = await updateFromProvider(event, stored);
     if (fetched) return fetched;
-    if (isNew) return { ...update, isUncertain: true };
     if (isOutdated(stored, event)) return 'deferred';
     const { status } = update.snapshot;
     const isNewer = status == null || followsStored(stored, status, event.previous['status']);
     return isNewer ? { ...update, isUncertain: true } : 'deferred';
+  };
+
+  /** A newer event with all items. Only they are fetched: the rest of a response can be older than the event. */
+  const updateWithAllItems = async (
+    event: BillingEvent,
+    stored: SubscriptionDocument | null,
+  ): Promise<SubscriptionUpdate> => {
+    const found = await fetchSubscription(event);
+    if (!found) return { ...readUpdate(event, stored).update, isUncertain: true };
+    const object = { ...event.object, items: found.object['items'] };
+    return readUpdate({ ...event, object }, stored).update;
   };
 
   /** What an event says about its subscription, and whether it is newer than the stored state. */
@@ -132,7 +141,7 @@ export function createSubscriptionEvents(deps: SubscriptionEventsDependencies): 
     event: BillingEvent,
     stored: SubscriptionDocument | null,
   ): Promise<SubscriptionUpdate | null> => {
-    const found = event.subscriptionId === undefined ? null : await fetchSubscription(event.subscriptionId);
+    const found = await fetchSubscription(event);
     if (!found) return null;
     const { created = 0 } = event;
     const statusAt = Math.max(found.asOf, created);
@@ -144,8 +153,8 @@ export function createSubscriptionEvents(deps: SubscriptionEventsDependencies): 
     return { snapshot, at, statusAt, ...began, eventId: event.id, isUncertain: false };
   };
 
-  const fetchSubscription = async (id: string) => {
-    if (!gateway) return null;
+  const fetchSubscription = async ({ subscriptionId: id }: BillingEvent) => {
+    if (!gateway || id === undefined) return null;
     try {
       const found = await gateway.subscription(id);
       if (!found) throw subscriptionNotFound();

@@ -7,7 +7,7 @@ import { type DailyFigures, MOVEMENTS } from './store.js';
 /** Figures about subscriptions, payments and events per day, for the operator. */
 export interface BillingFigures {
   /** The movements of the MRR, in the order of their presentation. */
-  movements: readonly string[];
+  movements: typeof MOVEMENTS;
   /** The figures of each day (ISO 8601 dates, UTC); null if none were made. */
   daily(days: readonly string[]): Promise<(DailyFigures | null)[]>;
   /** Failed payments of each day, each up to `limit`. */

@@ -176,7 +176,9 @@ export function createSubscriptionChanges(deps: SubscriptionChangeDependencies):
       made.add(change.kind);
       stored = (await sync.apply(marked, state, actor)).after;
       await audit.record({
-        ...{ event, subject: userId, ip },
+        event,
+        subject: userId,
+        ip,
         ...(actor && { actor }),
         detail: `${id} ${detail}`.trim(),
       });

@@ -32,7 +32,7 @@ export async function secondFactorPlugin(
       const resumed = await resume(request, token);
       if ('error' in resumed) return forms.respondWithError(reply, resumed.error, 303);
       if ('expired' in resumed) return startAgain(request, reply, resumed.expired);
-      const { purpose: signInRequest, principal } = resumed;
+      const { signInRequest, principal } = resumed;
       pages.keepForm(request, signInPages.secondFactor(signInRequest, { token }));
       if (await secondFactor.verify(principal.id, code, requestSource(request))) {
         return forms.complete(request, reply, signInRequest, principal, AMR.secondFactor);
@@ -50,7 +50,7 @@ export async function secondFactorPlugin(
       const resumed = await resume(request, token);
       if ('error' in resumed) return forms.respondWithError(reply, resumed.error, 303);
       if ('expired' in resumed) return startAgain(request, reply, resumed.expired);
-      const { purpose: signInRequest, principal } = resumed;
+      const { signInRequest, principal } = resumed;
       const { id, handle } = principal;
       const enrolment = await secondFactor.pending(id, handle);
       pages.keepForm(request, signInPages.secondFactorEnrolment(signInRequest, { token, enrolment }));
@@ -84,6 +84,6 @@ export async function secondFactorPlugin(
     const principal = proven ? await directory.findPrincipal(proven.id) : null;
     // Without a password before it, or after the account was disabled or the password changed.
     if (!principal || principal.epoch !== proven?.epoch) throw oidcErrors.login_rejected();
-    return { purpose: signInRequest, principal };
+    return { signInRequest, principal };
   }
 }

@@ -1,46 +1,83 @@
+import type { Pages } from '../core/http/pages.js';
 import { toTimestamp } from '../core/http/schemas.js';
-import { type Clock, DAY } from '../core/kernel/clock.js';
+import { DAY } from '../core/kernel/clock.js';
 import { httpErrors, invalidFields } from '../core/kernel/errors.js';
-import { auditActor, changeDetail, type ListedAudit, type Operator } from '../core/ops/audit.js';
-import type { EmailService } from '../shared/email/service.js';
-import type { FactorService } from '../shared/factors/service.js';
-import type { PasskeyService } from '../shared/passkeys/service.js';
+import { auditActor, changeDetail, listedAuditCollection, type Operator } from '../core/ops/audit.js';
+import { createAuditSearch } from '../core/ops/audit-search.js';
+import { OutboxMail } from '../shared/email/administration.js';
+import type { EmailModule } from '../shared/email/module.js';
+import { type AdminModule, createAdminModule } from './admin/module.js';
 import type { UserPageSource } from './admin/user-page.js';
 import type { UserSectionSources } from './admin/user-sections.js';
 import type { UsersSource } from './admin/users.js';
 import type { AuthModule, UsersModule } from './auth/module.js';
 import { userNotFound } from './auth/users/users.js';
+import type { SaasBase } from './base.js';
 import { billingErrors } from './billing/errors.js';
+import { EventRecord } from './billing/events/log.js';
 import type { BillingModule } from './billing/module.js';
+import { billingRecordSchemas } from './billing/records.js';
 import { Purchase } from './billing/schemas.js';
+import { describeInstallation } from './installation.js';
+import type { SettingsModule } from './settings/module.js';
+import type { SaasPasskeys, SaasSecondFactors } from './sign-in-methods.js';
+import type { WebhooksModule } from './webhooks/module.js';
 
-export interface UserAdministrationDependencies {
+export interface AdminAreaOptions {
   users: UsersModule;
   auth: AuthModule;
   billing: BillingModule;
-  /** Whether an API key of the payment provider is configured. */
-  hasPaymentKey: boolean;
-  mails: Pick<EmailService, 'listByUser'>;
-  /** Absent if no encryption key is configured. */
-  secondFactors: Pick<FactorService, 'stateOf' | 'remove'> | undefined;
-  /** Absent if they are not enabled. */
-  passkeys: Pick<PasskeyService, 'list' | 'removeAll'> | undefined;
-  audit: ListedAudit;
-  clock: Clock;
+  email: EmailModule;
+  settings: SettingsModule;
+  secondFactors: SaasSecondFactors | undefined;
+  passkeys: SaasPasskeys | undefined;
+  webhooks: WebhooksModule | undefined;
+  pages: Pages;
 }
 
-/** What the admin area shows and changes about users, from all domains. */
-export function createUserAdministration({
-  users: { directory, suspension },
-  auth,
-  billing,
-  hasPaymentKey,
-  mails,
-  secondFactors,
-  passkeys,
-  audit,
-  clock,
-}: UserAdministrationDependencies): {
+/** The admin area, which shows and changes what all domains store. */
+export function createAdminArea(base: SaasBase, options: AdminAreaOptions): AdminModule {
+  const { context, config, values, runtime } = base;
+  const { users, auth, billing, email, settings, webhooks, pages } = options;
+  if (runtime.adminPath !== false) context.jobs.add('active-users', auth.activity.job);
+  return createAdminModule(context, {
+    config: values,
+    overview: {
+      users: users.directory,
+      sessions: auth.sessions,
+      webhookEvents: billing.webhookEvents,
+      activity: auth.activity,
+      mails: email.service,
+      billing: billing.figures,
+      duplicates: billing.duplicates,
+      endpoints: webhooks?.service,
+      settings: settings.service,
+    },
+    ...createUserAdministration(base, options),
+    billing: { ...billing.records, schemas: billingRecordSchemas },
+    webhooks: { ...billing.eventLog, schema: EventRecord },
+    mails: { ...email.administration, schema: OutboxMail },
+    audit: createAuditSearch(listedAuditCollection(context.store)),
+    settings: settings.service,
+    customSettings: settings.custom,
+    endpoints: webhooks?.adminPlugin,
+    installation: describeInstallation(config),
+    pages,
+  });
+}
+
+/** What the admin area shows and changes about users. */
+function createUserAdministration(
+  { context: { audit, clock }, values }: SaasBase,
+  {
+    users: { directory, suspension },
+    auth,
+    billing,
+    email: { service: mails },
+    secondFactors,
+    passkeys,
+  }: AdminAreaOptions,
+): {
   users: UsersSource & UserPageSource;
   userSections: Omit<UserSectionSources, 'billing'>;
 } {
@@ -66,7 +103,6 @@ export function createUserAdministration({
       unsuspend: (id, by) => suspension.unsuspend({ id }, by),
       async rename(id, name, by) {
         await directory.rename(id, name, by);
-        billing.sendProfiles();
       },
       grant: (id, { plan, until }, by) =>
         billing.grants.grant(
@@ -76,21 +112,21 @@ export function createUserAdministration({
         ),
       revokeGrant: billing.grants.revoke,
       plans: plans.names && [...plans.names],
-      resync: hasPaymentKey ? resync : undefined,
+      resync: values.paymentSecretKey === undefined ? undefined : resync,
       secondFactors: secondFactors && {
         async since(id) {
-          const state = await secondFactors.stateOf(id);
+          const state = await secondFactors.service.stateOf(id);
           return state && toTimestamp(state.since);
         },
         async remove(id, { name, ip }) {
-          const isRemoved = await secondFactors.remove(id, { by: name, ip });
+          const isRemoved = await secondFactors.service.remove(id, { by: name, ip });
           if (!isRemoved) throw httpErrors.VALIDATION_ERROR({ message: 'The user has no second factor.' });
         },
       },
       passkeys: passkeys && {
-        count: async (id) => (await passkeys.list(id)).length,
+        count: async (id) => (await passkeys.service.list(id)).length,
         async remove(id, { name, ip }) {
-          const removed = await passkeys.removeAll(id, { by: name, ip });
+          const removed = await passkeys.service.removeAll(id, { by: name, ip });
           if (removed === 0) throw httpErrors.VALIDATION_ERROR({ message: 'The user has no passkey.' });
         },
       },

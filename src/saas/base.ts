@@ -1,0 +1,86 @@
+import type { FastifyInstance } from 'fastify';
+import { type HostContext, logConfiguration, pluginContext } from '../core/http/host-context.js';
+import { createListedAudit } from '../core/ops/audit.js';
+import { openMetrics } from '../core/ops/metrics.js';
+import { claimStore } from '../core/server/claimed-store.js';
+import { openMeasuredStore } from '../core/server/measured-store.js';
+import { createModuleContext, followLifecycle } from '../core/server/module-context.js';
+import { rejectUnfinishedCopy } from '../core/server/unfinished-copy.js';
+import { ratesOf } from '../core/throttle/options.js';
+import { userCollection } from './auth/store.js';
+import {
+  namedOrigins,
+  type ResolvedSaas,
+  saasWarnings,
+  sealingSecrets,
+  withAccountPages,
+} from './options.js';
+
+export interface MountOptions {
+  /** That of our own server. Default: the plugin is in a host. */
+  hostContext?: HostContext;
+  /** The scopes that routes of the application state for agents. */
+  agentScopes?: Set<string>;
+}
+
+/** What all modules of the product stand on: the context, the configuration and the addresses. */
+export type SaasBase = Awaited<ReturnType<typeof openBase>>;
+
+/** Opens the store. */
+export async function openBase(
+  fastify: FastifyInstance,
+  { config, runtime }: ResolvedSaas,
+  { hostContext, agentScopes = new Set() }: MountOptions,
+) {
+  logConfiguration(fastify, config, saasWarnings(config));
+  const { prefix, accountPath, random } = runtime;
+  // As browsers see it.
+  const accountAddress = fastify.prefix + accountPath;
+  const values = withAccountPages(config.values, accountAddress);
+  const host = hostContext ?? pluginContext(fastify, { configured: values.publicUrl, port: 3000 }, random);
+  const { publicUrl, mountedAt = () => fastify.prefix + prefix } = host;
+  const metrics = values.metrics ? await openMetrics('saas_backend', runtime.metricsPeers) : undefined;
+  const store = await openMeasuredStore(
+    runtime.mongo ? { mongo: runtime.mongo, prefix: 'saas_' } : values.databaseUri,
+    metrics,
+    fastify.log,
+  );
+  fastify.addHook('onClose', () => store.close());
+  await rejectUnfinishedCopy(store);
+  await claimStore(store, 'saas-backend');
+
+  const context = createModuleContext(store, {
+    ...runtime,
+    production: config.production,
+    log: fastify.log,
+    createAudit: createListedAudit,
+    throttleSecret: values.jwtRefreshSecret,
+    rates: ratesOf(values),
+    metrics,
+  });
+  followLifecycle(fastify, context, values);
+  return {
+    fastify,
+    context,
+    /** The documents of users. */
+    userDocuments: userCollection(store),
+    config,
+    values,
+    runtime,
+    host,
+    isPlugin: hostContext === undefined,
+    agentScopes,
+    publicUrl: publicUrl.get,
+    /** The public path of the API. */
+    mountedAt,
+    /** The public address of the API. */
+    apiUrl: () => publicUrl.get() + mountedAt(),
+    accountAddress,
+    /** Names the registration, unique in the host. */
+    mount: `saas-backend ${fastify.prefix}${prefix}`,
+    /** Encrypt what clients keep during a sign-in, the current one first. */
+    secrets: sealingSecrets(values),
+    /** The origins of applications that are named: tickets never go to any origin. */
+    origins: namedOrigins(values),
+  };
+}

@@ -1,0 +1,97 @@
+import { personOf, type RequestIdentity } from '../core/http/identity.js';
+import type { Clock } from '../core/kernel/clock.js';
+import { httpErrors } from '../core/kernel/errors.js';
+import { suggestion } from '../core/kernel/text.js';
+import { type RecentAuthOptions, requireRecent } from './auth/sign-in/recent-auth.js';
+import { billingErrors } from './billing/errors.js';
+import type { KnownPlans } from './billing/plans/plans.js';
+import type { SubscriptionService } from './billing/subscription/service.js';
+
+/** The guards of `fastify.saas` for routes of the host. */
+
+/** The part of a request that the guards read and set. */
+export interface UserRequest {
+  headers: { authorization?: string | undefined };
+  saas: RequestIdentity;
+  method?: string | undefined;
+  url?: string | undefined;
+  originalUrl?: string | undefined;
+  rawHeaders?: string[];
+  raw?: { rawHeaders: string[] };
+  ip?: string;
+  socket?: { remoteAddress?: string | undefined };
+  routeOptions?: { config: unknown };
+}
+
+/** A hook for routes, such as `onRequest`. It rejects by throwing an error with its status. */
+export type UserGuard = (request: UserRequest) => Promise<void>;
+
+/** Creates `requireRecentAuth`. @param requirePerson refuses agents, whatever the route states */
+export function createRecentAuthGuards(
+  requirePerson: UserGuard,
+  { hasSecondFactors, clock }: { hasSecondFactors: boolean; clock: Clock },
+): (required?: RecentAuthOptions) => UserGuard {
+  return (required = {}) => {
+    refuseMissingFactors(required, hasSecondFactors);
+    return async (request) => {
+      await requirePerson(request);
+      requireRecent(personOf(request.saas), required, clock);
+    };
+  };
+}
+
+/** @throws Error because no user could have a second factor */
+export function refuseMissingFactors({ secondFactor }: RecentAuthOptions, hasSecondFactors: boolean): void {
+  if (!secondFactor || hasSecondFactors) return;
+  throw new Error(
+    'requireRecentAuth: secondFactor needs FACTOR_ENCRYPTION_KEY or PASSKEYS, without which nobody has one.',
+  );
+}
+
+/** Creates `requireEntitled` and `requireFeature`. */
+export function createEntitlementGuards(
+  requireUser: UserGuard,
+  { entitles, hasFeature }: Pick<SubscriptionService, 'entitles' | 'hasFeature'>,
+  known: KnownPlans,
+) {
+  return {
+    requireEntitled(plan?: string): UserGuard {
+      refuseUnknownPlan(plan, known);
+      return async (request) => {
+        await requireUser(request);
+        if (await entitles(request.saas.user.id, plan)) return;
+        const needed = plan === undefined ? 'a subscription' : `a subscription to ${plan}`;
+        throw httpErrors.FORBIDDEN({ message: `This requires ${needed}.` });
+      };
+    },
+
+    requireFeature(feature: string): UserGuard {
+      refuseUnknownFeature(feature, known);
+      return async (request) => {
+        await requireUser(request);
+        if (await hasFeature(request.saas.user.id, feature)) return;
+        throw billingErrors.FEATURE_NOT_INCLUDED({
+          message: `Your plan does not include the feature ${feature}.`,
+        });
+      };
+    },
+  };
+}
+
+/** @throws Error that lists the plans, because a misspelt one would reject every user */
+export function refuseUnknownPlan(plan: string | undefined, { names }: KnownPlans): void {
+  if (plan === undefined || !names || names.has(plan)) return;
+  const listed = `The plans of the option 'billing' are: ${[...names].join(', ') || 'none'}.`;
+  throw new Error(
+    `requireEntitled: '${plan}' is not a plan that can be purchased or granted. ${listed}${suggestion(plan, [...names])}`,
+  );
+}
+
+/** @throws Error that lists the features */
+export function refuseUnknownFeature(feature: string, { names, features }: KnownPlans): void {
+  if (!names || features.has(feature)) return;
+  const listed = `The features of the option 'billing' are: ${[...features].join(', ') || 'none'}.`;
+  throw new Error(
+    `requireFeature: no plan has the feature '${feature}'. ${listed}${suggestion(feature, [...features])}`,
+  );
+}
