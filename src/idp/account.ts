@@ -1,18 +1,27 @@
 import { access, type FastifyTypebox } from '../core/http/routes.js';
 import type { Audit } from '../core/ops/audit.js';
-import type { AccountModuleOptions } from '../shared/account-pages/module.js';
+import { type AccountModule, createAccountModule } from '../shared/account-pages/module.js';
 import type { AccountSources, Person } from '../shared/account-pages/service.js';
+import type { IdpContext } from './context.js';
+import type { PasskeysOfPeople, SecondFactorsOfPeople } from './logins.js';
+import type { ConsentService } from './oidc/consents.js';
+import type { Directory } from './oidc/directory.js';
 import type { FirstPartySignIn } from './oidc/first-party-sign-in.js';
+import type { GrantedAccess } from './oidc/granted-access.js';
 import type { OidcModule } from './oidc/module.js';
 import type { ResourceScopes, Resources } from './oidc/resources.js';
+import { mountPath, type SessionService } from './oidc/sessions.js';
+import type { PrincipalDirectory } from './provisioning/directory.js';
 import type { ProvisioningModule } from './provisioning/module.js';
+import type { Principals } from './provisioning/principals.js';
+import type { ResourcesModule } from './resources/module.js';
 
 export interface IdpAccountDependencies
   extends Pick<AccountSources, 'verification' | 'factors' | 'passkeys' | 'forget'> {
-  principals: Pick<ProvisioningModule['principals'], 'authenticate' | 'changePassword' | 'rename'>;
-  directory: Pick<ProvisioningModule['directory'], 'deleteSelf' | 'isDeleted'>;
-  sessions: Pick<OidcModule['sessions'], 'list' | 'endOwn' | 'endOthers'>;
-  consents: Pick<OidcModule['consents'], 'list' | 'revoke'>;
+  principals: Pick<Principals, 'authenticate' | 'changePassword' | 'rename'>;
+  directory: Pick<PrincipalDirectory, 'deleteSelf' | 'isDeleted'>;
+  sessions: Pick<SessionService, 'list' | 'endOwn' | 'endOthers'>;
+  consents: Pick<ConsentService, 'list' | 'revoke'>;
   delegations: Pick<OidcModule['delegations'], 'list' | 'endOwn'>;
   findClient: NonNullable<AccountSources['applications']>['find'];
   findResource: Resources['find'];
@@ -109,14 +118,50 @@ export function createAccountSources(deps: IdpAccountDependencies): AccountSourc
   };
 }
 
-/** The sign-in of the provider, for the account pages. */
-export function createAccountSignIn(own: FirstPartySignIn): AccountModuleOptions['signIn'] {
-  return {
-    userOf: own.userOf,
-    forgetSession: own.forgetSession,
-    sendSignIn: (request, reply, page, handle) =>
-      own.sendSignIn(request, reply, { returnTo: `/account${page}`, name: 'the account page' }, handle),
-  };
+export interface AccountDependencies {
+  provisioning: ProvisioningModule;
+  oidc: OidcModule;
+  granted: GrantedAccess;
+  resources: ResourcesModule;
+  clientDirectory: Pick<Directory, 'findClient'>;
+  secondFactor: SecondFactorsOfPeople | undefined;
+  passkeys: PasskeysOfPeople | undefined;
+  /** Removes what is stored about a deleted person beside the account. */
+  forget(sub: string): Promise<void>;
+}
+
+/** The account pages, with the sign-in of the provider. */
+export function createAccount(context: IdpContext, deps: AccountDependencies): AccountModule {
+  const { pages, issuer, hasAccountPages, audit } = context;
+  const { provisioning, oidc, granted, resources, clientDirectory } = deps;
+  const { userOf, forgetSession, sendSignIn } = oidc.signIn;
+  const mount = () => mountPath(issuer());
+  return createAccountModule(context, {
+    path: () => `${mount()}/account`,
+    signOutHref: () => `${mount()}/logout`,
+    pages,
+    hasAccountPages,
+    signIn: {
+      userOf,
+      forgetSession,
+      sendSignIn: (request, reply, page, handle) =>
+        sendSignIn(request, reply, { returnTo: `/account${page}`, name: 'the account page' }, handle),
+    },
+    sources: createAccountSources({
+      principals: provisioning.principals,
+      directory: provisioning.directory,
+      verification: provisioning.verification,
+      sessions: oidc.sessions,
+      delegations: oidc.delegations,
+      consents: granted.consents,
+      findClient: clientDirectory.findClient,
+      findResource: resources.service.find,
+      factors: deps.secondFactor,
+      passkeys: deps.passkeys,
+      forget: deps.forget,
+      audit,
+    }),
+  });
 }
 
 export interface AccountEntryOptions {

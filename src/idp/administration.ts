@@ -9,24 +9,17 @@ import type { Store } from '../core/storage/collection.js';
 import { openExistingStore, openStore } from '../core/storage/open.js';
 import { createOutbox } from '../shared/email/outbox.js';
 import { mailCollection } from '../shared/email/store.js';
-import {
-  type AnnounceFactor,
-  FACTOR_VERSION,
-  factorCollection,
-  removeFactor,
-} from '../shared/factors/store.js';
+import { type AnnounceFactor, factorCollection, removeFactor } from '../shared/factors/store.js';
 import { type AnnouncePasskey, passkeyCollection, removePasskeys } from '../shared/passkeys/store.js';
-import { announceEnd, logoutNoticeCollection } from './oidc/backchannel/store.js';
+import { createLoginMails } from './logins.js';
 import { SCOPES } from './oidc/claims.js';
-import { createDelegations, type Delegations } from './oidc/delegations/service.js';
-import { delegationCollection } from './oidc/delegations/store.js';
-import { createRevocations, revocationCollection } from './oidc/revocations/service.js';
-import { hasMailServer, idpSchema, idTokenAlgorithmsOf } from './options.js';
+import type { Delegations } from './oidc/delegations/service.js';
+import { createGrantedAccess } from './oidc/granted-access.js';
+import { hasMailServer, idpSchema, idTokenAlgorithmsOf, uriRulesOf } from './options.js';
 import { type AgentKeys, createAgentKeys } from './provisioning/agent-keys.js';
 import { createPersonMails } from './provisioning/mails.js';
 import { createProvisioningModule, type ProvisioningModule } from './provisioning/module.js';
-import type { EndSessions } from './provisioning/principals.js';
-import { createLastKnownAddress, principalCollection } from './provisioning/store.js';
+import { createLastKnownAddress, findActive, principalCollection } from './provisioning/store.js';
 import { registrationTokenCollection } from './registration/store.js';
 import { createRegistrationTokens, type RegistrationTokens } from './registration/tokens.js';
 import {
@@ -70,64 +63,55 @@ export async function openProvisioning(
   const { databaseUri, publicUrl, es256Key, emailApiKey, emailSmtpUrl, nativeSchemes } = idpSchema.properties;
   const { values, production } = resolveOptions(
     defineOptions({
-      ...{ databaseUri, publicUrl, es256Key, emailApiKey, emailSmtpUrl, nativeSchemes },
+      databaseUri,
+      publicUrl,
+      es256Key,
+      emailApiKey,
+      emailSmtpUrl,
+      nativeSchemes,
       port: idpServerSchema.properties.port,
     }),
     { program: 'idp', given: {}, env: undefined, random: systemRandom },
   );
   const store = await (create ? openStore : openExistingStore)(values.databaseUri);
   const base = values.publicUrl ?? (await createLastKnownAddress(store).recall());
-  const notices = logoutNoticeCollection(store);
   const context = createCommandContext(store, { production, warn, createAudit });
   const issuer = createPublicUrl(base, values.port).get;
-  const findActive = (sub: string) => principalCollection(store).findOne({ id: sub, state: 'active' });
-  const revocations = createRevocations({
-    revocations: revocationCollection(store),
+  const { endSessions, endClient, revocations, delegations } = createGrantedAccess(context, {
     resources: createResourceService(resourceCollection(store), context),
-    findPrincipal: findActive,
-    clock: context.clock,
-  });
-  // A server sends the notices.
-  const endSessions: EndSessions = (sub, change) =>
-    revocations.endPrincipal(sub, async () => {
-      await announceEnd(notices, { sub }, context.clock.now());
-      return change();
-    });
-  const delegations = createDelegations({
-    ...context,
-    delegations: delegationCollection(store),
-    directory: { findPrincipal: findActive },
-    revocations,
+    findPrincipal: findActive(principalCollection(store)),
+    // A server sends the notices.
+    wake: () => undefined,
   });
   const { principals, links, directory, clients, operators } = createProvisioningModule(context, {
     issuer,
-    uriRules: { allowHttp: !production, nativeSchemes: values.nativeSchemes ?? [] },
+    uriRules: uriRulesOf({ values, production }),
     isSignupOpen: false,
     idTokenAlgorithms: idTokenAlgorithmsOf(values),
     endSessions,
-    async endClient(id, change, by) {
-      const removed = await revocations.end('client_id', id, change);
-      await delegations.endAll({ clientId: id }, by);
-      return removed;
-    },
+    endClient,
   });
   const factors = factorCollection(store);
   const passkeys = passkeyCollection(store);
   const { audit } = context;
   const announce = hasMailServer(values) ? announcementsOf(store, { ...context, issuer }) : undefined;
   return {
-    ...{ principals, links, directory, clients, operators },
+    principals,
+    links,
+    directory,
+    clients,
+    operators,
     agentKeys: createAgentKeys(principalCollection(store), { ...context, endSessions }),
     resources: openResources(store, {
       ...context,
       allowHttp: !production,
       async endResource(identifier, change, by) {
         const removed = await revocations.endResource(identifier, change);
-        await delegations.endAll({ resource: identifier }, by);
+        await (await delegations()).endAll({ resource: identifier }, by);
         return removed;
       },
     }),
-    delegations,
+    delegations: await delegations(),
     removeFactor: (sub) =>
       removeFactor(sub, COMMAND_SOURCE, { ...context, factors, announce: announce?.factor }),
     removePasskeys: (sub) =>
@@ -167,7 +151,7 @@ function openTrust(
   });
 }
 
-/** Enqueues the mails about removed factors and passkeys, which a server sends. */
+/** Enqueues the mails about removed factors and passkeys, which a server sends. They do not say from where. */
 function announcementsOf(
   store: Store,
   context: Pick<ModuleContext, 'clock' | 'random'> & { issuer(): string },
@@ -181,16 +165,9 @@ function announcementsOf(
     wake: () => undefined,
   });
   const mails = createPersonMails({ ...context, outbox, messages });
-  const people = principalCollection(store);
+  const { factor, passkey } = createLoginMails(principalCollection(store), mails);
   return {
-    async factor(kind, sub, version) {
-      const person = await people.findOne({ id: sub });
-      const change = { kind, versionField: FACTOR_VERSION, version };
-      if (person) await mails.secondFactorChanged(person, change, undefined);
-    },
-    async passkey(change, sub) {
-      const person = await people.findOne({ id: sub });
-      if (person) await mails.passkeyChanged(person, change, undefined);
-    },
+    factor: (kind, sub, version) => factor(kind, sub, version, undefined),
+    passkey: (change, sub) => passkey(change, sub, undefined),
   };
 }

@@ -61,7 +61,10 @@ export async function exchangeToken(
     { clientId, clientSecret },
     {
       grant_type: TOKEN_EXCHANGE,
-      ...{ subject_token: subjectToken, actor_token: actorToken, resource, scope },
+      subject_token: subjectToken,
+      actor_token: actorToken,
+      resource,
+      scope,
       subject_token_type: request.subjectTokenType ?? typeOf(subjectToken),
       actor_token_type: request.actorTokenType ?? typeOf(actorToken),
     },

@@ -66,7 +66,11 @@ export async function logIn(
   const startedAt = clock.now();
   const { redirectUri: redirect_uri, resource } = request;
   const response = await post(metadata.token_endpoint, request, {
-    ...{ grant_type: 'authorization_code', code, redirect_uri, code_verifier: verifier, resource },
+    grant_type: 'authorization_code',
+    code,
+    redirect_uri,
+    code_verifier: verifier,
+    resource,
   });
   if (response.id_token !== undefined) await verifyIdToken(metadata, request, response.id_token, nonce);
   return loginTokens(response, { startedAt, scope: request.scope });

@@ -1,208 +1,116 @@
-import type { FastifyBaseLogger } from 'fastify';
-import type { AuditRecord } from '../core/ops/audit.js';
-import { createAuditSearch } from '../core/ops/audit-search.js';
-import { createDocuments, documentCollection } from '../core/outbound/documents.js';
-import { createOutbound } from '../core/outbound/request.js';
-import type { ModuleContext } from '../core/server/module-context.js';
-import { createAccountModule } from '../shared/account-pages/module.js';
-import type { EmailModule, EmailModuleOptions } from '../shared/email/module.js';
-import { FACTOR_VERSION, factorCollection, removeFactor } from '../shared/factors/store.js';
-import { passkeyCollection, readPasskeyVersion, removePasskeys } from '../shared/passkeys/store.js';
-import { createAccountSignIn, createAccountSources } from './account.js';
-import type { Appearance } from './appearance.js';
-import { createOperatorsModule } from './console/module.js';
-import { keyMaterial, publishedKeys } from './keys.js';
-import { createOidcModule } from './oidc/module.js';
-import { mountPath } from './oidc/sessions.js';
-import { hasMailServer, idTokenAlgorithmsOf, type ResolvedIdp } from './options.js';
-import { createPasskeySignUp, openPasskeys } from './passkeys.js';
+import type { FactorService } from '../shared/factors/service.js';
+import { passkeyCollection } from '../shared/passkeys/store.js';
+import { createAccount } from './account.js';
+import { createConsole } from './console.js';
+import type { IdpContext } from './context.js';
+import { openEmail } from './email.js';
+import {
+  createLoginMails,
+  createPasskeySignUp,
+  createRemovalOfLogins,
+  createSecondFactor,
+  openFactors,
+  openPasskeys,
+} from './logins.js';
+import { createGrantedAccess } from './oidc/granted-access.js';
+import { createOidcModule, type OidcModule } from './oidc/module.js';
+import { idTokenAlgorithmsOf, uriRulesOf } from './options.js';
+import { createPersonMails } from './provisioning/mails.js';
 import { createProvisioningModule } from './provisioning/module.js';
-import { createClientDirectory, openRegistration } from './registration.js';
+import { findActive, principalCollection } from './provisioning/store.js';
+import { createClientDirectory, createPublicDocuments, openRegistration } from './registration.js';
 import { createResourcesModule } from './resources/module.js';
-import { createSecondFactor, openFactors } from './second-factors.js';
 import { subjectLinkCollection } from './trust/store.js';
-import { openIdentityAssertions } from './trust.js';
 
-export interface IdpModulesOptions extends Appearance {
-  config: ResolvedIdp['config'];
-  issuer(): string;
-  hasAccountPages: boolean;
-  log: Pick<FastifyBaseLogger, 'info'>;
-}
+/** The modules of the provider. Each gets what it needs from those above it. */
+export async function createIdpModules(context: IdpContext) {
+  const { values, store, messages, jobs } = context;
+  const people = principalCollection(store);
+  const isSignUpOpen = !values.disableSignup;
 
-/** Creates the modules of the provider, each of which gets what it needs from the others. */
-export async function createIdpModules(
-  context: ModuleContext,
-  { config, issuer, hasAccountPages, brand, pages, messages, log }: IdpModulesOptions,
-) {
-  const { values } = config;
-  const { store } = context;
-  // Also without the option: an account that is deleted or has a new owner loses its passkeys.
-  const passkeyDocuments = passkeyCollection(store);
-  const subjectLinks = subjectLinkCollection(store);
-  const { ed25519Seed, ed25519SeedNext, ed25519SeedPrevious } = values;
-  const email = await openEmail(context, {
-    config,
-    // Another process may have begun the next step of a rotation.
-    secrets: [ed25519Seed, ed25519SeedNext, ed25519SeedPrevious].filter((seed) => seed !== undefined),
-    previousVariable: 'IDP_ED25519_SEED_PREVIOUS',
-    messages,
-    colours: brand.colours,
-    publicUrl: issuer,
-    settings: async () => ({ siteName: brand.name(), emailNotifications: true }),
-    readUserVersion: async (sub, field) =>
-      field === FACTOR_VERSION && factors
-        ? factors.version(sub)
-        : ((await readPasskeyVersion(passkeyDocuments, sub, field)) ??
-          provisioning.readMailVersion(sub, field)),
-  });
-  const factors = await openFactors(context, values, {
-    issuer: () => brand.name(),
-    announce: (kind, sub, version, source) =>
-      provisioning.announceFactor(sub, { kind, versionField: FACTOR_VERSION, version }, source),
-  });
-  const passkeys = await openPasskeys(context, values, {
-    address: issuer,
-    name: () => brand.name(),
-    announce: (change, sub, source) => provisioning.announcePasskey(sub, change, source),
-  });
-  const uriRules = { allowHttp: !config.production, nativeSchemes: values.nativeSchemes ?? [] };
-  const provisioning = createProvisioningModule(context, {
-    issuer,
-    mail: email && { outbox: email.service, messages },
-    uriRules,
-    isSignupOpen: !values.disableSignup,
-    idTokenAlgorithms: idTokenAlgorithmsOf(values),
-    adminToken: values.adminToken,
-    inviteToken: values.inviteToken,
-    // The owner of the address gets no mail about what a stranger has set up.
-    removeOtherLogins: (sub, source) =>
-      Promise.all([
-        removePasskeys(sub, source, { passkeys: passkeyDocuments, audit: context.audit }),
-        factors && removeFactor(sub, source, { factors: factorCollection(store), ...context }),
-      ]),
-    trustForCodes: async (sub, ip) => factors?.trust(sub, ip),
-    endSessions: (sub, change) => oidc.endSessions(sub, change),
-    endClient: (id, change, by) => oidc.endClient(id, change, by),
-    forgetConsents: (sub) => oidc.consents.forget(sub),
-  });
-  const secondFactor = factors && createSecondFactor(factors, { values, clock: context.clock, provisioning });
-  const documents = createDocuments(documentCollection(store), {
-    send: createOutbound({ reach: values.loopbackDocuments ? 'loopback' : 'public' }),
-    clock: context.clock,
-    onFailure: (uri, reason) => log.info({ uri, reason }, 'a document of a client cannot be read'),
-  });
-  context.jobs.add('document-purge', documents.purge);
-  const registration = await openRegistration(context, values, {
-    ...{ clients: provisioning.clients, uriRules, documents },
-    endClient: (id, change, by) => oidc.endClient(id, change, by),
-  });
-  context.jobs.add('unused-client-purge', provisioning.clients.purge);
-  const clientDirectory = createClientDirectory(provisioning.clients, registration?.metadataClients, context);
   const resources = createResourcesModule(context);
-  const oidc = createOidcModule(context, {
-    issuer,
+  const granted = createGrantedAccess(context, {
+    resources: resources.service,
+    findPrincipal: findActive(people),
+    wake: () => void jobs.runNow('backchannel-logout'),
+  });
+  const email = await openEmail(context);
+  const mails = email && createPersonMails({ ...context, outbox: email.service });
+  const announce = mails && createLoginMails(people, mails);
+  const factors = await openFactors(context, announce?.factor);
+  const passkeys = await openPasskeys(context, announce?.passkey);
+  const provisioning = createProvisioningModule(context, {
+    ...values,
+    issuer: context.issuer,
+    isSignupOpen: isSignUpOpen,
+    uriRules: uriRulesOf(context),
+    idTokenAlgorithms: idTokenAlgorithmsOf(values),
+    mails,
+    removeOtherLogins: createRemovalOfLogins(context),
+    trustForCodes: factors?.trust,
+    endSessions: granted.endSessions,
+    endClient: granted.endClient,
+    forgetConsents: granted.consents.forget,
+  });
+  const { principals, clients, directory, verification } = provisioning;
+  const secondFactor = factors && createSecondFactor(context, factors, verification);
+  const documents = createPublicDocuments(context);
+  const { endClient } = granted;
+  const registration = await openRegistration(context, { clients, documents, endClient });
+  const clientDirectory = createClientDirectory(clients, registration?.metadataClients, context);
+  const oidc = await createOidcModule(context, {
+    ...context,
     locales: messages.locales,
-    keys: keyMaterial(values),
-    directory: {
-      authenticate: provisioning.principals.authenticate,
-      findByHandle: provisioning.directory.findByHandle,
-      findPrincipal: provisioning.principals.find,
-      isDeleted: provisioning.directory.isDeleted,
-      ...clientDirectory,
-    },
-    resources: { ...resources.service, findServer: resources.service.findById },
-    isSignUpOpen: !values.disableSignup,
+    isSignUpOpen,
     clientRegistration: {
       acceptsMetadata: values.clientIdMetadata,
       acceptsRegistration: values.clientRegistration,
     },
-    signUp: (input, source) => provisioning.principals.register({ ...input, kind: 'human' }, source),
+    directory: {
+      ...clientDirectory,
+      authenticate: principals.authenticate,
+      findByHandle: directory.findByHandle,
+      findPrincipal: principals.find,
+      isDeleted: directory.isDeleted,
+    },
+    resources: { ...resources.service, findServer: resources.service.findById },
+    granted,
+    signUp: (input, source) => principals.register({ ...input, kind: 'human' }, source),
     secondFactor,
     passkeys,
-    passkeySignUp: passkeys && createPasskeySignUp(passkeys, provisioning.principals),
-    createDeviceModule: values.deviceFlow
-      ? (await import('./oidc/device/module.js')).createDeviceModule
-      : undefined,
-    identityAssertions: await openIdentityAssertions(store, values),
-    hasAccountPages,
-    trustedEmailDomains: values.trustedEmailDomains ?? [],
-    refreshReuseWindow: values.refreshTokenReuseWindow,
-    humansUseBasic: values.basicLogin === 'all',
+    passkeySignUp: passkeys && createPasskeySignUp(passkeys, principals),
+    trust: await openTrust(context),
     readDocument: documents.read,
-    callsPrivateNetworks: values.backchannelPrivateNetworks || !config.production,
   });
+  const forget = createRemovalOfPeople(context, { oidc, factors });
+  const shared = { provisioning, oidc, granted, resources, clientDirectory, registration, email, forget };
+  const account = createAccount(context, { ...shared, secondFactor, passkeys });
+  const console = createConsole(context, shared);
 
-  const { principals, links, directory, clients } = provisioning;
-  const signIn = oidc.firstPartySignIn({ pages });
-  /** Removes what is stored about a deleted person elsewhere. */
-  const forget = async (sub: string): Promise<void> => {
-    await Promise.all([
-      oidc.forget(sub),
-      factors?.forget(sub),
-      passkeyDocuments.deleteMany({ account: sub }),
-      subjectLinks.deleteMany({ principal: sub }),
-    ]);
-  };
-  const mount = () => mountPath(issuer());
-  const account = createAccountModule(context, {
-    path: () => `${mount()}/account`,
-    signOutHref: () => `${mount()}/logout`,
-    pages,
-    signIn: createAccountSignIn(signIn),
-    hasAccountPages,
-    sources: createAccountSources({
-      ...{ principals, directory, consents: oidc.consents, sessions: oidc.sessions },
-      delegations: oidc.delegations,
-      findClient: clientDirectory.findClient,
-      findResource: resources.service.find,
-      verification: provisioning.verification,
-      factors: secondFactor,
-      passkeys,
-      forget,
-      audit: context.audit,
-    }),
-  });
-  const operators = createOperatorsModule(context, {
-    issuer,
-    pages,
-    signIn,
-    sources: {
-      principals: {
-        ...directory,
-        async deleteHuman(sub, source) {
-          const deleted = await directory.deleteHuman(sub, source);
-          if (deleted) await forget(sub);
-          return deleted;
-        },
-        mintAgent: (input, source) => principals.mintAgent(input, source, true),
-        rotate: principals.rotate,
-      },
-      links,
-      clients,
-      sessions: oidc.sessions,
-      consents: oidc.consents,
-      delegations: oidc.delegations,
-      logoutFailures: oidc.logoutFailures,
-      resources: resources.service,
-      metadataClients: registration?.metadataClients,
-      audit: { ...createAuditSearch(store.collection<AuditRecord>('audit')), record: context.audit.record },
-      mails: email?.administration,
-      keys: publishedKeys(values, oidc.publishedKeys),
-    },
-  });
-
-  return { provisioning, resources, email, oidc, registration, account, operators, signIn };
+  return { provisioning, resources, email, oidc, registration, account, console };
 }
 
 export type IdpModules = Awaited<ReturnType<typeof createIdpModules>>;
 
-/** The e-mail module, which is loaded only if a mail server is configured. */
-async function openEmail(
-  context: ModuleContext,
-  options: EmailModuleOptions,
-): Promise<EmailModule | undefined> {
-  if (!hasMailServer(options.config.values)) return undefined;
-  const { createEmailModule } = await import('../shared/email/module.js');
-  return createEmailModule(context, options);
+/** Loads which other providers are trusted, if identity assertions are enabled. */
+async function openTrust({ store, values }: IdpContext) {
+  if (values.identityAssertions === 'off') return undefined;
+  const { createTrustService } = await import('./trust/service.js');
+  return createTrustService(store);
+}
+
+/** Removes what is stored about a deleted person beside the account, also while it is not configured. */
+function createRemovalOfPeople(
+  { store }: IdpContext,
+  { oidc, factors }: { oidc: OidcModule; factors: FactorService | undefined },
+): (sub: string) => Promise<void> {
+  const [passkeys, subjectLinks] = [passkeyCollection(store), subjectLinkCollection(store)];
+  return async (sub) => {
+    await Promise.all([
+      oidc.forget(sub),
+      factors?.forget(sub),
+      passkeys.deleteMany({ account: sub }),
+      subjectLinks.deleteMany({ principal: sub }),
+    ]);
+  };
 }

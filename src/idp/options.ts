@@ -16,6 +16,7 @@ import { emailOptions } from '../shared/email/schemas.js';
 import { factorOptions, refusePolicyWithoutKey } from '../shared/factors/schemas.js';
 import { passkeyOptions, refuseUnusablePasskeys } from '../shared/passkeys/schemas.js';
 import { oidcOptions } from './oidc/schemas.js';
+import type { UriRules } from './provisioning/client-uris.js';
 import type { IdTokenAlgorithm } from './provisioning/clients.js';
 import { DEFAULT_RATES } from './provisioning/limits.js';
 import { provisioningOptions } from './provisioning/schemas.js';
@@ -118,6 +119,15 @@ const EQUAL_SECRETS: Record<string, Record<string, string>> = {
 /** The algorithms for which the provider has a key that signs. */
 export const idTokenAlgorithmsOf = ({ es256Key }: Pick<IdpConfiguration, 'es256Key'>): IdTokenAlgorithm[] =>
   es256Key === undefined ? ['EdDSA'] : ['EdDSA', 'ES256'];
+
+/** What the operator may register; self-registered applications follow stricter rules. */
+export const uriRulesOf = ({
+  values: { nativeSchemes = [] },
+  production,
+}: {
+  values: Pick<IdpConfiguration, 'nativeSchemes'>;
+  production: boolean;
+}): UriRules => ({ allowHttp: !production, nativeSchemes });
 
 /** Whether the provider can send e-mails. Without a mail server it sends none, also in development. */
 export const hasMailServer = ({

@@ -1,15 +1,9 @@
-import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
+import type { FastifyInstance } from 'fastify';
 import fp from 'fastify-plugin';
 import { type HostContext, logConfiguration, pluginContext } from '../core/http/host-context.js';
-import { createAudit } from '../core/ops/audit.js';
-import { openMetrics } from '../core/ops/metrics.js';
 import type { Mounted } from '../core/server/assembly.js';
-import { claimStore } from '../core/server/claimed-store.js';
-import { openMeasuredStore } from '../core/server/measured-store.js';
-import { createModuleContext, followLifecycle } from '../core/server/module-context.js';
-import { rejectUnfinishedCopy } from '../core/server/unfinished-copy.js';
-import { ratesOf } from '../core/throttle/options.js';
 import { type Appearance, createAppearance } from './appearance.js';
+import { type IdpContext, openContext } from './context.js';
 import type { IdentityProviderOptions } from './documented-options.js';
 import { createIdpModules, type IdpModules } from './modules.js';
 import { idpWarnings, type ResolvedIdp, resolveIdp } from './options.js';
@@ -38,7 +32,7 @@ declare module 'fastify' {
 /** Creates the modules, mounts them on `fastify` and returns what they share. */
 export async function mountIdp(
   fastify: FastifyInstance,
-  { config, runtime }: ResolvedIdp,
+  resolved: ResolvedIdp,
   server?: Appearance & { hostContext: HostContext },
 ): Promise<Mounted> {
   if (fastify.hasDecorator('idp')) {
@@ -46,66 +40,36 @@ export async function mountIdp(
       "identityProvider is already registered on this instance, or another decorator is named 'idp'. Each registration serves one issuer.",
     );
   }
+  const { config, runtime } = resolved;
   logConfiguration(fastify, config, idpWarnings(config));
-  const { values } = config;
   const { prefix, random } = runtime;
-  const host =
-    server?.hostContext ??
-    pluginContext(
-      fastify,
-      { configured: values.publicUrl, port: 8080, path: fastify.prefix + prefix },
-      random,
-    );
+  const { publicUrl } = config.values;
+  const mount = { configured: publicUrl, port: 8080, path: fastify.prefix + prefix };
+  const host = server?.hostContext ?? pluginContext(fastify, mount, random);
   const issuer = host.publicUrl.get;
-  const { brand, pages, messages } = server ?? createAppearance(values, issuer);
-  const metrics = values.metrics ? await openMetrics('idp', runtime.metricsPeers) : undefined;
-  const store = await openMeasuredStore(
-    runtime.mongo ? { mongo: runtime.mongo, prefix: 'idp_' } : values.databaseUri,
-    metrics,
-    fastify.log,
-  );
-  fastify.addHook('onClose', () => store.close());
-  await rejectUnfinishedCopy(store);
-  await claimStore(store, 'idp');
-  if (!config.production) {
-    const { remember } = createLastKnownAddress(store);
-    fastify.addHook('onListen', () => remember(issuer()));
-  }
-  const context = createModuleContext(store, {
-    ...runtime,
-    production: config.production,
-    log: fastify.log,
-    createAudit,
-    throttleSecret: values.ed25519Seed,
-    rates: ratesOf(values),
-    metrics,
-  });
-  followLifecycle(fastify, context, values);
-
+  const { brand, pages, messages } = server ?? createAppearance(config.values, issuer);
   // At the root of a host, the paths may belong to its own pages or to saas-backend.
   const ownsItsPaths = server !== undefined || prefix !== '';
   const hasAccountPages = runtime.accountPages ?? ownsItsPaths;
+  const context = await openContext(fastify, resolved, { issuer, brand, pages, messages, hasAccountPages });
+  if (!config.production) {
+    const { remember } = createLastKnownAddress(context.store);
+    fastify.addHook('onListen', () => remember(issuer()));
+  }
 
-  const modules = await createIdpModules(context, {
-    ...{ config, issuer, hasAccountPages, brand, pages, messages },
-    log: fastify.log,
-  });
+  const modules = await createIdpModules(context);
   const { firstOperator, guards } = modules.provisioning;
   fastify.decorate('idp', Object.freeze({ issuer, createFirstOperatorLink: firstOperator.offer }));
-  await registerIdpRoutes(fastify, modules, {
-    ...{ runtime, host, pages, store, metrics, ownsItsPaths, hasAccountPages },
-    throttle: context.throttle,
-    callerSecret: values.callerSecret,
-    isServer: server !== undefined,
-    hasApiDocs: !config.production,
-  });
+  await registerIdpRoutes(fastify, modules, { context, runtime, host, ownsItsPaths, isServer: !!server });
   // All collections are declared here, so a faulty store prevents the start.
-  await store.ready();
-  if (!values.disableSignup) await logResourceWarnings(modules, fastify.log);
+  await context.store.ready();
+  await logSignUpWarnings(context, modules);
+  const { store, metrics } = context;
   return { store, metrics: metrics && { metrics, guard: guards.metrics } };
 }
 
-async function logResourceWarnings({ resources }: IdpModules, log: FastifyBaseLogger): Promise<void> {
+async function logSignUpWarnings({ values, log }: IdpContext, { resources }: IdpModules): Promise<void> {
+  if (values.disableSignup) return;
   const { items } = await resources.service.list(undefined, MAX_RESOURCES);
   for (const { level, about, message, remedy } of signUpWarnings(items)) {
     if (level === 'warning') log.warn(`${about}: ${message}. ${remedy}`);

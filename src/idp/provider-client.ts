@@ -46,7 +46,7 @@ export async function discover(issuer: string): Promise<Metadata> {
   const address = issuer.replace(/\/$/, '');
   requireSecureUrl(address);
   const response = await send(`${address}/.well-known/openid-configuration`);
-  const metadata = (await jsonOf(response)) as unknown as Metadata;
+  const metadata = (await jsonOf(response)) as Record<string, unknown> & Metadata;
   if (!response.ok || metadata.issuer?.replace(/\/$/, '') !== address) {
     throw new LoginFailed(`${issuer} is not an identity provider, or its metadata names a different issuer.`);
   }
@@ -95,7 +95,9 @@ export const loginTokens = (
   { startedAt, scope: requested }: { startedAt: number; scope: string },
 ): LoginTokens => ({
   ...(id_token !== undefined && { id_token }),
-  ...{ access_token, token_type, scope: scope ?? requested },
+  access_token,
+  token_type,
+  scope: scope ?? requested,
   expires_at: Math.floor(startedAt / 1000) + expires_in,
 });
 

@@ -1,33 +1,36 @@
-import type { Documents } from '../core/outbound/documents.js';
+import { createDocuments, type Documents, documentCollection } from '../core/outbound/documents.js';
+import { createOutbound } from '../core/outbound/request.js';
 import type { ModuleContext } from '../core/server/module-context.js';
+import type { IdpContext } from './context.js';
 import { DOCUMENT_REQUESTS } from './oidc/client-assertion.js';
 import type { Client, Directory } from './oidc/directory.js';
-import { type IdpConfiguration, idTokenAlgorithmsOf } from './options.js';
-import {
-  documentUriProblem,
-  logoutUriProblem,
-  redirectUriProblem,
-  type UriRules,
-} from './provisioning/client-uris.js';
+import { idTokenAlgorithmsOf, uriRulesOf } from './options.js';
+import { documentUriProblem, logoutUriProblem, redirectUriProblem } from './provisioning/client-uris.js';
 import type { Clients, EndClient } from './provisioning/clients.js';
 import type { RegistrationModule } from './registration/module.js';
 
+/** The documents that clients and other providers publish, with their copies in the store. */
+export function createPublicDocuments({ store, clock, jobs, log, values }: IdpContext): Documents {
+  const documents = createDocuments(documentCollection(store), {
+    send: createOutbound({ reach: values.loopbackDocuments ? 'loopback' : 'public' }),
+    clock,
+    onFailure: (uri, reason) => log.info({ uri, reason }, 'a document of a client cannot be read'),
+  });
+  jobs.add('document-purge', documents.purge);
+  return documents;
+}
+
 /** Loads what registers clients without the operator, if any of it is configured. */
 export async function openRegistration(
-  context: ModuleContext,
-  values: IdpConfiguration,
-  {
-    clients,
-    uriRules,
-    documents,
-    endClient,
-  }: { clients: Clients; uriRules: UriRules; documents: Documents; endClient: EndClient },
+  context: IdpContext,
+  { clients, documents, endClient }: { clients: Clients; documents: Documents; endClient: EndClient },
 ): Promise<RegistrationModule | undefined> {
+  const { values } = context;
   const { clientIdMetadata, clientRegistration } = values;
   if (!clientIdMetadata && !clientRegistration) return undefined;
   const { createRegistrationModule } = await import('./registration/module.js');
   // Unlike the operator, who knows the application, these never use http beyond this machine.
-  const strict = { ...uriRules, allowHttp: false };
+  const strict = { ...uriRulesOf(context), allowHttp: false };
   return createRegistrationModule(context, {
     acceptsMetadata: clientIdMetadata,
     acceptsRegistration: clientRegistration,

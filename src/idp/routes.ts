@@ -1,36 +1,26 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { type HostContext, responseRules } from '../core/http/host-context.js';
 import { createRouteDescriptions, openApiPlugin } from '../core/http/openapi.js';
-import type { Pages } from '../core/http/pages.js';
-import { type PluginRules, registerRoutes } from '../core/http/routes.js';
+import { type FastifyTypebox, type PluginRules, registerRoutes } from '../core/http/routes.js';
 import { healthPlugin } from '../core/ops/health.js';
-import { type Metrics, metricsPlugin } from '../core/ops/metrics.js';
-import type { ModuleContext } from '../core/server/module-context.js';
+import { metricsPlugin } from '../core/ops/metrics.js';
 import { followHostProxy } from '../core/server/proxies.js';
-import type { Store } from '../core/storage/collection.js';
 import { accountEntryPlugin } from './account.js';
 import { createErrorRenderer } from './appearance.js';
 import { CONSOLE_PATH } from './console/guard.js';
+import type { IdpContext } from './context.js';
 import type { IdpModules } from './modules.js';
 import { mountPath } from './oidc/sessions.js';
 import type { ResolvedIdp } from './options.js';
 
 export interface IdpRoutesOptions {
-  runtime: Pick<ResolvedIdp['runtime'], 'prefix' | 'console' | 'openapi' | 'proxyVariable'>;
+  context: IdpContext;
+  runtime: ResolvedIdp['runtime'];
   host: HostContext;
-  pages: Pages;
-  store: Store;
-  metrics: Metrics | undefined;
-  throttle: ModuleContext['throttle'];
-  /** The secret of server-side callers; absent: there are none. */
-  callerSecret: string | undefined;
   /** Whether a server of this package registers the plugin, which has the routes at the root. */
   isServer: boolean;
   /** Whether no other product has pages at these paths. */
   ownsItsPaths: boolean;
-  hasAccountPages: boolean;
-  /** Whether developers can read the OpenAPI document as a page. */
-  hasApiDocs: boolean;
 }
 
 /** Registers the routes of the provider, of its console, and of the metadata of an issuer with a path. */
@@ -39,11 +29,38 @@ export async function registerIdpRoutes(
   modules: IdpModules,
   options: IdpRoutesOptions,
 ): Promise<void> {
-  const { provisioning, resources, email, oidc, registration, account, operators, signIn } = modules;
-  const { runtime, host, pages, store, metrics, isServer, ownsItsPaths, hasAccountPages } = options;
+  const { runtime, context, ownsItsPaths } = options;
+  const rules = await rulesOf(fastify, modules, options);
+  await registerRoutes(fastify, rules, async (instance) => {
+    await registerModules(instance, modules, context);
+    await registerDescriptions(instance, fastify.prefix, options);
+  });
+  if (runtime.console ?? ownsItsPaths) {
+    const consoleRules: PluginRules = {
+      ...rules,
+      prefix: runtime.prefix + CONSOLE_PATH,
+      guards: modules.console.guards,
+      conflictRemedy:
+        'Mount the identity provider at another path with the prefix option, or leave out its console with console: false.',
+      handlesNotFound: false,
+    };
+    await registerRoutes(fastify, consoleRules, modules.console.plugin);
+  }
+  // RFC 8414 §3.1 inserts the well-known part before the path of the issuer, which only the root of a host can serve.
+  if (new URL(context.issuer()).pathname !== '/' && fastify.prefix === '') {
+    await registerRoutes(fastify, { ...rules, prefix: '', handlesNotFound: false }, async (instance) => {
+      await instance.register(modules.oidc.pathMetadataPlugin);
+    });
+  }
+}
+
+async function rulesOf(
+  fastify: FastifyInstance,
+  { provisioning, oidc, registration, account }: IdpModules,
+  { context, runtime, host, isServer }: IdpRoutesOptions,
+): Promise<PluginRules> {
   const { prefix } = runtime;
-  const issuer = host.publicUrl.get;
-  const rules: PluginRules = {
+  return {
     ...responseRules(host),
     prefix,
     conflictRemedy: 'Mount the identity provider at another path with the prefix option.',
@@ -51,11 +68,11 @@ export async function registerIdpRoutes(
     observeRequest: isServer
       ? undefined
       : followHostProxy(fastify, { variable: 'IDP_TRUST_PROXY', value: runtime.proxyVariable }),
-    onResponse: metrics?.observeResponse,
-    renderError: createErrorRenderer(pages),
-    meter: options.throttle.countRequest,
-    callerSecret: options.callerSecret,
-    storeTimeoutMs: store.requestTimeoutMs,
+    onResponse: context.metrics?.observeResponse,
+    renderError: createErrorRenderer(context.pages),
+    meter: context.throttle.countRequest,
+    callerSecret: context.values.callerSecret,
+    storeTimeoutMs: context.store.requestTimeoutMs,
     bodyLimit: 16 * 1024,
     // At the root of a host, the host handles unknown paths.
     handlesNotFound: prefix !== '',
@@ -64,43 +81,41 @@ export async function registerIdpRoutes(
       ? await createRouteDescriptions('idp', (url) => url.slice((fastify.prefix + prefix).length))
       : undefined,
   };
-  await registerRoutes(fastify, rules, async (instance) => {
-    const sessionOf = async (request: FastifyRequest) => (await signIn.userOf(request))?.principal ?? null;
-    await instance.register(provisioning.plugin, { pages, hasAccountPages, sessionOf });
-    await instance.register(resources.plugin);
-    if (email) await instance.register(email.plugin);
-    await instance.register(oidc.plugin, { pages });
-    if (registration) await instance.register(registration.plugin);
-    await instance.register(account.plugin, { prefix: '/account' });
-    if (hasAccountPages)
-      await instance.register(accountEntryPlugin, { own: signIn, mount: () => mountPath(issuer()) });
-    if (ownsItsPaths) {
-      const mounts = [{ path: '', routesAt: fastify.prefix + prefix, reachedAt: () => '' }];
-      await instance.register(openApiPlugin, { product: 'idp', serverUrl: issuer, mounts });
-      if (options.hasApiDocs) {
-        const { apiDocsPlugin } = await import('../core/http/api-docs.js');
-        await instance.register(apiDocsPlugin, { product: 'idp' });
-      }
-    }
-    if (prefix !== '') await instance.register(healthPlugin, { store, wrap: (state) => state });
-    // At the root, the server has the route.
-    if (metrics && (prefix !== '' || !isServer)) await instance.register(metricsPlugin, { metrics });
-  });
-  if (runtime.console ?? ownsItsPaths) {
-    const consoleRules: PluginRules = {
-      ...rules,
-      prefix: prefix + CONSOLE_PATH,
-      guards: operators.guards,
-      conflictRemedy:
-        'Mount the identity provider at another path with the prefix option, or leave out its console with console: false.',
-      handlesNotFound: false,
-    };
-    await registerRoutes(fastify, consoleRules, operators.plugin);
+}
+
+async function registerModules(
+  instance: FastifyTypebox,
+  { provisioning, resources, email, oidc, registration, account }: IdpModules,
+  { pages, hasAccountPages, issuer }: IdpContext,
+): Promise<void> {
+  const { signIn } = oidc;
+  const sessionOf = async (request: FastifyRequest) => (await signIn.userOf(request))?.principal ?? null;
+  await instance.register(provisioning.plugin, { pages, hasAccountPages, sessionOf });
+  await instance.register(resources.plugin);
+  if (email) await instance.register(email.plugin);
+  await instance.register(oidc.plugin);
+  if (registration) await instance.register(registration.plugin);
+  await instance.register(account.plugin, { prefix: '/account' });
+  if (hasAccountPages)
+    await instance.register(accountEntryPlugin, { own: signIn, mount: () => mountPath(issuer()) });
+}
+
+/** What describes the provider: its OpenAPI document, its state and its metrics. */
+async function registerDescriptions(
+  instance: FastifyTypebox,
+  hostPrefix: string,
+  { context, runtime: { prefix }, isServer, ownsItsPaths }: IdpRoutesOptions,
+): Promise<void> {
+  const { issuer, store, metrics } = context;
+  if (ownsItsPaths) {
+    const mounts = [{ path: '', routesAt: hostPrefix + prefix, reachedAt: () => '' }];
+    await instance.register(openApiPlugin, { product: 'idp', serverUrl: issuer, mounts });
   }
-  // RFC 8414 §3.1 inserts the well-known part before the path of the issuer, which only the root of a host can serve.
-  if (new URL(issuer()).pathname !== '/' && fastify.prefix === '') {
-    await registerRoutes(fastify, { ...rules, prefix: '', handlesNotFound: false }, async (instance) => {
-      await instance.register(oidc.pathMetadataPlugin);
-    });
+  if (ownsItsPaths && !context.production) {
+    const { apiDocsPlugin } = await import('../core/http/api-docs.js');
+    await instance.register(apiDocsPlugin, { product: 'idp' });
   }
+  if (prefix !== '') await instance.register(healthPlugin, { store, wrap: (state) => state });
+  // At the root, the server has the route.
+  if (metrics && (prefix !== '' || !isServer)) await instance.register(metricsPlugin, { metrics });
 }

@@ -8,10 +8,12 @@ import { type Action, type Input, registerAction } from '../../shared/console-ki
 import { type Console, Done, Parameters, rootOf } from '../../shared/console-kit/console.js';
 import { detailRows } from '../../shared/console-kit/details.js';
 import { type Column, registerList, tableOf } from '../../shared/console-kit/lists.js';
+import type { ClientInput } from '../provisioning/clients.js';
+import type { ClientDocument, Kind } from '../provisioning/store.js';
 import { LOGOUT_FAILURES } from './logout-failures.js';
 import { METADATA_CLIENTS } from './metadata-clients.js';
 import { RESOURCES } from './resources.js';
-import { type Client, type ClientInput, type ConsoleSources, type Kind, operatorSource } from './sources.js';
+import { type ConsoleSources, operatorSource } from './sources.js';
 
 const KINDS: Record<string, { label: string; kinds: Kind[] }> = {
   both: { label: 'People and agents', kinds: ['agent', 'human'] },
@@ -30,16 +32,16 @@ const REFUSAL_COLUMNS: Column<AuditView>[] = [
 const MAX_URIS = 50;
 const MAX_URI_LENGTH = 2048;
 
-const choiceOf = ({ principalKinds }: Client) =>
+const choiceOf = ({ principalKinds }: ClientDocument) =>
   principalKinds.length > 1 ? 'both' : (principalKinds[0] ?? 'both');
 
-const methodOf = ({ secretHash, jwks, jwksUri }: Client): string => {
+const methodOf = ({ secretHash, jwks, jwksUri }: ClientDocument): string => {
   if (jwksUri !== undefined) return `Key, published at ${jwksUri} (private_key_jwt)`;
   if (jwks !== undefined) return `Key, ${jwks.length} registered (private_key_jwt)`;
   return secretHash === undefined ? 'None (public application)' : 'Secret, stored as a hash';
 };
 
-const requestSource = ({ origin, expiresAt }: Client) =>
+const requestSource = ({ origin, expiresAt }: ClientDocument) =>
   origin === undefined
     ? []
     : [
@@ -144,7 +146,10 @@ function readLines(path: string, text = ''): string[] {
 }
 
 /** @throws VALIDATION_ERROR */
-function readClient({ name = '', ...form }: Record<string, string | undefined>): ClientInput {
+function readClient({
+  name = '',
+  ...form
+}: Record<string, string | undefined>): Omit<ClientInput, 'isPublic'> {
   if (name !== '' && !matchesSchema(name, DisplayName)) {
     throw invalidFields({ path: 'name', message: mustBe(DisplayName, name) });
   }
@@ -187,12 +192,12 @@ export async function clientsPlugin(
   }: { console: Console; sources: ConsoleSources },
 ): Promise<void> {
   const section = 'clients';
-  const find = async ({ id = '' }: Record<string, string>): Promise<Client> => {
+  const find = async ({ id = '' }: Record<string, string>): Promise<ClientDocument> => {
     const found = await clients.find(id);
     if (!found) throw httpErrors.NOT_FOUND();
     return found;
   };
-  const signatureOf = (client: Client): string => {
+  const signatureOf = (client: ClientDocument): string => {
     const idTokenAlg: string = client.idTokenAlg ?? 'EdDSA';
     return keys.some(({ algorithm, use }) => algorithm === idTokenAlg && use === 'current')
       ? idTokenAlg
@@ -200,7 +205,7 @@ export async function clientsPlugin(
   };
   const register = <Target, Result>(action: Action<Target, typeof Form, Result>) =>
     registerAction(fastify, console, action);
-  const shown = (client: Client, secret: string | null) => ({
+  const shown = (client: ClientDocument, secret: string | null) => ({
     title: client.name || client.id,
     note:
       secret === null
@@ -216,7 +221,7 @@ export async function clientsPlugin(
     return result;
   };
 
-  registerList<Client>(fastify, console, {
+  registerList<ClientDocument>(fastify, console, {
     path: section,
     title: 'Applications',
     links: [
@@ -288,7 +293,7 @@ export async function clientsPlugin(
     return console.send(request, reply, { template: 'console-detail', section, view });
   });
 
-  await register<object, { client: Client; secret: string | null }>({
+  await register<object, { client: ClientDocument; secret: string | null }>({
     path: 'clients/create',
     section,
     title: () => 'Create an application',
@@ -315,7 +320,7 @@ export async function clientsPlugin(
     returnTo: () => section,
   });
 
-  await register<Client, unknown>({
+  await register<ClientDocument, unknown>({
     path: 'clients/:id/update',
     section,
     title: ({ name, id }) => `Change ${name || id}`,
@@ -345,7 +350,7 @@ export async function clientsPlugin(
     returnTo: ({ id }) => `clients/${id}`,
   });
 
-  await register<Client, string>({
+  await register<ClientDocument, string>({
     path: 'clients/:id/rotate',
     section,
     title: ({ name, id }) => `Rotate the secret of ${name || id}?`,
@@ -369,7 +374,7 @@ export async function clientsPlugin(
     returnTo: ({ id }) => `clients/${id}`,
   });
 
-  await register<Client, unknown>({
+  await register<ClientDocument, unknown>({
     path: 'clients/:id/delete',
     section,
     title: ({ name, id }) => `Delete ${name || id}?`,

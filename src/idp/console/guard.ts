@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import type { Guard } from '../../core/http/routes.js';
 import { type Clock, isRecent, MINUTE } from '../../core/kernel/clock.js';
+import type { FirstPartySignIn } from '../oidc/first-party-sign-in.js';
 import { operatorErrors } from './errors.js';
 
 /** How old the sign-in of an operator may be. */
@@ -9,24 +10,10 @@ const MAX_AUTHENTICATION_AGE_MS = 15 * MINUTE;
 /** The path of the console, below that of the issuer. */
 export const CONSOLE_PATH = '/admin';
 
-/** A person who is signed in, and the token of the session. */
-interface SignedIn {
-  principal: { id: string; handle: string; kind: 'agent' | 'human'; operatorSince?: number };
-  session: { authTime: number };
-  token: string;
-}
-
 /** The sign-in of the provider. */
-export interface SignIn {
-  userOf(request: FastifyRequest): Promise<SignedIn | null>;
-  /** Sends the sign-in form, which returns to the page. */
-  sendSignIn(
-    request: FastifyRequest,
-    reply: Parameters<Guard>[1],
-    page: { returnTo: string; name: string },
-    handle?: string,
-  ): unknown;
-}
+export type SignIn = Pick<FirstPartySignIn, 'userOf' | 'sendSignIn'>;
+
+type SignedIn = NonNullable<Awaited<ReturnType<SignIn['userOf']>>>;
 
 export interface OperatorGuard {
   guard: Guard;
@@ -54,7 +41,7 @@ export function createOperatorGuard({
       const user = await signIn.userOf(request);
       const now = clock.now();
       if (!user || !isRecent(user.session.authTime, { now, within: MAX_AUTHENTICATION_AGE_MS })) {
-        const page = { returnTo: CONSOLE_PATH + pathBelow(request), name: 'the console' };
+        const page = { returnTo: CONSOLE_PATH + pathBelow(request), name: 'the console' as const };
         signIn.sendSignIn(request, reply, page, user?.principal.handle);
         return reply;
       }

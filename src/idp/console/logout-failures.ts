@@ -6,11 +6,13 @@ import { actorOf } from '../../core/ops/audit.js';
 import { registerAction } from '../../shared/console-kit/actions.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import { registerList } from '../../shared/console-kit/lists.js';
-import { type Client, type ConsoleSources, type LogoutFailure, operatorSource } from './sources.js';
+import type { LogoutFailure } from '../oidc/backchannel/service.js';
+import type { ClientDocument } from '../provisioning/store.js';
+import { type ConsoleSources, operatorSource } from './sources.js';
 
 interface ListedFailure extends LogoutFailure {
   /** `null` if it was deleted. */
-  client: Client | null;
+  client: ClientDocument | null;
 }
 
 /** The page of the list, which has no entry in the navigation. */

@@ -5,7 +5,8 @@ import { httpErrors } from '../../core/kernel/errors.js';
 import { registerAction } from '../../shared/console-kit/actions.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import { registerList } from '../../shared/console-kit/lists.js';
-import { type MetadataClient, type MetadataClientSource, operatorSource } from './sources.js';
+import type { ListedClient, MetadataClients } from '../registration/client-ids.js';
+import { operatorSource } from './sources.js';
 
 /** The page of the list, which has no entry in the navigation. */
 export const METADATA_CLIENTS = 'metadata-clients';
@@ -15,9 +16,9 @@ const timeOf = (time: number | undefined) => (time === undefined ? null : toTime
 /** Applications that publish their own metadata: what is known of them, and their refusal. */
 export async function metadataClientsPlugin(
   fastify: FastifyTypebox,
-  { console, metadataClients }: { console: Console; metadataClients: MetadataClientSource },
+  { console, metadataClients }: { console: Console; metadataClients: MetadataClients },
 ): Promise<void> {
-  registerList<MetadataClient>(fastify, console, {
+  registerList<ListedClient>(fastify, console, {
     path: METADATA_CLIENTS,
     section: 'clients',
     title: 'Applications with metadata documents',
@@ -67,8 +68,12 @@ export async function metadataClientsPlugin(
     },
   ];
   for (const { verb, button, isBlocked, consequences, done } of changes) {
-    await registerAction<MetadataClient, TObject>(fastify, console, {
-      ...{ path: `${METADATA_CLIENTS}/:id/${verb}`, section: 'clients', consequences, button, done },
+    await registerAction<ListedClient, TObject>(fastify, console, {
+      path: `${METADATA_CLIENTS}/:id/${verb}`,
+      section: 'clients',
+      consequences,
+      button,
+      done,
       title: ({ clientId }) => `${button} ${clientId}?`,
       async find({ id = '' }) {
         const client = await metadataClients.findListed(id);

@@ -5,7 +5,8 @@ import { DisplayName, matchesSchema, toTimestamp } from '../../core/http/schemas
 import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import { type Action, registerAction } from '../../shared/console-kit/actions.js';
 import type { Console } from '../../shared/console-kit/console.js';
-import { type ConsoleSources, operatorSource, type Principal } from './sources.js';
+import type { PrincipalDocument } from '../provisioning/store.js';
+import { type ConsoleSources, operatorSource } from './sources.js';
 
 const HANDLE = {
   name: 'handle',
@@ -42,7 +43,7 @@ export async function principalActionsPlugin(
 ): Promise<void> {
   const { principals, links, sessions, delegations, audit } = sources;
   const section = 'principals';
-  const find = async ({ sub = '' }: Record<string, string>): Promise<Principal> => {
+  const find = async ({ sub = '' }: Record<string, string>): Promise<PrincipalDocument> => {
     const found = await principals.get(sub);
     if (!found) throw httpErrors.NOT_FOUND();
     return found;
@@ -57,7 +58,7 @@ export async function principalActionsPlugin(
     action: Action<Target, Fields, Result>,
   ): Promise<void> => registerAction(fastify, console, action);
 
-  await register<Principal, typeof Created, unknown>({
+  await register<PrincipalDocument, typeof Created, unknown>({
     path: 'principals/:sub/disable',
     section,
     title: ({ handle }) => `Disable ${handle}?`,
@@ -70,7 +71,7 @@ export async function principalActionsPlugin(
     returnTo,
   });
 
-  await register<Principal, typeof Created, unknown>({
+  await register<PrincipalDocument, typeof Created, unknown>({
     path: 'principals/:sub/enable',
     section,
     title: ({ handle }) => `Enable ${handle}?`,
@@ -83,7 +84,7 @@ export async function principalActionsPlugin(
     returnTo,
   });
 
-  await register<Principal, typeof Created, unknown>({
+  await register<PrincipalDocument, typeof Created, unknown>({
     path: 'principals/:sub/delete',
     section,
     title: ({ handle }) => `Delete ${handle}?`,
@@ -101,7 +102,7 @@ export async function principalActionsPlugin(
     returnTo,
   });
 
-  await register<Principal, typeof Created, { url: string; expiresAt: number }>({
+  await register<PrincipalDocument, typeof Created, { url: string; expiresAt: number }>({
     path: 'principals/:sub/reset',
     section,
     title: ({ handle }) => `Create a reset link for ${handle}?`,
@@ -119,7 +120,7 @@ export async function principalActionsPlugin(
     returnTo,
   });
 
-  await register<Principal, typeof Created, string>({
+  await register<PrincipalDocument, typeof Created, string>({
     path: 'principals/:sub/rotate',
     section,
     title: ({ handle }) => `Rotate the password of ${handle}?`,
@@ -176,7 +177,7 @@ export async function principalActionsPlugin(
     returnTo,
   });
 
-  await register<object, typeof Created, { agent: Principal; password: string }>({
+  await register<object, typeof Created, { agent: PrincipalDocument; password: string }>({
     path: 'agents/create',
     section,
     title: () => 'Create an agent',
@@ -224,7 +225,7 @@ export async function principalActionsPlugin(
     returnTo: () => 'invitations',
   });
 
-  await register<Principal, typeof Created, unknown>({
+  await register<PrincipalDocument, typeof Created, unknown>({
     path: 'invitations/:sub/withdraw',
     section: 'invitations',
     title: ({ handle }) => `Withdraw the invitation of ${handle}?`,

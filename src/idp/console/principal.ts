@@ -6,9 +6,11 @@ import { toAuditView } from '../../core/ops/audit.js';
 import { type Console, Done, Parameters, rootOf } from '../../shared/console-kit/console.js';
 import { type DetailRow, detailRows } from '../../shared/console-kit/details.js';
 import { tableOf } from '../../shared/console-kit/lists.js';
+import type { ActiveDelegation } from '../oidc/delegations/service.js';
+import type { PrincipalDocument } from '../provisioning/store.js';
 import { AUDIT_COLUMNS } from './audit.js';
 import { kindOf } from './principals.js';
-import type { ConsoleSources, Delegation, Principal } from './sources.js';
+import type { ConsoleSources } from './sources.js';
 
 const LISTED_RECORDS = 10;
 
@@ -18,7 +20,7 @@ interface Link {
 }
 
 /** What an operator can do with a principal in its state. */
-function actionsOf({ kind, state }: Principal): Link[] {
+function actionsOf({ kind, state }: PrincipalDocument): Link[] {
   if (state === 'deleted') return [];
   const links: Link[] = [];
   if (state === 'active' && kind === 'human') links.push({ path: 'reset', label: 'Create a reset link' });
@@ -28,7 +30,7 @@ function actionsOf({ kind, state }: Principal): Link[] {
   return [...links, { path: 'delete', label: 'Delete' }];
 }
 
-function principalFacts(principal: Principal): DetailRow[] {
+function principalFacts(principal: PrincipalDocument): DetailRow[] {
   const { id, handle, name, state, operatorSince, createdAt, updatedAt, keys = [] } = principal;
   return [
     { label: 'User name', text: handle },
@@ -44,7 +46,7 @@ function principalFacts(principal: Principal): DetailRow[] {
 }
 
 function delegationTable(
-  delegations: Delegation[],
+  delegations: ActiveDelegation[],
   { isAgent, page, root }: { isAgent: boolean; page: string; root: string },
 ) {
   const heading = isAgent ? 'Acts for people' : 'Agents that act for this person';
@@ -53,7 +55,7 @@ function delegationTable(
     heading,
     tableLabel: heading,
     empty: 'None.',
-    ...tableOf<Delegation>(
+    ...tableOf<ActiveDelegation>(
       [
         {
           label: isAgent ? 'Person' : 'Agent',

@@ -2,17 +2,18 @@ import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toTimestamp } from '../../core/http/schemas.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import { type List, registerList } from '../../shared/console-kit/lists.js';
-import type { ConsoleSources, Kind, Principal, State } from './sources.js';
+import type { Kind, PrincipalDocument, PrincipalState } from '../provisioning/store.js';
+import type { ConsoleSources } from './sources.js';
 
 const KIND_LABELS: Record<Kind, string> = { human: 'Person', agent: 'Agent' };
 
-const STATES: readonly State[] = ['active', 'invited', 'disabled', 'deleted'];
+const STATES: readonly PrincipalState[] = ['active', 'invited', 'disabled', 'deleted'];
 
 /** What a principal is, in a word. */
-export const kindOf = ({ kind, operatorSince }: Principal): string =>
+export const kindOf = ({ kind, operatorSince }: PrincipalDocument): string =>
   operatorSince === undefined ? KIND_LABELS[kind] : 'Operator';
 
-const COLUMNS: List<Principal>['columns'] = [
+const COLUMNS: List<PrincipalDocument>['columns'] = [
   { label: 'User name', text: ({ handle }) => handle, href: ({ id }) => `principals/${id}` },
   { label: 'Name', text: ({ name }) => name ?? null },
   { label: 'Kind', text: kindOf },
@@ -52,7 +53,13 @@ export async function principalListsPlugin(
         return { items: found ? [found] : [], next: null };
       }
       const kind = filters['kind'] as Kind | undefined;
-      return principals.list({ prefix: search, kind, state: filters['state'] as State, after, limit });
+      return principals.list({
+        prefix: search,
+        kind,
+        state: filters['state'] as PrincipalState,
+        after,
+        limit,
+      });
     },
     empty: 'There is nobody yet. Create an agent or invite a person.',
   });

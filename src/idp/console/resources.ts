@@ -2,7 +2,8 @@ import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toTimestamp } from '../../core/http/schemas.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import { registerList } from '../../shared/console-kit/lists.js';
-import type { ConsoleSources, Resource } from './sources.js';
+import type { ResourceDocument } from '../resources/store.js';
+import type { ConsoleSources } from './sources.js';
 
 /** The page of the list, which has no entry in the navigation. */
 export const RESOURCES = 'resources';
@@ -12,7 +13,7 @@ export async function resourcesPlugin(
   fastify: FastifyTypebox,
   { console, sources }: { console: Console; sources: Pick<ConsoleSources, 'resources'> },
 ): Promise<void> {
-  registerList<Resource>(fastify, console, {
+  registerList<ResourceDocument>(fastify, console, {
     path: RESOURCES,
     section: 'clients',
     title: 'APIs',

@@ -40,25 +40,19 @@ export interface DiscoveryOptions {
   issuer(): string;
 }
 
-type MetadataOptions = Omit<DiscoveryOptions, 'keys'> & Pick<Keys, 'algorithms'>;
-
 /** The metadata and the JWK Set. */
-export async function discoveryPlugin(
-  fastify: FastifyTypebox,
-  { keys, ...options }: DiscoveryOptions,
-): Promise<void> {
-  const metadata = { ...options, algorithms: keys.algorithms };
-  publishMetadata(fastify, ['/.well-known/openid-configuration', WELL_KNOWN], metadata);
-  const jwks = JSON.stringify(keys.jwks);
+export async function discoveryPlugin(fastify: FastifyTypebox, options: DiscoveryOptions): Promise<void> {
+  publishMetadata(fastify, ['/.well-known/openid-configuration', WELL_KNOWN], options);
+  const jwks = JSON.stringify(options.keys.jwks);
   publish(fastify, ['/.well-known/jwks.json', '/jwks'], () => jwks);
 }
 
 /** The metadata of an issuer with a path: RFC 8414 §3.1 inserts the well-known part before it, outside of the prefix. */
-export async function pathMetadataPlugin(fastify: FastifyTypebox, options: MetadataOptions): Promise<void> {
+export async function pathMetadataPlugin(fastify: FastifyTypebox, options: DiscoveryOptions): Promise<void> {
   publishMetadata(fastify, [WELL_KNOWN + new URL(options.issuer()).pathname], options);
 }
 
-function publishMetadata(fastify: FastifyTypebox, paths: string[], options: MetadataOptions): void {
+function publishMetadata(fastify: FastifyTypebox, paths: string[], options: DiscoveryOptions): void {
   // In development, the issuer is known only once the server listens.
   let known: { issuer: string; identifiers: readonly string[]; text: string } | undefined;
   const text = async () => {
@@ -96,10 +90,10 @@ function providerMetadata(
     isSignUpOpen,
     clientRegistration,
     acrValues,
-    algorithms,
+    keys,
     hasDeviceFlow,
     identityAssertions,
-  }: MetadataOptions,
+  }: DiscoveryOptions,
 ) {
   const hasResources = identifiers.length > 0;
   const { issue, redeem } = identityAssertions ?? {};
@@ -128,7 +122,7 @@ function providerMetadata(
       ...(hasDeviceFlow ? [DEVICE_GRANT] : []),
     ],
     subject_types_supported: ['public'],
-    id_token_signing_alg_values_supported: algorithms,
+    id_token_signing_alg_values_supported: keys.algorithms,
     acr_values_supported: acrValues,
     scopes_supported: [...SCOPES],
     // RFC 9728 §4

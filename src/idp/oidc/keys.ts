@@ -1,6 +1,7 @@
 import { createECDH, createPrivateKey, createPublicKey, hash, type KeyObject, sign } from 'node:crypto';
 import { promisify } from 'node:util';
 import type { JWK } from 'jose';
+import type { OidcConfiguration } from './schemas.js';
 
 /** The signature algorithms of id_tokens; the first is the default of every client. */
 export const SIGNING_ALGORITHMS = ['EdDSA', 'ES256'] as const;
@@ -31,6 +32,47 @@ export interface KeyMaterial {
   es256Keys?: readonly string[];
   /** False while the only ES256 keys are published for a rotation. */
   signsES256?: boolean;
+}
+
+const defined = (keys: (string | undefined)[]): string[] => keys.filter((key) => key !== undefined);
+
+/** The configured keys. */
+export function keyMaterial(values: OidcConfiguration) {
+  const { ed25519Seed, ed25519SeedNext, ed25519SeedPrevious } = values;
+  const { es256Key, es256KeyNext, es256KeyPrevious } = values;
+  const seeds: readonly [string, ...string[]] = [
+    ed25519Seed,
+    ...defined([ed25519SeedNext, ed25519SeedPrevious]),
+  ];
+  return {
+    seeds,
+    es256Keys: defined([es256Key, es256KeyNext, es256KeyPrevious]),
+    signsES256: es256Key !== undefined,
+  };
+}
+
+/** A published key, and its place in a rotation. */
+export interface PublishedKey {
+  id: string;
+  algorithm: string;
+  use: 'current' | 'next' | 'previous';
+}
+
+/** What each published key is for, in the order of `keyMaterial`. */
+export function publishedKeys(values: OidcConfiguration, { jwks }: Keys): PublishedKey[] {
+  const usesOf = (current?: string, next?: string, previous?: string) => [
+    ...(current === undefined ? [] : ['current' as const]),
+    ...(next === undefined ? [] : ['next' as const]),
+    ...(previous === undefined ? [] : ['previous' as const]),
+  ];
+  const uses = [
+    ...usesOf(values.ed25519Seed, values.ed25519SeedNext, values.ed25519SeedPrevious),
+    ...usesOf(values.es256Key, values.es256KeyNext, values.es256KeyPrevious),
+  ];
+  return jwks.keys.flatMap(({ kid = '', alg = '' }, index) => {
+    const use = uses[index];
+    return use ? [{ id: kid, algorithm: alg, use }] : [];
+  });
 }
 
 export function createKeys({ seeds, es256Keys = [], signsES256 = es256Keys.length > 0 }: KeyMaterial): Keys {

@@ -1,46 +1,33 @@
 import type { Pages } from '../../core/http/pages.js';
-import { authenticatedByRoute, type FastifyTypebox, type Guard } from '../../core/http/routes.js';
+import { authenticatedByRoute, type FastifyTypebox } from '../../core/http/routes.js';
 import { SECOND } from '../../core/kernel/clock.js';
-import type { Metrics } from '../../core/ops/metrics.js';
-import { createExpiryPurge } from '../../core/ops/purge.js';
 import type { Documents } from '../../core/outbound/documents.js';
 import { createOutbound } from '../../core/outbound/request.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
+import type { TrustService } from '../trust/service.js';
 import { createInteractionTokens } from './authorize/interaction-token.js';
 import { createSignInPages } from './authorize/pages.js';
 import { createAuthorization } from './authorize/service.js';
 import { createLogoutRequest } from './backchannel/request.js';
-import {
-  type BackchannelLogout,
-  createBackchannelLogout,
-  type LogoutFailures,
-} from './backchannel/service.js';
-import { type EndSessions, logoutNoticeCollection } from './backchannel/store.js';
+import { createBackchannelLogout } from './backchannel/service.js';
 import { ACR_VALUES, createClaims } from './claims.js';
 import { createClientAssertions } from './client-assertion.js';
 import { rejectCrossSiteForms } from './client-auth.js';
-import { type ConsentService, createConsentService } from './consents.js';
-import { createOrphanPurge } from './delegations/orphans.js';
-import type { Delegations, EndedBy } from './delegations/service.js';
-import { delegationCollection } from './delegations/store.js';
-import type { createDeviceModule as CreateDevice } from './device/module.js';
+import type { ActiveDelegation, EndedBy } from './delegations/service.js';
+import type { DeviceModuleDependencies } from './device/module.js';
 import type { Directory, PasskeySignUp, SecondFactor, SignInPasskeys, SignUp } from './directory.js';
 import { type ClientRegistration, pathMetadataPlugin } from './discovery.js';
-import { createFirstPartySignIn, type FirstPartySignIn } from './first-party-sign-in.js';
-import type {
-  createIdentityAssertions as CreateAssertions,
-  IdentityAssertionOptions,
-} from './identity-assertions/module.js';
-import { createHintReader, createKeys, type KeyMaterial } from './keys.js';
+import { createFirstPartySignIn } from './first-party-sign-in.js';
+import type { GrantedAccess } from './granted-access.js';
+import { addJobs } from './jobs.js';
+import { createHintReader, createKeys, keyMaterial, publishedKeys } from './keys.js';
 import { oidcPlugin } from './plugin.js';
 import type { Proofs } from './proofs.js';
-import { createPurges } from './purge.js';
 import { createRefusals } from './refusals.js';
 import type { Resources } from './resources.js';
-import { createRevocations, revocationCollection } from './revocations/service.js';
-import { createCookies, createSessionService, type SessionService } from './sessions.js';
+import type { OidcConfiguration } from './schemas.js';
+import { createCookies, createSessionService } from './sessions.js';
 import {
-  consentCollection,
   grantCollection,
   pushedRequestCollection,
   sessionCollection,
@@ -49,35 +36,17 @@ import {
 } from './store.js';
 import { createTokenService } from './tokens/service.js';
 
-/** OpenID Connect: authorization, tokens, sessions and logout. */
-export interface OidcModule {
-  /** The access levels of the routes below. */
-  guards: Record<'client' | 'bearer', Guard>;
-  plugin(fastify: FastifyTypebox, options: { pages: Pages }): Promise<void>;
-  /** The sign-in for pages of the provider itself. */
-  firstPartySignIn(options: { pages: Pages }): FirstPartySignIn;
-  sessions: Pick<SessionService, 'list' | 'end' | 'endOwn' | 'endOthers'>;
-  endSessions: EndSessions;
-  /** Runs the removal of a client, whose tokens and delegations end with it. */
-  endClient<T>(id: string, change: () => Promise<T>, by: EndedBy): Promise<T>;
-  logoutFailures: LogoutFailures;
-  consents: Pick<ConsentService, 'list' | 'revoke' | 'forget'>;
-  delegations: Pick<Delegations, 'list' | 'end' | 'endOwn'>;
-  /** Removes the sessions and consents of a principal that was deleted. */
-  forget(sub: string): Promise<void>;
-  /** The published keys, those of one algorithm in the order of their configuration. */
-  publishedKeys: readonly { id: string; algorithm: string }[];
-  /** The metadata of an issuer with a path, which belongs to the root of the host. */
-  pathMetadataPlugin(fastify: FastifyTypebox): Promise<void>;
-}
-
+/** The configuration, and what other domains provide. */
 export interface OidcModuleOptions {
+  values: OidcConfiguration;
+  production: boolean;
   issuer(): string;
+  pages: Pages;
   /** The languages of the pages. */
   locales: readonly string[];
-  keys: KeyMaterial;
   directory: Directory;
   resources: Resources;
+  granted: GrantedAccess;
   isSignUpOpen: boolean;
   clientRegistration: ClientRegistration;
   signUp: SignUp;
@@ -87,103 +56,96 @@ export interface OidcModuleOptions {
   passkeys: SignInPasskeys | undefined;
   /** Absent if passkeys are not configured. */
   passkeySignUp: PasskeySignUp | undefined;
-  /** Builds the device flow; absent if it is not enabled. */
-  createDeviceModule: typeof CreateDevice | undefined;
-  /** Issues and accepts identity assertions; absent if that is not enabled. */
-  identityAssertions: (IdentityAssertionOptions & { create: typeof CreateAssertions }) | undefined;
+  /** Which other providers are trusted; absent if identity assertions are not enabled. */
+  trust: TrustService | undefined;
   /** Whether people have pages at `/account`. */
   hasAccountPages: boolean;
-  /** Domains in which an accepted invitation verifies the e-mail address. */
-  trustedEmailDomains: readonly string[];
-  /** Whether users may use HTTP Basic as agents do. */
-  humansUseBasic: boolean;
-  /** How long a used refresh token returns the same successor, in seconds. */
-  refreshReuseWindow: number;
   /** Where clients publish their keys. */
   readDocument: Documents['read'];
-  /** Whether applications in private networks or without TLS are notified of ended sessions. */
-  callsPrivateNetworks: boolean;
 }
 
-export function createOidcModule(
-  context: Pick<
-    ModuleContext,
-    | 'store'
-    | 'audit'
-    | 'clock'
-    | 'random'
-    | 'log'
-    | 'throttle'
-    | 'jobs'
-    | 'backgroundTasks'
-    | 'unknownWrites'
-    | 'metrics'
-  >,
-  options: OidcModuleOptions,
-): OidcModule {
-  const { issuer, locales, directory, resources, trustedEmailDomains } = options;
-  const { humansUseBasic, callsPrivateNetworks } = options;
-  const { store, audit, clock, throttle, jobs, metrics } = context;
-  const collections = {
-    grants: grantCollection(store),
-    sessions: sessionCollection(store),
-    consents: consentCollection(store),
-    usedAssertions: usedAssertionCollection(store),
-    usedProofs: usedProofCollection(store),
-    pushedRequests: pushedRequestCollection(store),
+type OidcContext = Pick<
+  ModuleContext,
+  | 'store'
+  | 'audit'
+  | 'clock'
+  | 'random'
+  | 'log'
+  | 'throttle'
+  | 'jobs'
+  | 'backgroundTasks'
+  | 'unknownWrites'
+  | 'metrics'
+>;
+
+/** OpenID Connect: authorization, tokens, sessions and logout. */
+export async function createOidcModule(context: OidcContext, options: OidcModuleOptions) {
+  const { values, issuer, granted, secondFactor, passkeys } = options;
+  const services = await createServices(context, options);
+  addJobs(context, services);
+  const { keys, sessions, backchannel, device } = services;
+  const cookies = createCookies(issuer);
+  const signInPages = createSignInPages(issuer, options);
+  const signIn = createFirstPartySignIn({ ...options, ...services, cookies, signInPages });
+  const described = {
+    ...options,
+    hasDeviceFlow: device !== undefined,
+    acrValues: secondFactor || passkeys ? ACR_VALUES : ACR_VALUES.slice(0, 1),
+    identityAssertions: services.identityAssertions,
+    keys,
   };
-  const { seeds } = options.keys;
-  const keys = createKeys(options.keys);
-  const readHint = createHintReader(keys, issuer);
-  const claimsOf = createClaims(trustedEmailDomains);
-  const shared = { ...context, ...collections, directory, resources, issuer };
-  const revocationDocuments = revocationCollection(store);
-  const revocations = createRevocations({
-    ...{ revocations: revocationDocuments, resources, clock },
-    findPrincipal: directory.findPrincipal,
-  });
-  const consents = createConsentService(collections.consents, clock, revocations.endAccess);
-  const delegationDocuments = delegationCollection(store);
-  let openedDelegations: Promise<Delegations> | undefined;
-  const delegations = () => {
-    openedDelegations ??= import('./delegations/service.js').then(({ createDelegations }) =>
-      createDelegations({ ...shared, delegations: delegationDocuments, revocations }),
-    );
-    return openedDelegations;
+  return {
+    /** The access levels of the routes below. */
+    guards: { client: rejectCrossSiteForms, bearer: authenticatedByRoute },
+    plugin: (fastify: FastifyTypebox): Promise<void> =>
+      oidcPlugin(fastify, {
+        ...described,
+        ...services,
+        cookies,
+        signInPages,
+        signIn,
+        meter: context.throttle.countRequest,
+        humansUseBasic: values.basicLogin === 'all',
+        revocations: granted.revocationDocuments,
+      }),
+    /** The metadata of an issuer with a path, which belongs to the root of the host. */
+    pathMetadataPlugin: (fastify: FastifyTypebox): Promise<void> => pathMetadataPlugin(fastify, described),
+    /** For pages of the provider itself. */
+    signIn,
+    sessions,
+    delegations: createDelegationLists(options),
+    logoutFailures: backchannel.failures,
+    /** The public keys, those of one algorithm in the order of their configuration. */
+    publishedKeys: publishedKeys(values, keys),
+    /** Removes the sessions, consents and delegations of a person who was deleted. */
+    async forget(sub: string): Promise<void> {
+      await Promise.all([
+        sessions.forget(sub),
+        granted.consents.forget(sub),
+        granted.delegationDocuments.deleteMany({ person: sub }),
+      ]);
+    },
   };
-  const assertions = createClientAssertions({ ...shared, readDocument: options.readDocument });
+}
+
+export type OidcModule = Awaited<ReturnType<typeof createOidcModule>>;
+
+export type OidcServices = Awaited<ReturnType<typeof createServices>>;
+
+/** What the routes use. */
+async function createServices(context: OidcContext, options: OidcModuleOptions) {
+  const { values, issuer, granted } = options;
+  const { revocations } = granted;
+  const shared = createShared(context, options);
   const tokens = createTokenService({
     ...shared,
-    ...{ consents, keys, claimsOf, seeds, revocations, delegations, assertions },
-    namesGrants: options.identityAssertions?.issues,
-    answers: store.requestTimeoutMs === undefined ? undefined : context.backgroundTasks,
-    reuseWindowMs: options.refreshReuseWindow * SECOND,
+    namesGrants: options.trust && values.identityAssertions !== 'accept',
+    answers: context.store.requestTimeoutMs === undefined ? undefined : context.backgroundTasks,
+    reuseWindowMs: values.refreshTokenReuseWindow * SECOND,
   });
-  const { identityAssertions: enabled, readDocument } = options;
-  const identityAssertions = enabled?.create(enabled, {
-    ...{ ...shared, consents, keys, claimsOf, delegations, readDocument },
-  });
-  const backchannel = createBackchannelLogout({
-    ...shared,
-    notices: logoutNoticeCollection(store),
-    keys,
-    post: createLogoutRequest(createOutbound({ reach: callsPrivateNetworks ? 'private' : 'public' })),
-    wake: () => void jobs.runNow('backchannel-logout'),
-  });
-  let openedProofs: Promise<Proofs> | undefined;
-  const proofs = () => {
-    openedProofs ??= import('./proofs.js').then(({ createProofs }) => createProofs({ ...shared, seeds }));
-    return openedProofs;
-  };
-  const pushed = async () => {
-    const { createPushedAuthorization } = await import('./authorize/pushed.js');
-    return createPushedAuthorization(collections.pushedRequests, context);
-  };
-  const interactionTokens = createInteractionTokens(seeds, { clock });
-  const authorization = createAuthorization({
-    ...shared,
-    ...{ interactionTokens, backchannel, readHint, delegations, pushed },
-  });
+  const reach = values.backchannelPrivateNetworks || !options.production ? 'private' : 'public';
+  const post = createLogoutRequest(createOutbound({ reach }));
+  const backchannel = createBackchannelLogout({ ...shared, post });
   const sessions = createSessionService({
     ...shared,
     sessionHooks: {
@@ -191,118 +153,81 @@ export function createOidcModule(
       endSession: (sid, change) => revocations.end('sid', sid, () => backchannel.endSession(sid, change)),
     },
   });
-  const device = options.createDeviceModule?.({
+  const pushed = async () => {
+    const { createPushedAuthorization } = await import('./authorize/pushed.js');
+    return createPushedAuthorization(shared.pushedRequests, context);
+  };
+  let openedProofs: Promise<Proofs> | undefined;
+  const proofs = (): Promise<Proofs> => {
+    openedProofs ??= import('./proofs.js').then(({ createProofs }) => createProofs(shared));
+    return openedProofs;
+  };
+  const readHint = createHintReader(shared.keys, issuer);
+  const interactionTokens = createInteractionTokens(shared.seeds, context);
+  const services = {
     ...shared,
-    ...{ seeds, tokens, consents, sessions, backchannel, assertions },
-  });
-  const refusals = createRefusals({ ...shared, assertions });
-  const cookies = createCookies(issuer);
-  const signInPages = createSignInPages(issuer, options);
-  const { clientRegistration } = options;
-  const { isSignUpOpen, signUp, secondFactor, passkeys, passkeySignUp, hasAccountPages } = options;
-  const firstPartySignIn: OidcModule['firstPartySignIn'] = ({ pages }) =>
-    createFirstPartySignIn({ sessions, cookies, authorization, signInPages, isSignUpOpen, pages });
-  const hasDeviceFlow = device !== undefined;
-  const acrValues = secondFactor || passkeys ? ACR_VALUES : ACR_VALUES.slice(0, 1);
-
-  for (const [name, job] of Object.entries(createPurges(shared))) jobs.add(name, job);
-  jobs.add('client-assertion-purge', createExpiryPurge(collections.usedAssertions, clock));
-  jobs.add('pushed-request-purge', createExpiryPurge(collections.pushedRequests, clock));
-  jobs.add('dpop-proof-purge', createExpiryPurge(collections.usedProofs, clock));
-  jobs.add('delegation-purge', createExpiryPurge(delegationDocuments, clock));
-  jobs.add(
-    'orphaned-delegations',
-    createOrphanPurge(delegationDocuments, {
-      ...{ directory, resources },
-      end: async (id) => (await delegations()).end(id, { ip: 'local' }),
-    }),
-  );
-  jobs.add('revocation-purge', createExpiryPurge(revocationDocuments, clock));
-  jobs.add('backchannel-logout', backchannel.jobs.send);
-  jobs.add('logout-notice-purge', backchannel.jobs.purge);
-  if (metrics) measureNotices(metrics, backchannel);
-
-  return {
-    guards: { client: rejectCrossSiteForms, bearer: authenticatedByRoute },
-    plugin: (fastify, { pages }) =>
-      oidcPlugin(fastify, {
-        audit,
-        clock,
-        throttle,
-        assertions,
-        proofs,
-        pushed,
-        directory,
-        resources,
-        issuer,
-        locales,
-        authorization,
-        tokens,
-        keys,
-        readHint,
-        sessions,
-        consents,
-        cookies,
-        pages,
-        signInPages,
-        isSignUpOpen,
-        clientRegistration,
-        acrValues,
-        signUp,
-        secondFactor,
-        passkeys,
-        passkeySignUp,
-        hasAccountPages,
-        meter: throttle.countRequest,
-        refusals,
-        humansUseBasic,
-        device,
-        hasDeviceFlow,
-        identityAssertions,
-        ownPages: firstPartySignIn({ pages }),
-        revocations: revocationDocuments,
-      }),
-    firstPartySignIn,
+    tokens,
+    backchannel,
     sessions,
-    endSessions: (sub, change) => revocations.endPrincipal(sub, () => backchannel.endSessions(sub, change)),
-    async endClient(id, change, by) {
-      const removed = await revocations.end('client_id', id, change);
-      if (await resources.hasAny()) await (await delegations()).endAll({ clientId: id }, by);
-      return removed;
-    },
-    logoutFailures: backchannel.failures,
-    consents,
-    delegations: {
-      list: async (of) => ((await resources.hasAny()) ? (await delegations()).list(of) : []),
-      end: async (id, by) => (await delegations()).end(id, by),
-      endOwn: async (person, id, by) => (await delegations()).endOwn(person, id, by),
-    },
-    async forget(sub) {
-      await Promise.all([
-        sessions.forget(sub),
-        consents.forget(sub),
-        delegationDocuments.deleteMany({ person: sub }),
-      ]);
-    },
-    publishedKeys: keys.jwks.keys.map(({ kid = '', alg = '' }) => ({ id: kid, algorithm: alg })),
-    pathMetadataPlugin: (fastify) =>
-      pathMetadataPlugin(fastify, {
-        ...{ issuer, locales, isSignUpOpen, clientRegistration, acrValues, resources },
-        ...{ hasDeviceFlow, identityAssertions },
-        algorithms: keys.algorithms,
-      }),
+    pushed,
+    proofs,
+    readHint,
+    authorization: createAuthorization({ ...shared, interactionTokens, backchannel, readHint, pushed }),
+    refusals: createRefusals(shared),
+    identityAssertions: await openIdentityAssertions(options, shared),
+  };
+  return { ...services, device: await openDeviceFlow(options, services) };
+}
+
+/** What the services share. */
+function createShared(context: OidcContext, options: OidcModuleOptions) {
+  const { values, issuer, directory, resources, granted, readDocument } = options;
+  const { store } = context;
+  const material = keyMaterial(values);
+  const usedAssertions = usedAssertionCollection(store);
+  return {
+    ...context,
+    ...granted,
+    directory,
+    resources,
+    issuer,
+    grants: grantCollection(store),
+    sessions: sessionCollection(store),
+    usedAssertions,
+    usedProofs: usedProofCollection(store),
+    pushedRequests: pushedRequestCollection(store),
+    seeds: material.seeds,
+    keys: createKeys(material),
+    claimsOf: createClaims(values.trustedEmailDomains ?? []),
+    assertions: createClientAssertions({ ...context, usedAssertions, readDocument, issuer }),
   };
 }
 
-/** Notices counted at a scrape. */
-const MAX_COUNTED = 10_000;
+type Shared = ReturnType<typeof createShared>;
 
-function measureNotices(metrics: Metrics, { countDue }: Pick<BackchannelLogout, 'countDue'>): void {
-  metrics.storeGauge(
-    {
-      name: 'backchannel_logouts_due',
-      help: `Applications to be notified that a session has ended, counted up to ${MAX_COUNTED}.`,
-    },
-    async () => [{ labels: {}, value: await countDue(MAX_COUNTED) }],
-  );
+/** Loads what issues and accepts identity assertions, if it is enabled. */
+async function openIdentityAssertions({ values, trust, readDocument }: OidcModuleOptions, shared: Shared) {
+  if (!trust) return undefined;
+  const { createIdentityAssertions } = await import('./identity-assertions/module.js');
+  const { identityAssertions: roles } = values;
+  const allowed = { trust, accepts: roles !== 'issue', issues: roles !== 'accept' };
+  return createIdentityAssertions(allowed, { ...shared, readDocument });
+}
+
+/** Loads the sign-in of devices, if it is enabled. */
+async function openDeviceFlow({ values }: OidcModuleOptions, services: DeviceModuleDependencies) {
+  if (!values.deviceFlow) return undefined;
+  const { createDeviceModule } = await import('./device/module.js');
+  return createDeviceModule(services);
+}
+
+/** The delegations for the account page and the console. Without a resource there are none, and nothing is loaded. */
+function createDelegationLists({ granted: { delegations }, resources }: OidcModuleOptions) {
+  return {
+    list: async (of: { person: string } | { agent: string }): Promise<ActiveDelegation[]> =>
+      (await resources.hasAny()) ? (await delegations()).list(of) : [],
+    end: async (id: string, by: EndedBy): Promise<boolean> => (await delegations()).end(id, by),
+    endOwn: async (person: string, id: string, by: EndedBy): Promise<boolean> =>
+      (await delegations()).endOwn(person, id, by),
+  };
 }

@@ -21,7 +21,7 @@ export type OidcPluginOptions = AuthorizePluginOptions &
     throttle: ParPluginOptions['throttle'];
     /** Absent if the device flow is not enabled. */
     device: DeviceModule | undefined;
-    ownPages: FirstPartySignIn;
+    signIn: FirstPartySignIn;
   };
 
 const FORM_LIMIT_BYTES = 16 * 1024;
@@ -38,7 +38,7 @@ export async function oidcPlugin(fastify: FastifyTypebox, options: OidcPluginOpt
   await fastify.register(logoutPlugin, options);
   await fastify.register(introspectionPlugin, options);
   await fastify.register(revocationsPlugin, options);
-  const { device, pages, ownPages: own } = options;
+  const { device, pages, signIn: own } = options;
   if (device) await device.plugin(fastify, { pages, own });
   const publish = async (open: FastifyTypebox): Promise<void> => {
     await discoveryPlugin(open, options);

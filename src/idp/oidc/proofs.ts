@@ -49,7 +49,8 @@ export function createProofs({ usedProofs, seeds, issuer, clock }: ProofDependen
       (await usedProofs.insert({ id, expiresAt }).then(() => true, nullIfTaken)) !== null,
   };
   const withNonce = createDpopVerifier({
-    ...{ clock, replay },
+    clock,
+    replay,
     nonces: {
       issue: nonces.issue,
       isCurrent: (nonce) => [nonces, ...former].some((known) => known.isCurrent(nonce)),

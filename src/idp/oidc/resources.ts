@@ -1,33 +1,16 @@
+import type { ResourceDocument } from '../resources/store.js';
 import type { RuleViolation } from './authorize/rules.js';
 import { SCOPES } from './claims.js';
 import { isSelfRegistered, type Principal } from './directory.js';
 
-/** Access to resources, which another domain stores; the product passes a `Resources`. */
-
 /** An API that accepts access tokens of this provider. */
-export interface Resource {
-  /** The absolute URI that requests name and that is the audience of its tokens. */
-  identifier: string;
-  name: string;
-  scopes: readonly { name: string; description: string; sensitive?: true }[];
-  tokenLifetimeSeconds: number;
-  /** The kinds of principals that may get a token. */
-  principalKinds: readonly ('agent' | 'human')[];
-  /** Whether principals that have registered themselves may get a token. */
-  admitsSelfRegistered?: true;
-  /** Whether its tokens are bound to a key (DPoP). */
-  requiresDpop?: true;
-}
+export type Resource = Omit<ResourceDocument, 'id' | 'secretHash' | 'createdAt' | 'updatedAt'>;
 
 /** A resource as the caller of /introspect. */
-export interface ResourceServer {
-  /** Its `client_id`. */
-  id: string;
-  identifier: string;
-  secretHash: string;
-  /** The secret before the last rotation, while it is valid. */
-  previousSecretHash?: string;
-}
+export type ResourceServer = Pick<
+  ResourceDocument,
+  'id' | 'identifier' | 'secretHash' | 'previousSecretHash'
+>;
 
 export interface Resources {
   /** The resource with exactly this identifier. */

@@ -1,4 +1,4 @@
-import { type Static, Type } from 'typebox';
+import { type Static, type TObject, Type } from 'typebox';
 import { option } from '../../core/config/options.js';
 import { Token } from '../../core/http/schemas.js';
 import { MAX_TOKEN_LENGTH } from './authorize/interaction-token.js';
@@ -125,6 +125,8 @@ export const oidcOptions = {
     doc: 'Who may use HTTP Basic at /authorize: all or agents.',
   }),
 };
+
+export type OidcConfiguration = Static<TObject<typeof oidcOptions>>;
 
 /** Any form. Repeated fields are lists, which the validation of the request rejects. */
 export const AnyForm = Type.Record(Type.String(), Type.Union([Type.String(), Type.Array(Type.String())]));

@@ -13,7 +13,8 @@ export const FAILURES = {
 };
 
 export const REGISTRATIONS = fixedWindow('accounts', DEFAULT_RATES.registrations, HOUR, {
-  ...{ rate: 'registrations', sendsMail: true },
+  rate: 'registrations',
+  sendsMail: true,
 });
 
 /** Agents and invitations. */

@@ -234,7 +234,8 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
     const used = await endSessions(id, () =>
       principals.updateOne(
         {
-          ...{ id, state: { in: isMailed ? ['active'] : ['invited', 'active'] } },
+          id,
+          state: { in: isMailed ? ['active'] : ['invited', 'active'] },
           ...current,
           ...(becomesOperator && { operatorLinkHash: usedLinkHash }),
         },

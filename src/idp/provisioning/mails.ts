@@ -1,33 +1,10 @@
 import { mailboxOf } from '../../core/http/mailboxes.js';
-import { inHours, type Localized, type Messages } from '../../core/http/messages.js';
+import { inHours, type Messages } from '../../core/http/messages.js';
 import { requestDetails } from '../../core/http/request-details.js';
 import type { RequestSource } from '../../core/http/routes.js';
 import { type Clock, DAY, HOUR } from '../../core/kernel/clock.js';
+import type { Outbox } from '../../shared/email/outbox.js';
 import type { PrincipalCollection, PrincipalDocument } from './store.js';
-
-/** The part of the e-mail outbox that this domain uses. */
-export interface Outbox {
-  put(mail: {
-    key: string;
-    userId: string;
-    to: string;
-    template:
-      | 'password-reset'
-      | 'password-changed'
-      | 'verify-email'
-      | 'second-factor-added'
-      | 'second-factor-removed'
-      | 'passkey-added'
-      | 'passkey-removed';
-    values: Record<string, string | Localized>;
-    /** The language of the recipient, if known. */
-    locale: string | undefined;
-    security: true;
-    sendCondition: { userId: string; versionField: string; minVersion: number };
-    expiresAt: number;
-  }): Promise<void>;
-  deleteByUser(userId: string): Promise<void>;
-}
 
 /** A link with a token, which only its mail contains. */
 export interface MailedLink {

@@ -1,57 +1,25 @@
-import { authenticatedByRoute, type FastifyTypebox, type Guard } from '../../core/http/routes.js';
+import { authenticatedByRoute, type FastifyTypebox } from '../../core/http/routes.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { UriRules } from './client-uris.js';
-import { type Clients, createClients, type EndClient, type IdTokenAlgorithm } from './clients.js';
-import { createDirectory, type PrincipalDirectory } from './directory.js';
-import { createFirstOperator, type FirstOperator, setupCollection } from './first-operator.js';
+import { createClients, type EndClient, type IdTokenAlgorithm } from './clients.js';
+import { createDirectory } from './directory.js';
+import { createFirstOperator, setupCollection } from './first-operator.js';
 import { adminGuard, signupGuard } from './guards.js';
-import { createLinks, type LinkDependencies, type Links, type RemoveOtherLogins } from './links.js';
-import { createPersonMails, type MailDependencies, type PersonMails, readMailVersion } from './mails.js';
-import { createOperatorRoles, type OperatorRoles } from './operators.js';
+import { createLinks, type LinkDependencies, type RemoveOtherLogins } from './links.js';
+import type { PersonMails } from './mails.js';
+import { createOperatorRoles } from './operators.js';
 import { type ProvisioningPluginOptions, provisioningPlugin } from './plugin.js';
-import { createPrincipals, type EndSessions, type Principals } from './principals.js';
+import { createPrincipals, type EndSessions } from './principals.js';
 import { createRecovery } from './recovery.js';
 import { clientCollection, principalCollection } from './store.js';
-import { type AddressVerification, createVerification } from './verification.js';
-
-/** Principals, who sign in, and clients, which they sign in to. */
-export interface ProvisioningModule {
-  principals: Principals;
-  links: Links;
-  clients: Clients;
-  directory: PrincipalDirectory;
-  operators: OperatorRoles;
-  firstOperator: Pick<FirstOperator, 'offer'>;
-  /** Absent without a mail server. */
-  verification: AddressVerification | undefined;
-  /** For the send conditions of mails. */
-  readMailVersion(sub: string, field: string): Promise<number | null>;
-  /** Enqueues the mail about a change of the second factor. Without a mail server, it does nothing. */
-  announceFactor(
-    sub: string,
-    change: Parameters<PersonMails['secondFactorChanged']>[1],
-    source: Parameters<PersonMails['secondFactorChanged']>[2],
-  ): Promise<void>;
-  /** Enqueues the mail about a new or removed passkey. Without a mail server, it does nothing. */
-  announcePasskey(
-    sub: string,
-    change: Parameters<PersonMails['passkeyChanged']>[1],
-    source: Parameters<PersonMails['passkeyChanged']>[2],
-  ): Promise<void>;
-  /** The access levels of the routes below. */
-  guards: Record<'admin' | 'metrics' | 'inviter' | 'signup' | 'agent', Guard>;
-  plugin(
-    fastify: FastifyTypebox,
-    options: Pick<ProvisioningPluginOptions, 'pages' | 'hasAccountPages' | 'sessionOf'>,
-  ): Promise<void>;
-}
+import { createVerification, createVerificationMails } from './verification.js';
 
 export interface ProvisioningModuleOptions {
   issuer(): string;
   uriRules: UriRules;
   isSignupOpen: boolean;
   /** Without it, people get no mails and cannot reset their passwords themselves. */
-  mail?: MailDependencies | undefined;
+  mails?: PersonMails | undefined;
   /** Without it, the administrator endpoints are disabled. */
   adminToken?: string | undefined;
   /** Without it, the administrator token can invite users. */
@@ -67,6 +35,7 @@ export interface ProvisioningModuleOptions {
   forgetConsents?(sub: string): Promise<void>;
 }
 
+/** Principals, who sign in, and clients, which they sign in to. */
 export function createProvisioningModule(
   context: Pick<
     ModuleContext,
@@ -76,50 +45,28 @@ export function createProvisioningModule(
     | 'random'
     | 'log'
     | 'throttle'
+    | 'jobs'
     | 'passwords'
     | 'passwordPolicy'
     | 'unknownWrites'
     | 'backgroundTasks'
   >,
-  {
-    issuer,
-    uriRules,
-    isSignupOpen,
-    mail,
-    adminToken,
-    inviteToken = adminToken,
-    idTokenAlgorithms,
-    endClient,
-    removeOtherLogins,
-    trustForCodes,
-    endSessions,
-    forgetConsents,
-  }: ProvisioningModuleOptions,
-): ProvisioningModule {
+  options: ProvisioningModuleOptions,
+) {
+  const { issuer, isSignupOpen, mails, adminToken, inviteToken = adminToken } = options;
   const collection = principalCollection(context.store);
-  const mails = mail && createPersonMails({ ...mail, ...context });
-  const principals = createPrincipals(collection, {
-    ...{ ...context, endSessions, mails },
-    verifyAddress: (person, source) => verification?.begin(person, source) ?? Promise.resolve(),
-  });
+  const shared = { ...context, ...options };
+  const verifyAddress = mails && createVerificationMails(collection, { ...shared, mails });
+  const principals = createPrincipals(collection, { ...shared, verifyAddress });
   const { authenticate } = principals;
-  const verification = mails && createVerification(collection, { ...context, mails, authenticate, issuer });
-  const recovery = mails && createRecovery(collection, { ...context, mails, issuer });
-  const firstOperator = createFirstOperator(setupCollection(context.store), collection, {
-    ...context,
-    issuer,
-  });
-  const links = createLinks(collection, {
-    ...{ ...context, firstOperator, mails, issuer, endSessions },
-    ...{ forgetConsents, removeOtherLogins, trustForCodes },
-  });
-  const clients = createClients(clientCollection(context.store), {
-    ...context,
-    uriRules,
-    idTokenAlgorithms,
-    endClient,
-  });
-  const directory = createDirectory(collection, { ...context, mails, endSessions });
+  const verification =
+    verifyAddress && createVerification(collection, { ...context, verifyAddress, authenticate });
+  const recovery = mails && createRecovery(collection, { ...shared, mails });
+  const firstOperator = createFirstOperator(setupCollection(context.store), collection, shared);
+  const links = createLinks(collection, { ...shared, firstOperator });
+  const clients = createClients(clientCollection(context.store), shared);
+  const directory = createDirectory(collection, shared);
+  context.jobs.add('unused-client-purge', clients.purge);
   const { audit, throttle } = context;
   const inOutage = { attemptAsOperator: throttle.attemptAsOperatorInOutage };
   return {
@@ -129,16 +76,9 @@ export function createProvisioningModule(
     directory,
     operators: createOperatorRoles(collection, context),
     firstOperator,
+    /** Absent without a mail server. */
     verification,
-    readMailVersion: (sub, field) => readMailVersion(collection, sub, field),
-    async announceFactor(sub, change, source) {
-      const person = mails && (await collection.findOne({ id: sub }));
-      if (person) await mails.secondFactorChanged(person, change, source);
-    },
-    async announcePasskey(sub, change, source) {
-      const person = mails && (await collection.findOne({ id: sub }));
-      if (person) await mails.passkeyChanged(person, change, source);
-    },
+    /** The access levels of the routes below. */
     guards: {
       admin: adminGuard(adminToken, context),
       metrics: adminGuard(adminToken, { audit, throttle: inOutage }),
@@ -146,12 +86,23 @@ export function createProvisioningModule(
       signup: signupGuard(isSignupOpen),
       agent: authenticatedByRoute,
     },
-    plugin: (fastify, options) =>
+    plugin: (
+      fastify: FastifyTypebox,
+      pages: Pick<ProvisioningPluginOptions, 'pages' | 'hasAccountPages' | 'sessionOf'>,
+    ): Promise<void> =>
       provisioningPlugin(fastify, {
-        ...{ principals, links, clients, directory, issuer, isSignupOpen, ...options },
+        principals,
+        links,
+        clients,
+        directory,
+        issuer,
+        isSignupOpen,
+        ...pages,
         mailed: recovery && verification && { recovery, verification },
         // As for people: only those who may invite can assign an address that applications trust.
         adminVouchesForAgents: inviteToken === adminToken,
       }),
   };
 }
+
+export type ProvisioningModule = ReturnType<typeof createProvisioningModule>;

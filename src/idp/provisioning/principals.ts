@@ -16,6 +16,7 @@ import { canonicalForm, canonicalHandle, isPossibleHandle } from './handles.js';
 import { CREATIONS, FAILURES, REGISTRATIONS } from './limits.js';
 import type { PersonMails } from './mails.js';
 import {
+  findActive,
   KINDS,
   type Kind,
   PASSWORD_LINK_FIELDS,
@@ -312,10 +313,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       return true;
     },
 
-    async find(sub) {
-      const principal = await principals.findOne({ id: sub });
-      return principal?.state === 'active' ? principal : null;
-    },
+    find: findActive(principals),
   };
 }
 

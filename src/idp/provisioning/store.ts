@@ -111,7 +111,7 @@ export interface ClientDocument {
   /** Where the client is notified that a session has ended (Back-Channel Logout §2.2). */
   backchannelLogoutUri?: string;
   /** The keys of its assertions, or where it publishes them (RFC 7591 §2): one of the two, and then no secret. */
-  jwks?: PublicJwk[];
+  jwks?: readonly PublicJwk[];
   jwksUri?: string;
   /** How it was registered, if not by the operator (RFC 7591). */
   origin?: 'dynamic';
@@ -137,6 +137,14 @@ export function principalCollection(store: Store): PrincipalCollection {
     ],
   });
 }
+
+/** Finds the active principal of a `sub`, else `null`. */
+export const findActive =
+  (principals: PrincipalCollection) =>
+  async (sub: string): Promise<PrincipalDocument | null> => {
+    const principal = await principals.findOne({ id: sub });
+    return principal?.state === 'active' ? principal : null;
+  };
 
 export function clientCollection(store: Store): ClientCollection {
   return store.collection<ClientDocument>('clients', {

@@ -1,6 +1,7 @@
 import { mailboxOf } from '../../core/http/mailboxes.js';
 import type { RequestSource } from '../../core/http/routes.js';
-import { isSecretOf, sha256, UNUSED_HASH } from '../../core/kernel/secrets.js';
+import type { Clock } from '../../core/kernel/clock.js';
+import { isSecretOf, type Random, sha256, UNUSED_HASH } from '../../core/kernel/secrets.js';
 import type { UnknownWritesRegistry } from '../../core/ops/unknown-writes.js';
 import { createUsedLinks } from '../../core/ops/used-links.js';
 import type { Throttle } from '../../core/throttle/throttle.js';
@@ -28,8 +29,6 @@ export interface AccountProof {
 export interface AddressVerification {
   /** Whether the person has an e-mail address that is not verified. */
   isDue(person: Pick<PrincipalDocument, 'kind' | 'handle' | 'emailVerifiedAt'>): boolean;
-  /** Sends the first link, if it is due. */
-  begin(person: PrincipalDocument, source: RequestSource): Promise<void>;
   /**
    * Sends a new link, which replaces the previous one. `false` if it is not due.
    * @throws RATE_LIMITED
@@ -45,27 +44,23 @@ export interface AddressVerification {
   verify(token: string, proof: AccountProof, source: RequestSource): Promise<void>;
 }
 
-export interface VerificationDependencies extends Dependencies {
+export interface VerificationMailDependencies {
   mails: Pick<PersonMails, 'verifyAddress'>;
-  authenticate: Principals['authenticate'];
-  throttle: Pick<Throttle, 'count' | 'countKey'>;
-  unknownWrites: Pick<UnknownWritesRegistry, 'track'>;
   issuer(): string;
+  clock: Clock;
+  random: Random;
 }
 
-const VERIFICATIONS = mailsTo('verify');
+/** Sends a link to people who have an e-mail address that is not verified. */
+export type VerifyAddress = (person: PrincipalDocument, source: RequestSource) => Promise<void>;
 
-export function createVerification(
-  principals: PrincipalCollection,
-  deps: VerificationDependencies,
-): AddressVerification {
-  const { mails, authenticate, throttle, issuer, audit, clock, random } = deps;
-  const usedLinks = createUsedLinks(principals, deps);
-
-  const isDue: AddressVerification['isDue'] = ({ kind, handle, emailVerifiedAt }) =>
-    kind === 'human' && emailVerifiedAt === undefined && mailboxOf(handle) !== undefined;
-
-  const begin: AddressVerification['begin'] = async (person, source) => {
+/** The first link of a person who has signed up, and every later one. */
+export const createVerificationMails =
+  (
+    principals: PrincipalCollection,
+    { mails, issuer, clock, random }: VerificationMailDependencies,
+  ): VerifyAddress =>
+  async (person, source) => {
     if (!isDue(person)) return;
     const token = newLinkToken(person.id, random);
     const expiresAt = clock.now() + VERIFICATION_LINK_LIFETIME_MS;
@@ -77,6 +72,25 @@ export function createVerification(
     if (!stored) return;
     await mails.verifyAddress(stored, { url: `${issuer()}/verify/${token}`, hash, expiresAt }, source);
   };
+
+const isDue: AddressVerification['isDue'] = ({ kind, handle, emailVerifiedAt }) =>
+  kind === 'human' && emailVerifiedAt === undefined && mailboxOf(handle) !== undefined;
+
+export interface VerificationDependencies extends Dependencies {
+  verifyAddress: VerifyAddress;
+  authenticate: Principals['authenticate'];
+  throttle: Pick<Throttle, 'count' | 'countKey'>;
+  unknownWrites: Pick<UnknownWritesRegistry, 'track'>;
+}
+
+const VERIFICATIONS = mailsTo('verify');
+
+export function createVerification(
+  principals: PrincipalCollection,
+  deps: VerificationDependencies,
+): AddressVerification {
+  const { verifyAddress, authenticate, throttle, audit, clock } = deps;
+  const usedLinks = createUsedLinks(principals, deps);
 
   /** @throws link_unknown, link_spent */
   const look: AddressVerification['look'] = async (token) => {
@@ -107,14 +121,13 @@ export function createVerification(
 
   return {
     isDue,
-    begin,
 
     async sendAgain(sub, source) {
       const person = await principals.findOne({ id: sub });
       if (person?.state !== 'active' || !isDue(person)) return false;
       await throttle.count(MAIL_REQUESTS, source.ip);
       await throttle.countKey(VERIFICATIONS, person.handle, source.ip);
-      await begin(person, source);
+      await verifyAddress(person, source);
       return true;
     },
 
@@ -129,8 +142,12 @@ export function createVerification(
         const now = clock.now();
         const verified = await principals.updateOne(
           {
-            ...{ id, kind: 'human', state: 'active', epoch: epoch ?? null },
-            ...{ verifyHash: usedLinkHash, verifyExpiresAt: { gt: now } },
+            id,
+            kind: 'human',
+            state: 'active',
+            epoch: epoch ?? null,
+            verifyHash: usedLinkHash,
+            verifyExpiresAt: { gt: now },
           },
           {
             set: {

@@ -3,6 +3,7 @@ import type { RequestSource } from '../../core/http/routes.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
 import { type DocumentCopy, type Documents, DocumentUnavailable } from '../../core/outbound/documents.js';
 import type { Page } from '../../core/storage/collection.js';
+import type { EndClient } from '../provisioning/clients.js';
 import { type HostPolicy, isAllowedHost } from './hosts.js';
 import { type AddressRules, readMetadata, type StatedClient } from './metadata.js';
 
@@ -61,7 +62,7 @@ export interface MetadataClientDependencies {
   /** Whether this machine may publish documents, without TLS. */
   allowsLoopback: boolean;
   /** Runs the refusal of a client, with which its tokens and delegations end. */
-  endClient<T>(id: string, change: () => Promise<T>, by: { ip: string; by?: string }): Promise<T>;
+  endClient: EndClient;
   audit: Pick<Audit, 'record'>;
 }
 
@@ -108,7 +109,11 @@ export function createMetadataClients({
     if ('problem' in stated) return null;
     const { method: _, ...client } = stated;
     return {
-      ...{ id, ...client, principalKinds: ['human'], origin: 'metadata', createdAt: fetchedAt },
+      id,
+      ...client,
+      principalKinds: ['human'],
+      origin: 'metadata',
+      createdAt: fetchedAt,
       ...(usedAt === undefined && { unused: true }),
     };
   };
@@ -185,7 +190,9 @@ export function isMetadataId(text: string, allowsLoopback: boolean): boolean {
 function listedOf({ id, uri, text, usedAt, lastUsedAt, blockedAt }: DocumentCopy): ListedClient {
   const { client_name: name } = parseObject(text) ?? {};
   return {
-    ...{ id, clientId: uri, name: typeof name === 'string' ? name : '' },
+    id,
+    clientId: uri,
+    name: typeof name === 'string' ? name : '',
     ...(usedAt !== undefined && { firstUsedAt: usedAt }),
     ...(lastUsedAt !== undefined && { lastUsedAt }),
     ...(blockedAt !== undefined && { blockedAt }),

@@ -82,7 +82,11 @@ export function readMetadata(
     if (message !== null) return { field: 'backchannel_logout_uri', message };
   }
   return {
-    ...{ name, redirectUris, postLogoutRedirectUris, method: known, ...keys },
+    name,
+    redirectUris,
+    postLogoutRedirectUris,
+    method: known,
+    ...keys,
     ...(alg === 'ES256' && { idTokenAlg: 'ES256' as const }),
     ...(isUri(logoutUri) && { backchannelLogoutUri: logoutUri }),
   };

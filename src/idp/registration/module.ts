@@ -2,15 +2,12 @@ import type { FastifyTypebox, Guard } from '../../core/http/routes.js';
 import { createExpiryPurge } from '../../core/ops/purge.js';
 import type { Documents } from '../../core/outbound/documents.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
-import {
-  createMetadataClients,
-  type MetadataClientDependencies,
-  type MetadataClients,
-} from './client-ids.js';
+import type { Clients, EndClient } from '../provisioning/clients.js';
+import { createMetadataClients, type MetadataClients } from './client-ids.js';
 import type { HostPolicy } from './hosts.js';
 import type { AddressRules } from './metadata.js';
 import { registrationGuard, registrationPlugin } from './plugin.js';
-import { type CreateClient, createRegistration } from './service.js';
+import { createRegistration } from './service.js';
 import { registrationTokenCollection } from './store.js';
 import { createRegistrationTokens } from './tokens.js';
 
@@ -31,8 +28,8 @@ export interface RegistrationModuleOptions {
   allowsLoopback: boolean;
   rules: AddressRules;
   documents: Documents;
-  createClient: CreateClient;
-  endClient: MetadataClientDependencies['endClient'];
+  createClient: Clients['create'];
+  endClient: EndClient;
 }
 
 export function createRegistrationModule(

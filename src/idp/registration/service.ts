@@ -1,26 +1,9 @@
 import type { RequestSource } from '../../core/http/routes.js';
-import type { PublicJwk } from '../../core/kernel/public-jwk.js';
+import type { Clients } from '../provisioning/clients.js';
 import { registrationErrors } from './errors.js';
 import { type AddressRules, AUTH_METHODS, type AuthMethod, readMetadata } from './metadata.js';
 import type { RegistrationAnswer } from './schemas.js';
 import type { RegistrationTokens } from './tokens.js';
-
-/** Creates clients. Another domain stores them. */
-export type CreateClient = (
-  input: {
-    name: string;
-    redirectUris: string[];
-    postLogoutRedirectUris: string[];
-    isPublic: boolean;
-    principalKinds: ['human'];
-    origin: 'dynamic';
-    idTokenAlg?: 'ES256';
-    backchannelLogoutUri?: string;
-    jwks?: { keys: PublicJwk[] };
-    jwksUri?: string;
-  },
-  source: RequestSource,
-) => Promise<{ client: { id: string; createdAt: number }; secret: string | null }>;
 
 /** Dynamic registration (RFC 7591). */
 export interface Registration {
@@ -36,7 +19,7 @@ export interface Registration {
 
 export interface RegistrationDependencies {
   tokens: Pick<RegistrationTokens, 'find' | 'use'>;
-  createClient: CreateClient;
+  createClient: Clients['create'];
   rules: AddressRules;
 }
 
@@ -67,7 +50,9 @@ export function createRegistration({ tokens, createClient, rules }: Registration
         {
           ...client,
           ...(jwks && { jwks: { keys: jwks } }),
-          ...{ isPublic: method === 'none', principalKinds: ['human'], origin: 'dynamic' },
+          isPublic: method === 'none',
+          principalKinds: ['human'],
+          origin: 'dynamic',
         },
         { ...source, by: tokenId },
       );

@@ -36,8 +36,12 @@ export function createRegistrationTokens(
       const id = newId('rtk_', clock, random);
       const now = clock.now();
       const created = {
-        ...{ id, tokenHash: sha256(token), uses, usesLeft: uses },
-        ...{ createdAt: now, expiresAt: now + days * DAY },
+        id,
+        tokenHash: sha256(token),
+        uses,
+        usesLeft: uses,
+        createdAt: now,
+        expiresAt: now + days * DAY,
       };
       await Promise.all([
         tokens.insert(created),

@@ -24,7 +24,8 @@ export function signUpWarnings(
       ? []
       : [
           {
-            ...{ level: 'warning' as const, about },
+            level: 'warning' as const,
+            about,
             message: `anyone who signs up gets access tokens with every scope for ${open}`,
             remedy: 'Use idp resource update <uri> --self-registered no, or IDP_DISABLE_SIGNUP=1.',
           },
@@ -33,7 +34,8 @@ export function signUpWarnings(
       ? []
       : [
           {
-            ...{ level: 'ok' as const, about },
+            level: 'ok' as const,
+            about,
             message: `people and agents who registered themselves get no access token for ${closed}`,
           },
         ]),

@@ -288,6 +288,9 @@ async function laboratory(t: Test, uri: string) {
   return { ...first, make, begin, beginWith, end, clock, state, attempts, warnings, audit };
 }
 
+/** The change of a process that ended before it, or that is stored otherwise. */
+const nothing = async () => null;
+
 function forEngine(engine: string, fresh: (t: Test) => string): void {
   t.test(
     `${engine}: an application that fails is notified again for nine hours, others at once`,
@@ -403,7 +406,7 @@ function forEngine(engine: string, fresh: (t: Test) => string): void {
     clock.advance(60 * 24 * HOUR);
     await purge();
     state.principal = false;
-    await service.endSessions(session.sub, async () => null);
+    await announceEnd({ sub: session.sub }, nothing, { notices, clock, wake: () => undefined });
     await run();
     t.equal(attempts.length, 1);
 
@@ -439,7 +442,7 @@ function forEngine(engine: string, fresh: (t: Test) => string): void {
     const { begin, end, run, notices, clock, attempts } = await laboratory(t, fresh(t));
     const session = await begin('app');
     // The process ended before it deleted the session.
-    await announceEnd(notices, { session: session.id }, clock.now());
+    await announceEnd({ session: session.id }, nothing, { notices, clock, wake: () => undefined });
     for (let seconds = 0; seconds < 90; seconds += 5) {
       await run();
       clock.advance(5 * SECOND);
@@ -455,7 +458,7 @@ function forEngine(engine: string, fresh: (t: Test) => string): void {
     const { begin, end, run, notices, state, clock, attempts } = await laboratory(t, fresh(t));
     const session = await begin('app');
     // The process ended before it deleted the session.
-    await announceEnd(notices, { session: session.id }, clock.now());
+    await announceEnd({ session: session.id }, nothing, { notices, clock, wake: () => undefined });
     clock.advance(MINUTE + SECOND);
     state.afterLook = () => end(session);
     await run();
@@ -484,7 +487,7 @@ function forEngine(engine: string, fresh: (t: Test) => string): void {
     async (t) => {
       const { begin, run, notices, state, clock, attempts } = await laboratory(t, fresh(t));
       const session = await begin('app');
-      await announceEnd(notices, { sub: session.sub }, clock.now());
+      await announceEnd({ sub: session.sub }, nothing, { notices, clock, wake: () => undefined });
       state.epoch = 1;
       await run();
       t.equal(attempts.length, 1);

@@ -25,6 +25,8 @@ export const [PERSON, AGENT] = [`u_${'a'.repeat(32)}`, `u_${'b'.repeat(32)}`];
 export const IP = '192.0.2.1';
 const RESOURCE: Resource = {
   ...FILES_INPUT,
+  scopes: [...FILES_INPUT.scopes],
+  principalKinds: [...FILES_INPUT.principalKinds],
   admitsSelfRegistered: true,
   requiresDpop: undefined as never,
   identifier: FILES,

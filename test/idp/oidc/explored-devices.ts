@@ -21,7 +21,7 @@ const USER_CODE = 'WDJBMJHT';
 export const DEVICE_CODE = `dc_${ID}${'x'.repeat(43)}`;
 export const CLIENT = {
   ...{ id: 'cid_1', name: 'TV', redirectUris: [], postLogoutRedirectUris: [] },
-  ...{ principalKinds: ['human'] as const, device: true as const },
+  ...{ principalKinds: ['human'] as ['human'], device: true as const },
 };
 
 /** The service of one process. */

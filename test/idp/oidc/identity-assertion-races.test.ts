@@ -18,14 +18,26 @@ import { holds, insist } from '../../saas/auth/explored-service.js';
 
 /** Uses of one assertion beside each other, killed at any call. */
 
-const PERSON: Principal = { id: `u_${'a'.repeat(32)}`, handle: 'ada', kind: 'human', updatedAt: 0 };
+const PERSON: Principal = {
+  id: `u_${'a'.repeat(32)}`,
+  handle: 'ada',
+  kind: 'human',
+  state: 'active',
+  createdAt: 0,
+  updatedAt: 0,
+};
 const CLIENT = { id: 'cid_1', principalKinds: ['human'], secretHash: 'x' } as never as Client;
 const { requiresDpop: _, ...FILES_RESOURCE } = { ...FILES_INPUT, identifier: FILES };
 
 /** One process, for which the assertion is valid. */
 function processOn(store: Store, seed: string) {
   const [clock, random] = [fakeClock(), countedRandom(seed)];
-  const resource: Resource = { ...FILES_RESOURCE, admitsSelfRegistered: true };
+  const resource: Resource = {
+    ...FILES_RESOURCE,
+    scopes: [...FILES_INPUT.scopes],
+    principalKinds: [...FILES_INPUT.principalKinds],
+    admitsSelfRegistered: true,
+  };
   return (jti = 'one'): Promise<TokenResponse> =>
     redeemAssertion(
       CLIENT,
@@ -36,7 +48,7 @@ function processOn(store: Store, seed: string) {
         trust: { findSubject: async () => PERSON.id },
         verify: async () => ({
           issuer: {
-            issuer: 'https://login.acme.example',
+            ...{ id: 'iss_1', createdAt: 0, updatedAt: 0, issuer: 'https://login.acme.example' },
             ...{ clients: [CLIENT.id], resources: [{ resource: FILES, scopes: ['files:read'] }] },
           },
           ...{ subject: '00u1', resources: [], scope: undefined, key: undefined, amr: [] },

@@ -497,7 +497,7 @@ t.test(
           async findPrincipal(id) {
             await new Promise(setImmediate);
             reads.push('account');
-            return { id, handle: 'ada', kind, updatedAt: 0 };
+            return { id, handle: 'ada', kind, state: 'active', createdAt: 0, updatedAt: 0 };
           },
         },
         consents: {

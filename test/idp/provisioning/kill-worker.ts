@@ -9,6 +9,7 @@ import { systemRandom } from '../../../src/core/kernel/secrets.js';
 import { createAudit } from '../../../src/core/ops/audit.js';
 import { createModuleContext } from '../../../src/core/server/module-context.js';
 import { openStore } from '../../../src/core/storage/open.js';
+import { createPersonMails } from '../../../src/idp/provisioning/mails.js';
 import { createProvisioningModule } from '../../../src/idp/provisioning/module.js';
 import { createMailContent } from '../../../src/shared/email/content.js';
 import { createEmailService } from '../../../src/shared/email/service.js';
@@ -58,7 +59,7 @@ const { links, verification, principals } = createProvisioningModule(context, {
   },
   endSessions: (_, change) => change(),
   endClient: (_, change) => change(),
-  mail: { outbox, messages },
+  mails: createPersonMails({ outbox, messages, clock }),
 });
 await store.ready();
 const from = { ip: '192.0.2.1', isDisconnected: () => false };

@@ -2,8 +2,9 @@ import type { Test } from 'tap';
 import { createMessages } from '../../../src/core/http/messages.js';
 import { createAudit } from '../../../src/core/ops/audit.js';
 import { createModuleContext } from '../../../src/core/server/module-context.js';
-import type { Outbox } from '../../../src/idp/provisioning/mails.js';
+import { createPersonMails } from '../../../src/idp/provisioning/mails.js';
 import { createProvisioningModule } from '../../../src/idp/provisioning/module.js';
+import type { Outbox } from '../../../src/shared/email/outbox.js';
 import { type Answer, CHEAP } from '../../kit/app.js';
 import { type IdpApp, type IdpAppOptions, ISSUER, idpApp, idpStore } from '../../kit/idp.js';
 import { type MailSink, mailSink } from '../../kit/mail.js';
@@ -55,7 +56,11 @@ export async function otherProcess(t: Test, idp: IdpApp) {
     endSessions: (_, change) => change(),
     endClient: (_, change) => change(),
     idTokenAlgorithms: ['EdDSA'],
-    mail: { outbox: { put, deleteByUser: async () => undefined }, messages: createMessages() },
+    mails: createPersonMails({
+      outbox: { put, deleteByUser: async () => undefined },
+      messages: createMessages(),
+      clock: idp.clock,
+    }),
   });
   return { ...module, paths };
 }

@@ -12,7 +12,7 @@ import { createLinks } from '../../../src/idp/provisioning/links.js';
 import { createPersonMails, readMailVersion } from '../../../src/idp/provisioning/mails.js';
 import { createPrincipals } from '../../../src/idp/provisioning/principals.js';
 import { type PrincipalDocument, principalCollection } from '../../../src/idp/provisioning/store.js';
-import { createVerification } from '../../../src/idp/provisioning/verification.js';
+import { createVerification, createVerificationMails } from '../../../src/idp/provisioning/verification.js';
 import { mailCollection } from '../../../src/shared/email/store.js';
 import { onMongod } from '../../core/storage/mongod.js';
 import { Agent } from '../../kit/agent.js';
@@ -236,7 +236,8 @@ function domainOn(store: Store, seed: string) {
   const clock = fakeClock();
   const mails = createPersonMails({
     outbox: {
-      async put({ key, sendCondition: { versionField, minVersion } }) {
+      async put({ key, sendCondition }) {
+        const { versionField = '', minVersion = 0 } = sendCondition ?? {};
         await mailsOf(store).insert({ id: key, versionField, minVersion }).catch(nullIfTaken);
       },
       deleteByUser: async () => undefined,
@@ -271,7 +272,11 @@ function domainOn(store: Store, seed: string) {
   return {
     links: createLinks(principals, deps),
     directory: createDirectory(principals, deps),
-    verification: createVerification(principals, { ...deps, authenticate }),
+    verification: createVerification(principals, {
+      ...deps,
+      authenticate,
+      verifyAddress: createVerificationMails(principals, deps),
+    }),
     changePassword,
   };
 }

@@ -1,9 +1,10 @@
 import { type Localized, message } from '../../../core/http/messages.js';
 import type { Page } from '../../../core/http/pages.js';
 import { DAY } from '../../../core/kernel/clock.js';
+import type { Enrolment } from '../../../shared/factors/totp.js';
 import { SCOPES } from '../claims.js';
 import { type Consent, type MissingConsent, missingIn } from '../consents.js';
-import type { Client, Enrolment, PasskeySignUp, SignInPasskeys } from '../directory.js';
+import type { Client, PasskeySignUp, SignInPasskeys } from '../directory.js';
 import { REFRESH_MAX_LIFETIME_MS } from '../grant-tokens.js';
 import { findRefusal, NEW_PERSON, namesIn, scopesOf, type Target } from '../resources.js';
 import { mountPath } from '../sessions.js';

@@ -102,7 +102,9 @@ export async function authorizePlugin(
     const page = parameters['prompt'] === 'none' ? undefined : FORMS.find((form) => form === chosen);
     const prompt = page && (page === 'sign-up' ? 'create' : 'login');
     return authorization.validate({ ...parameters, ...(prompt && { prompt }) }, ip, {
-      ...{ requestUri, pushedAt, page },
+      requestUri,
+      pushedAt,
+      page,
     });
   }
 

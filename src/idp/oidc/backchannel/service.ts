@@ -20,7 +20,7 @@ import type { Keys } from '../keys.js';
 import { MAX_SESSION_LIFETIME_MS, type SessionHooks } from '../sessions.js';
 import type { SessionDocument, Sessions } from '../store.js';
 import type { PostLogoutToken } from './request.js';
-import { announceEnd, type EndSessions, type LogoutNoticeDocument, type LogoutNotices } from './store.js';
+import { announceEnd, type LogoutNoticeDocument, type LogoutNotices } from './store.js';
 
 interface Attempt {
   /** Why the application was not notified; `null` on success. */
@@ -37,7 +37,6 @@ export interface BackchannelLogout extends SessionHooks {
     session: SessionDocument,
     scope: string,
   ): Promise<void>;
-  endSessions: EndSessions;
   jobs: { send: Job; purge: Job };
   /** Notices that are due, up to `limit`. */
   countDue(limit: number): Promise<number>;
@@ -138,13 +137,6 @@ const EVENTS = { 'http://schemas.openid.net/event/backchannel-logout': {} };
 
 export function createBackchannelLogout(deps: BackchannelDependencies): BackchannelLogout {
   const { notices, sessions, directory, keys, post, issuer, wake, audit, clock, random, log } = deps;
-
-  const announce = async <T>(of: { sub: string } | { session: string }, change: () => Promise<T>) => {
-    const isAnnounced = await announceEnd(notices, of, clock.now());
-    const result = await change();
-    if (isAnnounced) wake();
-    return result;
-  };
 
   /** Whether the session of a notice has ended, and not only expired. */
   const hasEnded = async ({ session, sub, epoch }: LogoutNoticeDocument): Promise<boolean> => {
@@ -256,14 +248,20 @@ export function createBackchannelLogout(deps: BackchannelDependencies): Backchan
         ? clock.now() + REFRESH_MAX_LIFETIME_MS
         : createdAt + MAX_SESSION_LIFETIME_MS;
       const notice = {
-        ...{ id, clientId, sub, sid: session, session },
+        id,
+        clientId,
+        sub,
+        sid: session,
+        session,
         ...(epoch !== undefined && { epoch }),
-        ...{ expiresAt, attempts: 0 },
+        expiresAt,
+        attempts: 0,
       };
       const isNew = (await notices.insert(notice).then(() => true, nullIfTaken)) !== null;
       if (!isNew) await notices.updateOne({ id, expiresAt: { lt: expiresAt - DAY } }, { set: { expiresAt } });
       // A concurrent end of the session either finds the notice or is found here.
-      if (isNew && !(await sessions.findOne({ id: session }))) await announce({ session }, async () => {});
+      if (isNew && !(await sessions.findOne({ id: session })))
+        await announceEnd({ session }, async () => {}, deps);
     },
 
     async continueIn({ id: session, epoch, createdAt }, { id: previous }) {
@@ -273,9 +271,7 @@ export function createBackchannelLogout(deps: BackchannelDependencies): Backchan
       await notices.updateMany(waiting, { set: { session, ...(epoch !== undefined && { epoch }) } });
     },
 
-    endSession: (session, change) => announce({ session }, change),
-
-    endSessions: (sub, change) => announce({ sub }, change),
+    endSession: (session, change) => announceEnd({ session }, change, deps),
 
     jobs: {
       send: {

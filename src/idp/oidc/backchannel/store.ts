@@ -1,3 +1,4 @@
+import type { Clock } from '../../../core/kernel/clock.js';
 import type { Collection, Store } from '../../../core/storage/collection.js';
 
 /**
@@ -38,20 +39,18 @@ export function logoutNoticeCollection(store: Store): LogoutNotices {
   });
 }
 
-/** Runs a change that ends all sessions of a principal, and has the clients of these sessions told about it. */
-export type EndSessions = <T extends { epoch?: number } | null>(
-  sub: string,
-  change: () => Promise<T>,
-) => Promise<T>;
-
 /**
- * Makes notices due before the sessions end: after a crash in between, the job finds that the sessions continue, and
- * waits again. A repeated announcement counts anew, because the job may be about to give up the earlier one.
+ * Runs a change that ends sessions. Makes their notices due before: after a crash in between, the job finds that the sessions
+ * continue, and waits again. A repeated announcement counts anew, because the job may be about to give up the earlier one.
  */
-export async function announceEnd(
-  notices: Pick<LogoutNotices, 'updateMany'>,
+export async function announceEnd<T>(
   of: { sub: string } | { session: string },
-  now: number,
-): Promise<boolean> {
-  return (await notices.updateMany({ ...of, attempts: 0 }, { set: { dueAt: now, announcedAt: now } })) > 0;
+  change: () => Promise<T>,
+  { notices, clock, wake }: { notices: Pick<LogoutNotices, 'updateMany'>; clock: Clock; wake(): void },
+): Promise<T> {
+  const now = clock.now();
+  const due = await notices.updateMany({ ...of, attempts: 0 }, { set: { dueAt: now, announcedAt: now } });
+  const result = await change();
+  if (due > 0) wake();
+  return result;
 }

@@ -32,7 +32,9 @@ export function createOrphanPurge(
     async run({ signal }) {
       return purgeInBatches(signal, async () => {
         const { items, next } = await delegations.page({
-          ...{ where: { revokedAt: null }, sort: 'id', limit: PURGE_BATCH_SIZE },
+          where: { revokedAt: null },
+          sort: 'id',
+          limit: PURGE_BATCH_SIZE,
           ...(after && { after }),
         });
         let removed = 0;

@@ -155,7 +155,9 @@ export function createDelegations(deps: DelegationDependencies): Delegations {
       const where = { ...of, revokedAt: null };
       for (let after: string | null | undefined; after !== null; ) {
         const page: Page<DelegationDocument> = await delegations.page({
-          ...{ where, sort: 'id', limit: MAX_LISTED },
+          where,
+          sort: 'id',
+          limit: MAX_LISTED,
           ...(after && { after }),
         });
         for (const one of page.items) await endStored(one, by);

@@ -125,7 +125,12 @@ export function createDeviceFlow(deps: DeviceFlowDependencies): DeviceFlow {
     const targets = await findTargets(names, scopes, resources);
     if ('error' in targets || findRefusal(targets, ANY_PERSON) !== null) return null;
     return {
-      ...{ id, userCode, client, scope, targets, createdAt },
+      id,
+      userCode,
+      client,
+      scope,
+      targets,
+      createdAt,
       ...(place !== undefined && { place }),
       ...(system !== undefined && { system }),
     };

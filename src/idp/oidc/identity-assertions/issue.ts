@@ -1,5 +1,7 @@
 import { isUnexpired, SECOND, toSeconds } from '../../../core/kernel/clock.js';
 import { newId, sha256 } from '../../../core/kernel/secrets.js';
+import type { TrustService } from '../../trust/service.js';
+import type { AudienceDocument } from '../../trust/store.js';
 import { AMR, acrOf } from '../claims.js';
 import { type Client, isPublicClient, type Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
@@ -9,14 +11,14 @@ import { namesIn, type ResourceScopes } from '../resources.js';
 import type { GrantDocument } from '../store.js';
 import { findAllowedOwner, type TokenDependencies, type TokenResponse } from '../tokens/issuance.js';
 import { confirmationOf, findProvenKey } from '../tokens/key-binding.js';
-import { ASSERTION_TOKEN, ASSERTION_TYPE, type Audience, MAX_LIFETIME_SECONDS, type Trust } from './trust.js';
+import { ASSERTION_TOKEN, ASSERTION_TYPE, MAX_LIFETIME_SECONDS } from './trust.js';
 
 /** Issues identity assertions for other authorization servers, by token exchange (RFC 8693). */
 
 export const ID_TOKEN = 'urn:ietf:params:oauth:token-type:id_token';
 export const REFRESH_TOKEN = 'urn:ietf:params:oauth:token-type:refresh_token';
 
-export type IssueDependencies = { trust: Pick<Trust, 'findAudience'> } & Pick<
+export type IssueDependencies = { trust: Pick<TrustService, 'findAudience'> } & Pick<
   TokenDependencies,
   'grants' | 'sessions' | 'directory' | 'consents' | 'delegations' | 'keys' | 'issuer' | 'audit' | 'clock'
 > &
@@ -90,7 +92,7 @@ async function findAudience(
   { id }: Client,
   name: string | undefined,
   { trust }: Pick<IssueDependencies, 'trust'>,
-): Promise<{ audience: Audience; clientThere: string }> {
+): Promise<{ audience: AudienceDocument; clientThere: string }> {
   if (name === undefined) throw oidcErrors.invalid_request({ message: 'audience is missing.' });
   const audience = await trust.findAudience(name);
   const there = audience?.clients.find((one) => one.id === id);
@@ -101,7 +103,7 @@ async function findAudience(
 }
 
 /** One resource of the audience, with the scopes of it that are asked for and allowed. */
-function narrow(audience: Audience, { resources, scope }: AssertionRequest): ResourceScopes {
+function narrow(audience: AudienceDocument, { resources, scope }: AssertionRequest): ResourceScopes {
   if (resources.length > 1) throw oidcErrors.invalid_target({ message: 'Send one resource.' });
   const [allowed, ...others] = audience.resources.filter(
     ({ resource }) => resources.length === 0 || resources.includes(resource),

@@ -1,11 +1,11 @@
 import type { Documents } from '../../../core/outbound/documents.js';
 import type { Throttle } from '../../../core/throttle/throttle.js';
+import type { TrustService } from '../../trust/service.js';
 import type { Client } from '../directory.js';
 import type { TokenResponse } from '../tokens/issuance.js';
 import { type AssertionRequest, type IssueDependencies, issueAssertion } from './issue.js';
 import { createKeySetReader } from './key-set.js';
 import { type AssertionRedemption, type RedeemDependencies, redeemAssertion } from './redeem.js';
-import type { Trust } from './trust.js';
 import { verifyAssertion } from './verify.js';
 
 /** Identity assertions for and of other providers. Loaded only if they are enabled. */
@@ -18,7 +18,7 @@ export interface IdentityAssertions {
 }
 
 export interface IdentityAssertionOptions {
-  trust: Trust;
+  trust: TrustService;
   accepts: boolean;
   issues: boolean;
 }
@@ -33,7 +33,8 @@ export function createIdentityAssertions(
 ): IdentityAssertions {
   const verifier = { ...deps, trust, readKeySet: createKeySetReader(deps) };
   const known: RedeemDependencies & IssueDependencies = {
-    ...{ ...deps, trust },
+    ...deps,
+    trust,
     verify: (assertion, clientId, ip) => verifyAssertion(assertion, clientId, ip, verifier),
   };
   return {

@@ -1,6 +1,7 @@
 import { sha256 } from '../../../core/kernel/secrets.js';
 import type { Audit } from '../../../core/ops/audit.js';
 import { nullIfTaken } from '../../../core/storage/collection.js';
+import type { TrustService } from '../../trust/service.js';
 import type { ConsentService } from '../consents.js';
 import { type Client, type Directory, isPublicClient, type Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
@@ -10,13 +11,13 @@ import type { UsedAssertions } from '../store.js';
 import { type DirectGrantDependencies, issueDirectly } from '../tokens/direct-grant.js';
 import type { TokenResponse } from '../tokens/issuance.js';
 import { findProvenKey } from '../tokens/key-binding.js';
-import { ASSERTION_TYPE, type Trust } from './trust.js';
+import { ASSERTION_TYPE } from './trust.js';
 import type { VerifiedAssertion } from './verify.js';
 
 /** Exchanges the assertion of another provider for an access token (RFC 7523 §2.1). */
 
 export interface RedeemDependencies extends DirectGrantDependencies {
-  trust: Pick<Trust, 'findSubject'>;
+  trust: Pick<TrustService, 'findSubject'>;
   /** @throws RATE_LIMITED */
   verify(assertion: string, clientId: string, ip: string): Promise<VerifiedAssertion | { problem: string }>;
   usedAssertions: UsedAssertions;

@@ -1,9 +1,7 @@
-import type { SigningAlgorithm } from '../keys.js';
-import type { ResourceScopes } from '../resources.js';
-
 /**
- * Identity assertions (draft-ietf-oauth-identity-assertion-authz-grant): a provider tells another authorization server
- * which person a client acts for. Which providers are trusted, another domain stores; the product passes a `Trust`.
+ * The names of identity assertions (draft-ietf-oauth-identity-assertion-authz-grant): a provider tells another authorization
+ * server which person a client acts for. Discovery and the table of grants need them without the code that issues or
+ * verifies assertions, which is loaded when it is configured.
  */
 
 /** `typ` of the header. */
@@ -12,31 +10,11 @@ export const ASSERTION_TYPE = 'oauth-id-jag+jwt';
 /** The type of the token that a token exchange issues. */
 export const ASSERTION_TOKEN = 'urn:ietf:params:oauth:token-type:id-jag';
 
-/** The grant type with which they are presented (RFC 7523 §2.1), and its profile in the metadata. */
+/** The grant type with which they are presented (RFC 7523 §2.1). */
 export const JWT_BEARER = 'urn:ietf:params:oauth:grant-type:jwt-bearer';
+
+/** The profile of that grant, by which the metadata of a server say that it accepts them. */
 export const ASSERTION_PROFILE = 'urn:ietf:params:oauth:grant-profile:id-jag';
 
-/** The longest time between `iat` and `exp`. */
+/** The longest time between `iat` and `exp`, in seconds. */
 export const MAX_LIFETIME_SECONDS = 300;
-
-/** Another provider, whose assertions are exchanged for access tokens. */
-export interface TrustedIssuer {
-  issuer: string;
-  clients: readonly string[];
-  resources: readonly ResourceScopes[];
-}
-
-/** Another authorization server, for which assertions are issued. */
-export interface Audience {
-  issuer: string;
-  clients: readonly { id: string; idThere: string }[];
-  resources: readonly ResourceScopes[];
-  algorithm?: SigningAlgorithm;
-}
-
-export interface Trust {
-  findIssuer(issuer: string): Promise<TrustedIssuer | null>;
-  /** The `sub` of the person here that a subject of an issuer is linked to. */
-  findSubject(issuer: string, subject: string): Promise<string | null>;
-  findAudience(issuer: string): Promise<Audience | null>;
-}

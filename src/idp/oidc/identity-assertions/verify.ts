@@ -8,14 +8,16 @@ import {
   jwtVerify,
 } from 'jose';
 import { type Clock, SECOND, toSeconds } from '../../../core/kernel/clock.js';
+import type { TrustService } from '../../trust/service.js';
+import type { TrustedIssuerDocument } from '../../trust/store.js';
 import { MIN_REFRESH_MS } from '../client-assertion.js';
 import type { ReadKeySet } from './key-set.js';
-import { ASSERTION_TYPE, MAX_LIFETIME_SECONDS, type Trust, type TrustedIssuer } from './trust.js';
+import { ASSERTION_TYPE, MAX_LIFETIME_SECONDS } from './trust.js';
 
 /** The verification of identity assertions of other providers. */
 
 export interface VerifiedAssertion {
-  issuer: TrustedIssuer;
+  issuer: TrustedIssuerDocument;
   subject: string;
   resources: readonly string[];
   scope: string | undefined;
@@ -29,7 +31,7 @@ export interface VerifiedAssertion {
 }
 
 export interface VerifierDependencies {
-  trust: Pick<Trust, 'findIssuer'>;
+  trust: Pick<TrustService, 'findIssuer'>;
   readKeySet: ReadKeySet;
   issuer(): string;
   clock: Clock;
@@ -82,7 +84,7 @@ async function findIssuer(
   assertion: string,
   clientId: string,
   { trust, issuer }: VerifierDependencies,
-): Promise<TrustedIssuer | null> {
+): Promise<TrustedIssuerDocument | null> {
   if (assertion.length > MAX_LENGTH) return null;
   const named = issuerOf(assertion);
   // An access token for an assertion of its own would widen what the person has allowed.

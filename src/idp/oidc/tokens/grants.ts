@@ -1,0 +1,115 @@
+import type { DeviceModule } from '../device/module.js';
+import type { Client } from '../directory.js';
+import type { IdentityAssertions } from '../identity-assertions/module.js';
+import { ASSERTION_TOKEN, JWT_BEARER } from '../identity-assertions/trust.js';
+import type { Prove } from '../proofs.js';
+import type { Resources } from '../resources.js';
+import type { GrantDocument } from '../store.js';
+import type { AgentClient } from './agents.js';
+import type { TokenResponse } from './issuance.js';
+import { DEVICE_GRANT, TOKEN_EXCHANGE } from './request.js';
+import type { TokenService } from './service.js';
+
+/** The parameters of a request, each with one value. */
+type Fields = Readonly<Record<string, string>>;
+
+/** A request whose client has authenticated. */
+export interface GrantRequest {
+  fields: Fields;
+  /** The values of `resource`. */
+  resources: readonly string[];
+  /** Absent without a DPoP proof. */
+  prove: Prove | undefined;
+  /** What `find` has found. */
+  found: GrantDocument | null;
+  ip: string;
+}
+
+type Handler<Caller> = (caller: Caller, request: GrantRequest) => Promise<TokenResponse>;
+
+/** What a grant type does, and for whom. */
+export interface Grant {
+  clients?: Handler<Client>;
+  /** For agents that are their own clients. */
+  agents?: Handler<AgentClient>;
+  /** Exists only with a resource. */
+  needsResource?: true;
+  /** Refused to clients whose id_tokens no key can sign, before anything is used up. */
+  needsSigningKey?: true;
+  /** Reads what the request names while the client authenticates. */
+  find?(fields: Fields): Promise<GrantDocument | null>;
+}
+
+export interface GrantDependencies {
+  tokens: TokenService;
+  resources: Pick<Resources, 'hasAny'>;
+  /** Absent if the device flow is not enabled. */
+  device: Pick<DeviceModule, 'poll'> | undefined;
+  /** Absent if identity assertions are not enabled. */
+  identityAssertions: IdentityAssertions | undefined;
+}
+
+/** The grants of the token endpoint. The result finds that of a request; `undefined` if it is not supported. */
+export function createGrants(deps: GrantDependencies): (fields: Fields) => Promise<Grant | undefined> {
+  const { tokens, resources, device, identityAssertions: { issue, redeem } = {} } = deps;
+  const exchange: Handler<Client | AgentClient> = (caller, { fields, resources, prove, ip }) =>
+    tokens.exchange(caller, exchangeRequest(fields, resources, prove), ip);
+  const grants: Record<string, Grant | undefined> = {
+    authorization_code: {
+      needsSigningKey: true,
+      find: ({ code }) => tokens.findByCode(code),
+      clients: (client, { fields, found: grant, resources, prove, ip }) => {
+        const { code, redirect_uri: redirectUri, code_verifier: verifier } = fields;
+        const { actor_token: actorToken, actor_token_type: actorTokenType } = fields;
+        const actor = { actorToken, actorTokenType };
+        return tokens.redeem(client, { code, grant, redirectUri, verifier, resources, prove, ...actor }, ip);
+      },
+    },
+    refresh_token: {
+      needsSigningKey: true,
+      clients: (client, { fields: { refresh_token: token, scope }, resources, prove, ip }) =>
+        tokens.refresh(client, { token, scope, resources, prove }, ip),
+    },
+    client_credentials: {
+      needsResource: true,
+      agents: (agent, { fields: { scope }, resources, prove, ip }) =>
+        tokens.issueToAgent(agent, { resources, scope, prove }, ip),
+    },
+    [TOKEN_EXCHANGE]: { needsResource: true, clients: exchange, agents: exchange },
+    [DEVICE_GRANT]: device && {
+      needsSigningKey: true,
+      clients: (client, { fields: { device_code: deviceCode }, resources, prove }) =>
+        device.poll(client, { deviceCode, resources, prove }),
+    },
+    [JWT_BEARER]: redeem && {
+      needsSigningKey: true,
+      clients: (client, { fields: { assertion, scope }, resources, prove, ip }) =>
+        redeem(client, { assertion, scope, resources, prove }, ip),
+    },
+  };
+  /** Token exchange for the assertion that another authorization server accepts. */
+  const assertion: Grant | undefined = issue && {
+    clients: (client, { fields, resources, prove, ip }) =>
+      issue(client, exchangeRequest(fields, resources, prove), ip),
+  };
+
+  return async (fields) => {
+    const { grant_type: type = '', requested_token_type: requested } = fields;
+    if (type === TOKEN_EXCHANGE && requested === ASSERTION_TOKEN && assertion) return assertion;
+    const grant = Object.hasOwn(grants, type) ? grants[type] : undefined;
+    return grant?.needsResource && !(await resources.hasAny()) ? undefined : grant;
+  };
+}
+
+/** The parameters of token exchange (RFC 8693 §2.1). */
+const exchangeRequest = (fields: Fields, resources: readonly string[], prove: Prove | undefined) => ({
+  subjectToken: fields['subject_token'],
+  subjectTokenType: fields['subject_token_type'],
+  actorToken: fields['actor_token'],
+  actorTokenType: fields['actor_token_type'],
+  requestedTokenType: fields['requested_token_type'],
+  audience: fields['audience'],
+  scope: fields['scope'],
+  resources,
+  prove,
+});
