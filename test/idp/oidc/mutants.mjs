@@ -90,7 +90,7 @@ export default [
     name: 'proofs are not remembered', file: 'idp/oidc/proofs.ts', in: 'claim',
     replace: '.then(() => true, nullIfTaken)) !== null',
     by: '.then(() => true, nullIfTaken)) !== undefined',
-    tests: [['idp/oidc/dpop', 'SQLite: of 50 uses of one proof in 4 processes, one counts']],
+    tests: [['idp/oidc/single-use', 'SQLite: of concurrent uses in four processes']],
   },
   {
     name: 'a proof needs no nonce', file: 'idp/oidc/proofs.ts', in: 'verify',
