@@ -63,7 +63,7 @@ export const SECTIONS = [
   {
     name: 'engines',
     part: 'gate',
-    run: 'node test/run.mjs --suite engines',
+    run: 'npm run test:engines',
     needs: ['mongod'],
     tests: list(
       'saas/auth/processes bin/store-copy bin/stores idp/oidc/processes core/storage/mongodb core/storage/mongodb-batches',
