@@ -13,15 +13,14 @@ import { type AnnounceFactor, factorCollection, removeFactor } from '../shared/f
 import { type AnnouncePasskey, passkeyCollection, removePasskeys } from '../shared/passkeys/store.js';
 import { createLoginMails } from './logins.js';
 import { SCOPES } from './oidc/claims.js';
-import type { Delegations } from './oidc/delegations/service.js';
 import { createGrantedAccess } from './oidc/granted-access.js';
 import { hasMailServer, idpSchema, idTokenAlgorithmsOf, uriRulesOf } from './options.js';
-import { type AgentKeys, createAgentKeys } from './provisioning/agent-keys.js';
+import { createAgentKeys } from './provisioning/agent-keys.js';
 import { createPersonMails } from './provisioning/mails.js';
 import { createProvisioningModule, type ProvisioningModule } from './provisioning/module.js';
 import { createLastKnownAddress, findActive, principalCollection } from './provisioning/store.js';
 import { registrationTokenCollection } from './registration/store.js';
-import { createRegistrationTokens, type RegistrationTokens } from './registration/tokens.js';
+import { createRegistrationTokens } from './registration/tokens.js';
 import {
   createResourceAdministration,
   type ResourceAdministration,
@@ -32,19 +31,7 @@ import { resourceCollection } from './resources/store.js';
 import { createTrustAdministration, type TrustAdministration } from './trust/administration.js';
 
 /** Principals, clients and resources for the operator of the machine: the module of the server, without limits. */
-export interface ProvisioningAdministration
-  extends Pick<ProvisioningModule, 'principals' | 'links' | 'directory' | 'clients' | 'operators'> {
-  resources: ResourceAdministration & Pick<ResourceService, 'list'>;
-  /** Removes the second factor of a person; false without one. */
-  removeFactor(sub: string): Promise<boolean>;
-  delegations: Pick<Delegations, 'page' | 'end'>;
-  agentKeys: AgentKeys;
-  /** Removes all passkeys of a person and returns their number. */
-  removePasskeys(sub: string): Promise<number>;
-  registrationTokens: RegistrationTokens;
-  trust: TrustAdministration;
-  close(): Promise<void>;
-}
+export type ProvisioningAdministration = Awaited<ReturnType<typeof openProvisioning>>;
 
 /** The client of commands in audit records. */
 export const COMMAND_SOURCE = { ip: 'cli', isDisconnected: () => false };
@@ -56,10 +43,7 @@ export const COMMAND_SOURCE = { ip: 'cli', isDisconnected: () => false };
  * @param create whether to create a store that does not exist
  * @throws ConfigurationError, StoreUnavailable
  */
-export async function openProvisioning(
-  warn: (message: string) => void,
-  { create }: { create: boolean },
-): Promise<ProvisioningAdministration> {
+export async function openProvisioning(warn: (message: string) => void, { create }: { create: boolean }) {
   const { databaseUri, publicUrl, es256Key, emailApiKey, emailSmtpUrl, nativeSchemes } = idpSchema.properties;
   const { values, production } = resolveOptions(
     defineOptions({
@@ -112,9 +96,11 @@ export async function openProvisioning(
       },
     }),
     delegations: await delegations(),
-    removeFactor: (sub) =>
+    /** Removes the second factor of a person; false without one. */
+    removeFactor: (sub: string): Promise<boolean> =>
       removeFactor(sub, COMMAND_SOURCE, { ...context, factors, announce: announce?.factor }),
-    removePasskeys: (sub) =>
+    /** Removes all passkeys of a person and returns their number. */
+    removePasskeys: (sub: string): Promise<number> =>
       removePasskeys(sub, COMMAND_SOURCE, { passkeys, audit, announce: announce?.passkey }),
     registrationTokens: createRegistrationTokens(registrationTokenCollection(store), context),
     trust: openTrust(store, { ...context, clients, ownIssuer: issuer, allowHttp: !production }),
@@ -125,7 +111,7 @@ export async function openProvisioning(
 function openResources(
   store: Store,
   context: Omit<ResourceAdministrationDependencies, 'reservedScopes'>,
-): ProvisioningAdministration['resources'] {
+): ResourceAdministration & Pick<ResourceService, 'list'> {
   const resources = resourceCollection(store);
   const { list } = createResourceService(resources, context);
   return {
@@ -140,7 +126,7 @@ function openTrust(
     clients,
     ...context
   }: Pick<ModuleContext, 'audit' | 'clock' | 'random'> &
-    Pick<ProvisioningAdministration, 'clients'> & { ownIssuer(): string; allowHttp: boolean },
+    Pick<ProvisioningModule, 'clients'> & { ownIssuer(): string; allowHttp: boolean },
 ): TrustAdministration {
   const { find } = createResourceService(resourceCollection(store), context);
   return createTrustAdministration(store, {

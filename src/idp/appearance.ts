@@ -1,19 +1,15 @@
-import { type Brand, createBrand } from '../core/http/brand.js';
-import { createMessages, type Messages } from '../core/http/messages.js';
+import { createBrand } from '../core/http/brand.js';
+import { createMessages } from '../core/http/messages.js';
 import { createPages, type Pages, wantsPage } from '../core/http/pages.js';
 import { type PluginRules, routeRules } from '../core/http/routes.js';
 import { renderOAuth } from '../core/kernel/errors.js';
 import type { IdpConfiguration } from './options.js';
 
 /** What people see. */
-export interface Appearance {
-  brand: Brand;
-  pages: Pages;
-  messages: Messages;
-}
+export type Appearance = ReturnType<typeof createAppearance>;
 
 /** The pages for users. The default name is the host, because users know the issuer by it. */
-export function createAppearance(values: IdpConfiguration, issuer: () => string): Appearance {
+export function createAppearance(values: IdpConfiguration, issuer: () => string) {
   const messages = createMessages(values);
   const brand = createBrand(values, () => new URL(issuer()).host);
   return { brand, pages: createPages(brand, messages), messages };

@@ -13,10 +13,7 @@ export interface Issuer {
 /** The part of `fetch` that is used. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
-export interface IssuerSource {
-  /** Reads the metadata, as a rule once. @throws if the issuer does not answer, or answers for another one */
-  get(): Promise<Issuer>;
-}
+export type IssuerSource = ReturnType<typeof createIssuerSource>;
 
 const TIMEOUT_MS = 5 * SECOND;
 /** After a failure, requests are refused without another attempt for this time. */
@@ -24,10 +21,7 @@ const RETRY_MS = SECOND;
 /** Without a list of revoked tokens, the metadata are read again: the issuer may be about to register its first API. */
 const REREAD_MS = 10 * SECOND;
 
-export function createIssuerSource(
-  issuer: string,
-  { clock, fetch }: { clock: Clock; fetch: Fetch },
-): IssuerSource {
+export function createIssuerSource(issuer: string, { clock, fetch }: { clock: Clock; fetch: Fetch }) {
   let known: { issuer: Issuer; at: number } | undefined;
   let reading: Promise<Issuer> | undefined;
   let failed: { at: number; error: unknown } | undefined;
@@ -47,7 +41,8 @@ export function createIssuerSource(
   };
 
   return {
-    async get() {
+    /** Reads the metadata, as a rule once. @throws if the issuer does not answer, or answers for another one */
+    async get(): Promise<Issuer> {
       if (known && (known.issuer.revocationsUri !== undefined || clock.now() - known.at < REREAD_MS))
         return known.issuer;
       if (failed && clock.now() - failed.at < RETRY_MS) {

@@ -7,15 +7,13 @@ import type { Store } from '../core/storage/collection.js';
 import { missingFile } from '../core/storage/existing.js';
 import { openExistingStore, openStore } from '../core/storage/open.js';
 import { AUTH_EVENTS, type AuthEvents } from './auth/events.js';
-import type { ImportOptions, ImportReport } from './auth/import/import.js';
 import { createUsersModule } from './auth/module.js';
 import { userCollection } from './auth/store.js';
 import { createBillingModule } from './billing/module.js';
-import type { Resync } from './billing/reconcile.js';
 import { billingUsers } from './billing-users.js';
 import { type SaasConfiguration, saasSchema, validatePlans } from './options.js';
 import { createSettingsModule } from './settings/module.js';
-import { type BasicUserApi, createBasicUserApi } from './user-api.js';
+import { createBasicUserApi } from './user-api.js';
 import { createWebhookOutbox } from './webhooks/outbox.js';
 import { deliveryCollection, endpointCollection, intentCollection } from './webhooks/store.js';
 import { createProofCheck } from './webhooks.js';
@@ -26,14 +24,9 @@ import { createProofCheck } from './webhooks.js';
  * leave in the outbox of webhooks.
  */
 
-export interface UserAdministration extends BasicUserApi {
-  import(input: AsyncIterable<Uint8Array>, options: ImportOptions): Promise<ImportReport>;
-  close(): Promise<void>;
-}
+export type UserAdministration = Awaited<ReturnType<typeof openUserAdministration>>;
 
-export interface BillingAdministration extends Resync {
-  close(): Promise<void>;
-}
+export type BillingAdministration = Awaited<ReturnType<typeof openBillingAdministration>>;
 
 /** Called with a sentence for each problem that does not end the command. */
 type Warn = (message: string) => void;
@@ -46,7 +39,7 @@ type Warn = (message: string) => void;
 export async function openUserAdministration(
   warn: Warn,
   { dryRun = false, existing = false }: { dryRun?: boolean; existing?: boolean },
-): Promise<UserAdministration> {
+) {
   const { databaseUri, pastDue, billingPrices, billing: plans } = saasSchema.properties;
   const { values, production } = resolve({ databaseUri, pastDue, billingPrices, billing: plans });
   const missing = dryRun ? missingFile(values.databaseUri) : null;
@@ -60,7 +53,7 @@ export async function openUserAdministration(
   return {
     ...api,
     import: users.import,
-    async grant(by, given) {
+    async grant(...[by, given]: Parameters<typeof api.grant>) {
       const user = await api.grant(by, given);
       if (pricedPlans.size > 0 && !pricedPlans.has(given.plan)) {
         warn(`BILLING_PRICES has no plan ${given.plan}. Its plans are: ${[...pricedPlans].join(', ')}.`);
@@ -72,7 +65,7 @@ export async function openUserAdministration(
 }
 
 /** @throws ConfigurationError, StoreUnavailable (also when there is no store) */
-export async function openBillingAdministration(warn: Warn): Promise<BillingAdministration> {
+export async function openBillingAdministration(warn: Warn) {
   const { databaseUri, paymentSecretKey, paymentApiUrl, billingPrices, pastDue } = saasSchema.properties;
   const { billing: plans } = saasSchema.properties;
   const { values, production } = resolve({

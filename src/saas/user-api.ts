@@ -1,21 +1,12 @@
 import type { AuthModule, UsersModule } from './auth/module.js';
 import type { OperatedSession } from './auth/users/administration.js';
-import type { Suspension } from './auth/users/suspension.js';
 import type { UserLists } from './auth/users/user-lists.js';
 import type { UserChange } from './auth/users/user-update.js';
 import { type ManagedUser, type UserDirectory, type UserKey, userNotFound } from './auth/users/users.js';
 import type { GivenPlan, Grants } from './billing/grants.js';
 
 /** User management without a server, for the command line. */
-export interface BasicUserApi extends Pick<UserDirectory, 'find' | 'create'>, Suspension {
-  /**
-   * Grants a plan in addition to purchased ones, until `until` (Unix time in milliseconds) or until it is revoked.
-   * @throws VALIDATION_ERROR, NOT_FOUND
-   */
-  grant(by: UserKey, given: GivenPlan): Promise<ManagedUser>;
-  /** Revokes the granted plan; purchased ones stay. @throws NOT_FOUND */
-  revokeGrant(by: UserKey): Promise<ManagedUser>;
-}
+export type BasicUserApi = ReturnType<typeof createBasicUserApi>;
 
 /** `fastify.saas.users`: user management for the host application. */
 export interface UserApi extends BasicUserApi, UserLists {
@@ -67,19 +58,24 @@ export interface UserApiDependencies {
 export function createBasicUserApi({
   users: { directory, suspension },
   grants,
-}: Pick<UserApiDependencies, 'users' | 'grants'>): BasicUserApi {
+}: Pick<UserApiDependencies, 'users' | 'grants'>) {
   const { find, create } = directory;
   const get = getterOf(directory);
   return {
     find,
     create,
     ...suspension,
-    async grant(by, given) {
+    /**
+     * Grants a plan in addition to purchased ones, until `until` (Unix time in milliseconds) or until it is revoked.
+     * @throws VALIDATION_ERROR, NOT_FOUND
+     */
+    async grant(by: UserKey, given: GivenPlan): Promise<ManagedUser> {
       const { id } = await get(by);
       await grants.grant(id, given);
       return get({ id });
     },
-    async revokeGrant(by) {
+    /** Revokes the granted plan; purchased ones stay. @throws NOT_FOUND */
+    async revokeGrant(by: UserKey): Promise<ManagedUser> {
       const { id } = await get(by);
       await grants.revoke(id);
       return get({ id });

@@ -3,28 +3,24 @@ import { type Annotation, option } from './options.js';
 import { formatValue } from './validation-messages.js';
 
 /** The public URL of a service, from which all links are built. Never derived from a request. */
-export interface PublicUrl {
-  /** Absolute, without a trailing slash. */
-  get(): string;
-  /** Sets the port of a URL that is not configured, when the server listens. */
-  assumePort(port: number): void;
-  /** Sets the port from the first request, if the server does not listen itself. */
-  observePort(port: number | undefined): void;
-}
+export type PublicUrl = ReturnType<typeof createPublicUrl>;
 
 /** @param path path of the default URL during development */
-export function createPublicUrl(configured: string | undefined, defaultPort: number, path = ''): PublicUrl {
+export function createPublicUrl(configured: string | undefined, defaultPort: number, path = '') {
   const local = (port: number) => `http://localhost:${port}${path}`;
   let url = configured?.replace(/\/$/, '') ?? local(defaultPort);
   let isKnown = configured !== undefined;
+  /** Sets the port of a URL that is not configured, when the server listens. */
   const assumePort = (port: number) => {
     if (configured === undefined) url = local(port);
     isKnown = true;
   };
   return {
-    get: () => url,
+    /** Absolute, without a trailing slash. */
+    get: (): string => url,
     assumePort,
-    observePort(port) {
+    /** Sets the port from the first request, if the server does not listen itself. */
+    observePort(port: number | undefined) {
       // A Unix socket has none.
       if (!isKnown && port !== undefined) assumePort(port);
     },

@@ -7,17 +7,7 @@ import { HEX, legibleOn, textOn } from './colours.js';
 import { DisplayName, matchesSchema } from './schemas.js';
 
 /** The appearance of pages and mails. */
-export interface Brand {
-  name(): string;
-  /** A `data:` URL, so that the logo is never a document of this origin. */
-  logo?: string;
-  /** The same for dark mode. */
-  logoDark?: string;
-  /** CSS that follows the style sheet. */
-  style?: string;
-  /** The colours of mails, whose style sheet some mail programs remove. */
-  colours: BrandColours;
-}
+export type Brand = ReturnType<typeof createBrand>;
 
 /** Colours with sufficient contrast, in light and dark mode. */
 export interface BrandColours {
@@ -110,14 +100,16 @@ export function refuseLoneDarkLogo(
 }
 
 /** @param fallback the name if none is configured */
-export function createBrand(values: BrandConfiguration, fallback: () => string): Brand {
+export function createBrand(values: BrandConfiguration, fallback: () => string) {
   const { brandName, brandLogo, brandLogoDark, brandAccent } = values;
   const colours = brandAccent === undefined ? STANDARD_COLOURS : coloursOf(brandAccent);
   return {
-    name: () => brandName ?? fallback(),
+    name: (): string => brandName ?? fallback(),
+    // A `data:` URL, so that the logo is never a document of this origin.
     ...(brandLogo !== undefined && { logo: loadLogo(brandLogo) }),
     ...(brandLogoDark !== undefined && { logoDark: loadLogo(brandLogoDark) }),
     ...(brandAccent !== undefined && { style: styleOf(colours) }),
+    /** The colours of mails, whose style sheet some mail programs remove. */
     colours,
   };
 }

@@ -4,29 +4,26 @@ import { SECOND } from '../kernel/clock.js';
 import { createSealed, type SealOptions } from '../kernel/sealed.js';
 
 /** A cookie for this host only, which scripts cannot read. */
-export interface Cookie {
-  read(request: Pick<FastifyRequest, 'headers'>): string | undefined;
-  /** @param maxAge seconds; absent: until the browser is closed */
-  set(reply: FastifyReply, value: string, maxAge?: number): void;
-  clear(reply: FastifyReply): void;
-}
+export type Cookie = ReturnType<typeof createCookie>;
 
 /**
  * A cookie that browsers send with requests of the same site and when they follow a link (`SameSite=Lax`).
  *
  * @param publicUrl decides whether the cookie is for https only
  */
-export function createCookie(plainName: string, publicUrl: () => string): Cookie {
+export function createCookie(plainName: string, publicUrl: () => string) {
   const isSecure = () => publicUrl().startsWith('https:');
   const name = () => fullName(plainName, isSecure());
   const attributes = () => ({ path: '/', httpOnly: true, sameSite: 'lax', secure: isSecure() }) as const;
   return {
-    read: ({ headers }) => parse(headers.cookie ?? '')[name()],
-    set(reply, value, maxAge) {
+    read: ({ headers }: Pick<FastifyRequest, 'headers'>): string | undefined =>
+      parse(headers.cookie ?? '')[name()],
+    /** @param maxAge seconds; absent: until the browser is closed */
+    set(reply: FastifyReply, value: string, maxAge?: number) {
       const lifetime = maxAge === undefined ? {} : { maxAge };
       reply.header('set-cookie', serialize(name(), value, { ...attributes(), ...lifetime }));
     },
-    clear(reply) {
+    clear(reply: FastifyReply) {
       const expired = { ...attributes(), maxAge: 0, expires: new Date(0) };
       reply.header('set-cookie', serialize(name(), '', expired));
     },
@@ -60,23 +57,15 @@ export function createSealedCookie<T extends object>(
 }
 
 /** Cookies of one purpose, of which a browser can have several. */
-export interface CookieGroup {
-  of(id: string): Cookie;
-  /** Sets a cookie and clears those with the lowest IDs, so that a browser has three. @param maxAge seconds */
-  add(
-    request: Pick<FastifyRequest, 'headers'>,
-    reply: FastifyReply,
-    cookie: { id: string; value: string; maxAge: number },
-  ): void;
-}
+export type CookieGroup = ReturnType<typeof createCookieGroup>;
 
 /** With many cookies, servers would reject all requests of the browser. */
 const MAX_COOKIES = 3;
 
 /** @param plainName begins the names, which end with the ID */
-export function createCookieGroup(plainName: string, publicUrl: () => string): CookieGroup {
+export function createCookieGroup(plainName: string, publicUrl: () => string) {
   const start = () => fullName(`${plainName}-`, publicUrl().startsWith('https:'));
-  const of = (id: string) => createCookie(`${plainName}-${id}`, publicUrl);
+  const of = (id: string): Cookie => createCookie(`${plainName}-${id}`, publicUrl);
   /** Those that the browser has, in the order of their IDs. */
   const idsIn = ({ headers }: Pick<FastifyRequest, 'headers'>): string[] =>
     Object.keys(parse(headers.cookie ?? ''))
@@ -87,7 +76,12 @@ export function createCookieGroup(plainName: string, publicUrl: () => string): C
       .sort();
   return {
     of,
-    add(request, reply, { id, value, maxAge }) {
+    /** Sets a cookie and clears those with the lowest IDs, so that a browser has three. @param maxAge seconds */
+    add(
+      request: Pick<FastifyRequest, 'headers'>,
+      reply: FastifyReply,
+      { id, value, maxAge }: { id: string; value: string; maxAge: number },
+    ) {
       for (const old of idsIn(request).slice(0, 1 - MAX_COOKIES)) of(old).clear(reply);
       of(id).set(reply, value, maxAge);
     },

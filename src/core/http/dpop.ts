@@ -15,10 +15,7 @@ export const PROOF_LIFETIME_MS = MINUTE;
 const AHEAD_MS = 10 * SECOND;
 
 /** Remembers which proofs were used. Several processes need a shared one. */
-export interface ReplayCache {
-  /** Returns whether `key` was unknown, and remembers it until `expiresAt` (milliseconds since 1970). */
-  claim(key: string, expiresAt: number): Promise<boolean>;
-}
+export type ReplayCache = ReturnType<typeof createMemoryReplayCache>;
 
 export interface ProofRequest {
   /** Every `DPoP` header of the request: exactly one is valid. */
@@ -44,10 +41,7 @@ export class DpopError extends Error {
 
 const invalid = (reason: string) => new DpopError('invalid_dpop_proof', reason);
 
-export interface DpopVerifier {
-  /** The SHA-256 thumbprint (RFC 7638) of the key that has signed the proof. @throws DpopError */
-  verify(request: ProofRequest): Promise<string>;
-}
+export type DpopVerifier = ReturnType<typeof createDpopVerifier>;
 
 /** @param nonces if present, every proof must contain a current one */
 export function createDpopVerifier({
@@ -58,9 +52,10 @@ export function createDpopVerifier({
   clock: Clock;
   replay: ReplayCache;
   nonces?: DpopNonces | undefined;
-}): DpopVerifier {
+}) {
   return {
-    async verify({ proofs, method, url, accessToken }) {
+    /** The SHA-256 thumbprint (RFC 7638) of the key that has signed the proof. @throws DpopError */
+    async verify({ proofs, method, url, accessToken }: ProofRequest): Promise<string> {
       const [proof] = proofs;
       if (proof === undefined || proofs.length > 1) throw invalid('Exactly one DPoP header is required.');
       const { key, claims } = await open(proof);
@@ -118,22 +113,19 @@ function targetOf(url: string): string | undefined {
 }
 
 /** Nonces that any process with the same secret recognizes. */
-export interface DpopNonces {
-  issue(): string;
-  isCurrent(nonce: string): boolean;
-}
+export type DpopNonces = ReturnType<typeof createDpopNonces>;
 
 /** A nonce is accepted in the period in which it was issued and in the next one. */
 const NONCE_PERIOD_S = 150;
 
 /** @param secret of at least 256 bits; for any other purpose, another one must be derived */
-export function createDpopNonces(clock: Clock, secret: string): DpopNonces {
+export function createDpopNonces(clock: Clock, secret: string) {
   const nonceOf = (period: number): string =>
     createHmac('sha256', secret).update(`DPoP nonce\0${period}`).digest('base64url');
   const period = () => Math.floor(toSeconds(clock.now()) / NONCE_PERIOD_S);
   return {
-    issue: () => nonceOf(period()),
-    isCurrent: (nonce) =>
+    issue: (): string => nonceOf(period()),
+    isCurrent: (nonce: string): boolean =>
       secretsEqual(nonce, nonceOf(period())) || secretsEqual(nonce, nonceOf(period() - 1)),
   };
 }
@@ -144,10 +136,11 @@ const MAX_REMEMBERED = 100_000;
 /**
  * For one process. When it is full, proofs are refused until the oldest expire: forgetting one would allow its replay.
  */
-export function createMemoryReplayCache(clock: Clock): ReplayCache {
+export function createMemoryReplayCache(clock: Clock) {
   const known = new Map<string, number>();
   return {
-    async claim(key, expiresAt) {
+    /** Returns whether `key` was unknown, and remembers it until `expiresAt` (milliseconds since 1970). */
+    async claim(key: string, expiresAt: number): Promise<boolean> {
       const now = clock.now();
       // In the order of insertion, which is nearly that of expiry.
       for (const [oldest, expiry] of known) {

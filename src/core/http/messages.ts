@@ -74,14 +74,7 @@ export interface Catalogue {
   localize(template: string, format: 'html' | 'text'): string;
 }
 
-export interface Messages {
-  /** The locales that have a catalogue, the default one first. */
-  readonly locales: readonly string[];
-  /** The catalogue of a locale, of its language, or else of the default locale. */
-  catalogue(locale?: string): Catalogue;
-  /** The locale that a browser prefers, if it is available. `uiLocales` takes precedence (OIDC Core §3.1.2.1). */
-  negotiate(request: Pick<FastifyRequest, 'headers'>, uiLocales?: string): string | undefined;
-}
+export type Messages = ReturnType<typeof createMessages>;
 
 /** The options of the message catalogue. @param prefix of the environment variables */
 export const messagesOptions = (prefix: '' | 'IDP_') => ({
@@ -126,7 +119,7 @@ export function refuseUnknownLocale(
 const foldersOf = (own: string | undefined): string[] =>
   own === undefined ? [BUILT_IN_FOLDER] : [BUILT_IN_FOLDER, own];
 
-export function createMessages(configuration: Partial<MessagesConfiguration> = {}): Messages {
+export function createMessages(configuration: Partial<MessagesConfiguration> = {}) {
   const { defaultLocale = FALLBACK_LOCALE, messagesDir } = configuration;
   const folders = foldersOf(messagesDir);
   const locales = [...new Set([defaultLocale, ...folders.flatMap(localesIn)])];
@@ -145,14 +138,17 @@ export function createMessages(configuration: Partial<MessagesConfiguration> = {
   };
 
   return {
+    /** The locales that have a catalogue, the default one first. */
     locales,
 
-    catalogue(locale = defaultLocale) {
+    /** The catalogue of a locale, of its language, or else of the default locale. */
+    catalogue(locale: string = defaultLocale): Catalogue {
       const available = withWiderLocales(locale).find((name) => locales.includes(name));
       return load(available ?? defaultLocale);
     },
 
-    negotiate({ headers }, uiLocales = '') {
+    /** The locale that a browser prefers, if it is available. `uiLocales` takes precedence (OIDC Core §3.1.2.1). */
+    negotiate({ headers }: Pick<FastifyRequest, 'headers'>, uiLocales: string = ''): string | undefined {
       const lists = [uiLocales.trim().replaceAll(' ', ','), headers['accept-language'] ?? ''];
       for (const text of lists.filter((one) => one !== '')) {
         const list = text.slice(0, MATCHED_CHARACTERS);

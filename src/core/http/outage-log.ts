@@ -5,15 +5,12 @@ import { type Clock, every, SECOND, systemClock } from '../kernel/clock.js';
  * Logs an outage of the store in a few lines. Without it, every request that an outage rejects would log its error, with a stack
  * trace, as fast as clients repeat their requests.
  */
-export interface OutageLog {
-  /** Logs the first failure of an outage and counts the following ones. */
-  record(log: FastifyBaseLogger, failure: { err: Error; requestId: string }, message: string): void;
-}
+export type OutageLog = ReturnType<typeof createOutageLog>;
 
 /** An outage has ended when no request failed for this time; until then, the failures of each interval are logged. */
 export const OUTAGE_INTERVAL_MS = 10 * SECOND;
 
-export function createOutageLog(clock: Clock = systemClock): OutageLog {
+export function createOutageLog(clock: Clock = systemClock) {
   let isOutage = false;
   let failures = 0;
   let total = 0;
@@ -35,7 +32,8 @@ export function createOutageLog(clock: Clock = systemClock): OutageLog {
   };
 
   return {
-    record(log, failure, message) {
+    /** Logs the first failure of an outage and counts the following ones. */
+    record(log: FastifyBaseLogger, failure: { err: Error; requestId: string }, message: string) {
       if (isOutage) {
         failures++;
         return;

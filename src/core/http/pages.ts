@@ -59,20 +59,9 @@ export interface Page {
 }
 
 /** The pages of one product. */
-export interface Pages {
-  send(reply: FastifyReply, page: Page): FastifyReply;
-  /**
-   * If the request fails because of a rate limit or an overload, its response is this form with the reason as a problem,
-   * instead of an error page.
-   */
-  keepForm(request: FastifyRequest, form: Page): void;
-  /** Renders a partial in English for `{{{…}}}` in a page, so that several pages share the work. */
-  renderPart(name: string, view: Record<string, unknown>): string;
-  /** Renders an error page. */
-  renderError(error: AppError, request: FastifyRequest, requestId: string): Rendered;
-}
+export type Pages = ReturnType<typeof createPages>;
 
-export function createPages(brand: Brand, messages = createMessages()): Pages {
+export function createPages(brand: Brand, messages = createMessages()) {
   const { name, logo, logoDark, style: accent = '' } = brand;
   const style = sheet + accent;
   const styleHash = hashSource(style);
@@ -152,21 +141,27 @@ export function createPages(brand: Brand, messages = createMessages()): Pages {
   };
 
   return {
-    send(reply, page) {
+    send(reply: FastifyReply, page: Page): FastifyReply {
       const { body, headers } = renderPage(reply.request, page);
       return reply.headers(headers).type(HTML).send(body);
     },
 
-    renderPart(name, view) {
+    /** Renders a partial in English for `{{{…}}}` in a page, so that several pages share the work. */
+    renderPart(name: string, view: Record<string, unknown>): string {
       const templates = templatesIn(english());
       return mustache.render(textOf(templates, name), view, templates);
     },
 
-    keepForm(request, form) {
+    /**
+     * If the request fails because of a rate limit or an overload, its response is this form with the reason as a problem,
+     * instead of an error page.
+     */
+    keepForm(request: FastifyRequest, form: Page) {
       keptForms.set(request, form);
     },
 
-    renderError(error, request, requestId) {
+    /** Renders an error page. */
+    renderError(error: AppError, request: FastifyRequest, requestId: string): Rendered {
       const form = error.statusCode === 429 || error.statusCode === 503 ? keptForms.get(request) : undefined;
       const page = form
         ? { ...form, view: { ...form.view, problems: problemsOf(error) } }

@@ -2,14 +2,7 @@ import { createCipheriv, createDecipheriv, hkdfSync } from 'node:crypto';
 import type { Random } from './secrets.js';
 
 /** Encrypts values for the store with AES-256-GCM. */
-export interface Encryption {
-  /** @param name of the value; under another name it cannot be decrypted */
-  encrypt(name: string, text: string): string;
-  /** @throws Error if neither key has encrypted it, or it was modified */
-  decrypt(name: string, stored: string): string;
-  /** Whether the current key has encrypted it. */
-  isCurrent(name: string, stored: string): boolean;
-}
+export type Encryption = ReturnType<typeof createEncryption>;
 
 const VERSION = 'v1';
 const IV_BYTES = 12;
@@ -25,7 +18,7 @@ export interface EncryptionOptions {
   random: Random;
 }
 
-export function createEncryption({ keys, purpose, unreadable, random }: EncryptionOptions): Encryption {
+export function createEncryption({ keys, purpose, unreadable, random }: EncryptionOptions) {
   const derived = keys.map((key) => Buffer.from(hkdfSync('sha256', key, '', purpose, 32)));
   const [current = Buffer.alloc(0)] = derived;
 
@@ -48,7 +41,8 @@ export function createEncryption({ keys, purpose, unreadable, random }: Encrypti
   };
 
   return {
-    encrypt(name, text) {
+    /** @param name of the value; under another name it cannot be decrypted */
+    encrypt(name: string, text: string): string {
       const iv = random.bytes(IV_BYTES);
       const cipher = createCipheriv('aes-256-gcm', current, iv, { authTagLength: TAG_BYTES });
       cipher.setAAD(Buffer.from(name));
@@ -56,7 +50,8 @@ export function createEncryption({ keys, purpose, unreadable, random }: Encrypti
       return `${VERSION}.${encrypted.toString('base64url')}`;
     },
 
-    decrypt(name, stored) {
+    /** @throws Error if neither key has encrypted it, or it was modified */
+    decrypt(name: string, stored: string): string {
       for (const key of derived) {
         const text = open(key, name, stored);
         if (text !== null) return text;
@@ -64,6 +59,7 @@ export function createEncryption({ keys, purpose, unreadable, random }: Encrypti
       throw new Error(unreadable(name));
     },
 
-    isCurrent: (name, stored) => open(current, name, stored) !== null,
+    /** Whether the current key has encrypted it. */
+    isCurrent: (name: string, stored: string): boolean => open(current, name, stored) !== null,
   };
 }

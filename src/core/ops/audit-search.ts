@@ -8,11 +8,7 @@ import { AUDIT_ID_PREFIX, type AuditRecord } from './audit.js';
  * Searches the audit by what its records contain, without an index: one would double the bytes written for each sign-in.
  * Records are read from the newest to the oldest, up to a limit for each page.
  */
-export interface AuditSearch {
-  search(query: AuditQuery): Promise<AuditPage>;
-  /** The time of the oldest record; `null` without any. */
-  since(): Promise<number | null>;
-}
+export type AuditSearch = ReturnType<typeof createAuditSearch>;
 
 /** What a record contains. All conditions must match. */
 export interface AuditFilter {
@@ -60,14 +56,15 @@ export function createMatcher({ event = '', subjects, ip }: AuditFilter): (recor
 /** The first ID of records from a time on. */
 export const auditIdsFrom = (time: number): string => idsUntil(AUDIT_ID_PREFIX, Math.max(0, time) - 1);
 
-export function createAuditSearch(records: Pick<Collection<AuditRecord>, 'page'>): AuditSearch {
+export function createAuditSearch(records: Pick<Collection<AuditRecord>, 'page'>) {
   return {
-    async since() {
+    /** The time of the oldest record; `null` without any. */
+    async since(): Promise<number | null> {
       const { items } = await records.page({ sort: 'id', limit: 1 });
       return items[0]?.at ?? null;
     },
 
-    async search({ from = 0, until, after, limit, subject, ...filter }) {
+    async search({ from = 0, until, after, limit, subject, ...filter }: AuditQuery): Promise<AuditPage> {
       if (after !== undefined && !/^aud_[0-9a-f]{32}$/.test(after)) {
         throw invalidFields({ path: 'after', message: 'must be the next value of the previous page' });
       }

@@ -117,10 +117,7 @@ export interface AuditLog extends Audit {
 }
 
 /** An audit whose records can be listed by subject. */
-export interface ListedAudit extends AuditLog {
-  /** The records of a user, principal or client, newest first, in pages. */
-  listOf(subject: string): AsyncIterable<AuditRecord[]>;
-}
+export type ListedAudit = ReturnType<typeof createListedAudit>;
 
 /** The option of both products for the retention of audit records. */
 export function auditRetentionOption(env: string) {
@@ -152,11 +149,13 @@ export function createAudit(store: Store, deps: AuditDependencies): AuditLog {
 export const listedAuditCollection = (store: Store): Collection<AuditRecord> =>
   store.collection<AuditRecord>('audit', { indexes: [['subject', 'id']] });
 
-export function createListedAudit(store: Store, deps: AuditDependencies): ListedAudit {
+export function createListedAudit(store: Store, deps: AuditDependencies) {
   const records = listedAuditCollection(store);
   return {
     ...recordingIn(records, deps),
-    listOf: (subject) => firstPagesOf(records, { where: { subject }, sort: 'id', desc: true }, MAX_LISTED),
+    /** The records of a user, principal or client, newest first, in pages. */
+    listOf: (subject: string): AsyncIterable<AuditRecord[]> =>
+      firstPagesOf(records, { where: { subject }, sort: 'id', desc: true }, MAX_LISTED),
   };
 }
 

@@ -2,17 +2,13 @@ import { withoutBudget } from '../storage/request-budget.js';
 import type { JobLog } from './jobs.js';
 
 /** Work after the response, so that clients cannot observe its duration or result. */
-export interface BackgroundTasks {
-  /** Starts a task after the response is sent. Its failure is logged and does not affect the request. */
-  run(what: string, work: () => Promise<void>): void;
-  /** Resolves when all tasks have ended. */
-  settled(): Promise<void>;
-}
+export type BackgroundTasks = ReturnType<typeof createBackgroundTasks>;
 
-export function createBackgroundTasks(log: Pick<JobLog, 'error'>): BackgroundTasks {
+export function createBackgroundTasks(log: Pick<JobLog, 'error'>) {
   const running = new Set<Promise<void>>();
   return {
-    run(what, work) {
+    /** Starts a task after the response is sent. Its failure is logged and does not affect the request. */
+    run(what: string, work: () => Promise<void>) {
       const done = new Promise<void>((resolve) => setImmediate(resolve))
         .then(() => withoutBudget(work))
         .catch((err: unknown) => log.error({ err, work: what }, 'background task after a response failed'))
@@ -20,6 +16,7 @@ export function createBackgroundTasks(log: Pick<JobLog, 'error'>): BackgroundTas
       running.add(done);
     },
 
+    /** Resolves when all tasks have ended. */
     async settled() {
       while (running.size > 0) await Promise.all(running);
     },

@@ -57,22 +57,7 @@ export interface Job {
   countBacklog?(limit: number): Promise<number>;
 }
 
-export interface Jobs {
-  /** @throws if a job of this name exists */
-  add(name: string, job: Job): void;
-  /**
-   * Runs the jobs that are due, now and periodically. A run that failed, or whose process crashed, is repeated within a
-   * minute. Further calls have no effect.
-   */
-  start(): void;
-  /**
-   * Runs a job now, unless another process runs it. If the job is running in this process, it runs once more
-   * afterwards. Resolves after the run; failures are logged and do not reject.
-   */
-  runNow(name: string): Promise<void>;
-  /** Starts no further runs and resolves when the current ones have ended. */
-  stop(): Promise<void>;
-}
+export type Jobs = ReturnType<typeof createJobs>;
 
 export type JobLog = Pick<FastifyBaseLogger, 'info' | 'warn' | 'error'>;
 
@@ -111,7 +96,7 @@ export function createJobs(
     metrics,
     leaseMs = LEASE_MS,
   }: { clock: Clock; random: Random; log: JobLog; metrics?: Metrics | undefined; leaseMs?: number },
-): Jobs {
+) {
   const leases = store.collection<LeaseDocument>(LEASE_COLLECTION, LEASE_FIELDS);
   const owner = newId('own_', clock, random);
   const entries = new Map<string, Entry>();
@@ -241,20 +226,29 @@ export function createJobs(
   };
 
   return {
-    add(name, job) {
+    /** @throws if a job of this name exists */
+    add(name: string, job: Job) {
       if (entries.has(name)) throw new Error(`There is a job '${name}' already.`);
       const entry: Entry = { name, job, isFailing: false, isBehind: false };
       entries.set(name, entry);
       if (isStarted) schedule(entry);
     },
 
+    /**
+     * Runs the jobs that are due, now and periodically. A run that failed, or whose process crashed, is repeated within a
+     * minute. Further calls have no effect.
+     */
     start() {
       if (isStarted || isStopping) return;
       isStarted = true;
       for (const entry of entries.values()) schedule(entry);
     },
 
-    runNow(name) {
+    /**
+     * Runs a job now, unless another process runs it. If the job is running in this process, it runs once more
+     * afterwards. Resolves after the run; failures are logged and do not reject.
+     */
+    runNow(name: string) {
       const entry = entries.get(name);
       if (!entry) throw new Error(`There is no job '${name}'.`);
       if (!entry.running) return begin(entry, true);
@@ -265,6 +259,7 @@ export function createJobs(
       return entry.next;
     },
 
+    /** Starts no further runs and resolves when the current ones have ended. */
     stop() {
       stopped ??= finish();
       return stopped;

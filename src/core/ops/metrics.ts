@@ -36,33 +36,7 @@ export interface Sample<L extends string> {
   labels: Labels<L>;
 }
 
-export interface Metrics {
-  /** Returns the function that counts. */
-  counter<L extends string = never>(
-    definition: MetricDefinition<L>,
-  ): (labels: Labels<L>, count?: number) => void;
-  /** Returns the function that records a duration. */
-  histogram<L extends string>(
-    definition: MetricDefinition<L> & { buckets: readonly number[] },
-  ): (labels: Labels<L>, seconds: number) => void;
-  /** A value of this process. The response contains the sum over all processes of the port, or their maximum. */
-  gauge<L extends string = never>(
-    definition: MetricDefinition<L> & { combine?: 'sum' | 'max' },
-    read: () => readonly Sample<L>[],
-  ): void;
-  /**
-   * A value in the store, which is the same for all processes. `read` is called for each response and has to be bounded. If it fails or
-   * takes too long, the response does not contain the metric and `scrape_errors_total` is incremented.
-   */
-  storeGauge<L extends string = never>(
-    definition: MetricDefinition<L>,
-    read: () => Promise<readonly Sample<L>[]>,
-  ): void;
-  /** Counts a response and its duration. */
-  observeResponse(request: FastifyRequest, reply: FastifyReply): void;
-  /** The response to a scrape. */
-  expose(): Promise<{ contentType: string; text: string }>;
-}
+export type Metrics = Awaited<ReturnType<typeof openMetrics>>;
 
 /** The option of both products. */
 export function metricsOption(env: string, credentials: string) {
@@ -94,7 +68,7 @@ function registryOfProcess({ Registry, collectDefaultMetrics }: Client): Registr
 }
 
 /** Loads prom-client. @param product the prefix of all names, except for those of Node.js */
-export async function openMetrics(product: 'saas_backend' | 'idp', peers?: MetricsPeers): Promise<Metrics> {
+export async function openMetrics(product: 'saas_backend' | 'idp', peers?: MetricsPeers) {
   const client = await import('prom-client');
   const { AggregatorRegistry, Counter, Gauge, Histogram, Registry } = client;
   const registry = new Registry();
@@ -107,11 +81,21 @@ export async function openMetrics(product: 'saas_backend' | 'idp', peers?: Metri
     labelNames: labels as readonly string[],
   });
 
-  const counter: Metrics['counter'] = (definition) => {
+  /** Returns the function that counts. */
+  const counter = <L extends string = never>(
+    definition: MetricDefinition<L>,
+  ): ((labels: Labels<L>, count?: number) => void) => {
     const metric = new Counter({ ...configurationOf(definition), registers: [registry] });
     return (labels, count = 1) => metric.inc(labels, count);
   };
-  const histogram: Metrics['histogram'] = ({ buckets, ...definition }) => {
+  /** Returns the function that records a duration. */
+  const histogram = <L extends string>({
+    buckets,
+    ...definition
+  }: MetricDefinition<L> & { buckets: readonly number[] }): ((
+    labels: Labels<L>,
+    seconds: number,
+  ) => void) => {
     const configuration = { ...configurationOf(definition), buckets: [...buckets], registers: [registry] };
     const metric = new Histogram(configuration);
     return (labels, seconds) => metric.observe(labels, seconds);
@@ -149,7 +133,11 @@ export async function openMetrics(product: 'saas_backend' | 'idp', peers?: Metri
     counter,
     histogram,
 
-    gauge({ combine = 'sum', ...definition }, read) {
+    /** A value of this process. The response contains the sum over all processes of the port, or their maximum. */
+    gauge<L extends string = never>(
+      { combine = 'sum', ...definition }: MetricDefinition<L> & { combine?: 'sum' | 'max' },
+      read: () => readonly Sample<L>[],
+    ) {
       const gauge: InstanceType<typeof Gauge> = new Gauge({
         ...configurationOf(definition),
         aggregator: combine,
@@ -161,7 +149,14 @@ export async function openMetrics(product: 'saas_backend' | 'idp', peers?: Metri
       gauge.reset();
     },
 
-    storeGauge(definition, read) {
+    /**
+     * A value in the store, which is the same for all processes. `read` is called for each response and has to be bounded. If it fails or
+     * takes too long, the response does not contain the metric and `scrape_errors_total` is incremented.
+     */
+    storeGauge<L extends string = never>(
+      definition: MetricDefinition<L>,
+      read: () => Promise<readonly Sample<L>[]>,
+    ) {
       const configuration = configurationOf(definition);
       storeGauges.push(async (target) => {
         const samples = await inTime(read()).catch(() => null);
@@ -171,14 +166,16 @@ export async function openMetrics(product: 'saas_backend' | 'idp', peers?: Metri
       });
     },
 
-    observeResponse(request, reply) {
+    /** Counts a response and its duration. */
+    observeResponse(request: FastifyRequest, reply: FastifyReply) {
       const { method } = request;
       const route = (request.is404 ? undefined : request.routeOptions.url) ?? UNKNOWN_ROUTE;
       countResponse({ method, route, status: String(reply.statusCode) });
       recordDuration({ method, route }, reply.elapsedTime / SECOND);
     },
 
-    async expose() {
+    /** The response to a scrape. */
+    async expose(): Promise<{ contentType: string; text: string }> {
       const stored = new Registry();
       // Before the others, so that the response counts its own errors.
       await Promise.all(storeGauges.map((add) => add(stored)));

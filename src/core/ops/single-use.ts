@@ -11,29 +11,26 @@ export interface UsedOnce {
 export const usedOnceCollection = (store: Store, name: string): Collection<UsedOnce> =>
   store.collection<UsedOnce>(name, { indexes: [['expiresAt']] });
 
-export interface SingleUse {
-  /** Whether this is the first use. */
-  claim(id: string, expiresAt: number): Promise<boolean>;
-  /**
-   * Runs the first use. If it fails, it has had no effect and can be tried again.
-   *
-   * @param keepsUse whether an error is an answer that continues the use
-   * @returns null if it has been used
-   */
-  run<T>(
-    { id, expiresAt }: UsedOnce,
-    use: () => Promise<T>,
-    keepsUse?: (error: unknown) => boolean,
-  ): Promise<T | null>;
-}
+export type SingleUse = ReturnType<typeof createSingleUse>;
 
-export function createSingleUse(used: Collection<UsedOnce>): SingleUse {
-  const claim: SingleUse['claim'] = async (id, expiresAt) =>
+export function createSingleUse(used: Collection<UsedOnce>) {
+  /** Whether this is the first use. */
+  const claim = async (id: string, expiresAt: number): Promise<boolean> =>
     (await used.insert({ id, expiresAt }).then(() => true, nullIfTaken)) !== null;
   return {
     claim,
 
-    async run({ id, expiresAt }, use, keepsUse = () => false) {
+    /**
+     * Runs the first use. If it fails, it has had no effect and can be tried again.
+     *
+     * @param keepsUse whether an error is an answer that continues the use
+     * @returns null if it has been used
+     */
+    async run<T>(
+      { id, expiresAt }: UsedOnce,
+      use: () => Promise<T>,
+      keepsUse: (error: unknown) => boolean = () => false,
+    ): Promise<T | null> {
       if (!(await claim(id, expiresAt))) return null;
       try {
         return await use();

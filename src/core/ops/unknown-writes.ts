@@ -26,13 +26,7 @@ export interface UnknownWrites<Attempt> {
  */
 export type Settle<Attempt> = (attempts: Attempt[]) => Promise<boolean>;
 
-export interface UnknownWritesRegistry {
-  track<Attempt>(what: string, settle: Settle<Attempt>, options?: TrackOptions): UnknownWrites<Attempt>;
-  /** Settles everything that is due. Resolves early while the store does not respond. */
-  settleAll(): Promise<void>;
-  /** Settles what it can and stops. Logs what is lost by that. */
-  close(): Promise<void>;
-}
+export type UnknownWritesRegistry = ReturnType<typeof createUnknownWrites>;
 
 export interface TrackOptions {
   /** The log message about attempts that are given up; absent: their loss is harmless. */
@@ -63,13 +57,7 @@ const MAX_LOGGED = 100;
 
 const RECHECK_MS = 30 * SECOND;
 
-export function createUnknownWrites({
-  clock,
-  log,
-}: {
-  clock: Clock;
-  log: Pick<JobLog, 'error'>;
-}): UnknownWritesRegistry {
+export function createUnknownWrites({ clock, log }: { clock: Clock; log: Pick<JobLog, 'error'> }) {
   const entries = new Set<Entry>();
   let stopTimer: (() => void) | undefined;
   let settling: Promise<void> | undefined;
@@ -102,6 +90,7 @@ export function createUnknownWrites({
     }
   };
 
+  /** Settles everything that is due. Resolves early while the store does not respond. */
   const settleAll = (): Promise<void> => {
     settling ??= settleDue().finally(() => {
       settling = undefined;
@@ -178,6 +167,7 @@ export function createUnknownWrites({
       };
     },
     settleAll,
+    /** Settles what it can and stops. Logs what is lost by that. */
     async close() {
       stopTimer?.();
       stopTimer = undefined;

@@ -9,21 +9,19 @@ export const passwordErrors = defineErrors({
   WEAK_PASSWORD: [422, 'This password is too easy to guess. Choose a different one.'],
 });
 
-export interface PasswordPolicy {
-  /**
-   * Validates a new password.
-   *
-   * @param own words that are easy to guess: the e-mail address, its local part, the handle, the name of the site
-   * @param path the field of the request
-   * @throws WEAK_PASSWORD in production; otherwise logs a warning
-   */
-  validate(password: string, own: readonly string[], path?: string): Promise<void>;
-}
+export type PasswordPolicy = ReturnType<typeof createPasswordPolicy>;
 
 /** @param warn logs a message, which never contains the password */
-export function createPasswordPolicy(production: boolean, warn: (message: string) => void): PasswordPolicy {
+export function createPasswordPolicy(production: boolean, warn: (message: string) => void) {
   return {
-    async validate(password, own, path = 'password') {
+    /**
+     * Validates a new password.
+     *
+     * @param own words that are easy to guess: the e-mail address, its local part, the handle, the name of the site
+     * @param path the field of the request
+     * @throws WEAK_PASSWORD in production; otherwise logs a warning
+     */
+    async validate(password: string, own: readonly string[], path: string = 'password') {
       const reason = await weakness(password, own);
       if (reason === null) return;
       if (!production) {

@@ -16,37 +16,7 @@ import { PASSWORD_BYTES, PASSWORD_PROBLEMS } from './problems.js';
 
 /** Password hashing with argon2id, limited by one semaphore per process. */
 
-export interface Passwords {
-  /**
-   * Computes the dummy hash for unknown accounts in the background, so that the first verification does not wait for
-   * it.
-   */
-  prepare(): void;
-  /** Describes what is wrong with a new password; `null` if it is valid. */
-  problem(password: string): string | null;
-  /** Rejects a request early if the queue is full. @throws OVERLOADED */
-  ensureCapacity(): Promise<void>;
-  /** The argon2id hash in PHC format. @throws OVERLOADED if the queue is full */
-  hash(password: string, isDisconnected?: IsDisconnected): Promise<string>;
-  /** Whether an imported hash can be verified. */
-  accepts(hash: string): boolean;
-  /** The cost of a stored hash, if it differs from those of `hash`; `null` also for unacceptable hashes. */
-  foreignWork(stored: string): Pick<ForeignHash, 'family' | 'cost' | 'decoy'> | null;
-  /**
-   * Verifies a password. `stored` is `null` for an unknown account or one without a password, and takes the same time.
-   * `outdated` is true if the hash should be replaced, because its format or cost differs from those of `hash`.
-   *
-   * @param decoys the most expensive hash of each family that any account has: a wrong password costs the work of all of
-   *   them, whatever `stored` is
-   * @throws OVERLOADED if the queue is full
-   */
-  verify(
-    stored: string | null,
-    password: string,
-    isDisconnected?: IsDisconnected,
-    decoys?: readonly string[],
-  ): Promise<{ ok: boolean; outdated: boolean }>;
-}
+export type Passwords = ReturnType<typeof createPasswords>;
 
 /** argon2 uses libuv's thread pool: without a limit, a flood of sign-ins blocks file system and DNS for seconds. */
 const processSemaphore = new Semaphore(
@@ -58,7 +28,7 @@ const processSemaphore = new Semaphore(
 export const hashingLoad = (): { running: number; waiting: number } => processSemaphore.load;
 
 /** Password hashing at `cost`. Both plugins of a process share the semaphore. */
-export function createPasswords(random: Random, cost: HashingCost = STANDARD_COST): Passwords {
+export function createPasswords(random: Random, cost: HashingCost = STANDARD_COST) {
   const digest = async (password: string) => hashArgon2(password.normalize('NFC'), random.bytes(16), cost);
   let dummy: Promise<string> | undefined;
   // At the configured cost, so that unknown accounts take as long as known ones; outside the semaphore, because it must
@@ -80,17 +50,40 @@ export function createPasswords(random: Random, cost: HashingCost = STANDARD_COS
   };
 
   return {
+    /**
+     * Computes the dummy hash for unknown accounts in the background, so that the first verification does not wait for
+     * it.
+     */
     prepare: () => void getDummyHash().catch(() => undefined),
+    /** Describes what is wrong with a new password; `null` if it is valid. */
     problem: passwordProblem,
+    /** Rejects a request early if the queue is full. @throws OVERLOADED */
     ensureCapacity: () => processSemaphore.ensureCapacity(),
-    hash: (password, isDisconnected) => processSemaphore.run(() => digest(password), isDisconnected),
-    accepts: (hash) => isAcceptableArgon2(hash) || readForeignHash(hash) !== null,
-    foreignWork(stored) {
+    /** The argon2id hash in PHC format. @throws OVERLOADED if the queue is full */
+    hash: (password: string, isDisconnected?: IsDisconnected): Promise<string> =>
+      processSemaphore.run(() => digest(password), isDisconnected),
+    /** Whether an imported hash can be verified. */
+    accepts: (hash: string): boolean => isAcceptableArgon2(hash) || readForeignHash(hash) !== null,
+    /** The cost of a stored hash, if it differs from those of `hash`; `null` also for unacceptable hashes. */
+    foreignWork(stored: string): Pick<ForeignHash, 'family' | 'cost' | 'decoy'> | null {
       const foreign = readForeign(stored);
       return foreign && { family: foreign.family, cost: foreign.cost, decoy: foreign.decoy };
     },
 
-    async verify(stored, password, isDisconnected, decoys = []) {
+    /**
+     * Verifies a password. `stored` is `null` for an unknown account or one without a password, and takes the same time.
+     * `outdated` is true if the hash should be replaced, because its format or cost differs from those of `hash`.
+     *
+     * @param decoys the most expensive hash of each family that any account has: a wrong password costs the work of all of
+     *   them, whatever `stored` is
+     * @throws OVERLOADED if the queue is full
+     */
+    async verify(
+      stored: string | null,
+      password: string,
+      isDisconnected?: IsDisconnected,
+      decoys: readonly string[] = [],
+    ): Promise<{ ok: boolean; outdated: boolean }> {
       // For known accounts, too: otherwise the time of the first sign-in would show whether the account exists.
       const dummyHash = await getDummyHash();
       const foreign = stored === null ? null : readForeign(stored);

@@ -1,8 +1,6 @@
 import { writeSync } from 'node:fs';
 
-export interface LogStream {
-  write(line: string): void;
-}
+export type LogStream = ReturnType<typeof createLogStream>;
 
 /** Writes as many of the `bytes` as possible and returns their number. */
 export type Write = (bytes: Buffer) => number;
@@ -17,7 +15,7 @@ const sleepBuffer = new Int32Array(new SharedArrayBuffer(4));
  * Writes the log to stdout, line by line. Lines that cannot be written are dropped and counted: pino's own stream would
  * block all requests while the disk is full.
  */
-export function createLogStream(write: Write = (bytes) => writeSync(1, bytes)): LogStream {
+export function createLogStream(write: Write = (bytes) => writeSync(1, bytes)) {
   let lost = 0;
   let isLineIncomplete = false;
 
@@ -36,7 +34,7 @@ export function createLogStream(write: Write = (bytes) => writeSync(1, bytes)): 
   };
 
   return {
-    write(line) {
+    write(line: string) {
       try {
         if (isLineIncomplete) writeAll('\n');
         if (lost > 0) writeAll(lossOf(lost));

@@ -3,7 +3,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { CLOCK_SKEW_MS, type Clock, isRecent, SECOND } from '../kernel/clock.js';
 import { type AppError, httpErrors } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
-import type { Expiring } from '../ops/purge.js';
 import { KeyedSemaphore } from '../ops/semaphore.js';
 import { nullIfTaken, type Store } from '../storage/collection.js';
 import { currentBudget } from '../storage/request-budget.js';
@@ -41,19 +40,7 @@ export interface Reservation {
   release(): Promise<void>;
 }
 
-export interface Counters {
-  /** @throws RATE_LIMITED for the first counter that is exhausted */
-  check(counted: readonly Counted[]): Promise<void>;
-  /** @throws RATE_LIMITED */
-  count(counted: Counted): Promise<void>;
-  /**
-   * Counts a failure in advance. If only pending reservations exhaust the counter, waits for their outcome.
-   * @throws RATE_LIMITED, or OVERLOADED after a timeout
-   */
-  reserve(counted: Counted): Promise<Reservation>;
-  /** For the purge. */
-  documents: Expiring;
-}
+export type Counters = ReturnType<typeof createCounters>;
 
 /** Requests that wait for one counter; they write to it one after the other. */
 const MAX_QUEUE = 1024;
@@ -75,7 +62,7 @@ export interface CounterDependencies {
 export function createCounters(
   store: Store,
   { clock, audit, onRefusal, pause = sleep }: CounterDependencies,
-): Counters {
+) {
   const documents = store.collection<CounterDocument>('throttles', {
     fields: ['count', 'until', 'pending'],
     indexes: [['expiresAt']],
@@ -168,7 +155,8 @@ export function createCounters(
   };
 
   return {
-    async check(counted) {
+    /** @throws RATE_LIMITED for the first counter that is exhausted */
+    async check(counted: readonly Counted[]) {
       const states = await Promise.all(counted.map(read));
       for (const [index, { alive }] of states.entries()) {
         if (alive && alive.until > clock.now() && !hasPending(alive))
@@ -176,11 +164,16 @@ export function createCounters(
       }
     },
 
-    async count(counted) {
+    /** @throws RATE_LIMITED */
+    async count(counted: Counted) {
       await addInTurn(counted, 0);
     },
 
-    async reserve(counted) {
+    /**
+     * Counts a failure in advance. If only pending reservations exhaust the counter, waits for their outcome.
+     * @throws RATE_LIMITED, or OVERLOADED after a timeout
+     */
+    async reserve(counted: Counted): Promise<Reservation> {
       const made = await addInTurn(counted, 1);
       return {
         // The delay after a failure was written with the reservation.
@@ -191,6 +184,7 @@ export function createCounters(
       };
     },
 
+    /** For the purge. */
     documents,
   };
 }

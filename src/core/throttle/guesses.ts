@@ -2,7 +2,6 @@ import { createHmac } from 'node:crypto';
 import { addressBlock, addressNetwork } from '../kernel/addresses.js';
 import { type Clock, DAY, HOUR, isRecent, MINUTE, SECOND } from '../kernel/clock.js';
 import { AppError } from '../kernel/errors.js';
-import type { Expiring } from '../ops/purge.js';
 import { KeyedSemaphore } from '../ops/semaphore.js';
 import { nullIfTaken, type Store } from '../storage/collection.js';
 import type { Counted, Counters, Reservation } from './counters.js';
@@ -57,22 +56,7 @@ export interface Guess {
   onBudgetSpent?(): string;
 }
 
-export interface Guesses {
-  /**
-   * Evaluates a guess; `evaluate` returns `null` for a wrong one.
-   * @throws RATE_LIMITED, for passwords without calling `evaluate`, so that the error does not reveal whether it was
-   * correct
-   */
-  attempt<T>(guess: Guess, evaluate: () => Promise<T | null>): Promise<T | null>;
-  /** Trusts the address block of the owner, proven by registration or an e-mailed link. */
-  trust(account: string, ip: string): Promise<void>;
-  /** The same after a change of the owner or the password, which revokes the trust in all other blocks. */
-  trustOnly(account: string, ip: string): Promise<void>;
-  /** Whether the account trusts the address block. */
-  isTrusted(account: string, ip: string): Promise<boolean>;
-  /** For the purge. */
-  sources: Expiring;
-}
+export type Guesses = ReturnType<typeof createGuesses>;
 
 /** An address block from which an account has been signed in to. */
 interface KnownSource {
@@ -105,7 +89,7 @@ interface GuessReservations {
 export function createGuesses(
   store: Store,
   { counters, clock, secret }: { counters: Counters; clock: Clock; secret: string },
-): Guesses {
+) {
   const sources = store.collection<KnownSource>('knownSources', {
     indexes: [['expiresAt'], ['account']],
   });
@@ -126,6 +110,7 @@ export function createGuesses(
     return known && known.expiresAt > clock.now() ? known.expiresAt : 0;
   };
 
+  /** Trusts the address block of the owner, proven by registration or an e-mailed link. */
   const trust = async (account: string, ip: string): Promise<void> => {
     const id = sourceId(account, ip);
     const known = { account: accountId(account), expiresAt: clock.now() + TRUST_MS };
@@ -180,7 +165,12 @@ export function createGuesses(
   };
 
   return {
-    async attempt<T>(guess: Guess, evaluate: () => Promise<T | null>) {
+    /**
+     * Evaluates a guess; `evaluate` returns `null` for a wrong one.
+     * @throws RATE_LIMITED, for passwords without calling `evaluate`, so that the error does not reveal whether it was
+     * correct
+     */
+    async attempt<T>(guess: Guess, evaluate: () => Promise<T | null>): Promise<T | null> {
       const { account, ip, kind = 'password', perAddress } = guess;
       const source = { limit: SOURCES[kind], key: `${account}\n${addressBlock(ip)}`, ip };
 
@@ -214,11 +204,15 @@ export function createGuesses(
     },
 
     trust,
-    async trustOnly(account, ip) {
+    /** The same after a change of the owner or the password, which revokes the trust in all other blocks. */
+    async trustOnly(account: string, ip: string) {
       await sources.deleteMany({ account: accountId(account) });
       await trust(account, ip);
     },
-    isTrusted: async (account, ip) => (await knownUntil(sourceId(account, ip))) > 0,
+    /** Whether the account trusts the address block. */
+    isTrusted: async (account: string, ip: string): Promise<boolean> =>
+      (await knownUntil(sourceId(account, ip))) > 0,
+    /** For the purge. */
     sources,
   };
 }

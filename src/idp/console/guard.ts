@@ -1,5 +1,4 @@
-import type { FastifyRequest } from 'fastify';
-import type { Guard } from '../../core/http/routes.js';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Clock, isRecent, MINUTE } from '../../core/kernel/clock.js';
 import type { FirstPartySignIn } from '../oidc/first-party-sign-in.js';
 import { operatorErrors } from './errors.js';
@@ -15,11 +14,7 @@ export type SignIn = Pick<FirstPartySignIn, 'userOf' | 'sendSignIn'>;
 
 type SignedIn = NonNullable<Awaited<ReturnType<SignIn['userOf']>>>;
 
-export interface OperatorGuard {
-  guard: Guard;
-  /** The operator of a request that the guard has admitted. */
-  operatorOf(request: FastifyRequest): SignedIn;
-}
+export type OperatorGuard = ReturnType<typeof createOperatorGuard>;
 
 /**
  * Admits operators by their session only, so that no token and no cached password opens the console. A session is read on
@@ -33,10 +28,10 @@ export function createOperatorGuard({
   signIn: SignIn;
   clock: Clock;
   issuer(): string;
-}): OperatorGuard {
+}) {
   const admitted = new WeakMap<FastifyRequest, SignedIn>();
   return {
-    async guard(request, reply) {
+    async guard(request: FastifyRequest, reply: FastifyReply) {
       if (request.method !== 'GET' && request.method !== 'HEAD') rejectForeign(request, issuer());
       const user = await signIn.userOf(request);
       const now = clock.now();
@@ -51,7 +46,8 @@ export function createOperatorGuard({
       return undefined;
     },
 
-    operatorOf(request) {
+    /** The operator of a request that the guard has admitted. */
+    operatorOf(request: FastifyRequest): SignedIn {
       const user = admitted.get(request);
       if (!user) throw new Error('The request was not admitted by the guard.');
       return user;

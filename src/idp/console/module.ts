@@ -8,11 +8,7 @@ import { consolePlugin, sectionsOf } from './plugin.js';
 import type { ConsoleSources } from './sources.js';
 
 /** The console, in which operators manage the provider. */
-export interface OperatorsModule {
-  /** The access levels of the routes below. */
-  guards: Record<'operator', Guard>;
-  plugin(fastify: FastifyTypebox): Promise<void>;
-}
+export type OperatorsModule = ReturnType<typeof createOperatorsModule>;
 
 export interface OperatorsModuleOptions {
   issuer(): string;
@@ -24,7 +20,7 @@ export interface OperatorsModuleOptions {
 export function createOperatorsModule(
   { clock }: Pick<ModuleContext, 'clock'>,
   { issuer, pages, signIn, sources }: OperatorsModuleOptions,
-): OperatorsModule {
+) {
   const { guard, operatorOf } = createOperatorGuard({ signIn, clock, issuer });
   const console = createConsole({
     title: 'Console',
@@ -37,7 +33,8 @@ export function createOperatorsModule(
     signOutPath: '../logout',
   });
   return {
-    guards: { operator: guard },
-    plugin: (fastify) => consolePlugin(fastify, { console, sources, clock }),
+    /** The access levels of the routes below. */
+    guards: { operator: guard } satisfies Record<'operator', Guard>,
+    plugin: (fastify: FastifyTypebox) => consolePlugin(fastify, { console, sources, clock }),
   };
 }

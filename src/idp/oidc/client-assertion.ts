@@ -18,12 +18,7 @@ import type { UsedAssertions } from './store.js';
 export type KeyHolder = Pick<Client, 'id' | 'jwks' | 'jwksUri'>;
 
 /** Authentication of clients by a signature (RFC 7523 §3, with the rules of draft-ietf-oauth-rfc7523bis). */
-export interface ClientAssertions {
-  /** The client that an assertion claims to be, unverified. */
-  subjectOf(assertion: string): string | undefined;
-  /** Verifies an assertion and uses it up. Returns what is wrong with it. @throws RATE_LIMITED */
-  verify(client: KeyHolder, assertion: string, ip: string): Promise<string | null>;
-}
+export type ClientAssertions = ReturnType<typeof createClientAssertions>;
 
 export interface AssertionDependencies {
   usedAssertions: UsedAssertions;
@@ -62,7 +57,7 @@ export function createClientAssertions({
   throttle,
   issuer,
   clock,
-}: AssertionDependencies): ClientAssertions {
+}: AssertionDependencies) {
   const publishedKeys = async (uri: string, ip: string, notBefore = 0): Promise<PublicJwk[]> => {
     const { text } = await readDocument(uri, {
       pay: () => throttle.count(DOCUMENT_REQUESTS, ip),
@@ -128,7 +123,8 @@ export function createClientAssertions({
   };
 
   return {
-    subjectOf(assertion) {
+    /** The client that an assertion claims to be, unverified. */
+    subjectOf(assertion: string): string | undefined {
       try {
         return assertion.length > MAX_LENGTH ? undefined : decodeJwt(assertion).sub;
       } catch {
@@ -136,7 +132,8 @@ export function createClientAssertions({
       }
     },
 
-    async verify(client, assertion, ip) {
+    /** Verifies an assertion and uses it up. Returns what is wrong with it. @throws RATE_LIMITED */
+    async verify(client: KeyHolder, assertion: string, ip: string): Promise<string | null> {
       if (assertion.length > MAX_LENGTH) return UNVERIFIED;
       const claims = await readClaims(client, assertion, ip);
       if (!claims) return UNVERIFIED;

@@ -27,24 +27,7 @@ export interface Connection {
 }
 
 /** Stores which scopes users granted to clients, so that consent is requested once. */
-export interface ConsentService {
-  find(sub: string, clientId: string): Promise<Consent>;
-  /** Adds the scopes to what the user granted to this client before. */
-  remember(
-    sub: string,
-    clientId: string,
-    scope: string,
-    resources?: readonly ResourceScopes[],
-  ): Promise<Consent>;
-  /** Before a client receives a refresh token without consent: lists it among the connected applications. */
-  connect(sub: string, clientId: string): Promise<Consent>;
-  /** The connected applications of a user, up to a hundred. */
-  list(sub: string): Promise<Connection[]>;
-  /** Revokes the consent and everything issued to the client for this user. Returns whether there was access. */
-  revoke(sub: string, clientId: string): Promise<boolean>;
-  /** Removes everything about a user. */
-  forget(sub: string): Promise<void>;
-}
+export type ConsentService = ReturnType<typeof createConsentService>;
 
 const MAX_LISTED = 100;
 
@@ -83,7 +66,7 @@ export function createConsentService(
   consents: Consents,
   clock: Clock,
   endAccess: EndAccess = (_access, _generation, change) => change(),
-): ConsentService {
+) {
   const read = async (id: string): Promise<Consent> => {
     const stored: Partial<ConsentDocument> = (await consents.findOne({ id })) ?? {};
     const { scopes = [], resources = [], revocations = 0 } = stored;
@@ -102,9 +85,15 @@ export function createConsentService(
   };
 
   return {
-    find: (sub, clientId) => read(idOf(sub, clientId)),
+    find: (sub: string, clientId: string): Promise<Consent> => read(idOf(sub, clientId)),
 
-    async remember(sub, clientId, scope, asked) {
+    /** Adds the scopes to what the user granted to this client before. */
+    async remember(
+      sub: string,
+      clientId: string,
+      scope: string,
+      asked?: readonly ResourceScopes[],
+    ): Promise<Consent> {
       const id = idOf(sub, clientId);
       for (;;) {
         const known = await read(id);
@@ -117,7 +106,8 @@ export function createConsentService(
       }
     },
 
-    async connect(sub, clientId) {
+    /** Before a client receives a refresh token without consent: lists it among the connected applications. */
+    async connect(sub: string, clientId: string): Promise<Consent> {
       const id = idOf(sub, clientId);
       for (;;) {
         const known = await read(id);
@@ -126,7 +116,8 @@ export function createConsentService(
       }
     },
 
-    async list(sub) {
+    /** The connected applications of a user, up to a hundred. */
+    async list(sub: string): Promise<Connection[]> {
       const { items } = await consents.page({ where: { id: allOf(sub) }, sort: 'id', limit: MAX_LISTED });
       return items.filter(isConnected).map(({ id, scopes, resources = [], updatedAt }) => {
         const { clientId } = partiesOf(id);
@@ -134,7 +125,8 @@ export function createConsentService(
       });
     },
 
-    async revoke(sub, clientId) {
+    /** Revokes the consent and everything issued to the client for this user. Returns whether there was access. */
+    async revoke(sub: string, clientId: string): Promise<boolean> {
       const { isConnected, revocations } = await read(idOf(sub, clientId));
       if (!isConnected) return false;
       const revoked = await endAccess(accessOf(clientId, sub), revocations + 1, () =>
@@ -150,7 +142,8 @@ export function createConsentService(
       return revoked !== null;
     },
 
-    async forget(sub) {
+    /** Removes everything about a user. */
+    async forget(sub: string) {
       await consents.deleteMany({ id: allOf(sub) });
     },
   };

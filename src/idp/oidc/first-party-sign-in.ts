@@ -6,21 +6,7 @@ import type { Authorization } from './authorize/service.js';
 import type { Cookies, SessionService, SignedInUser } from './sessions.js';
 
 /** Sign-in for first-party pages, those of the provider: the same form and the same session as for applications. */
-export interface FirstPartySignIn {
-  /** The user of the session of a request, and the token of that session. */
-  userOf(request: FastifyRequest): Promise<(SignedInUser & { token: string }) | null>;
-  /** Sends the sign-in form, which returns to the page. `handle` fills in the user name. */
-  sendSignIn(
-    request: FastifyRequest,
-    reply: FastifyReply,
-    page: FirstPartyPage,
-    handle?: string,
-  ): FastifyReply;
-  /** Sends the form for a new account, or says that sign-up is not open. */
-  sendSignUp(request: FastifyRequest, reply: FastifyReply, page: FirstPartyPage): FastifyReply;
-  /** Removes the session from the browser. */
-  forgetSession(reply: FastifyReply): void;
-}
+export type FirstPartySignIn = ReturnType<typeof createFirstPartySignIn>;
 
 export interface FirstPartySignInOptions {
   sessions: Pick<SessionService, 'find'>;
@@ -31,7 +17,7 @@ export interface FirstPartySignInOptions {
   pages: Pages;
 }
 
-export function createFirstPartySignIn(options: FirstPartySignInOptions): FirstPartySignIn {
+export function createFirstPartySignIn(options: FirstPartySignInOptions) {
   const { sessions, cookies, authorization, signInPages, isSignUpOpen, pages } = options;
 
   const beginForm = (request: FastifyRequest, reply: FastifyReply, page: FirstPartyPage): string => {
@@ -42,19 +28,27 @@ export function createFirstPartySignIn(options: FirstPartySignInOptions): FirstP
   };
 
   return {
-    async userOf(request) {
+    /** The user of the session of a request, and the token of that session. */
+    async userOf(request: FastifyRequest): Promise<(SignedInUser & { token: string }) | null> {
       const token = cookies.session.read(request);
       const user = await sessions.find(token);
       return user && token !== undefined ? { ...user, token } : null;
     },
 
-    sendSignIn(request, reply, page, handle = '') {
+    /** Sends the sign-in form, which returns to the page. `handle` fills in the user name. */
+    sendSignIn(
+      request: FastifyRequest,
+      reply: FastifyReply,
+      page: FirstPartyPage,
+      handle: string = '',
+    ): FastifyReply {
       const form = { token: beginForm(request, reply, page), handle };
       // The page needs a sign-in that no header can give, so there is no challenge.
       return pages.send(reply.code(401), signInPages.signIn(page, form));
     },
 
-    sendSignUp(request, reply, page) {
+    /** Sends the form for a new account, or says that sign-up is not open. */
+    sendSignUp(request: FastifyRequest, reply: FastifyReply, page: FirstPartyPage): FastifyReply {
       if (!isSignUpOpen) return pages.send(reply.code(403), signInPages.signUpClosed(page));
       return pages.send(
         reply,
@@ -62,6 +56,7 @@ export function createFirstPartySignIn(options: FirstPartySignInOptions): FirstP
       );
     },
 
+    /** Removes the session from the browser. */
     forgetSession: cookies.session.clear,
   };
 }

@@ -8,19 +8,7 @@ export const SIGNING_ALGORITHMS = ['EdDSA', 'ES256'] as const;
 export type SigningAlgorithm = (typeof SIGNING_ALGORITHMS)[number];
 
 /** The keys: the first of each algorithm signs, all are published. */
-export interface Keys {
-  /** The JWK Set (RFC 7517): public keys only. */
-  readonly jwks: { keys: JWK[] };
-  /** The algorithms with a signing key. */
-  readonly algorithms: readonly SigningAlgorithm[];
-  /**
-   * A JWS (RFC 7515 §7.1) over these claims, which must be complete.
-   * @throws if there is no key for the algorithm
-   */
-  sign(claims: Record<string, unknown>, algorithm?: SigningAlgorithm, type?: TokenType): Promise<string>;
-  /** The claims of a JWS of this type that one of these keys signed, expired or not; else `null`. */
-  verify(jws: string, type?: TokenType): Promise<Record<string, unknown> | null>;
-}
+export type Keys = ReturnType<typeof createKeys>;
 
 /** `typ` of the header, without which one kind of token could be used as another (RFC 8725 §3.11); `JWT` for id_tokens. */
 export type TokenType = 'JWT' | 'logout+jwt' | 'at+jwt' | 'revocations+jwt' | 'oauth-id-jag+jwt';
@@ -75,7 +63,7 @@ export function publishedKeys(values: OidcConfiguration, { jwks }: Keys): Publis
   });
 }
 
-export function createKeys({ seeds, es256Keys = [], signsES256 = es256Keys.length > 0 }: KeyMaterial): Keys {
+export function createKeys({ seeds, es256Keys = [], signsES256 = es256Keys.length > 0 }: KeyMaterial) {
   const pairs = [...seeds.map(loadEd25519), ...es256Keys.map(loadP256)];
   const publicKeys = new Map(pairs.map((pair) => [pair.jwk.kid, pair]));
   const signing = (algorithm: SigningAlgorithm) => pairs.find(({ jwk }) => jwk.alg === algorithm);
@@ -86,14 +74,25 @@ export function createKeys({ seeds, es256Keys = [], signsES256 = es256Keys.lengt
     }),
   );
   return {
-    jwks: { keys: pairs.map((pair) => pair.jwk) },
+    /** The JWK Set (RFC 7517): public keys only. */
+    jwks: { keys: pairs.map((pair) => pair.jwk) } satisfies { keys: JWK[] },
+    /** The algorithms with a signing key. */
     algorithms: [...signers.keys()],
-    async sign(claims, algorithm = 'EdDSA', type) {
+    /**
+     * A JWS (RFC 7515 §7.1) over these claims, which must be complete.
+     * @throws if there is no key for the algorithm
+     */
+    async sign(
+      claims: Record<string, unknown>,
+      algorithm: SigningAlgorithm = 'EdDSA',
+      type?: TokenType,
+    ): Promise<string> {
       const signer = signers.get(algorithm);
       if (!signer) throw new Error(`There is no key for ${algorithm}.`);
       return signer(claims, type);
     },
-    async verify(jws, type = 'JWT') {
+    /** The claims of a JWS of this type that one of these keys signed, expired or not; else `null`. */
+    async verify(jws: string, type: TokenType = 'JWT'): Promise<Record<string, unknown> | null> {
       const [{ compactVerify }, { JOSEError }] = await Promise.all([
         import('jose/jws/compact/verify'),
         import('jose/errors'),

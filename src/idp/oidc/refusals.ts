@@ -8,12 +8,7 @@ import type { ClientAssertions } from './client-assertion.js';
 import type { Directory } from './directory.js';
 
 /** Requests of applications that were refused: which one, with which address, and why. Operators look them up. */
-export interface Refusals {
-  /** Records a refusal in the log and the audit. Neither contains a secret. */
-  record(refusal: Refusal, ip: string): Promise<void>;
-  /** The same for an error of a request to an endpoint of applications; other errors are no refusal. */
-  recordError(error: unknown, request: FastifyRequest): Promise<void>;
-}
+export type Refusals = ReturnType<typeof createRefusals>;
 
 /** As the application has sent them. */
 export interface Refusal {
@@ -47,8 +42,9 @@ const shown = (text: string): string => text.replace(/[\p{C}\p{Z}]+/gu, ' ').sli
 /** Anything else in the field may be a secret that was sent in the wrong place. */
 const isClientId = (text: string): boolean => /^cid_[\w-]+$/.test(text) || /^https?:\/\/[^?#@]+$/.test(text);
 
-export function createRefusals({ directory, assertions, audit, log }: RefusalDependencies): Refusals {
-  const record: Refusals['record'] = async ({ clientId, redirectUri, reason }, ip) => {
+export function createRefusals({ directory, assertions, audit, log }: RefusalDependencies) {
+  /** Records a refusal in the log and the audit. Neither contains a secret. */
+  const record = async ({ clientId, redirectUri, reason }: Refusal, ip: string) => {
     const client = clientId !== undefined && isClientId(clientId) ? shown(clientId) : undefined;
     const address = redirectUri === undefined ? undefined : shown(redirectUri);
     log.info({ client, redirectUri: address, reason, ip }, 'a request of an application was refused');
@@ -71,7 +67,8 @@ export function createRefusals({ directory, assertions, audit, log }: RefusalDep
   return {
     record,
 
-    async recordError(error, request) {
+    /** The same for an error of a request to an endpoint of applications; other errors are no refusal. */
+    async recordError(error: unknown, request: FastifyRequest) {
       if (!(error instanceof AppError) || !REFUSALS.has(error.code)) return;
       if (!ENDPOINTS.some((path) => request.routeOptions.url?.endsWith(path))) return;
       // A page of another site has sent it from the browser of a visitor, who is no application.

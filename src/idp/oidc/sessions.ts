@@ -13,29 +13,7 @@ export interface SignedInUser {
 }
 
 /** Sessions of users, for single sign-on. Agents have none. */
-export interface SessionService {
-  /** The user of a session cookie, if the session is valid. Without a cookie, the store is not read. */
-  find(token: string | undefined): Promise<SignedInUser | null>;
-  /** Starts a session after a successful sign-in, and ends the previous one of the browser. */
-  start(
-    principal: Principal,
-    previous: string | undefined,
-    source: RequestSource,
-    amr?: readonly string[],
-  ): Promise<{ token: string; session: SessionDocument }>;
-  /** The valid sessions of a user, the newest first, up to a hundred. */
-  list(principal: Pick<Principal, 'id' | 'epoch'>): Promise<SessionDocument[]>;
-  /** Extends a session by an hour when it is used. */
-  extend(session: SessionDocument): Promise<void>;
-  /** Ends the session with this `sid` of an id_token. Returns whether it existed. */
-  end(sid: string): Promise<boolean>;
-  /** The same for a session of this user only. */
-  endOwn(sub: string, sid: string): Promise<boolean>;
-  /** Ends all sessions of the user except this one. */
-  endOthers(sub: string, current: string): Promise<void>;
-  /** Removes all sessions of a user who is deleted. */
-  forget(sub: string): Promise<void>;
-}
+export type SessionService = ReturnType<typeof createSessionService>;
 
 export interface SessionDependencies {
   sessions: Sessions;
@@ -57,7 +35,7 @@ const IDLE_LIFETIME_MS = HOUR;
 export const MAX_SESSION_LIFETIME_MS = 12 * HOUR;
 const MAX_LISTED = 100;
 
-export function createSessionService(deps: SessionDependencies): SessionService {
+export function createSessionService(deps: SessionDependencies) {
   const { sessions, directory, sessionHooks, clock, random } = deps;
 
   const expiry = (createdAt: number): number =>
@@ -69,13 +47,15 @@ export function createSessionService(deps: SessionDependencies): SessionService 
     return session && isSecretOf(token ?? '', session.tokenHash) ? session : null;
   };
 
+  /** Ends the session with this `sid` of an id_token. Returns whether it existed. */
   const end = async (sid: string): Promise<boolean> => {
     if (!isSessionId(sid)) return false;
     return (await sessionHooks.endSession(sid, () => sessions.deleteOne({ id: sid }))) !== null;
   };
 
   return {
-    async find(token) {
+    /** The user of a session cookie, if the session is valid. Without a cookie, the store is not read. */
+    async find(token: string | undefined): Promise<SignedInUser | null> {
       const session = await findSession(token);
       if (!session || !isUnexpired(session.expiresAt, { now: clock.now(), life: IDLE_LIFETIME_MS }))
         return null;
@@ -83,7 +63,13 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       return principal && principal.epoch === session.epoch ? { principal, session } : null;
     },
 
-    async start({ id: sub, epoch }, previous, source, amr) {
+    /** Starts a session after a successful sign-in, and ends the previous one of the browser. */
+    async start(
+      { id: sub, epoch }: Principal,
+      previous: string | undefined,
+      source: RequestSource,
+      amr?: readonly string[],
+    ): Promise<{ token: string; session: SessionDocument }> {
       const now = clock.now();
       const id = newId(SESSION, clock, random);
       const token = newToken(random, id.slice(SESSION.length));
@@ -113,7 +99,8 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       return { token, session };
     },
 
-    async list({ id: sub, epoch }) {
+    /** The valid sessions of a user, the newest first, up to a hundred. */
+    async list({ id: sub, epoch }: Pick<Principal, 'id' | 'epoch'>): Promise<SessionDocument[]> {
       const { items } = await sessions.page({ where: { sub }, sort: 'id', desc: true, limit: MAX_LISTED });
       const now = clock.now();
       return items.filter(
@@ -122,18 +109,21 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       );
     },
 
-    async extend({ id, createdAt }) {
+    /** Extends a session by an hour when it is used. */
+    async extend({ id, createdAt }: SessionDocument) {
       await sessions.updateOne({ id }, { set: { expiresAt: expiry(createdAt) } });
     },
 
     end,
 
-    async endOwn(sub, sid) {
+    /** The same for a session of this user only. */
+    async endOwn(sub: string, sid: string): Promise<boolean> {
       const session = isSessionId(sid) ? await sessions.findOne({ id: sid }) : null;
       return session?.sub === sub && (await end(sid));
     },
 
-    async endOthers(sub, current) {
+    /** Ends all sessions of the user except this one. */
+    async endOthers(sub: string, current: string) {
       for (;;) {
         const { items } = await sessions.page({ where: { sub }, sort: 'id', limit: MAX_LISTED });
         const others = items.filter(({ id }) => id !== current);
@@ -142,7 +132,8 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       }
     },
 
-    async forget(sub) {
+    /** Removes all sessions of a user who is deleted. */
+    async forget(sub: string) {
       await sessions.deleteMany({ sub });
     },
   };

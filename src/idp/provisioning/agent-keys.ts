@@ -10,12 +10,7 @@ import type { AgentKey, PrincipalCollection, PrincipalDocument } from './store.j
  * The keys with which agents authenticate at /token. No server loads it: a stolen admin token must not give access to an
  * existing agent, so only commands on the host change keys.
  */
-export interface AgentKeys {
-  /** Returns `null` if `agent` is no agent, or was deleted. @throws VALIDATION_ERROR */
-  add(agent: PrincipalDocument, jwk: unknown, source: RequestSource): Promise<AgentKey | null>;
-  /** Removes a key and revokes everything that was issued to the agent. `null` if there is no such key. */
-  remove(agent: PrincipalDocument, id: string, source: RequestSource): Promise<AgentKey | null>;
-}
+export type AgentKeys = ReturnType<typeof createAgentKeys>;
 
 /** Keys of one agent. */
 export const MAX_AGENT_KEYS = 5;
@@ -47,7 +42,7 @@ export interface AgentKeyDependencies {
 export function createAgentKeys(
   principals: PrincipalCollection,
   { audit, clock, endSessions }: AgentKeyDependencies,
-): AgentKeys {
+) {
   const findAgent = async (id: string): Promise<PrincipalDocument | null> => {
     const agent = await principals.findOne({ id, kind: 'agent' });
     return agent?.state === 'deleted' ? null : agent;
@@ -66,7 +61,8 @@ export function createAgentKeys(
     );
 
   return {
-    async add({ id }, jwk, source) {
+    /** Returns `null` if `agent` is no agent, or was deleted. @throws VALIDATION_ERROR */
+    async add({ id }: PrincipalDocument, jwk: unknown, source: RequestSource): Promise<AgentKey | null> {
       const key = readAgentKey(jwk, clock.now());
       for (;;) {
         const agent = await findAgent(id);
@@ -82,7 +78,8 @@ export function createAgentKeys(
       }
     },
 
-    async remove({ id }, keyId, source) {
+    /** Removes a key and revokes everything that was issued to the agent. `null` if there is no such key. */
+    async remove({ id }: PrincipalDocument, keyId: string, source: RequestSource): Promise<AgentKey | null> {
       for (;;) {
         const agent = await findAgent(id);
         const key = agent?.keys?.find((known) => known.id === keyId);

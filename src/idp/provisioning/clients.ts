@@ -53,30 +53,7 @@ export type NewClient = ClientInput & Pick<ClientDocument, 'origin'>;
 /** The fields to change; absent fields keep their value. */
 export type ClientChange = Partial<Omit<ClientInput, 'isPublic'>>;
 
-export interface Clients {
-  /** @throws VALIDATION_ERROR naming every URI that cannot be registered, invalid_client_metadata */
-  create(input: NewClient, source: RequestSource): Promise<{ client: ClientDocument; secret: string | null }>;
-  /**
-   * Returns `null` if unknown. A client keeps a signature for which there is no key.
-   * @throws VALIDATION_ERROR naming every URI that cannot be registered, invalid_client_metadata
-   */
-  update(clientId: string, change: ClientChange, source: RequestSource): Promise<ClientDocument | null>;
-  /**
-   * Creates a new secret; the old one remains valid for a day, unless `atOnce`. `null` if the client is unknown, has
-   * no secret, or is rotated concurrently.
-   */
-  rotate(clientId: string, options: { atOnce: boolean }, source: RequestSource): Promise<string | null>;
-  delete(clientId: string, source: RequestSource): Promise<ClientDocument | null>;
-  /** Keeps a client that registered itself for another 30 days. Called after each use. */
-  recordUse(client: Pick<ClientDocument, 'id' | 'unused' | 'expiresAt'>): Promise<void>;
-  /** Deletes the clients that registered themselves and were not used. */
-  purge: Job;
-  /** Includes the previous secret only while that is valid. */
-  find(clientId: string): Promise<ClientDocument | null>;
-  /** @param after the `next` of the previous page. @throws VALIDATION_ERROR when it is invalid */
-  estimate(): Promise<Estimate>;
-  list(after?: string, limit?: number): Promise<Page<ClientDocument>>;
-}
+export type Clients = ReturnType<typeof createClients>;
 
 export interface ClientDependencies extends Dependencies {
   uriRules: UriRules;
@@ -96,7 +73,7 @@ export type EndClient = <T>(
 export function createClients(
   clients: ClientCollection,
   { audit, clock, random, uriRules, idTokenAlgorithms, log, endClient }: ClientDependencies,
-): Clients {
+) {
   const validate = ({
     redirectUris,
     postLogoutRedirectUris = [],
@@ -151,6 +128,7 @@ export function createClients(
   };
 
   return {
+    /** @throws VALIDATION_ERROR naming every URI that cannot be registered, invalid_client_metadata */
     async create(
       {
         isPublic,
@@ -164,9 +142,9 @@ export function createClients(
         jwksUri,
         origin,
         ...input
-      },
-      source,
-    ) {
+      }: NewClient,
+      source: RequestSource,
+    ): Promise<{ client: ClientDocument; secret: string | null }> {
       validate({ ...input, device, logoUri, backchannelLogoutUri, idTokenAlg });
       const keys = readKeys({ jwks, jwksUri });
       if (isPublic && keys !== null) throw invalidFields({ path: 'public', message: PUBLIC_WITH_KEYS });
@@ -193,11 +171,25 @@ export function createClients(
       return { client, secret };
     },
 
+    /**
+     * Returns `null` if unknown. A client keeps a signature for which there is no key.
+     * @throws VALIDATION_ERROR naming every URI that cannot be registered, invalid_client_metadata
+     */
     async update(
-      clientId,
-      { trusted, strict, device, logoUri, backchannelLogoutUri, idTokenAlg, jwks, jwksUri, ...change },
-      source,
-    ) {
+      clientId: string,
+      {
+        trusted,
+        strict,
+        device,
+        logoUri,
+        backchannelLogoutUri,
+        idTokenAlg,
+        jwks,
+        jwksUri,
+        ...change
+      }: ClientChange,
+      source: RequestSource,
+    ): Promise<ClientDocument | null> {
       const before = await find(clientId);
       if (!before) return null;
       const keys = readKeys({ jwks, jwksUri });
@@ -243,7 +235,15 @@ export function createClients(
       return updated;
     },
 
-    async rotate(clientId, { atOnce }, source) {
+    /**
+     * Creates a new secret; the old one remains valid for a day, unless `atOnce`. `null` if the client is unknown, has
+     * no secret, or is rotated concurrently.
+     */
+    async rotate(
+      clientId: string,
+      { atOnce }: { atOnce: boolean },
+      source: RequestSource,
+    ): Promise<string | null> {
       const client = isClientId(clientId) ? await clients.findOne({ id: clientId }) : null;
       const { secretHash: previousSecretHash } = client ?? {};
       if (previousSecretHash === undefined) return null;
@@ -260,7 +260,7 @@ export function createClients(
       return secret;
     },
 
-    async delete(clientId, source) {
+    async delete(clientId: string, source: RequestSource): Promise<ClientDocument | null> {
       const deleted = isClientId(clientId)
         ? await endClient(clientId, () => clients.deleteOne({ id: clientId }), actorOf(source))
         : null;
@@ -268,20 +268,23 @@ export function createClients(
       return deleted;
     },
 
-    async recordUse({ id, unused, expiresAt: known }) {
+    /** Keeps a client that registered itself for another 30 days. Called after each use. */
+    async recordUse({ id, unused, expiresAt: known }: Pick<ClientDocument, 'id' | 'unused' | 'expiresAt'>) {
       const expiresAt = clock.now() + UNUSED_LIFETIME_MS;
       // At most one write a day.
       if (known === undefined || (!unused && known > expiresAt - DAY)) return;
       await clients.updateOne({ id, expiresAt: { gt: 0 } }, { set: { expiresAt }, unset: ['unused'] });
     },
 
+    /** Deletes the clients that registered themselves and were not used. */
     purge: {
       everySeconds: DAY / SECOND,
       run: ({ signal }) => purgeMatching(clients, { where: expired(), sort: 'expiresAt', signal }),
       countBacklog: (limit) => clients.count(expired(), limit),
-    },
+    } satisfies Job,
 
-    async find(clientId) {
+    /** Includes the previous secret only while that is valid. */
+    async find(clientId: string): Promise<ClientDocument | null> {
       const client = await find(clientId);
       if (client?.previousSecretUntil === undefined || client.previousSecretUntil > clock.now())
         return client;
@@ -289,9 +292,10 @@ export function createClients(
       return current;
     },
 
-    estimate: () => clients.estimate(),
+    /** @param after the `next` of the previous page. @throws VALIDATION_ERROR when it is invalid */
+    estimate: (): Promise<Estimate> => clients.estimate(),
 
-    list: (after, limit) =>
+    list: (after?: string, limit?: number): Promise<Page<ClientDocument>> =>
       readPage(clients, { sort: 'createdAt', after, ...(limit !== undefined && { limit }) }),
   };
 }

@@ -28,35 +28,7 @@ export interface PrincipalQuery {
 }
 
 /** Management of principals by the operator, who cannot change passwords, kinds or handles. */
-export interface PrincipalDirectory {
-  /**
-   * Ordered by handle.
-   * @throws VALIDATION_ERROR when `after` is invalid
-   */
-  list(query: PrincipalQuery): Promise<Page<PrincipalDocument>>;
-  estimate(): Promise<Estimate>;
-  get(sub: string): Promise<PrincipalDocument | null>;
-  /** Whether the principal is permanently deleted or never existed. */
-  isDeleted(sub: string): Promise<boolean>;
-  findByHandle(handle: string): Promise<PrincipalDocument | null>;
-  /**
-   * Treats the principal as unknown from now on, and revokes its link, codes, tokens, sessions and its role as operator
-   * permanently. `null` if unknown.
-   * @throws wrong_state
-   */
-  disable(sub: string, source: RequestSource): Promise<PrincipalDocument | null>;
-  /**
-   * Restores the principal with its password; an invitation that was not accepted must be repeated. `null` if unknown.
-   * @throws wrong_state
-   */
-  enable(sub: string, source: RequestSource): Promise<PrincipalDocument | null>;
-  /** Removes an agent and keeps its handle reserved. `null` if there is no such agent. */
-  deleteAgent(sub: string, source: RequestSource): Promise<PrincipalDocument | null>;
-  /** The same for a human, invited or not. */
-  deleteHuman(sub: string, source: RequestSource): Promise<PrincipalDocument | null>;
-  /** The same at the request of the human, unless the credentials have changed since `person` was read. */
-  deleteSelf(person: Pick<PrincipalDocument, 'id' | 'epoch'>, source: RequestSource): Promise<boolean>;
-}
+export type PrincipalDirectory = ReturnType<typeof createDirectory>;
 
 export interface DirectoryDependencies
   extends Pick<PrincipalDependencies, 'endSessions' | 'audit' | 'clock'> {
@@ -70,7 +42,7 @@ const LAST_CHARACTER = '\u{10ffff}';
 export function createDirectory(
   principals: PrincipalCollection,
   { mails, endSessions, audit, clock }: DirectoryDependencies,
-): PrincipalDirectory {
+) {
   const get = async (sub: string): Promise<PrincipalDocument | null> =>
     /^u_[0-9a-f]{32}$/.test(sub) ? principals.findOne({ id: sub }) : null;
 
@@ -104,7 +76,11 @@ export function createDirectory(
   };
 
   return {
-    list({ prefix, kind, state, after, limit }) {
+    /**
+     * Ordered by handle.
+     * @throws VALIDATION_ERROR when `after` is invalid
+     */
+    list({ prefix, kind, state, after, limit }: PrincipalQuery): Promise<Page<PrincipalDocument>> {
       const from = prefix === undefined ? undefined : canonicalForm(prefix);
       const where = {
         ...(from !== undefined && { handle: { gte: from, lt: from + LAST_CHARACTER } }),
@@ -114,21 +90,27 @@ export function createDirectory(
       return readPage(principals, { sort: 'handle', after, where, ...(limit !== undefined && { limit }) });
     },
 
-    estimate: () => principals.estimate(),
+    estimate: (): Promise<Estimate> => principals.estimate(),
 
     get,
 
-    async isDeleted(sub) {
+    /** Whether the principal is permanently deleted or never existed. */
+    async isDeleted(sub: string): Promise<boolean> {
       const principal = await get(sub);
       return principal === null || principal.state === 'deleted';
     },
 
-    async findByHandle(handle) {
+    async findByHandle(handle: string): Promise<PrincipalDocument | null> {
       // Other text is never looked up, because a store may be unable to represent it.
       return isPossibleHandle(handle) ? principals.findOne({ handle: canonicalForm(handle) }) : null;
     },
 
-    async disable(sub, source) {
+    /**
+     * Treats the principal as unknown from now on, and revokes its link, codes, tokens, sessions and its role as operator
+     * permanently. `null` if unknown.
+     * @throws wrong_state
+     */
+    async disable(sub: string, source: RequestSource): Promise<PrincipalDocument | null> {
       const found = await get(sub);
       if (!found || found.state === 'disabled') return found;
       const disabled = await endSessions(sub, () =>
@@ -156,7 +138,11 @@ export function createDirectory(
       return disabled;
     },
 
-    async enable(sub, source) {
+    /**
+     * Restores the principal with its password; an invitation that was not accepted must be repeated. `null` if unknown.
+     * @throws wrong_state
+     */
+    async enable(sub: string, source: RequestSource): Promise<PrincipalDocument | null> {
       const found = await get(sub);
       if (!found || found.state === 'active') return found;
       // No operation gives a disabled principal a password, so the state read above is still current.
@@ -178,10 +164,18 @@ export function createDirectory(
       return enabled;
     },
 
-    deleteAgent: (sub, source) => remove(sub, 'agent', source),
-    deleteHuman: (sub, source) => remove(sub, 'human', source),
-    async deleteSelf({ id, epoch = null }, source) {
-      return (await remove(id, 'human', source, { state: 'active', epoch })) !== null;
+    /** Removes an agent and keeps its handle reserved. `null` if there is no such agent. */
+    deleteAgent: (sub: string, source: RequestSource): Promise<PrincipalDocument | null> =>
+      remove(sub, 'agent', source),
+    /** The same for a human, invited or not. */
+    deleteHuman: (sub: string, source: RequestSource): Promise<PrincipalDocument | null> =>
+      remove(sub, 'human', source),
+    /** The same at the request of the human, unless the credentials have changed since `person` was read. */
+    async deleteSelf(
+      { id, epoch }: Pick<PrincipalDocument, 'id' | 'epoch'>,
+      source: RequestSource,
+    ): Promise<boolean> {
+      return (await remove(id, 'human', source, { state: 'active', epoch: epoch ?? null })) !== null;
     },
   };
 }

@@ -26,17 +26,7 @@ export interface FirstOperatorLink {
   expiresAt: number;
 }
 
-export interface FirstOperator {
-  /**
-   * A new link if the store contains no principal; else `null`, also while an earlier link is valid, whose secret is not
-   * stored.
-   */
-  offer(): Promise<FirstOperatorLink | null>;
-  /** When the link expires, if the token is its secret; else `null`. It is used if its principal exists. */
-  look(token: string): Promise<{ expiresAt: number; hasExpired: boolean } | null>;
-  /** Creates the principal; `null` if a concurrent request has. @throws handle_taken */
-  create(principal: PrincipalDocument): Promise<PrincipalDocument | null>;
-}
+export type FirstOperator = ReturnType<typeof createFirstOperator>;
 
 const ID = 'first-operator';
 
@@ -48,9 +38,13 @@ export function createFirstOperator(
   setup: Collection<SetupDocument>,
   principals: PrincipalCollection,
   { clock, random, issuer }: Pick<Dependencies, 'clock' | 'random'> & { issuer(): string },
-): FirstOperator {
+) {
   return {
-    async offer() {
+    /**
+     * A new link if the store contains no principal; else `null`, also while an earlier link is valid, whose secret is not
+     * stored.
+     */
+    async offer(): Promise<FirstOperatorLink | null> {
       const { items } = await principals.page({ sort: 'id', limit: 1 });
       if (items.length > 0) return null;
       const now = clock.now();
@@ -65,7 +59,8 @@ export function createFirstOperator(
       return isStored ? { url: linkUrl(issuer(), token), expiresAt } : null;
     },
 
-    async look(token) {
+    /** When the link expires, if the token is its secret; else `null`. It is used if its principal exists. */
+    async look(token: string): Promise<{ expiresAt: number; hasExpired: boolean } | null> {
       const link = await setup.findOne({ id: ID });
       if (!isSecretOf(token, link?.linkHash ?? UNUSED_HASH) || !link) return null;
       const { expiresAt } = link;
@@ -73,7 +68,8 @@ export function createFirstOperator(
       return { expiresAt, hasExpired: !isUnexpired(expiresAt, { now: clock.now(), life }) };
     },
 
-    async create(principal) {
+    /** Creates the principal; `null` if a concurrent request has. @throws handle_taken */
+    async create(principal: PrincipalDocument): Promise<PrincipalDocument | null> {
       try {
         await principals.insert(principal);
         return principal;

@@ -43,42 +43,7 @@ export interface LinkTarget {
   expiresAt: number;
 }
 
-export interface Links {
-  /**
-   * Invites a user, who cannot sign in until the link is used. A new invitation revokes the previous link.
-   * @throws kind_not_allowed, invalid_days, handle_taken, VALIDATION_ERROR, RATE_LIMITED
-   */
-  invite(
-    input: { handle: string; name?: string; days?: unknown; kind?: unknown; password?: unknown },
-    source: RequestSource,
-  ): Promise<Invitation & { days: number }>;
-  /**
-   * Invites a user who becomes an operator by using the link, within an hour. Any later invitation makes an ordinary
-   * user.
-   * @throws handle_taken, VALIDATION_ERROR, RATE_LIMITED
-   */
-  inviteOperator(input: { handle: string; name?: string }, source: RequestSource): Promise<Invitation>;
-  /** Ends an invitation that was not accepted; the user can be invited again. `null` if there is none. */
-  withdraw(sub: string, source: RequestSource): Promise<PrincipalDocument | null>;
-  /**
-   * Creates a link for a forgotten password, which remains valid until the link is used. `null` unless `person` is
-   * human and active.
-   */
-  reset(person: PrincipalDocument, source: RequestSource): Promise<{ url: string; expiresAt: number } | null>;
-  /** What the page behind a link is about. Does not use the link. @throws link_unknown, link_spent */
-  look(token: string): Promise<LinkTarget>;
-  /**
-   * Sets the password, once. The first operator chooses the handle, too. The link remains valid when the password is rejected. A repetition of a request that has
-   * failed after that succeeds with the same password only.
-   * @throws link_unknown, link_spent, passwords_differ, WEAK_PASSWORD, VALIDATION_ERROR, handle_taken, RATE_LIMITED,
-   * OVERLOADED
-   */
-  accept(
-    token: string,
-    input: { password: string; confirmation: string | undefined; handle?: string | undefined },
-    source: RequestSource,
-  ): Promise<PrincipalDocument>;
-}
+export type Links = ReturnType<typeof createLinks>;
 
 /** Removes the passkeys and the second factor of a person. */
 export type RemoveOtherLogins = (sub: string, source: RequestSource) => Promise<unknown>;
@@ -114,7 +79,7 @@ const RESET: LinkKind = { lifetimeMs: DAY, isForOperator: false };
 /** Passwords that are compared with the one that a link has set; the key is the link. */
 const REPETITIONS = fixedWindow('link.repetition', 10, DAY);
 
-export function createLinks(principals: PrincipalCollection, deps: LinkDependencies): Links {
+export function createLinks(principals: PrincipalCollection, deps: LinkDependencies) {
   const { passwords, passwordPolicy, throttle, firstOperator, mails } = deps;
   const { endSessions, forgetConsents, issuer } = deps;
   const { audit, clock, random } = deps;
@@ -182,7 +147,8 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
     return { principal, url, expiresAt: principal.linkExpiresAt ?? 0 };
   };
 
-  const look: Links['look'] = async (token) => {
+  /** What the page behind a link is about. Does not use the link. @throws link_unknown, link_spent */
+  const look = async (token: string): Promise<LinkTarget> => {
     const id = principalIdOf(token);
     // Reads both and compares all hashes in every case, so that the duration reveals no more than the status.
     const [principal, setup] =
@@ -306,7 +272,19 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
   };
 
   return {
-    async invite({ days = DEFAULT_INVITE_DAYS, kind = 'human', password, ...input }, source) {
+    /**
+     * Invites a user, who cannot sign in until the link is used. A new invitation revokes the previous link.
+     * @throws kind_not_allowed, invalid_days, handle_taken, VALIDATION_ERROR, RATE_LIMITED
+     */
+    async invite(
+      {
+        days = DEFAULT_INVITE_DAYS,
+        kind = 'human',
+        password,
+        ...input
+      }: { handle: string; name?: string; days?: unknown; kind?: unknown; password?: unknown },
+      source: RequestSource,
+    ): Promise<Invitation & { days: number }> {
       if (kind !== 'human') {
         throw provisioningErrors.kind_not_allowed({ message: 'This endpoint invites humans only.' });
       }
@@ -317,10 +295,16 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
       return { ...invitation, days };
     },
 
-    inviteOperator: (input, source) =>
+    /**
+     * Invites a user who becomes an operator by using the link, within an hour. Any later invitation makes an ordinary
+     * user.
+     * @throws handle_taken, VALIDATION_ERROR, RATE_LIMITED
+     */
+    inviteOperator: (input: { handle: string; name?: string }, source: RequestSource): Promise<Invitation> =>
       inviteAs(input, { lifetimeMs: OPERATOR_LINK_LIFETIME_MS, isForOperator: true }, source),
 
-    async withdraw(sub, source) {
+    /** Ends an invitation that was not accepted; the user can be invited again. `null` if there is none. */
+    async withdraw(sub: string, source: RequestSource): Promise<PrincipalDocument | null> {
       const withdrawn = await principals.updateOne(
         { id: sub, state: 'invited' },
         { set: { updatedAt: clock.now() }, unset: ['linkHash', 'linkExpiresAt', ...OPERATOR_FIELDS] },
@@ -329,7 +313,14 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
       return withdrawn;
     },
 
-    async reset({ id }, source) {
+    /**
+     * Creates a link for a forgotten password, which remains valid until the link is used. `null` unless `person` is
+     * human and active.
+     */
+    async reset(
+      { id }: PrincipalDocument,
+      source: RequestSource,
+    ): Promise<{ url: string; expiresAt: number } | null> {
       const { stored, url } = newLink(id, RESET);
       const found = await principals.updateOne({ id, kind: 'human', state: 'active' }, { set: stored });
       if (!found) return null;
@@ -339,7 +330,21 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
 
     look,
 
-    async accept(token, { password, confirmation, handle }, source) {
+    /**
+     * Sets the password, once. The first operator chooses the handle, too. The link remains valid when the password is rejected. A repetition of a request that has
+     * failed after that succeeds with the same password only.
+     * @throws link_unknown, link_spent, passwords_differ, WEAK_PASSWORD, VALIDATION_ERROR, handle_taken, RATE_LIMITED,
+     * OVERLOADED
+     */
+    async accept(
+      token: string,
+      {
+        password,
+        confirmation,
+        handle,
+      }: { password: string; confirmation: string | undefined; handle?: string | undefined },
+      source: RequestSource,
+    ): Promise<PrincipalDocument> {
       const found = await look(token);
       if (confirmation !== undefined && confirmation !== password) {
         throw provisioningErrors.passwords_differ({

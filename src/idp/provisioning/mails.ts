@@ -28,26 +28,7 @@ type PersonMail = Pick<Parameters<Outbox['put']>[0], 'key' | 'template' | 'value
 };
 
 /** Enqueues the mails to people whose handle is an e-mail address; for others, nothing. */
-export interface PersonMails {
-  passwordReset(person: Recipient, link: MailedLink, source: RequestSource): Promise<void>;
-  verifyAddress(person: Recipient, link: MailedLink, source: RequestSource): Promise<void>;
-  /** Enqueued before the change and sent after it. */
-  passwordChanged(person: Recipient, source: RequestSource): Promise<void>;
-  /** Enqueued before the change and sent once the factor has this version. @param from absent for the operator */
-  secondFactorChanged(
-    person: Recipient,
-    change: { kind: 'added' | 'removed'; versionField: string; version: number },
-    source: MailOrigin | undefined,
-  ): Promise<void>;
-  /** Enqueued before the change and sent once it is stored. @param from absent for the operator */
-  passkeyChanged(
-    person: Recipient,
-    change: { kind: 'added' | 'removed'; key: string; versionField: string; version: number },
-    source: MailOrigin | undefined,
-  ): Promise<void>;
-  /** Deletes all mails about a person, sent or not. */
-  deleteAll(sub: string): Promise<void>;
-}
+export type PersonMails = ReturnType<typeof createPersonMails>;
 
 export interface MailDependencies {
   outbox: Outbox;
@@ -81,11 +62,7 @@ export async function readMailVersion(
 const greetingOf = ({ name, invitedAt, emailVerifiedAt }: Recipient) =>
   name !== undefined && (invitedAt ?? emailVerifiedAt) !== undefined ? { name } : {};
 
-export function createPersonMails({
-  outbox,
-  messages,
-  clock,
-}: MailDependencies & { clock: Clock }): PersonMails {
+export function createPersonMails({ outbox, messages, clock }: MailDependencies & { clock: Clock }) {
   const put = async (
     { id, handle }: Recipient,
     source: MailOrigin | undefined,
@@ -105,7 +82,7 @@ export function createPersonMails({
   };
 
   return {
-    passwordReset: (person, { url, hash, expiresAt }, source) =>
+    passwordReset: (person: Recipient, { url, hash, expiresAt }: MailedLink, source: RequestSource) =>
       put(person, source, {
         key: `password-reset:${hash}`,
         template: 'password-reset',
@@ -119,7 +96,7 @@ export function createPersonMails({
         expiresAt,
       }),
 
-    verifyAddress: (person, { url, hash, expiresAt }, source) =>
+    verifyAddress: (person: Recipient, { url, hash, expiresAt }: MailedLink, source: RequestSource) =>
       put(person, source, {
         key: `verify-email:${hash}`,
         template: 'verify-email',
@@ -128,7 +105,8 @@ export function createPersonMails({
         expiresAt,
       }),
 
-    passwordChanged(person, source) {
+    /** Enqueued before the change and sent after it. */
+    passwordChanged(person: Recipient, source: RequestSource) {
       const minVersion = (person.passwordVersion ?? 0) + 1;
       return put(person, source, {
         key: `password-changed:${person.id}:${minVersion}`,
@@ -140,7 +118,12 @@ export function createPersonMails({
       });
     },
 
-    secondFactorChanged: (person, { kind, versionField, version }, source) =>
+    /** Enqueued before the change and sent once the factor has this version. @param from absent for the operator */
+    secondFactorChanged: (
+      person: Recipient,
+      { kind, versionField, version }: { kind: 'added' | 'removed'; versionField: string; version: number },
+      source: MailOrigin | undefined,
+    ) =>
       put(person, source, {
         key: `second-factor-${kind}:${person.id}:${version}`,
         template: `second-factor-${kind}`,
@@ -150,7 +133,17 @@ export function createPersonMails({
         expiresAt: clock.now() + 7 * DAY,
       }),
 
-    passkeyChanged: (person, { kind, key, versionField, version }, source) =>
+    /** Enqueued before the change and sent once it is stored. @param from absent for the operator */
+    passkeyChanged: (
+      person: Recipient,
+      {
+        kind,
+        key,
+        versionField,
+        version,
+      }: { kind: 'added' | 'removed'; key: string; versionField: string; version: number },
+      source: MailOrigin | undefined,
+    ) =>
       put(person, source, {
         key: `passkey-${kind}:${key}`,
         template: `passkey-${kind}`,
@@ -160,6 +153,7 @@ export function createPersonMails({
         expiresAt: clock.now() + 7 * DAY,
       }),
 
+    /** Deletes all mails about a person, sent or not. */
     deleteAll: outbox.deleteByUser,
   };
 }

@@ -10,24 +10,18 @@ import { OPERATOR_FIELDS, type PrincipalCollection, type PrincipalDocument } fro
  * The role of people who may use the console. It is a field of the principal, so that it ends in the same write that
  * disables or deletes the principal. Only commands on the host change it.
  */
-export interface OperatorRoles {
-  /**
-   * Makes an active human an operator. `null` if unknown.
-   * @throws wrong_state for an agent, and for a human who is not active
-   */
-  grant(sub: string, source: RequestSource): Promise<PrincipalDocument | null>;
-  /** Ends the role, and an invitation that grants it. `null` if unknown. */
-  revoke(sub: string, source: RequestSource): Promise<PrincipalDocument | null>;
-  /** In the order in which the roles were granted. @throws VALIDATION_ERROR when `after` is invalid */
-  list(after?: string): Promise<Page<PrincipalDocument>>;
-}
+export type OperatorRoles = ReturnType<typeof createOperatorRoles>;
 
 export function createOperatorRoles(
   principals: PrincipalCollection,
   { audit, clock }: Pick<Dependencies, 'audit' | 'clock'>,
-): OperatorRoles {
+) {
   return {
-    async grant(sub, source) {
+    /**
+     * Makes an active human an operator. `null` if unknown.
+     * @throws wrong_state for an agent, and for a human who is not active
+     */
+    async grant(sub: string, source: RequestSource): Promise<PrincipalDocument | null> {
       const found = await principals.findOne({ id: sub });
       if (!found) return null;
       const isActive = found.kind === 'human' && found.state === 'active';
@@ -41,7 +35,8 @@ export function createOperatorRoles(
       return granted;
     },
 
-    async revoke(sub, source) {
+    /** Ends the role, and an invitation that grants it. `null` if unknown. */
+    async revoke(sub: string, source: RequestSource): Promise<PrincipalDocument | null> {
       const found = await principals.findOne({ id: sub });
       if (!found || OPERATOR_FIELDS.every((field) => found[field] === undefined)) return found;
       const revoked = await principals.updateOne({ id: sub }, { unset: OPERATOR_FIELDS });
@@ -49,7 +44,8 @@ export function createOperatorRoles(
       return revoked;
     },
 
-    list: (after) =>
+    /** In the order in which the roles were granted. @throws VALIDATION_ERROR when `after` is invalid */
+    list: (after?: string): Promise<Page<PrincipalDocument>> =>
       readPage(principals, { sort: 'operatorSince', where: { operatorSince: { gt: 0 } }, after }),
   };
 }

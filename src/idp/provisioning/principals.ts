@@ -40,71 +40,7 @@ const PRINCIPAL = 'u_';
 export const idOfSignUp = (form: string): string =>
   PRINCIPAL + hash('sha256', `principal ${form}`, 'hex').slice(0, 32);
 
-export interface Principals {
-  /** @throws invalid_kind, handle_taken, VALIDATION_ERROR, WEAK_PASSWORD, RATE_LIMITED, OVERLOADED */
-  register(
-    input: { handle: string; password: string; kind?: unknown; name?: string },
-    source: RequestSource,
-  ): Promise<PrincipalDocument>;
-  /**
-   * Creates a person without a password, who signs in with a passkey.
-   * @param id by `idOfSignUp`
-   * @throws handle_taken, VALIDATION_ERROR, RATE_LIMITED
-   */
-  registerWithPasskey(
-    input: { id: string; handle: string; name?: string },
-    source: RequestSource,
-  ): Promise<PrincipalDocument>;
-  /**
-   * @param isVouched whether the creator may vouch for the e-mail address in the handle
-   * @throws kind_not_allowed, handle_taken, VALIDATION_ERROR, RATE_LIMITED
-   */
-  mintAgent(
-    input: { handle: string; name?: string; kind?: unknown; password?: unknown },
-    source: RequestSource,
-    isVouched: boolean,
-  ): Promise<{ agent: PrincipalDocument; password: string }>;
-  /**
-   * Creates an agent that authenticates with a key and has no password.
-   * @throws handle_taken, VALIDATION_ERROR
-   */
-  mintAgentWithKey(
-    input: { handle: string; name?: string; key: unknown },
-    source: RequestSource,
-  ): Promise<PrincipalDocument>;
-  /**
-   * Gives an agent a new generated password and revokes everything issued under the old one. `null` when `agent` has
-   * changed since it was read, so that one of two simultaneous rotations succeeds.
-   */
-  rotate(agent: PrincipalDocument, source: RequestSource): Promise<string | null>;
-  /**
-   * The active principal with these credentials, or `null`. The work depends on the form of the password and never on
-   * the handle, so that its duration does not reveal which handles exist.
-   *
-   * @param accepts whether this principal may sign in this way; if not, the password counts as wrong
-   * @throws RATE_LIMITED, OVERLOADED
-   */
-  authenticate(
-    handle: string,
-    password: string,
-    source: RequestSource,
-    accepts: (principal: PrincipalDocument) => boolean,
-  ): Promise<PrincipalDocument | null>;
-  /**
-   * Changes the password of a human and revokes everything issued under the old one. `false` if `current` is wrong or
-   * was changed in the meantime, unless to `chosen`.
-   * @throws WEAK_PASSWORD, RATE_LIMITED, OVERLOADED
-   */
-  changePassword(
-    person: Pick<PrincipalDocument, 'id' | 'handle'>,
-    passwords: { current: string; chosen: string },
-    source: RequestSource,
-  ): Promise<boolean>;
-  /** Changes the name of a human; an empty one removes it. `false` unless the human is active. */
-  rename(person: Pick<PrincipalDocument, 'id'>, name: string, source: RequestSource): Promise<boolean>;
-  /** The active principal of a `sub`, or `null`. */
-  find(sub: string): Promise<PrincipalDocument | null>;
-}
+export type Principals = ReturnType<typeof createPrincipals>;
 
 export interface Dependencies {
   audit: Pick<Audit, 'record'>;
@@ -129,7 +65,7 @@ export interface PrincipalDependencies extends Dependencies {
   verifyAddress?: ((person: PrincipalDocument, source: RequestSource) => Promise<void>) | undefined;
 }
 
-export function createPrincipals(principals: PrincipalCollection, deps: PrincipalDependencies): Principals {
+export function createPrincipals(principals: PrincipalCollection, deps: PrincipalDependencies) {
   const { passwords, passwordPolicy, throttle, endSessions, mails, verifyAddress } = deps;
   const { audit, clock, random } = deps;
   const create = async (
@@ -165,12 +101,19 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
     return principal;
   };
 
-  const authenticate: Principals['authenticate'] = async (
-    handle,
-    password,
-    { ip, isDisconnected },
-    accepts,
-  ) => {
+  /**
+   * The active principal with these credentials, or `null`. The work depends on the form of the password and never on
+   * the handle, so that its duration does not reveal which handles exist.
+   *
+   * @param accepts whether this principal may sign in this way; if not, the password counts as wrong
+   * @throws RATE_LIMITED, OVERLOADED
+   */
+  const authenticate = async (
+    handle: string,
+    password: string,
+    { ip, isDisconnected }: RequestSource,
+    accepts: (principal: PrincipalDocument) => boolean,
+  ): Promise<PrincipalDocument | null> => {
     const account = canonicalForm(handle);
     const isGenerated = password.startsWith(GENERATED_PREFIX);
     // Verifying a generated password is fast, so it does not use the hashing queue.
@@ -202,7 +145,16 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
   };
 
   return {
-    async register({ handle, password, kind = 'agent', name }, source) {
+    /** @throws invalid_kind, handle_taken, VALIDATION_ERROR, WEAK_PASSWORD, RATE_LIMITED, OVERLOADED */
+    async register(
+      {
+        handle,
+        password,
+        kind = 'agent',
+        name,
+      }: { handle: string; password: string; kind?: unknown; name?: string },
+      source: RequestSource,
+    ): Promise<PrincipalDocument> {
       const { ip, isDisconnected } = source;
       if (!isKind(kind)) throw provisioningErrors.invalid_kind();
       const canonical = canonicalHandle(handle);
@@ -214,14 +166,35 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       return welcome(await create({ handle: canonical, name }, { kind, passwordHash }), source);
     },
 
-    async registerWithPasskey({ id, handle, name }, source) {
+    /**
+     * Creates a person without a password, who signs in with a passkey.
+     * @param id by `idOfSignUp`
+     * @throws handle_taken, VALIDATION_ERROR, RATE_LIMITED
+     */
+    async registerWithPasskey(
+      { id, handle, name }: { id: string; handle: string; name?: string },
+      source: RequestSource,
+    ): Promise<PrincipalDocument> {
       const canonical = canonicalHandle(handle);
       await throttle.count(REGISTRATIONS, source.ip);
       const rest = { kind: 'human', passkeyOnly: true } as const;
       return welcome(await create({ handle: canonical, name }, rest, id), source);
     },
 
-    async mintAgent({ handle, name, kind = 'agent', password }, source, isVouched) {
+    /**
+     * @param isVouched whether the creator may vouch for the e-mail address in the handle
+     * @throws kind_not_allowed, handle_taken, VALIDATION_ERROR, RATE_LIMITED
+     */
+    async mintAgent(
+      {
+        handle,
+        name,
+        kind = 'agent',
+        password,
+      }: { handle: string; name?: string; kind?: unknown; password?: unknown },
+      source: RequestSource,
+      isVouched: boolean,
+    ): Promise<{ agent: PrincipalDocument; password: string }> {
       if (kind !== 'agent') throw provisioningErrors.kind_not_allowed();
       if (password !== undefined)
         throw invalidFields({ path: 'password', message: 'is generated by the service' });
@@ -242,7 +215,14 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       return { agent, password: generated };
     },
 
-    async mintAgentWithKey({ handle, name, key }, source) {
+    /**
+     * Creates an agent that authenticates with a key and has no password.
+     * @throws handle_taken, VALIDATION_ERROR
+     */
+    async mintAgentWithKey(
+      { handle, name, key }: { handle: string; name?: string; key: unknown },
+      source: RequestSource,
+    ): Promise<PrincipalDocument> {
       const canonical = canonicalHandle(handle);
       const now = clock.now();
       const keys = [readAgentKey(key, now)];
@@ -255,7 +235,11 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       return agent;
     },
 
-    async rotate({ id, epoch }, source) {
+    /**
+     * Gives an agent a new generated password and revokes everything issued under the old one. `null` when `agent` has
+     * changed since it was read, so that one of two simultaneous rotations succeeds.
+     */
+    async rotate({ id, epoch }: PrincipalDocument, source: RequestSource): Promise<string | null> {
       const generated = newToken(random, GENERATED_PREFIX);
       const rotated = await endSessions(id, () =>
         principals.updateOne(
@@ -274,7 +258,16 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
 
     authenticate,
 
-    async changePassword({ id, handle }, { current, chosen }, source) {
+    /**
+     * Changes the password of a human and revokes everything issued under the old one. `false` if `current` is wrong or
+     * was changed in the meantime, unless to `chosen`.
+     * @throws WEAK_PASSWORD, RATE_LIMITED, OVERLOADED
+     */
+    async changePassword(
+      { id, handle }: Pick<PrincipalDocument, 'id' | 'handle'>,
+      { current, chosen }: { current: string; chosen: string },
+      source: RequestSource,
+    ): Promise<boolean> {
       const proven = await authenticate(handle, current, source, (principal) => principal.id === id);
       if (proven?.kind !== 'human') return false;
       const problem = chosenPasswordProblem(chosen, passwords);
@@ -301,7 +294,12 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       return true;
     },
 
-    async rename({ id }, given, source) {
+    /** Changes the name of a human; an empty one removes it. `false` unless the human is active. */
+    async rename(
+      { id }: Pick<PrincipalDocument, 'id'>,
+      given: string,
+      source: RequestSource,
+    ): Promise<boolean> {
       const name = given.trim();
       const updatedAt = clock.now();
       const renamed = await principals.updateOne(
@@ -313,6 +311,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       return true;
     },
 
+    /** The active principal of a `sub`, or `null`. */
     find: findActive(principals),
   };
 }

@@ -12,13 +12,7 @@ import type { Dependencies } from './principals.js';
 import type { PrincipalCollection, PrincipalDocument } from './store.js';
 
 /** Links for forgotten passwords, which are sent only to the mailbox that the handle names. */
-export interface Recovery {
-  /**
-   * Sends a link if the handle is the e-mail address of an active person, after the response, which is the same for every
-   * handle. It replaces the previous mailed link, but not the link of an operator. @throws RATE_LIMITED
-   */
-  forgotPassword(handle: string, source: RequestSource): Promise<void>;
-}
+export type Recovery = ReturnType<typeof createRecovery>;
 
 export interface RecoveryDependencies extends Omit<Dependencies, 'audit'> {
   audit: Pick<Audit, 'recordFailure'>;
@@ -33,7 +27,7 @@ const RESETS = mailsTo('reset');
 export function createRecovery(
   principals: Pick<PrincipalCollection, 'findOne' | 'updateOne'>,
   { mails, throttle, backgroundTasks, issuer, audit, clock, random }: RecoveryDependencies,
-): Recovery {
+) {
   const sendReset = async ({ id }: PrincipalDocument, source: RequestSource): Promise<void> => {
     const token = newLinkToken(id, random);
     const link = {
@@ -49,7 +43,11 @@ export function createRecovery(
   };
 
   return {
-    async forgotPassword(handle, source) {
+    /**
+     * Sends a link if the handle is the e-mail address of an active person, after the response, which is the same for every
+     * handle. It replaces the previous mailed link, but not the link of an operator. @throws RATE_LIMITED
+     */
+    async forgotPassword(handle: string, source: RequestSource) {
       const { ip } = source;
       await throttle.count(MAIL_REQUESTS, ip);
       const account = canonicalForm(handle);

@@ -157,27 +157,24 @@ export function clientCollection(store: Store): ClientCollection {
  * The last known address of a provider in development: a command prints links to it, but cannot know the port that the
  * server got from a flag, or the application that contains it.
  */
-export interface LastKnownAddress {
-  /** @param url the issuer */
-  remember(url: string): Promise<void>;
-  recall(): Promise<string | undefined>;
-}
+export type LastKnownAddress = ReturnType<typeof createLastKnownAddress>;
 
 interface AddressDocument {
   id: 'issuer';
   url: string;
 }
 
-export function createLastKnownAddress(store: Store): LastKnownAddress {
+export function createLastKnownAddress(store: Store) {
   const addresses = store.collection<AddressDocument>('addresses');
   const id = 'issuer';
   return {
-    async remember(url) {
+    /** @param url the issuer */
+    async remember(url: string) {
       // When two servers start at once, either address is valid.
       if (!(await addresses.updateOne({ id }, { set: { url } }))) {
         await addresses.insert({ id, url }).catch(nullIfTaken);
       }
     },
-    recall: async () => (await addresses.findOne({ id }))?.url,
+    recall: async (): Promise<string | undefined> => (await addresses.findOne({ id }))?.url,
   };
 }

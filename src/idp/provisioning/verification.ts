@@ -26,23 +26,7 @@ export interface AccountProof {
  * Mailed links that verify the address of a person. The link proves the mailbox and the session or the password proves the
  * account, because otherwise anyone could sign up with the address of another person and wait for the click.
  */
-export interface AddressVerification {
-  /** Whether the person has an e-mail address that is not verified. */
-  isDue(person: Pick<PrincipalDocument, 'kind' | 'handle' | 'emailVerifiedAt'>): boolean;
-  /**
-   * Sends a new link, which replaces the previous one. `false` if it is not due.
-   * @throws RATE_LIMITED
-   */
-  sendAgain(sub: string, source: RequestSource): Promise<boolean>;
-  /** The person whom a link is about. Does not use it. @throws link_unknown, link_spent */
-  look(token: string): Promise<PrincipalDocument>;
-  /**
-   * Verifies the address, once. The link remains valid when the proof is rejected. A repetition of a request that has failed
-   * after that succeeds with a valid proof.
-   * @throws link_unknown, link_spent, invalid_credentials, RATE_LIMITED, OVERLOADED
-   */
-  verify(token: string, proof: AccountProof, source: RequestSource): Promise<void>;
-}
+export type AddressVerification = ReturnType<typeof createVerification>;
 
 export interface VerificationMailDependencies {
   mails: Pick<PersonMails, 'verifyAddress'>;
@@ -73,7 +57,12 @@ export const createVerificationMails =
     await mails.verifyAddress(stored, { url: `${issuer()}/verify/${token}`, hash, expiresAt }, source);
   };
 
-const isDue: AddressVerification['isDue'] = ({ kind, handle, emailVerifiedAt }) =>
+/** Whether the person has an e-mail address that is not verified. */
+const isDue = ({
+  kind,
+  handle,
+  emailVerifiedAt,
+}: Pick<PrincipalDocument, 'kind' | 'handle' | 'emailVerifiedAt'>): boolean =>
   kind === 'human' && emailVerifiedAt === undefined && mailboxOf(handle) !== undefined;
 
 export interface VerificationDependencies extends Dependencies {
@@ -85,15 +74,12 @@ export interface VerificationDependencies extends Dependencies {
 
 const VERIFICATIONS = mailsTo('verify');
 
-export function createVerification(
-  principals: PrincipalCollection,
-  deps: VerificationDependencies,
-): AddressVerification {
+export function createVerification(principals: PrincipalCollection, deps: VerificationDependencies) {
   const { verifyAddress, authenticate, throttle, audit, clock } = deps;
   const usedLinks = createUsedLinks(principals, deps);
 
-  /** @throws link_unknown, link_spent */
-  const look: AddressVerification['look'] = async (token) => {
+  /** The person whom a link is about. Does not use it. @throws link_unknown, link_spent */
+  const look = async (token: string): Promise<PrincipalDocument> => {
     const id = principalIdOf(token);
     const person = id === undefined ? null : await findLinkOwner(principals, id);
     // Compares both hashes in every case, so that the duration reveals no more than the status.
@@ -122,7 +108,11 @@ export function createVerification(
   return {
     isDue,
 
-    async sendAgain(sub, source) {
+    /**
+     * Sends a new link, which replaces the previous one. `false` if it is not due.
+     * @throws RATE_LIMITED
+     */
+    async sendAgain(sub: string, source: RequestSource): Promise<boolean> {
       const person = await principals.findOne({ id: sub });
       if (person?.state !== 'active' || !isDue(person)) return false;
       await throttle.count(MAIL_REQUESTS, source.ip);
@@ -133,7 +123,12 @@ export function createVerification(
 
     look,
 
-    async verify(token, proof, source) {
+    /**
+     * Verifies the address, once. The link remains valid when the proof is rejected. A repetition of a request that has failed
+     * after that succeeds with a valid proof.
+     * @throws link_unknown, link_spent, invalid_credentials, RATE_LIMITED, OVERLOADED
+     */
+    async verify(token: string, proof: AccountProof, source: RequestSource) {
       const person = await look(token);
       const { id, epoch } = await prove(person, proof, source);
       const use = usedLinks.begin(id, sha256(token));

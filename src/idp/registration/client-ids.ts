@@ -20,29 +20,7 @@ export interface MetadataClient extends Omit<StatedClient, 'method'> {
   createdAt: number;
 }
 
-export interface MetadataClients {
-  /** The client as it was read last, without a request. */
-  find(clientId: string): Promise<MetadataClient | null>;
-  /**
-   * The client after a request, if its copy is not fresh. `null` if the text is no such identifier.
-   * @throws what `pay` throws
-   */
-  resolve(
-    clientId: string,
-    options: { pay(): Promise<void>; allowsStale: boolean },
-  ): Promise<MetadataClient | { problem: string } | null>;
-  recordUse(clientId: string): Promise<void>;
-  /** Those that were used: the latest first, or those at addresses with this beginning. */
-  list(query: {
-    prefix?: string | undefined;
-    after?: string | undefined;
-    limit: number;
-  }): Promise<Page<ListedClient>>;
-  /** @param id of the copy */
-  findListed(id: string): Promise<ListedClient | null>;
-  /** Refuses a client, whose tokens end, or admits it again. `null` if it was so already. */
-  setBlocked(id: string, isBlocked: boolean, source: RequestSource): Promise<ListedClient | null>;
-}
+export type MetadataClients = ReturnType<typeof createMetadataClients>;
 
 /** A client as operators see it. */
 export interface ListedClient {
@@ -81,7 +59,7 @@ export function createMetadataClients({
   allowsLoopback,
   endClient,
   audit,
-}: MetadataClientDependencies): MetadataClients {
+}: MetadataClientDependencies) {
   const read = (clientId: string, text: string): StatedClient | { problem: string } => {
     const stated = parseObject(text);
     if (stated === null) return { problem: 'The client metadata document is not a JSON object.' };
@@ -122,13 +100,21 @@ export function createMetadataClients({
   const isAllowed = (clientId: string) => isAllowedHost(new URL(clientId).hostname, hosts);
 
   return {
-    async find(clientId) {
+    /** The client as it was read last, without a request. */
+    async find(clientId: string): Promise<MetadataClient | null> {
       if (!isClient(clientId) || !isAllowed(clientId)) return null;
       const copy = await documents.find(clientId);
       return copy && copy.blockedAt === undefined ? clientOf(copy) : null;
     },
 
-    async resolve(clientId, options) {
+    /**
+     * The client after a request, if its copy is not fresh. `null` if the text is no such identifier.
+     * @throws what `pay` throws
+     */
+    async resolve(
+      clientId: string,
+      options: { pay(): Promise<void>; allowsStale: boolean },
+    ): Promise<MetadataClient | { problem: string } | null> {
       if (!isClient(clientId)) return null;
       if (!isAllowed(clientId)) return { problem: REFUSED };
       if ((await documents.find(clientId))?.blockedAt !== undefined) return { problem: BLOCKED };
@@ -147,19 +133,26 @@ export function createMetadataClients({
       }
     },
 
-    recordUse: (clientId) => documents.markUsed(clientId),
+    recordUse: (clientId: string) => documents.markUsed(clientId),
 
-    async list(query) {
+    /** Those that were used: the latest first, or those at addresses with this beginning. */
+    async list(query: {
+      prefix?: string | undefined;
+      after?: string | undefined;
+      limit: number;
+    }): Promise<Page<ListedClient>> {
       const { items, next } = await documents.listUsed(query);
       return { items: items.map(listedOf), next };
     },
 
-    async findListed(id) {
+    /** @param id of the copy */
+    async findListed(id: string): Promise<ListedClient | null> {
       const copy = await documents.findById(id);
       return copy?.usedAt === undefined ? null : listedOf(copy);
     },
 
-    async setBlocked(id, isBlocked, source) {
+    /** Refuses a client, whose tokens end, or admits it again. `null` if it was so already. */
+    async setBlocked(id: string, isBlocked: boolean, source: RequestSource): Promise<ListedClient | null> {
       const copy = await documents.findById(id);
       if (!copy) return null;
       const set = () => documents.setBlocked(id, isBlocked);

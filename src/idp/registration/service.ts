@@ -6,16 +6,7 @@ import type { RegistrationAnswer } from './schemas.js';
 import type { RegistrationTokens } from './tokens.js';
 
 /** Dynamic registration (RFC 7591). */
-export interface Registration {
-  /** The ID of a usable initial access token. @throws invalid_token */
-  authorize(token: string | undefined): Promise<string>;
-  /** @throws invalid_redirect_uri, invalid_client_metadata, invalid_token */
-  register(
-    tokenId: string,
-    stated: Readonly<Record<string, unknown>>,
-    source: RequestSource,
-  ): Promise<RegistrationAnswer>;
-}
+export type Registration = ReturnType<typeof createRegistration>;
 
 export interface RegistrationDependencies {
   tokens: Pick<RegistrationTokens, 'find' | 'use'>;
@@ -25,15 +16,21 @@ export interface RegistrationDependencies {
 
 const METHODS = { methods: AUTH_METHODS, defaultMethod: 'client_secret_basic' as AuthMethod };
 
-export function createRegistration({ tokens, createClient, rules }: RegistrationDependencies): Registration {
+export function createRegistration({ tokens, createClient, rules }: RegistrationDependencies) {
   return {
-    async authorize(token) {
+    /** The ID of a usable initial access token. @throws invalid_token */
+    async authorize(token: string | undefined): Promise<string> {
       const found = token === undefined ? null : await tokens.find(token);
       if (!found) throw invalidToken();
       return found.id;
     },
 
-    async register(tokenId, stated, source) {
+    /** @throws invalid_redirect_uri, invalid_client_metadata, invalid_token */
+    async register(
+      tokenId: string,
+      stated: Readonly<Record<string, unknown>>,
+      source: RequestSource,
+    ): Promise<RegistrationAnswer> {
       const read = readMetadata(stated, METHODS, rules);
       if ('field' in read) {
         const { field, message } = read;

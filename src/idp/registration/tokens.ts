@@ -6,19 +6,7 @@ import { readPage } from '../../core/storage/pages.js';
 import type { RegistrationTokenCollection, RegistrationTokenDocument } from './store.js';
 
 /** Initial access tokens. Only commands on the host create them. */
-export interface RegistrationTokens {
-  create(
-    limits: { uses: number; days: number },
-    from: { ip: string },
-  ): Promise<{ created: RegistrationTokenDocument; token: string }>;
-  list(after?: string): Promise<Page<RegistrationTokenDocument>>;
-  /** Ends a token; `false` if there is none. */
-  revoke(id: string, from: { ip: string }): Promise<boolean>;
-  /** The token, if it allows another registration. */
-  find(token: string): Promise<RegistrationTokenDocument | null>;
-  /** Pays for one registration. `false` if the token allows none any more. */
-  use(id: string): Promise<boolean>;
-}
+export type RegistrationTokens = ReturnType<typeof createRegistrationTokens>;
 
 export const MAX_TOKEN_USES = 1000;
 export const MAX_TOKEN_DAYS = 90;
@@ -26,12 +14,15 @@ export const MAX_TOKEN_DAYS = 90;
 export function createRegistrationTokens(
   tokens: RegistrationTokenCollection,
   { audit, clock, random }: { audit: Pick<Audit, 'record'>; clock: Clock; random: Random },
-): RegistrationTokens {
+) {
   const life = MAX_TOKEN_DAYS * DAY;
   const usable = () => ({ usesLeft: { gt: 0 }, expiresAt: { gt: clock.now(), lte: clock.now() + life } });
 
   return {
-    async create({ uses, days }, from) {
+    async create(
+      { uses, days }: { uses: number; days: number },
+      from: { ip: string },
+    ): Promise<{ created: RegistrationTokenDocument; token: string }> {
       const token = newToken(random, 'irt_');
       const id = newId('rtk_', clock, random);
       const now = clock.now();
@@ -50,21 +41,26 @@ export function createRegistrationTokens(
       return { created, token };
     },
 
-    list: (after) => readPage(tokens, { sort: 'createdAt', after }),
+    list: (after?: string): Promise<Page<RegistrationTokenDocument>> =>
+      readPage(tokens, { sort: 'createdAt', after }),
 
-    async revoke(id, from) {
+    /** Ends a token; `false` if there is none. */
+    async revoke(id: string, from: { ip: string }): Promise<boolean> {
       const revoked = /^rtk_[0-9a-f]+$/.test(id) ? await tokens.deleteOne({ id }) : null;
       if (revoked) await audit.record({ event: 'registration-token.revoked', subject: id, ...actorOf(from) });
       return revoked !== null;
     },
 
-    async find(token) {
+    /** The token, if it allows another registration. */
+    async find(token: string): Promise<RegistrationTokenDocument | null> {
       const found = await tokens.findOne({ tokenHash: sha256(token) });
       const isUsable =
         found !== null && found.usesLeft > 0 && isUnexpired(found.expiresAt, { now: clock.now(), life });
       return isUsable ? found : null;
     },
 
-    use: async (id) => (await tokens.updateOne({ id, ...usable() }, { inc: { usesLeft: -1 } })) !== null,
+    /** Pays for one registration. `false` if the token allows none any more. */
+    use: async (id: string): Promise<boolean> =>
+      (await tokens.updateOne({ id, ...usable() }, { inc: { usesLeft: -1 } })) !== null,
   };
 }

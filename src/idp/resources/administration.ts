@@ -10,30 +10,7 @@ import { MAX_RESOURCES } from './service.js';
 import type { Kind, ResourceCollection, ResourceDocument, ResourceScope } from './store.js';
 
 /** Changes resources. No server loads it: resources decide what tokens are worth, so only the host's command line has it. */
-export interface ResourceAdministration {
-  /** @throws VALIDATION_ERROR naming every problem */
-  add(
-    identifier: string,
-    input: ResourceInput,
-    source: RequestSource,
-  ): Promise<{ resource: ResourceDocument; secret: string }>;
-  /** Returns `null` if unknown. @throws VALIDATION_ERROR naming every problem */
-  update(
-    identifier: string,
-    change: Partial<ResourceInput>,
-    source: RequestSource,
-  ): Promise<ResourceDocument | null>;
-  /**
-   * Creates a new secret; the old one remains valid for a day, unless `atOnce`. `null` if the resource is unknown or is
-   * rotated concurrently.
-   */
-  rotate(
-    identifier: string,
-    options: { atOnce: boolean },
-    source: RequestSource,
-  ): Promise<{ resource: ResourceDocument; secret: string } | null>;
-  remove(identifier: string, source: RequestSource): Promise<ResourceDocument | null>;
-}
+export type ResourceAdministration = ReturnType<typeof createResourceAdministration>;
 
 export interface ResourceInput {
   name: string;
@@ -80,7 +57,7 @@ export type EndResource = <T>(
 export function createResourceAdministration(
   resources: ResourceCollection,
   { audit, clock, random, allowHttp, reservedScopes, endResource }: ResourceAdministrationDependencies,
-): ResourceAdministration {
+) {
   const problemsOf = (input: Partial<ResourceInput>, known: readonly string[]): ErrorDetail[] => {
     const { name, scopes = [], sensitive = [], tokenLifetimeSeconds: seconds, principalKinds } = input;
     const isLifetime =
@@ -133,7 +110,12 @@ export function createResourceAdministration(
   };
 
   return {
-    async add(identifier, input, source) {
+    /** @throws VALIDATION_ERROR naming every problem */
+    async add(
+      identifier: string,
+      input: ResourceInput,
+      source: RequestSource,
+    ): Promise<{ resource: ResourceDocument; secret: string }> {
       const problem = identifierProblem(identifier, allowHttp);
       insist([
         ...(problem === null ? [] : [{ path: 'resource', message: problem }]),
@@ -167,7 +149,12 @@ export function createResourceAdministration(
       return { resource, secret };
     },
 
-    async update(identifier, input, source) {
+    /** Returns `null` if unknown. @throws VALIDATION_ERROR naming every problem */
+    async update(
+      identifier: string,
+      input: Partial<ResourceInput>,
+      source: RequestSource,
+    ): Promise<ResourceDocument | null> {
       const { sensitive, scopes, principalKinds, admitsSelfRegistered, requiresDpop, ...change } = input;
       for (;;) {
         const before = await find(identifier);
@@ -210,7 +197,15 @@ export function createResourceAdministration(
       }
     },
 
-    async rotate(identifier, { atOnce }, source) {
+    /**
+     * Creates a new secret; the old one remains valid for a day, unless `atOnce`. `null` if the resource is unknown or is
+     * rotated concurrently.
+     */
+    async rotate(
+      identifier: string,
+      { atOnce }: { atOnce: boolean },
+      source: RequestSource,
+    ): Promise<{ resource: ResourceDocument; secret: string } | null> {
       const before = await find(identifier);
       if (!before) return null;
       const secret = newToken(random, 'rsec_');
@@ -227,7 +222,7 @@ export function createResourceAdministration(
       return { resource, secret };
     },
 
-    async remove(identifier, source) {
+    async remove(identifier: string, source: RequestSource): Promise<ResourceDocument | null> {
       const by = actorOf(source);
       const remove = () => resources.deleteOne({ identifier });
       const removed = (await find(identifier)) && (await endResource(identifier, remove, by));

@@ -1,20 +1,16 @@
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import { resourcesPlugin } from './plugin.js';
-import { createResourceService, type ResourceService } from './service.js';
+import { createResourceService } from './service.js';
 import { resourceCollection } from './store.js';
 
 /** The APIs for which the provider issues access tokens. */
-export interface ResourcesModule {
-  service: ResourceService;
-  /** The routes of the administrator. */
-  plugin(fastify: FastifyTypebox): Promise<void>;
-}
+export type ResourcesModule = ReturnType<typeof createResourcesModule>;
 
-export function createResourcesModule({
-  store,
-  clock,
-}: Pick<ModuleContext, 'store' | 'clock'>): ResourcesModule {
+export function createResourcesModule({ store, clock }: Pick<ModuleContext, 'store' | 'clock'>) {
   const service = createResourceService(resourceCollection(store), { clock });
-  return { service, plugin: (fastify) => resourcesPlugin(fastify, { service }) };
+  return {
+    service /** The routes of the administrator. */,
+    plugin: (fastify: FastifyTypebox) => resourcesPlugin(fastify, { service }),
+  };
 }

@@ -5,39 +5,30 @@ import { isResourceUri } from './identifier.js';
 import type { ResourceCollection, ResourceDocument } from './store.js';
 
 /** Reads resources. Only commands on the host change them (`administration.ts`). */
-export interface ResourceService {
-  /** The resource with exactly this identifier. */
-  find(identifier: string): Promise<ResourceDocument | null>;
-  /** The resource with this `res_…`, with the previous secret only while that is valid. */
-  findById(id: string): Promise<ResourceDocument | null>;
-  hasAny(): Promise<boolean>;
-  /** All identifiers, as read at most one second ago; in an outage of the store, as last read. */
-  identifiers(): Promise<readonly string[]>;
-  /** @param after the `next` of the previous page. @throws VALIDATION_ERROR when it is invalid */
-  list(after?: string, limit?: number): Promise<Page<ResourceDocument>>;
-}
+export type ResourceService = ReturnType<typeof createResourceService>;
 
 /** Resources of one provider. */
 export const MAX_RESOURCES = 100;
 
 const MAX_AGE_MS = SECOND;
 
-export function createResourceService(
-  resources: ResourceCollection,
-  { clock }: { clock: Clock },
-): ResourceService {
+export function createResourceService(resources: ResourceCollection, { clock }: { clock: Clock }) {
   let known: { identifiers: readonly string[]; at: number } = {
     identifiers: [],
     at: Number.NEGATIVE_INFINITY,
   };
 
-  const list: ResourceService['list'] = (after, limit) =>
+  /** @param after the `next` of the previous page. @throws VALIDATION_ERROR when it is invalid */
+  const list = (after?: string, limit?: number): Promise<Page<ResourceDocument>> =>
     readPage(resources, { sort: 'identifier', after, ...(limit !== undefined && { limit }) });
 
   return {
-    find: async (identifier) => (isResourceUri(identifier) ? resources.findOne({ identifier }) : null),
+    /** The resource with exactly this identifier. */
+    find: async (identifier: string): Promise<ResourceDocument | null> =>
+      isResourceUri(identifier) ? resources.findOne({ identifier }) : null,
 
-    async findById(id) {
+    /** The resource with this `res_…`, with the previous secret only while that is valid. */
+    async findById(id: string): Promise<ResourceDocument | null> {
       const resource = /^res_[0-9a-f]{32}$/.test(id) ? await resources.findOne({ id }) : null;
       if (resource?.previousSecretUntil === undefined || resource.previousSecretUntil > clock.now())
         return resource;
@@ -45,9 +36,10 @@ export function createResourceService(
       return current;
     },
 
-    hasAny: async () => (await resources.count({}, 1)) > 0,
+    hasAny: async (): Promise<boolean> => (await resources.count({}, 1)) > 0,
 
-    async identifiers() {
+    /** All identifiers, as read at most one second ago; in an outage of the store, as last read. */
+    async identifiers(): Promise<readonly string[]> {
       const now = clock.now();
       if (Math.abs(now - known.at) < MAX_AGE_MS) return known.identifiers;
       // Before the read, so that simultaneous requests cause one.

@@ -9,14 +9,7 @@ import {
 } from './store.js';
 
 /** Reads which other providers are trusted. Only commands on the host change it (`administration.ts`). */
-export interface TrustService {
-  /** The trusted issuer with exactly this identifier. */
-  findIssuer(issuer: string): Promise<TrustedIssuerDocument | null>;
-  /** The `sub` of the person here that a subject of an issuer is linked to. */
-  findSubject(issuer: string, subject: string): Promise<string | null>;
-  /** The authorization server with exactly this identifier. */
-  findAudience(issuer: string): Promise<AudienceDocument | null>;
-}
+export type TrustService = ReturnType<typeof createTrustService>;
 
 /** Longest identifier of another provider. */
 export const MAX_ISSUER_LENGTH = 512;
@@ -27,16 +20,21 @@ export const isIssuerUri = (text: string): boolean =>
 
 export const linkId = (issuer: string, subject: string): string => sha256(JSON.stringify([issuer, subject]));
 
-export function createTrustService(store: Store): TrustService {
+export function createTrustService(store: Store) {
   const issuers = trustedIssuerCollection(store);
   const links = subjectLinkCollection(store);
   const audiences = audienceCollection(store);
   return {
-    findIssuer: async (issuer) => (isIssuerUri(issuer) ? issuers.findOne({ issuer }) : null),
-    async findSubject(issuer, subject) {
+    /** The trusted issuer with exactly this identifier. */
+    findIssuer: async (issuer: string): Promise<TrustedIssuerDocument | null> =>
+      isIssuerUri(issuer) ? issuers.findOne({ issuer }) : null,
+    /** The `sub` of the person here that a subject of an issuer is linked to. */
+    async findSubject(issuer: string, subject: string): Promise<string | null> {
       const link = await links.findOne({ id: linkId(issuer, subject) });
       return link?.principal ?? null;
     },
-    findAudience: async (issuer) => (isIssuerUri(issuer) ? audiences.findOne({ issuer }) : null),
+    /** The authorization server with exactly this identifier. */
+    findAudience: async (issuer: string): Promise<AudienceDocument | null> =>
+      isIssuerUri(issuer) ? audiences.findOne({ issuer }) : null,
   };
 }

@@ -25,19 +25,9 @@ export interface AgentAccessDependencies {
   countRequest(key: string, ip: string): AppError | undefined;
 }
 
-export interface AgentAccess {
-  /** Whether the header has an access token of an identity provider, as opposed to one of a session. */
-  hasToken(authorization: string | undefined): boolean;
-  /**
-   * @param scope of the route; absent: the route is for people only
-   * @throws UNAUTHENTICATED, INSUFFICIENT_SCOPE, FORBIDDEN, ACCOUNT_NOT_CONNECTED, ACCOUNT_SUSPENDED, RATE_LIMITED
-   */
-  admit(request: PresentedRequest, scope: string | undefined): Promise<TokenIdentity>;
-  /** An error of a session at a route that admits agents, whose challenge tells them where to get a token. */
-  challenge(error: unknown, scope: string): unknown;
-}
+export type AgentAccess = ReturnType<typeof createAgentAccess>;
 
-export function createAgentAccess(deps: AgentAccessDependencies): AgentAccess {
+export function createAgentAccess(deps: AgentAccessDependencies) {
   const verify = async (request: PresentedRequest, scope: string | undefined): Promise<AccessToken> => {
     try {
       return await deps.verify(request, scope === undefined ? {} : { scopes: [scope] });
@@ -48,9 +38,15 @@ export function createAgentAccess(deps: AgentAccessDependencies): AgentAccess {
   };
 
   return {
-    hasToken: (authorization = '') => /^dpop /i.test(authorization) || isSignedByProvider(authorization),
+    /** Whether the header has an access token of an identity provider, as opposed to one of a session. */
+    hasToken: (authorization: string | undefined = ''): boolean =>
+      /^dpop /i.test(authorization) || isSignedByProvider(authorization),
 
-    async admit(request, scope) {
+    /**
+     * @param scope of the route; absent: the route is for people only
+     * @throws UNAUTHENTICATED, INSUFFICIENT_SCOPE, FORBIDDEN, ACCOUNT_NOT_CONNECTED, ACCOUNT_SUSPENDED, RATE_LIMITED
+     */
+    async admit(request: PresentedRequest, scope: string | undefined): Promise<TokenIdentity> {
       const token = await verify(request, scope);
       if (scope === undefined) throw peopleOnly();
       // An agent has no account here, also if its own account of the provider should be connected to one.
@@ -71,7 +67,8 @@ export function createAgentAccess(deps: AgentAccessDependencies): AgentAccess {
       };
     },
 
-    challenge(error, scope) {
+    /** An error of a session at a route that admits agents, whose challenge tells them where to get a token. */
+    challenge(error: unknown, scope: string): unknown {
       if (!(error instanceof AppError) || error.statusCode !== 401) return error;
       const { code, statusCode, message, headers, cause } = error;
       const challenge = headers['www-authenticate'] ?? 'Bearer realm="api"';

@@ -4,11 +4,10 @@ import { createSealed } from '../../core/kernel/sealed.js';
 import { createExpiryPurge } from '../../core/ops/purge.js';
 import { createSingleUse } from '../../core/ops/single-use.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
-import { type AgentAccess, type AgentAccessDependencies, createAgentAccess } from './access.js';
+import { type AgentAccessDependencies, createAgentAccess } from './access.js';
 import { agentsPlugin } from './plugin.js';
 import {
   type AgentAccountDependencies,
-  type AgentAccounts,
   type ConnectionTicket,
   createAgentAccounts,
   type PendingConnection,
@@ -16,11 +15,7 @@ import {
 import { usedAgentProofCollection } from './store.js';
 
 /** Access of agents with the tokens of an identity provider. */
-export interface AgentsModule {
-  accounts: AgentAccounts;
-  access: AgentAccess;
-  plugin(fastify: FastifyTypebox): Promise<void>;
-}
+export type AgentsModule = ReturnType<typeof createAgentsModule>;
 
 /** Also enough to sign in to the application again before the account is connected. */
 const LIFETIME_MS = 10 * MINUTE;
@@ -45,7 +40,7 @@ export interface AgentsModuleOptions
   apiUrl(): string;
 }
 
-export function createAgentsModule(context: ModuleContext, options: AgentsModuleOptions): AgentsModule {
+export function createAgentsModule(context: ModuleContext, options: AgentsModuleOptions) {
   const { throttle } = context;
   const sealing = { ...context, keys: options.secrets, lifetimeMs: LIFETIME_MS };
   const callbackUrl = () => `${options.apiUrl()}/auth/agents/callback`;
@@ -61,7 +56,7 @@ export function createAgentsModule(context: ModuleContext, options: AgentsModule
   return {
     accounts,
     access: createAgentAccess({ ...options, userOf: accounts.userOf, countRequest: throttle.countRequestOf }),
-    plugin: (fastify) =>
+    plugin: (fastify: FastifyTypebox) =>
       agentsPlugin(fastify, { ...options, accounts, callbackUrl, lifetimeMs: LIFETIME_MS }),
   };
 }

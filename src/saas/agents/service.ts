@@ -46,35 +46,7 @@ export interface ConnectionTicket {
 }
 
 /** The account of the identity provider that belongs to a user, whose agents act for the user here. */
-export interface AgentAccounts {
-  /**
-   * Where to send the browser, and the value of its cookie for the callback; without a cookie back to the application, because
-   * the provider does not respond.
-   * @throws RETURN_NOT_ALLOWED
-   */
-  begin(given: {
-    returnTo: string;
-    codeChallenge: string;
-  }): Promise<{ url: string; id: string; cookie: string | undefined }>;
-  /** Where to send the browser: to the application, with a ticket or an error. @throws LOGIN_EXPIRED */
-  finish(response: URL, cookie: string | undefined): Promise<string>;
-  /**
-   * Connects the account of the ticket.
-   * @throws INVALID_TICKET, EMAIL_NOT_VERIFIED, AGENT_ACCOUNT_TAKEN, ALREADY_CONNECTED
-   */
-  connect(
-    user: { id: string; emailVerified: boolean },
-    given: { ticket: string; codeVerifier: string },
-    source: RequestSource,
-  ): Promise<AgentAccountView>;
-  /** Ends the access of every agent with the next request. Does nothing if no account is connected. */
-  disconnect(userId: string, source: RequestSource): Promise<void>;
-  view(userId: string): Promise<AgentAccountView>;
-  /** The user of an account of the identity provider. */
-  userOf(subject: string): Promise<string | null>;
-  /** For the export of a user: the connections with every provider that was configured. */
-  list(userId: string): Promise<{ issuer: string; subject: string; connectedAt: string }[]>;
-}
+export type AgentAccounts = ReturnType<typeof createAgentAccounts>;
 
 export interface AgentAccountDependencies {
   issuer: string;
@@ -100,7 +72,7 @@ export interface AgentAccountDependencies {
 /** Connections of one user: one for each issuer that was ever configured. */
 const MAX_LINKS = 100;
 
-export function createAgentAccounts(deps: AgentAccountDependencies): AgentAccounts {
+export function createAgentAccounts(deps: AgentAccountDependencies) {
   const {
     issuer,
     resource,
@@ -158,7 +130,18 @@ export function createAgentAccounts(deps: AgentAccountDependencies): AgentAccoun
   };
 
   return {
-    async begin({ returnTo, codeChallenge }) {
+    /**
+     * Where to send the browser, and the value of its cookie for the callback; without a cookie back to the application, because
+     * the provider does not respond.
+     * @throws RETURN_NOT_ALLOWED
+     */
+    async begin({
+      returnTo,
+      codeChallenge,
+    }: {
+      returnTo: string;
+      codeChallenge: string;
+    }): Promise<{ url: string; id: string; cookie: string | undefined }> {
       const { id, checks } = newSignInChecks(clock, random);
       const address = returnAddress(returnTo);
       const url = await provider.authorizationUrl(checks, deps.callbackUrl(), undefined);
@@ -167,7 +150,8 @@ export function createAgentAccounts(deps: AgentAccountDependencies): AgentAccoun
       return { url: url.href, id, cookie };
     },
 
-    async finish(response, cookie) {
+    /** Where to send the browser: to the application, with a ticket or an error. @throws LOGIN_EXPIRED */
+    async finish(response: URL, cookie: string | undefined): Promise<string> {
       const connection = cookie === undefined ? null : begun.open(cookie);
       if (!connection || connection.state !== response.searchParams.get('state'))
         throw agentErrors.LOGIN_EXPIRED();
@@ -182,7 +166,15 @@ export function createAgentAccounts(deps: AgentAccountDependencies): AgentAccoun
       return withQuery(returnTo, `ticket=${tickets.seal(ticket)}`);
     },
 
-    async connect(user, { ticket: text, codeVerifier }, source) {
+    /**
+     * Connects the account of the ticket.
+     * @throws INVALID_TICKET, EMAIL_NOT_VERIFIED, AGENT_ACCOUNT_TAKEN, ALREADY_CONNECTED
+     */
+    async connect(
+      user: { id: string; emailVerified: boolean },
+      { ticket: text, codeVerifier }: { ticket: string; codeVerifier: string },
+      source: RequestSource,
+    ): Promise<AgentAccountView> {
       const ticket = tickets.open(text);
       if (!ticket || sha256(codeVerifier) !== ticket.codeChallenge) throw agentErrors.INVALID_TICKET();
       // A stranger who registered this address would keep access after its owner has reset the password.
@@ -193,7 +185,8 @@ export function createAgentAccounts(deps: AgentAccountDependencies): AgentAccoun
       return connected;
     },
 
-    async disconnect(userId, source) {
+    /** Ends the access of every agent with the next request. Does nothing if no account is connected. */
+    async disconnect(userId: string, source: RequestSource) {
       const link = await linkOf(userId);
       if (!link) return;
       await deps.announce(changeOf('disconnected', link), userId, source);
@@ -204,11 +197,14 @@ export function createAgentAccounts(deps: AgentAccountDependencies): AgentAccoun
       await announced.emit();
     },
 
-    view: async (userId) => viewOf(await linkOf(userId)),
+    view: async (userId: string): Promise<AgentAccountView> => viewOf(await linkOf(userId)),
 
-    userOf: async (subject) => (await links.findOne({ id: linkId(issuer, subject) }))?.userId ?? null,
+    /** The user of an account of the identity provider. */
+    userOf: async (subject: string): Promise<string | null> =>
+      (await links.findOne({ id: linkId(issuer, subject) }))?.userId ?? null,
 
-    async list(userId) {
+    /** For the export of a user: the connections with every provider that was configured. */
+    async list(userId: string): Promise<{ issuer: string; subject: string; connectedAt: string }[]> {
       const { items } = await links.page({ where: { userId }, sort: 'createdAt', limit: MAX_LINKS });
       return items.map((link) => ({
         issuer: link.issuer,

@@ -18,63 +18,7 @@ type Recipient = Pick<UserDocument, 'id' | 'email' | 'name' | 'emailVerified'> &
 type Addressee = Pick<Recipient, 'id' | 'email' | 'locale'>;
 
 /** Enqueues the mails about accounts. */
-export interface AccountMails {
-  passwordReset(recipient: Recipient, link: LinkToken, source: ReportedSource): Promise<void>;
-  verifyEmail(recipient: Addressee, link: LinkToken): Promise<void>;
-  /**
-   * To the new address of an account, which may belong to someone else: without the client of the request, which would
-   * be disclosed to them.
-   */
-  confirmAddressChange(recipient: Addressee, link: LinkToken): Promise<void>;
-  /** Allows sign-in from a new address while wrong passwords from other addresses exhaust the limit of the account. */
-  unlock(recipient: Recipient, link: LinkToken, source: ReportedSource): Promise<void>;
-  /** The code to sign in, for an account or for an address without one. */
-  loginCode(
-    recipient: Recipient | (Partial<Addressee> & Pick<Addressee, 'email'>),
-    login: { code: string; id: string; expiresAt: number },
-    source: ReportedSource,
-  ): Promise<void>;
-  /** Enqueued before the change and sent once the password has this version. */
-  passwordChanged(recipient: Recipient, version: number, source: ReportedSource): Promise<void>;
-  /** To the old address; enqueued before the change and sent once the address has this version. */
-  emailChanged(
-    recipient: Recipient,
-    newEmail: string,
-    version: number,
-    source: ReportedSource,
-  ): Promise<void>;
-  /** Enqueued before the change and sent once the factor has this version. */
-  secondFactorChanged(
-    recipient: Recipient,
-    change: { kind: 'added' | 'removed'; versionField: string; version: number },
-    source: ReportedSource,
-  ): Promise<void>;
-  /** Enqueued before the change and sent once it is stored. */
-  passkeyChanged(
-    recipient: Recipient,
-    change: { kind: 'added' | 'removed'; key: string; versionField: string; version: number },
-    source: ReportedSource,
-  ): Promise<void>;
-  /** The same about the account of an identity provider whose agents can act for the user. */
-  agentsChanged(
-    recipient: Recipient,
-    change: { kind: 'connected' | 'disconnected'; key: string; versionField: string; version: number },
-    source: ReportedSource,
-  ): Promise<void>;
-  /** The same about an account of another provider with which the user can sign in. */
-  identityChanged(
-    recipient: Recipient,
-    change: {
-      kind: 'connected' | 'disconnected';
-      provider: string;
-      key: string;
-      versionField: string;
-      version: number;
-    },
-    source: ReportedSource,
-  ): Promise<void>;
-  welcome(recipient: Recipient): Promise<void>;
-}
+export type AccountMails = ReturnType<typeof createAccountMails>;
 
 export interface AccountMailOptions {
   outbox: AccountOutbox;
@@ -89,7 +33,7 @@ export interface AccountMailOptions {
   clock: Clock;
 }
 
-export function createAccountMails({ outbox, pages, clock }: AccountMailOptions): AccountMails {
+export function createAccountMails({ outbox, pages, clock }: AccountMailOptions) {
   /** Only at a verified address: anyone can register the address of another person with an advertisement as the name. */
   const greeting = ({ name, emailVerified }: Pick<Recipient, 'name' | 'emailVerified'>) =>
     name !== undefined && emailVerified ? { name } : {};
@@ -133,7 +77,7 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
     });
 
   return {
-    passwordReset: (recipient, { token, hash, expiresAt }, source) =>
+    passwordReset: (recipient: Recipient, { token, hash, expiresAt }: LinkToken, source: ReportedSource) =>
       outbox.put({
         key: `password-reset:${hash}`,
         userId: recipient.id,
@@ -152,9 +96,14 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
       }),
 
     verifyEmail: confirmation('verify-email'),
+    /**
+     * To the new address of an account, which may belong to someone else: without the client of the request, which would
+     * be disclosed to them.
+     */
     confirmAddressChange: confirmation('confirm-address-change'),
 
-    unlock: (recipient, { token, hash, expiresAt }, source) =>
+    /** Allows sign-in from a new address while wrong passwords from other addresses exhaust the limit of the account. */
+    unlock: (recipient: Recipient, { token, hash, expiresAt }: LinkToken, source: ReportedSource) =>
       outbox.put({
         key: `unlock:${hash}`,
         userId: recipient.id,
@@ -172,7 +121,12 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         expiresAt,
       }),
 
-    loginCode: ({ id, email, locale, ...recipient }, { code, id: requestId, expiresAt }, source) =>
+    /** The code to sign in, for an account or for an address without one. */
+    loginCode: (
+      { id, email, locale, ...recipient }: Recipient | (Partial<Addressee> & Pick<Addressee, 'email'>),
+      { code, id: requestId, expiresAt }: { code: string; id: string; expiresAt: number },
+      source: ReportedSource,
+    ) =>
       outbox.put({
         key: `login-code:${requestId}`,
         ...(id !== undefined && { userId: id }),
@@ -191,7 +145,8 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         expiresAt,
       }),
 
-    passwordChanged: (recipient, version, source) =>
+    /** Enqueued before the change and sent once the password has this version. */
+    passwordChanged: (recipient: Recipient, version: number, source: ReportedSource) =>
       changed(
         'password-changed',
         recipient,
@@ -199,7 +154,8 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         source,
       ),
 
-    emailChanged: (recipient, newEmail, version, source) =>
+    /** To the old address; enqueued before the change and sent once the address has this version. */
+    emailChanged: (recipient: Recipient, newEmail: string, version: number, source: ReportedSource) =>
       changed(
         'email-changed',
         recipient,
@@ -208,7 +164,12 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         { newEmail },
       ),
 
-    secondFactorChanged: (recipient, { kind, ...change }, source) =>
+    /** Enqueued before the change and sent once the factor has this version. */
+    secondFactorChanged: (
+      recipient: Recipient,
+      { kind, ...change }: { kind: 'added' | 'removed'; versionField: string; version: number },
+      source: ReportedSource,
+    ) =>
       changed(
         `second-factor-${kind}`,
         recipient,
@@ -216,16 +177,41 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         source,
       ),
 
-    passkeyChanged: (recipient, { kind, ...change }, source) =>
-      changed(`passkey-${kind}`, recipient, change, source),
+    /** Enqueued before the change and sent once it is stored. */
+    passkeyChanged: (
+      recipient: Recipient,
+      { kind, ...change }: { kind: 'added' | 'removed'; key: string; versionField: string; version: number },
+      source: ReportedSource,
+    ) => changed(`passkey-${kind}`, recipient, change, source),
 
-    agentsChanged: (recipient, { kind, ...change }, source) =>
-      changed(`agents-${kind}`, recipient, change, source),
+    /** The same about the account of an identity provider whose agents can act for the user. */
+    agentsChanged: (
+      recipient: Recipient,
+      {
+        kind,
+        ...change
+      }: { kind: 'connected' | 'disconnected'; key: string; versionField: string; version: number },
+      source: ReportedSource,
+    ) => changed(`agents-${kind}`, recipient, change, source),
 
-    identityChanged: (recipient, { kind, provider, ...change }, source) =>
-      changed(`identity-${kind}`, recipient, change, source, { provider }),
+    /** The same about an account of another provider with which the user can sign in. */
+    identityChanged: (
+      recipient: Recipient,
+      {
+        kind,
+        provider,
+        ...change
+      }: {
+        kind: 'connected' | 'disconnected';
+        provider: string;
+        key: string;
+        versionField: string;
+        version: number;
+      },
+      source: ReportedSource,
+    ) => changed(`identity-${kind}`, recipient, change, source, { provider }),
 
-    welcome: (recipient) =>
+    welcome: (recipient: Recipient) =>
       outbox.put({
         key: `welcome:${recipient.id}`,
         userId: recipient.id,

@@ -1,5 +1,5 @@
 import { type PublicUrl, withLeadingSlash } from '../../core/config/public-url.js';
-import { type Cookie, createCookie } from '../../core/http/cookies.js';
+import { createCookie } from '../../core/http/cookies.js';
 import type { Messages } from '../../core/http/messages.js';
 import type { Pages } from '../../core/http/pages.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
@@ -10,55 +10,26 @@ import { createExpiryPurge } from '../../core/ops/purge.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { AuthEvents } from './events.js';
 import type { Hooks } from './hooks.js';
-import { createForeignHashes, type ForeignHashes, foreignHashCollection } from './import/foreign-hashes.js';
+import { createForeignHashes, foreignHashCollection } from './import/foreign-hashes.js';
 import { type ImportOptions, type ImportReport, importUsers } from './import/import.js';
-import {
-  type AccountMails,
-  type AccountOutbox,
-  type ChangeMails,
-  createAccountMails,
-  createChangeMails,
-} from './mails.js';
+import { type AccountMails, type AccountOutbox, createAccountMails, createChangeMails } from './mails.js';
 import { authPlugin } from './plugin.js';
 import type { AuthConfiguration } from './schemas.js';
-import { type AuthService, createAuthService } from './service.js';
-import { type Activity, activityCollection, createActivity } from './sessions/activity.js';
+import { createAuthService } from './service.js';
+import { activityCollection, createActivity } from './sessions/activity.js';
 import { keepRefreshTokensInCookies } from './sessions/browser-sessions.js';
 import type { registerSessionTokenKinds, TokenKind } from './sessions/jwt.js';
 import { createSessionTokens } from './sessions/tokens.js';
 import type { EmailLoginModule } from './sign-in/email-login-module.js';
 import { createChallenges, type SecondFactors } from './sign-in/second-factor.js';
-import {
-  type PresentUser,
-  type ProfileMark,
-  type Sessions,
-  sessionCollection,
-  toUserView,
-  type Users,
-} from './store.js';
-import {
-  createAccountExport,
-  createSendExport,
-  type ExportOptions,
-  type SendExport,
-} from './users/export.js';
-import { createSuspension, type Suspension } from './users/suspension.js';
-import { createUserLists, type UserLists } from './users/user-lists.js';
-import { createUserDirectory, type UserDirectory } from './users/users.js';
+import { type PresentUser, sessionCollection, toUserView, type Users } from './store.js';
+import { createAccountExport, createSendExport } from './users/export.js';
+import { createSuspension } from './users/suspension.js';
+import { createUserLists } from './users/user-lists.js';
+import { createUserDirectory } from './users/users.js';
 
 /** Users, without sessions and HTTP: what the other domains and the command line need. */
-export interface UsersModule {
-  users: Users;
-  directory: UserDirectory;
-  lists: UserLists;
-  suspension: Suspension;
-  foreignHashes: ForeignHashes;
-  presentUser: PresentUser;
-  profileMark: ProfileMark;
-  /** Called after an address or a name has changed, so that other systems receive it soon. */
-  profileChanged(): void;
-  import(input: AsyncIterable<Uint8Array>, options: ImportOptions): Promise<ImportReport>;
-}
+export type UsersModule = ReturnType<typeof createUsersModule>;
 
 export interface UsersModuleOptions {
   users: Users;
@@ -82,7 +53,7 @@ export function createUsersModule(
     profileChanged = () => undefined,
     announceEvent,
   }: UsersModuleOptions,
-): UsersModule {
+) {
   const { store, passwords, clock } = context;
   const presentUser: PresentUser = (user) => toUserView(user, summaryOf(user));
   const documents = foreignHashCollection(store);
@@ -113,17 +84,15 @@ export function createUsersModule(
     foreignHashes,
     presentUser,
     profileMark,
+    /** Called after an address or a name has changed, so that other systems receive it soon. */
     profileChanged,
-    import: (input, options) => importUsers(input, options, dependencies),
+    import: (input: AsyncIterable<Uint8Array>, options: ImportOptions): Promise<ImportReport> =>
+      importUsers(input, options, dependencies),
   };
 }
 
 /** The mails about accounts. */
-export interface AccountMailsModule {
-  mails: AccountMails;
-  /** For the other domains. */
-  changeMails: ChangeMails;
-}
+export type AccountMailsModule = ReturnType<typeof createAccountMailsModule>;
 
 export interface AccountMailsModuleOptions {
   config: AuthConfiguration;
@@ -137,7 +106,7 @@ export interface AccountMailsModuleOptions {
 export function createAccountMailsModule(
   { clock }: Pick<ModuleContext, 'clock'>,
   { config, users, outbox, publicUrl, mountedAt }: AccountMailsModuleOptions,
-): AccountMailsModule {
+) {
   const pageUrl = (configured: string | undefined, own: string) => () =>
     publicUrl() + (configured === undefined ? `${mountedAt()}${own}` : withLeadingSlash(configured));
   const mails = createAccountMails({
@@ -151,25 +120,11 @@ export function createAccountMailsModule(
     },
     clock,
   });
-  return { mails, changeMails: createChangeMails(users, mails) };
+  return { mails /** For the other domains. */, changeMails: createChangeMails(users, mails) };
 }
 
 /** Registration, login, sessions and account management. */
-export interface AuthModule {
-  service: AuthService;
-  sessions: Sessions;
-  /** The export of an account, for the operator. */
-  exportAccount: ExportOptions['exportAccount'];
-  /** The same for the user, as a limited stream. */
-  sendExport: SendExport;
-  /** The cookie of sessions in browsers. */
-  sessionCookie: Cookie;
-  /** For the operator; its job is not scheduled. */
-  activity: Activity;
-  /** Lets clients keep refresh tokens in cookies, on the routes that are registered after this. */
-  useSessionCookies(fastify: FastifyTypebox): void;
-  plugin(fastify: FastifyTypebox): Promise<void>;
-}
+export type AuthModule = ReturnType<typeof createAuthModule>;
 
 export interface AuthModuleOptions {
   config: AuthConfiguration;
@@ -193,10 +148,7 @@ export interface AuthModuleOptions {
   messages: Pick<Messages, 'negotiate'>;
 }
 
-export function createAuthModule(
-  context: ModuleContext<ListedAudit>,
-  options: AuthModuleOptions,
-): AuthModule {
+export function createAuthModule(context: ModuleContext<ListedAudit>, options: AuthModuleOptions) {
   const { store, throttle, jobs, clock, signInMethods } = context;
   const { config, tokenKinds, publicUrl, secondFactor, emailLogin, pages, messages } = options;
   const { users, foreignHashes, presentUser, profileMark, profileChanged } = options.users;
@@ -251,11 +203,16 @@ export function createAuthModule(
   return {
     service,
     sessions,
+    /** The export of an account, for the operator. */
     exportAccount,
+    /** The same for the user, as a limited stream. */
     sendExport,
+    /** The cookie of sessions in browsers. */
     sessionCookie,
+    /** For the operator; its job is not scheduled. */
     activity: createActivity({ activity: activityCollection(store), sessions, clock }),
-    useSessionCookies(fastify) {
+    /** Lets clients keep refresh tokens in cookies, on the routes that are registered after this. */
+    useSessionCookies(fastify: FastifyTypebox) {
       keepRefreshTokensInCookies(fastify, {
         cookie: sessionCookie,
         refreshTtl: config.refreshTokenTtl,
@@ -264,7 +221,7 @@ export function createAuthModule(
         backgroundTasks: context.backgroundTasks,
       });
     },
-    async plugin(fastify) {
+    async plugin(fastify: FastifyTypebox) {
       await authPlugin(fastify, {
         auth: service,
         sendExport,

@@ -3,53 +3,27 @@ import { createUsedLinks } from '../../core/ops/used-links.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
 import { createAddressConfirmation } from './links/confirm-address.js';
-import { createEmailChange, type EmailChange } from './links/email-change.js';
-import { createPasswordReset, type PasswordReset } from './links/password-reset.js';
-import { createUnlock, type Unlock } from './links/unlock.js';
-import { createVerification, type Verification } from './links/verification.js';
-import { createSessionService, type SessionService } from './sessions/sessions.js';
+import { createEmailChange } from './links/email-change.js';
+import { createPasswordReset } from './links/password-reset.js';
+import { createUnlock } from './links/unlock.js';
+import { createVerification } from './links/verification.js';
+import { createSessionService } from './sessions/sessions.js';
 import { createCredentials, createPasswordRules } from './sign-in/credentials.js';
 import type { EmailLogin, EmailLoginDependencies } from './sign-in/email-login.js';
-import { createFederatedSignIn, type FederatedSignIn } from './sign-in/federated.js';
-import { createPasskeySignIn, type PasskeySignIn } from './sign-in/passkey.js';
-import { createReauthentication, type Reauthentication } from './sign-in/reauthentication.js';
-import { createRegistration, type Registration } from './sign-in/registration.js';
-import { createSecondFactorStep, type SecondFactorStep } from './sign-in/second-factor.js';
+import { createFederatedSignIn } from './sign-in/federated.js';
+import { createPasskeySignIn } from './sign-in/passkey.js';
+import { createReauthentication } from './sign-in/reauthentication.js';
+import { createRegistration } from './sign-in/registration.js';
+import { createSecondFactorStep } from './sign-in/second-factor.js';
 import { createSignIn, type SignedIn } from './sign-in/sign-in.js';
 import { FIRST_FACTOR, isDisabled } from './store.js';
-import { type AccountService, createAccountService } from './users/account.js';
-import { type AccountAdministration, createAccountAdministration } from './users/administration.js';
-import { type AccountDeletion, createAccountDeletion } from './users/deletion.js';
-import { createUserUpdate, type UserUpdate } from './users/user-update.js';
+import { createAccountService } from './users/account.js';
+import { createAccountAdministration } from './users/administration.js';
+import { createAccountDeletion } from './users/deletion.js';
+import { createUserUpdate } from './users/user-update.js';
 
 /** All account flows; each is implemented in a file of its own. */
-export interface AuthService
-  extends Omit<SessionService, 'startSession'>,
-    Pick<Registration, 'register'>,
-    PasswordReset,
-    Pick<Verification, 'verifyEmail' | 'resendVerification'>,
-    Pick<EmailChange, 'changeEmail'>,
-    Pick<Unlock, 'unlock'>,
-    AccountService,
-    AccountDeletion,
-    Reauthentication {
-  /** Absent if no encryption key for second factors is configured. */
-  secondFactorStep: SecondFactorStep | undefined;
-  /** For sign-in with other providers. */
-  federated: FederatedSignIn;
-  /** For sign-in with passkeys. */
-  passkey: PasskeySignIn;
-  /** Absent if sign-in by e-mail is not enabled. */
-  emailLogin: EmailLogin | undefined;
-  /**
-   * @throws INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, SECOND_FACTOR_REQUIRED,
-   *   SECOND_FACTOR_ENROLMENT_REQUIRED, RATE_LIMITED, OVERLOADED
-   */
-  login(input: { email: string; password: string }, source: RequestSource): Promise<SignedIn>;
-  administration: AccountAdministration;
-  /** Changes by the host. */
-  update: UserUpdate['update'];
-}
+export type AuthService = ReturnType<typeof createAuthService>;
 
 export interface AuthServiceOptions extends AuthDependencies {
   /** Absent if sign-in by e-mail is not enabled. */
@@ -58,7 +32,7 @@ export interface AuthServiceOptions extends AuthDependencies {
     | undefined;
 }
 
-export function createAuthService(deps: AuthServiceOptions): AuthService {
+export function createAuthService(deps: AuthServiceOptions) {
   const { users, passwords } = deps;
   const usedLinks = createUsedLinks(users, deps);
   const { startSession, ...sessions } = createSessionService(deps);
@@ -104,9 +78,13 @@ export function createAuthService(deps: AuthServiceOptions): AuthService {
     ...account,
     ...createAccountDeletion({ ...deps, credentials }),
     ...createReauthentication({ ...deps, ...account, startSession, credentials, offerUnlock }),
+    /** For sign-in with other providers. */
     federated: createFederatedSignIn({ ...deps, ...signing, secondFactorStep }),
+    /** For sign-in with passkeys. */
     passkey: createPasskeySignIn({ ...deps, ...signing, registerUnverified, verifyEmail }),
+    /** Absent if sign-in by e-mail is not enabled. */
     emailLogin: deps.createEmailLogin?.({ ...deps, ...signing, secondFactorStep, finishVerification }),
+    /** Absent if no encryption key for second factors is configured. */
     secondFactorStep,
     forgotPassword,
     resetPassword,
@@ -117,7 +95,11 @@ export function createAuthService(deps: AuthServiceOptions): AuthService {
     ...createUserUpdate({ ...deps, passwordRules, sendVerification }),
     administration: createAccountAdministration({ ...deps, sendReset, sendVerification }),
 
-    async login(input, source) {
+    /**
+     * @throws INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, SECOND_FACTOR_REQUIRED,
+     *   SECOND_FACTOR_ENROLMENT_REQUIRED, RATE_LIMITED, OVERLOADED
+     */
+    async login(input: { email: string; password: string }, source: RequestSource): Promise<SignedIn> {
       const { user, outdated } = await credentials.verify(input, source, 'login.failed');
       if (isDisabled(user)) throw authErrors.ACCOUNT_SUSPENDED();
       if (deps.verificationRequired && !user.emailVerified) throw authErrors.EMAIL_NOT_VERIFIED();

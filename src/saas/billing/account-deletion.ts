@@ -19,20 +19,9 @@ import type { UsageReports } from './usage/reports.js';
 import type { BillingUsers } from './users.js';
 
 /** Deletes the billing data of a deleted account. Invoices and customers remain at the provider. */
-export interface BillingDeletion {
-  /**
-   * Cancels every subscription at the provider, so that the user is not charged again. Does nothing without a customer
-   * or an API key.
-   * @throws PAYMENT_PROVIDER_ERROR
-   */
-  cancelSubscriptions(userId: string): Promise<void>;
-  /** Deletes what is stored about a user. */
-  deleteBillingData(userId: string): Promise<void>;
-  deleteIfUserIsGone: DeleteIfUserIsGone;
-}
+export type BillingDeletion = ReturnType<typeof createBillingDeletion>;
 
-/** Deletes data that was written while its user was deleted. True if the user does not exist. */
-export type DeleteIfUserIsGone = (userId: string) => Promise<boolean>;
+export type DeleteIfUserIsGone = BillingDeletion['deleteIfUserIsGone'];
 
 export interface BillingDeletionDependencies {
   customers: Customers;
@@ -50,7 +39,7 @@ export interface BillingDeletionDependencies {
   gateway: Pick<Gateway, 'cancelSubscriptions'> | undefined;
 }
 
-export function createBillingDeletion(deps: BillingDeletionDependencies): BillingDeletion {
+export function createBillingDeletion(deps: BillingDeletionDependencies) {
   const { customers, linkedCustomers, links, checkouts, duplicates, trials } = deps;
   const { subscriptions, payments, purchases, usage, events, users, gateway } = deps;
 
@@ -59,6 +48,7 @@ export function createBillingDeletion(deps: BillingDeletionDependencies): Billin
     if (about.length > 0) await events.deleteMany({ about: { in: about } });
   };
 
+  /** Deletes what is stored about a user. */
   const deleteBillingData = async (userId: string): Promise<void> => {
     const customerIds = await links.list(userId);
     const all = await listSubscriptions(subscriptions, userId);
@@ -89,13 +79,19 @@ export function createBillingDeletion(deps: BillingDeletionDependencies): Billin
   return {
     deleteBillingData,
 
-    async deleteIfUserIsGone(userId) {
+    /** Deletes data that was written while its user was deleted. True if the user does not exist. */
+    async deleteIfUserIsGone(userId: string) {
       if (await users.find(userId)) return false;
       await deleteBillingData(userId);
       return true;
     },
 
-    async cancelSubscriptions(userId) {
+    /**
+     * Cancels every subscription at the provider, so that the user is not charged again. Does nothing without a customer
+     * or an API key.
+     * @throws PAYMENT_PROVIDER_ERROR
+     */
+    async cancelSubscriptions(userId: string) {
       for (const customerId of gateway ? await customersOf(userId) : []) {
         await gateway?.cancelSubscriptions(customerId).catch((cause: unknown) => {
           if (isCustomerMissing(cause)) return;

@@ -100,22 +100,14 @@ export function listEntitledPlans(
   return new Set(grant && isInForce(grant, now) ? [...plans, grant.plan] : plans);
 }
 
-export interface Projector {
-  /** Writes a user's subscriptions to the user's record. */
-  project(userId: string): Promise<void>;
-  /**
-   * The write of the record that is made together with that of one subscription. Null if the user does not exist. It cannot be made
-   * if the record was written meanwhile, which every other write of a subscription does after it.
-   */
-  projecting(changed: SubscriptionDocument): Promise<Write | null>;
-}
+export type Projector = ReturnType<typeof createProjector>;
 
 /** @param report called with every subscription of a user, before or after the record is written */
 export function createProjector(
   listHeld: ListHeld,
   { projection }: Pick<BillingUsers, 'projection'>,
   report: (userId: string, all: SubscriptionDocument[]) => Promise<void>,
-): Projector {
+) {
   const projectionOf = (all: HeldSubscription[]): Projection => {
     const { status, plan } = selectShown(all) ?? NO_SUBSCRIPTION;
     return { status, plan, held: all.filter(mayEntitle).map(accessTermsOf) };
@@ -127,7 +119,8 @@ export function createProjector(
     );
 
   return {
-    async project(userId) {
+    /** Writes a user's subscriptions to the user's record. */
+    async project(userId: string) {
       for (;;) {
         const revision = await projection.revision(userId);
         if (revision === null) return;
@@ -137,7 +130,11 @@ export function createProjector(
       }
     },
 
-    async projecting(changed) {
+    /**
+     * The write of the record that is made together with that of one subscription. Null if the user does not exist. It cannot be made
+     * if the record was written meanwhile, which every other write of a subscription does after it.
+     */
+    async projecting(changed: SubscriptionDocument): Promise<Write | null> {
       const { id, userId } = changed;
       const revision = await projection.revision(userId);
       if (revision === null) return null;

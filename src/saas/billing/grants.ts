@@ -7,12 +7,7 @@ import { type KnownPlans, UNKNOWN_PLAN } from './plans/plans.js';
 import type { BillingUsers, PlanGrant } from './users.js';
 
 /** Plans that the operator gives to users, with or without a payment provider. */
-export interface Grants {
-  /** Replaces an earlier grant. @throws VALIDATION_ERROR, NOT_FOUND */
-  grant(userId: string, given: GivenPlan, operator?: Operator): Promise<void>;
-  /** Does nothing without a grant. @throws NOT_FOUND */
-  revoke(userId: string, operator?: Operator): Promise<void>;
-}
+export type Grants = ReturnType<typeof createGrants>;
 
 /** A plan that the operator or the host gives to a user. */
 export interface GivenPlan {
@@ -32,7 +27,7 @@ export interface GrantDependencies {
 /** As in BILLING_PRICES. */
 const PLAN = /^[\w .-]{1,100}$/;
 
-export function createGrants({ users, plans, audit, clock }: GrantDependencies): Grants {
+export function createGrants({ users, plans, audit, clock }: GrantDependencies) {
   const write = async (userId: string, grant: PlanGrant | null) => {
     const written = await users.grants.write(userId, grant);
     if (!written) throw httpErrors.NOT_FOUND({ message: 'The user was not found.' });
@@ -40,7 +35,8 @@ export function createGrants({ users, plans, audit, clock }: GrantDependencies):
   };
 
   return {
-    async grant(userId, given, operator) {
+    /** Replaces an earlier grant. @throws VALIDATION_ERROR, NOT_FOUND */
+    async grant(userId: string, given: GivenPlan, operator?: Operator) {
       const now = clock.now();
       const details = problemsOf(given, now, plans.names);
       if (details.length > 0) throw httpErrors.VALIDATION_ERROR({ details });
@@ -51,7 +47,8 @@ export function createGrants({ users, plans, audit, clock }: GrantDependencies):
       await audit.record({ event: 'plan.granted', subject: userId, ...auditActor(operator), detail });
     },
 
-    async revoke(userId, operator) {
+    /** Does nothing without a grant. @throws NOT_FOUND */
+    async revoke(userId: string, operator?: Operator) {
       const { before } = await write(userId, null);
       if (!before) return;
       const detail = describe(before);

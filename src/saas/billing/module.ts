@@ -2,20 +2,19 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { withLeadingSlash } from '../../core/config/public-url.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
-import { type BillingDeletion, createBillingDeletion } from './account-deletion.js';
+import { createBillingDeletion } from './account-deletion.js';
 import { createCheckoutPurge, createOpenCheckouts } from './checkout/open-checkouts.js';
-import { type CheckoutService, createCheckoutService } from './checkout/service.js';
+import { createCheckoutService } from './checkout/service.js';
 import { createTrials } from './checkout/trials.js';
 import { billingCollections } from './collections.js';
 import { createCustomerLinks, createEnsureCustomer } from './customers/customers.js';
 import { createProfileSync } from './customers/profile-sync.js';
-import { createListHeld, createProjector, createSummaryOf, type SummaryOf } from './entitlement.js';
+import { createListHeld, createProjector, createSummaryOf } from './entitlement.js';
 import type { Wait } from './events/leases.js';
-import type { EventLog } from './events/log.js';
 import { createBillingEvents } from './events/module.js';
-import { type Webhook, webhookPlugin } from './events/webhook.js';
-import { type BillingFigures, createBillingFigures, createFigureJob } from './figures/service.js';
-import { createGrants, type Grants } from './grants.js';
+import { webhookPlugin } from './events/webhook.js';
+import { createBillingFigures, createFigureJob } from './figures/service.js';
+import { createGrants } from './grants.js';
 import {
   type AnnounceNotification,
   type BillingOutbox,
@@ -23,57 +22,27 @@ import {
   type Emit,
 } from './notifications.js';
 import { type BillingConfiguration, mayBeLiveKey } from './options.js';
-import { type Catalog, createCatalog } from './plans/catalog.js';
-import { createPlans, type Plans } from './plans/plans.js';
+import { createCatalog } from './plans/catalog.js';
+import { createPlans } from './plans/plans.js';
 import { billingAdminPlugin, billingPlugin } from './plugin.js';
 import { createDashboardUrl } from './provider/dashboard.js';
 import { createGateway } from './provider/gateway.js';
-import { createPurchaseList, type PurchaseList } from './purchases.js';
-import { createBillingJobs, createResync, type Resync } from './reconcile.js';
-import { type BillingRecords, createRecords } from './records.js';
-import { type BillingService, createBillingService } from './service.js';
-import type { WebhookEvents } from './store.js';
-import { createSubscriptionChanges, type SubscriptionChanges } from './subscription/changes.js';
+import { createPurchaseList } from './purchases.js';
+import { createBillingJobs, createResync } from './reconcile.js';
+import { createRecords } from './records.js';
+import { createBillingService } from './service.js';
+import { createSubscriptionChanges } from './subscription/changes.js';
 import { createSubscriptionDetails } from './subscription/details.js';
-import { createDuplicates, type Duplicates } from './subscription/duplicates.js';
-import { createSubscriptionService, type SubscriptionService } from './subscription/service.js';
+import { createDuplicates } from './subscription/duplicates.js';
+import { createSubscriptionService } from './subscription/service.js';
 import { createSubscriptionSync } from './subscription/sync.js';
 import { createSubscriptionWriter } from './subscription/writer.js';
-import { createReportUsage, type ReportUsage } from './usage/reports.js';
+import { createReportUsage } from './usage/reports.js';
 import { createUsageJobs } from './usage/sender.js';
 import type { BillingUsers } from './users.js';
 
 /** Subscriptions, payments and grants. The payment provider is the source of truth; the store contains a copy. */
-export interface BillingModule {
-  service: BillingService;
-  checkout: CheckoutService;
-  catalog: Catalog;
-  subscription: SubscriptionService;
-  changes: SubscriptionChanges;
-  reportUsage: ReportUsage;
-  summaryOf: SummaryOf;
-  grants: Grants;
-  plans: Plans;
-  deletion: BillingDeletion;
-  webhook: Webhook;
-  webhookEvents: WebhookEvents;
-  /** For the operator. */
-  eventLog: EventLog;
-  records: BillingRecords;
-  purchases: PurchaseList;
-  /** Absent if neither an API key nor a webhook secret is configured. */
-  figures: BillingFigures | undefined;
-  duplicates: Pick<Duplicates, 'list'>;
-  resync: Resync;
-  /** Sends changed addresses and names to the provider soon. */
-  sendProfiles(): void;
-  /** The routes for users. */
-  plugin(fastify: FastifyTypebox): Promise<void>;
-  /** The routes for the operator. */
-  adminPlugin(fastify: FastifyTypebox): Promise<void>;
-  /** The route for the provider. In a separate context, because it replaces the body parser. */
-  webhookPlugin(fastify: FastifyTypebox): Promise<void>;
-}
+export type BillingModule = ReturnType<typeof createBillingModule>;
 
 export interface BillingModuleOptions {
   config: BillingConfiguration;
@@ -106,7 +75,7 @@ export function createBillingModule(
     replayEvents = true,
     wait = sleep,
   }: BillingModuleOptions,
-): BillingModule {
+) {
   const { store, clock, random, log, audit, jobs, metrics } = context;
   const { paymentSecretKey: key, billingReturnUrlRelative: returnPath, pastDue } = config;
   const gateway = key === undefined ? undefined : createGateway(key, config.paymentApiUrl);
@@ -207,17 +176,21 @@ export function createBillingModule(
     deletion,
     webhook: events.webhook,
     webhookEvents: collections.events,
+    /** For the operator. */
     eventLog,
     records: createRecords(base),
     purchases,
+    /** Absent if neither an API key nor a webhook secret is configured. */
     figures: isConfigured ? createBillingFigures(base) : undefined,
     duplicates,
     resync: createResync({
       ...shared,
       replayUnmatched: replayEvents ? processor.replayUnmatched : undefined,
     }),
+    /** Sends changed addresses and names to the provider soon. */
     sendProfiles: gateway ? () => void jobs.runNow('customer-profiles') : () => undefined,
-    plugin: (fastify) =>
+    /** The routes for users. */
+    plugin: (fastify: FastifyTypebox) =>
       billingPlugin(fastify, {
         service,
         checkout,
@@ -227,8 +200,10 @@ export function createBillingModule(
         purchases,
         allowPause: config.billingAllowPause === true,
       }),
-    adminPlugin: (fastify) => billingAdminPlugin(fastify, { duplicates }),
-    webhookPlugin: (fastify) => webhookPlugin(fastify, events),
+    /** The routes for the operator. */
+    adminPlugin: (fastify: FastifyTypebox) => billingAdminPlugin(fastify, { duplicates }),
+    /** The route for the provider. In a separate context, because it replaces the body parser. */
+    webhookPlugin: (fastify: FastifyTypebox) => webhookPlugin(fastify, events),
   };
 }
 

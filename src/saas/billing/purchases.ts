@@ -47,12 +47,7 @@ export function purchaseCollection(store: Store): Purchases {
 }
 
 /** The purchases of users. */
-export interface PurchaseList {
-  /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
-  page(userId: string, after: string | undefined, limit?: number): Promise<Page<Purchase>>;
-  /** Every purchase, for export. */
-  all(userId: string): AsyncIterable<Purchase[]>;
-}
+export type PurchaseList = ReturnType<typeof createPurchaseList>;
 
 /** The payment of a purchase; null if nothing was to be paid. */
 export const findPaymentOf = async (
@@ -61,24 +56,20 @@ export const findPaymentOf = async (
 ): Promise<PaymentDocument | null> =>
   (await payments.findOne({ id: paymentId })) ?? payments.findOne({ paymentIntentId: paymentId });
 
-export function createPurchaseList({
-  purchases,
-  payments,
-}: {
-  purchases: Purchases;
-  payments: Payments;
-}): PurchaseList {
+export function createPurchaseList({ purchases, payments }: { purchases: Purchases; payments: Payments }) {
   const view = async (purchase: PurchaseDocument): Promise<Purchase> =>
     purchaseView(purchase, await findPaymentOf(payments, purchase));
 
   return {
-    async page(userId, after, limit) {
+    /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
+    async page(userId: string, after: string | undefined, limit?: number): Promise<Page<Purchase>> {
       const query = { where: { userId }, sort: 'at', desc: true, after, ...(limit && { limit }) } as const;
       const { items, next } = await readPage(purchases, query);
       return { items: await Promise.all(items.map(view)), next };
     },
 
-    async *all(userId) {
+    /** Every purchase, for export. */
+    async *all(userId: string) {
       const pages = pagesOf(purchases, { where: { userId }, sort: 'at', desc: true });
       for await (const views of mapPages(pages, view)) yield await Promise.all(views);
     },

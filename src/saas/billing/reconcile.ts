@@ -25,13 +25,7 @@ import {
 import type { SubscriptionSync, SyncedSubscription } from './subscription/sync.js';
 
 /** The background jobs of billing. */
-export interface BillingJobs {
-  /** Resumes events whose worker crashed, and syncs uncertain and overdue subscriptions with the provider. */
-  reconcile: Job;
-  retryUnmatched: Job;
-  /** Deletes old events. */
-  purge: Job;
-}
+export type BillingJobs = ReturnType<typeof createBillingJobs>;
 
 export interface BillingJobDependencies {
   events: WebhookEvents;
@@ -75,7 +69,7 @@ const RETRY_UNANSWERED_MS = 15 * SECOND;
 /** When to retry a subscription that does not exist at the provider. */
 const RETRY_MISSING_MS = 15 * MINUTE;
 
-export function createBillingJobs(deps: BillingJobDependencies): BillingJobs {
+export function createBillingJobs(deps: BillingJobDependencies) {
   const { events, subscriptions, payments, purchases, processor, sync, clock, log } = deps;
 
   /** Processes every matching event; a failure does not stop the others. */
@@ -171,6 +165,7 @@ export function createBillingJobs(deps: BillingJobDependencies): BillingJobs {
     }));
 
   return {
+    /** Resumes events whose worker crashed, and syncs uncertain and overdue subscriptions with the provider. */
     reconcile: {
       everySeconds: RECONCILE_INTERVAL_SECONDS,
       async run({ signal }) {
@@ -180,14 +175,15 @@ export function createBillingJobs(deps: BillingJobDependencies): BillingJobs {
         await completeDue(duePayments, deps.charges.attribute, signal);
         await completeDue(duePurchases, deps.purchaseRecorder.fetchItems, signal);
       },
-    },
+    } satisfies Job,
     retryUnmatched: {
       everySeconds: RETRY_INTERVAL_SECONDS,
       async run({ signal }) {
         const receivedAt = { gte: clock.now() - RETRY_UNMATCHED_MS };
         await resumeAll({ outcome: 'unmatched', receivedAt }, signal);
       },
-    },
+    } satisfies Job,
+    /** Deletes old events. */
     purge: {
       everySeconds: RETRY_INTERVAL_SECONDS,
       run: ({ signal }) =>
@@ -195,15 +191,12 @@ export function createBillingJobs(deps: BillingJobDependencies): BillingJobs {
           outdated().map((where) => () => purgeMatching(events, { where, sort: 'receivedAt', signal })),
         ),
       countBacklog: (limit) => countEach(outdated().map((where) => events.count(where, limit))),
-    },
+    } satisfies Job,
   };
 }
 
 /** Repairs the effects of lost webhooks: syncs every customer, or those with recent events at the provider. */
-export interface Resync {
-  /** @throws BILLING_NOT_CONFIGURED; PAYMENT_PROVIDER_ERROR if the recent events cannot be listed */
-  run(options?: ResyncOptions): Promise<ResyncReport>;
-}
+export type Resync = ReturnType<typeof createResync>;
 
 export interface ResyncOptions {
   userId?: string;
@@ -251,7 +244,7 @@ const SYNCED_EVENT_TYPES = [...HANDLED_EVENT_TYPES].filter((type) =>
   /^(customer\.subscription|invoice)\./.test(type),
 );
 
-export function createResync({ customers, gateway, sync, replayUnmatched }: ResyncDependencies): Resync {
+export function createResync({ customers, gateway, sync, replayUnmatched }: ResyncDependencies) {
   const listCustomers = async (filter: {
     customerIds?: Set<string>;
     userId?: string;
@@ -266,7 +259,14 @@ export function createResync({ customers, gateway, sync, replayUnmatched }: Resy
   };
 
   return {
-    async run({ userId, since, dryRun = false, onProgress, signal } = {}) {
+    /** @throws BILLING_NOT_CONFIGURED; PAYMENT_PROVIDER_ERROR if the recent events cannot be listed */
+    async run({
+      userId,
+      since,
+      dryRun = false,
+      onProgress,
+      signal,
+    }: ResyncOptions = {}): Promise<ResyncReport> {
       if (!gateway || !sync) throw billingErrors.BILLING_NOT_CONFIGURED();
       const recent = since === undefined ? undefined : await gateway.eventsSince(since, SYNCED_EVENT_TYPES);
       const selected = await listCustomers({

@@ -7,14 +7,7 @@ import type { Customers, PaymentDocument, Payments, SubscriptionDocument, Subscr
 import type { BillingUsers } from './users.js';
 
 /** Subscriptions and payments of all users, for the operator. */
-export interface BillingRecords {
-  /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
-  subscriptions(query: RecordQuery): Promise<Page<SubscriptionRecord>>;
-  /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
-  payments(query: RecordQuery): Promise<Page<PaymentRecord>>;
-  /** The user's own customer at the provider; null before the first purchase. */
-  customer(userId: string): Promise<{ id: string; dashboardUrl: string | null } | null>;
-}
+export type BillingRecords = ReturnType<typeof createRecords>;
 
 /** At most one condition narrows a list; the first one counts. */
 interface Narrowed {
@@ -88,7 +81,7 @@ export function createRecords({
   customers,
   users,
   dashboardUrl,
-}: RecordDependencies): BillingRecords {
+}: RecordDependencies) {
   /** A page whose records name the address of their user. */
   const read = async <T extends Owned, R>(
     collection: Pick<Collection<T>, 'page'>,
@@ -101,21 +94,24 @@ export function createRecords({
   };
 
   return {
-    subscriptions: ({ after, limit, ...narrowed }) =>
+    /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
+    subscriptions: ({ after, limit, ...narrowed }: RecordQuery): Promise<Page<SubscriptionRecord>> =>
       read(
         subscriptions,
         { where: whereOf<SubscriptionDocument>(narrowed), sort: 'startedAt', desc: true, after, limit },
         (document, email) => subscriptionRecord(document, email, dashboardUrl),
       ),
 
-    payments: ({ after, limit, ...narrowed }) =>
+    /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
+    payments: ({ after, limit, ...narrowed }: RecordQuery): Promise<Page<PaymentRecord>> =>
       read(
         payments,
         { where: whereOf<PaymentDocument>(narrowed), sort: 'at', desc: true, after, limit },
         (document, email) => paymentRecord(document, email, dashboardUrl),
       ),
 
-    async customer(userId) {
+    /** The user's own customer at the provider; null before the first purchase. */
+    async customer(userId: string): Promise<{ id: string; dashboardUrl: string | null } | null> {
       const customer = await customers.findOne({ id: userId });
       return customer && { id: customer.customerId, dashboardUrl: dashboardUrl(customer.customerId) };
     },

@@ -18,15 +18,7 @@ import {
 import { listUsage, type UsageReports } from './usage/reports.js';
 
 /** Managing and exporting purchases. */
-export interface BillingService {
-  /**
-   * Opens a session of the provider's customer portal.
-   * @throws VALIDATION_ERROR, CUSTOMER_NOT_FOUND, PAYMENT_PROVIDER_ERROR, BILLING_NOT_CONFIGURED
-   */
-  portal(user: User, returnPath?: string): Promise<{ url: string }>;
-  /** What is stored about a user, for export. */
-  recordsOf(userId: string): Promise<BillingRecords>;
-}
+export type BillingService = ReturnType<typeof createBillingService>;
 
 export interface BillingRecords {
   /** `null` before the first purchase. */
@@ -50,14 +42,18 @@ export interface BillingServiceDependencies {
   returnPath: string;
 }
 
-export function createBillingService(deps: BillingServiceDependencies): BillingService {
+export function createBillingService(deps: BillingServiceDependencies) {
   const { customers, subscriptions, payments, gateway, publicUrl } = deps;
 
   const paymentsOf = (userId: string): BillingRecords['payments'] =>
     mapPages(pagesOf(payments, { where: { userId }, sort: 'at', desc: true }), paymentRecord);
 
   return {
-    async portal(user, returnPath = deps.returnPath) {
+    /**
+     * Opens a session of the provider's customer portal.
+     * @throws VALIDATION_ERROR, CUSTOMER_NOT_FOUND, PAYMENT_PROVIDER_ERROR, BILLING_NOT_CONFIGURED
+     */
+    async portal(user: User, returnPath: string = deps.returnPath): Promise<{ url: string }> {
       const problem = returnPathProblem(returnPath);
       if (problem) throw invalidFields({ path: 'returnPath', message: problem });
       if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
@@ -68,7 +64,8 @@ export function createBillingService(deps: BillingServiceDependencies): BillingS
       return { url };
     },
 
-    async recordsOf(userId) {
+    /** What is stored about a user, for export. */
+    async recordsOf(userId: string): Promise<BillingRecords> {
       const [customer, all] = await Promise.all([
         customers.findOne({ id: userId }),
         listSubscriptions(subscriptions, userId),

@@ -8,15 +8,12 @@ import type { ModuleContext } from '../../core/server/module-context.js';
 import { federationPlugin } from './plugin.js';
 import { createProvider, type Provider } from './providers.js';
 import type { FederationConfiguration } from './schemas.js';
-import { createFederation, type FederatedAccounts, type Federation } from './service.js';
+import { createFederation, type FederatedAccounts } from './service.js';
 import { identityCollection, usedTicketCollection } from './store.js';
 import { LIFETIME_MS, type PendingLogin, type Ticket } from './tickets.js';
 
 /** Sign-in with accounts of other providers. */
-export interface FederationModule {
-  service: Federation;
-  plugin(fastify: FastifyTypebox): Promise<void>;
-}
+export type FederationModule = ReturnType<typeof createFederationModule>;
 
 export interface FederationModuleOptions {
   providers: NonNullable<FederationConfiguration['login']>;
@@ -33,10 +30,7 @@ export interface FederationModuleOptions {
   messages: Pick<Messages, 'negotiate'>;
 }
 
-export function createFederationModule(
-  context: ModuleContext,
-  options: FederationModuleOptions,
-): FederationModule {
+export function createFederationModule(context: ModuleContext, options: FederationModuleOptions) {
   const { clock, log } = context;
   const onRejected = (provider: string, err: unknown) =>
     log.warn({ provider, err }, 'the response of a sign-in provider was rejected');
@@ -64,6 +58,6 @@ export function createFederationModule(
   context.signInMethods.add('identity', { isHeld: federation.keepsOne });
   return {
     service: federation,
-    plugin: (fastify) => federationPlugin(fastify, { ...options, federation, callbackUrl }),
+    plugin: (fastify: FastifyTypebox) => federationPlugin(fastify, { ...options, federation, callbackUrl }),
   };
 }

@@ -29,40 +29,9 @@ export interface FederatedAccounts extends Pick<FederatedSignIn, 'signIn' | 'adm
 }
 
 /** Sign-in with accounts of other providers. */
-export interface Federation {
-  providers(): { name: string; label: string }[];
-  /**
-   * Begins a sign-in at a provider: where to send the browser, and the value of its cookie for the callback.
-   * @throws NOT_FOUND, RETURN_NOT_ALLOWED, PROVIDER_UNAVAILABLE
-   */
-  begin(provider: string, query: StartQuery): Promise<{ url: string; id: string; cookie: string }>;
-  /**
-   * Where to send the browser after the response of a provider: back to the application with a ticket or an error.
-   * @throws LOGIN_EXPIRED, PROVIDER_UNAVAILABLE
-   */
-  finish(provider: string, response: URL, cookie: string | undefined): Promise<string>;
-  /**
-   * Signs in, or registers, the owner of the ticket.
-   * @throws INVALID_TICKET, ACCOUNT_EXISTS, PROVIDER_EMAIL_NOT_VERIFIED and those of `FederatedAccounts`
-   */
-  exchange(given: Redemption, locale: string | undefined, source: RequestSource): Promise<SignedIn>;
-  /**
-   * Connects the provider account of the ticket to a user.
-   * @throws INVALID_TICKET, EMAIL_NOT_VERIFIED, IDENTITY_TAKEN
-   */
-  connect(
-    user: { id: string; email: string; emailVerified: boolean },
-    given: Redemption,
-    source: RequestSource,
-  ): Promise<IdentityView>;
-  list(userId: string): Promise<IdentityView[]>;
-  /** Whether a provider is connected to the user after the removals that have begun. */
-  keepsOne(userId: string): Promise<boolean>;
-  /** The last way to sign in stays, also if several are removed at the same time. @throws NOT_FOUND, LAST_LOGIN_METHOD */
-  disconnect(userId: string, id: string, source: RequestSource): Promise<void>;
-}
+export type Federation = ReturnType<typeof createFederation>;
 
-interface Redemption {
+export interface Redemption {
   ticket: string;
   codeVerifier: string;
 }
@@ -89,7 +58,7 @@ const MAX_IDENTITIES = 100;
 /** As for the routes that need a recent sign-in. */
 const RECENT_SECONDS = (10 * MINUTE) / SECOND;
 
-export function createFederation(deps: FederationDependencies): Federation {
+export function createFederation(deps: FederationDependencies) {
   const { providers, identities, accounts, logins, tickets, publicUrl, audit, clock, random } = deps;
 
   const providerOf = (name: string): Provider => {
@@ -166,14 +135,25 @@ export function createFederation(deps: FederationDependencies): Federation {
     return items;
   };
 
-  /** A provider that is not configured any more is no way to sign in. */
+  /**
+   * Whether a provider is connected to the user after the removals that have begun.
+   * A provider that is not configured any more is no way to sign in.
+   */
   const keepsOne = async (userId: string): Promise<boolean> =>
     (await ofUser(userId)).some(({ leaving, provider }) => leaving === undefined && providers.has(provider));
 
   return {
-    providers: () => [...providers.values()].map(({ name, label }) => ({ name, label })),
+    providers: (): { name: string; label: string }[] =>
+      [...providers.values()].map(({ name, label }) => ({ name, label })),
 
-    async begin(name, { returnTo, codeChallenge, prompt, loginHint }) {
+    /**
+     * Begins a sign-in at a provider: where to send the browser, and the value of its cookie for the callback.
+     * @throws NOT_FOUND, RETURN_NOT_ALLOWED, PROVIDER_UNAVAILABLE
+     */
+    async begin(
+      name: string,
+      { returnTo, codeChallenge, prompt, loginHint }: StartQuery,
+    ): Promise<{ url: string; id: string; cookie: string }> {
       const provider = providerOf(name);
       const { id, checks: secrets } = newSignInChecks(clock, random);
       const checks = { ...secrets, ...(prompt && { maxAge: RECENT_SECONDS }) };
@@ -182,7 +162,11 @@ export function createFederation(deps: FederationDependencies): Federation {
       return { url: url.href, id, cookie: logins.seal(begun) };
     },
 
-    async finish(name, response, cookie) {
+    /**
+     * Where to send the browser after the response of a provider: back to the application with a ticket or an error.
+     * @throws LOGIN_EXPIRED, PROVIDER_UNAVAILABLE
+     */
+    async finish(name: string, response: URL, cookie: string | undefined): Promise<string> {
       const provider = providerOf(name);
       const begun = cookie === undefined ? null : logins.open(cookie);
       if (!begun || begun.provider !== name || begun.state !== response.searchParams.get('state'))
@@ -197,7 +181,11 @@ export function createFederation(deps: FederationDependencies): Federation {
       return withQuery(returnTo, `ticket=${tickets.seal(ticket)}`);
     },
 
-    exchange: (given, locale, source) =>
+    /**
+     * Signs in, or registers, the owner of the ticket.
+     * @throws INVALID_TICKET, ACCOUNT_EXISTS, PROVIDER_EMAIL_NOT_VERIFIED and those of `FederatedAccounts`
+     */
+    exchange: (given: Redemption, locale: string | undefined, source: RequestSource): Promise<SignedIn> =>
       redeem(given, async (ticket) => {
         const { identity } = ticket;
         const { authenticatedAt } = identity;
@@ -228,7 +216,15 @@ export function createFederation(deps: FederationDependencies): Federation {
         }
       }),
 
-    connect: ({ id: userId, email, emailVerified }, given, source) =>
+    /**
+     * Connects the provider account of the ticket to a user.
+     * @throws INVALID_TICKET, EMAIL_NOT_VERIFIED, IDENTITY_TAKEN
+     */
+    connect: (
+      { id: userId, email, emailVerified }: { id: string; email: string; emailVerified: boolean },
+      given: Redemption,
+      source: RequestSource,
+    ): Promise<IdentityView> =>
       redeem(given, async (ticket) => {
         const { identity } = ticket;
         const isProven =
@@ -247,11 +243,12 @@ export function createFederation(deps: FederationDependencies): Federation {
         return view(found);
       }),
 
-    list: async (userId) => (await ofUser(userId)).map(view),
+    list: async (userId: string): Promise<IdentityView[]> => (await ofUser(userId)).map(view),
 
     keepsOne,
 
-    async disconnect(userId, id, source) {
+    /** The last way to sign in stays, also if several are removed at the same time. @throws NOT_FOUND, LAST_LOGIN_METHOD */
+    async disconnect(userId: string, id: string, source: RequestSource) {
       for (;;) {
         const found = await identities.findOne({ id, userId });
         if (!found) throw httpErrors.NOT_FOUND();

@@ -5,27 +5,12 @@ import type { ModuleContext } from '../../core/server/module-context.js';
 import type { PersonGuard } from '../../shared/account-pages/guard.js';
 import type { Section } from '../../shared/account-pages/page.js';
 import { type UserPagesPluginOptions, userPagesPlugin } from './plugin.js';
-import {
-  createPageSessions,
-  destinationOf,
-  type PageSessionOptions,
-  type PageSessions,
-  STATE_LIFETIME_MS,
-} from './session.js';
-import { createSignInPages, type SignInPages } from './sign-in-pages.js';
+import { createPageSessions, destinationOf, type PageSessionOptions, STATE_LIFETIME_MS } from './session.js';
+import { createSignInPages } from './sign-in-pages.js';
 import { createSignUpForm } from './sign-up.js';
 
 /** The pages for users of saas-backend: sign-in, sign-up, address, connected providers and billing. */
-export interface UserPagesModule {
-  sessions: PageSessions;
-  signInPages: SignInPages;
-  /** The pages that a sign-in can return to, below the account page. */
-  paths: readonly string[];
-  /** The sections of the account page that lead to these pages. */
-  sections(): Section[];
-  /** @param guard of the account pages, which these extend */
-  plugin(fastify: FastifyTypebox, guard: PersonGuard): Promise<void>;
-}
+export type UserPagesModule = ReturnType<typeof createUserPagesModule>;
 
 type Given = Omit<
   UserPagesPluginOptions,
@@ -52,7 +37,7 @@ export interface UserPagesModuleOptions extends Given, Pick<PageSessionOptions, 
 export function createUserPagesModule(
   { clock, random }: Pick<ModuleContext, 'clock' | 'random'>,
   { sessionCookie, refreshTtl, origins, secrets, ...options }: UserPagesModuleOptions,
-): UserPagesModule {
+) {
   const { accounts, publicUrl, path } = options;
   const sessions = createPageSessions({ accounts, cookie: sessionCookie, refreshTtl });
   const resolve = (returnTo: string | undefined) =>
@@ -69,9 +54,12 @@ export function createUserPagesModule(
   return {
     sessions,
     signInPages,
+    /** The pages that a sign-in can return to, below the account page. */
     paths: ['/address', '/providers', '/agents', '/billing', '/export', '/sign-out'],
-    sections: () => sectionsOf(options),
-    plugin: (fastify, guard) =>
+    /** The sections of the account page that lead to these pages. */
+    sections: (): Section[] => sectionsOf(options),
+    /** @param guard of the account pages, which these extend */
+    plugin: (fastify: FastifyTypebox, guard: PersonGuard) =>
       userPagesPlugin(fastify, {
         ...options,
         sessions,

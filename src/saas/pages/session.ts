@@ -9,18 +9,7 @@ import type { SignedIn } from '../auth/sign-in/sign-in.js';
 import { userPageErrors } from './errors.js';
 
 /** The session of a browser in the cookie of the API, so that pages and an application at the same address share it. */
-export interface PageSessions {
-  /** The user of the session, whose refresh token is rotated when it is old enough. */
-  find(
-    request: FastifyRequest,
-    reply: FastifyReply,
-  ): Promise<{ identity: Identity; hasPassword: boolean } | null>;
-  /** Stores a new session in the browser, and ends the one that it replaces. */
-  start(request: FastifyRequest, reply: FastifyReply, tokens: SignedIn): Promise<void>;
-  end(request: FastifyRequest, reply: FastifyReply): Promise<void>;
-  /** Removes a session from the browser that has ended already. */
-  forget(reply: FastifyReply): void;
-}
+export type PageSessions = ReturnType<typeof createPageSessions>;
 
 export interface PageSessionOptions {
   accounts: Pick<AuthService, 'resume' | 'endSession'>;
@@ -29,14 +18,18 @@ export interface PageSessionOptions {
   refreshTtl: number;
 }
 
-export function createPageSessions({ accounts, cookie, refreshTtl }: PageSessionOptions): PageSessions {
+export function createPageSessions({ accounts, cookie, refreshTtl }: PageSessionOptions) {
   const endPrevious = async (request: FastifyRequest): Promise<void> => {
     const previous = cookie.read(request);
     if (previous !== undefined) await accounts.endSession(previous, requestSource(request));
   };
 
   return {
-    async find(request, reply) {
+    /** The user of the session, whose refresh token is rotated when it is old enough. */
+    async find(
+      request: FastifyRequest,
+      reply: FastifyReply,
+    ): Promise<{ identity: Identity; hasPassword: boolean } | null> {
       const presented = cookie.read(request);
       const resumed =
         presented === undefined ? null : await accounts.resume(presented, requestSource(request));
@@ -45,16 +38,18 @@ export function createPageSessions({ accounts, cookie, refreshTtl }: PageSession
       return resumed;
     },
 
-    async start(request, reply, { refreshToken }) {
+    /** Stores a new session in the browser, and ends the one that it replaces. */
+    async start(request: FastifyRequest, reply: FastifyReply, { refreshToken }: SignedIn) {
       await endPrevious(request);
       cookie.set(reply, refreshToken, refreshTtl);
     },
 
-    async end(request, reply) {
+    async end(request: FastifyRequest, reply: FastifyReply) {
       await endPrevious(request);
       cookie.clear(reply);
     },
 
+    /** Removes a session from the browser that has ended already. */
     forget: cookie.clear,
   };
 }

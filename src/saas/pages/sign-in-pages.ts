@@ -31,7 +31,7 @@ export interface SignInPageOptions {
 }
 
 /** What the user has typed, and what is wrong with it. */
-interface FormState {
+export interface FormState {
   email?: string;
   problems?: Localized[];
   wrong?: true;
@@ -39,29 +39,7 @@ interface FormState {
 }
 
 /** The sign-in of a browser, for the account page and for the pages of an application. */
-export interface SignInPages {
-  signIn(returnTo: string | undefined, state?: FormState): Promise<Page>;
-  /**
-   * Stores the session of a sign-in in the browser and sends the user on. If the account asks for a second factor, or the
-   * sign-in is rejected, the response is the page that says so.
-   */
-  finish<T extends SignedIn>(
-    request: FastifyRequest,
-    reply: FastifyReply,
-    attempt: Promise<T>,
-    state: { returnTo: string | undefined; email?: string },
-    /** A page to show before the user goes on. */
-    next?: (signedIn: T) => Page,
-  ): Promise<FastifyReply>;
-  /** Asks for the second factor, after the first one. */
-  code(challenge: string, returnTo: string | undefined, problems?: Localized[]): Page;
-  /** Sets up the second factor that the operator requires. */
-  enrolment(
-    challenge: string,
-    returnTo: string | undefined,
-    state: { enrolment: Enrolment | null; problems?: Localized[] },
-  ): Page;
-}
+export type SignInPages = ReturnType<typeof createSignInPages>;
 
 /** The problem that the form shows for a rejected sign-in. Other errors have a page of their own. */
 const PROBLEMS: Readonly<Record<string, string>> = {
@@ -83,7 +61,7 @@ function problemOf({ code, message: sentence }: AppError): Localized | undefined
   return problem === undefined ? undefined : message(problem);
 }
 
-export function createSignInPages(options: SignInPageOptions): SignInPages {
+export function createSignInPages(options: SignInPageOptions) {
   const {
     accounts,
     sessions,
@@ -97,7 +75,17 @@ export function createSignInPages(options: SignInPageOptions): SignInPages {
   } = options;
   const { secondFactorStep } = accounts;
 
-  const finish: SignInPages['finish'] = async (request, reply, attempt, { returnTo, email }, next) => {
+  /**
+   * Stores the session of a sign-in in the browser and sends the user on. If the account asks for a second factor, or the
+   * sign-in is rejected, the response is the page that says so.
+   */
+  const finish = async <T extends SignedIn>(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    attempt: Promise<T>,
+    { returnTo, email }: { returnTo: string | undefined; email?: string },
+    next?: (signedIn: T) => Page,
+  ): Promise<FastifyReply> => {
     try {
       const signedIn = await attempt;
       await sessions.start(request, reply, signedIn);
@@ -136,7 +124,7 @@ export function createSignInPages(options: SignInPageOptions): SignInPages {
     return pages.send(reply.code(403), { template: 'user-unverified', view });
   };
 
-  const signIn: SignInPages['signIn'] = async (returnTo, state = {}) => ({
+  const signIn = async (returnTo: string | undefined, state: FormState = {}): Promise<Page> => ({
     template: 'user-sign-in',
     view: {
       action: withReturn(`${path()}/sign-in`, returnTo),
@@ -165,7 +153,8 @@ export function createSignInPages(options: SignInPageOptions): SignInPages {
     issuer: new URL(publicUrl()).host,
   });
 
-  const code: SignInPages['code'] = (challenge, returnTo, problems) => ({
+  /** Asks for the second factor, after the first one. */
+  const code = (challenge: string, returnTo: string | undefined, problems?: Localized[]): Page => ({
     template: 'second-factor',
     view: {
       ...stepView(challenge, returnTo),
@@ -175,7 +164,12 @@ export function createSignInPages(options: SignInPageOptions): SignInPages {
     leadsElsewhere: destinationOf(returnTo).leadsElsewhere,
   });
 
-  const enrolmentOf: SignInPages['enrolment'] = (challenge, returnTo, state) => ({
+  /** Sets up the second factor that the operator requires. */
+  const enrolmentOf = (
+    challenge: string,
+    returnTo: string | undefined,
+    state: { enrolment: Enrolment | null; problems?: Localized[] },
+  ): Page => ({
     template: 'second-factor-enrolment',
     view: {
       ...stepView(challenge, returnTo),

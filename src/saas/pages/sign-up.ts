@@ -30,18 +30,7 @@ interface FormState {
 }
 
 /** The form of a registration, for every way to sign in. */
-export interface SignUpForm {
-  page(state: FormState): Page;
-  /** The form with what is wrong, or the page that says that there are no new accounts. */
-  send(request: FastifyRequest, reply: FastifyReply, state: FormState): Promise<FastifyReply>;
-  /** Signs the new user in, or shows the form with the reason. */
-  finish(
-    request: FastifyRequest,
-    reply: FastifyReply,
-    attempt: Promise<SignedIn | null>,
-    state: FormState,
-  ): Promise<FastifyReply>;
-}
+export type SignUpForm = ReturnType<typeof createSignUpForm>;
 
 export interface SignUpFormOptions {
   signInPages: SignInPages;
@@ -53,10 +42,10 @@ export interface SignUpFormOptions {
   destinationOf(returnTo: string | undefined): Destination;
 }
 
-export function createSignUpForm(options: SignUpFormOptions): SignUpForm {
+export function createSignUpForm(options: SignUpFormOptions) {
   const { signInPages, hasPasskeys, pages, path, publicUrl, registrationAllowed, destinationOf } = options;
 
-  const page: SignUpForm['page'] = ({ returnTo, ...state }) => ({
+  const page = ({ returnTo, ...state }: FormState): Page => ({
     template: 'user-sign-up',
     view: {
       action: withReturn(`${path()}/sign-up`, returnTo),
@@ -78,14 +67,21 @@ export function createSignUpForm(options: SignUpFormOptions): SignUpForm {
   return {
     page,
 
-    async send(_request, reply, state) {
+    /** The form with what is wrong, or the page that says that there are no new accounts. */
+    async send(_request: FastifyRequest, reply: FastifyReply, state: FormState): Promise<FastifyReply> {
       if (!(await registrationAllowed())) return pages.send(reply.code(403), closed(state.returnTo));
       const { email, name = '' } = state;
       const problem = email === undefined ? undefined : problemOf({ email, name });
       return pages.send(problem ? reply.code(422) : reply, page({ ...state, ...problem }));
     },
 
-    async finish(request, reply, attempt, state) {
+    /** Signs the new user in, or shows the form with the reason. */
+    async finish(
+      request: FastifyRequest,
+      reply: FastifyReply,
+      attempt: Promise<SignedIn | null>,
+      state: FormState,
+    ): Promise<FastifyReply> {
       const { returnTo, email } = state;
       try {
         const signedIn = await attempt;

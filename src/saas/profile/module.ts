@@ -3,9 +3,7 @@ import type { User } from '../../core/http/schemas.js';
 import { profilePlugin } from './plugin.js';
 
 /** The profile of the signed-in user. */
-export interface ProfileModule {
-  plugin(fastify: FastifyTypebox): Promise<void>;
-}
+export type ProfileModule = ReturnType<typeof createProfileModule>;
 
 /** This domain stores nothing: another one stores the users. */
 export interface ProfileModuleOptions {
@@ -13,8 +11,8 @@ export interface ProfileModuleOptions {
   rename(userId: string, name: string): Promise<User>;
 }
 
-export function createProfileModule({ rename }: ProfileModuleOptions): ProfileModule {
+export function createProfileModule({ rename }: ProfileModuleOptions) {
   return {
-    plugin: (fastify) => profilePlugin(fastify, { rename }),
+    plugin: (fastify: FastifyTypebox) => profilePlugin(fastify, { rename }),
   };
 }

@@ -3,23 +3,10 @@ import type { ModuleContext } from '../../core/server/module-context.js';
 import type { CustomSettingsService } from './custom.js';
 import type { CustomSettings } from './definitions.js';
 import { enforceMaintenance, settingsAdminPlugin, settingsPlugin } from './plugin.js';
-import { createSettingsService, type SettingsService } from './service.js';
+import { createSettingsService } from './service.js';
 
 /** Settings of the whole installation, which the operator changes at runtime. */
-export interface SettingsModule {
-  service: SettingsService;
-  /** The settings of the host, if it declares any. */
-  custom: CustomSettingsService | undefined;
-  siteName(): Promise<string>;
-  /** Whether people may register. */
-  registrationAllowed(): Promise<boolean>;
-  /** Rejects requests with 503 in maintenance mode. Must be called before routes are added to `fastify`. */
-  enforceMaintenance(fastify: FastifyTypebox): void;
-  /** The routes of the API. */
-  plugin(fastify: FastifyTypebox): Promise<void>;
-  /** The routes of the admin area. */
-  adminPlugin(fastify: FastifyTypebox): Promise<void>;
-}
+export type SettingsModule = ReturnType<typeof createSettingsModule>;
 
 /**
  * @param operator the user name of the operator, for the audit
@@ -28,16 +15,22 @@ export interface SettingsModule {
 export function createSettingsModule(
   { store, audit, clock }: Pick<ModuleContext, 'store' | 'audit' | 'clock'>,
   { operator, custom }: { operator: string; custom?: CustomSettingsService | undefined },
-): SettingsModule {
+) {
   const service = createSettingsService({ store, audit, clock });
   return {
     service,
+    /** The settings of the host, if it declares any. */
     custom,
-    siteName: async () => (await service.current()).siteName,
-    registrationAllowed: async () => (await service.current()).allowRegistration,
-    enforceMaintenance: (fastify) => enforceMaintenance(fastify, service),
-    plugin: (fastify) => settingsPlugin(fastify, { settings: service, custom }),
-    adminPlugin: (fastify) => settingsAdminPlugin(fastify, { settings: service, custom, operator }),
+    siteName: async (): Promise<string> => (await service.current()).siteName,
+    /** Whether people may register. */
+    registrationAllowed: async (): Promise<boolean> => (await service.current()).allowRegistration,
+    /** Rejects requests with 503 in maintenance mode. Must be called before routes are added to `fastify`. */
+    enforceMaintenance: (fastify: FastifyTypebox) => enforceMaintenance(fastify, service),
+    /** The routes of the API. */
+    plugin: (fastify: FastifyTypebox) => settingsPlugin(fastify, { settings: service, custom }),
+    /** The routes of the admin area. */
+    adminPlugin: (fastify: FastifyTypebox) =>
+      settingsAdminPlugin(fastify, { settings: service, custom, operator }),
   };
 }
 

@@ -6,16 +6,7 @@ import { DEFAULTS, settingsCollection } from './store.js';
 import { createVersionedDocument } from './versioned.js';
 
 /** Settings of the whole installation. */
-export interface SettingsService {
-  /** Returns the settings as read at most one second ago, so that every process applies a change within two. */
-  current(): Promise<VersionedSettings>;
-  /** Returns the same settings, or `undefined` when they must be read from the store. */
-  cached(): VersionedSettings | undefined;
-  /** Returns the settings as last read, without a delay; the defaults before the first read. */
-  latest(): VersionedSettings;
-  /** Changes the given settings if the stored version is the one in `patch`. @throws VERSION_CONFLICT */
-  update(patch: SettingsPatch, by: Operator): Promise<VersionedSettings>;
-}
+export type SettingsService = ReturnType<typeof createSettingsService>;
 
 export interface SettingsDependencies {
   store: Store;
@@ -23,15 +14,19 @@ export interface SettingsDependencies {
   clock: Clock;
 }
 
-export function createSettingsService({ store, audit, clock }: SettingsDependencies): SettingsService {
+export function createSettingsService({ store, audit, clock }: SettingsDependencies) {
   const document = createVersionedDocument(settingsCollection(store), { id: 'global', ...DEFAULTS }, clock);
 
   return {
+    /** Returns the same settings, or `undefined` when they must be read from the store. */
     cached: document.cached,
+    /** Returns the settings as last read, without a delay; the defaults before the first read. */
     latest: document.latest,
+    /** Returns the settings as read at most one second ago, so that every process applies a change within two. */
     current: document.current,
 
-    async update({ version, ...changes }, operator) {
+    /** Changes the given settings if the stored version is the one in `patch`. @throws VERSION_CONFLICT */
+    async update({ version, ...changes }: SettingsPatch, operator: Operator): Promise<VersionedSettings> {
       const { before, after } = await document.update(version, () => changes);
       const names = Object.keys(changes) as (keyof typeof changes)[];
       const values = (of: VersionedSettings) => Object.fromEntries(names.map((name) => [name, of[name]]));

@@ -20,16 +20,7 @@ export interface DeliveryQuery {
 }
 
 /** What the operator sees of deliveries, and sends again. */
-export interface DeliveryService {
-  /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
-  list(query: DeliveryQuery): Promise<Page<DeliveryView>>;
-  /** @throws NOT_FOUND */
-  find(id: string): Promise<DeliveryDetail>;
-  /** Sends a completed delivery again, with the same ID and body. @throws NOT_FOUND, DELIVERY_PENDING, ENDPOINT_DISABLED */
-  resend(id: string, by: Operator): Promise<void>;
-  /** The same for the oldest 1,000 failed ones of an endpoint. Returns their number. @throws NOT_FOUND, ENDPOINT_DISABLED */
-  resendFailed(endpointId: string, by: Operator): Promise<number>;
-}
+export type DeliveryService = ReturnType<typeof createDeliveryService>;
 
 export interface DeliveryServiceDependencies {
   endpoints: Pick<Endpoints, 'findOne' | 'updateOne'>;
@@ -57,7 +48,7 @@ function viewOf(delivery: DeliveryDocument): DeliveryView {
   };
 }
 
-export function createDeliveryService(deps: DeliveryServiceDependencies): DeliveryService {
+export function createDeliveryService(deps: DeliveryServiceDependencies) {
   const { endpoints, deliveries, wake, audit, clock } = deps;
 
   /** @throws NOT_FOUND, ENDPOINT_DISABLED */
@@ -85,7 +76,8 @@ export function createDeliveryService(deps: DeliveryServiceDependencies): Delive
     audit.record({ event: 'webhook.resent', ...auditActor(by), detail });
 
   return {
-    async list({ endpointId, status, event, after, limit }) {
+    /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
+    async list({ endpointId, status, event, after, limit }: DeliveryQuery): Promise<Page<DeliveryView>> {
       const where = {
         ...(endpointId !== undefined && { endpointId }),
         ...(status !== undefined && { status }),
@@ -101,7 +93,8 @@ export function createDeliveryService(deps: DeliveryServiceDependencies): Delive
       return { items: items.map(viewOf), next };
     },
 
-    async find(id) {
+    /** @throws NOT_FOUND */
+    async find(id: string): Promise<DeliveryDetail> {
       const delivery = await read(id);
       return {
         ...viewOf(delivery),
@@ -111,7 +104,8 @@ export function createDeliveryService(deps: DeliveryServiceDependencies): Delive
       };
     },
 
-    async resend(id, by) {
+    /** Sends a completed delivery again, with the same ID and body. @throws NOT_FOUND, DELIVERY_PENDING, ENDPOINT_DISABLED */
+    async resend(id: string, by: Operator) {
       const delivery = await read(id);
       await openEndpoint(delivery.endpointId);
       if (!(await queue(delivery))) throw webhookErrors.DELIVERY_PENDING();
@@ -119,7 +113,8 @@ export function createDeliveryService(deps: DeliveryServiceDependencies): Delive
       wake();
     },
 
-    async resendFailed(endpointId, by) {
+    /** The same for the oldest 1,000 failed ones of an endpoint. Returns their number. @throws NOT_FOUND, ENDPOINT_DISABLED */
+    async resendFailed(endpointId: string, by: Operator): Promise<number> {
       await openEndpoint(endpointId);
       let count = 0;
       const where = { endpointId, status: 'failed' } as const;

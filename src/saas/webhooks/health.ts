@@ -6,13 +6,7 @@ import { FAILURE_LIMIT_MS, MAX_DELAY_MS, pauseMs } from './schedule.js';
 import type { Deliveries, EndpointDocument, Endpoints } from './store.js';
 
 /** Whether endpoints answer: one that does not is paused, and disabled after three days. */
-export interface EndpointHealth {
-  /** Whether attempts are made now. */
-  isOpen(endpoint: EndpointDocument): boolean;
-  succeeded(endpoint: EndpointDocument): Promise<void>;
-  /** Returns whether further attempts are made now. */
-  failed(endpoint: EndpointDocument, result: FailedAttempt): Promise<boolean>;
-}
+export type EndpointHealth = ReturnType<typeof createEndpointHealth>;
 
 export interface FailedAttempt {
   text: string;
@@ -57,7 +51,7 @@ export async function failPending(
   }
 }
 
-export function createEndpointHealth(deps: EndpointHealthDependencies): EndpointHealth {
+export function createEndpointHealth(deps: EndpointHealthDependencies) {
   const { endpoints, deliveries, audit, clock, log } = deps;
 
   const disable = async (
@@ -77,10 +71,11 @@ export function createEndpointHealth(deps: EndpointHealthDependencies): Endpoint
   };
 
   return {
-    isOpen: ({ disabledAt, pausedUntil = 0 }) =>
+    /** Whether attempts are made now. */
+    isOpen: ({ disabledAt, pausedUntil = 0 }: EndpointDocument): boolean =>
       disabledAt === undefined && !isUnexpired(pausedUntil, { now: clock.now(), life: MAX_DELAY_MS }),
 
-    async succeeded({ id, failingSince, lastSuccessAt = 0, unanswered }) {
+    async succeeded({ id, failingSince, lastSuccessAt = 0, unanswered }: EndpointDocument) {
       const now = clock.now();
       const isSteady = failingSince === undefined && unanswered === undefined;
       // At most one write a minute while it answers.
@@ -91,7 +86,11 @@ export function createEndpointHealth(deps: EndpointHealthDependencies): Endpoint
       );
     },
 
-    async failed(endpoint, { text, status, retryAfterMs }) {
+    /** Returns whether further attempts are made now. */
+    async failed(
+      endpoint: EndpointDocument,
+      { text, status, retryAfterMs }: FailedAttempt,
+    ): Promise<boolean> {
       const { id } = endpoint;
       const now = clock.now();
       const failingSince = endpoint.failingSince ?? now;

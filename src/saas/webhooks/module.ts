@@ -8,21 +8,15 @@ import { createDeliveryService } from './deliveries.js';
 import { createEncryptionJob } from './encryption.js';
 import { createEndpointHealth } from './health.js';
 import { measureWebhooks } from './metrics.js';
-import { createWebhookOutbox, type WebhookOutbox } from './outbox.js';
-import { createDeliveryPersonalData, type DeliveryPersonalData } from './personal-data.js';
+import { createWebhookOutbox } from './outbox.js';
+import { createDeliveryPersonalData } from './personal-data.js';
 import { webhookPagesPlugin } from './plugin.js';
 import { ANSWER_TIMEOUT_MS, createSender } from './sender.js';
-import { createEndpointService, type EndpointService } from './service.js';
+import { createEndpointService } from './service.js';
 import { deliveryCollection, endpointCollection, intentCollection } from './store.js';
 
 /** Webhooks: events for endpoints of the integrator, in an outbox in the store, and the job that sends them. */
-export interface WebhooksModule {
-  outbox: WebhookOutbox;
-  service: EndpointService;
-  personalData: DeliveryPersonalData;
-  /** The pages of the admin area. */
-  adminPlugin(fastify: FastifyTypebox, options: { console: Console }): Promise<void>;
-}
+export type WebhooksModule = ReturnType<typeof createWebhooksModule>;
 
 export interface WebhooksModuleOptions {
   /** The names of all events. */
@@ -46,7 +40,7 @@ export function createWebhooksModule(
     accountData,
   }: Pick<ModuleContext, 'store' | 'jobs' | 'clock' | 'random' | 'log' | 'metrics' | 'audit' | 'accountData'>,
   { names, reach, keys, wasMade, lookup }: WebhooksModuleOptions,
-): WebhooksModule {
+) {
   const endpoints = endpointCollection(store);
   const deliveries = deliveryCollection(store);
   const encryption = createEncryption({
@@ -82,7 +76,8 @@ export function createWebhooksModule(
     outbox,
     service,
     personalData,
-    adminPlugin: (fastify, { console }) =>
+    /** The pages of the admin area. */
+    adminPlugin: (fastify: FastifyTypebox, { console }: { console: Console }) =>
       webhookPagesPlugin(fastify, { console, endpoints: service, deliveries: createDeliveryService(base) }),
   };
 }

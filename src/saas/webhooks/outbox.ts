@@ -1,6 +1,6 @@
 import { type Clock, MINUTE, SECOND } from '../../core/kernel/clock.js';
 import { sha256 } from '../../core/kernel/secrets.js';
-import type { EventOutbox, EventProof, StoredEvent } from '../../core/ops/events.js';
+import type { EventProof, StoredEvent } from '../../core/ops/events.js';
 import type { Job } from '../../core/ops/jobs.js';
 import { nullIfTaken } from '../../core/storage/collection.js';
 import { pagesOf } from '../../core/storage/pages.js';
@@ -10,10 +10,7 @@ import type { Deliveries, DeliveryDocument, EndpointDocument, Endpoints, Intents
  * Records events for the endpoints that receive them. An event that follows a change is announced before the change, with what
  * proves that it was made; the job delivers what a crash has left, or drops it.
  */
-export interface WebhookOutbox extends EventOutbox {
-  /** Settles the events that were announced by a process that has ended. */
-  settle: Job;
-}
+export type WebhookOutbox = ReturnType<typeof createWebhookOutbox>;
 
 export interface WebhookOutboxDependencies {
   endpoints: Pick<Endpoints, 'page' | 'findOne'>;
@@ -63,7 +60,7 @@ export function newDelivery(
   };
 }
 
-export function createWebhookOutbox(deps: WebhookOutboxDependencies): WebhookOutbox {
+export function createWebhookOutbox(deps: WebhookOutboxDependencies) {
   const { endpoints, deliveries, intents, wasMade, wake, clock } = deps;
 
   /** @param until those that were added later do not receive it */
@@ -89,9 +86,9 @@ export function createWebhookOutbox(deps: WebhookOutboxDependencies): WebhookOut
   };
 
   return {
-    put: (name, event) => deliver(name, event),
+    put: (name: string, event: StoredEvent) => deliver(name, event),
 
-    async announce(name, event, proof) {
+    async announce(name: string, event: StoredEvent, proof: EventProof): Promise<boolean> {
       if ((await receiversOf(name)).length === 0) return false;
       const [text, how] = [JSON.stringify(event), JSON.stringify(proof)];
       // Also announced by another request that makes the same change.
@@ -101,10 +98,11 @@ export function createWebhookOutbox(deps: WebhookOutboxDependencies): WebhookOut
       return true;
     },
 
-    async withdraw(name, id) {
+    async withdraw(name: string, id: string) {
       await intents.deleteOne({ id: `${id}:${name}` });
     },
 
+    /** Settles the events that were announced by a process that has ended. */
     settle: {
       everySeconds: MINUTE / SECOND,
       async run({ signal }) {
@@ -117,6 +115,6 @@ export function createWebhookOutbox(deps: WebhookOutboxDependencies): WebhookOut
           }
         }
       },
-    },
+    } satisfies Job,
   };
 }

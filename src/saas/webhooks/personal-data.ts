@@ -1,27 +1,9 @@
 import { toTimestamp } from '../../core/http/schemas.js';
 import { firstPagesOf, pagesOf } from '../../core/storage/pages.js';
-import type { DeliveryStatus } from './schemas.js';
 import type { Deliveries, Endpoints } from './store.js';
 
 /** What deliveries contain about a user. */
-export interface DeliveryPersonalData {
-  /** For the export. */
-  listByUser(userId: string): AsyncIterable<ExportedDelivery[]>;
-  /**
-   * When the account is deleted: deliveries that have ended are removed, and pending ones lose the name, the address and the
-   * metadata. It can be repeated.
-   */
-  forget(userId: string): Promise<void>;
-}
-
-interface ExportedDelivery {
-  event: string;
-  /** The host that receives it; null if the endpoint has been removed since. */
-  recipient: string | null;
-  status: DeliveryStatus;
-  createdAt: string;
-  payload: unknown;
-}
+export type DeliveryPersonalData = ReturnType<typeof createDeliveryPersonalData>;
 
 const MAX_LISTED = 10_000;
 
@@ -31,9 +13,10 @@ export function createDeliveryPersonalData({
 }: {
   endpoints: Pick<Endpoints, 'page'>;
   deliveries: Pick<Deliveries, 'page' | 'updateOne' | 'deleteMany'>;
-}): DeliveryPersonalData {
+}) {
   return {
-    async *listByUser(userId) {
+    /** For the export. */
+    async *listByUser(userId: string) {
       const hosts = new Map<string, string>();
       // Not the whole address, which can contain a secret.
       for await (const items of pagesOf(endpoints, { sort: 'createdAt' }))
@@ -42,6 +25,7 @@ export function createDeliveryPersonalData({
       for await (const items of firstPagesOf(deliveries, newestFirst, MAX_LISTED))
         yield items.map(({ event, endpointId, status, createdAt, body }) => ({
           event,
+          // The host that receives it; null if the endpoint has been removed since.
           recipient: hosts.get(endpointId) ?? null,
           status,
           createdAt: toTimestamp(createdAt),
@@ -49,7 +33,11 @@ export function createDeliveryPersonalData({
         }));
     },
 
-    async forget(userId) {
+    /**
+     * When the account is deleted: deliveries that have ended are removed, and pending ones lose the name, the address and the
+     * metadata. It can be repeated.
+     */
+    async forget(userId: string) {
       for await (const items of pagesOf(deliveries, { where: { userId }, sort: 'createdAt' })) {
         for (const { id, body } of items) {
           const reduced = withoutUser(body);

@@ -24,11 +24,7 @@ export interface SenderDependencies {
   clock: Clock;
 }
 
-export interface Sender {
-  jobs: { send: Job; purge: Job };
-  /** Has a running job look for deliveries again. */
-  notify(): void;
-}
+export type Sender = ReturnType<typeof createSender>;
 
 /** How long an endpoint may take to answer. */
 export const ANSWER_TIMEOUT_MS = 15 * SECOND;
@@ -81,7 +77,7 @@ const printable = (text: string): string =>
     .replaceAll(/\p{Cc}/gu, ' ')
     .trim();
 
-export function createSender(deps: SenderDependencies): Sender {
+export function createSender(deps: SenderDependencies) {
   const { endpoints, deliveries, health, encryption, send, onAttempt, clock } = deps;
   let wakeUp = () => {};
 
@@ -261,7 +257,8 @@ export function createSender(deps: SenderDependencies): Sender {
         },
         countBacklog: (limit) => deliveries.count(outdated(), limit),
       },
-    },
+    } satisfies { send: Job; purge: Job },
+    /** Has a running job look for deliveries again. */
     notify: () => wakeUp(),
   };
 }

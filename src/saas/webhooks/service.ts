@@ -25,30 +25,7 @@ export interface EndpointInput {
 }
 
 /** The endpoints, which the operator manages. */
-export interface EndpointService {
-  /** The names of all events. */
-  names: readonly string[];
-  /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
-  list(query: { after: string | undefined; limit: number }): Promise<Page<EndpointView>>;
-  /** @throws NOT_FOUND */
-  find(id: string): Promise<EndpointView>;
-  /** Returns the secret, which is not shown again. @throws VALIDATION_ERROR, TOO_MANY_ENDPOINTS */
-  create(input: EndpointInput, by: Operator): Promise<{ endpoint: EndpointView; secret: string }>;
-  /** @throws NOT_FOUND, VALIDATION_ERROR */
-  update(id: string, input: EndpointInput, by: Operator): Promise<void>;
-  /** A new secret; the old one signs as well for a day, unless `atOnce`. @throws NOT_FOUND, VERSION_CONFLICT */
-  rotate(id: string, options: { atOnce: boolean }, by: Operator): Promise<string>;
-  /** Ends what is pending. @throws NOT_FOUND */
-  disable(id: string, by: Operator): Promise<void>;
-  /** @throws NOT_FOUND */
-  enable(id: string, by: Operator): Promise<void>;
-  /** With all its deliveries. @throws NOT_FOUND */
-  remove(id: string, by: Operator): Promise<void>;
-  /** Sends the event `webhook.test`; returns the ID of the delivery. @throws NOT_FOUND, ENDPOINT_DISABLED */
-  sendTest(id: string, by: Operator): Promise<string>;
-  /** How many fail, or were disabled for that. */
-  countProblems(): Promise<{ disabled: number; failing: number }>;
-}
+export type EndpointService = ReturnType<typeof createEndpointService>;
 
 export interface EndpointServiceDependencies {
   endpoints: Endpoints;
@@ -87,7 +64,7 @@ export function urlProblem(text: string, reach: Reach): string | undefined {
 const stateOf = ({ disabledAt, failingSince }: EndpointDocument): EndpointState =>
   disabledAt !== undefined ? 'disabled' : failingSince !== undefined ? 'failing' : 'enabled';
 
-export function createEndpointService(deps: EndpointServiceDependencies): EndpointService {
+export function createEndpointService(deps: EndpointServiceDependencies) {
   const { endpoints, deliveries, names, reach, encryption, wake, audit, clock, random } = deps;
 
   const read = async (id: string): Promise<EndpointDocument> => {
@@ -143,16 +120,20 @@ export function createEndpointService(deps: EndpointServiceDependencies): Endpoi
   });
 
   return {
+    /** The names of all events. */
     names,
 
-    async list({ after, limit }) {
+    /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
+    async list({ after, limit }: { after: string | undefined; limit: number }): Promise<Page<EndpointView>> {
       const { items, next } = await readPage(endpoints, { sort: 'createdAt', desc: true, after, limit });
       return { items: items.map(view), next };
     },
 
-    find: async (id) => view(await read(id)),
+    /** @throws NOT_FOUND */
+    find: async (id: string): Promise<EndpointView> => view(await read(id)),
 
-    async create(input, by) {
+    /** Returns the secret, which is not shown again. @throws VALIDATION_ERROR, TOO_MANY_ENDPOINTS */
+    async create(input: EndpointInput, by: Operator): Promise<{ endpoint: EndpointView; secret: string }> {
       validate(input);
       if ((await endpoints.count({}, MAX_ENDPOINTS)) >= MAX_ENDPOINTS)
         throw webhookErrors.TOO_MANY_ENDPOINTS();
@@ -172,7 +153,8 @@ export function createEndpointService(deps: EndpointServiceDependencies): Endpoi
       return { endpoint: view(endpoint), secret };
     },
 
-    async update(id, input, by) {
+    /** @throws NOT_FOUND, VALIDATION_ERROR */
+    async update(id: string, input: EndpointInput, by: Operator) {
       validate(input);
       const before = await read(id);
       const { url, events } = input;
@@ -197,7 +179,8 @@ export function createEndpointService(deps: EndpointServiceDependencies): Endpoi
       wake();
     },
 
-    async rotate(id, { atOnce }, by) {
+    /** A new secret; the old one signs as well for a day, unless `atOnce`. @throws NOT_FOUND, VERSION_CONFLICT */
+    async rotate(id: string, { atOnce }: { atOnce: boolean }, by: Operator): Promise<string> {
       const { version, secret: old } = await read(id);
       const secret = newSecret(random);
       const set = { secret: encryption.encrypt(id, secret) };
@@ -213,7 +196,8 @@ export function createEndpointService(deps: EndpointServiceDependencies): Endpoi
       return secret;
     },
 
-    async disable(id, by) {
+    /** Ends what is pending. @throws NOT_FOUND */
+    async disable(id: string, by: Operator) {
       await read(id);
       const now = clock.now();
       const change = { set: { disabledAt: now }, inc: { version: 1 } };
@@ -223,7 +207,8 @@ export function createEndpointService(deps: EndpointServiceDependencies): Endpoi
       await failPending(deliveries, { endpointId: id, now, batches: 5 });
     },
 
-    async enable(id, by) {
+    /** @throws NOT_FOUND */
+    async enable(id: string, by: Operator) {
       await read(id);
       const enabled = await endpoints.updateOne(
         { id, disabledAt: { gt: 0 } },
@@ -235,13 +220,15 @@ export function createEndpointService(deps: EndpointServiceDependencies): Endpoi
       if (enabled) await record('endpoint-enabled', id, by);
     },
 
-    async remove(id, by) {
+    /** With all its deliveries. @throws NOT_FOUND */
+    async remove(id: string, by: Operator) {
       if (!(await endpoints.deleteOne({ id }))) throw httpErrors.NOT_FOUND();
       await deliveries.deleteMany({ endpointId: id });
       await record('endpoint-removed', id, by);
     },
 
-    async sendTest(id, by) {
+    /** Sends the event `webhook.test`; returns the ID of the delivery. @throws NOT_FOUND, ENDPOINT_DISABLED */
+    async sendTest(id: string, by: Operator): Promise<string> {
       const { disabledAt } = await read(id);
       if (disabledAt !== undefined) throw webhookErrors.ENDPOINT_DISABLED();
       const now = clock.now();
@@ -255,7 +242,8 @@ export function createEndpointService(deps: EndpointServiceDependencies): Endpoi
       return delivery.id;
     },
 
-    async countProblems() {
+    /** How many fail, or were disabled for that. */
+    async countProblems(): Promise<{ disabled: number; failing: number }> {
       const { items } = await endpoints.page({ sort: 'createdAt', limit: 2 * MAX_ENDPOINTS });
       const failed = items.filter((one) => stateOf(one) === 'disabled' && one.disabledReason !== undefined);
       return {

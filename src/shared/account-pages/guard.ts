@@ -1,6 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { wantsPage } from '../../core/http/pages.js';
-import type { Guard } from '../../core/http/routes.js';
 import { type Clock, isRecent, MINUTE } from '../../core/kernel/clock.js';
 import { createFormTokens, type FormTokens } from '../console-kit/forms.js';
 import { accountErrors } from './errors.js';
@@ -27,17 +26,7 @@ export interface SignIn {
   forgetSession(reply: FastifyReply): void;
 }
 
-export interface PersonGuard {
-  guard: Guard;
-  /** The same if the person has signed in recently. */
-  recentGuard: Guard;
-  /** The person of a request that a guard has admitted. */
-  personOf(request: FastifyRequest): SignedIn;
-  /** The tokens of the forms of this session. */
-  formsOf(request: FastifyRequest): FormTokens;
-  /** @throws login_rejected if no page of this session contained the form */
-  checkForm(request: FastifyRequest<{ Body: { form: string } }>): void;
-}
+export type PersonGuard = ReturnType<typeof createPersonGuard>;
 
 /** Admits people by their session only: agents have none, and no token or password in a header opens these pages. */
 export interface PersonGuardOptions {
@@ -49,7 +38,7 @@ export interface PersonGuardOptions {
   clock: Clock;
 }
 
-export function createPersonGuard(options: PersonGuardOptions): PersonGuard {
+export function createPersonGuard(options: PersonGuardOptions) {
   const { signIn, furtherPages = [], maxAuthenticationAge = 15 * MINUTE, clock } = options;
   const known = [...PAGES, ...furtherPages];
   const admitted = new WeakMap<FastifyRequest, SignedIn>();
@@ -74,21 +63,27 @@ export function createPersonGuard(options: PersonGuardOptions): PersonGuard {
     return signIn.sendSignIn(request, reply, pageOf(request), user?.principal.handle);
   };
 
-  const personOf: PersonGuard['personOf'] = (request) => {
+  /** The person of a request that a guard has admitted. */
+  const personOf = (request: FastifyRequest): SignedIn => {
     const user = admitted.get(request);
     if (!user) throw new Error('The request was not admitted by the guard.');
     return user;
   };
 
-  const formsOf: PersonGuard['formsOf'] = (request) =>
+  /** The tokens of the forms of this session. */
+  const formsOf = (request: FastifyRequest): FormTokens =>
     createFormTokens({ secret: `account ${personOf(request).token}`, clock });
 
   return {
-    guard: (request, reply) => admit(request, reply, { within: Number.POSITIVE_INFINITY }),
-    recentGuard: (request, reply) => admit(request, reply, { within: maxAuthenticationAge }),
+    guard: (request: FastifyRequest, reply: FastifyReply) =>
+      admit(request, reply, { within: Number.POSITIVE_INFINITY }),
+    /** The same if the person has signed in recently. */
+    recentGuard: (request: FastifyRequest, reply: FastifyReply) =>
+      admit(request, reply, { within: maxAuthenticationAge }),
     personOf,
     formsOf,
-    checkForm(request) {
+    /** @throws login_rejected if no page of this session contained the form */
+    checkForm(request: FastifyRequest<{ Body: { form: string } }>) {
       if (!formsOf(request).isValid(request.body.form)) {
         throw accountErrors.login_rejected({ page: 'stale_form' });
       }

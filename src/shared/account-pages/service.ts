@@ -180,20 +180,12 @@ export interface ResourceAccess {
   permits: readonly string[];
 }
 
-export interface AccountService {
-  /** The latest first; absent in a product without applications. */
-  applications(person: Person): Promise<Application[] | undefined>;
-  /**
-   * Deletes the account. `false` if the password is wrong or was changed in the meantime; `true` also if another request has
-   * deleted it.
-   * @throws RATE_LIMITED, OVERLOADED
-   */
-  delete(person: Person, password: string, source: RequestSource): Promise<boolean>;
-}
+export type AccountService = ReturnType<typeof createAccountService>;
 
-export function createAccountService({ people, applications, forget }: AccountSources): AccountService {
+export function createAccountService({ people, applications, forget }: AccountSources) {
   return {
-    async applications({ id }) {
+    /** The latest first; absent in a product without applications. */
+    async applications({ id }: Person): Promise<Application[] | undefined> {
       if (!applications) return undefined;
       const connections = await applications.list(id);
       const found = await Promise.all(
@@ -208,7 +200,12 @@ export function createAccountService({ people, applications, forget }: AccountSo
       return found.filter((application) => application !== null).sort((a, b) => b.since - a.since);
     },
 
-    async delete(person, password, source) {
+    /**
+     * Deletes the account. `false` if the password is wrong or was changed in the meantime; `true` also if another request has
+     * deleted it.
+     * @throws RATE_LIMITED, OVERLOADED
+     */
+    async delete(person: Person, password: string, source: RequestSource): Promise<boolean> {
       // On a double click, the browser shows the response to the second form, whose account is already deleted.
       if (!(await people.delete(person, password, source))) return people.isDeleted(person.id);
       // Nothing of it is valid any more. After a crash, jobs remove sessions and consents.

@@ -48,36 +48,24 @@ export interface ConsoleOptions {
   signOutPath?: string;
 }
 
-export interface Console
-  extends Omit<ConsoleOptions, 'pages' | 'sections' | 'title' | 'nameOf' | 'signOutPath'> {
-  /** The `config` of a route that renders a page. */
-  config: ReturnType<typeof access>;
-  /** Sends the page `<template>.html` in the frame. `notice` confirms what the previous page did. */
-  send(
-    request: FastifyRequest,
-    reply: FastifyReply,
-    page: { template: string; section: string; view: View },
-  ): FastifyReply;
-  /** Renders a partial; see `Pages`. */
-  renderPart: Pages['renderPart'];
-  /** Makes a confirmation available to `redirect`. */
-  addNotice(key: string, sentence: string): void;
-  /** Ends a form submission: shows `path` with the notice. */
-  redirect(request: FastifyRequest, reply: FastifyReply, path: string, notice?: string): FastifyReply;
-  /** Who makes a change, and from where. */
-  operatorOf(request: FastifyRequest): Operator;
-}
+export type Console = ReturnType<typeof createConsole>;
 
-export function createConsole(options: ConsoleOptions): Console {
+export function createConsole(options: ConsoleOptions) {
   const { title, sections, pages, tokensOf, nameOf, signOutPath, access: level, api } = options;
   const notices = new Map<string, string>();
   return {
     access: level,
     ...(api !== undefined && { api }),
     tokensOf,
+    /** The `config` of a route that renders a page. */
     config: access(level, { page: true }),
 
-    send(request, reply, { template, section, view }) {
+    /** Sends the page `<template>.html` in the frame. `notice` confirms what the previous page did. */
+    send(
+      request: FastifyRequest,
+      reply: FastifyReply,
+      { template, section, view }: { template: string; section: string; view: View },
+    ): FastifyReply {
       const root = rootOf(request);
       const navigation = sections.map(({ path, label }) => ({
         href: root + path,
@@ -91,16 +79,23 @@ export function createConsole(options: ConsoleOptions): Console {
       return pages.send(reply, { template, view: shown });
     },
 
+    /** Renders a partial; see `Pages`. */
     renderPart: pages.renderPart,
 
-    addNotice(key, sentence) {
+    /** Makes a confirmation available to `redirect`. */
+    addNotice(key: string, sentence: string) {
       notices.set(key, sentence);
     },
 
-    redirect: (request, reply, path, notice) =>
+    /** Ends a form submission: shows `path` with the notice. */
+    redirect: (request: FastifyRequest, reply: FastifyReply, path: string, notice?: string): FastifyReply =>
       reply.redirect(rootOf(request) + path + (notice === undefined ? '' : `?done=${notice}`), 303),
 
-    operatorOf: (request) => ({ name: nameOf(request), ip: requestSource(request).ip }),
+    /** Who makes a change, and from where. */
+    operatorOf: (request: FastifyRequest): Operator => ({
+      name: nameOf(request),
+      ip: requestSource(request).ip,
+    }),
   };
 }
 

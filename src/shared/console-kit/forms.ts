@@ -7,10 +7,7 @@ import { secretsEqual } from '../../core/kernel/secrets.js';
 import { consoleErrors } from './errors.js';
 
 /** CSRF tokens for forms, which cannot send the header that protects other requests from cross-site use. */
-export interface FormTokens {
-  issue(): string;
-  isValid(token: unknown): boolean;
-}
+export type FormTokens = ReturnType<typeof createFormTokens>;
 
 /** How long a page may stay open before its form is submitted. */
 const FORM_TOKEN_TTL_MS = 12 * HOUR;
@@ -19,15 +16,15 @@ const FORM_TOKEN_TTL_MS = 12 * HOUR;
  * @param secret binds the tokens to the credentials or the session of the operator, so that new ones invalidate them in every
  * process
  */
-export function createFormTokens({ secret, clock }: { secret: string; clock: Clock }): FormTokens {
+export function createFormTokens({ secret, clock }: { secret: string; clock: Clock }) {
   const sign = (expires: string) =>
     createHmac('sha256', `form of the admin area\0${secret}`).update(expires).digest('base64url');
   return {
-    issue() {
+    issue(): string {
       const expires = String(clock.now() + FORM_TOKEN_TTL_MS);
       return `${expires}.${sign(expires)}`;
     },
-    isValid(token) {
+    isValid(token: unknown): boolean {
       if (typeof token !== 'string') return false;
       const [, expires = '', signature = ''] = /^(\d{1,15})\.([\w-]{43})$/.exec(token) ?? [];
       const isValid = isUnexpired(Number(expires), { now: clock.now(), life: FORM_TOKEN_TTL_MS });

@@ -34,19 +34,7 @@ export const OutboxMail = Type.Object({
 export type OutboxMail = Static<typeof OutboxMail>;
 
 /** What the operator sees and does with mails. */
-export interface MailAdministration {
-  /** The newest first; those in a status by the time when they were completed. @throws VALIDATION_ERROR for an invalid `after` */
-  list(query: MailQuery): Promise<Page<OutboxMail>>;
-  /** @throws NOT_FOUND */
-  find(id: string): Promise<OutboxMail>;
-  /** Queues a failed mail again. @throws NOT_FOUND, MAIL_NOT_RETRYABLE */
-  retry(id: string, by: Operator): Promise<void>;
-  names: readonly MailName[];
-  /** Renders a mail with sample values. @throws NOT_FOUND */
-  preview(name: string): Promise<RenderedMail>;
-  /** Sends a mail with sample values. @throws NOT_FOUND, MAIL_NOT_SENT */
-  sendTest(name: string, to: string, by: Operator): Promise<DeliveryResult>;
-}
+export type MailAdministration = ReturnType<typeof createMailAdministration>;
 
 export interface MailQuery {
   status?: MailStatus | undefined;
@@ -64,7 +52,7 @@ export interface MailAdministrationDependencies {
   clock: Clock;
 }
 
-export function createMailAdministration(deps: MailAdministrationDependencies): MailAdministration {
+export function createMailAdministration(deps: MailAdministrationDependencies) {
   const { mails, service, wake, audit, clock } = deps;
 
   const read = async (id: string): Promise<MailDocument> => {
@@ -74,7 +62,8 @@ export function createMailAdministration(deps: MailAdministrationDependencies): 
   };
 
   return {
-    async list({ status, userId, after, limit }) {
+    /** The newest first; those in a status by the time when they were completed. @throws VALIDATION_ERROR for an invalid `after` */
+    async list({ status, userId, after, limit }: MailQuery): Promise<Page<OutboxMail>> {
       const query = { desc: true, after, limit } as const;
       if (userId === undefined) {
         const list = status ? ({ where: { status }, sort: 'endedAt' } as const) : ({ sort: 'id' } as const);
@@ -86,9 +75,11 @@ export function createMailAdministration(deps: MailAdministrationDependencies): 
       return { items: items.filter((mail) => (status ?? mail.status) === mail.status).map(view), next };
     },
 
-    find: async (id) => view(await read(id)),
+    /** @throws NOT_FOUND */
+    find: async (id: string): Promise<OutboxMail> => view(await read(id)),
 
-    async retry(id, by) {
+    /** Queues a failed mail again. @throws NOT_FOUND, MAIL_NOT_RETRYABLE */
+    async retry(id: string, by: Operator) {
       const mail = await read(id);
       if (!isRetryable(mail)) throw emailErrors.MAIL_NOT_RETRYABLE();
       const { attempts, userId, expiresAt } = mail;
@@ -109,9 +100,11 @@ export function createMailAdministration(deps: MailAdministrationDependencies): 
 
     names: MAIL_NAMES,
 
-    preview: async (name) => service.preview(known(name)),
+    /** Renders a mail with sample values. @throws NOT_FOUND */
+    preview: async (name: string): Promise<RenderedMail> => service.preview(known(name)),
 
-    async sendTest(name, to, by) {
+    /** Sends a mail with sample values. @throws NOT_FOUND, MAIL_NOT_SENT */
+    async sendTest(name: string, to: string, by: Operator): Promise<DeliveryResult> {
       const template = known(name);
       const result = await service.sendTest(to, template).catch((error: unknown) => {
         if (!(error instanceof DeliveryError)) throw error;

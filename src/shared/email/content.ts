@@ -3,11 +3,7 @@ import type { Random } from '../../core/kernel/secrets.js';
 import type { MailDocument } from './store.js';
 
 /** The values of mails, which contain links and codes, in the form in which they are stored. */
-export interface MailContent {
-  encrypt(key: string, values: Record<string, string>): string;
-  /** Undefined if the mail is finished. @throws Error with the remedy if no configured secret has encrypted it */
-  decrypt(mail: Pick<MailDocument, 'key' | 'content' | 'values'>): Record<string, string> | undefined;
-}
+export type MailContent = ReturnType<typeof createMailContent>;
 
 export interface MailContentOptions {
   /** The current secret first. */
@@ -17,7 +13,7 @@ export interface MailContentOptions {
   random: Random;
 }
 
-export function createMailContent({ secrets, previousVariable, random }: MailContentOptions): MailContent {
+export function createMailContent({ secrets, previousVariable, random }: MailContentOptions) {
   const encryption = createEncryption({
     keys: secrets,
     purpose: 'contents of mails',
@@ -26,8 +22,14 @@ export function createMailContent({ secrets, previousVariable, random }: MailCon
     random,
   });
   return {
-    encrypt: (key, values) => encryption.encrypt(key, JSON.stringify(values)),
-    decrypt({ key, content, values }) {
+    encrypt: (key: string, values: Record<string, string>): string =>
+      encryption.encrypt(key, JSON.stringify(values)),
+    /** Undefined if the mail is finished. @throws Error with the remedy if no configured secret has encrypted it */
+    decrypt({
+      key,
+      content,
+      values,
+    }: Pick<MailDocument, 'key' | 'content' | 'values'>): Record<string, string> | undefined {
       // Commands store the values themselves.
       return content === undefined ? values : JSON.parse(encryption.decrypt(key, content));
     },

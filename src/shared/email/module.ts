@@ -5,22 +5,17 @@ import type { Clock } from '../../core/kernel/clock.js';
 import type { Metrics } from '../../core/ops/metrics.js';
 import { MAX_COMPARED, MAX_COUNTED, oldestPendingAge, pendingCount } from '../../core/ops/outbox-metrics.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
-import { createMailAdministration, type MailAdministration } from './administration.js';
+import { createMailAdministration } from './administration.js';
 import { createMailContent, type MailContentOptions } from './content.js';
 import { emailPlugin } from './plugin.js';
 import type { EmailConfiguration } from './schemas.js';
-import { createEmailService, type EmailService, type EmailServiceOptions } from './service.js';
+import { createEmailService, type EmailServiceOptions } from './service.js';
 import { type Mails, mailCollection } from './store.js';
 import { loadTemplates } from './templates.js';
 import { openTransport } from './transport-selection.js';
 
 /** E-mail: an outbox in the store, and the job that sends it. */
-export interface EmailModule {
-  service: EmailService;
-  /** For the admin area. */
-  administration: MailAdministration;
-  plugin(fastify: FastifyTypebox): Promise<void>;
-}
+export type EmailModule = ReturnType<typeof createEmailModule>;
 
 export interface EmailModuleOptions
   extends Pick<EmailServiceOptions, 'publicUrl' | 'settings' | 'readUserVersion' | 'messages'> {
@@ -34,7 +29,7 @@ export interface EmailModuleOptions
 export function createEmailModule(
   { store, jobs, clock, random, log, metrics, audit, backgroundTasks, accountData }: ModuleContext,
   options: EmailModuleOptions,
-): EmailModule {
+) {
   const { config, colours, messages, publicUrl, settings, readUserVersion } = options;
   const { emailTemplateDir, fromEmail, fromName, emailReplyTo } = config.values;
   const mails = mailCollection(store);
@@ -65,8 +60,9 @@ export function createEmailModule(
   const administration = createMailAdministration({ mails, service, wake, audit, clock });
   return {
     service,
+    /** For the admin area. */
     administration,
-    plugin: (fastify) => emailPlugin(fastify, { email: service, jobs, backgroundTasks }),
+    plugin: (fastify: FastifyTypebox) => emailPlugin(fastify, { email: service, jobs, backgroundTasks }),
   };
 }
 

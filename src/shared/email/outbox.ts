@@ -29,12 +29,7 @@ export interface Mail {
 }
 
 /** How other domains send mails. */
-export interface Outbox {
-  /** Enqueues a mail. It survives a crash once the promise resolves. */
-  put(mail: Mail): Promise<void>;
-  /** Deletes all mails about an account, sent or not. */
-  deleteByUser(userId: string): Promise<void>;
-}
+export type Outbox = ReturnType<typeof createOutbox>;
 
 export interface OutboxOptions {
   mails: Mails;
@@ -48,10 +43,11 @@ export interface OutboxOptions {
   random: Random;
 }
 
-export function createOutbox(options: OutboxOptions): Outbox {
+export function createOutbox(options: OutboxOptions) {
   const { mails, content, messages, publicUrl, wake, clock, random } = options;
   return {
-    async put({ key, userId, to, template, locale, security, sendCondition, expiresAt, ...mailed }) {
+    /** Enqueues a mail. It survives a crash once the promise resolves. */
+    async put({ key, userId, to, template, locale, security, sendCondition, expiresAt, ...mailed }: Mail) {
       const values = localizeMailValues(mailed.values, messages.catalogue(locale));
       validateValues(template, values);
       if (values['link'] !== undefined) validateLink(values['link'], publicUrl());
@@ -84,7 +80,8 @@ export function createOutbox(options: OutboxOptions): Outbox {
       wake();
     },
 
-    async deleteByUser(userId) {
+    /** Deletes all mails about an account, sent or not. */
+    async deleteByUser(userId: string) {
       await mails.deleteMany({ userId });
     },
   };

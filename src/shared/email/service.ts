@@ -6,7 +6,7 @@ import type { Job, JobLog } from '../../core/ops/jobs.js';
 import { purgeMatching } from '../../core/ops/purge.js';
 import { firstPagesOf, mapPages } from '../../core/storage/pages.js';
 import type { MailContent } from './content.js';
-import { createOutbox, type Outbox, type OutboxOptions } from './outbox.js';
+import { createOutbox, type OutboxOptions } from './outbox.js';
 import { createRelay, type UnfinishedMail } from './relay.js';
 import { isEmailAddress } from './schemas.js';
 import type { MailStatus } from './store.js';
@@ -23,21 +23,7 @@ export interface MailSummary {
   endedAt?: string;
 }
 
-export interface EmailService extends Outbox {
-  /** Lists the mails about an account, newest first, without their content. */
-  listByUser(userId: string): AsyncIterable<MailSummary[]>;
-  /** Renders a mail with sample values. */
-  preview(name: MailName): Promise<RenderedMail>;
-  /** Sends a mail with sample values immediately. @throws DeliveryError with a message for the operator */
-  sendTest(to: string, name?: MailName): Promise<DeliveryResult>;
-  /** Counts the mails that could not be sent on each day (ISO 8601 dates, UTC), each up to `limit`. */
-  countFailures(days: readonly string[], limit: number): Promise<Record<FailedStatus, number[]>>;
-  /** `relay` sends queued mails, `purge` deletes old ones. */
-  jobs: { relay: Job; purge: Job };
-  /** Logs a mail server that does not accept the connection. Never rejects. */
-  checkServer(): Promise<void>;
-  close(): Promise<void>;
-}
+export type EmailService = ReturnType<typeof createEmailService>;
 
 export interface EmailServiceOptions extends OutboxOptions {
   content: MailContent;
@@ -61,7 +47,7 @@ type FailedStatus = 'failed' | 'undeliverable' | 'expired';
 /** How long finished mails are stored. */
 const RETENTION_MS = 30 * DAY;
 
-export function createEmailService(options: EmailServiceOptions): EmailService {
+export function createEmailService(options: EmailServiceOptions) {
   const { mails, templates, messages, transport, from, replyTo, publicUrl, settings } = options;
   const { clock, random, log } = options;
   const outbox = createOutbox(options);
@@ -95,7 +81,8 @@ export function createEmailService(options: EmailServiceOptions): EmailService {
   return {
     ...outbox,
 
-    listByUser(userId) {
+    /** Lists the mails about an account, newest first, without their content. */
+    listByUser(userId: string): AsyncIterable<MailSummary[]> {
       const pages = firstPagesOf(mails, { where: { userId }, sort: 'id', desc: true }, MAX_LISTED);
       return mapPages(pages, ({ template, to, status, createdAt, endedAt }) => ({
         template,
@@ -106,12 +93,14 @@ export function createEmailService(options: EmailServiceOptions): EmailService {
       }));
     },
 
-    async preview(name) {
+    /** Renders a mail with sample values. */
+    async preview(name: MailName): Promise<RenderedMail> {
       const { subject, text, html } = await compose(name, samplesOf(name));
       return { subject, text, html };
     },
 
-    async sendTest(to, name = 'welcome') {
+    /** Sends a mail with sample values immediately. @throws DeliveryError with a message for the operator */
+    async sendTest(to: string, name: MailName = 'welcome'): Promise<DeliveryResult> {
       if (!isEmailAddress(to)) throw new DeliveryError('this is not one address', true);
       const key = newId('test_', clock, random);
       const message = await composeMessage({
@@ -123,7 +112,8 @@ export function createEmailService(options: EmailServiceOptions): EmailService {
       return transport.send(message, new AbortController().signal);
     },
 
-    async countFailures(days, limit) {
+    /** Counts the mails that could not be sent on each day (ISO 8601 dates, UTC), each up to `limit`. */
+    async countFailures(days: readonly string[], limit: number): Promise<Record<FailedStatus, number[]>> {
       const countDays = (status: FailedStatus) =>
         Promise.all(days.map((day) => mails.count({ status, endedAt: timesOf(day) }, limit)));
       const [failed, undeliverable, expired] = await Promise.all([
@@ -134,6 +124,7 @@ export function createEmailService(options: EmailServiceOptions): EmailService {
       return { failed, undeliverable, expired };
     },
 
+    /** `relay` sends queued mails, `purge` deletes old ones. */
     jobs: {
       relay: { everySeconds: 5, run: createRelay({ ...options, composeMessage }) },
       purge: {
@@ -141,8 +132,9 @@ export function createEmailService(options: EmailServiceOptions): EmailService {
         run: ({ signal }) => purgeMatching(mails, { where: ended(), sort: 'endedAt', signal }),
         countBacklog: (limit) => mails.count(ended(), limit),
       },
-    },
+    } satisfies { relay: Job; purge: Job },
 
+    /** Logs a mail server that does not accept the connection. Never rejects. */
     async checkServer() {
       await transport.verify?.().catch((error: unknown) => {
         if (!(error instanceof DeliveryError)) throw error;

@@ -1,11 +1,9 @@
 import type { ModuleContext } from '../../core/server/module-context.js';
-import { createFactorService, type FactorService } from './service.js';
+import { createFactorService } from './service.js';
 import { type AnnounceFactor, FACTOR_VERSION, factorCollection, removeFactor } from './store.js';
 
 /** The second factors of accounts. */
-export interface FactorModule {
-  service: FactorService;
-}
+export type FactorModule = ReturnType<typeof createFactorModule>;
 
 export interface FactorModuleOptions {
   /** The encryption keys, the current one first. */
@@ -16,7 +14,7 @@ export interface FactorModuleOptions {
   announce?: AnnounceFactor | undefined;
 }
 
-export function createFactorModule(context: ModuleContext, options: FactorModuleOptions): FactorModule {
+export function createFactorModule(context: ModuleContext, options: FactorModuleOptions) {
   const { store, audit, clock, accountData, signInMethods, versions } = context;
   const factors = factorCollection(store);
   const service = createFactorService({ ...context, ...options, factors });

@@ -30,52 +30,7 @@ export interface FactorState {
 }
 
 /** The second factor of accounts: codes of an authenticator app, and recovery codes for its loss. */
-export interface FactorService {
-  /** Null if the account has none. */
-  stateOf(account: string): Promise<FactorState | null>;
-  /**
-   * A new secret for the authenticator app, which becomes the factor when a code of it is confirmed within 15 minutes.
-   * @param label the user name, which the app shows
-   * @throws FACTOR_EXISTS
-   */
-  begin(account: string, label: string): Promise<Enrolment>;
-  /** The secret that was shown last, for the same page after a wrong code; null if there is none any more. */
-  pending(account: string, label: string): Promise<Enrolment | null>;
-  /**
-   * Confirms the new secret with a code of it. Returns the recovery codes, which cannot be read again; null for a wrong
-   * code. The same form returns the same codes.
-   * @throws FACTOR_CHANGED, RATE_LIMITED
-   */
-  confirm(account: string, code: string, form: string, source: RequestSource): Promise<string[] | null>;
-  /**
-   * Checks a code of the app or a recovery code, and uses it. Null for a wrong or used one.
-   * @param onBudgetSpent called if only codes from other addresses exhaust the limit; returns the error message
-   * @throws RATE_LIMITED
-   */
-  verify(
-    account: string,
-    code: string,
-    source: RequestSource,
-    onBudgetSpent?: () => string,
-  ): Promise<FactorMethod | null>;
-  /** Lets the owner, proven by an e-mailed link, give codes from this address while others exhaust the limit. */
-  trust(account: string, ip: string): Promise<void>;
-  /** New recovery codes instead of all earlier ones. @throws FACTOR_CHANGED if there is no factor */
-  renewRecoveryCodes(account: string, form: string, source: RequestSource): Promise<string[]>;
-  /** Removes the factor. False if there is none. */
-  remove(account: string, source: ChangeSource): Promise<boolean>;
-  /**
-   * By when an account without a factor must have one, in Unix milliseconds: the first call begins the period of grace. Null if
-   * it has one.
-   */
-  requiredFrom(account: string, graceMs: number): Promise<number | null>;
-  /** The value of `FACTOR_VERSION`. */
-  version(account: string): Promise<number>;
-  /** Removes everything about a deleted account. */
-  forget(account: string): Promise<void>;
-  /** Encrypts with the current key what another key has encrypted. */
-  encryptionJob: Job;
-}
+export type FactorService = ReturnType<typeof createFactorService>;
 
 export interface FactorDependencies {
   factors: Factors;
@@ -92,7 +47,7 @@ export interface FactorDependencies {
 
 const ENROLMENT_MS = 15 * MINUTE;
 
-export function createFactorService(deps: FactorDependencies): FactorService {
+export function createFactorService(deps: FactorDependencies) {
   const { factors, keys, issuer, throttle, audit, announce, clock, random } = deps;
   const encryption = createEncryption({
     keys,
@@ -198,13 +153,19 @@ export function createFactorService(deps: FactorDependencies): FactorService {
   };
 
   return {
-    async stateOf(account) {
+    /** Null if the account has none. */
+    async stateOf(account: string): Promise<FactorState | null> {
       const found = await factors.findOne({ id: account });
       if (found?.confirmedAt === undefined) return null;
       return { since: found.confirmedAt, recoveryCodesLeft: found.recovery.length };
     },
 
-    async begin(account, label) {
+    /**
+     * A new secret for the authenticator app, which becomes the factor when a code of it is confirmed within 15 minutes.
+     * @param label the user name, which the app shows
+     * @throws FACTOR_EXISTS
+     */
+    async begin(account: string, label: string): Promise<Enrolment> {
       const secret = newSecret(random);
       const pending = {
         pending: encryption.encrypt(account, secret),
@@ -214,12 +175,18 @@ export function createFactorService(deps: FactorDependencies): FactorService {
       return enrolmentOf(secret, { issuer: issuer(), label });
     },
 
-    async pending(account, label) {
+    /** The secret that was shown last, for the same page after a wrong code; null if there is none any more. */
+    async pending(account: string, label: string): Promise<Enrolment | null> {
       const secret = pendingOf(await factors.findOne({ id: account }));
       return secret === null ? null : enrolmentOf(secret, { issuer: issuer(), label });
     },
 
-    confirm(account, code, form, source) {
+    /**
+     * Confirms the new secret with a code of it. Returns the recovery codes, which cannot be read again; null for a wrong
+     * code. The same form returns the same codes.
+     * @throws FACTOR_CHANGED, RATE_LIMITED
+     */
+    confirm(account: string, code: string, form: string, source: RequestSource): Promise<string[] | null> {
       const codes = recoveryCodesOf(codeKey, account, form);
       const typed = typedCode(code);
       return attempt(account, source, async () => {
@@ -244,7 +211,17 @@ export function createFactorService(deps: FactorDependencies): FactorService {
       });
     },
 
-    async verify(account, code, source, onBudgetSpent) {
+    /**
+     * Checks a code of the app or a recovery code, and uses it. Null for a wrong or used one.
+     * @param onBudgetSpent called if only codes from other addresses exhaust the limit; returns the error message
+     * @throws RATE_LIMITED
+     */
+    async verify(
+      account: string,
+      code: string,
+      source: RequestSource,
+      onBudgetSpent?: () => string,
+    ): Promise<FactorMethod | null> {
       const typed = typedCode(code);
       const method = await attempt(account, source, () => use(account, typed), onBudgetSpent);
       if (method === null) {
@@ -255,7 +232,8 @@ export function createFactorService(deps: FactorDependencies): FactorService {
       return method;
     },
 
-    async renewRecoveryCodes(account, form, source) {
+    /** New recovery codes instead of all earlier ones. @throws FACTOR_CHANGED if there is no factor */
+    async renewRecoveryCodes(account: string, form: string, source: RequestSource): Promise<string[]> {
       const codes = recoveryCodesOf(codeKey, account, form);
       for (;;) {
         const found = await factors.findOne({ id: account });
@@ -267,11 +245,17 @@ export function createFactorService(deps: FactorDependencies): FactorService {
       return codes;
     },
 
-    trust: (account, ip) => throttle.trust(guessedAccount(account), ip),
+    /** Lets the owner, proven by an e-mailed link, give codes from this address while others exhaust the limit. */
+    trust: (account: string, ip: string) => throttle.trust(guessedAccount(account), ip),
 
-    remove: (account, source) => removeFactor(account, source, deps),
+    /** Removes the factor. False if there is none. */
+    remove: (account: string, source: ChangeSource): Promise<boolean> => removeFactor(account, source, deps),
 
-    async requiredFrom(account, graceMs) {
+    /**
+     * By when an account without a factor must have one, in Unix milliseconds: the first call begins the period of grace. Null if
+     * it has one.
+     */
+    async requiredFrom(account: string, graceMs: number): Promise<number | null> {
       const found = await factors.findOne({ id: account });
       if (found?.confirmedAt !== undefined) return null;
       if (found?.requiredFrom !== undefined) return found.requiredFrom;
@@ -280,12 +264,15 @@ export function createFactorService(deps: FactorDependencies): FactorService {
       return requiredFrom;
     },
 
-    version: (account) => readFactorVersion(factors, account),
+    /** The value of `FACTOR_VERSION`. */
+    version: (account: string): Promise<number> => readFactorVersion(factors, account),
 
-    async forget(account) {
+    /** Removes everything about a deleted account. */
+    async forget(account: string) {
       await factors.deleteOne({ id: account });
     },
 
+    /** Encrypts with the current key what another key has encrypted. */
     encryptionJob: {
       everySeconds: HOUR / SECOND,
       async run({ signal }) {
@@ -298,7 +285,7 @@ export function createFactorService(deps: FactorDependencies): FactorService {
           }
         }
       },
-    },
+    } satisfies Job,
   };
 
   /** What another key than the current one has encrypted, encrypted anew. */

@@ -14,13 +14,11 @@ import {
   viewOf,
 } from './flows.js';
 import { type PasskeyPluginOptions, passkeyPlugin } from './plugin.js';
-import { createPasskeyService, type PasskeyService } from './service.js';
+import { createPasskeyService } from './service.js';
 import { type AnnouncePasskey, passkeyCollection, usedChallengeCollection } from './store.js';
 
 /** The passkeys of accounts. */
-export interface PasskeyModule {
-  service: PasskeyService;
-}
+export type PasskeyModule = ReturnType<typeof createPasskeyModule>;
 
 export interface PasskeyModuleOptions {
   /** The public address, to whose host passkeys are bound. */
@@ -41,7 +39,7 @@ const SCRIPT = packageFile('templates/pages/passkeys.js');
 export function createPasskeyModule(
   context: ModuleContext,
   { address, origins = [], name, announce }: PasskeyModuleOptions,
-): PasskeyModule {
+) {
   const usedChallenges = usedChallengeCollection(context.store);
   const service = createPasskeyService({
     ...context,

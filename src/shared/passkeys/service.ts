@@ -26,51 +26,7 @@ import {
 } from './store.js';
 
 /** The passkeys of accounts. `form` is the token of the form that contains the challenge and its response. */
-export interface PasskeyService {
-  /** The oldest first. */
-  list(account: string): Promise<PasskeyDocument[]>;
-  has(account: string): Promise<boolean>;
-  /** Whether the account has one after the removals that have begun. */
-  keepsOne(account: string): Promise<boolean>;
-  /** For the browser, as JSON; null if the account has as many as it can have. */
-  creationOptions(user: { id: string; handle: string; name?: string }, form: string): Promise<string | null>;
-  /** The same for an account that does not exist yet. */
-  firstCreationOptions(user: { id: string; handle: string; name?: string }, form: string): string;
-  /** Adds the passkey that the browser has created. Null for an invalid or repeated response, and beyond the limit. */
-  add(
-    account: string,
-    created: { form: string; credential: string; name: string },
-    source: RequestSource,
-  ): Promise<PasskeyDocument | null>;
-  /** For the browser, as JSON. */
-  requestOptions(form: string): string;
-  /**
-   * The account whose passkey has signed the challenge of the form. Null for an invalid or repeated signature, for a passkey
-   * that may have been copied, and if `find` does not find the account. The audit names the `purpose`.
-   * @throws RATE_LIMITED, after failures only
-   */
-  verify<T>(
-    signed: { form: string; credential: string; purpose?: string },
-    find: (account: string) => Promise<T | null>,
-    source: RequestSource,
-  ): Promise<T | null>;
-  rename(account: string, id: string, name: string, source: RequestSource): Promise<boolean>;
-  /**
-   * @param rule `keepsOne`: the last passkey of the account stays, also if several are removed at the same time, unless
-   *   `hasOtherLogin` finds another way to sign in
-   * @returns `last` if the passkey stays for this reason, `unknown` if the account has no such passkey
-   */
-  remove(
-    account: string,
-    id: string,
-    source: ChangeSource,
-    rule: RemovalRule,
-  ): Promise<'removed' | 'last' | 'unknown'>;
-  /** Removes all passkeys and returns their number. */
-  removeAll(account: string, source: ChangeSource): Promise<number>;
-  /** Removes everything about a deleted account. */
-  forget(account: string): Promise<void>;
-}
+export type PasskeyService = ReturnType<typeof createPasskeyService>;
 
 export interface RemovalRule {
   keepsOne: boolean;
@@ -99,9 +55,10 @@ const DECOY = {
 /** Longer than any form with a challenge can be submitted. */
 const USED_CHALLENGE_MS = HOUR;
 
-export function createPasskeyService(deps: PasskeyDependencies): PasskeyService {
+export function createPasskeyService(deps: PasskeyDependencies) {
   const { passkeys, usedChallenges, relyingParty, throttle, audit, announce, clock, random } = deps;
 
+  /** The oldest first. */
   const list = async (account: string): Promise<PasskeyDocument[]> => {
     const { items } = await passkeys.page({ where: { account }, sort: 'account', limit: MAX_PER_ACCOUNT });
     return items.sort((one, other) => one.createdAt - other.createdAt);
@@ -136,6 +93,7 @@ export function createPasskeyService(deps: PasskeyDependencies): PasskeyService 
   const stateIn = (assertion: Assertion, publicKey: string, form: string) =>
     deps.verifyAssertion(relyingParty(), form, assertion, { id: assertion.id, publicKey });
 
+  /** Whether the account has one after the removals that have begun. */
   const keepsOne = async (account: string): Promise<boolean> =>
     (await passkeys.count({ account, leaving: null }, 1)) > 0;
 
@@ -144,19 +102,30 @@ export function createPasskeyService(deps: PasskeyDependencies): PasskeyService 
   return {
     list,
 
-    has: async (account) => (await passkeys.findOne({ account })) !== null,
+    has: async (account: string): Promise<boolean> => (await passkeys.findOne({ account })) !== null,
 
     keepsOne,
 
-    async creationOptions(user, form) {
+    /** For the browser, as JSON; null if the account has as many as it can have. */
+    async creationOptions(
+      user: { id: string; handle: string; name?: string },
+      form: string,
+    ): Promise<string | null> {
       const existing = await list(user.id);
       if (existing.length >= MAX_PER_ACCOUNT) return null;
       return JSON.stringify(creationOptions(relyingParty(), user, form, existing));
     },
 
-    firstCreationOptions: (user, form) => JSON.stringify(creationOptions(relyingParty(), user, form, [])),
+    /** The same for an account that does not exist yet. */
+    firstCreationOptions: (user: { id: string; handle: string; name?: string }, form: string): string =>
+      JSON.stringify(creationOptions(relyingParty(), user, form, [])),
 
-    async add(account, { form, credential, name }, source) {
+    /** Adds the passkey that the browser has created. Null for an invalid or repeated response, and beyond the limit. */
+    async add(
+      account: string,
+      { form, credential, name }: { form: string; credential: string; name: string },
+      source: RequestSource,
+    ): Promise<PasskeyDocument | null> {
       const created = await deps.verifyCreation(relyingParty(), form, credential);
       if (!created || !(await useChallenge(form))) return null;
       const passkey = { ...created, account, name, createdAt: clock.now() };
@@ -171,9 +140,19 @@ export function createPasskeyService(deps: PasskeyDependencies): PasskeyService 
       return passkey;
     },
 
-    requestOptions: (form) => JSON.stringify(requestOptions(relyingParty(), form)),
+    /** For the browser, as JSON. */
+    requestOptions: (form: string): string => JSON.stringify(requestOptions(relyingParty(), form)),
 
-    verify({ form, credential, purpose }, find, source) {
+    /**
+     * The account whose passkey has signed the challenge of the form. Null for an invalid or repeated signature, for a passkey
+     * that may have been copied, and if `find` does not find the account. The audit names the `purpose`.
+     * @throws RATE_LIMITED, after failures only
+     */
+    verify<T>(
+      { form, credential, purpose }: { form: string; credential: string; purpose?: string },
+      find: (account: string) => Promise<T | null>,
+      source: RequestSource,
+    ): Promise<T | null> {
       return throttle.attempt({ account: 'passkeys', ip: source.ip, kind: 'passkey' }, async () => {
         const assertion = parseAssertion(credential);
         const known = assertion && (await passkeys.findOne({ id: assertion.id }));
@@ -193,13 +172,23 @@ export function createPasskeyService(deps: PasskeyDependencies): PasskeyService 
       });
     },
 
-    async rename(account, id, name, { ip }) {
+    async rename(account: string, id: string, name: string, { ip }: RequestSource): Promise<boolean> {
       const isRenamed = await passkeys.changeOne({ id, account }, { set: { name } });
       if (isRenamed) await audit.record({ event: 'passkey.renamed', subject: account, ip });
       return isRenamed;
     },
 
-    async remove(account, id, source, rule) {
+    /**
+     * @param rule `keepsOne`: the last passkey of the account stays, also if several are removed at the same time, unless
+     *   `hasOtherLogin` finds another way to sign in
+     * @returns `last` if the passkey stays for this reason, `unknown` if the account has no such passkey
+     */
+    async remove(
+      account: string,
+      id: string,
+      source: ChangeSource,
+      rule: RemovalRule,
+    ): Promise<'removed' | 'last' | 'unknown'> {
       for (;;) {
         const found = await passkeys.findOne({ id, account });
         if (!found) return 'unknown';
@@ -216,9 +205,12 @@ export function createPasskeyService(deps: PasskeyDependencies): PasskeyService 
       return 'removed';
     },
 
-    removeAll: (account, source) => removePasskeys(account, source, deps),
+    /** Removes all passkeys and returns their number. */
+    removeAll: (account: string, source: ChangeSource): Promise<number> =>
+      removePasskeys(account, source, deps),
 
-    async forget(account) {
+    /** Removes everything about a deleted account. */
+    async forget(account: string) {
       await passkeys.deleteMany({ account });
     },
   };

@@ -14,31 +14,9 @@ export interface ApprovalOptions {
 }
 
 /** Approves a request of a principal that is signed in and has allowed what the application gets. */
-export interface Approval {
-  /** For a person with a session. */
-  approve(
-    authRequest: AuthorizationRequest,
-    user: SignedInUser,
-    consent: Consent,
-    request: FastifyRequest,
-  ): Promise<AuthorizationResponse>;
-  /** After the person has allowed a delegation on its page. */
-  delegate(
-    authRequest: AuthorizationRequest,
-    user: SignedInUser,
-    consent: Consent,
-    request: FastifyRequest,
-  ): Promise<AuthorizationResponse>;
-  /** For credentials in the request itself, without a session. */
-  approveBasic(
-    authRequest: AuthorizationRequest,
-    principal: Principal,
-    consent: Consent,
-    request: FastifyRequest,
-  ): Promise<AuthorizationResponse>;
-}
+export type Approval = ReturnType<typeof createApproval>;
 
-export function createApproval({ authorization, sessions, consents }: ApprovalOptions): Approval {
+export function createApproval({ authorization, sessions, consents }: ApprovalOptions) {
   /** Lists a client that gets a refresh token without consent, so that the user can revoke it. */
   async function connectIfUnasked(
     authRequest: AuthorizationRequest,
@@ -54,20 +32,38 @@ export function createApproval({ authorization, sessions, consents }: ApprovalOp
   }
 
   return {
-    async approve(authRequest, { principal, session }, consent, request) {
+    /** For a person with a session. */
+    async approve(
+      authRequest: AuthorizationRequest,
+      { principal, session }: SignedInUser,
+      consent: Consent,
+      request: FastifyRequest,
+    ): Promise<AuthorizationResponse> {
       await sessions.extend(session);
       const { revocations } = await connectIfUnasked(authRequest, principal, consent);
       const authentication = { principal, session, revocations, isSilent: true };
       return authorization.approve(authRequest, authentication, requestSource(request).ip);
     },
 
-    async delegate(authRequest, { principal, session }, { revocations }, request) {
+    /** After the person has allowed a delegation on its page. */
+    async delegate(
+      authRequest: AuthorizationRequest,
+      { principal, session }: SignedInUser,
+      { revocations }: Consent,
+      request: FastifyRequest,
+    ): Promise<AuthorizationResponse> {
       await sessions.extend(session);
       const authentication = { principal, session, revocations, isSilent: true, delegates: true };
       return authorization.approve(authRequest, authentication, requestSource(request).ip);
     },
 
-    async approveBasic(authRequest, principal, consent, request) {
+    /** For credentials in the request itself, without a session. */
+    async approveBasic(
+      authRequest: AuthorizationRequest,
+      principal: Principal,
+      consent: Consent,
+      request: FastifyRequest,
+    ): Promise<AuthorizationResponse> {
       const { revocations } = await connectIfUnasked(authRequest, principal, consent);
       return authorization.approve(authRequest, { principal, revocations }, requestSource(request).ip);
     },

@@ -40,31 +40,21 @@ export interface BrowserOptions {
 }
 
 /** What a browser gets for a request, whose credentials are its cookies. */
-export interface BrowserResponses {
-  /** Responds with a code, a page, or an error for `prompt=none`. */
-  respond(
-    authRequest: AuthorizationRequest,
-    request: FastifyRequest,
-    reply: FastifyReply,
-  ): Promise<FastifyReply>;
-  /** The page that the person must complete; `null` if none is required. */
-  interactionFor(
-    authRequest: AuthorizationRequest,
-    user: SignedInUser | null,
-    consent: Consent,
-  ): Promise<InteractionKind | null>;
-  /** The page on which a person allows an agent to act. */
-  delegationPageOf(authRequest: AuthorizationRequest, user: SignedInUser, token: string): Promise<Page>;
-}
+export type BrowserResponses = ReturnType<typeof createBrowserResponses>;
 
-export function createBrowserResponses(options: BrowserOptions): BrowserResponses {
+export function createBrowserResponses(options: BrowserOptions) {
   const { authorization, forms, approval, sessions, consents, cookies, pages, clock, issuer } = options;
   const { signInPages, isSignUpOpen, secondFactor, passkeys } = options;
 
   const canStepUp = async ({ id }: Principal): Promise<boolean> =>
     (await secondFactor?.isEnrolled(id)) === true || (await passkeys?.has(id)) === true;
 
-  const interactionFor: BrowserResponses['interactionFor'] = async (authRequest, user, consent) => {
+  /** The page that the person must complete; `null` if none is required. */
+  const interactionFor = async (
+    authRequest: AuthorizationRequest,
+    user: SignedInUser | null,
+    consent: Consent,
+  ): Promise<InteractionKind | null> => {
     const stepsUp = user !== null && needsSecondFactor(authRequest, user);
     return requiredInteraction(authRequest, user, {
       now: clock.now(),
@@ -74,7 +64,12 @@ export function createBrowserResponses(options: BrowserOptions): BrowserResponse
     });
   };
 
-  const delegationPageOf: BrowserResponses['delegationPageOf'] = async (authRequest, user, token) => {
+  /** The page on which a person allows an agent to act. */
+  const delegationPageOf = async (
+    authRequest: AuthorizationRequest,
+    user: SignedInUser,
+    token: string,
+  ): Promise<Page> => {
     const { handle } = user.principal;
     const { delegationPage } = await import('../delegations/pages.js');
     return delegationPage(authRequest, issuer(), { token, handle, now: clock.now() });
@@ -116,7 +111,12 @@ export function createBrowserResponses(options: BrowserOptions): BrowserResponse
     interactionFor,
     delegationPageOf,
 
-    async respond(authRequest, request, reply) {
+    /** Responds with a code, a page, or an error for `prompt=none`. */
+    async respond(
+      authRequest: AuthorizationRequest,
+      request: FastifyRequest,
+      reply: FastifyReply,
+    ): Promise<FastifyReply> {
       const user = await sessions.find(cookies.session.read(request));
       const consent = user ? await consents.find(user.principal.id, authRequest.client.id) : NO_CONSENT;
       const redirectStatus = request.method === 'POST' ? 303 : 302;

@@ -33,12 +33,7 @@ export interface ClientInteraction {
   revocations?: number;
 }
 
-export interface InteractionTokens {
-  /** Issues the token of a form for the browser with this cookie. */
-  issue(interaction: Interaction, cookie: string): string;
-  /** The interaction of a token, or `null` when it is invalid or bound to another cookie. An expired one can only begin again. */
-  verify(token: string, cookie: string): { interaction: Interaction; isExpired: boolean } | null;
-}
+export type InteractionTokens = ReturnType<typeof createInteractionTokens>;
 
 const LIFETIME_MS = 15 * MINUTE;
 
@@ -54,20 +49,19 @@ type Payload = Interaction & { expiresAt: number };
  * @param seeds signing seeds in hexadecimal: the first authenticates, all verify, so that a form which is open during a
  * key rotation, or was issued by a process with the other key, stays valid
  */
-export function createInteractionTokens(
-  seeds: readonly [string, ...string[]],
-  { clock }: { clock: Clock },
-): InteractionTokens {
+export function createInteractionTokens(seeds: readonly [string, ...string[]], { clock }: { clock: Clock }) {
   const keys = seeds.map(deriveKey);
   const [current] = keys as [KeyObject, ...KeyObject[]];
   return {
-    issue(interaction, cookie) {
+    /** Issues the token of a form for the browser with this cookie. */
+    issue(interaction: Interaction, cookie: string): string {
       const payload: Payload = { ...interaction, expiresAt: clock.now() + LIFETIME_MS };
       const encoded = Buffer.from(JSON.stringify(payload)).toString('base64url');
       return `${encoded}.${authenticate(current, encoded, cookie).toString('base64url')}`;
     },
 
-    verify(token, cookie) {
+    /** The interaction of a token, or `null` when it is invalid or bound to another cookie. An expired one can only begin again. */
+    verify(token: string, cookie: string): { interaction: Interaction; isExpired: boolean } | null {
       const [encoded = '', tag = '', ...rest] = token.split('.');
       const presented = Buffer.from(tag, 'base64url');
       const isAuthentic = keys.some((key) => {

@@ -35,23 +35,7 @@ export interface FormState {
  * The pages on which a user signs in or signs up. They name the application, its address and the requested data, so that
  * signing in includes consent.
  */
-export interface SignInPages {
-  signIn(signInRequest: SignInRequest, form: FormState): Page;
-  signUp(signInRequest: SignInRequest, form: FormState): Page;
-  /** Asks for the second factor, after the password. */
-  secondFactor(signInRequest: SignInRequest, form: { token: string; problems?: Localized[] }): Page;
-  /** Sets up the second factor that the operator requires, after the password. */
-  secondFactorEnrolment(
-    signInRequest: SignInRequest,
-    form: { token: string; enrolment: Enrolment | null; problems?: Localized[] },
-  ): Page;
-  /** The recovery codes of the new second factor, and the way on. */
-  recoveryCodes(signInRequest: SignInRequest, codes: readonly string[]): Page;
-  /** Before a second factor is set up, the person has to follow the link that was sent. */
-  unconfirmed(signInRequest: SignInRequest, handle: string): Page;
-  /** Where sign-up is not open. */
-  signUpClosed(signInRequest: SignInRequest): Page;
-}
+export type SignInPages = ReturnType<typeof createSignInPages>;
 
 export function createSignInPages(
   issuer: () => string,
@@ -66,7 +50,7 @@ export function createSignInPages(
     passkeys: Pick<SignInPasskeys, 'script' | 'requestOptions'> | undefined;
     passkeySignUp: Pick<PasskeySignUp, 'script' | 'creationOptions'> | undefined;
   },
-): SignInPages {
+) {
   const pageFor = (template: string, signInRequest: SignInRequest, view: Record<string, unknown>): Page =>
     'returnTo' in signInRequest
       ? { template, view: { destination: message(DESTINATIONS[signInRequest.name]), ...view } }
@@ -83,7 +67,7 @@ export function createSignInPages(
       : admitsNewPeople(signInRequest));
 
   return {
-    signIn: (signInRequest, form) => ({
+    signIn: (signInRequest: SignInRequest, form: FormState): Page => ({
       ...pageFor('sign-in', signInRequest, {
         action: `${mountPath(issuer())}/authorize/login`,
         forgotPassword: `${mountPath(issuer())}/account/forgot-password`,
@@ -99,7 +83,7 @@ export function createSignInPages(
       ...(passkeys && { script: passkeys.script }),
     }),
 
-    signUp: (signInRequest, form) => ({
+    signUp: (signInRequest: SignInRequest, form: FormState): Page => ({
       ...pageFor('sign-up', signInRequest, {
         action: `${mountPath(issuer())}/authorize/sign-up`,
         signInHref: signInHref(signInRequest, mountPath(issuer())),
@@ -114,7 +98,8 @@ export function createSignInPages(
       ...(passkeySignUp && { script: passkeySignUp.script }),
     }),
 
-    secondFactor: (signInRequest, form) =>
+    /** Asks for the second factor, after the password. */
+    secondFactor: (signInRequest: SignInRequest, form: { token: string; problems?: Localized[] }): Page =>
       pageFor('second-factor', signInRequest, {
         action: `${mountPath(issuer())}/authorize/second-factor`,
         signInHref: signInHref(signInRequest, mountPath(issuer())),
@@ -122,7 +107,11 @@ export function createSignInPages(
         ...form,
       }),
 
-    secondFactorEnrolment: (signInRequest, { enrolment, ...form }) =>
+    /** Sets up the second factor that the operator requires, after the password. */
+    secondFactorEnrolment: (
+      signInRequest: SignInRequest,
+      { enrolment, ...form }: { token: string; enrolment: Enrolment | null; problems?: Localized[] },
+    ): Page =>
       pageFor('second-factor-enrolment', signInRequest, {
         action: `${mountPath(issuer())}/authorize/second-factor/enrol`,
         signInHref: signInHref(signInRequest, mountPath(issuer())),
@@ -131,18 +120,21 @@ export function createSignInPages(
         ...form,
       }),
 
-    recoveryCodes: (signInRequest, codes) => ({
+    /** The recovery codes of the new second factor, and the way on. */
+    recoveryCodes: (signInRequest: SignInRequest, codes: readonly string[]): Page => ({
       template: 'account-recovery-codes',
       view: { codes, doneHref: continueHref(signInRequest, mountPath(issuer())) },
     }),
 
-    unconfirmed: (signInRequest, handle) =>
+    /** Before a second factor is set up, the person has to follow the link that was sent. */
+    unconfirmed: (signInRequest: SignInRequest, handle: string): Page =>
       pageFor('second-factor-unconfirmed', signInRequest, {
         sent: message('second-factor-unconfirmed.sent', { handle }),
         signInHref: signInHref(signInRequest, mountPath(issuer())),
       }),
 
-    signUpClosed: (signInRequest) => ({
+    /** Where sign-up is not open. */
+    signUpClosed: (signInRequest: SignInRequest): Page => ({
       template: 'sign-up-closed',
       view: { issuer: issuer(), signInHref: signInHref(signInRequest, mountPath(issuer())) },
     }),

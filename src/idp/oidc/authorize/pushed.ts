@@ -8,16 +8,7 @@ import { REQUEST_URI, wasUsed } from './request.js';
 import type { Parameters } from './rules.js';
 
 /** Authorization requests that clients have pushed (RFC 9126). Loaded with the first of them. */
-export interface PushedAuthorization {
-  /** Stores the parameters of a valid request. */
-  push(clientId: string, parameters: Parameters): Promise<{ request_uri: string; expires_in: number }>;
-  /** Opens a request in a browser, as often as it wants until a code is issued (RFC 9126 §4). @throws invalid_request */
-  open(clientId: string | undefined, requestUri: string): Promise<OpenedRequest>;
-  /** The same for a form that was shown for it, which may be submitted twice. @throws invalid_request */
-  resume(clientId: string | undefined, requestUri: string): Promise<OpenedRequest>;
-  /** Ends it with its code. Returns whether it was open until then. */
-  use(requestUri: string): Promise<boolean>;
-}
+export type PushedAuthorization = ReturnType<typeof createPushedAuthorization>;
 
 export interface OpenedRequest {
   parameters: Parameters;
@@ -38,7 +29,7 @@ const PURPOSE = 'pushed authorization request';
 export function createPushedAuthorization(
   requests: PushedRequests,
   { clock, random }: { clock: Clock; random: Random },
-): PushedAuthorization {
+) {
   const encryptionWith = (requestUri: string) =>
     createEncryption({ keys: [requestUri], purpose: PURPOSE, unreadable: () => PURPOSE, random });
 
@@ -60,7 +51,11 @@ export function createPushedAuthorization(
   });
 
   return {
-    async push(clientId, parameters) {
+    /** Stores the parameters of a valid request. */
+    async push(
+      clientId: string,
+      parameters: Parameters,
+    ): Promise<{ request_uri: string; expires_in: number }> {
       const requestUri = newToken(random, REQUEST_URI);
       const now = clock.now();
       const { request_uri: _, ...others } = parameters;
@@ -76,7 +71,8 @@ export function createPushedAuthorization(
       return { request_uri: requestUri, expires_in: LIFETIME_SECONDS };
     },
 
-    async open(clientId, requestUri) {
+    /** Opens a request in a browser, as often as it wants until a code is issued (RFC 9126 §4). @throws invalid_request */
+    async open(clientId: string | undefined, requestUri: string): Promise<OpenedRequest> {
       const found = await find(clientId, requestUri);
       if (found.usedAt !== undefined) throw wasUsed();
       if (found.openedAt === undefined) {
@@ -87,10 +83,15 @@ export function createPushedAuthorization(
       return read(found, requestUri);
     },
 
-    resume: async (clientId, requestUri) => read(await find(clientId, requestUri), requestUri),
+    /** The same for a form that was shown for it, which may be submitted twice. @throws invalid_request */
+    resume: async (clientId: string | undefined, requestUri: string): Promise<OpenedRequest> =>
+      read(await find(clientId, requestUri), requestUri),
 
-    // Decides between concurrent uses, in all processes together.
-    use: (requestUri) =>
+    /**
+     * Ends it with its code. Returns whether it was open until then.
+     * Decides between concurrent uses, in all processes together.
+     */
+    use: (requestUri: string): Promise<boolean> =>
       requests.changeOne({ id: sha256(requestUri), usedAt: null }, { set: { usedAt: clock.now() } }),
   };
 }

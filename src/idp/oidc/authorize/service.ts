@@ -30,42 +30,7 @@ import type { AuthorizationResponse } from './response.js';
 import { isWebUri, type Parameters, type RuleViolation } from './rules.js';
 
 /** Responds to authorization requests with a code or an error, possibly after a form. */
-export interface Authorization {
-  /** @throws invalid_request */
-  validate(parameters: Parameters, ip: string, pushed?: PushedRequest): Promise<ValidationResult>;
-  /** The error as a response to the application. */
-  errorResponse(error: ErrorResponse): AuthorizationResponse;
-  /** Why this principal must not be authorized, or `null`. */
-  findViolation(request: AuthorizationRequest, principal: Principal): RuleViolation | null;
-  /** The response with a new code, or with an error when this principal must not be authorized. */
-  approve(
-    request: AuthorizationRequest,
-    authenticated: Authentication,
-    ip: string,
-  ): Promise<AuthorizationResponse>;
-  /** Issues the token of a form that is about to be shown to the browser with this cookie, or with a new one. */
-  beginInteraction(
-    request: AuthorizationRequest,
-    cookie: string | undefined,
-    boundTo?: ConsentBinding,
-  ): { token: string; cookie: string };
-  /** The same for the sign-in form of a page of the provider itself. */
-  beginFirstPartySignIn(page: FirstPartyPage, cookie: string | undefined): { token: string; cookie: string };
-  /** Starts the form for the second factor, after the principal has given the password. */
-  beginSecondFactor(
-    signInRequest: AuthorizationRequest | FirstPartyPage,
-    principal: Principal,
-    cookie: string | undefined,
-  ): { token: string; cookie: string };
-  /**
-   * The request or the page that a form was shown for, validated again; `null` when the form is invalid or was shown to
-   * another browser. A form may be submitted twice: on a double click, the browser discards the first response, and the
-   * second one must still redirect to the application. An expired form proves neither a session nor a password.
-   *
-   * @throws invalid_request
-   */
-  resume(token: string, cookie: string | undefined): Promise<ResumedInteraction | null>;
-}
+export type Authorization = ReturnType<typeof createAuthorization>;
 
 export interface Authentication {
   principal: Principal;
@@ -119,7 +84,7 @@ const OTHER_USER: RuleViolation = {
   description: 'The signed-in user is not the user of id_token_hint.',
 };
 
-export function createAuthorization(deps: AuthorizationDependencies): Authorization {
+export function createAuthorization(deps: AuthorizationDependencies) {
   const { grants, interactionTokens, backchannel, directory, issuer, audit, clock, random } = deps;
 
   const respond = (
@@ -131,10 +96,15 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
     values: { ...values, state: parameters['state'], iss: issuer() },
   });
 
+  /** The error as a response to the application. */
   const errorResponse = ({ violation, ...request }: ErrorResponse): AuthorizationResponse =>
     respond(request, { error: violation.error, error_description: violation.description });
 
-  const findViolation = ({ client, hintedSub, targets }: AuthorizationRequest, principal: Principal) => {
+  /** Why this principal must not be authorized, or `null`. */
+  const findViolation = (
+    { client, hintedSub, targets }: AuthorizationRequest,
+    principal: Principal,
+  ): RuleViolation | null => {
     const { id, kind } = principal;
     if (!client.principalKinds.includes(kind)) return WRONG_KIND;
     const refusal = findRefusal(targets, principal);
@@ -171,7 +141,8 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
   };
 
   return {
-    async validate(parameters, ip, pushed) {
+    /** @throws invalid_request */
+    async validate(parameters: Parameters, ip: string, pushed?: PushedRequest): Promise<ValidationResult> {
       const validated = await validateAuthorizationRequest(parameters, {
         ...deps,
         directory: {
@@ -184,7 +155,12 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
     errorResponse,
     findViolation,
 
-    async approve(request, { principal, session, revocations, isSilent = false, delegates = false }, ip) {
+    /** The response with a new code, or with an error when this principal must not be authorized. */
+    async approve(
+      request: AuthorizationRequest,
+      { principal, session, revocations, isSilent = false, delegates = false }: Authentication,
+      ip: string,
+    ): Promise<AuthorizationResponse> {
       const violation = findViolation(request, principal) ?? refuseUnasked(request, delegates);
       if (violation) return errorResponse({ ...request, violation });
       await usePushed(request);
@@ -228,18 +204,32 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       return respond(request, { code });
     },
 
-    beginInteraction(request, known, boundTo) {
+    /** Issues the token of a form that is about to be shown to the browser with this cookie, or with a new one. */
+    beginInteraction(
+      request: AuthorizationRequest,
+      known: string | undefined,
+      boundTo?: ConsentBinding,
+    ): { token: string; cookie: string } {
       const cookie = formCookie(known);
       const interaction = { ...namedIn(request), ...boundTo };
       return { token: interactionTokens.issue(interaction, cookie), cookie };
     },
 
-    beginFirstPartySignIn(page, known) {
+    /** The same for the sign-in form of a page of the provider itself. */
+    beginFirstPartySignIn(
+      page: FirstPartyPage,
+      known: string | undefined,
+    ): { token: string; cookie: string } {
       const cookie = formCookie(known);
       return { token: interactionTokens.issue(page, cookie), cookie };
     },
 
-    beginSecondFactor(signInRequest, { id, epoch }, known) {
+    /** Starts the form for the second factor, after the principal has given the password. */
+    beginSecondFactor(
+      signInRequest: AuthorizationRequest | FirstPartyPage,
+      { id, epoch }: Principal,
+      known: string | undefined,
+    ): { token: string; cookie: string } {
       const cookie = formCookie(known);
       const proven = { id, ...(epoch !== undefined && { epoch }) };
       if ('returnTo' in signInRequest)
@@ -248,7 +238,14 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       return { token: interactionTokens.issue(interaction, cookie), cookie };
     },
 
-    async resume(token, cookie) {
+    /**
+     * The request or the page that a form was shown for, validated again; `null` when the form is invalid or was shown to
+     * another browser. A form may be submitted twice: on a double click, the browser discards the first response, and the
+     * second one must still redirect to the application. An expired form proves neither a session nor a password.
+     *
+     * @throws invalid_request
+     */
+    async resume(token: string, cookie: string | undefined): Promise<ResumedInteraction | null> {
       if (cookie === undefined) return null;
       const verified = interactionTokens.verify(token, cookie);
       if (!verified) return null;

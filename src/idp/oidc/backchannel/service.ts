@@ -17,7 +17,7 @@ import { readPage } from '../../../core/storage/pages.js';
 import type { Client, Directory, Principal } from '../directory.js';
 import { REFRESH_MAX_LIFETIME_MS } from '../grant-tokens.js';
 import type { Keys } from '../keys.js';
-import { MAX_SESSION_LIFETIME_MS, type SessionHooks } from '../sessions.js';
+import { MAX_SESSION_LIFETIME_MS } from '../sessions.js';
 import type { SessionDocument, Sessions } from '../store.js';
 import type { PostLogoutToken } from './request.js';
 import { announceEnd, type LogoutNoticeDocument, type LogoutNotices } from './store.js';
@@ -30,18 +30,7 @@ interface Attempt {
 }
 
 /** Notifies applications that a session has ended (OpenID Connect Back-Channel Logout 1.0). */
-export interface BackchannelLogout extends SessionHooks {
-  /** Before a client receives a code for this scope in a session. */
-  remember(
-    client: Pick<Client, 'id' | 'backchannelLogoutUri'>,
-    session: SessionDocument,
-    scope: string,
-  ): Promise<void>;
-  jobs: { send: Job; purge: Job };
-  /** Notices that are due, up to `limit`. */
-  countDue(limit: number): Promise<number>;
-  failures: LogoutFailures;
-}
+export type BackchannelLogout = ReturnType<typeof createBackchannelLogout>;
 
 /** Notices that applications have not accepted. */
 export interface LogoutFailures {
@@ -135,7 +124,7 @@ const failureOf = (notice: LogoutNoticeDocument): LogoutFailure => ({
 
 const EVENTS = { 'http://schemas.openid.net/event/backchannel-logout': {} };
 
-export function createBackchannelLogout(deps: BackchannelDependencies): BackchannelLogout {
+export function createBackchannelLogout(deps: BackchannelDependencies) {
   const { notices, sessions, directory, keys, post, issuer, wake, audit, clock, random, log } = deps;
 
   /** Whether the session of a notice has ended, and not only expired. */
@@ -239,7 +228,12 @@ export function createBackchannelLogout(deps: BackchannelDependencies): Backchan
   const outdated = () => ({ expiresAt: { lt: clock.now() - RETENTION_MS } });
 
   return {
-    async remember({ id: clientId, backchannelLogoutUri }, { id: session, sub, epoch, createdAt }, scope) {
+    /** Before a client receives a code for this scope in a session. */
+    async remember(
+      { id: clientId, backchannelLogoutUri }: Pick<Client, 'id' | 'backchannelLogoutUri'>,
+      { id: session, sub, epoch, createdAt }: SessionDocument,
+      scope: string,
+    ) {
       if (backchannelLogoutUri === undefined) return;
       const id = `${session}.${clientId}`;
       // A refresh token outlives the session, and a disabled account ends it.
@@ -264,14 +258,15 @@ export function createBackchannelLogout(deps: BackchannelDependencies): Backchan
         await announceEnd({ session }, async () => {}, deps);
     },
 
-    async continueIn({ id: session, epoch, createdAt }, { id: previous }) {
+    async continueIn({ id: session, epoch, createdAt }: SessionDocument, { id: previous }: SessionDocument) {
       const expiresAt = createdAt + MAX_SESSION_LIFETIME_MS;
       const waiting = { session: previous, dueAt: null };
       await notices.updateMany({ ...waiting, expiresAt: { lt: expiresAt } }, { set: { expiresAt } });
       await notices.updateMany(waiting, { set: { session, ...(epoch !== undefined && { epoch }) } });
     },
 
-    endSession: (session, change) => announceEnd({ session }, change, deps),
+    endSession: <T>(session: string, change: () => Promise<T>): Promise<T> =>
+      announceEnd({ session }, change, deps),
 
     jobs: {
       send: {
@@ -298,9 +293,10 @@ export function createBackchannelLogout(deps: BackchannelDependencies): Backchan
         run: ({ signal }) => purgeMatching(notices, { where: outdated(), sort: 'expiresAt', signal }),
         countBacklog: (limit) => notices.count(outdated(), limit),
       },
-    },
+    } satisfies { send: Job; purge: Job },
 
-    countDue: (limit) => notices.count({ dueAt: { lte: clock.now() } }, limit),
+    /** Notices that are due, up to `limit`. */
+    countDue: (limit: number): Promise<number> => notices.count({ dueAt: { lte: clock.now() } }, limit),
 
     failures: {
       async list({ after, limit }) {
@@ -321,6 +317,6 @@ export function createBackchannelLogout(deps: BackchannelDependencies): Backchan
         if (retried) wake();
         return retried !== null;
       },
-    },
+    } satisfies LogoutFailures,
   };
 }

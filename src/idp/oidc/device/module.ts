@@ -6,14 +6,11 @@ import type { Store } from '../../../core/storage/collection.js';
 import type { ClientAuthDependencies } from '../client-auth.js';
 import type { FirstPartySignIn } from '../first-party-sign-in.js';
 import { type DevicePluginOptions, devicePlugin } from './plugin.js';
-import { createDeviceFlow, type DeviceFlow, type DeviceFlowDependencies } from './service.js';
+import { createDeviceFlow, type DeviceFlowDependencies } from './service.js';
 import { deviceRequestCollection } from './store.js';
 
 /** Sign-in on devices without a browser, which is loaded only if it is enabled. */
-export interface DeviceModule {
-  poll: DeviceFlow['poll'];
-  plugin(fastify: FastifyTypebox, options: { pages: Pages; own: FirstPartySignIn }): Promise<void>;
-}
+export type DeviceModule = ReturnType<typeof createDeviceModule>;
 
 export type DeviceModuleDependencies = Omit<DeviceFlowDependencies, 'requests' | 'throttle'> &
   Pick<DevicePluginOptions, keyof ClientAuthDependencies | 'issuer'> & {
@@ -22,12 +19,13 @@ export type DeviceModuleDependencies = Omit<DeviceFlowDependencies, 'requests' |
     jobs: Pick<Jobs, 'add'>;
   };
 
-export function createDeviceModule({ store, jobs, ...deps }: DeviceModuleDependencies): DeviceModule {
+export function createDeviceModule({ store, jobs, ...deps }: DeviceModuleDependencies) {
   const requests = deviceRequestCollection(store);
   const flow = createDeviceFlow({ ...deps, requests });
   jobs.add('device-request-purge', createExpiryPurge(requests, deps.clock));
   return {
     poll: flow.poll,
-    plugin: (fastify, { pages, own }) => devicePlugin(fastify, { ...deps, flow, pages, own }),
+    plugin: (fastify: FastifyTypebox, { pages, own }: { pages: Pages; own: FirstPartySignIn }) =>
+      devicePlugin(fastify, { ...deps, flow, pages, own }),
   };
 }

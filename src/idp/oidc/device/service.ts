@@ -21,34 +21,7 @@ import { hashUserCode, newDeviceCode, newUserCode, readUserCode, requestIdOf } f
 import { DEVICE_REQUEST, type DeviceRequestDocument, type DeviceRequests } from './store.js';
 
 /** The sign-in of a device (RFC 8628). */
-export interface DeviceFlow {
-  /** Starts a sign-in. @throws unauthorized_client, invalid_scope, invalid_target, invalid_request, RATE_LIMITED */
-  begin(
-    client: Client,
-    request: { scope: string | undefined; resources: readonly string[] },
-    source: RequestSource,
-  ): Promise<{ deviceCode: string; userCode: string; expiresIn: number; interval: number }>;
-  /**
-   * The request with the code that a person has typed; `null` for an unknown, expired or used one. Every call is a guess.
-   * @throws RATE_LIMITED
-   */
-  enter(typed: string, sub: string, ip: string): Promise<DeviceRequest | null>;
-  /** The same for a code that this person has entered before, which is no guess. */
-  find(userCode: string): Promise<DeviceRequest | null>;
-  /** Allows the device to sign in as the user. Returns whether it is allowed now. */
-  approve(request: DeviceRequest, user: SignedInUser, ip: string): Promise<boolean>;
-  /** Returns whether it is denied now. */
-  deny(request: DeviceRequest, user: SignedInUser, ip: string): Promise<boolean>;
-  /**
-   * Exchanges the device code for tokens, once.
-   * @throws authorization_pending, slow_down, access_denied, expired_token, invalid_grant, invalid_request, invalid_target,
-   * unauthorized_client
-   */
-  poll(
-    client: Client,
-    request: { deviceCode: string | undefined; resources: readonly string[]; prove?: Prove | undefined },
-  ): Promise<TokenResponse>;
-}
+export type DeviceFlow = ReturnType<typeof createDeviceFlow>;
 
 /** A request that awaits a decision. */
 export interface DeviceRequest {
@@ -102,7 +75,7 @@ const CODES_OF_ALL = fixedWindow('device.all', 10_000, 10 * MINUTE);
 
 const MAX_SCOPE_LENGTH = 1024;
 
-export function createDeviceFlow(deps: DeviceFlowDependencies): DeviceFlow {
+export function createDeviceFlow(deps: DeviceFlowDependencies) {
   const { requests, grants, tokens, consents, sessions, backchannel, directory, resources } = deps;
   const { throttle, seeds, audit, clock, random } = deps;
 
@@ -115,7 +88,8 @@ export function createDeviceFlow(deps: DeviceFlowDependencies): DeviceFlow {
     return stored && stored.state === 'pending' && isOpen(stored) ? stored : null;
   };
 
-  const find: DeviceFlow['find'] = async (userCode) => {
+  /** The same for a code that this person has entered before, which is no guess. */
+  const find = async (userCode: string): Promise<DeviceRequest | null> => {
     const stored = await findPending(userCode);
     const client = stored && (await directory.findClient(stored.clientId));
     if (!stored || !client || mayNotBegin(client)) return null;
@@ -167,7 +141,12 @@ export function createDeviceFlow(deps: DeviceFlowDependencies): DeviceFlow {
   };
 
   return {
-    async begin(client, { scope = '', resources: names }, source) {
+    /** Starts a sign-in. @throws unauthorized_client, invalid_scope, invalid_target, invalid_request, RATE_LIMITED */
+    async begin(
+      client: Client,
+      { scope = '', resources: names }: { scope: string | undefined; resources: readonly string[] },
+      source: RequestSource,
+    ): Promise<{ deviceCode: string; userCode: string; expiresIn: number; interval: number }> {
       const refusal = mayNotBegin(client);
       if (refusal) throw refusal;
       if (scope.length > MAX_SCOPE_LENGTH) {
@@ -204,7 +183,11 @@ export function createDeviceFlow(deps: DeviceFlowDependencies): DeviceFlow {
       }
     },
 
-    async enter(typed, sub, ip) {
+    /**
+     * The request with the code that a person has typed; `null` for an unknown, expired or used one. Every call is a guess.
+     * @throws RATE_LIMITED
+     */
+    async enter(typed: string, sub: string, ip: string): Promise<DeviceRequest | null> {
       await throttle.countKey(CODES_OF_PERSON, sub, ip);
       await throttle.count(CODES_OF_ADDRESS, ip);
       await throttle.countKey(CODES_OF_ALL, 'all', ip);
@@ -214,7 +197,12 @@ export function createDeviceFlow(deps: DeviceFlowDependencies): DeviceFlow {
 
     find,
 
-    async approve(request, { principal, session }, ip) {
+    /** Allows the device to sign in as the user. Returns whether it is allowed now. */
+    async approve(
+      request: DeviceRequest,
+      { principal, session }: SignedInUser,
+      ip: string,
+    ): Promise<boolean> {
       const { client, scope, targets } = request;
       if (!client.principalKinds.includes(principal.kind)) return false;
       if (findRefusal(targets, principal) !== null) return false;
@@ -232,9 +220,23 @@ export function createDeviceFlow(deps: DeviceFlowDependencies): DeviceFlow {
       return decide(request, { state: 'approved', approval }, { subject: principal.id, ip });
     },
 
-    deny: (request, { principal }, ip) => decide(request, { state: 'denied' }, { subject: principal.id, ip }),
+    /** Returns whether it is denied now. */
+    deny: (request: DeviceRequest, { principal }: SignedInUser, ip: string): Promise<boolean> =>
+      decide(request, { state: 'denied' }, { subject: principal.id, ip }),
 
-    async poll(client, { deviceCode, resources: names, prove }) {
+    /**
+     * Exchanges the device code for tokens, once.
+     * @throws authorization_pending, slow_down, access_denied, expired_token, invalid_grant, invalid_request, invalid_target,
+     * unauthorized_client
+     */
+    async poll(
+      client: Client,
+      {
+        deviceCode,
+        resources: names,
+        prove,
+      }: { deviceCode: string | undefined; resources: readonly string[]; prove?: Prove | undefined },
+    ): Promise<TokenResponse> {
       const refusal = mayNotBegin(client);
       if (refusal) throw refusal;
       if (!deviceCode) throw oidcErrors.invalid_request({ message: 'device_code is missing.' });

@@ -38,27 +38,11 @@ const RETENTION_MS = 11 * MINUTE;
 const EXPECTED_SKEW_MS = 5 * SECOND;
 
 /** Something with generations, after a change that may have begun another one. */
-interface Generation {
+export interface Generation {
   epoch?: number;
 }
 
-export interface Revocations {
-  /** Revokes tokens for good. */
-  revoke(kind: RevocationKind, value: string): Promise<void>;
-  /**
-   * Runs a change that ends what tokens were issued for. The revocation comes first: after a crash in between, tokens are
-   * refused needlessly for some minutes, and never accepted wrongly.
-   */
-  end<T>(kind: RevocationKind, value: string, change: () => Promise<T>): Promise<T>;
-  /** The same for a principal whose credentials change or that is disabled, with its later tokens unaffected. */
-  endPrincipal<T extends Generation | null>(sub: string, change: () => Promise<T>): Promise<T>;
-  /** The same for the access of a client to a principal. @param generation that begins now */
-  endAccess<T>(access: string, generation: number, change: () => Promise<T>): Promise<T>;
-  /** The same for a resource, whose identifier may be registered again: later tokens are unaffected. */
-  endResource<T>(identifier: string, change: () => Promise<T>): Promise<T>;
-  /** Whether a token with these claims is revoked. */
-  includes(claims: RevocableClaims): Promise<boolean>;
-}
+export type Revocations = ReturnType<typeof createRevocations>;
 
 export interface RevocationDependencies {
   revocations: RevocationCollection;
@@ -69,12 +53,7 @@ export interface RevocationDependencies {
   clock: Clock;
 }
 
-export function createRevocations({
-  revocations,
-  resources,
-  findPrincipal,
-  clock,
-}: RevocationDependencies): Revocations {
+export function createRevocations({ revocations, resources, findPrincipal, clock }: RevocationDependencies) {
   const record = async (kind: RevocationKind, value: string, valid?: number): Promise<void> => {
     const id = revocationKey(kind, value);
     const now = clock.now();
@@ -88,14 +67,20 @@ export function createRevocations({
   };
 
   return {
-    revoke: (kind, value) => record(kind, value),
+    /** Revokes tokens for good. */
+    revoke: (kind: RevocationKind, value: string) => record(kind, value),
 
-    async end(kind, value, change) {
+    /**
+     * Runs a change that ends what tokens were issued for. The revocation comes first: after a crash in between, tokens are
+     * refused needlessly for some minutes, and never accepted wrongly.
+     */
+    async end<T>(kind: RevocationKind, value: string, change: () => Promise<T>): Promise<T> {
       if (await resources.hasAny()) await record(kind, value);
       return change();
     },
 
-    async endPrincipal(sub, change) {
+    /** The same for a principal whose credentials change or that is disabled, with its later tokens unaffected. */
+    async endPrincipal<T extends Generation | null>(sub: string, change: () => Promise<T>): Promise<T> {
       if (!(await resources.hasAny())) return change();
       const before = await findPrincipal(sub);
       const begins = (before?.epoch ?? 0) + 1;
@@ -107,17 +92,20 @@ export function createRevocations({
       return after;
     },
 
-    async endAccess(access, generation, change) {
+    /** The same for the access of a client to a principal. @param generation that begins now */
+    async endAccess<T>(access: string, generation: number, change: () => Promise<T>): Promise<T> {
       if (await resources.hasAny()) await record('access', access, generation);
       return change();
     },
 
-    async endResource(identifier, change) {
+    /** The same for a resource, whose identifier may be registered again: later tokens are unaffected. */
+    async endResource<T>(identifier: string, change: () => Promise<T>): Promise<T> {
       await record('aud', identifier, toSeconds(clock.now() + EXPECTED_SKEW_MS) + 1);
       return change();
     },
 
-    async includes(claims) {
+    /** Whether a token with these claims is revoked. */
+    async includes(claims: RevocableClaims): Promise<boolean> {
       const keys = revocationKeysOf(claims).map(([key]) => key);
       const { items } = await revocations.page({
         where: { id: { in: keys } },

@@ -20,64 +20,61 @@ import { type CodeRedemption, type GrantRedemption, redeemCode, redeemGrant } fr
 import { type RefreshRequest, refreshTokens } from './refresh.js';
 import { trackUnknownGrantWrites, type UnknownGrantWrites } from './unknown-grants.js';
 
-export interface TokenService {
-  /** The grant that a code names; neither the code nor its client are verified. */
-  findByCode(code: string | undefined): Promise<GrantDocument | null>;
-  /** Exchanges a code for tokens, once. @throws invalid_request, invalid_grant, invalid_target */
-  redeem(client: Client, redemption: CodeRedemption, ip: string): Promise<TokenResponse>;
-  /** The same for a grant whose code was presented; `null` if it was used or has expired. @throws invalid_grant, invalid_target */
-  redeemGrant(
-    client: Client,
-    grant: GrantDocument,
-    redemption: GrantRedemption,
-  ): Promise<TokenResponse | null>;
-  /** Exchanges a refresh token for its one successor. @throws invalid_request, invalid_grant, invalid_scope, invalid_target */
-  refresh(client: Client, request: RefreshRequest, ip: string): Promise<TokenResponse>;
-  /** An access token of an agent for itself. @throws invalid_target, invalid_scope, invalid_dpop_proof, use_dpop_nonce */
-  issueToAgent(agent: AgentClient, request: AgentTokenRequest, ip: string): Promise<TokenResponse>;
-  /** An access token with which an agent acts for a person. @throws invalid_request, invalid_grant, invalid_scope, invalid_target */
-  exchange(client: Client | AgentClient, request: ExchangeRequest, ip: string): Promise<TokenResponse>;
-  /** Revokes a token of this client, if there is one. */
-  revoke(client: Pick<Client, 'id'>, token: string, ip: string): Promise<void>;
-  /** Describes an opaque token to the client that it was issued to. */
-  introspect(client: Client, token: string): Promise<Introspection>;
-  /** Describes an access token to the resource server that is its audience. */
-  introspectForResource(server: ResourceServer, token: string): Promise<Introspection>;
-  /**
-   * The claims for the bearer of an access token (OIDC Core §5.3).
-   * @param prove present if it was presented as one that is bound to a key
-   * @throws invalid_token, invalid_dpop_proof
-   */
-  userinfo(accessToken: string, prove?: Prove): Promise<Record<string, string | number | boolean>>;
-}
+export type TokenService = ReturnType<typeof createTokenService>;
 
 export function createTokenService(
   given: Omit<TokenDependencies, keyof UnknownGrantWrites> & {
     unknownWrites: Pick<UnknownWritesRegistry, 'track'>;
   },
-): TokenService {
+) {
   const deps = { ...given, ...trackUnknownGrantWrites(given.unknownWrites, given) };
   return {
-    async findByCode(code) {
+    /** The grant that a code names; neither the code nor its client are verified. */
+    async findByCode(code: string | undefined): Promise<GrantDocument | null> {
       const id = code === undefined ? undefined : grantIdOf('ac_', code);
       return id === undefined ? null : deps.grants.findOne({ id });
     },
-    redeem: (client, redemption, ip) => redeemCode(client, redemption, ip, deps),
-    redeemGrant: (client, grant, redemption) => redeemGrant(client, grant, redemption, deps),
-    refresh: (client, request, ip) => refreshTokens(client, request, ip, deps),
-    async issueToAgent(agent, request, ip) {
+    /** Exchanges a code for tokens, once. @throws invalid_request, invalid_grant, invalid_target */
+    redeem: (client: Client, redemption: CodeRedemption, ip: string): Promise<TokenResponse> =>
+      redeemCode(client, redemption, ip, deps),
+    /** The same for a grant whose code was presented; `null` if it was used or has expired. @throws invalid_grant, invalid_target */
+    redeemGrant: (
+      client: Client,
+      grant: GrantDocument,
+      redemption: GrantRedemption,
+    ): Promise<TokenResponse | null> => redeemGrant(client, grant, redemption, deps),
+    /** Exchanges a refresh token for its one successor. @throws invalid_request, invalid_grant, invalid_scope, invalid_target */
+    refresh: (client: Client, request: RefreshRequest, ip: string): Promise<TokenResponse> =>
+      refreshTokens(client, request, ip, deps),
+    /** An access token of an agent for itself. @throws invalid_target, invalid_scope, invalid_dpop_proof, use_dpop_nonce */
+    async issueToAgent(agent: AgentClient, request: AgentTokenRequest, ip: string): Promise<TokenResponse> {
       const { issueToAgent } = await import('./client-credentials.js');
       return issueToAgent(agent, request, ip, deps);
     },
-    async exchange(client, request, ip) {
+    /** An access token with which an agent acts for a person. @throws invalid_request, invalid_grant, invalid_scope, invalid_target */
+    async exchange(
+      client: Client | AgentClient,
+      request: ExchangeRequest,
+      ip: string,
+    ): Promise<TokenResponse> {
       const { exchangeTokens } = await import('../delegations/exchange.js');
       return exchangeTokens(client, request, ip, deps);
     },
-    revoke: (client, token, ip) => revokeToken(client, token, ip, deps),
-    introspect: (client, token) => introspectToken(client, token, deps),
-    introspectForResource: (server, token) => introspectForResource(server, token, deps),
+    /** Revokes a token of this client, if there is one. */
+    revoke: (client: Pick<Client, 'id'>, token: string, ip: string) => revokeToken(client, token, ip, deps),
+    /** Describes an opaque token to the client that it was issued to. */
+    introspect: (client: Client, token: string): Promise<Introspection> =>
+      introspectToken(client, token, deps),
+    /** Describes an access token to the resource server that is its audience. */
+    introspectForResource: (server: ResourceServer, token: string): Promise<Introspection> =>
+      introspectForResource(server, token, deps),
 
-    async userinfo(accessToken, prove) {
+    /**
+     * The claims for the bearer of an access token (OIDC Core §5.3).
+     * @param prove present if it was presented as one that is bound to a key
+     * @throws invalid_token, invalid_dpop_proof
+     */
+    async userinfo(accessToken: string, prove?: Prove): Promise<Record<string, string | number | boolean>> {
       const found = await findAccessToken(accessToken, deps);
       // A bound token is worth nothing without a proof (RFC 9449 §7.1).
       if (!found || (found.issued.key === undefined) !== (prove === undefined))

@@ -26,16 +26,7 @@ export function foreignHashCollection(store: Store): ForeignHashCollection {
 
 type HashOwner = Pick<UserDocument, 'id' | 'passwordHash'>;
 
-export interface ForeignHashes {
-  /** Called before a user is stored, so that a crash in between causes extra work instead of a timing difference. */
-  add(user: HashOwner): Promise<void>;
-  /** Called after the hash is replaced or the user is deleted. @param before the user with the previous hash */
-  remove(before: HashOwner): Promise<void>;
-  /** The most expensive hash of each family, read at most one second ago. */
-  decoys(): Promise<readonly string[]>;
-  /** Corrects the documents after a crash or concurrent insertions of one ID. */
-  reconcileJob: Job;
-}
+export type ForeignHashes = ReturnType<typeof createForeignHashes>;
 
 const MAX_AGE_MS = SECOND;
 const BATCH_SIZE = 200;
@@ -50,7 +41,7 @@ export function createForeignHashes({
   users: Users;
   passwords: Pick<Passwords, 'foreignWork'>;
   clock: Clock;
-}): ForeignHashes {
+}) {
   let latest: { decoys: Promise<string[]>; at: number } | undefined;
 
   /** Skips from family to family, so that its duration does not depend on the number of accounts. */
@@ -69,6 +60,7 @@ export function createForeignHashes({
     }
   };
 
+  /** Called before a user is stored, so that a crash in between causes extra work instead of a timing difference. */
   const add = async ({ id, passwordHash }: HashOwner): Promise<void> => {
     const work = passwordHash === undefined ? null : passwords.foreignWork(passwordHash);
     if (work) await documents.insert({ id, ...work, createdAt: clock.now() }).catch(nullIfTaken);
@@ -77,12 +69,14 @@ export function createForeignHashes({
   return {
     add,
 
-    async remove({ id, passwordHash }) {
+    /** Called after the hash is replaced or the user is deleted. @param before the user with the previous hash */
+    async remove({ id, passwordHash }: HashOwner) {
       if (passwordHash !== undefined && passwords.foreignWork(passwordHash))
         await documents.deleteOne({ id });
     },
 
-    decoys() {
+    /** The most expensive hash of each family, read at most one second ago. */
+    decoys(): Promise<readonly string[]> {
       const now = clock.now();
       if (!latest || Math.abs(now - latest.at) >= MAX_AGE_MS) {
         const decoys = readDecoys();
@@ -95,6 +89,7 @@ export function createForeignHashes({
       return latest.decoys;
     },
 
+    /** Corrects the documents after a crash or concurrent insertions of one ID. */
     reconcileJob: {
       everySeconds: DAY / SECOND,
       async run({ signal }) {
@@ -107,7 +102,7 @@ export function createForeignHashes({
           if (work?.family !== family || work.cost !== cost) await documents.deleteOne({ id, family, cost });
         });
       },
-    },
+    } satisfies Job,
   };
 }
 

@@ -23,31 +23,7 @@ export interface AccountProof {
   signedIn?: string;
 }
 
-export interface AddressConfirmation {
-  /**
-   * Confirms an address. A link proves access to the mailbox, but not ownership of the account: only a session or
-   * the current password does. Any other password becomes the new one, and the same write ends every session and
-   * link of the previous holder.
-   *
-   * @returns the user after the change, or `null` when the link was redeemed or replaced in the meantime
-   * @throws VALIDATION_ERROR (also without any proof), WEAK_PASSWORD, INVALID_TOKEN for another user than `signedIn`,
-   *   UNAUTHENTICATED, TOKEN_EXPIRED, OVERLOADED
-   */
-  confirmAddress(
-    user: UserDocument,
-    proof: AccountProof,
-    confirmation: Confirmation,
-    source: RequestSource,
-  ): Promise<ConfirmedUser | null>;
-  /**
-   * The user whose address a failed request with this link has confirmed, if the proof is valid for it; `null`
-   * otherwise.
-   * @throws VALIDATION_ERROR without any proof, UNAUTHENTICATED, TOKEN_EXPIRED, RATE_LIMITED, OVERLOADED
-   */
-  findConfirmed(use: LinkUse, proof: AccountProof, source: RequestSource): Promise<ConfirmedUser | null>;
-  /** Completes a confirmation that has replaced the password; does nothing after others. */
-  finishPasswordChange(user: ConfirmedUser, source: RequestSource): Promise<void>;
-}
+export type AddressConfirmation = ReturnType<typeof createAddressConfirmation>;
 
 export interface Confirmation {
   kind: 'verify' | 'change';
@@ -85,7 +61,7 @@ export interface AddressConfirmationDependencies
   usedLinks: Pick<UsedLinks<UserDocument>, 'findUnanswered'>;
 }
 
-export function createAddressConfirmation(deps: AddressConfirmationDependencies): AddressConfirmation {
+export function createAddressConfirmation(deps: AddressConfirmationDependencies) {
   const { users, passwords, passwordRules, mails, throttle, audit, emit, usedLinks } = deps;
 
   /** @throws VALIDATION_ERROR without a session of this user, UNAUTHENTICATED, TOKEN_EXPIRED */
@@ -124,7 +100,21 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
   };
 
   return {
-    async confirmAddress(user, proof, confirmation, source) {
+    /**
+     * Confirms an address. A link proves access to the mailbox, but not ownership of the account: only a session or
+     * the current password does. Any other password becomes the new one, and the same write ends every session and
+     * link of the previous holder.
+     *
+     * @returns the user after the change, or `null` when the link was redeemed or replaced in the meantime
+     * @throws VALIDATION_ERROR (also without any proof), WEAK_PASSWORD, INVALID_TOKEN for another user than `signedIn`,
+     *   UNAUTHENTICATED, TOKEN_EXPIRED, OVERLOADED
+     */
+    async confirmAddress(
+      user: UserDocument,
+      proof: AccountProof,
+      confirmation: Confirmation,
+      source: RequestSource,
+    ): Promise<ConfirmedUser | null> {
       const { kind, link, use, expiresAt, email, unset, inc, enqueueNotices } = confirmation;
       const verified = await verifyProof(user, proof, email, source);
       const passwordChanged = 'passwordHash' in verified;
@@ -172,7 +162,16 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
       return { ...confirmed, usedLink };
     },
 
-    async findConfirmed(use, proof, { ip, isDisconnected }) {
+    /**
+     * The user whose address a failed request with this link has confirmed, if the proof is valid for it; `null`
+     * otherwise.
+     * @throws VALIDATION_ERROR without any proof, UNAUTHENTICATED, TOKEN_EXPIRED, RATE_LIMITED, OVERLOADED
+     */
+    async findConfirmed(
+      use: LinkUse,
+      proof: AccountProof,
+      { ip, isDisconnected }: RequestSource,
+    ): Promise<ConfirmedUser | null> {
       const user = await usedLinks.findUnanswered(use);
       const usedLink = user?.usedLink;
       if (usedLink?.kind !== 'verify' && usedLink?.kind !== 'change') return null;
@@ -187,7 +186,8 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
       return { ...(user as UserDocument), usedLink };
     },
 
-    async finishPasswordChange(user, source) {
+    /** Completes a confirmation that has replaced the password; does nothing after others. */
+    async finishPasswordChange(user: ConfirmedUser, source: RequestSource) {
       const { id, usedLink } = user;
       if (!usedLink.passwordChanged) return;
       await deps.signInMethods.remove(id, source);

@@ -3,6 +3,7 @@ import type { RequestSource } from '../../../core/http/routes.js';
 import { isUnexpired } from '../../../core/kernel/clock.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
 import type { Audit } from '../../../core/ops/audit.js';
+import type { LinkUse } from '../../../core/ops/used-links.js';
 import { UniqueViolation } from '../../../core/storage/collection.js';
 import type { Throttle } from '../../../core/throttle/throttle.js';
 import type { AuthDependencies } from '../dependencies.js';
@@ -12,23 +13,12 @@ import { authLimits } from '../limits.js';
 import type { Identity } from '../sessions/sessions.js';
 import type { Credentials } from '../sign-in/credentials.js';
 import { requireRecent } from '../sign-in/recent-auth.js';
-import { ALL_LINK_FIELDS } from '../store.js';
-import type { AddressConfirmation } from './confirm-address.js';
+import { ALL_LINK_FIELDS, type UserDocument } from '../store.js';
+import type { AccountProof, AddressConfirmation, ConfirmedUser } from './confirm-address.js';
 import { newLinkToken, VERIFICATION_LINK_TTL_MS } from './link-tokens.js';
-import type { EmailChangeLinks } from './verification.js';
 
 /** Changes the address of an account once a link sent to the new address is followed. */
-export interface EmailChange extends EmailChangeLinks {
-  /**
-   * Sends the link to the new address. An account with a second factor needs a recent sign-in, too.
-   * @throws INVALID_CREDENTIALS, REAUTHENTICATION_REQUIRED, EMAIL_TAKEN, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED
-   */
-  changeEmail(
-    identity: Identity,
-    given: { email: string; password?: string | undefined },
-    source: RequestSource,
-  ): Promise<void>;
-}
+export type EmailChange = ReturnType<typeof createEmailChange>;
 
 export interface EmailChangeDependencies
   extends Pick<
@@ -50,12 +40,20 @@ export interface EmailChangeDependencies
   confirmAddress: AddressConfirmation['confirmAddress'];
 }
 
-export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
+export function createEmailChange(deps: EmailChangeDependencies) {
   const { users, mails, credentials, throttle, audit, clock } = deps;
   const isTaken = async (email: string) => (await users.findOne({ email })) !== null;
 
   return {
-    async changeEmail(identity, given, source) {
+    /**
+     * Sends the link to the new address. An account with a second factor needs a recent sign-in, too.
+     * @throws INVALID_CREDENTIALS, REAUTHENTICATION_REQUIRED, EMAIL_TAKEN, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED
+     */
+    async changeEmail(
+      identity: Identity,
+      given: { email: string; password?: string | undefined },
+      source: RequestSource,
+    ) {
       const { id, email } = identity.user;
       const newEmail = canonicalEmail(given.email);
       if (newEmail === email) {
@@ -84,7 +82,12 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
       });
     },
 
-    async confirmEmailChange(user, use, proof, source) {
+    async confirmEmailChange(
+      user: UserDocument,
+      use: LinkUse,
+      proof: AccountProof,
+      source: RequestSource,
+    ): Promise<ConfirmedUser | null> {
       const { newEmail, changeHash, changeExpiresAt: expiresAt = 0 } = user;
       const isValid = isUnexpired(expiresAt, { now: clock.now(), life: VERIFICATION_LINK_TTL_MS });
       if (newEmail === undefined || changeHash !== use.usedLinkHash || !isValid) return null;
@@ -104,7 +107,7 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
       });
     },
 
-    async finishEmailChange(user, { ip }) {
+    async finishEmailChange(user: ConfirmedUser, { ip }: RequestSource) {
       deps.profileChanged();
       await Promise.all([
         audit.record({ event: 'email.changed', subject: user.id, ip }),

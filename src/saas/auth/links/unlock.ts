@@ -10,19 +10,7 @@ import { isDisabled, type UserDocument } from '../store.js';
 import { newLinkToken, parseLinkToken, UNLOCK_LINK_TTL_MS } from './link-tokens.js';
 
 /** Allows owners to sign in while wrong passwords from many addresses exhaust the limit of their account. */
-export interface Unlock {
-  /**
-   * Redeems a mailed link: the owner can then sign in from the address of this request. A repetition of a request that
-   * has failed after that succeeds from the same address only.
-   * @throws INVALID_TOKEN, RATE_LIMITED
-   */
-  unlock(token: string, source: RequestSource): Promise<void>;
-  /**
-   * Mails a link if the account exists, after the response, and returns the message of the response, which is the
-   * same in every case. It does not verify the password, because that would evaluate an attempt beyond the limit.
-   */
-  offerUnlock(email: string, source: RequestSource): string;
-}
+export type Unlock = ReturnType<typeof createUnlock>;
 
 export interface UnlockDependencies
   extends Pick<
@@ -35,7 +23,7 @@ export interface UnlockDependencies
 const UNLOCK_MESSAGE =
   'There were too many failed sign-in attempts for this account. If the account exists, a link was sent to its e-mail address within the last hour: open it on this device, then sign in. You can still sign in from locations where you have signed in before.';
 
-export function createUnlock(deps: UnlockDependencies): Unlock {
+export function createUnlock(deps: UnlockDependencies) {
   const { users, mails, throttle, audit, usedLinks, backgroundTasks, clock } = deps;
 
   /** Marks the link as used by an address block. `null` if the link is not valid. */
@@ -55,7 +43,12 @@ export function createUnlock(deps: UnlockDependencies): Unlock {
   };
 
   return {
-    async unlock(token, { ip }) {
+    /**
+     * Redeems a mailed link: the owner can then sign in from the address of this request. A repetition of a request that
+     * has failed after that succeeds from the same address only.
+     * @throws INVALID_TOKEN, RATE_LIMITED
+     */
+    async unlock(token: string, { ip }: RequestSource) {
       await throttle.count(authLimits.link, ip);
       const parsed = parseLinkToken(token);
       const user = parsed && (await users.findOne({ id: parsed.userId }));
@@ -74,7 +67,11 @@ export function createUnlock(deps: UnlockDependencies): Unlock {
       });
     },
 
-    offerUnlock(email, source) {
+    /**
+     * Mails a link if the account exists, after the response, and returns the message of the response, which is the
+     * same in every case. It does not verify the password, because that would evaluate an attempt beyond the limit.
+     */
+    offerUnlock(email: string, source: RequestSource): string {
       const { ip } = source;
       backgroundTasks.run('unlock', async () => {
         if (!(await throttle.tryCountKey(authLimits.mailTo.unlock, email, ip))) return;

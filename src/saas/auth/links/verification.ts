@@ -13,24 +13,7 @@ import type { AccountProof, AddressConfirmation, ConfirmedUser } from './confirm
 import { newLinkToken, parseLinkToken, VERIFICATION_LINK_TTL_MS } from './link-tokens.js';
 
 /** Verification of e-mail addresses by mailed links. */
-export interface Verification {
-  /**
-   * Redeems a link: it verifies the address or, for the link of an address change, sets the new address.
-   * A password that is not the current one replaces it and ends every session. A repetition of a request that has
-   * failed after that succeeds with a proof that is valid now.
-   * @throws INVALID_TOKEN, EMAIL_TAKEN, RATE_LIMITED, and what `confirmAddress` throws
-   */
-  verifyEmail(
-    given: { token: string } & AccountProof,
-    source: RequestSource,
-  ): Promise<{ passwordChanged: boolean }>;
-  /** Sends a new link to an unverified address, after the response, which is always the same. @throws RATE_LIMITED */
-  resendVerification(email: string, source: RequestSource): Promise<void>;
-  /** Sends a link that replaces the previous one. */
-  sendVerification(user: UserDocument): Promise<void>;
-  /** Completes a verification that is stored, also one by another kind of link. */
-  finishVerification(user: UserDocument, source: RequestSource): Promise<void>;
-}
+export type Verification = ReturnType<typeof createVerification>;
 
 /** The link of an address change; declared here because such links arrive at the same endpoint. */
 export interface EmailChangeLinks {
@@ -66,10 +49,11 @@ export interface VerificationDependencies
 
 const VERIFICATION_LINK_FIELDS = ['verifyHash', 'verifyExpiresAt'] as const;
 
-export function createVerification(deps: VerificationDependencies): Verification {
+export function createVerification(deps: VerificationDependencies) {
   const { users, mails, throttle, audit, confirmation, emailChange, usedLinks, clock } = deps;
 
-  const finishVerification: Verification['finishVerification'] = async (user, { ip }) => {
+  /** Completes a verification that is stored, also one by another kind of link. */
+  const finishVerification = async (user: UserDocument, { ip }: RequestSource) => {
     await Promise.all([
       audit.record({ event: 'email.verified', subject: user.id, ip }),
       throttle.trustOnly(user.email, ip),
@@ -80,7 +64,8 @@ export function createVerification(deps: VerificationDependencies): Verification
     await deps.emit('user.verified', event);
   };
 
-  const sendVerification: Verification['sendVerification'] = async ({ id, email, locale }) => {
+  /** Sends a link that replaces the previous one. */
+  const sendVerification = async ({ id, email, locale }: UserDocument) => {
     const link = newLinkToken(id, VERIFICATION_LINK_TTL_MS, deps);
     const set = { verifyHash: link.hash, verifyExpiresAt: link.expiresAt };
     if (await users.updateOne({ id, email, suspendedAt: null }, { set }))
@@ -106,7 +91,16 @@ export function createVerification(deps: VerificationDependencies): Verification
     sendVerification,
     finishVerification,
 
-    async verifyEmail({ token, ...proof }, source) {
+    /**
+     * Redeems a link: it verifies the address or, for the link of an address change, sets the new address.
+     * A password that is not the current one replaces it and ends every session. A repetition of a request that has
+     * failed after that succeeds with a proof that is valid now.
+     * @throws INVALID_TOKEN, EMAIL_TAKEN, RATE_LIMITED, and what `confirmAddress` throws
+     */
+    async verifyEmail(
+      { token, ...proof }: { token: string } & AccountProof,
+      source: RequestSource,
+    ): Promise<{ passwordChanged: boolean }> {
       await throttle.count(authLimits.link, source.ip);
       const parsed = parseLinkToken(token);
       const user = parsed && (await users.findOne({ id: parsed.userId }));
@@ -124,7 +118,8 @@ export function createVerification(deps: VerificationDependencies): Verification
       });
     },
 
-    async resendVerification(email, { ip }) {
+    /** Sends a new link to an unverified address, after the response, which is always the same. @throws RATE_LIMITED */
+    async resendVerification(email: string, { ip }: RequestSource) {
       await throttle.count(authLimits.mail, ip);
       const address = canonicalEmail(email);
       deps.backgroundTasks.run('verification', async () => {

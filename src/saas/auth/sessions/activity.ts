@@ -28,12 +28,7 @@ export const MAX_COUNTED_USERS = 100_000;
 /** Days that are counted later, if no process has run on the day after. */
 const MAX_OPEN_DAYS = 7;
 
-export interface Activity {
-  /** Active users of each day, oldest first; null if the day is not over or was not counted. */
-  countActive(days: readonly string[]): Promise<(number | null)[]>;
-  /** Counts the active users of the days that have ended, and of the current one so far. */
-  job: Job;
-}
+export type Activity = ReturnType<typeof createActivity>;
 
 /** The start of the day of a time. */
 const startOf = (time: number): number => Math.floor(time / DAY) * DAY;
@@ -50,7 +45,7 @@ export function createActivity({
   activity: Collection<ActivityDocument>;
   sessions: Sessions;
   clock: Clock;
-}): Activity {
+}) {
   const find = async (days: readonly string[]) => {
     const found = await activity.page({ where: { id: { in: days } }, sort: 'id', limit: days.length });
     return new Map(found.items.map((day) => [day.id, day]));
@@ -64,7 +59,8 @@ export function createActivity({
   };
 
   return {
-    async countActive(days) {
+    /** Active users of each day, oldest first; null if the day is not over or was not counted. */
+    async countActive(days: readonly string[]): Promise<(number | null)[]> {
       const counts = await find(days);
       return days.map((day) => {
         const counted = counts.get(day);
@@ -72,6 +68,7 @@ export function createActivity({
       });
     },
 
+    /** Counts the active users of the days that have ended, and of the current one so far. */
     job: {
       everySeconds: HOUR / SECOND,
       async run({ signal }) {
@@ -102,6 +99,6 @@ export function createActivity({
           if (day === today || known.has(day) || users > 0) await write(day, users, day === today);
         }
       },
-    },
+    } satisfies Job,
   };
 }

@@ -17,14 +17,7 @@ export interface IssuedTokens {
 }
 
 /** The refresh tokens of sessions: each is exchanged once for its only successor. */
-export interface Refresh {
-  /** Exchanges a refresh token for its only successor. @throws INVALID_REFRESH_TOKEN, REFRESH_TOKEN_REUSED */
-  refresh(refreshToken: string, source: Pick<RequestSource, 'ip'>): Promise<IssuedTokens>;
-  /** @param claims further ones of the access token */
-  issueTokens(session: SessionDocument, refreshId: string, claims?: Claims): IssuedTokens;
-  /** When the refresh token expires that is issued now. @param createdAt of the session */
-  expiry(createdAt: number): number;
-}
+export type Refresh = ReturnType<typeof createRefresh>;
 
 export type Claims = Readonly<Record<string, unknown>> | undefined;
 
@@ -57,14 +50,16 @@ interface Rotation {
   rotatedAt: number;
 }
 
-export function createRefresh(deps: RefreshDependencies): Refresh {
+export function createRefresh(deps: RefreshDependencies) {
   const { sessions, tokens, audit, announceEvent, clock } = deps;
   const reuseWindowMs = deps.refreshReuseWindow * SECOND;
 
+  /** When the refresh token expires that is issued now. @param createdAt of the session */
   const expiry = (createdAt: number): number =>
     Math.min(clock.now() + deps.refreshTtl * 1000, createdAt + deps.sessionMaxAge * 1000);
 
-  const issueTokens: Refresh['issueTokens'] = (session, refreshId, claims) => ({
+  /** @param claims further ones of the access token */
+  const issueTokens = (session: SessionDocument, refreshId: string, claims?: Claims): IssuedTokens => ({
     accessToken: tokens.signAccess(session, claims),
     refreshToken: tokens.signRefresh(session, refreshId),
     expiresIn: tokens.accessTtl,
@@ -90,7 +85,8 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
     return true;
   });
 
-  const refresh: Refresh['refresh'] = async (refreshToken, { ip }) => {
+  /** Exchanges a refresh token for its only successor. @throws INVALID_REFRESH_TOKEN, REFRESH_TOKEN_REUSED */
+  const refresh = async (refreshToken: string, { ip }: Pick<RequestSource, 'ip'>): Promise<IssuedTokens> => {
     const verified = tokens.verifyRefresh(refreshToken);
     const found = verified && !verified.isExpired ? await deps.findValidSession(verified.claims) : null;
     if (!verified || !found) throw authErrors.INVALID_REFRESH_TOKEN();

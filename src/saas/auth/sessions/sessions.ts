@@ -16,48 +16,13 @@ import {
   type UserDocument,
   type Users,
 } from '../store.js';
-import { createRefresh, type IssuedTokens, type Refresh, type RefreshDependencies } from './refresh.js';
+import { createRefresh, type IssuedTokens, type RefreshDependencies } from './refresh.js';
 import type { SessionClaims } from './tokens.js';
 
 /** A person with a session. */
 export type Identity = PersonIdentity;
 
-export interface SessionService extends Pick<Refresh, 'refresh'> {
-  /**
-   * Starts a session, which is invalid until its user is stored.
-   * @param amr how the user signed in; default: by password
-   * @param authenticatedAt when; default: now
-   */
-  startSession(
-    user: UserDocument,
-    source: SessionSource,
-    amr?: readonly string[],
-    authenticatedAt?: number,
-  ): Promise<{ session: SessionDocument; signedIn: IssuedTokens & { user: User } }>;
-  /** Returns the user and session of an Authorization header, as stored now. @throws UNAUTHENTICATED, TOKEN_EXPIRED */
-  authenticate(authorization: string | undefined): Promise<Identity>;
-  /**
-   * Ends the session of each token, the other sessions of its user, or all of them. Does nothing for a session that has
-   * ended already. An expired token still ends its own session, but no others.
-   * @throws UNAUTHENTICATED, TOKEN_EXPIRED
-   */
-  logout(
-    input: { authorization?: string; refreshToken?: string; scope: LogoutScope },
-    source: Pick<RequestSource, 'ip'>,
-  ): Promise<void>;
-  /**
-   * The user and session of a refresh token in a cookie, for a page. A token that is older than an access token is exchanged,
-   * as an application does it. Null if the session has ended.
-   */
-  resume(
-    refreshToken: string,
-    source: RequestSource,
-  ): Promise<{ identity: Identity; hasPassword: boolean; refreshToken: string } | null>;
-  /** Ends the other sessions of the user. */
-  endOthers(session: { userId: string; id: string }, source: Pick<RequestSource, 'ip'>): Promise<void>;
-  /** Ends the session of a refresh token, if there is one. */
-  endSession(refreshToken: string, source: Pick<RequestSource, 'ip'>): Promise<void>;
-}
+export type SessionService = ReturnType<typeof createSessionService>;
 
 export type LogoutScope = 'local' | 'others' | 'global';
 
@@ -73,7 +38,7 @@ const bearer = (error?: string) => ({
   'www-authenticate': `Bearer realm="api"${error ? `, error="${error}"` : ''}`,
 });
 
-export function createSessionService(deps: SessionDependencies): SessionService {
+export function createSessionService(deps: SessionDependencies) {
   const { users, sessions, tokens, audit, announceEvent, clock, random } = deps;
 
   /** Returns the session and its user if the session is valid now. */
@@ -148,7 +113,17 @@ export function createSessionService(deps: SessionDependencies): SessionService 
     );
 
   return {
-    async startSession(user, source, amr, authenticatedAt) {
+    /**
+     * Starts a session, which is invalid until its user is stored.
+     * @param amr how the user signed in; default: by password
+     * @param authenticatedAt when; default: now
+     */
+    async startSession(
+      user: UserDocument,
+      source: SessionSource,
+      amr?: readonly string[],
+      authenticatedAt?: number,
+    ): Promise<{ session: SessionDocument; signedIn: IssuedTokens & { user: User } }> {
       const now = clock.now();
       const refreshId = tokens.newRefreshId();
       const session: SessionDocument = {
@@ -172,7 +147,8 @@ export function createSessionService(deps: SessionDependencies): SessionService 
 
     refresh,
 
-    async authenticate(authorization) {
+    /** Returns the user and session of an Authorization header, as stored now. @throws UNAUTHENTICATED, TOKEN_EXPIRED */
+    async authenticate(authorization: string | undefined): Promise<Identity> {
       if (authorization === undefined) throw httpErrors.UNAUTHENTICATED({ headers: bearer() });
       const verified = tokens.verifyBearer(authorization);
       if (!verified) throw httpErrors.UNAUTHENTICATED({ headers: bearer('invalid_token') });
@@ -182,7 +158,14 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       return { user: deps.presentUser(found.user), session: toSessionView(found.session) };
     },
 
-    async resume(refreshToken, source) {
+    /**
+     * The user and session of a refresh token in a cookie, for a page. A token that is older than an access token is exchanged,
+     * as an application does it. Null if the session has ended.
+     */
+    async resume(
+      refreshToken: string,
+      source: RequestSource,
+    ): Promise<{ identity: Identity; hasPassword: boolean; refreshToken: string } | null> {
       const verified = tokens.verifyRefresh(refreshToken);
       const found = verified && !verified.isExpired ? await findValidSession(verified.claims) : null;
       if (!verified || !found) return null;
@@ -197,14 +180,31 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       return { identity, hasPassword: user.passwordHash !== undefined, refreshToken: next };
     },
 
-    endOthers: ({ userId: sub, id: sid }, { ip }) => logoutWith({ sub, sid }, 'others', ip),
+    /** Ends the other sessions of the user. */
+    endOthers: (
+      { userId: sub, id: sid }: { userId: string; id: string },
+      { ip }: Pick<RequestSource, 'ip'>,
+    ) => logoutWith({ sub, sid }, 'others', ip),
 
-    async endSession(refreshToken, { ip }) {
+    /** Ends the session of a refresh token, if there is one. */
+    async endSession(refreshToken: string, { ip }: Pick<RequestSource, 'ip'>) {
       const verified = tokens.verifyRefresh(refreshToken);
       if (verified) await logoutWith(verified.claims, 'local', ip);
     },
 
-    async logout({ authorization, refreshToken, scope }, { ip }) {
+    /**
+     * Ends the session of each token, the other sessions of its user, or all of them. Does nothing for a session that has
+     * ended already. An expired token still ends its own session, but no others.
+     * @throws UNAUTHENTICATED, TOKEN_EXPIRED
+     */
+    async logout(
+      {
+        authorization,
+        refreshToken,
+        scope,
+      }: { authorization?: string; refreshToken?: string; scope: LogoutScope },
+      { ip }: Pick<RequestSource, 'ip'>,
+    ) {
       const [first, second] = [
         authorization === undefined ? null : tokens.verifyBearer(authorization),
         refreshToken === undefined ? null : tokens.verifyRefresh(refreshToken),

@@ -17,22 +17,7 @@ export interface VerifiedToken {
 }
 
 /** Signs and verifies the two JSON Web Tokens of a session. */
-export interface SessionTokens {
-  /** Lifetime of an access token in seconds. */
-  readonly accessTtl: number;
-  /** Returns the identifier of the first refresh token of a session. */
-  newRefreshId(): string;
-  /** Derives the identifier that follows `id`: deterministic, and not derivable from stored data. */
-  nextRefreshId(sid: string, id: string): string;
-  /** Signs an access token that is issued now. @param claims further ones, which never replace those of a session */
-  signAccess(session: SessionDocument, claims?: Readonly<Record<string, unknown>>): string;
-  /** Signs the refresh token `id` of the session; the result is deterministic. */
-  signRefresh(session: SessionDocument, id: string): string;
-  /** Verifies the access token of an Authorization header (RFC 6750 §2.1); `null` for an invalid one. */
-  verifyBearer(authorization: string): VerifiedToken | null;
-  /** Verifies a refresh token; `null` for an invalid one. */
-  verifyRefresh(token: string): VerifiedToken | null;
-}
+export type SessionTokens = ReturnType<typeof createSessionTokens>;
 
 interface TokenOptions {
   access: TokenKind;
@@ -48,7 +33,7 @@ interface TokenOptions {
 /** How far in the future a token may have been issued, because the clocks of servers differ. */
 const MAX_FUTURE_ISSUE_SECONDS = 60;
 
-export function createSessionTokens(options: TokenOptions): SessionTokens {
+export function createSessionTokens(options: TokenOptions) {
   const { access, refresh, clock, random } = options;
   const readAccess = createTokenCache((token) => parseToken(access, 'access', token));
   const parseAccessToken = (authorization: string): ParsedToken | null => {
@@ -59,12 +44,18 @@ export function createSessionTokens(options: TokenOptions): SessionTokens {
     token && validateToken(token, options.issuer(), toSeconds(clock.now()));
 
   return {
+    /** Lifetime of an access token in seconds. */
     accessTtl: options.accessTtl,
-    newRefreshId: () => newToken(random),
-    // The store contains `sha256(id)` only, and an identifier is useless outside a signed token.
-    nextRefreshId: (sid, id) => sha256(`${sid} after ${id}`),
+    /** Returns the identifier of the first refresh token of a session. */
+    newRefreshId: (): string => newToken(random),
+    /**
+     * Derives the identifier that follows `id`: deterministic, and not derivable from stored data.
+     * The store contains `sha256(id)` only, and an identifier is useless outside a signed token.
+     */
+    nextRefreshId: (sid: string, id: string): string => sha256(`${sid} after ${id}`),
 
-    signAccess(session, claims) {
+    /** Signs an access token that is issued now. @param claims further ones, which never replace those of a session */
+    signAccess(session: SessionDocument, claims?: Readonly<Record<string, unknown>>): string {
       const iat = toSeconds(clock.now());
       return access.sign({
         ...claims,
@@ -79,7 +70,8 @@ export function createSessionTokens(options: TokenOptions): SessionTokens {
       });
     },
 
-    signRefresh(session, id) {
+    /** Signs the refresh token `id` of the session; the result is deterministic. */
+    signRefresh(session: SessionDocument, id: string): string {
       return refresh.sign({
         iss: options.issuer(),
         aud: AUDIENCE.refresh,
@@ -93,8 +85,10 @@ export function createSessionTokens(options: TokenOptions): SessionTokens {
       });
     },
 
-    verifyBearer: (authorization) => validate(parseAccessToken(authorization)),
-    verifyRefresh(text) {
+    /** Verifies the access token of an Authorization header (RFC 6750 §2.1); `null` for an invalid one. */
+    verifyBearer: (authorization: string): VerifiedToken | null => validate(parseAccessToken(authorization)),
+    /** Verifies a refresh token; `null` for an invalid one. */
+    verifyRefresh(text: string): VerifiedToken | null {
       const token = parseToken(refresh, 'refresh', text);
       const verified = validate(token);
       return token && isTime(token.authTime) ? verified : null;

@@ -12,19 +12,7 @@ import type { SecondFactorStep } from './second-factor.js';
 import type { SignedIn, SignIn } from './sign-in.js';
 
 /** The accounts of people who have proven with a mailed code that an address is theirs. */
-export interface CodeAccounts {
-  /**
-   * Signs in to the account with the address, or creates one.
-   * @param document the request for the code that was used
-   * @throws CODE_EXPIRED if the account was reset, suspended or deleted since the request; REGISTRATION_DISABLED,
-   *   REGISTRATION_REJECTED, RATE_LIMITED
-   */
-  signIn(
-    document: LoginCodeDocument,
-    given: { email: string; locale: string | undefined; use: LinkUse },
-    source: RequestSource,
-  ): Promise<CodeOutcome>;
-}
+export type CodeAccounts = ReturnType<typeof createCodeAccounts>;
 
 /** Both use up the code. */
 export type CodeOutcome = { signedIn: SignedIn } | { refusal: AppError };
@@ -55,7 +43,7 @@ export interface CodeAccountDependencies
 
 const AMR = [FIRST_FACTOR.code];
 
-export function createCodeAccounts(deps: CodeAccountDependencies): CodeAccounts {
+export function createCodeAccounts(deps: CodeAccountDependencies) {
   const { users, mails, throttle, audit, clock } = deps;
   const { beforeRegister } = deps.hooks ?? {};
 
@@ -146,7 +134,17 @@ export function createCodeAccounts(deps: CodeAccountDependencies): CodeAccounts 
   };
 
   return {
-    async signIn(document, given, source) {
+    /**
+     * Signs in to the account with the address, or creates one.
+     * @param document the request for the code that was used
+     * @throws CODE_EXPIRED if the account was reset, suspended or deleted since the request; REGISTRATION_DISABLED,
+     *   REGISTRATION_REJECTED, RATE_LIMITED
+     */
+    async signIn(
+      document: LoginCodeDocument,
+      given: { email: string; locale: string | undefined; use: LinkUse },
+      source: RequestSource,
+    ): Promise<CodeOutcome> {
       const opened = await openAccount(document, given, source);
       if ('signedIn' in opened) return opened;
       const { user } = opened;

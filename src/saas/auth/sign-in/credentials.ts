@@ -110,12 +110,7 @@ export function createCredentials({
 }
 
 /** The rules for new passwords, shared by registration, password reset and password change. */
-export interface PasswordRules {
-  /** @param path the field of the password @throws VALIDATION_ERROR for a wrong length or invalid characters */
-  validateFormat(password: string, path?: string): void;
-  /** @param path the field of the password @throws WEAK_PASSWORD for common passwords, the address and the site name */
-  validateStrength(password: string, email: string, path?: string): Promise<void>;
-}
+export type PasswordRules = ReturnType<typeof createPasswordRules>;
 
 export function createPasswordRules({
   passwords,
@@ -125,14 +120,16 @@ export function createPasswordRules({
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
   siteName(): Promise<string>;
-}): PasswordRules {
+}) {
   return {
-    validateFormat(password, path = 'password') {
+    /** @param path the field of the password @throws VALIDATION_ERROR for a wrong length or invalid characters */
+    validateFormat(password: string, path: string = 'password') {
       const problem = passwords.problem(password);
       if (problem) throw httpErrors.VALIDATION_ERROR({ details: [{ path, message: problem }] });
     },
 
-    validateStrength: async (password, email, path) =>
+    /** @param path the field of the password @throws WEAK_PASSWORD for common passwords, the address and the site name */
+    validateStrength: async (password: string, email: string, path?: string) =>
       passwordPolicy.validate(password, [email, await siteName()], path),
   };
 }

@@ -12,11 +12,7 @@ import { emailLoginPlugin } from './email-login-plugin.js';
 import { createLoginCodePurge, LOGIN_CODE_TTL_MS, loginCodeCollection } from './login-codes.js';
 
 /** Sign-in with mailed codes, which is loaded only if it is enabled. */
-export interface EmailLoginModule {
-  /** @param accounts the flows of the domain that it continues */
-  create(accounts: Omit<EmailLoginDependencies, 'codes' | 'loginTokens'>): EmailLogin;
-  plugin(fastify: FastifyTypebox, emailLogin: EmailLogin): Promise<void>;
-}
+export type EmailLoginModule = ReturnType<typeof createEmailLoginModule>;
 
 export interface EmailLoginModuleOptions {
   /** The secrets that encrypt login tokens, the current one first. */
@@ -27,13 +23,16 @@ export interface EmailLoginModuleOptions {
 export function createEmailLoginModule(
   context: Pick<ModuleContext, 'store' | 'jobs' | 'clock' | 'random'>,
   { secrets, messages }: EmailLoginModuleOptions,
-): EmailLoginModule {
+) {
   const codes = loginCodeCollection(context.store);
   const sealing = { ...context, keys: secrets, lifetimeMs: LOGIN_CODE_TTL_MS };
   const loginTokens = createSealed<LoginRequest>('sign-ins by e-mail', sealing);
   context.jobs.add('login-code-purge', createLoginCodePurge(codes, context.clock));
   return {
-    create: (accounts) => createEmailLogin({ ...accounts, codes, loginTokens }),
-    plugin: (fastify, emailLogin) => emailLoginPlugin(fastify, { emailLogin, messages }),
+    /** @param accounts the flows of the domain that it continues */
+    create: (accounts: Omit<EmailLoginDependencies, 'codes' | 'loginTokens'>): EmailLogin =>
+      createEmailLogin({ ...accounts, codes, loginTokens }),
+    plugin: (fastify: FastifyTypebox, emailLogin: EmailLogin) =>
+      emailLoginPlugin(fastify, { emailLogin, messages }),
   };
 }

@@ -24,25 +24,7 @@ import type { SignedIn } from './sign-in.js';
  * Sign-in, and registration, with a code that is mailed. The code signs in only together with the login token, which the
  * browser that requested it keeps: a forwarded link, a mail scanner or another browser has the code alone.
  */
-export interface EmailLogin {
-  /**
-   * Mails a code after the response, which is the same for every address. Earlier codes of the address remain valid, so that
-   * no request of a stranger ends one. Returns the login token.
-   * @throws RATE_LIMITED
-   */
-  requestCode(given: { email: string; locale?: string | undefined }, source: RequestSource): Promise<string>;
-  /**
-   * Signs in, and verifies the address. A code works once; a repetition of a request that has failed succeeds. An account
-   * whose address was not verified loses its password, sessions and everything else that signs in: a stranger may have
-   * registered it.
-   * @throws INVALID_CODE, CODE_EXPIRED, REGISTRATION_DISABLED, SECOND_FACTOR_REQUIRED, SECOND_FACTOR_ENROLMENT_REQUIRED,
-   *   RATE_LIMITED
-   */
-  redeem(
-    given: { loginToken: string; code: string; locale?: string | undefined },
-    source: RequestSource,
-  ): Promise<SignedIn>;
-}
+export type EmailLogin = ReturnType<typeof createEmailLogin>;
 
 /** What a login token contains. */
 export interface LoginRequest {
@@ -58,7 +40,7 @@ export interface EmailLoginDependencies
   loginTokens: Sealed<LoginRequest>;
 }
 
-export function createEmailLogin(deps: EmailLoginDependencies): EmailLogin {
+export function createEmailLogin(deps: EmailLoginDependencies) {
   const { users, codes, loginTokens, mails, throttle, audit, clock, random } = deps;
   const usedLinks = createUsedLinks(codes, deps);
   const accounts = createCodeAccounts(deps);
@@ -132,7 +114,15 @@ export function createEmailLogin(deps: EmailLoginDependencies): EmailLogin {
   };
 
   return {
-    async requestCode({ email: given, locale }, source) {
+    /**
+     * Mails a code after the response, which is the same for every address. Earlier codes of the address remain valid, so that
+     * no request of a stranger ends one. Returns the login token.
+     * @throws RATE_LIMITED
+     */
+    async requestCode(
+      { email: given, locale }: { email: string; locale?: string | undefined },
+      source: RequestSource,
+    ): Promise<string> {
       const { ip } = source;
       const email = canonicalEmail(given);
       await throttle.count(authLimits.loginCode, ip);
@@ -143,7 +133,17 @@ export function createEmailLogin(deps: EmailLoginDependencies): EmailLogin {
       return loginTokens.seal(request);
     },
 
-    async redeem({ loginToken, code: typed, locale }, source) {
+    /**
+     * Signs in, and verifies the address. A code works once; a repetition of a request that has failed succeeds. An account
+     * whose address was not verified loses its password, sessions and everything else that signs in: a stranger may have
+     * registered it.
+     * @throws INVALID_CODE, CODE_EXPIRED, REGISTRATION_DISABLED, SECOND_FACTOR_REQUIRED, SECOND_FACTOR_ENROLMENT_REQUIRED,
+     *   RATE_LIMITED
+     */
+    async redeem(
+      { loginToken, code: typed, locale }: { loginToken: string; code: string; locale?: string | undefined },
+      source: RequestSource,
+    ): Promise<SignedIn> {
       await throttle.count(authLimits.login, source.ip);
       const request = loginTokens.open(loginToken);
       if (!request) throw authErrors.CODE_EXPIRED();

@@ -9,39 +9,7 @@ import type { SecondFactorStep } from './second-factor.js';
 import type { SignedIn, SignIn } from './sign-in.js';
 
 /** Sign-in and registration of users whose identity another provider has proven. */
-export interface FederatedSignIn {
-  /**
-   * Starts a session; null if there is no such user.
-   * @param authenticatedAt when the person last signed in at the provider, in Unix milliseconds; absent: now
-   * @throws ACCOUNT_SUSPENDED, SECOND_FACTOR_REQUIRED, SECOND_FACTOR_ENROLMENT_REQUIRED
-   */
-  signIn(
-    userId: string,
-    authenticatedAt: number | undefined,
-    source: RequestSource,
-  ): Promise<SignedIn | null>;
-  /**
-   * Whether a person may register; called before anything is stored.
-   * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, RATE_LIMITED
-   */
-  admit(person: { email: string; name?: string }, source: RequestSource): Promise<void>;
-  /**
-   * Creates an account without a password whose address the provider has verified, and starts a session.
-   * @throws EMAIL_TAKEN
-   */
-  register(
-    given: {
-      id: string;
-      email: string;
-      name?: string;
-      locale: string | undefined;
-      authenticatedAt: number | undefined;
-    },
-    source: RequestSource,
-  ): Promise<SignedIn>;
-  newId(): string;
-  hasPassword(userId: string): Promise<boolean>;
-}
+export type FederatedSignIn = ReturnType<typeof createFederatedSignIn>;
 
 export interface FederatedSignInDependencies
   extends Pick<
@@ -59,17 +27,26 @@ export interface FederatedSignInDependencies
   secondFactorStep: SecondFactorStep | undefined;
 }
 
-export function createFederatedSignIn(deps: FederatedSignInDependencies): FederatedSignIn {
+export function createFederatedSignIn(deps: FederatedSignInDependencies) {
   const { users, throttle, clock, random } = deps;
   const { beforeRegister } = deps.hooks ?? {};
   return {
-    newId: () => newId(USER_ID_PREFIX, clock, random),
+    newId: (): string => newId(USER_ID_PREFIX, clock, random),
 
-    async hasPassword(userId) {
+    async hasPassword(userId: string): Promise<boolean> {
       return (await users.findOne({ id: userId }))?.passwordHash !== undefined;
     },
 
-    async signIn(userId, authenticatedAt, source) {
+    /**
+     * Starts a session; null if there is no such user.
+     * @param authenticatedAt when the person last signed in at the provider, in Unix milliseconds; absent: now
+     * @throws ACCOUNT_SUSPENDED, SECOND_FACTOR_REQUIRED, SECOND_FACTOR_ENROLMENT_REQUIRED
+     */
+    async signIn(
+      userId: string,
+      authenticatedAt: number | undefined,
+      source: RequestSource,
+    ): Promise<SignedIn | null> {
       const user = await users.findOne({ id: userId });
       if (!user) return null;
       if (isDisabled(user)) throw authErrors.ACCOUNT_SUSPENDED();
@@ -77,14 +54,35 @@ export function createFederatedSignIn(deps: FederatedSignInDependencies): Federa
       return deps.signIn(user, source, [FIRST_FACTOR.federated], authenticatedAt);
     },
 
-    async admit({ email, name }, source) {
+    /**
+     * Whether a person may register; called before anything is stored.
+     * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, RATE_LIMITED
+     */
+    async admit({ email, name }: { email: string; name?: string }, source: RequestSource) {
       if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
       await throttle.count(authLimits.register, source.ip);
       const person = { email: canonicalEmail(email), ...(name !== undefined && { name }) };
       await beforeRegister?.(person, 'provider', source);
     },
 
-    async register({ id, authenticatedAt, ...given }, source) {
+    /**
+     * Creates an account without a password whose address the provider has verified, and starts a session.
+     * @throws EMAIL_TAKEN
+     */
+    async register(
+      {
+        id,
+        authenticatedAt,
+        ...given
+      }: {
+        id: string;
+        email: string;
+        name?: string;
+        locale: string | undefined;
+        authenticatedAt: number | undefined;
+      },
+      source: RequestSource,
+    ): Promise<SignedIn> {
       const user = { ...newUserDocument({ ...given, emailVerified: true }, clock.now(), deps), id };
       const session = await deps.createAccount(user, source, [FIRST_FACTOR.federated], authenticatedAt);
       deps.backgroundTasks.run('welcome', () => deps.mails.welcome(user));

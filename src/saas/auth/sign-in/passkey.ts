@@ -18,31 +18,7 @@ import type { Registration } from './registration.js';
 import type { SignedIn, SignIn } from './sign-in.js';
 
 /** Sign-in and registration of users with passkeys, which are stored elsewhere. A passkey needs no second factor. */
-export interface PasskeySignIn {
-  /** Read before the use of the passkey is stored, so that a session ends with what has removed the passkey since. */
-  find(userId: string): Promise<UserDocument | null>;
-  /**
-   * Starts a session of a user whose passkey has signed.
-   * @param verificationToken of a mailed link, which confirms the address
-   * @throws ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, INVALID_TOKEN
-   */
-  signIn(user: UserDocument, verificationToken: string | undefined, source: RequestSource): Promise<SignedIn>;
-  /**
-   * Creates an account without a password, and starts a session. The passkey is stored first: after a crash in between, it
-   * belongs to no account.
-   * @param passkey `remove` is called if there is no account in the end
-   * @returns `null` if the address must be verified first; the response is the same for an existing account
-   * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, EMAIL_TAKEN, RATE_LIMITED, and what `add` throws
-   */
-  register(
-    given: { id: string; email: string; name?: string | undefined; locale: string | undefined },
-    passkey: { add(): Promise<void>; remove(): Promise<void> },
-    source: RequestSource,
-  ): Promise<SignedIn | null>;
-  newId(): string;
-  /** @throws UNAUTHENTICATED if the session has ended since it was read */
-  ensureCurrent(identity: Identity): Promise<void>;
-}
+export type PasskeySignIn = ReturnType<typeof createPasskeySignIn>;
 
 export interface PasskeySignInDependencies
   extends Pick<
@@ -62,17 +38,27 @@ export interface PasskeySignInDependencies
     Pick<Registration, 'registerUnverified'>,
     Pick<Verification, 'verifyEmail'> {}
 
-export function createPasskeySignIn(deps: PasskeySignInDependencies): PasskeySignIn {
+export function createPasskeySignIn(deps: PasskeySignInDependencies) {
   const { users, sessions, throttle, clock, random } = deps;
   const { beforeRegister } = deps.hooks ?? {};
-  const find = (id: string) => users.findOne({ id });
+  /** Read before the use of the passkey is stored, so that a session ends with what has removed the passkey since. */
+  const find = (id: string): Promise<UserDocument | null> => users.findOne({ id });
 
   return {
     find,
 
-    newId: () => newId(USER_ID_PREFIX, clock, random),
+    newId: (): string => newId(USER_ID_PREFIX, clock, random),
 
-    async signIn(user, verificationToken, source) {
+    /**
+     * Starts a session of a user whose passkey has signed.
+     * @param verificationToken of a mailed link, which confirms the address
+     * @throws ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, INVALID_TOKEN
+     */
+    async signIn(
+      user: UserDocument,
+      verificationToken: string | undefined,
+      source: RequestSource,
+    ): Promise<SignedIn> {
       if (isDisabled(user)) throw authErrors.ACCOUNT_SUSPENDED();
       if (verificationToken === undefined) {
         if (deps.verificationRequired && !user.emailVerified) throw authErrors.EMAIL_NOT_VERIFIED();
@@ -83,7 +69,18 @@ export function createPasskeySignIn(deps: PasskeySignInDependencies): PasskeySig
       return deps.signIn({ ...user, ...(await find(user.id)), sessionEpoch }, source, PASSKEY);
     },
 
-    async register({ id, ...given }, passkey, source) {
+    /**
+     * Creates an account without a password, and starts a session. The passkey is stored first: after a crash in between, it
+     * belongs to no account.
+     * @param passkey `remove` is called if there is no account in the end
+     * @returns `null` if the address must be verified first; the response is the same for an existing account
+     * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, EMAIL_TAKEN, RATE_LIMITED, and what `add` throws
+     */
+    async register(
+      { id, ...given }: { id: string; email: string; name?: string | undefined; locale: string | undefined },
+      passkey: { add(): Promise<void>; remove(): Promise<void> },
+      source: RequestSource,
+    ): Promise<SignedIn | null> {
       if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
       await throttle.count(authLimits.register, source.ip);
       const user = { ...newUserDocument({ ...given, emailVerified: false }, clock.now(), deps), id };
@@ -103,7 +100,8 @@ export function createPasskeySignIn(deps: PasskeySignInDependencies): PasskeySig
       return session;
     },
 
-    async ensureCurrent({ user: { id }, session: { id: sessionId } }) {
+    /** @throws UNAUTHENTICATED if the session has ended since it was read */
+    async ensureCurrent({ user: { id }, session: { id: sessionId } }: Identity) {
       const [user, session] = await Promise.all([find(id), sessions.findOne({ id: sessionId })]);
       if (!user || !session || isDisabled(user) || !isSessionValid(user, session, clock.now()))
         throw httpErrors.UNAUTHENTICATED();

@@ -12,20 +12,7 @@ import type { SecondFactors } from './second-factor.js';
 import type { SignedIn } from './sign-in.js';
 
 /** Proves in a session that it is still used by its user (RFC 9470). */
-export interface Reauthentication {
-  /** The password of the user or, without one, a recent sign-in. @throws as `Credentials.verifyOwner` */
-  proveOwner(identity: Identity, password: string | undefined, source: RequestSource): Promise<void>;
-  /**
-   * Replaces the session by a new one, so that tokens of the old one that were stolen do not become recent. An account with a
-   * second factor needs a code, too.
-   * @throws INVALID_CREDENTIALS, SECOND_FACTOR_REQUIRED, INVALID_CODE, RATE_LIMITED, OVERLOADED
-   */
-  reauthenticate(
-    identity: Identity,
-    given: { password: string; code?: string | undefined },
-    source: RequestSource,
-  ): Promise<SignedIn & { session: Session }>;
-}
+export type Reauthentication = ReturnType<typeof createReauthentication>;
 
 export interface ReauthenticationDependencies
   extends Pick<SessionService, 'startSession'>,
@@ -36,15 +23,25 @@ export interface ReauthenticationDependencies
   audit: Audit;
 }
 
-export function createReauthentication(deps: ReauthenticationDependencies): Reauthentication {
+export function createReauthentication(deps: ReauthenticationDependencies) {
   const { startSession, revokeSession, credentials, secondFactors, audit } = deps;
 
   return {
-    async proveOwner(identity, password, source) {
+    /** The password of the user or, without one, a recent sign-in. @throws as `Credentials.verifyOwner` */
+    async proveOwner(identity: Identity, password: string | undefined, source: RequestSource) {
       await credentials.verifyOwner(identity, password, source, 'reauthentication.failed');
     },
 
-    async reauthenticate(identity, { password, code }, source) {
+    /**
+     * Replaces the session by a new one, so that tokens of the old one that were stolen do not become recent. An account with a
+     * second factor needs a code, too.
+     * @throws INVALID_CREDENTIALS, SECOND_FACTOR_REQUIRED, INVALID_CODE, RATE_LIMITED, OVERLOADED
+     */
+    async reauthenticate(
+      identity: Identity,
+      { password, code }: { password: string; code?: string | undefined },
+      source: RequestSource,
+    ): Promise<SignedIn & { session: Session }> {
       const user = await credentials.verifyOwner(identity, password, source, 'reauthentication.failed');
       let { amr }: { amr: readonly string[] } = identity.session;
       if (secondFactors && (await secondFactors.stateOf(user.id))) {

@@ -10,23 +10,7 @@ import type { PasswordRules } from './credentials.js';
 import type { SignedIn, SignIn } from './sign-in.js';
 
 /** Creates accounts over HTTP. */
-export interface Registration {
-  /**
-   * Returns the first session, or `null` when the address must be verified first: then the response and its duration
-   * are the same for an existing account, whose owner gets a mail instead.
-   * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, EMAIL_TAKEN, WEAK_PASSWORD, RATE_LIMITED, OVERLOADED, VALIDATION_ERROR for the password's length
-   */
-  register(
-    input: { email: string; password: string; name?: string; locale?: string | undefined },
-    source: RequestSource,
-  ): Promise<SignedIn | null>;
-  /**
-   * Stores a user who has to verify the address first. The lookups and commits before the response are the same whether or not
-   * the account exists; the rest is done after it. Of concurrent registrations of a new address, all but one are refused by its
-   * unique field instead. False if the account exists.
-   */
-  registerUnverified(user: UserDocument, source: RequestSource): Promise<boolean>;
-}
+export type Registration = ReturnType<typeof createRegistration>;
 
 export interface RegistrationDependencies
   extends Pick<
@@ -49,11 +33,16 @@ export interface RegistrationDependencies
   sendReset(user: UserDocument, source: RequestSource): Promise<void>;
 }
 
-export function createRegistration(deps: RegistrationDependencies): Registration {
+export function createRegistration(deps: RegistrationDependencies) {
   const { users, mails, passwordRules, throttle, audit, createAccount, announceRegistered, clock } = deps;
   const { beforeRegister } = deps.hooks ?? {};
 
-  const registerUnverified: Registration['registerUnverified'] = async (user, source) => {
+  /**
+   * Stores a user who has to verify the address first. The lookups and commits before the response are the same whether or not
+   * the account exists; the rest is done after it. Of concurrent registrations of a new address, all but one are refused by its
+   * unique field instead. False if the account exists.
+   */
+  const registerUnverified = async (user: UserDocument, source: RequestSource): Promise<boolean> => {
     const { ip } = source;
     const findExisting = () => users.findOne({ email: user.email });
     // The event is announced in either case, because its announcement is a commit.
@@ -85,7 +74,20 @@ export function createRegistration(deps: RegistrationDependencies): Registration
   return {
     registerUnverified,
 
-    async register({ email, password, name, locale }, source) {
+    /**
+     * Returns the first session, or `null` when the address must be verified first: then the response and its duration
+     * are the same for an existing account, whose owner gets a mail instead.
+     * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, EMAIL_TAKEN, WEAK_PASSWORD, RATE_LIMITED, OVERLOADED, VALIDATION_ERROR for the password's length
+     */
+    async register(
+      {
+        email,
+        password,
+        name,
+        locale,
+      }: { email: string; password: string; name?: string; locale?: string | undefined },
+      source: RequestSource,
+    ): Promise<SignedIn | null> {
       if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
       passwordRules.validateFormat(password);
       await passwordRules.validateStrength(password, email);

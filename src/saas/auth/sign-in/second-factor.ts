@@ -60,21 +60,7 @@ export interface Enrolment {
  * The step of a sign-in after the password. The right password of an account with a factor starts no session, but is
  * answered with an error that contains a challenge; the challenge and a code start the session. Nothing is stored in between.
  */
-export interface SecondFactorStep {
-  /** @throws SECOND_FACTOR_REQUIRED, SECOND_FACTOR_ENROLMENT_REQUIRED, EMAIL_NOT_VERIFIED */
-  demand(user: UserDocument, first: FirstFactor, source: RequestSource): Promise<void>;
-  /** @throws INVALID_CHALLENGE, INVALID_CODE, RATE_LIMITED */
-  complete(given: { challenge: string; code: string }, source: RequestSource): Promise<SignedIn>;
-  /** Begins the enrolment without which the account cannot sign in. @throws INVALID_CHALLENGE, RATE_LIMITED */
-  begin(challenge: string, source: RequestSource): Promise<Enrolment>;
-  /** What was begun, for the same page after a wrong code; null if it has expired. @throws as `begin` */
-  pending(challenge: string, source: RequestSource): Promise<Enrolment | null>;
-  /** @throws INVALID_CHALLENGE, INVALID_CODE, FACTOR_CHANGED, RATE_LIMITED */
-  confirm(
-    given: { challenge: string; code: string },
-    source: RequestSource,
-  ): Promise<SignedIn & { recoveryCodes: string[] }>;
-}
+export type SecondFactorStep = ReturnType<typeof createSecondFactorStep>;
 
 export interface SecondFactorStepDependencies extends Pick<SignIn, 'signIn'> {
   users: Pick<Users, 'findOne'>;
@@ -87,7 +73,7 @@ export interface SecondFactorStepDependencies extends Pick<SignIn, 'signIn'> {
   audit: Audit;
 }
 
-export function createSecondFactorStep(deps: SecondFactorStepDependencies): SecondFactorStep {
+export function createSecondFactorStep(deps: SecondFactorStepDependencies) {
   const { users, throttle, secondFactors, challenges, signIn, audit, clock } = deps;
 
   /** The account of a challenge, unless it has been disabled or its password or sessions were reset since. */
@@ -100,7 +86,8 @@ export function createSecondFactorStep(deps: SecondFactorStepDependencies): Seco
   };
 
   return {
-    async demand(user, first, { ip }) {
+    /** @throws SECOND_FACTOR_REQUIRED, SECOND_FACTOR_ENROLMENT_REQUIRED, EMAIL_NOT_VERIFIED */
+    async demand(user: UserDocument, first: FirstFactor, { ip }: RequestSource) {
       const { id, emailVerified } = user;
       if (await secondFactors.stateOf(id)) {
         await audit.record({ event: 'login.second-factor-required', subject: id, ip });
@@ -117,7 +104,11 @@ export function createSecondFactorStep(deps: SecondFactorStepDependencies): Seco
       });
     },
 
-    async complete({ challenge, code }, source) {
+    /** @throws INVALID_CHALLENGE, INVALID_CODE, RATE_LIMITED */
+    async complete(
+      { challenge, code }: { challenge: string; code: string },
+      source: RequestSource,
+    ): Promise<SignedIn> {
       const { user, first } = await accountOf(challenge, 'verify', source);
       const offerUnlock = () => deps.offerUnlock(user.email, source);
       const method = await secondFactors.verify(user.id, code, source, offerUnlock);
@@ -125,17 +116,23 @@ export function createSecondFactorStep(deps: SecondFactorStepDependencies): Seco
       return signIn(user, source, amrOf(first, method));
     },
 
-    async begin(challenge, source) {
+    /** Begins the enrolment without which the account cannot sign in. @throws INVALID_CHALLENGE, RATE_LIMITED */
+    async begin(challenge: string, source: RequestSource): Promise<Enrolment> {
       const { user } = await accountOf(challenge, 'enrol', source);
       return secondFactors.begin(user.id, user.email);
     },
 
-    async pending(challenge, source) {
+    /** What was begun, for the same page after a wrong code; null if it has expired. @throws as `begin` */
+    async pending(challenge: string, source: RequestSource): Promise<Enrolment | null> {
       const { user } = await accountOf(challenge, 'enrol', source);
       return secondFactors.pending(user.id, user.email);
     },
 
-    async confirm({ challenge, code }, source) {
+    /** @throws INVALID_CHALLENGE, INVALID_CODE, FACTOR_CHANGED, RATE_LIMITED */
+    async confirm(
+      { challenge, code }: { challenge: string; code: string },
+      source: RequestSource,
+    ): Promise<SignedIn & { recoveryCodes: string[] }> {
       const { user, first } = await accountOf(challenge, 'enrol', source);
       const recoveryCodes = await secondFactors.confirm(user.id, code, `${challenge} ${code}`, source);
       if (!recoveryCodes) throw authErrors.INVALID_CODE();
@@ -160,11 +157,7 @@ interface ChallengeClaims {
 }
 
 /** Signed proofs that the password of an account was given. */
-export interface Challenges {
-  issue(user: UserDocument, purpose: ChallengePurpose, first: FirstFactor): string;
-  /** Null for an invalid or expired challenge, and for one with another purpose. */
-  verify(token: string, purpose: ChallengePurpose): ChallengeClaims | null;
-}
+export type Challenges = ReturnType<typeof createChallenges>;
 
 /** Enough to set up an app, or to find a telephone. */
 export const CHALLENGE_LIFETIME_MS = 10 * MINUTE;
@@ -175,10 +168,10 @@ export interface ChallengeOptions {
   clock: Clock;
 }
 
-export function createChallenges({ tokens, issuer, clock }: ChallengeOptions): Challenges {
+export function createChallenges({ tokens, issuer, clock }: ChallengeOptions) {
   const audience = (purpose: ChallengePurpose) => `saas-second-factor-${purpose}`;
   return {
-    issue({ id, sessionEpoch }, purpose, first) {
+    issue({ id, sessionEpoch }: UserDocument, purpose: ChallengePurpose, first: FirstFactor): string {
       const iat = toSeconds(clock.now());
       return tokens.sign({
         iss: issuer(),
@@ -191,7 +184,8 @@ export function createChallenges({ tokens, issuer, clock }: ChallengeOptions): C
       });
     },
 
-    verify(token, purpose) {
+    /** Null for an invalid or expired challenge, and for one with another purpose. */
+    verify(token: string, purpose: ChallengePurpose): ChallengeClaims | null {
       const { iss, aud, sub, epoch, first, iat, exp } = tokens.verify(token) ?? {};
       const now = toSeconds(clock.now());
       const isValid =

@@ -9,24 +9,7 @@ import type { SessionDependencies, SessionService } from '../sessions/sessions.j
 import type { UserDocument } from '../store.js';
 
 /** What every way to sign in and to register ends with. `amr` says how; absent: by password. `authenticatedAt` says when; absent: now. */
-export interface SignIn {
-  /** Starts a session and records it. */
-  signIn(
-    user: UserDocument,
-    source: SessionSource,
-    amr?: readonly string[],
-    authenticatedAt?: number,
-  ): Promise<SignedIn>;
-  /** Stores a new user, with the first session. @throws EMAIL_TAKEN */
-  createAccount(
-    user: UserDocument,
-    source: SessionSource,
-    amr?: readonly string[],
-    authenticatedAt?: number,
-  ): Promise<SignedIn>;
-  /** Before the user is stored. */
-  announceRegistered(user: UserDocument): Promise<AnnouncedEvent>;
-}
+export type SignIn = ReturnType<typeof createSignIn>;
 
 export type SignedIn = IssuedTokens & { user: User };
 
@@ -34,11 +17,12 @@ export interface SignInDependencies
   extends Pick<SessionDependencies, 'users' | 'announceEvent' | 'presentUser' | 'audit' | 'hooks'>,
     Pick<SessionService, 'startSession'> {}
 
-export function createSignIn(deps: SignInDependencies): SignIn {
+export function createSignIn(deps: SignInDependencies) {
   const { users, audit, startSession } = deps;
   const { afterLogin } = deps.hooks ?? {};
 
-  const announceRegistered: SignIn['announceRegistered'] = async (user) => {
+  /** Before the user is stored. */
+  const announceRegistered = async (user: UserDocument): Promise<AnnouncedEvent> => {
     const { id } = user;
     const event = { userId: id, user: deps.presentUser(user) };
     return deps.announceEvent('user.registered', event, proofOfRegistration(id));
@@ -47,7 +31,13 @@ export function createSignIn(deps: SignInDependencies): SignIn {
   return {
     announceRegistered,
 
-    async signIn(user, source, amr, authenticatedAt) {
+    /** Starts a session and records it. */
+    async signIn(
+      user: UserDocument,
+      source: SessionSource,
+      amr?: readonly string[],
+      authenticatedAt?: number,
+    ): Promise<SignedIn> {
       // Started together, so that both writes share one commit.
       const record = { event: 'login.succeeded', subject: user.id, ip: source.ip };
       const [{ session, signedIn }] = await Promise.all([
@@ -58,7 +48,13 @@ export function createSignIn(deps: SignInDependencies): SignIn {
       return signedIn;
     },
 
-    async createAccount(user, source, amr, authenticatedAt) {
+    /** Stores a new user, with the first session. @throws EMAIL_TAKEN */
+    async createAccount(
+      user: UserDocument,
+      source: SessionSource,
+      amr?: readonly string[],
+      authenticatedAt?: number,
+    ): Promise<SignedIn> {
       if (await users.findOne({ email: user.email })) throw authErrors.EMAIL_TAKEN();
       // The session is stored first, because a session without a user is invalid: a failure in between creates no
       // account.

@@ -21,25 +21,10 @@ import {
 } from '../store.js';
 
 /** Account management by the signed-in user. */
-export interface AccountService {
-  /**
-   * Sets the new password and ends all other sessions, in one write. A repetition of a request that has failed after that
-   * succeeds in the same session and with the same new password only.
-   * @throws INVALID_CREDENTIALS, WEAK_PASSWORD, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED
-   */
-  changePassword(
-    identity: Identity,
-    given: { currentPassword: string; newPassword: string },
-    source: RequestSource,
-  ): Promise<void>;
-  /** Returns the valid sessions, newest first. */
-  listSessions(identity: SessionOfUser): Promise<ListedSession[]>;
-  /** @throws NOT_FOUND if the caller has no such session */
-  revokeSession(identity: Pick<SessionOfUser, 'user'>, id: string, source: RequestSource): Promise<void>;
-}
+export type AccountService = ReturnType<typeof createAccountService>;
 
 /** The identifiers of a session and its user. */
-interface SessionOfUser {
+export interface SessionOfUser {
   user: Pick<Identity['user'], 'id'>;
   session: Pick<Identity['session'], 'id'>;
 }
@@ -65,7 +50,7 @@ export interface AccountServiceDependencies
 
 const MAX_LISTED_SESSIONS = 100;
 
-export function createAccountService(deps: AccountServiceDependencies): AccountService {
+export function createAccountService(deps: AccountServiceDependencies) {
   const { users, sessions, mails, credentials, passwords, passwordRules, audit, usedLinks, clock } = deps;
 
   /** A change is marked like the use of a link; each version of the password is changed once. */
@@ -119,7 +104,16 @@ export function createAccountService(deps: AccountServiceDependencies): AccountS
   };
 
   return {
-    async changePassword({ user: { id, email }, session }, { currentPassword, newPassword }, source) {
+    /**
+     * Sets the new password and ends all other sessions, in one write. A repetition of a request that has failed after that
+     * succeeds in the same session and with the same new password only.
+     * @throws INVALID_CREDENTIALS, WEAK_PASSWORD, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED
+     */
+    async changePassword(
+      { user: { id, email }, session }: Identity,
+      { currentPassword, newPassword }: { currentPassword: string; newPassword: string },
+      source: RequestSource,
+    ) {
       passwordRules.validateFormat(newPassword, 'newPassword');
       const { user, isRepetition } = await credentials.verify(
         {
@@ -151,7 +145,8 @@ export function createAccountService(deps: AccountServiceDependencies): AccountS
       });
     },
 
-    async listSessions({ user: { id }, session: current }) {
+    /** Returns the valid sessions, newest first. */
+    async listSessions({ user: { id }, session: current }: SessionOfUser): Promise<ListedSession[]> {
       const now = clock.now();
       const where = { userId: id, revokedAt: null, expiresAt: { gt: now } };
       const [user, currentSession, { items }] = await Promise.all([
@@ -171,7 +166,12 @@ export function createAccountService(deps: AccountServiceDependencies): AccountS
         }));
     },
 
-    async revokeSession({ user: { id: userId } }, id, { ip }) {
+    /** @throws NOT_FOUND if the caller has no such session */
+    async revokeSession(
+      { user: { id: userId } }: Pick<SessionOfUser, 'user'>,
+      id: string,
+      { ip }: RequestSource,
+    ) {
       const now = clock.now();
       const event = { userId, scope: 'local', sessionId: id } as const;
       const announced = await deps.announceEvent('session.revoked', event, proofOfRevocation(id));

@@ -17,23 +17,7 @@ import { userNotFound } from './users.js';
 /**
  * What the operator, or the host by default, sees and does beside suspension, deletion and grants.
  */
-export interface AccountAdministration {
-  /** Every session that is still stored, the newest first. @throws VALIDATION_ERROR for an invalid `after` */
-  listSessions(
-    userId: string,
-    page: { after: string | undefined; limit: number },
-  ): Promise<Page<OperatedSession>>;
-  /** @throws NOT_FOUND if the user has no such session, or it has ended */
-  findSession(userId: string, sessionId: string): Promise<OperatedSession>;
-  /** @throws NOT_FOUND if the user has no such session, or it has ended */
-  endSession(userId: string, sessionId: string, operator?: Operator): Promise<void>;
-  /** @throws NOT_FOUND */
-  endSessions(userId: string, operator?: Operator): Promise<void>;
-  /** Sends a link that sets a new password. @throws NOT_FOUND, VALIDATION_ERROR for a disabled account */
-  sendReset(userId: string, operator?: Operator): Promise<void>;
-  /** @throws NOT_FOUND, VALIDATION_ERROR for a disabled account or a verified address */
-  sendVerification(userId: string, operator?: Operator): Promise<void>;
-}
+export type AccountAdministration = ReturnType<typeof createAccountAdministration>;
 
 /** A session of a user, also one that has ended. */
 export interface OperatedSession {
@@ -56,7 +40,7 @@ export interface AccountAdministrationDependencies
   sendVerification(user: UserDocument): Promise<void>;
 }
 
-export function createAccountAdministration(deps: AccountAdministrationDependencies): AccountAdministration {
+export function createAccountAdministration(deps: AccountAdministrationDependencies) {
   const { users, sessions, audit, clock } = deps;
 
   const find = async (id: string): Promise<UserDocument> => {
@@ -88,19 +72,25 @@ export function createAccountAdministration(deps: AccountAdministrationDependenc
   });
 
   return {
-    async listSessions(userId, page) {
+    /** Every session that is still stored, the newest first. @throws VALIDATION_ERROR for an invalid `after` */
+    async listSessions(
+      userId: string,
+      page: { after: string | undefined; limit: number },
+    ): Promise<Page<OperatedSession>> {
       const query = { where: { userId }, sort: 'createdAt', desc: true, ...page } as const;
       const [user, { items, next }] = await Promise.all([find(userId), readPage(sessions, query)]);
       return { items: items.map((session) => view(user, session)), next };
     },
 
-    async findSession(userId, id) {
+    /** @throws NOT_FOUND if the user has no such session, or it has ended */
+    async findSession(userId: string, id: string): Promise<OperatedSession> {
       const [user, session] = await Promise.all([find(userId), sessions.findOne({ id, userId })]);
       if (!session || !isSessionValid(user, session, clock.now())) throw httpErrors.NOT_FOUND();
       return view(user, session);
     },
 
-    async endSession(userId, id, operator) {
+    /** @throws NOT_FOUND if the user has no such session, or it has ended */
+    async endSession(userId: string, id: string, operator?: Operator) {
       const now = clock.now();
       const event = { userId, scope: 'local', sessionId: id } as const;
       const announced = await deps.announceEvent('session.revoked', event, proofOfRevocation(id));
@@ -117,7 +107,8 @@ export function createAccountAdministration(deps: AccountAdministrationDependenc
       await announced.emit();
     },
 
-    async endSessions(userId, operator) {
+    /** @throws NOT_FOUND */
+    async endSessions(userId: string, operator?: Operator) {
       const change = { inc: { sessionEpoch: 1 }, unset: ['keptSession' as const] };
       const { sessionEpoch } = await find(userId);
       const proof = proofOfEpoch(userId, sessionEpoch + 1, null);
@@ -131,12 +122,14 @@ export function createAccountAdministration(deps: AccountAdministrationDependenc
       await announced.emit();
     },
 
-    async sendReset(userId, operator) {
+    /** Sends a link that sets a new password. @throws NOT_FOUND, VALIDATION_ERROR for a disabled account */
+    async sendReset(userId: string, operator?: Operator) {
       await deps.sendReset(await findRecipient(userId));
       await audit.record({ event: 'password.reset-sent', subject: userId, ...auditActor(operator) });
     },
 
-    async sendVerification(userId, operator) {
+    /** @throws NOT_FOUND, VALIDATION_ERROR for a disabled account or a verified address */
+    async sendVerification(userId: string, operator?: Operator) {
       const user = await findRecipient(userId);
       if (user.emailVerified)
         throw httpErrors.VALIDATION_ERROR({ message: 'The address is verified already.' });

@@ -15,21 +15,7 @@ import { userNotFound } from './users.js';
  * Deletion of accounts. `deletingAt` disables the account at once and permanently. Every later step is idempotent, so
  * the job can resume an interrupted deletion.
  */
-export interface AccountDeletion {
-  /**
-   * @param password required if the account has one
-   * @throws INVALID_CREDENTIALS, REAUTHENTICATION_REQUIRED, RATE_LIMITED, OVERLOADED; PAYMENT_PROVIDER_ERROR when the subscriptions could not
-   *   be cancelled yet: the account is disabled, and the job deletes it after cancelling them
-   */
-  deleteAccount(identity: Identity, password: string | undefined, source: RequestSource): Promise<void>;
-  /**
-   * The same on behalf of the operator, by default the host, also for a suspended account.
-   * @throws NOT_FOUND; PAYMENT_PROVIDER_ERROR as above
-   */
-  deleteByOperator(userId: string, operator?: Operator): Promise<void>;
-  /** Resumes interrupted deletions. */
-  deletionJob: Job;
-}
+export type AccountDeletion = ReturnType<typeof createAccountDeletion>;
 
 /** Who deletes an account, for the audit. */
 type Actor = Pick<AuditRecord, 'by' | 'ip'>;
@@ -45,7 +31,7 @@ export interface AccountDeletionDependencies
 
 const BATCH_SIZE = 50;
 
-export function createAccountDeletion(deps: AccountDeletionDependencies): AccountDeletion {
+export function createAccountDeletion(deps: AccountDeletionDependencies) {
   const { users, sessions, accountData, signInMethods, credentials, audit, clock } = deps;
 
   const deleteData = (id: string) => Promise.all([accountData.delete(id), signInMethods.forget(id)]);
@@ -88,7 +74,12 @@ export function createAccountDeletion(deps: AccountDeletionDependencies): Accoun
   };
 
   return {
-    async deleteAccount(identity, password, source) {
+    /**
+     * @param password required if the account has one
+     * @throws INVALID_CREDENTIALS, REAUTHENTICATION_REQUIRED, RATE_LIMITED, OVERLOADED; PAYMENT_PROVIDER_ERROR when the subscriptions could not
+     *   be cancelled yet: the account is disabled, and the job deletes it after cancelling them
+     */
+    async deleteAccount(identity: Identity, password: string | undefined, source: RequestSource) {
       const user = await credentials.verifyOwner(identity, password, source, 'user.deletion-refused');
       const actor = { ip: source.ip };
       const where = { id: user.id, passwordVersion: user.passwordVersion, suspendedAt: null };
@@ -97,7 +88,11 @@ export function createAccountDeletion(deps: AccountDeletionDependencies): Accoun
       await completeDeletion(closed, actor);
     },
 
-    async deleteByOperator(id, operator) {
+    /**
+     * The same on behalf of the operator, by default the host, also for a suspended account.
+     * @throws NOT_FOUND; PAYMENT_PROVIDER_ERROR as above
+     */
+    async deleteByOperator(id: string, operator?: Operator) {
       const actor = auditActor(operator);
       const user = await users.findOne({ id });
       if (!user) throw userNotFound();
@@ -106,6 +101,7 @@ export function createAccountDeletion(deps: AccountDeletionDependencies): Accoun
       await completeDeletion(user, actor);
     },
 
+    /** Resumes interrupted deletions. */
     deletionJob: {
       everySeconds: 60,
       async run({ signal }) {
@@ -131,6 +127,6 @@ export function createAccountDeletion(deps: AccountDeletionDependencies): Accoun
           throw new AggregateError(failures, `${failures.length} accounts could not be deleted.`);
         }
       },
-    },
+    } satisfies Job,
   };
 }

@@ -8,18 +8,7 @@ import { ALL_LINK_FIELDS, type UserDocument, type Users } from '../store.js';
 import { findUser, type ManagedUser, type UserKey, userNotFound } from './users.js';
 
 /** Suspension of accounts by the operator. */
-export interface Suspension {
-  /**
-   * Suspends an account. From the next request on, every process rejects its access and refresh tokens, and a login with
-   * the correct password fails with ACCOUNT_SUSPENDED. Its sessions and mailed links stay invalid after `unsuspend`. A
-   * repeated call changes nothing.
-   * @param operator who does it, for the audit; default: the host or the command line
-   * @throws NOT_FOUND
-   */
-  suspend(by: UserKey, operator?: Operator): Promise<ManagedUser>;
-  /** Lifts a suspension; the password stays the same. @throws NOT_FOUND, also during a deletion */
-  unsuspend(by: UserKey, operator?: Operator): Promise<ManagedUser>;
-}
+export type Suspension = ReturnType<typeof createSuspension>;
 
 export interface SuspensionDependencies {
   users: Users;
@@ -29,7 +18,7 @@ export interface SuspensionDependencies {
   clock: Clock;
 }
 
-export function createSuspension(deps: SuspensionDependencies): Suspension {
+export function createSuspension(deps: SuspensionDependencies) {
   const { users, audit, announceEvent, toManagedUser, clock } = deps;
 
   /** Changes the state of the account. Returns `null` when it already has that state. */
@@ -68,7 +57,14 @@ export function createSuspension(deps: SuspensionDependencies): Suspension {
   };
 
   return {
-    async suspend(by, operator) {
+    /**
+     * Suspends an account. From the next request on, every process rejects its access and refresh tokens, and a login with
+     * the correct password fails with ACCOUNT_SUSPENDED. Its sessions and mailed links stay invalid after `unsuspend`. A
+     * repeated call changes nothing.
+     * @param operator who does it, for the audit; default: the host or the command line
+     * @throws NOT_FOUND
+     */
+    async suspend(by: UserKey, operator?: Operator): Promise<ManagedUser> {
       const user = await findUser(users, by);
       if (!user) throw userNotFound();
       const update: Change<UserDocument> = {
@@ -81,7 +77,8 @@ export function createSuspension(deps: SuspensionDependencies): Suspension {
       return toManagedUser(changed ?? (await findCurrent(user)));
     },
 
-    async unsuspend(by, operator) {
+    /** Lifts a suspension; the password stays the same. @throws NOT_FOUND, also during a deletion */
+    async unsuspend(by: UserKey, operator?: Operator): Promise<ManagedUser> {
       const user = await findUser(users, by);
       if (!user) throw userNotFound();
       const changed = await change(user, 'active', { unset: ['suspendedAt'] }, operator);

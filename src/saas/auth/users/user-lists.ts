@@ -34,20 +34,12 @@ export interface UserPage {
 }
 
 /** Lists of users for the host. */
-export interface UserLists {
-  /** Lists users, the newest first (those of `suspended` and `deleting` by that time). @throws VALIDATION_ERROR */
-  list(filter?: UserFilter): Promise<UserPage>;
-  /**
-   * Finds users by the beginning of their address, in any case, in the order of the addresses; or by their whole ID.
-   * @throws VALIDATION_ERROR, also for an empty text
-   */
-  search(text: string, page?: UserPageQuery): Promise<UserPage>;
-}
+export type UserLists = ReturnType<typeof createUserLists>;
 
 const MAX_LIMIT = 200;
 const STATES = ['active', 'suspended', 'deleting', 'unverified'];
 
-export function createUserLists(users: Users, toManagedUser: (user: UserDocument) => ManagedUser): UserLists {
+export function createUserLists(users: Users, toManagedUser: (user: UserDocument) => ManagedUser) {
   const read = async (
     query: Pick<PageQuery<UserDocument>, 'where' | 'sort' | 'desc'>,
     { after, limit = 50 }: UserPageQuery,
@@ -59,7 +51,15 @@ export function createUserLists(users: Users, toManagedUser: (user: UserDocument
   };
 
   return {
-    async list({ state, subscriptionPlan: plan, registeredSince, after, limit, ...others } = {}) {
+    /** Lists users, the newest first (those of `suspended` and `deleting` by that time). @throws VALIDATION_ERROR */
+    async list({
+      state,
+      subscriptionPlan: plan,
+      registeredSince,
+      after,
+      limit,
+      ...others
+    }: UserFilter = {}): Promise<UserPage> {
       const [unknown] = Object.keys(others);
       // Without its condition, the list would contain every user.
       if (unknown !== undefined) throw invalidFields({ path: unknown, message: 'is not a condition' });
@@ -81,7 +81,11 @@ export function createUserLists(users: Users, toManagedUser: (user: UserDocument
       );
     },
 
-    async search(text, page = {}) {
+    /**
+     * Finds users by the beginning of their address, in any case, in the order of the addresses; or by their whole ID.
+     * @throws VALIDATION_ERROR, also for an empty text
+     */
+    async search(text: string, page: UserPageQuery = {}): Promise<UserPage> {
       if (typeof text !== 'string' || !SEARCHED.test(text))
         throw invalidFields({ path: 'text', message: 'must be the beginning of an address, or an ID' });
       return read(matching(text, undefined), page);

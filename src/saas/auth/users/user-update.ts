@@ -29,13 +29,7 @@ export interface UserChange extends MetadataInput {
 }
 
 /** Changes of users by the host. */
-export interface UserUpdate {
-  /**
-   * Applies a change in one write, also to a suspended account. Of concurrent changes, none is lost.
-   * @throws NOT_FOUND, also during a deletion; VALIDATION_ERROR, WEAK_PASSWORD, EMAIL_TAKEN, OVERLOADED
-   */
-  update(by: UserKey, change: UserChange, operator?: Operator): Promise<UserDocument>;
-}
+export type UserUpdate = ReturnType<typeof createUserUpdate>;
 
 export interface UserUpdateDependencies
   extends Pick<
@@ -54,7 +48,7 @@ export interface UserUpdateDependencies
   sendVerification: Verification['sendVerification'];
 }
 
-export function createUserUpdate(deps: UserUpdateDependencies): UserUpdate {
+export function createUserUpdate(deps: UserUpdateDependencies) {
   const { users, mails, passwordRules, audit } = deps;
 
   /** The hash of a new password. The address that it must not contain is the new one. */
@@ -120,7 +114,11 @@ export function createUserUpdate(deps: UserUpdateDependencies): UserUpdate {
   };
 
   return {
-    async update(by, given, operator) {
+    /**
+     * Applies a change in one write, also to a suspended account. Of concurrent changes, none is lost.
+     * @throws NOT_FOUND, also during a deletion; VALIDATION_ERROR, WEAK_PASSWORD, EMAIL_TAKEN, OVERLOADED
+     */
+    async update(by: UserKey, given: UserChange, operator?: Operator): Promise<UserDocument> {
       const change = trimmedProfile(given);
       validateChange(change);
       const found = await findUser(users, by);

@@ -75,33 +75,7 @@ export async function findUser(users: Pick<Users, 'findOne'>, by: UserKey): Prom
 }
 
 /** What other domains and the host application can do with users. */
-export interface UserDirectory {
-  /** Finds a user by ID or address; null if there is none. */
-  find(by: UserKey): Promise<ManagedUser | null>;
-  /**
-   * Creates an account, even when registration is disabled.
-   * @throws VALIDATION_ERROR, WEAK_PASSWORD, EMAIL_TAKEN, OVERLOADED
-   */
-  create(user: NewUser): Promise<ManagedUser>;
-  /**
-   * Changes the display name; an empty one removes it.
-   * @param operator who does it instead of the user, for the audit
-   * @throws UNAUTHENTICATED when the user has been deleted
-   */
-  rename(userId: string, name: string, operator?: Operator): Promise<User>;
-  estimate(): Promise<Estimate>;
-  toManagedUser(user: UserDocument): ManagedUser;
-  listNewest(limit: number): Promise<User[]>;
-  /**
-   * Lists users by the beginning of their address or by their ID, or those in a state; without both all, the newest first.
-   * @throws VALIDATION_ERROR for an invalid `after`, or for a search with a state, which no index serves
-   */
-  list(query: UserListQuery): Promise<Page<OperatedUser>>;
-  /** @throws NOT_FOUND */
-  findOperated(id: string): Promise<OperatedUser>;
-  /** Counts the registrations of each day (ISO 8601 dates, UTC), each up to `limit`. */
-  countRegistrations(days: readonly string[], limit: number): Promise<number[]>;
-}
+export type UserDirectory = ReturnType<typeof createUserDirectory>;
 
 export function createUserDirectory(
   deps: NewUserDependencies & {
@@ -111,7 +85,7 @@ export function createUserDirectory(
     /** Called after a name has changed, so that other systems receive it soon. */
     profileChanged(): void;
   },
-): UserDirectory {
+) {
   const { users, presentUser } = deps;
   const toTimestampOrNull = (at: number | undefined) => (at === undefined ? null : toTimestamp(at));
   const toManagedUser = (user: UserDocument): ManagedUser => ({
@@ -134,16 +108,26 @@ export function createUserDirectory(
   });
   return {
     toManagedUser,
-    async find(by) {
+    /** Finds a user by ID or address; null if there is none. */
+    async find(by: UserKey): Promise<ManagedUser | null> {
       const user = await findUser(users, by);
       return user && toManagedUser(user);
     },
-    async create(input) {
+    /**
+     * Creates an account, even when registration is disabled.
+     * @throws VALIDATION_ERROR, WEAK_PASSWORD, EMAIL_TAKEN, OVERLOADED
+     */
+    async create(input: NewUser): Promise<ManagedUser> {
       const user = await insertUser(input, deps);
       await deps.audit.record({ event: 'user.created', subject: user.id, ip: 'local' });
       return toManagedUser(user);
     },
-    async rename(id, given, operator) {
+    /**
+     * Changes the display name; an empty one removes it.
+     * @param operator who does it instead of the user, for the audit
+     * @throws UNAUTHENTICATED when the user has been deleted
+     */
+    async rename(id: string, given: string, operator?: Operator): Promise<User> {
       const name = given.trim();
       for (;;) {
         const before = await users.findOne({ id });
@@ -178,21 +162,27 @@ export function createUserDirectory(
         return after;
       }
     },
-    estimate: () => users.estimate(),
-    async listNewest(limit) {
+    estimate: (): Promise<Estimate> => users.estimate(),
+    async listNewest(limit: number): Promise<User[]> {
       const { items } = await users.page({ sort: 'createdAt', desc: true, limit });
       return items.map(presentUser);
     },
-    async list({ search, state, after, limit }) {
+    /**
+     * Lists users by the beginning of their address or by their ID, or those in a state; without both all, the newest first.
+     * @throws VALIDATION_ERROR for an invalid `after`, or for a search with a state, which no index serves
+     */
+    async list({ search, state, after, limit }: UserListQuery): Promise<Page<OperatedUser>> {
       const page = await readPage(users, { ...matching(search, state), after, limit });
       return { ...page, items: page.items.map(toOperatedUser) };
     },
-    async findOperated(id) {
+    /** @throws NOT_FOUND */
+    async findOperated(id: string): Promise<OperatedUser> {
       const user = await users.findOne({ id });
       if (!user) throw userNotFound();
       return toOperatedUser(user);
     },
-    countRegistrations: (days, limit) =>
+    /** Counts the registrations of each day (ISO 8601 dates, UTC), each up to `limit`. */
+    countRegistrations: (days: readonly string[], limit: number): Promise<number[]> =>
       Promise.all(days.map((day) => users.count({ createdAt: timesOf(day) }, limit))),
   };
 }

@@ -18,14 +18,7 @@ import type { CheckoutDocument, Checkouts } from '../store.js';
  * and stores its ID before the user gets its address. Processes with the same order share the reservation and therefore
  * the session. A session whose reservation was replaced never reaches a user.
  */
-export interface OpenCheckouts {
-  /**
-   * The open session for the same order, or a new one after the previous session of the subject was expired.
-   * @throws VERSION_CONFLICT if another order for the subject came first, CUSTOMER_NOT_FOUND if the customer was deleted
-   *   at the provider, and what `CheckoutSessions.createCheckout` throws
-   */
-  open(subject: CheckoutSubject, checkout: Checkout): Promise<{ sessionId: string; url: string }>;
-}
+export type OpenCheckouts = ReturnType<typeof createOpenCheckouts>;
 
 export interface CheckoutSubject {
   userId: string;
@@ -55,7 +48,7 @@ const RETENTION_MS = 25 * HOUR;
 /** Each attempt fails only if another process has changed the reservation in the meantime. */
 const MAX_ATTEMPTS = 10;
 
-export function createOpenCheckouts(deps: OpenCheckoutDependencies): OpenCheckouts {
+export function createOpenCheckouts(deps: OpenCheckoutDependencies) {
   const { checkouts, gateway, clock, random } = deps;
   const isUsable = (expiresAt = Number.POSITIVE_INFINITY) => expiresAt > clock.now() + MIN_REMAINING_MS;
 
@@ -101,7 +94,12 @@ export function createOpenCheckouts(deps: OpenCheckoutDependencies): OpenCheckou
     );
 
   return {
-    async open(subject, checkout) {
+    /**
+     * The open session for the same order, or a new one after the previous session of the subject was expired.
+     * @throws VERSION_CONFLICT if another order for the subject came first, CUSTOMER_NOT_FOUND if the customer was deleted
+     *   at the provider, and what `CheckoutSessions.createCheckout` throws
+     */
+    async open(subject: CheckoutSubject, checkout: Checkout): Promise<{ sessionId: string; url: string }> {
       const { userId } = subject;
       const id = checkoutIdOf(subject);
       const fingerprint = sha256(JSON.stringify(checkout));

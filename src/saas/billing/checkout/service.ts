@@ -23,20 +23,7 @@ import {
 import type { Trials } from './trials.js';
 
 /** Sends users to the provider's payment page. */
-export interface CheckoutService {
-  /**
-   * Opens a checkout session at the provider, or returns the open one of the same order.
-   * @throws VALIDATION_ERROR, BILLING_NOT_CONFIGURED, PRICE_NOT_ALLOWED, CURRENCY_MISMATCH, PROMOTION_NOT_VALID,
-   *   TAX_NOT_CONFIGURED, TAX_LOCATION_INVALID, ALREADY_SUBSCRIBED, VERSION_CONFLICT, PAYMENT_PROVIDER_ERROR;
-   *   UNAUTHENTICATED if the account was closed concurrently
-   */
-  open(user: Pick<User, 'id' | 'email'>, order: Order): Promise<{ sessionId: string; url: string }>;
-  /**
-   * The same for code of the operator, which may set the options of the page, too; they take precedence over those of the plan.
-   * @throws NOT_FOUND if there is no such user
-   */
-  create(userId: string, order: CheckoutOrder): Promise<{ sessionId: string; url: string }>;
-}
+export type CheckoutService = ReturnType<typeof createCheckoutService>;
 
 /** What a browser may choose. */
 export interface Order {
@@ -61,7 +48,7 @@ export interface CheckoutDependencies {
   returnPath: string;
 }
 
-export function createCheckoutService(deps: CheckoutDependencies): CheckoutService {
+export function createCheckoutService(deps: CheckoutDependencies) {
   const { subscriptions, users, ensureCustomer, plans, publicUrl, sync } = deps;
 
   /** The state at the provider, or the stored one if the provider does not respond. */
@@ -135,7 +122,16 @@ export function createCheckoutService(deps: CheckoutDependencies): CheckoutServi
     return (await deps.trials.claim(user, checkoutId)) ? { ...options, trialDays } : options;
   };
 
-  const open = async (user: Pick<User, 'id' | 'email'>, order: CheckoutOrder) => {
+  /**
+   * Opens a checkout session at the provider, or returns the open one of the same order.
+   * @throws VALIDATION_ERROR, BILLING_NOT_CONFIGURED, PRICE_NOT_ALLOWED, CURRENCY_MISMATCH, PROMOTION_NOT_VALID,
+   *   TAX_NOT_CONFIGURED, TAX_LOCATION_INVALID, ALREADY_SUBSCRIBED, VERSION_CONFLICT, PAYMENT_PROVIDER_ERROR;
+   *   UNAUTHENTICATED if the account was closed concurrently
+   */
+  const open = async (
+    user: Pick<User, 'id' | 'email'>,
+    order: CheckoutOrder,
+  ): Promise<{ sessionId: string; url: string }> => {
     const { mode = 'subscription', priceId } = order;
     if (mode !== 'setup' && priceId === undefined)
       throw invalidFields({ path: 'priceId', message: 'is required' });
@@ -181,7 +177,11 @@ export function createCheckoutService(deps: CheckoutDependencies): CheckoutServi
   return {
     open,
 
-    async create(userId, order) {
+    /**
+     * The same for code of the operator, which may set the options of the page, too; they take precedence over those of the plan.
+     * @throws NOT_FOUND if there is no such user
+     */
+    async create(userId: string, order: CheckoutOrder): Promise<{ sessionId: string; url: string }> {
       const problems = problemsOf(CheckoutOrder, order);
       if (problems.length > 0) throw invalidFields(...problems);
       const user = await users.find(userId);

@@ -10,16 +10,7 @@ import type { BillingUsers } from '../users.js';
  * One trial for each person, also in parallel checkouts and after the deletion of an account. A trial belongs to one
  * checkout at a time, the newest one, and is used once that checkout was paid: an abandoned checkout does not use it.
  */
-export interface Trials {
-  /** Moves the trial to a checkout, and expires the session of the previous one. False if the trial was used. */
-  claim(user: { id: string; email: string }, checkoutId: string): Promise<boolean>;
-  /** Whether the trial still belongs to the checkout, whose session is stored by now. */
-  confirm(email: string, checkoutId: string): Promise<boolean>;
-  /** Before an account is deleted: of a trial that was used, the fingerprint of the address remains. */
-  settle(userId: string): Promise<void>;
-  /** Deletes what names the user. */
-  forget(userId: string): Promise<void>;
-}
+export type Trials = ReturnType<typeof createTrials>;
 
 /** The trial of a person, identified by the address. Once it was used, only the fingerprint and a time remain. */
 export interface TrialDocument {
@@ -61,7 +52,7 @@ export interface TrialDependencies extends TrialCollections {
   random: Random;
 }
 
-export function createTrials(deps: TrialDependencies): Trials {
+export function createTrials(deps: TrialDependencies) {
   const { trials, keys, checkouts, subscriptions, users, gateway, clock, random } = deps;
   const newRev = () => newId('rev_', clock, random);
 
@@ -98,7 +89,8 @@ export function createTrials(deps: TrialDependencies): Trials {
   };
 
   return {
-    async claim({ id: userId, email }, checkoutId) {
+    /** Moves the trial to a checkout, and expires the session of the previous one. False if the trial was used. */
+    async claim({ id: userId, email }: { id: string; email: string }, checkoutId: string): Promise<boolean> {
       if (await hadTrial(userId)) return false;
       const id = await fingerprintOf(email);
       for (;;) {
@@ -116,7 +108,8 @@ export function createTrials(deps: TrialDependencies): Trials {
       }
     },
 
-    async confirm(email, checkoutId) {
+    /** Whether the trial still belongs to the checkout, whose session is stored by now. */
+    async confirm(email: string, checkoutId: string): Promise<boolean> {
       const id = await fingerprintOf(email);
       for (;;) {
         const known = await trials.findOne({ id });
@@ -126,7 +119,8 @@ export function createTrials(deps: TrialDependencies): Trials {
       }
     },
 
-    async settle(userId) {
+    /** Before an account is deleted: of a trial that was used, the fingerprint of the address remains. */
+    async settle(userId: string) {
       for (;;) {
         const known = await trials.findOne({ userId });
         if (!known) break;
@@ -140,7 +134,8 @@ export function createTrials(deps: TrialDependencies): Trials {
       await trials.insert({ id, rev: newRev(), usedAt: clock.now() }).catch(nullIfTaken);
     },
 
-    async forget(userId) {
+    /** Deletes what names the user. */
+    async forget(userId: string) {
       await trials.deleteMany({ userId });
     },
   };

@@ -10,14 +10,7 @@ import type { BillingUsers } from '../users.js';
 import { profileChange } from './profile-sync.js';
 
 /** Which customer at the provider belongs to which user. A link never moves to another user. */
-export interface CustomerLinks {
-  /** Does nothing if the customer belongs to a user already. */
-  link(userId: string, customerId: string): Promise<void>;
-  /** The user of a customer. */
-  findUser(customerId: string): Promise<string | null>;
-  /** Every customer of a user; the one for the next checkout first. */
-  list(userId: string): Promise<string[]>;
-}
+export type CustomerLinks = ReturnType<typeof createCustomerLinks>;
 
 export function createCustomerLinks({
   customers,
@@ -27,8 +20,9 @@ export function createCustomerLinks({
   customers: Customers;
   linkedCustomers: LinkedCustomers;
   clock: Clock;
-}): CustomerLinks {
-  const findUser: CustomerLinks['findUser'] = async (customerId) =>
+}) {
+  /** The user of a customer. */
+  const findUser = async (customerId: string): Promise<string | null> =>
     (await customers.findOne({ customerId }))?.id ??
     (await linkedCustomers.findOne({ id: customerId }))?.userId ??
     null;
@@ -36,7 +30,8 @@ export function createCustomerLinks({
   return {
     findUser,
 
-    async link(userId, customerId) {
+    /** Does nothing if the customer belongs to a user already. */
+    async link(userId: string, customerId: string) {
       if ((await findUser(customerId)) !== null) return;
       const createdAt = clock.now();
       const inserted = await customers
@@ -46,7 +41,8 @@ export function createCustomerLinks({
       await linkedCustomers.insert({ id: customerId, userId, createdAt }).catch(nullIfTaken);
     },
 
-    async list(userId) {
+    /** Every customer of a user; the one for the next checkout first. */
+    async list(userId: string): Promise<string[]> {
       const own = await customers.findOne({ id: userId });
       const found = own ? [own.customerId] : [];
       for await (const page of pagesOf(linkedCustomers, { where: { userId }, sort: 'userId' }))

@@ -28,21 +28,7 @@ import {
 } from './provider-objects.js';
 
 /** Records refunds and disputes, which refer to a charge, with the payment that they are about. */
-export interface ChargeRecorder {
-  /** The payment that a refund or a dispute is about, as far as it is stored. */
-  findPayment(reference: ChargeReference): Promise<PaymentDocument | null>;
-  /** The same with what the provider adds to it. */
-  lookUp(event: BillingEvent): Promise<LocatedCharge>;
-  /** Null if another event reported the refund or the dispute. */
-  record(
-    event: BillingEvent,
-    userId: string,
-    charge: LocatedCharge,
-    at: number,
-  ): Promise<PendingNotification | null>;
-  /** Asks the provider again which invoice a charge belongs to. */
-  attribute(payment: PaymentDocument): Promise<'done' | 'missing' | 'unanswered'>;
-}
+export type ChargeRecorder = ReturnType<typeof createChargeRecorder>;
 
 /** @see readChargeReference */
 export interface LocatedCharge extends ChargeReference {
@@ -59,10 +45,11 @@ export interface ChargeRecorderDependencies {
   log: { warn(entry: object, message: string): void };
 }
 
-export function createChargeRecorder(deps: ChargeRecorderDependencies): ChargeRecorder {
+export function createChargeRecorder(deps: ChargeRecorderDependencies) {
   const { payments, recorder, gateway, clock, log } = deps;
 
-  const findPayment: ChargeRecorder['findPayment'] = async (reference) => {
+  /** The payment that a refund or a dispute is about, as far as it is stored. */
+  const findPayment = async (reference: ChargeReference): Promise<PaymentDocument | null> => {
     const { invoiceId, paymentIntentId, chargeId } = reference;
     return (
       (invoiceId !== undefined ? await payments.findOne({ id: invoiceId }) : null) ??
@@ -90,7 +77,8 @@ export function createChargeRecorder(deps: ChargeRecorderDependencies): ChargeRe
   return {
     findPayment,
 
-    async lookUp(event) {
+    /** The same with what the provider adds to it. */
+    async lookUp(event: BillingEvent): Promise<LocatedCharge> {
       const reference = readChargeReference(event);
       if (reference.invoiceId !== undefined) return { ...reference, isUnattributed: false };
       const fetched = await fetchCharge(reference.chargeId);
@@ -99,7 +87,13 @@ export function createChargeRecorder(deps: ChargeRecorderDependencies): ChargeRe
       return { ...reference, ...fetched, ...Object.fromEntries(known), isUnattributed: false };
     },
 
-    async record(event, userId, located, at) {
+    /** Null if another event reported the refund or the dispute. */
+    async record(
+      event: BillingEvent,
+      userId: string,
+      located: LocatedCharge,
+      at: number,
+    ): Promise<PendingNotification | null> {
       const { invoiceId, paymentIntentId, chargeId, isUnattributed } = located;
       const stored = await findPayment(located);
       const id = stored?.id ?? invoiceId ?? paymentIntentId ?? chargeId ?? event.objectId;
@@ -117,7 +111,8 @@ export function createChargeRecorder(deps: ChargeRecorderDependencies): ChargeRe
         : disputeNotification(event, payment, readDispute(event, at), at);
     },
 
-    async attribute(payment) {
+    /** Asks the provider again which invoice a charge belongs to. */
+    async attribute(payment: PaymentDocument): Promise<'done' | 'missing' | 'unanswered'> {
       const fetched = await fetchCharge(payment.chargeId ?? payment.id);
       if (typeof fetched === 'string') return fetched;
       if (fetched.invoiceId !== undefined && fetched.invoiceId !== payment.id) {

@@ -10,25 +10,7 @@ import type { BillingEvent } from './provider-objects.js';
  * Exclusive processing of events. Inserting an event acquires its lease, storing its outcome completes it. The lease of
  * a worker that crashed expires and is taken over, so a received event never counts as processed.
  */
-export interface EventLeases {
-  /** The lease on a delivered event, or the outcome of its earlier delivery. @throws EVENT_IN_PROGRESS */
-  acquire(event: BillingEvent, payload: string): Promise<EventLease | EventOutcome>;
-  /**
-   * The lease on a stored event that is completed with this outcome or whose lease has expired; null if another worker has the
-   * lease.
-   * @param payload stored with it if the event has lost its own, so that a crash does not lose the event
-   */
-  reacquire(
-    document: Pick<WebhookEventDocument, 'id' | 'outcome'>,
-    payload?: string,
-  ): Promise<EventLease | null>;
-  /** Stores the outcome and removes the payload of events that are not retried. False if another worker has the lease. */
-  complete(lease: EventLease, outcome: EventOutcome): Promise<boolean>;
-  /** Stores a processed event that needed no lease, unless it is stored already. */
-  storing(event: BillingEvent): Write;
-  /** Ends the lease after a failure, so that the next delivery does not wait for its expiration. */
-  release(lease: EventLease): Promise<void>;
-}
+export type EventLeases = ReturnType<typeof createEventLeases>;
 
 export interface EventLease {
   /** The event's ID. */
@@ -53,7 +35,7 @@ export type Wait = (milliseconds: number) => Promise<unknown>;
 export function createEventLeases(
   events: WebhookEvents,
   { clock, random, wait }: { clock: Clock; random: Random; wait: Wait },
-): EventLeases {
+) {
   // Each lease has its own owner, so that a worker that lost one cannot complete it, even within one process.
   const leaseOn = (id: string): EventLease => ({ id, owner: newToken(random) });
 
@@ -81,7 +63,8 @@ export function createEventLeases(
   };
 
   return {
-    async acquire(event, payload) {
+    /** The lease on a delivered event, or the outcome of its earlier delivery. @throws EVENT_IN_PROGRESS */
+    async acquire(event: BillingEvent, payload: string): Promise<EventLease | EventOutcome> {
       const own = leaseOn(event.id);
       const lock = { owner: own.owner, leaseUntil: clock.now() + EVENT_LEASE_MS };
       const document = documentOf(event, { payload, ...lock });
@@ -99,7 +82,15 @@ export function createEventLeases(
       }
     },
 
-    async reacquire({ id, outcome }, payload) {
+    /**
+     * The lease on a stored event that is completed with this outcome or whose lease has expired; null if another worker has the
+     * lease.
+     * @param payload stored with it if the event has lost its own, so that a crash does not lose the event
+     */
+    async reacquire(
+      { id, outcome }: Pick<WebhookEventDocument, 'id' | 'outcome'>,
+      payload?: string,
+    ): Promise<EventLease | null> {
       if (outcome === undefined) return takeOver(id);
       const lease = leaseOn(id);
       const taken = await events.updateOne(
@@ -117,14 +108,18 @@ export function createEventLeases(
       return taken && lease;
     },
 
-    async complete({ id, owner }, outcome) {
+    /** Stores the outcome and removes the payload of events that are not retried. False if another worker has the lease. */
+    async complete({ id, owner }: EventLease, outcome: EventOutcome): Promise<boolean> {
       const change = outcome === 'unmatched' ? {} : { unset: ['payload' as const] };
       return (await events.updateOne({ id, owner, outcome: null }, { set: { outcome }, ...change })) !== null;
     },
 
-    storing: (event) => events.inserting(documentOf(event, { outcome: 'processed', isUnleased: true })),
+    /** Stores a processed event that needed no lease, unless it is stored already. */
+    storing: (event: BillingEvent): Write =>
+      events.inserting(documentOf(event, { outcome: 'processed', isUnleased: true })),
 
-    async release({ id, owner }) {
+    /** Ends the lease after a failure, so that the next delivery does not wait for its expiration. */
+    async release({ id, owner }: EventLease) {
       await events.updateOne({ id, owner, outcome: null }, { set: { leaseUntil: clock.now() } });
     },
   };

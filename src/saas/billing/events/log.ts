@@ -14,29 +14,7 @@ import type { EventProcessor } from './processor.js';
 import { parseEvent } from './provider-objects.js';
 
 /** The received events of the provider, for the operator. */
-export interface EventLog {
-  /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
-  list(query: EventQuery): Promise<Page<EventRecord>>;
-  /** @throws NOT_FOUND */
-  find(id: string): Promise<EventRecord>;
-  /**
-   * The body of an event: the stored one, else as the provider has it now; null if neither has it. A completed event is
-   * stored without its body, and the provider keeps events for 30 days.
-   * @throws NOT_FOUND, PAYMENT_PROVIDER_ERROR
-   */
-  payload(id: string): Promise<string | null>;
-  /**
-   * Processes an event again. A repetition changes nothing that is up to date already.
-   * @throws NOT_FOUND, EVENT_IN_PROGRESS, EVENT_BODY_UNAVAILABLE, PAYMENT_PROVIDER_ERROR
-   */
-  replay(id: string, by: Operator): Promise<EventOutcome>;
-  /**
-   * Assigns an unmatched event to a user, and with it the customer that it names: further events of that customer find the
-   * user as well.
-   * @throws NOT_FOUND, EVENT_ALREADY_MATCHED, EVENT_IN_PROGRESS
-   */
-  assign(id: string, userId: string, by: Operator): Promise<EventOutcome>;
-}
+export type EventLog = ReturnType<typeof createEventLog>;
 
 export interface EventQuery {
   /** Default: every event of `about`; without it, the processed ones. `pending`: not completed yet. */
@@ -70,7 +48,7 @@ export interface EventLogDependencies {
   audit: Audit;
 }
 
-export function createEventLog(deps: EventLogDependencies): EventLog {
+export function createEventLog(deps: EventLogDependencies) {
   const { events, leases, processor, users, gateway, dashboardUrl, audit } = deps;
 
   const read = async (id: string): Promise<WebhookEventDocument> => {
@@ -99,24 +77,40 @@ export function createEventLog(deps: EventLogDependencies): EventLog {
     audit.record({ event, ...auditActor(by), detail: JSON.stringify(detail) });
 
   return {
-    async list({ outcome, id, about, ...rest }) {
+    /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
+    async list({ outcome, id, about, ...rest }: EventQuery): Promise<Page<EventRecord>> {
       const where = whereOf({ outcome, id, about });
       const page = await readPage(events, { where, sort: 'receivedAt', desc: true, ...rest });
       return { ...page, items: page.items.map((document) => view(document, dashboardUrl)) };
     },
 
-    find: async (id) => view(await read(id), dashboardUrl),
+    /** @throws NOT_FOUND */
+    find: async (id: string): Promise<EventRecord> => view(await read(id), dashboardUrl),
 
-    payload: async (id) => payloadOf(await read(id)),
+    /**
+     * The body of an event: the stored one, else as the provider has it now; null if neither has it. A completed event is
+     * stored without its body, and the provider keeps events for 30 days.
+     * @throws NOT_FOUND, PAYMENT_PROVIDER_ERROR
+     */
+    payload: async (id: string): Promise<string | null> => payloadOf(await read(id)),
 
-    async replay(id, by) {
+    /**
+     * Processes an event again. A repetition changes nothing that is up to date already.
+     * @throws NOT_FOUND, EVENT_IN_PROGRESS, EVENT_BODY_UNAVAILABLE, PAYMENT_PROVIDER_ERROR
+     */
+    async replay(id: string, by: Operator): Promise<EventOutcome> {
       const document = await read(id);
       const outcome = await process(document);
       await record('webhook.replayed', by, { id, before: document.outcome ?? 'pending', after: outcome });
       return outcome;
     },
 
-    async assign(id, userId, by) {
+    /**
+     * Assigns an unmatched event to a user, and with it the customer that it names: further events of that customer find the
+     * user as well.
+     * @throws NOT_FOUND, EVENT_ALREADY_MATCHED, EVENT_IN_PROGRESS
+     */
+    async assign(id: string, userId: string, by: Operator): Promise<EventOutcome> {
       const document = await read(id);
       if (document.outcome !== 'unmatched') throw billingErrors.EVENT_ALREADY_MATCHED();
       if (!(await users.find(userId))) throw httpErrors.NOT_FOUND({ message: 'There is no such user.' });

@@ -1,27 +1,17 @@
 import type { Random } from '../../../core/kernel/secrets.js';
 import type { WebhookEvents } from '../store.js';
 import { type ChangeDependencies, createProcessChange } from './changes.js';
-import { type ChargeRecorder, type ChargeRecorderDependencies, createChargeRecorder } from './charges.js';
+import { type ChargeRecorderDependencies, createChargeRecorder } from './charges.js';
 import { createEventLeases, type Wait } from './leases.js';
-import { createEventLog, type EventLog, type EventLogDependencies } from './log.js';
+import { createEventLog, type EventLogDependencies } from './log.js';
 import { createPaymentRecorder } from './payments.js';
-import { createEventProcessor, type EventProcessor, type EventProcessorDependencies } from './processor.js';
-import {
-  createPurchaseRecorder,
-  type PurchaseRecorder,
-  type PurchaseRecorderDependencies,
-} from './purchases.js';
+import { createEventProcessor, type EventProcessorDependencies } from './processor.js';
+import { createPurchaseRecorder, type PurchaseRecorderDependencies } from './purchases.js';
 import { createSubscriptionEvents, type SubscriptionEventsDependencies } from './subscription-events.js';
-import { createWebhook, type Webhook, type WebhookDependencies } from './webhook.js';
+import { createWebhook, type WebhookDependencies } from './webhook.js';
 
 /** The processing of the provider's events: webhook, then processor, then what records each kind of object. */
-export interface BillingEvents {
-  webhook: Webhook;
-  processor: EventProcessor;
-  charges: ChargeRecorder;
-  purchaseRecorder: PurchaseRecorder;
-  eventLog: EventLog;
-}
+export type BillingEvents = ReturnType<typeof createBillingEvents>;
 
 type Recorders = 'recorder' | 'charges' | 'purchaseRecorder' | 'subscriptionEvents';
 
@@ -33,7 +23,7 @@ export type BillingEventsDependencies = Omit<EventProcessorDependencies, Recorde
   Omit<EventLogDependencies, 'processor' | 'leases'> &
   SubscriptionEventsDependencies & { events: WebhookEvents; random: Random; wait: Wait };
 
-export function createBillingEvents(deps: BillingEventsDependencies): BillingEvents {
+export function createBillingEvents(deps: BillingEventsDependencies) {
   const leases = createEventLeases(deps.events, deps);
   const recorder = createPaymentRecorder(deps);
   const charges = createChargeRecorder({ ...deps, recorder });

@@ -10,23 +10,7 @@ import { type BillingEvent, type InvoiceDetails, readInvoice } from './provider-
  * Records payments. The result does not depend on the order of the events: each states a fact, and merging facts is
  * commutative. Of several events about one fact, only the first to be recorded notifies.
  */
-export interface PaymentRecorder {
-  /** Stores a fact. `isReporter`: whether this event is the one that notifies about it. */
-  record(
-    payment: Pick<PaymentDocument, 'id' | 'userId'>,
-    eventId: string,
-    fact: PaymentFact,
-  ): Promise<{ payment: PaymentDocument; isReporter: boolean }>;
-  /**
-   * Moves refunds and disputes to the payment of their invoice. They were recorded before it was known which invoice
-   * they belong to.
-   */
-  absorb(strayId: string, id: string, chargeIds: PaymentFields): Promise<void>;
-  /** Null if the invoice was recorded by another event, or is already paid or voided. */
-  recordInvoice(event: BillingEvent, userId: string, at: number): Promise<PendingNotification | null>;
-  /** Records the payment of a one-time purchase, unless nothing was paid. */
-  recordPurchase(purchase: PurchaseDocument, eventId: string): Promise<void>;
-}
+export type PaymentRecorder = ReturnType<typeof createPaymentRecorder>;
 
 export type PaymentFields = Partial<Omit<PaymentDocument, 'id' | 'userId' | 'reportedBy' | 'rev'>>;
 
@@ -44,10 +28,15 @@ export interface PaymentRecorderDependencies {
   clock: Clock;
 }
 
-export function createPaymentRecorder(deps: PaymentRecorderDependencies): PaymentRecorder {
+export function createPaymentRecorder(deps: PaymentRecorderDependencies) {
   const { payments, projector, clock } = deps;
 
-  const record: PaymentRecorder['record'] = async ({ id, userId }, eventId, fact) => {
+  /** Stores a fact. `isReporter`: whether this event is the one that notifies about it. */
+  const record = async (
+    { id, userId }: Pick<PaymentDocument, 'id' | 'userId'>,
+    eventId: string,
+    fact: PaymentFact,
+  ): Promise<{ payment: PaymentDocument; isReporter: boolean }> => {
     for (;;) {
       const stored = await payments.findOne({ id });
       const fields = fact.merge(stored);
@@ -62,7 +51,11 @@ export function createPaymentRecorder(deps: PaymentRecorderDependencies): Paymen
     }
   };
 
-  const absorb: PaymentRecorder['absorb'] = async (strayId, id, chargeIds) => {
+  /**
+   * Moves refunds and disputes to the payment of their invoice. They were recorded before it was known which invoice
+   * they belong to.
+   */
+  const absorb = async (strayId: string, id: string, chargeIds: PaymentFields) => {
     for (;;) {
       const stray = await payments.findOne({ id: strayId });
       const stored = await payments.findOne({ id });
@@ -86,7 +79,12 @@ export function createPaymentRecorder(deps: PaymentRecorderDependencies): Paymen
     record,
     absorb,
 
-    async recordInvoice(event, userId, at) {
+    /** Null if the invoice was recorded by another event, or is already paid or voided. */
+    async recordInvoice(
+      event: BillingEvent,
+      userId: string,
+      at: number,
+    ): Promise<PendingNotification | null> {
       const invoice = readInvoice(event);
       const fact = INVOICE_FACTS[event.type]?.(invoice, at, event.id);
       // An invoice with amount 0, such as that of a trial, is no payment.
@@ -98,7 +96,8 @@ export function createPaymentRecorder(deps: PaymentRecorderDependencies): Paymen
       return isReporter ? invoiceNotification(event, userId, invoice, at) : null;
     },
 
-    async recordPurchase({ paymentId, userId, amount, currency, at }, eventId) {
+    /** Records the payment of a one-time purchase, unless nothing was paid. */
+    async recordPurchase({ paymentId, userId, amount, currency, at }: PurchaseDocument, eventId: string) {
       if (amount === 0) return;
       const payment = { at, ...(amount !== undefined && { amount }), ...(currency && { currency }) };
       await record({ id: paymentId, userId }, eventId, {

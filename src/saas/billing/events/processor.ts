@@ -34,19 +34,7 @@ import type { AppliedEvent, SubscriptionEvents, SubscriptionOwner } from './subs
  * user's record, the payment and the mail, then the outcome, and listeners last. Every step before the outcome is
  * repeated by the next delivery and is idempotent.
  */
-export interface EventProcessor {
-  /**
-   * Processes a leased event. Releases the lease on failure.
-   * @param assignedTo the user to whom the operator assigns it, if no other is known
-   */
-  process(lease: EventLease, event: BillingEvent, assignedTo?: string): Promise<EventOutcome>;
-  /** Processes an unmatched event if its owner is known now; null otherwise. */
-  retryUnmatched(event: BillingEvent): Promise<EventOutcome | null>;
-  /** Processes the unmatched events of a customer, or of a subscription if they contain no customer. */
-  replayUnmatched(about: string): Promise<void>;
-  /** Processes one stored event; null if another worker has the lease. */
-  resume(document: WebhookEventDocument): Promise<EventOutcome | null>;
-}
+export type EventProcessor = ReturnType<typeof createEventProcessor>;
 
 export interface EventProcessorDependencies {
   leases: EventLeases;
@@ -85,7 +73,7 @@ const NOT_APPLICABLE: AppliedEvent = { outcome: 'processed', isProjected: true }
  */
 const OBSOLETE: AppliedEvent = { outcome: 'stale', isProjected: false };
 
-export function createEventProcessor(deps: EventProcessorDependencies): EventProcessor {
+export function createEventProcessor(deps: EventProcessorDependencies) {
   const {
     leases,
     events,
@@ -174,7 +162,15 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
     return notification;
   };
 
-  const process: EventProcessor['process'] = async (lease, event, assignedTo) => {
+  /**
+   * Processes a leased event. Releases the lease on failure.
+   * @param assignedTo the user to whom the operator assigns it, if no other is known
+   */
+  const process = async (
+    lease: EventLease,
+    event: BillingEvent,
+    assignedTo?: string,
+  ): Promise<EventOutcome> => {
     const handleAndRecord = async () => {
       const handled = await handle(event, assignedTo);
       // Before the outcome, after which a delivery would not repeat it.
@@ -193,13 +189,15 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
     return outcome === 'unmatched' ? ((await retryUnmatched(event)) ?? outcome) : outcome;
   };
 
-  const retryUnmatched: EventProcessor['retryUnmatched'] = async (event) => {
+  /** Processes an unmatched event if its owner is known now; null otherwise. */
+  const retryUnmatched = async (event: BillingEvent): Promise<EventOutcome | null> => {
     if ((await findOwner(event)) === null) return null;
     const lease = await leases.reacquire({ id: event.id, outcome: 'unmatched' });
     return lease && process(lease, event);
   };
 
-  const resume: EventProcessor['resume'] = async (document) => {
+  /** Processes one stored event; null if another worker has the lease. */
+  const resume = async (document: WebhookEventDocument): Promise<EventOutcome | null> => {
     const { payload, receivedAt, outcome } = document;
     const parsed = payload === undefined ? null : parseEvent(payload, document.id);
     // Completed since it was read, or of a type that only a newer version handles.
@@ -210,7 +208,8 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
     return lease && process(lease, event);
   };
 
-  const replayUnmatched: EventProcessor['replayUnmatched'] = async (about) => {
+  /** Processes the unmatched events of a customer, or of a subscription if they contain no customer. */
+  const replayUnmatched = async (about: string) => {
     const query = { where: { about, outcome: 'unmatched' }, sort: 'receivedAt', limit: PAGE_SIZE } as const;
     let page = await events.page(query);
     for (;;) {

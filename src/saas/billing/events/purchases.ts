@@ -12,19 +12,7 @@ import type { PaymentRecorder } from './payments.js';
 import { asCurrency } from './provider-objects.js';
 
 /** Records the checkout sessions of one-time purchases. The result does not depend on the order of the events. */
-export interface PurchaseRecorder {
-  /**
-   * Null if another event reported the payment, or if nothing was paid.
-   * @param eventId the event that contains the session, or another name for the source of the session
-   * @param type of the event; absent for a session that was fetched
-   */
-  recordSession(
-    session: Json,
-    source: { userId: string; eventId: string; type?: string; at: number },
-  ): Promise<PendingNotification | null>;
-  /** Fetches the items of a purchase again. */
-  fetchItems(purchase: PurchaseDocument): Promise<'done' | 'missing' | 'unanswered'>;
-}
+export type PurchaseRecorder = ReturnType<typeof createPurchaseRecorder>;
 
 export interface PurchaseRecorderDependencies {
   purchases: Purchases;
@@ -45,7 +33,7 @@ type Items = Pick<PurchaseDocument, 'items' | 'plan'>;
 /** The more is known about a payment, the higher. */
 const PROGRESS: Record<PurchaseDocument['status'], number> = { pending: 0, failed: 1, paid: 2 };
 
-export function createPurchaseRecorder(deps: PurchaseRecorderDependencies): PurchaseRecorder {
+export function createPurchaseRecorder(deps: PurchaseRecorderDependencies) {
   const { purchases, recorder, projector, plans, gateway, clock, log } = deps;
 
   /** The items of a session, which its events do not contain. */
@@ -98,7 +86,15 @@ export function createPurchaseRecorder(deps: PurchaseRecorderDependencies): Purc
   };
 
   return {
-    async recordSession(session, { userId, eventId, type, at }) {
+    /**
+     * Null if another event reported the payment, or if nothing was paid.
+     * @param eventId the event that contains the session, or another name for the source of the session
+     * @param type of the event; absent for a session that was fetched
+     */
+    async recordSession(
+      session: Json,
+      { userId, eventId, type, at }: { userId: string; eventId: string; type?: string; at: number },
+    ): Promise<PendingNotification | null> {
       if (session['mode'] !== 'payment') return null;
       const details = readSession(session, type);
       for (;;) {
@@ -125,7 +121,8 @@ export function createPurchaseRecorder(deps: PurchaseRecorderDependencies): Purc
       }
     },
 
-    async fetchItems(purchase) {
+    /** Fetches the items of a purchase again. */
+    async fetchItems(purchase: PurchaseDocument): Promise<'done' | 'missing' | 'unanswered'> {
       const fetched = await fetch(purchase.id);
       if (typeof fetched === 'string') return fetched;
       const { recheckAt: _, ...rest } = purchase;

@@ -31,12 +31,7 @@ export interface SubscriptionOwner {
   subscription?: SubscriptionDocument;
 }
 
-export interface SubscriptionEvents {
-  /** Applies an event to its subscription, retrying on concurrent writes. */
-  apply(event: BillingEvent, subscriptionId: string, owner: SubscriptionOwner): Promise<AppliedEvent>;
-  /** A change that is newer than the stored state. Null for every other event. */
-  prepareChange(event: BillingEvent): Promise<PreparedChange | null>;
-}
+export type SubscriptionEvents = ReturnType<typeof createSubscriptionEvents>;
 
 /** A change of a subscription before it is written. */
 export interface PreparedChange {
@@ -58,7 +53,7 @@ export interface SubscriptionEventsDependencies {
 /** Why an event changes no terms. `deferred`: a later sync decides. */
 type Unchanged = 'repeated' | 'stale' | 'deferred';
 
-export function createSubscriptionEvents(deps: SubscriptionEventsDependencies): SubscriptionEvents {
+export function createSubscriptionEvents(deps: SubscriptionEventsDependencies) {
   const { subscriptions, writer, plans, gateway, log } = deps;
 
   /** Whether only the provider has all items. Without an API key, those of the event must do. */
@@ -167,7 +162,12 @@ export function createSubscriptionEvents(deps: SubscriptionEventsDependencies): 
   };
 
   return {
-    async apply(event, id, { userId, subscription: known }) {
+    /** Applies an event to its subscription, retrying on concurrent writes. */
+    async apply(
+      event: BillingEvent,
+      id: string,
+      { userId, subscription: known }: SubscriptionOwner,
+    ): Promise<AppliedEvent> {
       for (let first = known; ; first = undefined) {
         const stored = first ?? (await subscriptions.findOne({ id }));
         const update = await prepareUpdate(event, stored);
@@ -188,7 +188,8 @@ export function createSubscriptionEvents(deps: SubscriptionEventsDependencies): 
       }
     },
 
-    async prepareChange(event) {
+    /** A change that is newer than the stored state. Null for every other event. */
+    async prepareChange(event: BillingEvent): Promise<PreparedChange | null> {
       const { type, subscriptionId: id, created, livemode } = event;
       // Without a time, a repetition would count as new. An event of test mode may have to be ignored.
       if (type !== 'customer.subscription.updated' || created === undefined || livemode === false)

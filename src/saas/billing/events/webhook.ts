@@ -97,15 +97,11 @@ const MAX_SIGNATURES = 16;
  * The provider's webhook signature: `t=<seconds>,v1=<hex>[,v1=<hex>…]`, where v1 is the HMAC-SHA256 of
  * `<t>.<raw body>`. Verified here because the provider's SDK accepts times in the far future.
  */
-interface SignatureVerifier {
-  /** The signature that matched, or `null`. `now` as Unix time in milliseconds. */
-  verify(header: string | undefined, rawBody: Buffer, now: number): string | null;
-}
-
-function createSignatureVerifier(secrets: readonly string[]): SignatureVerifier {
+function createSignatureVerifier(secrets: readonly string[]) {
   const keys = secrets.map((secret) => createSecretKey(Buffer.from(secret)));
   return {
-    verify(header, rawBody, now) {
+    /** The signature that matched, or `null`. `now` as Unix time in milliseconds. */
+    verify(header: string | undefined, rawBody: Buffer, now: number): string | null {
       const signed = parseSignatureHeader(header);
       if (!signed || Math.abs(toSeconds(now) - Number(signed.time)) > TOLERANCE_SECONDS) return null;
       const expected = keys.map((key) => sign(key, signed.time, rawBody));

@@ -5,19 +5,7 @@ import type { FigureDependencies } from './job.js';
 import { type DailyFigures, MOVEMENTS } from './store.js';
 
 /** Figures about subscriptions, payments and events per day, for the operator. */
-export interface BillingFigures {
-  /** The movements of the MRR, in the order of their presentation. */
-  movements: typeof MOVEMENTS;
-  /** The figures of each day (ISO 8601 dates, UTC); null if none were made. */
-  daily(days: readonly string[]): Promise<(DailyFigures | null)[]>;
-  /** Failed payments of each day, each up to `limit`. */
-  countFailedPayments(days: readonly string[], limit: number): Promise<number[]>;
-  /** Received events of each day that are not applied, each up to `limit`. */
-  countOpenEvents(
-    days: readonly string[],
-    limit: number,
-  ): Promise<{ unmatched: number[]; incomplete: number[] }>;
-}
+export type BillingFigures = ReturnType<typeof createBillingFigures>;
 
 export function createBillingFigures({
   dailyFigures,
@@ -26,20 +14,27 @@ export function createBillingFigures({
 }: Pick<FigureDependencies, 'dailyFigures'> & {
   payments: Payments;
   events: WebhookEvents;
-}): BillingFigures {
+}) {
   return {
+    /** The movements of the MRR, in the order of their presentation. */
     movements: MOVEMENTS,
 
-    async daily(days) {
+    /** The figures of each day (ISO 8601 dates, UTC); null if none were made. */
+    async daily(days: readonly string[]): Promise<(DailyFigures | null)[]> {
       const where = { id: { in: days } };
       const { items } = await dailyFigures.page({ where, sort: 'id', limit: days.length });
       return days.map((day) => items.find(({ id }) => id === day) ?? null);
     },
 
-    countFailedPayments: (days, limit) =>
+    /** Failed payments of each day, each up to `limit`. */
+    countFailedPayments: (days: readonly string[], limit: number): Promise<number[]> =>
       Promise.all(days.map((day) => payments.count({ status: 'failed', at: timesOf(day) }, limit))),
 
-    async countOpenEvents(days, limit) {
+    /** Received events of each day that are not applied, each up to `limit`. */
+    async countOpenEvents(
+      days: readonly string[],
+      limit: number,
+    ): Promise<{ unmatched: number[]; incomplete: number[] }> {
       const count = (outcome: 'unmatched' | null) =>
         Promise.all(days.map((day) => events.count({ outcome, receivedAt: timesOf(day) }, limit)));
       const [unmatched, incomplete] = await Promise.all([count('unmatched'), count(null)]);

@@ -10,12 +10,7 @@ import { FREE_PLAN } from './options.js';
 import type { Plans } from './plans.js';
 
 /** The prices for sale and the invoices of users, as stored by the provider. */
-export interface Catalog {
-  /** @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR */
-  plans(): Promise<Plan[]>;
-  /** The newest first. @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR */
-  invoices(userId: string): Promise<Invoice[]>;
-}
+export type Catalog = ReturnType<typeof createCatalog>;
 
 export interface CatalogDependencies {
   customers: Customers;
@@ -24,7 +19,7 @@ export interface CatalogDependencies {
   clock: Clock;
 }
 
-export function createCatalog({ customers, plans, gateway, clock }: CatalogDependencies): Catalog {
+export function createCatalog({ customers, plans, gateway, clock }: CatalogDependencies) {
   // The plans are public, and each request must not cause a call to the provider.
   const cached = createResponseCache<Plan[]>(clock);
 
@@ -35,12 +30,14 @@ export function createCatalog({ customers, plans, gateway, clock }: CatalogDepen
   };
 
   return {
-    async plans() {
+    /** @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR */
+    async plans(): Promise<Plan[]> {
       if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
       return cached('plans', () => fetchPlans(gateway));
     },
 
-    async invoices(userId) {
+    /** The newest first. @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR */
+    async invoices(userId: string): Promise<Invoice[]> {
       if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
       const customer = await customers.findOne({ id: userId });
       if (!customer) return [];

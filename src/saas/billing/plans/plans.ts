@@ -14,32 +14,7 @@ export interface PlanSource {
   metadataPlan?: string;
 }
 
-export interface Plans extends KnownPlans {
-  /** The configured plan of a price, else its lookup key, else its metadata. */
-  planOf(source: PlanSource): string;
-  /** The same for a price that was bought: reports each price without a plan once. */
-  planOfPurchase(source: PlanSource): string;
-  /** Whether users may buy a price. */
-  isForSale(priceId: string): boolean;
-  /** Price to plan; undefined if every price of the provider is for sale. */
-  readonly configured: ReadonlyMap<string, string> | undefined;
-  /** What the option `billing` says about a plan. Absent for `unknown` and for plans that only the provider knows. */
-  configOf(plan: string): PlanConfiguration | undefined;
-  /** The name of a plan, as users see it. */
-  nameOf(plan: string): string;
-  /** Whether users can have the plan together with another one. */
-  isIndependent(plan: string): boolean;
-  /** Of the plans of a family, a user has one at a time. An independent plan is a family of its own. */
-  familyOf(plan: string): string;
-  /** Whether a one-time purchase gives access to any plan. */
-  readonly hasPurchases: boolean;
-  /** Whether a one-time purchase gives access to the plan. */
-  isPurchase(plan: string): boolean;
-  /** The options of the checkout page for a price, including the bounds of the quantity; empty if none are set. */
-  checkoutOf(priceId: string): CheckoutOptions;
-  /** What a user with these plans has. */
-  benefitsOf(plans: Iterable<string>): Benefits;
-}
+export type Plans = ReturnType<typeof createPlans>;
 
 /** The names that code may refer to. */
 export interface KnownPlans {
@@ -69,26 +44,37 @@ export interface Benefits {
 /**
  * @param onUnknown called for each purchased price that has no plan
  */
-export function createPlans(source: PlansSource, onUnknown: (priceId: string) => void): Plans {
+export function createPlans(source: PlansSource, onUnknown: (priceId: string) => void) {
   const configured = configuredPrices(source);
   const configurations = new Map(Object.entries(source.billing?.plans ?? {}));
   const limitNames = new Set([...configurations.values()].flatMap(({ limits = {} }) => Object.keys(limits)));
   const reported = new Set<string>();
+  /** The configured plan of a price, else its lookup key, else its metadata. */
   const planOf = ({ priceId, lookupKey, metadataPlan }: PlanSource): string =>
     configured?.get(priceId ?? '') ?? lookupKey ?? metadataPlan ?? UNKNOWN_PLAN;
-  const configOf = (plan: string) => configurations.get(plan);
-  const isIndependent = (plan: string) => configOf(plan)?.independent === true;
+  /** What the option `billing` says about a plan. Absent for `unknown` and for plans that only the provider knows. */
+  const configOf = (plan: string): PlanConfiguration | undefined => configurations.get(plan);
+  /** Whether users can have the plan together with another one. */
+  const isIndependent = (plan: string): boolean => configOf(plan)?.independent === true;
   return {
+    /** Price to plan; undefined if every price of the provider is for sale. */
     configured,
     ...knownPlans(source),
     configOf,
-    nameOf: (plan) => configOf(plan)?.name ?? plan,
+    /** The name of a plan, as users see it. */
+    nameOf: (plan: string): string => configOf(plan)?.name ?? plan,
     isIndependent,
-    familyOf: (plan) => (isIndependent(plan) ? `plan:${plan}` : 'plans'),
+    /** Of the plans of a family, a user has one at a time. An independent plan is a family of its own. */
+    familyOf: (plan: string): string => (isIndependent(plan) ? `plan:${plan}` : 'plans'),
+    /** Whether a one-time purchase gives access to any plan. */
     hasPurchases: [...configurations.values()].some(({ purchase }) => purchase === true),
-    isPurchase: (plan) => configOf(plan)?.purchase === true,
-    checkoutOf: (priceId) => configOf(configured?.get(priceId) ?? UNKNOWN_PLAN)?.checkout ?? {},
-    benefitsOf(plans) {
+    /** Whether a one-time purchase gives access to the plan. */
+    isPurchase: (plan: string): boolean => configOf(plan)?.purchase === true,
+    /** The options of the checkout page for a price, including the bounds of the quantity; empty if none are set. */
+    checkoutOf: (priceId: string): CheckoutOptions =>
+      configOf(configured?.get(priceId) ?? UNKNOWN_PLAN)?.checkout ?? {},
+    /** What a user with these plans has. */
+    benefitsOf(plans: Iterable<string>): Benefits {
       const held = [...plans].flatMap((plan) => configOf(plan) ?? []);
       const highest = (name: string) => Math.max(0, ...held.map(({ limits }) => limitOf(limits, name)));
       return {
@@ -97,8 +83,10 @@ export function createPlans(source: PlansSource, onUnknown: (priceId: string) =>
       };
     },
     planOf,
-    isForSale: (priceId) => configured === undefined || configured.has(priceId),
-    planOfPurchase(source) {
+    /** Whether users may buy a price. */
+    isForSale: (priceId: string): boolean => configured === undefined || configured.has(priceId),
+    /** The same for a price that was bought: reports each price without a plan once. */
+    planOfPurchase(source: PlanSource): string {
       const plan = planOf(source);
       const { priceId } = source;
       if (plan === UNKNOWN_PLAN && priceId !== undefined && !reported.has(priceId)) {

@@ -4,20 +4,7 @@ import { asObject, asText, asTime, type Json } from './json.js';
 import { malformed, requireId, requireList, requirePage } from './responses.js';
 
 /** The provider's payment pages. A session is open until it is paid, expired by a request or 24 hours old. */
-export interface CheckoutSessions {
-  /**
-   * Opens a session. The same key returns the same session.
-   * @throws PRICE_NOT_ALLOWED if the price does not exist at the provider or cannot be purchased in this way,
-   *   CURRENCY_MISMATCH, PROMOTION_NOT_VALID, TAX_NOT_CONFIGURED, TAX_LOCATION_INVALID
-   */
-  createCheckout(checkout: Checkout, idempotencyKey: string): Promise<OpenSession>;
-  /** With the customer expanded. Null if the provider has no such session. */
-  checkoutSession(id: string): Promise<Json | null>;
-  /** What a session sells, with the prices. Null if the provider has no such session. */
-  lineItems(id: string): Promise<Json[] | null>;
-  /** Ends an open session and returns it; a session that is not open is returned as it is. Null if there is none. */
-  expireCheckout(id: string): Promise<Json | null>;
-}
+export type CheckoutSessions = ReturnType<typeof createCheckoutSessions>;
 
 export interface OpenSession {
   id: string;
@@ -57,9 +44,14 @@ export interface CheckoutPageOptions {
   locale?: string;
 }
 
-export function createCheckoutSessions(call: ProviderCall): CheckoutSessions {
+export function createCheckoutSessions(call: ProviderCall) {
   return {
-    async createCheckout(checkout, key) {
+    /**
+     * Opens a session. The same key returns the same session.
+     * @throws PRICE_NOT_ALLOWED if the price does not exist at the provider or cannot be purchased in this way,
+     *   CURRENCY_MISMATCH, PROMOTION_NOT_VALID, TAX_NOT_CONFIGURED, TAX_LOCATION_INVALID
+     */
+    async createCheckout(checkout: Checkout, key: string): Promise<OpenSession> {
       const params = sessionParams(checkout);
       const session = await call((stripe) =>
         retryIdempotently(key, (idempotencyKey) =>
@@ -70,21 +62,24 @@ export function createCheckoutSessions(call: ProviderCall): CheckoutSessions {
       return { ...requirePage(session), ...(expiresAt !== undefined && { expiresAt }) };
     },
 
-    async checkoutSession(id) {
+    /** With the customer expanded. Null if the provider has no such session. */
+    async checkoutSession(id: string): Promise<Json | null> {
       const found = await call((stripe) =>
         stripe.checkout.sessions.retrieve(id, { expand: ['customer'] }).catch(nullIfMissing),
       );
       return found && asObject(requireId(found, id));
     },
 
-    async lineItems(id) {
+    /** What a session sells, with the prices. Null if the provider has no such session. */
+    async lineItems(id: string): Promise<Json[] | null> {
       const found = await call((stripe) =>
         stripe.checkout.sessions.listLineItems(id, { limit: 100 }).catch(nullIfMissing),
       );
       return found && requireList(found).data.map(asObject);
     },
 
-    async expireCheckout(id) {
+    /** Ends an open session and returns it; a session that is not open is returned as it is. Null if there is none. */
+    async expireCheckout(id: string): Promise<Json | null> {
       const found = await call((stripe) =>
         stripe.checkout.sessions.expire(id).catch((error: Stripe.errors.StripeError) => {
           if (error.type !== 'StripeInvalidRequestError') throw error;

@@ -1,6 +1,6 @@
 import type Stripe from 'stripe';
 import { isTerminal } from '../store.js';
-import { type CheckoutSessions, createCheckoutSessions } from './checkout-sessions.js';
+import { createCheckoutSessions } from './checkout-sessions.js';
 import {
   loadStripe,
   nullIfMissing,
@@ -12,7 +12,7 @@ import {
   withTimeout,
 } from './client.js';
 import { asObject, asText, idOf, type Json } from './json.js';
-import { createMeterEvent, type MeterEventCalls } from './meter-events.js';
+import { createMeterEvent, type MeterEvent } from './meter-events.js';
 import {
   completeUntil,
   fetchAllPages,
@@ -24,47 +24,18 @@ import {
   requireSubscription,
   withAllItems,
 } from './responses.js';
-import { changeSubscription, previewChange, type SubscriptionChangeCalls } from './subscription-changes.js';
+import {
+  changeSubscription,
+  type ItemChange,
+  previewChange,
+  type SubscriptionChange,
+} from './subscription-changes.js';
 
 /**
  * The payment provider. Its SDK is loaded on first use. Every failure is a
  * PAYMENT_PROVIDER_ERROR within ten seconds, or CUSTOMER_NOT_FOUND if the customer does not exist there.
  */
-export interface Gateway extends CheckoutSessions, SubscriptionChangeCalls, MeterEventCalls {
-  /** Creates a customer. The same key returns the same customer. */
-  createCustomer(
-    customer: { email: string; name: string; userId: string },
-    idempotencyKey: string,
-  ): Promise<{ id: string }>;
-  /**
-   * An empty name removes it. Does nothing if the customer does not exist. `rejection`: the provider's codes if it would
-   * reject these values again.
-   */
-  updateCustomer(id: string, profile: { email: string; name: string }): Promise<{ rejection?: string }>;
-  /** The customers whose metadata names the user. */
-  customersOf(userId: string): Promise<string[]>;
-  createPortal(portal: { customerId: string; returnUrl: string }): Promise<{ url: string }>;
-  /** Null if the provider has no such subscription. `asOf`: the provider's time up to which it is complete. */
-  subscription(id: string): Promise<{ object: Json; asOf: number } | null>;
-  /** A subscription with its schedule and its discounts. Null if the provider has no such subscription. */
-  expandedSubscription(id: string): Promise<Json | null>;
-  /** A preview of the next invoice of a subscription; null if there will be none. */
-  upcomingInvoice(subscriptionId: string): Promise<Json | null>;
-  /** Every subscription of a customer, ended ones included. */
-  subscriptionsOf(customerId: string): Promise<{ objects: Json[]; asOf: number }>;
-  /** What a charge belongs to. Null if the provider has no such charge. */
-  charge(id: string): Promise<{ customerId?: string; paymentIntentId?: string; invoiceId?: string } | null>;
-  /** Cancels every subscription at once, and expires the checkout sessions that could still start one. */
-  cancelSubscriptions(customerId: string): Promise<void>;
-  /** The newest 100. */
-  invoicesOf(customerId: string): Promise<Json[]>;
-  /** The active prices, each with its product and its other currencies. */
-  prices(): Promise<Json[]>;
-  /** Null if the provider has no such event, or no longer. */
-  event(id: string): Promise<Json | null>;
-  /** The provider's events since a time, the newest first. It keeps them for 30 days. */
-  eventsSince(milliseconds: number, types: readonly string[]): Promise<Json[]>;
-}
+export type Gateway = ReturnType<typeof createGateway>;
 
 export interface GatewayTimeouts {
   /** Timeout of one attempt; the default of the SDK is minutes. The SDK retries once. */
@@ -89,7 +60,7 @@ export function createGateway(
   secretKey: string,
   apiUrl: string | undefined,
   timeouts: GatewayTimeouts = DEFAULT_TIMEOUTS,
-): Gateway {
+) {
   let loading: Promise<Stripe> | undefined;
   const call: ProviderCall = async (
     work,
@@ -105,7 +76,11 @@ export function createGateway(
   return {
     ...createCheckoutSessions(call),
 
-    async createCustomer({ email, name, userId }, idempotencyKey) {
+    /** Creates a customer. The same key returns the same customer. */
+    async createCustomer(
+      { email, name, userId }: { email: string; name: string; userId: string },
+      idempotencyKey: string,
+    ): Promise<{ id: string }> {
       const customer: Stripe.CustomerCreateParams = { email, metadata: { userId } };
       if (name !== '') customer.name = name;
       const { id } = await call((stripe) =>
@@ -117,7 +92,14 @@ export function createGateway(
       return { id };
     },
 
-    async updateCustomer(id, { email, name }) {
+    /**
+     * An empty name removes it. Does nothing if the customer does not exist. `rejection`: the provider's codes if it would
+     * reject these values again.
+     */
+    async updateCustomer(
+      id: string,
+      { email, name }: { email: string; name: string },
+    ): Promise<{ rejection?: string }> {
       // A customer that was deleted at the provider is replaced with the current values at the next purchase.
       return call((stripe) =>
         stripe.customers
@@ -130,20 +112,28 @@ export function createGateway(
       );
     },
 
-    async customersOf(userId) {
+    /** The customers whose metadata names the user. */
+    async customersOf(userId: string): Promise<string[]> {
       const query = `metadata['userId']:'${userId.replace(/['\\]/g, '\\$&')}'`;
       const found = await call((stripe) => stripe.customers.search({ query, limit: SEARCH_LIMIT }));
       return requireList(found).data.flatMap((customer) => idOf(customer) ?? []);
     },
 
-    async createPortal({ customerId, returnUrl }) {
+    async createPortal({
+      customerId,
+      returnUrl,
+    }: {
+      customerId: string;
+      returnUrl: string;
+    }): Promise<{ url: string }> {
       const session = await call((stripe) =>
         stripe.billingPortal.sessions.create({ customer: customerId, return_url: returnUrl }),
       );
       return { url: requirePage(session).url };
     },
 
-    async subscription(id) {
+    /** Null if the provider has no such subscription. `asOf`: the provider's time up to which it is complete. */
+    async subscription(id: string): Promise<{ object: Json; asOf: number } | null> {
       const found = await call(
         (stripe) =>
           stripe.subscriptions.retrieve(id, undefined, { maxNetworkRetries: 0 }).catch(nullIfMissing),
@@ -154,7 +144,8 @@ export function createGateway(
       return { object: await withAllItems(call, object, lookup), asOf: completeUntil(found) };
     },
 
-    async expandedSubscription(id) {
+    /** A subscription with its schedule and its discounts. Null if the provider has no such subscription. */
+    async expandedSubscription(id: string): Promise<Json | null> {
       const found = await call(
         (stripe) =>
           stripe.subscriptions
@@ -165,7 +156,8 @@ export function createGateway(
       return found && withAllItems(call, requireSubscription(requireId(found, id)), lookup);
     },
 
-    async upcomingInvoice(subscription) {
+    /** A preview of the next invoice of a subscription; null if there will be none. */
+    async upcomingInvoice(subscription: string): Promise<Json | null> {
       const found = await call(
         (stripe) =>
           stripe.invoices
@@ -175,7 +167,7 @@ export function createGateway(
       );
       return found && asObject(found);
     },
-    async price(id) {
+    async price(id: string): Promise<Json | null> {
       const found = await call(
         (stripe) => stripe.prices.retrieve(id, { expand: ['currency_options'] }).catch(nullIfMissing),
         lookup,
@@ -183,11 +175,13 @@ export function createGateway(
       return found && asObject(requireId(found, id));
     },
 
-    changeSubscription: (id, change) => changeSubscription(call, id, change, timeouts.callMs),
-    createMeterEvent: (event) => createMeterEvent(call, event),
-    previewChange: (id, item) => previewChange(call, id, item),
+    changeSubscription: (id: string, change: SubscriptionChange): Promise<{ object: Json; asOf: number }> =>
+      changeSubscription(call, id, change, timeouts.callMs),
+    createMeterEvent: (event: MeterEvent) => createMeterEvent(call, event),
+    previewChange: (id: string, item: ItemChange): Promise<Json> => previewChange(call, id, item),
 
-    async subscriptionsOf(customer) {
+    /** Every subscription of a customer, ended ones included. */
+    async subscriptionsOf(customer: string): Promise<{ objects: Json[]; asOf: number }> {
       const pages = await call((stripe) =>
         fetchAllPages((after) =>
           stripe.subscriptions.list({ customer, status: 'all', limit: PAGE_SIZE, ...after }),
@@ -199,7 +193,10 @@ export function createGateway(
       return { objects, asOf: completeUntil(pages[0]) };
     },
 
-    async charge(id) {
+    /** What a charge belongs to. Null if the provider has no such charge. */
+    async charge(
+      id: string,
+    ): Promise<{ customerId?: string; paymentIntentId?: string; invoiceId?: string } | null> {
       const options = { maxNetworkRetries: 0 };
       const found = await call(
         (stripe) => stripe.charges.retrieve(id, undefined, options).catch(nullIfMissing),
@@ -223,14 +220,17 @@ export function createGateway(
       };
     },
 
-    cancelSubscriptions: (customer) => call((stripe) => cancelAll(stripe, customer)),
+    /** Cancels every subscription at once, and expires the checkout sessions that could still start one. */
+    cancelSubscriptions: (customer: string) => call((stripe) => cancelAll(stripe, customer)),
 
-    async invoicesOf(customer) {
+    /** The newest 100. */
+    async invoicesOf(customer: string): Promise<Json[]> {
       const newest = await call((stripe) => stripe.invoices.list({ customer, limit: PAGE_SIZE }));
       return requireList(newest).data.map(asObject);
     },
 
-    async prices() {
+    /** The active prices, each with its product and its other currencies. */
+    async prices(): Promise<Json[]> {
       const pages = await call((stripe) =>
         fetchAllPages((after) =>
           stripe.prices.list({ active: true, limit: PAGE_SIZE, expand: PRICE_DETAILS, ...after }),
@@ -239,12 +239,14 @@ export function createGateway(
       return pages.flatMap(({ data }) => data.map(asObject));
     },
 
-    async event(id) {
+    /** Null if the provider has no such event, or no longer. */
+    async event(id: string): Promise<Json | null> {
       const found = await call((stripe) => stripe.events.retrieve(id).catch(nullIfMissing));
       return found && asObject(requireId(found, id));
     },
 
-    async eventsSince(milliseconds, types) {
+    /** The provider's events since a time, the newest first. It keeps them for 30 days. */
+    async eventsSince(milliseconds: number, types: readonly string[]): Promise<Json[]> {
       const created = { gte: Math.floor(milliseconds / 1000) };
       // The list may be long and no request waits for all of it, so each page has its own timeout.
       const pages = await fetchAllPages((after) =>

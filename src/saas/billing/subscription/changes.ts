@@ -36,26 +36,7 @@ import type { SubscriptionWriter } from './writer.js';
  *   PAYMENT_PROVIDER_ERROR
  * @param ip from where the change is made, and `actor`, which program makes it for the user: for the audit
  */
-export interface SubscriptionChanges {
-  /**
-   * Changes the price of the main item, its quantity, or both. Other items stay.
-   * @throws PRICE_NOT_ALLOWED, CURRENCY_MISMATCH, PAYMENT_DECLINED
-   */
-  change(userId: string, order: PlanChange, ip?: string, actor?: ActingProgram): Promise<Subscription>;
-  /** What `change` would charge now. Changes nothing. @throws PRICE_NOT_ALLOWED, CURRENCY_MISMATCH */
-  preview(userId: string, order: PlanChange): Promise<ChangePreview>;
-  /** Ends a subscription, by default with its period. */
-  cancel(
-    userId: string,
-    cancellation?: Cancellation,
-    ip?: string,
-    actor?: ActingProgram,
-  ): Promise<Subscription>;
-  /** Takes back a cancellation at the end of the period, and ends a pause. @throws PAYMENT_DECLINED */
-  resume(userId: string, target?: Target, ip?: string, actor?: ActingProgram): Promise<Subscription>;
-  /** Pauses the collection of payments until `resume`. */
-  pause(userId: string, target?: Target, ip?: string, actor?: ActingProgram): Promise<Subscription>;
-}
+export type SubscriptionChanges = ReturnType<typeof createSubscriptionChanges>;
 
 /** Which subscription; default: the only one that can be changed. */
 export interface Target {
@@ -101,7 +82,7 @@ const SYNC_DELAY_MS = 30_000;
 const MISSING =
   'The payment provider has no such subscription, so it cannot be changed. Contact the support of this site.';
 
-export function createSubscriptionChanges(deps: SubscriptionChangeDependencies): SubscriptionChanges {
+export function createSubscriptionChanges(deps: SubscriptionChangeDependencies) {
   const { subscriptions, writer, plans, audit } = deps;
 
   const provider = (): { gateway: Gateway; sync: SubscriptionSync } => {
@@ -213,7 +194,16 @@ export function createSubscriptionChanges(deps: SubscriptionChangeDependencies):
   };
 
   return {
-    async change(userId, order, ip = 'local', actor) {
+    /**
+     * Changes the price of the main item, its quantity, or both. Other items stay.
+     * @throws PRICE_NOT_ALLOWED, CURRENCY_MISMATCH, PAYMENT_DECLINED
+     */
+    async change(
+      userId: string,
+      order: PlanChange,
+      ip: string = 'local',
+      actor?: ActingProgram,
+    ): Promise<Subscription> {
       requireOrder(order);
       const next: NextChange = async (subscription, stored) => {
         requireChangeable(subscription);
@@ -226,7 +216,8 @@ export function createSubscriptionChanges(deps: SubscriptionChangeDependencies):
       }));
     },
 
-    async preview(userId, order) {
+    /** What `change` would charge now. Changes nothing. @throws PRICE_NOT_ALLOWED, CURRENCY_MISMATCH */
+    async preview(userId: string, order: PlanChange): Promise<ChangePreview> {
       requireOrder(order);
       const { gateway } = provider();
       const stored = await select(userId, order);
@@ -242,7 +233,13 @@ export function createSubscriptionChanges(deps: SubscriptionChangeDependencies):
       );
     },
 
-    async cancel(userId, { when = 'period_end', ...target } = {}, ip = 'local', actor) {
+    /** Ends a subscription, by default with its period. */
+    async cancel(
+      userId: string,
+      { when = 'period_end', ...target }: Cancellation = {},
+      ip: string = 'local',
+      actor?: ActingProgram,
+    ): Promise<Subscription> {
       if (when !== 'period_end' && when !== 'now')
         throw invalidFields({ path: 'when', message: 'must be period_end or now' });
       const next: NextChange = (subscription, stored) => {
@@ -259,7 +256,13 @@ export function createSubscriptionChanges(deps: SubscriptionChangeDependencies):
       }));
     },
 
-    async resume(userId, target = {}, ip = 'local', actor) {
+    /** Takes back a cancellation at the end of the period, and ends a pause. @throws PAYMENT_DECLINED */
+    async resume(
+      userId: string,
+      target: Target = {},
+      ip: string = 'local',
+      actor?: ActingProgram,
+    ): Promise<Subscription> {
       const next: NextChange = (subscription, stored) => {
         requireStatus(subscription, RESUMABLE);
         if (subscription['cancel_at_period_end'] === true) return { kind: 'keep' };
@@ -274,7 +277,13 @@ export function createSubscriptionChanges(deps: SubscriptionChangeDependencies):
       }));
     },
 
-    async pause(userId, target = {}, ip = 'local', actor) {
+    /** Pauses the collection of payments until `resume`. */
+    async pause(
+      userId: string,
+      target: Target = {},
+      ip: string = 'local',
+      actor?: ActingProgram,
+    ): Promise<Subscription> {
       const next: NextChange = (subscription) => {
         if (statusOf(subscription) === 'paused' || isCollectionPaused(subscription)) return null;
         requireStatus(subscription, PAUSABLE);

@@ -13,12 +13,7 @@ import { asList, readItems } from './snapshot.js';
  * What is shown about a subscription beyond its access. Most of it is stored; schedules, discounts and the next invoice
  * are fetched from the provider, because events contain only their IDs.
  */
-export interface SubscriptionDetails {
-  /** Makes a request to the provider only for a subscription with a schedule or a discount. Never fails because of it. */
-  describe(subscription: SubscriptionDocument): Promise<DescribedSubscription>;
-  /** Null if there is none, or if the provider does not respond. */
-  nextInvoice(subscription: SubscriptionDocument): Promise<NextInvoice | null>;
-}
+export type SubscriptionDetails = ReturnType<typeof createSubscriptionDetails>;
 
 export type DescribedSubscription = Pick<
   Subscription,
@@ -44,7 +39,7 @@ export interface SubscriptionDetailsDependencies {
 const time = (milliseconds: number | null | undefined) =>
   milliseconds == null ? null : toTimestamp(milliseconds);
 
-export function createSubscriptionDetails(deps: SubscriptionDetailsDependencies): SubscriptionDetails {
+export function createSubscriptionDetails(deps: SubscriptionDetailsDependencies) {
   const { gateway, plans, clock, log } = deps;
   const expanded = createResponseCache<Json | null>(clock);
   const upcoming = createResponseCache<UpcomingInvoice | null>(clock);
@@ -93,7 +88,8 @@ export function createSubscriptionDetails(deps: SubscriptionDetailsDependencies)
   };
 
   return {
-    async describe(subscription) {
+    /** Makes a request to the provider only for a subscription with a schedule or a discount. Never fails because of it. */
+    async describe(subscription: SubscriptionDocument): Promise<DescribedSubscription> {
       const { status, collectionPause: pause, scheduleId, discountIds } = subscription;
       const isNeeded = !isTerminal(status) && (scheduleId !== undefined || discountIds !== undefined);
       const object = isNeeded ? await fetchExpanded(subscription) : null;
@@ -111,7 +107,8 @@ export function createSubscriptionDetails(deps: SubscriptionDetailsDependencies)
       };
     },
 
-    async nextInvoice(subscription) {
+    /** Null if there is none, or if the provider does not respond. */
+    async nextInvoice(subscription: SubscriptionDocument): Promise<NextInvoice | null> {
       if (isTerminal(subscription.status)) return null;
       const invoice = await fetchIfAvailable(subscription, 'the next invoice', async (key) =>
         gateway

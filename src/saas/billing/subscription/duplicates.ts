@@ -15,12 +15,7 @@ import type { BillingUsers } from '../users.js';
  * Users who pay for more than one subscription of a family, for example through two Payment Links. Each of them gives
  * access; the operator decides which one to cancel and refund.
  */
-export interface Duplicates {
-  /** Reports a duplicate to the operator, once for each subscription that is added. */
-  report(userId: string, subscriptions: readonly SubscriptionDocument[]): Promise<void>;
-  /** The users who have duplicates now, a page at a time. @throws VALIDATION_ERROR for an invalid `after` */
-  list(after: string | undefined): Promise<DuplicateSubscriptions>;
-}
+export type Duplicates = ReturnType<typeof createDuplicates>;
 
 /** That the duplicate subscriptions of a user were reported. */
 export interface DuplicateDocument {
@@ -48,7 +43,7 @@ export interface DuplicateDependencies {
   log: Pick<JobLog, 'warn'>;
 }
 
-export function createDuplicates(deps: DuplicateDependencies): Duplicates {
+export function createDuplicates(deps: DuplicateDependencies) {
   const { duplicates, subscriptions, users, plans, pastDue, emit, clock, log } = deps;
 
   /** The subscriptions that share their family with another one, the newest first. */
@@ -80,7 +75,8 @@ export function createDuplicates(deps: DuplicateDependencies): Duplicates {
   };
 
   return {
-    async report(userId, all) {
+    /** Reports a duplicate to the operator, once for each subscription that is added. */
+    async report(userId: string, all: readonly SubscriptionDocument[]) {
       const found = duplicatesAmong(all);
       const [newest] = found;
       if (!newest || !(await record(userId, newest.id))) return;
@@ -95,7 +91,8 @@ export function createDuplicates(deps: DuplicateDependencies): Duplicates {
       });
     },
 
-    async list(after) {
+    /** The users who have duplicates now, a page at a time. @throws VALIDATION_ERROR for an invalid `after` */
+    async list(after: string | undefined): Promise<DuplicateSubscriptions> {
       const page = await readPage(duplicates, { sort: 'id', after });
       const items = await Promise.all(
         page.items.map(async ({ id, at }) => {

@@ -27,24 +27,7 @@ import { type DescribedSubscription, NO_DETAILS, type SubscriptionDetails } from
 import { createCoalescer, type SubscriptionSync } from './sync.js';
 
 /** A user's current subscription and access. */
-export interface SubscriptionService {
-  /**
-   * The subscription or grant that gives access; otherwise the best subscription, or none.
-   * @param options.withNextInvoice makes a request to the provider, whose failure results in null
-   */
-  current(userId: string, options?: { withNextInvoice?: boolean }): Promise<Subscription>;
-  /**
-   * The same after a sync with the provider, for users who return from checkout before the webhook arrives.
-   * @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR; NOT_FOUND if the session belongs to another user
-   */
-  sync(user: User, sessionId?: string): Promise<Subscription>;
-  /** Whether a subscription or a grant gives access, to `plan` if given. False for unknown users. */
-  entitles(userId: string, plan?: string): Promise<boolean>;
-  /** Whether one of the user's plans includes the feature. False for unknown users. */
-  hasFeature(userId: string, feature: string): Promise<boolean>;
-  /** See `Benefits`. Every limit is 0 for unknown users. */
-  limits(userId: string): Promise<Record<string, number>>;
-}
+export type SubscriptionService = ReturnType<typeof createSubscriptionService>;
 
 export interface SubscriptionServiceDependencies {
   links: CustomerLinks;
@@ -63,7 +46,7 @@ export interface SubscriptionServiceDependencies {
   clock: Clock;
 }
 
-export function createSubscriptionService(deps: SubscriptionServiceDependencies): SubscriptionService {
+export function createSubscriptionService(deps: SubscriptionServiceDependencies) {
   const { links, listHeld, purchaseRecorder, users, emit, processor, gateway } = deps;
   const { sync, plans, details, pastDue, clock } = deps;
 
@@ -75,7 +58,14 @@ export function createSubscriptionService(deps: SubscriptionServiceDependencies)
     return { all, grant: user?.grant, entitledPlans, benefits };
   };
 
-  const current: SubscriptionService['current'] = async (userId, { withNextInvoice = false } = {}) => {
+  /**
+   * The subscription or grant that gives access; otherwise the best subscription, or none.
+   * @param options.withNextInvoice makes a request to the provider, whose failure results in null
+   */
+  const current = async (
+    userId: string,
+    { withNextInvoice = false }: { withNextInvoice?: boolean } = {},
+  ): Promise<Subscription> => {
     const { all, grant, benefits } = await sourcesOf(userId);
     const entitlement = findEntitlement(all, grant, context());
     const isGranted = entitlement !== null && 'grant' in entitlement;
@@ -132,7 +122,11 @@ export function createSubscriptionService(deps: SubscriptionServiceDependencies)
   return {
     current,
 
-    async sync(user, sessionId) {
+    /**
+     * The same after a sync with the provider, for users who return from checkout before the webhook arrives.
+     * @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR; NOT_FOUND if the session belongs to another user
+     */
+    async sync(user: User, sessionId?: string): Promise<Subscription> {
       if (!gateway || !sync) throw billingErrors.BILLING_NOT_CONFIGURED();
       if (sessionId !== undefined) {
         const session = await sessionAtATime(sessionId, () => gateway.checkoutSession(sessionId));
@@ -144,14 +138,18 @@ export function createSubscriptionService(deps: SubscriptionServiceDependencies)
       return current(user.id);
     },
 
-    async entitles(userId, plan) {
+    /** Whether a subscription or a grant gives access, to `plan` if given. False for unknown users. */
+    async entitles(userId: string, plan?: string): Promise<boolean> {
       if (!isIdentifier(userId)) return false;
       const { entitledPlans } = await sourcesOf(userId);
       return plan === undefined ? entitledPlans.size > 0 : entitledPlans.has(plan);
     },
 
-    hasFeature: async (userId, feature) => (await benefitsOf(userId)).features.includes(feature),
-    limits: async (userId) => (await benefitsOf(userId)).limits,
+    /** Whether one of the user's plans includes the feature. False for unknown users. */
+    hasFeature: async (userId: string, feature: string): Promise<boolean> =>
+      (await benefitsOf(userId)).features.includes(feature),
+    /** See `Benefits`. Every limit is 0 for unknown users. */
+    limits: async (userId: string): Promise<Record<string, number>> => (await benefitsOf(userId)).limits,
   };
 }
 

@@ -21,31 +21,7 @@ import {
  * Copies the state of subscriptions from the provider. Parallel requests for the same subscriptions share a request to
  * the provider; otherwise, each write would conflict with the others.
  */
-export interface SubscriptionSync {
-  /** Syncs one subscription. @throws PAYMENT_PROVIDER_ERROR */
-  syncOne(id: string, userId: string): Promise<SyncedSubscription>;
-  /**
-   * Stores a state that was fetched, or confirmed by a change, after `stored` was read. Syncs if there was a concurrent
-   * write, because the state may be older than that one.
-   * @param actor the program that has made the change for the user, for the event
-   * @throws PAYMENT_PROVIDER_ERROR
-   */
-  apply(
-    stored: SubscriptionDocument,
-    fetched: FetchedSubscription,
-    actor?: ActingProgram,
-  ): Promise<SyncedSubscription>;
-  /**
-   * Syncs every subscription of some customers of a user, and those of the user that belong to other customers, such as
-   * one that was replaced. `dryRun` changes nothing.
-   * @throws PAYMENT_PROVIDER_ERROR; CUSTOMER_NOT_FOUND if the provider lacks one of the customers and has no current subscription
-   */
-  syncCustomers(
-    customerIds: readonly string[],
-    userId: string,
-    options?: { dryRun?: boolean },
-  ): Promise<SyncedSubscription[]>;
-}
+export type SubscriptionSync = ReturnType<typeof createSubscriptionSync>;
 
 /** A subscription before and after a sync; `before` is absent if it was not stored. */
 export interface SyncedSubscription {
@@ -74,7 +50,7 @@ export interface SubscriptionSyncDependencies {
   clock: Clock;
 }
 
-export function createSubscriptionSync(deps: SubscriptionSyncDependencies): SubscriptionSync {
+export function createSubscriptionSync(deps: SubscriptionSyncDependencies) {
   const { gateway, subscriptions, writer, plans, projector, emit, clock } = deps;
 
   const updateOf = (stored: SubscriptionDocument | null, object: Json, at: number) => {
@@ -190,15 +166,36 @@ export function createSubscriptionSync(deps: SubscriptionSyncDependencies): Subs
 
   const oneAtATime = createCoalescer<SyncedSubscription>();
   const allAtATime = createCoalescer<SyncedSubscription[]>();
-  const syncOne: SubscriptionSync['syncOne'] = (id, userId) => oneAtATime(id, () => runOne(id, userId));
+  /** Syncs one subscription. @throws PAYMENT_PROVIDER_ERROR */
+  const syncOne = (id: string, userId: string): Promise<SyncedSubscription> =>
+    oneAtATime(id, () => runOne(id, userId));
 
   return {
     syncOne,
 
-    apply: async (stored, fetched, actor) =>
+    /**
+     * Stores a state that was fetched, or confirmed by a change, after `stored` was read. Syncs if there was a concurrent
+     * write, because the state may be older than that one.
+     * @param actor the program that has made the change for the user, for the event
+     * @throws PAYMENT_PROVIDER_ERROR
+     */
+    apply: async (
+      stored: SubscriptionDocument,
+      fetched: FetchedSubscription,
+      actor?: ActingProgram,
+    ): Promise<SyncedSubscription> =>
       (await write(stored, stored, fetched, actor)) ?? syncOne(stored.id, stored.userId),
 
-    syncCustomers: (customerIds, userId, { dryRun = false } = {}) =>
+    /**
+     * Syncs every subscription of some customers of a user, and those of the user that belong to other customers, such as
+     * one that was replaced. `dryRun` changes nothing.
+     * @throws PAYMENT_PROVIDER_ERROR; CUSTOMER_NOT_FOUND if the provider lacks one of the customers and has no current subscription
+     */
+    syncCustomers: (
+      customerIds: readonly string[],
+      userId: string,
+      { dryRun = false }: { dryRun?: boolean } = {},
+    ): Promise<SyncedSubscription[]> =>
       allAtATime(`${userId} ${customerIds} ${dryRun}`, () => runAll(customerIds, userId, dryRun)),
   };
 }

@@ -32,44 +32,42 @@ export interface SubscriptionKey {
   userId: string;
 }
 
-export interface SubscriptionWriter {
-  /** The stored subscription with an update. */
-  merge(
-    stored: SubscriptionDocument | null,
-    key: SubscriptionKey,
-    update: SubscriptionUpdate,
-  ): SubscriptionDocument;
-  /** Writes a merged document if the revision is still the one that was read; null if a concurrent write came first. */
-  write(
-    stored: SubscriptionDocument | null,
-    merged: SubscriptionDocument,
-  ): Promise<SubscriptionDocument | null>;
-  /** The same write of a stored subscription, to be made together with others. */
-  writing(stored: SubscriptionDocument, merged: SubscriptionDocument): Write;
-  /** Schedules a sync, at once or after a delay, and leaves the terms unchanged. */
-  requestReconcile(stored: SubscriptionDocument, delayMs?: number): Promise<SubscriptionDocument | null>;
-  /** Restores the regular sync time. */
-  scheduleReconcile(stored: SubscriptionDocument): Promise<SubscriptionDocument | null>;
-}
+export type SubscriptionWriter = ReturnType<typeof createSubscriptionWriter>;
 
 /** How long after the end of a period a sync runs if no event has arrived. */
 const RECONCILE_DELAY_MS = DAY;
 
-export function createSubscriptionWriter(subscriptions: Subscriptions, clock: Clock): SubscriptionWriter {
+export function createSubscriptionWriter(subscriptions: Subscriptions, clock: Clock) {
   return {
-    merge: (stored, key, update) => merge(stored, key, update, clock.now()),
+    /** The stored subscription with an update. */
+    merge: (
+      stored: SubscriptionDocument | null,
+      key: SubscriptionKey,
+      update: SubscriptionUpdate,
+    ): SubscriptionDocument => merge(stored, key, update, clock.now()),
 
-    async write(stored, merged) {
+    /** Writes a merged document if the revision is still the one that was read; null if a concurrent write came first. */
+    async write(
+      stored: SubscriptionDocument | null,
+      merged: SubscriptionDocument,
+    ): Promise<SubscriptionDocument | null> {
       if (!stored) return subscriptions.insert(merged).then(() => merged, nullIfTaken);
       return subscriptions.updateOne(stateOf(stored), changeTo(stored, merged));
     },
 
-    writing: (stored, merged) => subscriptions.replacing(stateOf(stored), stored, merged),
+    /** The same write of a stored subscription, to be made together with others. */
+    writing: (stored: SubscriptionDocument, merged: SubscriptionDocument): Write =>
+      subscriptions.replacing(stateOf(stored), stored, merged),
 
-    requestReconcile: ({ id, rev }, delayMs = 0) =>
+    /** Schedules a sync, at once or after a delay, and leaves the terms unchanged. */
+    requestReconcile: (
+      { id, rev }: SubscriptionDocument,
+      delayMs: number = 0,
+    ): Promise<SubscriptionDocument | null> =>
       subscriptions.updateOne({ id, rev }, { set: { recheckAt: clock.now() + delayMs }, inc: { rev: 1 } }),
 
-    scheduleReconcile(stored) {
+    /** Restores the regular sync time. */
+    scheduleReconcile(stored: SubscriptionDocument): Promise<SubscriptionDocument | null> {
       const recheckAt = reconcileTimeOf(stored, clock.now());
       const change = recheckAt === undefined ? { unset: ['recheckAt' as const] } : { set: { recheckAt } };
       return subscriptions.updateOne({ id: stored.id, rev: stored.rev }, { ...change, inc: { rev: 1 } });

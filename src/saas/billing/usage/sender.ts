@@ -13,12 +13,7 @@ import type { UsageDocument, UsageReports } from './reports.js';
  * that time the attempt is repeated, and afterwards the report fails instead of being counted twice.
  */
 
-export interface UsageJobs {
-  /** Sends what is due. */
-  send: Job;
-  /** Deletes old reports. */
-  purge: Job;
-}
+export type UsageJobs = ReturnType<typeof createUsageJobs>;
 
 export interface UsageSenderDependencies {
   reports: UsageReports;
@@ -54,7 +49,7 @@ const WAIT_FOR_CUSTOMER_MS = HOUR;
 /** How long finished reports are kept, so that their keys are recognized. */
 const RETENTION_MS = 90 * DAY;
 
-export function createUsageJobs(deps: UsageSenderDependencies): UsageJobs {
+export function createUsageJobs(deps: UsageSenderDependencies) {
   const { reports, customers, gateway, announceEvent, clock, log } = deps;
 
   /** Whether a report may be sent now. If not, it has failed or is no longer due. */
@@ -168,6 +163,7 @@ export function createUsageJobs(deps: UsageSenderDependencies): UsageJobs {
   const ended = () => ({ endedAt: { lt: clock.now() - RETENTION_MS } });
 
   return {
+    /** Sends what is due. */
     send: {
       everySeconds: SEND_INTERVAL_SECONDS,
       async run({ signal }) {
@@ -175,12 +171,13 @@ export function createUsageJobs(deps: UsageSenderDependencies): UsageJobs {
         // Reports due implausibly late were scheduled by a clock that has been set back since.
         await sendDue({ gt: clock.now() + MAX_BACKOFF_MS + CLOCK_SKEW_MS }, signal);
       },
-    },
+    } satisfies Job,
+    /** Deletes old reports. */
     purge: {
       everySeconds: HOUR / SECOND,
       run: ({ signal }) => purgeMatching(reports, { where: ended(), sort: 'endedAt', signal }),
       countBacklog: (limit) => reports.count(ended(), limit),
-    },
+    } satisfies Job,
   };
 }
 

@@ -28,68 +28,14 @@ export interface InteractionFormsOptions {
 }
 
 /** What the forms of sign-in, sign-up and consent have in common. */
-export interface InteractionForms {
-  /** The interaction of a form that was rendered for this browser. @throws login_rejected, invalid_request */
-  resume(request: FastifyRequest, token: string): Promise<ResumedInteraction>;
-  /** The same for a form of sign-in or sign-up: what it is for, or an error for the application. */
-  resumeSignIn(
-    request: FastifyRequest,
-    token: string,
-  ): Promise<
-    Pick<ResumedInteraction, 'proven' | 'isExpired'> &
-      ({ signInRequest: SignInRequest } | { error: ErrorResponse })
-  >;
-  /** Sends a form again that was open for too long, with a new token. */
-  renew(
-    request: FastifyRequest,
-    reply: FastifyReply,
-    signInRequest: SignInRequest,
-    form: (renewed: { token: string; problems: Localized[] }) => Page,
-  ): FastifyReply;
-  /** @param status 303 after a form */
-  respondWithError(reply: FastifyReply, error: ErrorResponse, status: 302 | 303): FastifyReply;
-  /** A new token of the same form, with another challenge for passkeys. */
-  newToken(request: FastifyRequest, signInRequest: SignInRequest): string;
-  /** Continues after the password: with the form for the second factor, if the person has one or must set one up. */
-  acceptPassword(
-    request: FastifyRequest,
-    reply: FastifyReply,
-    signInRequest: SignInRequest,
-    principal: Principal,
-  ): Promise<FastifyReply>;
-  /** Continues after a passkey. */
-  acceptPasskey(
-    request: FastifyRequest,
-    reply: FastifyReply,
-    signInRequest: SignInRequest,
-    principal: Principal,
-  ): Promise<FastifyReply>;
-  /** Starts the session of a person who has signed in, without a response. */
-  enter(
-    request: FastifyRequest,
-    reply: FastifyReply,
-    signInRequest: SignInRequest,
-    principal: Principal,
-    amr: readonly string[],
-  ): Promise<void>;
-  /**
-   * Starts the session of a person who has signed in, and continues to the application or the page. A form of an application
-   * names what it will see, so that the password is the consent.
-   */
-  complete(
-    request: FastifyRequest,
-    reply: FastifyReply,
-    signInRequest: SignInRequest,
-    principal: Principal,
-    amr?: readonly string[],
-  ): Promise<FastifyReply>;
-}
+export type InteractionForms = ReturnType<typeof createInteractionForms>;
 
-export function createInteractionForms(options: InteractionFormsOptions): InteractionForms {
+export function createInteractionForms(options: InteractionFormsOptions) {
   const { authorization, sessions, secondFactor, signInPages, consents, cookies, pages, audit, issuer } =
     options;
 
-  const respondWithError: InteractionForms['respondWithError'] = (reply, error, status) => {
+  /** @param status 303 after a form */
+  const respondWithError = (reply: FastifyReply, error: ErrorResponse, status: 302 | 303): FastifyReply => {
     const response = authorization.errorResponse(error);
     // Anyone can publish metadata: an error must not lead to their address before a person was asked (RFC 9700 §4.11.2).
     return status === 302 && error.client.origin === 'metadata'
@@ -115,14 +61,16 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
     { client, scope, targets }: AuthorizationRequest,
   ): Promise<Consent> => consents.remember(id, client.id, scope, scopesOf(targets));
 
-  const resume: InteractionForms['resume'] = async (request, token) => {
+  /** The interaction of a form that was rendered for this browser. @throws login_rejected, invalid_request */
+  const resume = async (request: FastifyRequest, token: string): Promise<ResumedInteraction> => {
     if (request.headers['sec-fetch-site'] === 'cross-site') throw oidcErrors.login_rejected();
     const resumed = await authorization.resume(token, cookies.form.read(request));
     if (!resumed) throw oidcErrors.login_rejected();
     return resumed;
   };
 
-  const newToken: InteractionForms['newToken'] = (request, signInRequest) => {
+  /** A new token of the same form, with another challenge for passkeys. */
+  const newToken = (request: FastifyRequest, signInRequest: SignInRequest): string => {
     const cookie = cookies.form.read(request);
     return 'returnTo' in signInRequest
       ? authorization.beginFirstPartySignIn(signInRequest, cookie).token
@@ -140,7 +88,17 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
     return violation && respondWithError(reply, { ...signInRequest, violation }, 303);
   };
 
-  const complete: InteractionForms['complete'] = async (request, reply, signInRequest, principal, amr) => {
+  /**
+   * Starts the session of a person who has signed in, and continues to the application or the page. A form of an application
+   * names what it will see, so that the password is the consent.
+   */
+  const complete = async (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    signInRequest: SignInRequest,
+    principal: Principal,
+    amr?: readonly string[],
+  ): Promise<FastifyReply> => {
     const { ip } = requestSource(request);
     if ('returnTo' in signInRequest) {
       // Which people may use the page, it decides.
@@ -170,7 +128,14 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
   return {
     resume,
 
-    async resumeSignIn(request, token) {
+    /** The same for a form of sign-in or sign-up: what it is for, or an error for the application. */
+    async resumeSignIn(
+      request: FastifyRequest,
+      token: string,
+    ): Promise<
+      Pick<ResumedInteraction, 'proven' | 'isExpired'> &
+        ({ signInRequest: SignInRequest } | { error: ErrorResponse })
+    > {
       const resumed = await resume(request, token);
       const { proven, isExpired } = resumed;
       if ('returnTo' in resumed) {
@@ -182,7 +147,13 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
       return { ...outcome, proven, isExpired };
     },
 
-    renew(request, reply, signInRequest, form) {
+    /** Sends a form again that was open for too long, with a new token. */
+    renew(
+      request: FastifyRequest,
+      reply: FastifyReply,
+      signInRequest: SignInRequest,
+      form: (renewed: { token: string; problems: Localized[] }) => Page,
+    ): FastifyReply {
       const token = newToken(request, signInRequest);
       return pages.send(reply.code(403), form({ token, problems: [message('sign-in.expired')] }));
     },
@@ -191,7 +162,13 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
 
     newToken,
 
-    async acceptPassword(request, reply, signInRequest, principal) {
+    /** Continues after the password: with the form for the second factor, if the person has one or must set one up. */
+    async acceptPassword(
+      request: FastifyRequest,
+      reply: FastifyReply,
+      signInRequest: SignInRequest,
+      principal: Principal,
+    ): Promise<FastifyReply> {
       const refused = refuse(reply, signInRequest, principal);
       if (refused) return refused;
       const { id, handle } = principal;
@@ -208,7 +185,14 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
       return pages.send(reply, signInPages.secondFactorEnrolment(signInRequest, { token, enrolment }));
     },
 
-    async enter(request, reply, signInRequest, principal, amr) {
+    /** Starts the session of a person who has signed in, without a response. */
+    async enter(
+      request: FastifyRequest,
+      reply: FastifyReply,
+      signInRequest: SignInRequest,
+      principal: Principal,
+      amr: readonly string[],
+    ) {
       const { id } = principal;
       await Promise.all([
         startSession(request, reply, principal, amr),
@@ -218,7 +202,13 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
       await audit.record({ event: 'login.succeeded', subject: id, ip: requestSource(request).ip, detail });
     },
 
-    async acceptPasskey(request, reply, signInRequest, principal) {
+    /** Continues after a passkey. */
+    async acceptPasskey(
+      request: FastifyRequest,
+      reply: FastifyReply,
+      signInRequest: SignInRequest,
+      principal: Principal,
+    ): Promise<FastifyReply> {
       return (
         refuse(reply, signInRequest, principal) ??
         complete(request, reply, signInRequest, principal, AMR.passkey)
