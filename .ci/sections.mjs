@@ -28,7 +28,7 @@ const DIFFERING = list(`
 
 /** @type {Section[]} */
 export const SECTIONS = [
-  { name: 'install', part: 'gate', run: 'npm ci --no-audit --no-fund' },
+  { name: 'install', part: 'gate', run: 'npm ci --no-audit --no-fund --foreground-scripts' },
   { name: 'check', part: 'gate', run: 'npm run check' },
   { name: 'package', part: 'gate', run: 'npm run check:package', node: 24 },
   { name: 'site', part: 'gate', run: 'npm run test:docs', node: 24, needs: ['chromium'] },
