@@ -1,47 +1,25 @@
 import { createHmac } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
-import { type Messages, message } from '../core/http/messages.js';
+import { message } from '../core/http/messages.js';
 import type { Pages } from '../core/http/pages.js';
-import type { FastifyTypebox, Guard } from '../core/http/routes.js';
+import type { FastifyTypebox } from '../core/http/routes.js';
 import { MINUTE } from '../core/kernel/clock.js';
 import { AppError } from '../core/kernel/errors.js';
+import type { AccountModuleOptions } from '../shared/account-pages/module.js';
 import type { AccountSources, Person } from '../shared/account-pages/service.js';
-import type { SaasAgents } from './agents.js';
-import type { AuthModule, UsersModule } from './auth/module.js';
 import type { Identity } from './auth/sessions/sessions.js';
 import type { SaasBase } from './base.js';
-import type { BillingModule } from './billing/module.js';
 import { formatAmount } from './billing/notifications.js';
-import type { FederationModule } from './login-providers/module.js';
-import type { SaasConfiguration } from './options.js';
-import type { SettingsModule } from './settings/module.js';
-import type { SaasPasskeys, SaasSecondFactors } from './sign-in-methods.js';
-
-export interface AccountPageOptions {
-  auth: AuthModule;
-  users: UsersModule;
-  billing: BillingModule;
-  settings: SettingsModule;
-  secondFactors: SaasSecondFactors | undefined;
-  loginProviders: FederationModule | undefined;
-  passkeys: SaasPasskeys | undefined;
-  agents: Pick<SaasAgents, 'accounts'> | undefined;
-  pages: Pages;
-  messages: Messages;
-}
+import type { SaasModules } from './modules.js';
+import type { UserPagesModule } from './pages/module.js';
 
 /** The pages for users, below the path of the account page. */
-export interface AccountPages {
-  guards: Record<'person' | 'recent-person', Guard>;
-  plugin(fastify: FastifyTypebox): Promise<void>;
-}
+export type AccountPages = NonNullable<Awaited<ReturnType<typeof openAccountPages>>>;
 
 /** Loads the pages for users if they are enabled. */
-export async function openAccountPages(
-  { context, values, publicUrl, mountedAt, accountAddress, secrets, origins }: SaasBase,
-  options: AccountPageOptions,
-): Promise<AccountPages | undefined> {
-  const { auth, billing, settings, loginProviders, passkeys, messages, pages } = options;
+export async function openAccountPages(base: SaasBase, modules: SaasModules) {
+  const { context, values, publicUrl, mountedAt, accountAddress, secrets, origins } = base;
+  const { auth, billing, settings, loginProviders, agents, passkeys, messages, pages } = modules;
   if (!values.accountPages) return undefined;
   const [{ createAccountModule }, { createUserPagesModule }] = await Promise.all([
     import('../shared/account-pages/module.js'),
@@ -51,17 +29,12 @@ export async function openAccountPages(
   const below = () => new URL(publicUrl()).pathname.replace(/\/$/, '');
   const path = () => below() + accountAddress;
   const script = passkeys?.readScript() ?? '';
-  const identities = new WeakMap<object, Identity>();
-  const identityOf = (key: Person | FastifyRequest): Identity => {
-    const identity = identities.get(key);
-    if (!identity) throw new Error('No guard of the account pages has admitted the request.');
-    return identity;
-  };
+  const identities = createIdentities();
 
   const userPages = createUserPagesModule(context, {
     accounts: auth.service,
     providers: loginProviders?.service,
-    agents: options.agents?.accounts,
+    agents: agents?.accounts,
     passkeys: passkeys && { ...passkeys.flows, script },
     billing: values.paymentSecretKey === undefined ? undefined : billing,
     formatAmount,
@@ -69,19 +42,17 @@ export async function openAccountPages(
     refreshTtl: values.refreshTokenTtl,
     origins,
     secrets,
-    identityOf,
+    identityOf: identities.of,
     pages,
     messages,
     path,
     publicUrl,
     apiPath: () => below() + mountedAt(),
     registrationAllowed: settings.registrationAllowed,
-    sendExport: (request, reply, userId) =>
-      auth.sendExport(
-        request,
-        reply.header('content-disposition', 'attachment; filename="account.json"'),
-        userId,
-      ),
+    sendExport(request, reply, userId) {
+      reply.header('content-disposition', 'attachment; filename="account.json"');
+      return auth.sendExport(request, reply, userId);
+    },
   });
 
   const account = createAccountModule(context, {
@@ -94,46 +65,72 @@ export async function openAccountPages(
     furtherPages: userPages.paths,
     handleLabel: message('user-address.label'),
     sections: userPages.sections,
-    sources: sourcesOf(options, identityOf, script),
-    signIn: {
-      async userOf(request, reply) {
-        const found = await userPages.sessions.find(request, reply);
-        if (!found) return null;
-        const { identity, hasPassword } = found;
-        const { user, session } = identity;
-        const principal = {
-          id: user.id,
-          handle: user.email,
-          name: user.name,
-          kind: 'human' as const,
-          ...(!hasPassword && { passkeyOnly: true as const }),
-        };
-        identities.set(principal, identity).set(request, identity);
-        return {
-          principal,
-          session: { id: session.id, authTime: Date.parse(session.authenticatedAt) },
-          token: formSecretOf(values, session.id),
-        };
-      },
-      async sendSignIn(_request, reply, page, email = '') {
-        return pages.send(reply.code(401), await userPages.signInPages.signIn(path() + page, { email }));
-      },
-      forgetSession: userPages.sessions.forget,
-    },
+    sources: sourcesOf(modules, identities.of, script),
+    signIn: signInOf(userPages, { identities, pages, path, secret: values.jwtRefreshSecret }),
   });
 
   return {
     guards: account.guards,
-    async plugin(fastify) {
+    async plugin(fastify: FastifyTypebox): Promise<void> {
       await fastify.register(account.plugin);
       await fastify.register((inner: FastifyTypebox) => userPages.plugin(inner, account.guard));
     },
   };
 }
 
-/** Binds the tokens of forms to a session, whose ID is not secret. */
-const formSecretOf = ({ jwtRefreshSecret }: SaasConfiguration, sessionId: string): string =>
-  createHmac('sha256', jwtRefreshSecret).update(`forms of ${sessionId}`).digest('base64url');
+/** The users and sessions of admitted requests. */
+function createIdentities() {
+  const identities = new WeakMap<object, Identity>();
+  return {
+    add: (identity: Identity, ...keys: (Person | FastifyRequest)[]): void => {
+      for (const key of keys) identities.set(key, identity);
+    },
+    of(key: Person | FastifyRequest): Identity {
+      const identity = identities.get(key);
+      if (!identity) throw new Error('No guard of the account pages has admitted the request.');
+      return identity;
+    },
+  };
+}
+
+interface SignInOptions {
+  identities: ReturnType<typeof createIdentities>;
+  pages: Pages;
+  path(): string;
+  secret: string;
+}
+
+/** The sign-in of the account pages. @param secret binds the tokens of forms to a session, whose ID is not secret */
+function signInOf(
+  { sessions, signInPages }: UserPagesModule,
+  { identities, pages, path, secret }: SignInOptions,
+): AccountModuleOptions['signIn'] {
+  return {
+    async userOf(request, reply) {
+      const found = await sessions.find(request, reply);
+      if (!found) return null;
+      const { identity, hasPassword } = found;
+      const { user, session } = identity;
+      const principal = {
+        id: user.id,
+        handle: user.email,
+        name: user.name,
+        kind: 'human' as const,
+        ...(!hasPassword && { passkeyOnly: true as const }),
+      };
+      identities.add(identity, principal, request);
+      return {
+        principal,
+        session: { id: session.id, authTime: Date.parse(session.authenticatedAt) },
+        token: createHmac('sha256', secret).update(`forms of ${session.id}`).digest('base64url'),
+      };
+    },
+    async sendSignIn(_request, reply, page, email = '') {
+      return pages.send(reply.code(401), await signInPages.signIn(path() + page, { email }));
+    },
+    forgetSession: sessions.forget,
+  };
+}
 
 /** Null for these errors. */
 const nullFor =
@@ -143,42 +140,14 @@ const nullFor =
     throw error;
   };
 
-/** What the account pages show and change. */
-function sourcesOf(
-  { auth, users, secondFactors, passkeys }: AccountPageOptions,
-  identityOf: (person: Person) => Identity,
-  script: string,
-): AccountSources {
-  const { service } = auth;
-  const done = () => true;
-  const wrong = nullFor('INVALID_CREDENTIALS', 'VALIDATION_ERROR');
-  const passwordOf = ({ passkeyOnly }: Person, password: string) => (passkeyOnly ? undefined : password);
+type IdentityOf = (person: Person) => Identity;
 
+/** What the account pages show and change. */
+function sourcesOf(modules: SaasModules, identityOf: IdentityOf, script: string): AccountSources {
+  const { auth, users, secondFactors, passkeys } = modules;
+  const { service } = auth;
   return {
-    people: {
-      async provePassword(person, password, source) {
-        const given = passwordOf(person, password);
-        return service.proveOwner(identityOf(person), given, source).then(() => person, wrong);
-      },
-      async changePassword(person, { current, chosen }, _session, source) {
-        const given = { currentPassword: current, newPassword: chosen };
-        const changed = service.changePassword(identityOf(person), given, source);
-        return (await changed.then(done, nullFor('INVALID_CREDENTIALS'))) ?? false;
-      },
-      keepsSession: true,
-      reservesHandles: false,
-      async rename({ id }, name) {
-        await users.directory.rename(id, name);
-      },
-      async delete(person, password, source) {
-        const deleted = service.deleteAccount(identityOf(person), passwordOf(person, password), source);
-        return (await deleted.then(done, wrong)) ?? false;
-      },
-      async isDeleted(id) {
-        const user = await users.users.findOne({ id });
-        return user === null || user.deletingAt !== undefined;
-      },
-    },
+    people: peopleOf(modules, identityOf),
     sessions: {
       async list({ id }, session) {
         const listed = await service.listSessions({ user: { id }, session });
@@ -217,5 +186,38 @@ function sourcesOf(
     },
     // The deletion of an account deletes everything.
     forget: async () => undefined,
+  };
+}
+
+function peopleOf(
+  { auth: { service }, users }: SaasModules,
+  identityOf: IdentityOf,
+): AccountSources['people'] {
+  const done = () => true;
+  const wrong = nullFor('INVALID_CREDENTIALS', 'VALIDATION_ERROR');
+  const passwordOf = ({ passkeyOnly }: Person, password: string) => (passkeyOnly ? undefined : password);
+  return {
+    async provePassword(person, password, source) {
+      const given = passwordOf(person, password);
+      return service.proveOwner(identityOf(person), given, source).then(() => person, wrong);
+    },
+    async changePassword(person, { current, chosen }, _session, source) {
+      const given = { currentPassword: current, newPassword: chosen };
+      const changed = service.changePassword(identityOf(person), given, source);
+      return (await changed.then(done, nullFor('INVALID_CREDENTIALS'))) ?? false;
+    },
+    keepsSession: true,
+    reservesHandles: false,
+    async rename({ id }, name) {
+      await users.directory.rename(id, name);
+    },
+    async delete(person, password, source) {
+      const deleted = service.deleteAccount(identityOf(person), passwordOf(person, password), source);
+      return (await deleted.then(done, wrong)) ?? false;
+    },
+    async isDeleted(id) {
+      const user = await users.users.findOne({ id });
+      return user === null || user.deletingAt !== undefined;
+    },
   };
 }

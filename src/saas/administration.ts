@@ -10,8 +10,9 @@ import { AUTH_EVENTS, type AuthEvents } from './auth/events.js';
 import { createUsersModule } from './auth/module.js';
 import { userCollection } from './auth/store.js';
 import { createBillingModule } from './billing/module.js';
+import type { BillingConfiguration } from './billing/options.js';
 import { billingUsers } from './billing-users.js';
-import { type SaasConfiguration, saasSchema, validatePlans } from './options.js';
+import { saasSchema, validatePlans } from './options.js';
 import { createSettingsModule } from './settings/module.js';
 import { createBasicUserApi } from './user-api.js';
 import { createWebhookOutbox } from './webhooks/outbox.js';
@@ -25,8 +26,6 @@ import { createProofCheck } from './webhooks.js';
  */
 
 export type UserAdministration = Awaited<ReturnType<typeof openUserAdministration>>;
-
-export type BillingAdministration = Awaited<ReturnType<typeof openBillingAdministration>>;
 
 /** Called with a sentence for each problem that does not end the command. */
 type Warn = (message: string) => void;
@@ -89,13 +88,13 @@ const resolve = <T extends Parameters<typeof defineOptions>[0]>(options: T) =>
     validatePlans,
   );
 
-type CommandValues = Pick<SaasConfiguration, 'pastDue' | 'billingPrices' | 'billing'> &
-  Partial<Pick<SaasConfiguration, 'paymentSecretKey' | 'paymentApiUrl'>>;
+interface CommandOptions {
+  values: Omit<BillingConfiguration, 'billingReturnUrlRelative'>;
+  production: boolean;
+  warn: Warn;
+}
 
-function createModules(
-  store: Store,
-  { values, production, warn }: { values: CommandValues; production: boolean; warn: Warn },
-) {
+function createModules(store: Store, { values, production, warn }: CommandOptions) {
   const context = createCommandContext(store, { production, warn, createAudit: createListedAudit });
   const emit = async () => undefined;
   const announceEvent = async () => ({ emit, withdraw: emit });

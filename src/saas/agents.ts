@@ -1,7 +1,9 @@
+import type { FastifyInstance } from 'fastify';
 import type { RouteRules } from '../core/http/routes.js';
-import type { AgentsModule } from './agents/module.js';
+import type { ModuleContext } from '../core/server/module-context.js';
+import type { AgentAccess } from './agents/access.js';
 import { configuredAgents, requireScope } from './agents/schemas.js';
-import { agentLinkCollection, contributeAgentLinks } from './agents/store.js';
+import { contributeAgentLinks } from './agents/store.js';
 import { authErrors } from './auth/errors.js';
 import type { ChangeMails } from './auth/mails.js';
 import type { UsersModule } from './auth/module.js';
@@ -13,44 +15,31 @@ import type { UserGuard, UserRequest } from './guards.js';
 /** The scopes of our own routes. */
 export const OWN_SCOPES = ['profile:read', 'billing:read', 'billing:write'] as const;
 
-/** What agents need beside the API of people; undefined if they are not accepted. */
-export interface SaasAgents extends Pick<AgentsModule, 'accounts' | 'plugin'> {
-  /** Where the metadata of the API are (RFC 9728), from the root of the host. */
-  metadataPath: string;
-  metadata(): object;
-  /** Adds the agents that a route admits to a guard for people. */
-  admitAgents(people: UserGuard): UserGuard;
-  /** The same for routes that admit none: an agent reads that they are for people, and gets no challenge. */
-  refuseAgents(people: UserGuard): UserGuard;
+/** What agents need beside the API of people. */
+export type SaasAgents = NonNullable<Awaited<ReturnType<typeof openAgents>>>;
+
+export interface AgentOptions {
+  users: UsersModule;
+  events: SaasEventBus;
+  changeMails: ChangeMails;
+  /** The name of the application. */
+  name(): string;
 }
 
 /** Loads the access of agents if an identity provider is configured. */
 export async function openAgents(
   { fastify, context, values, publicUrl, apiUrl, agentScopes, secrets, origins }: SaasBase,
-  {
-    users,
-    events,
-    changeMails,
-    name,
-  }: {
-    users: UsersModule;
-    events: SaasEventBus;
-    changeMails: ChangeMails;
-    /** The name of the application. */
-    name(): string;
-  },
-): Promise<SaasAgents | undefined> {
+  { users, events, changeMails, name }: AgentOptions,
+) {
   contributeAgentLinks(context);
   const configured = configuredAgents(values);
   if (!configured) return undefined;
   const { issuer, resource } = configured;
-  const [{ createAgentsModule, createProofMemory }, { createResourceServer }, errors, { createProvider }] =
-    await Promise.all([
-      import('./agents/module.js'),
-      import('../resource-server/service.js'),
-      import('../resource-server/errors.js'),
-      import('./login-providers/providers.js'),
-    ]);
+  const [{ createAgentsModule, createProofMemory }, { createResourceServer }, errors] = await Promise.all([
+    import('./agents/module.js'),
+    import('../resource-server/service.js'),
+    import('../resource-server/errors.js'),
+  ]);
   const { log, clock } = context;
   const onUnreachable = (err: unknown): null => {
     log.warn({ err }, 'the identity provider of agents cannot be reached');
@@ -65,37 +54,19 @@ export async function openAgents(
     onFailure: onUnreachable,
   });
   fastify.addHook('onClose', async () => server.close());
-  // A misspelt scope prevents the start; without this hook, it would refuse every agent.
-  fastify.addHook('onRoute', ({ config }) => {
-    const { agentScope } = (config ?? {}) as Partial<RouteRules>;
-    if (agentScope !== undefined) agentScopes.add(requireScope(agentScope));
-  });
-  // The page asks who signs in: a shared browser may have the session of another person there.
-  const provider = createProvider(
-    'agents',
-    { ...configured, scope: 'openid' },
-    {
-      clock,
-      allowHttp: issuer.startsWith('http:'),
-      prompt: 'select_account',
-      onRejected: (_name, err) => log.warn({ err }, 'the response of the identity provider was rejected'),
-    },
-  );
+  collectScopes(fastify, agentScopes);
   const { access, accounts, plugin } = createAgentsModule(context, {
     issuer,
     resource,
-    links: agentLinkCollection(context.store),
     singleUse,
-    announceEvent: events.announceEvent,
+    onUnreachable,
     publicUrl,
     apiUrl,
-    provider: {
-      authorizationUrl: (...given) => provider.authorizationUrl(...given).catch(onUnreachable),
-      identify: (...given) => provider.identify(...given).catch(onUnreachable),
-    },
     origins,
     secrets,
+    provider: await openIdentityProvider(context, configured),
     announce: changeMails.agents,
+    announceEvent: events.announceEvent,
     metadataUrl: new URL(resource).origin + server.metadataPath,
     verify: server.verify,
     refusalOf: (error) => (error instanceof errors.ResourceError ? error : undefined),
@@ -106,8 +77,47 @@ export async function openAgents(
       return users.presentUser(user);
     },
   });
-  const { origin } = new URL(resource);
+  return {
+    accounts,
+    plugin,
+    /** Where the metadata of the API are (RFC 9728), from the root of the host. */
+    metadataPath: server.metadataPath,
+    metadata: (): object => ({
+      ...server.metadata,
+      resource_name: name(),
+      scopes_supported: [...new Set([...OWN_SCOPES, ...agentScopes])],
+    }),
+    ...createAgentGuards(access, new URL(resource).origin),
+  };
+}
 
+/** A misspelt scope of a route prevents the start; otherwise, it would refuse every agent. */
+function collectScopes(fastify: FastifyInstance, scopes: Set<string>): void {
+  fastify.addHook('onRoute', ({ config }) => {
+    const { agentScope } = (config ?? {}) as Partial<RouteRules>;
+    if (agentScope !== undefined) scopes.add(requireScope(agentScope));
+  });
+}
+
+async function openIdentityProvider(
+  { log, clock }: ModuleContext,
+  configured: NonNullable<ReturnType<typeof configuredAgents>>,
+) {
+  const { createProvider } = await import('./login-providers/providers.js');
+  return createProvider(
+    'agents',
+    { ...configured, scope: 'openid' },
+    {
+      clock,
+      allowHttp: configured.issuer.startsWith('http:'),
+      // The page asks who signs in: a shared browser may have the session of another person there.
+      prompt: 'select_account',
+      onRejected: (_name, err) => log.warn({ err }, 'the response of the identity provider was rejected'),
+    },
+  );
+}
+
+function createAgentGuards(access: AgentAccess, origin: string) {
   const admit = async (people: UserGuard, request: UserRequest, scope: string | undefined) => {
     if (access.hasToken(request.headers.authorization)) {
       request.saas = await access.admit(presentedBy(request, origin), scope);
@@ -117,19 +127,17 @@ export async function openAgents(
       throw scope === undefined ? error : access.challenge(error, scope);
     });
   };
-
   return {
-    accounts,
-    plugin,
-    metadataPath: server.metadataPath,
-    metadata: () => ({
-      ...server.metadata,
-      resource_name: name(),
-      scopes_supported: [...new Set([...OWN_SCOPES, ...agentScopes])],
-    }),
-
-    admitAgents: (people) => (request) => admit(people, request, agentScopeOf(request)),
-    refuseAgents: (people) => (request) => admit(people, request, undefined),
+    /** Adds the agents that a route admits to a guard for people. */
+    admitAgents:
+      (people: UserGuard): UserGuard =>
+      (request) =>
+        admit(people, request, agentScopeOf(request)),
+    /** The same for routes that admit none: an agent reads that they are for people, and gets no challenge. */
+    refuseAgents:
+      (people: UserGuard): UserGuard =>
+      (request) =>
+        admit(people, request, undefined),
   };
 }
 

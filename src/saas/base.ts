@@ -32,7 +32,7 @@ export async function openBase(
   { config, runtime }: ResolvedSaas,
   { hostContext, agentScopes = new Set() }: MountOptions,
 ) {
-  logConfiguration(fastify, config, saasWarnings(config));
+  logConfiguration(fastify, config, saasWarnings(config.values));
   const { prefix, accountPath, random } = runtime;
   // As browsers see it.
   const accountAddress = fastify.prefix + accountPath;

@@ -5,11 +5,10 @@ import { createRequestIdGenerator, type HostContext } from '../core/http/host-co
 import type { RequestIdentity } from '../core/http/identity.js';
 import { commonHeaders, logFailure } from '../core/http/responses.js';
 import { httpErrors, renderEnvelope, toAppError } from '../core/kernel/errors.js';
-import type { Random } from '../core/kernel/secrets.js';
 import { requireScope } from './agents/schemas.js';
 import { stateScope } from './agents.js';
 import type { RecentAuthOptions } from './auth/sign-in/recent-auth.js';
-import type { KnownPlans } from './billing/plans/plans.js';
+import { knownPlans } from './billing/plans/plans.js';
 import type { SaasDecorator } from './decorator.js';
 import {
   refuseMissingFactors,
@@ -18,6 +17,7 @@ import {
   type UserGuard,
   type UserRequest,
 } from './guards.js';
+import type { ResolvedSaas } from './options.js';
 
 // Express's types provide this namespace for additional request fields.
 declare global {
@@ -81,40 +81,23 @@ export interface ConnectGuards {
 export interface ConnectGuardDependencies {
   app: FastifyInstance;
   hostContext: HostContext;
-  random: Random;
-  plans: KnownPlans;
-  hasSecondFactors: boolean;
+  saas: ResolvedSaas;
   /** Gets the scopes that routes state, for the metadata of the API. */
   agentScopes: Set<string>;
 }
 
 export function createConnectGuards(deps: ConnectGuardDependencies): ConnectGuards {
-  const { app, hostContext, random, plans, hasSecondFactors, agentScopes } = deps;
+  const { app, hostContext, agentScopes } = deps;
   const { lifecycle, publicUrl } = hostContext;
-  let nextId: (() => string) | undefined;
+  const { values } = deps.saas.config;
+  const plans = knownPlans(values);
+  const hasSecondFactors = values.factorEncryptionKey !== undefined || values.passkeys;
+  const sendError = createErrorSender(deps);
 
   const ready = async (): Promise<SaasDecorator> => {
     if (lifecycle.draining) throw httpErrors.NOT_READY();
     await app.ready();
     return app.saas;
-  };
-
-  const sendError = (thrown: unknown, response: ServerResponse): void => {
-    const error = toAppError(thrown);
-    nextId ??= createRequestIdGenerator(random);
-    const requestId = nextId();
-    logFailure(app.log, error, { requestId, outages: hostContext.outages });
-    // The application may have responded in the meantime, for instance after a timeout.
-    if (response.headersSent) return;
-    const { type, body } = renderEnvelope(error, requestId);
-    const headers = {
-      ...commonHeaders(publicUrl.get().startsWith('https:')),
-      ...error.headers,
-      'content-type': type,
-      'content-length': Buffer.byteLength(body),
-      'x-request-id': requestId,
-    };
-    response.writeHead(error.statusCode, headers).end(body);
   };
 
   const createGuard =
@@ -157,5 +140,27 @@ export function createConnectGuards(deps: ConnectGuardDependencies): ConnectGuar
     entitles: async (userId, plan) => (await ready()).entitles(userId, plan),
     hasFeature: async (userId, feature) => (await ready()).hasFeature(userId, feature),
     limits: async (userId) => (await ready()).limits(userId),
+  };
+}
+
+function createErrorSender({ app, hostContext, saas }: ConnectGuardDependencies) {
+  const { publicUrl, outages } = hostContext;
+  let nextId: (() => string) | undefined;
+  return (thrown: unknown, response: ServerResponse): void => {
+    const error = toAppError(thrown);
+    nextId ??= createRequestIdGenerator(saas.runtime.random);
+    const requestId = nextId();
+    logFailure(app.log, error, { requestId, outages });
+    // The application may have responded in the meantime, for instance after a timeout.
+    if (response.headersSent) return;
+    const { type, body } = renderEnvelope(error, requestId);
+    const headers = {
+      ...commonHeaders(publicUrl.get().startsWith('https:')),
+      ...error.headers,
+      'content-type': type,
+      'content-length': Buffer.byteLength(body),
+      'x-request-id': requestId,
+    };
+    response.writeHead(error.statusCode, headers).end(body);
   };
 }

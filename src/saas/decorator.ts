@@ -2,21 +2,17 @@ import { authorizationIn, type RequestHeaders } from '../core/http/authorization
 import type { RequestIdentity } from '../core/http/identity.js';
 import type { SubscriptionSummary } from '../core/http/schemas.js';
 import type { Subscription } from '../core/ops/events.js';
-import type { SaasAgents } from './agents.js';
-import type { AuthModule, UsersModule } from './auth/module.js';
 import type { Identity } from './auth/sessions/sessions.js';
 import type { RecentAuthOptions } from './auth/sign-in/recent-auth.js';
 import type { SaasBase } from './base.js';
 import { NO_SUBSCRIPTION } from './billing/entitlement.js';
-import type { BillingModule } from './billing/module.js';
 import type { CheckoutOrder } from './billing/schemas.js';
 import type { SubscriptionChanges } from './billing/subscription/changes.js';
 import type { ReportUsage } from './billing/usage/reports.js';
-import type { SaasEventBus, SaasEvents } from './events.js';
+import type { SaasEvents } from './events.js';
 import { createEntitlementGuards, createRecentAuthGuards, type UserGuard } from './guards.js';
+import type { SaasModules } from './modules.js';
 import type { CustomSettings, CustomSettingsValues } from './settings/definitions.js';
-import type { SettingsModule } from './settings/module.js';
-import type { SaasPasskeys, SaasSecondFactors } from './sign-in-methods.js';
 import { createUserApi, type UserApi } from './user-api.js';
 
 /** `fastify.saas`: what the plugin adds to the host's Fastify instance. */
@@ -113,21 +109,9 @@ declare module 'fastify' {
   }
 }
 
-export interface DecoratorModules {
-  users: UsersModule;
-  auth: AuthModule;
-  billing: BillingModule;
-  settings: SettingsModule;
-  /** Absent if agents are not accepted. */
-  agents: SaasAgents | undefined;
-  events: SaasEventBus;
-  secondFactors: SaasSecondFactors | undefined;
-  passkeys: SaasPasskeys | undefined;
-}
-
 export function createDecorator(
   { context }: SaasBase,
-  { users, auth, billing, settings, agents, events, secondFactors, passkeys }: DecoratorModules,
+  { users, auth, billing, settings, agents, events, secondFactors, passkeys }: SaasModules,
 ): SaasDecorator {
   const { subscription, plans } = billing;
   const hasSecondFactors = secondFactors !== undefined || passkeys !== undefined;

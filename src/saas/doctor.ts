@@ -68,7 +68,7 @@ function warningsOf(
   server: Resolved<ServerConfiguration>,
 ): ConfigurationWarning[] {
   return [
-    ...saasWarnings({ values, production }),
+    ...saasWarnings(values),
     [
       production && values.databaseUri === 'sqlite::memory:',
       'DATABASE_URI',

@@ -26,7 +26,7 @@ export interface SaasEventBus {
 }
 
 export function createEventBus(
-  { clock, random, log }: Pick<ModuleContext, 'clock' | 'random' | 'log'>,
+  { clock, random, log }: ModuleContext,
   outbox: EventOutbox | undefined,
 ): SaasEventBus {
   const { events, emit, record, announce } = createEvents<SaasEvents>({

@@ -51,7 +51,7 @@ export function refuseMissingFactors({ secondFactor }: RecentAuthOptions, hasSec
 /** Creates `requireEntitled` and `requireFeature`. */
 export function createEntitlementGuards(
   requireUser: UserGuard,
-  { entitles, hasFeature }: Pick<SubscriptionService, 'entitles' | 'hasFeature'>,
+  { entitles, hasFeature }: SubscriptionService,
   known: KnownPlans,
 ) {
   return {

@@ -1,12 +1,6 @@
 import { type Static, Type } from 'typebox';
 import type { ConfigurationWarning, Report } from '../core/config/configuration-error.js';
-import {
-  defineOptions,
-  option,
-  type Resolved,
-  readVariable,
-  resolveOptions,
-} from '../core/config/options.js';
+import { defineOptions, option, readVariable, resolveOptions } from '../core/config/options.js';
 import { mountProblem, publicUrlOption } from '../core/config/public-url.js';
 import { formatValue } from '../core/config/validation-messages.js';
 import { brandOptions, refuseLoneDarkLogo } from '../core/http/brand.js';
@@ -16,7 +10,7 @@ import { equalSecrets, systemRandom } from '../core/kernel/secrets.js';
 import { auditRetentionOption } from '../core/ops/audit.js';
 import { metricsOption } from '../core/ops/metrics.js';
 import { saasServerSchema, storeOptions } from '../core/server/options.js';
-import type { OptionalRuntime, RuntimeOptions } from '../core/server/runtime-options.js';
+import type { RuntimeOptions } from '../core/server/runtime-options.js';
 import { HOST_DATABASE_URI, hostDatabaseProblem } from '../core/storage/host-database.js';
 import { rateLimitOptions } from '../core/throttle/options.js';
 import { emailOptions } from '../shared/email/schemas.js';
@@ -85,20 +79,10 @@ export interface SaasRuntimeOptions extends RuntimeOptions {
 /** As `SaasBackendOptions`, which documents each of them. */
 export type SaasOptions = Partial<SaasConfiguration> & SaasRuntimeOptions;
 
-export interface ResolvedSaas {
-  config: Resolved<SaasConfiguration>;
-  runtime: Required<Pick<SaasRuntimeOptions, 'prefix' | 'adminPath' | 'accountPath' | 'clock' | 'random'>> &
-    Pick<SaasRuntimeOptions, 'customSettings' | 'hooks'> &
-    OptionalRuntime & {
-      /** The value of TRUST_PROXY, which a plugin does not use. */
-      proxyVariable: string | undefined;
-    };
-}
+export type ResolvedSaas = ReturnType<typeof resolveSaas>;
 
 /** Warnings about a valid configuration, for the start log and `doctor`. */
-export function saasWarnings({
-  values,
-}: Pick<Resolved<SaasConfiguration>, 'values' | 'production'>): ConfigurationWarning[] {
+export function saasWarnings(values: SaasConfiguration): ConfigurationWarning[] {
   return [
     [
       values.paymentSecretKey !== undefined && configuredPrices(values) === undefined,
@@ -121,7 +105,7 @@ export function saasWarnings({
  * @param generate whether development may generate and store secrets
  * @throws ConfigurationError naming every problem
  */
-export function resolveSaas(options: SaasOptions, generate = true): ResolvedSaas {
+export function resolveSaas(options: SaasOptions, generate = true) {
   const {
     prefix,
     adminPath,
@@ -140,17 +124,18 @@ export function resolveSaas(options: SaasOptions, generate = true): ResolvedSaas
   } = options;
   const runtime = {
     prefix: prefix ?? '/api',
-    adminPath: adminPath ?? ('/admin' as const),
+    adminPath: adminPath ?? '/admin',
     accountPath: accountPath ?? '/account',
     clock: clock ?? systemClock,
     random: random ?? systemRandom,
-    ...(customSettings && { customSettings }),
-    ...(hooks && { hooks }),
-    ...(hashing && { hashing }),
-    ...(limits !== undefined && { limits }),
-    ...(mongo && { mongo }),
-    ...(metricsPeers && { metricsPeers }),
-    ...(openapi && { openapi }),
+    customSettings,
+    hooks,
+    hashing,
+    limits,
+    mongo,
+    metricsPeers,
+    openapi,
+    /** The value of TRUST_PROXY, which a plugin does not use. */
     proxyVariable: readVariable('TRUST_PROXY', env),
   };
   const config = resolveOptions(
@@ -189,18 +174,15 @@ export function withAccountPages(values: SaasConfiguration, accountPath: string)
 }
 
 /** The secrets of refresh tokens, the current one first, which also encrypt what clients keep during a sign-in. */
-export const sealingSecrets = ({
-  jwtRefreshSecret,
-  jwtRefreshSecretPrevious,
-}: Pick<SaasConfiguration, 'jwtRefreshSecret' | 'jwtRefreshSecretPrevious'>): string[] =>
-  [jwtRefreshSecret, jwtRefreshSecretPrevious].filter((secret) => secret !== undefined);
+export const sealingSecrets = (values: SaasConfiguration): string[] =>
+  [values.jwtRefreshSecret, values.jwtRefreshSecretPrevious].filter((secret) => secret !== undefined);
 
 /** The origins that CORS_ORIGIN names; `*` names none. */
-export const namedOrigins = ({ corsOrigin = [] }: Pick<SaasConfiguration, 'corsOrigin'>): string[] =>
+export const namedOrigins = ({ corsOrigin = [] }: SaasConfiguration): string[] =>
   corsOrigin.filter((origin) => origin !== '*');
 
 function validateMountPaths(
-  { prefix, adminPath, accountPath }: ResolvedSaas['runtime'],
+  { prefix, adminPath, accountPath }: { prefix: string; adminPath: string | false; accountPath: string },
   hasAccountPages: boolean,
   report: Report,
 ): void {

@@ -18,7 +18,6 @@ import { createDecorator } from './decorator.js';
 import type { SaasBackendOptions } from './documented-options.js';
 import { createEventBus } from './events.js';
 import { type ResolvedSaas, resolveSaas } from './options.js';
-import { createProfileModule } from './profile/module.js';
 import { registerSaasRoutes } from './routes.js';
 import { createSettingsModule, openCustomSettings } from './settings/module.js';
 import { openEmailLogin, openLoginProviders, openPasskeys, openSecondFactors } from './sign-in-methods.js';
@@ -38,14 +37,14 @@ export async function mountSaas(
   const base = await openBase(fastify, resolved, options);
   const services = await openServices(base);
   const domains = await openDomains(base, services);
-  const accountPages = await openAccountPages(base, { ...services, ...domains });
-  const admin = createAdminArea(base, { ...services, ...domains });
-  const modules = { ...services, ...domains, accountPages, admin };
+  const modules = { ...services, ...domains };
+  const accountPages = await openAccountPages(base, modules);
+  const admin = createAdminArea(base, modules);
 
   const saas = createDecorator(base, modules);
   fastify.decorate('saas', saas);
   fastify.decorateRequest('saas');
-  const metrics = await registerSaasRoutes(base, { modules, pages: services.pages, saas });
+  const metrics = await registerSaasRoutes(base, { ...modules, accountPages, admin }, saas);
   // All collections are declared here, so a faulty store prevents the start.
   await base.context.store.ready();
   return { store: base.context.store, metrics };
@@ -130,8 +129,7 @@ async function openDomains(base: SaasBase, services: Awaited<ReturnType<typeof o
   const loginProviders = await openLoginProviders(base, { auth, changeMails, messages });
   const passkeys = await openPasskeys(base, { auth, changeMails, messages, name: brand.name });
   const agents = await openAgents(base, { users, events, changeMails, name: brand.name });
-  const profile = createProfileModule(users.directory);
-  return { billing, users, secondFactors, auth, loginProviders, passkeys, agents, profile };
+  return { billing, users, secondFactors, auth, loginProviders, passkeys, agents };
 }
 
 /**

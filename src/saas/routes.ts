@@ -1,39 +1,26 @@
 import type { FastifyInstance } from 'fastify';
 import { registerCors } from '../core/http/cors.js';
 import { responseRules } from '../core/http/host-context.js';
-import { openApiPlugin } from '../core/http/openapi.js';
-import type { Pages } from '../core/http/pages.js';
-import { access, type PluginRules, registerRoutes } from '../core/http/routes.js';
+import { createRouteDescriptions, type DescribeRoute, openApiPlugin } from '../core/http/openapi.js';
+import { isForm, type Pages, wantsPage } from '../core/http/pages.js';
+import { access, type PluginRules, registerRoutes, routeRules } from '../core/http/routes.js';
 import { ok } from '../core/http/schemas.js';
+import { renderEnvelope } from '../core/kernel/errors.js';
 import { healthPlugin } from '../core/ops/health.js';
 import { metricsPlugin } from '../core/ops/metrics.js';
 import type { Mounted } from '../core/server/assembly.js';
 import { followHostProxy } from '../core/server/proxies.js';
-import type { EmailModule } from '../shared/email/module.js';
 import type { AccountPages } from './account-pages.js';
 import type { AdminModule } from './admin/module.js';
 import type { SaasAgents } from './agents.js';
-import type { AuthModule } from './auth/module.js';
 import type { SaasBase } from './base.js';
-import type { BillingModule } from './billing/module.js';
 import type { SaasDecorator } from './decorator.js';
-import { createErrorRenderers } from './error-rendering.js';
-import type { FederationModule } from './login-providers/module.js';
-import { openRouteDescriptions } from './openapi.js';
-import type { ProfileModule } from './profile/module.js';
-import type { SettingsModule } from './settings/module.js';
-import type { SaasPasskeys } from './sign-in-methods.js';
+import type { SaasModules } from './modules.js';
+import type { ResolvedSaas } from './options.js';
+import { profilePlugin } from './profile/plugin.js';
 
-/** Those that have routes; undefined without their options. */
-export interface SaasModules {
-  auth: AuthModule;
-  loginProviders: FederationModule | undefined;
-  passkeys: SaasPasskeys | undefined;
-  agents: SaasAgents | undefined;
-  profile: ProfileModule;
-  settings: SettingsModule;
-  billing: BillingModule;
-  email: EmailModule;
+/** Those that have routes. */
+export interface RoutedModules extends SaasModules {
   admin: AdminModule;
   accountPages: AccountPages | undefined;
 }
@@ -42,8 +29,7 @@ export interface SaasModules {
 export const CHANGE_PASSWORD_PATH = '/.well-known/change-password';
 
 interface SaasRoutesOptions {
-  modules: SaasModules;
-  pages: Pages;
+  modules: RoutedModules;
   /** What all routes have in common. */
   rules: Awaited<ReturnType<typeof commonRules>>;
 }
@@ -54,7 +40,8 @@ interface SaasRoutesOptions {
  */
 export async function registerSaasRoutes(
   base: SaasBase,
-  { modules, pages, saas }: { modules: SaasModules; pages: Pages; saas: SaasDecorator },
+  modules: RoutedModules,
+  saas: SaasDecorator,
 ): Promise<Mounted['metrics']> {
   const { fastify, context, runtime } = base;
   const { metrics } = context;
@@ -66,7 +53,7 @@ export async function registerSaasRoutes(
   };
   const endpoint = metrics && { metrics, guard: await admin.createGuardForOutages(fastify) };
   const rules = await commonRules(base, { ...guards, ...(endpoint && { metrics: endpoint.guard }) });
-  const options = { modules, pages, rules };
+  const options = { modules, rules };
   await openApi(base, options);
   if (runtime.adminPath !== false) await openAdminArea(fastify, runtime.adminPath, options);
   if (accountPages) await openAccountPages(base, accountPages, options);
@@ -94,10 +81,10 @@ async function commonRules(
   };
 }
 
-async function openApi(base: SaasBase, { modules, pages, rules }: SaasRoutesOptions): Promise<void> {
+async function openApi(base: SaasBase, { modules, rules }: SaasRoutesOptions): Promise<void> {
   const { fastify, context, config, values, publicUrl, mountedAt } = base;
   const { prefix, adminPath } = base.runtime;
-  const { auth, loginProviders, passkeys, agents, profile, settings, billing, email } = modules;
+  const { users, auth, loginProviders, passkeys, agents, settings, billing, email, pages } = modules;
   const apiRules = {
     ...rules,
     prefix,
@@ -113,7 +100,7 @@ async function openApi(base: SaasBase, { modules, pages, rules }: SaasRoutesOpti
       if (loginProviders) await open.register(loginProviders.plugin);
       if (passkeys) await open.register(passkeys.plugin);
       if (agents) await open.register(agents.plugin);
-      await open.register(profile.plugin);
+      await open.register(profilePlugin, users.directory);
       await open.register(settings.plugin);
       await open.register(billing.plugin);
       await open.register(email.plugin);
@@ -142,7 +129,7 @@ async function openApi(base: SaasBase, { modules, pages, rules }: SaasRoutesOpti
 async function openAdminArea(
   fastify: FastifyInstance,
   prefix: string,
-  { rules, modules: { admin, settings, billing }, pages }: SaasRoutesOptions,
+  { rules, modules: { admin, settings, billing, pages } }: SaasRoutesOptions,
 ): Promise<void> {
   const adminRules = {
     ...rules,
@@ -161,7 +148,7 @@ async function openAdminArea(
 async function openAccountPages(
   { fastify, context, runtime: { accountPath } }: SaasBase,
   accountPages: AccountPages,
-  { rules, modules: { settings }, pages }: SaasRoutesOptions,
+  { rules, modules: { settings, pages } }: SaasRoutesOptions,
 ): Promise<void> {
   const accountRules = {
     ...rules,
@@ -198,7 +185,7 @@ const METADATA_SECONDS = 300;
 async function openAgentMetadata(
   fastify: FastifyInstance,
   { metadataPath, metadata }: SaasAgents,
-  { rules, pages }: SaasRoutesOptions,
+  { rules, modules: { pages } }: SaasRoutesOptions,
 ): Promise<void> {
   if (fastify.prefix !== '') {
     fastify.log.warn(`saasBackend is registered below ${fastify.prefix}: serve ${metadataPath} yourself`);
@@ -219,5 +206,41 @@ async function openAgentMetadata(
         .header('cache-control', `public, max-age=${METADATA_SECONDS}`)
         .send(metadata()),
     );
+  });
+}
+
+/**
+ * Creates the functions that render errors of the API and of the pages: as JSON for applications, and as pages for
+ * browsers.
+ */
+function createErrorRenderers(pages: Pages): Record<'api' | 'pages', PluginRules['renderError']> {
+  return {
+    // Applications use the paths of pages, too, so only their GETs and forms get an error page.
+    api: (error, request, requestId) =>
+      routeRules(request.routeOptions).page && (request.method === 'GET' || isForm(request))
+        ? pages.renderError(error, request, requestId)
+        : renderEnvelope(error, requestId),
+
+    pages: (error, request, requestId) =>
+      wantsPage(request.headers.accept)
+        ? pages.renderError(error, request, requestId)
+        : renderEnvelope(error, requestId),
+  };
+}
+
+/**
+ * The descriptions of the routes for a host that asks for them. The document has the default paths, so those of the
+ * installation are translated.
+ */
+async function openRouteDescriptions(
+  { prefix: hostPrefix }: FastifyInstance,
+  { openapi, prefix, adminPath }: ResolvedSaas['runtime'],
+): Promise<DescribeRoute | undefined> {
+  if (!openapi) return undefined;
+  const api = hostPrefix + prefix;
+  const admin = adminPath === false ? undefined : hostPrefix + adminPath;
+  return createRouteDescriptions('saas-backend', (url) => {
+    if (admin !== undefined && url.startsWith(`${admin}/`)) return `/admin${url.slice(admin.length)}`;
+    return `/api${url.slice(api.length)}`;
   });
 }

@@ -6,7 +6,6 @@ import { ok } from '../core/http/schemas.js';
 import { renderEnvelope } from '../core/kernel/errors.js';
 import { assemble, type MiddlewareServer, type Server } from '../core/server/assembly.js';
 import { resolveServer, type ServerOptions, saasServerSchema, splitOptions } from '../core/server/options.js';
-import { knownPlans } from './billing/plans/plans.js';
 import { type ConnectGuards, createConnectGuards } from './connect-guards.js';
 import type { SaasBackendOptions } from './documented-options.js';
 import { resolveSaas, type SaasConfiguration } from './options.js';
@@ -73,19 +72,8 @@ export function createServer(options: CreateServerOptions = {}): SaasServer | Sa
         ]
       : undefined,
   });
-  const { random } = saas.runtime;
-  const plans = knownPlans(saas.config.values);
-  const hasSecondFactors =
-    saas.config.values.factorEncryptionKey !== undefined || saas.config.values.passkeys;
   return {
     ...assembled,
-    ...createConnectGuards({
-      app: assembled.fastify,
-      hostContext,
-      random,
-      plans,
-      hasSecondFactors,
-      agentScopes,
-    }),
+    ...createConnectGuards({ app: assembled.fastify, hostContext, saas, agentScopes }),
   };
 }

@@ -11,8 +11,6 @@ import { contributeIdentities } from './login-providers/store.js';
 
 /** The ways to sign in beside a password. Each is loaded if it is configured. */
 
-type Language = Pick<Messages, 'negotiate'>;
-
 export type SaasSecondFactors = NonNullable<Awaited<ReturnType<typeof openSecondFactors>>>;
 
 /** @throws ConfigurationError without a key, if users have second factors */
@@ -49,7 +47,7 @@ export async function openSecondFactors(
 
 export async function openEmailLogin(
   { context, values, secrets }: SaasBase,
-  { messages }: { messages: Language },
+  { messages }: { messages: Messages },
 ) {
   if (!values.emailLogin) return undefined;
   const { createEmailLoginModule } = await import('./auth/sign-in/email-login-module.js');
@@ -58,7 +56,7 @@ export async function openEmailLogin(
 
 export async function openLoginProviders(
   { context, config, values, publicUrl, apiUrl, secrets, origins }: SaasBase,
-  { auth, changeMails, messages }: { auth: AuthModule; changeMails: ChangeMails; messages: Language },
+  { auth, changeMails, messages }: { auth: AuthModule; changeMails: ChangeMails; messages: Messages },
 ) {
   contributeIdentities(context);
   const { login: providers } = values;
@@ -90,7 +88,7 @@ export async function openPasskeys(
     changeMails,
     messages,
     name,
-  }: { auth: AuthModule; changeMails: ChangeMails; messages: Language; name(): string },
+  }: { auth: AuthModule; changeMails: ChangeMails; messages: Messages; name(): string },
 ) {
   contributePasskeys(context);
   if (!values.passkeys) return undefined;

@@ -50,15 +50,18 @@ export interface UserSessionPage {
 }
 
 export interface UserApiDependencies {
-  users: Pick<UsersModule, 'directory' | 'suspension' | 'lists'>;
-  auth: Pick<AuthModule, 'service'>;
+  users: UsersModule;
+  auth: AuthModule;
   grants: Grants;
 }
 
 export function createBasicUserApi({
   users: { directory, suspension },
   grants,
-}: Pick<UserApiDependencies, 'users' | 'grants'>) {
+}: {
+  users: UsersModule;
+  grants: Grants;
+}) {
   const { find, create } = directory;
   const get = getterOf(directory);
   return {
@@ -110,7 +113,7 @@ export function createUserApi(deps: UserApiDependencies): Readonly<UserApi> {
 
 /** Returns the user, or throws NOT_FOUND. */
 const getterOf =
-  ({ find }: Pick<UserDirectory, 'find'>): UserApi['get'] =>
+  ({ find }: UserDirectory): UserApi['get'] =>
   async (by) => {
     const user = await find(by);
     if (!user) throw userNotFound();

@@ -1,9 +1,15 @@
-import type { TSchema, TString } from 'typebox';
+import type { TProperties, TSchema, TString } from 'typebox';
 import { Type } from 'typebox';
 import { charactersIn } from '../kernel/text.js';
 import type { PublicMetadata } from './user-metadata.js';
 
 /** Schemas that several domains share. */
+
+/** An object without other fields. */
+export const Closed = <Fields extends TProperties>(fields: Fields) =>
+  Type.Object(fields, { additionalProperties: false });
+
+export const Nullable = <Schema extends TSchema>(schema: Schema) => Type.Union([schema, Type.Null()]);
 
 /** One ASCII address (RFC 5321 without quoting, comments or IDN), which no mail program can read as two. */
 export const Email = Type.String({

@@ -6,7 +6,7 @@ import { type Column, type ListQuery, registerList } from '../../shared/console-
 import type { BillingRecords, PaymentRecord, RecordQuery, SubscriptionRecord } from '../billing/records.js';
 import type { ResolveUser } from './users.js';
 
-export interface BillingSource extends Pick<BillingRecords, 'subscriptions' | 'payments'> {
+export interface BillingSource extends BillingRecords {
   /** The schemas of the records in JSON. */
   schemas: { subscription: TSchema; payment: TSchema };
 }

@@ -15,7 +15,7 @@ export interface AdminGuardOptions {
   /** `undefined` disables the admin area. */
   password: string | undefined;
   audit: Audit;
-  throttle: Pick<Throttle, 'attemptAsOperator'>;
+  attempt: Throttle['attemptAsOperator'];
 }
 
 /**
@@ -23,7 +23,7 @@ export interface AdminGuardOptions {
  * needs a header that another site cannot set without a CORS preflight.
  */
 export async function createAdminGuard(parent: FastifyInstance, options: AdminGuardOptions): Promise<Guard> {
-  const { username, password, audit, throttle } = options;
+  const { username, password, audit, attempt } = options;
   const authenticate = await registerBasicAuth(parent, async (givenName, givenPassword) => {
     // Both are always compared, so that the duration does not disclose which one is wrong.
     const matches = [secretsEqual(givenName, username), secretsEqual(givenPassword, password ?? '')];
@@ -36,7 +36,7 @@ export async function createAdminGuard(parent: FastifyInstance, options: AdminGu
     // A first visit has no credentials and does not count as a failed attempt.
     const isOperator =
       request.headers.authorization !== undefined &&
-      (await throttle.attemptAsOperator(ip, async () => {
+      (await attempt(ip, async () => {
         const isAuthenticated = await authenticate(request, reply).then(
           () => true,
           () => null,

@@ -1,39 +1,25 @@
 import type { Pages } from '../../core/http/pages.js';
-import type { FastifyTypebox, Guard } from '../../core/http/routes.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
-import { type Console, createConsole } from '../../shared/console-kit/console.js';
+import { createConsole } from '../../shared/console-kit/console.js';
 import { createFormTokens } from '../../shared/console-kit/forms.js';
 import { createAdminGuard } from './guard.js';
-import { type AdminPluginOptions, adminPlugin, sectionsOf } from './plugin.js';
+import { type AdminSources, adminPlugin, sectionsOf } from './plugin.js';
 import type { AdminConfiguration } from './schemas.js';
 
 /** The admin area: its pages, and the HTTP Basic guard of all admin routes. */
-export interface AdminModule {
-  /** Registers @fastify/basic-auth in an encapsulated context of `parent`. */
-  createGuard(parent: Parameters<typeof createAdminGuard>[0]): Promise<Guard>;
-  /** The same for a route that has to respond while the store fails. */
-  createGuardForOutages(parent: Parameters<typeof createAdminGuard>[0]): Promise<Guard>;
-  plugin(fastify: FastifyTypebox): Promise<void>;
-}
+export type AdminModule = ReturnType<typeof createAdminModule>;
 
-export interface AdminModuleOptions
-  extends Omit<AdminPluginOptions, 'console' | 'clock' | 'backgroundTasks'> {
+export interface AdminModuleOptions extends AdminSources {
   config: AdminConfiguration;
   pages: Pages;
 }
 
-export function createAdminModule(
-  {
-    audit,
-    throttle,
-    clock,
-    backgroundTasks,
-  }: Pick<ModuleContext, 'audit' | 'throttle' | 'clock' | 'backgroundTasks'>,
-  { config: { adminUsername: username, adminPassword: password }, pages, ...sources }: AdminModuleOptions,
-): AdminModule {
+export function createAdminModule(context: ModuleContext, { config, pages, ...sources }: AdminModuleOptions) {
+  const { audit, throttle, clock, backgroundTasks } = context;
+  const { adminUsername: username, adminPassword: password } = config;
   const formTokens = createFormTokens({ secret: `${username}:${password ?? ''}`, clock });
-  const inOutage = { attemptAsOperator: throttle.attemptAsOperatorInOutage };
-  const console: Console = createConsole({
+  const console = createConsole({
     title: 'Administration',
     sections: sectionsOf(sources),
     access: 'admin',
@@ -42,10 +28,15 @@ export function createAdminModule(
     tokensOf: () => formTokens,
     nameOf: () => username,
   });
+  const createGuard =
+    (attempt: typeof throttle.attemptAsOperator) => (parent: Parameters<typeof createAdminGuard>[0]) =>
+      createAdminGuard(parent, { username, password, audit, attempt });
   return {
-    createGuardForOutages: (parent) =>
-      createAdminGuard(parent, { username, password, audit, throttle: inOutage }),
-    createGuard: (parent) => createAdminGuard(parent, { username, password, audit, throttle }),
-    plugin: (fastify) => adminPlugin(fastify, { ...sources, console, clock, backgroundTasks }),
+    /** Registers @fastify/basic-auth in an encapsulated context of `parent`. */
+    createGuard: createGuard(throttle.attemptAsOperator),
+    /** The same for a route that has to respond while the store fails. */
+    createGuardForOutages: createGuard(throttle.attemptAsOperatorInOutage),
+    plugin: (fastify: FastifyTypebox) =>
+      adminPlugin(fastify, { ...sources, console, clock, backgroundTasks }),
   };
 }

@@ -8,7 +8,6 @@ import type { Estimate } from '../../core/storage/collection.js';
 import { type Console, rootOf } from '../../shared/console-kit/console.js';
 import { toMinute } from '../../shared/console-kit/lists.js';
 import type { Sessions } from '../auth/store.js';
-import type { UserDirectory } from '../auth/users/users.js';
 import type { WebhookEvents } from '../billing/store.js';
 import type { Duplicates } from '../billing/subscription/duplicates.js';
 import type { SettingsService } from '../settings/service.js';
@@ -16,14 +15,13 @@ import type { EndpointService } from '../webhooks/service.js';
 import { attentionTo, withSeparators } from './attention.js';
 import { createTrends, REFRESH_SECONDS, type TrendSources, type Trends } from './trends.js';
 
-export interface OverviewSources extends Omit<TrendSources, 'users'> {
-  users: Pick<UserDirectory, 'countRegistrations' | 'estimate' | 'listNewest'>;
-  sessions: Pick<Sessions, 'estimate'>;
-  webhookEvents: Pick<WebhookEvents, 'estimate'>;
-  duplicates: Pick<Duplicates, 'list'>;
+export interface OverviewSources extends TrendSources {
+  sessions: Sessions;
+  webhookEvents: WebhookEvents;
+  duplicates: Duplicates;
   /** Absent if webhooks are not enabled. */
-  endpoints: Pick<EndpointService, 'countProblems'> | undefined;
-  settings: Pick<SettingsService, 'current'>;
+  endpoints: EndpointService | undefined;
+  settings: SettingsService;
 }
 
 const LISTED_USERS = 10;

@@ -11,18 +11,17 @@ import { helpPlugin, type Installation } from './help.js';
 import { type MailsSource, mailsPlugin } from './mails.js';
 import { type OverviewSources, overviewPlugin } from './overview.js';
 import { settingsPagePlugin } from './settings.js';
-import { type UserPageSource, userPagePlugin } from './user-page.js';
+import type { UserAdministration } from './user-actions.js';
+import { userPagePlugin } from './user-page.js';
 import type { UserSectionSources } from './user-sections.js';
-import { createResolveUser, type UsersSource, usersPlugin } from './users.js';
+import { createResolveUser, usersPlugin } from './users.js';
 import { type EventsSource, webhooksPlugin } from './webhooks.js';
 
-export interface AdminPluginOptions {
-  console: Console;
-  clock: Clock;
-  backgroundTasks: BackgroundTasks;
+/** What the domains provide for the admin area. */
+export interface AdminSources {
   overview: OverviewSources;
-  users: UsersSource & UserPageSource;
-  userSections: Omit<UserSectionSources, 'billing'>;
+  users: UserAdministration;
+  userSections: UserSectionSources;
   billing: BillingSource;
   webhooks: EventsSource;
   mails: MailsSource;
@@ -34,8 +33,14 @@ export interface AdminPluginOptions {
   endpoints?: ((fastify: FastifyTypebox, options: { console: Console }) => Promise<void>) | undefined;
 }
 
+export interface AdminPluginOptions extends AdminSources {
+  console: Console;
+  clock: Clock;
+  backgroundTasks: BackgroundTasks;
+}
+
 /** The navigation of the admin area, in this order. Webhooks are part of it only if they are enabled. */
-export const sectionsOf = ({ endpoints }: Pick<AdminPluginOptions, 'endpoints'>) =>
+export const sectionsOf = ({ endpoints }: AdminSources) =>
   SECTIONS.filter(({ path }) => path !== 'endpoints' || endpoints);
 
 const SECTIONS = [
@@ -53,21 +58,15 @@ const SECTIONS = [
 
 /** The pages of the admin area. */
 export async function adminPlugin(fastify: FastifyTypebox, deps: AdminPluginOptions): Promise<void> {
-  const { console } = deps;
-  const resolveUser = createResolveUser(deps.users);
-  await fastify.register(overviewPlugin, {
-    console,
-    sources: deps.overview,
-    clock: deps.clock,
-    backgroundTasks: deps.backgroundTasks,
-  });
-  await fastify.register(usersPlugin, { console, users: deps.users });
-  const sources = { ...deps.userSections, billing: deps.billing };
-  await fastify.register(userPagePlugin, { console, users: deps.users, sources });
+  const { console, users, clock } = deps;
+  const resolveUser = createResolveUser(users.directory);
+  await fastify.register(overviewPlugin, { ...deps, sources: deps.overview });
+  await fastify.register(usersPlugin, { console, users: users.directory });
+  await fastify.register(userPagePlugin, { console, users, sources: deps.userSections, clock });
   await fastify.register(billingPagesPlugin, { console, billing: deps.billing, resolveUser });
   await fastify.register(webhooksPlugin, { console, events: deps.webhooks, resolveUser });
   if (deps.endpoints) await fastify.register(deps.endpoints, { console });
-  await fastify.register(mailsPlugin, { console, mails: deps.mails, resolveUser, clock: deps.clock });
+  await fastify.register(mailsPlugin, { console, mails: deps.mails, resolveUser, clock });
   await fastify.register(auditPagePlugin, { console, audit: deps.audit, resolveUser });
   await fastify.register(helpPlugin, { console, installation: deps.installation });
   await fastify.register(settingsPagePlugin, {

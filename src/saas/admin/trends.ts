@@ -13,9 +13,9 @@ import { decimalsOf } from './billing.js';
 /** The plots of the overview. Their data is read and drawn at most once a minute, whatever the number of requests. */
 
 export interface TrendSources {
-  users: Pick<UserDirectory, 'countRegistrations'>;
-  activity: Pick<Activity, 'countActive'>;
-  mails: Pick<EmailService, 'countFailures'>;
+  users: UserDirectory;
+  activity: Activity;
+  mails: EmailService;
   /** Absent if billing is not configured. */
   billing: BillingFigures | undefined;
 }
@@ -55,11 +55,7 @@ const MAX_AGE_MS = 10 * MINUTE;
 /** Returns the plots; while they are at most ten minutes old, new ones are made after the response. */
 export function createTrends(
   sources: TrendSources,
-  {
-    clock,
-    backgroundTasks,
-    console,
-  }: { clock: Clock; backgroundTasks: BackgroundTasks; console: Pick<Console, 'renderPart'> },
+  { clock, backgroundTasks, console }: { clock: Clock; backgroundTasks: BackgroundTasks; console: Console },
 ): () => Promise<Trends> {
   let made: Trends | undefined;
   let pending: Promise<Trends> | undefined;
@@ -84,11 +80,7 @@ export function createTrends(
   };
 }
 
-async function makeTrends(
-  sources: TrendSources,
-  clock: Clock,
-  console: Pick<Console, 'renderPart'>,
-): Promise<Trends> {
+async function makeTrends(sources: TrendSources, clock: Clock, console: Console): Promise<Trends> {
   const at = clock.now();
   const days = lastDays(clock, DAYS);
   const [general, billing] = await Promise.all([generalTrends(sources, days), billingTrends(sources, days)]);

@@ -1,48 +1,40 @@
 import { type TObject, Type } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { OptionalName, toTimestamp } from '../../core/http/schemas.js';
+import { type Clock, DAY } from '../../core/kernel/clock.js';
+import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import type { Operator } from '../../core/ops/audit.js';
 import { type Action, registerAction } from '../../shared/console-kit/actions.js';
 import type { Console } from '../../shared/console-kit/console.js';
+import type { FactorService } from '../../shared/factors/service.js';
+import type { PasskeyService } from '../../shared/passkeys/service.js';
 import type { AccountAdministration } from '../auth/users/administration.js';
+import type { AccountDeletion } from '../auth/users/deletion.js';
+import type { Suspension } from '../auth/users/suspension.js';
 import type { UserDirectory } from '../auth/users/users.js';
+import type { Grants } from '../billing/grants.js';
+import type { BillingRecords } from '../billing/records.js';
 import type { OperatedUser } from './users.js';
 
-/** What the operator can change about a user. Each function throws NOT_FOUND for an unknown user. */
-export interface UserChanges
-  extends Pick<UserDirectory, 'findOperated'>,
-    Pick<
-      AccountAdministration,
-      'sendReset' | 'sendVerification' | 'findSession' | 'endSession' | 'endSessions'
-    > {
-  suspend(userId: string, by: Operator): Promise<unknown>;
-  unsuspend(userId: string, by: Operator): Promise<unknown>;
-  rename(userId: string, name: string, by: Operator): Promise<unknown>;
-  /** @param until the last day (UTC), as ISO 8601 */
-  grant(userId: string, given: { plan: string; until?: string | undefined }, by: Operator): Promise<void>;
-  revokeGrant(userId: string, by: Operator): Promise<void>;
-  /** The plans that can be granted; absent if any name is a plan. */
-  plans?: readonly string[] | undefined;
+/** The services with which the operator sees and changes a user. */
+export interface UserAdministration {
+  directory: UserDirectory;
+  accounts: AccountAdministration;
+  suspension: Suspension;
+  grants: Grants;
+  /** The plans that can be granted; undefined if any name is a plan. */
+  plans: ReadonlySet<string> | undefined;
   /** Reads the subscriptions of a user from the payment provider; absent while no API key is configured. */
-  resync?: ((userId: string, by: Operator) => Promise<void>) | undefined;
+  resync: ((userId: string, by: Operator) => Promise<void>) | undefined;
   /** Absent while no encryption key for second factors is configured. */
-  secondFactors?: SecondFactorsOfUsers | undefined;
+  secondFactors: FactorService | undefined;
   /** Absent while passkeys are not enabled. */
-  passkeys?: PasskeysOfUsers | undefined;
-  delete(userId: string, by: Operator): Promise<void>;
-}
-
-export interface SecondFactorsOfUsers {
-  /** When the user set it up (ISO 8601); null without one. */
-  since(userId: string): Promise<string | null>;
-  /** @throws VALIDATION_ERROR if there is none */
-  remove(userId: string, by: Operator): Promise<void>;
-}
-
-export interface PasskeysOfUsers {
-  count(userId: string): Promise<number>;
-  /** Removes all of them. @throws VALIDATION_ERROR if there is none */
-  remove(userId: string, by: Operator): Promise<void>;
+  passkeys: PasskeyService | undefined;
+  delete: AccountDeletion['deleteByOperator'];
+  /** The user's own customer at the payment provider; null before the first purchase. */
+  findCustomer: BillingRecords['customer'];
+  /** Exports an account, with a record in the audit. @throws NOT_FOUND */
+  export(userId: string, by: Operator): Promise<Record<string, unknown>>;
 }
 
 /** Longer than the provider takes, which is called several times. */
@@ -58,7 +50,7 @@ export function linksTo(
     secondFactorSince,
     passkeys,
   }: OperatedUser & { secondFactorSince: string | null; passkeys: number },
-  { resync }: Pick<UserChanges, 'resync'>,
+  { resync }: UserAdministration,
 ) {
   const links: [verb: string, label: string, applies: boolean][] = [
     ['rename', 'Change name', true],
@@ -79,20 +71,12 @@ export function linksTo(
 
 export async function userActionsPlugin(
   fastify: FastifyTypebox,
-  { console, users }: { console: Console; users: UserChanges },
+  { console, users, clock }: { console: Console; users: UserAdministration; clock: Clock },
 ): Promise<void> {
-  type Given<F extends TObject> = Pick<
+  const { directory, accounts, suspension, grants, plans, resync, secondFactors, passkeys } = users;
+  type Given<F extends TObject> = Omit<
     Action<OperatedUser, F>,
-    | 'consequences'
-    | 'button'
-    | 'isDestructive'
-    | 'typed'
-    | 'fields'
-    | 'inputs'
-    | 'values'
-    | 'run'
-    | 'done'
-    | 'timeoutMs'
+    'path' | 'section' | 'title' | 'find' | 'returnTo'
   > & { title: string; returnTo?: string };
 
   const register = <F extends TObject>(verb: string, { title, returnTo, ...given }: Given<F>) =>
@@ -100,7 +84,7 @@ export async function userActionsPlugin(
       path: `users/:id/${verb}`,
       section: 'users',
       title: ({ email }) => `${title} ${email}`,
-      find: ({ id = '' }) => users.findOperated(id),
+      find: ({ id = '' }) => directory.findOperated(id),
       returnTo: ({ id }) => returnTo ?? `users/${id}`,
       ...given,
     });
@@ -112,7 +96,7 @@ export async function userActionsPlugin(
     fields: Type.Object({ name: Type.Optional(OptionalName) }),
     inputs: [{ name: 'name', label: 'New name', maxLength: 200 }],
     values: ({ name }) => ({ name: name ?? '' }),
-    run: ({ id }, { name = '' }, by) => users.rename(id, name, by),
+    run: ({ id }, { name = '' }, by) => directory.rename(id, name, by),
     done: 'The name was changed.',
   });
 
@@ -122,7 +106,7 @@ export async function userActionsPlugin(
       'From the next request on, the user cannot sign in or call the API. All sessions end, and links in e-mails become invalid. Subscriptions continue.',
     button: 'Suspend',
     isDestructive: true,
-    run: ({ id }, _, by) => users.suspend(id, by),
+    run: ({ id }, _, by) => suspension.suspend({ id }, by),
     done: 'The user is suspended.',
   });
 
@@ -130,7 +114,7 @@ export async function userActionsPlugin(
     title: 'Lift the suspension of',
     consequences: 'The user can sign in again with the same password. Earlier sessions stay ended.',
     button: 'Lift the suspension',
-    run: ({ id }, _, by) => users.unsuspend(id, by),
+    run: ({ id }, _, by) => suspension.unsuspend({ id }, by),
     done: 'The suspension was lifted.',
   });
 
@@ -138,7 +122,7 @@ export async function userActionsPlugin(
     title: 'Send a password link to',
     consequences: 'The user gets a link by e-mail that sets a new password. Earlier links become invalid.',
     button: 'Send link',
-    run: ({ id }, _, by) => users.sendReset(id, by),
+    run: ({ id }, _, by) => accounts.sendReset(id, by),
     done: 'The link will be sent within seconds.',
   });
 
@@ -146,11 +130,10 @@ export async function userActionsPlugin(
     title: 'Send a verification link to',
     consequences: 'The user gets a link by e-mail that verifies the address. Earlier links become invalid.',
     button: 'Send link',
-    run: ({ id }, _, by) => users.sendVerification(id, by),
+    run: ({ id }, _, by) => accounts.sendVerification(id, by),
     done: 'The link will be sent within seconds.',
   });
 
-  const { plans } = users;
   await register('grant', {
     title: 'Grant a plan to',
     consequences:
@@ -168,7 +151,7 @@ export async function userActionsPlugin(
         label: 'Plan',
         isRequired: true,
         maxLength: 100,
-        ...(plans && { options: plans.map((plan) => ({ value: plan, label: plan })) }),
+        ...(plans && { options: [...plans].map((plan) => ({ value: plan, label: plan })) }),
       },
       {
         name: 'until',
@@ -181,7 +164,10 @@ export async function userActionsPlugin(
       plan: granted?.plan ?? '',
       until: granted?.until ? toTimestamp(Date.parse(granted.until) - 1).slice(0, 10) : '',
     }),
-    run: ({ id }, given, by) => users.grant(id, given, by),
+    run: ({ id }, { plan, until }, by) => {
+      const end = until === undefined ? {} : { until: endOf(until, clock.now()) };
+      return grants.grant(id, { plan, ...end }, by);
+    },
     done: 'The plan was granted.',
   });
 
@@ -190,11 +176,10 @@ export async function userActionsPlugin(
     consequences: 'The user keeps purchased plans only.',
     button: 'Withdraw plan',
     isDestructive: true,
-    run: ({ id }, _, by) => users.revokeGrant(id, by),
+    run: ({ id }, _, by) => grants.revoke(id, by),
     done: 'The granted plan was withdrawn.',
   });
 
-  const { resync, secondFactors, passkeys } = users;
   if (secondFactors) {
     await register('remove-second-factor', {
       title: 'Remove the second factor of',
@@ -202,7 +187,10 @@ export async function userActionsPlugin(
         'The password alone is then enough to sign in, and the user gets an e-mail about it. Make sure first that the person who asks for it is the user.',
       button: 'Remove second factor',
       isDestructive: true,
-      run: ({ id }, _, by) => secondFactors.remove(id, by),
+      async run({ id }, _, { name, ip }) {
+        const isRemoved = await secondFactors.remove(id, { by: name, ip });
+        if (!isRemoved) throw httpErrors.VALIDATION_ERROR({ message: 'The user has no second factor.' });
+      },
       done: 'The second factor was removed.',
     });
   }
@@ -213,7 +201,10 @@ export async function userActionsPlugin(
         'No passkey of the user can be used to sign in any more, and the user gets an e-mail about it. A user without a password needs a password link to sign in. Make sure first that the person who asks for it is the user.',
       button: 'Remove passkeys',
       isDestructive: true,
-      run: ({ id }, _, by) => passkeys.remove(id, by),
+      async run({ id }, _, { name, ip }) {
+        const removed = await passkeys.removeAll(id, { by: name, ip });
+        if (removed === 0) throw httpErrors.VALIDATION_ERROR({ message: 'The user has no passkey.' });
+      },
       done: 'The passkeys were removed.',
     });
   }
@@ -247,7 +238,7 @@ export async function userActionsPlugin(
     consequences: 'From the next request on, the user has to sign in again on every device.',
     button: 'End all sessions',
     isDestructive: true,
-    run: ({ id }, _, by) => users.endSessions(id, by),
+    run: ({ id }, _, by) => accounts.endSessions(id, by),
     done: 'All sessions have ended.',
   });
 
@@ -258,9 +249,19 @@ export async function userActionsPlugin(
     consequences: 'From the next request on, the user has to sign in again on this device.',
     button: 'End session',
     isDestructive: true,
-    find: async ({ id = '', session = '' }) => ({ ...(await users.findSession(id, session)), userId: id }),
-    run: ({ userId, id }, _, by) => users.endSession(userId, id, by),
+    find: async ({ id = '', session = '' }) => ({ ...(await accounts.findSession(id, session)), userId: id }),
+    run: ({ userId, id }, _, by) => accounts.endSession(userId, id, by),
     done: 'The session has ended.',
     returnTo: ({ userId }) => `users/${userId}`,
   });
+}
+
+/** The end of a day (UTC). @throws VALIDATION_ERROR if there is no such day, or it has ended */
+function endOf(date: string, now: number): number {
+  const end = Date.parse(`${date}T00:00:00Z`) + DAY;
+  const isDate = Number.isFinite(end) && toTimestamp(end - DAY).startsWith(date);
+  if (!isDate || end <= now) {
+    throw invalidFields({ path: 'until', message: 'must be today or a later date, like 2027-01-31' });
+  }
+  return end;
 }

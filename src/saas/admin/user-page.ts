@@ -1,16 +1,14 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import { access, type FastifyTypebox } from '../../core/http/routes.js';
-import { Envelope, ok, Timestamp } from '../../core/http/schemas.js';
+import { Envelope, Nullable, ok, Timestamp, toTimestamp } from '../../core/http/schemas.js';
 import { streamJson } from '../../core/http/streams.js';
-import type { Operator } from '../../core/ops/audit.js';
+import type { Clock } from '../../core/kernel/clock.js';
 import { type Console, Done, Parameters, rootOf } from '../../shared/console-kit/console.js';
 import { registerForms } from '../../shared/console-kit/forms.js';
 import { type Column, registerList, tableOf, toMinute } from '../../shared/console-kit/lists.js';
-import type { AccountAdministration } from '../auth/users/administration.js';
-import type { BillingRecords } from '../billing/records.js';
 import type { Purchase } from '../billing/schemas.js';
-import { linksTo, type UserChanges, userActionsPlugin } from './user-actions.js';
+import { linksTo, type UserAdministration, userActionsPlugin } from './user-actions.js';
 import {
   createUserSections,
   purchaseColumns,
@@ -19,17 +17,11 @@ import {
 } from './user-sections.js';
 import { OperatedUser } from './users.js';
 
-export interface UserPageSource extends UserChanges, Pick<AccountAdministration, 'listSessions'> {
-  /** Everything stored about a user, as in the user's own export; long lists are async iterables. @throws NOT_FOUND */
-  export(userId: string, by: Operator): Promise<Record<string, unknown>>;
-  /** The user's own customer at the payment provider; null before the first purchase. */
-  findCustomer: BillingRecords['customer'];
-}
-
 export interface UserPageOptions {
   console: Console;
-  users: UserPageSource;
+  users: UserAdministration;
   sources: UserSectionSources;
+  clock: Clock;
 }
 
 const OperatedSession = Type.Object({
@@ -44,13 +36,13 @@ type OperatedSession = Static<typeof OperatedSession>;
 
 const Customer = Type.Object({
   id: Type.String(),
-  dashboardUrl: Type.Union([Type.String(), Type.Null()]),
+  dashboardUrl: Nullable(Type.String()),
 });
 
 const UserDetails = Type.Object({
   ...OperatedUser.properties,
-  customer: Type.Union([Customer, Type.Null()]),
-  secondFactorSince: Type.Union([Timestamp, Type.Null()]),
+  customer: Nullable(Customer),
+  secondFactorSince: Nullable(Timestamp),
   passkeys: Type.Integer(),
   privateMetadata: Type.Optional(
     Type.Unsafe<object>({
@@ -68,20 +60,22 @@ const LISTED = 10;
 /** The page of a user, and what the operator can change there. */
 export async function userPagePlugin(
   fastify: FastifyTypebox,
-  { console, users, sources }: UserPageOptions,
+  { console, users, sources, clock }: UserPageOptions,
 ): Promise<void> {
+  const { directory, accounts, secondFactors } = users;
   const params = Parameters;
   const sections = createUserSections(sources);
   const idOf = (request: FastifyRequest) => (request.params as { id: string }).id;
 
   const read = async (id: string): Promise<UserDetails> => {
-    const [user, customer, secondFactorSince = null, passkeys = 0] = await Promise.all([
-      users.findOperated(id),
+    const [user, customer, factor, passkeys = []] = await Promise.all([
+      directory.findOperated(id),
       users.findCustomer(id),
-      users.secondFactors?.since(id),
-      users.passkeys?.count(id),
+      secondFactors?.stateOf(id),
+      users.passkeys?.list(id),
     ]);
-    return { ...user, customer, secondFactorSince, passkeys };
+    const secondFactorSince = factor ? toTimestamp(factor.since) : null;
+    return { ...user, customer, secondFactorSince, passkeys: passkeys.length };
   };
 
   const sessions = (userId: string): UserSection<OperatedSession> => ({
@@ -94,7 +88,7 @@ export async function userPagePlugin(
         href: ({ id, state }) => (state === 'active' ? `users/${userId}/sessions/${id}/end` : null),
       },
     ],
-    read: async (id, limit) => (await users.listSessions(id, { after: undefined, limit })).items,
+    read: async (id, limit) => (await accounts.listSessions(id, { after: undefined, limit })).items,
     empty: 'No sessions are stored.',
     path: (id) => `users/${id}/sessions`,
   });
@@ -135,7 +129,7 @@ export async function userPagePlugin(
     links: [{ path: 'users/:id', label: 'Back to the user' }],
     columns: sessionColumns,
     item: OperatedSession,
-    read: ({ parameters: { id = '' }, after, limit }) => users.listSessions(id, { after, limit }),
+    read: ({ parameters: { id = '' }, after, limit }) => accounts.listSessions(id, { after, limit }),
     empty: 'No sessions are stored.',
   });
 
@@ -148,7 +142,7 @@ export async function userPagePlugin(
     columns: purchaseColumns,
     item: purchases.schema,
     async read({ parameters: { id = '' }, after, limit }) {
-      await users.findOperated(id);
+      await directory.findOperated(id);
       return purchases.page(id, after, limit);
     },
     empty: 'The user has made no one-time purchase.',
@@ -171,7 +165,7 @@ export async function userPagePlugin(
     sendExport,
   );
 
-  await fastify.register(userActionsPlugin, { console, users });
+  await fastify.register(userActionsPlugin, { console, users, clock });
 }
 
 const sessionColumns: readonly Column<OperatedSession>[] = [
@@ -197,7 +191,7 @@ async function sectionView(section: UserSection<never>, userId: string, root: st
 /** Terms and descriptions. */
 function detailRows(
   user: UserDetails,
-  { secondFactors, passkeys }: Pick<UserPageSource, 'secondFactors' | 'passkeys'>,
+  { secondFactors, passkeys }: UserAdministration,
 ): { term: string; text: string }[] {
   const { id, name, emailVerified, state, suspendedAt, subscription, granted, hasPassword, createdAt } = user;
   const { secondFactorSince } = user;

@@ -1,10 +1,11 @@
 import type { TSchema } from 'typebox';
-import type { ActingProgram } from '../../core/http/identity.js';
-import { writeActor } from '../../core/ops/audit.js';
+import { type AuditView, type ListedAudit, toAuditView, writeActor } from '../../core/ops/audit.js';
 import type { Column } from '../../shared/console-kit/lists.js';
+import type { EmailService, MailSummary } from '../../shared/email/service.js';
 import type { PurchaseList } from '../billing/purchases.js';
+import type { BillingRecords } from '../billing/records.js';
 import type { Purchase } from '../billing/schemas.js';
-import { type BillingSource, paymentColumns, subscriptionColumns, writeAmount } from './billing.js';
+import { paymentColumns, subscriptionColumns, writeAmount } from './billing.js';
 
 /** A list on the page of a user. */
 export interface UserSection<Item> {
@@ -18,33 +19,16 @@ export interface UserSection<Item> {
 }
 
 export interface UserSectionSources {
-  billing: Pick<BillingSource, 'subscriptions' | 'payments'>;
+  billing: BillingRecords;
   purchases: PurchasesSource;
-  /** The newest mails about a user, without their content. */
-  listMails(userId: string, limit: number): Promise<ListedMail[]>;
-  /** The newest records of a user. */
-  listAudit(userId: string, limit: number): Promise<ListedRecord[]>;
+  mails: EmailService;
+  audit: ListedAudit;
 }
 
-export interface PurchasesSource extends Pick<PurchaseList, 'page'> {
+export interface PurchasesSource {
+  page: PurchaseList['page'];
   /** The schema of a purchase in JSON. */
   schema: TSchema;
-}
-
-interface ListedMail {
-  template: string;
-  to: string;
-  status: string;
-  createdAt: string;
-}
-
-interface ListedRecord {
-  at: string;
-  event: string;
-  by: string | null;
-  actor?: ActingProgram;
-  ip: string;
-  detail: string | null;
 }
 
 export const purchaseColumns: readonly Column<Purchase>[] = [
@@ -55,14 +39,14 @@ export const purchaseColumns: readonly Column<Purchase>[] = [
   { label: 'ID', text: ({ id }) => id, kind: 'code' },
 ];
 
-const mailColumns: readonly Column<ListedMail>[] = [
+const mailColumns: readonly Column<MailSummary>[] = [
   { label: 'Mail', text: ({ template }) => template },
   { label: 'To', text: ({ to }) => to },
   { label: 'Status', text: ({ status }) => status, kind: 'status' },
   { label: 'Created', text: ({ createdAt }) => createdAt, kind: 'time' },
 ];
 
-const auditColumns: readonly Column<ListedRecord>[] = [
+const auditColumns: readonly Column<AuditView>[] = [
   { label: 'Time', text: ({ at }) => at, kind: 'time' },
   { label: 'Event', text: ({ event }) => event, kind: 'code' },
   { label: 'By', text: writeActor },
@@ -74,7 +58,7 @@ const section = <Item>(given: UserSection<Item>): UserSection<never> => given as
 
 /** What the other domains store about a user: the first rows, with links to the lists. */
 export function createUserSections(sources: UserSectionSources): readonly UserSection<never>[] {
-  const { billing, purchases, listMails, listAudit } = sources;
+  const { billing, purchases, mails, audit } = sources;
   const first = (userId: string, limit: number) => ({ userId, limit, after: undefined });
   return [
     section({
@@ -101,16 +85,21 @@ export function createUserSections(sources: UserSectionSources): readonly UserSe
     section({
       title: 'E-mails',
       columns: mailColumns,
-      read: listMails,
+      read: (id, limit) => firstOf(mails.listByUser(id), limit),
       empty: 'No mail about the user is stored.',
       path: (id) => `mails?q=${id}`,
     }),
     section({
       title: 'Audit',
       columns: auditColumns,
-      read: listAudit,
+      read: async (id, limit) => (await firstOf(audit.listOf(id), limit)).map(toAuditView),
       empty: 'No record about the user is stored.',
       path: (id) => `audit?q=${id}`,
     }),
   ];
+}
+
+async function firstOf<T>(pages: AsyncIterable<readonly T[]>, limit: number): Promise<readonly T[]> {
+  for await (const items of pages) return items.slice(0, limit);
+  return [];
 }

@@ -1,39 +1,32 @@
 import { type Static, Type } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
-import { Timestamp, User } from '../../core/http/schemas.js';
+import { Nullable, Timestamp, User } from '../../core/http/schemas.js';
 import type { Console } from '../../shared/console-kit/console.js';
 import { type Column, type List, registerList } from '../../shared/console-kit/lists.js';
 import type { UserDirectory, UserState } from '../auth/users/users.js';
-
-const NullableTimestamp = Type.Union([Timestamp, Type.Null()]);
 
 /** A user as the operator sees it. */
 export const OperatedUser = Type.Object({
   ...User.properties,
   state: Type.Enum(['active', 'suspended', 'deleting']),
-  suspendedAt: NullableTimestamp,
-  granted: Type.Union([
-    Type.Object({ plan: Type.String(), since: Timestamp, until: NullableTimestamp }),
-    Type.Null(),
-  ]),
+  suspendedAt: Nullable(Timestamp),
+  granted: Nullable(Type.Object({ plan: Type.String(), since: Timestamp, until: Nullable(Timestamp) })),
   hasPassword: Type.Boolean(),
 });
 export type OperatedUser = Static<typeof OperatedUser>;
-
-export type UsersSource = Pick<UserDirectory, 'list' | 'find'>;
 
 /** The ID of the user that an operator means by an ID or an e-mail address; `undefined` if there is none. */
 export type ResolveUser = (text: string) => Promise<string | undefined>;
 
 export const createResolveUser =
-  ({ find }: Pick<UsersSource, 'find'>): ResolveUser =>
+  ({ find }: UserDirectory): ResolveUser =>
   async (text) =>
     (await find(text.includes('@') ? { email: text } : { id: text }))?.id;
 
 /** The list of users. */
 export async function usersPlugin(
   fastify: FastifyTypebox,
-  { console, users }: { console: Console; users: UsersSource },
+  { console, users }: { console: Console; users: UserDirectory },
 ): Promise<void> {
   const list: List<OperatedUser> = {
     path: 'users',

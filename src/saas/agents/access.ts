@@ -1,10 +1,12 @@
 import { peopleOnly, type TokenIdentity } from '../../core/http/identity.js';
 import type { User } from '../../core/http/schemas.js';
 import { AppError, httpErrors } from '../../core/kernel/errors.js';
+import type { Throttle } from '../../core/throttle/throttle.js';
 import type { AccessToken } from '../../resource-server/access-token.js';
 import type { ResourceError } from '../../resource-server/errors.js';
 import type { ProtectedRequest, ResourceServer } from '../../resource-server/service.js';
 import { agentErrors } from './errors.js';
+import type { AgentAccounts } from './service.js';
 
 /** Which requests agents may make: verifies their access tokens and finds the person. */
 
@@ -12,17 +14,20 @@ export interface PresentedRequest extends ProtectedRequest {
   ip: string;
 }
 
-export interface AgentAccessDependencies {
+export interface AgentAccessOptions {
   /** The address of the metadata of the API (RFC 9728), for challenges. */
   metadataUrl: string;
   verify: ResourceServer['verify'];
   /** The refusal that `verify` has thrown; undefined for another error. */
   refusalOf(error: unknown): ResourceError | undefined;
-  userOf(subject: string): Promise<string | null>;
   /** Null if there is no such user. @throws ACCOUNT_SUSPENDED */
   findUser(id: string): Promise<User | null>;
+}
+
+export interface AgentAccessDependencies extends AgentAccessOptions {
+  userOf: AgentAccounts['userOf'];
   /** Counts a request of an agent for a person, and returns an error if there were too many. */
-  countRequest(key: string, ip: string): AppError | undefined;
+  countRequest: Throttle['countRequestOf'];
 }
 
 export type AgentAccess = ReturnType<typeof createAgentAccess>;

@@ -4,20 +4,12 @@ import { access, type FastifyTypebox, requestSource } from '../../core/http/rout
 import { ok } from '../../core/http/schemas.js';
 import { SECOND } from '../../core/kernel/clock.js';
 import { AgentAccountAnswer, ConnectQuery } from './schemas.js';
-import type { AgentAccounts } from './service.js';
-
-export interface AgentsPluginOptions {
-  accounts: AgentAccounts;
-  publicUrl(): string;
-  callbackUrl(): string;
-  /** How long a connection may take. */
-  lifetimeMs: number;
-}
+import { type AgentAccounts, LIFETIME_MS } from './service.js';
 
 /** Routes with which a user connects the account of the identity provider whose agents may act. */
 export async function agentsPlugin(
   fastify: FastifyTypebox,
-  { accounts, publicUrl, callbackUrl, lifetimeMs }: AgentsPluginOptions,
+  { accounts, publicUrl }: { accounts: AgentAccounts; publicUrl(): string },
 ): Promise<void> {
   const page = access('public', { page: true });
   /** One for each connection. Sent with the redirect from the identity provider. */
@@ -29,13 +21,13 @@ export async function agentsPlugin(
     async (request, reply) => {
       const { url, id, cookie } = await accounts.begin(request.query);
       if (cookie === undefined) return reply.redirect(url, 303);
-      cookies.add(request, reply, { id, value: cookie, maxAge: lifetimeMs / SECOND });
+      cookies.add(request, reply, { id, value: cookie, maxAge: LIFETIME_MS / SECOND });
       return reply.redirect(url, 303);
     },
   );
 
   fastify.get('/auth/agents/callback', { config: page, exposeHeadRoute: false }, async (request, reply) => {
-    const response = responseOf(request, callbackUrl());
+    const response = responseOf(request, accounts.callbackUrl());
     const id = signInIdOf(response.searchParams.get('state') ?? undefined);
     const cookie = id === undefined ? undefined : cookies.of(id);
     const target = await accounts.finish(response, cookie?.read(request));

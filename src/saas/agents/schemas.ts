@@ -4,7 +4,7 @@ import { option } from '../../core/config/options.js';
 import { addressProblem, insecureAddress } from '../../core/config/public-url.js';
 import { formatValue } from '../../core/config/validation-messages.js';
 import { ReturnTo } from '../../core/http/provider-sign-in.js';
-import { CodeChallenge, Envelope, Timestamp } from '../../core/http/schemas.js';
+import { Closed, CodeChallenge, Envelope, Timestamp } from '../../core/http/schemas.js';
 
 const Credential = Type.String({ minLength: 1, maxLength: 1024, pattern: '^[\\x21-\\x7e]+$' });
 
@@ -82,13 +82,10 @@ export function requireScope(scope: unknown): string {
   throw new Error(`agentScope must be one scope, like files:read; given: ${formatValue(scope)}.`);
 }
 
-export const ConnectQuery = Type.Object(
-  {
-    returnTo: ReturnTo,
-    codeChallenge: CodeChallenge,
-  },
-  { additionalProperties: false },
-);
+export const ConnectQuery = Closed({
+  returnTo: ReturnTo,
+  codeChallenge: CodeChallenge,
+});
 
 const AgentAccountView = Type.Object({
   issuer: Type.String({ description: 'The identity provider.' }),

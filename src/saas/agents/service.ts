@@ -1,35 +1,20 @@
+import type { Static } from 'typebox';
 import { withQuery } from '../../core/config/public-url.js';
 import { newSignInChecks, returnAddressOf, type SignInChecks } from '../../core/http/provider-sign-in.js';
 import type { RequestSource } from '../../core/http/routes.js';
 import { toTimestamp } from '../../core/http/schemas.js';
-import type { Clock } from '../../core/kernel/clock.js';
-import type { Sealed } from '../../core/kernel/sealed.js';
-import { newId, type Random, sha256 } from '../../core/kernel/secrets.js';
-import type { Audit } from '../../core/ops/audit.js';
+import { MINUTE } from '../../core/kernel/clock.js';
+import { createSealed } from '../../core/kernel/sealed.js';
+import { newId, sha256 } from '../../core/kernel/secrets.js';
 import type { Announce } from '../../core/ops/events.js';
 import type { SingleUse } from '../../core/ops/single-use.js';
+import type { ModuleContext } from '../../core/server/module-context.js';
 import { nullIfTaken } from '../../core/storage/collection.js';
+import type { ChangeMails } from '../auth/mails.js';
+import type { Provider } from '../login-providers/providers.js';
 import { agentErrors } from './errors.js';
-import type { AgentAccountView, AgentEvents } from './schemas.js';
-import {
-  type AgentLink,
-  type AgentLinkChange,
-  type AgentLinks,
-  changeOf,
-  linkId,
-  linkOwner,
-} from './store.js';
-
-/** The sign-in at the identity provider, with which a person proves which account there is theirs. */
-export interface IdentityProof {
-  /** Null if the provider does not respond. */
-  authorizationUrl(checks: SignInChecks, redirectUri: string, loginHint: undefined): Promise<URL | null>;
-  /** Null if the response is an error or invalid, or if the provider does not respond. */
-  identify(
-    response: URL,
-    checks: SignInChecks,
-  ): Promise<{ issuer: string; subject: string; kind?: string | undefined } | null>;
-}
+import type { AgentAccountView, AgentEvents, ConnectQuery } from './schemas.js';
+import { type AgentLink, agentLinkCollection, linkChanges, linkId, linkOwner } from './store.js';
 
 /** A connection that has begun, in the cookie of the browser. */
 export interface PendingConnection extends SignInChecks {
@@ -48,53 +33,50 @@ export interface ConnectionTicket {
 /** The account of the identity provider that belongs to a user, whose agents act for the user here. */
 export type AgentAccounts = ReturnType<typeof createAgentAccounts>;
 
-export interface AgentAccountDependencies {
+export interface AgentAccountOptions {
   issuer: string;
   resource: string;
-  links: AgentLinks;
-  provider: IdentityProof;
-  begun: Sealed<PendingConnection>;
-  tickets: Sealed<ConnectionTicket>;
-  ticketLifetimeMs: number;
-  singleUse: Pick<SingleUse, 'run'>;
-  callbackUrl(): string;
+  /** The sign-in at the identity provider, with which a person proves which account there is theirs. */
+  provider: Provider;
+  /** Remembers tickets. */
+  singleUse: SingleUse;
+  /** Logs that the identity provider does not respond. */
+  onUnreachable(error: unknown): null;
   publicUrl(): string;
+  /** The address of the API. */
+  apiUrl(): string;
   /** The origins of applications, beside that of the public address. */
   origins: readonly string[];
+  /** The secrets that encrypt what the browser keeps, the current one first. */
+  secrets: readonly string[];
   /** Enqueues the mail about a change. */
-  announce(change: AgentLinkChange, userId: string, source: RequestSource): Promise<void>;
-  audit: Pick<Audit, 'record'>;
+  announce: ChangeMails['agents'];
   announceEvent: Announce<AgentEvents>;
-  clock: Clock;
-  random: Random;
 }
+
+/** How long a connection may take. Also enough to sign in to the application again before the account is connected. */
+export const LIFETIME_MS = 10 * MINUTE;
 
 /** Connections of one user: one for each issuer that was ever configured. */
 const MAX_LINKS = 100;
 
-export function createAgentAccounts(deps: AgentAccountDependencies) {
-  const {
-    issuer,
-    resource,
-    links,
-    provider,
-    begun,
-    tickets,
-    publicUrl,
-    audit,
-    announceEvent,
-    clock,
-    random,
-  } = deps;
+export function createAgentAccounts(context: ModuleContext, options: AgentAccountOptions) {
+  const { issuer, resource, provider, onUnreachable, publicUrl, announce, announceEvent } = options;
+  const { audit, clock, random } = context;
+  const links = agentLinkCollection(context.store);
+  const sealing = { ...context, keys: options.secrets, lifetimeMs: LIFETIME_MS };
+  const begun = createSealed<PendingConnection>('begun connections of agents', sealing);
+  const tickets = createSealed<ConnectionTicket>('single-use tickets of connections of agents', sealing);
+  const callbackUrl = () => `${options.apiUrl()}/auth/agents/callback`;
 
   /** @throws RETURN_NOT_ALLOWED */
   const returnAddress = (returnTo: string): string => {
-    const address = returnAddressOf(returnTo, { publicUrl: publicUrl(), origins: deps.origins });
+    const address = returnAddressOf(returnTo, { publicUrl: publicUrl(), origins: options.origins });
     if (address === null) throw agentErrors.RETURN_NOT_ALLOWED();
     return address;
   };
 
-  const viewOf = (link: Pick<AgentLink, 'createdAt'> | null): AgentAccountView => ({
+  const viewOf = (link: AgentLink | null): AgentAccountView => ({
     issuer,
     resource,
     connectedAt: link && toTimestamp(link.createdAt),
@@ -112,7 +94,7 @@ export function createAgentAccounts(deps: AgentAccountDependencies) {
     const link: AgentLink = { id, owner, userId, issuer, subject, createdAt: clock.now() };
     const existing = (await links.findOne({ id })) ?? (await linkOf(userId));
     if (!existing) {
-      await deps.announce(changeOf('connected', link), userId, source);
+      await announce(linkChanges.of('connected', userId, link), userId, source);
       const proof = { of: 'agent-link', id, has: { userId } };
       const announced = await announceEvent('agents.connected', { userId, issuer }, proof);
       // The insertion decides between concurrent connections of the account, and of the user.
@@ -130,6 +112,8 @@ export function createAgentAccounts(deps: AgentAccountDependencies) {
   };
 
   return {
+    callbackUrl,
+
     /**
      * Where to send the browser, and the value of its cookie for the callback; without a cookie back to the application, because
      * the provider does not respond.
@@ -138,13 +122,10 @@ export function createAgentAccounts(deps: AgentAccountDependencies) {
     async begin({
       returnTo,
       codeChallenge,
-    }: {
-      returnTo: string;
-      codeChallenge: string;
-    }): Promise<{ url: string; id: string; cookie: string | undefined }> {
+    }: Static<typeof ConnectQuery>): Promise<{ url: string; id: string; cookie: string | undefined }> {
       const { id, checks } = newSignInChecks(clock, random);
       const address = returnAddress(returnTo);
-      const url = await provider.authorizationUrl(checks, deps.callbackUrl(), undefined);
+      const url = await provider.authorizationUrl(checks, callbackUrl(), undefined).catch(onUnreachable);
       if (!url) return { url: withQuery(address, 'error=connection_failed'), id, cookie: undefined };
       const cookie = begun.seal({ ...checks, returnTo: address, codeChallenge });
       return { url: url.href, id, cookie };
@@ -156,7 +137,7 @@ export function createAgentAccounts(deps: AgentAccountDependencies) {
       if (!connection || connection.state !== response.searchParams.get('state'))
         throw agentErrors.LOGIN_EXPIRED();
       const { returnTo, codeChallenge } = connection;
-      const identity = await provider.identify(response, connection);
+      const identity = await provider.identify(response, connection).catch(onUnreachable);
       const isPerson = identity?.issuer === issuer && (identity.kind ?? 'human') === 'human';
       if (!identity || !isPerson) {
         const isRefused = response.searchParams.get('error') === 'access_denied';
@@ -179,8 +160,8 @@ export function createAgentAccounts(deps: AgentAccountDependencies) {
       if (!ticket || sha256(codeVerifier) !== ticket.codeChallenge) throw agentErrors.INVALID_TICKET();
       // A stranger who registered this address would keep access after its owner has reset the password.
       if (!user.emailVerified) throw agentErrors.EMAIL_NOT_VERIFIED();
-      const use = { id: ticket.id, expiresAt: clock.now() + deps.ticketLifetimeMs };
-      const connected = await deps.singleUse.run(use, () => connect(user.id, ticket.subject, source));
+      const use = { id: ticket.id, expiresAt: clock.now() + LIFETIME_MS };
+      const connected = await options.singleUse.run(use, () => connect(user.id, ticket.subject, source));
       if (!connected) throw agentErrors.INVALID_TICKET();
       return connected;
     },
@@ -189,7 +170,7 @@ export function createAgentAccounts(deps: AgentAccountDependencies) {
     async disconnect(userId: string, source: RequestSource) {
       const link = await linkOf(userId);
       if (!link) return;
-      await deps.announce(changeOf('disconnected', link), userId, source);
+      await announce(linkChanges.of('disconnected', userId, link), userId, source);
       const proof = { of: 'agent-link', id: link.id };
       const announced = await announceEvent('agents.disconnected', { userId, issuer }, proof);
       if (!(await links.deleteOne({ id: link.id, userId }))) return announced.withdraw();

@@ -1,6 +1,7 @@
 import { sha256 } from '../../core/kernel/secrets.js';
 import { actorOf } from '../../core/ops/audit.js';
 import { type UsedOnce, usedOnceCollection } from '../../core/ops/single-use.js';
+import { createStoredChanges } from '../../core/ops/stored-changes.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Collection, Store } from '../../core/storage/collection.js';
 
@@ -28,46 +29,13 @@ export const linkOwner = (issuer: string, userId: string): string => sha256(JSON
 export const usedAgentProofCollection = (store: Store): Collection<UsedOnce> =>
   usedOnceCollection(store, 'usedAgentProofs');
 
-/** A change about which the user gets a mail: enqueued before the change, and sent once it has been made. */
-export interface AgentLinkChange {
-  kind: 'connected' | 'disconnected';
-  /** Identifies the mail. */
-  key: string;
-  versionField: string;
-  version: number;
-}
-
-export const changeOf = (
-  kind: AgentLinkChange['kind'],
-  { id, userId, createdAt }: Pick<AgentLink, 'id' | 'userId' | 'createdAt'>,
-): AgentLinkChange => ({
-  kind,
-  key: sha256(`${kind} ${userId} ${id} ${createdAt}`),
-  versionField: `agents-${kind} ${id}`,
-  version: kind === 'connected' ? createdAt : createdAt + 1,
-});
-
-/** The current value of the `versionField` of a change; undefined for any other field. */
-export async function readLinkVersion(
-  links: Pick<AgentLinks, 'findOne'>,
-  userId: string,
-  field: string,
-): Promise<number | undefined> {
-  const [, kind, id] = /^agents-(connected|disconnected) ([\w-]+)$/.exec(field) ?? [];
-  if (id === undefined) return undefined;
-  const found = await links.findOne({ id, userId });
-  return found?.createdAt ?? (kind === 'connected' ? 0 : Number.MAX_SAFE_INTEGER);
-}
+/** The changes about which the user gets a mail. */
+export const linkChanges = createStoredChanges('agents', 'connected', 'disconnected');
 
 /** Also without the option: an account that is deleted or has a new owner loses its connections. */
-export function contributeAgentLinks({
-  store,
-  audit,
-  signInMethods,
-  versions,
-}: Pick<ModuleContext, 'store' | 'audit' | 'signInMethods' | 'versions'>): void {
+export function contributeAgentLinks({ store, audit, signInMethods, versions }: ModuleContext): void {
   const links = agentLinkCollection(store);
-  versions.add((userId, field) => readLinkVersion(links, userId, field));
+  versions.add((userId, field) => linkChanges.readVersion(field, (id) => links.findOne({ id, userId })));
   signInMethods.add('agents', {
     forget: (userId) => links.deleteMany({ userId }),
     async remove(userId, source) {

@@ -1,17 +1,49 @@
+import type { Clock } from '../../core/kernel/clock.js';
+import type { Random } from '../../core/kernel/secrets.js';
+import type { Audit } from '../../core/ops/audit.js';
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
-import type { Emit } from '../../core/ops/events.js';
+import type { Announce, Emit } from '../../core/ops/events.js';
+import type { UnknownWritesRegistry } from '../../core/ops/unknown-writes.js';
 import type { PasswordPolicy } from '../../core/passwords/common.js';
 import type { Passwords } from '../../core/passwords/hasher.js';
 import type { AccountData, SignInMethods } from '../../core/server/contributions.js';
 import type { Throttle } from '../../core/throttle/throttle.js';
+import type { FactorService } from '../../shared/factors/service.js';
 import type { AuthEvents } from './events.js';
+import type { Hooks } from './hooks.js';
 import type { ForeignHashes } from './import/foreign-hashes.js';
 import type { AccountMails } from './mails.js';
-import type { SessionDependencies } from './sessions/sessions.js';
-import type { Challenges, SecondFactors } from './sign-in/second-factor.js';
-import type { ProfileMark } from './store.js';
+import type { SessionTokens } from './sessions/tokens.js';
+import type { Challenges } from './sign-in/challenges.js';
+import type { PresentUser, ProfileMark, Sessions, Users } from './store.js';
 
-/** What the services of this domain depend on; each picks what it needs. */
+/** What sessions depend on. */
+export interface SessionDependencies {
+  users: Users;
+  sessions: Sessions;
+  tokens: SessionTokens;
+  presentUser: PresentUser;
+  /** Absent without the option. */
+  hooks?: Hooks | undefined;
+  audit: Audit;
+  announceEvent: Announce<AuthEvents>;
+  unknownWrites: UnknownWritesRegistry;
+  clock: Clock;
+  random: Random;
+  /** Seconds. */
+  refreshTtl: number;
+  /** Seconds. */
+  sessionMaxAge: number;
+  /** How long the previous refresh token still returns the same successor, for parallel requests and lost responses; seconds. */
+  refreshReuseWindow: number;
+}
+
+export interface SecondFactors extends Omit<FactorService, 'requiredFrom'> {
+  /** By when the account must have one, in Unix milliseconds; null if it has one, or need not. */
+  requiredFrom(userId: string): Promise<number | null>;
+}
+
+/** What the services of this domain depend on. */
 export interface AuthDependencies extends SessionDependencies {
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
@@ -25,9 +57,9 @@ export interface AuthDependencies extends SessionDependencies {
   mails: AccountMails;
   backgroundTasks: Pick<BackgroundTasks, 'run'>;
   /** What all domains store about an account. */
-  accountData: Pick<AccountData, 'close' | 'delete'>;
+  accountData: AccountData;
   /** What gives access to an account beside its password. */
-  signInMethods: Pick<SignInMethods, 'forget' | 'remove'>;
+  signInMethods: SignInMethods;
   /** Absent if no encryption key is configured. */
   secondFactors?: SecondFactors | undefined;
   challenges?: Challenges | undefined;

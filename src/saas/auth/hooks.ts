@@ -124,10 +124,7 @@ class HookTimeout extends Error {
   override readonly name = 'HookTimeout';
 }
 
-export function createHooks(
-  { timeoutMs = DEFAULT_TIMEOUT_MS, ...given }: SaasHooks,
-  log: Pick<JobLog, 'error'>,
-): Hooks {
+export function createHooks({ timeoutMs = DEFAULT_TIMEOUT_MS, ...given }: SaasHooks, log: JobLog): Hooks {
   /** Calls a hook. @throws HookTimeout, and what the hook throws */
   const call = async <T>(name: keyof SaasHooks, run: () => HookResult<T>): Promise<T> => {
     let timer: NodeJS.Timeout | undefined;

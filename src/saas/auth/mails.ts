@@ -2,20 +2,30 @@ import { withQuery } from '../../core/config/public-url.js';
 import { inHours, inMinutes } from '../../core/http/messages.js';
 import { type ReportedSource, requestDetails } from '../../core/http/request-details.js';
 import { type Clock, DAY, MINUTE } from '../../core/kernel/clock.js';
+import type { StoredChange } from '../../core/ops/stored-changes.js';
 import type { Mail, Outbox } from '../../shared/email/outbox.js';
 import type { LinkToken } from './links/link-tokens.js';
 import { groupedCode, LOGIN_CODE_TTL_MS } from './sign-in/login-codes.js';
-import type { UserDocument, Users } from './store.js';
+import type { Users } from './store.js';
 
 /** The part of the e-mail outbox that this domain uses. */
 export type AccountOutbox = Pick<Outbox, 'put'>;
 
-type Recipient = Pick<UserDocument, 'id' | 'email' | 'name' | 'emailVerified'> & {
-  locale?: string | undefined;
-};
-
 /** Whose mail contains no name. */
-type Addressee = Pick<Recipient, 'id' | 'email' | 'locale'>;
+export interface Addressee {
+  id: string;
+  email: string;
+  locale?: string | undefined;
+}
+
+export interface Recipient extends Addressee {
+  name?: string;
+  emailVerified: boolean;
+}
+
+export interface Connection extends StoredChange {
+  kind: 'connected' | 'disconnected';
+}
 
 /** Enqueues the mails about accounts. */
 export type AccountMails = ReturnType<typeof createAccountMails>;
@@ -35,32 +45,36 @@ export interface AccountMailOptions {
 
 export function createAccountMails({ outbox, pages, clock }: AccountMailOptions) {
   /** Only at a verified address: anyone can register the address of another person with an advertisement as the name. */
-  const greeting = ({ name, emailVerified }: Pick<Recipient, 'name' | 'emailVerified'>) =>
+  const greeting = ({ name, emailVerified }: { name?: string; emailVerified: boolean }) =>
     name !== undefined && emailVerified ? { name } : {};
   const inDays = (days: number) => clock.now() + days * DAY;
 
   const detailsOf = (source: ReportedSource) => requestDetails(source, clock.now());
 
-  /** A mail to an address that is to be confirmed. */
-  const confirmation =
-    (template: 'verify-email' | 'confirm-address-change') =>
-    ({ id, email, locale }: Addressee, { token, hash, expiresAt }: LinkToken) =>
-      outbox.put({
-        key: `${template}:${hash}`,
-        userId: id,
-        to: email,
-        template,
-        locale,
-        values: { email, link: withQuery(pages.verify(), `token=${token}`), validFor: inHours(24) },
-        security: true,
-        expiresAt,
-      });
+  /** A mail with a link. */
+  const linked = (
+    template: Mail['template'],
+    { id, email, locale }: Addressee,
+    page: () => string,
+    { token, hash, expiresAt }: LinkToken,
+    values: Partial<Mail['values']>,
+  ) =>
+    outbox.put({
+      key: `${template}:${hash}`,
+      userId: id,
+      to: email,
+      locale,
+      template,
+      values: { email, link: withQuery(page(), `token=${token}`), ...values },
+      security: true,
+      expiresAt,
+    });
 
   /** A mail about a change of access, which is sent once the change is stored. */
   const changed = (
     template: Mail['template'],
     recipient: Recipient,
-    { key, versionField, version }: { key: string; versionField: string; version: number },
+    { key, versionField, version }: StoredChange,
     source: ReportedSource,
     more: { newEmail?: string; provider?: string } = {},
   ): Promise<void> =>
@@ -77,53 +91,39 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
     });
 
   return {
-    passwordReset: (recipient: Recipient, { token, hash, expiresAt }: LinkToken, source: ReportedSource) =>
-      outbox.put({
-        key: `password-reset:${hash}`,
-        userId: recipient.id,
-        to: recipient.email,
-        locale: recipient.locale,
-        template: 'password-reset',
-        values: {
-          email: recipient.email,
-          link: withQuery(pages.reset(), `token=${token}`),
-          validFor: inHours(1),
-          ...greeting(recipient),
-          ...detailsOf(source),
-        },
-        security: true,
-        expiresAt,
+    passwordReset: (recipient: Recipient, link: LinkToken, source: ReportedSource) =>
+      linked('password-reset', recipient, pages.reset, link, {
+        validFor: inHours(1),
+        ...greeting(recipient),
+        ...detailsOf(source),
       }),
 
-    verifyEmail: confirmation('verify-email'),
+    verifyEmail: (addressee: Addressee, link: LinkToken) =>
+      linked('verify-email', addressee, pages.verify, link, { validFor: inHours(24) }),
+
     /**
      * To the new address of an account, which may belong to someone else: without the client of the request, which would
      * be disclosed to them.
      */
-    confirmAddressChange: confirmation('confirm-address-change'),
+    confirmAddressChange: (addressee: Addressee, link: LinkToken) =>
+      linked('confirm-address-change', addressee, pages.verify, link, { validFor: inHours(24) }),
 
     /** Allows sign-in from a new address while wrong passwords from other addresses exhaust the limit of the account. */
-    unlock: (recipient: Recipient, { token, hash, expiresAt }: LinkToken, source: ReportedSource) =>
-      outbox.put({
-        key: `unlock:${hash}`,
-        userId: recipient.id,
-        to: recipient.email,
-        locale: recipient.locale,
-        template: 'unlock',
-        values: {
-          email: recipient.email,
-          link: withQuery(pages.unlock(), `token=${token}`),
-          validFor: inHours(1),
-          ...greeting(recipient),
-          ...detailsOf(source),
-        },
-        security: true,
-        expiresAt,
+    unlock: (recipient: Recipient, link: LinkToken, source: ReportedSource) =>
+      linked('unlock', recipient, pages.unlock, link, {
+        validFor: inHours(1),
+        ...greeting(recipient),
+        ...detailsOf(source),
       }),
 
     /** The code to sign in, for an account or for an address without one. */
     loginCode: (
-      { id, email, locale, ...recipient }: Recipient | (Partial<Addressee> & Pick<Addressee, 'email'>),
+      {
+        id,
+        email,
+        locale,
+        ...recipient
+      }: Recipient | { id?: undefined; email: string; locale: string | undefined },
       { code, id: requestId, expiresAt }: { code: string; id: string; expiresAt: number },
       source: ReportedSource,
     ) =>
@@ -167,47 +167,28 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
     /** Enqueued before the change and sent once the factor has this version. */
     secondFactorChanged: (
       recipient: Recipient,
-      { kind, ...change }: { kind: 'added' | 'removed'; versionField: string; version: number },
+      { kind, versionField, version }: { kind: 'added' | 'removed'; versionField: string; version: number },
       source: ReportedSource,
-    ) =>
-      changed(
-        `second-factor-${kind}`,
-        recipient,
-        { ...change, key: `${recipient.id}:${change.version}` },
-        source,
-      ),
+    ) => {
+      const change = { key: `${recipient.id}:${version}`, versionField, version };
+      return changed(`second-factor-${kind}`, recipient, change, source);
+    },
 
     /** Enqueued before the change and sent once it is stored. */
     passkeyChanged: (
       recipient: Recipient,
-      { kind, ...change }: { kind: 'added' | 'removed'; key: string; versionField: string; version: number },
+      { kind, ...change }: StoredChange & { kind: 'added' | 'removed' },
       source: ReportedSource,
     ) => changed(`passkey-${kind}`, recipient, change, source),
 
     /** The same about the account of an identity provider whose agents can act for the user. */
-    agentsChanged: (
-      recipient: Recipient,
-      {
-        kind,
-        ...change
-      }: { kind: 'connected' | 'disconnected'; key: string; versionField: string; version: number },
-      source: ReportedSource,
-    ) => changed(`agents-${kind}`, recipient, change, source),
+    agentsChanged: (recipient: Recipient, { kind, ...change }: Connection, source: ReportedSource) =>
+      changed(`agents-${kind}`, recipient, change, source),
 
     /** The same about an account of another provider with which the user can sign in. */
     identityChanged: (
       recipient: Recipient,
-      {
-        kind,
-        provider,
-        ...change
-      }: {
-        kind: 'connected' | 'disconnected';
-        provider: string;
-        key: string;
-        versionField: string;
-        version: number;
-      },
+      { kind, provider, ...change }: Connection & { provider: string },
       source: ReportedSource,
     ) => changed(`identity-${kind}`, recipient, change, source, { provider }),
 
@@ -228,7 +209,7 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
 export type ChangeMails = ReturnType<typeof createChangeMails>;
 
 /** The mails about changes that other domains make, which know the ID of the user. */
-export function createChangeMails(users: Pick<Users, 'findOne'>, mails: AccountMails) {
+export function createChangeMails(users: Users, mails: AccountMails) {
   const mailed =
     <C>(send: (recipient: Recipient, change: C, source: ReportedSource) => Promise<void>) =>
     async (change: C, userId: string, source: ReportedSource): Promise<void> => {

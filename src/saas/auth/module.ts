@@ -8,6 +8,7 @@ import type { ListedAudit } from '../../core/ops/audit.js';
 import type { Announce, Emit } from '../../core/ops/events.js';
 import { createExpiryPurge } from '../../core/ops/purge.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
+import type { SecondFactors } from './dependencies.js';
 import type { AuthEvents } from './events.js';
 import type { Hooks } from './hooks.js';
 import { createForeignHashes, foreignHashCollection } from './import/foreign-hashes.js';
@@ -20,9 +21,9 @@ import { activityCollection, createActivity } from './sessions/activity.js';
 import { keepRefreshTokensInCookies } from './sessions/browser-sessions.js';
 import type { registerSessionTokenKinds, TokenKind } from './sessions/jwt.js';
 import { createSessionTokens } from './sessions/tokens.js';
+import { createChallenges } from './sign-in/challenges.js';
 import type { EmailLoginModule } from './sign-in/email-login-module.js';
-import { createChallenges, type SecondFactors } from './sign-in/second-factor.js';
-import { type PresentUser, sessionCollection, toUserView, type Users } from './store.js';
+import { type PresentUser, type Sessions, sessionCollection, toUserView, type Users } from './store.js';
 import { createAccountExport, createSendExport } from './users/export.js';
 import { createSuspension } from './users/suspension.js';
 import { createUserLists } from './users/user-lists.js';
@@ -54,10 +55,10 @@ export function createUsersModule(
     announceEvent,
   }: UsersModuleOptions,
 ) {
-  const { store, passwords, clock } = context;
+  const { store, clock } = context;
   const presentUser: PresentUser = (user) => toUserView(user, summaryOf(user));
   const documents = foreignHashCollection(store);
-  const foreignHashes = createForeignHashes({ documents, users, passwords, clock });
+  const foreignHashes = createForeignHashes({ ...context, documents, users });
   const profileMark = () => (marksProfileChanges ? { profileChangedAt: clock.now() } : {});
   const dependencies = {
     ...context,
@@ -75,12 +76,7 @@ export function createUsersModule(
     users,
     directory,
     lists: createUserLists(users, directory.toManagedUser),
-    suspension: createSuspension({
-      ...context,
-      users,
-      announceEvent,
-      toManagedUser: directory.toManagedUser,
-    }),
+    suspension: createSuspension({ ...dependencies, toManagedUser: directory.toManagedUser }),
     foreignHashes,
     presentUser,
     profileMark,
@@ -91,9 +87,6 @@ export function createUsersModule(
   };
 }
 
-/** The mails about accounts. */
-export type AccountMailsModule = ReturnType<typeof createAccountMailsModule>;
-
 export interface AccountMailsModuleOptions {
   config: AuthConfiguration;
   users: Users;
@@ -103,8 +96,9 @@ export interface AccountMailsModuleOptions {
   mountedAt(): string;
 }
 
+/** The mails about accounts. */
 export function createAccountMailsModule(
-  { clock }: Pick<ModuleContext, 'clock'>,
+  { clock }: ModuleContext,
   { config, users, outbox, publicUrl, mountedAt }: AccountMailsModuleOptions,
 ) {
   const pageUrl = (configured: string | undefined, own: string) => () =>
@@ -145,58 +139,21 @@ export interface AuthModuleOptions {
   /** The origins of pages that may use session cookies, beside that of the public address. */
   origins: readonly string[];
   pages: Pages;
-  messages: Pick<Messages, 'negotiate'>;
+  messages: Messages;
 }
 
 export function createAuthModule(context: ModuleContext<ListedAudit>, options: AuthModuleOptions) {
   const { store, throttle, jobs, clock, signInMethods } = context;
-  const { config, tokenKinds, publicUrl, secondFactor, emailLogin, pages, messages } = options;
-  const { users, foreignHashes, presentUser, profileMark, profileChanged } = options.users;
+  const { config, publicUrl, secondFactor, emailLogin, pages, messages } = options;
+  const { users, presentUser } = options.users;
   const sessions = sessionCollection(store);
-
-  const service = createAuthService({
-    ...context,
-    users,
-    sessions,
-    foreignHashes,
-    presentUser,
-    profileMark,
-    tokens: createSessionTokens({
-      ...context,
-      access: tokenKinds.accessTokens,
-      refresh: tokenKinds.refreshTokens,
-      accessTtl: config.accessTokenTtl,
-      issuer: publicUrl.get,
-    }),
-    mails: options.mails,
-    registrationAllowed: options.registrationAllowed,
-    siteName: options.siteName,
-    profileChanged,
-    emit: options.emit,
-    announceEvent: options.announceEvent,
-    hooks: options.hooks,
-    secondFactors: secondFactor?.service,
-    challenges:
-      secondFactor &&
-      createChallenges({ tokens: secondFactor.challengeTokens, issuer: publicUrl.get, clock }),
-    createEmailLogin: emailLogin?.create,
-    verificationRequired: config.requireEmailVerification,
-    refreshTtl: config.refreshTokenTtl,
-    refreshReuseWindow: config.refreshTokenReuseWindow,
-    sessionMaxAge: config.sessionMaxAge,
-  });
-  const { exportAccount } = createAccountExport({
-    ...context,
-    users,
-    sessions,
-    presentUser,
-  });
-  if (emailLogin) signInMethods.add('email', { isHeld: async () => true });
-  signInMethods.add('password', { isHeld: service.federated.hasPassword });
-
+  const service = createService(context, sessions, options);
+  const exportAccount = createAccountExport({ ...context, users, sessions, presentUser });
   const sendExport = createSendExport({ exportAccount, throttle });
   const sessionCookie = createCookie('saas-session', publicUrl.get);
 
+  if (emailLogin) signInMethods.add('email', { isHeld: async () => true });
+  signInMethods.add('password', { isHeld: service.federated.hasPassword });
   jobs.add('account-deletion', service.deletionJob);
   jobs.add('session-purge', createExpiryPurge(sessions, clock));
 
@@ -222,15 +179,47 @@ export function createAuthModule(context: ModuleContext<ListedAudit>, options: A
       });
     },
     async plugin(fastify: FastifyTypebox) {
-      await authPlugin(fastify, {
-        auth: service,
-        sendExport,
-        pages,
-        messages,
-        secondFactors: secondFactor?.service,
-        home: publicUrl.get,
-      });
+      const secondFactors = secondFactor?.service;
+      const home = publicUrl.get;
+      await authPlugin(fastify, { auth: service, sendExport, pages, messages, secondFactors, home });
       if (service.emailLogin) await emailLogin?.plugin(fastify, service.emailLogin);
     },
   };
+}
+
+function createService(context: ModuleContext, sessions: Sessions, options: AuthModuleOptions) {
+  const { config, tokenKinds, secondFactor, publicUrl } = options;
+  const { users, foreignHashes, presentUser, profileMark, profileChanged } = options.users;
+  const issuer = publicUrl.get;
+  return createAuthService({
+    ...context,
+    users,
+    sessions,
+    foreignHashes,
+    presentUser,
+    profileMark,
+    profileChanged,
+    tokens: createSessionTokens({
+      ...context,
+      access: tokenKinds.accessTokens,
+      refresh: tokenKinds.refreshTokens,
+      accessTtl: config.accessTokenTtl,
+      issuer,
+    }),
+    mails: options.mails,
+    registrationAllowed: options.registrationAllowed,
+    siteName: options.siteName,
+    emit: options.emit,
+    announceEvent: options.announceEvent,
+    hooks: options.hooks,
+    secondFactors: secondFactor?.service,
+    challenges:
+      secondFactor &&
+      createChallenges({ tokens: secondFactor.challengeTokens, issuer, clock: context.clock }),
+    createEmailLogin: options.emailLogin?.create,
+    verificationRequired: config.requireEmailVerification,
+    refreshTtl: config.refreshTokenTtl,
+    refreshReuseWindow: config.refreshTokenReuseWindow,
+    sessionMaxAge: config.sessionMaxAge,
+  });
 }

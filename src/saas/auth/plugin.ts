@@ -3,6 +3,7 @@ import type { Messages } from '../../core/http/messages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { Acknowledgement, ok } from '../../core/http/schemas.js';
 import { rejectUnknownFields } from '../../core/http/unknown-fields.js';
+import type { SecondFactors } from './dependencies.js';
 import { type LinkPagesOptions, linkPagesPlugin } from './links/link-pages.js';
 import {
   BODY_LIMIT,
@@ -22,7 +23,6 @@ import {
   TokensAnswer,
 } from './schemas.js';
 import type { AuthService } from './service.js';
-import type { SecondFactors } from './sign-in/second-factor.js';
 import { secondFactorPlugin } from './sign-in/second-factor-plugin.js';
 import { exportPlugin, type SendExport } from './users/export.js';
 
@@ -30,7 +30,7 @@ export interface AuthPluginOptions extends LinkPagesOptions {
   sendExport: SendExport;
   auth: AuthService;
   /** Chooses the language of a new user. */
-  messages: Pick<Messages, 'negotiate'>;
+  messages: Messages;
   /** Absent if no encryption key is configured. */
   secondFactors?: SecondFactors | undefined;
 }
@@ -47,15 +47,17 @@ export async function authPlugin(fastify: FastifyTypebox, options: AuthPluginOpt
 }
 
 /** Routes that start, refresh, list and end sessions. */
-async function sessionRoutes(
-  fastify: FastifyTypebox,
-  { auth, messages }: Pick<AuthPluginOptions, 'auth' | 'messages'>,
-): Promise<void> {
+async function sessionRoutes(fastify: FastifyTypebox, options: AuthPluginOptions): Promise<void> {
+  const { auth, messages } = options;
+  const open = { config: access('public'), bodyLimit: BODY_LIMIT };
+  const duringMaintenance = {
+    config: access('public', { duringMaintenance: true }),
+    bodyLimit: BODY_LIMIT,
+  };
   fastify.post(
     '/auth/register',
     {
-      config: access('public'),
-      bodyLimit: BODY_LIMIT,
+      ...open,
       preValidation: rejectUnknownFields(RegisterBody, 'is not a field of a registration'),
       schema: { body: RegisterBody, response: { 201: SignInAnswer, 202: Acknowledgement } },
     },
@@ -71,21 +73,13 @@ async function sessionRoutes(
 
   fastify.post(
     '/auth/login',
-    {
-      config: access('public'),
-      bodyLimit: BODY_LIMIT,
-      schema: { body: LoginBody, response: { 200: SignInAnswer } },
-    },
+    { ...open, schema: { body: LoginBody, response: { 200: SignInAnswer } } },
     async (request) => ok(await auth.login(request.body, requestSource(request))),
   );
 
   fastify.post(
     '/auth/refresh',
-    {
-      config: access('public', { duringMaintenance: true }),
-      bodyLimit: BODY_LIMIT,
-      schema: { body: RefreshBody, response: { 200: TokensAnswer } },
-    },
+    { ...duringMaintenance, schema: { body: RefreshBody, response: { 200: TokensAnswer } } },
     async (request) => ok(await auth.refresh(request.body.refreshToken, requestSource(request))),
   );
 
@@ -112,11 +106,7 @@ async function sessionRoutes(
   // Public, because a refresh token alone is sufficient and an ended session is not an error.
   fastify.post(
     '/auth/logout',
-    {
-      config: access('public', { duringMaintenance: true }),
-      bodyLimit: BODY_LIMIT,
-      schema: { body: LogoutBody, response: { 200: Acknowledgement } },
-    },
+    { ...duringMaintenance, schema: { body: LogoutBody, response: { 200: Acknowledgement } } },
     async (request) => {
       const { authorization } = request.headers;
       await auth.logout({ ...request.body, ...(authorization && { authorization }) }, requestSource(request));
@@ -144,10 +134,7 @@ async function sessionRoutes(
 const DELETION_TIMEOUT_MS = 30_000;
 
 /** Routes that change and delete the caller's account. */
-async function accountRoutes(
-  fastify: FastifyTypebox,
-  { auth }: Pick<AuthPluginOptions, 'auth'>,
-): Promise<void> {
+async function accountRoutes(fastify: FastifyTypebox, { auth }: AuthPluginOptions): Promise<void> {
   const change = { config: access('user'), bodyLimit: BODY_LIMIT };
 
   fastify.post(

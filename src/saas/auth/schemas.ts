@@ -3,8 +3,10 @@ import { Type } from 'typebox';
 import { option } from '../../core/config/options.js';
 import { pathProblem } from '../../core/config/public-url.js';
 import {
+  Closed,
   Email,
   Envelope,
+  Nullable,
   OptionalName,
   PasswordInput,
   Session,
@@ -96,15 +98,13 @@ export const authOptions = {
 
 export type AuthConfiguration = Static<TObject<typeof authOptions>>;
 
-export const RegisterBody = Type.Object(
-  { email: Email, password: PasswordInput, name: Type.Optional(OptionalName) },
-  { additionalProperties: false },
-);
+export const RegisterBody = Closed({
+  email: Email,
+  password: PasswordInput,
+  name: Type.Optional(OptionalName),
+});
 
-export const LoginBody = Type.Object(
-  { email: Email, password: PasswordInput },
-  { additionalProperties: false },
-);
+export const LoginBody = Closed({ email: Email, password: PasswordInput });
 
 const RefreshToken = Type.String({
   minLength: 1,
@@ -113,15 +113,12 @@ const RefreshToken = Type.String({
   writeOnly: true,
 });
 
-export const RefreshBody = Type.Object({ refreshToken: RefreshToken }, { additionalProperties: false });
+export const RefreshBody = Closed({ refreshToken: RefreshToken });
 
-export const LogoutBody = Type.Object(
-  {
-    refreshToken: Type.Optional(RefreshToken),
-    scope: Type.Enum(['local', 'others', 'global'], { default: 'local' }),
-  },
-  { additionalProperties: false },
-);
+export const LogoutBody = Closed({
+  refreshToken: Type.Optional(RefreshToken),
+  scope: Type.Enum(['local', 'others', 'global'], { default: 'local' }),
+});
 
 const tokens = {
   accessToken: Token,
@@ -159,7 +156,7 @@ export const MeAnswer = Envelope(
   }),
 );
 
-export const EmailBody = Type.Object({ email: Email }, { additionalProperties: false });
+export const EmailBody = Closed({ email: Email });
 
 const LinkToken = Type.String({
   minLength: 1,
@@ -170,39 +167,27 @@ const LinkToken = Type.String({
 
 export const LinkQuery = Type.Object({ token: LinkToken });
 
-export const VerifyBody = Type.Object(
-  {
-    token: LinkToken,
-    password: Type.Optional(
-      Type.String({
-        minLength: 1,
-        description:
-          'The current password of the account, or a new one, which ends every session. Required unless the request carries an access token of the account.',
-      }),
-    ),
-  },
-  { additionalProperties: false },
-);
+export const VerifyBody = Closed({
+  token: LinkToken,
+  password: Type.Optional(
+    Type.String({
+      minLength: 1,
+      description:
+        'The current password of the account, or a new one, which ends every session. Required unless the request carries an access token of the account.',
+    }),
+  ),
+});
 
-export const ResetBody = Type.Object(
-  { token: LinkToken, password: PasswordInput },
-  { additionalProperties: false },
-);
+export const ResetBody = Closed({ token: LinkToken, password: PasswordInput });
 
-export const PasswordBody = Type.Object(
-  { currentPassword: PasswordInput, newPassword: PasswordInput },
-  { additionalProperties: false },
-);
+export const PasswordBody = Closed({ currentPassword: PasswordInput, newPassword: PasswordInput });
 
 /** Of an account that has one; otherwise, a recent sign-in suffices. */
 const OwnPassword = Type.Optional(PasswordInput);
 
-export const EmailChangeBody = Type.Object(
-  { email: Email, password: OwnPassword },
-  { additionalProperties: false },
-);
+export const EmailChangeBody = Closed({ email: Email, password: OwnPassword });
 
-export const DeletionBody = Type.Object({ password: OwnPassword }, { additionalProperties: false });
+export const DeletionBody = Closed({ password: OwnPassword });
 
 const Code = Type.String({
   accepts: 'a code of the authenticator app, or a recovery code',
@@ -225,10 +210,7 @@ const MailedCode = Type.String({
   pattern: '^\\P{Cs}{1,64}$',
   writeOnly: true,
 });
-export const LoginCodeBody = Type.Object(
-  { loginToken: LoginToken, code: MailedCode },
-  { additionalProperties: false },
-);
+export const LoginCodeBody = Closed({ loginToken: LoginToken, code: MailedCode });
 export const LoginTokenAnswer = Envelope(
   Type.Object({
     loginToken: Type.String({ description: 'For the code; only the client that requested it may have it.' }),
@@ -236,28 +218,18 @@ export const LoginTokenAnswer = Envelope(
   }),
 );
 
-export const ReauthenticationBody = Type.Object(
-  { password: PasswordInput, code: Type.Optional(Code) },
-  { additionalProperties: false },
-);
+export const ReauthenticationBody = Closed({ password: PasswordInput, code: Type.Optional(Code) });
 /** The new session. */
 export const ReauthenticationAnswer = Envelope(Type.Object({ user: User, session: Session, ...tokens }));
 
-export const CodeBody = Type.Object({ code: Code }, { additionalProperties: false });
-export const ChallengeBody = Type.Object({ challenge: Challenge }, { additionalProperties: false });
-export const ChallengeCodeBody = Type.Object(
-  { challenge: Challenge, code: Code },
-  { additionalProperties: false },
-);
-export const FactorRemovalBody = Type.Object(
-  { password: OwnPassword, code: Code },
-  { additionalProperties: false },
-);
+export const CodeBody = Closed({ code: Code });
+export const ChallengeBody = Closed({ challenge: Challenge });
+export const ChallengeCodeBody = Closed({ challenge: Challenge, code: Code });
+export const FactorRemovalBody = Closed({ password: OwnPassword, code: Code });
 
-const NullableTimestamp = Type.Union([Timestamp, Type.Null()]);
 export const FactorAnswer = Envelope(
   Type.Object({
-    enrolledAt: NullableTimestamp,
+    enrolledAt: Nullable(Timestamp),
     recoveryCodesLeft: Type.Integer(),
     requiredFrom: Type.Union([Timestamp, Type.Null()], {
       description: 'When sign-in begins to require a second factor; null if it does not, or there is one.',

@@ -111,7 +111,7 @@ export interface SessionDocument extends Device {
 }
 
 /** The fields to set with a change of the address or the name; none if no other system stores them. */
-export type ProfileMark = () => Pick<UserDocument, 'profileChangedAt'>;
+export type ProfileMark = () => { profileChangedAt?: number };
 
 export type Users = Collection<UserDocument>;
 export type Sessions = Collection<SessionDocument>;
@@ -206,7 +206,7 @@ export function isSessionValid(user: UserDocument, session: SessionDocument, now
 
 /** Returns a version field of a user, 0 before the first change; `null` when the user does not exist. */
 export async function readUserVersion(
-  users: Pick<Users, 'findOne'>,
+  users: Users,
   userId: string,
   versionField: string,
 ): Promise<number | null> {

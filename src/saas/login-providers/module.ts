@@ -27,7 +27,7 @@ export interface FederationModuleOptions {
   origins: readonly string[];
   /** Whether providers may be addressed by http. */
   allowHttp: boolean;
-  messages: Pick<Messages, 'negotiate'>;
+  messages: Messages;
 }
 
 export function createFederationModule(context: ModuleContext, options: FederationModuleOptions) {

@@ -1,5 +1,6 @@
 import formbody from '@fastify/formbody';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { TSchema } from 'typebox';
 import { type Cookie, createCookieGroup } from '../../core/http/cookies.js';
 import type { Messages } from '../../core/http/messages.js';
 import { responseOf, signInIdOf, TicketBody } from '../../core/http/provider-sign-in.js';
@@ -21,8 +22,8 @@ import { LIFETIME_MS } from './tickets.js';
 export interface FederationPluginOptions {
   federation: Federation;
   /** The schema of the response to a sign-in. */
-  signInResponse: import('typebox').TSchema;
-  messages: Pick<Messages, 'negotiate'>;
+  signInResponse: TSchema;
+  messages: Messages;
   publicUrl(): string;
   /** The address of the callback of a provider. */
   callbackUrl(provider: string): string;

@@ -30,7 +30,7 @@ export interface Provider {
 }
 
 export interface ProviderOptions {
-  clock: Pick<Clock, 'now'>;
+  clock: Clock;
   /** Whether providers may be addressed by http. */
   allowHttp: boolean;
   /** The `prompt` of every sign-in (OpenID Connect Core §3.1.2.1); absent: none. */
@@ -234,11 +234,7 @@ function createOpenIdProvider(
 }
 
 /** Whether the person was not asked again, although the sign-in has to be recent. */
-const isStale = (
-  { authenticatedAt }: ProviderIdentity,
-  { maxAge }: SignInChecks,
-  clock: Pick<Clock, 'now'>,
-): boolean =>
+const isStale = ({ authenticatedAt }: ProviderIdentity, { maxAge }: SignInChecks, clock: Clock): boolean =>
   maxAge !== undefined &&
   authenticatedAt !== undefined &&
   clock.now() - authenticatedAt > (maxAge + CLOCK_TOLERANCE) * SECOND;

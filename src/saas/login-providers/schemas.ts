@@ -2,39 +2,43 @@ import { type Static, type TObject, Type } from 'typebox';
 import { option } from '../../core/config/options.js';
 import { mustBe } from '../../core/config/validation-messages.js';
 import { ReturnTo } from '../../core/http/provider-sign-in.js';
-import { CodeChallenge, DisplayName, Envelope, Timestamp } from '../../core/http/schemas.js';
+import {
+  Closed,
+  CodeChallenge,
+  DisplayName,
+  Envelope,
+  Nullable,
+  Timestamp,
+} from '../../core/http/schemas.js';
 
 const Credential = Type.String({ minLength: 1, maxLength: 1024, pattern: '^[\\x21-\\x7e]+$' });
 
 /** A provider that users can sign in with. */
-export const ProviderConfiguration = Type.Object(
-  {
-    /** The issuer of an OpenID provider. `google` and `github` need none. */
-    issuer: Type.Optional(
-      Type.String({
-        accepts: 'the https address of an OpenID provider',
-        examples: ['https://id.example.com'],
-        pattern: '^https?://[^\\s?#]+$',
-        maxLength: 500,
-      }),
-    ),
-    clientId: Credential,
-    clientSecret: Type.Optional(Credential),
-    /** As users see it. Default: Google, GitHub or the key. */
-    label: Type.Optional(DisplayName),
-    /** Default: `openid email profile`. */
-    scope: Type.Optional(Type.String({ pattern: '^[\\x21-\\x7e]+( [\\x21-\\x7e]+)*$', maxLength: 500 })),
-    /** Whether every address that the provider states is verified, also without `email_verified`. Default: false. */
-    trustEmail: Type.Optional(Type.Boolean()),
-    /** How the provider returns its response. Default: in the address. */
-    responseMode: Type.Optional(Type.Literal('form_post')),
-    /** Whether its id_tokens have a nonce. Default: as its metadata suggest. */
-    nonce: Type.Optional(Type.Boolean()),
-    /** The address of a GitHub Enterprise server. */
-    url: Type.Optional(Type.String({ pattern: '^https?://[^\\s?#]+$', maxLength: 500 })),
-  },
-  { additionalProperties: false },
-);
+export const ProviderConfiguration = Closed({
+  /** The issuer of an OpenID provider. `google` and `github` need none. */
+  issuer: Type.Optional(
+    Type.String({
+      accepts: 'the https address of an OpenID provider',
+      examples: ['https://id.example.com'],
+      pattern: '^https?://[^\\s?#]+$',
+      maxLength: 500,
+    }),
+  ),
+  clientId: Credential,
+  clientSecret: Type.Optional(Credential),
+  /** As users see it. Default: Google, GitHub or the key. */
+  label: Type.Optional(DisplayName),
+  /** Default: `openid email profile`. */
+  scope: Type.Optional(Type.String({ pattern: '^[\\x21-\\x7e]+( [\\x21-\\x7e]+)*$', maxLength: 500 })),
+  /** Whether every address that the provider states is verified, also without `email_verified`. Default: false. */
+  trustEmail: Type.Optional(Type.Boolean()),
+  /** How the provider returns its response. Default: in the address. */
+  responseMode: Type.Optional(Type.Literal('form_post')),
+  /** Whether its id_tokens have a nonce. Default: as its metadata suggest. */
+  nonce: Type.Optional(Type.Boolean()),
+  /** The address of a GitHub Enterprise server. */
+  url: Type.Optional(Type.String({ pattern: '^https?://[^\\s?#]+$', maxLength: 500 })),
+});
 export type ProviderConfiguration = Static<typeof ProviderConfiguration>;
 
 const LoginOption = Type.Record(Type.String(), ProviderConfiguration, { maxProperties: 20 });
@@ -102,19 +106,16 @@ export const ResponseForm = Type.Object(
   { additionalProperties: Type.String() },
 );
 
-export const StartQuery = Type.Object(
-  {
-    returnTo: ReturnTo,
-    codeChallenge: CodeChallenge,
-    prompt: Type.Optional(
-      Type.Literal('login', { description: 'The provider asks the person to sign in again.' }),
-    ),
-    loginHint: Type.Optional(
-      Type.String({ maxLength: 254, pattern: '^[^\\p{Cc}\\p{Cs}]*$', accepts: 'a user name' }),
-    ),
-  },
-  { additionalProperties: false },
-);
+export const StartQuery = Closed({
+  returnTo: ReturnTo,
+  codeChallenge: CodeChallenge,
+  prompt: Type.Optional(
+    Type.Literal('login', { description: 'The provider asks the person to sign in again.' }),
+  ),
+  loginHint: Type.Optional(
+    Type.String({ maxLength: 254, pattern: '^[^\\p{Cc}\\p{Cs}]*$', accepts: 'a user name' }),
+  ),
+});
 export type StartQuery = Static<typeof StartQuery>;
 
 export const ProvidersAnswer = Envelope(
@@ -125,7 +126,7 @@ const IdentityView = Type.Object({
   id: Type.String(),
   provider: Type.String(),
   label: Type.String(),
-  email: Type.Union([Type.String(), Type.Null()]),
+  email: Nullable(Type.String()),
   connectedAt: Timestamp,
 });
 export type IdentityView = Static<typeof IdentityView>;

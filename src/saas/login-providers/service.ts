@@ -11,19 +11,20 @@ import type { Audit } from '../../core/ops/audit.js';
 import { createRemovalMarks } from '../../core/ops/removal-marks.js';
 import type { SingleUse } from '../../core/ops/single-use.js';
 import { nullIfTaken } from '../../core/storage/collection.js';
+import type { ChangeMails } from '../auth/mails.js';
 import type { FederatedSignIn } from '../auth/sign-in/federated.js';
 import type { SignedIn } from '../auth/sign-in/sign-in.js';
 import { federationErrors } from './errors.js';
 import type { ProviderIdentity } from './provider-responses.js';
 import type { Provider } from './providers.js';
 import type { IdentityView, StartQuery } from './schemas.js';
-import { changeOf, type Identities, type IdentityChange, type IdentityDocument } from './store.js';
+import { type Identities, type IdentityDocument, identityChanges } from './store.js';
 import { LIFETIME_MS, type PendingLogin, type Ticket } from './tickets.js';
 
 /** What the accounts of users do for a sign-in with a provider. */
-export interface FederatedAccounts extends Pick<FederatedSignIn, 'signIn' | 'admit' | 'register' | 'newId'> {
+export interface FederatedAccounts extends FederatedSignIn {
   /** Enqueues the mail about a change. */
-  announce(change: IdentityChange, userId: string, source: RequestSource): Promise<void>;
+  announce: ChangeMails['identity'];
   /** Whether the user can sign in without a provider: by password, by e-mail or with a passkey that is not being removed. */
   hasOtherLogin(userId: string): Promise<boolean>;
 }
@@ -42,7 +43,7 @@ export interface FederationDependencies {
   accounts: FederatedAccounts;
   logins: Sealed<PendingLogin>;
   tickets: Sealed<Ticket>;
-  singleUse: Pick<SingleUse, 'run'>;
+  singleUse: SingleUse;
   /** The address of the callback of a provider. */
   callbackUrl(provider: string): string;
   publicUrl(): string;
@@ -114,11 +115,14 @@ export function createFederation(deps: FederationDependencies) {
   const labelOf = (provider: string): string => providers.get(provider)?.label ?? provider;
 
   const announce = (
-    kind: IdentityChange['kind'],
+    kind: 'connected' | 'disconnected',
     document: IdentityDocument,
     source: RequestSource,
-  ): Promise<void> =>
-    accounts.announce(changeOf(kind, labelOf(document.provider), document), document.userId, source);
+  ): Promise<void> => {
+    const { userId, provider } = document;
+    const change = { ...identityChanges.of(kind, userId, document), provider: labelOf(provider) };
+    return accounts.announce(change, userId, source);
+  };
 
   const view = ({ id, provider, email, createdAt }: IdentityDocument): IdentityView => ({
     id,

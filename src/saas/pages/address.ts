@@ -1,23 +1,13 @@
 import type { FastifyRequest } from 'fastify';
 import { canonicalEmail } from '../../core/http/mailboxes.js';
 import { type Localized, message } from '../../core/http/messages.js';
-import type { Page, Pages } from '../../core/http/pages.js';
+import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { Email, matchesSchema } from '../../core/http/schemas.js';
 import { AppError } from '../../core/kernel/errors.js';
 import type { PersonGuard } from '../../shared/account-pages/guard.js';
-import type { AuthService } from '../auth/service.js';
-import type { Identity } from '../auth/sessions/sessions.js';
+import type { PageContext } from './context.js';
 import { AddressBody } from './schemas.js';
-
-export interface AddressOptions {
-  accounts: Pick<AuthService, 'changeEmail'>;
-  guard: PersonGuard;
-  /** The user and session of a request that the guard has admitted. */
-  identityOf(request: FastifyRequest): Identity;
-  pages: Pages;
-  path(): string;
-}
 
 /** What the user has typed, and what is wrong with it. */
 interface FormState {
@@ -33,7 +23,10 @@ const REJECTED: Readonly<Record<string, FormState>> = {
 };
 
 /** The page on which users change the address of their account. */
-export async function addressPlugin(fastify: FastifyTypebox, options: AddressOptions): Promise<void> {
+export async function addressPlugin(
+  fastify: FastifyTypebox,
+  options: PageContext & { guard: PersonGuard },
+): Promise<void> {
   const { accounts, guard, identityOf, pages, path } = options;
   const config = access('recent-person', { page: true });
 

@@ -1,25 +1,17 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { SealedCookie } from '../../core/http/cookies.js';
 import { type Localized, longTime, message } from '../../core/http/messages.js';
-import type { Page, Pages } from '../../core/http/pages.js';
+import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { newToken, type Random, sha256 } from '../../core/kernel/secrets.js';
 import type { PersonGuard } from '../../shared/account-pages/guard.js';
 import type { AgentAccounts } from '../agents/service.js';
-import type { Identity } from '../auth/sessions/sessions.js';
+import type { PageContext } from './context.js';
 import { EmptyBody, NoticeQuery, ReturnedQuery } from './schemas.js';
 
-export interface AgentPageOptions {
+export interface AgentPageOptions extends PageContext {
   agents: AgentAccounts;
   guard: PersonGuard;
-  identityOf(request: FastifyRequest): Identity;
-  /** Contains what a connection has begun with, and in which session. */
-  agentCookie: SealedCookie<{ session: string; codeVerifier: string }>;
-  pages: Pages;
-  path(): string;
-  /** The path of the API, which includes what a proxy adds. */
-  apiPath(): string;
   random: Random;
 }
 
@@ -43,7 +35,9 @@ const NOTICES: Readonly<Record<string, { notice: Localized } | { problems: Local
 
 /** The page on which users connect the account whose agents may act for them, and disconnect it. */
 export async function agentsPagePlugin(fastify: FastifyTypebox, options: AgentPageOptions): Promise<void> {
-  const { agents, guard, identityOf, agentCookie, pages, path, apiPath, random } = options;
+  const { agents, guard, identityOf, cookieOf, pages, path, apiPath, random } = options;
+  /** What a connection has begun with, and in which session. */
+  const agentCookie = cookieOf<{ session: string; codeVerifier: string }>('saas-page-agents');
   const config = access('recent-person', { page: true });
   const back = (reply: FastifyReply, done: string | undefined): FastifyReply =>
     reply.redirect(`${path()}/agents?done=${done}`, 303);

@@ -1,23 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyRequest } from 'fastify';
 import { type Localized, longDate, message } from '../../core/http/messages.js';
-import type { Page, Pages } from '../../core/http/pages.js';
+import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
 import type { PersonGuard } from '../../shared/account-pages/guard.js';
 import type { Identity } from '../auth/sessions/sessions.js';
 import type { BillingModule } from '../billing/module.js';
-import type { formatAmount } from '../billing/notifications.js';
 import type { Invoice, Plan, Subscription } from '../billing/schemas.js';
+import type { PageContext } from './context.js';
 import { BillingQuery, EmptyBody, PriceBody, PriceQuery } from './schemas.js';
 
-export interface BillingPageOptions {
-  billing: Pick<BillingModule, 'subscription' | 'catalog' | 'changes' | 'checkout' | 'service'>;
-  formatAmount: typeof formatAmount;
+export interface BillingPageOptions extends PageContext {
+  billing: BillingModule;
   guard: PersonGuard;
-  identityOf(request: FastifyRequest): Identity;
-  pages: Pages;
-  path(): string;
 }
 
 const NOTICES: Readonly<Record<string, Localized>> = {

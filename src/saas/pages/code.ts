@@ -1,29 +1,27 @@
-import type { SealedCookie } from '../../core/http/cookies.js';
-import { type Localized, type Messages, message } from '../../core/http/messages.js';
-import type { Page, Pages } from '../../core/http/pages.js';
+import { type Localized, message } from '../../core/http/messages.js';
+import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { Email, matchesSchema } from '../../core/http/schemas.js';
 import type { EmailLogin } from '../auth/sign-in/email-login.js';
+import type { PageContext } from './context.js';
 import { EmailBody, MailedCodeBody, MailedCodeQuery, ReturnQuery } from './schemas.js';
 import { rejectForeignForm } from './session.js';
 import { rejectionOf, type SignInPages, withReturn } from './sign-in-pages.js';
 
-export interface CodePageOptions {
+export interface CodePageOptions extends PageContext {
   emailLogin: EmailLogin;
   signInPages: SignInPages;
-  /** Contains the login token, so that the code works in this browser only. */
-  codeCookie: SealedCookie<{ loginToken: string; returnTo?: string | undefined }>;
-  pages: Pages;
-  messages: Pick<Messages, 'negotiate'>;
-  path(): string;
-  publicUrl(): string;
 }
 
 const CONFIG = access('public', { page: true });
 
 /** Sign-in with a mailed code. No GET uses a code, because mail scanners open every link. */
 export async function codePlugin(fastify: FastifyTypebox, options: CodePageOptions): Promise<void> {
-  const { emailLogin, signInPages, codeCookie, pages, messages, path, publicUrl } = options;
+  const { emailLogin, signInPages, pages, messages, path, publicUrl } = options;
+  /** The login token, so that the code works in this browser only. */
+  const codeCookie = options.cookieOf<{ loginToken: string; returnTo?: string | undefined }>(
+    'saas-page-code',
+  );
 
   fastify.get('/sign-in/code', { config: CONFIG, schema: { querystring: ReturnQuery } }, (request, reply) =>
     pages.send(reply, requestPage(request.query.return_to)),

@@ -4,53 +4,28 @@ import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { PersonGuard } from '../../shared/account-pages/guard.js';
 import type { Section } from '../../shared/account-pages/page.js';
-import { type UserPagesPluginOptions, userPagesPlugin } from './plugin.js';
-import { createPageSessions, destinationOf, type PageSessionOptions, STATE_LIFETIME_MS } from './session.js';
+import type { PageContext, UserPagesModuleOptions } from './context.js';
+import { userPagesPlugin } from './plugin.js';
+import { createPageSessions, destinationOf, STATE_LIFETIME_MS } from './session.js';
 import { createSignInPages } from './sign-in-pages.js';
 import { createSignUpForm } from './sign-up.js';
 
 /** The pages for users of saas-backend: sign-in, sign-up, address, connected providers and billing. */
 export type UserPagesModule = ReturnType<typeof createUserPagesModule>;
 
-type Given = Omit<
-  UserPagesPluginOptions,
-  | 'sessions'
-  | 'signInPages'
-  | 'signUpForm'
-  | 'guard'
-  | 'destinationOf'
-  | 'loginCookie'
-  | 'agentCookie'
-  | 'codeCookie'
-  | 'random'
->;
-
-export interface UserPagesModuleOptions extends Given, Pick<PageSessionOptions, 'refreshTtl'> {
-  /** The cookie of the API with the refresh token. */
-  sessionCookie: PageSessionOptions['cookie'];
-  /** The origins of pages at which a user may continue, beside that of the public address. */
-  origins: readonly string[];
-  /** The secrets that encrypt what the browser keeps, the current one first. */
-  secrets: readonly string[];
-}
-
-export function createUserPagesModule(
-  { clock, random }: Pick<ModuleContext, 'clock' | 'random'>,
-  { sessionCookie, refreshTtl, origins, secrets, ...options }: UserPagesModuleOptions,
-) {
-  const { accounts, publicUrl, path } = options;
-  const sessions = createPageSessions({ accounts, cookie: sessionCookie, refreshTtl });
-  const resolve = (returnTo: string | undefined) =>
-    destinationOf(returnTo, { publicUrl: publicUrl(), origins, fallback: path() });
-  const signInPages = createSignInPages({ ...options, sessions, destinationOf: resolve });
-  const signUpForm = createSignUpForm({
+export function createUserPagesModule({ clock, random }: ModuleContext, options: UserPagesModuleOptions) {
+  const { accounts, sessionCookie, refreshTtl, publicUrl, path, origins, secrets } = options;
+  const sealing = { keys: secrets, lifetimeMs: STATE_LIFETIME_MS, clock, random };
+  const sessions = createPageSessions(accounts, sessionCookie, refreshTtl);
+  const context: PageContext = {
     ...options,
-    signInPages,
-    hasPasskeys: options.passkeys !== undefined,
-    destinationOf: resolve,
-  });
-  const cookieOf = <T extends object>(name: string) =>
-    createSealedCookie<T>(name, publicUrl, { keys: secrets, lifetimeMs: STATE_LIFETIME_MS, clock, random });
+    sessions,
+    destinationOf: (returnTo) =>
+      destinationOf(returnTo, { publicUrl: publicUrl(), origins, fallback: path() }),
+    cookieOf: (name) => createSealedCookie(name, publicUrl, sealing),
+  };
+  const signInPages = createSignInPages(context);
+  const signUpForm = createSignUpForm(context, signInPages);
   return {
     sessions,
     signInPages,
@@ -60,62 +35,26 @@ export function createUserPagesModule(
     sections: (): Section[] => sectionsOf(options),
     /** @param guard of the account pages, which these extend */
     plugin: (fastify: FastifyTypebox, guard: PersonGuard) =>
-      userPagesPlugin(fastify, {
-        ...options,
-        sessions,
-        signInPages,
-        signUpForm,
-        guard,
-        destinationOf: resolve,
-        loginCookie: cookieOf('saas-page-login'),
-        agentCookie: cookieOf('saas-page-agents'),
-        codeCookie: cookieOf('saas-page-code'),
-        random,
-      }),
+      userPagesPlugin(fastify, { ...context, signInPages, signUpForm, guard, random }),
   };
 }
 
 /** The sections of what is configured. */
-function sectionsOf({
-  path,
-  billing,
-  providers,
-  agents,
-}: Pick<Given, 'path' | 'billing' | 'providers' | 'agents'>): Section[] {
-  const section = (id: string, text: Omit<Section, 'id' | 'href'>): Section => ({
+function sectionsOf({ path, billing, providers, agents }: UserPagesModuleOptions): Section[] {
+  const section = (id: string, title: string, text: string, label: string): Section => ({
     id,
     href: `${path()}/${id}`,
-    ...text,
+    title: message(title),
+    text: message(text),
+    label: message(label),
   });
-  const sections: (Section | undefined)[] = [
-    billing &&
-      section('billing', {
-        title: message('user-billing.title'),
-        text: message('user-billing.explained'),
-        label: message('user-billing.open'),
-      }),
-    section('address', {
-      title: message('user-address.title'),
-      text: message('user-address.explained'),
-      label: message('user-address.open'),
-    }),
+  const sections = [
+    billing && section('billing', 'user-billing.title', 'user-billing.explained', 'user-billing.open'),
+    section('address', 'user-address.title', 'user-address.explained', 'user-address.open'),
     providers &&
-      section('providers', {
-        title: message('user-providers.title'),
-        text: message('user-providers.explained'),
-        label: message('user-providers.open'),
-      }),
-    agents &&
-      section('agents', {
-        title: message('user-agents.title'),
-        text: message('user-agents.explained'),
-        label: message('user-agents.open'),
-      }),
-    section('export', {
-      title: message('user-export.title'),
-      text: message('user-export.explained'),
-      label: message('user-export.open'),
-    }),
+      section('providers', 'user-providers.title', 'user-providers.explained', 'user-providers.open'),
+    agents && section('agents', 'user-agents.title', 'user-agents.explained', 'user-agents.open'),
+    section('export', 'user-export.title', 'user-export.explained', 'user-export.open'),
   ];
   return sections.filter((one) => one !== undefined);
 }

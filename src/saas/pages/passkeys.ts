@@ -1,22 +1,16 @@
-import type { Messages } from '../../core/http/messages.js';
-import type { Page, Pages } from '../../core/http/pages.js';
+import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { Email, matchesSchema, OptionalName } from '../../core/http/schemas.js';
+import type { PageContext, Passkeys } from './context.js';
 import { PasskeyBody, ReturnQuery, SignUpBody } from './schemas.js';
 import { rejectForeignForm } from './session.js';
-import type { Passkeys } from './sign-in-pages.js';
 import { type SignInPages, withReturn } from './sign-in-pages.js';
 import type { SignUpForm } from './sign-up.js';
 
-export interface PasskeyPageOptions {
+export interface PasskeyPageOptions extends PageContext {
   passkeys: Passkeys;
   signInPages: SignInPages;
   signUpForm: SignUpForm;
-  pages: Pages;
-  messages: Pick<Messages, 'negotiate'>;
-  path(): string;
-  publicUrl(): string;
-  registrationAllowed(): Promise<boolean>;
 }
 
 const CONFIG = access('public', { page: true });
@@ -46,7 +40,7 @@ export async function passkeysPlugin(fastify: FastifyTypebox, options: PasskeyPa
         !matchesSchema(email, Email) ||
         !matchesSchema(name, OptionalName)
       )
-        return signUpForm.send(request, reply, { returnTo, email, name });
+        return signUpForm.send(reply, { returnTo, email, name });
       const begun = passkeys.beginSignUp({ email, ...(name && { name }) });
       return pages.send(reply, creationPage(returnTo, email, begun));
     },

@@ -1,39 +1,25 @@
 import formbody from '@fastify/formbody';
-import type { FastifyReply, FastifyRequest } from 'fastify';
 import { access, type FastifyTypebox } from '../../core/http/routes.js';
-import type { AgentAccounts } from '../agents/service.js';
-import type { AuthService } from '../auth/service.js';
-import type { BillingModule } from '../billing/module.js';
-import type { Federation } from '../login-providers/service.js';
-import { type AddressOptions, addressPlugin } from './address.js';
-import { type AgentPageOptions, agentsPagePlugin } from './agents.js';
-import { type BillingPageOptions, billingPagePlugin } from './billing.js';
-import { type CodePageOptions, codePlugin } from './code.js';
-import { type PasskeyPageOptions, passkeysPlugin } from './passkeys.js';
-import { type ProviderPageOptions, providersPlugin } from './providers.js';
-import { type SignInOptions, signInPlugin } from './sign-in.js';
-import type { Passkeys } from './sign-in-pages.js';
-import { type SignUpOptions, signUpPlugin } from './sign-up.js';
+import type { Random } from '../../core/kernel/secrets.js';
+import type { PersonGuard } from '../../shared/account-pages/guard.js';
+import { addressPlugin } from './address.js';
+import { agentsPagePlugin } from './agents.js';
+import { billingPagePlugin } from './billing.js';
+import { codePlugin } from './code.js';
+import type { PageContext } from './context.js';
+import { passkeysPlugin } from './passkeys.js';
+import { providersPlugin } from './providers.js';
+import { signInPlugin } from './sign-in.js';
+import type { SignInPages } from './sign-in-pages.js';
+import { type SignUpForm, signUpPlugin } from './sign-up.js';
 
-export type UserPagesPluginOptions = Omit<SignInOptions & SignUpOptions, 'accounts'> &
-  Omit<AddressOptions, 'accounts'> &
-  Omit<ProviderPageOptions, 'providers'> &
-  Omit<AgentPageOptions, 'agents'> &
-  Omit<BillingPageOptions, 'billing'> &
-  Omit<CodePageOptions, 'emailLogin'> &
-  Omit<PasskeyPageOptions, 'passkeys'> & {
-    /** Absent if they are not enabled. */
-    passkeys: Passkeys | undefined;
-    accounts: AuthService;
-    /** Absent if none is configured. */
-    providers: Federation | undefined;
-    /** Absent if no identity provider of agents is configured. */
-    agents: AgentAccounts | undefined;
-    /** Absent if nothing can be bought. */
-    billing: BillingModule | undefined;
-    /** Streams what is stored about a user, a limited number of times. */
-    sendExport(request: FastifyRequest, reply: FastifyReply, userId: string): Promise<unknown>;
-  };
+export interface UserPagesPluginOptions extends PageContext {
+  signInPages: SignInPages;
+  signUpForm: SignUpForm;
+  /** Of the account pages, which these extend. */
+  guard: PersonGuard;
+  random: Random;
+}
 
 const FORM_LIMIT_BYTES = 16 * 1024;
 

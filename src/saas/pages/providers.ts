@@ -1,13 +1,13 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { SealedCookie } from '../../core/http/cookies.js';
-import { type Localized, longTime, type Messages, message } from '../../core/http/messages.js';
-import type { Page, Pages } from '../../core/http/pages.js';
+import { type Localized, longTime, message } from '../../core/http/messages.js';
+import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, type RequestSource, requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { newToken, type Random, sha256 } from '../../core/kernel/secrets.js';
 import type { PersonGuard } from '../../shared/account-pages/guard.js';
 import type { Identity } from '../auth/sessions/sessions.js';
 import type { Federation } from '../login-providers/service.js';
+import type { PageContext } from './context.js';
 import {
   IdentityBody,
   NoticeQuery,
@@ -16,21 +16,12 @@ import {
   ReturnedQuery,
   ReturnQuery,
 } from './schemas.js';
-import type { PageSessions } from './session.js';
 import type { SignInPages } from './sign-in-pages.js';
 
-export interface ProviderPageOptions {
+export interface ProviderPageOptions extends PageContext {
   providers: Federation;
-  sessions: PageSessions;
   signInPages: SignInPages;
   guard: PersonGuard;
-  identityOf(request: FastifyRequest): Identity;
-  loginCookie: SealedCookie<PendingProviderFlow>;
-  pages: Pages;
-  messages: Pick<Messages, 'negotiate'>;
-  path(): string;
-  /** The path of the API, which includes what a proxy adds. */
-  apiPath(): string;
   random: Random;
 }
 
@@ -42,11 +33,14 @@ type ProviderFlow =
 /** What a sign-in at a provider has begun with. */
 type PendingProviderFlow = ProviderFlow & { codeVerifier: string };
 
+const loginCookieOf = ({ cookieOf }: PageContext) => cookieOf<PendingProviderFlow>('saas-page-login');
+
 const CONFIG = access('public', { page: true });
 
 /** Sign-in with other providers, and the page on which users connect them. */
 export async function providersPlugin(fastify: FastifyTypebox, options: ProviderPageOptions): Promise<void> {
-  const { providers, sessions, signInPages, loginCookie, pages, messages } = options;
+  const { providers, sessions, signInPages, pages, messages } = options;
+  const loginCookie = loginCookieOf(options);
 
   fastify.get(
     '/sign-in/with/:provider',
@@ -99,7 +93,8 @@ const NOTICES: Readonly<Record<string, { notice: Localized } | { problems: Local
 };
 
 async function connectionPages(fastify: FastifyTypebox, options: ProviderPageOptions): Promise<void> {
-  const { providers, guard, identityOf, loginCookie, pages, path } = options;
+  const { providers, guard, identityOf, pages, path } = options;
+  const loginCookie = loginCookieOf(options);
   const config = access('recent-person', { page: true });
 
   fastify.get('/providers', { config, schema: { querystring: NoticeQuery } }, async (request, reply) =>
@@ -192,13 +187,14 @@ async function connectionPages(fastify: FastifyTypebox, options: ProviderPageOpt
 
 /** Sends the browser to a provider, by way of the API. @param isAgain whether the provider asks the person to sign in again */
 function begin(
-  { loginCookie, path, apiPath, random }: ProviderPageOptions,
+  options: ProviderPageOptions,
   reply: FastifyReply,
   { provider, isAgain = false }: { provider: string; isAgain?: boolean },
   purpose: ProviderFlow,
 ): FastifyReply {
-  const codeVerifier = newToken(random);
-  loginCookie.set(reply, { ...purpose, codeVerifier });
+  const { path, apiPath } = options;
+  const codeVerifier = newToken(options.random);
+  loginCookieOf(options).set(reply, { ...purpose, codeVerifier });
   const query = new URLSearchParams({
     returnTo: `${path()}/${purpose.purpose === 'sign-in' ? 'sign-in' : 'providers'}/return`,
     codeChallenge: sha256(codeVerifier),

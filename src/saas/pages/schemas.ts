@@ -1,11 +1,9 @@
 import { type TProperties, Type } from 'typebox';
-
-const form = <Fields extends TProperties>(fields: Fields) =>
-  Type.Object(fields, { additionalProperties: false });
+import { Closed } from '../../core/http/schemas.js';
 
 /** The body of a form of the account pages; `form` proves that a page of this session contained it. */
 const ownForm = <Fields extends TProperties>(fields: Fields) =>
-  form({ form: Type.String({ maxLength: 128, writeOnly: true }), ...fields });
+  Closed({ form: Type.String({ maxLength: 128, writeOnly: true }), ...fields });
 
 // What a person types is checked by the service, so that the form is shown again with the reason.
 const Typed = Type.String({
@@ -40,18 +38,18 @@ export const BillingQuery = Type.Object({
 });
 export const ReturnQuery = Type.Object({ return_to: returnTo });
 
-export const SignInBody = form({ email: Typed, password: Password });
-export const CodeBody = form({
+export const SignInBody = Closed({ email: Typed, password: Password });
+export const CodeBody = Closed({
   interaction: Challenge,
   code: Type.String({ maxLength: 64, writeOnly: true }),
 });
-export const SignUpBody = form({
+export const SignUpBody = Closed({
   email: Typed,
   name: Typed,
   password: Password,
   password_confirm: Password,
 });
-export const EmailBody = form({ email: Typed });
+export const EmailBody = Closed({ email: Typed });
 
 const mailedCode = {
   maxLength: 64,
@@ -60,7 +58,7 @@ const mailedCode = {
   writeOnly: true,
 };
 export const MailedCodeQuery = Type.Object({ code: Type.Optional(Type.String(mailedCode)) });
-export const MailedCodeBody = form({ code: Type.String(mailedCode) });
+export const MailedCodeBody = Closed({ code: Type.String(mailedCode) });
 
 export const EmptyBody = ownForm({});
 export const AddressBody = ownForm({ email: Typed, password: Type.Optional(Password) });
@@ -91,7 +89,7 @@ const PriceId = Type.String({
 export const PriceBody = ownForm({ price: PriceId });
 export const PriceQuery = Type.Object({ price: PriceId });
 
-export const PasskeyBody = form({
+export const PasskeyBody = Closed({
   ceremony: Type.String({
     accepts: 'the ceremony of the form',
     maxLength: 4096,

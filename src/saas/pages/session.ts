@@ -11,14 +11,8 @@ import { userPageErrors } from './errors.js';
 /** The session of a browser in the cookie of the API, so that pages and an application at the same address share it. */
 export type PageSessions = ReturnType<typeof createPageSessions>;
 
-export interface PageSessionOptions {
-  accounts: Pick<AuthService, 'resume' | 'endSession'>;
-  cookie: Cookie;
-  /** Lifetime of a refresh token in seconds. */
-  refreshTtl: number;
-}
-
-export function createPageSessions({ accounts, cookie, refreshTtl }: PageSessionOptions) {
+/** @param refreshTtl the lifetime of a refresh token in seconds */
+export function createPageSessions(accounts: AuthService, cookie: Cookie, refreshTtl: number) {
   const endPrevious = async (request: FastifyRequest): Promise<void> => {
     const previous = cookie.read(request);
     if (previous !== undefined) await accounts.endSession(previous, requestSource(request));

@@ -1,34 +1,11 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Localized, message } from '../../core/http/messages.js';
-import type { Page, Pages } from '../../core/http/pages.js';
+import type { Page } from '../../core/http/pages.js';
 import { requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
-import type { PasskeyFlows } from '../../shared/passkeys/flows.js';
-import type { AuthService } from '../auth/service.js';
-import type { Enrolment } from '../auth/sign-in/second-factor.js';
+import type { Enrolment } from '../../shared/factors/totp.js';
 import type { SignedIn } from '../auth/sign-in/sign-in.js';
-import type { Federation } from '../login-providers/service.js';
-import type { Destination, PageSessions } from './session.js';
-
-/** Sign-in with passkeys, and the script of the pages that use them. */
-export interface Passkeys extends PasskeyFlows<SignedIn> {
-  script: string;
-}
-
-export interface SignInPageOptions {
-  accounts: Pick<AuthService, 'resendVerification' | 'secondFactorStep' | 'emailLogin'>;
-  sessions: PageSessions;
-  /** Absent if none is configured. */
-  providers: Pick<Federation, 'providers'> | undefined;
-  /** Absent if they are not enabled. */
-  passkeys: Passkeys | undefined;
-  pages: Pages;
-  /** The path of the account page, which includes what a proxy adds. */
-  path(): string;
-  publicUrl(): string;
-  registrationAllowed(): Promise<boolean>;
-  destinationOf(returnTo: string | undefined): Destination;
-}
+import type { PageContext, Passkeys } from './context.js';
 
 /** What the user has typed, and what is wrong with it. */
 export interface FormState {
@@ -61,18 +38,9 @@ function problemOf({ code, message: sentence }: AppError): Localized | undefined
   return problem === undefined ? undefined : message(problem);
 }
 
-export function createSignInPages(options: SignInPageOptions) {
-  const {
-    accounts,
-    sessions,
-    providers,
-    passkeys,
-    pages,
-    path,
-    publicUrl,
-    registrationAllowed,
-    destinationOf,
-  } = options;
+export function createSignInPages(context: PageContext) {
+  const { accounts, sessions, providers, passkeys, pages, path, publicUrl } = context;
+  const { registrationAllowed, destinationOf } = context;
   const { secondFactorStep } = accounts;
 
   /**

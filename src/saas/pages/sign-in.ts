@@ -1,21 +1,15 @@
 import { message } from '../../core/http/messages.js';
-import type { Pages } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import type { PersonGuard } from '../../shared/account-pages/guard.js';
 import type { AuthService } from '../auth/service.js';
+import type { PageContext } from './context.js';
 import { CodeBody, EmptyBody, ReturnQuery, SignInBody, SignInQuery } from './schemas.js';
-import { type Destination, type PageSessions, rejectForeignForm } from './session.js';
+import { rejectForeignForm } from './session.js';
 import { rejectionOf, type SignInPages } from './sign-in-pages.js';
 
-export interface SignInOptions {
-  accounts: Pick<AuthService, 'login' | 'secondFactorStep'>;
-  sessions: PageSessions;
+export interface SignInOptions extends PageContext {
   signInPages: SignInPages;
   guard: PersonGuard;
-  pages: Pages;
-  path(): string;
-  publicUrl(): string;
-  destinationOf(returnTo: string | undefined): Destination;
 }
 
 const CONFIG = access('public', { page: true });

@@ -1,56 +1,34 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { type Localized, type Messages, message } from '../../core/http/messages.js';
-import type { Page, Pages } from '../../core/http/pages.js';
+import { type Localized, message } from '../../core/http/messages.js';
+import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { Email, matchesSchema, OptionalName } from '../../core/http/schemas.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { passwordSentences } from '../../core/passwords/problems.js';
-import type { AuthService } from '../auth/service.js';
 import type { SignedIn } from '../auth/sign-in/sign-in.js';
+import type { PageContext } from './context.js';
 import { EmailBody, ReturnQuery, SignUpBody } from './schemas.js';
-import { type Destination, rejectForeignForm } from './session.js';
+import { rejectForeignForm } from './session.js';
 import { type SignInPages, withReturn } from './sign-in-pages.js';
 
-export interface SignUpOptions {
-  accounts: Pick<AuthService, 'register' | 'forgotPassword'>;
-  signUpForm: SignUpForm;
-  pages: Pages;
-  messages: Pick<Messages, 'negotiate'>;
-  path(): string;
-  publicUrl(): string;
-}
-
-/** What the user has typed, and what is wrong with it. */
-interface FormState {
+interface FormState extends Problem {
   returnTo: string | undefined;
   email?: string;
   name?: string;
-  problems?: Localized[];
-  wrong?: { email?: true; name?: true; password?: true };
 }
 
 /** The form of a registration, for every way to sign in. */
 export type SignUpForm = ReturnType<typeof createSignUpForm>;
 
-export interface SignUpFormOptions {
-  signInPages: SignInPages;
-  hasPasskeys: boolean;
-  pages: Pages;
-  path(): string;
-  publicUrl(): string;
-  registrationAllowed(): Promise<boolean>;
-  destinationOf(returnTo: string | undefined): Destination;
-}
-
-export function createSignUpForm(options: SignUpFormOptions) {
-  const { signInPages, hasPasskeys, pages, path, publicUrl, registrationAllowed, destinationOf } = options;
+export function createSignUpForm(context: PageContext, signInPages: SignInPages) {
+  const { passkeys, pages, path, publicUrl, registrationAllowed, destinationOf } = context;
 
   const page = ({ returnTo, ...state }: FormState): Page => ({
     template: 'user-sign-up',
     view: {
       action: withReturn(`${path()}/sign-up`, returnTo),
       signInHref: withReturn(`${path()}/sign-in`, returnTo),
-      ...(hasPasskeys && { passkeyAction: withReturn(`${path()}/sign-up/passkey`, returnTo) }),
+      ...(passkeys && { passkeyAction: withReturn(`${path()}/sign-up/passkey`, returnTo) }),
       ...state,
     },
     leadsElsewhere: destinationOf(returnTo).leadsElsewhere,
@@ -68,7 +46,7 @@ export function createSignUpForm(options: SignUpFormOptions) {
     page,
 
     /** The form with what is wrong, or the page that says that there are no new accounts. */
-    async send(_request: FastifyRequest, reply: FastifyReply, state: FormState): Promise<FastifyReply> {
+    async send(reply: FastifyReply, state: FormState): Promise<FastifyReply> {
       if (!(await registrationAllowed())) return pages.send(reply.code(403), closed(state.returnTo));
       const { email, name = '' } = state;
       const problem = email === undefined ? undefined : problemOf({ email, name });
@@ -102,7 +80,10 @@ export function createSignUpForm(options: SignUpFormOptions) {
 const CONFIG = access('public', { page: true });
 
 /** Registration, and the form for a forgotten password. */
-export async function signUpPlugin(fastify: FastifyTypebox, options: SignUpOptions): Promise<void> {
+export async function signUpPlugin(
+  fastify: FastifyTypebox,
+  options: PageContext & { signUpForm: SignUpForm },
+): Promise<void> {
   const { accounts, signUpForm, pages, messages, path, publicUrl } = options;
 
   fastify.get(
@@ -110,7 +91,7 @@ export async function signUpPlugin(fastify: FastifyTypebox, options: SignUpOptio
     { config: CONFIG, schema: { querystring: ReturnQuery } },
     async (request, reply) => {
       const { return_to: returnTo } = request.query;
-      return signUpForm.send(request, reply, { returnTo });
+      return signUpForm.send(reply, { returnTo });
     },
   );
 
@@ -161,7 +142,11 @@ export async function signUpPlugin(fastify: FastifyTypebox, options: SignUpOptio
   });
 }
 
-type Problem = Pick<FormState, 'problems' | 'wrong'>;
+/** What is wrong with a form. */
+interface Problem {
+  problems?: Localized[];
+  wrong?: { email?: true; name?: true; password?: true };
+}
 
 /** What is wrong with a form before anything is looked up. */
 function problemOf({ email, name }: Record<'email' | 'name', string>): Problem | undefined {

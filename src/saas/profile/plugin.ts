@@ -1,22 +1,14 @@
-import { Type } from 'typebox';
 import { access, type FastifyTypebox } from '../../core/http/routes.js';
-import { Envelope, OptionalName, ok, User } from '../../core/http/schemas.js';
+import { Closed, Envelope, OptionalName, ok, User } from '../../core/http/schemas.js';
 import { rejectUnknownFields } from '../../core/http/unknown-fields.js';
+import type { UserDirectory } from '../auth/users/users.js';
 
 const ProfileAnswer = Envelope(User);
 
-const ProfilePatch = Type.Object({ name: OptionalName }, { additionalProperties: false });
-
-export interface ProfilePluginOptions {
-  /** Changes the display name and returns the user; an empty name removes it. */
-  rename(userId: string, name: string): Promise<User>;
-}
+const ProfilePatch = Closed({ name: OptionalName });
 
 /** The routes of the profile. */
-export async function profilePlugin(
-  fastify: FastifyTypebox,
-  { rename }: ProfilePluginOptions,
-): Promise<void> {
+export async function profilePlugin(fastify: FastifyTypebox, { rename }: UserDirectory): Promise<void> {
   fastify.get(
     '/user/profile',
     {

@@ -1,39 +1,15 @@
-import type { Clock } from '../../core/kernel/clock.js';
 import { createEncryption } from '../../core/kernel/encryption.js';
 import { type ErrorDetail, httpErrors } from '../../core/kernel/errors.js';
-import type { Random } from '../../core/kernel/secrets.js';
 import { suggestion } from '../../core/kernel/text.js';
-import { type Audit, auditActor, changeDetail, type Operator } from '../../core/ops/audit.js';
+import { auditActor, changeDetail, type Operator } from '../../core/ops/audit.js';
 import type { Job } from '../../core/ops/jobs.js';
-import type { Store } from '../../core/storage/collection.js';
-import { type CustomSettings, fieldOf, type SettingField, valueProblem } from './definitions.js';
+import type { ModuleContext } from '../../core/server/module-context.js';
+import { type CustomSettings, fieldOf, valueProblem } from './definitions.js';
 import { type CustomSettingsDocument, type CustomValue, customSettingsCollection } from './store.js';
 import { createVersionedDocument } from './versioned.js';
 
 /** The settings that the host declares. */
-export interface CustomSettingsService {
-  /** What the admin area can edit. */
-  readonly fields: readonly SettingField[];
-  /**
-   * Every setting with its value or default, secret ones decrypted, as stored at most one second ago.
-   * @throws Error if a secret setting cannot be decrypted
-   */
-  get(): Promise<Record<string, CustomValue | undefined>>;
-  /** The public ones that have a value. */
-  publicValues(): Promise<Record<string, CustomValue>>;
-  /** What the operator may see. */
-  describe(): Promise<DescribedSettings>;
-  /**
-   * Sets values, or removes those that are null, if the stored version is `version`.
-   * @throws VERSION_CONFLICT, VALIDATION_ERROR
-   */
-  update(
-    given: { version: number; values: Readonly<Record<string, unknown>> },
-    by: Operator,
-  ): Promise<DescribedSettings>;
-  /** Encrypts with the current key what another key has encrypted, or what was not secret before. */
-  encryptionJob: Job;
-}
+export type CustomSettingsService = ReturnType<typeof createCustomSettings>;
 
 export interface DescribedSettings {
   version: number;
@@ -43,29 +19,28 @@ export interface DescribedSettings {
   secrets: Record<string, boolean>;
 }
 
-export interface CustomSettingsDependencies {
-  definitions: CustomSettings;
-  /** The configured secrets, the current one first. */
-  encryptionKeys: readonly string[];
-  store: Store;
-  audit: Audit;
-  clock: Clock;
-  random: Random;
-}
-
 const ENCRYPTION_INTERVAL_SECONDS = 60;
 
-export function createCustomSettings(deps: CustomSettingsDependencies): CustomSettingsService {
-  const { definitions, audit, clock } = deps;
+export type CustomSettingsContext = Pick<ModuleContext, 'store' | 'audit' | 'clock' | 'random' | 'jobs'>;
+
+/** @param keys the encryption keys, the current one first */
+export function createCustomSettings(
+  { store, audit, clock, random }: CustomSettingsContext,
+  { definitions, keys }: { definitions: CustomSettings; keys: readonly string[] },
+) {
   const encryption = createEncryption({
-    keys: deps.encryptionKeys,
+    keys,
     purpose: 'saas-backend custom settings',
     unreadable: (name) =>
       `The custom setting ${name} cannot be decrypted. Set SETTINGS_ENCRYPTION_KEY or SETTINGS_ENCRYPTION_KEY_PREVIOUS to the key that encrypted it, or set the setting again.`,
-    random: deps.random,
+    random,
   });
   const defaults: CustomSettingsDocument = { id: 'custom', version: 0, values: {}, secrets: {} };
-  const document = createVersionedDocument(customSettingsCollection(deps.store), defaults, clock);
+  const document = createVersionedDocument<CustomSettingsDocument>(
+    customSettingsCollection(store),
+    defaults,
+    clock,
+  );
   const entries = Object.entries(definitions);
   const plain = entries.filter(([, { secret }]) => !secret);
   const secretNames = entries.filter(([, { secret }]) => secret).map(([name]) => name);
@@ -88,9 +63,14 @@ export function createCustomSettings(deps: CustomSettingsDependencies): CustomSe
   });
 
   return {
+    /** What the admin area can edit. */
     fields: entries.map(([name, definition]) => fieldOf(name, definition)),
 
-    async get() {
+    /**
+     * Every setting with its value or default, secret ones decrypted, as stored at most one second ago.
+     * @throws Error if a secret setting cannot be decrypted
+     */
+    async get(): Promise<Record<string, CustomValue | undefined>> {
       const stored = await document.current();
       return Object.fromEntries(
         entries.map(([name, { secret }]) => {
@@ -101,7 +81,8 @@ export function createCustomSettings(deps: CustomSettingsDependencies): CustomSe
       );
     },
 
-    async publicValues() {
+    /** The public ones that have a value. */
+    async publicValues(): Promise<Record<string, CustomValue>> {
       const stored = await document.current();
       const values = plain
         .filter(([, definition]) => definition.public)
@@ -112,9 +93,17 @@ export function createCustomSettings(deps: CustomSettingsDependencies): CustomSe
       return Object.fromEntries(values);
     },
 
+    /** What the operator may see. */
     describe: async () => view(await document.current()),
 
-    async update({ version, values }, operator) {
+    /**
+     * Sets values, or removes those that are null, if the stored version is `version`.
+     * @throws VERSION_CONFLICT, VALIDATION_ERROR
+     */
+    async update(
+      { version, values }: { version: number; values: Readonly<Record<string, unknown>> },
+      operator: Operator,
+    ): Promise<DescribedSettings> {
       const details = problemsOf(definitions, values);
       if (details.length > 0) throw httpErrors.VALIDATION_ERROR({ details });
       const { before, after } = await document.update(version, (stored) => {
@@ -134,6 +123,7 @@ export function createCustomSettings(deps: CustomSettingsDependencies): CustomSe
       return view(after);
     },
 
+    /** Encrypts with the current key what another key has encrypted, or what was not secret before. */
     encryptionJob: {
       everySeconds: ENCRYPTION_INTERVAL_SECONDS,
       async run() {
@@ -158,7 +148,7 @@ export function createCustomSettings(deps: CustomSettingsDependencies): CustomSe
           };
         });
       },
-    },
+    } satisfies Job,
   };
 }
 

@@ -1,6 +1,6 @@
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
-import type { CustomSettingsService } from './custom.js';
+import type { CustomSettingsContext, CustomSettingsService } from './custom.js';
 import type { CustomSettings } from './definitions.js';
 import { enforceMaintenance, settingsAdminPlugin, settingsPlugin } from './plugin.js';
 import { createSettingsService } from './service.js';
@@ -13,10 +13,10 @@ export type SettingsModule = ReturnType<typeof createSettingsModule>;
  * @param custom the settings of the host, if it declares any
  */
 export function createSettingsModule(
-  { store, audit, clock }: Pick<ModuleContext, 'store' | 'audit' | 'clock'>,
+  context: ModuleContext,
   { operator, custom }: { operator: string; custom?: CustomSettingsService | undefined },
 ) {
-  const service = createSettingsService({ store, audit, clock });
+  const service = createSettingsService(context);
   return {
     service,
     /** The settings of the host, if it declares any. */
@@ -40,12 +40,12 @@ export function createSettingsModule(
  * @param keys the encryption keys, the current one first
  */
 export async function openCustomSettings(
-  context: Pick<ModuleContext, 'store' | 'audit' | 'clock' | 'random' | 'jobs'>,
-  { definitions, keys }: { definitions: CustomSettings; keys: readonly (string | undefined)[] },
+  context: CustomSettingsContext,
+  { definitions, keys: configured }: { definitions: CustomSettings; keys: readonly (string | undefined)[] },
 ): Promise<CustomSettingsService> {
   const { createCustomSettings } = await import('./custom.js');
-  const encryptionKeys = keys.filter((key) => key !== undefined);
-  const custom = createCustomSettings({ ...context, definitions, encryptionKeys });
-  if (encryptionKeys.length > 0) context.jobs.add('settings-encryption', custom.encryptionJob);
+  const keys = configured.filter((key) => key !== undefined);
+  const custom = createCustomSettings(context, { definitions, keys });
+  if (keys.length > 0) context.jobs.add('settings-encryption', custom.encryptionJob);
   return custom;
 }

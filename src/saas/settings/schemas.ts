@@ -1,7 +1,7 @@
 import type { Static } from 'typebox';
 import { Type } from 'typebox';
 import { option } from '../../core/config/options.js';
-import { DisplayName } from '../../core/http/schemas.js';
+import { Closed, DisplayName } from '../../core/http/schemas.js';
 import { secretWeakness } from '../../core/kernel/secrets.js';
 
 const strongSecret = (secret: string | undefined) =>
@@ -52,16 +52,13 @@ const version = Type.Integer({
 export const VersionedSettings = Type.Object({ ...fields, version });
 export type VersionedSettings = Static<typeof VersionedSettings>;
 
-export const SettingsPatch = Type.Object(
-  {
-    siteName: Type.Optional(fields.siteName),
-    allowRegistration: Type.Optional(fields.allowRegistration),
-    maintenanceMode: Type.Optional(fields.maintenanceMode),
-    emailNotifications: Type.Optional(fields.emailNotifications),
-    version,
-  },
-  { additionalProperties: false },
-);
+export const SettingsPatch = Closed({
+  siteName: Type.Optional(fields.siteName),
+  allowRegistration: Type.Optional(fields.allowRegistration),
+  maintenanceMode: Type.Optional(fields.maintenanceMode),
+  emailNotifications: Type.Optional(fields.emailNotifications),
+  version,
+});
 export type SettingsPatch = Static<typeof SettingsPatch>;
 
 /** With the values of the host's public settings, if there are any. */
@@ -80,12 +77,9 @@ export const CustomSettingsAnswer = Type.Object({
   }),
 });
 
-export const CustomSettingsPatch = Type.Object(
-  {
-    version,
-    values: Type.Record(Type.String(), Type.Unknown(), {
-      description: 'Settings to change; null removes a value, so that the default applies.',
-    }),
-  },
-  { additionalProperties: false },
-);
+export const CustomSettingsPatch = Closed({
+  version,
+  values: Type.Record(Type.String(), Type.Unknown(), {
+    description: 'Settings to change; null removes a value, so that the default applies.',
+  }),
+});

@@ -1,21 +1,6 @@
 import type { Clock } from '../../core/kernel/clock.js';
 import { httpErrors } from '../../core/kernel/errors.js';
-import { type Collection, nullIfTaken } from '../../core/storage/collection.js';
-
-/** Settings in one document, of which every process has a copy that is at most one second old. */
-export interface VersionedDocument<T> {
-  /** The document as read at most one second ago, so that every process applies a change within two. */
-  current(): Promise<T>;
-  /** Returns the same, or `undefined` when it must be read from the store. */
-  cached(): T | undefined;
-  /** The document as last read, however old; the defaults before the first read. */
-  latest(): T;
-  /**
-   * Changes the fields that `change` returns if the stored version is `version`, and increments it.
-   * @throws VERSION_CONFLICT, and what `change` throws
-   */
-  update(version: number, change: (before: T) => Partial<T>): Promise<{ before: T; after: T }>;
-}
+import { nullIfTaken } from '../../core/storage/collection.js';
 
 const versionConflict = () =>
   httpErrors.VERSION_CONFLICT({
@@ -24,24 +9,31 @@ const versionConflict = () =>
 
 const MAX_AGE_MS = 1_000;
 
-/** What is needed of a collection; its declared types do not fit a generic document. */
-interface Documents<T> {
-  findOne(where: { id: string }): Promise<T | null>;
+interface VersionedDocument {
+  id: string;
+  version: number;
+}
+
+/** The part of a collection in use. */
+interface Documents<T extends VersionedDocument> {
+  findOne(where: { id: T['id'] }): Promise<T | null>;
   insert(document: T): Promise<void>;
   updateOne(
-    where: { id: string; version: number },
+    where: { id: T['id']; version: number },
     change: { set: Partial<T>; inc: { version: 1 } },
   ): Promise<T | null>;
 }
 
-/** @param defaults the document until the first change, in version 0, which is not stored */
-export function createVersionedDocument<T extends { id: string; version: number }>(
-  collection: Collection<T>,
+/**
+ * Settings in one document, of which every process has a copy that is at most one second old.
+ * @param defaults the document until the first change, in version 0, which is not stored
+ */
+export function createVersionedDocument<T extends VersionedDocument>(
+  documents: Documents<T>,
   defaults: T,
   clock: Clock,
-): VersionedDocument<T> {
-  const documents = collection as unknown as Documents<T>;
-  const { id } = defaults;
+) {
+  const { id } = defaults as { id: T['id'] };
   let latest: { document: T; at: number } | undefined;
 
   const updateCache = (document: T): T => {
@@ -53,14 +45,22 @@ export function createVersionedDocument<T extends { id: string; version: number 
     latest && Math.abs(clock.now() - latest.at) < MAX_AGE_MS ? latest.document : undefined;
 
   return {
+    /** Returns the same as `current`, or `undefined` when it must be read from the store. */
     cached,
-    latest: () => latest?.document ?? defaults,
 
-    async current() {
+    /** The document as last read, however old; the defaults before the first read. */
+    latest: (): T => latest?.document ?? defaults,
+
+    /** The document as read at most one second ago, so that every process applies a change within two. */
+    async current(): Promise<T> {
       return cached() ?? updateCache(await readStored());
     },
 
-    async update(version, change) {
+    /**
+     * Changes the fields that `change` returns if the stored version is `version`, and increments it.
+     * @throws VERSION_CONFLICT, and what `change` throws
+     */
+    async update(version: number, change: (before: T) => Partial<T>): Promise<{ before: T; after: T }> {
       const before = await readStored();
       if (before.version !== version) throw versionConflict();
       const set = change(before);

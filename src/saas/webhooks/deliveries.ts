@@ -23,7 +23,7 @@ export interface DeliveryQuery {
 export type DeliveryService = ReturnType<typeof createDeliveryService>;
 
 export interface DeliveryServiceDependencies {
-  endpoints: Pick<Endpoints, 'findOne' | 'updateOne'>;
+  endpoints: Endpoints;
   deliveries: Deliveries;
   /** Called when there is something to send. */
   wake(): void;

@@ -25,7 +25,7 @@ export async function deliveryPagesPlugin(
     console,
     endpoints,
     deliveries,
-  }: { console: Console; endpoints: Pick<EndpointService, 'names'>; deliveries: DeliveryService },
+  }: { console: Console; endpoints: EndpointService; deliveries: DeliveryService },
 ): Promise<void> {
   const names = [...endpoints.names, TEST_EVENT];
 

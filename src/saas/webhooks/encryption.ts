@@ -1,21 +1,12 @@
-import { type Clock, MINUTE, SECOND } from '../../core/kernel/clock.js';
-import type { Encryption } from '../../core/kernel/encryption.js';
+import { MINUTE, SECOND } from '../../core/kernel/clock.js';
 import type { Job } from '../../core/ops/jobs.js';
 import { pagesOf } from '../../core/storage/pages.js';
-import type { EndpointDocument, Endpoints } from './store.js';
+import type { EndpointDocument, WebhookDependencies } from './store.js';
 
 const INTERVAL_MS = 10 * MINUTE;
 
 /** Encrypts with the current key what another key has encrypted, and removes previous secrets that no longer sign. */
-export function createEncryptionJob({
-  endpoints,
-  encryption,
-  clock,
-}: {
-  endpoints: Pick<Endpoints, 'page' | 'updateOne'>;
-  encryption: Encryption;
-  clock: Clock;
-}): Job {
+export function createEncryptionJob({ endpoints, encryption, clock }: WebhookDependencies): Job {
   const renew = async ({
     id,
     version,

@@ -1,9 +1,7 @@
-import { type Clock, isUnexpired, MINUTE } from '../../core/kernel/clock.js';
-import type { Audit } from '../../core/ops/audit.js';
-import type { JobLog } from '../../core/ops/jobs.js';
+import { isUnexpired, MINUTE } from '../../core/kernel/clock.js';
 import type { Where } from '../../core/storage/collection.js';
 import { FAILURE_LIMIT_MS, MAX_DELAY_MS, pauseMs } from './schedule.js';
-import type { Deliveries, EndpointDocument, Endpoints } from './store.js';
+import type { Deliveries, EndpointDocument, WebhookDependencies } from './store.js';
 
 /** Whether endpoints answer: one that does not is paused, and disabled after three days. */
 export type EndpointHealth = ReturnType<typeof createEndpointHealth>;
@@ -13,14 +11,6 @@ export interface FailedAttempt {
   /** Absent if there was no answer. */
   status?: number;
   retryAfterMs?: number | undefined;
-}
-
-export interface EndpointHealthDependencies {
-  endpoints: Endpoints;
-  deliveries: Pick<Deliveries, 'page' | 'updateMany'>;
-  audit: Pick<Audit, 'record'>;
-  clock: Clock;
-  log: Pick<JobLog, 'warn'>;
 }
 
 /** The endpoint does not want to receive anything any more (RFC 9110 §15.5.11). */
@@ -33,7 +23,7 @@ const FAILED_AT_ONCE = 200;
  * of 200.
  */
 export async function failPending(
-  deliveries: Pick<Deliveries, 'page' | 'updateMany'>,
+  deliveries: Deliveries,
   {
     endpointId,
     now,
@@ -51,7 +41,7 @@ export async function failPending(
   }
 }
 
-export function createEndpointHealth(deps: EndpointHealthDependencies) {
+export function createEndpointHealth(deps: WebhookDependencies) {
   const { endpoints, deliveries, audit, clock, log } = deps;
 
   const disable = async (

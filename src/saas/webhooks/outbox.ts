@@ -6,15 +6,9 @@ import { nullIfTaken } from '../../core/storage/collection.js';
 import { pagesOf } from '../../core/storage/pages.js';
 import type { Deliveries, DeliveryDocument, EndpointDocument, Endpoints, Intents } from './store.js';
 
-/**
- * Records events for the endpoints that receive them. An event that follows a change is announced before the change, with what
- * proves that it was made; the job delivers what a crash has left, or drops it.
- */
-export type WebhookOutbox = ReturnType<typeof createWebhookOutbox>;
-
 export interface WebhookOutboxDependencies {
-  endpoints: Pick<Endpoints, 'page' | 'findOne'>;
-  deliveries: Pick<Deliveries, 'insert' | 'deleteOne'>;
+  endpoints: Endpoints;
+  deliveries: Deliveries;
   intents: Intents;
   /** Whether the change of an announced event was made. */
   wasMade(proof: EventProof): Promise<boolean>;
@@ -60,6 +54,10 @@ export function newDelivery(
   };
 }
 
+/**
+ * Records events for the endpoints that receive them. An event that follows a change is announced before the change, with what
+ * proves that it was made; the job delivers what a crash has left, or drops it.
+ */
 export function createWebhookOutbox(deps: WebhookOutboxDependencies) {
   const { endpoints, deliveries, intents, wasMade, wake, clock } = deps;
 

@@ -1,19 +1,11 @@
 import { toTimestamp } from '../../core/http/schemas.js';
 import { firstPagesOf, pagesOf } from '../../core/storage/pages.js';
-import type { Deliveries, Endpoints } from './store.js';
-
-/** What deliveries contain about a user. */
-export type DeliveryPersonalData = ReturnType<typeof createDeliveryPersonalData>;
+import type { WebhookDependencies } from './store.js';
 
 const MAX_LISTED = 10_000;
 
-export function createDeliveryPersonalData({
-  endpoints,
-  deliveries,
-}: {
-  endpoints: Pick<Endpoints, 'page'>;
-  deliveries: Pick<Deliveries, 'page' | 'updateOne' | 'deleteMany'>;
-}) {
+/** What deliveries contain about a user. */
+export function createDeliveryPersonalData({ endpoints, deliveries }: WebhookDependencies) {
   return {
     /** For the export. */
     async *listByUser(userId: string) {

@@ -79,16 +79,14 @@ const shown = (endpoint: Pick<EndpointView, 'id' | 'url'>, secret: string) => ({
   secrets: [{ label: 'Signing secret', value: secret }],
 });
 
+const pageOf = ({ id }: EndpointView) => `${SECTION}/${id}`;
+
 /** The endpoints of webhooks, their changes, and the deliveries. */
 export async function webhookPagesPlugin(
   fastify: FastifyTypebox,
-  { console, endpoints, deliveries }: WebhookPagesOptions,
+  options: WebhookPagesOptions,
 ): Promise<void> {
-  const find = ({ id = '' }: Record<string, string>) => endpoints.find(id);
-  const register = <Target, Of extends TObject, Result>(
-    action: Omit<Action<Target, Of, Result>, 'section'>,
-  ) => registerAction(fastify, console, { ...action, section: SECTION });
-  const pageOf = ({ id }: EndpointView) => `${SECTION}/${id}`;
+  const { console, endpoints } = options;
 
   registerList<EndpointView>(fastify, console, {
     path: SECTION,
@@ -112,25 +110,9 @@ export async function webhookPagesPlugin(
     empty: 'There are no endpoints yet. Add one to receive events.',
   });
 
-  await register<object, typeof Fields, { endpoint: EndpointView; secret: string }>({
-    path: `${SECTION}/create`,
-    title: () => 'Add an endpoint',
-    consequences:
-      'Events from now on are sent to it. It gets a secret for the signatures, which is shown once.',
-    button: 'Add the endpoint',
-    fields: Fields,
-    inputs: inputs(endpoints.names),
-    find: async () => ({}),
-    run: (_, fields, by) => endpoints.create(inputOf(fields), by),
-    reveal: ({ endpoint, secret }) => shown(endpoint, secret),
-    answer: { schema: Secret, of: ({ endpoint, secret }) => ({ endpointId: endpoint.id, secret }) },
-    done: 'Endpoint added.',
-    returnTo: () => SECTION,
-  });
-
   const schema = { params: Parameters, querystring: Type.Object({ done: Done }) };
   fastify.get(`/${SECTION}/:id`, { config: console.config, schema }, async (request, reply) => {
-    const endpoint = await find(request.params);
+    const endpoint = await endpoints.find(request.params['id'] ?? '');
     const { id, state } = endpoint;
     const time = (label: string, value: string | null) => (value === null ? [] : [{ label, time: value }]);
     const text = (label: string, value: string | null) => (value === null ? [] : [{ label, text: value }]);
@@ -170,28 +152,62 @@ export async function webhookPagesPlugin(
       config: access(console.access),
       schema: { params: Parameters, response: { 200: Envelope(EndpointView) } },
     },
-    async (request) => ok(await find(request.params)),
+    async (request) => ok(await endpoints.find(request.params['id'] ?? '')),
   );
 
-  await register<EndpointView, typeof Fields, unknown>({
-    path: `${SECTION}/:id/update`,
+  await registerChanges(fastify, options);
+  await deliveryPagesPlugin(fastify, options);
+}
+
+async function registerChanges(
+  fastify: FastifyTypebox,
+  { console, endpoints, deliveries }: WebhookPagesOptions,
+): Promise<void> {
+  type Change<Of extends TObject, Result> = Omit<
+    Action<EndpointView, Of, Result>,
+    'path' | 'section' | 'find' | 'returnTo'
+  > & { returnTo?(): string };
+  const register = <Of extends TObject, Result>(verb: string, change: Change<Of, Result>) =>
+    registerAction<EndpointView, Of, Result>(fastify, console, {
+      path: `${SECTION}/:id/${verb}`,
+      section: SECTION,
+      find: ({ id = '' }) => endpoints.find(id),
+      returnTo: pageOf,
+      ...change,
+    });
+
+  await registerAction<object, typeof Fields, { endpoint: EndpointView; secret: string }>(fastify, console, {
+    path: `${SECTION}/create`,
+    section: SECTION,
+    title: () => 'Add an endpoint',
+    consequences:
+      'Events from now on are sent to it. It gets a secret for the signatures, which is shown once.',
+    button: 'Add the endpoint',
+    fields: Fields,
+    inputs: inputs(endpoints.names),
+    find: async () => ({}),
+    run: (_, fields, by) => endpoints.create(inputOf(fields), by),
+    reveal: ({ endpoint, secret }) => shown(endpoint, secret),
+    answer: { schema: Secret, of: ({ endpoint, secret }) => ({ endpointId: endpoint.id, secret }) },
+    done: 'Endpoint added.',
+    returnTo: () => SECTION,
+  });
+
+  await register<typeof Fields, unknown>('update', {
     title: ({ url }) => `Change ${url}`,
     consequences: 'Deliveries that are pending go to the new address as well.',
     button: 'Save',
     fields: Fields,
     inputs: inputs(endpoints.names),
     values: ({ url, description, events }) => ({ url, description, events: events.join('\n') }),
-    find,
     run: ({ id }, fields, by) => endpoints.update(id, inputOf(fields), by),
     done: 'Saved.',
-    returnTo: pageOf,
   });
 
   const Rotation = Type.Object({
     atOnce: Type.Optional(Type.String({ accepts: 'yes or no', pattern: '^(yes|no)$', maxLength: 3 })),
   });
-  await register<EndpointView, typeof Rotation, string>({
-    path: `${SECTION}/:id/rotate`,
+  await register<typeof Rotation, string>('rotate', {
     title: ({ url }) => `Rotate the secret of ${url}?`,
     consequences: 'The endpoint gets a new secret, which is shown once.',
     button: 'Rotate the secret',
@@ -206,56 +222,44 @@ export async function webhookPagesPlugin(
         ],
       },
     ],
-    find,
     run: ({ id }, { atOnce }, by) => endpoints.rotate(id, { atOnce: atOnce === 'yes' }, by),
     reveal: (secret, endpoint) => shown(endpoint, secret),
     answer: { schema: Secret, of: (secret, { id }) => ({ endpointId: id, secret }) },
     done: 'Secret rotated.',
-    returnTo: pageOf,
   });
 
-  await register<EndpointView, TObject, unknown>({
-    path: `${SECTION}/:id/disable`,
+  await register<TObject, unknown>('disable', {
     title: ({ url }) => `Disable ${url}?`,
     consequences:
       'It receives no further events. What is pending fails, and can be sent again after the endpoint is enabled.',
     button: 'Disable',
-    find,
     run: ({ id }, _, by) => endpoints.disable(id, by),
     done: 'Disabled.',
-    returnTo: pageOf,
   });
 
-  await register<EndpointView, TObject, unknown>({
-    path: `${SECTION}/:id/enable`,
+  await register<TObject, unknown>('enable', {
     title: ({ url }) => `Enable ${url}?`,
     consequences: 'It receives events from now on, and none of those that happened while it was disabled.',
     button: 'Enable',
-    find,
     run: ({ id }, _, by) => endpoints.enable(id, by),
     done: 'Enabled.',
-    returnTo: pageOf,
   });
 
-  await register<EndpointView, TObject, unknown>({
-    path: `${SECTION}/:id/remove`,
+  await register<TObject, unknown>('remove', {
     title: ({ url }) => `Remove ${url}?`,
     consequences: 'This cannot be undone. Its deliveries are removed as well.',
     button: 'Remove permanently',
     isDestructive: true,
-    find,
     run: ({ id }, _, by) => endpoints.remove(id, by),
     done: 'Removed.',
     returnTo: () => SECTION,
   });
 
   const Test = Type.Object({ deliveryId: Type.String() });
-  await register<EndpointView, TObject, string>({
-    path: `${SECTION}/:id/test`,
+  await register<TObject, string>('test', {
     title: ({ url }) => `Send a test event to ${url}?`,
     consequences: 'The event webhook.test is sent, whichever events the endpoint receives.',
     button: 'Send',
-    find,
     run: ({ id }, _, by) => endpoints.sendTest(id, by),
     answer: { schema: Test, of: (deliveryId) => ({ deliveryId }) },
     done: 'The test event is being sent. It is the newest in the list.',
@@ -263,18 +267,13 @@ export async function webhookPagesPlugin(
   });
 
   const Count = Type.Object({ count: Type.Integer() });
-  await register<EndpointView, TObject, number>({
-    path: `${SECTION}/:id/resend`,
+  await register<TObject, number>('resend', {
     title: ({ url }) => `Send failed events to ${url} again?`,
     consequences:
       'The failed deliveries of the last 30 days, at most the oldest 1,000, are attempted again with the same IDs and payloads. Repeat it for the rest.',
     button: 'Send again',
-    find,
     run: ({ id }, _, by) => deliveries.resendFailed(id, by),
     answer: { schema: Count, of: (count) => ({ count }) },
     done: 'The failed events are being sent again.',
-    returnTo: pageOf,
   });
-
-  await deliveryPagesPlugin(fastify, { console, endpoints, deliveries });
 }

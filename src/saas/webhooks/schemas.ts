@@ -1,7 +1,7 @@
-import { type Static, type TObject, Type } from 'typebox';
+import { type Static, Type } from 'typebox';
 import type { Report } from '../../core/config/configuration-error.js';
 import { option } from '../../core/config/options.js';
-import { Timestamp } from '../../core/http/schemas.js';
+import { Nullable, Timestamp } from '../../core/http/schemas.js';
 
 /** The options of webhooks. The secrets of endpoints are encrypted with SETTINGS_ENCRYPTION_KEY. */
 export const webhookOptions = {
@@ -14,7 +14,6 @@ export const webhookOptions = {
     doc: 'Allow endpoints of webhooks in private networks, and without TLS. Outside production, those of this machine are always allowed.',
   }),
 };
-export type WebhookConfiguration = Static<TObject<typeof webhookOptions>>;
 
 /** Refuses endpoints whose secrets could not be encrypted. */
 export function refuseWebhooksWithoutKey(
@@ -28,7 +27,6 @@ export function refuseWebhooksWithoutKey(
   );
 }
 
-const Nullable = <T extends ReturnType<typeof Type.String>>(schema: T) => Type.Union([schema, Type.Null()]);
 const NullableTime = Nullable(Timestamp);
 
 export const ENDPOINT_STATES = ['enabled', 'failing', 'disabled'] as const;

@@ -1,5 +1,4 @@
-import { CLOCK_SKEW_MS, type Clock, DAY, every, HOUR, MINUTE, SECOND } from '../../core/kernel/clock.js';
-import type { Encryption } from '../../core/kernel/encryption.js';
+import { CLOCK_SKEW_MS, DAY, every, HOUR, MINUTE, SECOND } from '../../core/kernel/clock.js';
 import type { Job } from '../../core/ops/jobs.js';
 import { purgeMatching } from '../../core/ops/purge.js';
 import type { SendRequest } from '../../core/outbound/request.js';
@@ -7,21 +6,17 @@ import { pagesOf } from '../../core/storage/pages.js';
 import { type EndpointHealth, failPending } from './health.js';
 import { delayAfter, MAX_DELAY_MS, readRetryAfter } from './schedule.js';
 import { openSecrets, signatureHeaders } from './signing.js';
-import type { Deliveries, DeliveryDocument, EndpointDocument, Endpoints } from './store.js';
+import type { DeliveryDocument, EndpointDocument, WebhookDependencies } from './store.js';
 
 /**
  * Sends deliveries, each at least once. An attempt increments `attempts` in one conditional update, and stores its result only if that
  * number is unchanged: of any number of processes, one makes it.
  */
-export interface SenderDependencies {
-  endpoints: Endpoints;
-  deliveries: Deliveries;
+export interface SenderDependencies extends WebhookDependencies {
   health: EndpointHealth;
-  encryption: Encryption;
   send: SendRequest;
   /** Called after each attempt. */
   onAttempt: ((result: 'delivered' | 'refused' | 'unanswered') => void) | undefined;
-  clock: Clock;
 }
 
 export type Sender = ReturnType<typeof createSender>;

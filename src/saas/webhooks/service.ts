@@ -1,11 +1,9 @@
 import { isIP } from 'node:net';
 import { toTimestamp } from '../../core/http/schemas.js';
 import { isLoopbackAddress, isPublicAddress, plainAddress } from '../../core/kernel/addresses.js';
-import type { Clock } from '../../core/kernel/clock.js';
-import type { Encryption } from '../../core/kernel/encryption.js';
 import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
-import { newId, type Random } from '../../core/kernel/secrets.js';
-import { type Audit, auditActor, changeDetail, type Operator } from '../../core/ops/audit.js';
+import { newId } from '../../core/kernel/secrets.js';
+import { auditActor, changeDetail, type Operator } from '../../core/ops/audit.js';
 import type { Reach } from '../../core/outbound/request.js';
 import type { Page } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
@@ -14,7 +12,7 @@ import { failPending } from './health.js';
 import { newDelivery } from './outbox.js';
 import type { EndpointState, EndpointView } from './schemas.js';
 import { newSecret, PREVIOUS_SECRET_MS } from './signing.js';
-import type { Deliveries, EndpointDocument, Endpoints } from './store.js';
+import type { EndpointDocument, WebhookDependencies } from './store.js';
 
 /** What the operator writes. */
 export interface EndpointInput {
@@ -27,17 +25,9 @@ export interface EndpointInput {
 /** The endpoints, which the operator manages. */
 export type EndpointService = ReturnType<typeof createEndpointService>;
 
-export interface EndpointServiceDependencies {
-  endpoints: Endpoints;
-  deliveries: Deliveries;
+export interface EndpointServiceDependencies extends WebhookDependencies {
   names: readonly string[];
   reach: Reach;
-  encryption: Encryption;
-  /** Called when there is something to send. */
-  wake(): void;
-  audit: Pick<Audit, 'record'>;
-  clock: Clock;
-  random: Random;
 }
 
 const MAX_ENDPOINTS = 50;
@@ -113,7 +103,11 @@ export function createEndpointService(deps: EndpointServiceDependencies) {
     url,
     description,
     events = [],
-  }: Omit<EndpointInput, 'events'> & { events?: string[] }) => ({
+  }: {
+    url: string;
+    description: string;
+    events?: string[];
+  }) => ({
     url,
     description,
     events: events.join(' '),

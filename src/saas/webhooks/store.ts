@@ -1,3 +1,8 @@
+import type { Clock } from '../../core/kernel/clock.js';
+import type { Encryption } from '../../core/kernel/encryption.js';
+import type { Random } from '../../core/kernel/secrets.js';
+import type { Audit } from '../../core/ops/audit.js';
+import type { JobLog } from '../../core/ops/jobs.js';
 import type { Collection, Store } from '../../core/storage/collection.js';
 import type { DeliveryStatus } from './schemas.js';
 
@@ -109,3 +114,16 @@ export type Intents = Collection<IntentDocument>;
 
 export const intentCollection = (store: Store): Intents =>
   store.collection<IntentDocument>('webhook_intents', { indexes: [['createdAt']] });
+
+/** What the services of this domain share. */
+export interface WebhookDependencies {
+  endpoints: Endpoints;
+  deliveries: Deliveries;
+  encryption: Encryption;
+  /** Called when there is something to send. */
+  wake(): void;
+  audit: Audit;
+  clock: Clock;
+  random: Random;
+  log: JobLog;
+}

@@ -260,7 +260,7 @@ t.test('a start advises to list the prices for sale, unless one of the options d
   const paymentSecretKey = 'sk_test_1';
   const advice = (options: CreateServerOptions) => {
     const { config } = resolveSaas({ env: DEVELOPMENT, paymentSecretKey, ...options });
-    return applicableWarnings(saasWarnings(config)).map(({ about }) => about);
+    return applicableWarnings(saasWarnings(config.values)).map(({ about }) => about);
   };
   t.same(advice({}), ['BILLING_PRICES']);
   t.same(advice({ billing: { plans: { pro: { features: ['export'] } } } }), ['BILLING_PRICES']);

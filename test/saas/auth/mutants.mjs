@@ -12,12 +12,12 @@ export default [
     tests: [['saas/auth/browser-sessions', 'a client that does not ask is not affected by a cookie']],
   },
   {
-    name: 'the password alone opens an account with a second factor', file: 'saas/auth/service.ts', in: 'login',
-    replace: 'await secondFactorStep?.demand(user, FIRST_FACTOR.password, source);', by: '',
+    name: 'the password alone opens an account with a second factor', file: 'saas/auth/sign-in/password-login.ts', in: 'login',
+    replace: 'await deps.secondFactorStep?.demand(user, FIRST_FACTOR.password, source);', by: '',
     tests: [['saas/auth/second-factor', 'a user sets up an authenticator app, and sign-in asks for its code']],
   },
   {
-    name: 'a challenge fits every purpose', file: 'saas/auth/sign-in/second-factor.ts', in: 'verify',
+    name: 'a challenge fits every purpose', file: 'saas/auth/sign-in/challenges.ts', in: 'verify',
     replace: 'aud === audience(purpose) &&', by: '',
     tests: [['saas/auth/second-factor', 'a challenge is worth nothing as a token, for another purpose, or after']],
   },
@@ -110,7 +110,7 @@ export default [
     tests: [['saas/auth/sessions', 'suspension and deletion take effect on the next request']],
   },
   {
-    name: 'a suspended user signs in', file: 'saas/auth/service.ts', in: 'login',
+    name: 'a suspended user signs in', file: 'saas/auth/sign-in/password-login.ts', in: 'login',
     replace: 'if (isDisabled(user)) throw authErrors.ACCOUNT_SUSPENDED();', by: '',
     tests: [['saas/auth/sessions', 'login answers alike for an unknown address, a wrong password']],
   },

@@ -1,9 +1,10 @@
 import { sha256 } from '../../../core/kernel/secrets.js';
 import { UniqueViolation } from '../../../core/storage/collection.js';
 import type { Users } from '../store.js';
+import type { NewUserDependencies } from '../users/users.js';
 
 /** A collection of users that stores nothing and detects duplicates as a real import would. */
-export function createDryRunUsers(users: Pick<Users, 'findOne'>): Pick<Users, 'insert' | 'findOne'> {
+export function createDryRunUsers(users: Users): NewUserDependencies['users'] {
   const imported = new DigestSet();
   return {
     findOne: users.findOne,

@@ -56,7 +56,7 @@ export async function importUsers(
       }
     : deps;
   const report: ImportReport = { lines: 0, created: 0, existing: 0, refused: 0, interrupted: false };
-  let batch: Pick<Line, 'number' | 'text'>[] = [];
+  let batch: Line[] = [];
   const importBatch = async (bytes: number) => {
     const results = await Promise.all(batch.map(({ text }) => importLine(text, target)));
     for (const [index, result] of results.entries()) {
@@ -71,9 +71,9 @@ export async function importUsers(
     onProgress?.(bytes);
   };
   try {
-    for await (const { number, text, bytes } of readLines(input, MAX_LINE_BYTES)) {
-      if (typeof text !== 'string' || text.trim() !== '') batch.push({ number, text });
-      if (batch.length === BATCH_SIZE) await importBatch(bytes);
+    for await (const line of readLines(input, MAX_LINE_BYTES)) {
+      if (typeof line.text !== 'string' || line.text.trim() !== '') batch.push(line);
+      if (batch.length === BATCH_SIZE) await importBatch(line.bytes);
       if (signal?.aborted) break;
     }
   } catch (error) {

@@ -1,17 +1,15 @@
 import type { RequestSource } from '../../../core/http/routes.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
-import type { Audit } from '../../../core/ops/audit.js';
 import type { LinkUse, UsedLinks } from '../../../core/ops/used-links.js';
 import { PASSWORD_PROBLEMS } from '../../../core/passwords/problems.js';
 import type { Where } from '../../../core/storage/collection.js';
-import type { Throttle } from '../../../core/throttle/throttle.js';
 import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import { eventIdOf, proofOfUse } from '../events.js';
 import { authLimits } from '../limits.js';
 import type { SessionService } from '../sessions/sessions.js';
 import type { PasswordRules } from '../sign-in/credentials.js';
-import { ALL_LINK_FIELDS, type UserDocument } from '../store.js';
+import { ALL_LINK_FIELDS, type UsedLink, type UserDocument } from '../store.js';
 
 /** The proof of account ownership that is sent with a link. */
 export interface AccountProof {
@@ -39,26 +37,12 @@ export interface Confirmation {
   enqueueNotices?(): Promise<void>;
 }
 
-export type ConfirmedUser = UserDocument & Required<Pick<UserDocument, 'usedLink'>>;
+export type ConfirmedUser = UserDocument & { usedLink: UsedLink };
 
-export interface AddressConfirmationDependencies
-  extends Pick<
-    AuthDependencies,
-    | 'users'
-    | 'passwords'
-    | 'foreignHashes'
-    | 'mails'
-    | 'emit'
-    | 'announceEvent'
-    | 'presentUser'
-    | 'profileMark'
-    | 'signInMethods'
-  > {
+export interface AddressConfirmationDependencies extends AuthDependencies {
   passwordRules: PasswordRules;
-  throttle: Pick<Throttle, 'countKey'>;
-  audit: Audit;
   authenticate: SessionService['authenticate'];
-  usedLinks: Pick<UsedLinks<UserDocument>, 'findUnanswered'>;
+  usedLinks: UsedLinks<UserDocument>;
 }
 
 export function createAddressConfirmation(deps: AddressConfirmationDependencies) {

@@ -2,10 +2,8 @@ import { canonicalEmail } from '../../../core/http/mailboxes.js';
 import type { RequestSource } from '../../../core/http/routes.js';
 import { isUnexpired } from '../../../core/kernel/clock.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
-import type { Audit } from '../../../core/ops/audit.js';
 import type { LinkUse } from '../../../core/ops/used-links.js';
 import { UniqueViolation } from '../../../core/storage/collection.js';
-import type { Throttle } from '../../../core/throttle/throttle.js';
 import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import { eventIdOf } from '../events.js';
@@ -20,23 +18,8 @@ import { newLinkToken, VERIFICATION_LINK_TTL_MS } from './link-tokens.js';
 /** Changes the address of an account once a link sent to the new address is followed. */
 export type EmailChange = ReturnType<typeof createEmailChange>;
 
-export interface EmailChangeDependencies
-  extends Pick<
-    AuthDependencies,
-    | 'users'
-    | 'mails'
-    | 'emit'
-    | 'presentUser'
-    | 'backgroundTasks'
-    | 'clock'
-    | 'random'
-    | 'verificationRequired'
-    | 'profileChanged'
-    | 'secondFactors'
-  > {
+export interface EmailChangeDependencies extends AuthDependencies {
   credentials: Credentials;
-  throttle: Pick<Throttle, 'count' | 'tryCountKey' | 'trustOnly'>;
-  audit: Audit;
   confirmAddress: AddressConfirmation['confirmAddress'];
 }
 

@@ -69,7 +69,9 @@ const formOf = (
   failure: { problems?: Localized[]; wrong?: true } = {},
 ): Page => ({ template, view: { token, ...failure } });
 
-async function resetPages(fastify: FastifyTypebox, { auth, pages, home }: LinkPagesOptions): Promise<void> {
+async function resetPages(fastify: FastifyTypebox, options: LinkPagesOptions): Promise<void> {
+  const { auth, pages } = options;
+
   fastify.get(
     '/auth/reset-password',
     { config: PAGE, schema: { querystring: LinkQuery } },
@@ -89,7 +91,7 @@ async function resetPages(fastify: FastifyTypebox, { auth, pages, home }: LinkPa
         const form = formOf('reset-password', request.body, { problems, wrong: true });
         return pages.send(answer.code(statusCode), form);
       }
-      return sendSuccess({ pages, home }, request, reply, 'reset-password.done');
+      return sendSuccess(options, request, reply, 'reset-password.done');
     },
   );
 }
@@ -107,7 +109,9 @@ function passwordProblems(
   return { statusCode: error.statusCode, problems: passwordSentences(error) };
 }
 
-async function verifyPages(fastify: FastifyTypebox, { auth, pages, home }: LinkPagesOptions): Promise<void> {
+async function verifyPages(fastify: FastifyTypebox, options: LinkPagesOptions): Promise<void> {
+  const { auth, pages } = options;
+
   fastify.get('/auth/verify-email', { config: PAGE, schema: { querystring: LinkQuery } }, (request, reply) =>
     pages.send(reply, formOf('verify-email', request.query)),
   );
@@ -122,7 +126,7 @@ async function verifyPages(fastify: FastifyTypebox, { auth, pages, home }: LinkP
       try {
         const { passwordChanged } = await auth.verifyEmail(given, requestSource(request));
         const sentence = passwordChanged ? 'verify-email.done-changed' : 'verify-email.done';
-        return sendSuccess({ pages, home }, request, reply, sentence);
+        return sendSuccess(options, request, reply, sentence);
       } catch (error) {
         const { statusCode, problems } = passwordProblems(error, request);
         const answer: FastifyReply = reply;
@@ -133,7 +137,9 @@ async function verifyPages(fastify: FastifyTypebox, { auth, pages, home }: LinkP
   );
 }
 
-async function unlockPages(fastify: FastifyTypebox, { auth, pages, home }: LinkPagesOptions): Promise<void> {
+async function unlockPages(fastify: FastifyTypebox, options: LinkPagesOptions): Promise<void> {
+  const { auth, pages } = options;
+
   fastify.get('/auth/unlock', { config: PAGE, schema: { querystring: LinkQuery } }, (request, reply) =>
     pages.send(reply, formOf('unlock', request.query)),
   );
@@ -144,7 +150,7 @@ async function unlockPages(fastify: FastifyTypebox, { auth, pages, home }: LinkP
     async (request, reply) => {
       pages.keepForm(request, formOf('unlock', request.body));
       await auth.unlock(request.body.token, requestSource(request));
-      return sendSuccess({ pages, home }, request, reply, 'unlock.done');
+      return sendSuccess(options, request, reply, 'unlock.done');
     },
   );
 }
@@ -160,7 +166,7 @@ const DONE = {
 
 /** Responds with a page to forms and with JSON to applications. */
 function sendSuccess(
-  { pages, home }: Pick<LinkPagesOptions, 'pages' | 'home'>,
+  { pages, home }: LinkPagesOptions,
   request: FastifyRequest,
   reply: FastifyReply,
   sentence: keyof typeof DONE,

@@ -1,9 +1,7 @@
 import { canonicalEmail } from '../../../core/http/mailboxes.js';
 import type { RequestSource } from '../../../core/http/routes.js';
 import { isUnexpired } from '../../../core/kernel/clock.js';
-import type { Audit } from '../../../core/ops/audit.js';
 import type { LinkUse, UsedLinks } from '../../../core/ops/used-links.js';
-import type { Throttle } from '../../../core/throttle/throttle.js';
 import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import { eventIdOf, proofOfUse } from '../events.js';
@@ -13,47 +11,14 @@ import { ALL_LINK_FIELDS, isDisabled, type UserDocument } from '../store.js';
 import { newLinkToken, parseLinkToken, RESET_LINK_TTL_MS } from './link-tokens.js';
 import type { Verification } from './verification.js';
 
-/** Resets forgotten passwords by a mailed link. */
-export interface PasswordReset {
-  /**
-   * Sends a link if the address has an account, after the response, which is the same for every address.
-   * @throws RATE_LIMITED
-   */
-  forgotPassword(email: string, source: RequestSource): Promise<void>;
-  /**
-   * Redeems the link, sets the new password, verifies the address and ends every session, in one write. A repetition of
-   * a request that has failed after that succeeds with the same password only.
-   * @throws INVALID_TOKEN, WEAK_PASSWORD, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED
-   */
-  resetPassword(given: { token: string; password: string }, source: RequestSource): Promise<void>;
-}
-
-export interface PasswordResetDependencies
-  extends Pick<
-    AuthDependencies,
-    | 'users'
-    | 'passwords'
-    | 'foreignHashes'
-    | 'mails'
-    | 'emit'
-    | 'announceEvent'
-    | 'presentUser'
-    | 'backgroundTasks'
-    | 'clock'
-    | 'random'
-    | 'signInMethods'
-    | 'secondFactors'
-  > {
+export interface PasswordResetDependencies extends AuthDependencies {
   passwordRules: PasswordRules;
-  throttle: Pick<Throttle, 'count' | 'countKey' | 'tryCountKey' | 'trustOnly'>;
-  audit: Audit;
   usedLinks: UsedLinks<UserDocument>;
   finishVerification: Verification['finishVerification'];
 }
 
-export function createPasswordReset(
-  deps: PasswordResetDependencies,
-): PasswordReset & { sendReset(user: UserDocument, source?: RequestSource): Promise<void> } {
+/** Resets forgotten passwords by a mailed link. */
+export function createPasswordReset(deps: PasswordResetDependencies) {
   const { users, mails, passwords, passwordRules, throttle, audit, usedLinks, clock } = deps;
 
   /** The link replaces previous ones, including verification links, which would confirm the current password. */
@@ -131,7 +96,11 @@ export function createPasswordReset(
   return {
     sendReset,
 
-    async forgotPassword(email, source) {
+    /**
+     * Sends a link if the address has an account, after the response, which is the same for every address.
+     * @throws RATE_LIMITED
+     */
+    async forgotPassword(email: string, source: RequestSource) {
       const { ip } = source;
       await throttle.count(authLimits.mail, ip);
       const address = canonicalEmail(email);
@@ -143,7 +112,12 @@ export function createPasswordReset(
       });
     },
 
-    async resetPassword({ token, password }, source) {
+    /**
+     * Redeems the link, sets the new password, verifies the address and ends every session, in one write. A repetition of
+     * a request that has failed after that succeeds with the same password only.
+     * @throws INVALID_TOKEN, WEAK_PASSWORD, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED
+     */
+    async resetPassword({ token, password }: { token: string; password: string }, source: RequestSource) {
       await throttle.count(authLimits.link, source.ip);
       passwordRules.validateFormat(password);
       const parsed = parseLinkToken(token);

@@ -12,18 +12,10 @@ import { newLinkToken, parseLinkToken, UNLOCK_LINK_TTL_MS } from './link-tokens.
 /** Allows owners to sign in while wrong passwords from many addresses exhaust the limit of their account. */
 export type Unlock = ReturnType<typeof createUnlock>;
 
-export interface UnlockDependencies
-  extends Pick<
-    AuthDependencies,
-    'users' | 'mails' | 'throttle' | 'secondFactors' | 'audit' | 'backgroundTasks' | 'clock' | 'random'
-  > {
-  usedLinks: UsedLinks<UserDocument>;
-}
-
 const UNLOCK_MESSAGE =
   'There were too many failed sign-in attempts for this account. If the account exists, a link was sent to its e-mail address within the last hour: open it on this device, then sign in. You can still sign in from locations where you have signed in before.';
 
-export function createUnlock(deps: UnlockDependencies) {
+export function createUnlock(deps: AuthDependencies & { usedLinks: UsedLinks<UserDocument> }) {
   const { users, mails, throttle, audit, usedLinks, backgroundTasks, clock } = deps;
 
   /** Marks the link as used by an address block. `null` if the link is not valid. */

@@ -1,49 +1,22 @@
 import { canonicalEmail } from '../../../core/http/mailboxes.js';
 import type { RequestSource } from '../../../core/http/routes.js';
 import { isUnexpired } from '../../../core/kernel/clock.js';
-import type { Audit } from '../../../core/ops/audit.js';
 import type { LinkUse, UsedLinks } from '../../../core/ops/used-links.js';
-import type { Throttle } from '../../../core/throttle/throttle.js';
 import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import { eventIdOf } from '../events.js';
 import { authLimits } from '../limits.js';
 import { isDisabled, type UserDocument } from '../store.js';
 import type { AccountProof, AddressConfirmation, ConfirmedUser } from './confirm-address.js';
+import type { EmailChange } from './email-change.js';
 import { newLinkToken, parseLinkToken, VERIFICATION_LINK_TTL_MS } from './link-tokens.js';
 
 /** Verification of e-mail addresses by mailed links. */
 export type Verification = ReturnType<typeof createVerification>;
 
-/** The link of an address change; declared here because such links arrive at the same endpoint. */
-export interface EmailChangeLinks {
-  /** Redeems the link; `null` if it is not valid. @throws EMAIL_TAKEN, and what `confirmAddress` throws */
-  confirmEmailChange(
-    user: UserDocument,
-    use: LinkUse,
-    proof: AccountProof,
-    source: RequestSource,
-  ): Promise<ConfirmedUser | null>;
-  /** Completes a change that is stored. */
-  finishEmailChange(user: ConfirmedUser, source: RequestSource): Promise<void>;
-}
-
-export interface VerificationDependencies
-  extends Pick<
-    AuthDependencies,
-    | 'users'
-    | 'mails'
-    | 'emit'
-    | 'presentUser'
-    | 'backgroundTasks'
-    | 'clock'
-    | 'random'
-    | 'verificationRequired'
-  > {
-  throttle: Pick<Throttle, 'count' | 'tryCountKey' | 'trustOnly'>;
-  audit: Audit;
+export interface VerificationDependencies extends AuthDependencies {
   confirmation: AddressConfirmation;
-  emailChange: EmailChangeLinks;
+  emailChange: EmailChange;
   usedLinks: UsedLinks<UserDocument>;
 }
 

@@ -27,7 +27,7 @@ export interface BrowserSessionOptions {
   /** The origins of pages that may use the cookie. */
   origins(): readonly string[];
   endSession: SessionService['endSession'];
-  backgroundTasks: Pick<BackgroundTasks, 'run'>;
+  backgroundTasks: BackgroundTasks;
 }
 
 /**

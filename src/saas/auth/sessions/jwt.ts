@@ -30,10 +30,7 @@ export interface TokenKindOptions {
 export async function registerSessionTokenKinds(
   parent: FastifyInstance,
   mount: string,
-  config: Pick<
-    AuthConfiguration,
-    'jwtAccessSecret' | 'jwtAccessSecretPrevious' | 'jwtRefreshSecret' | 'jwtRefreshSecretPrevious'
-  >,
+  config: AuthConfiguration,
 ): Promise<{ accessTokens: TokenKind; refreshTokens: TokenKind }> {
   const accessTokens = await registerTokenKind(parent, {
     namespace: `${mount} access`,
@@ -54,7 +51,7 @@ export async function registerSessionTokenKinds(
 export const registerChallengeKind = (
   parent: FastifyInstance,
   mount: string,
-  config: Pick<AuthConfiguration, 'jwtAccessSecret' | 'jwtAccessSecretPrevious'>,
+  config: AuthConfiguration,
 ): Promise<TokenKind> =>
   registerTokenKind(parent, {
     namespace: `${mount} challenge`,

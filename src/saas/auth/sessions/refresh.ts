@@ -1,14 +1,11 @@
-import type { RequestSource } from '../../../core/http/routes.js';
-import { type Clock, isRecent, SECOND } from '../../../core/kernel/clock.js';
+import { isRecent, SECOND } from '../../../core/kernel/clock.js';
 import { sha256 } from '../../../core/kernel/secrets.js';
-import type { Audit } from '../../../core/ops/audit.js';
-import type { Announce } from '../../../core/ops/events.js';
-import type { UnknownWritesRegistry } from '../../../core/ops/unknown-writes.js';
+import type { SessionDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
-import { type AuthEvents, proofOfRevocation } from '../events.js';
-import { isSessionValid, type SessionDocument, type Sessions, type UserDocument } from '../store.js';
+import { proofOfRevocation } from '../events.js';
+import { isSessionValid, type SessionDocument, type UserDocument } from '../store.js';
 import { lastDayBefore } from './activity.js';
-import type { SessionClaims, SessionTokens } from './tokens.js';
+import type { SessionClaims } from './tokens.js';
 
 export interface IssuedTokens {
   accessToken: string;
@@ -21,25 +18,11 @@ export type Refresh = ReturnType<typeof createRefresh>;
 
 export type Claims = Readonly<Record<string, unknown>> | undefined;
 
-export interface RefreshDependencies {
-  sessions: Sessions;
-  tokens: SessionTokens;
+export interface RefreshDependencies extends SessionDependencies {
   /** The session and its user if the session is valid now. */
-  findValidSession(
-    claims: Pick<SessionClaims, 'sub' | 'sid'>,
-  ): Promise<{ user: UserDocument; session: SessionDocument } | null>;
+  findValidSession(claims: SessionClaims): Promise<{ user: UserDocument; session: SessionDocument } | null>;
   /** Further claims of the access token. Absent if there are none. @throws NOT_READY, INTERNAL */
   claimsOf?(user: UserDocument, sessionId: string): Promise<Claims>;
-  audit: Audit;
-  announceEvent: Announce<AuthEvents>;
-  unknownWrites: Pick<UnknownWritesRegistry, 'track'>;
-  clock: Clock;
-  /** Seconds. */
-  refreshTtl: number;
-  /** Seconds. */
-  sessionMaxAge: number;
-  /** How long the previous refresh token still returns the same successor, for parallel requests and lost responses; seconds. */
-  refreshReuseWindow: number;
 }
 
 /** A rotation of which the response of the store was lost. */
@@ -86,7 +69,7 @@ export function createRefresh(deps: RefreshDependencies) {
   });
 
   /** Exchanges a refresh token for its only successor. @throws INVALID_REFRESH_TOKEN, REFRESH_TOKEN_REUSED */
-  const refresh = async (refreshToken: string, { ip }: Pick<RequestSource, 'ip'>): Promise<IssuedTokens> => {
+  const refresh = async (refreshToken: string, { ip }: { ip: string }): Promise<IssuedTokens> => {
     const verified = tokens.verifyRefresh(refreshToken);
     const found = verified && !verified.isExpired ? await deps.findValidSession(verified.claims) : null;
     if (!verified || !found) throw authErrors.INVALID_REFRESH_TOKEN();

@@ -4,35 +4,24 @@ import type { RequestSource } from '../../../core/http/routes.js';
 import type { User } from '../../../core/http/schemas.js';
 import { isRecent, SECOND } from '../../../core/kernel/clock.js';
 import { AppError, httpErrors } from '../../../core/kernel/errors.js';
-import { newId, type Random, sha256 } from '../../../core/kernel/secrets.js';
+import { newId, sha256 } from '../../../core/kernel/secrets.js';
+import type { AuditRecord } from '../../../core/ops/audit.js';
+import type { SessionDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import { proofOfEpoch, proofOfRevocation } from '../events.js';
-import type { Hooks, TokenSubject } from '../hooks.js';
-import {
-  isSessionValid,
-  type PresentUser,
-  type SessionDocument,
-  toSessionView,
-  type UserDocument,
-  type Users,
-} from '../store.js';
-import { createRefresh, type IssuedTokens, type RefreshDependencies } from './refresh.js';
-import type { SessionClaims } from './tokens.js';
+import type { TokenSubject } from '../hooks.js';
+import { isSessionValid, type SessionDocument, toSessionView, type UserDocument } from '../store.js';
+import { createRefresh, type IssuedTokens } from './refresh.js';
 
 /** A person with a session. */
 export type Identity = PersonIdentity;
 
 export type SessionService = ReturnType<typeof createSessionService>;
 
-export type LogoutScope = 'local' | 'others' | 'global';
+/** The claims of a token that identify its session and user. */
+type SessionIds = Record<'sub' | 'sid', string>;
 
-export interface SessionDependencies extends Omit<RefreshDependencies, 'findValidSession' | 'claimsOf'> {
-  /** Absent without hooks. */
-  hooks?: Hooks | undefined;
-  users: Users;
-  presentUser: PresentUser;
-  random: Random;
-}
+export type LogoutScope = 'local' | 'others' | 'global';
 
 const bearer = (error?: string) => ({
   'www-authenticate': `Bearer realm="api"${error ? `, error="${error}"` : ''}`,
@@ -43,7 +32,7 @@ export function createSessionService(deps: SessionDependencies) {
 
   /** Returns the session and its user if the session is valid now. */
   const findValidSession = async (
-    claims: Pick<SessionClaims, 'sub' | 'sid'>,
+    claims: SessionIds,
   ): Promise<{ user: UserDocument; session: SessionDocument } | null> => {
     const [user, session] = await Promise.all([
       users.findOne({ id: claims.sub }),
@@ -79,11 +68,7 @@ export function createSessionService(deps: SessionDependencies) {
   };
 
   /** Logs out with the claims of one token. Does nothing when its session has ended already. */
-  const logoutWith = async (
-    claims: Pick<SessionClaims, 'sub' | 'sid'>,
-    scope: LogoutScope,
-    ip: string,
-  ): Promise<void> => {
+  const logoutWith = async (claims: SessionIds, scope: LogoutScope, ip: string): Promise<void> => {
     const found = await findValidSession(claims);
     if (!found) return;
     const { user, session } = found;
@@ -180,14 +165,29 @@ export function createSessionService(deps: SessionDependencies) {
       return { identity, hasPassword: user.passwordHash !== undefined, refreshToken: next };
     },
 
+    /** Ends one session. @throws NOT_FOUND if the user has no such session, or it has ended */
+    async revokeSession(userId: string, id: string, actor: Pick<AuditRecord, 'by' | 'ip' | 'detail'>) {
+      const now = clock.now();
+      const event = { userId, scope: 'local', sessionId: id } as const;
+      const announced = await announceEvent('session.revoked', event, proofOfRevocation(id));
+      const isRevoked = await sessions.changeOne(
+        { id, userId, revokedAt: null, expiresAt: { gt: now } },
+        { set: { revokedAt: now } },
+      );
+      if (!isRevoked) {
+        await announced.withdraw();
+        throw httpErrors.NOT_FOUND();
+      }
+      await audit.record({ event: 'session.revoked', subject: userId, ...actor });
+      await announced.emit();
+    },
+
     /** Ends the other sessions of the user. */
-    endOthers: (
-      { userId: sub, id: sid }: { userId: string; id: string },
-      { ip }: Pick<RequestSource, 'ip'>,
-    ) => logoutWith({ sub, sid }, 'others', ip),
+    endOthers: ({ userId: sub, id: sid }: { userId: string; id: string }, { ip }: RequestSource) =>
+      logoutWith({ sub, sid }, 'others', ip),
 
     /** Ends the session of a refresh token, if there is one. */
-    async endSession(refreshToken: string, { ip }: Pick<RequestSource, 'ip'>) {
+    async endSession(refreshToken: string, { ip }: { ip: string }) {
       const verified = tokens.verifyRefresh(refreshToken);
       if (verified) await logoutWith(verified.claims, 'local', ip);
     },
@@ -203,7 +203,7 @@ export function createSessionService(deps: SessionDependencies) {
         refreshToken,
         scope,
       }: { authorization?: string; refreshToken?: string; scope: LogoutScope },
-      { ip }: Pick<RequestSource, 'ip'>,
+      { ip }: { ip: string },
     ) {
       const [first, second] = [
         authorization === undefined ? null : tokens.verifyBearer(authorization),

@@ -4,7 +4,6 @@ import { type LinkUse, UNANSWERED_LINK_FIELDS } from '../../../core/ops/used-lin
 import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import { eventIdOf, proofOfUse } from '../events.js';
-import { authLimits } from '../limits.js';
 import type { Verification } from '../links/verification.js';
 import { ALL_LINK_FIELDS, FIRST_FACTOR, isDisabled, newUserDocument, type UserDocument } from '../store.js';
 import type { LoginCodeDocument } from './login-codes.js';
@@ -17,27 +16,8 @@ export type CodeAccounts = ReturnType<typeof createCodeAccounts>;
 /** Both use up the code. */
 export type CodeOutcome = { signedIn: SignedIn } | { refusal: AppError };
 
-export interface CodeAccountDependencies
-  extends Pick<
-      AuthDependencies,
-      | 'users'
-      | 'foreignHashes'
-      | 'mails'
-      | 'emit'
-      | 'announceEvent'
-      | 'presentUser'
-      | 'audit'
-      | 'throttle'
-      | 'backgroundTasks'
-      | 'registrationAllowed'
-      | 'secondFactors'
-      | 'hooks'
-      | 'signInMethods'
-      | 'clock'
-      | 'random'
-    >,
-    Pick<SignIn, 'signIn' | 'createAccount'>,
-    Pick<Verification, 'finishVerification'> {
+export interface CodeAccountDependencies extends AuthDependencies, SignIn {
+  finishVerification: Verification['finishVerification'];
   secondFactorStep: SecondFactorStep | undefined;
 }
 
@@ -45,7 +25,6 @@ const AMR = [FIRST_FACTOR.code];
 
 export function createCodeAccounts(deps: CodeAccountDependencies) {
   const { users, mails, throttle, audit, clock } = deps;
-  const { beforeRegister } = deps.hooks ?? {};
 
   /** Creates an account without a password. Null if there is one with the address. @throws REGISTRATION_DISABLED, RATE_LIMITED */
   const register = async (
@@ -53,9 +32,7 @@ export function createCodeAccounts(deps: CodeAccountDependencies) {
     locale: string | undefined,
     source: RequestSource,
   ): Promise<SignedIn | null> => {
-    if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
-    await throttle.count(authLimits.register, source.ip);
-    if (beforeRegister) await beforeRegister({ email }, 'code', source);
+    await deps.admit({ email }, 'code', source);
     const user = newUserDocument({ email, locale, emailVerified: true }, clock.now(), deps);
     const signedIn = await deps.createAccount(user, source, AMR).catch((error: unknown) => {
       if (error instanceof AppError && error.code === 'EMAIL_TAKEN') return null;

@@ -1,42 +1,16 @@
 import { canonicalEmail } from '../../../core/http/mailboxes.js';
 import type { RequestSource } from '../../../core/http/routes.js';
-import type { Clock } from '../../../core/kernel/clock.js';
 import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
-import type { Audit } from '../../../core/ops/audit.js';
-import type { PasswordPolicy } from '../../../core/passwords/common.js';
-import type { Passwords } from '../../../core/passwords/hasher.js';
-import type { Throttle } from '../../../core/throttle/throttle.js';
+import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
-import type { ForeignHashes } from '../import/foreign-hashes.js';
 import { authLimits } from '../limits.js';
 import type { Unlock } from '../links/unlock.js';
 import type { Identity } from '../sessions/sessions.js';
-import type { UserDocument, Users } from '../store.js';
+import type { UserDocument } from '../store.js';
 import { requireRecent } from './recent-auth.js';
 
 /** Verifies the password of an account. All callers share the limits on wrong passwords. */
-export interface Credentials {
-  /**
-   * Returns the account, and whether its hash is outdated. Verification takes as long for an unknown address as for a
-   * known one.
-   * @param given with an `id`, the account must be the one with that `id`; `isRepetition` decides whether a request with a
-   * wrong password repeats one that has taken effect without an answer
-   * @param failureEvent the audit event of a wrong password
-   * @throws INVALID_CREDENTIALS, RATE_LIMITED, OVERLOADED
-   */
-  verify(given: GivenCredentials, source: RequestSource, failureEvent: string): Promise<VerifiedCredentials>;
-  /**
-   * Returns the account of a session, proven by its password or, if it has none, by a recent sign-in.
-   * @param failureEvent as above
-   * @throws INVALID_CREDENTIALS, REAUTHENTICATION_REQUIRED, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED
-   */
-  verifyOwner(
-    identity: Identity,
-    password: string | undefined,
-    source: RequestSource,
-    failureEvent: string,
-  ): Promise<UserDocument>;
-}
+export type Credentials = ReturnType<typeof createCredentials>;
 
 interface GivenCredentials {
   id?: string;
@@ -51,27 +25,23 @@ interface VerifiedCredentials {
   isRepetition: boolean;
 }
 
-export interface CredentialDependencies {
-  users: Users;
-  passwords: Passwords;
-  foreignHashes: Pick<ForeignHashes, 'decoys'>;
-  throttle: Pick<Throttle, 'count' | 'attempt'>;
-  audit: Audit;
-  offerUnlock: Unlock['offerUnlock'];
-  clock: Clock;
-}
+export function createCredentials(deps: AuthDependencies & { offerUnlock: Unlock['offerUnlock'] }) {
+  const { users, passwords, foreignHashes, throttle, audit, offerUnlock, clock } = deps;
 
-export function createCredentials({
-  users,
-  passwords,
-  foreignHashes,
-  throttle,
-  audit,
-  offerUnlock,
-  clock,
-}: CredentialDependencies): Credentials {
-  const credentials: Credentials = {
-    async verify({ id, email, password, isRepetition }, source, failureEvent) {
+  const credentials = {
+    /**
+     * Returns the account, and whether its hash is outdated. Verification takes as long for an unknown address as for a
+     * known one.
+     * @param given with an `id`, the account must be the one with that `id`; `isRepetition` decides whether a request with a
+     * wrong password repeats one that has taken effect without an answer
+     * @param failureEvent the audit event of a wrong password
+     * @throws INVALID_CREDENTIALS, RATE_LIMITED, OVERLOADED
+     */
+    async verify(
+      { id, email, password, isRepetition }: GivenCredentials,
+      source: RequestSource,
+      failureEvent: string,
+    ): Promise<VerifiedCredentials> {
       const { ip, isDisconnected } = source;
       // Called first, so that a rejection under overload costs neither a read nor a write.
       await passwords.ensureCapacity();
@@ -95,7 +65,17 @@ export function createCredentials({
       return verified;
     },
 
-    async verifyOwner(identity, password, source, failureEvent) {
+    /**
+     * Returns the account of a session, proven by its password or, if it has none, by a recent sign-in.
+     * @param failureEvent as above
+     * @throws INVALID_CREDENTIALS, REAUTHENTICATION_REQUIRED, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED
+     */
+    async verifyOwner(
+      identity: Identity,
+      password: string | undefined,
+      source: RequestSource,
+      failureEvent: string,
+    ): Promise<UserDocument> {
       const { id, email } = identity.user;
       if (password !== undefined)
         return (await credentials.verify({ id, email, password }, source, failureEvent)).user;
@@ -112,15 +92,7 @@ export function createCredentials({
 /** The rules for new passwords, shared by registration, password reset and password change. */
 export type PasswordRules = ReturnType<typeof createPasswordRules>;
 
-export function createPasswordRules({
-  passwords,
-  passwordPolicy,
-  siteName,
-}: {
-  passwords: Passwords;
-  passwordPolicy: PasswordPolicy;
-  siteName(): Promise<string>;
-}) {
+export function createPasswordRules({ passwords, passwordPolicy, siteName }: AuthDependencies) {
   return {
     /** @param path the field of the password @throws VALIDATION_ERROR for a wrong length or invalid characters */
     validateFormat(password: string, path: string = 'password') {

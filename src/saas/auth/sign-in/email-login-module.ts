@@ -2,12 +2,8 @@ import type { Messages } from '../../../core/http/messages.js';
 import type { FastifyTypebox } from '../../../core/http/routes.js';
 import { createSealed } from '../../../core/kernel/sealed.js';
 import type { ModuleContext } from '../../../core/server/module-context.js';
-import {
-  createEmailLogin,
-  type EmailLogin,
-  type EmailLoginDependencies,
-  type LoginRequest,
-} from './email-login.js';
+import type { CodeAccountDependencies } from './code-accounts.js';
+import { createEmailLogin, type EmailLogin, type LoginRequest } from './email-login.js';
 import { emailLoginPlugin } from './email-login-plugin.js';
 import { createLoginCodePurge, LOGIN_CODE_TTL_MS, loginCodeCollection } from './login-codes.js';
 
@@ -17,11 +13,11 @@ export type EmailLoginModule = ReturnType<typeof createEmailLoginModule>;
 export interface EmailLoginModuleOptions {
   /** The secrets that encrypt login tokens, the current one first. */
   secrets: readonly string[];
-  messages: Pick<Messages, 'negotiate'>;
+  messages: Messages;
 }
 
 export function createEmailLoginModule(
-  context: Pick<ModuleContext, 'store' | 'jobs' | 'clock' | 'random'>,
+  context: ModuleContext,
   { secrets, messages }: EmailLoginModuleOptions,
 ) {
   const codes = loginCodeCollection(context.store);
@@ -30,7 +26,7 @@ export function createEmailLoginModule(
   context.jobs.add('login-code-purge', createLoginCodePurge(codes, context.clock));
   return {
     /** @param accounts the flows of the domain that it continues */
-    create: (accounts: Omit<EmailLoginDependencies, 'codes' | 'loginTokens'>): EmailLogin =>
+    create: (accounts: CodeAccountDependencies): EmailLogin =>
       createEmailLogin({ ...accounts, codes, loginTokens }),
     plugin: (fastify: FastifyTypebox, emailLogin: EmailLogin) =>
       emailLoginPlugin(fastify, { emailLogin, messages }),

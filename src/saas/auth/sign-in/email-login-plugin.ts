@@ -8,7 +8,7 @@ import { LOGIN_CODE_TTL_MS } from './login-codes.js';
 
 export interface EmailLoginPluginOptions {
   emailLogin: EmailLogin;
-  messages: Pick<Messages, 'negotiate'>;
+  messages: Messages;
 }
 
 /** Sign-in with a mailed code. No GET uses a code, because mail scanners open every link. */

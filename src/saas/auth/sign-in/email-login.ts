@@ -5,7 +5,6 @@ import { FUTURE_TOLERANCE_MS } from '../../../core/kernel/clock.js';
 import type { Sealed } from '../../../core/kernel/sealed.js';
 import { isSecretOf, newToken, sha256 } from '../../../core/kernel/secrets.js';
 import { createUsedLinks, type LinkUse } from '../../../core/ops/used-links.js';
-import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import { authLimits } from '../limits.js';
 import { isDisabled } from '../store.js';
@@ -33,9 +32,7 @@ export interface LoginRequest {
   secret: string;
 }
 
-export interface EmailLoginDependencies
-  extends CodeAccountDependencies,
-    Pick<AuthDependencies, 'unknownWrites'> {
+export interface EmailLoginDependencies extends CodeAccountDependencies {
   codes: LoginCodes;
   loginTokens: Sealed<LoginRequest>;
 }

@@ -3,7 +3,6 @@ import type { RequestSource } from '../../../core/http/routes.js';
 import { newId } from '../../../core/kernel/secrets.js';
 import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
-import { authLimits } from '../limits.js';
 import { FIRST_FACTOR, isDisabled, newUserDocument, USER_ID_PREFIX } from '../store.js';
 import type { SecondFactorStep } from './second-factor.js';
 import type { SignedIn, SignIn } from './sign-in.js';
@@ -11,25 +10,12 @@ import type { SignedIn, SignIn } from './sign-in.js';
 /** Sign-in and registration of users whose identity another provider has proven. */
 export type FederatedSignIn = ReturnType<typeof createFederatedSignIn>;
 
-export interface FederatedSignInDependencies
-  extends Pick<
-      AuthDependencies,
-      | 'users'
-      | 'mails'
-      | 'throttle'
-      | 'backgroundTasks'
-      | 'registrationAllowed'
-      | 'hooks'
-      | 'clock'
-      | 'random'
-    >,
-    Pick<SignIn, 'signIn' | 'createAccount'> {
+export interface FederatedSignInDependencies extends AuthDependencies, SignIn {
   secondFactorStep: SecondFactorStep | undefined;
 }
 
 export function createFederatedSignIn(deps: FederatedSignInDependencies) {
-  const { users, throttle, clock, random } = deps;
-  const { beforeRegister } = deps.hooks ?? {};
+  const { users, clock, random } = deps;
   return {
     newId: (): string => newId(USER_ID_PREFIX, clock, random),
 
@@ -54,16 +40,9 @@ export function createFederatedSignIn(deps: FederatedSignInDependencies) {
       return deps.signIn(user, source, [FIRST_FACTOR.federated], authenticatedAt);
     },
 
-    /**
-     * Whether a person may register; called before anything is stored.
-     * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, RATE_LIMITED
-     */
-    async admit({ email, name }: { email: string; name?: string }, source: RequestSource) {
-      if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
-      await throttle.count(authLimits.register, source.ip);
-      const person = { email: canonicalEmail(email), ...(name !== undefined && { name }) };
-      await beforeRegister?.(person, 'provider', source);
-    },
+    /** Whether a person may register; called before anything is stored. @throws as `SignIn.admit` */
+    admit: ({ email, ...named }: { email: string; name?: string }, source: RequestSource) =>
+      deps.admit({ ...named, email: canonicalEmail(email) }, 'provider', source),
 
     /**
      * Creates an account without a password whose address the provider has verified, and starts a session.

@@ -3,7 +3,6 @@ import { AppError, httpErrors } from '../../../core/kernel/errors.js';
 import { newId } from '../../../core/kernel/secrets.js';
 import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
-import { authLimits } from '../limits.js';
 import type { Verification } from '../links/verification.js';
 import type { Identity } from '../sessions/sessions.js';
 import {
@@ -17,30 +16,14 @@ import {
 import type { Registration } from './registration.js';
 import type { SignedIn, SignIn } from './sign-in.js';
 
+export interface PasskeySignInDependencies extends AuthDependencies, SignIn {
+  registerUnverified: Registration['registerUnverified'];
+  verifyEmail: Verification['verifyEmail'];
+}
+
 /** Sign-in and registration of users with passkeys, which are stored elsewhere. A passkey needs no second factor. */
-export type PasskeySignIn = ReturnType<typeof createPasskeySignIn>;
-
-export interface PasskeySignInDependencies
-  extends Pick<
-      AuthDependencies,
-      | 'users'
-      | 'sessions'
-      | 'mails'
-      | 'throttle'
-      | 'backgroundTasks'
-      | 'registrationAllowed'
-      | 'hooks'
-      | 'verificationRequired'
-      | 'clock'
-      | 'random'
-    >,
-    Pick<SignIn, 'signIn' | 'createAccount'>,
-    Pick<Registration, 'registerUnverified'>,
-    Pick<Verification, 'verifyEmail'> {}
-
 export function createPasskeySignIn(deps: PasskeySignInDependencies) {
-  const { users, sessions, throttle, clock, random } = deps;
-  const { beforeRegister } = deps.hooks ?? {};
+  const { users, sessions, clock, random } = deps;
   /** Read before the use of the passkey is stored, so that a session ends with what has removed the passkey since. */
   const find = (id: string): Promise<UserDocument | null> => users.findOne({ id });
 
@@ -81,10 +64,8 @@ export function createPasskeySignIn(deps: PasskeySignInDependencies) {
       passkey: { add(): Promise<void>; remove(): Promise<void> },
       source: RequestSource,
     ): Promise<SignedIn | null> {
-      if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
-      await throttle.count(authLimits.register, source.ip);
       const user = { ...newUserDocument({ ...given, emailVerified: false }, clock.now(), deps), id };
-      if (beforeRegister) await beforeRegister(user, 'passkey', source);
+      await deps.admit(user, 'passkey', source);
       await passkey.add();
       if (deps.verificationRequired) {
         const isNew = await deps.registerUnverified(user, source);

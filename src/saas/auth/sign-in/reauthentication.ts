@@ -1,26 +1,23 @@
 import type { RequestSource } from '../../../core/http/routes.js';
 import type { Session } from '../../../core/http/schemas.js';
 import { AppError } from '../../../core/kernel/errors.js';
-import type { Audit } from '../../../core/ops/audit.js';
+import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import type { Unlock } from '../links/unlock.js';
 import type { Identity, SessionService } from '../sessions/sessions.js';
 import { FIRST_FACTOR, SECOND_FACTOR, toSessionView } from '../store.js';
 import type { AccountService } from '../users/account.js';
 import type { Credentials } from './credentials.js';
-import type { SecondFactors } from './second-factor.js';
 import type { SignedIn } from './sign-in.js';
 
 /** Proves in a session that it is still used by its user (RFC 9470). */
 export type Reauthentication = ReturnType<typeof createReauthentication>;
 
-export interface ReauthenticationDependencies
-  extends Pick<SessionService, 'startSession'>,
-    Pick<AccountService, 'revokeSession'> {
+export interface ReauthenticationDependencies extends AuthDependencies {
+  startSession: SessionService['startSession'];
+  revokeSession: AccountService['revokeSession'];
   credentials: Credentials;
-  secondFactors?: SecondFactors | undefined;
   offerUnlock: Unlock['offerUnlock'];
-  audit: Audit;
 }
 
 export function createReauthentication(deps: ReauthenticationDependencies) {

@@ -12,22 +12,7 @@ import type { SignedIn, SignIn } from './sign-in.js';
 /** Creates accounts over HTTP. */
 export type Registration = ReturnType<typeof createRegistration>;
 
-export interface RegistrationDependencies
-  extends Pick<
-      AuthDependencies,
-      | 'users'
-      | 'mails'
-      | 'audit'
-      | 'passwords'
-      | 'throttle'
-      | 'backgroundTasks'
-      | 'clock'
-      | 'random'
-      | 'registrationAllowed'
-      | 'hooks'
-      | 'verificationRequired'
-    >,
-    Pick<SignIn, 'createAccount' | 'announceRegistered'> {
+export interface RegistrationDependencies extends AuthDependencies, SignIn {
   passwordRules: PasswordRules;
   sendVerification(user: UserDocument): Promise<void>;
   sendReset(user: UserDocument, source: RequestSource): Promise<void>;

@@ -1,6 +1,7 @@
 import { personOf } from '../../../core/http/identity.js';
 import { access, type FastifyTypebox, requestSource } from '../../../core/http/routes.js';
 import { Acknowledgement, ok, toTimestamp } from '../../../core/http/schemas.js';
+import type { SecondFactors } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import {
   BODY_LIMIT,
@@ -14,11 +15,11 @@ import {
   RecoveryCodesAnswer,
   SignInAnswer,
 } from '../schemas.js';
-import type { AuthService } from '../service.js';
-import type { SecondFactorStep, SecondFactors } from './second-factor.js';
+import type { Reauthentication } from './reauthentication.js';
+import type { SecondFactorStep } from './second-factor.js';
 
 export interface SecondFactorPluginOptions {
-  auth: Pick<AuthService, 'proveOwner'>;
+  auth: Reauthentication;
   step: SecondFactorStep;
   secondFactors: SecondFactors;
 }

@@ -1,60 +1,12 @@
 import type { RequestSource } from '../../../core/http/routes.js';
-import { type Clock, MINUTE, SECOND, toSeconds } from '../../../core/kernel/clock.js';
-import type { Audit } from '../../../core/ops/audit.js';
-import type { Throttle } from '../../../core/throttle/throttle.js';
+import type { Enrolment } from '../../../shared/factors/totp.js';
+import type { AuthDependencies, SecondFactors } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import { authLimits } from '../limits.js';
-import type { TokenKind } from '../sessions/jwt.js';
-import {
-  FIRST_FACTOR,
-  type FirstFactor,
-  isDisabled,
-  SECOND_FACTOR,
-  type UserDocument,
-  type Users,
-} from '../store.js';
+import type { Unlock } from '../links/unlock.js';
+import { type FirstFactor, isDisabled, SECOND_FACTOR, type UserDocument } from '../store.js';
+import type { ChallengePurpose, Challenges } from './challenges.js';
 import type { SignedIn, SignIn } from './sign-in.js';
-
-/** The part of second factors that this domain uses. */
-export interface SecondFactors {
-  /** Null if the account has none. */
-  stateOf(userId: string): Promise<{ since: number; recoveryCodesLeft: number } | null>;
-  /** By when the account must have one, in Unix milliseconds; null if it has one, or need not. */
-  requiredFrom(userId: string): Promise<number | null>;
-  /** A secret for a new authenticator app. @param label the user name, which the app shows */
-  begin(userId: string, label: string): Promise<Enrolment>;
-  /** What was begun and not confirmed yet. */
-  pending(userId: string, label: string): Promise<Enrolment | null>;
-  /**
-   * Confirms the new app with a code of it. Returns the recovery codes, the same ones for the same `form`; null for a wrong code.
-   * @throws FACTOR_CHANGED, RATE_LIMITED
-   */
-  confirm(userId: string, code: string, form: string, source: RequestSource): Promise<string[] | null>;
-  /**
-   * Uses a code; null for a wrong one.
-   * @param onBudgetSpent called if only codes from other addresses exhaust the limit; returns the error message
-   * @throws RATE_LIMITED
-   */
-  verify(
-    userId: string,
-    code: string,
-    source: RequestSource,
-    onBudgetSpent?: () => string,
-  ): Promise<keyof typeof SECOND_FACTOR | null>;
-  /** Lets the owner, proven by an e-mailed link or code, give codes from this address while others exhaust the limit. */
-  trust(userId: string, ip: string): Promise<void>;
-  /** @throws FACTOR_CHANGED if there is no factor */
-  renewRecoveryCodes(userId: string, form: string, source: RequestSource): Promise<string[]>;
-  /** False if there was none. */
-  remove(userId: string, source: Pick<RequestSource, 'ip' | 'by'>): Promise<boolean>;
-}
-
-/** What an authenticator app needs: the secret as text, as a link and as an SVG image of its QR code. */
-export interface Enrolment {
-  secret: string;
-  uri: string;
-  qr: string;
-}
 
 /**
  * The step of a sign-in after the password. The right password of an account with a factor starts no session, but is
@@ -62,15 +14,10 @@ export interface Enrolment {
  */
 export type SecondFactorStep = ReturnType<typeof createSecondFactorStep>;
 
-export interface SecondFactorStepDependencies extends Pick<SignIn, 'signIn'> {
-  users: Pick<Users, 'findOne'>;
-  throttle: Pick<Throttle, 'count'>;
-  clock: Clock;
+export interface SecondFactorStepDependencies extends AuthDependencies, SignIn {
   secondFactors: SecondFactors;
   challenges: Challenges;
-  /** Mails a link that lets the owner sign in from this location, and returns the message of the response. */
-  offerUnlock(email: string, source: RequestSource): string;
-  audit: Audit;
+  offerUnlock: Unlock['offerUnlock'];
 }
 
 export function createSecondFactorStep(deps: SecondFactorStepDependencies) {
@@ -145,63 +92,3 @@ export function createSecondFactorStep(deps: SecondFactorStepDependencies) {
 const amrOf = (first: FirstFactor, second: keyof typeof SECOND_FACTOR): string[] => [
   ...new Set([first, ...SECOND_FACTOR[second]]),
 ];
-
-/** What the right password allows: to give a code, or to set up a factor. */
-type ChallengePurpose = 'verify' | 'enrol';
-
-interface ChallengeClaims {
-  sub: string;
-  /** The `sessionEpoch` of the user, which a new password increments, too. */
-  epoch: number;
-  first: FirstFactor;
-}
-
-/** Signed proofs that the password of an account was given. */
-export type Challenges = ReturnType<typeof createChallenges>;
-
-/** Enough to set up an app, or to find a telephone. */
-export const CHALLENGE_LIFETIME_MS = 10 * MINUTE;
-
-export interface ChallengeOptions {
-  tokens: TokenKind;
-  issuer(): string;
-  clock: Clock;
-}
-
-export function createChallenges({ tokens, issuer, clock }: ChallengeOptions) {
-  const audience = (purpose: ChallengePurpose) => `saas-second-factor-${purpose}`;
-  return {
-    issue({ id, sessionEpoch }: UserDocument, purpose: ChallengePurpose, first: FirstFactor): string {
-      const iat = toSeconds(clock.now());
-      return tokens.sign({
-        iss: issuer(),
-        aud: audience(purpose),
-        sub: id,
-        epoch: sessionEpoch,
-        first,
-        iat,
-        exp: iat + CHALLENGE_LIFETIME_MS / SECOND,
-      });
-    },
-
-    /** Null for an invalid or expired challenge, and for one with another purpose. */
-    verify(token: string, purpose: ChallengePurpose): ChallengeClaims | null {
-      const { iss, aud, sub, epoch, first, iat, exp } = tokens.verify(token) ?? {};
-      const now = toSeconds(clock.now());
-      const isValid =
-        iss === issuer() &&
-        aud === audience(purpose) &&
-        typeof sub === 'string' &&
-        typeof epoch === 'number' &&
-        isFirstFactor(first) &&
-        typeof iat === 'number' &&
-        typeof exp === 'number' &&
-        iat <= now + 60 &&
-        now < exp;
-      return isValid ? { sub, epoch, first } : null;
-    },
-  };
-}
-
-const isFirstFactor = (value: unknown): value is FirstFactor =>
-  Object.values<unknown>(FIRST_FACTOR).includes(value);

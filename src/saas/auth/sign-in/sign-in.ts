@@ -1,11 +1,15 @@
 import type { SessionSource } from '../../../core/http/request-details.js';
+import type { RequestSource } from '../../../core/http/routes.js';
 import type { User } from '../../../core/http/schemas.js';
 import type { AnnouncedEvent } from '../../../core/ops/events.js';
 import { UniqueViolation } from '../../../core/storage/collection.js';
+import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import { proofOfRegistration } from '../events.js';
+import type { LoginMethod } from '../hooks.js';
+import { authLimits } from '../limits.js';
 import type { IssuedTokens } from '../sessions/refresh.js';
-import type { SessionDependencies, SessionService } from '../sessions/sessions.js';
+import type { SessionService } from '../sessions/sessions.js';
 import type { UserDocument } from '../store.js';
 
 /** What every way to sign in and to register ends with. `amr` says how; absent: by password. `authenticatedAt` says when; absent: now. */
@@ -13,13 +17,9 @@ export type SignIn = ReturnType<typeof createSignIn>;
 
 export type SignedIn = IssuedTokens & { user: User };
 
-export interface SignInDependencies
-  extends Pick<SessionDependencies, 'users' | 'announceEvent' | 'presentUser' | 'audit' | 'hooks'>,
-    Pick<SessionService, 'startSession'> {}
-
-export function createSignIn(deps: SignInDependencies) {
+export function createSignIn(deps: AuthDependencies & { startSession: SessionService['startSession'] }) {
   const { users, audit, startSession } = deps;
-  const { afterLogin } = deps.hooks ?? {};
+  const { beforeRegister, afterLogin } = deps.hooks ?? {};
 
   /** Before the user is stored. */
   const announceRegistered = async (user: UserDocument): Promise<AnnouncedEvent> => {
@@ -30,6 +30,20 @@ export function createSignIn(deps: SignInDependencies) {
 
   return {
     announceRegistered,
+
+    /**
+     * Whether a person may register; called before anything is stored.
+     * @throws REGISTRATION_DISABLED, REGISTRATION_REJECTED, RATE_LIMITED
+     */
+    async admit(
+      person: Pick<UserDocument, 'email' | 'name'>,
+      method: LoginMethod,
+      source: RequestSource,
+    ): Promise<void> {
+      if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
+      await deps.throttle.count(authLimits.register, source.ip);
+      await beforeRegister?.(person, method, source);
+    },
 
     /** Starts a session and records it. */
     async signIn(

@@ -2,15 +2,14 @@ import type { RequestSource } from '../../../core/http/routes.js';
 import { toTimestamp } from '../../../core/http/schemas.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
 import { sha256 } from '../../../core/kernel/secrets.js';
-import type { Audit } from '../../../core/ops/audit.js';
 import type { LinkUse, UsedLinks } from '../../../core/ops/used-links.js';
 import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
-import { eventIdOf, proofOfRevocation, proofOfUse } from '../events.js';
+import { eventIdOf, proofOfUse } from '../events.js';
 import { authLimits } from '../limits.js';
 import { RESET_LINK_TTL_MS } from '../links/link-tokens.js';
 import type { ListedSession } from '../schemas.js';
-import type { Identity } from '../sessions/sessions.js';
+import type { Identity, SessionService } from '../sessions/sessions.js';
 import type { Credentials, PasswordRules } from '../sign-in/credentials.js';
 import {
   deviceIn,
@@ -23,28 +22,10 @@ import {
 /** Account management by the signed-in user. */
 export type AccountService = ReturnType<typeof createAccountService>;
 
-/** The identifiers of a session and its user. */
-export interface SessionOfUser {
-  user: Pick<Identity['user'], 'id'>;
-  session: Pick<Identity['session'], 'id'>;
-}
-
-export interface AccountServiceDependencies
-  extends Pick<
-    AuthDependencies,
-    | 'users'
-    | 'sessions'
-    | 'passwords'
-    | 'foreignHashes'
-    | 'throttle'
-    | 'mails'
-    | 'emit'
-    | 'announceEvent'
-    | 'clock'
-  > {
+export interface AccountServiceDependencies extends AuthDependencies {
   credentials: Credentials;
   passwordRules: PasswordRules;
-  audit: Audit;
+  revokeSession: SessionService['revokeSession'];
   usedLinks: UsedLinks<UserDocument>;
 }
 
@@ -146,7 +127,10 @@ export function createAccountService(deps: AccountServiceDependencies) {
     },
 
     /** Returns the valid sessions, newest first. */
-    async listSessions({ user: { id }, session: current }: SessionOfUser): Promise<ListedSession[]> {
+    async listSessions({
+      user: { id },
+      session: current,
+    }: Record<'user' | 'session', { id: string }>): Promise<ListedSession[]> {
       const now = clock.now();
       const where = { userId: id, revokedAt: null, expiresAt: { gt: now } };
       const [user, currentSession, { items }] = await Promise.all([
@@ -167,25 +151,8 @@ export function createAccountService(deps: AccountServiceDependencies) {
     },
 
     /** @throws NOT_FOUND if the caller has no such session */
-    async revokeSession(
-      { user: { id: userId } }: Pick<SessionOfUser, 'user'>,
-      id: string,
-      { ip }: RequestSource,
-    ) {
-      const now = clock.now();
-      const event = { userId, scope: 'local', sessionId: id } as const;
-      const announced = await deps.announceEvent('session.revoked', event, proofOfRevocation(id));
-      const revoked = await sessions.updateOne(
-        { id, userId, revokedAt: null, expiresAt: { gt: now } },
-        { set: { revokedAt: now } },
-      );
-      if (!revoked) {
-        await announced.withdraw();
-        throw httpErrors.NOT_FOUND();
-      }
-      await audit.record({ event: 'session.revoked', subject: userId, ip });
-      await announced.emit();
-    },
+    revokeSession: ({ user }: { user: { id: string } }, id: string, { ip }: RequestSource) =>
+      deps.revokeSession(user.id, id, { ip }),
   };
 }
 

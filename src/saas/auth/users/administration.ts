@@ -1,10 +1,11 @@
 import { toTimestamp } from '../../../core/http/schemas.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
-import { type Audit, auditActor, type Operator } from '../../../core/ops/audit.js';
+import { auditActor, type Operator } from '../../../core/ops/audit.js';
 import type { Page } from '../../../core/storage/collection.js';
 import { readPage } from '../../../core/storage/pages.js';
 import type { AuthDependencies } from '../dependencies.js';
-import { proofOfEpoch, proofOfRevocation } from '../events.js';
+import { proofOfEpoch } from '../events.js';
+import type { SessionService } from '../sessions/sessions.js';
 import {
   isDisabled,
   isSessionValid,
@@ -33,9 +34,8 @@ export interface OperatedSession {
   state: 'active' | 'ended' | 'expired';
 }
 
-export interface AccountAdministrationDependencies
-  extends Pick<AuthDependencies, 'users' | 'sessions' | 'announceEvent' | 'clock'> {
-  audit: Audit;
+export interface AccountAdministrationDependencies extends AuthDependencies {
+  revokeSession: SessionService['revokeSession'];
   sendReset(user: UserDocument): Promise<void>;
   sendVerification(user: UserDocument): Promise<void>;
 }
@@ -90,35 +90,20 @@ export function createAccountAdministration(deps: AccountAdministrationDependenc
     },
 
     /** @throws NOT_FOUND if the user has no such session, or it has ended */
-    async endSession(userId: string, id: string, operator?: Operator) {
-      const now = clock.now();
-      const event = { userId, scope: 'local', sessionId: id } as const;
-      const announced = await deps.announceEvent('session.revoked', event, proofOfRevocation(id));
-      const ended = await sessions.updateOne(
-        { id, userId, revokedAt: null, expiresAt: { gt: now } },
-        { set: { revokedAt: now } },
-      );
-      if (!ended) {
-        await announced.withdraw();
-        throw httpErrors.NOT_FOUND();
-      }
-      const record = { event: 'session.revoked', subject: userId, ...auditActor(operator), detail: id };
-      await audit.record(record);
-      await announced.emit();
-    },
+    endSession: (userId: string, id: string, operator?: Operator) =>
+      deps.revokeSession(userId, id, { ...auditActor(operator), detail: id }),
 
     /** @throws NOT_FOUND */
     async endSessions(userId: string, operator?: Operator) {
-      const change = { inc: { sessionEpoch: 1 }, unset: ['keptSession' as const] };
       const { sessionEpoch } = await find(userId);
       const proof = proofOfEpoch(userId, sessionEpoch + 1, null);
       const announced = await deps.announceEvent('session.revoked', { userId, scope: 'global' }, proof);
-      if (!(await users.updateOne({ id: userId }, change))) {
+      if (!(await users.changeOne({ id: userId }, { inc: { sessionEpoch: 1 }, unset: ['keptSession'] }))) {
         await announced.withdraw();
         throw userNotFound();
       }
-      const record = { event: 'session.revoked', subject: userId, ...auditActor(operator), detail: 'all' };
-      await audit.record(record);
+      const actor = auditActor(operator);
+      await audit.record({ event: 'session.revoked', subject: userId, ...actor, detail: 'all' });
       await announced.emit();
     },
 

@@ -1,6 +1,6 @@
 import type { RequestSource } from '../../../core/http/routes.js';
 import { sha256 } from '../../../core/kernel/secrets.js';
-import { type Audit, type AuditRecord, auditActor, type Operator } from '../../../core/ops/audit.js';
+import { type AuditRecord, auditActor, type Operator } from '../../../core/ops/audit.js';
 import type { Job } from '../../../core/ops/jobs.js';
 import { UNANSWERED_LINK_FIELDS } from '../../../core/ops/used-links.js';
 import type { AuthDependencies } from '../dependencies.js';
@@ -20,18 +20,9 @@ export type AccountDeletion = ReturnType<typeof createAccountDeletion>;
 /** Who deletes an account, for the audit. */
 type Actor = Pick<AuditRecord, 'by' | 'ip'>;
 
-export interface AccountDeletionDependencies
-  extends Pick<
-    AuthDependencies,
-    'users' | 'sessions' | 'foreignHashes' | 'announceEvent' | 'clock' | 'accountData' | 'signInMethods'
-  > {
-  credentials: Credentials;
-  audit: Audit;
-}
-
 const BATCH_SIZE = 50;
 
-export function createAccountDeletion(deps: AccountDeletionDependencies) {
+export function createAccountDeletion(deps: AuthDependencies & { credentials: Credentials }) {
   const { users, sessions, accountData, signInMethods, credentials, audit, clock } = deps;
 
   const deleteData = (id: string) => Promise.all([accountData.delete(id), signInMethods.forget(id)]);

@@ -19,12 +19,6 @@ import {
 } from '../store.js';
 import { privateMetadataOf } from './metadata.js';
 
-export interface ExportOptions {
-  /** Everything stored about a user except secrets, hashes and counters. Long lists are async iterables of pages. */
-  exportAccount(userId: string): Promise<Record<string, unknown>>;
-  throttle: Pick<Throttle, 'countKey'>;
-}
-
 /** Streams the export of a user. @throws RATE_LIMITED */
 export type SendExport = (
   request: FastifyRequest,
@@ -36,7 +30,13 @@ export type SendExport = (
 const RETRY_AFTER_RUNNING_SECONDS = '10';
 
 /** Exports are limited in number per user, one at a time. */
-export function createSendExport({ exportAccount, throttle }: ExportOptions): SendExport {
+export function createSendExport({
+  exportAccount,
+  throttle,
+}: {
+  exportAccount: ExportAccount;
+  throttle: Throttle;
+}): SendExport {
   const running = new Set<string>();
 
   return async (request, reply, id) => {
@@ -68,9 +68,9 @@ export interface AccountExportDependencies {
   users: Users;
   sessions: Sessions;
   presentUser: PresentUser;
-  audit: Pick<ListedAudit, 'listOf'>;
+  audit: ListedAudit;
   /** What the other domains store about a user. */
-  accountData: Pick<AccountData, 'read'>;
+  accountData: AccountData;
   clock: Clock;
 }
 
@@ -79,7 +79,10 @@ const MAX_SESSIONS = 10_000;
 /** The times of a user that nothing else shows. */
 const USER_TIMES = ['profileChangedAt', 'registrationRepeatedAt', 'suspendedAt', 'deletingAt'] as const;
 
-export function createAccountExport(deps: AccountExportDependencies): Pick<ExportOptions, 'exportAccount'> {
+/** Exports everything stored about a user except secrets, hashes and counters. Long lists are async iterables of pages. */
+export type ExportAccount = ReturnType<typeof createAccountExport>;
+
+export function createAccountExport(deps: AccountExportDependencies) {
   const { users, sessions, presentUser, audit, accountData, clock } = deps;
 
   const exportUser = (user: UserDocument) => ({
@@ -93,30 +96,28 @@ export function createAccountExport(deps: AccountExportDependencies): Pick<Expor
     ),
   });
 
-  return {
-    async exportAccount(userId) {
-      const user = await users.findOne({ id: userId });
-      const newestFirst = { where: { userId }, sort: 'createdAt', desc: true } as const;
-      return {
-        exportedAt: toTimestamp(clock.now()),
-        user: user && exportUser(user),
-        sessions: mapPages(firstPagesOf(sessions, newestFirst, MAX_SESSIONS), (session) => ({
-          ...toSessionView(session),
-          refreshedAt: toTimestamp(session.rotatedAt),
-          ...deviceIn(session),
-          ...(session.revokedAt !== undefined && { revokedAt: toTimestamp(session.revokedAt) }),
-        })),
-        ...(await accountData.read(userId)),
-        audit: mapPages(audit.listOf(userId), ({ at, event, by, actor, ip, detail }) => ({
-          at: toTimestamp(at),
-          event,
-          // The address of an operator is personal data of another person.
-          ip: by === undefined ? ip : 'operator',
-          ...(actor && { actor }),
-          ...(detail && { detail }),
-        })),
-      };
-    },
+  return async (userId: string): Promise<Record<string, unknown>> => {
+    const user = await users.findOne({ id: userId });
+    const newestFirst = { where: { userId }, sort: 'createdAt', desc: true } as const;
+    return {
+      exportedAt: toTimestamp(clock.now()),
+      user: user && exportUser(user),
+      sessions: mapPages(firstPagesOf(sessions, newestFirst, MAX_SESSIONS), (session) => ({
+        ...toSessionView(session),
+        refreshedAt: toTimestamp(session.rotatedAt),
+        ...deviceIn(session),
+        ...(session.revokedAt !== undefined && { revokedAt: toTimestamp(session.revokedAt) }),
+      })),
+      ...(await accountData.read(userId)),
+      audit: mapPages(audit.listOf(userId), ({ at, event, by, actor, ip, detail }) => ({
+        at: toTimestamp(at),
+        event,
+        // The address of an operator is personal data of another person.
+        ip: by === undefined ? ip : 'operator',
+        ...(actor && { actor }),
+        ...(detail && { detail }),
+      })),
+    };
   };
 }
 

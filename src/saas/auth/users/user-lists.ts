@@ -1,8 +1,8 @@
 import { invalidFields } from '../../../core/kernel/errors.js';
-import type { PageQuery, Where } from '../../../core/storage/collection.js';
+import type { Where } from '../../../core/storage/collection.js';
 import { readPage } from '../../../core/storage/pages.js';
 import type { UserDocument, Users } from '../store.js';
-import { type ManagedUser, matching, type UserState } from './users.js';
+import { type ManagedUser, type Matching, matching, type UserState } from './users.js';
 
 /** The position in a list of users, and how many. */
 export interface UserPageQuery {
@@ -40,10 +40,7 @@ const MAX_LIMIT = 200;
 const STATES = ['active', 'suspended', 'deleting', 'unverified'];
 
 export function createUserLists(users: Users, toManagedUser: (user: UserDocument) => ManagedUser) {
-  const read = async (
-    query: Pick<PageQuery<UserDocument>, 'where' | 'sort' | 'desc'>,
-    { after, limit = 50 }: UserPageQuery,
-  ): Promise<UserPage> => {
+  const read = async (query: Matching, { after, limit = 50 }: UserPageQuery): Promise<UserPage> => {
     if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT)
       throw invalidFields({ path: 'limit', message: `must be a whole number from 1 to ${MAX_LIMIT}` });
     const { items, next } = await readPage(users, { ...query, after, limit });

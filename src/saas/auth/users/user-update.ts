@@ -1,6 +1,6 @@
 import { canonicalEmail } from '../../../core/http/mailboxes.js';
 import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
-import { type Audit, auditActor, changeDetail, type Operator } from '../../../core/ops/audit.js';
+import { auditActor, changeDetail, type Operator } from '../../../core/ops/audit.js';
 import type { AnnouncedEvent } from '../../../core/ops/events.js';
 import { UNANSWERED_LINK_FIELDS } from '../../../core/ops/used-links.js';
 import { type Change, UniqueViolation, type Where } from '../../../core/storage/collection.js';
@@ -28,26 +28,12 @@ export interface UserChange extends MetadataInput {
   password?: string;
 }
 
-/** Changes of users by the host. */
-export type UserUpdate = ReturnType<typeof createUserUpdate>;
-
-export interface UserUpdateDependencies
-  extends Pick<
-    AuthDependencies,
-    | 'users'
-    | 'mails'
-    | 'passwords'
-    | 'foreignHashes'
-    | 'announceEvent'
-    | 'presentUser'
-    | 'profileMark'
-    | 'profileChanged'
-  > {
-  audit: Audit;
+export interface UserUpdateDependencies extends AuthDependencies {
   passwordRules: PasswordRules;
   sendVerification: Verification['sendVerification'];
 }
 
+/** Changes of users by the host. */
 export function createUserUpdate(deps: UserUpdateDependencies) {
   const { users, mails, passwordRules, audit } = deps;
 

@@ -68,7 +68,7 @@ export interface UserListQuery {
 export const userNotFound = () => httpErrors.NOT_FOUND({ message: 'The user was not found.' });
 
 /** Returns `null` for an invalid address, too. */
-export async function findUser(users: Pick<Users, 'findOne'>, by: UserKey): Promise<UserDocument | null> {
+export async function findUser(users: Users, by: UserKey): Promise<UserDocument | null> {
   if ('id' in by) return users.findOne({ id: by.id });
   const email = canonicalEmail(by.email);
   return matchesSchema(email, Email) ? users.findOne({ email }) : null;
@@ -187,7 +187,7 @@ export function createUserDirectory(
   };
 }
 
-type Matching = Pick<PageQuery<UserDocument>, 'where' | 'sort' | 'desc'>;
+export type Matching = Pick<PageQuery<UserDocument>, 'where' | 'sort' | 'desc'>;
 
 /** What a list finds; every character of an address is below `~`, so that the range is a prefix. */
 export function matching(search: string | undefined, state: UserState | undefined): Matching {
@@ -228,7 +228,7 @@ export interface NewUser extends MetadataInput {
 
 export interface NewUserDependencies {
   users: Pick<Users, 'insert' | 'findOne'>;
-  passwords: Pick<Passwords, 'problem' | 'hash' | 'accepts'>;
+  passwords: Passwords;
   foreignHashes: Pick<ForeignHashes, 'add' | 'remove'>;
   passwordPolicy: PasswordPolicy;
   siteName(): Promise<string>;
@@ -276,7 +276,7 @@ export async function insertUser(input: NewUser, deps: NewUserDependencies): Pro
 /** Validates the types, too, because the input may come from JavaScript or from a file. */
 function validateNewUser(
   input: Partial<Record<keyof NewUser, unknown>>,
-  { passwords, clock }: Pick<NewUserDependencies, 'passwords' | 'clock'>,
+  { passwords, clock }: NewUserDependencies,
 ): ErrorDetail[] {
   const { id, email, password, passwordHash, createdAt } = input;
   const problems: Record<keyof NewUser, string | null | false> = {

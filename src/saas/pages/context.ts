@@ -1,0 +1,59 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Cookie, SealedCookie } from '../../core/http/cookies.js';
+import type { Messages } from '../../core/http/messages.js';
+import type { Pages } from '../../core/http/pages.js';
+import type { PasskeyFlows } from '../../shared/passkeys/flows.js';
+import type { AgentAccounts } from '../agents/service.js';
+import type { AuthService } from '../auth/service.js';
+import type { Identity } from '../auth/sessions/sessions.js';
+import type { SignedIn } from '../auth/sign-in/sign-in.js';
+import type { BillingModule } from '../billing/module.js';
+import type { formatAmount } from '../billing/notifications.js';
+import type { Federation } from '../login-providers/service.js';
+import type { Destination, PageSessions } from './session.js';
+
+/** Sign-in with passkeys, and the script of the pages that use them. */
+export interface Passkeys extends PasskeyFlows<SignedIn> {
+  script: string;
+}
+
+export interface UserPagesModuleOptions {
+  accounts: AuthService;
+  /** Absent if none is configured. */
+  providers: Federation | undefined;
+  /** Absent if no identity provider of agents is configured. */
+  agents: AgentAccounts | undefined;
+  /** Absent if they are not enabled. */
+  passkeys: Passkeys | undefined;
+  /** Absent if nothing can be bought. */
+  billing: BillingModule | undefined;
+  formatAmount: typeof formatAmount;
+  /** The cookie of the API with the refresh token. */
+  sessionCookie: Cookie;
+  /** Lifetime of a refresh token in seconds. */
+  refreshTtl: number;
+  /** The origins of pages at which a user may continue, beside that of the public address. */
+  origins: readonly string[];
+  /** The secrets that encrypt what the browser keeps, the current one first. */
+  secrets: readonly string[];
+  /** The user and session of a request that the guard has admitted. */
+  identityOf(request: FastifyRequest): Identity;
+  pages: Pages;
+  messages: Messages;
+  /** The path of the account page, which includes what a proxy adds. */
+  path(): string;
+  publicUrl(): string;
+  /** The path of the API, which includes what a proxy adds. */
+  apiPath(): string;
+  registrationAllowed(): Promise<boolean>;
+  /** Streams what is stored about a user, a limited number of times. */
+  sendExport(request: FastifyRequest, reply: FastifyReply, userId: string): Promise<unknown>;
+}
+
+/** What the pages have in common. */
+export interface PageContext extends UserPagesModuleOptions {
+  sessions: PageSessions;
+  destinationOf(returnTo: string | undefined): Destination;
+  /** The cookie in which the browser keeps the state of a sign-in. */
+  cookieOf<T extends object>(name: string): SealedCookie<T>;
+}
