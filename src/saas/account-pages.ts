@@ -97,10 +97,11 @@ interface SignInOptions {
   identities: ReturnType<typeof createIdentities>;
   pages: Pages;
   path(): string;
+  /** Binds the tokens of forms to a session, whose ID is not secret. */
   secret: string;
 }
 
-/** The sign-in of the account pages. @param secret binds the tokens of forms to a session, whose ID is not secret */
+/** The sign-in of the account pages. */
 function signInOf(
   { sessions, signInPages }: UserPagesModule,
   { identities, pages, path, secret }: SignInOptions,

@@ -70,12 +70,7 @@ export async function openAgents(
     metadataUrl: new URL(resource).origin + server.metadataPath,
     verify: server.verify,
     refusalOf: (error) => (error instanceof errors.ResourceError ? error : undefined),
-    async findUser(id) {
-      const user = await users.users.findOne({ id });
-      if (!user || user.deletingAt !== undefined) return null;
-      if (isDisabled(user)) throw authErrors.ACCOUNT_SUSPENDED();
-      return users.presentUser(user);
-    },
+    findUser: (id) => findActiveUser(users, id),
   });
   return {
     accounts,
@@ -89,6 +84,13 @@ export async function openAgents(
     }),
     ...createAgentGuards(access, new URL(resource).origin),
   };
+}
+
+async function findActiveUser({ users, presentUser }: UsersModule, id: string) {
+  const user = await users.findOne({ id });
+  if (!user || user.deletingAt !== undefined) return null;
+  if (isDisabled(user)) throw authErrors.ACCOUNT_SUSPENDED();
+  return presentUser(user);
 }
 
 /** A misspelt scope of a route prevents the start; otherwise, it would refuse every agent. */

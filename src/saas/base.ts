@@ -8,13 +8,7 @@ import { createModuleContext, followLifecycle } from '../core/server/module-cont
 import { rejectUnfinishedCopy } from '../core/server/unfinished-copy.js';
 import { ratesOf } from '../core/throttle/options.js';
 import { userCollection } from './auth/store.js';
-import {
-  namedOrigins,
-  type ResolvedSaas,
-  saasWarnings,
-  sealingSecrets,
-  withAccountPages,
-} from './options.js';
+import { type ResolvedSaas, saasWarnings, withAccountPages } from './options.js';
 
 export interface MountOptions {
   /** That of our own server. Default: the plugin is in a host. */
@@ -78,9 +72,9 @@ export async function openBase(
     accountAddress,
     /** Names the registration, unique in the host. */
     mount: `saas-backend ${fastify.prefix}${prefix}`,
-    /** Encrypt what clients keep during a sign-in, the current one first. */
-    secrets: sealingSecrets(values),
+    /** Those of refresh tokens also encrypt what clients keep during a sign-in, the current one first. */
+    secrets: [values.jwtRefreshSecret, values.jwtRefreshSecretPrevious].filter((one) => one !== undefined),
     /** The origins of applications that are named: tickets never go to any origin. */
-    origins: namedOrigins(values),
+    origins: (values.corsOrigin ?? []).filter((origin) => origin !== '*'),
   };
 }

@@ -173,14 +173,6 @@ export function withAccountPages(values: SaasConfiguration, accountPath: string)
   };
 }
 
-/** The secrets of refresh tokens, the current one first, which also encrypt what clients keep during a sign-in. */
-export const sealingSecrets = (values: SaasConfiguration): string[] =>
-  [values.jwtRefreshSecret, values.jwtRefreshSecretPrevious].filter((secret) => secret !== undefined);
-
-/** The origins that CORS_ORIGIN names; `*` names none. */
-export const namedOrigins = ({ corsOrigin = [] }: SaasConfiguration): string[] =>
-  corsOrigin.filter((origin) => origin !== '*');
-
 function validateMountPaths(
   { prefix, adminPath, accountPath }: { prefix: string; adminPath: string | false; accountPath: string },
   hasAccountPages: boolean,

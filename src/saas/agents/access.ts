@@ -24,20 +24,19 @@ export interface AgentAccessOptions {
   findUser(id: string): Promise<User | null>;
 }
 
-export interface AgentAccessDependencies extends AgentAccessOptions {
-  userOf: AgentAccounts['userOf'];
-  /** Counts a request of an agent for a person, and returns an error if there were too many. */
-  countRequest: Throttle['countRequestOf'];
-}
-
 export type AgentAccess = ReturnType<typeof createAgentAccess>;
 
-export function createAgentAccess(deps: AgentAccessDependencies) {
+/** @param countRequest counts a request of an agent for a person, and returns an error if there were too many */
+export function createAgentAccess(
+  options: AgentAccessOptions,
+  userOf: AgentAccounts['userOf'],
+  countRequest: Throttle['countRequestOf'],
+) {
   const verify = async (request: PresentedRequest, scope: string | undefined): Promise<AccessToken> => {
     try {
-      return await deps.verify(request, scope === undefined ? {} : { scopes: [scope] });
+      return await options.verify(request, scope === undefined ? {} : { scopes: [scope] });
     } catch (error) {
-      const refusal = deps.refusalOf(error);
+      const refusal = options.refusalOf(error);
       throw refusal ? toError(refusal, error) : error;
     }
   };
@@ -56,11 +55,11 @@ export function createAgentAccess(deps: AgentAccessDependencies) {
       if (scope === undefined) throw peopleOnly();
       // An agent has no account here, also if its own account of the provider should be connected to one.
       const isPerson = (token.kind ?? 'human') === 'human';
-      const userId = isPerson ? await deps.userOf(token.subject) : null;
-      const user = userId === null ? null : await deps.findUser(userId);
+      const userId = isPerson ? await userOf(token.subject) : null;
+      const user = userId === null ? null : await options.findUser(userId);
       if (!user) throw agentErrors.ACCOUNT_NOT_CONNECTED();
       const [sub, ...via] = token.actors;
-      const rejection = deps.countRequest(`${user.id} ${sub ?? token.clientId}`, request.ip);
+      const rejection = countRequest(`${user.id} ${sub ?? token.clientId}`, request.ip);
       if (rejection) throw rejection;
       const { delegation } = token.claims;
       return {
@@ -81,7 +80,7 @@ export function createAgentAccess(deps: AgentAccessDependencies) {
         cause,
         headers: {
           ...headers,
-          'www-authenticate': `${challenge}, scope="${scope}", resource_metadata="${deps.metadataUrl}"`,
+          'www-authenticate': `${challenge}, scope="${scope}", resource_metadata="${options.metadataUrl}"`,
         },
       });
     },

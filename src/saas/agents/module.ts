@@ -12,11 +12,10 @@ export interface AgentsModuleOptions extends AgentAccountOptions, AgentAccessOpt
 /** Access of agents with the tokens of an identity provider. */
 export function createAgentsModule(context: ModuleContext, options: AgentsModuleOptions) {
   const accounts = createAgentAccounts(context, options);
-  const countRequest = context.throttle.countRequestOf;
   context.accountData.add({ section: { name: 'agentAccounts', read: accounts.list } });
   return {
     accounts,
-    access: createAgentAccess({ ...options, userOf: accounts.userOf, countRequest }),
+    access: createAgentAccess(options, accounts.userOf, context.throttle.countRequestOf),
     plugin: (fastify: FastifyTypebox) => agentsPlugin(fastify, { ...options, accounts }),
   };
 }

@@ -8,7 +8,7 @@ export default [
   },
   {
     name: 'an agent acts as a person', file: 'saas/agents/access.ts', in: 'admit',
-    replace: 'isPerson ? await deps.userOf(token.subject) : null', by: 'await deps.userOf(token.subject)',
+    replace: 'isPerson ? await userOf(token.subject) : null', by: 'await userOf(token.subject)',
     tests: [['saas/agents/tokens', 'a token that is wrong in any way is refused']],
   },
   {

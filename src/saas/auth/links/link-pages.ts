@@ -1,5 +1,6 @@
 import formbody from '@fastify/formbody';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Static } from 'typebox';
 import { type Localized, message } from '../../../core/http/messages.js';
 import { isForm, type Page, type Pages } from '../../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../../core/http/routes.js';
@@ -22,41 +23,42 @@ export interface LinkPagesOptions {
  */
 export async function linkPagesPlugin(fastify: FastifyTypebox, options: LinkPagesOptions): Promise<void> {
   const { auth } = options;
-  fastify.post(
-    '/auth/forgot-password',
-    {
-      config: access('public'),
-      bodyLimit: BODY_LIMIT,
-      schema: { body: EmailBody, response: { 200: Acknowledgement } },
-    },
-    async (request) => {
-      await auth.forgotPassword(request.body.email, requestSource(request));
-      const message =
-        'If an account with this address exists, an e-mail with a password reset link has been sent.';
-      return { success: true, message } as const;
-    },
-  );
+  const mailRequest = {
+    config: access('public'),
+    bodyLimit: BODY_LIMIT,
+    schema: { body: EmailBody, response: { 200: Acknowledgement } },
+  };
 
-  fastify.post(
-    '/auth/resend-verification',
-    {
-      config: access('public'),
-      bodyLimit: BODY_LIMIT,
-      schema: { body: EmailBody, response: { 200: Acknowledgement } },
-    },
-    async (request) => {
-      await auth.resendVerification(request.body.email, requestSource(request));
-      const message = 'If this address needs to be confirmed, an e-mail with a new link has been sent.';
-      return { success: true, message } as const;
-    },
-  );
+  fastify.post('/auth/forgot-password', mailRequest, async (request) => {
+    await auth.forgotPassword(request.body.email, requestSource(request));
+    const message =
+      'If an account with this address exists, an e-mail with a password reset link has been sent.';
+    return { success: true, message } as const;
+  });
+
+  fastify.post('/auth/resend-verification', mailRequest, async (request) => {
+    await auth.resendVerification(request.body.email, requestSource(request));
+    const message = 'If this address needs to be confirmed, an e-mail with a new link has been sent.';
+    return { success: true, message } as const;
+  });
 
   // Only this context parses forms, because other sites can submit forms without a CORS preflight.
-  await fastify.register(async (pages: FastifyTypebox) => {
-    await pages.register(formbody, { bodyLimit: BODY_LIMIT });
-    await pages.register(resetPages, options);
-    await pages.register(verifyPages, options);
-    await pages.register(unlockPages, options);
+  await fastify.register(async (forms: FastifyTypebox) => {
+    await forms.register(formbody, { bodyLimit: BODY_LIMIT });
+    registerPage(forms, options, 'reset-password', ResetBody, async (given, request) => {
+      await auth.resetPassword(given, requestSource(request));
+      return 'reset-password.done';
+    });
+    registerPage(forms, options, 'verify-email', VerifyBody, async (given, request) => {
+      const { authorization } = request.headers;
+      const proven = { ...given, ...(authorization !== undefined && { authorization }) };
+      const { passwordChanged } = await auth.verifyEmail(proven, requestSource(request));
+      return passwordChanged ? 'verify-email.done-changed' : 'verify-email.done';
+    });
+    registerPage(forms, options, 'unlock', VerifyBody, async ({ token }, request) => {
+      await auth.unlock(token, requestSource(request));
+      return 'unlock.done';
+    });
   });
 }
 
@@ -69,31 +71,33 @@ const formOf = (
   failure: { problems?: Localized[]; wrong?: true } = {},
 ): Page => ({ template, view: { token, ...failure } });
 
-async function resetPages(fastify: FastifyTypebox, options: LinkPagesOptions): Promise<void> {
-  const { auth, pages } = options;
-
-  fastify.get(
-    '/auth/reset-password',
-    { config: PAGE, schema: { querystring: LinkQuery } },
-    (request, reply) => pages.send(reply, formOf('reset-password', request.query)),
+/** The page behind a link, and the use of the link, which returns the sentence that confirms it. */
+function registerPage<Body extends typeof ResetBody | typeof VerifyBody>(
+  fastify: FastifyTypebox,
+  { pages, home }: LinkPagesOptions,
+  template: 'reset-password' | 'verify-email' | 'unlock',
+  body: Body,
+  use: (given: Static<Body>, request: FastifyRequest) => Promise<keyof typeof DONE>,
+): void {
+  const url = `/auth/${template}`;
+  fastify.get(url, { config: PAGE, schema: { querystring: LinkQuery } }, (request, reply) =>
+    pages.send(reply, formOf(template, request.query)),
   );
 
-  fastify.post(
-    '/auth/reset-password',
-    { config: PAGE, bodyLimit: BODY_LIMIT, schema: { body: ResetBody, response: { 200: Acknowledgement } } },
-    async (request, reply) => {
-      pages.keepForm(request, formOf('reset-password', request.body));
-      try {
-        await auth.resetPassword(request.body, requestSource(request));
-      } catch (error) {
-        const { statusCode, problems } = passwordProblems(error, request);
-        const answer: FastifyReply = reply;
-        const form = formOf('reset-password', request.body, { problems, wrong: true });
-        return pages.send(answer.code(statusCode), form);
-      }
-      return sendSuccess(options, request, reply, 'reset-password.done');
-    },
-  );
+  const schema = { body, response: { 200: Acknowledgement } };
+  fastify.post(url, { config: PAGE, bodyLimit: BODY_LIMIT, schema }, async (request, reply: FastifyReply) => {
+    const given = request.body as Static<Body>;
+    pages.keepForm(request, formOf(template, given));
+    try {
+      const sentence = await use(given, request);
+      return isForm(request)
+        ? pages.send(reply, { template: 'done', view: { title: message(sentence), home: home() } })
+        : reply.send({ success: true, message: DONE[sentence] });
+    } catch (error) {
+      const { statusCode, problems } = passwordProblems(error, request);
+      return pages.send(reply.code(statusCode), formOf(template, given, { problems, wrong: true }));
+    }
+  });
 }
 
 /** The errors of a rejected password, after which the form is shown again. */
@@ -109,53 +113,7 @@ function passwordProblems(
   return { statusCode: error.statusCode, problems: passwordSentences(error) };
 }
 
-async function verifyPages(fastify: FastifyTypebox, options: LinkPagesOptions): Promise<void> {
-  const { auth, pages } = options;
-
-  fastify.get('/auth/verify-email', { config: PAGE, schema: { querystring: LinkQuery } }, (request, reply) =>
-    pages.send(reply, formOf('verify-email', request.query)),
-  );
-
-  fastify.post(
-    '/auth/verify-email',
-    { config: PAGE, bodyLimit: BODY_LIMIT, schema: { body: VerifyBody, response: { 200: Acknowledgement } } },
-    async (request, reply) => {
-      const { authorization } = request.headers;
-      const given = { ...request.body, ...(authorization !== undefined && { authorization }) };
-      pages.keepForm(request, formOf('verify-email', request.body));
-      try {
-        const { passwordChanged } = await auth.verifyEmail(given, requestSource(request));
-        const sentence = passwordChanged ? 'verify-email.done-changed' : 'verify-email.done';
-        return sendSuccess(options, request, reply, sentence);
-      } catch (error) {
-        const { statusCode, problems } = passwordProblems(error, request);
-        const answer: FastifyReply = reply;
-        const form = formOf('verify-email', request.body, { problems, wrong: true });
-        return pages.send(answer.code(statusCode), form);
-      }
-    },
-  );
-}
-
-async function unlockPages(fastify: FastifyTypebox, options: LinkPagesOptions): Promise<void> {
-  const { auth, pages } = options;
-
-  fastify.get('/auth/unlock', { config: PAGE, schema: { querystring: LinkQuery } }, (request, reply) =>
-    pages.send(reply, formOf('unlock', request.query)),
-  );
-
-  fastify.post(
-    '/auth/unlock',
-    { config: PAGE, bodyLimit: BODY_LIMIT, schema: { body: VerifyBody, response: { 200: Acknowledgement } } },
-    async (request, reply) => {
-      pages.keepForm(request, formOf('unlock', request.body));
-      await auth.unlock(request.body.token, requestSource(request));
-      return sendSuccess(options, request, reply, 'unlock.done');
-    },
-  );
-}
-
-/** Sentences of the message catalogue, as applications get them. */
+/** Sentences of the message catalogue, as applications get them in JSON; forms get a page. */
 const DONE = {
   'reset-password.done': 'Your password has been changed. Sign in with the new password.',
   'verify-email.done': 'Your address has been confirmed.',
@@ -163,15 +121,3 @@ const DONE = {
     'Your address has been confirmed and your password has been changed. Sign in with the new password.',
   'unlock.done': 'You can now sign in from this device.',
 } as const;
-
-/** Responds with a page to forms and with JSON to applications. */
-function sendSuccess(
-  { pages, home }: LinkPagesOptions,
-  request: FastifyRequest,
-  reply: FastifyReply,
-  sentence: keyof typeof DONE,
-): FastifyReply {
-  return isForm(request)
-    ? pages.send(reply, { template: 'done', view: { title: message(sentence), home: home() } })
-    : reply.send({ success: true, message: DONE[sentence] });
-}

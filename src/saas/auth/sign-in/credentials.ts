@@ -19,12 +19,6 @@ interface GivenCredentials {
   isRepetition?(user: UserDocument): Promise<boolean>;
 }
 
-interface VerifiedCredentials {
-  user: UserDocument;
-  outdated: boolean;
-  isRepetition: boolean;
-}
-
 export function createCredentials(deps: AuthDependencies & { offerUnlock: Unlock['offerUnlock'] }) {
   const { users, passwords, foreignHashes, throttle, audit, offerUnlock, clock } = deps;
 
@@ -41,7 +35,7 @@ export function createCredentials(deps: AuthDependencies & { offerUnlock: Unlock
       { id, email, password, isRepetition }: GivenCredentials,
       source: RequestSource,
       failureEvent: string,
-    ): Promise<VerifiedCredentials> {
+    ) {
       const { ip, isDisconnected } = source;
       // Called first, so that a rejection under overload costs neither a read nor a write.
       await passwords.ensureCapacity();

@@ -1,11 +1,12 @@
 import type { Messages } from '../../../core/http/messages.js';
 import type { FastifyTypebox } from '../../../core/http/routes.js';
 import { createSealed } from '../../../core/kernel/sealed.js';
+import { createExpiryPurge } from '../../../core/ops/purge.js';
 import type { ModuleContext } from '../../../core/server/module-context.js';
 import type { CodeAccountDependencies } from './code-accounts.js';
 import { createEmailLogin, type EmailLogin, type LoginRequest } from './email-login.js';
 import { emailLoginPlugin } from './email-login-plugin.js';
-import { createLoginCodePurge, LOGIN_CODE_TTL_MS, loginCodeCollection } from './login-codes.js';
+import { LOGIN_CODE_TTL_MS, loginCodeCollection } from './login-codes.js';
 
 /** Sign-in with mailed codes, which is loaded only if it is enabled. */
 export type EmailLoginModule = ReturnType<typeof createEmailLoginModule>;
@@ -23,7 +24,7 @@ export function createEmailLoginModule(
   const codes = loginCodeCollection(context.store);
   const sealing = { ...context, keys: secrets, lifetimeMs: LOGIN_CODE_TTL_MS };
   const loginTokens = createSealed<LoginRequest>('sign-ins by e-mail', sealing);
-  context.jobs.add('login-code-purge', createLoginCodePurge(codes, context.clock));
+  context.jobs.add('login-code-purge', createExpiryPurge(codes, context.clock));
   return {
     /** @param accounts the flows of the domain that it continues */
     create: (accounts: CodeAccountDependencies): EmailLogin =>

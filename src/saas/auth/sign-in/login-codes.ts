@@ -1,7 +1,6 @@
-import { type Clock, MINUTE } from '../../../core/kernel/clock.js';
+import { MINUTE } from '../../../core/kernel/clock.js';
 import type { Random } from '../../../core/kernel/secrets.js';
 import { typedCode } from '../../../core/kernel/text.js';
-import { createExpiryPurge } from '../../../core/ops/purge.js';
 import type { Collection, Store } from '../../../core/storage/collection.js';
 
 /** A sign-in by e-mail, for an address with an account or without. An address can have several at a time. */
@@ -29,8 +28,6 @@ export const loginCodeCollection = (store: Store): LoginCodes =>
     indexes: [['expiresAt']],
     fields: ['attemptsLeft', 'usedLinkHash', 'unansweredSince'],
   });
-
-export const createLoginCodePurge = (codes: LoginCodes, clock: Clock) => createExpiryPurge(codes, clock);
 
 export const LOGIN_CODE_TTL_MS = 10 * MINUTE;
 
