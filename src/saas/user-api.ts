@@ -62,12 +62,22 @@ export function createBasicUserApi({
   users: UsersModule;
   grants: Grants;
 }) {
-  const { find, create } = directory;
   const get = getterOf(directory);
   return {
-    find,
-    create,
-    ...suspension,
+    /** Finds a user by ID or address; null if there is none. */
+    find: directory.find,
+    /**
+     * Creates an account, even when registration is disabled.
+     * @throws VALIDATION_ERROR, WEAK_PASSWORD, EMAIL_TAKEN, OVERLOADED
+     */
+    create: directory.create,
+    /**
+     * Suspends an account: its sessions and mailed links end and stay invalid, and a sign-in fails. A repeated call changes nothing.
+     * @throws NOT_FOUND
+     */
+    suspend: suspension.suspend,
+    /** Lifts a suspension; the password stays the same. @throws NOT_FOUND, also during a deletion */
+    unsuspend: suspension.unsuspend,
     /**
      * Grants a plan in addition to purchased ones, until `until` (Unix time in milliseconds) or until it is revoked.
      * @throws VALIDATION_ERROR, NOT_FOUND
