@@ -2,30 +2,28 @@ import { access, type FastifyTypebox } from '../core/http/routes.js';
 import type { Audit } from '../core/ops/audit.js';
 import { type AccountModule, createAccountModule } from '../shared/account-pages/module.js';
 import type { AccountSources, Person } from '../shared/account-pages/service.js';
-import type { IdpContext } from './context.js';
+import { deleteAccountData, type IdpContext } from './context.js';
 import type { PasskeysOfPeople, SecondFactorsOfPeople } from './logins.js';
 import type { ConsentService } from './oidc/consents.js';
 import type { Directory } from './oidc/directory.js';
 import type { FirstPartySignIn } from './oidc/first-party-sign-in.js';
-import type { GrantedAccess } from './oidc/granted-access.js';
 import type { OidcModule } from './oidc/module.js';
 import type { ResourceScopes, Resources } from './oidc/resources.js';
 import { mountPath, type SessionService } from './oidc/sessions.js';
 import type { PrincipalDirectory } from './provisioning/directory.js';
 import type { ProvisioningModule } from './provisioning/module.js';
 import type { Principals } from './provisioning/principals.js';
-import type { ResourcesModule } from './resources/module.js';
 
 export interface IdpAccountDependencies
   extends Pick<AccountSources, 'verification' | 'factors' | 'passkeys' | 'forget'> {
-  principals: Pick<Principals, 'authenticate' | 'changePassword' | 'rename'>;
+  principals: Principals;
   directory: Pick<PrincipalDirectory, 'deleteSelf' | 'isDeleted'>;
-  sessions: Pick<SessionService, 'list' | 'endOwn' | 'endOthers'>;
-  consents: Pick<ConsentService, 'list' | 'revoke'>;
+  sessions: SessionService;
+  consents: ConsentService;
   delegations: Pick<OidcModule['delegations'], 'list' | 'endOwn'>;
   findClient: NonNullable<AccountSources['applications']>['find'];
   findResource: Resources['find'];
-  audit: Pick<Audit, 'record' | 'recordFailure'>;
+  audit: Audit;
 }
 
 /** What the account pages show and change in the identity provider. */
@@ -121,20 +119,17 @@ export function createAccountSources(deps: IdpAccountDependencies): AccountSourc
 export interface AccountDependencies {
   provisioning: ProvisioningModule;
   oidc: OidcModule;
-  granted: GrantedAccess;
-  resources: ResourcesModule;
-  clientDirectory: Pick<Directory, 'findClient'>;
+  consents: ConsentService;
+  resources: Resources;
+  directory: Directory;
   secondFactor: SecondFactorsOfPeople | undefined;
   passkeys: PasskeysOfPeople | undefined;
-  /** Removes what is stored about a deleted person beside the account. */
-  forget(sub: string): Promise<void>;
 }
 
 /** The account pages, with the sign-in of the provider. */
 export function createAccount(context: IdpContext, deps: AccountDependencies): AccountModule {
   const { pages, issuer, hasAccountPages, audit } = context;
-  const { provisioning, oidc, granted, resources, clientDirectory } = deps;
-  const { userOf, forgetSession, sendSignIn } = oidc.signIn;
+  const { userOf, forgetSession, sendSignIn } = deps.oidc.signIn;
   const mount = () => mountPath(issuer());
   return createAccountModule(context, {
     path: () => `${mount()}/account`,
@@ -148,34 +143,26 @@ export function createAccount(context: IdpContext, deps: AccountDependencies): A
         sendSignIn(request, reply, { returnTo: `/account${page}`, name: 'the account page' }, handle),
     },
     sources: createAccountSources({
-      principals: provisioning.principals,
-      directory: provisioning.directory,
-      verification: provisioning.verification,
-      sessions: oidc.sessions,
-      delegations: oidc.delegations,
-      consents: granted.consents,
-      findClient: clientDirectory.findClient,
-      findResource: resources.service.find,
+      ...deps.provisioning,
+      ...deps.oidc,
+      consents: deps.consents,
+      findClient: deps.directory.findClient,
+      findResource: deps.resources.find,
       factors: deps.secondFactor,
       passkeys: deps.passkeys,
-      forget: deps.forget,
+      forget: (sub) => deleteAccountData(context, sub),
       audit,
     }),
   });
 }
 
-export interface AccountEntryOptions {
-  own: Pick<FirstPartySignIn, 'sendSignUp'>;
-  /** The path of the issuer, which includes what a proxy adds. */
-  mount(): string;
-}
-
 /** The redirects to the account pages, and sign-up for them. */
 export async function accountEntryPlugin(
   fastify: FastifyTypebox,
-  { own, mount }: AccountEntryOptions,
+  { signIn, issuer }: { signIn: FirstPartySignIn; issuer(): string },
 ): Promise<void> {
   const config = access('public', { page: true });
+  const mount = () => mountPath(issuer());
 
   fastify.get('/', { config }, (_request, reply) => reply.redirect(`${mount()}/account`, 302));
 
@@ -185,6 +172,6 @@ export async function accountEntryPlugin(
   );
 
   fastify.get('/account/sign-up', { config }, (request, reply) =>
-    own.sendSignUp(request, reply, { returnTo: '/account', name: 'the account page' }),
+    signIn.sendSignUp(request, reply, { returnTo: '/account', name: 'the account page' }),
   );
 }

@@ -1,6 +1,4 @@
 import type { EmailModule } from '../shared/email/module.js';
-import { FACTOR_VERSION, factorCollection, readFactorVersion } from '../shared/factors/store.js';
-import { passkeyCollection, readPasskeyVersion } from '../shared/passkeys/store.js';
 import type { IdpContext } from './context.js';
 import { hasMailServer } from './options.js';
 import { readMailVersion } from './provisioning/mails.js';
@@ -10,11 +8,7 @@ import { principalCollection } from './provisioning/store.js';
 export async function openEmail(context: IdpContext): Promise<EmailModule | undefined> {
   const { store, values, issuer, brand, messages } = context;
   if (!hasMailServer(values)) return undefined;
-  const [people, factors, passkeys] = [
-    principalCollection(store),
-    factorCollection(store),
-    passkeyCollection(store),
-  ];
+  const people = principalCollection(store);
   const { ed25519Seed, ed25519SeedNext, ed25519SeedPrevious } = values;
   const { createEmailModule } = await import('../shared/email/module.js');
   return createEmailModule(context, {
@@ -27,8 +21,6 @@ export async function openEmail(context: IdpContext): Promise<EmailModule | unde
     publicUrl: issuer,
     settings: async () => ({ siteName: brand.name(), emailNotifications: true }),
     readUserVersion: async (sub, field) =>
-      field === FACTOR_VERSION
-        ? readFactorVersion(factors, sub)
-        : ((await readPasskeyVersion(passkeys, sub, field)) ?? readMailVersion(people, sub, field)),
+      (await context.versions.read(sub, field)) ?? readMailVersion(people, sub, field),
   });
 }

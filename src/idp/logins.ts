@@ -6,14 +6,13 @@ import {
   type AnnounceFactor,
   FACTOR_VERSION,
   factorCollection,
+  readFactorVersion,
   refuseMissingKey,
-  removeFactor,
 } from '../shared/factors/store.js';
 import type { PasskeyService } from '../shared/passkeys/service.js';
-import { type AnnouncePasskey, passkeyCollection, removePasskeys } from '../shared/passkeys/store.js';
+import type { AnnouncePasskey } from '../shared/passkeys/store.js';
 import type { IdpContext } from './context.js';
 import type { PasskeySignUp, SecondFactor } from './oidc/directory.js';
-import type { RemoveOtherLogins } from './provisioning/links.js';
 import type { PersonMails } from './provisioning/mails.js';
 import { idOfSignUp, type Principals } from './provisioning/principals.js';
 import type { PrincipalCollection } from './provisioning/store.js';
@@ -22,21 +21,17 @@ import type { AddressVerification } from './provisioning/verification.js';
 /** Second factors and passkeys, with the rules of this product. */
 
 /** Enqueues the mails about changes of second factors and passkeys. */
-export function createLoginMails(
-  principals: PrincipalCollection,
-  mails: PersonMails,
-): { factor: AnnounceFactor; passkey: AnnouncePasskey } {
-  return {
-    async factor(kind, sub, version, source) {
-      const person = await principals.findOne({ id: sub });
-      const change = { kind, versionField: FACTOR_VERSION, version };
-      if (person) await mails.secondFactorChanged(person, change, source);
-    },
-    async passkey(change, sub, source) {
-      const person = await principals.findOne({ id: sub });
-      if (person) await mails.passkeyChanged(person, change, source);
-    },
+export function createLoginMails(principals: PrincipalCollection, mails: PersonMails) {
+  const factor: AnnounceFactor = async (kind, sub, version, source) => {
+    const person = await principals.findOne({ id: sub });
+    const change = { kind, versionField: FACTOR_VERSION, version };
+    if (person) await mails.secondFactorChanged(person, change, source);
   };
+  const passkey: AnnouncePasskey = async (change, sub, source) => {
+    const person = await principals.findOne({ id: sub });
+    if (person) await mails.passkeyChanged(person, change, source);
+  };
+  return { factor, passkey };
 }
 
 /**
@@ -49,7 +44,13 @@ export async function openFactors(
 ): Promise<FactorService | undefined> {
   const { factorEncryptionKey: key, factorEncryptionKeyPrevious: previous } = context.values;
   if (key === undefined) {
-    await refuseMissingKey(context.store, { program: 'idp', variable: 'IDP_FACTOR_ENCRYPTION_KEY' });
+    const { store, versions } = context;
+    await refuseMissingKey(store, { program: 'idp', variable: 'IDP_FACTOR_ENCRYPTION_KEY' });
+    // For the mails about factors that a command has removed before.
+    const factors = factorCollection(store);
+    versions.add(async (sub, field) =>
+      field === FACTOR_VERSION ? readFactorVersion(factors, sub) : undefined,
+    );
     return undefined;
   }
   const { createFactorModule } = await import('../shared/factors/module.js');
@@ -70,19 +71,6 @@ export async function openPasskeys(
   const { issuer: address, brand } = context;
   const { service } = createPasskeyModule(context, { address, name: () => brand.name(), announce });
   return { ...service, script: readPasskeyScript() };
-}
-
-/**
- * Removes both where a link has proven the mailbox, also while they are not configured. The owner of the address gets no mail
- * about what a stranger has set up.
- */
-export function createRemovalOfLogins({ store, audit, clock }: IdpContext): RemoveOtherLogins {
-  const [passkeys, factors] = [passkeyCollection(store), factorCollection(store)];
-  return (sub, source) =>
-    Promise.all([
-      removePasskeys(sub, source, { passkeys, audit }),
-      removeFactor(sub, source, { factors, audit, clock }),
-    ]);
 }
 
 /** For the sign-in and the account page. */
@@ -128,7 +116,7 @@ export function createSecondFactor(
  */
 export function createPasskeySignUp(
   { script, ...service }: PasskeysOfPeople,
-  principals: Pick<Principals, 'registerWithPasskey'>,
+  principals: Principals,
 ): PasskeySignUp {
   return {
     script,

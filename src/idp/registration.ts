@@ -1,12 +1,12 @@
 import { createDocuments, type Documents, documentCollection } from '../core/outbound/documents.js';
 import { createOutbound } from '../core/outbound/request.js';
-import type { ModuleContext } from '../core/server/module-context.js';
 import type { IdpContext } from './context.js';
 import { DOCUMENT_REQUESTS } from './oidc/client-assertion.js';
-import type { Client, Directory } from './oidc/directory.js';
+import type { Directory } from './oidc/directory.js';
 import { idTokenAlgorithmsOf, uriRulesOf } from './options.js';
 import { documentUriProblem, logoutUriProblem, redirectUriProblem } from './provisioning/client-uris.js';
 import type { Clients, EndClient } from './provisioning/clients.js';
+import type { ProvisioningModule } from './provisioning/module.js';
 import type { RegistrationModule } from './registration/module.js';
 
 /** The documents that clients and other providers publish, with their copies in the store. */
@@ -51,26 +51,28 @@ export async function openRegistration(
   });
 }
 
-type ClientDirectory = Pick<Directory, 'findClient' | 'resolveClient' | 'recordUse'>;
-
 const isAddress = (clientId: string): boolean => /^https?:/.test(clientId);
 
-/** The clients of the operator and those that name themselves, by their identifiers. */
-export function createClientDirectory(
-  clients: Pick<Clients, 'find' | 'recordUse'>,
+/** The principals, and the clients of the operator and those that name themselves, by their identifiers. */
+export function createDirectory(
+  { throttle }: IdpContext,
+  { principals, directory, clients }: ProvisioningModule,
   metadataClients: RegistrationModule['metadataClients'],
-  { throttle }: Pick<ModuleContext, 'throttle'>,
-): ClientDirectory {
-  const findClient = async (clientId: string): Promise<Client | null> =>
-    isAddress(clientId) ? ((await metadataClients?.find(clientId)) ?? null) : clients.find(clientId);
-  const resolveAddress: Directory['resolveClient'] = async (clientId, { ip, allowsStale }) => {
-    const pay = () => throttle.count(DOCUMENT_REQUESTS, ip);
-    return (await metadataClients?.resolve(clientId, { pay, allowsStale })) ?? null;
-  };
+): Directory {
   return {
-    findClient,
-    resolveClient: (clientId, options) =>
-      isAddress(clientId) ? resolveAddress(clientId, options) : clients.find(clientId),
+    authenticate: principals.authenticate,
+    findPrincipal: principals.find,
+    findByHandle: directory.findByHandle,
+    isDeleted: directory.isDeleted,
+    async findClient(clientId) {
+      if (!isAddress(clientId)) return clients.find(clientId);
+      return (await metadataClients?.find(clientId)) ?? null;
+    },
+    async resolveClient(clientId, { ip, allowsStale }) {
+      if (!isAddress(clientId)) return clients.find(clientId);
+      const pay = () => throttle.count(DOCUMENT_REQUESTS, ip);
+      return (await metadataClients?.resolve(clientId, { pay, allowsStale })) ?? null;
+    },
     async recordUse(client) {
       if (client.origin === 'dynamic') await clients.recordUse(client);
       if (client.origin === 'metadata') await metadataClients?.recordUse(client.id);

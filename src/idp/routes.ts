@@ -10,7 +10,6 @@ import { createErrorRenderer } from './appearance.js';
 import { CONSOLE_PATH } from './console/guard.js';
 import type { IdpContext } from './context.js';
 import type { IdpModules } from './modules.js';
-import { mountPath } from './oidc/sessions.js';
 import type { ResolvedIdp } from './options.js';
 
 export interface IdpRoutesOptions {
@@ -96,8 +95,7 @@ async function registerModules(
   await instance.register(oidc.plugin);
   if (registration) await instance.register(registration.plugin);
   await instance.register(account.plugin, { prefix: '/account' });
-  if (hasAccountPages)
-    await instance.register(accountEntryPlugin, { own: signIn, mount: () => mountPath(issuer()) });
+  if (hasAccountPages) await instance.register(accountEntryPlugin, { signIn, issuer });
 }
 
 /** What describes the provider: its OpenAPI document, its state and its metrics. */

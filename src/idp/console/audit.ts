@@ -1,7 +1,6 @@
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { auditColumns, registerAuditList } from '../../shared/console-kit/audit.js';
-import type { Console } from '../../shared/console-kit/console.js';
-import type { ConsoleSources } from './sources.js';
+import type { ConsoleServices } from './sources.js';
 
 /** The page about the subject of a record. */
 function subjectPath(subject: string): string | null {
@@ -14,7 +13,7 @@ export const AUDIT_COLUMNS = auditColumns(subjectPath);
 /** The list of audit records. */
 export async function auditPlugin(
   fastify: FastifyTypebox,
-  { console, sources: { audit, principals } }: { console: Console; sources: ConsoleSources },
+  { console, sources: { audit, principals } }: ConsoleServices,
 ): Promise<void> {
   registerAuditList(fastify, console, {
     audit,

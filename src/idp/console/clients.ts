@@ -5,7 +5,7 @@ import { DisplayName, matchesSchema, toTimestamp } from '../../core/http/schemas
 import { AppError, httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import { type AuditView, toAuditView } from '../../core/ops/audit.js';
 import { type Action, type Input, registerAction } from '../../shared/console-kit/actions.js';
-import { type Console, Done, Parameters, rootOf } from '../../shared/console-kit/console.js';
+import { Done, Parameters, rootOf } from '../../shared/console-kit/console.js';
 import { detailRows } from '../../shared/console-kit/details.js';
 import { type Column, registerList, tableOf } from '../../shared/console-kit/lists.js';
 import type { ClientInput } from '../provisioning/clients.js';
@@ -13,7 +13,7 @@ import type { ClientDocument, Kind } from '../provisioning/store.js';
 import { LOGOUT_FAILURES } from './logout-failures.js';
 import { METADATA_CLIENTS } from './metadata-clients.js';
 import { RESOURCES } from './resources.js';
-import { type ConsoleSources, operatorSource } from './sources.js';
+import { type ConsoleServices, operatorSource } from './sources.js';
 
 const KINDS: Record<string, { label: string; kinds: Kind[] }> = {
   both: { label: 'People and agents', kinds: ['agent', 'human'] },
@@ -186,10 +186,7 @@ function atField(error: unknown): unknown {
 /** The list, the page and the changes of applications. */
 export async function clientsPlugin(
   fastify: FastifyTypebox,
-  {
-    console,
-    sources: { clients, keys, metadataClients, audit },
-  }: { console: Console; sources: ConsoleSources },
+  { console, sources: { clients, keys, metadataClients, audit } }: ConsoleServices,
 ): Promise<void> {
   const section = 'clients';
   const find = async ({ id = '' }: Record<string, string>): Promise<ClientDocument> => {

@@ -9,12 +9,7 @@ const MAX_AUTHENTICATION_AGE_MS = 15 * MINUTE;
 /** The path of the console, below that of the issuer. */
 export const CONSOLE_PATH = '/admin';
 
-/** The sign-in of the provider. */
-export type SignIn = Pick<FirstPartySignIn, 'userOf' | 'sendSignIn'>;
-
-type SignedIn = NonNullable<Awaited<ReturnType<SignIn['userOf']>>>;
-
-export type OperatorGuard = ReturnType<typeof createOperatorGuard>;
+type SignedIn = NonNullable<Awaited<ReturnType<FirstPartySignIn['userOf']>>>;
 
 /**
  * Admits operators by their session only, so that no token and no cached password opens the console. A session is read on
@@ -25,7 +20,7 @@ export function createOperatorGuard({
   clock,
   issuer,
 }: {
-  signIn: SignIn;
+  signIn: FirstPartySignIn;
   clock: Clock;
   issuer(): string;
 }) {

@@ -4,11 +4,10 @@ import { toTimestamp } from '../../core/http/schemas.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import { actorOf } from '../../core/ops/audit.js';
 import { registerAction } from '../../shared/console-kit/actions.js';
-import type { Console } from '../../shared/console-kit/console.js';
 import { registerList } from '../../shared/console-kit/lists.js';
 import type { LogoutFailure } from '../oidc/backchannel/service.js';
 import type { ClientDocument } from '../provisioning/store.js';
-import { type ConsoleSources, operatorSource } from './sources.js';
+import { type ConsoleServices, operatorSource } from './sources.js';
 
 interface ListedFailure extends LogoutFailure {
   /** `null` if it was deleted. */
@@ -21,7 +20,7 @@ export const LOGOUT_FAILURES = 'logout-failures';
 /** Applications that could not be notified that a session has ended. */
 export async function logoutFailuresPlugin(
   fastify: FastifyTypebox,
-  { console, sources }: { console: Console; sources: ConsoleSources },
+  { console, sources }: ConsoleServices,
 ): Promise<void> {
   const { logoutFailures, clients, audit } = sources;
 

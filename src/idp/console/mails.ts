@@ -1,14 +1,12 @@
 import type { FastifyTypebox } from '../../core/http/routes.js';
-import type { Clock } from '../../core/kernel/clock.js';
-import type { Console } from '../../shared/console-kit/console.js';
 import { registerList } from '../../shared/console-kit/lists.js';
 import { outboxList } from '../../shared/console-kit/outbox.js';
-import type { ConsoleSources } from './sources.js';
+import type { ConsoleServices } from './sources.js';
 
 /** The outbox: what was sent to whom, and why an e-mail failed. It never shows the content, which contains links. */
 export async function mailsPlugin(
   fastify: FastifyTypebox,
-  { console, sources, clock }: { console: Console; sources: ConsoleSources; clock: Clock },
+  { console, sources, clock }: ConsoleServices,
 ): Promise<void> {
   const { mails, principals } = sources;
   if (!mails) return;

@@ -3,10 +3,9 @@ import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toTimestamp } from '../../core/http/schemas.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import { registerAction } from '../../shared/console-kit/actions.js';
-import type { Console } from '../../shared/console-kit/console.js';
 import { registerList } from '../../shared/console-kit/lists.js';
 import type { ListedClient, MetadataClients } from '../registration/client-ids.js';
-import { operatorSource } from './sources.js';
+import { type ConsoleServices, operatorSource } from './sources.js';
 
 /** The page of the list, which has no entry in the navigation. */
 export const METADATA_CLIENTS = 'metadata-clients';
@@ -16,7 +15,7 @@ const timeOf = (time: number | undefined) => (time === undefined ? null : toTime
 /** Applications that publish their own metadata: what is known of them, and their refusal. */
 export async function metadataClientsPlugin(
   fastify: FastifyTypebox,
-  { console, metadataClients }: { console: Console; metadataClients: MetadataClients },
+  { console, metadataClients }: ConsoleServices & { metadataClients: MetadataClients },
 ): Promise<void> {
   registerList<ListedClient>(fastify, console, {
     path: METADATA_CLIENTS,

@@ -1,9 +1,10 @@
 import type { Pages } from '../../core/http/pages.js';
 import type { FastifyTypebox, Guard } from '../../core/http/routes.js';
-import type { ModuleContext } from '../../core/server/module-context.js';
+import type { Clock } from '../../core/kernel/clock.js';
 import { createConsole } from '../../shared/console-kit/console.js';
 import { createFormTokens } from '../../shared/console-kit/forms.js';
-import { createOperatorGuard, type SignIn } from './guard.js';
+import type { FirstPartySignIn } from '../oidc/first-party-sign-in.js';
+import { createOperatorGuard } from './guard.js';
 import { consolePlugin, sectionsOf } from './plugin.js';
 import type { ConsoleSources } from './sources.js';
 
@@ -11,16 +12,14 @@ import type { ConsoleSources } from './sources.js';
 export type OperatorsModule = ReturnType<typeof createOperatorsModule>;
 
 export interface OperatorsModuleOptions {
+  clock: Clock;
   issuer(): string;
   pages: Pages;
-  signIn: SignIn;
+  signIn: FirstPartySignIn;
   sources: ConsoleSources;
 }
 
-export function createOperatorsModule(
-  { clock }: Pick<ModuleContext, 'clock'>,
-  { issuer, pages, signIn, sources }: OperatorsModuleOptions,
-) {
+export function createOperatorsModule({ clock, issuer, pages, signIn, sources }: OperatorsModuleOptions) {
   const { guard, operatorOf } = createOperatorGuard({ signIn, clock, issuer });
   const console = createConsole({
     title: 'Console',

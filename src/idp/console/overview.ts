@@ -1,14 +1,14 @@
 import { Type } from 'typebox';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toTimestamp } from '../../core/http/schemas.js';
-import { type Clock, lastDays } from '../../core/kernel/clock.js';
+import { lastDays } from '../../core/kernel/clock.js';
 import type { Estimate } from '../../core/storage/collection.js';
-import { type Console, Done, rootOf } from '../../shared/console-kit/console.js';
+import { Done, rootOf } from '../../shared/console-kit/console.js';
 import { detailRows } from '../../shared/console-kit/details.js';
 import { type Column, tableOf } from '../../shared/console-kit/lists.js';
 import type { TimeSeries } from '../../shared/console-kit/plots.js';
 import { LOGOUT_FAILURES } from './logout-failures.js';
-import type { ConsoleSources } from './sources.js';
+import type { ConsoleServices, ConsoleSources } from './sources.js';
 
 const SHOWN_DAYS = 30;
 
@@ -25,10 +25,8 @@ const ROTATION = {
 } as const;
 
 /** The start page with sign-ins, and the page of the keys. */
-export async function overviewPlugin(
-  fastify: FastifyTypebox,
-  { console, sources, clock }: { console: Console; sources: ConsoleSources; clock: Clock },
-): Promise<void> {
+export async function overviewPlugin(fastify: FastifyTypebox, services: ConsoleServices): Promise<void> {
+  const { console, sources } = services;
   const querystring = Type.Object({ done: Done });
 
   fastify.get('/', { config: console.config, schema: { querystring } }, async (request, reply) => {
@@ -36,7 +34,7 @@ export async function overviewPlugin(
       sources.principals.estimate(),
       sources.clients.estimate(),
       sources.logoutFailures.count(MAX_FAILURES),
-      readSignIns(sources, clock),
+      readSignIns(services),
     ]);
     const { renderPlot } = await import('../../shared/console-kit/plots.js');
     return console.send(request, reply, {
@@ -127,7 +125,7 @@ function nextStep(name: string, uses: readonly string[]): string {
 }
 
 /** Days before the oldest record are unknown, as are those that were not read completely. */
-async function readSignIns({ audit }: Pick<ConsoleSources, 'audit'>, clock: Clock): Promise<TimeSeries> {
+async function readSignIns({ sources: { audit }, clock }: ConsoleServices): Promise<TimeSeries> {
   const days = lastDays(clock, SHOWN_DAYS);
   const [first = ''] = days;
   const [oldest, { items, next, searchedUntil }] = await Promise.all([

@@ -1,6 +1,4 @@
 import type { FastifyTypebox } from '../../core/http/routes.js';
-import type { Clock } from '../../core/kernel/clock.js';
-import type { Console } from '../../shared/console-kit/console.js';
 import { auditPlugin } from './audit.js';
 import { clientsPlugin } from './clients.js';
 import { logoutFailuresPlugin } from './logout-failures.js';
@@ -11,16 +9,10 @@ import { principalPagePlugin } from './principal.js';
 import { principalActionsPlugin } from './principal-actions.js';
 import { principalListsPlugin } from './principals.js';
 import { resourcesPlugin } from './resources.js';
-import type { ConsoleSources } from './sources.js';
-
-export interface ConsolePluginOptions {
-  console: Console;
-  sources: ConsoleSources;
-  clock: Clock;
-}
+import type { ConsoleServices, ConsoleSources } from './sources.js';
 
 /** The navigation of the console, in this order. E-mails are part of it only with a mail server. */
-export const sectionsOf = ({ mails }: Pick<ConsoleSources, 'mails'>) =>
+export const sectionsOf = ({ mails }: ConsoleSources) =>
   SECTIONS.filter(({ path }) => path !== 'mails' || mails);
 
 const SECTIONS = [
@@ -34,7 +26,7 @@ const SECTIONS = [
 ] as const;
 
 /** The pages of the console. */
-export async function consolePlugin(fastify: FastifyTypebox, options: ConsolePluginOptions): Promise<void> {
+export async function consolePlugin(fastify: FastifyTypebox, options: ConsoleServices): Promise<void> {
   await fastify.register(overviewPlugin, options);
   await fastify.register(principalListsPlugin, options);
   await fastify.register(principalPagePlugin, options);

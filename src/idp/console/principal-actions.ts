@@ -4,9 +4,8 @@ import type { FastifyTypebox } from '../../core/http/routes.js';
 import { DisplayName, matchesSchema, toTimestamp } from '../../core/http/schemas.js';
 import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import { type Action, registerAction } from '../../shared/console-kit/actions.js';
-import type { Console } from '../../shared/console-kit/console.js';
 import type { PrincipalDocument } from '../provisioning/store.js';
-import { type ConsoleSources, operatorSource } from './sources.js';
+import { type ConsoleServices, operatorSource } from './sources.js';
 
 const HANDLE = {
   name: 'handle',
@@ -39,7 +38,7 @@ function readIdentity({ handle = '', name }: { handle?: string; name?: string })
 /** The changes of principals, invitations and sessions. */
 export async function principalActionsPlugin(
   fastify: FastifyTypebox,
-  { console, sources }: { console: Console; sources: ConsoleSources },
+  { console, sources }: ConsoleServices,
 ): Promise<void> {
   const { principals, links, sessions, delegations, audit } = sources;
   const section = 'principals';

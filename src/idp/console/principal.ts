@@ -3,14 +3,14 @@ import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toTimestamp } from '../../core/http/schemas.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import { toAuditView } from '../../core/ops/audit.js';
-import { type Console, Done, Parameters, rootOf } from '../../shared/console-kit/console.js';
+import { Done, Parameters, rootOf } from '../../shared/console-kit/console.js';
 import { type DetailRow, detailRows } from '../../shared/console-kit/details.js';
 import { tableOf } from '../../shared/console-kit/lists.js';
 import type { ActiveDelegation } from '../oidc/delegations/service.js';
 import type { PrincipalDocument } from '../provisioning/store.js';
 import { AUDIT_COLUMNS } from './audit.js';
 import { kindOf } from './principals.js';
-import type { ConsoleSources } from './sources.js';
+import type { ConsoleServices } from './sources.js';
 
 const LISTED_RECORDS = 10;
 
@@ -86,7 +86,7 @@ function delegationTable(
 /** The page of a principal: its data, sessions, applications and latest audit records. */
 export async function principalPagePlugin(
   fastify: FastifyTypebox,
-  { console, sources }: { console: Console; sources: ConsoleSources },
+  { console, sources }: ConsoleServices,
 ): Promise<void> {
   const schema = { params: Parameters, querystring: Type.Object({ done: Done }) };
   fastify.get('/principals/:sub', { config: console.config, schema }, async (request, reply) => {

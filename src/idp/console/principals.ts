@@ -1,9 +1,8 @@
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toTimestamp } from '../../core/http/schemas.js';
-import type { Console } from '../../shared/console-kit/console.js';
 import { type List, registerList } from '../../shared/console-kit/lists.js';
 import type { Kind, PrincipalDocument, PrincipalState } from '../provisioning/store.js';
-import type { ConsoleSources } from './sources.js';
+import type { ConsoleServices } from './sources.js';
 
 const KIND_LABELS: Record<Kind, string> = { human: 'Person', agent: 'Agent' };
 
@@ -25,7 +24,7 @@ const COLUMNS: List<PrincipalDocument>['columns'] = [
 /** The lists of principals and of invitations that were not accepted yet. */
 export async function principalListsPlugin(
   fastify: FastifyTypebox,
-  { console, sources: { principals } }: { console: Console; sources: ConsoleSources },
+  { console, sources: { principals } }: ConsoleServices,
 ): Promise<void> {
   registerList(fastify, console, {
     path: 'principals',

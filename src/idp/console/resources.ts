@@ -1,9 +1,8 @@
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { toTimestamp } from '../../core/http/schemas.js';
-import type { Console } from '../../shared/console-kit/console.js';
 import { registerList } from '../../shared/console-kit/lists.js';
 import type { ResourceDocument } from '../resources/store.js';
-import type { ConsoleSources } from './sources.js';
+import type { ConsoleServices } from './sources.js';
 
 /** The page of the list, which has no entry in the navigation. */
 export const RESOURCES = 'resources';
@@ -11,7 +10,7 @@ export const RESOURCES = 'resources';
 /** The APIs for which access tokens are issued. Only commands on the host change them. */
 export async function resourcesPlugin(
   fastify: FastifyTypebox,
-  { console, sources }: { console: Console; sources: Pick<ConsoleSources, 'resources'> },
+  { console, sources }: ConsoleServices,
 ): Promise<void> {
   registerList<ResourceDocument>(fastify, console, {
     path: RESOURCES,

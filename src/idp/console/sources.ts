@@ -1,17 +1,17 @@
 import type { RequestSource } from '../../core/http/routes.js';
+import type { Clock } from '../../core/kernel/clock.js';
 import type { Audit, Operator } from '../../core/ops/audit.js';
 import type { AuditSearch } from '../../core/ops/audit-search.js';
+import type { Console } from '../../shared/console-kit/console.js';
 import type { Outbox } from '../../shared/console-kit/outbox.js';
-import type { LogoutFailures } from '../oidc/backchannel/service.js';
 import type { ConsentService } from '../oidc/consents.js';
-import type { Delegations } from '../oidc/delegations/service.js';
 import type { PublishedKey } from '../oidc/keys.js';
+import type { OidcModule } from '../oidc/module.js';
 import type { SessionService } from '../oidc/sessions.js';
 import type { Clients } from '../provisioning/clients.js';
 import type { PrincipalDirectory } from '../provisioning/directory.js';
 import type { Links } from '../provisioning/links.js';
 import type { Principals } from '../provisioning/principals.js';
-import type { PrincipalDocument } from '../provisioning/store.js';
 import type { MetadataClients } from '../registration/client-ids.js';
 import type { ResourceService } from '../resources/service.js';
 
@@ -22,22 +22,29 @@ export interface ConsoleSources {
     mintAgent(
       input: { handle: string; name?: string },
       source: RequestSource,
-    ): Promise<{ agent: PrincipalDocument; password: string }>;
+    ): ReturnType<Principals['mintAgent']>;
     rotate: Principals['rotate'];
   };
-  links: Pick<Links, 'invite' | 'reset' | 'withdraw'>;
+  links: Links;
   clients: Clients;
-  sessions: Pick<SessionService, 'list' | 'end'>;
-  consents: Pick<ConsentService, 'list'>;
-  delegations: Pick<Delegations, 'list' | 'end'>;
+  sessions: SessionService;
+  consents: ConsentService;
+  delegations: OidcModule['delegations'];
   /** Absent unless clients may name themselves. */
   metadataClients: MetadataClients | undefined;
-  resources: Pick<ResourceService, 'list'>;
-  logoutFailures: LogoutFailures;
+  resources: ResourceService;
+  logoutFailures: OidcModule['logoutFailures'];
   audit: AuditSearch & Pick<Audit, 'record'>;
   /** Absent without a mail server. */
   mails: Outbox | undefined;
   keys: readonly PublishedKey[];
+}
+
+/** What the pages of the console use. */
+export interface ConsoleServices {
+  console: Console;
+  sources: ConsoleSources;
+  clock: Clock;
 }
 
 /** The client of a change by an operator. */

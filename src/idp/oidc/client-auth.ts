@@ -20,8 +20,8 @@ export interface ClientCredentials {
 }
 
 export interface ClientAuthDependencies {
-  directory: Pick<Directory, 'resolveClient'>;
-  throttle: Pick<Throttle, 'attempt' | 'count'>;
+  directory: Directory;
+  throttle: Throttle;
   assertions: ClientAssertions;
 }
 
@@ -31,33 +31,23 @@ export interface ClientAuthDependencies {
  *
  * @throws invalid_client, invalid_request for two methods at once, RATE_LIMITED
  */
-export function authenticateClient(
+export const authenticateClient = (
   credentials: ClientCredentials,
-  { directory, throttle, assertions }: ClientAuthDependencies,
-): Promise<Client> {
-  return authenticate(credentials, {
-    find: (id) => findClient(id, credentials.ip, directory),
-    throttle,
-    assertions,
-  });
-}
+  deps: ClientAuthDependencies,
+): Promise<Client> => authenticate(credentials, (id) => findClient(id, credentials.ip, deps.directory), deps);
 
 /** What authenticates as clients do. */
 export type Authenticatable = Pick<Client, 'id' | 'secretHash' | 'previousSecretHash' | 'jwks' | 'jwksUri'>;
 
-interface Authentication<T> extends Omit<ClientAuthDependencies, 'directory'> {
-  find(id: string): Promise<T | null>;
-}
-
 /** The same for clients and for others that authenticate as they do. */
 export async function authenticate<T extends Authenticatable>(
   credentials: ClientCredentials,
-  deps: Authentication<T>,
+  find: (id: string) => Promise<T | null>,
+  deps: ClientAuthDependencies,
 ): Promise<T> {
   const { body, ip } = credentials;
-  const { find, throttle } = deps;
   if (body['client_assertion'] !== undefined || body['client_assertion_type'] !== undefined)
-    return authenticateByKey(credentials, deps);
+    return authenticateByKey(credentials, find, deps);
   const { clientId, secret } = readSecret(credentials);
   const client = clientId ? await find(clientId) : null;
   // A public client has no secret to guess, so sending one is not counted as a failed attempt.
@@ -66,7 +56,7 @@ export async function authenticate<T extends Authenticatable>(
     throw invalidClient();
   }
   const guess = { account: `client ${clientId}`, ip, kind: 'client', perAddress: FAILURES } as const;
-  const authenticated = await throttle.attempt(guess, async () => {
+  const authenticated = await deps.throttle.attempt(guess, async () => {
     const isRight =
       secret !== undefined &&
       (isSecretOf(secret, client?.secretHash ?? UNUSED_HASH) ||
@@ -97,11 +87,7 @@ export function readSecret({ authorization, body }: ClientCredentials): {
 }
 
 /** The client of a request, or `null` if it is unknown or its metadata cannot be used. */
-export async function findClient(
-  clientId: string,
-  ip: string,
-  directory: Pick<Directory, 'resolveClient'>,
-): Promise<Client | null> {
+export async function findClient(clientId: string, ip: string, directory: Directory): Promise<Client | null> {
   const found = await directory.resolveClient(clientId, { ip, allowsStale: true });
   return found && 'problem' in found ? null : found;
 }
@@ -109,7 +95,8 @@ export async function findClient(
 /** `private_key_jwt` (RFC 7523 §2.2). A signature cannot be guessed, so failures only slow the address down. */
 async function authenticateByKey<T extends Authenticatable>(
   { authorization, body, ip }: ClientCredentials,
-  { find, throttle, assertions }: Authentication<T>,
+  find: (id: string) => Promise<T | null>,
+  { throttle, assertions }: ClientAuthDependencies,
 ): Promise<T> {
   if (authorization !== undefined || body['client_secret'] !== undefined) {
     throw oidcErrors.invalid_request({

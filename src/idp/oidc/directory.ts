@@ -1,6 +1,8 @@
 import type { RequestSource } from '../../core/http/routes.js';
 import type { FactorService } from '../../shared/factors/service.js';
 import type { PasskeyService } from '../../shared/passkeys/service.js';
+import type { PrincipalDirectory } from '../provisioning/directory.js';
+import type { Principals } from '../provisioning/principals.js';
 import type { ClientDocument, PrincipalDocument } from '../provisioning/store.js';
 
 /** Access to principals and clients. */
@@ -30,22 +32,11 @@ export const isPublicClient = ({
   secretHash === undefined && jwks === undefined && jwksUri === undefined;
 
 export interface Directory {
-  /**
-   * The active principal with these credentials, if it is accepted; else `null`. The duration is the same either way.
-   * @throws RATE_LIMITED, OVERLOADED
-   */
-  authenticate(
-    handle: string,
-    password: string,
-    source: RequestSource,
-    accepts: (principal: Principal) => boolean,
-  ): Promise<Principal | null>;
-  /** The principal with this handle, active or not, else `null`. */
-  findByHandle(handle: string): Promise<Pick<Principal, 'id'> | null>;
+  authenticate: Principals['authenticate'];
   /** The active principal of a `sub`, else `null`. */
-  findPrincipal(sub: string): Promise<Principal | null>;
-  /** Whether the principal is permanently deleted or never existed. */
-  isDeleted(sub: string): Promise<boolean>;
+  findPrincipal: Principals['find'];
+  findByHandle: PrincipalDirectory['findByHandle'];
+  isDeleted: PrincipalDirectory['isDeleted'];
   /** As it is known, without a request to another host. */
   findClient(clientId: string): Promise<Client | null>;
   /**

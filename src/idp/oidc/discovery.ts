@@ -2,12 +2,9 @@ import { DPOP_ALGORITHMS } from '../../core/http/dpop.js';
 import { access, type FastifyTypebox } from '../../core/http/routes.js';
 import { CLIENT_KEY_ALGORITHMS } from '../../core/kernel/public-jwk.js';
 import { RESPONSE_MODES } from './authorize/rules.js';
-import { CLAIMS, SCOPES } from './claims.js';
-import type { IdentityAssertions } from './identity-assertions/module.js';
-import { ASSERTION_PROFILE, ASSERTION_TOKEN, JWT_BEARER } from './identity-assertions/trust.js';
-import type { Keys } from './keys.js';
-import type { Resources } from './resources.js';
-import { DEVICE_GRANT, TOKEN_EXCHANGE } from './tokens/request.js';
+import { ACR_VALUES, CLAIMS, SCOPES } from './claims.js';
+import { ASSERTION_PROFILE, ASSERTION_TOKEN } from './identity-assertions/trust.js';
+import type { OidcServices } from './services.js';
 
 /** Headers of documents that every origin may read and cache. A plain GET needs no preflight. */
 const PUBLIC_HEADERS = {
@@ -18,48 +15,26 @@ const PUBLIC_HEADERS = {
 };
 const WELL_KNOWN = '/.well-known/oauth-authorization-server';
 
-export interface ClientRegistration {
-  acceptsMetadata: boolean;
-  acceptsRegistration: boolean;
-}
-
-export interface DiscoveryOptions {
-  keys: Keys;
-  /** The languages of the pages. */
-  locales: readonly string[];
-  isSignUpOpen: boolean;
-  /** How clients become known without the operator. */
-  clientRegistration: ClientRegistration;
-  /** What a sign-in can prove. */
-  acrValues: readonly string[];
-  resources: Resources;
-  /** Whether devices may use the provider. */
-  hasDeviceFlow: boolean;
-  /** Absent if identity assertions are not enabled. */
-  identityAssertions: IdentityAssertions | undefined;
-  issuer(): string;
-}
-
 /** The metadata and the JWK Set. */
-export async function discoveryPlugin(fastify: FastifyTypebox, options: DiscoveryOptions): Promise<void> {
-  publishMetadata(fastify, ['/.well-known/openid-configuration', WELL_KNOWN], options);
-  const jwks = JSON.stringify(options.keys.jwks);
+export async function discoveryPlugin(fastify: FastifyTypebox, services: OidcServices): Promise<void> {
+  publishMetadata(fastify, ['/.well-known/openid-configuration', WELL_KNOWN], services);
+  const jwks = JSON.stringify(services.keys.jwks);
   publish(fastify, ['/.well-known/jwks.json', '/jwks'], () => jwks);
 }
 
 /** The metadata of an issuer with a path: RFC 8414 §3.1 inserts the well-known part before it, outside of the prefix. */
-export async function pathMetadataPlugin(fastify: FastifyTypebox, options: DiscoveryOptions): Promise<void> {
-  publishMetadata(fastify, [WELL_KNOWN + new URL(options.issuer()).pathname], options);
+export async function pathMetadataPlugin(fastify: FastifyTypebox, services: OidcServices): Promise<void> {
+  publishMetadata(fastify, [WELL_KNOWN + new URL(services.issuer()).pathname], services);
 }
 
-function publishMetadata(fastify: FastifyTypebox, paths: string[], options: DiscoveryOptions): void {
+function publishMetadata(fastify: FastifyTypebox, paths: string[], services: OidcServices): void {
   // In development, the issuer is known only once the server listens.
   let known: { issuer: string; identifiers: readonly string[]; text: string } | undefined;
   const text = async () => {
-    const issuer = options.issuer();
-    const identifiers = await options.resources.identifiers();
+    const issuer = services.issuer();
+    const identifiers = await services.resources.identifiers();
     if (known?.issuer !== issuer || known.identifiers !== identifiers) {
-      const metadata = providerMetadata(issuer, identifiers, options);
+      const metadata = providerMetadata(issuer, identifiers, services);
       known = { issuer, identifiers, text: JSON.stringify(metadata) };
     }
     return known.text;
@@ -81,22 +56,14 @@ function publish(fastify: FastifyTypebox, paths: string[], text: () => string | 
 /** Authentication methods of clients with a secret or a key. */
 const METHODS = ['client_secret_basic', 'client_secret_post', 'private_key_jwt'] as const;
 
+const PROMPTS = ['none', 'login', 'consent', 'select_account'];
+
 /** Provider metadata (OIDC Discovery §3, RFC 8414 §2). */
-function providerMetadata(
-  issuer: string,
-  identifiers: readonly string[],
-  {
-    locales,
-    isSignUpOpen,
-    clientRegistration,
-    acrValues,
-    keys,
-    hasDeviceFlow,
-    identityAssertions,
-  }: DiscoveryOptions,
-) {
+function providerMetadata(issuer: string, identifiers: readonly string[], services: OidcServices) {
+  const { locales, isSignUpOpen, secondFactor, passkeys, keys, device, grantTypes } = services;
+  const { acceptsRegistration, acceptsMetadata } = services.clientRegistration;
+  const { issue, redeem } = services.identityAssertions ?? {};
   const hasResources = identifiers.length > 0;
-  const { issue, redeem } = identityAssertions ?? {};
   return {
     issuer,
     authorization_endpoint: `${issuer}/authorize`,
@@ -105,50 +72,37 @@ function providerMetadata(
     userinfo_endpoint: `${issuer}/userinfo`,
     revocation_endpoint: `${issuer}/revoke`,
     introspection_endpoint: `${issuer}/introspect`,
-    ...(clientRegistration.acceptsRegistration && { registration_endpoint: `${issuer}/register` }),
-    ...(clientRegistration.acceptsMetadata && { client_id_metadata_document_supported: true }),
+    ...(acceptsRegistration && { registration_endpoint: `${issuer}/register` }),
+    ...(acceptsMetadata && { client_id_metadata_document_supported: true }),
     end_session_endpoint: `${issuer}/logout`,
     jwks_uri: `${issuer}/.well-known/jwks.json`,
     response_types_supported: ['code'],
-    response_modes_supported: [...RESPONSE_MODES],
+    response_modes_supported: RESPONSE_MODES,
     // RFC 8628 §4
-    ...(hasDeviceFlow && { device_authorization_endpoint: `${issuer}/device_authorization` }),
-    grant_types_supported: [
-      'authorization_code',
-      'refresh_token',
-      ...(hasResources ? ['client_credentials'] : []),
-      ...(hasResources || issue ? [TOKEN_EXCHANGE] : []),
-      ...(redeem ? [JWT_BEARER] : []),
-      ...(hasDeviceFlow ? [DEVICE_GRANT] : []),
-    ],
+    ...(device && { device_authorization_endpoint: `${issuer}/device_authorization` }),
+    grant_types_supported: grantTypes.supported(hasResources),
     subject_types_supported: ['public'],
     id_token_signing_alg_values_supported: keys.algorithms,
-    acr_values_supported: acrValues,
-    scopes_supported: [...SCOPES],
+    acr_values_supported: secondFactor || passkeys ? ACR_VALUES : ACR_VALUES.slice(0, 1),
+    scopes_supported: SCOPES,
     // RFC 9728 §4
     ...(hasResources && {
       protected_resources: identifiers,
       revocation_list_uri: `${issuer}/revocations`,
     }),
-    dpop_signing_alg_values_supported: [...DPOP_ALGORITHMS],
+    dpop_signing_alg_values_supported: DPOP_ALGORITHMS,
     ...(issue && { identity_chaining_requested_token_types_supported: [ASSERTION_TOKEN] }),
     ...(redeem && { authorization_grant_profiles_supported: [ASSERTION_PROFILE] }),
-    claims_supported: [...CLAIMS],
+    claims_supported: CLAIMS,
     token_endpoint_auth_methods_supported: [...METHODS, 'none'],
-    token_endpoint_auth_signing_alg_values_supported: [...CLIENT_KEY_ALGORITHMS],
+    token_endpoint_auth_signing_alg_values_supported: CLIENT_KEY_ALGORITHMS,
     revocation_endpoint_auth_methods_supported: [...METHODS, 'none'],
-    revocation_endpoint_auth_signing_alg_values_supported: [...CLIENT_KEY_ALGORITHMS],
-    introspection_endpoint_auth_methods_supported: [...METHODS],
-    introspection_endpoint_auth_signing_alg_values_supported: [...CLIENT_KEY_ALGORITHMS],
+    revocation_endpoint_auth_signing_alg_values_supported: CLIENT_KEY_ALGORITHMS,
+    introspection_endpoint_auth_methods_supported: METHODS,
+    introspection_endpoint_auth_signing_alg_values_supported: CLIENT_KEY_ALGORITHMS,
     code_challenge_methods_supported: ['S256'],
     authorization_response_iss_parameter_supported: true,
-    prompt_values_supported: [
-      'none',
-      'login',
-      'consent',
-      'select_account',
-      ...(isSignUpOpen ? ['create'] : []),
-    ],
+    prompt_values_supported: [...PROMPTS, ...(isSignUpOpen ? ['create'] : [])],
     ui_locales_supported: locales,
     backchannel_logout_supported: true,
     backchannel_logout_session_supported: true,

@@ -8,21 +8,24 @@ import type { Cookies, SessionService, SignedInUser } from './sessions.js';
 /** Sign-in for first-party pages, those of the provider: the same form and the same session as for applications. */
 export type FirstPartySignIn = ReturnType<typeof createFirstPartySignIn>;
 
-export interface FirstPartySignInOptions {
-  sessions: Pick<SessionService, 'find'>;
+export function createFirstPartySignIn({
+  sessions,
+  cookies,
+  authorization,
+  signInPages,
+  isSignUpOpen,
+  pages,
+}: {
+  sessions: SessionService;
   cookies: Cookies;
-  authorization: Pick<Authorization, 'beginFirstPartySignIn'>;
+  authorization: Authorization;
   signInPages: SignInPages;
   isSignUpOpen: boolean;
   pages: Pages;
-}
-
-export function createFirstPartySignIn(options: FirstPartySignInOptions) {
-  const { sessions, cookies, authorization, signInPages, isSignUpOpen, pages } = options;
-
+}) {
   const beginForm = (request: FastifyRequest, reply: FastifyReply, page: FirstPartyPage): string => {
     const present = cookies.form.read(request);
-    const { token, cookie } = authorization.beginFirstPartySignIn(page, present);
+    const { token, cookie } = authorization.beginForm(page, present);
     if (cookie !== present) cookies.form.set(reply, cookie);
     return token;
   };

@@ -128,7 +128,7 @@ export function refreshExpiry(
 export function withAccessToken(
   { accessTokens = [] }: Pick<GrantDocument, 'accessTokens'>,
   token: Omit<IssuedToken, 'expiresAt'>,
-  { now, lifetimeSeconds = TOKEN_LIFETIME_SECONDS }: { now: number; lifetimeSeconds?: number | undefined },
+  { now, lifetimeSeconds }: { now: number; lifetimeSeconds: number },
 ): IssuedToken[] {
   const valid = accessTokens.filter(({ expiresAt }) => expiresAt > now);
   const issued = Object.assign({}, token, { expiresAt: now + lifetimeSeconds * SECOND });

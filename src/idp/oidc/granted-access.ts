@@ -1,6 +1,6 @@
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { EndClient } from '../provisioning/clients.js';
-import type { EndSessions } from '../provisioning/principals.js';
+import type { EndSessions } from '../provisioning/store.js';
 import { announceEnd, logoutNoticeCollection } from './backchannel/store.js';
 import { createConsentService } from './consents.js';
 import type { Delegations } from './delegations/service.js';

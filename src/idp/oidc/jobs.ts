@@ -1,41 +1,29 @@
 import type { Metrics } from '../../core/ops/metrics.js';
 import { createExpiryPurge } from '../../core/ops/purge.js';
-import type { ModuleContext } from '../../core/server/module-context.js';
 import type { BackchannelLogout } from './backchannel/service.js';
-import { createOrphanPurge, type OrphanPurgeDependencies } from './delegations/orphans.js';
-import type { GrantedAccess } from './granted-access.js';
-import { createPurges, type PurgeDependencies } from './purge.js';
+import { createOrphanPurge } from './delegations/orphans.js';
+import { createPurges } from './purge.js';
+import type { OidcServices } from './services.js';
 import {
   consentCollection,
-  grantCollection,
   pushedRequestCollection,
   sessionCollection,
-  usedAssertionCollection,
   usedProofCollection,
 } from './store.js';
 
-export interface JobDependencies
-  extends Pick<GrantedAccess, 'delegations' | 'delegationDocuments' | 'revocationDocuments'> {
-  directory: PurgeDependencies['directory'];
-  resources: OrphanPurgeDependencies['resources'];
-  backchannel: Pick<BackchannelLogout, 'jobs' | 'countDue'>;
-}
-
 /** Adds the jobs of OpenID Connect: they remove what has expired, and notify applications of ended sessions. */
-export function addJobs(
-  { store, clock, jobs, metrics }: Pick<ModuleContext, 'store' | 'clock' | 'jobs' | 'metrics'>,
-  { directory, resources, backchannel, delegations, ...documents }: JobDependencies,
-): void {
-  const { delegationDocuments, revocationDocuments } = documents;
+export function addJobs(services: OidcServices): void {
+  const { store, clock, jobs, metrics, directory, resources, grants, usedAssertions } = services;
+  const { backchannel, delegations, delegationDocuments, revocationDocuments } = services;
   const purges = createPurges({
-    grants: grantCollection(store),
+    grants,
     sessions: sessionCollection(store),
     consents: consentCollection(store),
     directory,
     clock,
   });
   for (const [name, job] of Object.entries(purges)) jobs.add(name, job);
-  jobs.add('client-assertion-purge', createExpiryPurge(usedAssertionCollection(store), clock));
+  jobs.add('client-assertion-purge', createExpiryPurge(usedAssertions, clock));
   jobs.add('pushed-request-purge', createExpiryPurge(pushedRequestCollection(store), clock));
   jobs.add('dpop-proof-purge', createExpiryPurge(usedProofCollection(store), clock));
   jobs.add('delegation-purge', createExpiryPurge(delegationDocuments, clock));

@@ -1,30 +1,16 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Pages } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { secretsEqual, sha256 } from '../../core/kernel/secrets.js';
-import type { Audit } from '../../core/ops/audit.js';
 import { withResponse } from './authorize/redirect-uri.js';
-import type { Directory } from './directory.js';
 import { oidcErrors } from './errors.js';
-import type { Hint, ReadHint } from './keys.js';
+import type { Hint } from './keys.js';
 import { AnyForm } from './schemas.js';
-import { type Cookies, mountPath, type SessionService, type SignedInUser } from './sessions.js';
-
-export interface LogoutPluginOptions {
-  sessions: SessionService;
-  cookies: Cookies;
-  pages: Pages;
-  directory: Pick<Directory, 'findClient'>;
-  readHint: ReadHint;
-  audit: Audit;
-  issuer(): string;
-  /** Whether people have pages at `/account`. */
-  hasAccountPages: boolean;
-}
+import type { OidcServices } from './services.js';
+import { mountPath, type SignedInUser } from './sessions.js';
 
 /** Sign-out, requested by an application (OIDC RP-Initiated Logout 1.0) or by the user. */
-export async function logoutPlugin(fastify: FastifyTypebox, options: LogoutPluginOptions): Promise<void> {
-  const { sessions, cookies, pages, audit, issuer, hasAccountPages } = options;
+export async function logoutPlugin(fastify: FastifyTypebox, services: OidcServices): Promise<void> {
+  const { sessions, cookies, pages, audit, issuer, hasAccountPages } = services;
   const config = access('public', { page: true });
   const path = () => `${mountPath(issuer())}/logout`;
   const sendDonePage = (reply: FastifyReply, returnHref?: string) => {
@@ -39,7 +25,7 @@ export async function logoutPlugin(fastify: FastifyTypebox, options: LogoutPlugi
   fastify.get('/logout', { config, exposeHeadRoute: false }, async (request, reply) => {
     const { searchParams } = new URL(request.url, issuer());
     const parameters = readLogoutParameters([...searchParams]);
-    const asked = await validateLogoutRequest(parameters, options);
+    const asked = await validateLogoutRequest(parameters, services);
     if (asked.hint) return logOutForClient(asked.hint, asked.target, request, reply);
     const token = cookies.session.read(request);
     const user = await sessions.find(token);
@@ -56,7 +42,7 @@ export async function logoutPlugin(fastify: FastifyTypebox, options: LogoutPlugi
       [values].flat().map((value) => [name, value] as const),
     );
     const { confirm: confirmation, ...parameters } = readLogoutParameters(fields);
-    const asked = await validateLogoutRequest(parameters, options);
+    const asked = await validateLogoutRequest(parameters, services);
     if (confirmation !== undefined) {
       await logOutForUser(confirmation, request, reply);
       return asked.target === undefined ? reply.redirect(path(), 303) : leave(reply, asked);
@@ -137,7 +123,7 @@ interface LogoutRequest {
  */
 async function validateLogoutRequest(
   parameters: Record<string, string>,
-  { directory, readHint }: Pick<LogoutPluginOptions, 'directory' | 'readHint'>,
+  { directory, readHint }: OidcServices,
 ): Promise<LogoutRequest> {
   const { id_token_hint: idToken, client_id: named, post_logout_redirect_uri: uri, state } = parameters;
   const hint = idToken === undefined ? null : await readHint(idToken);

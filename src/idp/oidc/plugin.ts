@@ -1,49 +1,38 @@
 import formbody from '@fastify/formbody';
 import { registerCors } from '../../core/http/cors.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
-import { type ParPluginOptions, parPlugin } from './authorize/par.js';
-import { type AuthorizePluginOptions, authorizePlugin } from './authorize/plugin.js';
-import type { DeviceModule } from './device/module.js';
-import type { Directory } from './directory.js';
-import { type DiscoveryOptions, discoveryPlugin } from './discovery.js';
-import type { FirstPartySignIn } from './first-party-sign-in.js';
-import { type LogoutPluginOptions, logoutPlugin } from './logout.js';
-import { type RevocationsPluginOptions, revocationsPlugin } from './revocations/plugin.js';
-import { introspectionPlugin, type TokensPluginOptions, tokensPlugin } from './tokens/plugin.js';
-
-export type OidcPluginOptions = AuthorizePluginOptions &
-  LogoutPluginOptions &
-  TokensPluginOptions &
-  ParPluginOptions &
-  RevocationsPluginOptions &
-  DiscoveryOptions & {
-    directory: Directory;
-    throttle: ParPluginOptions['throttle'];
-    /** Absent if the device flow is not enabled. */
-    device: DeviceModule | undefined;
-    signIn: FirstPartySignIn;
-  };
+import { parPlugin } from './authorize/par.js';
+import { authorizePlugin } from './authorize/plugin.js';
+import { discoveryPlugin } from './discovery.js';
+import { logoutPlugin } from './logout.js';
+import { revocationsPlugin } from './revocations/plugin.js';
+import type { OidcServices } from './services.js';
+import { introspectionPlugin, tokensPlugin, userinfoPlugin } from './tokens/plugin.js';
 
 const FORM_LIMIT_BYTES = 16 * 1024;
 
 /** The endpoints of OpenID Connect. Pages of any origin may call those that they need. */
-export async function oidcPlugin(fastify: FastifyTypebox, options: OidcPluginOptions): Promise<void> {
+export async function oidcPlugin(fastify: FastifyTypebox, services: OidcServices): Promise<void> {
   // The rules of the enclosing context apply.
   fastify.setErrorHandler(async (error, request) => {
-    await options.refusals.recordError(error, request);
+    await services.refusals.recordError(error, request);
     throw error;
   });
   await fastify.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
-  await fastify.register(authorizePlugin, options);
-  await fastify.register(logoutPlugin, options);
-  await fastify.register(introspectionPlugin, options);
-  await fastify.register(revocationsPlugin, options);
-  const { device, pages, signIn: own } = options;
-  if (device) await device.plugin(fastify, { pages, own });
+  await fastify.register(authorizePlugin, services);
+  await fastify.register(logoutPlugin, services);
+  await fastify.register(introspectionPlugin, services);
+  await fastify.register(revocationsPlugin, services);
+  const { device } = services;
+  if (device) {
+    const { devicePlugin } = await import('./device/plugin.js');
+    await devicePlugin(fastify, { ...services, device });
+  }
   const publish = async (open: FastifyTypebox): Promise<void> => {
-    await discoveryPlugin(open, options);
-    await tokensPlugin(open, options);
-    await parPlugin(open, options);
+    await discoveryPlugin(open, services);
+    await tokensPlugin(open, services);
+    await userinfoPlugin(open, services);
+    await parPlugin(open, services);
   };
   await registerCors(fastify, ['*'], publish, { exposedHeaders: ['DPoP-Nonce'] });
 }

@@ -24,12 +24,7 @@ export interface ProvenRequest {
   proofs: readonly string[];
 }
 
-export interface Proofs {
-  /** For the header DPoP-Nonce: the value that the next proof must contain. */
-  nonce(): string;
-  /** Proofs for /token and /par contain a nonce; with an access token, its hash. */
-  prover(request: ProvenRequest): Prove;
-}
+export type Proofs = ReturnType<typeof createProofs>;
 
 export interface ProofDependencies {
   usedProofs: UsedProofs;
@@ -39,7 +34,7 @@ export interface ProofDependencies {
   clock: Clock;
 }
 
-export function createProofs({ usedProofs, seeds, issuer, clock }: ProofDependencies): Proofs {
+export function createProofs({ usedProofs, seeds, issuer, clock }: ProofDependencies) {
   const [current, ...others] = seeds;
   const nonces = createDpopNonces(clock, nonceSecret(current));
   const former = others.map((seed) => createDpopNonces(clock, nonceSecret(seed)));
@@ -59,9 +54,11 @@ export function createProofs({ usedProofs, seeds, issuer, clock }: ProofDependen
   const withoutNonce = createDpopVerifier({ clock, replay });
 
   return {
+    /** For the header DPoP-Nonce: the value that the next proof must contain. */
     nonce: nonces.issue,
 
-    prover({ method, path, proofs }) {
+    /** Proofs for /token and /par contain a nonce; with an access token, its hash. */
+    prover({ method, path, proofs }: ProvenRequest): Prove {
       const verify = async (accessToken?: string): Promise<string> => {
         const verifier = accessToken === undefined ? withNonce : withoutNonce;
         const bound = accessToken === undefined ? {} : { accessToken };

@@ -4,7 +4,7 @@ import type { Clock } from '../../core/kernel/clock.js';
 import { invalidFields } from '../../core/kernel/errors.js';
 import { type PublicJwk, readJwkSet } from '../../core/kernel/public-jwk.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
-import type { AgentKey, PrincipalCollection, PrincipalDocument } from './store.js';
+import type { AgentKey, EndSessions, PrincipalCollection, PrincipalDocument } from './store.js';
 
 /**
  * The keys with which agents authenticate at /token. No server loads it: a stolen admin token must not give access to an
@@ -32,11 +32,7 @@ function thumbprintOf({ kty, crv, x, y }: PublicJwk): string {
 export interface AgentKeyDependencies {
   audit: Pick<Audit, 'record'>;
   clock: Clock;
-  /** Runs a change that revokes what was issued to a principal. */
-  endSessions(
-    sub: string,
-    change: () => Promise<PrincipalDocument | null>,
-  ): Promise<PrincipalDocument | null>;
+  endSessions: EndSessions;
 }
 
 export function createAgentKeys(

@@ -1,13 +1,13 @@
 import type { RequestSource } from '../../core/http/routes.js';
-import { actorOf, changeDetail } from '../../core/ops/audit.js';
+import type { Clock } from '../../core/kernel/clock.js';
+import { type Audit, actorOf, changeDetail } from '../../core/ops/audit.js';
 import { UNANSWERED_LINK_FIELDS } from '../../core/ops/used-links.js';
 import type { Estimate, Page } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
 import { provisioningErrors } from './errors.js';
 import { canonicalForm, isPossibleHandle } from './handles.js';
-import type { PersonMails } from './mails.js';
-import type { PrincipalDependencies } from './principals.js';
 import {
+  type EndSessions,
   type Kind,
   OPERATOR_FIELDS,
   PASSWORD_LINK_FIELDS,
@@ -30,18 +30,12 @@ export interface PrincipalQuery {
 /** Management of principals by the operator, who cannot change passwords, kinds or handles. */
 export type PrincipalDirectory = ReturnType<typeof createDirectory>;
 
-export interface DirectoryDependencies
-  extends Pick<PrincipalDependencies, 'endSessions' | 'audit' | 'clock'> {
-  /** Absent without a mail server. */
-  mails?: Pick<PersonMails, 'deleteAll'> | undefined;
-}
-
 /** Sorts after every handle with the same prefix, and is not part of any. */
 const LAST_CHARACTER = '\u{10ffff}';
 
 export function createDirectory(
   principals: PrincipalCollection,
-  { mails, endSessions, audit, clock }: DirectoryDependencies,
+  { endSessions, audit, clock }: { endSessions: EndSessions; audit: Pick<Audit, 'record'>; clock: Clock },
 ) {
   const get = async (sub: string): Promise<PrincipalDocument | null> =>
     /^u_[0-9a-f]{32}$/.test(sub) ? principals.findOne({ id: sub }) : null;
@@ -71,7 +65,6 @@ export function createDirectory(
     );
     if (!deleted) return null;
     await audit.record({ event: `${kind}.deleted`, subject: sub, ...actorOf(source) });
-    await mails?.deleteAll(sub);
     return deleted;
   };
 

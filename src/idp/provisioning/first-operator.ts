@@ -1,8 +1,7 @@
-import { HOUR, isUnexpired } from '../../core/kernel/clock.js';
+import { type Clock, HOUR, isUnexpired } from '../../core/kernel/clock.js';
 import { isSecretOf, newId, newToken, type Random, sha256, UNUSED_HASH } from '../../core/kernel/secrets.js';
 import { type Collection, nullIfTaken, type Store, UniqueViolation } from '../../core/storage/collection.js';
 import { provisioningErrors } from './errors.js';
-import type { Dependencies } from './principals.js';
 import type { PrincipalCollection, PrincipalDocument } from './store.js';
 
 /**
@@ -37,7 +36,7 @@ export function setupCollection(store: Store): Collection<SetupDocument> {
 export function createFirstOperator(
   setup: Collection<SetupDocument>,
   principals: PrincipalCollection,
-  { clock, random, issuer }: Pick<Dependencies, 'clock' | 'random'> & { issuer(): string },
+  { clock, random, issuer }: { clock: Clock; random: Random; issuer(): string },
 ) {
   return {
     /**

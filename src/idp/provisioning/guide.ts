@@ -1,14 +1,10 @@
 import { access, type FastifyTypebox } from '../../core/http/routes.js';
-
-export interface GuidePluginOptions {
-  issuer(): string;
-  isSignupOpen: boolean;
-}
+import type { RouteServices } from './services.js';
 
 /** Instructions for a program that knows only the address of the provider. */
 export async function guidePlugin(
   fastify: FastifyTypebox,
-  { issuer, isSignupOpen }: GuidePluginOptions,
+  { issuer, isSignupOpen }: RouteServices,
 ): Promise<void> {
   fastify.get('/llms.txt', { config: access('public') }, (_request, reply) => {
     reply.type('text/plain; charset=utf-8').send(guide(issuer(), isSignupOpen));

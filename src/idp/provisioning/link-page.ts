@@ -2,30 +2,20 @@ import formbody from '@fastify/formbody';
 import type { FastifyReply } from 'fastify';
 import { isFormOfOtherSite } from '../../core/http/browser.js';
 import { message } from '../../core/http/messages.js';
-import { isForm, type Page, type Pages } from '../../core/http/pages.js';
+import { isForm, type Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { type CredentialProblems, credentialProblems } from '../../core/passwords/form-problems.js';
 import { provisioningErrors } from './errors.js';
-import type { Links } from './links.js';
 import { LinkBody, LinkParameters, principalView } from './schemas.js';
-
-export interface LinkPageOptions {
-  links: Pick<Links, 'look' | 'accept'>;
-  pages: Pages;
-  issuer(): string;
-  /** Whether people have pages at `/account`. */
-  hasAccountPages: boolean;
-  /** Whether people can request links for forgotten passwords. */
-  sendsLinks: boolean;
-}
+import type { RouteServices } from './services.js';
 
 const FORM_LIMIT_BYTES = 16 * 1024;
 
 /** The page behind an invitation or a reset, where a user sets a password. Only the POST uses the link. */
 export async function linkPagePlugin(
   fastify: FastifyTypebox,
-  { links, pages, issuer, hasAccountPages, sendsLinks }: LinkPageOptions,
+  { links, pages, issuer, hasAccountPages, recovery }: RouteServices,
 ): Promise<void> {
   await fastify.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
   /** The path of the issuer, which includes what a proxy adds. */
@@ -57,7 +47,7 @@ export async function linkPagePlugin(
     const view = {
       issuer: issuer(),
       accountHref: accountHref(),
-      ...(sendsLinks && { forgotPassword: `${mount()}/account/forgot-password` }),
+      ...(recovery && { forgotPassword: `${mount()}/account/forgot-password` }),
     };
     return pages.send(reply.code(error.statusCode), { template: 'invite-dead', view });
   };

@@ -7,6 +7,7 @@ import type { UnknownWritesRegistry } from '../../core/ops/unknown-writes.js';
 import { createUsedLinks, type LinkUse } from '../../core/ops/used-links.js';
 import { type PasswordPolicy, passwordErrors } from '../../core/passwords/common.js';
 import type { Passwords } from '../../core/passwords/hasher.js';
+import type { SignInMethods } from '../../core/server/contributions.js';
 import { nullIfTaken } from '../../core/storage/collection.js';
 import { fixedWindow, type Throttle } from '../../core/throttle/throttle.js';
 import { provisioningErrors } from './errors.js';
@@ -14,8 +15,9 @@ import { type FirstOperator, linkUrl, newLinkToken, OPERATOR_LINK_LIFETIME_MS } 
 import { canonicalHandle } from './handles.js';
 import { CREATIONS } from './limits.js';
 import type { PersonMails } from './mails.js';
-import { chosenPasswordProblem, type Dependencies, type EndSessions } from './principals.js';
+import { chosenPasswordProblem, type Dependencies } from './principals.js';
 import {
+  type EndSessions,
   OPERATOR_FIELDS,
   PASSWORD_LINK_FIELDS,
   type PrincipalCollection,
@@ -45,9 +47,6 @@ export interface LinkTarget {
 
 export type Links = ReturnType<typeof createLinks>;
 
-/** Removes the passkeys and the second factor of a person. */
-export type RemoveOtherLogins = (sub: string, source: RequestSource) => Promise<unknown>;
-
 export interface LinkDependencies extends Dependencies {
   passwords: Pick<Passwords, 'problem' | 'hash' | 'verify'>;
   passwordPolicy: PasswordPolicy;
@@ -56,7 +55,8 @@ export interface LinkDependencies extends Dependencies {
   firstOperator: Pick<FirstOperator, 'look' | 'create'>;
   /** Absent without a mail server. */
   mails?: PersonMails | undefined;
-  removeOtherLogins?: RemoveOtherLogins | undefined;
+  /** Removes the passkeys and the second factor of a person. Absent where no link is used. */
+  removeOtherLogins?: SignInMethods['remove'] | undefined;
   /** Lets the owner give codes of a second factor from this address. Absent if no user can have one. */
   trustForCodes?: ((sub: string, ip: string) => Promise<void>) | undefined;
   endSessions: EndSessions;
@@ -81,8 +81,7 @@ const REPETITIONS = fixedWindow('link.repetition', 10, DAY);
 
 export function createLinks(principals: PrincipalCollection, deps: LinkDependencies) {
   const { passwords, passwordPolicy, throttle, firstOperator, mails } = deps;
-  const { endSessions, forgetConsents, issuer } = deps;
-  const { audit, clock, random } = deps;
+  const { endSessions, forgetConsents, issuer, audit, clock, random } = deps;
 
   const usedLinks = createUsedLinks(principals, deps);
 

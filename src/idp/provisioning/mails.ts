@@ -152,8 +152,5 @@ export function createPersonMails({ outbox, messages, clock }: MailDependencies 
         minVersion: version,
         expiresAt: clock.now() + 7 * DAY,
       }),
-
-    /** Deletes all mails about a person, sent or not. */
-    deleteAll: outbox.deleteByUser,
   };
 }

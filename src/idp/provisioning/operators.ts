@@ -1,9 +1,9 @@
 import type { RequestSource } from '../../core/http/routes.js';
-import { actorOf } from '../../core/ops/audit.js';
+import type { Clock } from '../../core/kernel/clock.js';
+import { type Audit, actorOf } from '../../core/ops/audit.js';
 import type { Page } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
 import { provisioningErrors } from './errors.js';
-import type { Dependencies } from './principals.js';
 import { OPERATOR_FIELDS, type PrincipalCollection, type PrincipalDocument } from './store.js';
 
 /**
@@ -14,7 +14,7 @@ export type OperatorRoles = ReturnType<typeof createOperatorRoles>;
 
 export function createOperatorRoles(
   principals: PrincipalCollection,
-  { audit, clock }: Pick<Dependencies, 'audit' | 'clock'>,
+  { audit, clock }: { audit: Pick<Audit, 'record'>; clock: Clock },
 ) {
   return {
     /**

@@ -2,18 +2,14 @@ import type { FastifyRequest } from 'fastify';
 import type { TObject } from 'typebox';
 import { parseBasic } from '../../core/http/authorization.js';
 import { isBrowser } from '../../core/http/browser.js';
-import type { Pages } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { toTimestamp } from '../../core/http/schemas.js';
 import { type AppError, type ErrorOptions, httpErrors } from '../../core/kernel/errors.js';
-import type { Clients } from './clients.js';
-import type { PrincipalDirectory } from './directory.js';
 import { provisioningErrors } from './errors.js';
 import { guidePlugin } from './guide.js';
 import { linkPagePlugin } from './link-page.js';
-import type { Links } from './links.js';
 import type { Principals } from './principals.js';
-import { type RecoveryPageOptions, recoveryPagesPlugin } from './recovery-pages.js';
+import { recoveryPagesPlugin } from './recovery-pages.js';
 import {
   AccountBody,
   AgentAnswer,
@@ -35,37 +31,21 @@ import {
   principalView,
   RotationAnswer,
 } from './schemas.js';
+import type { RouteServices } from './services.js';
 import { KINDS, type PrincipalDocument } from './store.js';
 
-export interface ProvisioningPluginOptions extends Pick<RecoveryPageOptions, 'mailed' | 'sessionOf'> {
-  principals: Principals;
-  links: Links;
-  clients: Clients;
-  directory: PrincipalDirectory;
-  pages: Pages;
-  issuer(): string;
-  isSignupOpen: boolean;
-  /** Whether people have pages at `/account`. */
-  hasAccountPages: boolean;
-  /** Whether the administrator token, which creates agents, also vouches for their e-mail addresses. */
-  adminVouchesForAgents: boolean;
-}
-
 /** Creates principals and clients, and lets the operator manage them. */
-export async function provisioningPlugin(
-  fastify: FastifyTypebox,
-  options: ProvisioningPluginOptions,
-): Promise<void> {
-  await fastify.register(creationPlugin, options);
-  await fastify.register(operatorPlugin, options);
-  await fastify.register(linkPagePlugin, { ...options, sendsLinks: options.mailed !== undefined });
-  await fastify.register(recoveryPagesPlugin, options);
-  await fastify.register(guidePlugin, options);
+export async function provisioningPlugin(fastify: FastifyTypebox, services: RouteServices): Promise<void> {
+  await fastify.register(creationPlugin, services);
+  await fastify.register(operatorPlugin, services);
+  await fastify.register(linkPagePlugin, services);
+  await fastify.register(recoveryPagesPlugin, services);
+  await fastify.register(guidePlugin, services);
 }
 
 async function creationPlugin(
   fastify: FastifyTypebox,
-  { principals, links, clients, adminVouchesForAgents }: ProvisioningPluginOptions,
+  { principals, links, clients, adminVouchesForAgents }: RouteServices,
 ): Promise<void> {
   fastify.post(
     '/v1/accounts',
@@ -181,10 +161,7 @@ function refuseUnknownFields(
 }
 
 /** The administrator can see and disable principals, but never act on their behalf. */
-async function operatorPlugin(
-  fastify: FastifyTypebox,
-  { directory }: Pick<ProvisioningPluginOptions, 'directory'>,
-): Promise<void> {
+async function operatorPlugin(fastify: FastifyTypebox, { directory }: RouteServices): Promise<void> {
   const config = access('admin');
   const one = { config, schema: { params: PrincipalParameters, response: { 200: PrincipalView } } };
 
@@ -230,7 +207,7 @@ const wrongCredentials = () =>
 /** The agent of a request with HTTP Basic. @throws browser_basic, invalid_credentials, RATE_LIMITED, OVERLOADED */
 async function authenticateAgent(
   request: FastifyRequest,
-  principals: Pick<Principals, 'authenticate'>,
+  principals: Principals,
 ): Promise<PrincipalDocument> {
   const { headers } = request;
   if (isBrowser(headers)) throw provisioningErrors.browser_basic();

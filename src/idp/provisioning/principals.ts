@@ -16,6 +16,7 @@ import { canonicalForm, canonicalHandle, isPossibleHandle } from './handles.js';
 import { CREATIONS, FAILURES, REGISTRATIONS } from './limits.js';
 import type { PersonMails } from './mails.js';
 import {
+  type EndSessions,
   findActive,
   KINDS,
   type Kind,
@@ -47,12 +48,6 @@ export interface Dependencies {
   clock: Clock;
   random: Random;
 }
-
-/** Runs a change that ends all sessions of a principal, so that the applications are notified. */
-export type EndSessions = <T extends { epoch?: number } | null>(
-  sub: string,
-  change: () => Promise<T>,
-) => Promise<T>;
 
 export interface PrincipalDependencies extends Dependencies {
   endSessions: EndSessions;

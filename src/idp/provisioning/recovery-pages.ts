@@ -2,42 +2,23 @@ import formbody from '@fastify/formbody';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { isFormOfOtherSite } from '../../core/http/browser.js';
 import { type Localized, message } from '../../core/http/messages.js';
-import type { Page, Pages } from '../../core/http/pages.js';
+import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { provisioningErrors } from './errors.js';
 import type { Recovery } from './recovery.js';
 import { ForgotPasswordBody, LinkParameters, VerificationBody } from './schemas.js';
-import type { AddressVerification, SignedIn } from './verification.js';
-
-/** What the pages of mailed links use. */
-export interface MailedLinkServices {
-  recovery: Recovery;
-  verification: Pick<AddressVerification, 'look' | 'verify'>;
-}
-
-export interface RecoveryPageOptions {
-  /** Absent without a mail server. */
-  mailed: MailedLinkServices | undefined;
-  /** Who is signed in in the browser of a request. */
-  sessionOf(request: FastifyRequest): Promise<SignedIn | null>;
-  pages: Pages;
-  issuer(): string;
-  /** Whether people have pages at `/account`. */
-  hasAccountPages: boolean;
-}
+import type { RouteServices } from './services.js';
+import type { AddressVerification } from './verification.js';
 
 const FORM_LIMIT_BYTES = 16 * 1024;
 
 const CONFIG = access('public', { page: true });
 
 /** The pages for a forgotten password and behind the link that verifies an address. */
-export async function recoveryPagesPlugin(
-  fastify: FastifyTypebox,
-  options: RecoveryPageOptions,
-): Promise<void> {
-  const { mailed, pages, issuer } = options;
-  if (!mailed) {
+export async function recoveryPagesPlugin(fastify: FastifyTypebox, services: RouteServices): Promise<void> {
+  const { recovery, verification, pages, issuer } = services;
+  if (!recovery || !verification) {
     const unavailable = { template: 'forgot-password-unavailable', view: { issuer: issuer() } };
     fastify.get('/account/forgot-password', { config: CONFIG }, (_request, reply) =>
       pages.send(reply, unavailable),
@@ -45,11 +26,9 @@ export async function recoveryPagesPlugin(
     return;
   }
   await fastify.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
-  await fastify.register(forgotPasswordPages, { ...options, ...mailed });
-  await fastify.register(verificationPages, { ...options, ...mailed });
+  await fastify.register(forgotPasswordPages, { ...services, recovery });
+  await fastify.register(verificationPages, { ...services, verification });
 }
-
-type MailedPageOptions = Omit<RecoveryPageOptions, 'mailed'> & MailedLinkServices;
 
 /** The path of the issuer, which includes what a proxy adds. */
 const mountOf = (issuer: string): string => new URL(issuer).pathname.replace(/\/$/, '');
@@ -61,7 +40,7 @@ function rejectForeignForm({ headers }: FastifyRequest, issuer: string): void {
 
 async function forgotPasswordPages(
   fastify: FastifyTypebox,
-  { recovery, pages, issuer }: MailedPageOptions,
+  { recovery, pages, issuer }: RouteServices & { recovery: Recovery },
 ): Promise<void> {
   const path = () => `${mountOf(issuer())}/account/forgot-password`;
   const formOf = (handle = ''): Page => ({
@@ -94,7 +73,13 @@ async function forgotPasswordPages(
 /** A GET never uses the link, because mail scanners open every link. */
 async function verificationPages(
   fastify: FastifyTypebox,
-  { verification, sessionOf, pages, issuer, hasAccountPages }: MailedPageOptions,
+  {
+    verification,
+    sessionOf,
+    pages,
+    issuer,
+    hasAccountPages,
+  }: RouteServices & { verification: AddressVerification },
 ): Promise<void> {
   const mount = () => mountOf(issuer());
   const forgotPassword = () => `${mount()}/account/forgot-password`;

@@ -1,6 +1,7 @@
 import { mailboxOf } from '../../core/http/mailboxes.js';
 import type { RequestSource } from '../../core/http/routes.js';
-import { sha256 } from '../../core/kernel/secrets.js';
+import type { Clock } from '../../core/kernel/clock.js';
+import { type Random, sha256 } from '../../core/kernel/secrets.js';
 import type { Audit } from '../../core/ops/audit.js';
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
 import type { Throttle } from '../../core/throttle/throttle.js';
@@ -8,18 +9,19 @@ import { linkUrl, newLinkToken } from './first-operator.js';
 import { canonicalForm, isPossibleHandle } from './handles.js';
 import { MAIL_REQUESTS, mailsTo } from './limits.js';
 import { type PersonMails, RESET_LINK_LIFETIME_MS } from './mails.js';
-import type { Dependencies } from './principals.js';
 import type { PrincipalCollection, PrincipalDocument } from './store.js';
 
 /** Links for forgotten passwords, which are sent only to the mailbox that the handle names. */
 export type Recovery = ReturnType<typeof createRecovery>;
 
-export interface RecoveryDependencies extends Omit<Dependencies, 'audit'> {
+export interface RecoveryDependencies {
   audit: Pick<Audit, 'recordFailure'>;
   mails: Pick<PersonMails, 'passwordReset'>;
   throttle: Pick<Throttle, 'count' | 'tryCountKey'>;
   backgroundTasks: Pick<BackgroundTasks, 'run'>;
   issuer(): string;
+  clock: Clock;
+  random: Random;
 }
 
 const RESETS = mailsTo('reset');

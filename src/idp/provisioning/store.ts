@@ -138,6 +138,12 @@ export function principalCollection(store: Store): PrincipalCollection {
   });
 }
 
+/** Runs a change that ends all sessions of a principal, so that the applications are notified. */
+export type EndSessions = <T extends { epoch?: number } | null>(
+  sub: string,
+  change: () => Promise<T>,
+) => Promise<T>;
+
 /** Finds the active principal of a `sub`, else `null`. */
 export const findActive =
   (principals: PrincipalCollection) =>

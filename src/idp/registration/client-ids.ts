@@ -34,14 +34,14 @@ export interface ListedClient {
 }
 
 export interface MetadataClientDependencies {
-  documents: Pick<Documents, 'find' | 'read' | 'markUsed' | 'listUsed' | 'findById' | 'setBlocked'>;
+  documents: Documents;
   hosts: HostPolicy;
   rules: AddressRules;
   /** Whether this machine may publish documents, without TLS. */
   allowsLoopback: boolean;
   /** Runs the refusal of a client, with which its tokens and delegations end. */
   endClient: EndClient;
-  audit: Pick<Audit, 'record'>;
+  audit: Audit;
 }
 
 const MAX_LENGTH = 512;

@@ -3,7 +3,7 @@ import { createExpiryPurge } from '../../core/ops/purge.js';
 import type { Documents } from '../../core/outbound/documents.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Clients, EndClient } from '../provisioning/clients.js';
-import { createMetadataClients, type MetadataClients } from './client-ids.js';
+import { createMetadataClients } from './client-ids.js';
 import type { HostPolicy } from './hosts.js';
 import type { AddressRules } from './metadata.js';
 import { registrationGuard, registrationPlugin } from './plugin.js';
@@ -12,14 +12,7 @@ import { registrationTokenCollection } from './store.js';
 import { createRegistrationTokens } from './tokens.js';
 
 /** Clients that the operator has not registered. */
-export interface RegistrationModule {
-  /** Absent if they are off. */
-  metadataClients: MetadataClients | undefined;
-  /** The access levels of the routes below. */
-  guards: Record<string, Guard>;
-  /** Registers no route if registration is off. */
-  plugin(fastify: FastifyTypebox): Promise<void>;
-}
+export type RegistrationModule = ReturnType<typeof createRegistrationModule>;
 
 export interface RegistrationModuleOptions {
   acceptsMetadata: boolean;
@@ -32,22 +25,28 @@ export interface RegistrationModuleOptions {
   endClient: EndClient;
 }
 
-export function createRegistrationModule(
-  context: Pick<ModuleContext, 'store' | 'audit' | 'clock' | 'random' | 'throttle' | 'jobs'>,
-  options: RegistrationModuleOptions,
-): RegistrationModule {
-  const { acceptsMetadata, acceptsRegistration } = options;
-  const metadataClients = acceptsMetadata
+export function createRegistrationModule(context: ModuleContext, options: RegistrationModuleOptions) {
+  const metadataClients = options.acceptsMetadata
     ? createMetadataClients({ ...options, audit: context.audit })
     : undefined;
-  if (!acceptsRegistration) return { metadataClients, guards: {}, plugin: async () => undefined };
+  const registration = options.acceptsRegistration ? openRegistration(context, options) : undefined;
+  const guards: Record<string, Guard> = registration
+    ? { registration: registrationGuard(registration, context.throttle) }
+    : {};
+  return {
+    /** Absent if they are off. */
+    metadataClients,
+    /** The access levels of the routes below. */
+    guards,
+    /** Registers no route if registration is off. */
+    async plugin(fastify: FastifyTypebox) {
+      if (registration) await registrationPlugin(fastify, { registration });
+    },
+  };
+}
+
+function openRegistration(context: ModuleContext, options: RegistrationModuleOptions) {
   const documents = registrationTokenCollection(context.store);
   context.jobs.add('registration-token-purge', createExpiryPurge(documents, context.clock));
-  const tokens = createRegistrationTokens(documents, context);
-  const registration = createRegistration({ ...options, tokens });
-  return {
-    metadataClients,
-    guards: { registration: registrationGuard(registration, context.throttle) },
-    plugin: (fastify) => registrationPlugin(fastify, { registration }),
-  };
+  return createRegistration({ ...options, tokens: createRegistrationTokens(documents, context) });
 }

@@ -9,10 +9,7 @@ import type { Registration } from './service.js';
 const accepted = new WeakMap<FastifyRequest, string>();
 
 /** Finds the initial access token before the body is read. Failures of an address are limited. */
-export function registrationGuard(
-  registration: Pick<Registration, 'authorize'>,
-  throttle: Pick<Throttle, 'attemptAsOperator'>,
-): Guard {
+export function registrationGuard(registration: Registration, throttle: Throttle): Guard {
   return async (request) => {
     let refusal: unknown;
     const tokenId = await throttle.attemptAsOperator(requestSource(request).ip, () =>

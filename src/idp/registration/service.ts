@@ -9,7 +9,7 @@ import type { RegistrationTokens } from './tokens.js';
 export type Registration = ReturnType<typeof createRegistration>;
 
 export interface RegistrationDependencies {
-  tokens: Pick<RegistrationTokens, 'find' | 'use'>;
+  tokens: RegistrationTokens;
   createClient: Clients['create'];
   rules: AddressRules;
 }

@@ -28,7 +28,7 @@ export function createResourceService(resources: ResourceCollection, { clock }: 
       isResourceUri(identifier) ? resources.findOne({ identifier }) : null,
 
     /** The resource with this `res_…`, with the previous secret only while that is valid. */
-    async findById(id: string): Promise<ResourceDocument | null> {
+    async findServer(id: string): Promise<ResourceDocument | null> {
       const resource = /^res_[0-9a-f]{32}$/.test(id) ? await resources.findOne({ id }) : null;
       if (resource?.previousSecretUntil === undefined || resource.previousSecretUntil > clock.now())
         return resource;

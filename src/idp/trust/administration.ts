@@ -4,7 +4,7 @@ import type { Clock } from '../../core/kernel/clock.js';
 import { type ErrorDetail, invalidFields } from '../../core/kernel/errors.js';
 import { newId, type Random } from '../../core/kernel/secrets.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
-import { nullIfTaken, type Page, type Store } from '../../core/storage/collection.js';
+import { nullIfTaken, type Store } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
 import { isIssuerUri, linkId, MAX_ISSUER_LENGTH } from './service.js';
 import {
@@ -18,34 +18,7 @@ import {
 } from './store.js';
 
 /** Changes which other providers are trusted. No server loads it: only the host's command line has it. */
-export interface TrustAdministration {
-  /** Trusts an issuer, or replaces what it is trusted for. @throws VALIDATION_ERROR naming every problem */
-  setIssuer(
-    issuer: string,
-    input: Pick<TrustedIssuerDocument, 'clients' | 'resources'>,
-    source: RequestSource,
-  ): Promise<TrustedIssuerDocument>;
-  listIssuers(after?: string): Promise<Page<TrustedIssuerDocument>>;
-  /** With the links of its subjects. */
-  removeIssuer(issuer: string, source: RequestSource): Promise<TrustedIssuerDocument | null>;
-  /** Says which person a subject of a trusted issuer is. `null` if the issuer is not trusted. @throws VALIDATION_ERROR */
-  link(
-    issuer: string,
-    subject: string,
-    principal: string,
-    source: RequestSource,
-  ): Promise<SubjectLinkDocument | null>;
-  unlink(issuer: string, subject: string, source: RequestSource): Promise<SubjectLinkDocument | null>;
-  listLinks(issuer: string, after?: string): Promise<Page<SubjectLinkDocument>>;
-  /** Issues assertions for an authorization server, or replaces for what. @throws VALIDATION_ERROR naming every problem */
-  setAudience(
-    issuer: string,
-    input: Pick<AudienceDocument, 'clients' | 'resources' | 'algorithm'>,
-    source: RequestSource,
-  ): Promise<AudienceDocument>;
-  listAudiences(after?: string): Promise<Page<AudienceDocument>>;
-  removeAudience(issuer: string, source: RequestSource): Promise<AudienceDocument | null>;
-}
+export type TrustAdministration = ReturnType<typeof createTrustAdministration>;
 
 export interface TrustAdministrationDependencies {
   audit: Audit;
@@ -65,10 +38,7 @@ const MAX_ENTRIES = 100;
 
 const MAX_SUBJECT_LENGTH = 255;
 
-export function createTrustAdministration(
-  store: Store,
-  deps: TrustAdministrationDependencies,
-): TrustAdministration {
+export function createTrustAdministration(store: Store, deps: TrustAdministrationDependencies) {
   const { audit, clock, random } = deps;
   const issuers = trustedIssuerCollection(store);
   const links = subjectLinkCollection(store);
@@ -103,7 +73,12 @@ export function createTrustAdministration(
   };
 
   return {
-    async setIssuer(issuer, { clients, resources }, source) {
+    /** Trusts an issuer, or replaces what it is trusted for. @throws VALIDATION_ERROR naming every problem */
+    async setIssuer(
+      issuer: string,
+      { clients, resources }: Pick<TrustedIssuerDocument, 'clients' | 'resources'>,
+      source: RequestSource,
+    ): Promise<TrustedIssuerDocument> {
       const problems = await problemsOf(issuer, clients, resources);
       const own = await ownProblem(resources);
       if (own !== undefined) problems.push({ path: 'resources', message: own });
@@ -124,9 +99,10 @@ export function createTrustAdministration(
       return saved;
     },
 
-    listIssuers: (after) => readPage(issuers, { sort: 'issuer', after }),
+    listIssuers: (after?: string) => readPage(issuers, { sort: 'issuer', after }),
 
-    async removeIssuer(issuer, source) {
+    /** With the links of its subjects. */
+    async removeIssuer(issuer: string, source: RequestSource): Promise<TrustedIssuerDocument | null> {
       const removed = isIssuerUri(issuer) ? await issuers.deleteOne({ issuer }) : null;
       if (!removed) return null;
       await links.deleteMany({ issuer });
@@ -134,7 +110,13 @@ export function createTrustAdministration(
       return removed;
     },
 
-    async link(issuer, subject, principal, source) {
+    /** Says which person a subject of a trusted issuer is. `null` if the issuer is not trusted. @throws VALIDATION_ERROR */
+    async link(
+      issuer: string,
+      subject: string,
+      principal: string,
+      source: RequestSource,
+    ): Promise<SubjectLinkDocument | null> {
       if (subject === '' || subject.length > MAX_SUBJECT_LENGTH)
         throw invalidFields({
           path: 'subject',
@@ -149,7 +131,7 @@ export function createTrustAdministration(
       return link;
     },
 
-    async unlink(issuer, subject, source) {
+    async unlink(issuer: string, subject: string, source: RequestSource) {
       const removed = await links.deleteOne({ id: linkId(issuer, subject) });
       if (removed)
         await audit.record({
@@ -161,9 +143,14 @@ export function createTrustAdministration(
       return removed;
     },
 
-    listLinks: (issuer, after) => readPage(links, { where: { issuer }, sort: 'id', after }),
+    listLinks: (issuer: string, after?: string) => readPage(links, { where: { issuer }, sort: 'id', after }),
 
-    async setAudience(issuer, { clients, resources, algorithm }, source) {
+    /** Issues assertions for an authorization server, or replaces for what. @throws VALIDATION_ERROR naming every problem */
+    async setAudience(
+      issuer: string,
+      { clients, resources, algorithm }: Pick<AudienceDocument, 'clients' | 'resources' | 'algorithm'>,
+      source: RequestSource,
+    ): Promise<AudienceDocument> {
       const problems = await problemsOf(
         issuer,
         clients.map(({ id }) => id),
@@ -185,9 +172,9 @@ export function createTrustAdministration(
       return saved;
     },
 
-    listAudiences: (after) => readPage(audiences, { sort: 'issuer', after }),
+    listAudiences: (after?: string) => readPage(audiences, { sort: 'issuer', after }),
 
-    async removeAudience(issuer, source) {
+    async removeAudience(issuer: string, source: RequestSource): Promise<AudienceDocument | null> {
       const removed = isIssuerUri(issuer) ? await audiences.deleteOne({ issuer }) : null;
       if (removed) await audit.record({ event: 'audience.removed', subject: issuer, ...actorOf(source) });
       return removed;
@@ -211,7 +198,7 @@ async function save<T>(
 
 function issuerProblem(
   issuer: string,
-  { allowHttp, ownIssuer }: Pick<TrustAdministrationDependencies, 'allowHttp' | 'ownIssuer'>,
+  { allowHttp, ownIssuer }: TrustAdministrationDependencies,
 ): string | undefined {
   if (!isIssuerUri(issuer) || !URL.canParse(issuer))
     return `must be an absolute URI of at most ${MAX_ISSUER_LENGTH} characters without a query and a fragment`;

@@ -14,7 +14,7 @@ export default [
     campaign: ['sqlite 2 processes', 'kill -9 of one process'],
   },
   {
-    name: 'idp: a code is redeemed twice', file: 'idp/oidc/tokens/redeem.ts', in: 'redeemGrant',
+    name: 'idp: a code is redeemed twice', file: 'idp/oidc/tokens/redeem.ts', in: 'consume',
     replace: 'consumedAt: null,', by: '',
     campaign: ['sqlite 2 processes', 'kill -9 of one process'],
   },

@@ -17,13 +17,13 @@ export default [
     tests: [['idp/oidc/purge', 'a family that is refreshed']],
   },
   {
-    name: 'a code is redeemed twice', file: 'idp/oidc/tokens/redeem.ts', in: 'redeemGrant',
+    name: 'a code is redeemed twice', file: 'idp/oidc/tokens/redeem.ts', in: 'consume',
     replace: 'consumedAt: null,', by: '',
     tests: [['idp/oidc/token', 'a replayed code is refused and revokes the tokens issued for it, however late']],
   },
   {
     name: 'a refresh token is exchanged twice', file: 'idp/oidc/tokens/refresh.ts',
-    in: 'refreshTokens',
+    in: 'rotate',
     replace: 'id, revision: grant.revision ?? null, revokedAt: null', by: 'id, revokedAt: null',
     tests: [['idp/oidc/refresh', 'concurrent refreshes with different scopes all receive the scope of the first']],
   },
@@ -76,7 +76,7 @@ export default [
     tests: [['idp/oidc/resource-consents', 'new scopes ask again, for the new ones only']],
   },
   {
-    name: 'a refresh token works without its key', file: 'idp/oidc/tokens/refresh.ts', in: 'refreshTokens',
+    name: 'a refresh token works without its key', file: 'idp/oidc/tokens/refresh.ts', in: 'rotate',
     replace: 'const key = await findProvenKey(prove, grant.refreshKey, target); const granted',
     by: 'const key = await findProvenKey(prove, undefined, target); const granted',
     tests: [['idp/oidc/dpop', 'the refresh token of a public client works with its key only']],

@@ -1,12 +1,12 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Page, Pages } from '../../../core/http/pages.js';
-import type { Clock } from '../../../core/kernel/clock.js';
-import { type Consent, type ConsentService, covers, NO_CONSENT } from '../consents.js';
-import { isPublicClient, type Principal, type SecondFactor, type SignInPasskeys } from '../directory.js';
+import type { Page } from '../../../core/http/pages.js';
+import { type Consent, covers, NO_CONSENT } from '../consents.js';
+import { isPublicClient, type Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { ANY_PERSON, findRefusal, NEW_PERSON, scopesOf } from '../resources.js';
-import type { Cookies, SessionService, SignedInUser } from '../sessions.js';
-import type { Approval } from './approval.js';
+import type { OidcServices } from '../services.js';
+import type { SignedInUser } from '../sessions.js';
+import { approve } from './approval.js';
 import {
   INTERACTION_ERRORS,
   type InteractionKind,
@@ -15,36 +15,18 @@ import {
   requiredInteraction,
 } from './interaction.js';
 import { MAX_TOKEN_LENGTH } from './interaction-token.js';
-import { agentsOnlyPage, consentPage, type SignInPages } from './pages.js';
+import { agentsOnlyPage, consentPage } from './pages.js';
 import type { AuthorizationRequest } from './request.js';
 import { sendResponse } from './response.js';
-import { type Authorization, WRONG_KIND } from './service.js';
+import { WRONG_KIND } from './service.js';
 import type { InteractionForms } from './sign-in/forms.js';
-
-export interface BrowserOptions {
-  authorization: Authorization;
-  forms: Pick<InteractionForms, 'respondWithError'>;
-  approval: Pick<Approval, 'approve'>;
-  sessions: Pick<SessionService, 'find'>;
-  consents: Pick<ConsentService, 'find'>;
-  cookies: Cookies;
-  pages: Pages;
-  clock: Clock;
-  issuer(): string;
-  signInPages: SignInPages;
-  isSignUpOpen: boolean;
-  /** Absent if it is not configured. */
-  secondFactor: Pick<SecondFactor, 'isEnrolled'> | undefined;
-  /** Absent if they are not configured. */
-  passkeys: Pick<SignInPasskeys, 'has'> | undefined;
-}
 
 /** What a browser gets for a request, whose credentials are its cookies. */
 export type BrowserResponses = ReturnType<typeof createBrowserResponses>;
 
-export function createBrowserResponses(options: BrowserOptions) {
-  const { authorization, forms, approval, sessions, consents, cookies, pages, clock, issuer } = options;
-  const { signInPages, isSignUpOpen, secondFactor, passkeys } = options;
+export function createBrowserResponses(services: OidcServices, forms: InteractionForms) {
+  const { authorization, sessions, consents, cookies, pages, clock, issuer } = services;
+  const { signInPages, isSignUpOpen, secondFactor, passkeys } = services;
 
   const canStepUp = async ({ id }: Principal): Promise<boolean> =>
     (await secondFactor?.isEnrolled(id)) === true || (await passkeys?.has(id)) === true;
@@ -89,7 +71,7 @@ export function createBrowserResponses(options: BrowserOptions) {
     const boundTo =
       kind === 'consent' && user ? { sid: user.session.id, revocations: consent.revocations } : undefined;
     const present = cookies.form.read(request);
-    const { token, cookie } = authorization.beginInteraction(authRequest, present, boundTo);
+    const { token, cookie } = authorization.beginForm(authRequest, present, boundTo);
     if (cookie !== present) cookies.form.set(reply, cookie);
     if (token.length > MAX_TOKEN_LENGTH) throw oidcErrors.uri_too_long();
     if (kind === 'consent' && user && authRequest.delegation) {
@@ -124,7 +106,7 @@ export function createBrowserResponses(options: BrowserOptions) {
       if (user && !required) {
         const violation = authorization.findViolation(authRequest, user.principal);
         if (violation) return forms.respondWithError(reply, { ...authRequest, violation }, redirectStatus);
-        const approved = await approval.approve(authRequest, user, consent, request);
+        const approved = await approve(services, authRequest, user, consent, request);
         return sendResponse(pages, reply, approved, redirectStatus);
       }
       const kind = required ?? 'login';

@@ -1,30 +1,20 @@
-import type { Pages } from '../../../core/http/pages.js';
 import { access, type FastifyTypebox } from '../../../core/http/routes.js';
-import { type ConsentService, NO_CONSENT } from '../consents.js';
+import { NO_CONSENT } from '../consents.js';
 import { oidcErrors } from '../errors.js';
 import { scopesOf } from '../resources.js';
 import { ConsentBody } from '../schemas.js';
-import type { Cookies, SessionService } from '../sessions.js';
-import type { Approval } from './approval.js';
+import { approve } from './approval.js';
 import type { BrowserResponses } from './browser.js';
 import { consentPage } from './pages.js';
 import { sendResponse } from './response.js';
-import type { InteractionForms } from './sign-in/forms.js';
-
-export interface ConsentPluginOptions {
-  forms: Pick<InteractionForms, 'resume' | 'respondWithError'>;
-  browser: BrowserResponses;
-  approval: Pick<Approval, 'approve' | 'delegate'>;
-  sessions: Pick<SessionService, 'find'>;
-  consents: Pick<ConsentService, 'find' | 'remember'>;
-  cookies: Cookies;
-  pages: Pages;
-  issuer(): string;
-}
+import type { SignInServices } from './sign-in/forms.js';
 
 /** The decision of a person what an application, or an agent, may have. */
-export async function consentPlugin(fastify: FastifyTypebox, options: ConsentPluginOptions): Promise<void> {
-  const { forms, browser, approval, sessions, consents, cookies, pages, issuer } = options;
+export async function consentPlugin(
+  fastify: FastifyTypebox,
+  services: SignInServices & { browser: BrowserResponses },
+): Promise<void> {
+  const { forms, browser, sessions, consents, cookies, pages, issuer } = services;
   const config = access('public', { page: true });
 
   fastify.post('/authorize/consent', { config, schema: { body: ConsentBody } }, async (request, reply) => {
@@ -51,13 +41,18 @@ export async function consentPlugin(fastify: FastifyTypebox, options: ConsentPlu
     }
     if (authRequest.delegation) {
       pages.keepForm(request, await browser.delegationPageOf(authRequest, user, token));
-      return sendResponse(pages, reply, await approval.delegate(authRequest, user, known, request), 303);
+      return sendResponse(
+        pages,
+        reply,
+        await approve(services, authRequest, user, known, request, true),
+        303,
+      );
     }
     const { handle } = user.principal;
     pages.keepForm(request, consentPage(authRequest, issuer(), { token, handle, consent: known }));
     const { client, scope: scopes, targets } = authRequest;
     const consent = await consents.remember(user.principal.id, client.id, scopes, scopesOf(targets));
-    return sendResponse(pages, reply, await approval.approve(authRequest, user, consent, request), 303);
+    return sendResponse(pages, reply, await approve(services, authRequest, user, consent, request), 303);
   });
 }
 

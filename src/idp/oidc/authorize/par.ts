@@ -1,30 +1,18 @@
 import { access, type FastifyTypebox } from '../../../core/http/routes.js';
-import type { Throttle } from '../../../core/throttle/throttle.js';
-import { authenticateClient, type ClientAuthDependencies } from '../client-auth.js';
+import { authenticateClient } from '../client-auth.js';
 import { isPublicClient } from '../directory.js';
 import { oidcErrors } from '../errors.js';
-import type { Proofs } from '../proofs.js';
-import type { Resources } from '../resources.js';
 import { AnyForm, PushedResponse } from '../schemas.js';
+import type { OidcServices } from '../services.js';
 import { readCredentials, readProof } from '../tokens/request.js';
-import type { PushedAuthorization } from './pushed.js';
-import { isParameter, readParameters } from './request.js';
+import { parametersIn, readParameters } from './request.js';
 import type { Parameters, RuleViolation } from './rules.js';
-import type { Authorization } from './service.js';
-
-export interface ParPluginOptions extends ClientAuthDependencies {
-  authorization: Authorization;
-  throttle: Pick<Throttle, 'attempt' | 'count'>;
-  resources: Resources;
-  proofs(): Promise<Proofs>;
-  pushed(): Promise<PushedAuthorization>;
-}
 
 /** The longest request target of /authorize, which the parameters replace. */
 const LIMIT_BYTES = 8 * 1024;
 
 /** The pushed authorization request endpoint (RFC 9126): validates a request and keeps it for a minute and a half. */
-export async function parPlugin(fastify: FastifyTypebox, options: ParPluginOptions): Promise<void> {
+export async function parPlugin(fastify: FastifyTypebox, services: OidcServices): Promise<void> {
   fastify.post(
     '/par',
     {
@@ -33,18 +21,18 @@ export async function parPlugin(fastify: FastifyTypebox, options: ParPluginOptio
       schema: { body: AnyForm, response: { 201: PushedResponse } },
     },
     async (request, reply) => {
-      const { authorization, throttle } = options;
+      const { authorization, throttle } = services;
       const credentials = readCredentials(request);
       const { ip } = credentials;
-      const client = await authenticateClient(credentials, options);
-      const pushed = await options.pushed();
+      const client = await authenticateClient(credentials, services);
+      const pushed = await services.pushed();
       const { PUBLIC_PUSHES } = await import('./pushed.js');
       if (isPublicClient(client)) await throttle.count(PUBLIC_PUSHES, ip);
-      const given = readParameters(searchOf(request.body));
+      const given = readParameters(parametersIn(request.body));
       let parameters: Parameters = { ...given, client_id: client.id };
       const validated = await authorization.validate(parameters, ip);
       if ('error' in validated) throw errorOf(validated.error.violation);
-      const prove = await readProof(request, reply, '/par', options);
+      const prove = await readProof(request, reply, '/par', services);
       const key = await prove?.();
       // RFC 9449 §10.1
       if (key !== undefined && (parameters['dpop_jkt'] ?? key) !== key)
@@ -53,14 +41,6 @@ export async function parPlugin(fastify: FastifyTypebox, options: ParPluginOptio
       return reply.code(201).send(await pushed.push(client.id, parameters));
     },
   );
-}
-
-function searchOf(body: Record<string, string | string[]>): URLSearchParams {
-  const search = new URLSearchParams();
-  for (const [name, values] of Object.entries(body)) {
-    if (isParameter(name)) for (const value of [values].flat()) search.append(name, value);
-  }
-  return search;
 }
 
 /** What /authorize would tell the application in a redirect. */

@@ -148,29 +148,21 @@ export function grantedScope(scope = '', targets: readonly Target[]): string {
 /** Supported parameters. Others are ignored (RFC 6749 §3.1) and never stored. */
 const SUPPORTED = new Set([
   ...['client_id', 'redirect_uri', 'response_type', 'response_mode', 'scope', 'state', 'nonce'],
-  ...[
-    'code_challenge',
-    'code_challenge_method',
-    'prompt',
-    'max_age',
-    'id_token_hint',
-    'login_hint',
-    'acr_values',
-    'request',
-    'request_uri',
-    'ui_locales',
-    'resource',
-    'dpop_jkt',
-    'requested_actor',
-    'delegation_expires_in',
-    'delegation_max_depth',
-  ],
+  ...['code_challenge', 'code_challenge_method', 'prompt', 'max_age', 'id_token_hint', 'login_hint'],
+  ...['acr_values', 'request', 'request_uri', 'ui_locales', 'resource', 'dpop_jkt'],
+  ...['requested_actor', 'delegation_expires_in', 'delegation_max_depth'],
 ]);
 
 /** The beginning of the `request_uri` of a pushed request (RFC 9126 §2.2). */
 export const REQUEST_URI = 'urn:ietf:params:oauth:request_uri:';
 
-export const isParameter = (name: string): boolean => SUPPORTED.has(name);
+/** The supported parameters of a form, as a query. */
+export function parametersIn(form: Readonly<Record<string, string | string[]>>): URLSearchParams {
+  const pairs = Object.entries(form).flatMap(([name, values]) =>
+    SUPPORTED.has(name) ? [values].flat().map((value): [string, string] => [name, value]) : [],
+  );
+  return new URLSearchParams(pairs);
+}
 
 /**
  * The supported parameters with a value; empty ones count as omitted. The values of `resource`, which may be repeated (RFC
@@ -182,7 +174,7 @@ export function readParameters(search: URLSearchParams): Parameters {
   const seen = new Set<string>();
   const parameters: Record<string, string> = {};
   for (const [name, value] of search) {
-    if (!isParameter(name) || name === 'resource') continue;
+    if (!SUPPORTED.has(name) || name === 'resource') continue;
     if (seen.has(name)) {
       const details = [{ path: name, message: 'must not appear more than once' }];
       throw oidcErrors.invalid_request({ details });

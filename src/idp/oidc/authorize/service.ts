@@ -35,7 +35,7 @@ export type Authorization = ReturnType<typeof createAuthorization>;
 export interface Authentication {
   principal: Principal;
   /** Absent if the request itself contained the credentials. */
-  session?: SessionDocument;
+  session?: SessionDocument | undefined;
   /** Of the consent, read before the principal is authorized: a later revocation applies to the grant. */
   revocations: number;
   /** Whether the person has allowed the delegation that the request asks for, on its page. */
@@ -127,9 +127,6 @@ export function createAuthorization(deps: AuthorizationDependencies) {
     return { id, agent: agent.id, ...(agentEpoch !== undefined && { agentEpoch }), expiresAt };
   };
 
-  const formCookie = (known: string | undefined) =>
-    known !== undefined && isCookie(known) ? known : newToken(random);
-
   const withPushed = (validated: ValidationResult, pushed: PushedRequest | undefined): ValidationResult =>
     'request' in validated && pushed ? { request: { ...validated.request, pushed } } : validated;
 
@@ -204,38 +201,19 @@ export function createAuthorization(deps: AuthorizationDependencies) {
       return respond(request, { code });
     },
 
-    /** Issues the token of a form that is about to be shown to the browser with this cookie, or with a new one. */
-    beginInteraction(
-      request: AuthorizationRequest,
-      known: string | undefined,
-      boundTo?: ConsentBinding,
-    ): { token: string; cookie: string } {
-      const cookie = formCookie(known);
-      const interaction = { ...namedIn(request), ...boundTo };
-      return { token: interactionTokens.issue(interaction, cookie), cookie };
-    },
-
-    /** The same for the sign-in form of a page of the provider itself. */
-    beginFirstPartySignIn(
-      page: FirstPartyPage,
-      known: string | undefined,
-    ): { token: string; cookie: string } {
-      const cookie = formCookie(known);
-      return { token: interactionTokens.issue(page, cookie), cookie };
-    },
-
-    /** Starts the form for the second factor, after the principal has given the password. */
-    beginSecondFactor(
+    /**
+     * Issues the token of a form that is about to be shown to the browser with this cookie, or with a new one.
+     *
+     * @param bound what the form of a consent page is bound to, or the principal whose password was given
+     */
+    beginForm(
       signInRequest: AuthorizationRequest | FirstPartyPage,
-      { id, epoch }: Principal,
       known: string | undefined,
+      bound?: ConsentBinding | Pick<Interaction, 'proven'>,
     ): { token: string; cookie: string } {
-      const cookie = formCookie(known);
-      const proven = { id, ...(epoch !== undefined && { epoch }) };
-      if ('returnTo' in signInRequest)
-        return { token: interactionTokens.issue({ ...signInRequest, proven }, cookie), cookie };
-      const interaction = { ...namedIn(signInRequest), proven };
-      return { token: interactionTokens.issue(interaction, cookie), cookie };
+      const cookie = known !== undefined && isCookie(known) ? known : newToken(random);
+      const named = 'returnTo' in signInRequest ? signInRequest : namedIn(signInRequest);
+      return { token: interactionTokens.issue({ ...named, ...bound }, cookie), cookie };
     },
 
     /**

@@ -3,9 +3,9 @@ import type { SendRequest } from '../../../core/outbound/request.js';
 /** Sends a logout token to an application. Resolves with the status of the response. @throws if there is none */
 export type PostLogoutToken = (uri: string, token: string) => Promise<number>;
 
-/** Applications name the addresses themselves, so the request is an outbound one; of the response only the status is read. */
 /**
- * Back-Channel Logout §2.5. The status tells whether the application accepts the token; no redirect is followed.
+ * Back-Channel Logout §2.5. Applications name the addresses themselves, so the request is an outbound one, which follows no
+ * redirect. Of the response, only the status is read: it tells whether the application accepts the token.
  */
 export function createLogoutRequest(send: SendRequest): PostLogoutToken {
   return async (uri, token) => {

@@ -32,17 +32,7 @@ interface Attempt {
 /** Notifies applications that a session has ended (OpenID Connect Back-Channel Logout 1.0). */
 export type BackchannelLogout = ReturnType<typeof createBackchannelLogout>;
 
-/** Notices that applications have not accepted. */
-export interface LogoutFailures {
-  /** The latest first. @throws VALIDATION_ERROR for an invalid `after` */
-  list(query: { after: string | undefined; limit: number }): Promise<Page<LogoutFailure>>;
-  /** Up to `limit`. */
-  count(limit: number): Promise<number>;
-  find(id: string): Promise<LogoutFailure | null>;
-  /** Makes the next attempt now. `false` if there is no such notice any more. */
-  retry(id: string): Promise<boolean>;
-}
-
+/** A notice that an application has not accepted. */
 export interface LogoutFailure {
   id: string;
   clientId: string;
@@ -298,25 +288,35 @@ export function createBackchannelLogout(deps: BackchannelDependencies) {
     /** Notices that are due, up to `limit`. */
     countDue: (limit: number): Promise<number> => notices.count({ dueAt: { lte: clock.now() } }, limit),
 
+    /** Notices that applications have not accepted. */
     failures: {
-      async list({ after, limit }) {
+      /** The latest first. @throws VALIDATION_ERROR for an invalid `after` */
+      async list({
+        after,
+        limit,
+      }: {
+        after: string | undefined;
+        limit: number;
+      }): Promise<Page<LogoutFailure>> {
         const query = { where: FAILING, sort: 'failingSince', desc: true, after, limit } as const;
         const { items, next } = await readPage(notices, query);
         return { items: items.map(failureOf), next };
       },
 
-      count: (limit) => notices.count(FAILING, limit),
+      /** Up to `limit`. */
+      count: (limit: number): Promise<number> => notices.count(FAILING, limit),
 
-      async find(id) {
+      async find(id: string): Promise<LogoutFailure | null> {
         const notice = await notices.findOne({ id, ...FAILING });
         return notice && failureOf(notice);
       },
 
-      async retry(id) {
+      /** Makes the next attempt now. `false` if there is no such notice any more. */
+      async retry(id: string): Promise<boolean> {
         const retried = await notices.updateOne({ id, ...FAILING }, { set: { dueAt: clock.now() } });
         if (retried) wake();
         return retried !== null;
       },
-    } satisfies LogoutFailures,
+    },
   };
 }

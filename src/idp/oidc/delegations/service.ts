@@ -24,23 +24,7 @@ export interface EndedBy {
   by?: string;
 }
 
-export interface Delegations {
-  /** Stores what a person has allowed. It replaces, and ends, what the person had allowed this agent there before. */
-  give(permission: Permission, ip: string): Promise<DelegationDocument>;
-  /** The delegation while it is valid: not ended, not expired, and both parties as they were when it was given. */
-  find(id: string): Promise<ActiveDelegation | null>;
-  recordUse(id: string): Promise<void>;
-  /** Ends it with everything that was issued for it. Returns whether it was valid. */
-  end(id: string, by: EndedBy): Promise<boolean>;
-  /** The same for the person who gave it. */
-  endOwn(person: string, id: string, by: EndedBy): Promise<boolean>;
-  /** Ends all of a client or a resource that is removed. */
-  endAll(of: { clientId: string } | { resource: string }, by: EndedBy): Promise<void>;
-  /** The valid ones that a person has given, or that an agent has got; the latest first. */
-  list(of: { person: string } | { agent: string }): Promise<ActiveDelegation[]>;
-  /** All valid ones. */
-  page(after?: string): Promise<Page<ActiveDelegation>>;
-}
+export type Delegations = ReturnType<typeof createDelegations>;
 
 export interface Permission {
   person: Pick<Principal, 'id' | 'epoch'>;
@@ -63,13 +47,13 @@ export interface ActiveDelegation {
 export interface DelegationDependencies {
   delegations: DelegationCollection;
   directory: Pick<Directory, 'findPrincipal'>;
-  revocations: Pick<Revocations, 'end'>;
+  revocations: Revocations;
   audit: Pick<Audit, 'record'>;
   clock: Clock;
   random: Random;
 }
 
-export function createDelegations(deps: DelegationDependencies): Delegations {
+export function createDelegations(deps: DelegationDependencies) {
   const { delegations, directory, revocations, audit, clock, random } = deps;
 
   const activate = async (delegation: DelegationDocument | null): Promise<ActiveDelegation | null> => {
@@ -102,7 +86,11 @@ export function createDelegations(deps: DelegationDependencies): Delegations {
     });
 
   return {
-    async give({ person, agent, resource, scopes, clientId, txn, maxDepth, lifetimeMs }, ip) {
+    /** Stores what a person has allowed. It replaces, and ends, what the person had allowed this agent there before. */
+    async give(
+      { person, agent, resource, scopes, clientId, txn, maxDepth, lifetimeMs }: Permission,
+      ip: string,
+    ): Promise<DelegationDocument> {
       const parties = sha256(JSON.stringify([person.id, agent.id, resource]));
       for (;;) {
         const earlier = await delegations.findOne({ parties });
@@ -135,23 +123,27 @@ export function createDelegations(deps: DelegationDependencies): Delegations {
       }
     },
 
-    find: async (id) => activate(await delegations.findOne({ id })),
+    /** The delegation while it is valid: not ended, not expired, and both parties as they were when it was given. */
+    find: async (id: string) => activate(await delegations.findOne({ id })),
 
-    async recordUse(id) {
+    async recordUse(id: string) {
       await delegations.changeOne({ id, revokedAt: null }, { set: { lastUsedAt: clock.now() } });
     },
 
-    async end(id, by) {
+    /** Ends it with everything that was issued for it. Returns whether it was valid. */
+    async end(id: string, by: EndedBy): Promise<boolean> {
       const stored = await delegations.findOne({ id });
       return stored?.revokedAt === undefined && stored !== null && endStored(stored, by);
     },
 
-    async endOwn(person, id, by) {
+    /** The same for the person who gave it. */
+    async endOwn(person: string, id: string, by: EndedBy): Promise<boolean> {
       const stored = await delegations.findOne({ id });
       return stored?.person === person && stored.revokedAt === undefined && endStored(stored, by);
     },
 
-    async endAll(of, by) {
+    /** Ends all of a client or a resource that is removed. */
+    async endAll(of: { clientId: string } | { resource: string }, by: EndedBy) {
       const where = { ...of, revokedAt: null };
       for (let after: string | null | undefined; after !== null; ) {
         const page: Page<DelegationDocument> = await delegations.page({
@@ -165,7 +157,8 @@ export function createDelegations(deps: DelegationDependencies): Delegations {
       }
     },
 
-    async list(of) {
+    /** The valid ones that a person has given, or that an agent has got; the latest first. */
+    async list(of: { person: string } | { agent: string }): Promise<ActiveDelegation[]> {
       const { items } = await delegations.page({
         where: { ...of, revokedAt: null },
         sort: 'id',
@@ -176,7 +169,8 @@ export function createDelegations(deps: DelegationDependencies): Delegations {
       return active.filter((one) => one !== null);
     },
 
-    async page(after) {
+    /** All valid ones. */
+    async page(after?: string): Promise<Page<ActiveDelegation>> {
       const { items, next } = await delegations.page({
         where: { revokedAt: null },
         sort: 'id',

@@ -1,14 +1,13 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Localized, message } from '../../../core/http/messages.js';
-import type { Pages } from '../../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../../core/http/routes.js';
 import { addressBlock } from '../../../core/kernel/addresses.js';
-import type { Clock } from '../../../core/kernel/clock.js';
 import { createFormTokens } from '../../../shared/console-kit/forms.js';
-import { authenticateClient, type ClientAuthDependencies } from '../client-auth.js';
+import { authenticateClient } from '../client-auth.js';
 import type { FirstPartySignIn } from '../first-party-sign-in.js';
 import { findRefusal } from '../resources.js';
 import { AnyForm } from '../schemas.js';
+import type { OidcServices } from '../services.js';
 import { mountPath } from '../sessions.js';
 import { readCredentials, readResources } from '../tokens/request.js';
 import { readUserCode, showUserCode } from './codes.js';
@@ -21,20 +20,14 @@ import {
 } from './schemas.js';
 import type { DeviceFlow } from './service.js';
 
-export interface DevicePluginOptions extends ClientAuthDependencies {
-  flow: DeviceFlow;
-  /** The sign-in of people. Agents have no session, so they approve nothing. */
-  own: Pick<FirstPartySignIn, 'userOf' | 'sendSignIn'>;
-  pages: Pages;
-  issuer(): string;
-  clock: Clock;
-}
-
 type User = NonNullable<Awaited<ReturnType<FirstPartySignIn['userOf']>>>;
 
 /** The endpoint for devices, and the page on which a person enters the code that a device shows (RFC 8628 §3.1, §3.3). */
-export async function devicePlugin(fastify: FastifyTypebox, options: DevicePluginOptions): Promise<void> {
-  const { flow, own, pages, issuer, clock } = options;
+export async function devicePlugin(
+  fastify: FastifyTypebox,
+  services: OidcServices & { device: DeviceFlow },
+): Promise<void> {
+  const { device, signIn, pages, issuer, clock } = services;
   const config = access('public', { page: true });
   const path = () => `${mountPath(issuer())}/device`;
 
@@ -44,13 +37,10 @@ export async function devicePlugin(fastify: FastifyTypebox, options: DevicePlugi
     async (request, reply) => {
       const credentials = readCredentials(request);
       const { body: fields } = credentials;
-      const client = await authenticateClient(credentials, options);
+      const client = await authenticateClient(credentials, services);
       const asked = { scope: fields['scope'], resources: readResources(request.body) };
-      const { deviceCode, userCode, expiresIn, interval } = await flow.begin(
-        client,
-        asked,
-        requestSource(request),
-      );
+      const begun = await device.begin(client, asked, requestSource(request));
+      const { deviceCode, userCode, expiresIn, interval } = begun;
       const code = showUserCode(userCode);
       reply.header('pragma', 'no-cache');
       return {
@@ -67,18 +57,18 @@ export async function devicePlugin(fastify: FastifyTypebox, options: DevicePlugi
   // A code in the address only fills in the form: a person who follows a link has compared nothing yet.
   fastify.get('/device', { config, schema: { querystring: DeviceQuery } }, async (request, reply) => {
     const { user_code: code = '' } = request.query;
-    const user = await own.userOf(request);
+    const user = await signIn.userOf(request);
     return user ? sendCodePage(reply, user, shown(code)) : sendSignIn(request, reply, code);
   });
 
   fastify.post('/device', { config, schema: { body: DeviceCodeBody } }, async (request, reply) => {
     const { form, user_code: typed } = request.body;
-    const user = await own.userOf(request);
+    const user = await signIn.userOf(request);
     if (!user) return sendSignIn(request, reply, typed);
     if (!formsOf(user).isValid(form)) return sendCodePage(reply.code(403), user, shown(typed), STALE);
     const { ip } = requestSource(request);
     pages.keepForm(request, codeForm(user, shown(typed)));
-    const found = await flow.enter(typed, user.principal.id, ip);
+    const found = await device.enter(typed, user.principal.id, ip);
     if (!found) return sendCodePage(reply.code(404), user, shown(typed), UNKNOWN);
     if (findRefusal(found.targets, user.principal) !== null)
       return sendCodePage(reply.code(403), user, shown(typed), REFUSED);
@@ -98,15 +88,15 @@ export async function devicePlugin(fastify: FastifyTypebox, options: DevicePlugi
     { config, schema: { body: DeviceConfirmationBody } },
     async (request, reply) => {
       const { form, user_code: typed, decision } = request.body;
-      const user = await own.userOf(request);
+      const user = await signIn.userOf(request);
       if (!user) return sendSignIn(request, reply, typed);
       const userCode = readUserCode(typed) ?? '';
       // The form proves that the code was entered before, so that no guess evades the limits here.
       if (!formsOf(user, userCode).isValid(form))
         return sendCodePage(reply.code(403), user, shown(typed), STALE);
       const { ip } = requestSource(request);
-      const found = await flow.find(userCode);
-      const decide = decision === 'allow' ? flow.approve : flow.deny;
+      const found = await device.find(userCode);
+      const decide = decision === 'allow' ? device.approve : device.deny;
       if (!found || !(await decide(found, user, ip))) {
         return sendCodePage(reply.code(404), user, shown(typed), UNKNOWN);
       }
@@ -127,7 +117,7 @@ export async function devicePlugin(fastify: FastifyTypebox, options: DevicePlugi
   function sendSignIn(request: FastifyRequest, reply: FastifyReply, typed: string): FastifyReply {
     const code = shown(typed);
     const returnTo = code === '' ? '/device' : `/device?user_code=${code}`;
-    return own.sendSignIn(request, reply, { returnTo, name: 'the device page' });
+    return signIn.sendSignIn(request, reply, { returnTo, name: 'the device page' });
   }
 }
 

@@ -1,15 +1,24 @@
 import { isUnexpired, SECOND, toSeconds } from '../../../core/kernel/clock.js';
 import { newId, sha256 } from '../../../core/kernel/secrets.js';
+import type { Audit } from '../../../core/ops/audit.js';
+import type { Documents } from '../../../core/outbound/documents.js';
+import type { Throttle } from '../../../core/throttle/throttle.js';
 import type { TrustService } from '../../trust/service.js';
 import type { AudienceDocument } from '../../trust/store.js';
 import { AMR, acrOf } from '../claims.js';
+import type { ConsentService } from '../consents.js';
 import { type Client, isPublicClient, type Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { grantIdOf, REFRESH_IDLE_LIFETIME_MS, TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
 import type { Prove } from '../proofs.js';
-import { namesIn, type ResourceScopes } from '../resources.js';
-import type { GrantDocument } from '../store.js';
-import { findAllowedOwner, type TokenDependencies, type TokenResponse } from '../tokens/issuance.js';
+import { namesIn, type ResourceScopes, type Resources } from '../resources.js';
+import type { GrantDocument, Grants, Sessions, UsedAssertions } from '../store.js';
+import {
+  findAllowedOwner,
+  type OwnerDependencies,
+  type SigningDependencies,
+  type TokenResponse,
+} from '../tokens/issuance.js';
 import { confirmationOf, findProvenKey } from '../tokens/key-binding.js';
 import { ASSERTION_TOKEN, ASSERTION_TYPE, MAX_LIFETIME_SECONDS } from './trust.js';
 
@@ -18,11 +27,19 @@ import { ASSERTION_TOKEN, ASSERTION_TYPE, MAX_LIFETIME_SECONDS } from './trust.j
 export const ID_TOKEN = 'urn:ietf:params:oauth:token-type:id_token';
 export const REFRESH_TOKEN = 'urn:ietf:params:oauth:token-type:refresh_token';
 
-export type IssueDependencies = { trust: Pick<TrustService, 'findAudience'> } & Pick<
-  TokenDependencies,
-  'grants' | 'sessions' | 'directory' | 'consents' | 'delegations' | 'keys' | 'issuer' | 'audit' | 'clock'
-> &
-  Pick<TokenDependencies, 'random'>;
+export interface IdentityAssertionDependencies extends OwnerDependencies, SigningDependencies {
+  /** Which other providers are trusted. */
+  trust: TrustService;
+  grants: Grants;
+  sessions: Sessions;
+  usedAssertions: UsedAssertions;
+  consents: ConsentService;
+  resources: Resources;
+  /** Reads what other providers publish. */
+  readDocument: Documents['read'];
+  throttle: Throttle;
+  audit: Audit;
+}
 
 export interface AssertionRequest {
   subjectToken: string | undefined;
@@ -39,7 +56,7 @@ export async function issueAssertion(
   client: Client,
   request: AssertionRequest,
   ip: string,
-  deps: IssueDependencies,
+  deps: IdentityAssertionDependencies,
 ): Promise<TokenResponse> {
   const { subjectToken: token, subjectTokenType: type, prove } = request;
   if (!token) throw oidcErrors.invalid_request({ message: 'subject_token is missing.' });
@@ -91,7 +108,7 @@ export async function issueAssertion(
 async function findAudience(
   { id }: Client,
   name: string | undefined,
-  { trust }: Pick<IssueDependencies, 'trust'>,
+  { trust }: IdentityAssertionDependencies,
 ): Promise<{ audience: AudienceDocument; clientThere: string }> {
   if (name === undefined) throw oidcErrors.invalid_request({ message: 'audience is missing.' });
   const audience = await trust.findAudience(name);
@@ -123,7 +140,11 @@ interface Subject {
 }
 
 /** The sign-in that an id_token of this client is from, while the session of it lasts. */
-async function readIdToken(client: Client, token: string, deps: IssueDependencies): Promise<Subject> {
+async function readIdToken(
+  client: Client,
+  token: string,
+  deps: IdentityAssertionDependencies,
+): Promise<Subject> {
   const { keys, issuer, clock, grants, sessions } = deps;
   const { iss, aud, exp, txn } = (await keys.verify(token)) ?? {};
   const isOwn = iss === issuer() && aud === client.id && typeof txn === 'string' && typeof exp === 'number';
@@ -135,7 +156,11 @@ async function readIdToken(client: Client, token: string, deps: IssueDependencie
 }
 
 /** The sign-in of a current refresh token of this client, which is not rotated: the assertion does not replace it. */
-async function readRefreshToken(client: Client, token: string, deps: IssueDependencies): Promise<Subject> {
+async function readRefreshToken(
+  client: Client,
+  token: string,
+  deps: IdentityAssertionDependencies,
+): Promise<Subject> {
   const id = grantIdOf('rt_', token);
   const grant = id === undefined ? null : await deps.grants.findOne({ id });
   const { refreshExpiresAt = 0, refreshHash } = grant ?? {};
@@ -149,7 +174,7 @@ async function readRefreshToken(client: Client, token: string, deps: IssueDepend
 async function withOwner(
   client: Client,
   grant: GrantDocument | null,
-  deps: IssueDependencies,
+  deps: IdentityAssertionDependencies,
 ): Promise<Subject> {
   // What an agent may do for a person is the decision of that person, and not of the operator.
   if (grant?.clientId !== client.id || grant.revokedAt !== undefined || grant.delegation) throw refuse();

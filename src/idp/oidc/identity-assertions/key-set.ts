@@ -1,47 +1,42 @@
 import type { JSONWebKeySet } from 'jose';
 import { isLoopback } from '../../../core/config/public-url.js';
-import { type Documents, DocumentUnavailable, type ReadOptions } from '../../../core/outbound/documents.js';
-import type { Throttle } from '../../../core/throttle/throttle.js';
+import { DocumentUnavailable, type ReadOptions } from '../../../core/outbound/documents.js';
 import { DOCUMENT_REQUESTS, JWK_SET_TYPE, parseJson } from '../client-assertion.js';
+import type { IdentityAssertionDependencies } from './issue.js';
+
+const MAX_KEYS = 50;
 
 /**
- * The published keys of another provider; `null` while they cannot be read.
+ * The published keys of another provider, by its metadata (OpenID Connect Discovery §4), both through the cache in the store;
+ * `null` while they cannot be read.
  *
  * @param notBefore copies from before this time are not used
  * @throws RATE_LIMITED
  */
-export type ReadKeySet = (issuer: string, ip: string, notBefore?: number) => Promise<JSONWebKeySet | null>;
-
-const MAX_KEYS = 50;
-
-/** Reads them by the metadata of the issuer (OpenID Connect Discovery §4), both through the cache in the store. */
-export function createKeySetReader({
-  readDocument,
-  throttle,
-}: {
-  readDocument: Documents['read'];
-  throttle: Pick<Throttle, 'count'>;
-}): ReadKeySet {
-  return async (issuer, ip, notBefore = 0) => {
-    const read = (uri: string, more: Pick<ReadOptions, 'problemOf'> & Partial<ReadOptions>) =>
-      readDocument(uri, { pay: () => throttle.count(DOCUMENT_REQUESTS, ip), allowsStale: true, ...more });
-    try {
-      const metadata = await read(`${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`, {
-        problemOf: (text) => (jwksUriIn(text, issuer) === null ? 'it is no metadata of the issuer' : null),
-      });
-      const uri = jwksUriIn(metadata.text, issuer);
-      if (uri === null) return null;
-      const { text } = await read(uri, {
-        problemOf: (body) => (keysIn(body) ? null : 'it is no JWK Set'),
-        contentType: JWK_SET_TYPE,
-        notBefore,
-      });
-      return keysIn(text);
-    } catch (error) {
-      if (error instanceof DocumentUnavailable) return null;
-      throw error;
-    }
-  };
+export async function readKeySet(
+  issuer: string,
+  ip: string,
+  { readDocument, throttle }: IdentityAssertionDependencies,
+  notBefore = 0,
+): Promise<JSONWebKeySet | null> {
+  const read = (uri: string, more: Pick<ReadOptions, 'problemOf'> & Partial<ReadOptions>) =>
+    readDocument(uri, { pay: () => throttle.count(DOCUMENT_REQUESTS, ip), allowsStale: true, ...more });
+  try {
+    const metadata = await read(`${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`, {
+      problemOf: (text) => (jwksUriIn(text, issuer) === null ? 'it is no metadata of the issuer' : null),
+    });
+    const uri = jwksUriIn(metadata.text, issuer);
+    if (uri === null) return null;
+    const { text } = await read(uri, {
+      problemOf: (body) => (keysIn(body) ? null : 'it is no JWK Set'),
+      contentType: JWK_SET_TYPE,
+      notBefore,
+    });
+    return keysIn(text);
+  } catch (error) {
+    if (error instanceof DocumentUnavailable) return null;
+    throw error;
+  }
 }
 
 /** The address of the keys, if the metadata is that of the issuer. */

@@ -59,20 +59,10 @@ export async function redeemAssertion(
   if (!(await isFirstUse(verified, deps))) throw refuse('The assertion was used before.');
   const found = await consents.find(person.id, client.id);
   const { revocations } = found.isConnected ? found : await consents.connect(person.id, client.id);
-  const response = await issueDirectly(
-    {
-      clientId: client.id,
-      principal: person,
-      target,
-      key,
-      authentication: {
-        authTime: verified.authTime,
-        amr: verified.amr,
-        ...(revocations > 0 && { revocations }),
-      },
-    },
-    deps,
-  );
+  const { authTime, amr } = verified;
+  const authentication = { authTime, amr, ...(revocations > 0 && { revocations }) };
+  const grant = { clientId: client.id, principal: person, target, key, authentication };
+  const response = await issueDirectly(grant, deps);
   const detail = `${client.id} ${target.resource.identifier} ${verified.issuer.issuer}`;
   await audit.record({ event: 'identity_assertion.accepted', subject: person.id, ip, detail });
   return response;
@@ -83,7 +73,7 @@ async function chooseTarget(
   { issuer, resources: inAssertion, scope: scopeInAssertion }: VerifiedAssertion,
   asked: { resources: readonly string[]; scope: string | undefined },
   person: Principal,
-  resources: Pick<Resources, 'find'>,
+  resources: Resources,
 ): Promise<Target> {
   const isNamed = (name: string) =>
     (inAssertion.length === 0 || inAssertion.includes(name)) &&
@@ -111,7 +101,7 @@ async function chooseTarget(
 /** The insertion decides between concurrent uses, in all processes together. */
 async function isFirstUse(
   { issuer: { issuer }, jti, expiresAt }: VerifiedAssertion,
-  { usedAssertions }: Pick<RedeemDependencies, 'usedAssertions'>,
+  { usedAssertions }: RedeemDependencies,
 ): Promise<boolean> {
   const id = sha256(JSON.stringify([ASSERTION_TYPE, issuer, jti]));
   return (await usedAssertions.insert({ id, expiresAt }).then(() => true, nullIfTaken)) !== null;

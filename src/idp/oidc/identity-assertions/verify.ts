@@ -7,11 +7,11 @@ import {
   type JWTPayload,
   jwtVerify,
 } from 'jose';
-import { type Clock, SECOND, toSeconds } from '../../../core/kernel/clock.js';
-import type { TrustService } from '../../trust/service.js';
+import { SECOND, toSeconds } from '../../../core/kernel/clock.js';
 import type { TrustedIssuerDocument } from '../../trust/store.js';
 import { MIN_REFRESH_MS } from '../client-assertion.js';
-import type { ReadKeySet } from './key-set.js';
+import type { IdentityAssertionDependencies } from './issue.js';
+import { readKeySet } from './key-set.js';
 import { ASSERTION_TYPE, MAX_LIFETIME_SECONDS } from './trust.js';
 
 /** The verification of identity assertions of other providers. */
@@ -28,13 +28,6 @@ export interface VerifiedAssertion {
   /** Unique among the assertions of the issuer. */
   jti: string;
   expiresAt: number;
-}
-
-export interface VerifierDependencies {
-  trust: Pick<TrustService, 'findIssuer'>;
-  readKeySet: ReadKeySet;
-  issuer(): string;
-  clock: Clock;
 }
 
 /** What is accepted of other providers, which sign with RSA more often than not. */
@@ -58,7 +51,7 @@ export async function verifyAssertion(
   assertion: string,
   clientId: string,
   ip: string,
-  deps: VerifierDependencies,
+  deps: IdentityAssertionDependencies,
 ): Promise<VerifiedAssertion | { problem: string }> {
   const issuer = await findIssuer(assertion, clientId, deps);
   const claims = issuer && (await readClaims(assertion, issuer.issuer, ip, deps));
@@ -83,7 +76,7 @@ export async function verifyAssertion(
 async function findIssuer(
   assertion: string,
   clientId: string,
-  { trust, issuer }: VerifierDependencies,
+  { trust, issuer }: IdentityAssertionDependencies,
 ): Promise<TrustedIssuerDocument | null> {
   if (assertion.length > MAX_LENGTH) return null;
   const named = issuerOf(assertion);
@@ -106,13 +99,14 @@ async function readClaims(
   assertion: string,
   issuer: string,
   ip: string,
-  { readKeySet, clock }: VerifierDependencies,
+  deps: IdentityAssertionDependencies,
 ): Promise<JWTPayload | null> {
-  const known = await readKeySet(issuer, ip);
+  const { clock } = deps;
+  const known = await readKeySet(issuer, ip, deps);
   const claims = known && (await claimsSignedBy(assertion, known, clock.now()));
   if (claims || !known) return claims;
   // The issuer may have a new key since.
-  const newer = await readKeySet(issuer, ip, clock.now() - MIN_REFRESH_MS);
+  const newer = await readKeySet(issuer, ip, deps, clock.now() - MIN_REFRESH_MS);
   return newer && claimsSignedBy(assertion, newer, clock.now());
 }
 

@@ -5,21 +5,7 @@ import type { Keys } from '../keys.js';
 import { listed, type RevocationCollection, type RevocationDocument } from './service.js';
 
 /** The published list of revocations, for those who wait for changes. Loaded with the first request for it. */
-export interface RevocationFeed {
-  /** @returns the list as it is now */
-  read(): Promise<RevocationSnapshot>;
-  /** Resolves once the list differs from `etag`, or when the signal is aborted. */
-  change(etag: string, signal: AbortSignal): Promise<void>;
-  /** Answers everyone who waits. */
-  close(): void;
-}
-
-export interface RevocationSnapshot {
-  /** Changes with the content. */
-  etag: string;
-  /** A JWT with the list. */
-  sign(): Promise<string>;
-}
+export type RevocationFeed = ReturnType<typeof createRevocationFeed>;
 
 /** How often the store is read while requests wait. Resource servers receive a revocation within a second. */
 const POLL_MS = 250;
@@ -34,16 +20,16 @@ const LIFETIME_SECONDS = MINUTE / SECOND;
 const MAX_WAITING = 1000;
 
 export function createRevocationFeed({
-  revocations,
+  revocationDocuments,
   keys,
   issuer,
   clock,
 }: {
-  revocations: RevocationCollection;
-  keys: Pick<Keys, 'sign'>;
+  revocationDocuments: RevocationCollection;
+  keys: Keys;
   issuer(): string;
   clock: Clock;
-}): RevocationFeed {
+}) {
   const known = new Map<string, RevocationDocument>();
   let readAt = Number.NEGATIVE_INFINITY;
   let rereadAt = Number.NEGATIVE_INFINITY;
@@ -58,7 +44,7 @@ export function createRevocationFeed({
     const since = isComplete ? {} : { revokedAt: { gte: readAt - EXPECTED_SKEW_MS } };
     const found: RevocationDocument[] = [];
     for (let after: RevocationPage['next'] | undefined; after !== null; ) {
-      const page: RevocationPage = await revocations.page({
+      const page: RevocationPage = await revocationDocuments.page({
         where: { expiresAt: { gt: now }, ...since },
         sort: 'revokedAt',
         limit: PAGE_SIZE,
@@ -86,11 +72,14 @@ export function createRevocationFeed({
     return reading;
   };
 
-  const snapshot = (): RevocationSnapshot => {
+  /** The list as it is now. */
+  const snapshot = () => {
     const { etag, content: revoked } = current;
     return {
+      /** Changes with the content. */
       etag,
-      sign() {
+      /** A JWT with the list. */
+      sign(): Promise<string> {
         const iat = toSeconds(clock.now());
         const claims = { iss: issuer(), iat, exp: iat + LIFETIME_SECONDS, revoked };
         return keys.sign(claims, 'EdDSA', REVOCATION_LIST_TYPE);
@@ -109,7 +98,8 @@ export function createRevocationFeed({
       return snapshot();
     },
 
-    async change(etag, signal) {
+    /** Resolves once the list differs from `etag`, or when the signal is aborted. */
+    async change(etag: string, signal: AbortSignal): Promise<void> {
       if (etag !== current.etag || signal.aborted || waiting.size >= MAX_WAITING) return;
       poll();
       await new Promise<void>((resolve) => {
@@ -127,7 +117,8 @@ export function createRevocationFeed({
       }
     },
 
-    close() {
+    /** Answers everyone who waits. */
+    close(): void {
       for (const notify of waiting) notify();
     },
   };

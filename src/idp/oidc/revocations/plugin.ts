@@ -1,19 +1,9 @@
 import { Type } from 'typebox';
 import { access, type FastifyTypebox } from '../../../core/http/routes.js';
-import { type Clock, SECOND } from '../../../core/kernel/clock.js';
+import { SECOND } from '../../../core/kernel/clock.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
-import type { Keys } from '../keys.js';
-import type { Resources } from '../resources.js';
+import type { OidcServices } from '../services.js';
 import type { RevocationFeed } from './feed.js';
-import type { RevocationCollection } from './service.js';
-
-export interface RevocationsPluginOptions {
-  revocations: RevocationCollection;
-  resources: Resources;
-  keys: Keys;
-  issuer(): string;
-  clock: Clock;
-}
 
 /** The longest time for which an answer is held back: below the timeouts of proxies. */
 const MAX_WAIT_S = 25;
@@ -28,15 +18,11 @@ const Headers = Type.Object({
   ),
 });
 
-/** The list of revoked access tokens for resource servers. There is none until the first resource is
- * registered. */
-export async function revocationsPlugin(
-  fastify: FastifyTypebox,
-  options: RevocationsPluginOptions,
-): Promise<void> {
+/** The list of revoked access tokens for resource servers. There is none until the first resource is registered. */
+export async function revocationsPlugin(fastify: FastifyTypebox, services: OidcServices): Promise<void> {
   let loaded: Promise<RevocationFeed> | undefined;
   const load = (): Promise<RevocationFeed> => {
-    loaded ??= import('./feed.js').then(({ createRevocationFeed }) => createRevocationFeed(options));
+    loaded ??= import('./feed.js').then(({ createRevocationFeed }) => createRevocationFeed(services));
     return loaded;
   };
   const isStopping = new AbortController();
@@ -45,7 +31,7 @@ export async function revocationsPlugin(
     '/revocations',
     { config: access('public', { unmetered: true }), schema: { headers: Headers } },
     async (request, reply) => {
-      if (!(await hasList(options))) throw httpErrors.NOT_FOUND();
+      if (!(await hasList(services))) throw httpErrors.NOT_FOUND();
       const feed = await load();
       const known = request.headers['if-none-match'];
       const wait = waitOf(request.headers.prefer);
@@ -73,8 +59,9 @@ export async function revocationsPlugin(
 }
 
 /** Also after the removal of the last resource, while tokens for it could be valid. */
-async function hasList({ resources, revocations, clock }: RevocationsPluginOptions): Promise<boolean> {
-  return (await resources.hasAny()) || (await revocations.count({ expiresAt: { gt: clock.now() } }, 1)) > 0;
+async function hasList({ resources, revocationDocuments, clock }: OidcServices): Promise<boolean> {
+  if (await resources.hasAny()) return true;
+  return (await revocationDocuments.count({ expiresAt: { gt: clock.now() } }, 1)) > 0;
 }
 
 /** RFC 7240 §4.3, in seconds. */

@@ -37,11 +37,9 @@ export async function findAgent(
 /** A client, or an agent as its own. @throws invalid_client, invalid_request, RATE_LIMITED */
 export async function authenticateClientOrAgent(
   credentials: ClientCredentials,
-  deps: ClientAuthDependencies & {
-    directory: Pick<Directory, 'resolveClient' | 'findPrincipal' | 'authenticate'>;
-  },
+  deps: ClientAuthDependencies,
 ): Promise<Client | AgentClient> {
-  const { directory, throttle, assertions } = deps;
+  const { directory } = deps;
   if (credentials.body['client_assertion'] === undefined) {
     const { clientId = '', secret } = readSecret(credentials);
     if (secret !== undefined && SUB.test(clientId))
@@ -49,7 +47,7 @@ export async function authenticateClientOrAgent(
   }
   const find = async (id: string): Promise<Client | AgentClient | null> =>
     (await findAgent(id, directory)) ?? (await findClient(id, credentials.ip, directory));
-  return authenticate<Client | AgentClient>(credentials, { find, throttle, assertions });
+  return authenticate(credentials, find, deps);
 }
 
 /** Failures count by the handle, as at /authorize: the `sub` would be a second name with a second counter. */
@@ -57,7 +55,7 @@ async function authenticateByPassword(
   id: string,
   password: string,
   { ip, isDisconnected }: ClientCredentials,
-  { findPrincipal, authenticate }: Pick<Directory, 'findPrincipal' | 'authenticate'>,
+  { findPrincipal, authenticate }: Directory,
 ): Promise<AgentClient> {
   const named = await findPrincipal(id);
   // No handle has the form of a `sub`.

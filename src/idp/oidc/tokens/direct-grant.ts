@@ -2,8 +2,8 @@ import { newId, sha256, UNUSED_HASH } from '../../../core/kernel/secrets.js';
 import type { Principal } from '../directory.js';
 import { newGrantToken, withAccessToken } from '../grant-tokens.js';
 import type { Target } from '../resources.js';
-import { GRANT, type GrantDocument } from '../store.js';
-import { createTokenResponse, type TokenDependencies, type TokenResponse } from './issuance.js';
+import { GRANT, type GrantDocument, type Grants } from '../store.js';
+import { createTokenResponse, type SigningDependencies, type TokenResponse } from './issuance.js';
 
 /** Access tokens for resources that need no code: of agents for themselves, and for assertions of other providers. */
 
@@ -17,10 +17,9 @@ export interface DirectGrant {
   authentication: Pick<GrantDocument, 'authTime' | 'amr' | 'revocations'>;
 }
 
-export type DirectGrantDependencies = Pick<
-  TokenDependencies,
-  'grants' | 'keys' | 'claimsOf' | 'issuer' | 'clock' | 'random'
->;
+export interface DirectGrantDependencies extends SigningDependencies {
+  grants: Grants;
+}
 
 /** Stores a grant that has been redeemed from the beginning, without a refresh token. */
 export async function issueDirectly(

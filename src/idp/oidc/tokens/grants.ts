@@ -1,4 +1,4 @@
-import type { DeviceModule } from '../device/module.js';
+import type { DeviceFlow } from '../device/service.js';
 import type { Client } from '../directory.js';
 import type { IdentityAssertions } from '../identity-assertions/module.js';
 import { ASSERTION_TOKEN, JWT_BEARER } from '../identity-assertions/trust.js';
@@ -42,15 +42,17 @@ export interface Grant {
 
 export interface GrantDependencies {
   tokens: TokenService;
-  resources: Pick<Resources, 'hasAny'>;
+  resources: Resources;
   /** Absent if the device flow is not enabled. */
-  device: Pick<DeviceModule, 'poll'> | undefined;
+  device: DeviceFlow | undefined;
   /** Absent if identity assertions are not enabled. */
   identityAssertions: IdentityAssertions | undefined;
 }
 
-/** The grants of the token endpoint. The result finds that of a request; `undefined` if it is not supported. */
-export function createGrants(deps: GrantDependencies): (fields: Fields) => Promise<Grant | undefined> {
+export type GrantTypes = ReturnType<typeof createGrantTypes>;
+
+/** The grants of the token endpoint. */
+export function createGrantTypes(deps: GrantDependencies) {
   const { tokens, resources, device, identityAssertions: { issue, redeem } = {} } = deps;
   const exchange: Handler<Client | AgentClient> = (caller, { fields, resources, prove, ip }) =>
     tokens.exchange(caller, exchangeRequest(fields, resources, prove), ip);
@@ -76,15 +78,15 @@ export function createGrants(deps: GrantDependencies): (fields: Fields) => Promi
         tokens.issueToAgent(agent, { resources, scope, prove }, ip),
     },
     [TOKEN_EXCHANGE]: { needsResource: true, clients: exchange, agents: exchange },
-    [DEVICE_GRANT]: device && {
-      needsSigningKey: true,
-      clients: (client, { fields: { device_code: deviceCode }, resources, prove }) =>
-        device.poll(client, { deviceCode, resources, prove }),
-    },
     [JWT_BEARER]: redeem && {
       needsSigningKey: true,
       clients: (client, { fields: { assertion, scope }, resources, prove, ip }) =>
         redeem(client, { assertion, scope, resources, prove }, ip),
+    },
+    [DEVICE_GRANT]: device && {
+      needsSigningKey: true,
+      clients: (client, { fields: { device_code: deviceCode }, resources, prove }) =>
+        device.poll(client, { deviceCode, resources, prove }),
     },
   };
   /** Token exchange for the assertion that another authorization server accepts. */
@@ -93,11 +95,21 @@ export function createGrants(deps: GrantDependencies): (fields: Fields) => Promi
       issue(client, exchangeRequest(fields, resources, prove), ip),
   };
 
-  return async (fields) => {
-    const { grant_type: type = '', requested_token_type: requested } = fields;
-    if (type === TOKEN_EXCHANGE && requested === ASSERTION_TOKEN && assertion) return assertion;
-    const grant = Object.hasOwn(grants, type) ? grants[type] : undefined;
-    return grant?.needsResource && !(await resources.hasAny()) ? undefined : grant;
+  return {
+    /** The grant of a request; `undefined` if it is not supported. */
+    async find(fields: Fields): Promise<Grant | undefined> {
+      const { grant_type: type = '', requested_token_type: requested } = fields;
+      if (type === TOKEN_EXCHANGE && requested === ASSERTION_TOKEN && assertion) return assertion;
+      const grant = Object.hasOwn(grants, type) ? grants[type] : undefined;
+      return grant?.needsResource && !(await resources.hasAny()) ? undefined : grant;
+    },
+
+    /** The names of the grants that the provider supports, with or without a resource. */
+    supported: (hasResources: boolean): string[] =>
+      Object.entries(grants).flatMap(([type, grant]) => {
+        const isSupported = !grant?.needsResource || hasResources || (type === TOKEN_EXCHANGE && assertion);
+        return grant && isSupported ? [type] : [];
+      }),
   };
 }
 

@@ -16,14 +16,9 @@ export interface ActiveAccessToken {
   scope: string;
 }
 
-type AccessDependencies = Pick<
-  TokenDependencies,
-  'grants' | 'directory' | 'consents' | 'delegations' | 'clock'
->;
-
 export async function findAccessToken(
   accessToken: string,
-  deps: AccessDependencies,
+  deps: TokenDependencies,
 ): Promise<ActiveAccessToken | null> {
   const { grants, directory, clock } = deps;
   const id = grantIdOf('at_', accessToken);

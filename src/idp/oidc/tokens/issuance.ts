@@ -12,24 +12,35 @@ import { TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
 import type { Keys } from '../keys.js';
 import type { Resources, Target } from '../resources.js';
 import type { Revocations } from '../revocations/service.js';
-import type { GrantDocument, Grants, Sessions } from '../store.js';
+import { clientTrace, type GrantDocument, type Grants, type Sessions } from '../store.js';
 import { tokenTypeOf } from './key-binding.js';
 import type { Redemption, Rotation } from './unknown-grants.js';
 
-export interface TokenDependencies {
-  grants: Grants;
-  sessions: Pick<Sessions, 'findOne'>;
-  resources: Resources;
-  revocations: Revocations;
-  directory: Pick<Directory, 'findPrincipal' | 'findClient'>;
-  consents: Pick<ConsentService, 'find'>;
-  delegations(): Promise<Delegations>;
-  assertions: Pick<ClientAssertions, 'subjectOf' | 'verify'>;
+/** What signs the tokens of a response. */
+export interface SigningDependencies {
   keys: Keys;
   claimsOf: ClaimsOf;
   issuer(): string;
   /** Whether id_tokens name their grant, so that they can be exchanged while it is valid. */
   namesGrants?: boolean | undefined;
+  clock: Clock;
+  random: Random;
+}
+
+/** What tells whether the owner of a grant still has access. */
+export interface OwnerDependencies {
+  directory: Pick<Directory, 'findPrincipal'>;
+  consents: Pick<ConsentService, 'find'>;
+  delegations(): Promise<Delegations>;
+}
+
+export interface TokenDependencies extends SigningDependencies, OwnerDependencies {
+  grants: Grants;
+  sessions: Sessions;
+  resources: Resources;
+  revocations: Revocations;
+  directory: Pick<Directory, 'findPrincipal' | 'findClient'>;
+  assertions: Pick<ClientAssertions, 'subjectOf' | 'verify'>;
   /** Keys of refresh tokens and their successors: the first is used for new ones, all of them for verification. */
   seeds: readonly [string, ...string[]];
   /** How long the previous refresh token still returns the same successor, for a second tab or a lost response. */
@@ -37,10 +48,8 @@ export interface TokenDependencies {
   rotations: UnknownWrites<Rotation>;
   redemptions: UnknownWrites<Redemption>;
   /** Marks redemptions as answered. Absent if the outcome of every write is known. */
-  answers?: Pick<BackgroundTasks, 'run'> | undefined;
+  answers?: BackgroundTasks | undefined;
   audit: Audit;
-  clock: Clock;
-  random: Random;
 }
 
 export interface TokenResponse {
@@ -74,23 +83,20 @@ export interface IssuedTokens {
   nonce: string | undefined;
 }
 
-type ResponseDependencies = Pick<
-  TokenDependencies,
-  'keys' | 'claimsOf' | 'issuer' | 'clock' | 'random' | 'namesGrants'
->;
-
 /** The response of the token endpoint (RFC 6749 §5.1, OIDC Core §3.1.3.3). */
 export async function createTokenResponse(
   client: Pick<Client, 'idTokenAlg'>,
   grant: GrantDocument,
   principal: Principal,
   issued: IssuedTokens,
-  deps: ResponseDependencies,
+  deps: SigningDependencies,
 ): Promise<TokenResponse> {
+  const { accessToken, target } = issued;
+  const signAccessToken = target && (await import('./jwt-access-token.js')).signAccessToken;
   return {
-    access_token: issued.target
-      ? await signedAccessToken(grant, principal, { ...issued, target: issued.target }, deps)
-      : issued.accessToken,
+    access_token: signAccessToken
+      ? await signAccessToken(grant, principal, { ...issued, target, jti: sha256(accessToken) }, deps)
+      : accessToken,
     token_type: tokenTypeOf(issued.key),
     expires_in: issued.expiresIn,
     scope: issued.scope,
@@ -103,22 +109,12 @@ export async function createTokenResponse(
   };
 }
 
-async function signedAccessToken(
-  grant: GrantDocument,
-  principal: Principal,
-  { accessToken, ...issued }: IssuedTokens & { target: Target },
-  deps: ResponseDependencies,
-): Promise<string> {
-  const { signAccessToken } = await import('./jwt-access-token.js');
-  return signAccessToken(grant, principal, { ...issued, jti: sha256(accessToken) }, deps);
-}
-
 function signIdToken(
   { idTokenAlg }: Pick<Client, 'idTokenAlg'>,
   grant: GrantDocument,
   principal: Principal,
   { scope, nonce }: IssuedTokens,
-  { keys, claimsOf, issuer, clock, random, namesGrants }: ResponseDependencies,
+  { keys, claimsOf, issuer, clock, random, namesGrants }: SigningDependencies,
 ): Promise<string> {
   const now = toSeconds(clock.now());
   // Without `at_hash`, which is optional in this flow: two libraries compute it wrongly for EdDSA.
@@ -138,11 +134,6 @@ function signIdToken(
   // Claims of the principal are assigned first, so that they cannot replace a protocol claim.
   return keys.sign(Object.assign(claimsOf(principal, scope), claims), idTokenAlg);
 }
-
-type OwnerDependencies = { directory: Pick<Directory, 'findPrincipal'> } & Pick<
-  TokenDependencies,
-  'consents' | 'delegations'
->;
 
 /**
  * The principal of a grant, unless it was disabled, its credentials have changed or it has revoked the access or ended the
@@ -174,11 +165,20 @@ export async function findAllowedOwner(
   return principal && client.principalKinds.includes(principal.kind) ? principal : null;
 }
 
-/** Ends the delegation of a grant that is revoked, so that the account page does not list it any more. */
-export async function endDelegationOf(
-  { delegation }: GrantDocument,
+/**
+ * Revokes everything that was issued from a grant. Its delegation ends first, so that the account page does not list it any
+ * more.
+ */
+export async function revokeGrant(
+  grant: GrantDocument,
+  event: string,
   ip: string,
-  { delegations }: Pick<TokenDependencies, 'delegations'>,
+  { grants, delegations, revocations, audit, clock }: TokenDependencies,
 ): Promise<void> {
+  const { id, sub, delegation } = grant;
   if (delegation) await (await delegations()).end(delegation.id, { ip });
+  const revoked = await revocations.end('txn', id, () =>
+    grants.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } }),
+  );
+  if (revoked) await audit.record({ event, subject: sub, ip, detail: clientTrace(grant) });
 }

@@ -1,9 +1,9 @@
-import { type Clock, isUnexpired, SECOND, toSeconds } from '../../../core/kernel/clock.js';
-import { AMR, acrOf, type ClaimsOf } from '../claims.js';
+import { isUnexpired, SECOND, toSeconds } from '../../../core/kernel/clock.js';
+import { AMR, acrOf } from '../claims.js';
 import type { Principal } from '../directory.js';
-import type { Keys } from '../keys.js';
 import { namesIn, type Target } from '../resources.js';
 import type { GrantDocument } from '../store.js';
+import type { SigningDependencies } from './issuance.js';
 import { confirmationOf } from './key-binding.js';
 
 /** Access tokens for resources (RFC 9068). Loaded with the first of them. */
@@ -78,13 +78,6 @@ export interface AccessTokenRequest {
   key: string | undefined;
 }
 
-interface SigningDependencies {
-  keys: Pick<Keys, 'sign'>;
-  claimsOf: ClaimsOf;
-  issuer(): string;
-  clock: Clock;
-}
-
 /** Signs an access token, whichever algorithm the client has for its id_tokens. */
 export function signAccessToken(
   grant: GrantDocument,
@@ -128,7 +121,7 @@ const endsWithSession = ({ sid, scope }: GrantDocument): boolean =>
 /** The claims of an access token that this provider has signed and that has not expired; else `null`. */
 export async function readAccessToken(
   token: string,
-  { keys, issuer, clock }: { keys: Pick<Keys, 'verify'>; issuer(): string; clock: Clock },
+  { keys, issuer, clock }: SigningDependencies,
 ): Promise<AccessTokenClaims | null> {
   const claims = (await keys.verify(token, TYPE)) as AccessTokenClaims | null;
   if (claims?.iss !== issuer()) return null;

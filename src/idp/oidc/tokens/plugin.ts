@@ -2,82 +2,83 @@ import type { FastifyRequest } from 'fastify';
 import { parseBearer, parseDpop } from '../../../core/http/authorization.js';
 import { DPOP_ALGORITHMS } from '../../../core/http/dpop.js';
 import { access, type FastifyTypebox } from '../../../core/http/routes.js';
-import {
-  authenticate,
-  authenticateClient,
-  type ClientAuthDependencies,
-  findClient,
-  invalidClient,
-} from '../client-auth.js';
-import { type Client, type Directory, isPublicClient } from '../directory.js';
+import { authenticate, authenticateClient, findClient, invalidClient } from '../client-auth.js';
+import { type Client, isPublicClient } from '../directory.js';
 import { oidcErrors } from '../errors.js';
-import type { Keys } from '../keys.js';
-import type { Proofs } from '../proofs.js';
-import type { ResourceServer, Resources } from '../resources.js';
+import type { ResourceServer } from '../resources.js';
 import { AnyForm, IntrospectionResponse, TokenResponseBody } from '../schemas.js';
-import { authenticateClientOrAgent, isAgent } from './agents.js';
-import { createGrants, type GrantDependencies } from './grants.js';
+import type { OidcServices } from '../services.js';
+import { type AgentClient, authenticateClientOrAgent, isAgent } from './agents.js';
+import type { Grant, GrantRequest } from './grants.js';
+import type { TokenResponse } from './issuance.js';
 import { provenBy, readCredentials, readProof, readResources } from './request.js';
-
-export interface TokensPluginOptions extends ClientAuthDependencies, GrantDependencies {
-  directory: Directory;
-  resources: Resources;
-  proofs(): Promise<Proofs>;
-  keys: Keys;
-}
 
 const TOKEN_LIMIT_BYTES = 64 * 1024;
 
-/** The token, revocation and userinfo endpoints, for servers and pages. */
-export async function tokensPlugin(fastify: FastifyTypebox, options: TokensPluginOptions): Promise<void> {
-  const { tokens, directory, keys } = options;
-  const findGrant = createGrants(options);
-  // An application redeems the codes of all its users from one address, so these requests are not limited.
-  const config = access('client', { unmetered: true });
+// An application redeems the codes of all its users from one address, so these requests are not limited.
+const CONFIG = access('client', { unmetered: true });
+
+/** The token and revocation endpoints, for servers and pages. */
+export async function tokensPlugin(fastify: FastifyTypebox, services: OidcServices): Promise<void> {
+  const { tokens, directory, grantTypes } = services;
 
   fastify.post(
     '/token',
-    { config, bodyLimit: TOKEN_LIMIT_BYTES, schema: { body: AnyForm, response: { 200: TokenResponseBody } } },
+    {
+      config: CONFIG,
+      bodyLimit: TOKEN_LIMIT_BYTES,
+      schema: { body: AnyForm, response: { 200: TokenResponseBody } },
+    },
     async (request, reply) => {
       const credentials = readCredentials(request);
       const { body: fields, ip } = credentials;
-      const grant = await findGrant(fields);
+      const grant = await grantTypes.find(fields);
       // Read at the same time; what was found is not used unless its client has authenticated.
       const [client, found = null] = await Promise.all([
-        grant?.agents
-          ? authenticateClientOrAgent(credentials, options)
-          : authenticateClient(credentials, options),
+        (grant?.agents ? authenticateClientOrAgent : authenticateClient)(credentials, services),
         grant?.find?.(fields),
       ]);
       if (!fields['grant_type']) throw oidcErrors.invalid_request({ message: 'grant_type is missing.' });
       if (!grant) throw oidcErrors.unsupported_grant_type();
-      const respond = isAgent(client) ? grant.agents?.bind(null, client) : grant.clients?.bind(null, client);
-      if (!respond)
-        throw oidcErrors.unauthorized_client({
-          message: 'Only agents may use client_credentials, with their sub as client_id.',
-        });
-      if (
-        grant.needsSigningKey &&
-        !isAgent(client) &&
-        !keys.algorithms.includes(client.idTokenAlg ?? 'EdDSA')
-      )
-        throw oidcErrors.unauthorized_client();
+      const respond = handlerOf(grant, client, services);
       reply.header('pragma', 'no-cache');
       const resources = readResources(request.body);
-      const prove = await readProof(request, reply, '/token', options);
+      const prove = await readProof(request, reply, '/token', services);
       const response = await respond({ fields, resources, prove, found, ip });
       if (!isAgent(client)) await directory.recordUse(client);
       return response;
     },
   );
 
-  fastify.post('/revoke', { config, schema: { body: AnyForm } }, async (request, reply) => {
+  fastify.post('/revoke', { config: CONFIG, schema: { body: AnyForm } }, async (request, reply) => {
     const credentials = readCredentials(request);
-    const client = await authenticateClientOrAgent(credentials, options);
+    const client = await authenticateClientOrAgent(credentials, services);
     await tokens.revoke(client, tokenOf(credentials.body), credentials.ip);
     return reply.send();
   });
+}
 
+/** What answers the request of this client. @throws unauthorized_client */
+function handlerOf(
+  { agents, clients, needsSigningKey }: Grant,
+  client: Client | AgentClient,
+  { keys }: OidcServices,
+): (request: GrantRequest) => Promise<TokenResponse> {
+  const respond = isAgent(client) ? agents?.bind(null, client) : clients?.bind(null, client);
+  if (!respond)
+    throw oidcErrors.unauthorized_client({
+      message: 'Only agents may use client_credentials, with their sub as client_id.',
+    });
+  if (needsSigningKey && !isAgent(client) && !keys.algorithms.includes(client.idTokenAlg ?? 'EdDSA'))
+    throw oidcErrors.unauthorized_client();
+  return respond;
+}
+
+/** The claims for the bearer of an access token, for servers and pages. */
+export async function userinfoPlugin(
+  fastify: FastifyTypebox,
+  { tokens, proofs }: OidcServices,
+): Promise<void> {
   fastify.route({
     method: ['GET', 'POST'],
     url: '/userinfo',
@@ -88,8 +89,7 @@ export async function tokensPlugin(fastify: FastifyTypebox, options: TokensPlugi
       if (token === undefined) {
         throw oidcErrors.invalid_token({ headers: challenge('Bearer') });
       }
-      const prove =
-        bound === undefined ? undefined : (await options.proofs()).prover(provenBy(request, '/userinfo'));
+      const prove = bound === undefined ? undefined : (await proofs()).prover(provenBy(request, '/userinfo'));
       return tokens.userinfo(token, prove).catch((error: unknown) => {
         const { code, message } = error as { code?: unknown; message?: string };
         if (code !== 'invalid_token' && code !== 'invalid_dpop_proof') throw error;
@@ -102,24 +102,18 @@ export async function tokensPlugin(fastify: FastifyTypebox, options: TokensPlugi
 }
 
 /** Token introspection, which only servers can call: pages have no client secret. */
-export async function introspectionPlugin(
-  fastify: FastifyTypebox,
-  options: TokensPluginOptions,
-): Promise<void> {
+export async function introspectionPlugin(fastify: FastifyTypebox, services: OidcServices): Promise<void> {
+  const { directory, resources, tokens } = services;
   fastify.post(
     '/introspect',
-    {
-      config: access('client', { unmetered: true }),
-      schema: { body: AnyForm, response: { 200: IntrospectionResponse } },
-    },
+    { config: CONFIG, schema: { body: AnyForm, response: { 200: IntrospectionResponse } } },
     async (request) => {
-      const { directory, resources, throttle, assertions, tokens } = options;
       const credentials = readCredentials(request);
       const { body: fields, ip } = credentials;
       // Both are found by the format of their identifiers, so only one lookup reads the store.
       const find = async (id: string): Promise<Client | ResourceServer | null> =>
         (await findClient(id, ip, directory)) ?? resources.findServer(id);
-      const caller = await authenticate(credentials, { find, throttle, assertions });
+      const caller = await authenticate(credentials, find, services);
       // A client_id alone is not authentication (RFC 7662 §2.1).
       if (isPublicClient(caller)) throw invalidClient();
       const token = tokenOf(fields);

@@ -9,15 +9,16 @@ import {
   newGrantToken,
   newRefreshToken,
   refreshExpiry,
-  TOKEN_LIFETIME_SECONDS,
   withAccessToken,
 } from '../grant-tokens.js';
 import type { Prove } from '../proofs.js';
-import { clientTrace, type GrantDocument } from '../store.js';
+import type { Target } from '../resources.js';
+import type { GrantDocument } from '../store.js';
 import {
   createTokenResponse,
-  endDelegationOf,
   findAllowedOwner,
+  type IssuedTokens,
+  revokeGrant,
   type TokenDependencies,
   type TokenResponse,
 } from './issuance.js';
@@ -80,38 +81,70 @@ export interface GrantRedemption {
 export async function redeemGrant(
   client: Client,
   grant: GrantDocument,
-  { resources, lifetimeMs, prove }: GrantRedemption,
+  redemption: GrantRedemption,
   deps: TokenDependencies,
 ): Promise<TokenResponse | null> {
-  const { grants, clock, random } = deps;
+  const { resources, lifetimeMs, prove } = redemption;
   const principal = await findAllowedOwner(client, grant, deps);
   if (!principal) throw oidcErrors.invalid_grant();
 
   // Before the code is used, which then remains valid.
   const target = await chooseTarget(grant, resources, principal, deps);
   const key = await findProvenKey(prove, grant.codeKey, target);
+  const now = deps.clock.now();
+  const tokens = newTokens(grant, target, key, now, deps);
+  if (!(await consume(client, grant, tokens, { now, lifetimeMs }, deps))) {
+    const isOpen =
+      (await deps.redemptions.settle(grant.id)) || (await isReverted(grant.id, lifetimeMs, deps));
+    return isOpen ? redeemGrant(client, grant, redemption, deps) : null;
+  }
+  const answer = await createTokenResponse(client, grant, principal, tokens, deps);
+  deps.answers?.run('mark of an answered code', async () => {
+    await deps.grants.changeOne({ id: grant.id, consumedAt: now }, { unset: ['unansweredSince'] });
+  });
+  return answer;
+}
 
-  const { nonce } = grant;
+function newTokens(
+  grant: GrantDocument,
+  target: Target | null,
+  key: string | undefined,
+  now: number,
+  { random, seeds: [seed] }: TokenDependencies,
+): IssuedTokens {
+  const { id, nonce, delegation } = grant;
   const scope = scopeWith(grant.scope, target);
-  const accessToken = newGrantToken('at_', grant.id, random);
-  const refreshToken =
-    grant.delegation || scope.split(' ').includes('offline_access')
-      ? newRefreshToken(grant.id, random, deps.seeds[0], grant.delegation && 'dt_')
-      : undefined;
-  const now = clock.now();
+  const isLasting = delegation !== undefined || scope.split(' ').includes('offline_access');
+  return {
+    accessToken: newGrantToken('at_', id, random),
+    target,
+    key,
+    expiresIn: lifetimeFor(target, grant, now),
+    scope,
+    refreshToken: isLasting ? newRefreshToken(id, random, seed, delegation && 'dt_') : undefined,
+    nonce,
+  };
+}
+
+/** Stores the tokens, once. Returns whether the code was valid until then. */
+async function consume(
+  client: Client,
+  grant: GrantDocument,
+  { accessToken, refreshToken, target, key, scope, expiresIn }: IssuedTokens,
+  { now, lifetimeMs }: { now: number; lifetimeMs: number },
+  { grants, redemptions, answers }: TokenDependencies,
+): Promise<boolean> {
+  const { id } = grant;
   const hash = sha256(accessToken);
-  const lifetimeSeconds = lifetimeFor(target, grant, now);
   const issued = {
     hash,
     ...(target && { scope, resource: target.resource.identifier }),
     ...(key !== undefined && { key }),
   };
-  const expiresIn = lifetimeSeconds ?? TOKEN_LIFETIME_SECONDS;
-  const tokens = { accessToken, target, key, expiresIn, scope, refreshToken, nonce };
   const isConsumed = await grants
     .changeOne(
       {
-        id: grant.id,
+        id,
         consumedAt: null,
         revokedAt: null,
         codeExpiresAt: { gt: now, lte: now + lifetimeMs + FUTURE_TOLERANCE_MS },
@@ -119,8 +152,8 @@ export async function redeemGrant(
       {
         set: {
           consumedAt: now,
-          ...(deps.answers && { unansweredSince: now }),
-          accessTokens: withAccessToken(grant, issued, { now, lifetimeSeconds }),
+          ...(answers && { unansweredSince: now }),
+          accessTokens: withAccessToken(grant, issued, { now, lifetimeSeconds: expiresIn }),
           ...(refreshToken !== undefined && {
             refreshHash: sha256(refreshToken),
             refreshExpiresAt: refreshExpiry(grant, now),
@@ -131,26 +164,11 @@ export async function redeemGrant(
       },
     )
     .catch((error: unknown) => {
-      deps.redemptions.remember(
-        grant.id,
-        { id: grant.id, clientId: client.id, consumedAt: now, hash },
-        error,
-      );
+      redemptions.remember(id, { id, clientId: client.id, consumedAt: now, hash }, error);
       throw error;
     });
-  if (isConsumed) deps.redemptions.forget(grant.id);
-  if (
-    !isConsumed &&
-    ((await deps.redemptions.settle(grant.id)) || (await isReverted(grant.id, lifetimeMs, deps)))
-  ) {
-    return redeemGrant(client, grant, { resources, lifetimeMs, prove }, deps);
-  }
-  if (!isConsumed) return null;
-  const answer = await createTokenResponse(client, grant, principal, tokens, deps);
-  deps.answers?.run('mark of an answered code', async () => {
-    await grants.changeOne({ id: grant.id, consumedAt: now }, { unset: ['unansweredSince'] });
-  });
-  return answer;
+  if (isConsumed) redemptions.forget(id);
+  return isConsumed;
 }
 
 const POLL_INTERVAL_MS = 100;
@@ -181,15 +199,9 @@ async function isReverted(
 
 /** A replayed code may have been stolen, so everything issued from it is revoked (RFC 6749 §4.1.2). */
 async function revokeReplayed(grantId: string, ip: string, deps: TokenDependencies): Promise<void> {
-  const { grants, revocations, audit, clock } = deps;
-  const grant = await grants.findOne({ id: grantId });
+  const grant = await deps.grants.findOne({ id: grantId });
   if (grant?.consumedAt === undefined || grant.revokedAt !== undefined) return;
-  await endDelegationOf(grant, ip, deps);
-  const revoked = await revocations.end('txn', grantId, () =>
-    grants.changeOne({ id: grantId, revokedAt: null }, { set: { revokedAt: clock.now() } }),
-  );
-  if (revoked)
-    await audit.record({ event: 'code.replayed', subject: grant.sub, ip, detail: clientTrace(grant) });
+  await revokeGrant(grant, 'code.replayed', ip, deps);
 }
 
 function redirectProblem({ redirectUri }: GrantDocument, given: string | undefined): string | null {

@@ -10,16 +10,15 @@ import {
   REFRESH_IDLE_LIFETIME_MS,
   type RefreshPrefix,
   refreshExpiry,
-  TOKEN_LIFETIME_SECONDS,
   withAccessToken,
 } from '../grant-tokens.js';
 import type { Prove } from '../proofs.js';
 import { namesIn } from '../resources.js';
-import { clientTrace, type GrantDocument } from '../store.js';
+import type { GrantDocument } from '../store.js';
 import {
   createTokenResponse,
-  endDelegationOf,
   findAllowedOwner,
+  revokeGrant,
   type TokenDependencies,
   type TokenResponse,
 } from './issuance.js';
@@ -35,8 +34,8 @@ export interface RefreshRules {
 
 const PLAIN: RefreshRules = { prefix: 'rt_', accept: async () => undefined };
 
-export interface RefreshRequest {
-  token: string | undefined;
+/** What the tokens shall be for. */
+interface RequestedAccess {
   /** A part of the granted scope; absent: all of it. */
   scope: string | undefined;
   /** The values of `resource`. */
@@ -45,13 +44,17 @@ export interface RefreshRequest {
   prove?: Prove | undefined;
 }
 
+export interface RefreshRequest extends RequestedAccess {
+  token: string | undefined;
+}
+
 /**
  * Exchanges a refresh token for its one successor (RFC 6749 §6, RFC 9700 §4.14.2).
  * @throws invalid_request, invalid_grant, invalid_scope, invalid_target
  */
 export async function refreshTokens(
   client: Client,
-  { token, scope, resources = [], prove }: RefreshRequest,
+  { token, ...request }: RefreshRequest,
   ip: string,
   deps: TokenDependencies,
   { prefix, accept }: RefreshRules = PLAIN,
@@ -69,62 +72,65 @@ export async function refreshTokens(
       const isPrevious = grant.previousRefreshHash === presented;
       const isRetry = isPrevious && isRecent(grant.rotatedAt ?? 0, { now, within: deps.reuseWindowMs });
       if (isRetry) await accept(grant);
-      if (isRetry) return repeatResponse(client, grant, principal, { token, resources, prove }, deps);
+      if (isRetry) return repeatResponse(client, grant, principal, token, request, deps);
+      // It may have been stolen, so the whole family is revoked (RFC 9700 §4.14.2).
       if (isPrevious || isIssuedRefreshToken(id, token, deps.seeds))
-        await revokeReusedFamily(grant, ip, deps);
+        await revokeGrant(grant, 'refresh.reused', ip, deps);
       throw oidcErrors.invalid_grant();
     }
     await accept(grant);
-    const target = await chooseTarget(grant, resources, principal, deps);
-    const key = await findProvenKey(prove, grant.refreshKey, target);
-    const granted = narrowScope(scopeWith(grant.scope, target), scope);
-    const lifetimeSeconds = lifetimeFor(target, grant, now);
-    const [seed] = deps.seeds;
-    const { accessToken, refreshToken } = deriveSuccessor(id, token, seed);
-    const issued = {
-      hash: sha256(accessToken),
-      ...(granted !== grant.scope && { scope: granted }),
-      ...(target && { resource: target.resource.identifier }),
-      ...(key !== undefined && { key }),
-    };
-    const next = sha256(refreshToken);
-    const isRotated = await deps.grants
-      .changeOne(
-        { id, revision: grant.revision ?? null, revokedAt: null },
-        {
-          set: {
-            refreshHash: next,
-            previousRefreshHash: presented,
-            rotatedAt: now,
-            refreshExpiresAt: refreshExpiry(grant, now),
-            accessTokens: withAccessToken(grant, issued, { now, lifetimeSeconds }),
-          },
-          inc: { revision: 1 },
-        },
-      )
-      .catch((error: unknown) => {
-        deps.rotations.remember(
-          presented,
-          { id, clientId: client.id, presented, next, rotatedAt: now },
-          error,
-        );
-        throw error;
-      });
-    if (isRotated) {
-      deps.rotations.forget(presented);
-      const tokens = {
-        accessToken,
-        target,
-        key,
-        expiresIn: lifetimeSeconds ?? TOKEN_LIFETIME_SECONDS,
-        scope: granted,
-        refreshToken,
-        nonce: undefined,
-      };
-      return createTokenResponse(client, grant, principal, tokens, deps);
-    }
+    const response = await rotate(client, grant, principal, token, request, deps);
+    if (response) return response;
     // Another request changed the grant first, so it has to be read again.
   }
+}
+
+/** Replaces the token by its successor; `null` if the grant has changed since it was read. */
+async function rotate(
+  client: Client,
+  grant: GrantDocument,
+  principal: Principal,
+  token: string,
+  { scope, resources = [], prove }: RequestedAccess,
+  deps: TokenDependencies,
+): Promise<TokenResponse | null> {
+  const { rotations, grants, clock, seeds } = deps;
+  const { id } = grant;
+  const now = clock.now();
+  const target = await chooseTarget(grant, resources, principal, deps);
+  const key = await findProvenKey(prove, grant.refreshKey, target);
+  const granted = narrowScope(scopeWith(grant.scope, target), scope);
+  const expiresIn = lifetimeFor(target, grant, now);
+  const { accessToken, refreshToken } = deriveSuccessor(id, token, seeds[0]);
+  const issued = {
+    hash: sha256(accessToken),
+    ...(granted !== grant.scope && { scope: granted }),
+    ...(target && { resource: target.resource.identifier }),
+    ...(key !== undefined && { key }),
+  };
+  const [presented, next] = [sha256(token), sha256(refreshToken)];
+  const isRotated = await grants
+    .changeOne(
+      { id, revision: grant.revision ?? null, revokedAt: null },
+      {
+        set: {
+          refreshHash: next,
+          previousRefreshHash: presented,
+          rotatedAt: now,
+          refreshExpiresAt: refreshExpiry(grant, now),
+          accessTokens: withAccessToken(grant, issued, { now, lifetimeSeconds: expiresIn }),
+        },
+        inc: { revision: 1 },
+      },
+    )
+    .catch((error: unknown) => {
+      rotations.remember(presented, { id, clientId: client.id, presented, next, rotatedAt: now }, error);
+      throw error;
+    });
+  if (!isRotated) return null;
+  rotations.forget(presented);
+  const tokens = { accessToken, target, key, expiresIn, scope: granted, refreshToken, nonce: undefined };
+  return createTokenResponse(client, grant, principal, tokens, deps);
 }
 
 /** A grant that this client can refresh, and its owner. @throws invalid_grant */
@@ -148,7 +154,8 @@ async function repeatResponse(
   client: Client,
   grant: GrantDocument,
   principal: Principal,
-  { token, resources, prove }: { token: string; resources: readonly string[]; prove: Prove | undefined },
+  token: string,
+  { resources = [], prove }: RequestedAccess,
   deps: TokenDependencies,
 ): Promise<TokenResponse> {
   const now = deps.clock.now();
@@ -168,13 +175,8 @@ async function repeatResponse(
     });
   const expiresIn = Math.floor((issued.expiresAt - now) / 1000);
   const scope = issued.scope ?? grant.scope;
-  return createTokenResponse(
-    client,
-    grant,
-    principal,
-    { ...successor, target, key, expiresIn, scope, nonce: undefined },
-    deps,
-  );
+  const tokens = { ...successor, target, key, expiresIn, scope, nonce: undefined };
+  return createTokenResponse(client, grant, principal, tokens, deps);
 }
 
 /** @throws invalid_scope when the requested scope exceeds the granted one */
@@ -184,15 +186,4 @@ function narrowScope(granted: string, asked: string | undefined): string {
   const known = namesIn(granted);
   if ([...names].some((name) => !known.includes(name))) throw oidcErrors.invalid_scope();
   return known.filter((name) => names.has(name)).join(' ');
-}
-
-/** A replayed token may have been stolen, so the whole family is revoked (RFC 9700 §4.14.2). */
-async function revokeReusedFamily(grant: GrantDocument, ip: string, deps: TokenDependencies): Promise<void> {
-  const { grants, revocations, audit, clock } = deps;
-  const { id, sub } = grant;
-  await endDelegationOf(grant, ip, deps);
-  const revoked = await revocations.end('txn', id, () =>
-    grants.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } }),
-  );
-  if (revoked) await audit.record({ event: 'refresh.reused', subject: sub, ip, detail: clientTrace(grant) });
 }

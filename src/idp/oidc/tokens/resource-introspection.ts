@@ -1,5 +1,4 @@
 import type { Client } from '../directory.js';
-import type { ResourceServer } from '../resources.js';
 import { findOwner, type TokenDependencies } from './issuance.js';
 import { type AccessTokenClaims, type ActorClaim, readAccessToken } from './jwt-access-token.js';
 
@@ -7,7 +6,7 @@ import { type AccessTokenClaims, type ActorClaim, readAccessToken } from './jwt-
 
 /** The claims of a valid token for this resource server; `null` for every other one. */
 export async function findAccessTokenFor(
-  { identifier }: Pick<ResourceServer, 'identifier'>,
+  { identifier }: { identifier: string },
   token: string,
   deps: TokenDependencies,
 ): Promise<AccessTokenClaims | null> {
@@ -26,10 +25,7 @@ export async function findAccessTokenFor(
   return (await findOwner(grant, deps)) ? claims : null;
 }
 
-async function areUnchanged(
-  act: ActorClaim,
-  { directory }: Pick<TokenDependencies, 'directory'>,
-): Promise<boolean> {
+async function areUnchanged(act: ActorClaim, { directory }: TokenDependencies): Promise<boolean> {
   for (let actor: ActorClaim | undefined = act; actor; actor = actor.act) {
     const agent = await directory.findPrincipal(actor.sub);
     if (agent?.kind !== 'agent' || agent.epoch !== actor.epoch) return false;

@@ -6,16 +6,11 @@ import { oidcErrors } from '../errors.js';
 import { grantIdOf } from '../grant-tokens.js';
 import type { Prove } from '../proofs.js';
 import type { ResourceServer } from '../resources.js';
-import { clientTrace, type GrantDocument } from '../store.js';
+import type { GrantDocument } from '../store.js';
 import type { AgentClient } from './agents.js';
 import type { AgentTokenRequest } from './client-credentials.js';
-import {
-  findAccessToken,
-  type Introspection,
-  introspectForResource,
-  introspectToken,
-} from './introspection.js';
-import { endDelegationOf, type TokenDependencies, type TokenResponse } from './issuance.js';
+import { findAccessToken, introspectForResource, introspectToken } from './introspection.js';
+import { revokeGrant, type TokenDependencies } from './issuance.js';
 import { type CodeRedemption, type GrantRedemption, redeemCode, redeemGrant } from './redeem.js';
 import { type RefreshRequest, refreshTokens } from './refresh.js';
 import { trackUnknownGrantWrites, type UnknownGrantWrites } from './unknown-grants.js';
@@ -24,7 +19,7 @@ export type TokenService = ReturnType<typeof createTokenService>;
 
 export function createTokenService(
   given: Omit<TokenDependencies, keyof UnknownGrantWrites> & {
-    unknownWrites: Pick<UnknownWritesRegistry, 'track'>;
+    unknownWrites: UnknownWritesRegistry;
   },
 ) {
   const deps = { ...given, ...trackUnknownGrantWrites(given.unknownWrites, given) };
@@ -35,38 +30,30 @@ export function createTokenService(
       return id === undefined ? null : deps.grants.findOne({ id });
     },
     /** Exchanges a code for tokens, once. @throws invalid_request, invalid_grant, invalid_target */
-    redeem: (client: Client, redemption: CodeRedemption, ip: string): Promise<TokenResponse> =>
+    redeem: (client: Client, redemption: CodeRedemption, ip: string) =>
       redeemCode(client, redemption, ip, deps),
     /** The same for a grant whose code was presented; `null` if it was used or has expired. @throws invalid_grant, invalid_target */
-    redeemGrant: (
-      client: Client,
-      grant: GrantDocument,
-      redemption: GrantRedemption,
-    ): Promise<TokenResponse | null> => redeemGrant(client, grant, redemption, deps),
+    redeemGrant: (client: Client, grant: GrantDocument, redemption: GrantRedemption) =>
+      redeemGrant(client, grant, redemption, deps),
     /** Exchanges a refresh token for its one successor. @throws invalid_request, invalid_grant, invalid_scope, invalid_target */
-    refresh: (client: Client, request: RefreshRequest, ip: string): Promise<TokenResponse> =>
+    refresh: (client: Client, request: RefreshRequest, ip: string) =>
       refreshTokens(client, request, ip, deps),
     /** An access token of an agent for itself. @throws invalid_target, invalid_scope, invalid_dpop_proof, use_dpop_nonce */
-    async issueToAgent(agent: AgentClient, request: AgentTokenRequest, ip: string): Promise<TokenResponse> {
+    async issueToAgent(agent: AgentClient, request: AgentTokenRequest, ip: string) {
       const { issueToAgent } = await import('./client-credentials.js');
       return issueToAgent(agent, request, ip, deps);
     },
     /** An access token with which an agent acts for a person. @throws invalid_request, invalid_grant, invalid_scope, invalid_target */
-    async exchange(
-      client: Client | AgentClient,
-      request: ExchangeRequest,
-      ip: string,
-    ): Promise<TokenResponse> {
+    async exchange(client: Client | AgentClient, request: ExchangeRequest, ip: string) {
       const { exchangeTokens } = await import('../delegations/exchange.js');
       return exchangeTokens(client, request, ip, deps);
     },
     /** Revokes a token of this client, if there is one. */
     revoke: (client: Pick<Client, 'id'>, token: string, ip: string) => revokeToken(client, token, ip, deps),
     /** Describes an opaque token to the client that it was issued to. */
-    introspect: (client: Client, token: string): Promise<Introspection> =>
-      introspectToken(client, token, deps),
+    introspect: (client: Client, token: string) => introspectToken(client, token, deps),
     /** Describes an access token to the resource server that is its audience. */
-    introspectForResource: (server: ResourceServer, token: string): Promise<Introspection> =>
+    introspectForResource: (server: ResourceServer, token: string) =>
       introspectForResource(server, token, deps),
 
     /**
@@ -98,27 +85,17 @@ async function revokeToken(
   const accessGrantId = grantIdOf('at_', token);
   if (accessGrantId !== undefined) return revokeAccessToken(accessGrantId, client, token, deps);
   const id = grantIdOf('rt_', token) ?? grantIdOf('dt_', token);
-  if (id === undefined) return isJwt(token) ? revokeJwt(client, token, deps) : undefined;
-  const { grants, revocations, audit, clock } = deps;
-  const grant = await grants.findOne({ id });
+  if (id === undefined) {
+    if (!token.startsWith('eyJ')) return;
+    const { revokeJwtAccessToken } = await import('./resource-introspection.js');
+    return revokeJwtAccessToken(client, token, deps);
+  }
+  const grant = await deps.grants.findOne({ id });
   const presented = sha256(token);
   const isOwn =
     grant?.clientId === client.id &&
     (grant.refreshHash === presented || grant.previousRefreshHash === presented);
-  if (!isOwn) return;
-  await endDelegationOf(grant, ip, deps);
-  const revoked = await revocations.end('txn', id, () =>
-    grants.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } }),
-  );
-  if (revoked)
-    await audit.record({ event: 'grant.revoked', subject: grant.sub, ip, detail: clientTrace(grant) });
-}
-
-const isJwt = (token: string): boolean => token.startsWith('eyJ');
-
-async function revokeJwt(client: Pick<Client, 'id'>, token: string, deps: TokenDependencies): Promise<void> {
-  const { revokeJwtAccessToken } = await import('./resource-introspection.js');
-  await revokeJwtAccessToken(client, token, deps);
+  if (isOwn) await revokeGrant(grant, 'grant.revoked', ip, deps);
 }
 
 async function revokeAccessToken(

@@ -1,8 +1,10 @@
 import { SECOND } from '../../../core/kernel/clock.js';
-import type { Directory, Principal } from '../directory.js';
+import type { Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
-import { findRefusal, type Resources, type Target } from '../resources.js';
+import { TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
+import { findRefusal, type Target } from '../resources.js';
 import type { GrantDocument } from '../store.js';
+import type { TokenDependencies } from './issuance.js';
 
 const refuse = (message: string) => oidcErrors.invalid_target({ message });
 
@@ -16,7 +18,7 @@ export async function chooseTarget(
   { resources: granted = [], delegation }: Pick<GrantDocument, 'resources' | 'delegation'>,
   named: readonly string[],
   principal: Principal,
-  { resources, directory }: { resources: Resources; directory: Pick<Directory, 'findPrincipal'> },
+  { resources, directory }: TokenDependencies,
 ): Promise<Target | null> {
   if (granted.length === 0) {
     // As at /authorize, the parameter is ignored while there is no resource.
@@ -39,15 +41,15 @@ export async function chooseTarget(
   return { resource, scopes: grantedThere.scopes.filter(isOffered) };
 }
 
-/** Seconds for which an access token is valid: no longer than the delegation that it is for. */
+/** Seconds for which an access token is valid: one for a resource no longer than the delegation that it is for. */
 export function lifetimeFor(
   target: Target | null,
   { delegation }: Pick<GrantDocument, 'delegation'>,
   now: number,
-): number | undefined {
-  const lifetime = target?.resource.tokenLifetimeSeconds;
-  if (lifetime === undefined || !delegation) return lifetime;
-  return Math.min(lifetime, Math.floor((delegation.expiresAt - now) / SECOND));
+): number {
+  if (!target) return TOKEN_LIFETIME_SECONDS;
+  const lifetime = target.resource.tokenLifetimeSeconds;
+  return delegation ? Math.min(lifetime, Math.floor((delegation.expiresAt - now) / SECOND)) : lifetime;
 }
 
 /** The scope of everything that a response contains: that of the grant, and that of the access token. */

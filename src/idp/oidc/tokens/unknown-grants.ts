@@ -29,7 +29,7 @@ export interface UnknownGrantWrites {
 
 /** Settles writes to grants that took effect unnoticed, so that the repetition of the client does not count as a replay. */
 export function trackUnknownGrantWrites(
-  unknownWrites: Pick<UnknownWritesRegistry, 'track'>,
+  unknownWrites: UnknownWritesRegistry,
   { grants, clock }: { grants: Grants; clock: Clock },
 ): UnknownGrantWrites {
   /** By a write that changes nothing, because a read does not see what the majority has not confirmed yet. */

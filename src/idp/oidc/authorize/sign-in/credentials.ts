@@ -1,37 +1,31 @@
 import type { FastifyRequest } from 'fastify';
 import { requestSource } from '../../../../core/http/routes.js';
-import type { Audit } from '../../../../core/ops/audit.js';
-import type { Directory, Principal } from '../../directory.js';
+import type { Principal } from '../../directory.js';
+import type { OidcServices } from '../../services.js';
 
-export interface CredentialsOptions {
-  directory: Pick<Directory, 'authenticate' | 'findByHandle'>;
-  audit: Pick<Audit, 'recordFailure'>;
-}
-
-/** The principal with these credentials, if it is accepted; else `null`, after a record in the audit log. */
-export type CheckCredentials = (
+/**
+ * The principal with these credentials, if it is accepted; else `null`, after a record in the audit log.
+ *
+ * @param detail the application or the page, for the audit
+ */
+export async function checkCredentials(
+  { directory, audit }: OidcServices,
   request: FastifyRequest,
   credentials: { username: string; password: string } | null,
   accepts: (principal: Principal) => boolean,
-  /** The application or the page, for the audit. */
-  purpose: string,
-) => Promise<Principal | null>;
-
-export function createCredentialsCheck({ directory, audit }: CredentialsOptions): CheckCredentials {
-  return async (request, credentials, accepts, detail) => {
-    const source = requestSource(request);
-    const principal =
-      credentials &&
-      (await directory.authenticate(credentials.username, credentials.password, source, accepts));
-    if (!principal) {
-      const named = credentials && (await directory.findByHandle(credentials.username));
-      await audit.recordFailure({
-        event: 'login.failed',
-        ip: source.ip,
-        ...(named && { subject: named.id }),
-        detail,
-      });
-    }
-    return principal;
-  };
+  detail: string,
+): Promise<Principal | null> {
+  const source = requestSource(request);
+  const principal =
+    credentials &&
+    (await directory.authenticate(credentials.username, credentials.password, source, accepts));
+  if (principal) return principal;
+  const named = credentials && (await directory.findByHandle(credentials.username));
+  await audit.recordFailure({
+    event: 'login.failed',
+    ip: source.ip,
+    ...(named && { subject: named.id }),
+    detail,
+  });
+  return null;
 }

@@ -1,38 +1,30 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Localized, message } from '../../../../core/http/messages.js';
-import type { Page, Pages } from '../../../../core/http/pages.js';
+import type { Page } from '../../../../core/http/pages.js';
 import { requestSource } from '../../../../core/http/routes.js';
-import type { Audit } from '../../../../core/ops/audit.js';
 import { AMR } from '../../claims.js';
-import type { Consent, ConsentService } from '../../consents.js';
-import type { Principal, SecondFactor } from '../../directory.js';
+import type { Consent } from '../../consents.js';
+import type { DelegationRequest } from '../../delegations/request.js';
+import type { Principal } from '../../directory.js';
 import { oidcErrors } from '../../errors.js';
 import { scopesOf } from '../../resources.js';
-import { type Cookies, mountPath, type SessionService } from '../../sessions.js';
-import { continueHref, nameOf, refusedRequestPage, type SignInPages, type SignInRequest } from '../pages.js';
+import type { OidcServices } from '../../services.js';
+import { mountPath } from '../../sessions.js';
+import type { FirstPartyPage } from '../interaction-token.js';
+import { continueHref, nameOf, refusedRequestPage, type SignInRequest } from '../pages.js';
 import type { AuthorizationRequest, ErrorResponse } from '../request.js';
 import { sendResponse } from '../response.js';
-import type { Authorization, ResumedInteraction } from '../service.js';
-
-export interface InteractionFormsOptions {
-  authorization: Authorization;
-  sessions: Pick<SessionService, 'start'>;
-  /** Absent if it is not configured. */
-  secondFactor: SecondFactor | undefined;
-  signInPages: Pick<SignInPages, 'secondFactor' | 'secondFactorEnrolment' | 'unconfirmed'>;
-  consents: Pick<ConsentService, 'remember'>;
-  cookies: Cookies;
-  pages: Pages;
-  audit: Audit;
-  issuer(): string;
-}
+import type { ResumedInteraction } from '../service.js';
 
 /** What the forms of sign-in, sign-up and consent have in common. */
 export type InteractionForms = ReturnType<typeof createInteractionForms>;
 
-export function createInteractionForms(options: InteractionFormsOptions) {
+/** What the steps of a sign-in use. */
+export type SignInServices = OidcServices & { forms: InteractionForms };
+
+export function createInteractionForms(services: OidcServices) {
   const { authorization, sessions, secondFactor, signInPages, consents, cookies, pages, audit, issuer } =
-    options;
+    services;
 
   /** @param status 303 after a form */
   const respondWithError = (reply: FastifyReply, error: ErrorResponse, status: 302 | 303): FastifyReply => {
@@ -70,12 +62,8 @@ export function createInteractionForms(options: InteractionFormsOptions) {
   };
 
   /** A new token of the same form, with another challenge for passkeys. */
-  const newToken = (request: FastifyRequest, signInRequest: SignInRequest): string => {
-    const cookie = cookies.form.read(request);
-    return 'returnTo' in signInRequest
-      ? authorization.beginFirstPartySignIn(signInRequest, cookie).token
-      : authorization.beginInteraction(signInRequest, cookie).token;
-  };
+  const newToken = (request: FastifyRequest, signInRequest: SignInRequest): string =>
+    authorization.beginForm(signInRequest, cookies.form.read(request)).token;
 
   /** The response to an application for which this principal must not be authorized; null for every other one. */
   const refuse = (
@@ -88,9 +76,26 @@ export function createInteractionForms(options: InteractionFormsOptions) {
     return violation && respondWithError(reply, { ...signInRequest, violation }, 303);
   };
 
+  /** Starts the session of a person who has signed in, without a response. */
+  const enter = async (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    signInRequest: SignInRequest,
+    principal: Principal,
+    amr?: readonly string[],
+  ): Promise<void> => {
+    await Promise.all([
+      startSession(request, reply, principal, amr),
+      leadsToPage(signInRequest) || rememberConsent(principal, signInRequest),
+    ]);
+    const { ip } = requestSource(request);
+    const detail = nameOf(signInRequest);
+    await audit.record({ event: 'login.succeeded', subject: principal.id, ip, detail });
+  };
+
   /**
-   * Starts the session of a person who has signed in, and continues to the application or the page. A form of an application
-   * names what it will see, so that the password is the consent.
+   * The same, and continues to the application or the page. A form of an application names what it will see, so that the
+   * password is the consent.
    */
   const complete = async (
     request: FastifyRequest,
@@ -99,24 +104,11 @@ export function createInteractionForms(options: InteractionFormsOptions) {
     principal: Principal,
     amr?: readonly string[],
   ): Promise<FastifyReply> => {
-    const { ip } = requestSource(request);
-    if ('returnTo' in signInRequest) {
-      // Which people may use the page, it decides.
-      await startSession(request, reply, principal, amr);
-      await audit.record({ event: 'login.succeeded', subject: principal.id, ip, detail: signInRequest.name });
-      return reply.redirect(mountPath(issuer()) + signInRequest.returnTo, 303);
-    }
-    // The page of a delegation follows, whose decision the password is not.
-    if (signInRequest.delegation) {
-      await startSession(request, reply, principal, amr);
-      await audit.record({
-        event: 'login.succeeded',
-        subject: principal.id,
-        ip,
-        detail: signInRequest.client.id,
-      });
+    if (leadsToPage(signInRequest)) {
+      await enter(request, reply, signInRequest, principal, amr);
       return reply.redirect(continueHref(signInRequest, mountPath(issuer())), 303);
     }
+    const { ip } = requestSource(request);
     const [session, { revocations }] = await Promise.all([
       startSession(request, reply, principal, amr),
       rememberConsent(principal, signInRequest),
@@ -178,29 +170,16 @@ export function createInteractionForms(options: InteractionFormsOptions) {
       if (!isEnrolled && (await secondFactor.awaitsConfirmation(principal, requestSource(request))))
         return pages.send(reply.code(403), signInPages.unconfirmed(signInRequest, handle));
       const present = cookies.form.read(request);
-      const { token, cookie } = authorization.beginSecondFactor(signInRequest, principal, present);
+      const { epoch } = principal;
+      const proven = { id, ...(epoch !== undefined && { epoch }) };
+      const { token, cookie } = authorization.beginForm(signInRequest, present, { proven });
       if (cookie !== present) cookies.form.set(reply, cookie);
       if (isEnrolled) return pages.send(reply, signInPages.secondFactor(signInRequest, { token }));
       const enrolment = await secondFactor.begin(id, handle);
       return pages.send(reply, signInPages.secondFactorEnrolment(signInRequest, { token, enrolment }));
     },
 
-    /** Starts the session of a person who has signed in, without a response. */
-    async enter(
-      request: FastifyRequest,
-      reply: FastifyReply,
-      signInRequest: SignInRequest,
-      principal: Principal,
-      amr: readonly string[],
-    ) {
-      const { id } = principal;
-      await Promise.all([
-        startSession(request, reply, principal, amr),
-        'returnTo' in signInRequest || signInRequest.delegation || rememberConsent(principal, signInRequest),
-      ]);
-      const detail = nameOf(signInRequest);
-      await audit.record({ event: 'login.succeeded', subject: id, ip: requestSource(request).ip, detail });
-    },
+    enter,
 
     /** Continues after a passkey. */
     async acceptPasskey(
@@ -218,3 +197,9 @@ export function createInteractionForms(options: InteractionFormsOptions) {
     complete,
   };
 }
+
+/** Whether a page of the provider follows: the one that was asked for, which decides who may use it, or that of a delegation. */
+const leadsToPage = (
+  signInRequest: SignInRequest,
+): signInRequest is FirstPartyPage | (AuthorizationRequest & { delegation: DelegationRequest }) =>
+  'returnTo' in signInRequest || signInRequest.delegation !== undefined;

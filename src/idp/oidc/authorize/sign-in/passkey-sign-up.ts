@@ -1,5 +1,4 @@
 import { message } from '../../../../core/http/messages.js';
-import type { Pages } from '../../../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../../../core/http/routes.js';
 import { matchesSchema, OptionalName } from '../../../../core/http/schemas.js';
 import { AppError } from '../../../../core/kernel/errors.js';
@@ -7,20 +6,13 @@ import { credentialProblems } from '../../../../core/passwords/form-problems.js'
 import type { PasskeySignUp } from '../../directory.js';
 import { oidcErrors } from '../../errors.js';
 import { PasskeySignUpBody } from '../../schemas.js';
-import { admitsNewPeople, type FormState, type SignInPages } from '../pages.js';
-import type { InteractionForms } from './forms.js';
-
-export interface PasskeySignUpPluginOptions {
-  forms: InteractionForms;
-  passkeySignUp: Pick<PasskeySignUp, 'create'>;
-  signInPages: Pick<SignInPages, 'signUp'>;
-  pages: Pages;
-}
+import { admitsNewPeople, type FormState } from '../pages.js';
+import type { SignInServices } from './forms.js';
 
 /** The sign-up with a passkey and without a password, which the script of the sign-up page submits. */
 export async function passkeySignUpPlugin(
   fastify: FastifyTypebox,
-  { forms, passkeySignUp, signInPages, pages }: PasskeySignUpPluginOptions,
+  { forms, passkeySignUp, signInPages, pages }: SignInServices & { passkeySignUp: PasskeySignUp },
 ): Promise<void> {
   const config = access('signup', { page: true });
   const schema = { body: PasskeySignUpBody };

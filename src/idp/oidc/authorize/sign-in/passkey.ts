@@ -1,23 +1,14 @@
 import { message } from '../../../../core/http/messages.js';
-import type { Pages } from '../../../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../../../core/http/routes.js';
-import type { Directory, SignInPasskeys } from '../../directory.js';
+import type { SignInPasskeys } from '../../directory.js';
 import { PasskeyBody } from '../../schemas.js';
-import { nameOf, type SignInPages } from '../pages.js';
-import type { InteractionForms } from './forms.js';
-
-export interface PasskeyPluginOptions {
-  forms: InteractionForms;
-  passkeys: Pick<SignInPasskeys, 'verify'>;
-  directory: Pick<Directory, 'findPrincipal'>;
-  signInPages: Pick<SignInPages, 'signIn'>;
-  pages: Pages;
-}
+import { nameOf } from '../pages.js';
+import type { SignInServices } from './forms.js';
 
 /** The sign-in with a passkey, which the script of the sign-in page submits. */
 export async function passkeyPlugin(
   fastify: FastifyTypebox,
-  { forms, passkeys, directory, signInPages, pages }: PasskeyPluginOptions,
+  { forms, passkeys, directory, signInPages, pages }: SignInServices & { passkeys: SignInPasskeys },
 ): Promise<void> {
   const config = access('public', { page: true });
 

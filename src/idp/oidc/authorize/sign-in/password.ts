@@ -1,21 +1,13 @@
 import { message } from '../../../../core/http/messages.js';
-import type { Pages } from '../../../../core/http/pages.js';
 import { access, type FastifyTypebox } from '../../../../core/http/routes.js';
 import { LoginBody } from '../../schemas.js';
-import { nameOf, type SignInPages } from '../pages.js';
-import { type CredentialsOptions, createCredentialsCheck } from './credentials.js';
-import type { InteractionForms } from './forms.js';
-
-export interface PasswordPluginOptions extends CredentialsOptions {
-  forms: InteractionForms;
-  signInPages: Pick<SignInPages, 'signIn'>;
-  pages: Pages;
-}
+import { nameOf } from '../pages.js';
+import { checkCredentials } from './credentials.js';
+import type { SignInServices } from './forms.js';
 
 /** The form for user name and password. */
-export async function passwordPlugin(fastify: FastifyTypebox, options: PasswordPluginOptions): Promise<void> {
-  const { forms, signInPages, pages } = options;
-  const checkCredentials = createCredentialsCheck(options);
+export async function passwordPlugin(fastify: FastifyTypebox, services: SignInServices): Promise<void> {
+  const { forms, signInPages, pages } = services;
   const config = access('public', { page: true });
 
   fastify.post('/authorize/login', { config, schema: { body: LoginBody } }, async (request, reply) => {
@@ -33,6 +25,7 @@ export async function passwordPlugin(fastify: FastifyTypebox, options: PasswordP
     const credentials = { username: handle.trim(), password };
     // Agents are rejected like a wrong password, so that stolen agent credentials cannot start a browser session.
     const principal = await checkCredentials(
+      services,
       request,
       credentials,
       ({ kind }) => kind === 'human',

@@ -1,30 +1,17 @@
 import type { FastifyTypebox } from '../../../../core/http/routes.js';
-import type { PasskeySignUp, SecondFactor, SignInPasskeys } from '../../directory.js';
-import { type PasskeyPluginOptions, passkeyPlugin } from './passkey.js';
-import { type PasskeySignUpPluginOptions, passkeySignUpPlugin } from './passkey-sign-up.js';
-import { type PasswordPluginOptions, passwordPlugin } from './password.js';
-import { type SecondFactorPluginOptions, secondFactorPlugin } from './second-factor.js';
-import { type SignUpPluginOptions, signUpPlugin } from './sign-up.js';
-
-type Configured = 'secondFactor' | 'passkeys' | 'passkeySignUp';
-
-export type SignInPluginOptions = PasswordPluginOptions &
-  SignUpPluginOptions &
-  Omit<SecondFactorPluginOptions & PasskeyPluginOptions & PasskeySignUpPluginOptions, Configured> & {
-    /** Absent if it is not configured. */
-    secondFactor: SecondFactor | undefined;
-    /** Absent if they are not configured. */
-    passkeys: SignInPasskeys | undefined;
-    /** Absent if passkeys are not configured. */
-    passkeySignUp: PasskeySignUp | undefined;
-  };
+import type { SignInServices } from './forms.js';
+import { passkeyPlugin } from './passkey.js';
+import { passkeySignUpPlugin } from './passkey-sign-up.js';
+import { passwordPlugin } from './password.js';
+import { secondFactorPlugin } from './second-factor.js';
+import { signUpPlugin } from './sign-up.js';
 
 /** The steps that prove who a person is, before the question what an application may have. */
-export async function signInPlugin(fastify: FastifyTypebox, options: SignInPluginOptions): Promise<void> {
-  const { secondFactor, passkeys, passkeySignUp } = options;
-  await fastify.register(passwordPlugin, options);
-  await fastify.register(signUpPlugin, options);
-  if (secondFactor) await fastify.register(secondFactorPlugin, { ...options, secondFactor });
-  if (passkeys) await fastify.register(passkeyPlugin, { ...options, passkeys });
-  if (passkeySignUp) await fastify.register(passkeySignUpPlugin, { ...options, passkeySignUp });
+export async function signInPlugin(fastify: FastifyTypebox, services: SignInServices): Promise<void> {
+  const { secondFactor, passkeys, passkeySignUp } = services;
+  await fastify.register(passwordPlugin, services);
+  await fastify.register(signUpPlugin, services);
+  if (secondFactor) await fastify.register(secondFactorPlugin, { ...services, secondFactor });
+  if (passkeys) await fastify.register(passkeyPlugin, { ...services, passkeys });
+  if (passkeySignUp) await fastify.register(passkeySignUpPlugin, { ...services, passkeySignUp });
 }

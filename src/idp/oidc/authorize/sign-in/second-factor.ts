@@ -1,26 +1,17 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { message } from '../../../../core/http/messages.js';
-import type { Pages } from '../../../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../../../core/http/routes.js';
 import { AMR } from '../../claims.js';
-import type { Directory, SecondFactor } from '../../directory.js';
+import type { SecondFactor } from '../../directory.js';
 import { oidcErrors } from '../../errors.js';
 import { SecondFactorBody } from '../../schemas.js';
-import type { SignInPages, SignInRequest } from '../pages.js';
-import type { InteractionForms } from './forms.js';
-
-export interface SecondFactorPluginOptions {
-  forms: InteractionForms;
-  secondFactor: SecondFactor;
-  directory: Pick<Directory, 'findPrincipal'>;
-  signInPages: Pick<SignInPages, 'secondFactor' | 'secondFactorEnrolment' | 'recoveryCodes' | 'signIn'>;
-  pages: Pages;
-}
+import type { SignInRequest } from '../pages.js';
+import type { SignInServices } from './forms.js';
 
 /** The forms for the second factor and for its enrolment, which continue a sign-in with a password. */
 export async function secondFactorPlugin(
   fastify: FastifyTypebox,
-  { forms, secondFactor, directory, signInPages, pages }: SecondFactorPluginOptions,
+  { forms, secondFactor, directory, signInPages, pages }: SignInServices & { secondFactor: SecondFactor },
 ): Promise<void> {
   const config = access('public', { page: true });
 

@@ -1,29 +1,19 @@
 import type { FastifyRequest } from 'fastify';
 import { message } from '../../../../core/http/messages.js';
-import type { Pages } from '../../../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../../../core/http/routes.js';
 import { matchesSchema, OptionalName } from '../../../../core/http/schemas.js';
 import { AppError } from '../../../../core/kernel/errors.js';
-import type { Audit } from '../../../../core/ops/audit.js';
 import { credentialProblems } from '../../../../core/passwords/form-problems.js';
-import type { Directory, Principal, SignUp } from '../../directory.js';
+import type { Principal, SignUp } from '../../directory.js';
 import { oidcErrors } from '../../errors.js';
 import { SignUpBody, type SignUpForm } from '../../schemas.js';
-import { admitsNewPeople, type FormState, nameOf, type SignInPages, type SignInRequest } from '../pages.js';
-import type { InteractionForms } from './forms.js';
-
-export interface SignUpPluginOptions {
-  forms: InteractionForms;
-  signInPages: SignInPages;
-  signUp: SignUp;
-  directory: Pick<Directory, 'authenticate' | 'findByHandle'>;
-  pages: Pages;
-  audit: Pick<Audit, 'recordFailure'>;
-}
+import { admitsNewPeople, type FormState, nameOf, type SignInRequest } from '../pages.js';
+import { checkCredentials } from './credentials.js';
+import type { SignInServices } from './forms.js';
 
 /** The form with which people create an account, and continue to what they wanted to sign in for. */
-export async function signUpPlugin(fastify: FastifyTypebox, options: SignUpPluginOptions): Promise<void> {
-  const { forms, signInPages, signUp, directory, pages, audit } = options;
+export async function signUpPlugin(fastify: FastifyTypebox, services: SignInServices): Promise<void> {
+  const { forms, signInPages, signUp, pages } = services;
   const config = access('signup', { page: true });
 
   fastify.post('/authorize/sign-up', { config, schema: { body: SignUpBody } }, async (request, reply) => {
@@ -66,22 +56,14 @@ export async function signUpPlugin(fastify: FastifyTypebox, options: SignUpPlugi
     signInRequest: SignInRequest,
     input: Parameters<SignUp>[0],
   ): Promise<Principal> {
-    const source = requestSource(request);
     try {
-      return await signUp(input, source);
+      return await signUp(input, requestSource(request));
     } catch (error) {
       if (!(error instanceof AppError) || error.code !== 'handle_taken') throw error;
-      const { handle, password } = input;
-      const own = await directory.authenticate(handle, password, source, ({ kind }) => kind === 'human');
+      const credentials = { username: input.handle, password: input.password };
+      const isHuman = ({ kind }: Principal) => kind === 'human';
+      const own = await checkCredentials(services, request, credentials, isHuman, nameOf(signInRequest));
       if (own) return own;
-      const named = await directory.findByHandle(handle);
-      const subject = named && { subject: named.id };
-      await audit.recordFailure({
-        event: 'login.failed',
-        ip: source.ip,
-        ...subject,
-        detail: nameOf(signInRequest),
-      });
       throw error;
     }
   }

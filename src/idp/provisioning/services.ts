@@ -1,0 +1,78 @@
+import type { FastifyRequest } from 'fastify';
+import type { Pages } from '../../core/http/pages.js';
+import type { ModuleContext } from '../../core/server/module-context.js';
+import type { UriRules } from './client-uris.js';
+import { createClients, type EndClient, type IdTokenAlgorithm } from './clients.js';
+import { createDirectory } from './directory.js';
+import { createFirstOperator, setupCollection } from './first-operator.js';
+import { createLinks, type LinkDependencies } from './links.js';
+import type { PersonMails } from './mails.js';
+import { createOperatorRoles } from './operators.js';
+import { createPrincipals } from './principals.js';
+import { createRecovery } from './recovery.js';
+import { clientCollection, type EndSessions, principalCollection } from './store.js';
+import { createVerification, createVerificationMails, type SignedIn } from './verification.js';
+
+export interface ProvisioningModuleOptions {
+  issuer(): string;
+  uriRules: UriRules;
+  isSignupOpen: boolean;
+  /** Without it, people get no mails and cannot reset their passwords themselves. */
+  mails?: PersonMails | undefined;
+  /** Without it, the administrator endpoints are disabled. */
+  adminToken?: string | undefined;
+  /** Without it, the administrator token can invite users. */
+  inviteToken?: string | undefined;
+  /** The algorithms for which the provider has a key. */
+  idTokenAlgorithms: readonly IdTokenAlgorithm[];
+  trustForCodes?: LinkDependencies['trustForCodes'];
+  endSessions: EndSessions;
+  endClient: EndClient;
+  forgetConsents?: LinkDependencies['forgetConsents'];
+}
+
+export type ProvisioningServices = ReturnType<typeof createProvisioningServices>;
+
+export function createProvisioningServices(context: ModuleContext, options: ProvisioningModuleOptions) {
+  const { store, signInMethods } = context;
+  const { issuer, isSignupOpen, mails, adminToken, inviteToken = adminToken } = options;
+  const collection = principalCollection(store);
+  const shared = { ...context, ...options };
+  const verifyAddress = mails && createVerificationMails(collection, { ...shared, mails });
+  const principals = createPrincipals(collection, { ...shared, verifyAddress });
+  const { authenticate } = principals;
+  const firstOperator = createFirstOperator(setupCollection(store), collection, shared);
+  const removeOtherLogins = signInMethods.remove;
+  return {
+    issuer,
+    isSignupOpen,
+    principals,
+    links: createLinks(collection, { ...shared, firstOperator, removeOtherLogins }),
+    clients: createClients(clientCollection(store), shared),
+    directory: createDirectory(collection, shared),
+    operators: createOperatorRoles(collection, context),
+    firstOperator,
+    /** Absent without a mail server. */
+    verification:
+      verifyAddress && createVerification(collection, { ...context, verifyAddress, authenticate }),
+    /** Absent without a mail server. */
+    recovery: mails && createRecovery(collection, { ...shared, mails }),
+    /**
+     * Whether the administrator token also vouches for the e-mail addresses of agents: as for people, only those who may invite
+     * can assign an address that applications trust.
+     */
+    adminVouchesForAgents: inviteToken === adminToken,
+  };
+}
+
+/** What the pages use besides. */
+export interface PageServices {
+  pages: Pages;
+  /** Whether people have pages at `/account`. */
+  hasAccountPages: boolean;
+  /** Who is signed in in the browser of a request. */
+  sessionOf(request: FastifyRequest): Promise<SignedIn | null>;
+}
+
+/** What the routes use. */
+export type RouteServices = ProvisioningServices & PageServices;
