@@ -5,7 +5,6 @@ import { systemRandom } from '../core/kernel/secrets.js';
 import { createAudit } from '../core/ops/audit.js';
 import { createCommandContext, type ModuleContext } from '../core/server/module-context.js';
 import { idpServerSchema } from '../core/server/options.js';
-import type { Store } from '../core/storage/collection.js';
 import { openExistingStore, openStore } from '../core/storage/open.js';
 import { createOutbox } from '../shared/email/outbox.js';
 import { mailCollection } from '../shared/email/store.js';
@@ -13,7 +12,7 @@ import { type AnnounceFactor, factorCollection, removeFactor } from '../shared/f
 import { type AnnouncePasskey, passkeyCollection, removePasskeys } from '../shared/passkeys/store.js';
 import { createLoginMails } from './logins.js';
 import { SCOPES } from './oidc/claims.js';
-import { createGrantedAccess } from './oidc/granted-access.js';
+import { createGrantedAccess, type GrantedAccess } from './oidc/granted-access.js';
 import { hasMailServer, idpSchema, idTokenAlgorithmsOf, uriRulesOf } from './options.js';
 import { createAgentKeys } from './provisioning/agent-keys.js';
 import { createPersonMails } from './provisioning/mails.js';
@@ -21,14 +20,10 @@ import { createProvisioningModule, type ProvisioningModule } from './provisionin
 import { createLastKnownAddress, findActive, principalCollection } from './provisioning/store.js';
 import { registrationTokenCollection } from './registration/store.js';
 import { createRegistrationTokens } from './registration/tokens.js';
-import {
-  createResourceAdministration,
-  type ResourceAdministration,
-  type ResourceAdministrationDependencies,
-} from './resources/administration.js';
+import { createResourceAdministration, type EndResource } from './resources/administration.js';
 import { createResourceService, type ResourceService } from './resources/service.js';
 import { resourceCollection } from './resources/store.js';
-import { createTrustAdministration, type TrustAdministration } from './trust/administration.js';
+import { createTrustAdministration } from './trust/administration.js';
 
 /** Principals, clients and resources for the operator of the machine: the module of the server, without limits. */
 export type ProvisioningAdministration = Awaited<ReturnType<typeof openProvisioning>>;
@@ -59,97 +54,87 @@ export async function openProvisioning(warn: (message: string) => void, { create
   );
   const store = await (create ? openStore : openExistingStore)(values.databaseUri);
   const base = values.publicUrl ?? (await createLastKnownAddress(store).recall());
-  const context = createCommandContext(store, { production, warn, createAudit });
-  const issuer = createPublicUrl(base, values.port).get;
-  const { endSessions, endClient, revocations, delegations } = createGrantedAccess(context, {
-    resources: createResourceService(resourceCollection(store), context),
+  const context = {
+    ...createCommandContext(store, { production, warn, createAudit }),
+    issuer: createPublicUrl(base, values.port).get,
+    allowHttp: !production,
+  };
+  const resources = createResourceService(resourceCollection(store), context);
+  const granted = createGrantedAccess(context, {
+    resources,
     findPrincipal: findActive(principalCollection(store)),
     // A server sends the notices.
     wake: () => undefined,
   });
-  const { principals, links, directory, clients, operators } = createProvisioningModule(context, {
-    issuer,
+  const { endSessions, endClient } = granted;
+  const provisioning = createProvisioningModule(context, {
+    issuer: context.issuer,
     uriRules: uriRulesOf({ values, production }),
     isSignupOpen: false,
     idTokenAlgorithms: idTokenAlgorithmsOf(values),
     endSessions,
     endClient,
   });
-  const factors = factorCollection(store);
-  const passkeys = passkeyCollection(store);
-  const { audit } = context;
-  const announce = hasMailServer(values) ? announcementsOf(store, { ...context, issuer }) : undefined;
   return {
-    principals,
-    links,
-    directory,
-    clients,
-    operators,
+    ...provisioning,
     agentKeys: createAgentKeys(principalCollection(store), { ...context, endSessions }),
-    resources: openResources(store, {
-      ...context,
-      allowHttp: !production,
-      async endResource(identifier, change, by) {
-        const removed = await revocations.endResource(identifier, change);
-        await (await delegations()).endAll({ resource: identifier }, by);
-        return removed;
-      },
-    }),
-    delegations: await delegations(),
+    resources: openResources(context, resources, granted),
+    delegations: await granted.delegations(),
+    ...createRemovals(context, hasMailServer(values)),
+    registrationTokens: createRegistrationTokens(registrationTokenCollection(store), context),
+    trust: openTrust(context, resources, provisioning),
+    close: () => store.close(),
+  };
+}
+
+interface CommandContext extends ModuleContext {
+  issuer(): string;
+  allowHttp: boolean;
+}
+
+function openResources(
+  context: CommandContext,
+  { list }: ResourceService,
+  { revocations, delegations }: GrantedAccess,
+) {
+  const endResource: EndResource = async (identifier, change, by) => {
+    const removed = await revocations.endResource(identifier, change);
+    await (await delegations()).endAll({ resource: identifier }, by);
+    return removed;
+  };
+  const deps = { ...context, reservedScopes: SCOPES, endResource };
+  return { ...createResourceAdministration(resourceCollection(context.store), deps), list };
+}
+
+const openTrust = (context: CommandContext, { find }: ResourceService, { clients }: ProvisioningModule) =>
+  createTrustAdministration(context.store, {
+    ...context,
+    ownIssuer: context.issuer,
+    // Metadata of clients that name themselves is read when they come.
+    isClient: async (id) => /^https?:/.test(id) || (await clients.find(id)) !== null,
+    scopesOf: async (resource) => (await find(resource))?.scopes.map(({ name }) => name) ?? null,
+  });
+
+function createRemovals(context: CommandContext, sendsMails: boolean) {
+  const { store, audit } = context;
+  const [factors, passkeys] = [factorCollection(store), passkeyCollection(store)];
+  const announce = sendsMails ? createAnnouncements(context) : undefined;
+  return {
     /** Removes the second factor of a person; false without one. */
     removeFactor: (sub: string): Promise<boolean> =>
       removeFactor(sub, COMMAND_SOURCE, { ...context, factors, announce: announce?.factor }),
     /** Removes all passkeys of a person and returns their number. */
     removePasskeys: (sub: string): Promise<number> =>
       removePasskeys(sub, COMMAND_SOURCE, { passkeys, audit, announce: announce?.passkey }),
-    registrationTokens: createRegistrationTokens(registrationTokenCollection(store), context),
-    trust: openTrust(store, { ...context, clients, ownIssuer: issuer, allowHttp: !production }),
-    close: () => store.close(),
   };
-}
-
-function openResources(
-  store: Store,
-  context: Omit<ResourceAdministrationDependencies, 'reservedScopes'>,
-): ResourceAdministration & Pick<ResourceService, 'list'> {
-  const resources = resourceCollection(store);
-  const { list } = createResourceService(resources, context);
-  return {
-    ...createResourceAdministration(resources, { ...context, reservedScopes: SCOPES }),
-    list,
-  };
-}
-
-function openTrust(
-  store: Store,
-  {
-    clients,
-    ...context
-  }: Pick<ModuleContext, 'audit' | 'clock' | 'random'> &
-    Pick<ProvisioningModule, 'clients'> & { ownIssuer(): string; allowHttp: boolean },
-): TrustAdministration {
-  const { find } = createResourceService(resourceCollection(store), context);
-  return createTrustAdministration(store, {
-    ...context,
-    // Metadata of clients that name themselves is read when they come.
-    isClient: async (id) => /^https?:/.test(id) || (await clients.find(id)) !== null,
-    scopesOf: async (resource) => (await find(resource))?.scopes.map(({ name }) => name) ?? null,
-  });
 }
 
 /** Enqueues the mails about removed factors and passkeys, which a server sends. They do not say from where. */
-function announcementsOf(
-  store: Store,
-  context: Pick<ModuleContext, 'clock' | 'random'> & { issuer(): string },
-): { factor: AnnounceFactor; passkey: AnnouncePasskey } {
+function createAnnouncements(context: CommandContext): { factor: AnnounceFactor; passkey: AnnouncePasskey } {
+  const { store, issuer: publicUrl } = context;
   const messages = createMessages();
-  const outbox = createOutbox({
-    ...context,
-    mails: mailCollection(store),
-    messages,
-    publicUrl: context.issuer,
-    wake: () => undefined,
-  });
+  const wake = () => undefined;
+  const outbox = createOutbox({ ...context, mails: mailCollection(store), messages, publicUrl, wake });
   const mails = createPersonMails({ ...context, outbox, messages });
   const { factor, passkey } = createLoginMails(principalCollection(store), mails);
   return {

@@ -5,20 +5,13 @@ import {
   LoginFailed,
   type LoginTokens,
   loginTokens,
+  type ProviderRequest,
   post,
   type TokenResponse,
   verifyIdToken,
 } from './provider-client.js';
 
 /** A client on a device without a browser (RFC 8628): a person signs in elsewhere and enters a code. */
-
-export interface DeviceLoginRequest {
-  issuer: string;
-  clientId: string;
-  clientSecret?: string | undefined;
-  scope: string;
-  resource?: string | undefined;
-}
 
 /** What the person has to see (RFC 8628 §3.2). */
 export interface DeviceCode {
@@ -51,7 +44,7 @@ const LONGEST_INTERVAL_MS = 60 * SECOND;
  * @throws LoginFailed
  */
 export async function logInOnDevice(
-  request: DeviceLoginRequest,
+  request: ProviderRequest,
   { clock, wait, show }: DeviceLoginDependencies,
 ): Promise<LoginTokens> {
   const metadata = await discover(request.issuer);

@@ -3,6 +3,7 @@ import type { Resolved } from '../core/config/options.js';
 import { diagnose, type Finding } from '../core/server/doctor.js';
 import { idpServerSchema, resolveServer, type ServerConfiguration } from '../core/server/options.js';
 import { readCollection } from '../core/storage/inspect.js';
+import { pagesOf } from '../core/storage/pages.js';
 import { examineMailServer } from '../shared/email/doctor.js';
 import { hasMailServer, type IdpConfiguration, idpSchema, idpWarnings, resolveIdp } from './options.js';
 import type { ClientCollection, ClientDocument } from './provisioning/store.js';
@@ -74,12 +75,8 @@ async function examineClients(databaseUri: string): Promise<Finding[]> {
 
 async function findES256Clients(clients: Pick<ClientCollection, 'page'>) {
   const found: Pick<ClientDocument, 'id' | 'name'>[] = [];
-  let after: string | undefined;
-  do {
-    const { items, next } = await clients.page({ sort: 'id', limit: 1000, ...(after && { after }) });
+  for await (const items of pagesOf(clients, { sort: 'id' }))
     for (const { id, name, idTokenAlg } of items) if (idTokenAlg === 'ES256') found.push({ id, name });
-    after = next ?? undefined;
-  } while (after !== undefined);
   return found;
 }
 

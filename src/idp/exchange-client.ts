@@ -5,7 +5,7 @@ import type { Clock } from '../core/kernel/clock.js';
 import { ACCESS_TOKEN, JWT } from './oidc/delegations/actor.js';
 import { DELEGATION_TOKEN } from './oidc/delegations/exchange.js';
 import { TOKEN_EXCHANGE } from './oidc/tokens/request.js';
-import { discover, type LoginTokens, loginTokens, post } from './provider-client.js';
+import { type ClientOptions, discover, type LoginTokens, loginTokens, post } from './provider-client.js';
 
 /** A client of token exchange (RFC 8693), with which an agent acts for a person. */
 
@@ -30,10 +30,8 @@ export const TOKEN_TYPES: Readonly<Record<string, string>> = {
   delegation: DELEGATION_TOKEN,
 };
 
-export interface ExchangeOptions {
+export interface ExchangeOptions extends ClientOptions {
   issuer: string;
-  clientId: string;
-  clientSecret?: string | undefined;
   resource?: string | undefined;
   scope?: string | undefined;
   subjectToken: string;
@@ -43,16 +41,11 @@ export interface ExchangeOptions {
   actorTokenType?: string | undefined;
 }
 
-export interface ExchangedTokens extends LoginTokens {
-  /** The next token of the delegation, if one was exchanged. */
-  delegation_token?: string;
-}
-
-/** @throws LoginFailed */
+/** With the next token of the delegation, if one was exchanged. @throws LoginFailed */
 export async function exchangeToken(
   { issuer, clientId, clientSecret, ...request }: ExchangeOptions,
   { clock }: { clock: Clock },
-): Promise<ExchangedTokens> {
+): Promise<LoginTokens & { delegation_token?: string }> {
   const { resource, scope, subjectToken, actorToken } = request;
   const metadata = await discover(issuer);
   const startedAt = clock.now();

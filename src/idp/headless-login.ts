@@ -9,6 +9,7 @@ import {
   type LoginTokens,
   loginTokens,
   type Metadata,
+  type ProviderRequest,
   post,
   send,
   verifyIdToken,
@@ -40,15 +41,10 @@ export const loginSchema = defineOptions({
   resource: text('IDP_LOGIN_RESOURCE', 'The API that the access token is for.'),
 });
 
-export interface LoginRequest {
-  issuer: string;
-  clientId: string;
-  clientSecret?: string | undefined;
+export interface LoginRequest extends ProviderRequest {
   handle: string;
   password: string;
   redirectUri: string;
-  scope: string;
-  resource?: string | undefined;
 }
 
 /**

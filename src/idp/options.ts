@@ -4,8 +4,8 @@ import { defineOptions, type Resolved, readVariable, resolveOptions } from '../c
 import { mountProblem, publicUrlOption } from '../core/config/public-url.js';
 import { brandOptions, refuseLoneDarkLogo } from '../core/http/brand.js';
 import { messagesOptions, refuseUnknownLocale } from '../core/http/messages.js';
-import { systemClock } from '../core/kernel/clock.js';
-import { equalSecrets, systemRandom } from '../core/kernel/secrets.js';
+import { type Clock, systemClock } from '../core/kernel/clock.js';
+import { equalSecrets, type Random, systemRandom } from '../core/kernel/secrets.js';
 import { auditRetentionOption } from '../core/ops/audit.js';
 import { metricsOption } from '../core/ops/metrics.js';
 import { idpServerSchema, storeOptions } from '../core/server/options.js';
@@ -62,12 +62,15 @@ export type IdpOptions = Partial<IdpConfiguration> & IdpRuntimeOptions;
 
 export interface ResolvedIdp {
   config: Resolved<IdpConfiguration>;
-  runtime: Required<Pick<IdpRuntimeOptions, 'prefix' | 'clock' | 'random'>> &
-    OptionalRuntime &
-    Pick<IdpRuntimeOptions, 'console' | 'accountPages'> & {
-      /** The value of IDP_TRUST_PROXY, which a plugin does not use. */
-      proxyVariable: string | undefined;
-    };
+  runtime: OptionalRuntime & {
+    prefix: string;
+    clock: Clock;
+    random: Random;
+    console?: boolean;
+    accountPages?: boolean;
+    /** The value of IDP_TRUST_PROXY, which a plugin does not use. */
+    proxyVariable: string | undefined;
+  };
 }
 
 /** Rejects equal secrets: one was copied, or a step of a rotation is missing. */
@@ -94,22 +97,19 @@ function refuseEqualSecrets(values: IdpConfiguration, report: Report): void {
   }
 }
 
+/** Where a step of the rotation of a key is missing. */
+const rotationRemedies = (key: string): Record<string, Record<string, string>> => ({
+  [`${key}_NEXT`]: { [key]: `Unset ${key}_NEXT: its key signs already.` },
+  [`${key}_PREVIOUS`]: {
+    [key]: `Unset ${key}_PREVIOUS: its key still signs.`,
+    [`${key}_NEXT`]: `Set ${key}_NEXT to a new key: openssl rand -hex 32`,
+  },
+});
+
 /** Remedies for two equal secrets other than generating one of them. */
 const EQUAL_SECRETS: Record<string, Record<string, string>> = {
-  IDP_ED25519_SEED_NEXT: {
-    IDP_ED25519_SEED: 'Unset IDP_ED25519_SEED_NEXT: its key signs already.',
-  },
-  IDP_ED25519_SEED_PREVIOUS: {
-    IDP_ED25519_SEED: 'Unset IDP_ED25519_SEED_PREVIOUS: its key still signs.',
-    IDP_ED25519_SEED_NEXT: 'Set IDP_ED25519_SEED_NEXT to a new key: openssl rand -hex 32',
-  },
-  IDP_ES256_KEY_NEXT: {
-    IDP_ES256_KEY: 'Unset IDP_ES256_KEY_NEXT: its key signs already.',
-  },
-  IDP_ES256_KEY_PREVIOUS: {
-    IDP_ES256_KEY: 'Unset IDP_ES256_KEY_PREVIOUS: its key still signs.',
-    IDP_ES256_KEY_NEXT: 'Set IDP_ES256_KEY_NEXT to a new key: openssl rand -hex 32',
-  },
+  ...rotationRemedies('IDP_ED25519_SEED'),
+  ...rotationRemedies('IDP_ES256_KEY'),
   IDP_INVITE_TOKEN: {
     IDP_ADMIN_TOKEN:
       'Set IDP_INVITE_TOKEN to a different secret, or unset it: with the same value it has no effect.',
@@ -193,34 +193,12 @@ export function resolveIdp(options: IdpOptions, generate = true): ResolvedIdp {
     openapi,
     ...given
   } = options;
-  const rules = (values: IdpConfiguration, report: Report) => {
-    const problem = prefix === '' ? null : mountProblem(prefix);
-    if (problem) report.refuse(`'prefix' ${problem}`);
-    const lending = hostDatabaseProblem(options);
-    if (lending) report.refuse(lending);
-    // Only the path is compared: https://idp ends with /idp as well.
-    const path = values.publicUrl?.replace(/^\w+:\/\/[^/]*|\/$/g, '');
-    if (path !== undefined && !path.endsWith(prefix)) {
-      report.refuse(
-        `IDP_PUBLIC_URL must end with the prefix ${prefix}: the issuer is the address of the provider.`,
-      );
-    }
-    refuseEqualSecrets(values, report);
-    refusePolicyWithoutKey(values, 'IDP_', report);
-    refuseUnusablePasskeys(values, 'IDP_', report);
-    refuseLoneDarkLogo(values, 'IDP_', report);
-    refuseUnknownLocale(values, 'IDP_', report);
-    // Outside production, it is generated.
-    if (report.production && values.metrics && values.adminToken === undefined) {
-      report.refuse('IDP_METRICS requires IDP_ADMIN_TOKEN.', 'Set IDP_ADMIN_TOKEN, or unset IDP_METRICS.');
-    }
-  };
   const asked = mongo ? { ...given, databaseUri: given.databaseUri ?? HOST_DATABASE_URI } : given;
   const source = { program: 'idp', given: asked, env, random, generate };
   const config = resolveOptions(
     idpSchema,
     { ...source, serverSchema: idpServerSchema, prefix: 'IDP_' },
-    rules,
+    (values, report) => applyRules(values, report, options),
   );
   const optional = {
     ...(hashing && { hashing }),
@@ -232,8 +210,29 @@ export function resolveIdp(options: IdpOptions, generate = true): ResolvedIdp {
     ...(accountPages !== undefined && { accountPages }),
     proxyVariable: readVariable('IDP_TRUST_PROXY', env),
   };
-  return {
-    config,
-    runtime: { prefix, clock, random, ...optional },
-  };
+  return { config, runtime: { prefix, clock, random, ...optional } };
+}
+
+function applyRules(values: IdpConfiguration, report: Report, options: IdpOptions): void {
+  const { prefix = '' } = options;
+  const problem = prefix === '' ? null : mountProblem(prefix);
+  if (problem) report.refuse(`'prefix' ${problem}`);
+  const lending = hostDatabaseProblem(options);
+  if (lending) report.refuse(lending);
+  // Only the path is compared: https://idp ends with /idp as well.
+  const path = values.publicUrl?.replace(/^\w+:\/\/[^/]*|\/$/g, '');
+  if (path !== undefined && !path.endsWith(prefix)) {
+    report.refuse(
+      `IDP_PUBLIC_URL must end with the prefix ${prefix}: the issuer is the address of the provider.`,
+    );
+  }
+  refuseEqualSecrets(values, report);
+  refusePolicyWithoutKey(values, 'IDP_', report);
+  refuseUnusablePasskeys(values, 'IDP_', report);
+  refuseLoneDarkLogo(values, 'IDP_', report);
+  refuseUnknownLocale(values, 'IDP_', report);
+  // Outside production, it is generated.
+  if (report.production && values.metrics && values.adminToken === undefined) {
+    report.refuse('IDP_METRICS requires IDP_ADMIN_TOKEN.', 'Set IDP_ADMIN_TOKEN, or unset IDP_METRICS.');
+  }
 }

@@ -30,6 +30,14 @@ export interface ClientOptions {
   clientSecret?: string | undefined;
 }
 
+/** What a client asks of a provider. */
+export interface ProviderRequest extends ClientOptions {
+  issuer: string;
+  scope: string;
+  /** The API that the access token is for. */
+  resource?: string | undefined;
+}
+
 const REQUEST_TIMEOUT_MS = 10_000;
 
 export interface Metadata {
@@ -108,7 +116,7 @@ export const loginTokens = (
  */
 export async function verifyIdToken(
   { issuer, jwks_uri: jwks }: Metadata,
-  { clientId }: Pick<ClientOptions, 'clientId'>,
+  { clientId }: ClientOptions,
   idToken: string,
   nonce: string | undefined,
 ): Promise<void> {

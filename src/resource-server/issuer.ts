@@ -13,8 +13,6 @@ export interface Issuer {
 /** The part of `fetch` that is used. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
-export type IssuerSource = ReturnType<typeof createIssuerSource>;
-
 const TIMEOUT_MS = 5 * SECOND;
 /** After a failure, requests are refused without another attempt for this time. */
 const RETRY_MS = SECOND;

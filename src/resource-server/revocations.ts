@@ -11,14 +11,7 @@ import type { Fetch, Issuer } from './issuer.js';
 
 /** Follows the issuer's list of revoked access tokens. */
 
-export interface Revocations {
-  /** Whether the list is known and recent; otherwise no token can be accepted. */
-  isCurrent(): boolean;
-  /** Resolves after the first attempt to read the list. */
-  ready(): Promise<void>;
-  includes(claims: RevocableClaims): boolean;
-  stop(): void;
-}
+export type Revocations = ReturnType<typeof followRevocations>;
 
 /** The longest time for which the issuer holds back its answer while nothing changes (RFC 7240 §4.3). */
 const MAX_WAIT_S = 10;
@@ -38,7 +31,7 @@ export interface FollowOptions {
 }
 
 /** Reads the list again and again: each answer comes when the list has changed, or after some seconds. */
-export function followRevocations({ keys }: Issuer, uri: string, options: FollowOptions): Revocations {
+export function followRevocations({ keys }: Issuer, uri: string, options: FollowOptions) {
   const { clock, fetch, issuer, maxSilenceMs, onFailure } = options;
   const ended = new AbortController();
   const waitS = Math.min(MAX_WAIT_S, Math.floor(maxSilenceMs / 3 / SECOND));
@@ -85,10 +78,12 @@ export function followRevocations({ keys }: Issuer, uri: string, options: Follow
   const ready = new Promise<void>((resolve) => void follow(resolve));
 
   return {
-    isCurrent: () => known !== undefined && clock.now() - answeredAt <= maxSilenceMs,
-    ready: () => ready,
-    includes: (claims) => known !== undefined && isRevoked(claims, known.list),
-    stop: () => ended.abort(),
+    /** Whether the list is known and recent; otherwise no token can be accepted. */
+    isCurrent: (): boolean => known !== undefined && clock.now() - answeredAt <= maxSilenceMs,
+    /** Resolves after the first attempt to read the list. */
+    ready: (): Promise<void> => ready,
+    includes: (claims: RevocableClaims): boolean => known !== undefined && isRevoked(claims, known.list),
+    stop: (): void => ended.abort(),
   };
 }
 

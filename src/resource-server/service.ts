@@ -90,9 +90,8 @@ export function createResourceServer(options: ResourceServerOptions) {
       const found = await source.get();
       if (maxRevocationSilence !== false && found.revocationsUri !== undefined) {
         const maxSilenceMs = maxRevocationSilence * SECOND;
-        revocations ??= followRevocations(found, found.revocationsUri, {
-          ...{ clock, fetch, issuer, maxSilenceMs, onFailure },
-        });
+        const following = { clock, fetch, issuer, maxSilenceMs, onFailure };
+        revocations ??= followRevocations(found, found.revocationsUri, following);
         await revocations.ready();
       }
       return found;
@@ -167,7 +166,9 @@ export function createResourceServer(options: ResourceServerOptions) {
     const age = toSeconds(clock.now()) - (token.authTime ?? 0) / SECOND;
     if (isStrong && (maxAge === undefined || age <= maxAge + SKEW_S)) return;
     throw refuse('insufficient_user_authentication', 'The person must sign in again for this.', {
-      ...{ scheme, acr_values: acr?.join(' '), max_age: maxAge?.toString() },
+      scheme,
+      acr_values: acr?.join(' '),
+      max_age: maxAge?.toString(),
     });
   };
 

@@ -13,7 +13,7 @@ import type { ClientDocument, Kind } from '../provisioning/store.js';
 import { LOGOUT_FAILURES } from './logout-failures.js';
 import { METADATA_CLIENTS } from './metadata-clients.js';
 import { RESOURCES } from './resources.js';
-import { type ConsoleServices, operatorSource } from './sources.js';
+import { type ConsoleServices, operatorSource, type TextForm } from './sources.js';
 
 const KINDS: Record<string, { label: string; kinds: Kind[] }> = {
   both: { label: 'People and agents', kinds: ['agent', 'human'] },
@@ -114,25 +114,6 @@ const INPUTS: readonly Input[] = [
   },
 ];
 
-const Form = Type.Object({
-  name: Type.Optional(Type.String()),
-  redirect_uris: Type.Optional(Type.String()),
-  post_logout_redirect_uris: Type.Optional(Type.String()),
-  kinds: Type.Optional(Type.String()),
-  trusted: Type.Optional(Type.String()),
-  strict: Type.Optional(Type.String()),
-  device: Type.Optional(Type.String()),
-  id_token_alg: Type.Optional(Type.String()),
-  backchannel_logout_uri: Type.Optional(
-    Type.String({ accepts: 'an https address of at most 2048 characters', maxLength: MAX_URI_LENGTH }),
-  ),
-  logo_uri: Type.Optional(
-    Type.String({ accepts: 'an https address of at most 2048 characters', maxLength: MAX_URI_LENGTH }),
-  ),
-  public: Type.Optional(Type.String()),
-  at_once: Type.Optional(Type.String()),
-});
-
 /** @throws VALIDATION_ERROR */
 function readLines(path: string, text = ''): string[] {
   const lines = text.split(/\s+/).filter((line) => line !== '');
@@ -171,8 +152,8 @@ function readClient({
 const FORM_FIELDS: Readonly<Record<string, string>> = { id_token_signed_response_alg: 'id_token_alg' };
 
 /** Names the field of the form instead of the metadata or one URI in it: `redirect_uris.0` becomes `redirect_uris`. */
-function atField(error: unknown): unknown {
-  if (!(error instanceof AppError) || error.details === undefined) return error;
+function failAtField(error: unknown): never {
+  if (!(error instanceof AppError) || error.details === undefined) throw error;
   const details = error.details.map(({ path, message }) => {
     const [field = path, index] = path.split('.');
     return {
@@ -180,7 +161,7 @@ function atField(error: unknown): unknown {
       message: index === undefined ? message : `in line ${Number(index) + 1} ${message}`,
     };
   });
-  return invalidFields(...details);
+  throw invalidFields(...details);
 }
 
 /** The list, the page and the changes of applications. */
@@ -200,7 +181,7 @@ export async function clientsPlugin(
       ? idTokenAlg
       : `${idTokenAlg}. Nobody can sign in: IDP_ES256_KEY is not set on the server.`;
   };
-  const register = <Target, Result>(action: Action<Target, typeof Form, Result>) =>
+  const register = <Target, Result>(action: Action<Target, TextForm, Result>) =>
     registerAction(fastify, console, action);
   const shown = (client: ClientDocument, secret: string | null) => ({
     title: client.name || client.id,
@@ -307,10 +288,8 @@ export async function clientsPlugin(
     ],
     find: async () => ({}),
     run: async (_, fields, by) => {
-      const input = { ...readClient(fields), isPublic: fields.public === 'yes' };
-      return clients.create(input, operatorSource(by)).catch((error: unknown) => {
-        throw atField(error);
-      });
+      const input = { ...readClient(fields), isPublic: fields['public'] === 'yes' };
+      return clients.create(input, operatorSource(by)).catch(failAtField);
     },
     reveal: ({ client, secret }) => shown(client, secret),
     done: 'Application created.',
@@ -338,11 +317,7 @@ export async function clientsPlugin(
     }),
     find,
     run: async ({ id }, fields, by) =>
-      found(
-        await clients.update(id, readClient(fields), operatorSource(by)).catch((error: unknown) => {
-          throw atField(error);
-        }),
-      ),
+      found(await clients.update(id, readClient(fields), operatorSource(by)).catch(failAtField)),
     done: 'Saved.',
     returnTo: ({ id }) => `clients/${id}`,
   });

@@ -8,9 +8,6 @@ import { createOperatorGuard } from './guard.js';
 import { consolePlugin, sectionsOf } from './plugin.js';
 import type { ConsoleSources } from './sources.js';
 
-/** The console, in which operators manage the provider. */
-export type OperatorsModule = ReturnType<typeof createOperatorsModule>;
-
 export interface OperatorsModuleOptions {
   clock: Clock;
   issuer(): string;
@@ -19,6 +16,7 @@ export interface OperatorsModuleOptions {
   sources: ConsoleSources;
 }
 
+/** The console, in which operators manage the provider. */
 export function createOperatorsModule({ clock, issuer, pages, signIn, sources }: OperatorsModuleOptions) {
   const { guard, operatorOf } = createOperatorGuard({ signIn, clock, issuer });
   const console = createConsole({

@@ -1,11 +1,10 @@
-import { Type } from 'typebox';
 import { mustBe } from '../../core/config/validation-messages.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { DisplayName, matchesSchema, toTimestamp } from '../../core/http/schemas.js';
 import { httpErrors, invalidFields } from '../../core/kernel/errors.js';
 import { type Action, registerAction } from '../../shared/console-kit/actions.js';
 import type { PrincipalDocument } from '../provisioning/store.js';
-import { type ConsoleServices, operatorSource } from './sources.js';
+import { type ConsoleServices, operatorSource, type TextForm } from './sources.js';
 
 const HANDLE = {
   name: 'handle',
@@ -17,18 +16,12 @@ const HANDLE = {
 
 const NAME = { name: 'name', label: 'Display name', hint: 'Optional.', maxLength: 200 } as const;
 
-const Created = Type.Object({
-  handle: Type.String(),
-  name: Type.Optional(Type.String()),
-  days: Type.Optional(Type.String()),
-});
-
 const NOTE_PASSWORD = 'The password is shown only once. Copy it now and give it to the agent.';
 const NOTE_LINK =
   'The link is shown only once and can be used once. Copy it now and give it to the person only.';
 
 /** The handle and the name of a form. @throws VALIDATION_ERROR */
-function readIdentity({ handle = '', name }: { handle?: string; name?: string }) {
+function readIdentity({ handle = '', name }: Record<string, string | undefined>) {
   if (name !== undefined && !matchesSchema(name, DisplayName)) {
     throw invalidFields({ path: 'name', message: mustBe(DisplayName, name) });
   }
@@ -53,11 +46,10 @@ export async function principalActionsPlugin(
     if (result === null) throw httpErrors.VERSION_CONFLICT();
     return result;
   };
-  const register = <Target, Fields extends typeof Created, Result>(
-    action: Action<Target, Fields, Result>,
-  ): Promise<void> => registerAction(fastify, console, action);
+  const register = <Target, Result>(action: Action<Target, TextForm, Result>): Promise<void> =>
+    registerAction(fastify, console, action);
 
-  await register<PrincipalDocument, typeof Created, unknown>({
+  await register<PrincipalDocument, unknown>({
     path: 'principals/:sub/disable',
     section,
     title: ({ handle }) => `Disable ${handle}?`,
@@ -70,7 +62,7 @@ export async function principalActionsPlugin(
     returnTo,
   });
 
-  await register<PrincipalDocument, typeof Created, unknown>({
+  await register<PrincipalDocument, unknown>({
     path: 'principals/:sub/enable',
     section,
     title: ({ handle }) => `Enable ${handle}?`,
@@ -83,7 +75,7 @@ export async function principalActionsPlugin(
     returnTo,
   });
 
-  await register<PrincipalDocument, typeof Created, unknown>({
+  await register<PrincipalDocument, unknown>({
     path: 'principals/:sub/delete',
     section,
     title: ({ handle }) => `Delete ${handle}?`,
@@ -101,7 +93,7 @@ export async function principalActionsPlugin(
     returnTo,
   });
 
-  await register<PrincipalDocument, typeof Created, { url: string; expiresAt: number }>({
+  await register<PrincipalDocument, { url: string; expiresAt: number }>({
     path: 'principals/:sub/reset',
     section,
     title: ({ handle }) => `Create a reset link for ${handle}?`,
@@ -119,7 +111,7 @@ export async function principalActionsPlugin(
     returnTo,
   });
 
-  await register<PrincipalDocument, typeof Created, string>({
+  await register<PrincipalDocument, string>({
     path: 'principals/:sub/rotate',
     section,
     title: ({ handle }) => `Rotate the password of ${handle}?`,
@@ -136,7 +128,7 @@ export async function principalActionsPlugin(
     returnTo,
   });
 
-  await register<{ id: string; sid: string }, typeof Created, unknown>({
+  await register<{ id: string; sid: string }, unknown>({
     path: 'principals/:sub/sessions/:sid/end',
     section,
     title: () => 'End this session?',
@@ -158,7 +150,7 @@ export async function principalActionsPlugin(
     returnTo,
   });
 
-  await register<{ id: string; delegation: string }, typeof Created, unknown>({
+  await register<{ id: string; delegation: string }, unknown>({
     path: 'principals/:sub/delegations/:id/end',
     section,
     title: () => 'End this delegation?',
@@ -176,7 +168,7 @@ export async function principalActionsPlugin(
     returnTo,
   });
 
-  await register<object, typeof Created, { agent: PrincipalDocument; password: string }>({
+  await register<object, { agent: PrincipalDocument; password: string }>({
     path: 'agents/create',
     section,
     title: () => 'Create an agent',
@@ -197,7 +189,7 @@ export async function principalActionsPlugin(
     returnTo: () => section,
   });
 
-  await register<object, typeof Created, { url: string; expiresAt: number }>({
+  await register<object, { url: string; expiresAt: number }>({
     path: 'invitations/create',
     section: 'invitations',
     title: () => 'Invite a person',
@@ -224,7 +216,7 @@ export async function principalActionsPlugin(
     returnTo: () => 'invitations',
   });
 
-  await register<PrincipalDocument, typeof Created, unknown>({
+  await register<PrincipalDocument, unknown>({
     path: 'invitations/:sub/withdraw',
     section: 'invitations',
     title: ({ handle }) => `Withdraw the invitation of ${handle}?`,

@@ -6,8 +6,10 @@ import { toAuditView } from '../../core/ops/audit.js';
 import { Done, Parameters, rootOf } from '../../shared/console-kit/console.js';
 import { type DetailRow, detailRows } from '../../shared/console-kit/details.js';
 import { tableOf } from '../../shared/console-kit/lists.js';
+import type { Connection } from '../oidc/consents.js';
 import type { ActiveDelegation } from '../oidc/delegations/service.js';
-import type { PrincipalDocument } from '../provisioning/store.js';
+import type { SessionDocument } from '../oidc/store.js';
+import type { ClientDocument, PrincipalDocument } from '../provisioning/store.js';
 import { AUDIT_COLUMNS } from './audit.js';
 import { kindOf } from './principals.js';
 import type { ConsoleServices } from './sources.js';
@@ -83,6 +85,51 @@ function delegationTable(
   };
 }
 
+const sessionTable = (sessions: SessionDocument[], page: string, root: string) => ({
+  id: 'sessions',
+  heading: 'Sessions',
+  tableLabel: 'Sessions',
+  empty: 'Not signed in.',
+  ...tableOf<SessionDocument>(
+    [
+      { label: 'Signed in', text: ({ authTime }) => toTimestamp(authTime), kind: 'time' },
+      { label: 'Expires', text: ({ expiresAt }) => toTimestamp(expiresAt), kind: 'time' },
+      { label: 'ID', text: ({ id }) => id, kind: 'code' },
+      { label: 'End', text: () => 'End', href: ({ id }) => `${page}/sessions/${id}/end` },
+    ],
+    sessions,
+    root,
+  ),
+});
+
+const applicationTable = (
+  applications: (Connection & { client: ClientDocument | null })[],
+  root: string,
+) => ({
+  id: 'applications',
+  heading: 'Connected applications',
+  tableLabel: 'Connected applications',
+  empty: 'No application was allowed by this principal.',
+  note: 'Agents and applications that are trusted need no consent and are not listed.',
+  ...tableOf<(typeof applications)[number]>(
+    [
+      {
+        label: 'Application',
+        text: ({ client, clientId }) => client?.name || clientId,
+        href: ({ client, clientId }) => (client ? `clients/${clientId}` : null),
+      },
+      {
+        label: 'Scopes',
+        text: ({ scopes, resources }) =>
+          [...scopes, ...resources.map((one) => `${one.resource} ${one.scopes.join(' ')}`)].join(' '),
+      },
+      { label: 'Allowed', text: ({ updatedAt }) => toTimestamp(updatedAt), kind: 'time' },
+    ],
+    applications,
+    root,
+  ),
+});
+
 /** The page of a principal: its data, sessions, applications and latest audit records. */
 export async function principalPagePlugin(
   fastify: FastifyTypebox,
@@ -106,46 +153,8 @@ export async function principalPagePlugin(
     );
     const page = `principals/${sub}`;
     const tables = [
-      {
-        id: 'sessions',
-        heading: 'Sessions',
-        tableLabel: 'Sessions',
-        empty: 'Not signed in.',
-        ...tableOf(
-          [
-            { label: 'Signed in', text: ({ authTime }) => toTimestamp(authTime), kind: 'time' },
-            { label: 'Expires', text: ({ expiresAt }) => toTimestamp(expiresAt), kind: 'time' },
-            { label: 'ID', text: ({ id }) => id, kind: 'code' },
-            { label: 'End', text: () => 'End', href: ({ id }) => `${page}/sessions/${id}/end` },
-          ],
-          sessions,
-          root,
-        ),
-      },
-      {
-        id: 'applications',
-        heading: 'Connected applications',
-        tableLabel: 'Connected applications',
-        empty: 'No application was allowed by this principal.',
-        note: 'Agents and applications that are trusted need no consent and are not listed.',
-        ...tableOf(
-          [
-            {
-              label: 'Application',
-              text: ({ client, clientId }) => client?.name || clientId,
-              href: ({ client, clientId }) => (client ? `clients/${clientId}` : null),
-            },
-            {
-              label: 'Scopes',
-              text: ({ scopes, resources }) =>
-                [...scopes, ...resources.map((one) => `${one.resource} ${one.scopes.join(' ')}`)].join(' '),
-            },
-            { label: 'Allowed', text: ({ updatedAt }) => toTimestamp(updatedAt), kind: 'time' },
-          ],
-          applications,
-          root,
-        ),
-      },
+      sessionTable(sessions, page, root),
+      applicationTable(applications, root),
       ...(delegations.length > 0 ? [delegationTable(delegations, { isAgent, page, root })] : []),
       {
         id: 'audit',

@@ -1,3 +1,4 @@
+import type { TObject, TOptional, TString } from 'typebox';
 import type { RequestSource } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import type { Audit, Operator } from '../../core/ops/audit.js';
@@ -46,6 +47,9 @@ export interface ConsoleServices {
   sources: ConsoleSources;
   clock: Clock;
 }
+
+/** The fields of a form: text, and none that was left empty. */
+export type TextForm = TObject<Record<string, TOptional<TString>>>;
 
 /** The client of a change by an operator. */
 export const operatorSource = ({ name, ip }: Operator): RequestSource => ({

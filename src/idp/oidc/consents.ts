@@ -2,6 +2,7 @@ import { accessOf } from '../../core/http/revocation-list.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { nullIfTaken } from '../../core/storage/collection.js';
 import { namesIn, type ResourceScopes } from './resources.js';
+import type { Revocations } from './revocations/service.js';
 import type { ConsentDocument, Consents } from './store.js';
 
 /** What a user granted to a client. */
@@ -59,13 +60,11 @@ export function covers(consent: Consent, scope: string, asked?: readonly Resourc
   return scopes.length === 0 && resources.length === 0;
 }
 
-/** Runs a revocation, after which tokens of the earlier generation of an access are refused everywhere. */
-export type EndAccess = <T>(access: string, generation: number, change: () => Promise<T>) => Promise<T>;
-
+/** @param endAccess runs a revocation, after which tokens of the earlier generation of an access are refused everywhere */
 export function createConsentService(
   consents: Consents,
   clock: Clock,
-  endAccess: EndAccess = (_access, _generation, change) => change(),
+  endAccess: Revocations['endAccess'] = (_access, _generation, change) => change(),
 ) {
   const read = async (id: string): Promise<Consent> => {
     const stored: Partial<ConsentDocument> = (await consents.findOne({ id })) ?? {};

@@ -21,7 +21,7 @@ export interface GrantedAccessOptions {
  * it is built before them; commands use it beside a server.
  */
 export function createGrantedAccess(
-  { store, audit, clock, random }: Pick<ModuleContext, 'store' | 'audit' | 'clock' | 'random'>,
+  { store, audit, clock, random }: ModuleContext,
   { resources, findPrincipal, wake }: GrantedAccessOptions,
 ) {
   const notices = logoutNoticeCollection(store);

@@ -1,6 +1,4 @@
-import type { Metrics } from '../../core/ops/metrics.js';
 import { createExpiryPurge } from '../../core/ops/purge.js';
-import type { BackchannelLogout } from './backchannel/service.js';
 import { createOrphanPurge } from './delegations/orphans.js';
 import { createPurges } from './purge.js';
 import type { OidcServices } from './services.js';
@@ -10,6 +8,9 @@ import {
   sessionCollection,
   usedProofCollection,
 } from './store.js';
+
+/** Notices counted at a scrape. */
+const MAX_COUNTED = 10_000;
 
 /** Adds the jobs of OpenID Connect: they remove what has expired, and notify applications of ended sessions. */
 export function addJobs(services: OidcServices): void {
@@ -32,18 +33,11 @@ export function addJobs(services: OidcServices): void {
   jobs.add('revocation-purge', createExpiryPurge(revocationDocuments, clock));
   jobs.add('backchannel-logout', backchannel.jobs.send);
   jobs.add('logout-notice-purge', backchannel.jobs.purge);
-  if (metrics) measureNotices(metrics, backchannel);
-}
-
-/** Notices counted at a scrape. */
-const MAX_COUNTED = 10_000;
-
-function measureNotices(metrics: Metrics, { countDue }: Pick<BackchannelLogout, 'countDue'>): void {
-  metrics.storeGauge(
+  metrics?.storeGauge(
     {
       name: 'backchannel_logouts_due',
       help: `Applications to be notified that a session has ended, counted up to ${MAX_COUNTED}.`,
     },
-    async () => [{ labels: {}, value: await countDue(MAX_COUNTED) }],
+    async () => [{ labels: {}, value: await backchannel.countDue(MAX_COUNTED) }],
   );
 }

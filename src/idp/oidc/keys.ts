@@ -28,10 +28,7 @@ const defined = (keys: (string | undefined)[]): string[] => keys.filter((key) =>
 export function keyMaterial(values: OidcConfiguration) {
   const { ed25519Seed, ed25519SeedNext, ed25519SeedPrevious } = values;
   const { es256Key, es256KeyNext, es256KeyPrevious } = values;
-  const seeds: readonly [string, ...string[]] = [
-    ed25519Seed,
-    ...defined([ed25519SeedNext, ed25519SeedPrevious]),
-  ];
+  const seeds: KeyMaterial['seeds'] = [ed25519Seed, ...defined([ed25519SeedNext, ed25519SeedPrevious])];
   return {
     seeds,
     es256Keys: defined([es256Key, es256KeyNext, es256KeyPrevious]),
@@ -43,19 +40,19 @@ export function keyMaterial(values: OidcConfiguration) {
 export interface PublishedKey {
   id: string;
   algorithm: string;
-  use: 'current' | 'next' | 'previous';
+  use: (typeof USES)[number];
 }
+
+const USES = ['current', 'next', 'previous'] as const;
 
 /** What each published key is for, in the order of `keyMaterial`. */
 export function publishedKeys(values: OidcConfiguration, { jwks }: Keys): PublishedKey[] {
-  const usesOf = (current?: string, next?: string, previous?: string) => [
-    ...(current === undefined ? [] : ['current' as const]),
-    ...(next === undefined ? [] : ['next' as const]),
-    ...(previous === undefined ? [] : ['previous' as const]),
-  ];
+  const { ed25519Seed, ed25519SeedNext, ed25519SeedPrevious } = values;
+  const { es256Key, es256KeyNext, es256KeyPrevious } = values;
+  const usesOf = (keys: (string | undefined)[]) => USES.filter((_, index) => keys[index] !== undefined);
   const uses = [
-    ...usesOf(values.ed25519Seed, values.ed25519SeedNext, values.ed25519SeedPrevious),
-    ...usesOf(values.es256Key, values.es256KeyNext, values.es256KeyPrevious),
+    ...usesOf([ed25519Seed, ed25519SeedNext, ed25519SeedPrevious]),
+    ...usesOf([es256Key, es256KeyNext, es256KeyPrevious]),
   ];
   return jwks.keys.flatMap(({ kid = '', alg = '' }, index) => {
     const use = uses[index];
@@ -142,7 +139,7 @@ export interface Hint {
 /** Reads an `id_token_hint` issued by this provider, expired ones included (RP-Initiated Logout §4); else `null`. */
 export type ReadHint = (idToken: string) => Promise<Hint | null>;
 
-export function createHintReader(keys: Pick<Keys, 'verify'>, issuer: () => string): ReadHint {
+export function createHintReader(keys: Keys, issuer: () => string): ReadHint {
   return async (idToken) => {
     const { iss, sub, aud, sid } = (await keys.verify(idToken)) ?? {};
     if (iss !== issuer() || typeof sub !== 'string' || typeof aud !== 'string') return null;

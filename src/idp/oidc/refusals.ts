@@ -7,16 +7,6 @@ import type { Audit } from '../../core/ops/audit.js';
 import type { ClientAssertions } from './client-assertion.js';
 import type { Directory } from './directory.js';
 
-/** Requests of applications that were refused: which one, with which address, and why. Operators look them up. */
-export type Refusals = ReturnType<typeof createRefusals>;
-
-/** As the application has sent them. */
-export interface Refusal {
-  clientId: string | undefined;
-  redirectUri: string | undefined;
-  reason: string;
-}
-
 export interface RefusalDependencies {
   directory: Pick<Directory, 'findClient'>;
   assertions: Pick<ClientAssertions, 'subjectOf'>;
@@ -42,9 +32,17 @@ const shown = (text: string): string => text.replace(/[\p{C}\p{Z}]+/gu, ' ').sli
 /** Anything else in the field may be a secret that was sent in the wrong place. */
 const isClientId = (text: string): boolean => /^cid_[\w-]+$/.test(text) || /^https?:\/\/[^?#@]+$/.test(text);
 
+/** Requests of applications that were refused: which one, with which address, and why. Operators look them up. */
 export function createRefusals({ directory, assertions, audit, log }: RefusalDependencies) {
   /** Records a refusal in the log and the audit. Neither contains a secret. */
-  const record = async ({ clientId, redirectUri, reason }: Refusal, ip: string) => {
+  const record = async (
+    {
+      clientId,
+      redirectUri,
+      reason,
+    }: Record<'clientId' | 'redirectUri', string | undefined> & { reason: string },
+    ip: string,
+  ) => {
     const client = clientId !== undefined && isClientId(clientId) ? shown(clientId) : undefined;
     const address = redirectUri === undefined ? undefined : shown(redirectUri);
     log.info({ client, redirectUri: address, reason, ip }, 'a request of an application was refused');

@@ -11,20 +11,6 @@ const PUBLISHED_SEEDS = new Set([
   'c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7',
 ]);
 
-const seed = (env: string, doc: string) => ({
-  env,
-  doc,
-  secret: true,
-  check: (value: string | undefined) =>
-    /^[0-9a-f]{64}$/i.test(value ?? '')
-      ? undefined
-      : 'must be 64 hexadecimal characters: openssl rand -hex 32',
-  safe: (value: string | undefined) =>
-    PUBLISHED_SEEDS.has(value?.toLowerCase() ?? '') || new Set(value?.slice(0, 60)).size < 4
-      ? 'is a published or trivial key. Generate one: openssl rand -hex 32'
-      : undefined,
-});
-
 /** The order of the group of P-256 (SEC 2 §2.4.2): a private key is smaller. */
 const P256_ORDER = BigInt('0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551');
 
@@ -35,24 +21,41 @@ const PUBLISHED_P256_KEYS = new Set([
   'f3bd0c07a81fb932781ed52752f60cc89a6be5e51934fe01938ddb55d8f77801',
 ]);
 
-const es256Key = (env: string, doc: string) => ({
-  env,
-  doc,
-  secret: true,
-  check(value: string | undefined) {
-    if (value === undefined) return undefined;
-    if (!/^[0-9a-f]{64}$/i.test(value)) return 'must be 64 hexadecimal characters: openssl rand -hex 32';
-    const number = BigInt(`0x${value}`);
-    return number > 0n && number < P256_ORDER
-      ? undefined
-      : 'is not a private key of P-256. Generate another one: openssl rand -hex 32';
-  },
-  safe: (value: string | undefined) =>
-    PUBLISHED_P256_KEYS.has(value?.toLowerCase() ?? '') ||
-    (value !== undefined && new Set(value.slice(0, 60)).size < 4)
-      ? 'is a published or trivial key. Generate one: openssl rand -hex 32'
-      : undefined,
-});
+const isPrivateKey = (hex: string): boolean => BigInt(`0x${hex}`) > 0n && BigInt(`0x${hex}`) < P256_ORDER;
+
+/** An option with a signing key. */
+const signingKey =
+  (published: ReadonlySet<string>, problemOf: (hex: string) => string | undefined = () => undefined) =>
+  (env: string, doc: string) => ({
+    env,
+    doc,
+    secret: true,
+    check(value: string | undefined) {
+      if (value === undefined) return undefined;
+      return /^[0-9a-f]{64}$/i.test(value)
+        ? problemOf(value)
+        : 'must be 64 hexadecimal characters: openssl rand -hex 32';
+    },
+    safe: (value: string | undefined) =>
+      value !== undefined && (published.has(value.toLowerCase()) || new Set(value.slice(0, 60)).size < 4)
+        ? 'is a published or trivial key. Generate one: openssl rand -hex 32'
+        : undefined,
+  });
+
+const seed = signingKey(PUBLISHED_SEEDS);
+const es256Key = signingKey(PUBLISHED_P256_KEYS, (hex) =>
+  isPrivateKey(hex) ? undefined : 'is not a private key of P-256. Generate another one: openssl rand -hex 32',
+);
+
+/** Any other value than 0 and 1 prevents the start. */
+const flag = (env: string, doc: string, safe?: (value: boolean) => string | undefined) =>
+  option(Type.Boolean({ default: false, accepts: '0 or 1' }), {
+    env,
+    doc,
+    shown: '0',
+    parse: (text) => ({ 0: false, 1: true })[text] ?? text,
+    ...(safe && { safe }),
+  });
 
 export const oidcOptions = {
   ed25519Seed: option(Type.String(), {
@@ -64,58 +67,57 @@ export const oidcOptions = {
     required: 'production',
     generate: (random) => random.bytes(32).toString('hex'),
   }),
-  ed25519SeedNext: option(Type.Optional(Type.String()), {
-    ...seed(
+  ed25519SeedNext: option(
+    Type.Optional(Type.String()),
+    seed(
       'IDP_ED25519_SEED_NEXT',
       'Seed of the next key, published before it signs so that applications know it in time.',
     ),
-  }),
-  ed25519SeedPrevious: option(Type.Optional(Type.String()), {
-    ...seed(
+  ),
+  ed25519SeedPrevious: option(
+    Type.Optional(Type.String()),
+    seed(
       'IDP_ED25519_SEED_PREVIOUS',
       'Seed of the previous key, still published so that the tokens it signed remain verifiable.',
     ),
-  }),
-  es256Key: option(Type.Optional(Type.String()), {
-    ...es256Key(
+  ),
+  es256Key: option(
+    Type.Optional(Type.String()),
+    es256Key(
       'IDP_ES256_KEY',
       'Private key on P-256, 32 random bytes as 64 hexadecimal characters, for clients that cannot verify EdDSA: those with `id_token_signed_response_alg` ES256.',
     ),
-  }),
-  es256KeyNext: option(Type.Optional(Type.String()), {
-    ...es256Key('IDP_ES256_KEY_NEXT', 'The next ES256 key, published before it signs.'),
-  }),
-  es256KeyPrevious: option(Type.Optional(Type.String()), {
-    ...es256Key('IDP_ES256_KEY_PREVIOUS', 'The previous ES256 key, still published.'),
-  }),
+  ),
+  es256KeyNext: option(
+    Type.Optional(Type.String()),
+    es256Key('IDP_ES256_KEY_NEXT', 'The next ES256 key, published before it signs.'),
+  ),
+  es256KeyPrevious: option(
+    Type.Optional(Type.String()),
+    es256Key('IDP_ES256_KEY_PREVIOUS', 'The previous ES256 key, still published.'),
+  ),
   trustedEmailDomains: option(Type.Optional(Type.Array(Type.String())), {
     env: 'IDP_TRUSTED_EMAIL_DOMAINS',
     doc: 'Domains, separated by commas, whose addresses you vouch for: email_verified is true for people who accept an invitation to one, and for agents that the operator creates in one.',
     check: (domains) => domains?.map(emailDomainProblem).find((problem) => problem !== undefined),
   }),
-  backchannelPrivateNetworks: option(Type.Boolean({ default: false, accepts: '0 or 1' }), {
-    env: 'IDP_BACKCHANNEL_PRIVATE_NETWORKS',
-    doc: '1 lets idp tell applications in private networks, and without TLS, about ended sessions (`backchannel_logout_uri`). Outside production it always does.',
-    shown: '0',
-    parse: (text) => ({ 0: false, 1: true })[text] ?? text,
-  }),
-  deviceFlow: option(Type.Boolean({ default: false, accepts: '0 or 1' }), {
-    env: 'IDP_DEVICE_FLOW',
-    doc: '1 lets people sign in to applications on devices without a browser, by entering a code at `/device` (RFC 8628). It applies to applications that were created with `idp client create --device`.',
-    shown: '0',
-    parse: (text) => ({ 0: false, 1: true })[text] ?? text,
-  }),
+  backchannelPrivateNetworks: flag(
+    'IDP_BACKCHANNEL_PRIVATE_NETWORKS',
+    '1 lets idp tell applications in private networks, and without TLS, about ended sessions (`backchannel_logout_uri`). Outside production it always does.',
+  ),
+  deviceFlow: flag(
+    'IDP_DEVICE_FLOW',
+    '1 lets people sign in to applications on devices without a browser, by entering a code at `/device` (RFC 8628). It applies to applications that were created with `idp client create --device`.',
+  ),
   identityAssertions: option(Type.Enum(['off', 'issue', 'accept', 'both'], { default: 'off' }), {
     env: 'IDP_IDENTITY_ASSERTIONS',
     doc: 'Whether idp issues identity assertions (ID-JAG) for other authorization servers, accepts those of other providers, or both: off, issue, accept or both. `idp audience` and `idp trusted-issuer` say for whom and of whom.',
   }),
-  loopbackDocuments: option(Type.Boolean({ default: false, accepts: '0 or 1' }), {
-    env: 'IDP_LOOPBACK_DOCUMENTS',
-    doc: '1 lets idp read the keys and metadata of clients on this machine, without TLS. For development only.',
-    shown: '0',
-    parse: (text) => ({ 0: false, 1: true })[text] ?? text,
-    safe: (value) => (value ? 'lets anyone make idp call services on its own machine.' : undefined),
-  }),
+  loopbackDocuments: flag(
+    'IDP_LOOPBACK_DOCUMENTS',
+    '1 lets idp read the keys and metadata of clients on this machine, without TLS. For development only.',
+    (value) => (value ? 'lets anyone make idp call services on its own machine.' : undefined),
+  ),
   refreshTokenReuseWindow: option(Type.Integer({ minimum: 1, maximum: 600, default: 30 }), {
     env: 'IDP_REFRESH_TOKEN_REUSE_WINDOW',
     doc: 'Seconds during which a used refresh token returns the same successor, for parallel requests and lost responses. Later, it revokes the grant.',
@@ -131,20 +133,21 @@ export type OidcConfiguration = Static<TObject<typeof oidcOptions>>;
 /** Any form. Repeated fields are lists, which the validation of the request rejects. */
 export const AnyForm = Type.Record(Type.String(), Type.Union([Type.String(), Type.Array(Type.String())]));
 
+/** The token of a form. */
+const Interaction = Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true });
+
 export const LoginBody = Type.Object(
   {
-    interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true }),
+    interaction: Interaction,
     handle: Type.String({ maxLength: 1024 }),
     password: Type.String({ maxLength: 4096, writeOnly: true }),
   },
   { additionalProperties: false },
 );
 
-export type LoginForm = Static<typeof LoginBody>;
-
 export const SecondFactorBody = Type.Object(
   {
-    interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true }),
+    interaction: Interaction,
     code: Type.String({ maxLength: 64, writeOnly: true }),
   },
   { additionalProperties: false },
@@ -152,7 +155,7 @@ export const SecondFactorBody = Type.Object(
 
 export const PasskeyBody = Type.Object(
   {
-    interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true }),
+    interaction: Interaction,
     credential: Type.String({
       accepts: 'the credential with which the browser has signed, as JSON',
       maxLength: 4096,
@@ -164,7 +167,7 @@ export const PasskeyBody = Type.Object(
 
 export const ConsentBody = Type.Object(
   {
-    interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true }),
+    interaction: Interaction,
     decision: Type.Enum(['allow', 'deny']),
   },
   { additionalProperties: false },
@@ -172,7 +175,7 @@ export const ConsentBody = Type.Object(
 
 export const SignUpBody = Type.Object(
   {
-    interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true }),
+    interaction: Interaction,
     handle: Type.String({ maxLength: 1024 }),
     name: Type.Optional(Type.String({ maxLength: 1024 })),
     password: Type.String({ maxLength: 4096, writeOnly: true }),
@@ -183,7 +186,7 @@ export const SignUpBody = Type.Object(
 
 export const PasskeySignUpBody = Type.Object(
   {
-    interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true }),
+    interaction: Interaction,
     handle: Type.String({ maxLength: 1024 }),
     name: Type.String({ maxLength: 1024 }),
     credential: Type.String({
@@ -199,12 +202,15 @@ export type SignUpForm = Static<typeof SignUpBody>;
 
 export const TokenResponseBody = Type.Object({
   access_token: Token,
+  // `N_A` for a token that is no access token (RFC 8693 §2.2.1).
   token_type: Type.Enum(['Bearer', 'DPoP', 'N_A']),
   expires_in: Type.Integer(),
   scope: Type.String(),
   id_token: Type.Optional(Token),
   refresh_token: Type.Optional(Token),
+  // The token with which an agent gets further access tokens of a delegation.
   delegation_token: Type.Optional(Token),
+  // Of a token exchange (RFC 8693 §2.2.1).
   issued_token_type: Type.Optional(Type.String()),
 });
 

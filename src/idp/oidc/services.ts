@@ -71,31 +71,31 @@ export type OidcServices = Awaited<ReturnType<typeof createOidcServices>>;
 export async function createOidcServices(context: OidcContext, options: OidcModuleOptions) {
   const { issuer, hasAccountPages, pages } = context;
   const { isSignUpOpen, passkeys, passkeySignUp } = options;
-  const foundation = createFoundation(context, options);
-  const tokens = createTokens(context, options, foundation);
-  const signInServices = createSignInServices(context, foundation);
+  const shared = createShared(context, options);
+  const tokens = createTokens(context, options, shared);
+  const signInServices = createSignInServices(context, shared);
   const { sessions, authorization } = signInServices;
   const cookies = createCookies(issuer);
   const signInPages = createSignInPages(issuer, { isSignUpOpen, hasAccountPages, passkeys, passkeySignUp });
-  const device = await openDeviceFlow(context, foundation, signInServices, tokens);
-  const identityAssertions = await openIdentityAssertions(context, options, foundation);
+  const device = await openDeviceFlow(context, shared, signInServices, tokens);
+  const identityAssertions = await openIdentityAssertions(context, options, shared);
   const { resources } = options;
   return {
-    ...foundation,
+    ...shared,
     ...signInServices,
     tokens,
     cookies,
     signInPages,
     signIn: createFirstPartySignIn({ sessions, cookies, authorization, signInPages, isSignUpOpen, pages }),
-    refusals: createRefusals(foundation),
+    refusals: createRefusals(shared),
     device,
     identityAssertions,
     grantTypes: createGrantTypes({ tokens, resources, device, identityAssertions }),
   };
 }
 
-/** The documents and keys, with what needs nothing else. */
-function createFoundation(context: OidcContext, options: OidcModuleOptions) {
+/** What the services share: documents, keys, and what needs nothing else. */
+function createShared(context: OidcContext, options: OidcModuleOptions) {
   const { store, values, issuer } = context;
   const { granted, readDocument } = options;
   const material = keyMaterial(values);
@@ -132,15 +132,15 @@ function createFoundation(context: OidcContext, options: OidcModuleOptions) {
   };
 }
 
-type Foundation = ReturnType<typeof createFoundation>;
+type Shared = ReturnType<typeof createShared>;
 
 function createTokens(
   { values, store, backgroundTasks }: OidcContext,
   { trust }: OidcModuleOptions,
-  foundation: Foundation,
+  shared: Shared,
 ) {
   return createTokenService({
-    ...foundation,
+    ...shared,
     namesGrants: trust && values.identityAssertions !== 'accept',
     answers: store.requestTimeoutMs === undefined ? undefined : backgroundTasks,
     reuseWindowMs: values.refreshTokenReuseWindow * SECOND,
@@ -148,20 +148,20 @@ function createTokens(
 }
 
 /** Sessions, what applications are told about their end, and what is issued in them. */
-function createSignInServices({ values, production, clock }: OidcContext, foundation: Foundation) {
-  const { revocations, seeds } = foundation;
+function createSignInServices({ values, production, clock }: OidcContext, shared: Shared) {
+  const { revocations, seeds } = shared;
   const reach = values.backchannelPrivateNetworks || !production ? 'private' : 'public';
   const post = createLogoutRequest(createOutbound({ reach }));
-  const backchannel = createBackchannelLogout({ ...foundation, post });
+  const backchannel = createBackchannelLogout({ ...shared, post });
   const sessions = createSessionService({
-    ...foundation,
+    ...shared,
     sessionHooks: {
       continueIn: backchannel.continueIn,
       endSession: (sid, change) => revocations.end('sid', sid, () => backchannel.endSession(sid, change)),
     },
   });
   const interactionTokens = createInteractionTokens(seeds, { clock });
-  const authorization = createAuthorization({ ...foundation, interactionTokens, backchannel });
+  const authorization = createAuthorization({ ...shared, interactionTokens, backchannel });
   return { backchannel, sessions, authorization };
 }
 
@@ -171,18 +171,18 @@ type SignInServices = ReturnType<typeof createSignInServices>;
 async function openIdentityAssertions(
   { values: { identityAssertions: roles } }: OidcContext,
   { trust }: OidcModuleOptions,
-  foundation: Foundation,
+  shared: Shared,
 ) {
   if (!trust) return undefined;
   const { createIdentityAssertions } = await import('./identity-assertions/module.js');
   const allowed = { accepts: roles !== 'issue', issues: roles !== 'accept' };
-  return createIdentityAssertions(allowed, { ...foundation, trust });
+  return createIdentityAssertions(allowed, { ...shared, trust });
 }
 
 /** Loads the sign-in of devices, if it is enabled. */
 async function openDeviceFlow(
   { values, store, jobs, clock }: OidcContext,
-  foundation: Foundation,
+  shared: Shared,
   signInServices: SignInServices,
   tokens: TokenService,
 ) {
@@ -190,5 +190,5 @@ async function openDeviceFlow(
   const { createDeviceFlow } = await import('./device/service.js');
   const requests = deviceRequestCollection(store);
   jobs.add('device-request-purge', createExpiryPurge(requests, clock));
-  return createDeviceFlow({ ...foundation, ...signInServices, tokens, requests });
+  return createDeviceFlow({ ...shared, ...signInServices, tokens, requests });
 }

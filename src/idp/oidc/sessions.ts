@@ -18,17 +18,15 @@ export type SessionService = ReturnType<typeof createSessionService>;
 export interface SessionDependencies {
   sessions: Sessions;
   directory: Pick<Directory, 'findPrincipal'>;
-  sessionHooks: SessionHooks;
+  /** Called when a session is replaced or ends, so that applications are notified. */
+  sessionHooks: {
+    /** The same user has signed in again in the same browser. */
+    continueIn(next: SessionDocument, previous: SessionDocument): Promise<void>;
+    /** Runs a change that ends a session. */
+    endSession<T>(session: string, change: () => Promise<T>): Promise<T>;
+  };
   clock: Clock;
   random: Random;
-}
-
-/** Called when a session is replaced or ends, so that applications are notified. */
-export interface SessionHooks {
-  /** The same user has signed in again in the same browser. */
-  continueIn(next: SessionDocument, previous: SessionDocument): Promise<void>;
-  /** Runs a change that ends a session. */
-  endSession<T>(session: string, change: () => Promise<T>): Promise<T>;
 }
 
 const IDLE_LIFETIME_MS = HOUR;

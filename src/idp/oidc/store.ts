@@ -125,16 +125,9 @@ export interface ConsentDocument {
   updatedAt: number;
 }
 
-/** A client assertion that was used: none is accepted twice (RFC 7523 §3). */
-export interface UsedAssertionDocument {
-  /** SHA-256 of the client and its `jti`. */
-  id: string;
-  expiresAt: number;
-}
-
-/** A DPoP proof that was used: none is accepted twice (RFC 9449 §11.1). */
-export interface UsedProofDocument {
-  /** SHA-256 of the key and the `jti`. */
+/** A client assertion or a DPoP proof that was used: none is accepted twice (RFC 7523 §3, RFC 9449 §11.1). */
+interface UsedDocument {
+  /** SHA-256 of the client or the key, and of the `jti`. */
   id: string;
   expiresAt: number;
 }
@@ -165,15 +158,15 @@ export type Grants = Collection<GrantDocument>;
 export type Sessions = Collection<SessionDocument>;
 export type Consents = Collection<ConsentDocument>;
 
-export type UsedAssertions = Collection<UsedAssertionDocument>;
+export type UsedAssertions = Collection<UsedDocument>;
 
 export const usedAssertionCollection = (store: Store): UsedAssertions =>
-  store.collection<UsedAssertionDocument>('usedAssertions', { indexes: [['expiresAt']] });
+  store.collection<UsedDocument>('usedAssertions', { indexes: [['expiresAt']] });
 
-export type UsedProofs = Collection<UsedProofDocument>;
+export type UsedProofs = Collection<UsedDocument>;
 
 export const usedProofCollection = (store: Store): UsedProofs =>
-  store.collection<UsedProofDocument>('usedProofs', { indexes: [['expiresAt']] });
+  store.collection<UsedDocument>('usedProofs', { indexes: [['expiresAt']] });
 
 export type PushedRequests = Collection<PushedRequestDocument>;
 

@@ -6,12 +6,6 @@ import { type PublicJwk, readJwkSet } from '../../core/kernel/public-jwk.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
 import type { AgentKey, EndSessions, PrincipalCollection, PrincipalDocument } from './store.js';
 
-/**
- * The keys with which agents authenticate at /token. No server loads it: a stolen admin token must not give access to an
- * existing agent, so only commands on the host change keys.
- */
-export type AgentKeys = ReturnType<typeof createAgentKeys>;
-
 /** Keys of one agent. */
 export const MAX_AGENT_KEYS = 5;
 
@@ -35,6 +29,10 @@ export interface AgentKeyDependencies {
   endSessions: EndSessions;
 }
 
+/**
+ * The keys with which agents authenticate at /token. No server loads it: a stolen admin token must not give access to an
+ * existing agent, so only commands on the host change keys.
+ */
 export function createAgentKeys(
   principals: PrincipalCollection,
   { audit, clock, endSessions }: AgentKeyDependencies,

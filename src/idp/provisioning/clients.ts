@@ -113,7 +113,7 @@ export function createClients(
   const expired = () => ({ expiresAt: { gt: 0, lte: clock.now() - PURGE_MARGIN_MS } });
 
   /** The fields of a client with keys, `null` for one without. @throws VALIDATION_ERROR */
-  const readKeys = ({ jwks, jwksUri }: { jwks: unknown; jwksUri: string | undefined }) => {
+  const readKeys = ({ jwks, jwksUri }: ClientChange) => {
     if (jwks === undefined && jwksUri === undefined) return null;
     if (jwks !== undefined && jwksUri !== undefined)
       throw invalidFields({ path: 'jwks_uri', message: 'cannot be combined with jwks' });
@@ -130,39 +130,26 @@ export function createClients(
   return {
     /** @throws VALIDATION_ERROR naming every URI that cannot be registered, invalid_client_metadata */
     async create(
-      {
-        isPublic,
-        trusted,
-        strict,
-        device = false,
-        logoUri = '',
-        backchannelLogoutUri = '',
-        idTokenAlg = 'EdDSA',
-        jwks,
-        jwksUri,
-        origin,
-        ...input
-      }: NewClient,
+      { isPublic, origin, ...input }: NewClient,
       source: RequestSource,
     ): Promise<{ client: ClientDocument; secret: string | null }> {
-      validate({ ...input, device, logoUri, backchannelLogoutUri, idTokenAlg });
-      const keys = readKeys({ jwks, jwksUri });
+      validate(input);
+      const keys = readKeys(input);
       if (isPublic && keys !== null) throw invalidFields({ path: 'public', message: PUBLIC_WITH_KEYS });
       const secret = isPublic || keys !== null ? null : newToken(random, 'csec_');
       const now = clock.now();
+      const { name, redirectUris, postLogoutRedirectUris, principalKinds } = input;
       const client: ClientDocument = {
         id: newId('cid_', clock, random),
-        ...input,
+        name,
+        redirectUris,
+        postLogoutRedirectUris,
+        principalKinds,
         ...keys,
         ...(origin && { origin, unused: true as const, expiresAt: now + UNUSED_LIFETIME_MS }),
         createdAt: now,
         ...(secret !== null && { secretHash: sha256(secret) }),
-        ...(trusted === true && { trusted }),
-        ...(strict === true && { strict }),
-        ...(device && { device }),
-        ...(logoUri !== '' && { logoUri }),
-        ...(backchannelLogoutUri !== '' && { backchannelLogoutUri }),
-        ...(idTokenAlg === 'ES256' && { idTokenAlg: 'ES256' as const }),
+        ...optionalFields(input),
       };
       await Promise.all([
         clients.insert(client),
@@ -177,60 +164,35 @@ export function createClients(
      */
     async update(
       clientId: string,
-      {
-        trusted,
-        strict,
-        device,
-        logoUri,
-        backchannelLogoutUri,
-        idTokenAlg,
-        jwks,
-        jwksUri,
-        ...change
-      }: ClientChange,
+      change: ClientChange,
       source: RequestSource,
     ): Promise<ClientDocument | null> {
       const before = await find(clientId);
       if (!before) return null;
-      const keys = readKeys({ jwks, jwksUri });
+      const keys = readKeys(change);
       if (keys !== null && before.jwks === undefined && before.jwksUri === undefined)
         throw invalidFields({ path: 'jwks' in keys ? 'jwks' : 'jwks_uri', message: OTHER_METHOD });
-      if (trusted === true && before.origin !== undefined)
+      if (change.trusted === true && before.origin !== undefined)
         throw invalidFields({ path: 'trusted', message: 'must be no for a client that registered itself' });
-      const optional = {
-        ...(logoUri !== undefined && { logoUri }),
-        ...(backchannelLogoutUri !== undefined && { backchannelLogoutUri }),
-        ...(idTokenAlg !== before.idTokenAlg && { idTokenAlg }),
-      };
-      validate({ ...change, ...optional, device: device ?? before.device === true });
+      const { idTokenAlg, device = before.device === true, ...others } = change;
+      validate({ ...others, device, ...(idTokenAlg !== before.idTokenAlg && { idTokenAlg }) });
+      const { name, redirectUris, postLogoutRedirectUris, principalKinds } = change;
       const set = {
-        ...change,
+        ...(name !== undefined && { name }),
+        ...(redirectUris && { redirectUris }),
+        ...(postLogoutRedirectUris && { postLogoutRedirectUris }),
+        ...(principalKinds && { principalKinds }),
         ...keys,
-        ...(trusted === true && { trusted }),
-        ...(strict === true && { strict }),
-        ...(device === true && { device }),
-        ...(logoUri && { logoUri }),
-        ...(backchannelLogoutUri && { backchannelLogoutUri }),
-        ...(idTokenAlg === 'ES256' && { idTokenAlg: 'ES256' as const }),
+        ...optionalFields(change),
       };
       const unset = [
-        ...(trusted === false ? (['trusted'] as const) : []),
-        ...(strict === false ? (['strict'] as const) : []),
-        ...(device === false ? (['device'] as const) : []),
-        ...(logoUri === '' ? (['logoUri'] as const) : []),
-        ...(backchannelLogoutUri === '' ? (['backchannelLogoutUri'] as const) : []),
-        ...(idTokenAlg === 'EdDSA' ? (['idTokenAlg'] as const) : []),
+        ...OPTIONAL_FIELDS.filter((field) => REMOVING.includes(change[field])),
         ...(keys === null ? [] : (['jwks' in keys ? 'jwksUri' : 'jwks'] as const)),
       ];
       const updated = await clients.updateOne({ id: clientId }, { set, ...(unset.length > 0 && { unset }) });
       if (updated) {
         const detail = changeDetail(auditedFields(before), auditedFields(updated));
-        await audit.record({
-          event: 'client.updated',
-          subject: clientId,
-          ...actorOf(source),
-          detail,
-        });
+        await audit.record({ event: 'client.updated', subject: clientId, ...actorOf(source), detail });
       }
       return updated;
     },
@@ -299,6 +261,30 @@ export function createClients(
       readPage(clients, { sort: 'createdAt', after, ...(limit !== undefined && { limit }) }),
   };
 }
+
+const OPTIONAL_FIELDS = [
+  ...(['trusted', 'strict', 'device', 'logoUri', 'backchannelLogoutUri', 'idTokenAlg'] as const),
+];
+
+/** The values that remove an optional field. */
+const REMOVING: readonly unknown[] = [false, '', 'EdDSA'];
+
+/** The optional fields with a value that is stored. */
+const optionalFields = ({
+  trusted,
+  strict,
+  device,
+  logoUri,
+  backchannelLogoutUri,
+  idTokenAlg,
+}: ClientChange) => ({
+  ...(trusted && { trusted }),
+  ...(strict && { strict }),
+  ...(device && { device }),
+  ...(logoUri && { logoUri }),
+  ...(backchannelLogoutUri && { backchannelLogoutUri }),
+  ...(idTokenAlg === 'ES256' && { idTokenAlg: 'ES256' as const }),
+});
 
 /** The fields that `update` changes, as compared by the audit. */
 function auditedFields({

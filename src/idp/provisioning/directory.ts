@@ -30,6 +30,14 @@ export interface PrincipalQuery {
 /** Management of principals by the operator, who cannot change passwords, kinds or handles. */
 export type PrincipalDirectory = ReturnType<typeof createDirectory>;
 
+/** The fields to unset where a principal is disabled or deleted: its links, and its role as operator. */
+const ENDING_FIELDS = [
+  ...PASSWORD_LINK_FIELDS,
+  ...VERIFICATION_FIELDS,
+  ...UNANSWERED_LINK_FIELDS,
+  ...OPERATOR_FIELDS,
+];
+
 /** Sorts after every handle with the same prefix, and is not part of any. */
 const LAST_CHARACTER = '\u{10ffff}';
 
@@ -52,13 +60,7 @@ export function createDirectory(
         { id: sub, kind, state: { in: ['active', 'disabled', 'invited'] }, ...unchanged },
         {
           set: { state: 'deleted', updatedAt: clock.now() },
-          unset: [
-            ...(['name', 'passwordHash', 'secretHash', 'keys'] as const),
-            ...PASSWORD_LINK_FIELDS,
-            ...VERIFICATION_FIELDS,
-            ...UNANSWERED_LINK_FIELDS,
-            ...OPERATOR_FIELDS,
-          ],
+          unset: [...(['name', 'passwordHash', 'secretHash', 'keys'] as const), ...ENDING_FIELDS],
           inc: { epoch: 1 },
         },
       ),
@@ -111,12 +113,7 @@ export function createDirectory(
           { id: sub, state: { in: ['active', 'invited'] } },
           {
             set: { state: 'disabled', updatedAt: clock.now() },
-            unset: [
-              ...PASSWORD_LINK_FIELDS,
-              ...VERIFICATION_FIELDS,
-              ...UNANSWERED_LINK_FIELDS,
-              ...OPERATOR_FIELDS,
-            ],
+            unset: ENDING_FIELDS,
             inc: { epoch: 1 },
           },
         ),

@@ -1,16 +1,13 @@
 import formbody from '@fastify/formbody';
 import type { FastifyReply } from 'fastify';
-import { isFormOfOtherSite } from '../../core/http/browser.js';
 import { message } from '../../core/http/messages.js';
 import { isForm, type Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { type CredentialProblems, credentialProblems } from '../../core/passwords/form-problems.js';
-import { provisioningErrors } from './errors.js';
+import { FORM_LIMIT_BYTES, mountOf, rejectForeignForm } from './recovery-pages.js';
 import { LinkBody, LinkParameters, principalView } from './schemas.js';
 import type { RouteServices } from './services.js';
-
-const FORM_LIMIT_BYTES = 16 * 1024;
 
 /** The page behind an invitation or a reset, where a user sets a password. Only the POST uses the link. */
 export async function linkPagePlugin(
@@ -18,8 +15,7 @@ export async function linkPagePlugin(
   { links, pages, issuer, hasAccountPages, recovery }: RouteServices,
 ): Promise<void> {
   await fastify.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
-  /** The path of the issuer, which includes what a proxy adds. */
-  const mount = () => new URL(issuer()).pathname.replace(/\/$/, '');
+  const mount = () => mountOf(issuer());
   const config = access('public', { page: true });
   const accountHref = () => (hasAccountPages ? `${mount()}/account` : undefined);
 
@@ -70,8 +66,7 @@ export async function linkPagePlugin(
     { config, schema: { params: LinkParameters, body: LinkBody } },
     async (request, reply) => {
       // The token protects the account; this check is an additional defense.
-      if (isFormOfOtherSite(request.headers, new URL(issuer()).origin))
-        throw provisioningErrors.foreign_form();
+      rejectForeignForm(request, issuer());
       const { token } = request.params;
       const { password, password_confirm: confirmation, handle: chosen } = request.body;
       try {

@@ -27,6 +27,11 @@ type PersonMail = Pick<Parameters<Outbox['put']>[0], 'key' | 'template' | 'value
   minVersion: number;
 };
 
+interface Change {
+  versionField: string;
+  version: number;
+}
+
 /** Enqueues the mails to people whose handle is an e-mail address; for others, nothing. */
 export type PersonMails = ReturnType<typeof createPersonMails>;
 
@@ -37,9 +42,6 @@ export interface MailDependencies {
 
 export const RESET_LINK_LIFETIME_MS = HOUR;
 export const VERIFICATION_LINK_LIFETIME_MS = DAY;
-
-/** What the send condition of a mail compares. */
-export type MailVersion = 'passwordVersion' | 'active';
 
 const IF_ACTIVE = { versionField: 'active', minVersion: 1 } as const;
 
@@ -54,7 +56,7 @@ export async function readMailVersion(
 ): Promise<number | null> {
   const person = await principals.findOne({ id: sub });
   if (!person || person.state === 'deleted') return null;
-  if (field === ('passwordVersion' satisfies MailVersion)) return person.passwordVersion ?? 0;
+  if (field === 'passwordVersion') return person.passwordVersion ?? 0;
   return person.state === 'active' ? 1 : null;
 }
 
@@ -80,6 +82,23 @@ export function createPersonMails({ outbox, messages, clock }: MailDependencies 
       sendCondition: { userId: id, versionField, minVersion },
     });
   };
+
+  /** Tells a person about a change of a login, once the field has the version. */
+  const putChange = (
+    person: Recipient,
+    source: MailOrigin | undefined,
+    template: PersonMail['template'],
+    key: string,
+    { versionField, version: minVersion }: Change,
+  ) =>
+    put(person, source, {
+      key,
+      template,
+      values: { ...greetingOf(person), ...requestDetails(source, clock.now()) },
+      versionField,
+      minVersion,
+      expiresAt: clock.now() + 7 * DAY,
+    });
 
   return {
     passwordReset: (person: Recipient, { url, hash, expiresAt }: MailedLink, source: RequestSource) =>
@@ -107,50 +126,29 @@ export function createPersonMails({ outbox, messages, clock }: MailDependencies 
 
     /** Enqueued before the change and sent after it. */
     passwordChanged(person: Recipient, source: RequestSource) {
-      const minVersion = (person.passwordVersion ?? 0) + 1;
-      return put(person, source, {
-        key: `password-changed:${person.id}:${minVersion}`,
-        template: 'password-changed',
-        values: { ...greetingOf(person), ...requestDetails(source, clock.now()) },
-        versionField: 'passwordVersion',
-        minVersion,
-        expiresAt: clock.now() + 7 * DAY,
-      });
+      const version = (person.passwordVersion ?? 0) + 1;
+      const key = `password-changed:${person.id}:${version}`;
+      return putChange(person, source, 'password-changed', key, { versionField: 'passwordVersion', version });
     },
 
-    /** Enqueued before the change and sent once the factor has this version. @param from absent for the operator */
+    /** Enqueued before the change and sent once the factor has this version. @param source absent for the operator */
     secondFactorChanged: (
       person: Recipient,
-      { kind, versionField, version }: { kind: 'added' | 'removed'; versionField: string; version: number },
+      { kind, ...change }: Change & { kind: 'added' | 'removed' },
       source: MailOrigin | undefined,
-    ) =>
-      put(person, source, {
-        key: `second-factor-${kind}:${person.id}:${version}`,
-        template: `second-factor-${kind}`,
-        values: { ...greetingOf(person), ...requestDetails(source, clock.now()) },
-        versionField,
-        minVersion: version,
-        expiresAt: clock.now() + 7 * DAY,
-      }),
+    ) => {
+      const template = `second-factor-${kind}` as const;
+      return putChange(person, source, template, `${template}:${person.id}:${change.version}`, change);
+    },
 
-    /** Enqueued before the change and sent once it is stored. @param from absent for the operator */
+    /** Enqueued before the change and sent once it is stored. @param source absent for the operator */
     passkeyChanged: (
       person: Recipient,
-      {
-        kind,
-        key,
-        versionField,
-        version,
-      }: { kind: 'added' | 'removed'; key: string; versionField: string; version: number },
+      { kind, key, ...change }: Change & { kind: 'added' | 'removed'; key: string },
       source: MailOrigin | undefined,
-    ) =>
-      put(person, source, {
-        key: `passkey-${kind}:${key}`,
-        template: `passkey-${kind}`,
-        values: { ...greetingOf(person), ...requestDetails(source, clock.now()) },
-        versionField,
-        minVersion: version,
-        expiresAt: clock.now() + 7 * DAY,
-      }),
+    ) => {
+      const template = `passkey-${kind}` as const;
+      return putChange(person, source, template, `${template}:${key}`, change);
+    },
   };
 }

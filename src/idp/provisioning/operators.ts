@@ -10,8 +10,6 @@ import { OPERATOR_FIELDS, type PrincipalCollection, type PrincipalDocument } fro
  * The role of people who may use the console. It is a field of the principal, so that it ends in the same write that
  * disables or deletes the principal. Only commands on the host change it.
  */
-export type OperatorRoles = ReturnType<typeof createOperatorRoles>;
-
 export function createOperatorRoles(
   principals: PrincipalCollection,
   { audit, clock }: { audit: Pick<Audit, 'record'>; clock: Clock },

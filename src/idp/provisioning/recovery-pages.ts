@@ -11,7 +11,7 @@ import { ForgotPasswordBody, LinkParameters, VerificationBody } from './schemas.
 import type { RouteServices } from './services.js';
 import type { AddressVerification } from './verification.js';
 
-const FORM_LIMIT_BYTES = 16 * 1024;
+export const FORM_LIMIT_BYTES = 16 * 1024;
 
 const CONFIG = access('public', { page: true });
 
@@ -31,10 +31,10 @@ export async function recoveryPagesPlugin(fastify: FastifyTypebox, services: Rou
 }
 
 /** The path of the issuer, which includes what a proxy adds. */
-const mountOf = (issuer: string): string => new URL(issuer).pathname.replace(/\/$/, '');
+export const mountOf = (issuer: string): string => new URL(issuer).pathname.replace(/\/$/, '');
 
 /** @throws foreign_form */
-function rejectForeignForm({ headers }: FastifyRequest, issuer: string): void {
+export function rejectForeignForm({ headers }: FastifyRequest, issuer: string): void {
   if (isFormOfOtherSite(headers, new URL(issuer).origin)) throw provisioningErrors.foreign_form();
 }
 

@@ -49,36 +49,20 @@ const ClientName = Type.String({ ...DisplayName, examples: ['My app'] });
 /** An ignored field would be taken for stored (RFC 7591 §3.2.1), so the routes refuse others by name. */
 const NAMED_FIELDS = { additionalProperties: true };
 
-/** `kind` and `password` have no type here, so that a wrong one is rejected instead of removed. */
+/** `kind`, `password` and `days` have no type here, so that a wrong one is rejected instead of removed. */
+const Untyped = Type.Optional(Type.Unknown());
+
 export const AccountBody = Type.Object(
-  {
-    handle: Handle,
-    password: PasswordInput,
-    kind: Type.Optional(Type.Unknown()),
-    name: Type.Optional(DisplayName),
-  },
+  { handle: Handle, password: PasswordInput, kind: Untyped, name: Type.Optional(DisplayName) },
   NAMED_FIELDS,
 );
 
-export const AgentBody = Type.Object(
-  {
-    handle: Handle,
-    name: Type.Optional(DisplayName),
-    kind: Type.Optional(Type.Unknown()),
-    password: Type.Optional(Type.Unknown()),
-  },
-  NAMED_FIELDS,
-);
+const identity = { handle: Handle, name: Type.Optional(DisplayName) };
 
-/** `days`, `kind` and `password` have no type here for the same reason. */
+export const AgentBody = Type.Object({ ...identity, kind: Untyped, password: Untyped }, NAMED_FIELDS);
+
 export const InviteBody = Type.Object(
-  {
-    handle: Handle,
-    name: Type.Optional(DisplayName),
-    days: Type.Optional(Type.Unknown()),
-    kind: Type.Optional(Type.Unknown()),
-    password: Type.Optional(Type.Unknown()),
-  },
+  { ...identity, days: Untyped, kind: Untyped, password: Untyped },
   NAMED_FIELDS,
 );
 
@@ -182,33 +166,33 @@ const Kinds = Type.Array(Type.Enum(KINDS), {
   uniqueItems: true,
 });
 
-const LogoUri = Type.String({
-  description: 'An image that the pages of sign-in and consent show.',
-  accepts: 'an https address of at most 2048 characters',
-  examples: ['https://app.example.com/logo.png'],
-  maxLength: 2048,
-  pattern: '^[\\x21-\\x7e]*$',
-});
+const address = (description: string, example: string) =>
+  Type.String({
+    description,
+    accepts: 'an https address of at most 2048 characters',
+    examples: [example],
+    maxLength: 2048,
+    pattern: '^[\\x21-\\x7e]*$',
+  });
 
-const LogoutUri = Type.String({
-  description: 'Where the application is notified that a session has ended (Back-Channel Logout).',
-  accepts: 'an https address of at most 2048 characters',
-  examples: ['https://app.example.com/backchannel-logout'],
-  maxLength: 2048,
-  pattern: '^[\\x21-\\x7e]*$',
-});
+const LogoUri = address(
+  'An image that the pages of sign-in and consent show.',
+  'https://app.example.com/logo.png',
+);
+
+const LogoutUri = address(
+  'Where the application is notified that a session has ended (Back-Channel Logout).',
+  'https://app.example.com/backchannel-logout',
+);
+
+const JwksUri = address(
+  'Where the application publishes the public keys of its assertions (private_key_jwt).',
+  'https://app.example.com/jwks.json',
+);
 
 const KEYS = {
   description: 'The public keys of its assertions (private_key_jwt), on Ed25519 or P-256, as a JWK Set.',
 };
-
-const JwksUri = Type.String({
-  description: 'Where the application publishes the public keys of its assertions (private_key_jwt).',
-  accepts: 'an https address of at most 2048 characters',
-  examples: ['https://app.example.com/jwks.json'],
-  maxLength: 2048,
-  pattern: '^[\\x21-\\x7e]*$',
-});
 
 export const AUTH_METHODS = ['client_secret_basic', 'private_key_jwt', 'none'] as const;
 

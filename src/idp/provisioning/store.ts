@@ -159,17 +159,15 @@ export function clientCollection(store: Store): ClientCollection {
   });
 }
 
-/**
- * The last known address of a provider in development: a command prints links to it, but cannot know the port that the
- * server got from a flag, or the application that contains it.
- */
-export type LastKnownAddress = ReturnType<typeof createLastKnownAddress>;
-
 interface AddressDocument {
   id: 'issuer';
   url: string;
 }
 
+/**
+ * The last known address of a provider in development: a command prints links to it, but cannot know the port that the
+ * server got from a flag, or the application that contains it.
+ */
 export function createLastKnownAddress(store: Store) {
   const addresses = store.collection<AddressDocument>('addresses');
   const id = 'issuer';

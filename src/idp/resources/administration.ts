@@ -9,9 +9,6 @@ import { identifierProblem, isResourceUri } from './identifier.js';
 import { MAX_RESOURCES } from './service.js';
 import type { Kind, ResourceCollection, ResourceDocument, ResourceScope } from './store.js';
 
-/** Changes resources. No server loads it: resources decide what tokens are worth, so only the host's command line has it. */
-export type ResourceAdministration = ReturnType<typeof createResourceAdministration>;
-
 export interface ResourceInput {
   name: string;
   scopes: readonly Pick<ResourceScope, 'name' | 'description'>[];
@@ -54,6 +51,7 @@ export type EndResource = <T>(
   by: { ip: string; by?: string },
 ) => Promise<T>;
 
+/** Changes resources. No server loads it: resources decide what tokens are worth, so only the host's command line has it. */
 export function createResourceAdministration(
   resources: ResourceCollection,
   { audit, clock, random, allowHttp, reservedScopes, endResource }: ResourceAdministrationDependencies,

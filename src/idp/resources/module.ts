@@ -5,8 +5,6 @@ import { createResourceService } from './service.js';
 import { resourceCollection } from './store.js';
 
 /** The APIs for which the provider issues access tokens. */
-export type ResourcesModule = ReturnType<typeof createResourcesModule>;
-
 export function createResourcesModule({ store, clock }: ModuleContext) {
   const service = createResourceService(resourceCollection(store), { clock });
   return {

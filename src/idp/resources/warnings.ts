@@ -1,17 +1,10 @@
+import type { Finding } from '../../core/server/doctor.js';
 import type { ResourceDocument } from './store.js';
 
-/** What open sign-up means for the APIs. */
-export interface ResourceWarning {
-  level: 'warning' | 'ok';
-  about: string;
-  message: string;
-  remedy?: string;
-}
-
-/** For the start log and `doctor`, where anyone can sign up. */
+/** What open sign-up means for the APIs, for the start log and `doctor`. */
 export function signUpWarnings(
   resources: readonly Pick<ResourceDocument, 'identifier' | 'admitsSelfRegistered'>[],
-): ResourceWarning[] {
+): Finding[] {
   const named = (isAdmitted: boolean) =>
     resources
       .filter(({ admitsSelfRegistered = false }) => admitsSelfRegistered === isAdmitted)

@@ -17,9 +17,6 @@ import {
   trustedIssuerCollection,
 } from './store.js';
 
-/** Changes which other providers are trusted. No server loads it: only the host's command line has it. */
-export type TrustAdministration = ReturnType<typeof createTrustAdministration>;
-
 export interface TrustAdministrationDependencies {
   audit: Audit;
   clock: Clock;
@@ -38,6 +35,7 @@ const MAX_ENTRIES = 100;
 
 const MAX_SUBJECT_LENGTH = 255;
 
+/** Changes which other providers are trusted. No server loads it: only the host's command line has it. */
 export function createTrustAdministration(store: Store, deps: TrustAdministrationDependencies) {
   const { audit, clock, random } = deps;
   const issuers = trustedIssuerCollection(store);

@@ -1,4 +1,4 @@
-import type { Collection, Store } from '../../core/storage/collection.js';
+import type { Store } from '../../core/storage/collection.js';
 
 /** A resource with the scopes of it that are allowed. */
 export interface AllowedResource {
@@ -43,15 +43,11 @@ export interface AudienceDocument {
   updatedAt: number;
 }
 
-export type TrustedIssuers = Collection<TrustedIssuerDocument>;
-export type SubjectLinks = Collection<SubjectLinkDocument>;
-export type Audiences = Collection<AudienceDocument>;
-
-export const trustedIssuerCollection = (store: Store): TrustedIssuers =>
+export const trustedIssuerCollection = (store: Store) =>
   store.collection<TrustedIssuerDocument>('trustedIssuers', { unique: ['issuer'] });
 
-export const subjectLinkCollection = (store: Store): SubjectLinks =>
+export const subjectLinkCollection = (store: Store) =>
   store.collection<SubjectLinkDocument>('subjectLinks', { indexes: [['issuer'], ['principal']] });
 
-export const audienceCollection = (store: Store): Audiences =>
+export const audienceCollection = (store: Store) =>
   store.collection<AudienceDocument>('audiences', { unique: ['issuer'] });

@@ -47,15 +47,17 @@ export function createSignInPages(
   }: {
     isSignUpOpen: boolean;
     hasAccountPages: boolean;
-    passkeys: Pick<SignInPasskeys, 'script' | 'requestOptions'> | undefined;
-    passkeySignUp: Pick<PasskeySignUp, 'script' | 'creationOptions'> | undefined;
+    passkeys: SignInPasskeys | undefined;
+    passkeySignUp: PasskeySignUp | undefined;
   },
 ) {
+  const mount = () => mountPath(issuer());
+
   const pageFor = (template: string, signInRequest: SignInRequest, view: Record<string, unknown>): Page =>
     'returnTo' in signInRequest
       ? { template, view: { destination: message(DESTINATIONS[signInRequest.name]), ...view } }
       : pageOf(template, signInRequest, {
-          cancelAction: `${mountPath(issuer())}/authorize/consent`,
+          cancelAction: `${mount()}/authorize/consent`,
           ...view,
         });
 
@@ -69,14 +71,11 @@ export function createSignInPages(
   return {
     signIn: (signInRequest: SignInRequest, form: FormState): Page => ({
       ...pageFor('sign-in', signInRequest, {
-        action: `${mountPath(issuer())}/authorize/login`,
-        forgotPassword: `${mountPath(issuer())}/account/forgot-password`,
-        ...(offersSignUp(signInRequest) && { signUpHref: signUpHref(signInRequest, mountPath(issuer())) }),
+        action: `${mount()}/authorize/login`,
+        forgotPassword: `${mount()}/account/forgot-password`,
+        ...(offersSignUp(signInRequest) && { signUpHref: signUpHref(signInRequest, mount()) }),
         ...(passkeys && {
-          passkey: {
-            action: `${mountPath(issuer())}/authorize/passkey`,
-            options: passkeys.requestOptions(form.token),
-          },
+          passkey: { action: `${mount()}/authorize/passkey`, options: passkeys.requestOptions(form.token) },
         }),
         ...form,
       }),
@@ -85,11 +84,11 @@ export function createSignInPages(
 
     signUp: (signInRequest: SignInRequest, form: FormState): Page => ({
       ...pageFor('sign-up', signInRequest, {
-        action: `${mountPath(issuer())}/authorize/sign-up`,
-        signInHref: signInHref(signInRequest, mountPath(issuer())),
+        action: `${mount()}/authorize/sign-up`,
+        signInHref: signInHref(signInRequest, mount()),
         ...(passkeySignUp && {
           passkey: {
-            action: `${mountPath(issuer())}/authorize/sign-up/passkey`,
+            action: `${mount()}/authorize/sign-up/passkey`,
             options: passkeySignUp.creationOptions(form.token),
           },
         }),
@@ -101,8 +100,8 @@ export function createSignInPages(
     /** Asks for the second factor, after the password. */
     secondFactor: (signInRequest: SignInRequest, form: { token: string; problems?: Localized[] }): Page =>
       pageFor('second-factor', signInRequest, {
-        action: `${mountPath(issuer())}/authorize/second-factor`,
-        signInHref: signInHref(signInRequest, mountPath(issuer())),
+        action: `${mount()}/authorize/second-factor`,
+        signInHref: signInHref(signInRequest, mount()),
         issuer: issuer(),
         ...form,
       }),
@@ -113,8 +112,8 @@ export function createSignInPages(
       { enrolment, ...form }: { token: string; enrolment: Enrolment | null; problems?: Localized[] },
     ): Page =>
       pageFor('second-factor-enrolment', signInRequest, {
-        action: `${mountPath(issuer())}/authorize/second-factor/enrol`,
-        signInHref: signInHref(signInRequest, mountPath(issuer())),
+        action: `${mount()}/authorize/second-factor/enrol`,
+        signInHref: signInHref(signInRequest, mount()),
         issuer: issuer(),
         enrolment,
         ...form,
@@ -123,20 +122,20 @@ export function createSignInPages(
     /** The recovery codes of the new second factor, and the way on. */
     recoveryCodes: (signInRequest: SignInRequest, codes: readonly string[]): Page => ({
       template: 'account-recovery-codes',
-      view: { codes, doneHref: continueHref(signInRequest, mountPath(issuer())) },
+      view: { codes, doneHref: continueHref(signInRequest, mount()) },
     }),
 
     /** Before a second factor is set up, the person has to follow the link that was sent. */
     unconfirmed: (signInRequest: SignInRequest, handle: string): Page =>
       pageFor('second-factor-unconfirmed', signInRequest, {
         sent: message('second-factor-unconfirmed.sent', { handle }),
-        signInHref: signInHref(signInRequest, mountPath(issuer())),
+        signInHref: signInHref(signInRequest, mount()),
       }),
 
     /** Where sign-up is not open. */
     signUpClosed: (signInRequest: SignInRequest): Page => ({
       template: 'sign-up-closed',
-      view: { issuer: issuer(), signInHref: signInHref(signInRequest, mountPath(issuer())) },
+      view: { issuer: issuer(), signInHref: signInHref(signInRequest, mount()) },
     }),
   };
 }

@@ -15,8 +15,12 @@ import {
   type ValidationResult,
 } from './request.js';
 import { sendResponse } from './response.js';
-import { createInteractionForms } from './sign-in/forms.js';
-import { signInPlugin } from './sign-in/plugin.js';
+import { createInteractionForms, type SignInServices } from './sign-in/forms.js';
+import { passkeyPlugin } from './sign-in/passkey.js';
+import { passkeySignUpPlugin } from './sign-in/passkey-sign-up.js';
+import { passwordPlugin } from './sign-in/password.js';
+import { secondFactorPlugin } from './sign-in/second-factor.js';
+import { signUpPlugin } from './sign-in/sign-up.js';
 
 /** Longest request target; the form contains its parameters. */
 const MAX_URL_BYTES = 8 * 1024;
@@ -61,6 +65,16 @@ export async function authorizePlugin(fastify: FastifyTypebox, services: OidcSer
 
   await fastify.register(signInPlugin, { ...services, forms });
   await fastify.register(consentPlugin, { ...services, forms, browser });
+}
+
+/** The steps that prove who a person is, before the question what an application may have. */
+async function signInPlugin(fastify: FastifyTypebox, services: SignInServices): Promise<void> {
+  const { secondFactor, passkeys, passkeySignUp } = services;
+  await fastify.register(passwordPlugin, services);
+  await fastify.register(signUpPlugin, services);
+  if (secondFactor) await fastify.register(secondFactorPlugin, { ...services, secondFactor });
+  if (passkeys) await fastify.register(passkeyPlugin, { ...services, passkeys });
+  if (passkeySignUp) await fastify.register(passkeySignUpPlugin, { ...services, passkeySignUp });
 }
 
 /** @throws uri_too_long, invalid_request */

@@ -2,12 +2,11 @@ import { toSeconds } from '../../../core/kernel/clock.js';
 import { newId, sha256 } from '../../../core/kernel/secrets.js';
 import type { Client, Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
-import type { Prove } from '../proofs.js';
 import { findRefusal, namesIn } from '../resources.js';
 import type { AgentClient } from '../tokens/agents.js';
 import type { TokenDependencies, TokenResponse } from '../tokens/issuance.js';
 import { type AccessTokenClaims, type ActorClaim, actorClaim, TYPE } from '../tokens/jwt-access-token.js';
-import { confirmationOf, findProvenKey, tokenTypeOf } from '../tokens/key-binding.js';
+import { confirmationOf, findProvenKey, type TokenRequest, tokenTypeOf } from '../tokens/key-binding.js';
 import { findAccessTokenFor } from '../tokens/resource-introspection.js';
 import { proveActor } from './actor.js';
 import { traceOf } from './store.js';
@@ -18,25 +17,18 @@ import { traceOf } from './store.js';
  * with it.
  */
 
-export interface ChainRequest {
-  subjectToken: string;
-  actorToken: string | undefined;
-  actorTokenType: string | undefined;
-  scope: string | undefined;
-  resources: readonly string[];
-  prove: Prove | undefined;
-}
-
 const refuse = (message: string) => oidcErrors.invalid_grant({ message });
 
 /** @throws invalid_request, invalid_grant, invalid_scope, invalid_target, unauthorized_client */
 export async function chainDelegation(
   client: Client | AgentClient,
-  { subjectToken, actorToken, actorTokenType, scope, resources, prove }: ChainRequest,
+  subjectToken: string,
+  request: TokenRequest & { actorToken: string | undefined; actorTokenType: string | undefined },
   ip: string,
   deps: TokenDependencies,
 ): Promise<TokenResponse> {
   const { audit, clock, random, keys, issuer } = deps;
+  const { actorToken, actorTokenType, scope, resources = [], prove } = request;
   const { claims, act, maxDepth, person } = await readSubject(client, subjectToken, resources, deps);
   const actor = { token: actorToken, type: actorTokenType, prove, ip };
   const agent = await proveActor(actor, { resource: claims.aud, clientId: client.id }, deps);

@@ -1,9 +1,9 @@
 import type { Client } from '../directory.js';
 import { oidcErrors } from '../errors.js';
-import type { Prove } from '../proofs.js';
 import type { GrantDocument } from '../store.js';
 import type { AgentClient } from '../tokens/agents.js';
 import type { TokenDependencies, TokenResponse } from '../tokens/issuance.js';
+import type { TokenRequest } from '../tokens/key-binding.js';
 import { refreshTokens } from '../tokens/refresh.js';
 import { ACCESS_TOKEN, JWT, proveDelegate } from './actor.js';
 import { chainDelegation } from './chain.js';
@@ -11,7 +11,7 @@ import { traceOf } from './store.js';
 
 /** Token exchange (RFC 8693): access tokens with which an agent acts for a person. Loaded with the first request. */
 
-export interface ExchangeRequest {
+export interface ExchangeRequest extends TokenRequest {
   subjectToken: string | undefined;
   subjectTokenType: string | undefined;
   actorToken: string | undefined;
@@ -19,9 +19,6 @@ export interface ExchangeRequest {
   requestedTokenType: string | undefined;
   /** Another name for the resource. */
   audience: string | undefined;
-  scope: string | undefined;
-  resources: readonly string[];
-  prove: Prove | undefined;
 }
 
 /** The type of the token of a delegation, of which only its client and this provider know the format. */
@@ -40,11 +37,11 @@ export async function exchangeTokens(
     throw oidcErrors.invalid_request({
       message: `requested_token_type must be ${ACCESS_TOKEN} or ${JWT}.`,
     });
-  if (audience !== undefined && !request.resources.includes(audience))
+  if (audience !== undefined && !request.resources?.includes(audience))
     throw oidcErrors.invalid_target({ message: 'Name the resource with the parameter resource.' });
   const issued = { issued_token_type: requestedTokenType ?? ACCESS_TOKEN };
   if (type === ACCESS_TOKEN || type === JWT)
-    return { ...(await chainDelegation(client, { ...request, subjectToken: token }, ip, deps)), ...issued };
+    return { ...(await chainDelegation(client, token, request, ip, deps)), ...issued };
   if (type !== DELEGATION_TOKEN)
     throw oidcErrors.invalid_request({
       message: `subject_token_type must be ${DELEGATION_TOKEN}, ${ACCESS_TOKEN} or ${JWT}.`,
@@ -63,8 +60,7 @@ async function exchangeHandle(
   ip: string,
   deps: TokenDependencies,
 ): Promise<TokenResponse> {
-  const { subjectToken: token, scope, resources, prove } = request;
-  const { actorToken, actorTokenType: type } = request;
+  const { subjectToken: token, actorToken, actorTokenType: type, prove } = request;
   let proven: Promise<void> | undefined;
   let used: GrantDocument | undefined;
   const accept = (grant: GrantDocument): Promise<void> => {
@@ -73,7 +69,7 @@ async function exchangeHandle(
     proven ??= proveDelegate(grant, { token: actorToken, type, prove, ip }, deps);
     return proven;
   };
-  const response = await refreshTokens(client, { token, scope, resources, prove }, ip, deps, {
+  const response = await refreshTokens(client, { ...request, token }, ip, deps, {
     prefix: 'dt_',
     accept,
   });

@@ -2,6 +2,7 @@ import { type Clock, DAY, isUnexpired } from '../../../core/kernel/clock.js';
 import { newId, type Random, sha256 } from '../../../core/kernel/secrets.js';
 import type { Audit } from '../../../core/ops/audit.js';
 import { nullIfTaken, type Page } from '../../../core/storage/collection.js';
+import { pagesOf } from '../../../core/storage/pages.js';
 import type { Directory, Principal } from '../directory.js';
 import type { Revocations } from '../revocations/service.js';
 import { DELEGATION, type DelegationCollection, type DelegationDocument, traceOf } from './store.js';
@@ -26,15 +27,10 @@ export interface EndedBy {
 
 export type Delegations = ReturnType<typeof createDelegations>;
 
-export interface Permission {
+export interface Permission extends Pick<DelegationDocument, 'resource' | 'clientId' | 'txn' | 'maxDepth'> {
   person: Pick<Principal, 'id' | 'epoch'>;
   agent: Pick<Principal, 'id' | 'epoch'>;
-  resource: string;
   scopes: readonly string[];
-  clientId: string;
-  /** The grant of its code. */
-  txn: string;
-  maxDepth: number;
   lifetimeMs: number;
 }
 
@@ -88,9 +84,10 @@ export function createDelegations(deps: DelegationDependencies) {
   return {
     /** Stores what a person has allowed. It replaces, and ends, what the person had allowed this agent there before. */
     async give(
-      { person, agent, resource, scopes, clientId, txn, maxDepth, lifetimeMs }: Permission,
+      { person, agent, scopes, lifetimeMs, ...terms }: Permission,
       ip: string,
     ): Promise<DelegationDocument> {
+      const { resource } = terms;
       const parties = sha256(JSON.stringify([person.id, agent.id, resource]));
       for (;;) {
         const earlier = await delegations.findOne({ parties });
@@ -107,11 +104,8 @@ export function createDelegations(deps: DelegationDependencies) {
           ...(person.epoch !== undefined && { personEpoch: person.epoch }),
           agent: agent.id,
           ...(agent.epoch !== undefined && { agentEpoch: agent.epoch }),
-          resource,
+          ...terms,
           scopes: [...scopes],
-          clientId,
-          txn,
-          maxDepth,
           createdAt: now,
           expiresAt: now + Math.min(lifetimeMs, MAX_LIFETIME_MS),
         };
@@ -144,17 +138,8 @@ export function createDelegations(deps: DelegationDependencies) {
 
     /** Ends all of a client or a resource that is removed. */
     async endAll(of: { clientId: string } | { resource: string }, by: EndedBy) {
-      const where = { ...of, revokedAt: null };
-      for (let after: string | null | undefined; after !== null; ) {
-        const page: Page<DelegationDocument> = await delegations.page({
-          where,
-          sort: 'id',
-          limit: MAX_LISTED,
-          ...(after && { after }),
-        });
-        for (const one of page.items) await endStored(one, by);
-        after = page.next;
-      }
+      for await (const items of pagesOf(delegations, { where: { ...of, revokedAt: null }, sort: 'id' }))
+        for (const one of items) await endStored(one, by);
     },
 
     /** The valid ones that a person has given, or that an agent has got; the latest first. */

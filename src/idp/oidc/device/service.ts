@@ -11,11 +11,11 @@ import type { ConsentService } from '../consents.js';
 import type { Client, Directory } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { DEVICE_CODE_LIFETIME_MS } from '../grant-tokens.js';
-import type { Prove } from '../proofs.js';
 import { ANY_PERSON, findRefusal, findTargets, type Resources, scopesOf, type Target } from '../resources.js';
 import type { SessionService, SignedInUser } from '../sessions.js';
 import { GRANT, type GrantDocument, type Grants } from '../store.js';
 import type { TokenResponse } from '../tokens/issuance.js';
+import type { TokenRequest } from '../tokens/key-binding.js';
 import type { TokenService } from '../tokens/service.js';
 import { hashUserCode, newDeviceCode, newUserCode, readUserCode, requestIdOf } from './codes.js';
 import { DEVICE_REQUEST, type DeviceRequestDocument, type DeviceRequests } from './store.js';
@@ -231,11 +231,7 @@ export function createDeviceFlow(deps: DeviceFlowDependencies) {
      */
     async poll(
       client: Client,
-      {
-        deviceCode,
-        resources: names,
-        prove,
-      }: { deviceCode: string | undefined; resources: readonly string[]; prove?: Prove | undefined },
+      { deviceCode, resources: names = [], prove }: TokenRequest & { deviceCode: string | undefined },
     ): Promise<TokenResponse> {
       const refusal = mayNotBegin(client);
       if (refusal) throw refusal;
@@ -251,11 +247,8 @@ export function createDeviceFlow(deps: DeviceFlowDependencies) {
       if (!grant) throw await refusePending(request);
       // Before the code is used: after a crash in between, the next poll continues.
       await grants.insert(grant).catch(nullIfTaken);
-      const response = await tokens.redeemGrant(client, grant, {
-        resources: names,
-        lifetimeMs: DEVICE_CODE_LIFETIME_MS,
-        prove,
-      });
+      const redemption = { resources: names, lifetimeMs: DEVICE_CODE_LIFETIME_MS, prove };
+      const response = await tokens.redeemGrant(client, grant, redemption);
       // No revocation as after the replay of a code: devices repeat a poll of which the response was lost.
       if (!response) throw oidcErrors.invalid_grant();
       return response;

@@ -7,18 +7,14 @@ import type { TrustService } from '../../trust/service.js';
 import type { AudienceDocument } from '../../trust/store.js';
 import { AMR, acrOf } from '../claims.js';
 import type { ConsentService } from '../consents.js';
+import type { ExchangeRequest } from '../delegations/exchange.js';
 import { type Client, isPublicClient, type Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { grantIdOf, REFRESH_IDLE_LIFETIME_MS, TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
-import type { Prove } from '../proofs.js';
 import { namesIn, type ResourceScopes, type Resources } from '../resources.js';
 import type { GrantDocument, Grants, Sessions, UsedAssertions } from '../store.js';
-import {
-  findAllowedOwner,
-  type OwnerDependencies,
-  type SigningDependencies,
-  type TokenResponse,
-} from '../tokens/issuance.js';
+import { findAllowedOwner, type OwnerDependencies, type TokenResponse } from '../tokens/issuance.js';
+import type { SigningDependencies } from '../tokens/jwt-access-token.js';
 import { confirmationOf, findProvenKey } from '../tokens/key-binding.js';
 import { ASSERTION_TOKEN, ASSERTION_TYPE, MAX_LIFETIME_SECONDS } from './trust.js';
 
@@ -41,20 +37,10 @@ export interface IdentityAssertionDependencies extends OwnerDependencies, Signin
   audit: Audit;
 }
 
-export interface AssertionRequest {
-  subjectToken: string | undefined;
-  subjectTokenType: string | undefined;
-  actorToken: string | undefined;
-  audience: string | undefined;
-  scope: string | undefined;
-  resources: readonly string[];
-  prove: Prove | undefined;
-}
-
 /** @throws invalid_request, invalid_grant, invalid_scope, invalid_target, unauthorized_client */
 export async function issueAssertion(
   client: Client,
-  request: AssertionRequest,
+  request: ExchangeRequest,
   ip: string,
   deps: IdentityAssertionDependencies,
 ): Promise<TokenResponse> {
@@ -120,7 +106,7 @@ async function findAudience(
 }
 
 /** One resource of the audience, with the scopes of it that are asked for and allowed. */
-function narrow(audience: AudienceDocument, { resources, scope }: AssertionRequest): ResourceScopes {
+function narrow(audience: AudienceDocument, { resources = [], scope }: ExchangeRequest): ResourceScopes {
   if (resources.length > 1) throw oidcErrors.invalid_target({ message: 'Send one resource.' });
   const [allowed, ...others] = audience.resources.filter(
     ({ resource }) => resources.length === 0 || resources.includes(resource),

@@ -1,5 +1,6 @@
+import type { ExchangeRequest } from '../delegations/exchange.js';
 import type { Client } from '../directory.js';
-import { type AssertionRequest, type IdentityAssertionDependencies, issueAssertion } from './issue.js';
+import { type IdentityAssertionDependencies, issueAssertion } from './issue.js';
 import { type AssertionRedemption, redeemAssertion } from './redeem.js';
 import { verifyAssertion } from './verify.js';
 
@@ -20,7 +21,7 @@ export function createIdentityAssertions(
       : undefined,
     /** Issues an assertion for another authorization server; undefined if none are issued. */
     issue: issues
-      ? (client: Client, request: AssertionRequest, ip: string) => issueAssertion(client, request, ip, deps)
+      ? (client: Client, request: ExchangeRequest, ip: string) => issueAssertion(client, request, ip, deps)
       : undefined,
   };
 }

@@ -5,12 +5,11 @@ import type { TrustService } from '../../trust/service.js';
 import type { ConsentService } from '../consents.js';
 import { type Client, type Directory, isPublicClient, type Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
-import type { Prove } from '../proofs.js';
 import { findRefusal, namesIn, type Resources, type Target } from '../resources.js';
 import type { UsedAssertions } from '../store.js';
 import { type DirectGrantDependencies, issueDirectly } from '../tokens/direct-grant.js';
 import type { TokenResponse } from '../tokens/issuance.js';
-import { findProvenKey } from '../tokens/key-binding.js';
+import { findProvenKey, type TokenRequest } from '../tokens/key-binding.js';
 import { ASSERTION_TYPE } from './trust.js';
 import type { VerifiedAssertion } from './verify.js';
 
@@ -27,17 +26,14 @@ export interface RedeemDependencies extends DirectGrantDependencies {
   audit: Audit;
 }
 
-export interface AssertionRedemption {
+export interface AssertionRedemption extends TokenRequest {
   assertion: string | undefined;
-  resources: readonly string[];
-  scope: string | undefined;
-  prove: Prove | undefined;
 }
 
 /** @throws invalid_request, invalid_grant, invalid_scope, invalid_target, unauthorized_client, RATE_LIMITED */
 export async function redeemAssertion(
   client: Client,
-  { assertion, resources, scope, prove }: AssertionRedemption,
+  { assertion, resources = [], scope, prove }: AssertionRedemption,
   ip: string,
   deps: RedeemDependencies,
 ): Promise<TokenResponse> {

@@ -1,6 +1,7 @@
 import { REVOCATION_LIST_TYPE } from '../../../core/http/revocation-list.js';
 import { type Clock, every, MINUTE, SECOND, toSeconds } from '../../../core/kernel/clock.js';
 import { sha256 } from '../../../core/kernel/secrets.js';
+import { pagesOf } from '../../../core/storage/pages.js';
 import type { Keys } from '../keys.js';
 import { listed, type RevocationCollection, type RevocationDocument } from './service.js';
 
@@ -13,7 +14,6 @@ const POLL_MS = 250;
 const EXPECTED_SKEW_MS = 5 * SECOND;
 /** After this time, everything is read again, for processes whose clocks differ more. */
 const REREAD_MS = 5 * SECOND;
-const PAGE_SIZE = 1000;
 /** Validity of a signed list; a resource server has its own limit for how old a list may be. */
 const LIFETIME_SECONDS = MINUTE / SECOND;
 /** Of requests that wait in one process; others are answered at once. */
@@ -43,16 +43,9 @@ export function createRevocationFeed({
     const isComplete = Math.abs(now - rereadAt) >= REREAD_MS;
     const since = isComplete ? {} : { revokedAt: { gte: readAt - EXPECTED_SKEW_MS } };
     const found: RevocationDocument[] = [];
-    for (let after: RevocationPage['next'] | undefined; after !== null; ) {
-      const page: RevocationPage = await revocationDocuments.page({
-        where: { expiresAt: { gt: now }, ...since },
-        sort: 'revokedAt',
-        limit: PAGE_SIZE,
-        ...(after && { after }),
-      });
-      found.push(...page.items);
-      after = page.next;
-    }
+    const where = { expiresAt: { gt: now }, ...since };
+    for await (const items of pagesOf(revocationDocuments, { where, sort: 'revokedAt' }))
+      found.push(...items);
     if (isComplete) known.clear();
     for (const revocation of found) known.set(revocation.id, revocation);
     for (const { id, expiresAt } of known.values()) if (expiresAt <= now) known.delete(id);
@@ -123,8 +116,6 @@ export function createRevocationFeed({
     },
   };
 }
-
-type RevocationPage = Awaited<ReturnType<RevocationCollection['page']>>;
 
 const etagOf = (entries: readonly [string, number | true][]): string =>
   `"${sha256(JSON.stringify(entries)).slice(0, 22)}"`;

@@ -1,25 +1,16 @@
 import { oidcErrors } from '../errors.js';
-import type { Prove } from '../proofs.js';
 import { findRefusal, namesIn } from '../resources.js';
 import type { AgentClient } from './agents.js';
 import { issueDirectly } from './direct-grant.js';
 import type { TokenDependencies, TokenResponse } from './issuance.js';
-import { findProvenKey } from './key-binding.js';
+import { findProvenKey, type TokenRequest } from './key-binding.js';
 
 /** Access tokens of agents for themselves (RFC 6749 §4.4). Loaded with the first request. */
-
-export interface AgentTokenRequest {
-  /** The values of `resource`: exactly one. */
-  resources: readonly string[];
-  scope: string | undefined;
-  /** Absent without a DPoP proof. */
-  prove?: Prove | undefined;
-}
 
 /** @throws invalid_target, invalid_scope, invalid_dpop_proof, use_dpop_nonce */
 export async function issueToAgent(
   { principal: agent }: AgentClient,
-  { resources, scope, prove }: AgentTokenRequest,
+  { resources = [], scope, prove }: TokenRequest,
   ip: string,
   deps: TokenDependencies,
 ): Promise<TokenResponse> {

@@ -3,7 +3,8 @@ import type { Principal } from '../directory.js';
 import { newGrantToken, withAccessToken } from '../grant-tokens.js';
 import type { Target } from '../resources.js';
 import { GRANT, type GrantDocument, type Grants } from '../store.js';
-import { createTokenResponse, type SigningDependencies, type TokenResponse } from './issuance.js';
+import { createTokenResponse, type TokenResponse } from './issuance.js';
+import type { SigningDependencies } from './jwt-access-token.js';
 
 /** Access tokens for resources that need no code: of agents for themselves, and for assertions of other providers. */
 

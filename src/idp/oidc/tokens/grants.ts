@@ -16,9 +16,7 @@ type Fields = Readonly<Record<string, string>>;
 /** A request whose client has authenticated. */
 export interface GrantRequest {
   fields: Fields;
-  /** The values of `resource`. */
   resources: readonly string[];
-  /** Absent without a DPoP proof. */
   prove: Prove | undefined;
   /** What `find` has found. */
   found: GrantDocument | null;
@@ -48,8 +46,6 @@ export interface GrantDependencies {
   /** Absent if identity assertions are not enabled. */
   identityAssertions: IdentityAssertions | undefined;
 }
-
-export type GrantTypes = ReturnType<typeof createGrantTypes>;
 
 /** The grants of the token endpoint. */
 export function createGrantTypes(deps: GrantDependencies) {

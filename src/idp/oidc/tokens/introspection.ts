@@ -1,25 +1,16 @@
+import type { Static } from 'typebox';
 import { isUnexpired, SECOND, toSeconds } from '../../../core/kernel/clock.js';
 import { isSecretOf, sha256 } from '../../../core/kernel/secrets.js';
-import type { Client, Principal } from '../directory.js';
+import type { Client } from '../directory.js';
 import { grantIdOf, REFRESH_IDLE_LIFETIME_MS, TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
 import { namesIn, type ResourceServer } from '../resources.js';
-import type { GrantDocument, IssuedToken } from '../store.js';
+import type { IntrospectionResponse } from '../schemas.js';
+import type { GrantDocument } from '../store.js';
 import { findOwner, type TokenDependencies } from './issuance.js';
-import type { AccessTokenClaims } from './jwt-access-token.js';
 import { confirmationOf, tokenTypeOf } from './key-binding.js';
 
-/** A valid access token with its grant and its owner. */
-export interface ActiveAccessToken {
-  grant: GrantDocument;
-  issued: IssuedToken;
-  principal: Principal;
-  scope: string;
-}
-
-export async function findAccessToken(
-  accessToken: string,
-  deps: TokenDependencies,
-): Promise<ActiveAccessToken | null> {
+/** A valid opaque access token with its grant and its owner. */
+export async function findAccessToken(accessToken: string, deps: TokenDependencies) {
   const { grants, directory, clock } = deps;
   const id = grantIdOf('at_', accessToken);
   const grant = id === undefined ? null : await grants.findOne({ id });
@@ -37,21 +28,7 @@ export async function findAccessToken(
 }
 
 /** The introspection response (RFC 7662 §2.2). Invalid tokens and those of other clients are inactive. */
-export type Introspection =
-  | { active: false }
-  | {
-      active: true;
-      scope: string;
-      client_id: string;
-      token_type?: 'Bearer' | 'DPoP';
-      cnf?: { jkt: string };
-      iss: string;
-      sub: string;
-      aud: string;
-      exp: number;
-      iat: number;
-    }
-  | ({ active: true; token_type: 'Bearer' | 'DPoP' } & AccessTokenClaims);
+type Introspection = Static<typeof IntrospectionResponse>;
 
 const INACTIVE: Introspection = { active: false };
 

@@ -1,31 +1,22 @@
-import { type Clock, toSeconds } from '../../../core/kernel/clock.js';
-import { newId, type Random, sha256 } from '../../../core/kernel/secrets.js';
+import type { Static } from 'typebox';
+import { toSeconds } from '../../../core/kernel/clock.js';
+import { newId, sha256 } from '../../../core/kernel/secrets.js';
 import type { Audit } from '../../../core/ops/audit.js';
 import type { BackgroundTasks } from '../../../core/ops/background-tasks.js';
-import type { UnknownWrites } from '../../../core/ops/unknown-writes.js';
-import { AMR, type ClaimsOf } from '../claims.js';
+import type { UnknownWritesRegistry } from '../../../core/ops/unknown-writes.js';
+import { AMR } from '../claims.js';
 import type { ClientAssertions } from '../client-assertion.js';
 import type { ConsentService } from '../consents.js';
 import type { Delegations } from '../delegations/service.js';
 import type { Client, Directory, Principal } from '../directory.js';
 import { TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
-import type { Keys } from '../keys.js';
 import type { Resources, Target } from '../resources.js';
 import type { Revocations } from '../revocations/service.js';
+import type { TokenResponseBody } from '../schemas.js';
 import { clientTrace, type GrantDocument, type Grants, type Sessions } from '../store.js';
+import type { SigningDependencies } from './jwt-access-token.js';
 import { tokenTypeOf } from './key-binding.js';
-import type { Redemption, Rotation } from './unknown-grants.js';
-
-/** What signs the tokens of a response. */
-export interface SigningDependencies {
-  keys: Keys;
-  claimsOf: ClaimsOf;
-  issuer(): string;
-  /** Whether id_tokens name their grant, so that they can be exchanged while it is valid. */
-  namesGrants?: boolean | undefined;
-  clock: Clock;
-  random: Random;
-}
+import type { UnknownGrantWrites } from './unknown-grants.js';
 
 /** What tells whether the owner of a grant still has access. */
 export interface OwnerDependencies {
@@ -34,7 +25,8 @@ export interface OwnerDependencies {
   delegations(): Promise<Delegations>;
 }
 
-export interface TokenDependencies extends SigningDependencies, OwnerDependencies {
+/** What the token service is created with. */
+export interface TokenServiceDependencies extends SigningDependencies, OwnerDependencies {
   grants: Grants;
   sessions: Sessions;
   resources: Resources;
@@ -45,27 +37,15 @@ export interface TokenDependencies extends SigningDependencies, OwnerDependencie
   seeds: readonly [string, ...string[]];
   /** How long the previous refresh token still returns the same successor, for a second tab or a lost response. */
   reuseWindowMs: number;
-  rotations: UnknownWrites<Rotation>;
-  redemptions: UnknownWrites<Redemption>;
+  unknownWrites: UnknownWritesRegistry;
   /** Marks redemptions as answered. Absent if the outcome of every write is known. */
   answers?: BackgroundTasks | undefined;
   audit: Audit;
 }
 
-export interface TokenResponse {
-  access_token: string;
-  /** `N_A` for a token that is no access token (RFC 8693 §2.2.1). */
-  token_type: 'Bearer' | 'DPoP' | 'N_A';
-  /** Seconds. */
-  expires_in: number;
-  scope: string;
-  id_token?: string;
-  refresh_token?: string;
-  /** The token with which an agent gets further access tokens of a delegation. */
-  delegation_token?: string;
-  /** Of a token exchange (RFC 8693 §2.2.1). */
-  issued_token_type?: string;
-}
+export interface TokenDependencies extends TokenServiceDependencies, UnknownGrantWrites {}
+
+export type TokenResponse = Static<typeof TokenResponseBody>;
 
 export interface IssuedTokens {
   /** For a resource, only its hash is used, as the `jti` of a signed token. */

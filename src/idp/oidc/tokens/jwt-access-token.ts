@@ -1,9 +1,10 @@
-import { isUnexpired, SECOND, toSeconds } from '../../../core/kernel/clock.js';
-import { AMR, acrOf } from '../claims.js';
+import { type Clock, isUnexpired, SECOND, toSeconds } from '../../../core/kernel/clock.js';
+import type { Random } from '../../../core/kernel/secrets.js';
+import { AMR, acrOf, type ClaimsOf } from '../claims.js';
 import type { Principal } from '../directory.js';
+import type { Keys } from '../keys.js';
 import { namesIn, type Target } from '../resources.js';
 import type { GrantDocument } from '../store.js';
-import type { SigningDependencies } from './issuance.js';
 import { confirmationOf } from './key-binding.js';
 
 /** Access tokens for resources (RFC 9068). Loaded with the first of them. */
@@ -76,6 +77,17 @@ export interface AccessTokenRequest {
   target: Target;
   /** Thumbprint of the key that the token is bound to. */
   key: string | undefined;
+}
+
+/** What signs the tokens of a response. */
+export interface SigningDependencies {
+  keys: Keys;
+  claimsOf: ClaimsOf;
+  issuer(): string;
+  /** Whether id_tokens name their grant, so that they can be exchanged while it is valid. */
+  namesGrants?: boolean | undefined;
+  clock: Clock;
+  random: Random;
 }
 
 /** Signs an access token, whichever algorithm the client has for its id_tokens. */

@@ -11,7 +11,6 @@ import {
   refreshExpiry,
   withAccessToken,
 } from '../grant-tokens.js';
-import type { Prove } from '../proofs.js';
 import type { Target } from '../resources.js';
 import type { GrantDocument } from '../store.js';
 import {
@@ -22,19 +21,15 @@ import {
   type TokenDependencies,
   type TokenResponse,
 } from './issuance.js';
-import { findProvenKey } from './key-binding.js';
+import { findProvenKey, type TokenRequest } from './key-binding.js';
 import { chooseTarget, lifetimeFor, scopeWith } from './target.js';
 
-export interface CodeRedemption {
+export interface CodeRedemption extends TokenRequest {
   code: string | undefined;
   /** The grant that the code names; neither the code nor its client are verified yet. */
   grant: GrantDocument | null;
   redirectUri: string | undefined;
   verifier: string | undefined;
-  /** The values of `resource`. */
-  resources?: readonly string[];
-  /** Absent without a DPoP proof. */
-  prove?: Prove | undefined;
   /** Of the agent that a delegation is for. */
   actorToken?: string | undefined;
   actorTokenType?: string | undefined;
@@ -65,13 +60,9 @@ export async function redeemCode(
   throw oidcErrors.invalid_grant();
 }
 
-export interface GrantRedemption {
-  /** The values of `resource`. */
-  resources: readonly string[];
+export interface GrantRedemption extends TokenRequest {
   /** How long the code of the grant is valid. */
   lifetimeMs: number;
-  /** Absent without a DPoP proof. */
-  prove?: Prove | undefined;
 }
 
 /**
@@ -84,7 +75,7 @@ export async function redeemGrant(
   redemption: GrantRedemption,
   deps: TokenDependencies,
 ): Promise<TokenResponse | null> {
-  const { resources, lifetimeMs, prove } = redemption;
+  const { resources = [], lifetimeMs, prove } = redemption;
   const principal = await findAllowedOwner(client, grant, deps);
   if (!principal) throw oidcErrors.invalid_grant();
 

@@ -12,7 +12,6 @@ import {
   refreshExpiry,
   withAccessToken,
 } from '../grant-tokens.js';
-import type { Prove } from '../proofs.js';
 import { namesIn } from '../resources.js';
 import type { GrantDocument } from '../store.js';
 import {
@@ -22,7 +21,7 @@ import {
   type TokenDependencies,
   type TokenResponse,
 } from './issuance.js';
-import { findProvenKey } from './key-binding.js';
+import { findProvenKey, type TokenRequest } from './key-binding.js';
 import { chooseTarget, lifetimeFor, scopeWith } from './target.js';
 
 /** What exchanges of tokens for a delegation have besides. */
@@ -34,17 +33,7 @@ export interface RefreshRules {
 
 const PLAIN: RefreshRules = { prefix: 'rt_', accept: async () => undefined };
 
-/** What the tokens shall be for. */
-interface RequestedAccess {
-  /** A part of the granted scope; absent: all of it. */
-  scope: string | undefined;
-  /** The values of `resource`. */
-  resources?: readonly string[];
-  /** Absent without a DPoP proof. */
-  prove?: Prove | undefined;
-}
-
-export interface RefreshRequest extends RequestedAccess {
+export interface RefreshRequest extends TokenRequest {
   token: string | undefined;
 }
 
@@ -91,7 +80,7 @@ async function rotate(
   grant: GrantDocument,
   principal: Principal,
   token: string,
-  { scope, resources = [], prove }: RequestedAccess,
+  { scope, resources = [], prove }: TokenRequest,
   deps: TokenDependencies,
 ): Promise<TokenResponse | null> {
   const { rotations, grants, clock, seeds } = deps;
@@ -155,7 +144,7 @@ async function repeatResponse(
   grant: GrantDocument,
   principal: Principal,
   token: string,
-  { resources = [], prove }: RequestedAccess,
+  { resources = [], prove }: TokenRequest,
   deps: TokenDependencies,
 ): Promise<TokenResponse> {
   const now = deps.clock.now();

@@ -1,5 +1,4 @@
 import { sha256 } from '../../../core/kernel/secrets.js';
-import type { UnknownWritesRegistry } from '../../../core/ops/unknown-writes.js';
 import type { ExchangeRequest } from '../delegations/exchange.js';
 import type { Client } from '../directory.js';
 import { oidcErrors } from '../errors.js';
@@ -8,20 +7,16 @@ import type { Prove } from '../proofs.js';
 import type { ResourceServer } from '../resources.js';
 import type { GrantDocument } from '../store.js';
 import type { AgentClient } from './agents.js';
-import type { AgentTokenRequest } from './client-credentials.js';
 import { findAccessToken, introspectForResource, introspectToken } from './introspection.js';
-import { revokeGrant, type TokenDependencies } from './issuance.js';
+import { revokeGrant, type TokenDependencies, type TokenServiceDependencies } from './issuance.js';
+import type { TokenRequest } from './key-binding.js';
 import { type CodeRedemption, type GrantRedemption, redeemCode, redeemGrant } from './redeem.js';
 import { type RefreshRequest, refreshTokens } from './refresh.js';
-import { trackUnknownGrantWrites, type UnknownGrantWrites } from './unknown-grants.js';
+import { trackUnknownGrantWrites } from './unknown-grants.js';
 
 export type TokenService = ReturnType<typeof createTokenService>;
 
-export function createTokenService(
-  given: Omit<TokenDependencies, keyof UnknownGrantWrites> & {
-    unknownWrites: UnknownWritesRegistry;
-  },
-) {
+export function createTokenService(given: TokenServiceDependencies) {
   const deps = { ...given, ...trackUnknownGrantWrites(given.unknownWrites, given) };
   return {
     /** The grant that a code names; neither the code nor its client are verified. */
@@ -39,7 +34,7 @@ export function createTokenService(
     refresh: (client: Client, request: RefreshRequest, ip: string) =>
       refreshTokens(client, request, ip, deps),
     /** An access token of an agent for itself. @throws invalid_target, invalid_scope, invalid_dpop_proof, use_dpop_nonce */
-    async issueToAgent(agent: AgentClient, request: AgentTokenRequest, ip: string) {
+    async issueToAgent(agent: AgentClient, request: TokenRequest, ip: string) {
       const { issueToAgent } = await import('./client-credentials.js');
       return issueToAgent(agent, request, ip, deps);
     },

@@ -1,5 +1,5 @@
 import type { Clock } from '../../../core/kernel/clock.js';
-import type { UnknownWrites, UnknownWritesRegistry } from '../../../core/ops/unknown-writes.js';
+import type { UnknownWritesRegistry } from '../../../core/ops/unknown-writes.js';
 import type { Grants } from '../store.js';
 
 /** A rotation of a refresh token of which the response of the store was lost. */
@@ -20,23 +20,18 @@ export interface Redemption {
   hash: string;
 }
 
-export interface UnknownGrantWrites {
-  /** By the hash of the presented token. */
-  rotations: UnknownWrites<Rotation>;
-  /** By the ID of the grant. */
-  redemptions: UnknownWrites<Redemption>;
-}
+export type UnknownGrantWrites = ReturnType<typeof trackUnknownGrantWrites>;
 
 /** Settles writes to grants that took effect unnoticed, so that the repetition of the client does not count as a replay. */
 export function trackUnknownGrantWrites(
   unknownWrites: UnknownWritesRegistry,
   { grants, clock }: { grants: Grants; clock: Clock },
-): UnknownGrantWrites {
+) {
   /** By a write that changes nothing, because a read does not see what the majority has not confirmed yet. */
   const readNewest = (id: string, clientId: string) =>
     grants.updateOne({ id, revokedAt: null }, { set: { clientId } });
   return {
-    /** Begins the window again. A rotation of another time was answered, so its window stays closed. */
+    /** By the hash of the presented token. Begins the window again. A rotation of another time was answered, so its window stays closed. */
     rotations: unknownWrites.track<Rotation>('refresh', async (attempts) => {
       const [{ id, clientId, presented, next }] = attempts as [Rotation];
       for (;;) {
@@ -58,7 +53,7 @@ export function trackUnknownGrantWrites(
       }
     }),
 
-    /** Reverts the redemption: its tokens were never received, so the code can be redeemed until it expires. */
+    /** By the ID of the grant. Reverts the redemption: its tokens were never received, so the code can be redeemed until it expires. */
     redemptions: unknownWrites.track<Redemption>('code redemption', async (attempts) => {
       const [{ id, clientId }] = attempts as [Redemption];
       const grant = await readNewest(id, clientId);

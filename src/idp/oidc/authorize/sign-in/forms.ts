@@ -120,34 +120,27 @@ export function createInteractionForms(services: OidcServices) {
   return {
     resume,
 
-    /** The same for a form of sign-in or sign-up: what it is for, or an error for the application. */
+    /**
+     * What a form of sign-in or sign-up is for. `null` if the answer was sent: an error for the application, or the form again
+     * with a new token after it was open for too long.
+     * @throws login_rejected, invalid_request
+     */
     async resumeSignIn(
       request: FastifyRequest,
-      token: string,
-    ): Promise<
-      Pick<ResumedInteraction, 'proven' | 'isExpired'> &
-        ({ signInRequest: SignInRequest } | { error: ErrorResponse })
-    > {
-      const resumed = await resume(request, token);
-      const { proven, isExpired } = resumed;
-      if ('returnTo' in resumed) {
-        const { returnTo, name } = resumed;
-        return { signInRequest: { returnTo, name }, proven, isExpired };
-      }
-      const { validated } = resumed;
-      const outcome = 'error' in validated ? validated : { signInRequest: validated.request };
-      return { ...outcome, proven, isExpired };
-    },
-
-    /** Sends a form again that was open for too long, with a new token. */
-    renew(
-      request: FastifyRequest,
       reply: FastifyReply,
-      signInRequest: SignInRequest,
-      form: (renewed: { token: string; problems: Localized[] }) => Page,
-    ): FastifyReply {
-      const token = newToken(request, signInRequest);
-      return pages.send(reply.code(403), form({ token, problems: [message('sign-in.expired')] }));
+      token: string,
+      formOf: (signInRequest: SignInRequest, renewed: { token: string; problems: Localized[] }) => Page,
+    ): Promise<{ signInRequest: SignInRequest; proven: ResumedInteraction['proven'] } | null> {
+      const resumed = await resume(request, token);
+      const found = signInRequestOf(resumed);
+      if ('violation' in found) {
+        respondWithError(reply, found, 303);
+        return null;
+      }
+      if (!resumed.isExpired) return { signInRequest: found, proven: resumed.proven };
+      const renewed = { token: newToken(request, found), problems: [message('sign-in.expired')] };
+      pages.send(reply.code(403), formOf(found, renewed));
+      return null;
     },
 
     respondWithError,
@@ -203,3 +196,9 @@ const leadsToPage = (
   signInRequest: SignInRequest,
 ): signInRequest is FirstPartyPage | (AuthorizationRequest & { delegation: DelegationRequest }) =>
   'returnTo' in signInRequest || signInRequest.delegation !== undefined;
+
+function signInRequestOf(resumed: ResumedInteraction): SignInRequest | ErrorResponse {
+  if ('returnTo' in resumed) return { returnTo: resumed.returnTo, name: resumed.name };
+  const { validated } = resumed;
+  return 'error' in validated ? validated.error : validated.request;
+}

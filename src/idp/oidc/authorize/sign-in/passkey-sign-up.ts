@@ -4,10 +4,10 @@ import { matchesSchema, OptionalName } from '../../../../core/http/schemas.js';
 import { AppError } from '../../../../core/kernel/errors.js';
 import { credentialProblems } from '../../../../core/passwords/form-problems.js';
 import type { PasskeySignUp } from '../../directory.js';
-import { oidcErrors } from '../../errors.js';
 import { PasskeySignUpBody } from '../../schemas.js';
-import { admitsNewPeople, type FormState } from '../pages.js';
+import type { FormState } from '../pages.js';
 import type { SignInServices } from './forms.js';
+import { requireOpen } from './sign-up.js';
 
 /** The sign-up with a passkey and without a password, which the script of the sign-up page submits. */
 export async function passkeySignUpPlugin(
@@ -20,15 +20,11 @@ export async function passkeySignUpPlugin(
   fastify.post('/authorize/sign-up/passkey', { config, schema }, async (request, reply) => {
     const { interaction: form, name, credential } = request.body;
     const handle = request.body.handle.trim();
-    const resumed = await forms.resumeSignIn(request, form);
-    if ('error' in resumed) return forms.respondWithError(reply, resumed.error, 303);
-    const { signInRequest, isExpired } = resumed;
-    if (!('returnTo' in signInRequest) && !admitsNewPeople(signInRequest)) throw oidcErrors.login_rejected();
-    if (isExpired) {
-      return forms.renew(request, reply, signInRequest, (renewed) =>
-        signInPages.signUp(signInRequest, { ...renewed, handle, name }),
-      );
-    }
+    const resumed = await forms.resumeSignIn(request, reply, form, (signInRequest, renewed) =>
+      signInPages.signUp(requireOpen(signInRequest), { ...renewed, handle, name }),
+    );
+    if (!resumed) return reply;
+    const signInRequest = requireOpen(resumed.signInRequest);
     // A challenge is used once, so that the next attempt needs another one.
     const next = { token: forms.newToken(request, signInRequest), handle, name };
     const show = (status: number, failure: Pick<FormState, 'problems' | 'wrong'>) =>

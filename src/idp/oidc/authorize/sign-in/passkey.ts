@@ -19,14 +19,11 @@ export async function passkeyPlugin(
 
   fastify.post('/authorize/passkey', { config, schema: { body: PasskeyBody } }, async (request, reply) => {
     const { interaction: form, credential } = request.body;
-    const resumed = await forms.resumeSignIn(request, form);
-    if ('error' in resumed) return forms.respondWithError(reply, resumed.error, 303);
-    const { signInRequest, isExpired } = resumed;
-    if (isExpired) {
-      return forms.renew(request, reply, signInRequest, (renewed) =>
-        signInPages.signIn(signInRequest, { ...renewed, handle: '' }),
-      );
-    }
+    const resumed = await forms.resumeSignIn(request, reply, form, (signInRequest, renewed) =>
+      signInPages.signIn(signInRequest, { ...renewed, handle: '' }),
+    );
+    if (!resumed) return reply;
+    const { signInRequest } = resumed;
     // A challenge is used once, so that the next attempt needs another one.
     const next = { token: forms.newToken(request, signInRequest), handle: '' };
     pages.keepForm(request, signInPages.signIn(signInRequest, next));

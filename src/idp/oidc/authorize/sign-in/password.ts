@@ -12,14 +12,11 @@ export async function passwordPlugin(fastify: FastifyTypebox, services: SignInSe
 
   fastify.post('/authorize/login', { config, schema: { body: LoginBody } }, async (request, reply) => {
     const { interaction: token, handle, password } = request.body;
-    const resumed = await forms.resumeSignIn(request, token);
-    if ('error' in resumed) return forms.respondWithError(reply, resumed.error, 303);
-    const { signInRequest, isExpired } = resumed;
-    if (isExpired) {
-      return forms.renew(request, reply, signInRequest, (renewed) =>
-        signInPages.signIn(signInRequest, { ...renewed, handle }),
-      );
-    }
+    const resumed = await forms.resumeSignIn(request, reply, token, (signInRequest, renewed) =>
+      signInPages.signIn(signInRequest, { ...renewed, handle }),
+    );
+    if (!resumed) return reply;
+    const { signInRequest } = resumed;
     pages.keepForm(request, signInPages.signIn(signInRequest, { token, handle }));
     // Handles contain no spaces, but keyboards with autocompletion append one.
     const credentials = { username: handle.trim(), password };

@@ -19,17 +19,13 @@ export async function signUpPlugin(fastify: FastifyTypebox, services: SignInServ
   fastify.post('/authorize/sign-up', { config, schema: { body: SignUpBody } }, async (request, reply) => {
     const { interaction: token, name = '', password, password_confirm: again } = request.body;
     const handle = request.body.handle.trim();
-    const resumed = await forms.resumeSignIn(request, token);
-    if ('error' in resumed) return forms.respondWithError(reply, resumed.error, 303);
-    const { signInRequest, isExpired } = resumed;
-    if (!('returnTo' in signInRequest) && !admitsNewPeople(signInRequest)) throw oidcErrors.login_rejected();
+    const resumed = await forms.resumeSignIn(request, reply, token, (signInRequest, renewed) =>
+      signInPages.signUp(requireOpen(signInRequest), { ...renewed, handle, name }),
+    );
+    if (!resumed) return reply;
+    const signInRequest = requireOpen(resumed.signInRequest);
     const show = (status: number, failure: Pick<FormState, 'problems' | 'wrong'>) =>
       pages.send(reply.code(status), signInPages.signUp(signInRequest, { token, handle, name, ...failure }));
-    if (isExpired) {
-      return forms.renew(request, reply, signInRequest, (renewed) =>
-        signInPages.signUp(signInRequest, { ...renewed, handle, name }),
-      );
-    }
     pages.keepForm(request, signInPages.signUp(signInRequest, { token, handle, name }));
     if (!matchesSchema(name, OptionalName)) {
       return show(422, { problems: [message('account.name-invalid')], wrong: { name: true } });
@@ -67,4 +63,10 @@ export async function signUpPlugin(fastify: FastifyTypebox, services: SignInServ
       throw error;
     }
   }
+}
+
+/** @throws login_rejected if new people could not be the user of the request */
+export function requireOpen(signInRequest: SignInRequest): SignInRequest {
+  if (!('returnTo' in signInRequest) && !admitsNewPeople(signInRequest)) throw oidcErrors.login_rejected();
+  return signInRequest;
 }
