@@ -60,6 +60,9 @@ t.test('the longest accepted request leads to a form that can be submitted', asy
 
   const unescaped = `${authorizePath(client)}&login_hint=${'"'.repeat(7000)}`;
   t.equal((await idp.request('GET', unescaped)).status, 414, 'a request whose form could not be submitted');
+  const padded = (length: number) => `${authorizePath(client)}&x=`.padEnd(length, 'x');
+  t.equal((await idp.request('GET', padded(8192))).status, 200);
+  t.match(await idp.request('GET', padded(8193)), { status: 414, body: { error: 'uri_too_long' } });
 });
 
 const COLLECTIONS = ['grants', 'sessions', 'consents', 'principals', 'clients', 'throttles', 'audit'];
