@@ -125,8 +125,10 @@ function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly
     const uri = fresh(t);
     const { idp, store, principals } = await start(t, uri);
     const origin = await idp.listen();
-    const linksTo = async (userId: string) =>
-      mailCollection(store).count({ userId, template: 'verify-email' });
+    const linksTo = async (userId: string) => {
+      const { items } = await mailCollection(store).page({ where: { userId }, sort: 'id', limit: 10 });
+      return items.filter(({ template }) => template === 'verify-email').length;
+    };
     await killAtEachCall(t, uri, moments, async (number) => {
       const handle = `${number}-ada@example.test`;
       const fields = { handle, name: 'The second', password: PASSWORD, password_confirm: PASSWORD };
