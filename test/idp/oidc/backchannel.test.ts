@@ -542,7 +542,12 @@ t.test('only public addresses are called, whatever a name resolves to', async (t
   }
   for (const address of internal) {
     const post = posting({ reach: 'loopback', lookup: resolvesTo(address) });
-    await t.rejects(post(`http://app.example.com:${port}/`, 'x'), refused, `${address} is not this machine`);
+    for (const scheme of ['http', 'https'])
+      await t.rejects(
+        post(`${scheme}://app.example.com:${port}/`, 'x'),
+        refused,
+        `beyond this machine: ${address}`,
+      );
   }
   for (const address of ['93.184.216.34', '8.8.8.8', '223.255.255.1', '2606:4700::1111', '2a00:1450::1'])
     t.ok(isPublicAddress(address), address);
