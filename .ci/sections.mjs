@@ -55,7 +55,6 @@ export const SECTIONS = [
       saas/login-providers/explore
       host/lost-responses
       bin/upgrade
-      idp/oidc/backchannel idp/oidc/purge
       package/package
       shared/passkeys/explore`),
   },
@@ -105,8 +104,7 @@ export const SECTIONS = [
     needs: ['mongod'],
     tests: list(`
       campaign/kills campaign/login-code-kills
-      idp/oidc/kills
-      idp/provisioning/acceptance idp/provisioning/mailed-link-races
+      idp/provisioning/kills
       saas/webhooks/kills`),
     repeats: list('shared/factors/explore core/storage/mongodb core/storage/sqlite'),
   },
@@ -126,8 +124,8 @@ export const SECTIONS = [
     tests: list(`
       shared/account-pages/races
       saas/auth/account-races
-      idp/oidc/delegation-races idp/oidc/device-races idp/oidc/identity-assertion-races idp/oidc/single-use
-      idp/console/races
+      idp/oidc/delegation-races idp/oidc/device-races idp/oidc/identity-assertion-races
+      idp/console/races idp/provisioning/mailed-link-races
       shared/passkeys/processes
       saas/webhooks/processes`),
   },

@@ -1,3 +1,4 @@
+import { stringifyCookie } from 'cookie';
 import t from 'tap';
 import { basic, PASSWORD } from '../../kit/app.js';
 import { ADMIN_TOKEN, ISSUER, idpApp } from '../../kit/idp.js';
@@ -113,9 +114,7 @@ t.test('forms are accepted from the same session and the same origin only', asyn
   const foreign = (await second.get('/agents/create')).form().fields['token'] ?? '';
   t.equal((await first.browser.send(form, { handle: 'scout', token: foreign })).status, 403);
   t.equal((await first.browser.send(form, { handle: 'scout', token: '' })).status, 403);
-  const cookie = Object.entries(first.browser.cookies())
-    .map((pair) => pair.join('='))
-    .join('; ');
+  const cookie = stringifyCookie(first.browser.cookies());
   const { token = '' } = form.form().fields;
   const send = (headers: Record<string, string>) =>
     idp.request('POST', '/admin/agents/create', {
@@ -145,9 +144,7 @@ t.test('a sign-in form of the console signs in to no application, and the revers
   const { get, browser } = await browse(idp);
   const { interaction = '' } = (await get('/')).form().fields;
   const { page } = await idp.visit(client);
-  const cookie = Object.entries(browser.cookies())
-    .map((pair) => pair.join('='))
-    .join('; ');
+  const cookie = stringifyCookie(browser.cookies());
   const consent = await idp.request('POST', '/authorize/consent', {
     headers: { cookie },
     form: { interaction, decision: 'allow' },

@@ -272,26 +272,20 @@ t.test(
   },
 );
 
-t.test(
-  'an application with ES256 remains editable without a key, and its page says what is missing',
-  async (t) => {
-    const first = await idpApp(t, { ...HERE, es256Key: ES256_KEY });
-    const operator = await makeOperator(t, first);
-    const { id } = await first.createClient({ id_token_signed_response_alg: 'ES256' });
-    const { get: getBefore } = await enterConsole(first, operator);
-    t.notMatch((await getBefore(`/clients/${id}`)).body, /Nobody can sign in/);
-    const idp = await idpApp(t, { ...HERE, databaseUri: `sqlite:${first.file}`, clock: first.clock });
-    const { get, act } = await enterConsole(idp, operator);
-    t.match((await get(`/clients/${id}`)).body, /ES256\. Nobody can sign in: IDP_ES256_KEY is not set/);
-    const fields = { name: 'New name', redirect_uris: CALLBACK };
-    t.match((await act(`/clients/${id}/update`, { ...fields, id_token_alg: 'ES256' })).body, 'Saved.');
-    const [client] = (await idp.admin('GET', '/v1/clients')).body.clients;
-    t.match(client, { client_name: 'New name', id_token_signed_response_alg: 'ES256' });
-    const refused = await act('/clients/create', { ...fields, id_token_alg: 'ES256' });
-    t.equal(refused.status, 400);
-    t.match(refused.body, /id="problem-id_token_alg"[^>]*>[^<]*IDP_ES256_KEY/);
-  },
-);
+t.test('an application with ES256 remains editable without a key, and no other one gets it', async (t) => {
+  const first = await idpApp(t, { ...HERE, es256Key: ES256_KEY });
+  const operator = await makeOperator(t, first);
+  const { id } = await first.createClient({ id_token_signed_response_alg: 'ES256' });
+  const idp = await idpApp(t, { ...HERE, databaseUri: `sqlite:${first.file}`, clock: first.clock });
+  const { act } = await enterConsole(idp, operator);
+  const fields = { name: 'New name', redirect_uris: CALLBACK };
+  t.match((await act(`/clients/${id}/update`, { ...fields, id_token_alg: 'ES256' })).body, 'Saved.');
+  const [client] = (await idp.admin('GET', '/v1/clients')).body.clients;
+  t.match(client, { client_name: 'New name', id_token_signed_response_alg: 'ES256' });
+  const refused = await act('/clients/create', { ...fields, id_token_alg: 'ES256' });
+  t.equal(refused.status, 400);
+  t.match(refused.body, /id="problem-id_token_alg"[^>]*>[^<]*IDP_ES256_KEY/);
+});
 
 t.test('the audit is searched by event, subject and day, page by page, and exported as CSV', async (t) => {
   const idp = await idpApp(t, HERE);
@@ -319,44 +313,18 @@ t.test('the audit is searched by event, subject and day, page by page, and expor
   t.equal(csv.body.trimEnd().split('\r\n').length, 61);
 });
 
-t.test('the overview plots sign-ins by day, and the keys page says what a rotation does next', async (t) => {
-  const idp = await idpApp(t, { ...HERE, ed25519SeedNext: `${'ab'.repeat(31)}cd` });
+t.test('the overview counts sign-ins by day, and the keys page shows public keys only', async (t) => {
+  const idp = await idpApp(t, { ...HERE, es256Key: ES256_KEY, ed25519SeedNext: `${'ab'.repeat(31)}cd` });
   const operator = await makeOperator(t, idp);
-  const { page, get } = await enterConsole(idp, operator);
-  const row = (day: string, ...values: (number | '–')[]) =>
-    `<tr><td><time datetime="${day}">${day}</time></td>${values.map((value) => `<td class="number">${value}</td>`).join('')}</tr>`;
-  t.match(page.body, row('2040-01-01', 1, 0));
+  const { get } = await enterConsole(idp, operator);
   await idp.authorize(await idp.createClient(), { ...operator, password: 'wrong' });
   const { body: overview } = await get('/');
-  t.match(overview, row('2040-01-01', 1, 1));
-  t.match(overview, row('2039-12-31', '–', '–'), 'there was no provider yet');
-  t.match(overview, /<svg[^>]*role="img"/);
-  t.match(
-    overview,
-    'Sign-ins (attempts), 2040-01-01: succeeded 1 in total, most on 2040-01-01 (1); failed 1',
-  );
+  const day = /<tr><td><time datetime="2040-01-01">[^<]*<\/time><\/td>(.*?)<\/tr>/.exec(overview)?.[1];
+  t.same(day?.match(/\d+/g), ['1', '1'], 'one succeeded and one failed');
   const keys = (await get('/keys')).body;
   const { body } = await idp.request('GET', '/.well-known/jwks.json');
   for (const { kid } of body.keys) t.match(keys, kid);
-  t.match(keys, 'Once every process has published the next key for ten minutes');
-  t.notMatch(keys, /abab/);
-});
-
-t.test('the keys page says for each algorithm what a rotation does next', async (t) => {
-  const idp = await idpApp(t, { ...HERE, es256Key: ES256_KEY, es256KeyPrevious: `${'ab'.repeat(31)}cd` });
-  const { get } = await enterConsole(idp, await makeOperator(t, idp));
-  const { body } = await get('/keys');
-  t.match(
-    body,
-    /EdDSA[^<]*<\/dt><dd>No rotation is in progress\. It begins with a new key in IDP_ED25519_SEED_NEXT/,
-  );
-  t.match(body, /ES256[^<]*<\/dt><dd>A day after the rotation, unset IDP_ES256_KEY_PREVIOUS/);
-  t.equal(body.match(/IDP_ED25519_SEED/g)?.length, 1, 'the ES256 keys have their own variables');
-  const published = await idpApp(t, { ...HERE, es256KeyNext: ES256_KEY });
-  const other = await enterConsole(published, await makeOperator(t, published));
-  t.match((await other.get('/keys')).body, /make it IDP_ES256_KEY\./);
-  const plain = await idpApp(t, HERE);
-  t.notMatch((await (await enterConsole(plain, await makeOperator(t, plain))).get('/keys')).body, 'ES256');
+  t.notMatch(keys, /abab|c9afa9/);
 });
 
 t.test(

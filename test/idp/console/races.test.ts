@@ -1,8 +1,5 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import t, { type Test } from 'tap';
 import { openStore } from '../../../src/core/storage/open.js';
-import { setupCollection } from '../../../src/idp/provisioning/first-operator.js';
 import { createOperatorRoles } from '../../../src/idp/provisioning/operators.js';
 import { principalCollection } from '../../../src/idp/provisioning/store.js';
 import { onMongod } from '../../core/storage/mongod.js';
@@ -10,16 +7,12 @@ import { PASSWORD } from '../../kit/app.js';
 import { fakeClock } from '../../kit/clock.js';
 import { type IdpApp, idpApp } from '../../kit/idp.js';
 import { COMMAND_SOURCE, enterConsole } from '../../kit/operator.js';
-import { compiled } from '../../kit/process.js';
 import { countedRandom } from '../../kit/random.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 
-/** Two processes and crashes while operators are made and removed. */
+/** Two processes while operators are made and removed. */
 
 const ROUNDS = 10;
-
-/** Every document. */
-const ANY = { id: { gte: ' ' } };
 
 /** Providers on one store, as several processes would run them. */
 async function providers(t: Test, uri: string, count = 2): Promise<IdpApp[]> {
@@ -44,8 +37,7 @@ async function principalsIn(t: Test, uri: string) {
   return principalCollection(store);
 }
 
-/** @param moments of each call of the store at which a process is killed */
-function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly string[]): void {
+function forEngine(engine: string, fresh: (t: Test) => string): void {
   t.test(`${engine}: of concurrent uses of the link of the first operator one succeeds`, async (t) => {
     const uri = fresh(t);
     const apps = await providers(t, uri);
@@ -101,48 +93,7 @@ function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly
     t.equal((await browser.send(form, { handle: 'another' })).status, 401);
     t.equal(await principals.findOne({ handle: 'another' }), null);
   });
-
-  t.test(
-    `${engine}: a use of the link of the first operator killed at any call is complete or absent`,
-    async (t) => {
-      const uri = fresh(t);
-      const [idp] = (await providers(t, uri, 1)) as [IdpApp];
-      const store = await openStore(uri);
-      t.teardown(() => store.close());
-      const [principals, setup] = [principalCollection(store), setupCollection(store)];
-      for (const moment of moments) {
-        const outcomes = new Set<string>();
-        let hasEnded = false;
-        for (let step = 1; !hasEnded; step++) {
-          // An empty store again.
-          await Promise.all([principals.deleteMany(ANY), setup.deleteMany({ id: 'first-operator' })]);
-          const link = await idp.server.fastify.idp.createFirstOperatorLink();
-          const path = new URL(link?.url ?? '').pathname;
-          const token = path.split('/').at(-1) ?? '';
-          const work = { accept: token, password: PASSWORD, handle: 'ada' };
-          const args = [uri, String(step), moment, JSON.stringify(work)];
-          const worker = compiled('test/idp/provisioning/kill-worker.js');
-          const child = spawn(process.execPath, [worker, ...args], {
-            stdio: ['ignore', 'inherit', 'inherit'],
-          });
-          const [code] = await once(child, 'exit');
-          hasEnded = code === 0;
-          const body = { handle: 'bob', password: `${PASSWORD}!` };
-          const again = await idp.request('POST', path, { body });
-          const { items } = await principals.page({ sort: 'id', limit: 10 });
-          t.same(
-            items.map(({ handle, operatorSince }) => [handle, operatorSince !== undefined]),
-            [[again.status === 410 ? 'ada' : 'bob', true]],
-            `${moment} call ${step}: ${again.status}`,
-          );
-          outcomes.add(String(again.status));
-          if (step > 20) throw new Error('it never comes to an end');
-        }
-        t.same([...outcomes].sort(), ['201', '410'], `both are seen ${moment}`);
-      }
-    },
-  );
 }
 
-forEngine('SQLite', (t) => `sqlite:${temporaryFolder(t)}/idp.db`, ['before', 'during']);
-await onMongod((server) => forEngine('MongoDB', server.fresh, ['before']));
+forEngine('SQLite', (t) => `sqlite:${temporaryFolder(t)}/idp.db`);
+await onMongod((server) => forEngine('MongoDB', server.fresh));

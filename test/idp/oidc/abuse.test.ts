@@ -116,6 +116,7 @@ t.test('every field accepts only one string', async (t) => {
     '/introspect': ['token', 'token_type_hint', 'client_id', 'client_secret'],
     '/logout': ['id_token_hint', 'state', 'client_id', 'confirm'],
     '/authorize': ['client_id', 'state', 'redirect_uri'],
+    '/token': ['grant_type', 'code', 'redirect_uri', 'client_id', 'client_secret', 'code_verifier'],
   };
   for (const [path, names] of Object.entries(fields)) {
     const right = {
@@ -439,18 +440,4 @@ t.test('clients cannot inject header lines into any answer', async (t) => {
     const { headers } = await idp.request('GET', '/authorize', { headers: { [name]: ADMIN_TOKEN } });
     t.notMatch(JSON.stringify(headers), ADMIN_TOKEN, name);
   }
-});
-
-t.test('a sign-in succeeds while 300 concurrent requests with many fields are refused', async (t) => {
-  const idp = await idpApp(t);
-  const client = await idp.createClient();
-  const agent = await idp.mintAgent();
-  const huge = (index: number) => `${'a'.repeat(60)}${index}=${'x'.repeat(100)}`;
-  const form = Array.from({ length: 90 }, (_, index) => huge(index)).join('&');
-  const calls = ['/authorize', '/token', '/logout', '/revoke', '/userinfo', '/authorize/login'].flatMap(
-    (path) => Array.from({ length: 50 }, () => idp.request('POST', path, { form })),
-  );
-  const [{ status }, ...answers] = await Promise.all([idp.authorize(client, agent), ...calls]);
-  t.equal(status, 302);
-  t.ok(answers.every((answer) => answer.status < 500));
 });

@@ -1,5 +1,4 @@
 import { calculateJwkThumbprint } from 'jose';
-import * as oauth from 'oauth4webapi';
 import * as openid from 'openid-client';
 import t, { type Test } from 'tap';
 import { agentWithKey } from '../../kit/agent-keys.js';
@@ -195,9 +194,8 @@ t.test('without a resource, client_credentials is no grant type', async (t) => {
   t.ok((await grants()).includes('client_credentials'));
 });
 
-t.test('openid-client and oauth4webapi get such a token, bound by DPoP', async (t) => {
+t.test('openid-client gets such a token, bound by DPoP', async (t) => {
   const { idp, agent } = await start(t);
-  const skew = skewOf(idp);
   const privateKey = await crypto.subtle.importKey(
     'jwk',
     agent.key.privateKey.export({ format: 'jwk' }),
@@ -205,13 +203,12 @@ t.test('openid-client and oauth4webapi get such a token, bound by DPoP', async (
     false,
     ['sign'],
   );
-  const send = fetchOf(idp);
   const config = await openid.discovery(
     new URL(ISSUER),
     agent.sub,
-    { [openid.clockSkew]: skew },
+    { [openid.clockSkew]: skewOf(idp) },
     openid.PrivateKeyJwt({ key: privateKey, kid: agent.key.jwk.kid }),
-    { [openid.customFetch]: send as openid.CustomFetch },
+    { [openid.customFetch]: fetchOf(idp) as openid.CustomFetch },
   );
   const keys = await openid.randomDPoPKeyPair('ES256');
   const DPoP = openid.getDPoPHandle(config, keys);
@@ -223,22 +220,4 @@ t.test('openid-client and oauth4webapi get such a token, bound by DPoP', async (
   const jkt = await calculateJwkThumbprint(await crypto.subtle.exportKey('jwk', keys.publicKey));
   t.equal(tokens.token_type, 'dpop');
   t.same(claimsOf(tokens.access_token).cnf, { jkt });
-
-  const client: oauth.Client = { client_id: agent.sub, [oauth.clockSkew]: skew };
-  const server = config.serverMetadata() as unknown as oauth.AuthorizationServer;
-  const handle = oauth.DPoP(client, keys);
-  const request = () =>
-    oauth.clientCredentialsGrantRequest(
-      server,
-      client,
-      oauth.PrivateKeyJwt({ key: privateKey, kid: agent.key.jwk.kid }),
-      { resource: FILES, scope: 'files:write' },
-      { DPoP: handle, [oauth.customFetch]: send as never },
-    );
-  const process = async () => oauth.processClientCredentialsResponse(server, client, await request());
-  const first = await process().catch((error: unknown) => {
-    t.ok(oauth.isDPoPNonceError(error));
-    return process();
-  });
-  t.match(first, { token_type: 'dpop', scope: 'files:write' });
 });

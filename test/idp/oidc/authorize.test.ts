@@ -6,7 +6,6 @@ import { createRefusals } from '../../../src/idp/oidc/refusals.js';
 import { grantCollection } from '../../../src/idp/oidc/store.js';
 import { principalCollection } from '../../../src/idp/provisioning/store.js';
 import { type Answer, auditOf, basic, PASSWORD } from '../../kit/app.js';
-import { FACTOR_KEY } from '../../kit/factors.js';
 import {
   authorizePath,
   CALLBACK,
@@ -41,46 +40,35 @@ t.test('an unregistered redirect_uri is answered with an error page and never re
     await idp.createClient({ redirect_uris: [registered], public: true }),
   ];
   const others = [
-    `${registered}/`,
-    `${registered}?x=1`,
-    `${registered}?`,
-    `${registered}#f`,
-    `${registered}/../evil`,
-    `${registered}%2e%2e/`,
-    `${registered}evil`,
-    `${registered} `,
-    ` ${registered}`,
-    `${registered}\t`,
-    `${registered}\n`,
-    'https://app.example.test/\tcb',
-    'https://app.exam\nple.test/cb',
-    'https://app.example.test/%2563b',
-    `${registered}&redirect_uri=https://evil.test/`,
-    'https://app.example.test/c',
-    'https://app.example.test',
-    'https://app.example.test//cb',
-    'https://app.example.test/CB',
-    'https://APP.example.test/cb',
-    'HTTPS://app.example.test/cb',
-    'https://app.example.test:443/cb',
-    'https://app.example.test:8443/cb',
-    'https://app.example.test@evil.test/cb',
-    'https://evil.test@app.example.test/cb',
-    'https://app.example.test.evil.test/cb',
-    'https://appaexample.test/cb',
-    'https://app.example.test\\@evil.test/cb',
-    'https:\\\\app.example.test\\cb',
-    'https://app.example.test/%63b',
-    'https%3A%2F%2Fapp.example.test%2Fcb',
-    'http://app.example.test/cb',
-    'http://127.0.0.1/cb',
-    '//app.example.test/cb',
-    '/cb',
-    'javascript:alert(1)//https://app.example.test/cb',
-    'data:text/html,evil',
-    'https://app.example.test/cb\0',
-    '',
-    undefined,
+    ...[
+      `${registered}/`,
+      `${registered}?x=1`,
+      `${registered}#f`,
+      `${registered}/../evil`,
+      `${registered}evil`,
+    ],
+    ...[
+      `${registered} `,
+      ` ${registered}`,
+      `${registered}\n`,
+      `${registered}\0`,
+      'https://app.exam\nple.test/cb',
+    ],
+    ...[
+      'https://app.example.test/c',
+      'https://app.example.test/CB',
+      'HTTPS://APP.example.test/cb',
+      '/cb',
+      '',
+    ],
+    ...['https://app.example.test:443/cb', 'https://app.example.test/%63b', 'http://app.example.test/cb'],
+    ...[
+      'https://app.example.test@evil.test/cb',
+      'https://app.example.test\\@evil.test/cb',
+      '//app.example.test/cb',
+    ],
+    ...['https://app.example.test.evil.test/cb', 'https://appaexample.test/cb', 'http://127.0.0.1/cb'],
+    ...['javascript:alert(1)//https://app.example.test/cb', 'data:text/html,evil', undefined],
   ];
   for (const client of clients) {
     t.equal((await idp.authorize(client, agent)).status, 302);
@@ -452,23 +440,6 @@ t.test('Basic from a browser is refused without a code and without a challenge',
   t.equal(answer.status, 302, "Node's own fetch");
 });
 
-t.test('HEAD and other methods issue no code', async (t) => {
-  const idp = await idpApp(t);
-  const [client, { handle, password }] = [await idp.createClient(), await idp.mintAgent()];
-  const { calls } = idp.random;
-  const headers = { authorization: basic(handle, password) };
-  for (const method of ['HEAD', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
-    const answer = await idp.request(method, authorizePath(client), { headers });
-    t.equal(answer.status, method === 'OPTIONS' ? 404 : 405, method);
-    t.equal(answer.headers['location'], undefined);
-  }
-  for (const path of ['/authorize/', '//authorize', '/AUTHORIZE', '/authorize%2f', '/authorize;x']) {
-    const answer = await idp.request('GET', authorizePath(client).replace('/authorize', path), { headers });
-    t.equal(answer.headers['location'], undefined, path);
-  }
-  t.equal(idp.random.calls, calls, 'nothing was made');
-});
-
 t.test('a client lists the kinds that may sign in; others are denied at the application', async (t) => {
   const idp = await idpApp(t);
   const [agent, human] = [await idp.mintAgent(), await idp.makeHuman()];
@@ -482,16 +453,6 @@ t.test('a client lists the kinds that may sign in; others are denied at the appl
     t.match(queryOf(answer), { error: 'access_denied', state: 's', iss: ISSUER });
     t.notOk('code' in queryOf(answer));
   }
-});
-
-t.test('prompt=none without a session is login_required, and Basic satisfies it', async (t) => {
-  const idp = await idpApp(t);
-  const client = await idp.createClient();
-  const silent = await idp.authorize(client, undefined, { prompt: 'none', state: 's' });
-  t.equal(silent.status, 302);
-  t.match(queryOf(silent), { error: 'login_required', state: 's', iss: ISSUER });
-  t.equal(silent.headers['set-cookie'], undefined);
-  t.ok(await idp.codeFor(client, await idp.mintAgent(), { prompt: 'none' }));
 });
 
 t.test('POST /authorize equals the same request by GET, and unknown parameters are ignored', async (t) => {
@@ -550,15 +511,6 @@ t.test('a client_id that a store cannot hold is an unknown client', async (t) =>
   }
 });
 
-t.test('an address of more than 8 KiB is refused before it is read', async (t) => {
-  const idp = await idpApp(t);
-  const client = await idp.createClient();
-  const start = `${authorizePath(client)}&x=`;
-  const fill = (length: number) => start + 'x'.repeat(length - start.length);
-  t.equal((await idp.request('GET', fill(8192))).status, 200);
-  t.match(await idp.request('GET', fill(8193)), { status: 414, body: { error: 'uri_too_long' } });
-});
-
 t.test('a malformed query is a client error, not a server error', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
@@ -572,14 +524,11 @@ t.test('a malformed query is a client error, not a server error', async (t) => {
     `${start}&state=%ff%fe&nonce=%c0%80`,
     `${start}&state=%00&nonce=%00&login_hint=%00&scope=%00`,
     `${start}&login_hint=%ed%a0%80`,
-    `${start}&__proto__=1&constructor=2&toString=3`,
     `${start}&__proto__[x]=1&%24where=1&a.b=1&=1&=`,
     `${start}&max_age=-1&max_age[]=1&ui_locales=%0d%0a&id_token_hint=x.y.z&acr_values=%f0`,
     `/authorize?client_id=%00&redirect_uri=${CALLBACK}`,
     '/authorize?client_id=%ed%a0%80',
-    '/authorize?',
-    '/authorize?&&&==&=',
-    '/authorize?%',
+    '/authorize?&&&==&=%',
     '/authorize?\ud800',
   ];
   for (const path of hostile) {
@@ -589,21 +538,6 @@ t.test('a malformed query is a client error, not a server error', async (t) => {
     }
   }
   t.equal(({} as Record<string, unknown>)['x'], undefined);
-});
-
-t.test('a body at POST /authorize that is no form is a client error, not a server error', async (t) => {
-  const idp = await idpApp(t);
-  for (const body of [
-    'null',
-    '[1]',
-    '"text"',
-    '1',
-    '{"a":{"toString":1}}',
-    '{"a":[[1]]}',
-    '{"client_id":null}',
-  ]) {
-    t.match(await idp.request('POST', '/authorize', { body }), { status: 400 }, body);
-  }
 });
 
 t.test('a strict client uses PKCE and the form', async (t) => {
@@ -619,38 +553,6 @@ t.test('a strict client uses PKCE and the form', async (t) => {
   t.match((await browser.submit(page, { handle: human.handle, password: human.password })).location, /code=/);
   const usual = await idp.createClient();
   t.match((await idp.authorize(usual, human)).headers['location'], /code=/, 'as the specification has them');
-});
-
-t.test('what is missing is called missing', async (t) => {
-  const idp = await idpApp(t);
-  const [client, agent] = [await idp.createClient(), await idp.mintAgent()];
-  for (const name of ['redirect_uri', 'client_id']) {
-    const answer = await idp.authorize(client, agent, { [name]: undefined });
-    t.match(answer, { status: 400, body: { error_description: `${name} is missing.` } });
-  }
-  const code = await idp.codeFor(client, agent);
-  const answer = await idp.redeem(client, code, { redirect_uri: undefined });
-  t.match(answer, {
-    status: 400,
-    body: { error: 'invalid_grant', error_description: 'redirect_uri is missing.' },
-  });
-});
-
-t.test('a person cancels at every form of the sign-in', async (t) => {
-  const idp = await idpApp(t, {
-    ...{ factorEncryptionKey: FACTOR_KEY, secondFactor: 'required', secondFactorGraceDays: 0 },
-  });
-  const client = await idp.createClient();
-  const { handle, password } = await idp.makeHuman();
-  const { browser, page } = await idp.visit(client, { state: 's' });
-  const signUp = await browser.open((await idp.listen()) + authorizePath(client, { prompt: 'create' }));
-  for (const form of [page, signUp, await browser.submit(page, { handle, password })]) {
-    t.match(form.body, />Cancel</);
-    const { status, location } = await browser.submit(form, {}, '/authorize/consent');
-    t.match([status, location], [303, /^https:\/\/app\.example\.test\/cb\?error=access_denied&/]);
-  }
-  const account = await browser.open(`${await idp.listen()}/account`);
-  t.notMatch(account.body, />Cancel</, 'at a page of the provider there is nobody to tell');
 });
 
 t.test('a refused application leaves a trace for its operator, without a secret', async (t) => {

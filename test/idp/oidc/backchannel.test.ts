@@ -1,34 +1,26 @@
-import { createServer, type IncomingMessage } from 'node:http';
+import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createLocalJWKSet, jwtVerify } from 'jose';
 import t, { type Test } from 'tap';
 import { isPublicAddress } from '../../../src/core/kernel/addresses.js';
 import { HOUR, MINUTE, SECOND } from '../../../src/core/kernel/clock.js';
-import { LEASE_COLLECTION, LEASE_FIELDS, type LeaseDocument } from '../../../src/core/ops/jobs.js';
 import { createOutbound } from '../../../src/core/outbound/request.js';
 import { openStore } from '../../../src/core/storage/open.js';
 import { createLogoutRequest } from '../../../src/idp/oidc/backchannel/request.js';
 import { createBackchannelLogout } from '../../../src/idp/oidc/backchannel/service.js';
 import { announceEnd, logoutNoticeCollection } from '../../../src/idp/oidc/backchannel/store.js';
 import { type SessionDocument, sessionCollection } from '../../../src/idp/oidc/store.js';
-import { onMongod } from '../../core/storage/mongod.js';
-import { Agent } from '../../kit/agent.js';
-import { PASSWORD } from '../../kit/app.js';
 import { fakeClock } from '../../kit/clock.js';
 import {
-  ADMIN_TOKEN,
   authorizePath,
-  CALLBACK,
   claimsOf,
   codeIn,
   ISSUER,
   idpApp,
-  idpOptions,
   idpStore,
   type RegisteredClient,
 } from '../../kit/idp.js';
-import { makeOperator } from '../../kit/operator.js';
-import { compiled, startProgram } from '../../kit/process.js';
+import { enterConsole, makeOperator } from '../../kit/operator.js';
 import { countedRandom } from '../../kit/random.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 import { waitUntil } from '../../kit/wait.js';
@@ -146,13 +138,10 @@ const ENDINGS: Record<string, (signed: Awaited<ReturnType<typeof signedIn>>, t: 
     const page = await browser.open(origin + authorizePath(first, { prompt: 'login' }));
     await browser.submit(page, { handle: other.handle, password: other.password });
   },
-  'an operator ends the session': async ({ idp, human, sid, origin }, t) => {
+  'an operator ends the session': async ({ idp, human, sid }, t) => {
     const operator = await makeOperator(t, idp, 'operator@example.test');
-    const { Agent } = await import('../../kit/agent.js');
-    const browser = new Agent({ origin });
-    const form = await browser.open(`${origin}/admin/`);
-    await browser.submit(form, { handle: operator.handle, password: operator.password });
-    await browser.submit(await browser.open(`${origin}/admin/principals/${human.sub}/sessions/${sid}/end`));
+    const { act } = await enterConsole(idp, operator);
+    await act(`/principals/${human.sub}/sessions/${sid}/end`);
   },
 };
 
@@ -212,7 +201,8 @@ t.test('a back-channel logout URI is an https address', async (t) => {
 });
 
 /** The sender alone, with an application whose answers the test decides. */
-async function laboratory(t: Test, uri: string) {
+async function laboratory(t: Test) {
+  const uri = `sqlite:${temporaryFolder(t)}/idp.db`;
   const clock = fakeClock();
   const random = countedRandom();
   const attempts: { uri: string; at: number }[] = [];
@@ -291,227 +281,205 @@ async function laboratory(t: Test, uri: string) {
 /** The change of a process that ended before it, or that is stored otherwise. */
 const nothing = async () => null;
 
-function forEngine(engine: string, fresh: (t: Test) => string): void {
-  t.test(
-    `${engine}: an application that fails is notified again for nine hours, others at once`,
-    async (t) => {
-      const laboratoryOf = await laboratory(t, fresh(t));
-      const { begin, end, run, notices, service, clock, state, attempts, audit, warnings } = laboratoryOf;
-      const session = await begin('app', 'gone');
-      await run();
-      t.same(attempts, [], 'the session continues');
-      await end(session);
-      state.status = 503;
-      for (let hours = 0; hours < 24 * 60; hours++) {
-        await run();
-        clock.advance(MINUTE);
-        state.status = hours % 2 === 0 ? new Error('connect ECONNREFUSED') : 302;
-      }
-      t.equal(attempts.length, 8);
-      const [begun, last] = [attempts[0]?.at ?? 0, attempts.at(-1)?.at ?? 0];
-      t.ok(last - begun > 8 * HOUR && last - begun < 10 * HOUR);
-      t.match(audit, [{ event: 'logout.undelivered', subject: session.sub, detail: /^app: / }]);
-      t.equal(warnings.length, 1);
-
-      const purge = () => service.jobs.purge.run({ term: 1, signal: new AbortController().signal });
-      clock.advance(6 * 24 * HOUR);
-      await purge();
-      const { items } = await service.failures.list({ after: undefined, limit: 10 });
-      t.match(items, [
-        { clientId: 'app', sub: session.sub, attempts: 8, reason: /./, nextAttemptAt: undefined },
-      ]);
-      clock.advance(2 * 24 * HOUR);
-      await purge();
-      t.equal(await notices.count(), 0, 'operators see it for a week');
-    },
-  );
-
-  t.test(
-    `${engine}: operators see what fails, and retry it before it is due or after it was given up`,
-    async (t) => {
-      const { begin, end, run, service, clock, state, attempts } = await laboratory(t, fresh(t));
-      const failures = async () => (await service.failures.list({ after: undefined, limit: 10 })).items;
-      const [one, two] = [await begin('app'), await begin('app', 'other')];
-      state.of['app'] = 503;
-      await end(one);
-      await run();
-      const since = clock.now();
-      clock.advance(SECOND);
-      await end(two);
-      await run();
-      const [latest, earliest] = await failures();
-      t.match(earliest, { clientId: 'app', sub: one.sub, since, attempts: 1, reason: 'status 503' });
-      t.match(latest, { sub: two.sub, nextAttemptAt: clock.now() + 30 * SECOND });
-      t.equal(await service.failures.count(10), 2, 'a delivered notice is none');
-      const id = earliest?.id ?? '';
-      t.match(await service.failures.find(id), { id });
-
-      t.equal(await service.failures.retry(id), true);
-      await run();
-      t.equal(attempts.length, 4, 'before it is due');
-      t.match(await service.failures.find(id), { since, attempts: 2 });
-      for (let hours = 0; hours < 24; hours++) {
-        clock.advance(HOUR);
-        await run();
-      }
-      const given = await service.failures.find(id);
-      t.match([given?.attempts, given?.nextAttemptAt], [8, undefined], 'given up');
-      delete state.of['app'];
-      t.equal(await service.failures.retry(id), true);
-      await run();
-      t.equal(await service.failures.find(id), null, 'a success removes it');
-      t.equal(await service.failures.retry(id), false);
-      t.equal(await service.failures.retry('none'), false);
-    },
-  );
-
-  t.test(
-    `${engine}: an application that cannot be reached delays no other, whatever waits for it`,
-    async (t) => {
-      const { begin, end, run, notices, clock, state, attempts } = await laboratory(t, fresh(t));
-      state.of['dead'] = new Error('The operation timed out.');
-      state.of['ill'] = 503;
-      const sessions = [];
-      for (let count = 0; count < 30; count++) {
-        sessions.push(await begin('dead', 'ill', 'well'));
-      }
-      for (const session of sessions) await end(session);
-      await run();
-      const told = (name: string) => attempts.filter(({ uri }) => uri === `https://${name}.test/`).length;
-      t.equal(told('well'), 30);
-      t.equal(told('ill'), 30, 'it answers, each time');
-      t.ok(told('dead') <= 3, `${told('dead')}: once for each batch at most`);
-      delete state.of['dead'];
-      for (let minutes = 0; minutes < 3; minutes++) {
-        clock.advance(MINUTE);
-        await run();
-      }
-      t.ok(told('dead') >= 30);
-      state.of['ill'] = 200;
-      clock.advance(HOUR);
-      await run();
-      t.equal(await notices.count(), 0);
-    },
-  );
-
-  t.test(`${engine}: an application with refresh tokens is notified long after the sign-in`, async (t) => {
-    const { beginWith, notices, service, run, sessions, clock, state, attempts } = await laboratory(
-      t,
-      fresh(t),
-    );
-    const session = await beginWith('openid offline_access', ['lasting']);
-    const purge = () => service.jobs.purge.run({ term: 1, signal: new AbortController().signal });
-    // The session has expired, and its refresh tokens are in use.
-    await sessions.deleteOne({ id: session.id });
-    clock.advance(60 * 24 * HOUR);
-    await purge();
-    state.principal = false;
-    await announceEnd({ sub: session.sub }, nothing, { notices, clock, wake: () => undefined });
+t.test('an application that fails is notified again for nine hours, others at once', async (t) => {
+  const laboratoryOf = await laboratory(t);
+  const { begin, end, run, notices, service, clock, state, attempts, audit, warnings } = laboratoryOf;
+  const session = await begin('app', 'gone');
+  await run();
+  t.same(attempts, [], 'the session continues');
+  await end(session);
+  state.status = 503;
+  for (let hours = 0; hours < 24 * 60; hours++) {
     await run();
-    t.equal(attempts.length, 1);
-
-    const other = await beginWith('openid', ['lasting']);
-    await service.remember(
-      { id: 'lasting', backchannelLogoutUri: 'https://lasting.test/' },
-      other,
-      'openid offline_access',
-    );
-    clock.advance(60 * 24 * HOUR);
-    await purge();
-    t.equal(await notices.count(), 1, 'asked for later');
-    clock.advance(32 * 24 * HOUR);
-    await purge();
-    t.equal(await notices.count(), 0);
-  });
-
-  t.test(`${engine}: concurrent ends and processes tell each application once`, async (t) => {
-    const { begin, end, run, make, attempts, notices } = await laboratory(t, fresh(t));
-    const others = await Promise.all([make(), make(), make()]);
-    const session = await begin('one', 'two', 'three');
-    await Promise.all([...others, ...others].map((other) => end(session, other as never)));
-    await Promise.all([run(), ...others.map((other) => other.run())]);
-    t.same(attempts.map(({ uri }) => uri).sort(), [
-      'https://one.test/',
-      'https://three.test/',
-      'https://two.test/',
-    ]);
-    t.equal(await notices.count(), 0);
-  });
-
-  t.test(`${engine}: an end that was announced and did not happen tells nobody`, async (t) => {
-    const { begin, end, run, notices, clock, attempts } = await laboratory(t, fresh(t));
-    const session = await begin('app');
-    // The process ended before it deleted the session.
-    await announceEnd({ session: session.id }, nothing, { notices, clock, wake: () => undefined });
-    for (let seconds = 0; seconds < 90; seconds += 5) {
-      await run();
-      clock.advance(5 * SECOND);
-    }
-    t.same(attempts, []);
-    t.match(await notices.findOne({ session: session.id }), { dueAt: undefined });
-    await end(session);
-    await run();
-    t.equal(attempts.length, 1, 'the real end is told');
-  });
-
-  t.test(`${engine}: an end is told although an earlier announcement is being withdrawn`, async (t) => {
-    const { begin, end, run, notices, state, clock, attempts } = await laboratory(t, fresh(t));
-    const session = await begin('app');
-    // The process ended before it deleted the session.
-    await announceEnd({ session: session.id }, nothing, { notices, clock, wake: () => undefined });
-    clock.advance(MINUTE + SECOND);
-    state.afterLook = () => end(session);
-    await run();
-    await run();
-    t.equal(attempts.length, 1);
-  });
-
-  t.test(`${engine}: an attempt cut off by the end of its process is repeated a minute later`, async (t) => {
-    const { begin, end, run, make, notices, clock, attempts } = await laboratory(t, fresh(t));
-    const session = await begin('app');
-    await end(session);
-    const [notice] = (await notices.page({ sort: 'id', limit: 1 })).items;
-    await notices.updateOne(
-      { id: notice?.id ?? '' },
-      { set: { dueAt: clock.now() + MINUTE }, inc: { attempts: 1 } },
-    );
-    await run();
-    t.same(attempts, []);
     clock.advance(MINUTE);
-    await (await make()).run();
-    t.equal(attempts.length, 1);
-  });
+    state.status = hours % 2 === 0 ? new Error('connect ECONNREFUSED') : 302;
+  }
+  t.equal(attempts.length, 8);
+  const [begun, last] = [attempts[0]?.at ?? 0, attempts.at(-1)?.at ?? 0];
+  t.ok(last - begun > 8 * HOUR && last - begun < 10 * HOUR);
+  t.match(audit, [{ event: 'logout.undelivered', subject: session.sub, detail: /^app: / }]);
+  t.equal(warnings.length, 1);
 
-  t.test(
-    `${engine}: a principal that is disabled on the host ends its sessions for the applications`,
-    async (t) => {
-      const { begin, run, notices, state, clock, attempts } = await laboratory(t, fresh(t));
-      const session = await begin('app');
-      await announceEnd({ sub: session.sub }, nothing, { notices, clock, wake: () => undefined });
-      state.epoch = 1;
-      await run();
-      t.equal(attempts.length, 1);
-    },
-  );
+  const purge = () => service.jobs.purge.run({ term: 1, signal: new AbortController().signal });
+  clock.advance(6 * 24 * HOUR);
+  await purge();
+  const { items } = await service.failures.list({ after: undefined, limit: 10 });
+  t.match(items, [{ clientId: 'app', sub: session.sub, attempts: 8, reason: /./, nextAttemptAt: undefined }]);
+  clock.advance(2 * 24 * HOUR);
+  await purge();
+  t.equal(await notices.count(), 0, 'operators see it for a week');
+});
 
-  t.test(`${engine}: an application that is remembered while its session ends is notified`, async (t) => {
-    const { begin, end, service, run, attempts } = await laboratory(t, fresh(t));
-    const session = await begin();
-    await end(session);
-    await service.remember({ id: 'late', backchannelLogoutUri: 'https://late.test/' }, session, 'openid');
+t.test('operators see what fails, and retry it before it is due or after it was given up', async (t) => {
+  const { begin, end, run, service, clock, state, attempts } = await laboratory(t);
+  const failures = async () => (await service.failures.list({ after: undefined, limit: 10 })).items;
+  const [one, two] = [await begin('app'), await begin('app', 'other')];
+  state.of['app'] = 503;
+  await end(one);
+  await run();
+  const since = clock.now();
+  clock.advance(SECOND);
+  await end(two);
+  await run();
+  const [latest, earliest] = await failures();
+  t.match(earliest, { clientId: 'app', sub: one.sub, since, attempts: 1, reason: 'status 503' });
+  t.match(latest, { sub: two.sub, nextAttemptAt: clock.now() + 30 * SECOND });
+  t.equal(await service.failures.count(10), 2, 'a delivered notice is none');
+  const id = earliest?.id ?? '';
+  t.match(await service.failures.find(id), { id });
+
+  t.equal(await service.failures.retry(id), true);
+  await run();
+  t.equal(attempts.length, 4, 'before it is due');
+  t.match(await service.failures.find(id), { since, attempts: 2 });
+  for (let hours = 0; hours < 24; hours++) {
+    clock.advance(HOUR);
     await run();
-    t.same(
-      attempts.map(({ uri }) => uri),
-      ['https://late.test/'],
-    );
-  });
-}
+  }
+  const given = await service.failures.find(id);
+  t.match([given?.attempts, given?.nextAttemptAt], [8, undefined], 'given up');
+  delete state.of['app'];
+  t.equal(await service.failures.retry(id), true);
+  await run();
+  t.equal(await service.failures.find(id), null, 'a success removes it');
+  t.equal(await service.failures.retry(id), false);
+  t.equal(await service.failures.retry('none'), false);
+});
 
-forEngine('SQLite', (t) => `sqlite:${temporaryFolder(t)}/idp.db`);
-await onMongod((server) => forEngine('MongoDB', (t) => server.fresh(t)));
+t.test('an application that cannot be reached delays no other, whatever waits for it', async (t) => {
+  const { begin, end, run, notices, clock, state, attempts } = await laboratory(t);
+  state.of['dead'] = new Error('The operation timed out.');
+  state.of['ill'] = 503;
+  const sessions = [];
+  for (let count = 0; count < 30; count++) {
+    sessions.push(await begin('dead', 'ill', 'well'));
+  }
+  for (const session of sessions) await end(session);
+  await run();
+  const told = (name: string) => attempts.filter(({ uri }) => uri === `https://${name}.test/`).length;
+  t.equal(told('well'), 30);
+  t.equal(told('ill'), 30, 'it answers, each time');
+  t.ok(told('dead') <= 3, `${told('dead')}: once for each batch at most`);
+  delete state.of['dead'];
+  for (let minutes = 0; minutes < 3; minutes++) {
+    clock.advance(MINUTE);
+    await run();
+  }
+  t.ok(told('dead') >= 30);
+  state.of['ill'] = 200;
+  clock.advance(HOUR);
+  await run();
+  t.equal(await notices.count(), 0);
+});
+
+t.test('an application with refresh tokens is notified long after the sign-in', async (t) => {
+  const { beginWith, notices, service, run, sessions, clock, state, attempts } = await laboratory(t);
+  const session = await beginWith('openid offline_access', ['lasting']);
+  const purge = () => service.jobs.purge.run({ term: 1, signal: new AbortController().signal });
+  // The session has expired, and its refresh tokens are in use.
+  await sessions.deleteOne({ id: session.id });
+  clock.advance(60 * 24 * HOUR);
+  await purge();
+  state.principal = false;
+  await announceEnd({ sub: session.sub }, nothing, { notices, clock, wake: () => undefined });
+  await run();
+  t.equal(attempts.length, 1);
+
+  const other = await beginWith('openid', ['lasting']);
+  await service.remember(
+    { id: 'lasting', backchannelLogoutUri: 'https://lasting.test/' },
+    other,
+    'openid offline_access',
+  );
+  clock.advance(60 * 24 * HOUR);
+  await purge();
+  t.equal(await notices.count(), 1, 'asked for later');
+  clock.advance(32 * 24 * HOUR);
+  await purge();
+  t.equal(await notices.count(), 0);
+});
+
+t.test('concurrent ends and processes tell each application once', async (t) => {
+  const { begin, end, run, make, attempts, notices } = await laboratory(t);
+  const others = await Promise.all([make(), make(), make()]);
+  const session = await begin('one', 'two', 'three');
+  await Promise.all([...others, ...others].map((other) => end(session, other as never)));
+  await Promise.all([run(), ...others.map((other) => other.run())]);
+  t.same(attempts.map(({ uri }) => uri).sort(), [
+    'https://one.test/',
+    'https://three.test/',
+    'https://two.test/',
+  ]);
+  t.equal(await notices.count(), 0);
+});
+
+t.test('an end that was announced and did not happen tells nobody', async (t) => {
+  const { begin, end, run, notices, clock, attempts } = await laboratory(t);
+  const session = await begin('app');
+  // The process ended before it deleted the session.
+  await announceEnd({ session: session.id }, nothing, { notices, clock, wake: () => undefined });
+  for (let seconds = 0; seconds < 90; seconds += 5) {
+    await run();
+    clock.advance(5 * SECOND);
+  }
+  t.same(attempts, []);
+  t.match(await notices.findOne({ session: session.id }), { dueAt: undefined });
+  await end(session);
+  await run();
+  t.equal(attempts.length, 1, 'the real end is told');
+});
+
+t.test('an end is told although an earlier announcement is being withdrawn', async (t) => {
+  const { begin, end, run, notices, state, clock, attempts } = await laboratory(t);
+  const session = await begin('app');
+  // The process ended before it deleted the session.
+  await announceEnd({ session: session.id }, nothing, { notices, clock, wake: () => undefined });
+  clock.advance(MINUTE + SECOND);
+  state.afterLook = () => end(session);
+  await run();
+  await run();
+  t.equal(attempts.length, 1);
+});
+
+t.test('an attempt cut off by the end of its process is repeated a minute later', async (t) => {
+  const { begin, end, run, make, notices, clock, attempts } = await laboratory(t);
+  const session = await begin('app');
+  await end(session);
+  const [notice] = (await notices.page({ sort: 'id', limit: 1 })).items;
+  await notices.updateOne(
+    { id: notice?.id ?? '' },
+    { set: { dueAt: clock.now() + MINUTE }, inc: { attempts: 1 } },
+  );
+  await run();
+  t.same(attempts, []);
+  clock.advance(MINUTE);
+  await (await make()).run();
+  t.equal(attempts.length, 1);
+});
+
+t.test('a principal that is disabled on the host ends its sessions for the applications', async (t) => {
+  const { begin, run, notices, state, clock, attempts } = await laboratory(t);
+  const session = await begin('app');
+  await announceEnd({ sub: session.sub }, nothing, { notices, clock, wake: () => undefined });
+  state.epoch = 1;
+  await run();
+  t.equal(attempts.length, 1);
+});
+
+t.test('an application that is remembered while its session ends is notified', async (t) => {
+  const { begin, end, service, run, attempts } = await laboratory(t);
+  const session = await begin();
+  await end(session);
+  await service.remember({ id: 'late', backchannelLogoutUri: 'https://late.test/' }, session, 'openid');
+  await run();
+  t.same(
+    attempts.map(({ uri }) => uri),
+    ['https://late.test/'],
+  );
+});
 
 t.test('notices of sessions that have expired are removed', async (t) => {
-  const { begin, service, notices, clock } = await laboratory(t, `sqlite:${temporaryFolder(t)}/idp.db`);
+  const { begin, service, notices, clock } = await laboratory(t);
   await begin('app');
   const purge = () => service.jobs.purge.run({ term: 1, signal: new AbortController().signal });
   clock.advance(36 * HOUR);
@@ -546,34 +514,51 @@ t.test('a run without anything to tell reads two ranges of an index', async (t) 
 
 t.test('only public addresses are called, whatever a name resolves to', async (t) => {
   const { received, url } = await receiver(t);
+  let lookups = 0;
   const resolvesTo = (...addresses: string[]) =>
-    ((_name: string, _options: object, callback: (...answer: unknown[]) => void) =>
+    ((_name: string, _options: object, callback: (...answer: unknown[]) => void) => {
+      lookups++;
       callback(
         null,
         addresses.map((address) => ({ address, family: address.includes(':') ? 6 : 4 })),
-      )) as never;
+      );
+    }) as never;
   const { port } = new URL(url);
   const refused = /its address is not public|it is not https/;
-  for (const address of [
-    ...['127.0.0.1', '10.1.2.3', '172.31.0.1', '192.168.1.1', '169.254.169.254', '100.64.0.1', '0.0.0.0'],
-    ...['224.0.0.1', '255.255.255.255', '::1', '::', 'fe80::1', 'fd00::1', 'ff02::1', '3fff::1', '5f00::1'],
-    ...['::ffff:127.0.0.1', '::ffff:a00:1', '64:ff9b::7f00:1', '2002:7f00:1::', '::127.0.0.1'],
-  ]) {
+  const posting = (...given: Parameters<typeof createOutbound>) =>
+    createLogoutRequest(createOutbound(...given));
+  const internal = [
+    ...['10.1.2.3', '172.31.0.1', '192.168.1.1', '169.254.169.254', '100.64.0.1', '0.0.0.0', '224.0.0.1'],
+    ...['255.255.255.255', '::', 'fe80::1', 'fd00::1', 'ff02::1', '3fff::1', '5f00::1', '::ffff:a00:1'],
+    ...['64:ff9b::7f00:1', '2002:7f00:1::', '::127.0.0.1'],
+  ];
+  for (const address of [...internal, '127.0.0.1', '::1', '::ffff:127.0.0.1']) {
     const host = address.includes(':') ? `[${address}]` : address;
-    const direct = createLogoutRequest(createOutbound({ reach: 'public' }));
-    await t.rejects(direct(`https://${host}:${port}/`, 'x'), refused, address);
+    await t.rejects(posting({ reach: 'public' })(`https://${host}:${port}/`, 'x'), refused, address);
     for (const answer of [[address], ['93.184.216.34', address]]) {
-      const post = createLogoutRequest(createOutbound({ reach: 'public', lookup: resolvesTo(...answer) }));
+      const post = posting({ reach: 'public', lookup: resolvesTo(...answer) });
       await t.rejects(post(`https://app.example.com:${port}/`, 'x'), refused, `a name of ${answer}`);
     }
   }
+  for (const address of internal) {
+    const post = posting({ reach: 'loopback', lookup: resolvesTo(address) });
+    for (const scheme of ['http', 'https'])
+      await t.rejects(
+        post(`${scheme}://app.example.com:${port}/`, 'x'),
+        refused,
+        `beyond this machine: ${address}`,
+      );
+  }
   for (const address of ['93.184.216.34', '8.8.8.8', '223.255.255.1', '2606:4700::1111', '2a00:1450::1'])
     t.ok(isPublicAddress(address), address);
-  await t.rejects(createLogoutRequest(createOutbound({ reach: 'public' }))(url, 'x'), refused);
+  await t.rejects(posting({ reach: 'public' })(url, 'x'), refused);
   t.same(received, []);
-  const post = createLogoutRequest(createOutbound({ reach: 'private', lookup: resolvesTo('127.0.0.1') }));
+  t.equal(await posting({ reach: 'loopback' })(`${url}/here`, 'x'), 200);
+  lookups = 0;
+  const post = posting({ reach: 'private', lookup: resolvesTo('127.0.0.1') });
   t.equal(await post(`http://app.example.com:${port}/out`, 'x'), 200);
-  t.match(received, [{ path: '/out', token: 'x' }]);
+  t.equal(lookups, 1, 'the connection is made to the address that was checked');
+  t.match(received, [{ path: '/here' }, { path: '/out', token: 'x' }]);
 });
 
 t.test('a redirect is not followed and a body is not read', async (t) => {
@@ -587,78 +572,15 @@ t.test('a redirect is not followed and a body is not read', async (t) => {
         response.once('drain', write);
       };
       write();
-    } else response.writeHead(500).end();
+    }
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   t.teardown(() => server.close());
   const { port } = server.address() as AddressInfo;
+  const impatient = createLogoutRequest(createOutbound({ reach: 'private', timeoutMs: 50 }));
+  await t.rejects(impatient(`http://127.0.0.1:${port}/slow`, 'x'), 'a slow application');
   const post = createLogoutRequest(createOutbound({ reach: 'private' }));
   t.equal(await post(`http://127.0.0.1:${port}/redirect`, 'x'), 302);
   t.equal(await post(`http://127.0.0.1:${port}/endless`, 'x'), 200);
   t.ok(written < 64 * 1024 * 1024);
 });
-
-function killsOn(engine: string, fresh: (t: Test) => string): void {
-  t.test(`${engine}: a process that is killed while it tells an application loses no notice`, async (t) => {
-    const databaseUri = fresh(t);
-    const { publicUrl: _, ...shared } = { ...idpOptions(temporaryFolder(t)), databaseUri };
-    const start = () =>
-      startProgram(t, compiled('test/kit/idp-server.js'), {
-        args: [JSON.stringify({ ...shared, logLevel: 'info' })],
-      });
-    const hung: IncomingMessage[] = [];
-    const told: string[] = [];
-    let isHanging = true;
-    const application = createServer(async (request, response) => {
-      if (isHanging) return void hung.push(request);
-      told.push(Buffer.concat(await request.toArray()).toString());
-      response.end();
-    });
-    await new Promise<void>((resolve) => application.listen(0, '127.0.0.1', resolve));
-    t.teardown(() => application.closeAllConnections());
-    t.teardown(() => application.close());
-    const { port } = application.address() as AddressInfo;
-
-    const first = start();
-    const origin = await first.url();
-    const post = async (path: string, body: object): Promise<{ client_id?: string }> => {
-      const response = await fetch(origin + path, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json', authorization: `Bearer ${ADMIN_TOKEN}` },
-        body: JSON.stringify(body),
-      });
-      return response.json() as Promise<{ client_id?: string }>;
-    };
-    const { client_id: id = '' } = await post('/v1/clients', {
-      name: 'Shop',
-      redirect_uris: [CALLBACK],
-      backchannel_logout_uri: `http://127.0.0.1:${port}/out`,
-    });
-    await post('/v1/accounts', { handle: 'ada@example.test', password: PASSWORD, kind: 'human' });
-    const browser = new Agent({ origin });
-    const form = await browser.open(origin + authorizePath({ id, secret: '', redirectUri: CALLBACK }));
-    await browser.submit(form, { handle: 'ada@example.test', password: PASSWORD });
-    const left = await browser.submit(await browser.open(`${origin}/logout`));
-    t.equal(left.status, 200);
-    await waitUntil('the application is called', async () => hung.length > 0);
-    await first.kill();
-
-    const store = await openStore(databaseUri);
-    t.teardown(() => store.close());
-    const notices = logoutNoticeCollection(store);
-    // As after a minute: its leases on the job and on the notice have expired.
-    await store
-      .collection<LeaseDocument>(LEASE_COLLECTION, LEASE_FIELDS)
-      .updateOne({ id: 'backchannel-logout' }, { set: { until: 0, dueAt: 1 } });
-    t.equal(await notices.updateMany({ dueAt: { gt: 0 } }, { set: { dueAt: 1 } }), 1);
-    isHanging = false;
-    await start().url();
-    await waitUntil('the application is told', async () => told.length > 0);
-    t.match(told[0], /^logout_token=/);
-    await waitUntil('the notice is removed', async () => (await notices.count()) === 0);
-    t.equal(told.length, 1);
-  });
-}
-
-killsOn('SQLite', (t) => `sqlite:${temporaryFolder(t)}/idp.db`);
-await onMongod((server) => killsOn('MongoDB', (t) => server.fresh(t)));

@@ -1,13 +1,9 @@
-import t, { type Test } from 'tap';
-import { SECOND } from '../../../src/core/kernel/clock.js';
+import t from 'tap';
 import type { Store } from '../../../src/core/storage/collection.js';
-import { openStore } from '../../../src/core/storage/open.js';
 import { revocationCollection } from '../../../src/idp/oidc/revocations/service.js';
 import { grantCollection } from '../../../src/idp/oidc/store.js';
 import type { TokenResponse } from '../../../src/idp/oidc/tokens/issuance.js';
-import { onMongod } from '../../core/storage/mongod.js';
 import { explore, type Scenario } from '../../kit/explore.js';
-import { temporaryFolder } from '../../kit/tmp.js';
 import { holds, insist } from '../../saas/auth/explored-service.js';
 import { GRANT_ID, IP, idOf, PERMISSION, PERSON, processOn, setup } from './explored-delegations.js';
 
@@ -101,41 +97,4 @@ t.test('permissions and an end beside each other: there is one delegation at mos
     insist(isFirst || code === 'invalid_grant', 'the token of a replaced delegation works');
   };
   holds(t, await explore({ setup, actors: [give('one'), give('two'), end], crash: true, check }));
-});
-
-function forEngine(engine: string, fresh: (t: Test) => string): void {
-  t.test(
-    `${engine}: fifty exchanges over four connections have one successor, and an end holds`,
-    async (t) => {
-      const uri = fresh(t);
-      const stores = await Promise.all(Array.from({ length: 4 }, () => openStore(uri)));
-      t.teardown(() => Promise.all(stores.map((store) => store.close())));
-      const [first] = stores as [Store];
-      await setup(first);
-      const processes = stores.map((store, index) => processOn(store, String(index)));
-      const spread = <T>(call: (one: (typeof processes)[number], index: number) => Promise<T>) =>
-        Promise.allSettled(
-          Array.from({ length: 50 }, (_, index) =>
-            call(processes[index % 4] as (typeof processes)[number], index),
-          ),
-        );
-      const answers = given(await spread(({ exchange }) => exchange()));
-      t.equal(answers.length, 50);
-      t.equal(new Set(answers.map((one) => one.delegation_token)).size, 1);
-      const next = answers[0]?.delegation_token;
-      const [found] = await idOf(first);
-      await spread(async ({ exchange, delegations }, index) =>
-        index === 25 ? delegations.end(found?.id ?? '', { ip: IP }) : exchange(next),
-      );
-      const later = await spread(({ exchange }) => exchange(next));
-      t.equal(given(later).length, 0);
-      t.notOk(await isDelegated(first));
-      for (const { clock } of processes) clock.advance(31 * SECOND);
-    },
-  );
-}
-
-forEngine('SQLite', (t) => `sqlite:${temporaryFolder(t)}/delegations.db`);
-await onMongod((server) => {
-  forEngine('MongoDB', (t) => server.fresh(t));
 });

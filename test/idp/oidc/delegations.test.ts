@@ -1,5 +1,5 @@
+import { stringifyCookie } from 'cookie';
 import * as oauth from 'oauth4webapi';
-import * as openid from 'openid-client';
 import t from 'tap';
 import { DAY, MINUTE, SECOND } from '../../../src/core/kernel/clock.js';
 import { createOrphanPurge } from '../../../src/idp/oidc/delegations/orphans.js';
@@ -11,7 +11,7 @@ import { auditOf, basic, PASSWORD } from '../../kit/app.js';
 import { asserted, assertion, clientKey } from '../../kit/client-keys.js';
 import { runProgram } from '../../kit/command-line.js';
 import { actorProof, delegationWorld, signInAt, TYPES } from '../../kit/delegations.js';
-import { fetchOf, skewOf } from '../../kit/fetch.js';
+import { skewOf } from '../../kit/fetch.js';
 import { claimsOf, codeIn, ISSUER, idpApp, idpStore, search } from '../../kit/idp.js';
 import { COMMAND_SOURCE, enterConsole, makeOperator, rolesOf } from '../../kit/operator.js';
 import { addResource, FILES, introspect } from '../../kit/resources.js';
@@ -24,16 +24,14 @@ const HERE = { publicUrl: undefined } as const;
 t.test('a person lets an agent act for them on a page that says everything', async (t) => {
   const { idp, files, client, agent, human, browser, ask, redeem } = await delegationWorld(t);
   const page = await ask({ scope: 'openid files:read files:write offline_access' });
-  for (const text of [
-    /Let an agent act for you\?/,
-    new RegExp(agent.handle),
-    /Read your files/,
-    /Change your files <strong>\(sensitive\)<\/strong>/,
-    /at <strong>Files<\/strong> \(<code>https:&#x2F;&#x2F;files\.example\.test<\/code>\)/,
-    /This ends on /,
-    /end it earlier at any time, on your account page/,
+  for (const shown of [
+    agent.handle,
+    'Read your files',
+    'Change your files',
+    'sensitive',
+    'files.example.test',
   ])
-    t.match(page.body, text);
+    t.match(page.body, shown);
   t.notMatch(page.body, /your account ID|pass this on/);
   const landed = await browser.submit(page, { decision: 'allow' });
   const { status, body } = await redeem(codeIn(landed.location));
@@ -105,7 +103,6 @@ t.test('the page marks an agent that has registered itself, which needs an API t
     resource: FILES,
     scope: 'files:read',
   });
-  t.match(page.body, /On the next page, An application asks you to let an agent act for you/);
   t.notMatch(page.body, /This access ends after|By signing in/, 'the sign-in allows nothing');
   await files.update(FILES, { admitsSelfRegistered: false }, COMMAND_SOURCE);
   t.match((await ask({ requested_actor: sub })).location, /error=access_denied/);
@@ -270,15 +267,13 @@ t.test(
 );
 
 t.test('a repetition gets the same answer, and later reuse ends the delegation', async (t) => {
-  const { idp, files, delegate, exchange } = await delegationWorld(t);
+  const { idp, delegate, exchange } = await delegationWorld(t);
   const first = await delegate();
   const { body } = await exchange(first.delegation_token);
   const again = await exchange(first.delegation_token);
   t.equal(again.body.delegation_token, body.delegation_token);
   idp.clock.advance(31 * SECOND);
   t.match(await exchange(first.delegation_token), { status: 400, body: { error: 'invalid_grant' } });
-  t.match(await exchange(body.delegation_token), { status: 400 });
-  t.equal((await introspect(idp, files, body.access_token)).body.active, false);
   const events = (await auditOf(await idpStore(t, idp))).map(({ event }) => event);
   t.ok(events.includes('delegation.ended') && events.includes('refresh.reused'));
 });
@@ -301,18 +296,9 @@ t.test('oauth4webapi exchanges the token of a delegation, with a bound key', asy
   const own: oauth.Client = { client_id: client.id, [oauth.clockSkew]: skewOf(idp) };
   const DPoP = oauth.DPoP(own, key);
   const request = async (grant: string, fields: Record<string, string>, proof?: typeof DPoP) => {
-    const send = () =>
-      oauth.genericTokenEndpointRequest(
-        as,
-        own,
-        oauth.ClientSecretBasic(client.secret ?? ''),
-        grant,
-        fields,
-        {
-          ...(proof && { DPoP: proof }),
-          [oauth.allowInsecureRequests]: true,
-        },
-      );
+    const method = oauth.ClientSecretBasic(client.secret ?? '');
+    const http = { ...(proof && { DPoP: proof }), [oauth.allowInsecureRequests]: true };
+    const send = () => oauth.genericTokenEndpointRequest(as, own, method, grant, fields, http);
     const read = async (response: Response) => oauth.processGenericTokenEndpointResponse(as, own, response);
     return send()
       .then(read)
@@ -348,47 +334,6 @@ t.test('oauth4webapi exchanges the token of a delegation, with a bound key', asy
   t.equal(await request(TOKEN_EXCHANGE, handingOn).catch(refused), 'invalid_grant', 'it stays with its key');
 });
 
-t.test('openid-client exchanges the token of a delegation, with a bound key', async (t) => {
-  const { idp, client, agent, human, allow } = await delegationWorld(t);
-  const config = await openid.discovery(
-    new URL(ISSUER),
-    client.id,
-    { [openid.clockSkew]: skewOf(idp) },
-    openid.ClientSecretPost(client.secret ?? ''),
-    { [openid.customFetch]: fetchOf(idp) as openid.CustomFetch },
-  );
-  const keys = await openid.randomDPoPKeyPair('ES256');
-  const DPoP = openid.getDPoPHandle(config, keys);
-  const request = async (grant: string, fields: Record<string, string>, proof?: typeof DPoP) =>
-    openid.genericGrantRequest(
-      ...([
-        config,
-        grant,
-        { ...fields, ...(await actorProof(idp, agent)) },
-        proof && { DPoP: proof },
-      ] as const),
-    );
-  const code = { code: await allow(), redirect_uri: client.redirectUri };
-  const first = await request('authorization_code', code, DPoP);
-  const exchanging = {
-    subject_token: String(first['delegation_token']),
-    subject_token_type: TYPES.delegation,
-  };
-  t.equal(await request(TOKEN_EXCHANGE, exchanging).catch(({ error }) => error), 'invalid_dpop_proof');
-  const next = await request(TOKEN_EXCHANGE, exchanging, DPoP);
-  t.match(next, { issued_token_type: TYPES.accessToken, token_type: 'dpop', scope: 'files:read' });
-  t.match(claimsOf(next.access_token), { sub: human.sub, aud: FILES, cnf: claimsOf(first.access_token).cnf });
-});
-
-t.test('a code that is used twice ends the delegation', async (t) => {
-  const { idp, files, allow, redeem, exchange } = await delegationWorld(t);
-  const code = await allow();
-  const { body } = await redeem(code);
-  t.match(await redeem(code), { status: 400, body: { error: 'invalid_grant' } });
-  t.equal((await introspect(idp, files, body.access_token)).body.active, false);
-  t.equal((await exchange(body.delegation_token)).status, 400);
-});
-
 t.test('a delegation expires, and its tokens not later', async (t) => {
   const { idp, files, delegate, exchange } = await delegationWorld(t);
   const first = await delegate({ delegation_expires_in: '900' });
@@ -400,16 +345,6 @@ t.test('a delegation expires, and its tokens not later', async (t) => {
   idp.clock.advance(2 * SECOND);
   t.equal((await introspect(idp, files, body.access_token)).body.active, false);
   t.equal((await exchange(body.delegation_token)).status, 400);
-});
-
-t.test('another permission for the same agent replaces the first one', async (t) => {
-  const { idp, files, delegate, exchange } = await delegationWorld(t);
-  const first = await delegate();
-  const second = await delegate({ scope: 'files:write' });
-  t.not(claimsOf(first.access_token).delegation, claimsOf(second.access_token).delegation);
-  t.equal((await introspect(idp, files, first.access_token)).body.active, false);
-  t.equal((await exchange(first.delegation_token)).status, 400);
-  t.equal((await exchange(second.delegation_token)).body.scope, 'files:write');
 });
 
 t.test('disabling either party or removing a key of the agent ends what was given', async (t) => {
@@ -426,16 +361,6 @@ t.test('disabling either party or removing a key of the agent ends what was give
     const isEnded = (await exchange(handle, {}, { ...agent, key: second })).status === 400;
     t.ok(isEnded, `${end}, although the agent can prove another key`);
   }
-});
-
-t.test('the application revokes the token of a delegation, which ends it', async (t) => {
-  const { idp, files, client, delegate, exchange } = await delegationWorld(t);
-  const { access_token: token, delegation_token: handle } = await delegate();
-  const form = search({ token: handle });
-  const headers = { authorization: basic(client.id, client.secret ?? '') };
-  t.equal((await idp.request('POST', '/revoke', { form, headers })).status, 200);
-  t.equal((await introspect(idp, files, token)).body.active, false);
-  t.equal((await exchange(handle)).status, 400);
 });
 
 t.test('an agent hands its token on, as far as the person has permitted', async (t) => {
@@ -503,10 +428,9 @@ t.test('the person sees what agents may do and ends it on the account page', asy
   const stranger = await signInAt(idp, await idp.makeHuman());
   const theirs = await stranger.open(`${origin}/account`);
   const { form = '' } = theirs.form('/account/name').fields;
-  const cookie = Object.entries(stranger.cookies('/account')).map((pair) => pair.join('='));
   const tried = await fetch(`${origin}/account/delegations/end`, {
     method: 'POST',
-    headers: { cookie: cookie.join('; ') },
+    headers: { cookie: stringifyCookie(stranger.cookies('/account')) },
     body: new URLSearchParams({ form, delegation }),
     redirect: 'manual',
   });
@@ -524,7 +448,7 @@ t.test('the person sees what agents may do and ends it on the account page', asy
   t.match(last, { subject: human.sub, detail: new RegExp(delegation) });
 });
 
-t.test('all audit records of a delegation contain the identifier of its chain', async (t) => {
+t.test('whatever ends a delegation ends its tokens, and all its records name the chain', async (t) => {
   type World = Awaited<ReturnType<typeof delegationWorld>>;
   const ends: Record<string, (world: World, used: { code: string; handle: string }) => Promise<unknown>> = {
     'another one replaces it': ({ allow }) => allow(),
@@ -545,13 +469,13 @@ t.test('all audit records of a delegation contain the identifier of its chain', 
   };
   for (const [name, end] of Object.entries(ends)) {
     const world = await delegationWorld(t, HERE);
-    const { idp, client, human, allow, redeem, exchange } = world;
+    const { idp, files, client, agent, human, allow, redeem, exchange } = world;
     const store = await idpStore(t, idp);
     const second = await agentWithKey(t, idp);
     const before = new Set((await auditOf(store)).map(({ id }) => id));
     const code = await allow({ delegation_max_depth: '2' });
     const { access_token: token, delegation_token: handle } = (await redeem(code)).body;
-    const { txn } = claimsOf(token);
+    const { txn, delegation } = claimsOf(token);
     const { body } = await exchange(handle);
     const form = {
       ...{ grant_type: TOKEN_EXCHANGE, client_id: client.id, client_secret: client.secret },
@@ -559,33 +483,25 @@ t.test('all audit records of a delegation contain the identifier of its chain', 
       ...(await actorProof(idp, second)),
     };
     t.equal((await idp.request('POST', '/token', { form: search(form) })).status, 200);
+    t.equal((await introspect(idp, files, token)).body.active, true, name);
     await end(world, { code, handle });
+    for (const one of [token, body.access_token])
+      t.equal((await introspect(idp, files, one)).body.active, false, name);
+    t.ok((await exchange(body.delegation_token)).status >= 400, name);
     const records = (await auditOf(store)).filter(
       ({ id, subject }) => subject === human.sub && !before.has(id),
     );
     const events = records.map(({ event }) => event);
     for (const event of ['given', 'used', 'handed_on', 'ended'])
       t.ok(events.includes(`delegation.${event}`), `${name}: ${event}`);
-    t.equal(events.filter((event) => event === 'delegation.ended').length, 1, name);
+    const ended = records.filter(({ event }) => event === 'delegation.ended');
+    const by = name === 'its client is deleted' ? 'olga' : undefined;
+    t.match(ended, [{ by, detail: `${agent.sub} ${delegation} ${txn}` }], name);
+    t.equal(ended.length, 1, name);
     const others = records.filter(({ detail }) => !detail?.includes(txn)).map(({ event }) => event);
     const next = ['delegation.given', 'login.continued'];
     t.same(others.sort(), name === 'another one replaces it' ? next : [], `${name}: ${events.join(' ')}`);
   }
-});
-
-t.test('a delegation ends with the application that got it', async (t) => {
-  const { idp, files, client, agent, human, browser, delegate, exchange } = await delegationWorld(t, HERE);
-  const { access_token: token, delegation_token: handle } = await delegate();
-  const origin = await idp.listen();
-  t.match((await browser.open(`${origin}/account`)).body, sentence('account.delegations'));
-  const { act } = await enterConsole(idp, await makeOperator(t, idp, 'olga'));
-  t.match((await act(`/clients/${client.id}/delete`, { confirm: client.id })).body, 'Deleted.');
-  t.notMatch((await browser.open(`${origin}/account`)).body, sentence('account.delegations'));
-  t.equal((await introspect(idp, files, token)).body.active, false);
-  t.match(await exchange(handle), { status: 401, body: { error: 'invalid_client' } });
-  const { delegation, txn } = claimsOf(token);
-  const ended = (await auditOf(await idpStore(t, idp))).filter(({ event }) => event === 'delegation.ended');
-  t.match(ended, [{ subject: human.sub, by: 'olga', detail: `${agent.sub} ${delegation} ${txn}` }]);
 });
 
 t.test('a delegation ends with its API, also if that is registered again', async (t) => {
@@ -594,7 +510,6 @@ t.test('a delegation ends with its API, also if that is registered again', async
   await addResource(t, idp, 'https://other.example.test');
   const origin = await idp.listen();
   await files.remove(FILES, COMMAND_SOURCE);
-  t.notMatch((await browser.open(`${origin}/account`)).body, sentence('account.delegations'));
   t.match(await exchange(handle), { status: 400, body: { error: 'invalid_grant' } });
   const again = await addResource(t, idp);
   t.match(await exchange(handle), { status: 400, body: { error: 'invalid_grant' } });
@@ -631,11 +546,9 @@ t.test('a job ends delegations whose client or API has disappeared', async (t) =
 });
 
 t.test('operators see and end delegations in the console', async (t) => {
-  const { idp, files, agent, human, delegate } = await delegationWorld(t, HERE);
+  const { idp, files, human, delegate } = await delegationWorld(t, HERE);
   const { get, act } = await enterConsole(idp, await makeOperator(t, idp, 'olga'));
-  t.notMatch((await get(`/principals/${human.sub}`)).body, sentence('account.delegations'));
   const { access_token: token } = await delegate();
-  t.match((await get(`/principals/${agent.sub}`)).body, /Acts for people/);
   const { body } = await get(`/principals/${human.sub}`);
   t.match(body, /Agents that act for this person[\s\S]*files:read/);
   const [, end = ''] = /href="\.\.\/(principals\/[^"]*\/delegations\/[^"]*\/end)"/.exec(body) ?? [];
@@ -683,6 +596,5 @@ t.test(
     await addResource(t, idp);
     idp.clock.advance(2 * SECOND);
     t.ok((await named()).includes(TOKEN_EXCHANGE));
-    t.ok(await idpStore(t, idp));
   },
 );

@@ -1,8 +1,7 @@
-import * as oauth from 'oauth4webapi';
 import * as openid from 'openid-client';
 import t, { type Test } from 'tap';
 import { deviceRequestCollection } from '../../../src/idp/oidc/device/store.js';
-import { consentCollection, grantCollection } from '../../../src/idp/oidc/store.js';
+import { consentCollection } from '../../../src/idp/oidc/store.js';
 import { clientCollection } from '../../../src/idp/provisioning/store.js';
 import { copiedCode } from '../../kit/app.js';
 import {
@@ -16,7 +15,7 @@ import {
   openDevicePage,
   poll,
 } from '../../kit/device.js';
-import { forOauth4webapi, withNonce } from '../../kit/fetch.js';
+import { fetchOf, skewOf } from '../../kit/fetch.js';
 import { claimsOf, type comparable, ISSUER, idpApp, idpStore, search } from '../../kit/idp.js';
 import { COMMAND_SOURCE } from '../../kit/operator.js';
 import { addResource, FILES, introspect } from '../../kit/resources.js';
@@ -89,17 +88,11 @@ t.test('without the option there is no endpoint, no page and no metadata', async
   t.equal((await begin(idp, client)).status, 404);
   t.equal((await idp.request('GET', '/device')).status, 404);
   t.match(await poll(idp, client, 'dc_x'), { status: 400, body: { error: 'unsupported_grant_type' } });
-  const { body } = await idp.request('GET', '/.well-known/openid-configuration');
-  t.notMatch(JSON.stringify(body), /device/);
-});
-
-t.test('the metadata names the endpoint and the grant type', async (t) => {
-  const { idp } = await deviceApp(t);
-  for (const path of ['openid-configuration', 'oauth-authorization-server']) {
-    const { body } = await idp.request('GET', `/.well-known/${path}`);
-    t.equal(body.device_authorization_endpoint, `${ISSUER}/device_authorization`);
-    t.same(body.grant_types_supported, ['authorization_code', 'refresh_token', DEVICE_GRANT]);
-  }
+  const path = '/.well-known/openid-configuration';
+  t.notMatch((await idp.request('GET', path)).text, /device/);
+  const { body } = await (await deviceApp(t)).idp.request('GET', path);
+  t.equal(body.device_authorization_endpoint, `${ISSUER}/device_authorization`);
+  t.same(body.grant_types_supported, ['authorization_code', 'refresh_token', DEVICE_GRANT]);
 });
 
 t.test('only clients that the operator allows use the flow', async (t) => {
@@ -402,81 +395,33 @@ t.test('a person guesses twenty codes in ten minutes', async (t) => {
   t.equal((await browser.send(page, { user_code: 'BBBB-BBBB' })).status, 404);
 });
 
-t.test('the grant of a device is removed in time', async (t) => {
+t.test('openid-client signs a device in, with a bound key', async (t) => {
   const { idp, client, human } = await deviceApp(t);
-  const { body } = await begin(idp, client);
-  await decide(idp, human, body.user_code);
-  t.equal((await poll(idp, client, body.device_code)).status, 200);
-  const grant = await grantCollection(await idpStore(t, idp)).findOne({
-    id: `gr_${body.device_code.slice(3, 35)}`,
-  });
-  t.match(grant, { sub: human.sub, clientId: client.id, redirectUri: undefined });
-  t.equal(grant?.codeExpiresAt, idp.clock.now() + 10 * MINUTE);
-});
-
-t.test('openid-client signs a device in', async (t) => {
-  const { idp, client, human } = await deviceApp(t);
-  const offset = () => Math.floor((idp.clock.now() - Date.now()) / SECOND);
   let polls = 0;
-  const send = async (url: string, init: { method?: string; headers?: unknown; body?: unknown } = {}) => {
-    const { pathname, search: query } = new URL(url);
-    if (pathname === '/token') {
+  const send: ReturnType<typeof fetchOf> = async (url, init) => {
+    if (new URL(url).pathname === '/token') {
       // The person decides between the second and the third poll; the time of the provider passes.
       idp.clock.advance(INTERVAL);
       if (++polls === 3) await decide(idp, human, started.user_code);
     }
-    const { status, headers, text } = await idp.request(init.method ?? 'GET', pathname + query, {
-      headers: Object.fromEntries(new Headers(init.headers as Record<string, string>)),
-      ...(init.body != null && { form: String(init.body) }),
-    });
-    const { 'content-length': _, ...others } = headers as Record<string, string>;
-    return new Response(text, { status, headers: others });
+    return fetchOf(idp)(url, init);
   };
   const config = await openid.discovery(
     new URL(ISSUER),
     client.id,
-    { [openid.clockSkew]: offset() },
+    { [openid.clockSkew]: skewOf(idp) },
     openid.None(),
     { [openid.customFetch]: send as openid.CustomFetch },
   );
+  const DPoP = openid.getDPoPHandle(config, await openid.randomDPoPKeyPair('ES256'));
   const started = await openid.initiateDeviceAuthorization(config, { scope: 'openid offline_access' });
   // The library waits in real time.
-  const tokens = await openid.pollDeviceAuthorizationGrant(config, { ...started, interval: 0 });
-  t.equal(polls, 3);
-  t.equal(tokens.claims()?.sub, human.sub);
-  const refreshed = await openid.refreshTokenGrant(config, tokens.refresh_token ?? '');
-  t.type(refreshed.access_token, 'string');
-});
-
-t.test('oauth4webapi signs a device in, with a bound key', async (t) => {
-  const { idp, client, human } = await deviceApp(t);
-  await addResource(t, idp);
-  const { as, own, method, bound } = await forOauth4webapi(idp, client);
-  const request = { scope: 'openid offline_access' };
-  const device = await oauth.processDeviceAuthorizationResponse(
-    ...([as, own, await oauth.deviceAuthorizationRequest(as, own, method, request, bound)] as const),
-  );
-  const ask = () =>
-    withNonce(async () => {
-      idp.clock.advance(INTERVAL);
-      const response = await oauth.deviceCodeGrantRequest(as, own, method, device.device_code, bound);
-      return oauth.processDeviceCodeResponse(as, own, response);
-    });
-  t.equal(await ask().catch(({ error }) => error), 'authorization_pending');
-  await decide(idp, human, device.user_code);
-  const tokens = await ask();
+  const request = { ...started, interval: 0 };
+  const tokens = await openid.pollDeviceAuthorizationGrant(config, request, undefined, { DPoP });
   t.equal(tokens.token_type, 'dpop');
-  t.equal(oauth.getValidatedIdTokenClaims(tokens)?.sub, human.sub);
-  const refresh = async (http: Pick<typeof bound, typeof oauth.customFetch>) =>
-    oauth.processRefreshTokenResponse(
-      ...([
-        as,
-        own,
-        await oauth.refreshTokenGrantRequest(as, own, method, tokens.refresh_token ?? '', http),
-      ] as const),
-    );
-  const { DPoP: _, ...unproven } = bound;
-  t.equal(await refresh(unproven).catch(({ error }) => error), 'invalid_dpop_proof');
-  t.equal((await withNonce(() => refresh(bound))).token_type, 'dpop');
-  t.equal(await ask().catch(({ error }) => error), 'invalid_grant', 'the code is used');
+  t.equal(tokens.claims()?.sub, human.sub);
+  const refresh = (given: openid.DPoPOptions) =>
+    openid.refreshTokenGrant(config, tokens.refresh_token ?? '', undefined, given);
+  t.equal(await refresh({}).catch(({ error }) => error), 'invalid_dpop_proof');
+  t.equal((await refresh({ DPoP })).token_type, 'dpop');
 });

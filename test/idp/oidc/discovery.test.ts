@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import fastify from 'fastify';
 import t from 'tap';
 import { identityProvider } from '../../../src/index.js';
-import { basic, parseJson } from '../../kit/app.js';
+import { basic } from '../../kit/app.js';
 import { authorizePath, ISSUER, idpApp, idpOptions } from '../../kit/idp.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 
@@ -184,33 +184,6 @@ t.test('the issuer is the configured one, byte for byte, whatever Host header a 
   });
   await once(socket, 'close');
   t.ok(answer.endsWith(honest), 'a target in absolute form');
-});
-
-t.test('documents keep their order in a pipeline, and HEAD has no body', async (t) => {
-  const idp = await idpApp(t);
-  const { hostname, port } = new URL(await idp.listen());
-  const ask = (method: string, path: string, more = '') =>
-    `${method} ${path} HTTP/1.1\r\nHost: x\r\n${more}\r\n`;
-  const socket = connect(Number(port), hostname);
-  socket.write(
-    ask('GET', '/ready') +
-      ask('HEAD', '/jwks') +
-      ask('GET', OPENID_CONFIGURATION) +
-      ask('GET', '/nowhere') +
-      ask('GET', '/jwks', 'Connection: close\r\n'),
-  );
-  const text: string = (await socket.setEncoding('utf8').toArray()).join('');
-  const answers = text.split(/(?=HTTP\/1\.1 )/);
-  const bodies = answers.map((answer) => answer.slice(answer.indexOf('\r\n\r\n') + 4));
-  const jwks = (await idp.request('GET', '/jwks')).text;
-  t.same(
-    answers.map((answer) => answer.slice(9, 12)),
-    ['200', '200', '200', '404', '200'],
-  );
-  t.equal(bodies[1], '');
-  t.match(answers[1], `\r\ncontent-length: ${jwks.length}\r\n`);
-  t.match(parseJson(bodies[2] ?? ''), { issuer: ISSUER });
-  t.equal(bodies[4], jwks);
 });
 
 t.test(

@@ -1,17 +1,7 @@
 import { createLocalJWKSet, decodeProtectedHeader, jwtVerify } from 'jose';
 import t from 'tap';
 import { createKeys } from '../../../src/idp/oidc/keys.js';
-import { clientCollection } from '../../../src/idp/provisioning/store.js';
-import {
-  authorizePath,
-  codeIn,
-  type IdpApp,
-  ISSUER,
-  idpApp,
-  idpStore,
-  type RegisteredClient,
-  SEED,
-} from '../../kit/idp.js';
+import { type IdpApp, ISSUER, idpApp, type RegisteredClient, SEED } from '../../kit/idp.js';
 
 /** A second key for clients that cannot verify EdDSA. */
 
@@ -145,26 +135,4 @@ t.test('the key of one algorithm does not verify a token of another', async (t) 
   const published = createKeys({ seeds: [SEED], es256Keys: [KEY], signsES256: false });
   t.same(published.algorithms, ['EdDSA'], 'a key that is only published does not sign');
   await t.rejects(published.sign(claims, 'ES256'), /no key for ES256/);
-});
-
-t.test('the operator changes the signature of an existing client', async (t) => {
-  const idp = await idpApp(t, { es256Key: KEY });
-  const client = await idp.createClient();
-  const clients = clientCollection(await idpStore(t, idp));
-  await clients.updateOne({ id: client.id }, { set: { idTokenAlg: 'ES256' } });
-  const agent = await idp.mintAgent();
-  const { body } = await idp.redeem(client, await idp.codeFor(client, agent));
-  await verified(idp, body.id_token, client, 'ES256');
-});
-
-t.test('a person signs in to a client with ES256', async (t) => {
-  const idp = await idpApp(t, { es256Key: KEY, publicUrl: undefined });
-  const client = await idp.createClient(ES256);
-  const human = await idp.makeHuman();
-  const { browser, page } = await idp.visit(client);
-  const end = await browser.submit(page, { handle: human.handle, password: human.password });
-  const { body } = await idp.redeem(client, codeIn(end.location));
-  t.equal(decodeProtectedHeader(body.id_token).alg, 'ES256');
-  const hinted = authorizePath(client, { id_token_hint: body.id_token, prompt: 'none' });
-  t.match(await browser.open((await idp.listen()) + hinted), { status: 302, location: /code=ac_/ });
 });

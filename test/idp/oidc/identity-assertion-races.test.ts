@@ -1,19 +1,16 @@
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { MINUTE } from '../../../src/core/kernel/clock.js';
 import type { Store } from '../../../src/core/storage/collection.js';
-import { openStore } from '../../../src/core/storage/open.js';
 import { createConsentService } from '../../../src/idp/oidc/consents.js';
 import type { Client, Principal } from '../../../src/idp/oidc/directory.js';
 import { redeemAssertion } from '../../../src/idp/oidc/identity-assertions/redeem.js';
 import type { Resource } from '../../../src/idp/oidc/resources.js';
 import { consentCollection, grantCollection, usedAssertionCollection } from '../../../src/idp/oidc/store.js';
 import type { TokenResponse } from '../../../src/idp/oidc/tokens/issuance.js';
-import { onMongod } from '../../core/storage/mongod.js';
 import { fakeClock } from '../../kit/clock.js';
 import { explore, type Scenario } from '../../kit/explore.js';
 import { countedRandom } from '../../kit/random.js';
 import { FILES, FILES_INPUT, NO_RESOURCES } from '../../kit/resources.js';
-import { temporaryFolder } from '../../kit/tmp.js';
 import { holds, insist } from '../../saas/auth/explored-service.js';
 
 /** Uses of one assertion beside each other, killed at any call. */
@@ -38,7 +35,7 @@ function processOn(store: Store, seed: string) {
     principalKinds: [...FILES_INPUT.principalKinds],
     admitsSelfRegistered: true,
   };
-  return (jti = 'one'): Promise<TokenResponse> =>
+  return (): Promise<TokenResponse> =>
     redeemAssertion(
       CLIENT,
       { assertion: 'x', resources: [], scope: undefined, prove: undefined },
@@ -52,7 +49,7 @@ function processOn(store: Store, seed: string) {
             ...{ clients: [CLIENT.id], resources: [{ resource: FILES, scopes: ['files:read'] }] },
           },
           ...{ subject: '00u1', resources: [], scope: undefined, key: undefined, amr: [] },
-          ...{ jti, authTime: clock.now(), expiresAt: clock.now() + 5 * MINUTE },
+          ...{ jti: 'one', authTime: clock.now(), expiresAt: clock.now() + 5 * MINUTE },
         }),
         directory: { findPrincipal: async () => PERSON },
         resources: { ...NO_RESOURCES, find: async () => resource },
@@ -98,22 +95,3 @@ t.test('a use whose writes get lost issues one token at most', async (t) => {
   const check: Scenario['check'] = async (store) => insist((await grantsIn(store)) <= 1, 'two grants');
   holds(t, await explore({ setup: async () => undefined, actors: [actor], losses: 2, check }));
 });
-
-function forEngine(engine: string, fresh: (t: Test) => string): void {
-  t.test(`${engine}: of twenty uses of one assertion over four connections, one gets a token`, async (t) => {
-    const uri = fresh(t);
-    const stores = await Promise.all(Array.from({ length: 4 }, () => openStore(uri)));
-    t.teardown(() => Promise.all(stores.map((store) => store.close())));
-    const processes = stores.map((store, index) => processOn(store, String(index)));
-    for (const jti of ['one', 'two', 'three']) {
-      const results = await Promise.allSettled(
-        Array.from({ length: 20 }, (_, index) => processes[index % 4]?.(jti)),
-      );
-      t.equal(given(results).length, 1);
-    }
-    t.equal(await grantsIn(stores[0] as Store), 3);
-  });
-}
-
-forEngine('SQLite', (t) => `sqlite:${temporaryFolder(t)}/idp.db`);
-await onMongod((server) => forEngine('MongoDB', (t) => server.fresh(t)));

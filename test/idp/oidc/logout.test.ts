@@ -1,3 +1,4 @@
+import { stringifyCookie } from 'cookie';
 import t, { type Test } from 'tap';
 import type { Agent, Page } from '../../kit/agent.js';
 import { auditOf } from '../../kit/app.js';
@@ -174,17 +175,13 @@ t.test('a hint is accepted for as long as its key is published', async (t) => {
   const { idp, client, browser, hint, signIn } = await signedIn(t);
   const other = await idp.visit(client);
   const otherHint = await signIn(other.browser, other.page);
-  const cookieOf = (who: Agent) =>
-    Object.entries(who.cookies())
-      .map((pair) => pair.join('='))
-      .join('; ');
   await idp.server.stop();
   const rest = { databaseUri: `sqlite:${idp.file}`, clock: idp.clock, ed25519Seed: 'ab34'.repeat(16) };
   const rotated = await idpApp(t, { ...rest, ed25519SeedPrevious: SEED });
   const dropped = await idpApp(t, rest);
   const silently = (idp: IdpApp, who: Agent, hint: string) => {
     const path = authorizePath(client, { prompt: 'none', id_token_hint: hint });
-    return idp.request('GET', path, { headers: { cookie: cookieOf(who) } });
+    return idp.request('GET', path, { headers: { cookie: stringifyCookie(who.cookies()) } });
   };
   const signOut = (idp: IdpApp, hint: string) =>
     idp.request('POST', '/logout', { form: { id_token_hint: hint, post_logout_redirect_uri: LEFT } });

@@ -90,7 +90,7 @@ export default [
     name: 'proofs are not remembered', file: 'idp/oidc/proofs.ts', in: 'claim',
     replace: '.then(() => true, nullIfTaken)) !== null',
     by: '.then(() => true, nullIfTaken)) !== undefined',
-    tests: [['idp/oidc/single-use', 'SQLite: of concurrent uses in four processes']],
+    tests: [['idp/oidc/processes', 'four processes share one SQLite file']],
   },
   {
     name: 'a proof needs no nonce', file: 'idp/oidc/proofs.ts', in: 'verify',

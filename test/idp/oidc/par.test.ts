@@ -1,4 +1,3 @@
-import * as oauth from 'oauth4webapi';
 import * as openid from 'openid-client';
 import t, { type Test } from 'tap';
 import { MINUTE, SECOND } from '../../../src/core/kernel/clock.js';
@@ -6,7 +5,7 @@ import { pushedRequestCollection } from '../../../src/idp/oidc/store.js';
 import { decodeEntities } from '../../kit/agent.js';
 import { basic } from '../../kit/app.js';
 import { asserted, assertion, clientKey } from '../../kit/client-keys.js';
-import { fetchOf, forOauth4webapi, skewOf, withNonce } from '../../kit/fetch.js';
+import { fetchOf, skewOf } from '../../kit/fetch.js';
 import {
   CALLBACK,
   claimsOf,
@@ -82,18 +81,6 @@ t.test('a pushed request is used once, by its client, within 90 seconds', async 
   t.equal((await use(late)).status, 400, 'expired');
   t.equal((await use('urn:ietf:params:oauth:request_uri:x')).status, 400);
   t.equal((await use('https://app.example.test/request')).status, 400, 'no address is fetched');
-});
-
-t.test('a person signs in with a pushed request in the browser', async (t) => {
-  const { idp, client, push } = await start(t);
-  const human = await idp.makeHuman();
-  const { request_uri } = (await push({ scope: 'openid profile' })).body;
-  const { browser } = await idp.visit(client);
-  const path = `/authorize?${search({ client_id: client.id, request_uri })}`;
-  const page = await browser.open((await idp.listen()) + path);
-  const { location } = await browser.submit(page, { handle: human.handle, password: human.password });
-  const tokens = await idp.redeem(client, codeIn(location), { code_verifier: VERIFIER });
-  t.match(tokens.body, { scope: 'openid profile' });
 });
 
 t.test('a pushed request lives until its code is issued, and the browser knows only its name', async (t) => {
@@ -259,36 +246,4 @@ t.test('openid-client pushes a request with DPoP', async (t) => {
   t.equal(claims.sub, agent.sub);
   const next = await openid.refreshTokenGrant(config, tokens.refresh_token ?? '', undefined, { DPoP });
   t.equal(next.token_type, 'dpop');
-});
-
-t.test('oauth4webapi pushes a request with DPoP', async (t) => {
-  const { idp, client, agent, use } = await start(t);
-  await addResource(t, idp);
-  const { as, own, method, bound } = await forOauth4webapi(idp, client);
-  const push = async () =>
-    oauth.processPushedAuthorizationResponse(
-      ...([as, own, await oauth.pushedAuthorizationRequest(as, own, method, { ...REQUEST }, bound)] as const),
-    );
-  const { request_uri, expires_in } = await withNonce(push);
-  t.equal(expires_in, 90);
-  const landed = new URL((await use(request_uri)).headers['location'] ?? '');
-  const parameters = oauth.validateAuthResponse(as, own, landed, REQUEST.state);
-  const redeem = async (http: typeof bound) => {
-    const given = [as, own, method, parameters, CALLBACK, VERIFIER, http] as const;
-    const response = await oauth.authorizationCodeGrantRequest(...given);
-    return oauth.processAuthorizationCodeResponse(as, own, response, { requireIdToken: true });
-  };
-  const other = { ...bound, DPoP: oauth.DPoP(own, await oauth.generateKeyPair('ES256')) };
-  t.equal(
-    await withNonce(() => redeem(other)).catch(({ error }) => error),
-    'invalid_grant',
-    'the code is bound to the key of the pushed request',
-  );
-  const tokens = await withNonce(() => redeem(bound));
-  t.equal(tokens.token_type, 'dpop');
-  const userinfo = async () =>
-    oauth.processUserInfoResponse(
-      ...([as, own, agent.sub, await oauth.userInfoRequest(as, own, tokens.access_token, bound)] as const),
-    );
-  t.equal((await withNonce(userinfo)).sub, agent.sub);
 });

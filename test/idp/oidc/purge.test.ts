@@ -1,10 +1,8 @@
-import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { type Clock, systemClock } from '../../../src/core/kernel/clock.js';
 import { purgeExpired } from '../../../src/core/ops/purge.js';
 import type { Store } from '../../../src/core/storage/collection.js';
 import { openStore } from '../../../src/core/storage/open.js';
-import { openDatabase } from '../../../src/core/storage/sqlite/store.js';
 import { covers, createConsentService } from '../../../src/idp/oidc/consents.js';
 import { createPurges } from '../../../src/idp/oidc/purge.js';
 import {
@@ -14,21 +12,9 @@ import {
   grantCollection,
   sessionCollection,
 } from '../../../src/idp/oidc/store.js';
-import { onMongod } from '../../core/storage/mongod.js';
 import { fakeClock } from '../../kit/clock.js';
 import { explore } from '../../kit/explore.js';
-import {
-  ADMIN_TOKEN,
-  type Credentials,
-  type IdpApp,
-  ISSUER,
-  idpApp,
-  idpStore,
-  type RegisteredClient,
-  SEED,
-} from '../../kit/idp.js';
-import { compiled, startProgram } from '../../kit/process.js';
-import { temporaryFolder } from '../../kit/tmp.js';
+import { type Credentials, type IdpApp, idpApp, idpStore, type RegisteredClient } from '../../kit/idp.js';
 import { waitUntil } from '../../kit/wait.js';
 
 const SECOND = 1000;
@@ -318,7 +304,15 @@ t.test('expired grants are removed in batches, with one write per revision', asy
   const store = await openStore('sqlite::memory:');
   t.teardown(() => store.close());
   const grants = grantCollection(store);
-  await fill(grants, { dead: 400, alive: 3 });
+  const now = Date.now();
+  const insert = (index: number, createdAt: number) =>
+    grants.insert({
+      id: `gr_${createdAt.toString(16).padStart(12, '0')}${String(index).padStart(20, '0')}`,
+      ...{ codeHash: `code ${index}`, clientId: 'cid_1', sub: 'u_1', redirectUri: 'x:', scope: 'openid' },
+      ...{ authTime: createdAt, createdAt, codeExpiresAt: createdAt + MINUTE },
+    });
+  for (let index = 0; index < 400; index++) await insert(index, now - 3 * HOUR);
+  for (let index = 400; index < 403; index++) await insert(index, now);
   const writes: number[] = [];
   const counting: Grants = {
     ...grants,
@@ -366,97 +360,4 @@ t.test('a family that is refreshed while it is being removed stays', async (t) =
   });
   t.equal(failure, undefined, failure?.calls.join(', ') ?? 'in every order');
   t.ok(orders > 5);
-});
-
-/** Grants from three hours ago, and current ones. */
-async function fill(grants: Grants, { dead, alive }: { dead: number; alive: number }): Promise<void> {
-  const now = Date.now();
-  const grant = (index: number, createdAt: number): GrantDocument => ({
-    id: `gr_${createdAt.toString(16).padStart(12, '0')}${String(index).padStart(20, '0')}`,
-    codeHash: `code ${index}`,
-    clientId: 'cid_1',
-    sub: 'u_1',
-    redirectUri: 'https://app.example.test/cb',
-    scope: 'openid',
-    authTime: createdAt,
-    createdAt,
-    codeExpiresAt: createdAt + MINUTE,
-  });
-  const times = [...Array<number>(dead).fill(now - 3 * HOUR), ...Array<number>(alive).fill(now)];
-  const lot = 100;
-  for (let from = 0; from < times.length; from += lot) {
-    await Promise.all(times.slice(from, from + lot).map((time, i) => grants.insert(grant(from + i, time))));
-  }
-}
-
-/** Runs two purges concurrently and kills one midway; the other one and a later one complete. */
-async function killOne(t: Test, databaseUri: string, dead: number): Promise<void> {
-  const store = await openStore(databaseUri);
-  t.teardown(() => store.close());
-  const grants = grantCollection(store);
-  const alive = 100;
-  await fill(grants, { dead, alive });
-  const start = () => startProgram(t, compiled('test/idp/oidc/purge-worker.js'), { args: [databaseUri] });
-  const [killed, other] = [start(), start()];
-  await Promise.all([killed, other].map((worker) => worker.printed(/begins/)));
-  await waitUntil('the first removals', async () => (await grants.count()) < dead + alive, {
-    everyTurn: true,
-  });
-  await killed.kill();
-  t.equal(await other.ended(), 0, other.lines.join('\n'));
-  const last = start();
-  t.equal(await last.ended(), 0, last.lines.join('\n'));
-  const left = await grantsOf(grants);
-  t.equal(left.length, alive);
-  t.ok(left.every(({ createdAt }) => createdAt > Date.now() - HOUR));
-}
-
-t.test('two processes purge completely despite a kill, on SQLite', (t) =>
-  killOne(t, `sqlite:${join(temporaryFolder(t), 'idp.db')}`, 4000),
-);
-
-await onMongod((server) => {
-  t.test('two processes purge completely despite a kill, on MongoDB', (t) =>
-    killOne(t, server.fresh(t), 1000),
-  );
-});
-
-/** Adds a later grant for each one that is removed, so that a purge does not end by itself, however fast the machine is. */
-function refillGrants(db: Awaited<ReturnType<typeof openDatabase>>, distance: number): void {
-  db.exec(`CREATE TRIGGER refill AFTER DELETE ON grants BEGIN
-    INSERT INTO grants (id, doc, codeExpiresAt)
-      SELECT later, json_set(OLD.doc, '$.id', later), OLD.codeExpiresAt
-      FROM (SELECT substr(OLD.id, 1, 15) || printf('%020d', substr(OLD.id, 16) + ${distance}) AS later);
-  END`);
-  db.close();
-}
-
-t.test('the program serves during a purge, and SIGTERM ends both', async (t) => {
-  const cwd = temporaryFolder(t);
-  const uri = `sqlite:${join(cwd, 'idp.db')}`;
-  const store = await openStore(uri);
-  t.teardown(() => store.close());
-  const grants = grantCollection(store);
-  const dead = 1000;
-  await fill(grants, { dead, alive: 1 });
-  const [oldest] = (await grants.page({ sort: 'id', limit: 1 })).items;
-  refillGrants(await openDatabase(join(cwd, 'idp.db')), dead);
-  const env = {
-    IDP_DATABASE_URI: uri,
-    IDP_PUBLIC_URL: ISSUER,
-    IDP_ED25519_SEED: SEED,
-    IDP_ADMIN_TOKEN: ADMIN_TOKEN,
-  };
-  const program = startProgram(t, compiled('bin/idp.js'), {
-    args: ['serve', '-port', '0', '--json'],
-    cwd,
-    env,
-  });
-  const [, url] = await program.printed(/"url":"([^"]+)"/);
-  const first = String(oldest?.id);
-  await waitUntil('the first removals', async () => (await grants.findOne({ id: first })) === null);
-  t.equal((await fetch(`${url}/ready`)).status, 200);
-  t.equal(await program.terminate(), 0);
-  t.equal(await grants.count(), dead + 1);
-  t.notMatch(program.lines.join('\n'), /"level":[56]0|rror/);
 });

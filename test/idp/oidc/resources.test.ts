@@ -1,12 +1,10 @@
 import { createLocalJWKSet, decodeProtectedHeader, jwtVerify } from 'jose';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { revocationKey } from '../../../src/core/http/revocation-list.js';
-import { openStore } from '../../../src/core/storage/open.js';
 import { revocationCollection } from '../../../src/idp/oidc/revocations/service.js';
 import { sessionCollection } from '../../../src/idp/oidc/store.js';
 import { clientCollection } from '../../../src/idp/provisioning/store.js';
 import type { ResourceInput } from '../../../src/idp/resources/administration.js';
-import { onMongod } from '../../core/storage/mongod.js';
 import { basic, PASSWORD } from '../../kit/app.js';
 import {
   ADMIN_TOKEN,
@@ -15,7 +13,6 @@ import {
   claimsOf,
   codeIn,
   type IdpApp,
-  type IdpAppOptions,
   ISSUER,
   idpApp,
   idpStore,
@@ -276,11 +273,9 @@ t.test('one token has one audience, and refreshing keeps what was authorized', a
   t.notOk('scope' in claimsOf(none.access_token), 'a token without a scope of the resource');
 });
 
-/** On both engines: of what happens at the same time, one wins. */
-async function races(t: Test, options: IdpAppOptions = {}) {
-  const idp = await idpApp(t, options);
-  const store = await openStore(options.databaseUri ?? `sqlite:${idp.file}`);
-  t.teardown(() => store.close());
+t.test('simultaneous changes and refreshes have one outcome', async (t) => {
+  const idp = await idpApp(t);
+  const store = await idpStore(t, idp);
   const resources = resourcesIn(store, idp);
   const add = (identifier: string) =>
     resources.add(identifier, FILES_INPUT, COMMAND_SOURCE).then(
@@ -328,14 +323,6 @@ async function races(t: Test, options: IdpAppOptions = {}) {
   );
   t.ok(revoked.every(({ status }) => status === 200));
   t.equal(await revocationCollection(store).count(), 1, 'one revocation');
-}
-
-t.test('on SQLite, simultaneous changes and refreshes have one outcome', (t) => races(t));
-
-await onMongod((server) => {
-  t.test('on MongoDB, simultaneous changes and refreshes have one outcome', (t) =>
-    races(t, { databaseUri: server.fresh(t) }),
-  );
 });
 
 t.test('a grant without a resource gets none later', async (t) => {

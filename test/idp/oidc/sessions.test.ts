@@ -186,6 +186,7 @@ t.test('prompt and max_age are obeyed', async (t) => {
     t.equal(errorOf(page), error, JSON.stringify(more));
     t.match(page.location, /state=s&iss=/);
   }
+  t.ok(await idp.codeFor(client, await idp.mintAgent(), { prompt: 'none' }), 'Basic is a sign-in');
 });
 
 t.test('prompt=consent asks each time, and typing the password is the consent', async (t) => {
@@ -308,11 +309,4 @@ t.test('a refused consent cannot be overridden by another open page', async (t) 
   const elsewhere = await ask(idp, browser, other, { prompt: 'login' });
   t.ok(codeIn((await signIn(browser, elsewhere, human)).location));
   t.equal(errorOf(await browser.submit(asked, { decision: 'deny' })), 'access_denied');
-});
-
-t.test('a client that admits no people refuses them without a consent page', async (t) => {
-  const { idp, browser } = await signedIn(t);
-  const agentsOnly = await idp.createClient({ principal_kinds: ['agent'] });
-  t.equal(errorOf(await ask(idp, browser, agentsOnly, { prompt: 'none' })), 'access_denied');
-  t.equal(errorOf(await ask(idp, browser, agentsOnly)), 'access_denied');
 });

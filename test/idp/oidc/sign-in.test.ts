@@ -2,6 +2,7 @@ import t from 'tap';
 import { clientCollection } from '../../../src/idp/provisioning/store.js';
 import { Agent, decodeEntities } from '../../kit/agent.js';
 import { type Answer, auditOf, PASSWORD } from '../../kit/app.js';
+import { FACTOR_KEY } from '../../kit/factors.js';
 import {
   authorizePath,
   CALLBACK,
@@ -129,30 +130,12 @@ t.test('the page shows the logo of the application, and only its origin may serv
     logo.text.replaceAll('&#x2F;', '/').replaceAll('&#x3D;', '='),
     '<img class="client-logo" src="https://cdn.example:8443/a.png?b=1&amp;c=%22" alt="" width="48" height="48" referrerpolicy="no-referrer">',
   );
-  for (const uri of [
-    ...['http://cdn.example/a.png', 'javascript:alert(1)', 'data:image/png;base64,AA', '//cdn.example/a.png'],
-    ...[
-      'https://a:b@cdn.example/',
-      'https://cdn.example; script-src *',
-      'https://cdn.example,x/',
-      'https:cdn.example',
-    ],
-    ...[
-      "https://cdn.example/'",
-      'https://cdn.example/#a',
-      'https://x"onerror=1/',
-      'https://',
-      'logo.png',
-      ' ',
-    ],
+  for (const logo_uri of [
+    ...['http://cdn.example/a.png', 'javascript:alert(1)', '//cdn.example/a.png', 'https://a:b@cdn.example/'],
+    ...['https://cdn.example; script-src *', 'https://cdn.example/#a', 'https://x"onerror=1/', 'logo.png'],
   ]) {
-    const answer = await idp.admin('POST', '/v1/clients', {
-      name: 'x',
-      redirect_uris: CALLBACK,
-      logo_uri: uri,
-    });
-    if (uri === "https://cdn.example/'") t.equal(answer.status, 201, 'a quote in the path is escaped');
-    else t.match(answer, { status: 400, text: 'logo_uri' }, uri);
+    const answer = await idp.admin('POST', '/v1/clients', { redirect_uris: CALLBACK, logo_uri });
+    t.match(answer, { status: 400, text: 'logo_uri' }, logo_uri);
   }
 });
 
@@ -375,36 +358,19 @@ t.test('principals that a client no longer admits are refused at the application
   t.notOk('__Host-idp-session' in browser.cookies(), 'and no session starts');
 });
 
-t.test('the form accepts exactly three strings', async (t) => {
-  const idp = await idpApp(t);
-  const [client, { handle, password }] = [await idp.createClient(), await idp.makeHuman()];
-  const { interaction, cookie } = await show(idp, client);
-  const all = new URLSearchParams({ interaction, handle, password }).toString();
-  const table: [string, number][] = [
-    ['', 400],
-    ['&&&', 400],
-    [`${all}&handle=other`, 400],
-    [`${all}&password=other`, 400],
-    [`${all}&interaction=${interaction}`, 400],
-    [all.replace('handle=', 'handle[$gt]='), 400],
-    [all.replace('handle=', 'handle[]='), 400],
-    [all.replace('password=', '__proto__[password]='), 400],
-    [all.replace(/password=[^&]*/, `password=${'x'.repeat(4097)}`), 400],
-    [all.replace(/password=[^&]*/, `password=${'x'.repeat(17_000)}`), 413],
-    [all.replace(/handle=[^&]*/, 'handle=%00'), 401],
-    [all.replace(/handle=[^&]*/, 'handle='), 401],
-    [all.replace(/password=[^&]*/, 'password='), 401],
-    [all.replace(/password=[^&]*/, 'password=%ff%zz%00'), 401],
-  ];
-  for (const [form, status] of table) {
-    const answer = await idp.request('POST', '/authorize/login', { form, headers: { cookie } });
-    t.equal(answer.status, status, form.slice(0, 200));
+t.test('a person cancels at every form of the sign-in', async (t) => {
+  const idp = await idpApp(t, {
+    ...{ factorEncryptionKey: FACTOR_KEY, secondFactor: 'required', secondFactorGraceDays: 0 },
+  });
+  const client = await idp.createClient();
+  const { handle, password } = await idp.makeHuman();
+  const { browser, page } = await idp.visit(client, { state: 's' });
+  const signUp = await browser.open((await idp.listen()) + authorizePath(client, { prompt: 'create' }));
+  for (const form of [page, signUp, await browser.submit(page, { handle, password })]) {
+    t.match(form.body, />Cancel</);
+    const { status, location } = await browser.submit(form, {}, '/authorize/consent');
+    t.match([status, location], [303, /^https:\/\/app\.example\.test\/cb\?error=access_denied&/]);
   }
-  for (const type of ['text/plain', 'multipart/form-data; boundary=x', 'application/xml']) {
-    const headers = { cookie, 'content-type': type };
-    t.equal((await idp.request('POST', '/authorize/login', { form: all, headers })).status, 415, type);
-  }
-  const headers = { cookie, 'content-encoding': 'gzip' };
-  t.equal((await idp.request('POST', '/authorize/login', { form: all, headers })).status, 415);
-  t.equal((await idp.request('POST', '/authorize/login', { form: all, headers: { cookie } })).status, 303);
+  const account = await browser.open(`${await idp.listen()}/account`);
+  t.notMatch(account.body, />Cancel</, 'at a page of the provider there is nobody to tell');
 });

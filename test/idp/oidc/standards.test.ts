@@ -6,7 +6,6 @@ import {
   type Parameters,
   redemption,
   refreshing,
-  search,
   VERIFIER,
 } from '../../kit/idp.js';
 
@@ -75,32 +74,6 @@ t.test('a lone surrogate in JSON is replaced in redirects', async (t) => {
     status: 303,
     headers: { location: /state=a%EF%BF%BDb/ },
   });
-});
-
-t.test('refused credentials are answered with a challenge (RFC 9110 §15.5.2, RFC 6750 §3.1)', async (t) => {
-  const idp = await idpApp(t);
-  const [web, native] = [await idp.createClient(), await idp.createClient({ public: true })];
-  const agent = await idp.mintAgent();
-  const { body: tokens } = await idp.redeem(web, await idp.codeFor(web, agent));
-  const token = tokens.access_token;
-  const forms = [{}, { client_id: native.id, token }, { client_id: web.id, client_secret: 'x', token }];
-  for (const form of forms) {
-    const answer = await idp.request('POST', '/introspect', { form });
-    t.match(answer, { status: 401, headers: { 'www-authenticate': /^Basic / } });
-  }
-  const twice = search({ access_token: token });
-  for (const call of [
-    { token, form: twice },
-    { form: `${twice}&${twice}` },
-    { token, form: `${twice}&${twice}` },
-  ]) {
-    t.match(await idp.request('POST', '/userinfo', call), {
-      status: 400,
-      headers: { 'www-authenticate': 'Bearer realm="idp", error="invalid_request"' },
-      body: { error: 'invalid_request' },
-    });
-  }
-  t.equal((await idp.request('POST', '/userinfo', { token, form: 'access_token=' })).status, 200);
 });
 
 t.test('an id_token_hint applies when a consent page starts again (OIDC Core §3.1.2.2)', async (t) => {

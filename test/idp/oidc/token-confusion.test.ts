@@ -443,15 +443,6 @@ t.test(
   },
 );
 
-t.test('the claims and the type tell the tokens of one key apart', async (t) => {
-  const { tokens } = await shared;
-  const typeOf = (token = '') =>
-    JSON.parse(Buffer.from(token.split('.')[0] ?? '', 'base64url').toString()).typ;
-  t.equal(typeOf(tokens['id_token']), 'JWT');
-  t.equal(typeOf(tokens['access token for a resource']), 'at+jwt');
-  t.match(claimsOf(tokens['access token for a resource'] ?? ''), { iss: ISSUER, aud: FILES });
-});
-
 t.test('each endpoint of the provider accepts its own kind of token only', async (t) => {
   const one = await shared;
   const kinds = Object.keys(one.tokens);

@@ -1,123 +1,40 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { join } from 'node:path';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { systemRandom } from '../../../src/core/kernel/secrets.js';
 import { createUnknownWrites } from '../../../src/core/ops/unknown-writes.js';
-import { openStore } from '../../../src/core/storage/open.js';
 import type { FirstOperator } from '../../../src/idp/provisioning/first-operator.js';
 import { createLinks } from '../../../src/idp/provisioning/links.js';
 import { type PrincipalCollection, principalCollection } from '../../../src/idp/provisioning/store.js';
-import { onMongod } from '../../core/storage/mongod.js';
-import { type Answer, basic, PASSWORD, parseJson } from '../../kit/app.js';
-import { fakeClock } from '../../kit/clock.js';
-import {
-  ADMIN_TOKEN,
-  authorizePath,
-  CALLBACK,
-  type IdpApp,
-  ISSUER,
-  idpApp,
-  idpOptions,
-  idpStore,
-  type RegisteredClient,
-} from '../../kit/idp.js';
-import { compiled, startProgram } from '../../kit/process.js';
-import { temporaryFolder } from '../../kit/tmp.js';
+import { PASSWORD } from '../../kit/app.js';
+import { type IdpApp, ISSUER, idpApp, idpStore } from '../../kit/idp.js';
 
-/** An invitation creates one account with one password, despite races and crashes. */
+/** An invitation creates one account with one password, despite races. */
 
 const HANDLE = 'ada@example.test';
-const PROCESSES = 4;
-const ROUNDS = 2;
-const PASSWORDS = Array.from({ length: 50 }, (_, index) => `${PASSWORD} ${index}`);
 
 const NO_FIRST_OPERATOR: Pick<FirstOperator, 'look' | 'create'> = {
   look: async () => null,
   create: async () => null,
 };
 
-/** @param moments of each call of the store at which a process is killed */
-function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly string[]): void {
-  for (const processes of [1, PROCESSES]) {
-    t.test(`${engine}, ${processes} process(es): of 50 concurrent acceptances one succeeds`, async (t) => {
-      const options = JSON.stringify({
-        ...idpOptions(temporaryFolder(t)),
-        databaseUri: fresh(t),
-        limits: false,
-      });
-      const start = () =>
-        startProgram(t, compiled('test/kit/idp-server.js'), {
-          args: [options.replace('"silent"', '"info"')],
-        }).url();
-      // The first process creates the collections, which is slow on some disks.
-      const url = await start();
-      const urls = [url, ...(await Promise.all(Array.from({ length: processes - 1 }, start)))];
-      const made = await post(`${url}/v1/clients`, { redirect_uris: CALLBACK });
-      const client = { id: made.body.client_id, secret: made.body.client_secret, redirectUri: CALLBACK };
-      for (let round = 0; round < ROUNDS; round++) {
-        const handle = `${round}-${HANDLE}`;
-        const { body } = await post(`${url}/v1/invites`, { handle });
-        const path = new URL(body.invite_url).pathname;
-        const accept = (password: string, index: number) =>
-          post(urls[index % processes] + path, { password });
-        const answers = await Promise.all(PASSWORDS.map(accept));
-        t.same(answers.map(({ status }) => status).sort(), [201, ...Array(49).fill(410)]);
-        const winner = answers.findIndex(({ status }) => status === 201);
-        const rights = await Promise.all(PASSWORDS.map((password) => signIn(url, client, handle, password)));
-        t.same(
-          rights.flatMap((status, index) => (status === 302 ? [index] : [])),
-          [winner],
-          'only the winner signs in',
-        );
-        t.equal((await accept(PASSWORD, 0)).status, 410, 'a reload makes no second account');
-      }
-    });
-  }
-
-  t.test(`${engine}: an acceptance killed at any call is complete or absent`, async (t) => {
-    const uri = fresh(t);
-    const idp = await idpApp(t, { databaseUri: uri, clock: fakeClock(Date.now()), limits: false });
-    const client = await idp.createClient();
-    const store = await openStore(uri);
-    t.teardown(() => store.close());
-    const principals = principalCollection(store);
-    const outcomes = new Set<string>();
-    for (const moment of moments) {
-      let hasEnded = false;
-      for (let step = 1; !hasEnded; step++) {
-        const handle = `${moment}-${step}-${HANDLE}`;
-        const { body } = await idp.admin('POST', '/v1/invites', { handle });
-        const token = body.invite_url.split('/').at(-1);
-        const args = [uri, String(step), moment, JSON.stringify({ accept: token, password: PASSWORD })];
-        const worker = compiled('test/idp/provisioning/kill-worker.js');
-        const child = spawn(process.execPath, [worker, ...args], { stdio: ['ignore', 'inherit', 'inherit'] });
-        const [code, signal] = await once(child, 'exit');
-        hasEnded = code === 0;
-        if (!hasEnded) t.equal(signal, 'SIGKILL');
-
-        const { state, linkHash, passwordHash } = (await principals.findOne({ handle })) ?? {};
-        if (state === 'active') t.match([linkHash, typeof passwordHash], [undefined, 'string']);
-        else t.match([state, typeof linkHash, passwordHash], ['invited', 'string', undefined]);
-        // Sends a request instead of reading the document: writes of a killed process may still reach the server.
-        const again = await idp.request('POST', `/invite/${token}`, { body: { password: `${PASSWORD}!` } });
-        const first = await idp.authorize(client, { sub: '', handle, password: PASSWORD });
-        const second = await idp.authorize(client, { sub: '', handle, password: `${PASSWORD}!` });
-        const isUsed = again.status === 410;
-        t.same(
-          [again.status, first.status, second.status],
-          isUsed ? [410, 302, 401] : [201, 401, 302],
-          `${moment} call ${step}: ${isUsed ? 'active' : 'unused'}`,
-        );
-        outcomes.add(`${moment} ${isUsed ? 'active' : 'invited'}`);
-        if (step > 20) throw new Error('it never comes to an end');
-      }
-    }
-    for (const moment of moments) {
-      t.ok(outcomes.has(`${moment} invited`) && outcomes.has(`${moment} active`), `both are seen ${moment}`);
-    }
-  });
-}
+t.test('of 50 concurrent acceptances one succeeds', async (t) => {
+  const idp = await idpApp(t, { limits: false });
+  const client = await idp.createClient();
+  const { body } = await idp.admin('POST', '/v1/invites', { handle: HANDLE });
+  const path = new URL(body.invite_url).pathname;
+  const accept = (password: string) => idp.request('POST', path, { body: { password } });
+  const passwords = Array.from({ length: 50 }, (_, index) => `${PASSWORD} ${index}`);
+  const statuses = (await Promise.all(passwords.map(accept))).map(({ status }) => status);
+  t.same(statuses.toSorted(), [201, ...Array(49).fill(410)]);
+  const signIns = await Promise.all(
+    passwords.map((password) => idp.authorize(client, { sub: '', handle: HANDLE, password })),
+  );
+  t.same(
+    signIns.map(({ status }) => status),
+    statuses.map((status) => (status === 201 ? 302 : 401)),
+    'only the winner signs in',
+  );
+  t.equal((await accept(PASSWORD)).status, 410, 'a reload makes no second account');
+});
 
 /** The links of another process; passwords are not hashed. */
 const linksOn = (
@@ -244,28 +161,3 @@ t.test('an acceptance during a new invitation keeps the account', async (t) => {
   t.equal((await principals.findOne({ handle: HANDLE }))?.linkHash, undefined, 'and no link leads to it');
   t.equal((await idp.authorize(client, { sub: '', handle: HANDLE, password: PASSWORD })).status, 302);
 });
-
-async function post(url: string, body: object) {
-  const response = await fetch(url, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json', authorization: `Bearer ${ADMIN_TOKEN}` },
-    body: JSON.stringify(body),
-  });
-  return { status: response.status, body: parseJson(await response.text()) as Answer['body'] };
-}
-
-async function signIn(
-  url: string,
-  client: RegisteredClient,
-  handle: string,
-  password: string,
-): Promise<number> {
-  const headers = { authorization: basic(handle, password) };
-  return (await fetch(url + authorizePath(client), { headers, redirect: 'manual' })).status;
-}
-
-const MOMENTS = ['before', 'during'];
-forEngine('SQLite', (t) => `sqlite:${join(temporaryFolder(t), 'idp.db')}`, MOMENTS);
-// `npm run test:kills` runs both moments.
-const OF_MONGODB = process.env['KILL_ROUNDS'] === undefined ? ['during'] : MOMENTS;
-await onMongod((server) => forEngine('MongoDB', (t) => server.fresh(t), OF_MONGODB));

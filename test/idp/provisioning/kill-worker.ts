@@ -1,7 +1,4 @@
-/**
- * Accepts a link, verifies an address or signs up, in a process that kills itself (-9) at one of its calls to the store,
- * given by its arguments.
- */
+/** Accepts a link or signs up, in a process that kills itself (-9) at one of its calls to the store, given by its arguments. */
 
 import { createMessages } from '../../../src/core/http/messages.js';
 import { systemClock } from '../../../src/core/kernel/clock.js';
@@ -19,10 +16,9 @@ import { CHEAP } from '../../kit/app.js';
 import { killedAt } from '../../kit/killed-at.js';
 
 const [uri, step, moment, work] = process.argv.slice(2) as [string, string, string, string];
-/** `accept` and `verify` are the token of a link; without both, the process signs up. */
-const { accept, verify, password, handle, name } = JSON.parse(work) as {
+/** `accept` is the token of a link; without it, the process signs up. */
+const { accept, password, handle, name } = JSON.parse(work) as {
   accept?: string;
-  verify?: string;
   password: string;
   handle?: string;
   name?: string;
@@ -50,7 +46,7 @@ const context = createModuleContext(wrapped, {
   ...{ clock, random, log, createAudit, hashing: CHEAP },
   ...{ production: false, limits: true, throttleSecret: 'x' },
 });
-const { links, verification, principals } = createProvisioningModule(context, {
+const { links, principals } = createProvisioningModule(context, {
   ...{
     issuer,
     uriRules: { allowHttp: false, nativeSchemes: [] },
@@ -64,7 +60,6 @@ const { links, verification, principals } = createProvisioningModule(context, {
 await store.ready();
 const from = { ip: '192.0.2.1', isDisconnected: () => false };
 if (accept !== undefined) await links.accept(accept, { password, confirmation: undefined, handle }, from);
-else if (verify !== undefined) await verification?.verify(verify, { session: null, password }, from);
 else
   await principals.register({ handle: handle ?? '', password, kind: 'human', ...(name && { name }) }, from);
 await store.close();

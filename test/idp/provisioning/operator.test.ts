@@ -2,7 +2,7 @@ import t from 'tap';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
 import { clientCollection, principalCollection } from '../../../src/idp/provisioning/store.js';
 import { auditOf, basic, PASSWORD } from '../../kit/app.js';
-import { type Credentials, comparable, type IdpApp, idpApp, idpStore } from '../../kit/idp.js';
+import { ADMIN_TOKEN, type Credentials, comparable, type IdpApp, idpApp, idpStore } from '../../kit/idp.js';
 import { REGISTRABLE, UNREGISTRABLE } from '../../kit/redirect-uris.js';
 
 /** How the operator manages existing principals, and agents their own account. */
@@ -48,30 +48,6 @@ t.test('principals are listed by handle, one by one and by prefix, without secre
   }
   for (const query of ['prefix=', 'prefix=%00', 'prefix=a%20b', 'prefix=a&prefix=b', 'after=x', 'after=']) {
     t.equal((await idp.admin('GET', `/v1/principals?${query}`)).status, 400, query);
-  }
-});
-
-t.test('a long list of principals comes in pages, each once', async (t) => {
-  const idp = await idpApp(t, { limits: false });
-  await Promise.all(
-    Array.from({ length: 205 }, (_, index) =>
-      idp.admin('POST', '/v1/agents', { handle: `${index % 2 ? 'odd' : 'even'}-${index}` }),
-    ),
-  );
-  for (const [prefix, count] of [
-    ['', 205],
-    ['odd', 102],
-  ] as const) {
-    const seen: string[] = [];
-    let query = prefix && `?prefix=${prefix}`;
-    for (let pages = 0; pages < 4; pages++) {
-      const { body } = await idp.admin('GET', `/v1/principals${query}`);
-      seen.push(...body.principals.map(({ handle }: { handle: string }) => handle));
-      if (body.next === null) break;
-      query = `?${prefix && `prefix=${prefix}&`}after=${encodeURIComponent(body.next)}`;
-    }
-    t.equal(seen.length, count);
-    t.same(seen, [...new Set(seen)].sort());
   }
 });
 
@@ -332,49 +308,62 @@ t.test('a scheme without a dot is registered only if the operator allows it', as
   t.match(page.body, 'cursor:');
 });
 
-t.test('/v1/clients accepts one JSON object of the right types', async (t) => {
-  const idp = await idpApp(t);
-  const wrong: unknown[] = [
-    ...['', 'null', '[]', '"x"', '{', '{}', '['.repeat(16_000), '{"__proto__":{"public":true}}'],
-    ...[null, [], '', {}, 1, [[]], [null], Array(51).fill(URI)].map((redirect_uris) => ({ redirect_uris })),
-    ...[null, 1, ['x'], 'x'.repeat(201), 'a\0b', 'a\u202eb'].map((name) => ({ redirect_uris: URI, name })),
-    ...['true', 1, null, []].map((value) => ({ redirect_uris: URI, public: value })),
-    ...[[], 'human', ['Human'], ['human', 'human'], [null], {}].map((principal_kinds) => ({
-      redirect_uris: URI,
-      principal_kinds,
-    })),
-  ];
-  for (const body of wrong) {
-    const answer = await idp.admin('POST', '/v1/clients', body);
-    t.match(answer, { status: 400, body: { error: 'invalid_request' } }, JSON.stringify(body).slice(0, 80));
+t.test('the management API accepts one JSON object of the right types', async (t) => {
+  const idp = await idpApp(t, { limits: false });
+  const post = (path: string, body: unknown, headers: Record<string, string> = {}) =>
+    idp.request('POST', path, { body, headers: { authorization: `Bearer ${ADMIN_TOKEN}`, ...headers } });
+  const invalid = { status: 400, body: { error: 'invalid_request' } };
+  const person = { handle: 'ada', password: PASSWORD };
+  const accepted = {
+    ...{ '/v1/accounts': person, '/v1/agents': { handle: 'ada' } },
+    ...{ '/v1/invites': { handle: 'ada' }, '/v1/clients': { redirect_uris: URI } },
+  };
+  for (const [path, right] of Object.entries(accepted)) {
+    for (const body of ['', 'null', '[]', '"x"', '{', '{}', '['.repeat(16_000), '{"__proto__":{"a":1}}'])
+      t.match(await post(path, body), invalid, `${path} ${body.slice(0, 50)}`);
+    for (const name of [null, 1, ['x'], 'x'.repeat(201), 'a\0b', 'a\u202eb', 'a\ud800'])
+      t.match(await post(path, { ...right, name }), invalid, `${path} ${JSON.stringify(name)}`);
+    t.equal((await post(path, { ...right, name: 'x'.repeat(120_000) })).status, 413, path);
+    for (const type of ['text/plain', 'application/x-www-form-urlencoded', 'application/jsonx', ''])
+      t.equal((await post(path, JSON.stringify(right), { 'content-type': type })).status, 415, type);
+    t.equal((await post(path, JSON.stringify(right), { 'content-encoding': 'gzip' })).status, 415, path);
   }
-  t.equal(await clientCollection(await idpStore(t, idp)).count(), 0);
+  const wrong: Record<string, unknown[]> = {
+    redirect_uris: [null, [], '', {}, 1, [[]], [null], Array(51).fill(URI)],
+    public: ['true', 1, null, []],
+    principal_kinds: [[], 'human', ['Human'], ['human', 'human'], [null], {}],
+  };
+  for (const [name, values] of Object.entries(wrong)) {
+    for (const value of values)
+      t.match(await post('/v1/clients', { redirect_uris: URI, [name]: value }), invalid, name);
+  }
+  const store = await idpStore(t, idp);
+  t.equal(await clientCollection(store).count(), 0);
+  t.equal(await principalCollection(store).count(), 0);
 });
 
-t.test('a long list of clients comes in pages, each client once', async (t) => {
-  const idp = await idpApp(t);
-  const made = new Set<string>();
-  for (let count = 0; count < 205; count++) made.add((await idp.createClient({ public: true })).id);
-  const seen: string[] = [];
-  let after: string | null = '';
-  for (let pages = 0; pages < 4 && after !== null; pages++) {
-    const query = after === '' ? '' : `?after=${encodeURIComponent(after)}`;
-    const { body } = await idp.admin('GET', `/v1/clients${query}`);
-    seen.push(...body.clients.map((client: { client_id: string }) => client.client_id));
-    after = body.next;
+t.test('a long list of principals or clients comes in pages, each once', async (t) => {
+  const idp = await idpApp(t, { limits: false });
+  for (let index = 0; index < 205; index++) {
+    await idp.admin('POST', '/v1/agents', { handle: `${index % 2 ? 'odd' : 'even'}-${index}` });
+    await idp.createClient({ public: true });
   }
-  t.equal(after, null);
-  t.equal(seen.length, 205);
-  t.same(new Set(seen), made);
-  for (const query of [
-    'after=x',
-    'after=',
-    'after=%00',
-    'after=a&after=b',
-    `after=${'x'.repeat(1025)}`,
-    'after[$gt]=',
-  ]) {
-    const { status } = await idp.admin('GET', `/v1/clients?${query}`);
-    t.equal(status, query.includes('[') ? 200 : 400, query);
+  for (const [path, list, count] of [
+    ['/v1/principals?', 'principals', 205],
+    ['/v1/principals?prefix=odd&', 'principals', 102],
+    ['/v1/clients?', 'clients', 205],
+  ] as const) {
+    const seen: string[] = [];
+    let after = '';
+    for (let pages = 0; pages < 4; pages++) {
+      const { body } = await idp.admin('GET', path + after);
+      seen.push(...body[list].map((one: { sub?: string; client_id: string }) => one.sub ?? one.client_id));
+      if (body.next === null) break;
+      after = `after=${encodeURIComponent(body.next)}`;
+    }
+    t.equal(seen.length, count, path);
+    t.equal(new Set(seen).size, count, path);
   }
+  for (const query of ['after=x', 'after=', 'after=%00', 'after=a&after=b', `after=${'x'.repeat(1025)}`])
+    t.equal((await idp.admin('GET', `/v1/clients?${query}`)).status, 400, query);
 });

@@ -6,13 +6,12 @@ import { authorizePath, type Credentials, claimsOf, type IdpApp, idpApp, idpStor
 import { sentence } from '../../kit/sentences.js';
 import { CHANGED, RESET, VERIFY } from '../../saas/auth/kit.js';
 import { enterAccount, HERE } from '../../shared/account-pages/kit.js';
-import { mailedIdp, otherProcess } from './kit.js';
+import { mailedIdp } from './kit.js';
 
 /** An address is verified by who holds both the mailbox and the account. */
 
 const DONE = { status: 303, headers: { location: '/verify/done' } };
 const CHOSEN = 'a new password of mine';
-const FROM = { ip: '192.0.2.1', isDisconnected: () => false };
 
 /** `email_verified` in the id_token and in userinfo, which must agree. */
 async function isVerified(t: Test, idp: IdpApp, who: Credentials): Promise<boolean> {
@@ -135,23 +134,6 @@ t.test('agents and people with another user name get no mail', async (t) => {
   t.match(idp.sink.mails[0]?.raw, /^To: last@xn--bcher-kva\.example\r$/m, 'the first mail of all');
 });
 
-t.test('a new link replaces the previous one, at most three in a quarter of an hour', async (t) => {
-  const idp = await mailedIdp(t, { limits: true });
-  const ada = await idp.makeHuman();
-  const first = await idp.linkIn(VERIFY);
-  const { verification, paths: sent } = await otherProcess(t, idp);
-  if (!verification) throw new Error('there is no mail server');
-  for (let count = 0; count < 3; count++) t.equal(await verification.sendAgain(ada.sub, FROM), true);
-  const paths = [first, ...sent];
-  t.equal(paths.length, 4);
-  await t.rejects(verification.sendAgain(ada.sub, FROM), { code: 'RATE_LIMITED' });
-  for (const path of paths.slice(0, -1)) t.equal((await idp.request('GET', path)).status, 404);
-  const last = paths.at(-1) ?? '';
-  t.match(await idp.request('POST', last, { form: { password: ada.password } }), DONE);
-  t.equal(await verification.sendAgain(ada.sub, FROM), false, 'a verified address needs no link');
-  t.equal(await verification.sendAgain('u_0', FROM), false);
-});
-
 t.test('the account page says that the address is not confirmed, and sends a new link', async (t) => {
   const idp = await mailedIdp(t, { ...HERE, limits: true });
   const ada = await idp.makeHuman();
@@ -189,20 +171,6 @@ t.test('without an e-mail address or a mail server, the account page has no such
   const { page } = await enterAccount(silent, eve);
   t.notMatch(page.body, /confirmed|verification/);
   t.equal((await silent.request('POST', '/account/verification', { form: { form: 'x' } })).status, 404);
-});
-
-t.test('an expired link leads to a new one, also without account pages', async (t) => {
-  for (const accountPages of [true, false]) {
-    const idp = await mailedIdp(t, { accountPages });
-    await idp.makeHuman();
-    const path = await idp.linkIn(VERIFY);
-    idp.clock.advance(24 * 3_600_000);
-    const dead = await idp.request('GET', path);
-    t.equal(dead.status, 410);
-    const way = accountPages ? 'account' : 'account&#x2F;forgot-password';
-    t.match(dead.text, `class="button" href="&#x2F;${way}"`);
-    t.equal(dead.text.includes('in your account'), accountPages);
-  }
 });
 
 t.test('wrong passwords at the link count as failed sign-ins', async (t) => {

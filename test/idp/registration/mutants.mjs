@@ -4,7 +4,7 @@ export default [
   {
     name: 'a use is counted after it was read', file: 'idp/registration/service.ts', in: 'register',
     replace: 'if (!(await tokens.use(tokenId)))', by: 'if ((await tokens.use(tokenId)) === undefined)',
-    tests: [['idp/oidc/single-use', 'SQLite: of concurrent uses in four processes']],
+    tests: [['idp/oidc/processes', 'four processes share one SQLite file']],
   },
   {
     name: 'a document may name another client', file: 'idp/registration/client-ids.ts', in: 'read',

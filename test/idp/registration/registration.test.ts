@@ -1,5 +1,4 @@
 import { exportJWK, generateKeyPair } from 'jose';
-import * as oauth from 'oauth4webapi';
 import * as openid from 'openid-client';
 import t, { type Test } from 'tap';
 import { DAY } from '../../../src/core/kernel/clock.js';
@@ -200,28 +199,6 @@ async function visit(idp: IdpApp, issuer: string, url: string): Promise<URL> {
 }
 
 for (const algorithm of ['Ed25519', 'ES256'] as const) {
-  t.test(`oauth4webapi signs in with a metadata document and a key (${algorithm})`, async (t) => {
-    const { idp, issuer } = await forLibraries(t);
-    const { id, key } = await publish(t, algorithm);
-    const http = { [oauth.allowInsecureRequests]: true };
-    const at = new URL(issuer);
-    const as = await oauth.processDiscoveryResponse(at, await oauth.discoveryRequest(at, http));
-    t.equal(as['client_id_metadata_document_supported'], true);
-    const client: oauth.Client = { client_id: id };
-    const query = new URLSearchParams({
-      ...{ client_id: id, redirect_uri: CALLBACK, response_type: 'code', scope: 'openid' },
-      ...{ code_challenge: sha256(VERIFIER), code_challenge_method: 'S256' },
-    });
-    const returned = await visit(idp, issuer, `${as.authorization_endpoint}?${query}`);
-    const parameters = oauth.validateAuthResponse(as, client, returned, oauth.expectNoState);
-    const method = oauth.PrivateKeyJwt({ key, kid: 'k1' });
-    const response = await oauth.authorizationCodeGrantRequest(
-      ...([as, client, method, parameters, CALLBACK, VERIFIER, http] as const),
-    );
-    const tokens = await oauth.processAuthorizationCodeResponse(as, client, response);
-    t.equal(oauth.getValidatedIdTokenClaims(tokens)?.aud, id);
-  });
-
   t.test(`openid-client signs in with a metadata document and a key (${algorithm})`, async (t) => {
     const { idp, issuer } = await forLibraries(t);
     const { id, key } = await publish(t, algorithm);
