@@ -51,13 +51,11 @@ export const SECTIONS = [
       bin/canaries
       client/browser
       package/documents/commands
-      shared/factors/explore
       saas/login-providers/explore
       host/lost-responses
       bin/upgrade
       idp/oidc/backchannel idp/oidc/purge
-      package/package
-      shared/passkeys/explore`),
+      package/package`),
   },
   // The contract of the port, a race of processes of each product and the commands that move stores; the others follow in 'MongoDB'.
   {
@@ -108,7 +106,7 @@ export const SECTIONS = [
       idp/oidc/kills
       idp/provisioning/acceptance idp/provisioning/mailed-link-races
       saas/webhooks/kills`),
-    repeats: list('shared/factors/explore core/storage/mongodb core/storage/sqlite'),
+    repeats: list('core/storage/mongodb core/storage/sqlite'),
   },
   {
     name: 'storms',
@@ -124,11 +122,9 @@ export const SECTIONS = [
     run: 'node test/run.mjs --suite races',
     needs: ['mongod'],
     tests: list(`
-      shared/account-pages/races
       saas/auth/account-races
       idp/oidc/delegation-races idp/oidc/device-races idp/oidc/identity-assertion-races idp/oidc/single-use
       idp/console/races
-      shared/passkeys/processes
       saas/webhooks/processes`),
   },
   {
