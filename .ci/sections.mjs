@@ -51,12 +51,10 @@ export const SECTIONS = [
       bin/canaries
       client/browser
       package/documents/commands
-      shared/factors/explore
       saas/login-providers/explore
       host/lost-responses
       bin/upgrade
-      package/package
-      shared/passkeys/explore`),
+      package/package`),
   },
   // The contract of the port, a race of processes of each product and the commands that move stores; the others follow in 'MongoDB'.
   {
@@ -106,7 +104,7 @@ export const SECTIONS = [
       campaign/kills campaign/login-code-kills
       idp/provisioning/kills
       saas/webhooks/kills`),
-    repeats: list('shared/factors/explore core/storage/mongodb core/storage/sqlite'),
+    repeats: list('core/storage/mongodb core/storage/sqlite'),
   },
   {
     name: 'storms',
@@ -122,11 +120,9 @@ export const SECTIONS = [
     run: 'node test/run.mjs --suite races',
     needs: ['mongod'],
     tests: list(`
-      shared/account-pages/races
       saas/auth/account-races
       idp/oidc/delegation-races idp/oidc/device-races idp/oidc/identity-assertion-races
       idp/console/races idp/provisioning/mailed-link-races
-      shared/passkeys/processes
       saas/webhooks/processes`),
   },
   {

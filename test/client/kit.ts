@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { rolldown } from 'rolldown';
 import type { Test } from 'tap';
@@ -96,6 +95,3 @@ export function testStorage({ isAsync = false } = {}): Client.TokenStorage & { i
     removeItem: (key) => answer(items.delete(key)),
   };
 }
-
-export const readPage = (name: string): string =>
-  readFileSync(new URL(`../../../docs/${name}`, import.meta.url), 'utf8');

@@ -52,6 +52,11 @@ export class Agent {
     return Object.fromEntries(sent.map(({ name, value }) => [name, value]));
   }
 
+  /** The header with the cookies that it would send to `path`. */
+  cookieHeader(path?: string): string {
+    return stringifyCookie(this.cookies(path));
+  }
+
   /** Opens an address and follows its redirects within the origin. */
   async open(url: string): Promise<Page> {
     return this.follow(await this.get(url));
@@ -89,7 +94,7 @@ export class Agent {
 
   async #exchange(url: string, init: RequestInit & { headers?: Record<string, string> }): Promise<Page> {
     const absolute = new URL(url, this.#origin);
-    const cookie = stringifyCookie(this.cookies(absolute.pathname));
+    const cookie = this.cookieHeader(absolute.pathname);
     const headers = { accept: 'text/html', ...this.#headers, ...init.headers, ...(cookie && { cookie }) };
     const response = await fetch(absolute, { ...init, headers, redirect: 'manual' });
     for (const text of response.headers.getSetCookie()) this.#keep(text, absolute.pathname);

@@ -185,17 +185,21 @@ async function begin(scenario: Scenario, initial: Documents) {
     }
   };
 
+  /** The state after a call, which is undone. */
+  const stateAfter = (call: Pending, act: () => void): string => {
+    const undo = remember(call.docs);
+    const [seenBefore, lossesBefore] = [seen[call.actor] as string, losses];
+    act();
+    const state = stateOf(gone);
+    seen[call.actor] = seenBefore;
+    losses = lossesBefore;
+    undo();
+    return state;
+  };
+
   const callStep = (call: Pending): Step => ({
     label: `${call.actor}: ${call.name}`,
-    peek() {
-      const undo = remember(call.docs);
-      const seenBefore = seen[call.actor] as string;
-      perform(call);
-      const state = stateOf(gone);
-      seen[call.actor] = seenBefore;
-      undo();
-      return state;
-    },
+    peek: () => stateAfter(call, () => perform(call)),
     take() {
       pending.splice(pending.indexOf(call), 1);
       perform(call)();
@@ -224,16 +228,7 @@ async function begin(scenario: Scenario, initial: Documents) {
     };
     return {
       label: `${call.actor}: ${call.name} ${takesEffect ? 'unanswered' : 'lost'}`,
-      peek() {
-        const undo = remember(call.docs);
-        const seenBefore = seen[call.actor] as string;
-        note();
-        const state = stateOf(gone);
-        losses--;
-        seen[call.actor] = seenBefore;
-        undo();
-        return state;
-      },
+      peek: () => stateAfter(call, note),
       take() {
         pending.splice(pending.indexOf(call), 1);
         note();

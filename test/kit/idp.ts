@@ -5,7 +5,7 @@ import { sha256 } from '../../src/core/kernel/secrets.js';
 import type { Server } from '../../src/core/server/assembly.js';
 import type { Store } from '../../src/core/storage/collection.js';
 import { type CreateIdentityServerOptions, createIdentityServer } from '../../src/idp/server.js';
-import { Agent, type Page } from './agent.js';
+import { Agent, decodeEntities, type Page } from './agent.js';
 import { type Answer, basic, type Call, CHEAP, openFile, PASSWORD, parseJson } from './app.js';
 import { type FakeClock, fakeClock } from './clock.js';
 import { checkAnswers, idpPaths } from './openapi.js';
@@ -266,15 +266,6 @@ function expectStatus(status: number, answer: Answer): Answer {
 export function postedBy(page: string): { action: string; values: Record<string, string> } {
   const [, action = ''] = /<form method="post" action="([^"]*)">/.exec(page) ?? [];
   const fields = page.matchAll(/<input type="hidden" name="([^"]*)" value="([^"]*)">/g);
-  const values = [...fields].map(([, name = '', value = '']) => [name, unescapeHtml(value)]);
-  return { action: unescapeHtml(action), values: Object.fromEntries(values) };
+  const values = [...fields].map(([, name = '', value = '']) => [name, decodeEntities(value)]);
+  return { action: decodeEntities(action), values: Object.fromEntries(values) };
 }
-
-const ENTITIES: Record<string, string> = { amp: '&', lt: '<', gt: '>', quot: '"', '#39': "'" };
-
-const unescapeHtml = (text: string): string =>
-  text.replace(/&(?:#x([\da-f]+)|([#\w]+));/gi, (whole, hexadecimal?: string, name = '') =>
-    hexadecimal === undefined
-      ? (ENTITIES[name] ?? whole)
-      : String.fromCodePoint(Number.parseInt(hexadecimal, 16)),
-  );

@@ -33,23 +33,23 @@ export async function countCalls(store: Store, work: (store: Store) => Promise<u
 /**
  * A store whose calls pass through a function.
  *
- * @param atCall gets the call and its name, such as `users.findOne`
+ * @param atCall gets the call, its name, such as `users.findOne`, and its arguments
  */
 export function withEachCall(
   store: Store,
-  atCall: <T>(call: () => Promise<T>, name: string) => Promise<T>,
+  atCall: <T>(call: () => Promise<T>, name: string, args: unknown[]) => Promise<T>,
 ): Store {
   const wrapped = <T extends { id: string }>(documents: Collection<T>, of: string): Collection<T> =>
     new Proxy(documents, {
       get: (target, name: keyof Collection<T>) => {
         if (name === 'inserting' || name === 'changing' || name === 'replacing') return target[name];
         const method = target[name] as (...args: unknown[]) => Promise<unknown>;
-        return (...args: unknown[]) => atCall(() => method.apply(target, args), `${of}.${name}`);
+        return (...args: unknown[]) => atCall(() => method.apply(target, args), `${of}.${name}`, args);
       },
     });
   return {
     ...store,
     collection: (name, declaration) => wrapped(store.collection(name, declaration), name),
-    writeAll: (writes) => atCall(() => store.writeAll(writes), 'writeAll'),
+    writeAll: (writes) => atCall(() => store.writeAll(writes), 'writeAll', [writes]),
   };
 }

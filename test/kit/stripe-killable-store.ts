@@ -1,4 +1,5 @@
-import type { Collection, Store, Write } from '../../src/core/storage/collection.js';
+import type { Store, Write } from '../../src/core/storage/collection.js';
+import { withEachCall } from './killed-at.js';
 
 /** The store of a process that is killed at work: after a given number of calls, no call returns. */
 
@@ -14,18 +15,6 @@ export class Killed extends Error {
   override readonly name = 'Killed';
 }
 
-const CALLS = new Set([
-  'insert',
-  'findOne',
-  'updateOne',
-  'changeOne',
-  'deleteOne',
-  'updateMany',
-  'deleteMany',
-  'page',
-  'count',
-]);
-
 /**
  * @param onLostOutcome called for each event whose outcome was stored by the call that was interrupted
  * @param isAtomic whether the process can be killed only before or after all writes of a `writeAll`, not between them
@@ -37,25 +26,21 @@ export function killableStore(
   isAtomic = store.isAtomic,
 ): Store {
   const inserted = new WeakMap<Write, object>();
+  const watched = withEachCall(store, (call, name, args) => {
+    const [collection, method = ''] = name.split('.');
+    return untilKilled(call, () => collection === 'webhook_events' && reportLostOutcome(method, args));
+  });
   return {
-    ...store,
+    ...watched,
     ready: () => store.ready(),
     close: async () => {},
     isAtomic,
     collection(name, declaration) {
-      const collection = store.collection(name, declaration);
-      return new Proxy(collection, {
-        get(target, property) {
-          const call = Reflect.get(target, property);
-          if (property === 'inserting') return (doc: never) => remembered(collection.inserting(doc), doc);
-          if (typeof property !== 'string' || !CALLS.has(property)) return call;
-          return (...args: unknown[]) =>
-            untilKilled(
-              () => (call as (...args: unknown[]) => Promise<unknown>).apply(target, args),
-              () => name === 'webhook_events' && reportLostOutcome(property, args),
-            );
-        },
-      }) as Collection<never> as ReturnType<typeof store.collection<never>>;
+      const documents = watched.collection(name, declaration);
+      const inserting = (doc: never) => remembered(documents.inserting(doc), doc);
+      return new Proxy(documents, {
+        get: (target, property) => (property === 'inserting' ? inserting : Reflect.get(target, property)),
+      });
     },
     async writeAll(writes) {
       const make = (some: readonly Write[]) =>
@@ -69,7 +54,7 @@ export function killableStore(
       for (const write of writes) if (!(await make([write]))) return false;
       return true;
     },
-  } as Store;
+  };
 
   async function untilKilled<R>(call: () => Promise<R>, onLost: (answer: R) => void): Promise<R> {
     if (life.isOver) throw new Killed();

@@ -1,7 +1,4 @@
 import { createHash, randomUUID } from 'node:crypto';
-import { once } from 'node:events';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import {
   type CryptoKey,
   exportJWK,
@@ -14,6 +11,7 @@ import {
 import type { Test } from 'tap';
 import type { RevocationList } from '../../src/core/http/revocation-list.js';
 import { type Clock, toSeconds } from '../../src/core/kernel/clock.js';
+import { listen } from './listener.js';
 
 /** An authorization server that signs whatever a test wants, to see what a resource server refuses. */
 
@@ -53,7 +51,7 @@ export async function tokenIssuer(
     '/jwks': () => ({ keys: [jwk] }),
   };
 
-  const server = createServer(async (request, response) => {
+  const url = await listen(t, async (request, response) => {
     const path = request.url ?? '';
     issuer.requests.push(path);
     const attempts = issuer.requests.filter((each) => each === path).length;
@@ -72,15 +70,9 @@ export async function tokenIssuer(
     );
     return void response.writeHead(200, { etag: `"${version}"` }).end(text);
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.teardown(() => {
-    server.closeAllConnections();
-    server.close();
-  });
 
   const issuer: TokenIssuer = {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url,
     keys,
     metadata: {},
     faults: new Map(),

@@ -25,3 +25,12 @@ export async function waitUntil(
   }
   throw new Error(`${what}: not after ${tries} tries`);
 }
+
+/** A promise that another part of a test resolves, such as a handler that waits as long as the test needs. */
+export function gate(): { open: () => void; opened: Promise<void> } {
+  let open = () => {};
+  const opened = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  return { open, opened };
+}

@@ -67,6 +67,16 @@ const flag: Cases = {
   invalid: ['yes', 'TRUE', '2'],
 };
 
+/** A flag that is 0 or 1. */
+const digit: Cases = {
+  default: false,
+  valid: [
+    ['0', false],
+    ['1', true],
+  ],
+  invalid: ['true', 'false', 'yes', ' 1', '1 ', '01', '2', 'toString'],
+};
+
 const serviceAddress = {
   valid: [
     ['https://id.example.com', 'https://id.example.com'],
@@ -114,7 +124,9 @@ const weak = [
 ];
 const PLAN_WITH_QUANTITY = { pro: { checkout: { quantity: { min: 2, max: 2 } } } };
 
-const signing: Cases = { valid: [[strong, strong]], invalid: [], unsafe: weak };
+/** One byte less than the least. */
+const short = 'k3Y-8fJq2-k3Y-8fJq2-k3Y-8fJq2-3';
+const signing: Cases = { valid: [[strong, strong]], invalid: [], unsafe: [...weak, short] };
 
 /** Numbers, and the secret of server-side callers, which is never short. */
 const rateLimits = (
@@ -524,40 +536,14 @@ export function idpCases(folder: string): Record<string, Cases> {
     IDP_PASSKEYS: flag,
     IDP_SECOND_FACTOR: secondFactor('IDP_', ['operators']),
     IDP_SECOND_FACTOR_GRACE_DAYS: graceDays,
-    IDP_BACKCHANNEL_PRIVATE_NETWORKS: {
-      default: false,
-      valid: [
-        ['0', false],
-        ['1', true],
-      ],
-      invalid: ['true', 'yes', '2'],
-    },
-    IDP_DEVICE_FLOW: {
-      default: false,
-      valid: [
-        ['0', false],
-        ['1', true],
-      ],
-      invalid: ['true', 'yes', '2'],
-    },
+    IDP_BACKCHANNEL_PRIVATE_NETWORKS: digit,
+    IDP_DEVICE_FLOW: digit,
     IDP_IDENTITY_ASSERTIONS: {
       default: 'off',
-      valid: [
-        ['off', 'off'],
-        ['issue', 'issue'],
-        ['accept', 'accept'],
-        ['both', 'both'],
-      ],
+      valid: ['off', 'issue', 'accept', 'both'].map((one) => [one, one]),
       invalid: ['true', '1', 'BOTH', 'none'],
     },
-    IDP_DISABLE_SIGNUP: {
-      default: false,
-      valid: [
-        ['0', false],
-        ['1', true],
-      ],
-      invalid: ['true', 'false', 'yes', ' 1', '1 ', '01', '2', 'toString'],
-    },
+    IDP_DISABLE_SIGNUP: digit,
     IDP_TRUSTED_EMAIL_DOMAINS: {
       valid: [['a.example, B.example', ['a.example', 'B.example']]],
       invalid: ['a', '@a.example', '*.a.example', 'a.example/b', 'a.example,127.0.0.1', 'a b.example'],
@@ -644,7 +630,7 @@ function appearanceCases(prefix: '' | 'IDP_', folder: string): Record<string, Ca
         ['#1f4fd8', '#1f4fd8'],
         ['#ABC', '#ABC'],
       ],
-      invalid: ['1f4fd8', '#1f4fd', 'red', '#1f4fd8;}'],
+      invalid: ['1f4fd8', '#12', '#1f4fd', '#12345678', '#ggg', 'red', '#1f4fd8;}'],
     },
     [`${prefix}DEFAULT_LOCALE`]: {
       default: 'en',

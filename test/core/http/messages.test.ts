@@ -2,11 +2,11 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
-import { createMessages, sentencesIn } from '../../../src/core/http/messages.js';
+import { sentencesIn } from '../../../src/core/http/messages.js';
 import { BUILT_IN_FOLDER, localesIn, readSentences, valuesIn } from '../../../src/core/http/sentences.js';
-import { createIdentityServer, createServer } from '../../../src/index.js';
+import { createServer } from '../../../src/index.js';
 import { testOptions } from '../../kit/app.js';
-import { authorizePath, idpApp, idpOptions } from '../../kit/idp.js';
+import { authorizePath, idpApp } from '../../kit/idp.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 
 /** The message catalogue: its locales, the choice between them, and the sentences of an operator. */
@@ -116,18 +116,6 @@ t.test(
   },
 );
 
-t.test('the sentences of a language are read when a reader first asks for it', async (t) => {
-  const messagesDir = folderOf(t, { 'fr.json': {}, 'de.json': '{' });
-  const messages = createMessages({ messagesDir });
-  t.equal(messages.catalogue().text('sign-in.title'), 'Sign in');
-  const write = (title: string) =>
-    writeFileSync(join(messagesDir, 'fr.json'), JSON.stringify({ 'sign-in': { title } }));
-  write('Connexion');
-  t.equal(messages.catalogue('fr-CH').text('sign-in.title'), 'Connexion');
-  write('Identification');
-  t.equal(messages.catalogue('fr').text('sign-in.title'), 'Connexion', 'and once');
-});
-
 t.test('invalid messages prevent the start, with all problems reported', async (t) => {
   const messagesDir = folderOf(t, {
     'nowhere-at-all.json': {},
@@ -155,12 +143,5 @@ t.test('invalid messages prevent the start, with all problems reported', async (
   const folder = temporaryFolder(t);
   for (const problem of problems) {
     t.throws(() => createServer({ ...testOptions(folder), messagesDir }), { message: problem });
-    t.throws(() => createIdentityServer({ ...idpOptions(folder), messagesDir }), { message: problem });
   }
-  t.throws(() => createServer({ ...testOptions(folder), messagesDir: join(folder, 'none') }), {
-    message: /MESSAGES_DIR is not a folder/,
-  });
-  t.throws(() => createIdentityServer({ ...idpOptions(folder), defaultLocale: 'fr' }), {
-    message: /IDP_DEFAULT_LOCALE must be one of ar, de, en; given: "fr"/,
-  });
 });

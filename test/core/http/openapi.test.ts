@@ -2,10 +2,12 @@ import fastify from 'fastify';
 import t from 'tap';
 import { access } from '../../../src/core/http/routes.js';
 import { streamJson, streamText } from '../../../src/core/http/streams.js';
-import { type Answer, saasApp } from '../../kit/app.js';
+import { saasBackend } from '../../../src/index.js';
+import { type Answer, saasApp, testOptions } from '../../kit/app.js';
 import { createHost } from '../../kit/host.js';
 import { ISSUER, idpApp } from '../../kit/idp.js';
 import { checkAnswers, problemOf, saasPaths } from '../../kit/openapi.js';
+import { temporaryFolder } from '../../kit/tmp.js';
 
 /** The OpenAPI documents of both products. */
 
@@ -79,43 +81,28 @@ t.test('idp serves its document below its issuer', async (t) => {
 });
 
 t.test('developers read the documents as pages, which production does not have', async (t) => {
-  const production = { env: { NODE_ENV: 'production' } };
-  const publicUrl = 'https://app.example.test';
-  const servers = [
-    {
-      path: '/api/docs',
-      development: await saasApp(t),
-      live: await saasApp(t, { ...production, publicUrl }),
-    },
-    { path: '/docs', development: await idpApp(t), live: await idpApp(t, production) },
-  ];
-  for (const { path, development, live } of servers) {
-    const page = await development.request('GET', path);
-    t.equal(page.status, 200);
-    t.match(page.headers['content-security-policy'], "script-src 'self';");
-    t.match(page.text, 'href="openapi.json"', 'also without JavaScript');
-    const files = [...page.text.matchAll(/(?:src|href)="docs\/([^"]+)"/g)].map(
-      ([, file]) => `${path}/${file}`,
-    );
-    t.equal(files.length, 3);
-    for (const file of files) {
-      const { status, headers, text } = await development.request('GET', file);
-      t.equal(status, 200, file);
-      t.match(headers['content-type'], file.endsWith('.css') ? 'text/css' : 'text/javascript');
-      t.equal(headers['x-content-type-options'], 'nosniff');
-      t.ok(text.length > 50);
-    }
-    for (const file of [path, ...files]) t.equal((await live.request('GET', file)).status, 404);
+  const [development, live] = [await idpApp(t), await idpApp(t, { env: { NODE_ENV: 'production' } })];
+  const page = await development.request('GET', '/docs');
+  t.equal(page.status, 200);
+  t.match(page.headers['content-security-policy'], "script-src 'self';");
+  t.match(page.text, 'href="openapi.json"', 'also without JavaScript');
+  const files = [...page.text.matchAll(/(?:src|href)="(docs\/[^"]+)"/g)].map(([, file]) => `/${file}`);
+  t.equal(files.length, 3);
+  for (const file of files) {
+    const { status, headers, text } = await development.request('GET', file);
+    t.equal(status, 200, file);
+    t.match(headers['content-type'], file.endsWith('.css') ? 'text/css' : 'text/javascript');
+    t.equal(headers['x-content-type-options'], 'nosniff');
+    t.ok(text.length > 50);
   }
+  for (const file of ['/docs', ...files]) t.equal((await live.request('GET', file)).status, 404);
 });
 
 t.test('the description of a host includes the routes only if it asks', async (t) => {
-  const { saasBackend } = await import('../../../src/index.js');
-  const { testOptions } = await import('../../kit/app.js');
-  const { temporaryFolder } = await import('../../kit/tmp.js');
+  const { host: _host, port: _port, logLevel: _level, ...options } = testOptions(temporaryFolder(t));
   for (const openapi of [false, true]) {
     const host = await createHost(t, {
-      last: async (app) => void (await app.register(saasBackend, { ...pluginOptions(), openapi })),
+      last: async (app) => void (await app.register(saasBackend, { ...options, openapi })),
     });
     await host.ready();
     const { paths } = host.swagger() as unknown as {
@@ -125,11 +112,6 @@ t.test('the description of a host includes the routes only if it asks', async (t
     t.equal(paths['/admin/api/users']?.['get']?.operationId, openapi ? 'adminListUsers' : undefined);
     t.notOk(paths['/admin/users'], 'a page');
     await host.close();
-  }
-
-  function pluginOptions() {
-    const { host: _host, port: _port, logLevel: _level, ...options } = testOptions(temporaryFolder(t));
-    return options;
   }
 });
 

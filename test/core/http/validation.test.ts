@@ -1,9 +1,10 @@
 import { inspect } from 'node:util';
 import t, { type Test } from 'tap';
+import { DisplayName, matchesSchema, OptionalName } from '../../../src/core/http/schemas.js';
 import type { ErrorDetail } from '../../../src/core/kernel/errors.js';
 import { createIdentityServer } from '../../../src/idp/server.js';
 import { createServer } from '../../../src/saas/server.js';
-import { ADMIN, type Answer, basic, PASSWORD, saasApp, testOptions } from '../../kit/app.js';
+import { ADMIN, type Answer, PASSWORD, saasApp, testOptions } from '../../kit/app.js';
 import { FACTOR_KEY } from '../../kit/factors.js';
 import { collectRoutes } from '../../kit/fuzz/engine.js';
 import { CALLBACK, idpApp, idpOptions } from '../../kit/idp.js';
@@ -36,151 +37,92 @@ const BLANK = [
 /** Names with a visible character, in any script. */
 const VISIBLE = ['A', ' A ', '0', '.', 'Ada Lovelace', 'Áda', '李', 'ก็', '👩‍💻', 'عايدة'];
 
-t.test('a blank site name is refused, by API and by form', async (t) => {
-  const app = await saasApp(t);
-  let version = 0;
-  const patch = (siteName: string) => app.admin('PATCH', '/admin/api/settings', { siteName, version });
-  const page = await app.admin('GET', '/admin/settings');
-  const [, token = ''] = /name="token" value="([^"]*)"/.exec(page.text) ?? [];
-  const send = (siteName: string) =>
-    app.request('POST', '/admin/settings', {
-      body: new URLSearchParams({ token, siteName, version: String(version) }).toString(),
-      headers: {
-        authorization: basic(),
-        accept: 'text/html',
-        'content-type': 'application/x-www-form-urlencoded',
-      },
-    });
-  for (const name of ['', ...BLANK]) {
-    const [detail] = detailsOf(t, await patch(name));
-    t.match(detail, { path: 'siteName', message: /not blank.*, like My app; given: / }, printable(name));
-    const shown = await send(name);
-    t.equal(shown.status, 400, printable(name));
-    t.match(shown.text, /siteName.*must be a name/);
-  }
-  for (const name of VISIBLE) t.equal((await patch(name)).status, version++ < 99 ? 200 : 0, name);
+const printable = (text: string): string =>
+  JSON.stringify(text).replace(/[^ -~]/g, (one) => `\\u{${one.codePointAt(0)?.toString(16)}}`);
+
+t.test('a name has a visible character, in any script', async (t) => {
+  for (const name of ['', ...BLANK]) t.notOk(matchesSchema(name, DisplayName), printable(name));
+  for (const name of BLANK) t.notOk(matchesSchema(name, OptionalName), printable(name));
+  for (const name of VISIBLE) t.ok(matchesSchema(name, DisplayName), name);
+  t.ok(matchesSchema('', OptionalName));
 });
 
-t.test('a blank name of a person is refused, and an empty one removes it', async (t) => {
+t.test('every field for a name refuses a blank one', async (t) => {
+  const name = '\u200b';
   const app = await saasApp(t);
   const { accessToken: token } = await app.signUp();
-  const rename = (name: string) => app.request('PATCH', '/api/user/profile', { token, body: { name } });
-  for (const name of BLANK) {
-    t.match(detailsOf(t, await rename(name)), [{ path: 'name', message: /given: blank text|given: text/ }]);
-    const body = { email: 'blank@example.test', password: PASSWORD, name };
-    const answer = await app.request('POST', '/api/auth/register', { body });
-    t.match(detailsOf(t, answer), [{ path: 'name' }]);
-    const made = app.server.fastify as unknown as {
-      saas: { users: { create(user: object): Promise<object> } };
-    };
-    await t.rejects(made.saas.users.create({ email: 'blank@example.test', name }), {
-      code: 'VALIDATION_ERROR',
-    });
-  }
-  for (const name of ['', ...VISIBLE]) {
-    const answer = await rename(name);
-    t.equal(answer.body.data?.name, name.trim());
-  }
-});
+  const page = await app.admin('GET', '/admin/settings');
+  const [, form = ''] = /name="token" value="([^"]*)"/.exec(page.text) ?? [];
+  const shown = await app.request('POST', '/admin/settings', {
+    body: new URLSearchParams({ token: form, siteName: name, version: '0' }).toString(),
+    headers: { ...ADMIN, accept: 'text/html', 'content-type': 'application/x-www-form-urlencoded' },
+  });
+  t.match(shown, { status: 400, text: 'siteName' });
+  const rename = (to: string) => app.request('PATCH', '/api/user/profile', { token, body: { name: to } });
+  const person = { email: 'blank@example.test', name };
+  for (const [path, answer] of [
+    ['siteName', await app.admin('PATCH', '/admin/api/settings', { siteName: name, version: 0 })],
+    ['name', await rename(name)],
+    ['name', await app.request('POST', '/api/auth/register', { body: { ...person, password: PASSWORD } })],
+  ] as const)
+    t.match(detailsOf(t, answer), [{ path }]);
+  await t.rejects(app.server.fastify.saas.users.create(person), { code: 'VALIDATION_ERROR' });
+  for (const other of [' A ', '']) t.equal((await rename(other)).body.data.name, other.trim());
 
-t.test('blank names of clients, agents and people are refused by the identity provider', async (t) => {
   const idp = await idpApp(t);
   const redirect_uris = [CALLBACK];
-  const asked = (name: string, handle: string): [field: string, path: string, body: object][] => [
+  for (const [field, path, body] of [
     ['name', '/v1/clients', { name, redirect_uris }],
     ['client_name', '/v1/clients', { client_name: name, redirect_uris }],
-    ['name', '/v1/agents', { name, handle: `agent-${handle}` }],
-    ['name', '/v1/invites', { name, handle: `guest-${handle}` }],
-    ['name', '/v1/accounts', { name, handle: `human-${handle}`, password: PASSWORD, kind: 'human' }],
-  ];
-  for (const [index, name] of ['', ...BLANK].entries()) {
-    for (const [field, path, body] of asked(name, String(index))) {
-      const details = detailsOf(t, await idp.admin('POST', path, body));
-      t.match(details, [
-        { path: field, message: /^must be a name of 1 to 200 characters that is not blank/ },
-      ]);
-    }
-  }
-  for (const [index, name] of VISIBLE.entries()) {
-    for (const [, path, body] of asked(name, `seen${index}`)) {
-      t.equal((await idp.admin('POST', path, body)).status, 201, `${path} ${name}`);
-    }
-  }
+    ['name', '/v1/agents', { name, handle: 'robot' }],
+    ['name', '/v1/invites', { name, handle: 'guest' }],
+    ['name', '/v1/accounts', { name, handle: 'human', password: PASSWORD, kind: 'human' }],
+  ] as const)
+    t.match(detailsOf(t, await idp.admin('POST', path, body)), [{ path: field }]);
 });
 
-/** Every invalid field of requests about the caller's account, and its error details. */
+/** Invalid fields of each type, and their error details. */
 const MISTAKES: [method: string, path: string, body: unknown, details: object[]][] = [
   [
     'POST',
     '/api/auth/register',
-    { email: 'ada.example.com', password: 'x'.repeat(9), name: 5 },
+    { email: 'ada.example.com', name: 5 },
     [
-      {
-        path: 'email',
-        message:
-          'must be one e-mail address of at most 254 ASCII characters, like ada@example.com; given: text of 15 characters',
-      },
-      { path: 'name', message: /^must be a name .*, like Ada Lovelace; given: 5$/ },
+      { path: 'password', message: /^is required/ },
+      { path: 'email', message: /, like ada@example.com; given: text of 15 characters$/ },
+      { path: 'name', message: /, like Ada Lovelace; given: 5$/ },
     ],
   ],
-  [
-    'POST',
-    '/api/auth/register',
-    { email: null },
-    [
-      { path: 'password', message: 'is required: a password' },
-      { path: 'email', message: /^must be one e-mail address .*; given: null$/ },
-    ],
-  ],
-  ['POST', '/api/auth/login', '[]', [{ path: '', message: 'must be a JSON object; given: a list of 0' }]],
-  ['POST', '/api/auth/login', '5', [{ path: '', message: 'must be a JSON object; given: 5' }]],
+  ['POST', '/api/auth/login', '[]', [{ path: '', message: /JSON object; given: a list of 0$/ }]],
   [
     'POST',
     '/api/auth/login',
     { email: 'ada@example.com', password: 12_345_678 },
-    [{ path: 'password', message: 'must be a password; given: a value of another type' }],
+    [{ path: 'password', message: /; given: a value of another type$/ }],
   ],
   [
     'POST',
     '/api/auth/refresh',
     { refreshToken: 987_654_321 },
-    [{ path: 'refreshToken', message: 'must be a refresh token; given: a value of another type' }],
-  ],
-  [
-    'POST',
-    '/api/auth/logout',
-    { scope: 'everywhere' },
-    [{ path: 'scope', message: 'must be one of local, others, global; given: "everywhere"' }],
+    [{ path: 'refreshToken', message: /; given: a value of another type$/ }],
   ],
   [
     'POST',
     '/api/billing/create-checkout-session',
-    { priceId: 'price_1', quantity: 'three', mode: 'weekly' },
+    { priceId: 'price_1', quantity: 1.5, mode: 'weekly' },
     [
-      { path: 'mode', message: 'must be one of subscription, payment, setup; given: "weekly"' },
-      { path: 'quantity', message: 'must be a whole number from 1 to 1000000, like 1; given: "three"' },
+      { path: 'mode', message: /one of subscription, payment, setup; given: "weekly"$/ },
+      { path: 'quantity', message: /from 1 to 1000000, like 1; given: 1.5$/ },
     ],
-  ],
-  [
-    'POST',
-    '/api/billing/create-checkout-session',
-    { priceId: 'price_1', quantity: 1.5 },
-    [{ path: 'quantity', message: 'must be a whole number from 1 to 1000000, like 1; given: 1.5' }],
   ],
   [
     'PATCH',
     '/admin/api/settings',
     { allowRegistration: 'yes', version: 'first' },
     [
-      { path: 'allowRegistration', message: 'must be true or false; given: "yes"' },
-      { path: 'version', message: /^must be a whole number from 0 to \d+; given: "first"$/ },
+      { path: 'allowRegistration', message: /true or false; given: "yes"$/ },
+      { path: 'version', message: /from 0 to \d+; given: "first"$/ },
     ],
-  ],
-  [
-    'PATCH',
-    '/admin/api/settings',
-    {},
-    [{ path: 'version', message: /^is required: a whole number from 0 to \d+$/ }],
   ],
 ];
 
@@ -188,75 +130,24 @@ t.test('a validation error names what is accepted, an example and the given valu
   const app = await saasApp(t);
   const { accessToken: token } = await app.signUp();
   for (const [method, path, body, expected] of MISTAKES) {
-    const headers = path.startsWith('/admin') ? ADMIN : { 'content-type': 'application/json' };
-    const call = path.startsWith('/admin') ? { body, headers } : { body, headers, token };
+    const call = path.startsWith('/admin') ? { body, headers: ADMIN } : { body, token };
     const details = detailsOf(t, await app.request(method, path, call));
     t.equal(details.length, expected.length, JSON.stringify(details));
     t.match(details, expected);
     for (const { message } of details) t.notMatch(message, /pattern|must NOT|\^|12345678|987654321/);
   }
-});
-
-t.test('a validation error of the identity provider names the same', async (t) => {
   const idp = await idpApp(t);
-  const mistakes: [body: object, details: object[]][] = [
-    [
-      { redirect_uris: 5 },
-      [
-        {
-          path: 'redirect_uris',
-          message:
-            'must be a list of 1 to 50 URIs of at most 2048 characters each or a URI of at most 2048 characters; given: 5',
-        },
-      ],
-    ],
-    [
-      { redirect_uris: [CALLBACK, 'x'.repeat(3000)] },
-      [
-        {
-          path: 'redirect_uris.1',
-          message:
-            'must be a URI of at most 2048 characters, like https://app.example.com/callback; given: text of 3000 characters',
-        },
-      ],
-    ],
-    [
-      { redirect_uris: ['callback'] },
-      [
-        {
-          path: 'redirect_uris.0',
-          message: 'must be an absolute URI, like https://app.example.com/callback',
-        },
-      ],
-    ],
-    [
-      { redirect_uris: [`${CALLBACK}?state=1`] },
-      [
-        {
-          path: 'redirect_uris.0',
-          message: 'must not contain the parameter state, which is reserved for authorization responses',
-        },
-      ],
-    ],
-    [{ redirect_uris: [CALLBACK], public: 'yes' }, [{ message: 'must be true or false; given: "yes"' }]],
-    [
-      { redirect_uris: [CALLBACK], principal_kinds: ['robot'] },
-      [{ path: 'principal_kinds.0', message: 'must be one of agent, human; given: "robot"' }],
-    ],
-    [
-      { redirect_uris: [CALLBACK], principal_kinds: [] },
-      [
-        {
-          path: 'principal_kinds',
-          message: /^must be a list of agent, human or both.*; given: a list of 0$/,
-        },
-      ],
-    ],
-  ];
-  for (const [body, expected] of mistakes) {
+  for (const [body, path] of [
+    [{ redirect_uris: 5 }, 'redirect_uris'],
+    [{ redirect_uris: [CALLBACK, 'x'.repeat(3000)] }, 'redirect_uris.1'],
+    [{ redirect_uris: ['callback'] }, 'redirect_uris.0'],
+    [{ redirect_uris: [`${CALLBACK}?state=1`] }, 'redirect_uris.0'],
+    [{ redirect_uris: [CALLBACK], principal_kinds: ['robot'] }, 'principal_kinds.0'],
+    [{ redirect_uris: [CALLBACK], principal_kinds: [] }, 'principal_kinds'],
+  ] as const) {
     const details = detailsOf(t, await idp.admin('POST', '/v1/clients', body));
-    t.equal(details.length, expected.length, JSON.stringify(details));
-    t.match(details, expected);
+    t.match(details, [{ path }]);
+    t.equal(details.length, 1);
   }
 });
 
@@ -372,16 +263,13 @@ async function acceptedParts(t: Test): Promise<[where: string, part: Part][]> {
   return found;
 }
 
-t.test('every pattern in a request schema has a description', async (t) => {
-  const patterns = (await acceptedParts(t)).filter(([, { pattern }]) => pattern !== undefined);
-  for (const [where, { accepts }] of patterns) t.type(accepts, 'string', where);
-  t.ok(patterns.length > 10);
-});
-
 t.test(
   'every string that a request may contain has a pattern, fixed values or a reason for none',
   async (t) => {
-    const strings = (await acceptedParts(t)).filter(([, { type }]) => type === 'string');
+    const parts = await acceptedParts(t);
+    for (const [where, { pattern, accepts }] of parts)
+      if (pattern !== undefined) t.type(accepts, 'string', `the pattern of ${where} has a description`);
+    const strings = parts.filter(([, { type }]) => type === 'string');
     const open = strings.filter(
       ([, part]) => part.pattern === undefined && part.enum === undefined && part.const === undefined,
     );
@@ -398,6 +286,3 @@ t.test(
       );
   },
 );
-
-const printable = (text: string): string =>
-  JSON.stringify(text).replace(/[^ -~]/g, (one) => `\\u{${one.codePointAt(0)?.toString(16)}}`);

@@ -3,32 +3,28 @@ import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { createJobs, type Job, type Lease } from '../../../src/core/ops/jobs.js';
+import type { Store } from '../../../src/core/storage/collection.js';
 import { openStore } from '../../../src/core/storage/open.js';
-import { fakeClock } from '../../kit/clock.js';
-import { compiled, startProgram } from '../../kit/process.js';
+import { type FakeClock, fakeClock } from '../../kit/clock.js';
 import { countedRandom } from '../../kit/random.js';
 import { temporaryFolder } from '../../kit/tmp.js';
+import { gate } from '../../kit/wait.js';
 
 const LEASE = 30_000;
-
-/** A promise and its resolver, for runs that last as long as a test needs. */
-function gate() {
-  let open = () => {};
-  const opened = new Promise<void>((resolve) => {
-    open = resolve;
-  });
-  return { open, opened };
-}
 
 interface Line {
   level: string;
   words: string;
 }
 
+const leasesOf = (store: Store) =>
+  store.collection<{ id: string; until: number; term: number; owner: string; dueAt: number }>('leases', {
+    fields: ['owner', 'until', 'term', 'dueAt'],
+  });
+
 /** A store and the jobs of any number of processes on it. */
-async function laboratory(t: Test) {
+async function laboratory(t: Test, clock: FakeClock = fakeClock()) {
   const store = await openStore(`sqlite:${join(temporaryFolder(t), 'jobs.db')}`);
-  const clock = fakeClock();
   const lines: Line[] = [];
   const say = (level: string) => (_: object, words: string) => void lines.push({ level, words });
   const log = { info: say('info'), warn: say('warn'), error: say('error') } as never;
@@ -78,6 +74,25 @@ t.test('two processes run a job once per interval, and again on request', async 
   t.same(terms, [1, 2, 3], 'a stopped process begins nothing');
 });
 
+t.test('of processes that run a job at the same time, one does at a time', async (t) => {
+  const { newJobs } = await laboratory(t);
+  let [running, most, runs] = [0, 0, 0];
+  const job: Job = {
+    everySeconds: 3600,
+    async run() {
+      most = Math.max(most, ++running);
+      for (let turn = 0; turn < 10; turn++) await setImmediate();
+      running--;
+      runs++;
+    },
+  };
+  const processes = Array.from({ length: 4 }, () => newJobs());
+  for (const jobs of processes) jobs.add('work', job);
+  for (let round = 0; round < 10; round++) await Promise.all(processes.map((jobs) => jobs.runNow('work')));
+  t.equal(most, 1);
+  t.ok(runs >= 10, `${runs} runs`);
+});
+
 t.test('after the lease another process takes over, and writes of the first are refused', async (t) => {
   const { store, clock, newJobs } = await laboratory(t);
   const effects = store.collection<{ id: string; term: number; by: string }>('effects', { fields: ['term'] });
@@ -118,10 +133,7 @@ t.test('a long run renews its lease, and is aborted when it loses it', async (t)
   // The timers of jobs keep no process alive, and nothing else is under way here.
   const awake = setInterval(() => undefined, 1000);
   t.teardown(() => clearInterval(awake));
-  const leases = store.collection<{ id: string; until: number; term: number; owner: string; dueAt: number }>(
-    'leases',
-    { fields: ['owner', 'until', 'term', 'dueAt'] },
-  );
+  const leases = leasesOf(store);
   const short = 30;
   const [long, other] = [newJobs(short), newJobs(short)];
   const started = gate();
@@ -207,42 +219,6 @@ t.test('a job requested while it runs runs once more, and a stop waits for it', 
   t.throws(() => jobs.add('work', { everySeconds: 1, run: async () => {} }), /already/);
 });
 
-const ROUNDS = 40;
-
-t.test('four processes never run a job twice, and the lease of a killed one passes on', async (t) => {
-  const databaseUri = `sqlite:${join(temporaryFolder(t), 'jobs.db')}`;
-  const store = await openStore(databaseUri);
-  t.teardown(() => store.close());
-  const counters = store.collection<{ id: string; count: number }>('counters', { fields: ['count'] });
-  await counters.insert({ id: 'one', count: 0 });
-  const start = (more: object) =>
-    startProgram(t, compiled('test/core/ops/worker.js'), {
-      args: [JSON.stringify({ databaseUri, rounds: ROUNDS, ...more })],
-    });
-
-  // Its lease of five seconds ends in a moment.
-  const killed = start({ task: 'hang', late: 4_800 });
-  await killed.printed(/holds term 1/);
-  await killed.kill();
-
-  const workers = Array.from({ length: 4 }, () => start({ task: 'count' }));
-  for (const worker of workers) await worker.printed(/ready/);
-  for (const worker of workers) worker.signal('SIGUSR2');
-  const codes = await Promise.all(workers.map((worker) => worker.ended()));
-  t.same(codes, [0, 0, 0, 0]);
-  const lines = workers.flatMap((worker) => worker.lines);
-  t.same(
-    lines.filter((line) => /collision|failed/.test(line)),
-    [],
-  );
-  const counted = lines.flatMap((line) => /done (\d+)/.exec(line)?.[1] ?? []).map(Number);
-  t.equal(
-    counted.reduce((sum, own) => sum + own, 0),
-    ROUNDS,
-  );
-  t.match(await counters.findOne({ id: 'one' }), { count: ROUNDS });
-});
-
 t.test('an incomplete run is followed at once by the next, and the backlog is logged', async (t) => {
   const { clock, lines, newJobs } = await laboratory(t);
   const jobs = newJobs();
@@ -292,20 +268,14 @@ t.test('an incomplete run that is stopped leaves the job to other processes', as
 });
 
 t.test('processes check every minute whether an hourly job has failed', async (t) => {
-  const store = await openStore('sqlite::memory:');
-  t.teardown(() => store.close());
   const timers: { period: number; run: () => void }[] = [];
-  let time = Date.UTC(2040, 0, 1);
-  const clock = {
-    now: () => time,
-    every: (period: number, run: () => void) => {
-      timers.push({ period, run });
-      return () => {};
-    },
+  const every = (period: number, run: () => void) => {
+    timers.push({ period, run });
+    return () => {};
   };
-  const log = { info() {}, warn() {}, error() {} } as never;
-  const jobs = createJobs(store, { clock, random: countedRandom('process'), log });
-  t.teardown(() => jobs.stop());
+  const { store, clock, newJobs } = await laboratory(t, { ...fakeClock(), every });
+  const jobs = newJobs();
+  const leases = leasesOf(store);
   const runs = [gate(), gate()];
   let count = 0;
   jobs.add('purge', {
@@ -321,15 +291,12 @@ t.test('processes check every minute whether an hourly job has failed', async (t
     timers.map(({ period }) => period),
     [60_000],
   );
-  const leases = store.collection<{ id: string; until: number; term: number; owner: string; dueAt: number }>(
-    'leases',
-    { fields: ['owner', 'until', 'term', 'dueAt'] },
-  );
   const check = async () => {
     // The failed run ends with its lease.
-    while ((await leases.findOne({ id: 'purge', until: { lte: time } })) === null) await setImmediate();
+    while ((await leases.findOne({ id: 'purge', until: { lte: clock.now() } })) === null)
+      await setImmediate();
     await setImmediate();
-    time += 60_000;
+    clock.advance(60_000);
     timers[0]?.run();
   };
   await check();

@@ -3,9 +3,8 @@ import { connect, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { connectionLimit } from '../../../src/core/server/descriptors.js';
 import type { ServerOptions } from '../../../src/core/server/options.js';
-import { createIdentityServer, createServer } from '../../../src/index.js';
+import { createServer } from '../../../src/index.js';
 import { testOptions } from '../../kit/app.js';
-import { idpOptions } from '../../kit/idp.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 
 const HEALTH = 'GET /health HTTP/1.1\r\nhost: x\r\n\r\n';
@@ -81,24 +80,16 @@ async function startSaas(t: Test, own: ServerOptions): Promise<number> {
   return (await server.start()).port;
 }
 
-async function startIdp(t: Test, own: ServerOptions): Promise<number> {
-  const server = createIdentityServer({ ...idpOptions(temporaryFolder(t)), ...own } as never);
-  t.teardown(() => server.stop());
-  return (await server.start()).port;
-}
-
-for (const [name, start] of Object.entries({ 'saas-backend': startSaas, idp: startIdp })) {
-  t.test(`${name}: beyond the limit of an address, its longest idle connection is closed`, async (t) => {
-    const { idle, isServed } = await begin(t, { maxConnectionsPerAddress: 4 }, start);
-    const clients: Client[] = [];
-    for (let count = 0; count < 4; count++) clients.push(await idle());
-    const [first, second, third, fourth] = clients as [Client, Client, Client, Client];
-    t.ok(await isServed(first), 'used again, it is not the longest idle any more');
-    const fifth = await idle();
-    t.equal(await second.next(), 'closed');
-    for (const kept of [first, third, fourth, fifth]) t.ok(await isServed(kept));
-  });
-}
+t.test('beyond the limit of an address, its longest idle connection is closed', async (t) => {
+  const { idle, isServed } = await begin(t, { maxConnectionsPerAddress: 4 });
+  const clients: Client[] = [];
+  for (let count = 0; count < 4; count++) clients.push(await idle());
+  const [first, second, third, fourth] = clients as [Client, Client, Client, Client];
+  t.ok(await isServed(first), 'used again, it is not the longest idle any more');
+  const fifth = await idle();
+  t.equal(await second.next(), 'closed');
+  for (const kept of [first, third, fourth, fifth]) t.ok(await isServed(kept));
+});
 
 t.test('a request in progress is never cut off for a new connection', async (t) => {
   const { connectFrom, idle, isServed } = await begin(t, { maxConnectionsPerAddress: 4 });

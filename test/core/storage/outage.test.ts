@@ -4,7 +4,6 @@ import { EventEmitter } from 'node:events';
 import mongodbPlugin from '@fastify/mongodb';
 import fastify from 'fastify';
 import t, { type Test } from 'tap';
-import { createOutageLog } from '../../../src/core/http/outage-log.js';
 import { access, registerRoutes } from '../../../src/core/http/routes.js';
 import { INCOMPLETE, streamText } from '../../../src/core/http/streams.js';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
@@ -17,6 +16,7 @@ import { openStore } from '../../../src/core/storage/open.js';
 import { RequestBudget } from '../../../src/core/storage/request-budget.js';
 import { PASSWORD, type SaasApp, SECRETS, saasApp } from '../../kit/app.js';
 import { type IdpApp, idpApp } from '../../kit/idp.js';
+import { pluginRules } from '../../kit/plugin-rules.js';
 import { signWebhook } from '../../kit/sign-webhook.js';
 import { waitUntil } from '../../kit/wait.js';
 import { type Thing, thing, things } from './kit.js';
@@ -24,21 +24,8 @@ import { onReplicaSet, type ReplicaSet } from './replica-set.js';
 
 const STORE_TIMEOUT_MS = 20;
 
-/** The rules of a scope whose requests wait for the store for some milliseconds only. */
-const rulesOf = (storeTimeoutMs: number) => ({
-  prefix: '',
-  guards: {},
-  handlesNotFound: true,
-  bodyLimit: 1000,
-  conflictRemedy: '',
-  isPlugin: false,
-  requestId: () => 'req_1',
-  isDraining: () => false,
-  outages: createOutageLog(),
-  https: () => false,
-  renderError: () => ({ type: 'text/plain', body: '', headers: {} }),
-  storeTimeoutMs,
-});
+/** The rules of a plugin at the root whose requests wait for the store so long. */
+const rulesOf = (storeTimeoutMs: number) => pluginRules({ prefix: '', isPlugin: false, storeTimeoutMs });
 
 t.test('the calls of one request share one time limit, also after its body was read', async (t) => {
   const connection = new Connection(async () => undefined);

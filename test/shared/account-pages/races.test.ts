@@ -1,8 +1,7 @@
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
 import { createUnknownWrites } from '../../../src/core/ops/unknown-writes.js';
 import type { Store } from '../../../src/core/storage/collection.js';
-import { openStore } from '../../../src/core/storage/open.js';
 import { createAccountSources } from '../../../src/idp/account.js';
 import { createAuthorization } from '../../../src/idp/oidc/authorize/service.js';
 import { covers, createConsentService } from '../../../src/idp/oidc/consents.js';
@@ -15,19 +14,13 @@ import { createDirectory } from '../../../src/idp/provisioning/directory.js';
 import { createPrincipals } from '../../../src/idp/provisioning/principals.js';
 import { principalCollection } from '../../../src/idp/provisioning/store.js';
 import { createAccountService } from '../../../src/shared/account-pages/service.js';
-import { onMongod } from '../../core/storage/mongod.js';
-import { Agent } from '../../kit/agent.js';
-import { PASSWORD } from '../../kit/app.js';
 import { fakeClock } from '../../kit/clock.js';
 import { explore } from '../../kit/explore.js';
-import { type IdpApp, idpApp, SEED } from '../../kit/idp.js';
+import { SEED } from '../../kit/idp.js';
 import { countedRandom } from '../../kit/random.js';
 import { NO_DELEGATIONS, NO_RESOURCES } from '../../kit/resources.js';
-import { sentence } from '../../kit/sentences.js';
-import { temporaryFolder } from '../../kit/tmp.js';
-import { connect, enterAccount, HERE } from './kit.js';
 
-/** Changes of an account beside its use, in every order, with crashes, and in several processes. */
+/** Changes of an account beside its use, in every order of the calls to the store, with crashes. */
 
 const clock = fakeClock();
 const NOW = clock.now();
@@ -345,102 +338,3 @@ t.test('in every interleaving, a session that was ended is not renewed', async (
     t.ok(orders > 3, `${orders} orders`);
   }
 });
-
-/** Providers on one store, as several processes would run them. */
-async function providers(t: Test, uri: string): Promise<[IdpApp, IdpApp]> {
-  const shared = { ...HERE, databaseUri: uri, clock: fakeClock(Date.now()), limits: false };
-  // Each with random values of its own, so that they never choose the same ID.
-  const start = (seed: string) =>
-    idpApp(t, { ...shared, random: countedRandom(seed), folder: temporaryFolder(t) });
-  return [await start('one'), await start('other')];
-}
-
-function forEngine(engine: string, fresh: (t: Test) => string): void {
-  t.test(`${engine}: of 50 concurrent sign-ups with one user name one succeeds`, async (t) => {
-    const uri = fresh(t);
-    const apps = await providers(t, uri);
-    const origins = await Promise.all(apps.map((idp) => idp.listen()));
-    const answers = await Promise.all(
-      Array.from({ length: 50 }, async (_, index) => {
-        const origin = origins[index % 2] as string;
-        const browser = new Agent({ origin });
-        const password = `${PASSWORD} ${index}`;
-        const page = await browser.open(`${origin}/account/sign-up`);
-        return browser.send(page, { handle: 'same@example.test', password, password_confirm: password });
-      }),
-    );
-    t.equal(answers.filter(({ status }) => status === 303).length, 1);
-    t.same(
-      answers.filter(({ status }) => ![303, 409, 429].includes(status)),
-      [],
-    );
-    const store = await openStore(uri);
-    t.teardown(() => store.close());
-    t.equal(await principalCollection(store).count(), 1);
-  });
-
-  t.test(
-    `${engine}: of concurrent deletions and a password change one takes effect, and refreshes end`,
-    async (t) => {
-      const [one, other] = await providers(t, fresh(t));
-      for (let round = 0; round < 5; round++) {
-        const [client, human] = [
-          await one.createClient(),
-          await one.makeHuman({ handle: `ada${round}@example.test` }),
-        ];
-        const tokens = await connect(one, client, human);
-        const browsers = [await enterAccount(one, human), await enterAccount(other, human)];
-        const forms = await Promise.all(browsers.map(({ get }) => get('/delete')));
-        const password = await (browsers[1] as (typeof browsers)[0]).get('/password');
-        const change = {
-          current_password: PASSWORD,
-          password: `${PASSWORD}!`,
-          password_confirm: `${PASSWORD}!`,
-        };
-        const [deletions, changed] = await Promise.all([
-          Promise.all(
-            forms.map((form, index) =>
-              browsers[index]?.browser.send(form, { confirm: human.handle, password: PASSWORD }),
-            ),
-          ),
-          browsers[1]?.browser.send(password, change),
-          one.refresh(client, tokens.refresh_token),
-          other.refresh(client, tokens.refresh_token),
-        ]);
-        const isChanged = changed?.status === 303;
-        const isDeleted = deletions.some((answer) => answer?.status === 303);
-        t.not(isDeleted, isChanged);
-        for (const idp of [one, other]) {
-          t.equal((await idp.refresh(client, tokens.refresh_token)).status, 400);
-          t.equal(
-            (await idp.authorize(client, { ...human, password: `${PASSWORD}!` })).status,
-            isChanged ? 302 : 401,
-          );
-          t.equal((await idp.authorize(client, human)).status, 401);
-        }
-      }
-    },
-  );
-
-  t.test(`${engine}: a disconnection in one process ends refreshes in the other`, async (t) => {
-    const [one, other] = await providers(t, fresh(t));
-    const [client, human] = [await one.createClient(), await one.makeHuman()];
-    for (let round = 0; round < 5; round++) {
-      const tokens = await connect(one, client, human);
-      const { act } = await enterAccount(one, human);
-      const [page] = await Promise.all([
-        act('/applications/disconnect'),
-        other.refresh(client, tokens.refresh_token),
-        one.refresh(client, tokens.refresh_token),
-      ]);
-      t.match(page.body, sentence('account.done.disconnected'));
-      for (const idp of [one, other]) {
-        t.equal((await idp.refresh(client, tokens.refresh_token)).status, 400);
-        t.equal((await idp.userinfo(tokens.access_token)).status, 401);
-      }
-    }
-  });
-}
-
-forEngine('SQLite', (t) => `sqlite:${temporaryFolder(t)}/idp.db`);
-await onMongod((server) => forEngine('MongoDB', server.fresh));

@@ -4,7 +4,7 @@ import { principalCollection } from '../../../src/idp/provisioning/store.js';
 import { mailCollection } from '../../../src/shared/email/store.js';
 import { factorCollection } from '../../../src/shared/factors/store.js';
 import { mailedIdp } from '../../idp/provisioning/kit.js';
-import type { Page } from '../../kit/agent.js';
+import { decodeEntities, type Page } from '../../kit/agent.js';
 import { auditOf, basic, PASSWORD } from '../../kit/app.js';
 import { codeAt, FACTOR_KEY } from '../../kit/factors.js';
 import {
@@ -19,7 +19,7 @@ import {
 import { makeOperator } from '../../kit/operator.js';
 import { sentence } from '../../kit/sentences.js';
 import { VERIFY } from '../../saas/auth/kit.js';
-import { enterAccount, HERE, secretIn } from './kit.js';
+import { addFactor, enterAccount, HERE, secretIn } from './kit.js';
 
 /** A second factor: codes of an authenticator app, which the tests compute as an app does. */
 
@@ -39,10 +39,7 @@ async function mailsOf(t: Test, idp: IdpApp): Promise<string[]> {
 
 /** Where the button of the recovery codes leads. */
 const hrefIn = (html: string): string =>
-  (/<a class="button" href="([^"]+)"/.exec(html)?.[1] ?? '')
-    .replaceAll('&amp;', '&')
-    .replaceAll('&#x3D;', '=')
-    .replaceAll('&#x2F;', '/');
+  decodeEntities(/<a class="button" href="([^"]+)"/.exec(html)?.[1] ?? '');
 
 const recoveryCodesIn = ({ body }: Page): string[] =>
   [...body.matchAll(/<li><code>([a-z2-7-]+)<\/code>/g)].map(([, code = '']) => code);
@@ -52,10 +49,7 @@ async function enrolled(t: Test, options: IdpAppOptions = {}) {
   const idp = await idpApp(t, { ...ENABLED, ...options });
   const human = await idp.makeHuman();
   const entered = await enterAccount(idp, human);
-  const { browser, get } = entered;
-  const begun = await browser.submit(await get('/second-factor'), {}, '/begin');
-  const secret = secretIn(begun.body);
-  const shown = await browser.submit(begun, { code: codeAt(secret, idp.clock.now()) }, '/confirm');
+  const { secret, shown } = await addFactor(entered, idp);
   const codes = recoveryCodesIn(shown);
   t.equal(codes.length, 10);
   const code = () => codeAt(secret, idp.clock.now());
@@ -211,12 +205,9 @@ t.test('the second step belongs to the browser and the password before it', asyn
   // The form for the password proves nothing.
   const { browser, page } = await idp.visit(client);
   const skipped = page.form().fields['interaction'] ?? '';
-  const cookie = Object.entries(browser.cookies('/authorize'))
-    .map((pair) => pair.join('='))
-    .join('; ');
   const answer = await idp.request('POST', '/authorize/second-factor', {
     form: { interaction: skipped, code: code() },
-    headers: { cookie },
+    headers: { cookie: browser.cookieHeader('/authorize') },
   });
   t.match(answer, { status: 403, body: { error: 'login_rejected' } });
 
@@ -258,9 +249,8 @@ t.test('HTTP Basic does not bypass the second factor, and agents have none', asy
 t.test('an application asks for the second factor by acr_values', async (t) => {
   const idp = await idpApp(t, ENABLED);
   const [client, human] = [await idp.createClient(), await idp.makeHuman()];
-  const { browser, page, get } = await enterAccount(idp, human);
-  t.equal(page.status, 200);
-  const origin = await idp.listen();
+  const account = await enterAccount(idp, human);
+  const { browser, origin } = account;
   const scope = { scope: 'openid', acr_values: 'mfa' };
   const without = await browser.open(origin + authorizePath(client, scope));
   const allowed = await browser.submit(without, { decision: 'allow' });
@@ -269,9 +259,7 @@ t.test('an application asks for the second factor by acr_values', async (t) => {
     amr: ['pwd'],
   });
 
-  const begun = await browser.submit(await get('/second-factor'), {}, '/begin');
-  const secret = secretIn(begun.body);
-  await browser.submit(begun, { code: codeAt(secret, idp.clock.now()) }, '/confirm');
+  const { secret } = await addFactor(account, idp);
   const silent = await browser.open(origin + authorizePath(client, { ...scope, prompt: 'none' }));
   t.match(silent.location, /error=login_required/);
   idp.clock.advance(MINUTE);
@@ -319,7 +307,8 @@ t.test('the secret is encrypted in the store, and a key rotation keeps it readab
 t.test('the metadata lists the class with a second factor only where there is one', async (t) => {
   const metadata = (idp: IdpApp) => idp.request('GET', '/.well-known/openid-configuration');
   t.strictSame((await metadata(await idpApp(t))).body.acr_values_supported, ['0']);
-  t.strictSame((await metadata(await idpApp(t, ENABLED))).body.acr_values_supported, ['0', 'mfa']);
+  for (const options of [ENABLED, { passkeys: true }])
+    t.strictSame((await metadata(await idpApp(t, options))).body.acr_values_supported, ['0', 'mfa']);
 });
 
 t.test('without an encryption key, no page and no route mentions a second factor', async (t) => {
@@ -411,12 +400,11 @@ t.test('the person gets a mail about each change, also when a command makes it',
   const human = await idp.makeHuman({ handle: 'ada@example.test' });
   const principals = principalCollection(await idpStore(t, idp));
   await principals.updateOne({ id: human.sub }, { set: { emailVerifiedAt: 1 } });
-  const { browser, get } = await enterAccount(idp, human);
+  const account = await enterAccount(idp, human);
+  const { browser, get } = account;
   // Later than the mail of the sign-up.
   idp.clock.advance(MINUTE);
-  const begun = await browser.submit(await get('/second-factor'), {}, '/begin');
-  const secret = secretIn(begun.body);
-  await browser.submit(begun, { code: codeAt(secret, idp.clock.now()) }, '/confirm');
+  const { secret } = await addFactor(account, idp);
   t.same((await mailsOf(t, idp)).slice(-1), ['second-factor-added']);
   idp.clock.advance(MINUTE);
   const removal = { password: PASSWORD, code: codeAt(secret, idp.clock.now()) };

@@ -63,22 +63,6 @@ t.test('names of series are escaped', async (t) => {
   }
 });
 
-t.test('several series have a legend', async (t) => {
-  const { svg } = renderPlot(BALANCES);
-  t.match(svg, /legend-swatch"><svg fill="var\(--series-1\)"[^>]*>.*savings.*var\(--series-2\).*debts/);
-  t.notMatch(renderPlot(SIGN_UPS).svg, 'legend');
-});
-
-t.test('the summary says what the plot shows: totals of events, the newest value of levels', async (t) => {
-  t.equal(
-    renderPlot(SIGN_UPS).summary,
-    'Sign-ups (users), 2026-10-30 to 2026-11-02: 16 in total, most on 2026-11-01 (12).',
-  );
-  t.equal(renderPlot(BALANCES).summary, 'Balances (EUR), 2026-11-02: savings 2,000; debts -30.');
-  const nothing = { ...BALANCES, series: [{ name: 'savings', values: [null, null, null, null] }] };
-  t.match(renderPlot(nothing).summary, 'no data yet');
-});
-
 t.test('the table has the values of the plot, the newest day first', async (t) => {
   const { table } = renderPlot(BALANCES);
   t.same(
@@ -90,16 +74,8 @@ t.test('the table has the values of the plot, the newest day first', async (t) =
   t.same(rows[3], ['2026-10-30', '–', '–'], 'unknown values are no zeros');
 });
 
-t.test('where counting ended at a bound, the texts say so', async (t) => {
-  const { svg, summary, table } = renderPlot({ ...SIGN_UPS, bound: 12 });
-  t.match(summary, '16+ in total, most on 2026-11-01 (12+)');
-  t.equal(table.rows[1]?.cells[1]?.text, '12+');
-  t.match(svg, 'stroke-dasharray');
-});
-
 t.test('days without events, and no days at all, are a plot as well', async (t) => {
   const empty = renderPlot({ ...SIGN_UPS, series: [{ name: 'Sign-ups', values: [0, 0, 0, 0] }] });
-  t.match(empty.summary, ' 0 in total.');
   t.match(empty.svg, '<svg');
   t.match(renderPlot({ ...SIGN_UPS, days: [], series: [{ name: 'Sign-ups', values: [] }] }).svg, '<svg');
 });

@@ -1,12 +1,13 @@
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { createMessages } from '../../../src/core/http/messages.js';
+import type { Random } from '../../../src/core/kernel/secrets.js';
 import { createJobs } from '../../../src/core/ops/jobs.js';
 import { openStore } from '../../../src/core/storage/open.js';
 import { createMailContent } from '../../../src/shared/email/content.js';
 import type { Mail } from '../../../src/shared/email/outbox.js';
 import { createEmailService, type EmailServiceOptions } from '../../../src/shared/email/service.js';
-import { mailCollection } from '../../../src/shared/email/store.js';
+import { type Mails, mailCollection } from '../../../src/shared/email/store.js';
 import { loadTemplates } from '../../../src/shared/email/templates.js';
 import { createSmtpTransport, smtpSettings } from '../../../src/shared/email/transport.js';
 import { fakeClock } from '../../kit/clock.js';
@@ -32,6 +33,25 @@ export function transportTo(url: string, timeout?: number) {
   if (!settings) throw new Error('no mail server');
   return createSmtpTransport(settings, timeout);
 }
+
+const contentOf = (random: Random, secrets = ['of-mails']) =>
+  createMailContent({ secrets, previousVariable: 'SECRET_PREVIOUS', random });
+
+type Needed = 'clock' | 'random' | 'log' | 'transport';
+
+/** E-mails of a process, to people whose changes are all stored. */
+export const emailOn = (
+  mails: Mails,
+  { random, ...more }: Pick<EmailServiceOptions, Needed> & Partial<EmailServiceOptions>,
+) =>
+  createEmailService({
+    ...{ mails, random, messages: createMessages(), templates: loadTemplates(), content: contentOf(random) },
+    ...{ from: { email: undefined, name: undefined }, replyTo: undefined, wake: () => undefined },
+    publicUrl: () => 'https://app.example.test',
+    settings: async () => ({ siteName: 'Northwind', emailNotifications: true }),
+    readUserVersion: async () => Number.MAX_SAFE_INTEGER,
+    ...more,
+  });
 
 export interface OutboxOptions
   extends Partial<
@@ -64,25 +84,15 @@ export async function outbox(t: Test, { url = 'smtp://127.0.0.1:1', ...options }
     emailNotifications: options.emailNotifications ?? true,
   };
   let wakes = 0;
-  const email = createEmailService({
-    mails,
-    content: createMailContent({
-      secrets: options.secrets ?? ['of-mails'],
-      previousVariable: 'SECRET_PREVIOUS',
-      random,
-    }),
-    templates: options.templates ?? loadTemplates(),
-    messages: createMessages(),
-    transport,
-    from: options.from ?? { email: undefined, name: undefined },
-    replyTo: options.replyTo,
-    publicUrl: () => 'https://app.example.test',
+  const { templates, from, replyTo, readUserVersion } = options;
+  const email = emailOn(mails, {
+    ...{ clock, random, log, transport, replyTo },
+    ...(templates && { templates }),
+    ...(from && { from }),
+    ...(readUserVersion && { readUserVersion }),
+    content: contentOf(random, options.secrets),
     settings: async () => settings,
-    readUserVersion: options.readUserVersion ?? (async () => Number.MAX_SAFE_INTEGER),
     wake: () => void wakes++,
-    clock,
-    random,
-    log,
   });
   const jobs = createJobs(store, { clock, random, log });
   jobs.add('mail', email.jobs.relay);

@@ -2,16 +2,21 @@ import { once } from 'node:events';
 import { createServer as createHttpServer, type IncomingHttpHeaders } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { createMessages } from '../../../src/core/http/messages.js';
+import type { Clock } from '../../../src/core/kernel/clock.js';
+import { systemRandom } from '../../../src/core/kernel/secrets.js';
+import type { Store } from '../../../src/core/storage/collection.js';
 import { createHttpTransport } from '../../../src/shared/email/http-transport.js';
 import { createOutbox } from '../../../src/shared/email/outbox.js';
+import { mailCollection } from '../../../src/shared/email/store.js';
 import { smtpSettings } from '../../../src/shared/email/transport.js';
 import { mailSink, readMail, smtpAnswer } from '../../kit/mail.js';
-import { compiled, startProgram } from '../../kit/process.js';
 import { countedRandom } from '../../kit/random.js';
 import { temporaryFolder } from '../../kit/tmp.js';
-import { HOUR, LINK, MINUTE, outbox, transportTo } from './kit.js';
+import { gate, waitUntil } from '../../kit/wait.js';
+import { processesOn } from '../processes.js';
+import { emailOn, HOUR, LINK, MINUTE, outbox, transportTo } from './kit.js';
 
 const DAY = 24 * HOUR;
 
@@ -145,17 +150,6 @@ t.test(
   },
 );
 
-t.test('replies go to the configured address', async (t) => {
-  const sink = await mailSink(t);
-  const { put, relay } = await outbox(t, { url: sink.url, replyTo: 'support@example.test' });
-  await put();
-  await relay();
-  t.match(readMail(await sink.next()).headers, {
-    from: 'Northwind <no-reply@app.example.test>',
-    'reply-to': 'support@example.test',
-  });
-});
-
 t.test('a temporarily refused e-mail is sent later with the same message ID', async (t) => {
   let refusals = 2;
   const sink = await mailSink(t, {
@@ -278,20 +272,17 @@ t.test('an e-mail is retried when the mail server is silent or stops midway', as
 });
 
 t.test('a stop waits for e-mails being sent, up to a limit', async (t) => {
-  let arrived = () => {};
-  const arrival = new Promise<void>((resolve) => {
-    arrived = resolve;
-  });
+  const arrival = gate();
   const stalled = await mailSink(t, {
     message() {
-      arrived();
+      arrival.open();
       return new Promise(() => {});
     },
   });
   const { put, relay, stored, jobs, clock } = await outbox(t, { url: stalled.url });
   const keys = [await put(), ...(await Promise.all(Array.from({ length: 9 }, () => put())))];
   const run = relay();
-  await arrival;
+  await arrival.opened;
   await jobs.stop();
   await run;
   const all = await Promise.all(keys.map(stored));
@@ -352,11 +343,13 @@ t.test('with notifications off only security e-mails are sent, and late e-mails 
   const { put, relay, stored, clock, settings } = await outbox(t, {
     url: sink.url,
     emailNotifications: false,
+    replyTo: 'support@example.test',
   });
   const welcome = { template: 'welcome', values: { email: 'ada@example.test' }, security: false } as const;
   const [reset, first] = [await put(), await put(welcome)];
   await relay();
   t.equal((await stored(reset)).status, 'sent');
+  t.equal(readMail(await sink.next()).headers['reply-to'], 'support@example.test');
   t.match(await stored(first), {
     status: 'dropped',
     reason: 'notification e-mails are disabled',
@@ -505,56 +498,42 @@ t.test('the settings select the mail server and its credentials', async (t) => {
   t.match(own('smtp://[::1]'), { server: { host: '::1', port: 587 }, auth: undefined });
 });
 
+/** The relay of one process, which runs without asking for the lease of the job. */
+const relayOn = (t: Test, url: string, clock: Clock) => (store: Store) => {
+  const transport = transportTo(url);
+  t.teardown(() => transport.close());
+  const log = { info() {}, warn() {}, error() {} } as never;
+  const { jobs } = emailOn(mailCollection(store), { transport, clock, random: systemRandom, log });
+  return () => jobs.relay.run({ term: 1, signal: new AbortController().signal });
+};
+
 t.test('four processes send each e-mail of one outbox once', async (t) => {
   const sink = await mailSink(t);
   const { put, mails, databaseUri, clock } = await outbox(t);
-  clock.set(Date.now());
   for (let index = 0; index < 60; index++) await put({ to: `person${index}@example.test` });
-  const args = [JSON.stringify({ databaseUri, url: sink.url, ahead: 1000 })];
-  const workers = Array.from({ length: 4 }, () =>
-    startProgram(t, compiled('test/shared/email/worker.js'), { args }),
-  );
-  for (const worker of workers) await worker.printed(/ready/);
-  for (const worker of workers) worker.signal('SIGUSR2');
-  for (const worker of workers) t.equal(await worker.ended(), 0, worker.lines.join('\n'));
+  const { services } = await processesOn(t, databaseUri, relayOn(t, sink.url, clock));
+  await Promise.all(services.map((relay) => relay()));
   t.equal(sink.mails.length, 60);
   t.equal(new Set(sink.mails.map(({ to }) => to[0])).size, 60);
   t.equal(await mails.count({ status: 'sent', attempts: 1 }), 60);
 });
 
-t.test('a kill during sending loses no e-mail', async (t) => {
-  let arrived = () => {};
-  const arrival = new Promise<void>((resolve) => {
-    arrived = resolve;
-  });
+t.test('the e-mails of a process that ends while it sends them are sent by another', async (t) => {
   let isStalled = true;
   const sink = await mailSink(t, {
-    message() {
-      if (!isStalled) return;
-      arrived();
-      return new Promise(() => {});
-    },
+    message: () => (isStalled ? new Promise(() => {}) : undefined),
   });
   const { put, stored, databaseUri, clock } = await outbox(t);
-  clock.set(Date.now());
   const keys = [await put(), await put(), await put()];
-  const start = (ahead: number) =>
-    startProgram(t, compiled('test/shared/email/worker.js'), {
-      args: [JSON.stringify({ databaseUri, url: sink.url, ahead })],
-    });
-
-  const killed = start(1000);
-  await killed.printed(/ready/);
-  killed.signal('SIGUSR2');
-  await arrival;
-  await killed.kill();
+  const { service: relay } = await processesOn(t, databaseUri, relayOn(t, sink.url, clock));
+  // It never hears of the outcome.
+  void relay().catch(() => undefined);
+  await waitUntil('all are on their way', () => sink.offered.length === 3);
   isStalled = false;
   t.equal(sink.mails.length, 0);
 
-  const late = start(3 * MINUTE);
-  await late.printed(/ready/);
-  late.signal('SIGUSR2');
-  t.equal(await late.ended(), 0);
+  const later = { now: () => clock.now() + 3 * MINUTE };
+  await (await processesOn(t, databaseUri, relayOn(t, sink.url, later))).service();
   const ids = sink.mails.map((mail) => readMail(mail).headers['message-id']);
   t.equal(ids.length, 3);
   t.equal(new Set(ids).size, 3);

@@ -45,17 +45,12 @@ t.test(
     for (const name of MAIL_NAMES) {
       const values = sampleValues(name, SITE.siteUrl, english);
       const { subject, text, html } = templates.render(name, { ...values, ...SITE }, english);
-      t.match(subject, /^[A-Z][^\r\n]+$/, name);
-      t.match(subject, /Northwind/, name);
-      for (const body of [text, html]) {
-        t.match(body, /Not you\?|Already paid\?|Changed your mind\?/, name);
-        t.notMatch(body, /\{\{|\}\}|undefined|\[object/, name);
-      }
+      t.match(subject, /^[^\r\n]*Northwind[^\r\n]*$/, name);
+      for (const body of [text, html]) t.notMatch(body, /\{\{|\}\}|undefined|\[object/, name);
       const links = [...html.matchAll(/(?:href|src)="([^"]*)"/g)].map(([, link = '']) => link);
       t.ok(links.length >= 3, `${name} has a button, the bare link and the site`);
       t.ok(links.every((link) => link.startsWith('https:&#x2F;&#x2F;app.example.test')));
       t.notMatch(html, /<script|<img|@import|url\(/, name);
-      t.match(html, /prefers-color-scheme: dark/);
       for (const link of [values['link'], SITE.siteUrl]) if (link) t.ok(text.includes(link), name);
 
       const { name: _, plan, amount, when, ipAddress, browser, ...least } = values;
@@ -86,23 +81,6 @@ t.test('a folder of the operator replaces templates file by file', async (t) => 
   const changed = own.render('password-changed', values, english);
   t.match(changed.html, /<hr>$/);
   t.equal(changed.subject, ours.render('password-changed', values, english).subject);
-});
-
-t.test('templates of an operator that do not know newer values remain valid', async (t) => {
-  const folder = folderOf(t, {
-    'password-changed.text': 'Hello {{name}}, the password of {{email}} was changed.{{> _foot}}',
-    'verify-email.subject': 'Please confirm {{email}}',
-  });
-  t.equal(templateProblems(folder), undefined);
-  const templates = loadTemplates({ folder });
-  const values = { ...sampleValues('password-changed', SITE.siteUrl, english), ...SITE };
-  const changed = templates.render('password-changed', values, english);
-  t.match(changed.text, /^Hello Ada, the password of ada@example.com was changed\.\n-- \n/);
-  t.match(changed.html, /IP address: 203\.0\.113\.7<br>Browser: Firefox/);
-  t.equal(
-    templates.render('confirm-address-change', values, english).subject,
-    'Confirm your new address for Northwind',
-  );
 });
 
 t.test('an invalid templates folder prevents the start, and the problem is named', async (t) => {
@@ -136,39 +114,6 @@ t.test('an invalid templates folder prevents the start, and the problem is named
     name: 'ConfigurationError',
     message: /EMAIL_TEMPLATE_DIR contains broken templates: .*welcome\.text.*|verify-email/,
   });
-});
-
-t.test('invalid options prevent the start, without their values in the message', async (t) => {
-  const options = testOptions(temporaryFolder(t));
-  const wrong: [object, RegExp][] = [
-    [{ fromEmail: 'a@example.test\r\nBcc: b@example.test' }, /FROM_EMAIL must be one address/],
-    [{ fromEmail: 'a@example.test, b@example.test' }, /FROM_EMAIL must be one address/],
-    [{ fromEmail: 'Ada <a@example.test>' }, /FROM_EMAIL must be one address/],
-    [{ fromName: 'Ada\r\nBcc: b@example.test' }, /FROM_NAME must be a name of 1 to 200 characters/],
-    [{ fromName: ' \u200b' }, /FROM_NAME must be a name .* that is not blank/],
-    [
-      { emailService: 'nobody' },
-      /EMAIL_SERVICE must name an e-mail provider that Nodemailer knows, like Resend; given: /,
-    ],
-    [
-      { emailService: 'constructor' },
-      /EMAIL_SERVICE must name an e-mail provider that Nodemailer knows, like Resend; given: /,
-    ],
-    [{ emailApiKey: 'key\r\nsecret' }, /EMAIL_API_KEY must contain no spaces/],
-    [{ emailSmtpUrl: 'https://me:secret@mail.example' }, /EMAIL_SMTP_URL must be an address like smtps/],
-    [
-      { emailSmtpUrl: 'smtp://mail.example?logger=secret' },
-      /EMAIL_SMTP_URL must contain no path and no parameters/,
-    ],
-    [
-      { emailSmtpUrl: 'smtp://me:secret%@mail.example' },
-      /EMAIL_SMTP_URL must have user and password percent/,
-    ],
-  ];
-  for (const [more, message] of wrong) {
-    t.throws(() => createServer({ ...options, ...more }), { name: 'ConfigurationError', message });
-    t.throws(() => createServer({ ...options, ...more }), { message: /^(?!.*secret)/s });
-  }
 });
 
 t.test('the operator can preview templates and send a test e-mail, whose failure is reported', async (t) => {

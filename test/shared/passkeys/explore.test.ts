@@ -1,12 +1,7 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { join } from 'node:path';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { createSignInMethods } from '../../../src/core/server/contributions.js';
 import { nullIfTaken, type Store } from '../../../src/core/storage/collection.js';
-import { openStore } from '../../../src/core/storage/open.js';
 import { isSessionValid, sessionCollection, userCollection } from '../../../src/saas/auth/store.js';
-import { mailCollection } from '../../../src/shared/email/store.js';
 import { createPasskeyFlows } from '../../../src/shared/passkeys/flows.js';
 import { createPasskeyService, type PasskeyService } from '../../../src/shared/passkeys/service.js';
 import {
@@ -15,13 +10,9 @@ import {
   removePasskeys,
   usedChallengeCollection,
 } from '../../../src/shared/passkeys/store.js';
-import { onMongod } from '../../core/storage/mongod.js';
-import { SoftwareAuthenticator } from '../../kit/authenticator.js';
 import { fakeClock } from '../../kit/clock.js';
 import { explore, type Scenario } from '../../kit/explore.js';
-import { compiled } from '../../kit/process.js';
 import { countedRandom } from '../../kit/random.js';
-import { temporaryFolder } from '../../kit/tmp.js';
 import {
   ADA,
   serviceOn as authOn,
@@ -33,10 +24,11 @@ import {
   NOW,
   setup as setupAccounts,
 } from '../../saas/auth/explored-service.js';
-import type { Work } from './change-worker.js';
-import { FROM, ORIGIN, reportingService } from './kit.js';
 
-/** Passkeys in every order of the calls to the store, and killed at any of them. */
+/** Passkeys in every order of the calls to the store, with a crash at any of them. */
+
+const ORIGIN = 'https://app.example.test';
+const FROM = { ip: '192.0.2.1', isDisconnected: () => false };
 
 const mailsOf = (store: Store) => store.collection<{ id: string; version: number }>('mails');
 const fieldOf = (change: 'added' | 'removed', id: string) => `passkey-${change} ${id}`;
@@ -87,14 +79,16 @@ const two =
 
 const remove = (id: string, seed: string) => (store: Store) =>
   serviceOn(store, seed).remove(ADA, id, FROM, { keepsOne: true });
-/** Signs in with the passkey `one`. */
-const use = (store: Store) => {
-  const response = { clientDataJSON: 'e30', authenticatorData: 'x', signature: 'x' };
-  const userHandle = Buffer.from(ADA).toString('base64url');
-  const credential = { id: 'one', type: 'public-key', response: { ...response, userHandle } };
-  const signed = { form: 'form', credential: JSON.stringify(credential) };
-  return serviceOn(store, 'use').verify(signed, async (account) => account, FROM);
-};
+/** A response of the passkey `one`. */
+const response = { clientDataJSON: 'e30', authenticatorData: 'x', signature: 'x' };
+const userHandle = Buffer.from(ADA).toString('base64url');
+const signed = { id: 'one', type: 'public-key', response: { ...response, userHandle } };
+const use = (form: string) => (store: Store) =>
+  serviceOn(store, 'use').verify(
+    { form, credential: JSON.stringify(signed) },
+    async (account) => account,
+    FROM,
+  );
 
 const left = async (store: Store): Promise<string[]> =>
   (await passkeyCollection(store).page({ sort: 'id', limit: 10 })).items.map(({ id }) => id);
@@ -115,7 +109,7 @@ const isDone = (results: Parameters<Scenario['check']>[1]) =>
 
 t.test('simultaneous removals, in every order and with a crash, leave one passkey', async (t) => {
   const both = [remove('one', 'a'), remove('two', 'b')];
-  for (const actors of [both, [...both, remove('one', 'c')], [...both, use]]) {
+  for (const actors of [both, [...both, remove('one', 'c')], [...both, use('form')]]) {
     for (const mark of actors.length === 2 ? [undefined, 'stale'] : [undefined]) {
       const check: Scenario['check'] = async (store, results) => {
         isDone(results);
@@ -135,26 +129,16 @@ t.test('simultaneous removals, in every order and with a crash, leave one passke
   }
 });
 
-t.test('the use of a passkey ends a removal that has crashed', async (t) => {
-  const check: Scenario['check'] = async (store) => {
-    insist((await remove('two', 'later')(store)) === 'removed', 'the mark stays');
-  };
-  const { failure } = await explore({ setup: two('stale'), actors: [use], check });
-  t.equal(failure, undefined);
-});
-
-t.test('removals that look first and then remove are found out', async (t) => {
-  const careless = (id: string) => async (store: Store) => {
-    if ((await passkeyCollection(store).count({ account: ADA }, 2)) > 1)
-      await passkeyCollection(store).deleteOne({ id, account: ADA });
-  };
-  const { failure } = await explore({
-    setup: two(),
-    actors: [careless('one'), careless('two')],
-    check: async (store) => insist((await left(store)).length > 0, 'none is left'),
-  });
-  t.equal(failure?.reason, 'none is left');
-});
+t.test(
+  'the use of a passkey ends a removal that has crashed, and can be repeated if it crashes',
+  async (t) => {
+    const check: Scenario['check'] = async (store) => {
+      insist((await use('later')(store)) === ADA, 'it cannot be used again');
+      insist((await remove('two', 'later')(store)) === 'removed', 'the mark stays');
+    };
+    holds(t, await explore({ setup: two('stale'), actors: [use('form')], crash: true, check }));
+  },
+);
 
 t.test(
   'a new passkey whose response is sent twice is added once and reported, even with a crash',
@@ -249,11 +233,8 @@ t.test(
     const takeOver = (store: Store) =>
       flowsOn(store, 'owner').auth.resetPassword({ token: linkOf(ADA), password: 'new' }, CLIENT);
     const stranger = (store: Store) => {
-      const response = { clientDataJSON: 'e30', authenticatorData: 'x', signature: 'x' };
-      const userHandle = Buffer.from(ADA).toString('base64url');
-      const credential = { id: 'one', type: 'public-key', response: { ...response, userHandle } };
       const ceremony = JSON.stringify({ kind: 'sign-in' });
-      return flowsOn(store, 'stranger').flows.signIn({ ceremony, credential }, CLIENT);
+      return flowsOn(store, 'stranger').flows.signIn({ ceremony, credential: signed }, CLIENT);
     };
     const check: Scenario['check'] = async (store, results) => {
       const user = await userCollection(store).findOne({ id: ADA });
@@ -294,104 +275,3 @@ t.test('a passkey that is added while its session ends does not stay', async (t)
   };
   holds(t, await explore({ setup: verified, actors: [add, takeOver], check }));
 });
-
-/** @param moments of each call of the store at which a process is killed */
-function forKills(engine: string, fresh: (t: Test) => string, moments: readonly string[]): void {
-  t.test(
-    `${engine}: changes and uses killed at any call are complete and reported, or can be repeated`,
-    async (t) => {
-      const uri = fresh(t);
-      const store = await openStore(uri);
-      t.teardown(() => store.close());
-      const [passkeys, mails, users] = [
-        passkeyCollection(store),
-        mailCollection(store),
-        userCollection(store),
-      ];
-      const service = reportingService(store);
-      // Declares the other collections.
-      authOn(store, 'declare');
-      await store.ready();
-      const outcomes = new Set<string>();
-      let forms = 0;
-      const addTo = async (account: string, authenticator: SoftwareAuthenticator) => {
-        const form = `form ${++forms}`;
-        const options = (await service.creationOptions({ id: account, handle: 'ada' }, form)) ?? '';
-        return { form, credential: authenticator.create(options) };
-      };
-      const signInWith = (authenticator: SoftwareAuthenticator) => {
-        const form = `form ${++forms}`;
-        return { form, credential: authenticator.get(service.requestOptions(form)) };
-      };
-      const canSignIn = async (account: string, authenticator: SoftwareAuthenticator) =>
-        (await service.verify(signInWith(authenticator), async (id) => id, FROM)) === account;
-      const isReported = async (account: string, change: 'added' | 'removed', id: string) => {
-        const { items } = await mails.page({ where: { userId: account }, sort: 'id', limit: 10 });
-        const reports = items.filter((mail) => mail.template === `passkey-${change}`);
-        const of = reports.filter(({ sendCondition }) => sendCondition?.versionField === fieldOf(change, id));
-        const version = await readPasskeyVersion(passkeys, account, of[0]?.sendCondition?.versionField ?? '');
-        return of.length === 1 && (version ?? 0) >= (of[0]?.sendCondition?.minVersion ?? 0);
-      };
-
-      for (const action of ['add', 'remove', 'sign-in', 'sign-up'] as const) {
-        for (const moment of moments) {
-          let hasEnded = false;
-          for (let step = 1; !hasEnded; step++) {
-            const account = `usr_${action}${moment}${step}`;
-            const [used, other] = [5, 0].map((counter) => new SoftwareAuthenticator(ORIGIN, { counter })) as [
-              SoftwareAuthenticator,
-              SoftwareAuthenticator,
-            ];
-            const response = await addTo(account, used);
-            if (action === 'remove' || action === 'sign-in') {
-              for (const [one, given] of [
-                [used, response],
-                [other, await addTo(account, other)],
-              ] as const)
-                t.ok(await service.add(account, { ...given, name: one.name }, FROM));
-            }
-            const given = action === 'sign-in' ? signInWith(used) : response;
-            const work: Work = { uri, action, account, id: used.name, step, moment, ...given };
-            const worker = compiled('test/shared/passkeys/change-worker.js');
-            const child = spawn(process.execPath, [worker, JSON.stringify(work)], {
-              stdio: ['ignore', 'inherit', 'inherit'],
-            });
-            const [exit] = await once(child, 'exit');
-            hasEnded = exit === 0;
-            const label = `${action} ${moment} call ${step}`;
-            // A write of the killed process may still reach the server: these come after it.
-            await passkeys.changeOne({ id: used.name, account }, { set: { name: 'Read' } });
-            await users.changeOne({ id: account }, { set: { name: 'Read' } });
-            const isThere = (await passkeys.findOne({ id: used.name })) !== null;
-            if (action === 'add') {
-              t.equal(await isReported(account, 'added', used.name), isThere, label);
-              t.equal(await canSignIn(account, used), isThere, label);
-            } else if (action === 'remove') {
-              t.equal(await isReported(account, 'removed', used.name), !isThere, label);
-              const rule = { keepsOne: true };
-              const outcome = await service.remove(account, used.name, FROM, rule);
-              t.equal(outcome, isThere ? 'removed' : 'unknown', label);
-              t.equal(await service.remove(account, other.name, FROM, rule), 'last', label);
-              t.ok(await canSignIn(account, other), label);
-            } else if (action === 'sign-in') {
-              t.ok(await canSignIn(account, used), label);
-            } else {
-              const isUser = (await users.findOne({ id: account })) !== null;
-              t.ok(isThere || !isUser, `${label}: no account without its passkey`);
-              outcomes.add(`${action} ${moment} ${isUser}`);
-            }
-            if (action === 'add' || action === 'remove') outcomes.add(`${action} ${moment} ${isThere}`);
-            if (step > 30) throw new Error('it never comes to an end');
-          }
-        }
-      }
-      t.equal(outcomes.size, 6 * moments.length, 'both outcomes are seen');
-    },
-  );
-}
-
-const inFile = (t: Test) => `sqlite:${join(temporaryFolder(t), 'passkeys.db')}`;
-// `npm run test:kills` runs both moments.
-const MOMENTS = process.env['KILL_ROUNDS'] === undefined ? ['during'] : ['before', 'during'];
-forKills('SQLite', inFile, MOMENTS);
-await onMongod((server) => forKills('MongoDB', (t) => server.fresh(t), MOMENTS));

@@ -1,7 +1,6 @@
 import t, { type Test } from 'tap';
 import { systemRandom } from '../../../src/core/kernel/secrets.js';
 import type { Store } from '../../../src/core/storage/collection.js';
-import { openStore } from '../../../src/core/storage/open.js';
 import { verifyAssertion, verifyCreation } from '../../../src/shared/passkeys/ceremony.js';
 import { createPasskeyService, type PasskeyService } from '../../../src/shared/passkeys/service.js';
 import { passkeyCollection, usedChallengeCollection } from '../../../src/shared/passkeys/store.js';
@@ -9,13 +8,13 @@ import { onMongod } from '../../core/storage/mongod.js';
 import { type Deviation, SoftwareAuthenticator } from '../../kit/authenticator.js';
 import { fakeClock } from '../../kit/clock.js';
 import { temporaryFolder } from '../../kit/tmp.js';
+import { processesOn } from '../processes.js';
 
 /** Passkeys in several processes on one store, and the rules of WebAuthn that only a dishonest authenticator breaks. */
 
 const FROM = { ip: '192.0.2.1', isDisconnected: () => false };
 const ORIGIN = 'https://id.example.test';
 const ADA = { id: `pr_${'1'.repeat(32)}`, handle: 'ada@example.test' };
-const PROCESSES = 4;
 const ANY = { keepsOne: false };
 
 const clock = fakeClock();
@@ -38,20 +37,10 @@ function serviceOn(store: Store, events: string[]): PasskeyService {
 let forms = 0;
 const newForm = () => `form ${++forms}`;
 
-/** Services of several processes. */
+/** Services of several processes, and what they record. */
 async function processes(t: Test, uri: string) {
-  const stores = await Promise.all(Array.from({ length: PROCESSES }, () => openStore(uri)));
-  t.teardown(() => Promise.all(stores.map((store) => store.close())));
   const events: string[] = [];
-  const services = stores.map((store) => serviceOn(store, events));
-  const [service] = services as [PasskeyService, ...PasskeyService[]];
-  /** Runs one call per item, spread over the processes. */
-  const spread = <Item, T>(
-    items: Item[],
-    call: (service: PasskeyService, item: Item, index: number) => Promise<T>,
-  ) =>
-    Promise.all(items.map((item, index) => call(services[index % PROCESSES] as PasskeyService, item, index)));
-  return { service, spread, events, store: stores[0] as Store };
+  return { ...(await processesOn(t, uri, (store) => serviceOn(store, events))), events };
 }
 
 const asItIs = async (account: string) => account;
@@ -110,25 +99,6 @@ function forEngine(engine: string, fresh: (t: Test) => string): void {
       t.ok(await add(service, new SoftwareAuthenticator(ORIGIN)));
     t.equal(await service.creationOptions(ADA, newForm()), null);
     t.notOk(await add(service, new SoftwareAuthenticator(ORIGIN)));
-  });
-
-  t.test(`${engine}: of 50 concurrent removals of all passkeys, one passkey stays`, async (t) => {
-    const { service, spread } = await processes(t, fresh(t));
-    for (let round = 0; round < 4; round++) {
-      const passkeys = [1, 2, 3].map(() => new SoftwareAuthenticator(ORIGIN));
-      for (const passkey of passkeys) t.ok(await add(service, passkey));
-      const outcomes = await spread(Array.from({ length: 50 }), (process, _, index) =>
-        process.remove(ADA.id, passkeys[index % 3]?.name ?? '', FROM, { keepsOne: true }),
-      );
-      t.ok(outcomes.includes('last'));
-      const left = await service.list(ADA.id);
-      t.ok(left.length > 0, 'one stays');
-      t.equal(outcomes.filter((outcome) => outcome === 'removed').length, 3 - left.length);
-      for (const { id } of left.slice(1))
-        t.equal(await service.remove(ADA.id, id, FROM, { keepsOne: true }), 'removed', 'one after the other');
-      t.equal(await service.remove(ADA.id, left[0]?.id ?? '', FROM, { keepsOne: true }), 'last');
-      await service.removeAll(ADA.id, FROM);
-    }
   });
 
   t.test(`${engine}: of concurrent uses, the counter keeps the highest`, async (t) => {

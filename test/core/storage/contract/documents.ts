@@ -1,10 +1,8 @@
 /** Documents are inserted, updated, deleted and read. */
 import type { Test } from 'tap';
 import {
-  type Collection,
   RefusedDocument,
   RefusedSelector,
-  type Store,
   StoreUnavailable,
   UniqueViolation,
 } from '../../../../src/core/storage/collection.js';
@@ -267,29 +265,4 @@ export function documents(t: Test, fresh: Fresh): void {
     t.throws(() => again.collection<Thing>('a"b'), TypeError);
     t.throws(() => again.collection<{ id: string; doc: string }>('c', { unique: ['doc'] }), TypeError);
   });
-}
-
-/** Never called: checks that these lines compile, or do not. */
-export function types(all: Collection<Thing>, store: Store): unknown[] {
-  return [
-    all.findOne({ group: null, at: { gt: 1 }, open: { in: [true] } }),
-    // @ts-expect-error a value of another type
-    all.findOne({ id: 1 }),
-    // @ts-expect-error not a field
-    all.findOne({ name: 'x' }),
-    // @ts-expect-error nested fields cannot be declared
-    all.findOne({ free: 'x' }),
-    // @ts-expect-error an optional value
-    all.findOne({ id: undefined as string | undefined }),
-    // @ts-expect-error the ID is immutable
-    all.updateOne({ id: '1' }, { set: { id: '2' } }),
-    // @ts-expect-error only numbers can be incremented
-    all.updateOne({ id: '1' }, { inc: { group: 1 } }),
-    // @ts-expect-error a document needs its e-mail address
-    all.updateOne({ id: '1' }, { unset: ['email'] }),
-    // @ts-expect-error unique fields are required strings
-    store.collection<Thing>('x', { unique: ['group'] }),
-    // @ts-expect-error not a field
-    store.collection<Thing>('x', { indexes: [['name']] }),
-  ];
 }
