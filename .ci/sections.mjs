@@ -104,7 +104,6 @@ export const SECTIONS = [
     run: 'npm run test:kills',
     needs: ['mongod'],
     tests: list(`
-      campaign/kills campaign/login-code-kills
       idp/oidc/kills
       idp/provisioning/acceptance idp/provisioning/mailed-link-races
       saas/webhooks/kills`),
