@@ -54,7 +54,6 @@ export const SECTIONS = [
       shared/factors/explore
       saas/login-providers/explore
       host/lost-responses
-      bin/upgrade
       idp/oidc/backchannel idp/oidc/purge
       package/package
       shared/passkeys/explore`),
@@ -84,7 +83,7 @@ export const SECTIONS = [
     run: 'go vet -C test/campaign/relying-parties/go . && node test/run.mjs --suite "relying parties"',
     needs: [...SYSTEM, 'apache', 'apache-openidc', 'dex', 'go', 'python', 'spring'],
     tests: list(`
-      campaign/certification/basic campaign/certification/logout
+      campaign/certification/basic
       saas/login-providers/upstreams
       campaign/relying-parties/ecosystems campaign/relying-parties/es256 campaign/relying-parties/mcp campaign/relying-parties/parties`),
   },
@@ -115,6 +114,13 @@ export const SECTIONS = [
     run: 'npm run test:storms',
     needs: ['mongod'],
     repeats: ['saas/billing/crashes'],
+  },
+  {
+    name: 'upgrade',
+    part: 2,
+    run: 'node test/run.mjs --suite upgrade',
+    needs: ['mongod'],
+    tests: ['bin/upgrade'],
   },
   { name: 'rotations', part: 2, run: 'npm run test:rotations', tests: ['idp/oidc/rotation'] },
   {
