@@ -47,62 +47,37 @@ t.test('help and version', async (t) => {
 });
 
 t.test('invalid arguments exit with code 2 and print the usage', async (t) => {
-  const wrong: ['idp' | 'saas-backend', string[], RegExp][] = [
-    ['saas-backend', ['--prot', '1'], /unknown option '--prot'\s+\(Did you mean --port\?\)/],
-    ['saas-backend', ['-prot', '21001'], /unknown option '--prot'\s+\(Did you mean --port\?\)/],
-    ['saas-backend', ['-prot=21001'], /unknown option '--prot'\s+\(Did you mean --port\?\)/],
-    ['idp', ['serve', '-prot', '21001'], /unknown option '--prot'\s+\(Did you mean --port\?\)/],
+  const name = /--name must be a name .*/;
+  for (const [typed, reason] of [
+    ['saas-backend --prot 1', /unknown option '--prot'\s+\(Did you mean --port\?\)/],
+    ['saas-backend -prot 21001', /unknown option '--prot'\s+\(Did you mean --port\?\)/],
     [
-      'saas-backend',
-      ['--log-levle', 'info'],
-      /unknown option '--log-levle'\s+\(Did you mean --log-level\?\)/,
-    ],
-    ['saas-backend', ['--colour'], /unknown option '--colour'$/m],
-    ['saas-backend', ['sevre'], /unknown command 'sevre'\s+\(Did you mean serve\?\)/],
-    [
-      'saas-backend',
-      ['user', 'craete'],
+      'saas-backend user craete',
       /unknown command 'craete'\s+\(Did you mean create\?\)\s+Usage: saas-backend user /,
     ],
-    ['idp', ['cleint', 'list'], /unknown command 'cleint'\s+\(Did you mean client\?\)/],
-    ['idp', ['client', 'create', 'https://a.example/cb', '--name', ' '], /--name must be a name .*not blank/],
-    ['idp', ['agent', 'mint', 'scout@a.example', '--name='], /--name must be a name .*; given: empty text/],
-    ['idp', ['invite', 'ada@a.example', '--name', '\u200b'], /--name must be a name .*like Ada Lovelace/],
-    ['saas-backend', ['user', 'create', 'ada@a.example', '--name', ' '], /--name must be a name .*not blank/],
-    ['saas-backend', ['serve', 'now'], /too many arguments for 'serve'\. Expected 0 arguments but got 1/],
+    ['saas-backend user create ada@a.example --name=', name],
+    ['saas-backend serve now', /too many arguments for 'serve'/],
     [
-      'saas-backend',
-      ['backup'],
+      'saas-backend backup',
       /missing required argument 'file'\s+Usage: saas-backend backup \[options\] <file>/,
     ],
-    [
-      'saas-backend',
-      ['backup', 'a.db', 'b.db'],
-      /too many arguments for 'backup'\. Expected 1 argument but got 2/,
-    ],
-    ['saas-backend', ['backup', 'a.db', '--port', '1'], /unknown option '--port'/],
-    ['saas-backend', ['toString'], /unknown command 'toString'/],
-    [
-      'saas-backend',
-      ['--port', 'http'],
-      /--port <number>' argument 'http' is invalid\. Use a number .*, like 8000/,
-    ],
-    ['saas-backend', ['--port=70000'], /'70000' is invalid\. Use a number from 0 to 65535/],
-    ['saas-backend', ['--port'], /option '-p, --port <number>' argument missing/],
-    ['saas-backend', ['--port', '-1'], /argument '-1' is invalid/],
-    ['idp', ['invite', 'ada@a.example', '--name', '--json'], /option '--name <text>' argument missing/],
-    ['saas-backend', ['--json=yes'], /option '--json' takes no value/],
-    [
-      'saas-backend',
-      ['--log-level', 'loud'],
-      /--log-level <level>' argument 'loud' is invalid\. Allowed choices are trace, .* silent/,
-    ],
-    ['idp', [], /Usage: idp <command>[\s\S]*idp serve/],
-    ['idp', ['server'], /unknown command 'server'\s+\(Did you mean serve\?\)/],
-  ];
-  for (const [program, args, reason] of wrong) {
+    ['saas-backend toString', /unknown command 'toString'/],
+    ['saas-backend --port http', /--port <number>' argument 'http' is invalid\. Use a number .*, like 8000/],
+    ['saas-backend --port=70000', /'70000' is invalid\. Use a number from 0 to 65535/],
+    ['saas-backend --port -1', /argument '-1' is invalid/],
+    ['saas-backend --json=yes', /option '--json' takes no value/],
+    ['saas-backend --log-level loud', /argument 'loud' is invalid\. Allowed choices are trace, .* silent/],
+    ['idp serve -prot 21001', /unknown option '--prot'\s+\(Did you mean --port\?\)/],
+    ['idp client create https://a.example/cb --name=\t', name],
+    ['idp agent mint scout@a.example --name=', name],
+    ['idp invite ada@a.example --name \u200b', name],
+    ['idp invite ada@a.example --name --json', /option '--name <text>' argument missing/],
+    ['idp', /Usage: idp <command>[\s\S]*idp serve/],
+    ['idp server', /unknown command 'server'\s+\(Did you mean serve\?\)/],
+  ] as const) {
+    const [program, ...args] = typed.split(' ') as ['idp' | 'saas-backend', ...string[]];
     const { code, out, err } = await runProgram(program, args, {});
-    t.equal(code, 2, args.join(' '));
+    t.equal(code, 2, typed);
     t.match(out + err, reason);
     t.match(out + err, /Usage/);
   }
@@ -265,17 +240,6 @@ t.test('development generates secrets per folder and logs it', async (t) => {
   t.equal(new Set(values).size, 5);
 });
 
-t.test('the banner names the pages of accounts at the origin of their cookies', async (t) => {
-  const first = start(t, SAAS, ['-p', '0'], { cwd: temporaryFolder(t), env: { ACCOUNT_PAGES: 'true' } });
-  const [, origin = ''] = await first.printed(/^ {2}Account pages +(http:\/\/localhost:\d+)\/account$/);
-  const answer = await fetch(`${origin}/account/sign-up`);
-  t.equal(answer.status, 200);
-  t.equal(await first.terminate(), 0);
-  const env = { ACCOUNT_PAGES: 'true', PUBLIC_URL: 'https://app.example.test' };
-  const second = start(t, SAAS, ['-p', '0'], { cwd: temporaryFolder(t), env });
-  await second.printed(/^ {2}Account pages +https:\/\/app\.example\.test\/account$/);
-});
-
 t.test('production prints only its log', async (t) => {
   const env = {
     NODE_ENV: 'production',
@@ -355,10 +319,6 @@ t.test('npm start runs both servers, forwards signals and ends when one of them 
   const both = startProgram(t, script, { cwd, env });
   await both.printed(/^saas-backend is ready/);
   await both.printed(/^idp is ready/);
-  await both.printed(/^ {2}API reference .*\/docs$/);
-  const addresses = both.lines.filter((line) => /^ {2}[A-Z][\w ]*https?:/.test(line));
-  t.equal(addresses.length, 8, 'one on each line');
-  for (const line of addresses) t.match(line, /^ {2}\w[\w ]* http:\/\/localhost:\d+\S*$/);
   t.equal(await both.terminate(), 0);
 
   const broken = startProgram(t, script, { cwd: temporaryFolder(t), env: { ...env, IDP_PORT: '99999' } });

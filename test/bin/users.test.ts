@@ -338,29 +338,17 @@ t.test('the guide for Supabase writes the fields that the import reads', async (
 });
 
 t.test('progress shows a rate and an estimate, and only on a terminal', async (t) => {
-  let time = 0;
   const written: string[] = [];
-  const stream = (isTTY: boolean) => ({ isTTY, write: (text: string) => written.push(text) > 0 });
+  const stream = (isTTY: boolean) => ({ isTTY, write: (text: string) => written.push(text) > 0 }) as never;
   const unit = { name: 'users', write: (count: number) => count.toFixed(0) };
-  const progress = createProgress(unit, stream(true) as never, () => time);
-  time = 2000;
-  progress.show(50, 200);
-  progress.show(51, 200);
-  time = 4000;
-  progress.show(200, 200);
-  progress.show(7);
-  time = 8000;
-  progress.show(80);
-  progress.end();
-  t.same(written, [
-    '\r\x1b[K[======                  ] 25 % 50 users, 25/s, 0:06 left',
-    '\r\x1b[K[========================] 100 % 200 users, 50/s',
-    '\r\x1b[K80 users, 10/s',
-    '\r\x1b[K',
-  ]);
-  written.length = 0;
-  const quiet = createProgress(unit, stream(false) as never);
-  quiet.show(1, 2);
-  quiet.end();
-  t.same(written, []);
+  let time = 0;
+  for (const isTTY of [false, true]) {
+    time = 0;
+    const progress = createProgress(unit, stream(isTTY), () => time);
+    time = 2000;
+    progress.show(50, 200);
+    progress.end();
+    if (!isTTY) t.same(written, []);
+  }
+  t.match(written[0], /25 % 50 users, 25\/s, 0:06 left$/);
 });
