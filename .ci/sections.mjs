@@ -53,7 +53,6 @@ export const SECTIONS = [
       package/documents/commands
       saas/login-providers/explore
       host/lost-responses
-      bin/upgrade
       package/package`),
   },
   // The contract of the port, a race of processes of each product and the commands that move stores; the others follow in 'MongoDB'.
@@ -81,7 +80,7 @@ export const SECTIONS = [
     run: 'go vet -C test/campaign/relying-parties/go . && node test/run.mjs --suite "relying parties"',
     needs: [...SYSTEM, 'apache', 'apache-openidc', 'dex', 'go', 'python', 'spring'],
     tests: list(`
-      campaign/certification/basic campaign/certification/logout
+      campaign/certification/basic
       saas/login-providers/upstreams
       campaign/relying-parties/ecosystems campaign/relying-parties/es256 campaign/relying-parties/mcp campaign/relying-parties/parties`),
   },
@@ -101,7 +100,6 @@ export const SECTIONS = [
     run: 'npm run test:kills',
     needs: ['mongod'],
     tests: list(`
-      campaign/kills campaign/login-code-kills
       idp/provisioning/kills
       saas/webhooks/kills`),
     repeats: list('core/storage/mongodb core/storage/sqlite'),
@@ -112,6 +110,13 @@ export const SECTIONS = [
     run: 'npm run test:storms',
     needs: ['mongod'],
     repeats: ['saas/billing/crashes'],
+  },
+  {
+    name: 'upgrade',
+    part: 2,
+    run: 'node test/run.mjs --suite upgrade',
+    needs: ['mongod'],
+    tests: ['bin/upgrade'],
   },
   { name: 'rotations', part: 2, run: 'npm run test:rotations', tests: ['idp/oidc/rotation'] },
   {

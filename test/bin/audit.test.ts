@@ -4,6 +4,7 @@ import { type AuditRecord, createAudit } from '../../src/core/ops/audit.js';
 import { openStore } from '../../src/core/storage/open.js';
 import { onMongod } from '../core/storage/mongod.js';
 import { fakeClock } from '../kit/clock.js';
+import { runProgram } from '../kit/command-line.js';
 import { compiled, startCommand, startProgram } from '../kit/process.js';
 import { countedRandom } from '../kit/random.js';
 import { temporaryFolder } from '../kit/tmp.js';
@@ -38,26 +39,14 @@ for (const [script, storeVariable, retentionVariable] of [
 ] as const) {
   t.test(`${script} audit purge deletes records older than the retention, and records that`, async (t) => {
     const uri = await storeWithRecords(t, [400, 100, 40, 1]);
-    const purge = async (args: string[], env: Record<string, string> = {}) => {
-      const program = startProgram(t, compiled(`bin/${script}.js`), {
-        args: ['audit', 'purge', ...args],
-        cwd: temporaryFolder(t),
-        env: { [storeVariable]: uri, ...env },
-      });
-      return { code: await program.ended(), text: program.lines.join('\n') };
-    };
-    t.same(await purge([]), { code: 0, text: 'Deleted audit records older than 365 days: 1' });
-    t.same(await purge([], { [retentionVariable]: '90' }), {
-      code: 0,
-      text: 'Deleted audit records older than 90 days: 1',
-    });
-    const last = await purge(['--days', '30', '--json'], { [retentionVariable]: '90' });
-    t.same(JSON.parse(last.text), { removed: 1, days: 30, isComplete: true });
-    t.same(JSON.parse((await purge(['--days', '30', '--json'])).text), {
-      removed: 0,
-      days: 30,
-      isComplete: true,
-    });
+    const purge = (args: string[], env: Record<string, string> = {}) =>
+      runProgram(script, ['audit', 'purge', ...args], { [storeVariable]: uri, ...env });
+    t.match(await purge([]), { code: 0, out: 'Deleted audit records older than 365 days: 1\n' });
+    const ninety = { [retentionVariable]: '90' };
+    t.match(await purge([], ninety), { code: 0, out: 'Deleted audit records older than 90 days: 1\n' });
+    const month = ['--days', '30', '--json'];
+    t.same((await purge(month, ninety)).json, { removed: 1, days: 30, isComplete: true });
+    t.same((await purge(month)).json, { removed: 0, days: 30, isComplete: true });
     const left = await recordsIn(uri);
     t.match(left, [
       { subject: '1 days' },
@@ -68,16 +57,6 @@ for (const [script, storeVariable, retentionVariable] of [
     t.equal(left.length, 4, 'a purge that deletes nothing is not recorded');
     t.equal((await purge(['--days', '0'])).code, 2);
   });
-}
-
-/** Runs a command that lists records. */
-async function listed(t: Test, script: string, env: Record<string, string>, args: string[]) {
-  const program = startProgram(t, compiled(`bin/${script}.js`), {
-    args: ['audit', ...args],
-    cwd: temporaryFolder(t),
-    env,
-  });
-  return { code: await program.ended(), lines: [...program.lines] };
 }
 
 t.test('audit lists records, the newest first or from a time on, by what they contain', async (t) => {
@@ -97,11 +76,17 @@ t.test('audit lists records, the newest first or from a time on, by what they co
     clock.advance(DAY);
   }
   await store.close();
-  const list = (...args: string[]) => listed(t, 'saas-backend', { DATABASE_URI: uri }, args);
-  const events = async (...args: string[]) => {
-    const { code, lines } = await list(...args, '--json');
+  const list = (...args: string[]) => runProgram('saas-backend', ['audit', ...args], { DATABASE_URI: uri });
+  const linesOf = async (...args: string[]) => {
+    const { code, out } = await list(...args, '--json');
     t.equal(code, 0, args.join(' '));
-    return lines.map((line) => JSON.parse(line)).map(({ event, at }) => `${event} ${at.slice(8, 10)}`);
+    return out
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+  };
+  const events = async (...args: string[]) => {
+    return (await linesOf(...args)).map(({ event, at }) => `${event} ${at.slice(8, 10)}`);
   };
   t.same(await events(), ['login.failed 04', 'user.suspended 03', 'login.failed 02', 'login.succeeded 01']);
   t.same(await events('list', '--limit', '1'), ['login.failed 04']);
@@ -116,16 +101,13 @@ t.test('audit lists records, the newest first or from a time on, by what they co
   t.same(await events('--event', 'login.', '--subject', 'usr_1'), ['login.failed 02', 'login.succeeded 01']);
   t.same(await events('--subject', 'operator'), ['user.suspended 03'], 'an operator by name');
   t.same(await events('--ip', '2001:db8:1:2::7'), ['login.failed 04', 'login.failed 02'], 'and the block');
-  const { lines } = await list('--event', 'user.');
-  t.match(lines, [
-    /^2030-01-03T00:00:00\.000Z {2}user\.suspended +usr_2 +203\.0\.113\.7 +by operator; spam\?\[31m$/,
+  t.match(
+    (await list('--event', 'user.')).out,
+    /^2030-01-03T00:00:00\.000Z {2}user\.suspended +usr_2 +203\.0\.113\.7 +by operator; spam\?\[31m\n$/,
+  );
+  t.match(await linesOf('--limit', '1'), [
+    { event: 'login.failed', subject: null, ip: '2001:db8:1:2::/64', count: 40 },
   ]);
-  t.match(JSON.parse((await list('--limit', '1', '--json')).lines[0] ?? ''), {
-    event: 'login.failed',
-    subject: null,
-    ip: '2001:db8:1:2::/64',
-    count: 40,
-  });
   for (const wrong of [
     ['--since', 'yesterday'],
     ['--since', '2030-01-01T12:00'],
@@ -136,9 +118,6 @@ t.test('audit lists records, the newest first or from a time on, by what they co
   ]) {
     t.equal((await list(...wrong)).code, 2, wrong.join(' '));
   }
-  const missing = await listed(t, 'idp', { IDP_DATABASE_URI: 'sqlite:nowhere.db' }, []);
-  t.equal(missing.code, 1);
-  t.match(missing.lines.join(), /IDP_DATABASE_URI names: there is no file/);
 });
 
 async function followsWriters(t: Test, uri: string): Promise<void> {

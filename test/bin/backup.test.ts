@@ -2,12 +2,12 @@ import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { openDatabase } from '../../src/core/storage/sqlite/store.js';
+import { runProgram } from '../kit/command-line.js';
 import { compiled, type Program, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
 /** Backs up a store in use and starts a program on the copy. */
 
-const SAAS = compiled('bin/saas-backend.js');
 const IDP = compiled('bin/idp.js');
 const TOKEN = 'admin-Vb8nQw3eRt6yUi9oPa2sDf5gHj7kLz1x';
 
@@ -25,12 +25,6 @@ async function mint(url: string, handle: string): Promise<number> {
   });
   await answer.arrayBuffer();
   return answer.status;
-}
-
-async function runBackup(t: Test, script: string, args: string[], cwd: string, env: Record<string, string>) {
-  const program = startProgram(t, script, { args: ['backup', ...args], cwd, env });
-  const code = await program.ended();
-  return { code, text: program.lines.join('\n') };
 }
 
 t.test(
@@ -56,13 +50,15 @@ t.test(
 
     const before = [...acknowledged];
     const env = { IDP_DATABASE_URI: 'sqlite:idp.db' };
-    const backup = await runBackup(t, IDP, ['copy.db', '--json'], cwd, env);
+    const command = startProgram(t, IDP, { args: ['backup', 'copy.db', '--json'], cwd, env });
+    const code = await command.ended();
+    const printed = command.lines.join('\n');
     const during = acknowledged.length - before.length;
     isOver = true;
     await Promise.all(writers);
     const copy = join(cwd, 'copy.db');
-    t.equal(backup.code, 0, backup.text);
-    t.match(JSON.parse(backup.text), { file: 'copy.db', bytes: statSync(copy).size, milliseconds: Number });
+    t.equal(code, 0, printed);
+    t.match(JSON.parse(printed), { file: 'copy.db', bytes: statSync(copy).size, milliseconds: Number });
     t.ok(during > 0, 'writing went on');
     t.equal(statSync(copy).mode & 0o777, 0o600);
     t.notOk(existsSync(`${copy}.partial`));
@@ -84,6 +80,9 @@ t.test(
   },
 );
 
+const backup = (file: string, env: Record<string, string>, cwd: string) =>
+  runProgram('saas-backend', ['backup', file], env, { cwd });
+
 t.test('a backup never overwrites a file, and failures print one sentence', async (t) => {
   const cwd = temporaryFolder(t);
   const db = await openDatabase(join(cwd, 'app.db'));
@@ -98,19 +97,17 @@ t.test('a backup never overwrites a file, and failures print one sentence', asyn
     ['sqlite:none.db', 'a.db', /there is no file .*none\.db/],
     ['sqlite:text.db', 'b.db', /not a database\. Choose another file/],
     ['sqlite::memory:', 'c.db', /an in-memory store is lost when its program stops/],
-    ['mongodb://u:secret@db.example/app', 'd.gz', /Run: mongodump --uri=<URI> --gzip --archive=d\.gz$/],
+    ['mongodb://u:secret@db.example/app', 'd.gz', /Run: mongodump --uri=<URI> --gzip --archive=d\.gz\n$/],
   ];
-  await Promise.all(
-    cases.map(async ([DATABASE_URI, file, says]) => {
-      const { code, text } = await runBackup(t, SAAS, [file], cwd, { DATABASE_URI });
-      t.equal(code, 1, file);
-      t.match(text, says);
-      t.match(text, /^saas-backend cannot back up the store that DATABASE_URI names: .+$/);
-      t.notMatch(text, /\n|secret/, 'one line');
-      if (!/taken|left/.test(file))
-        t.notOk(existsSync(join(cwd, file)) || existsSync(join(cwd, `${file}.partial`)));
-    }),
-  );
+  for (const [DATABASE_URI, file, says] of cases) {
+    const { code, err } = await backup(file, { DATABASE_URI }, cwd);
+    t.equal(code, 1, file);
+    t.match(err, says);
+    t.match(err, /^saas-backend cannot back up the store that DATABASE_URI names: .+\n$/);
+    t.notMatch(err, 'secret');
+    if (!/taken|left/.test(file))
+      t.notOk(existsSync(join(cwd, file)) || existsSync(join(cwd, `${file}.partial`)));
+  }
   t.equal(readFileSync(join(cwd, 'taken.db'), 'utf8'), 'mine');
   t.notOk(existsSync(join(cwd, 'none.db')), 'the source is never created');
 });
@@ -119,8 +116,8 @@ t.test('in production a backup requires the store and no secret', async (t) => {
   const cwd = temporaryFolder(t);
   (await openDatabase(join(cwd, 'app.db'))).close();
   const env = { NODE_ENV: 'production', DATABASE_URI: 'sqlite:app.db' };
-  t.match(await runBackup(t, SAAS, ['copy.db'], cwd, env), { code: 0, text: /^copy\.db: 0\.0 MiB in / });
+  t.match(await backup('copy.db', env, cwd), { code: 0, out: /^copy\.db: 0\.0 MiB in / });
   t.notOk(existsSync(join(cwd, 'data')), 'and makes none up');
-  const without = await runBackup(t, SAAS, ['copy.db'], cwd, { NODE_ENV: 'production' });
-  t.match(without, { code: 1, text: /DATABASE_URI is not set/ });
+  const without = await backup('copy.db', { NODE_ENV: 'production' }, cwd);
+  t.match(without, { code: 1, err: /DATABASE_URI is not set/ });
 });

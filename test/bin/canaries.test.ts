@@ -67,6 +67,7 @@ function bodiesOf(method: string): [type: string | undefined, body: string | und
   const json = JSON.stringify(FIELDS);
   return [
     ['application/json', json],
+    ['application/x-www-form-urlencoded', new URLSearchParams(FIELDS).toString()],
     ['application/json', json.slice(0, -9)],
     [
       'application/json',
@@ -76,7 +77,6 @@ function bodiesOf(method: string): [type: string | undefined, body: string | und
       'application/json',
       JSON.stringify({ ...FIELDS, email: TOKEN, handle: `${TOKEN} x`, padding: TOKEN.repeat(30_000) }),
     ],
-    ['application/x-www-form-urlencoded', new URLSearchParams(FIELDS).toString()],
     ['application/x-www-form-urlencoded', `token=${TOKEN}&token=${TOKEN}&password=%`],
     ['text/plain', `${TOKEN} ${PASSWORD}`],
   ];
@@ -87,13 +87,21 @@ interface Answer {
   text: string;
 }
 
-/** Sends everything to every route with these credentials. */
-async function drive(url: string, routes: Route[], credentials: Record<string, string>): Promise<Answer[]> {
+/** Where credentials are invalid, a body of each type is enough: what is wrong with others does not depend on the credentials. */
+const WELL_FORMED = 2;
+
+/** Sends all bodies, or the first ones, to every route with these credentials. */
+async function drive(
+  url: string,
+  routes: Route[],
+  credentials: Record<string, string>,
+  bodies = Number.POSITIVE_INFINITY,
+): Promise<Answer[]> {
   const answers: Answer[] = [];
   // The route for `*` is that of @fastify/cors, which is moved away when it is added.
   for (const { method, url: pattern } of routes.filter(({ url }) => url !== '*')) {
     const path = pattern.replaceAll(/:\w+|\*/g, TOKEN);
-    for (const [type, body] of bodiesOf(method)) {
+    for (const [type, body] of bodiesOf(method).slice(0, bodies)) {
       const query = `?token=${TOKEN}&signature=${SIGNED}&client_id=${TOKEN}&state=s&id_token_hint=${TOKEN}`;
       const response = await fetch(url + path + query, {
         method,
@@ -207,12 +215,12 @@ t.test('saas-backend writes no secret to logs, answers, e-mails or its database'
   const answers = [
     ...(await drive(url, routes, {})),
     ...(await drive(url, routes, { authorization: basic() })),
-    ...(await drive(url, routes, { authorization: `Bearer ${BEARER}` })),
-    ...(await drive(url, routes, { authorization: `Bearer ${ada.accessToken}${BEARER}` })),
+    ...(await drive(url, routes, { authorization: `Bearer ${BEARER}` }, WELL_FORMED)),
+    ...(await drive(url, routes, { authorization: `Bearer ${ada.accessToken}${BEARER}` }, WELL_FORMED)),
     // Includes logout, so it runs after all requests that need the session.
     ...(await drive(url, routes, { authorization })),
     // Last, because invalid operator credentials are counted.
-    ...(await drive(url, routes, { authorization: basic(adminUsername, WRONG) })),
+    ...(await drive(url, routes, { authorization: basic(adminUsername, WRONG) }, WELL_FORMED)),
   ];
   const tokens = [ada, login, refreshed].flatMap(({ accessToken, refreshToken }) => [
     accessToken,
@@ -294,8 +302,8 @@ t.test('idp writes no secret to logs, answers or its database', async (t) => {
     ...(await drive(url, routes, bearer(ADMIN_TOKEN))),
     ...(await drive(url, routes, bearer(tokens['access_token'] ?? ''))),
     ...(await drive(url, routes, { authorization: basic(client.client_id, client.client_secret) })),
-    ...(await drive(url, routes, { authorization: basic('ada@example.test', WRONG) })),
-    ...(await drive(url, routes, bearer(BEARER))),
+    ...(await drive(url, routes, { authorization: basic('ada@example.test', WRONG) }, WELL_FORMED)),
+    ...(await drive(url, routes, bearer(BEARER), WELL_FORMED)),
   ];
   const { found, open, ...ended } = await sightings(cwd, program, answers, {
     ...all({ ...COMMON, ADMIN_TOKEN, SEED, ES256_KEY, code, agentPassword: agent.password }),

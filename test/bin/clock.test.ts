@@ -1,20 +1,17 @@
-/** Clocks that jump back and forth under running programs. Counters: `test/core/throttle/throttle.test.ts`. */
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
-import t, { type Test } from 'tap';
+/**
+ * Clocks that are set back and corrected. Counters: `test/core/throttle/throttle.test.ts`; whole programs: `npm run torture`.
+ */
+import t from 'tap';
 import { DAY, HOUR, MINUTE } from '../../src/core/kernel/clock.js';
 import { createJobs } from '../../src/core/ops/jobs.js';
 import { openStore } from '../../src/core/storage/open.js';
-import { openDatabase } from '../../src/core/storage/sqlite/store.js';
 import { createEventLeases } from '../../src/saas/billing/events/leases.js';
 import { webhookEventCollection } from '../../src/saas/billing/store.js';
-import { type Answer, basic, PASSWORD, parseJson, saasApp } from '../kit/app.js';
+import { saasApp } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
-import { ADMIN_TOKEN, authorizePath, CALLBACK, codeIn, idpApp, redemption } from '../kit/idp.js';
+import { idpApp } from '../kit/idp.js';
 import { mailSink } from '../kit/mail.js';
-import { compiled, startProgram } from '../kit/process.js';
 import { countedRandom } from '../kit/random.js';
-import { temporaryFolder } from '../kit/tmp.js';
 import { outbox } from '../shared/email/kit.js';
 
 const JUMPS = { hour: HOUR, day: DAY, year: 365 * DAY };
@@ -150,112 +147,4 @@ t.test('a used refresh token stays used when the clock is set back', async (t) =
   t.equal((await idp.refresh(client, stolen)).status, 200);
   idp.clock.advance(-HOUR);
   t.equal((await idp.refresh(client, stolen)).body.error, 'invalid_grant');
-});
-
-/** Loaded before a program: each SIGWINCH sets the system clock to the next of these years. */
-const FALSE_CLOCK = `
-  const years = [-1, 0, 1];
-  const { now } = Date;
-  let ahead = 0;
-  globalThis.Date = class extends Date {
-    static now() { return now() + ahead; }
-    constructor(...given) { super(...(given.length === 0 ? [now() + ahead] : given)); }
-  };
-  process.on('SIGWINCH', () => {
-    const year = years.shift();
-    ahead = year * ${365 * DAY};
-    console.log('year ' + year);
-  });
-`;
-
-/** A program as its users start it, except for the system clock. */
-async function falselyTimed(t: Test, script: string, args: string[]) {
-  const cwd = temporaryFolder(t);
-  const preload = join(cwd, 'clock.mjs');
-  writeFileSync(preload, FALSE_CLOCK);
-  const env = {
-    NODE_OPTIONS: `--import=${preload}`,
-    DATABASE_URI: 'sqlite:app.db',
-    IDP_DATABASE_URI: 'sqlite:app.db',
-    IDP_ADMIN_TOKEN: ADMIN_TOKEN,
-  };
-  const program = startProgram(t, compiled(script), { args, cwd, env });
-  const url = await program.url();
-  return {
-    async jump(year: number) {
-      program.signal('SIGWINCH');
-      await program.printed(new RegExp(`^year ${year}$`));
-    },
-    async send(method: string, path: string, authorization?: string, payload?: object | string) {
-      const type = typeof payload === 'string' ? 'application/x-www-form-urlencoded' : 'application/json';
-      const answer = await fetch(url + path, {
-        method,
-        redirect: 'manual',
-        headers: { ...(payload && { 'content-type': type }), ...(authorization && { authorization }) },
-        ...(payload && { body: typeof payload === 'string' ? payload : JSON.stringify(payload) }),
-      });
-      const location = answer.headers.get('location') ?? undefined;
-      const body: Answer['body'] = parseJson(await answer.text());
-      return { status: answer.status, location, body };
-    },
-    async end() {
-      t.equal(await program.terminate(), 0);
-      const database = await openDatabase(join(cwd, 'app.db'));
-      t.match(database.prepare('PRAGMA integrity_check').get(), { integrity_check: 'ok' });
-      database.close();
-    },
-  };
-}
-
-t.test('both programs survive jumps of the system clock', async (t) => {
-  const saas = async () => {
-    const { jump, send, end } = await falselyTimed(t, 'bin/saas-backend.js', ['-p', '0']);
-    const me = async (token: string) => (await send('GET', '/api/auth/me', `Bearer ${token}`)).status;
-    const post = (path: string, body: object) => send('POST', `/api/auth/${path}`, undefined, body);
-    const person = { email: 'ada@example.test', password: PASSWORD };
-    const { accessToken, refreshToken } = (await post('register', person)).body.data;
-    await jump(-1);
-    t.equal(await me(accessToken), 401, 'a token of the future');
-    t.equal((await post('refresh', { refreshToken })).status, 401);
-    const login = await post('login', person);
-    t.equal(login.status, 200, 'the password is accepted');
-    t.equal(await me(login.body.data.accessToken), 200);
-    await jump(0);
-    t.equal(await me(accessToken), 200, 'no session is lost');
-    t.equal(await me(login.body.data.accessToken), 401, 'a token of the past');
-    const next = await post('refresh', { refreshToken });
-    t.equal(next.status, 200);
-    await jump(1);
-    t.equal(await me(next.body.data.accessToken), 401);
-    t.equal((await post('refresh', next.body.data)).status, 401);
-    await end();
-  };
-  const idp = async () => {
-    const { jump, send, end } = await falselyTimed(t, 'bin/idp.js', ['serve', '-port', '0']);
-    const admin = (path: string, body: object) => send('POST', `/v1/${path}`, `Bearer ${ADMIN_TOKEN}`, body);
-    const { client_id: id, client_secret: secret } = (await admin('clients', { redirect_uris: [CALLBACK] }))
-      .body;
-    const client = { id, secret, redirectUri: CALLBACK };
-    const agent = (await admin('agents', { handle: 'agent@example.test' })).body;
-    const codeFor = async () =>
-      codeIn((await send('GET', authorizePath(client), basic(agent.handle, agent.password))).location);
-    const redeem = (code: string) => send('POST', '/token', undefined, redemption(client, code));
-    const userinfo = async (token: string) => (await send('GET', '/userinfo', `Bearer ${token}`)).status;
-    const unused = await codeFor();
-    const { access_token: token } = (await redeem(await codeFor())).body;
-    t.equal(await userinfo(token), 200);
-    await jump(-1);
-    t.equal((await redeem(unused)).body.error, 'invalid_grant', 'a code of the future');
-    t.equal(await userinfo(token), 401, 'a token of the future');
-    const past = await redeem(await codeFor());
-    t.equal(past.status, 200, 'the password is accepted');
-    t.equal(await userinfo(past.body.access_token), 200);
-    await jump(0);
-    t.equal(await userinfo(token), 200, 'no session is lost');
-    t.equal(await userinfo(past.body.access_token), 401, 'a token of the past');
-    await jump(1);
-    t.equal(await userinfo(token), 401);
-    await end();
-  };
-  await Promise.all([saas(), idp()]);
 });

@@ -1,8 +1,17 @@
 import { once } from 'node:events';
-import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import t, { type Test } from 'tap';
 import { DAY, HOUR } from '../../src/core/kernel/clock.js';
 import type { Finding } from '../../src/core/server/doctor.js';
@@ -10,18 +19,21 @@ import { openStore } from '../../src/core/storage/open.js';
 import { loadDriver } from '../../src/core/storage/sqlite/driver.js';
 import { openDatabase } from '../../src/core/storage/sqlite/store.js';
 import { clientCollection } from '../../src/idp/provisioning/store.js';
+import { userCollection } from '../../src/saas/auth/store.js';
 import { customerCollection } from '../../src/saas/billing/store.js';
 import { type UsageDocument, usageCollection } from '../../src/saas/billing/usage/reports.js';
-import { examineSaas } from '../../src/saas/doctor.js';
+import { saasApp } from '../kit/app.js';
 import { runProgram } from '../kit/command-line.js';
+import { idpApp } from '../kit/idp.js';
 import { mailSink } from '../kit/mail.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
-/** The doctor checks what a start checks, and changes nothing. */
+/** The doctor checks what a start checks, and changes nothing. Invalid options: `test/core/config/option-table.test.ts`. */
 
-const SAAS = compiled('bin/saas-backend.js');
-const IDP = compiled('bin/idp.js');
+const SAAS = 'saas-backend';
+const IDP = 'idp';
+type Product = typeof SAAS | typeof IDP;
 
 const SAAS_PRODUCTION = {
   NODE_ENV: 'production',
@@ -29,106 +41,88 @@ const SAAS_PRODUCTION = {
   PUBLIC_URL: 'https://app.example',
   JWT_ACCESS_SECRET: 'b7d1f0c25e8a4396b7d1f0c25e8a4396',
   JWT_REFRESH_SECRET: 'f0c25e8a4396b7d1f0c25e8a4396b7d1',
-  PORT: '0',
 };
 
-async function doctor(t: Test, script: string, env: Record<string, string>, cwd = temporaryFolder(t)) {
+const BCRYPT = `$2b$10$${'a'.repeat(53)}`;
+
+/** What the doctor finds with these variables alone. */
+async function doctor(t: Test, product: Product, env: Record<string, string>, cwd = temporaryFolder(t)) {
   const list = () => readdirSync(cwd, { recursive: true, encoding: 'utf8' });
   const before = list();
-  const program = startProgram(t, script, { args: ['doctor', '--json'], cwd, env });
-  const code = await program.ended();
-  const text = program.lines.join('\n');
+  const ports = { PORT: '0', IDP_PORT: '0' };
+  const { code, out: text } = await runProgram(product, ['doctor', '--json'], { ...ports, ...env }, { cwd });
   const { healthy, findings } = JSON.parse(text) as { healthy: boolean; findings: Finding[] };
   const created = list().filter((name) => !before.includes(name));
   t.same(created, [], 'nothing is created');
   t.equal(code, healthy ? 0 : 1);
-  const about = (level: string) =>
+  const about = (level: Finding['level']) =>
     findings.filter((finding) => finding.level === level).map((finding) => finding.about);
   return { healthy, findings, text, problems: about('problem'), warnings: about('warning') };
 }
 
-t.test('development without configuration has no problems, and no secrets are generated', async (t) => {
-  for (const [script, env] of [
-    [SAAS, { PORT: '0' }],
-    [IDP, { IDP_PORT: '0' }],
-  ] as [string, Record<string, string>][]) {
-    const { healthy, problems, text } = await doctor(t, script, env);
-    t.same([healthy, problems], [true, []]);
-    t.match(text, /does not exist yet; the first start creates it \(SQLite 3\.\d+\.\d+ of \S+\)/);
-  }
-});
+/** Starts a program with these variables alone. */
+function start(t: Test, product: Product, env: Record<string, string>, cwd = temporaryFolder(t)) {
+  return startProgram(t, compiled(`bin/${product}.js`), { args: ['serve', '-p', '0'], cwd, env });
+}
+
+t.test(
+  'the command prints the findings, readable or as JSON, and exits with 1 if there is a problem',
+  async (t) => {
+    const cwd = temporaryFolder(t);
+    const run = (product: Product, ...more: string[]) =>
+      runProgram(product, ['doctor', ...more], { PORT: '0', IDP_PORT: '0', CORS_ORIGIN: '*' }, { cwd });
+    const { code, json } = await run(IDP, '--json');
+    t.match({ code, json }, { code: 0, json: { healthy: true, findings: [{ level: 'ok' }] } });
+    t.same(readdirSync(cwd), [], 'and no secrets are generated');
+    mkdirSync(join(cwd, 'data'));
+    writeFileSync(join(cwd, 'data/saas-backend.secrets.json'), '["geheim"]');
+    const { code: failed, out } = await run(SAAS);
+    t.equal(failed, 1);
+    t.match(out, /^ok +configuration is complete for development$/m);
+    t.match(out, /^warning +CORS_ORIGIN allows .*\n +→ List the origins/m);
+    t.match(out, /^problem +JWT_ACCESS_SECRET, .* cannot save .*\.json does not contain .*\n +→ Set them/m);
+    t.match(out, /^1 problem, 1 warning\.$/m);
+    t.notMatch(out, /geheim|\x1b/);
+  },
+);
 
 t.test('the doctor and the start name a mail server that does not accept e-mails', async (t) => {
   const sink = await mailSink(t);
   const closed = 'smtp://127.0.0.1:9';
-  for (const [script, prefix, port] of [
-    [SAAS, '', 'PORT'],
-    [IDP, 'IDP_', 'IDP_PORT'],
+  for (const [product, name] of [
+    [SAAS, 'EMAIL_SMTP_URL'],
+    [IDP, 'IDP_EMAIL_SMTP_URL'],
   ] as const) {
-    const name = `${prefix}EMAIL_SMTP_URL`;
-    const { warnings, text, healthy } = await doctor(t, script, { [port]: '0', [name]: closed });
+    const { warnings, text, healthy } = await doctor(t, product, { [name]: closed });
     t.ok(warnings.includes(name));
     t.ok(healthy, 'the server starts');
     t.match(text, /names a mail server that does not accept e-mails: E[A-Z]+ at CONN/);
-    const { warnings: none } = await doctor(t, script, { [port]: '0', [name]: sink.url });
-    t.notOk(none.includes(name));
-    const args = script === IDP ? ['serve'] : [];
-    const env = { [port]: '0', [name]: closed };
-    const program = startProgram(t, script, { args, cwd: temporaryFolder(t), env });
-    await program.printed(/"reason":"E[A-Z]+ at CONN.*the mail server does not accept e-mails/);
-    t.equal(await program.terminate(), 0);
+    t.notOk((await doctor(t, product, { [name]: sink.url })).warnings.includes(name));
   }
+  const program = start(t, SAAS, { EMAIL_SMTP_URL: closed });
+  await program.printed(/"reason":"E[A-Z]+ at CONN.*the mail server does not accept e-mails/);
 });
 
 t.test('neither program uses the store of the other', async (t) => {
   const cwd = temporaryFolder(t);
-  const env = { PORT: '0', IDP_PORT: '0', DATABASE_URI: 'sqlite:one.db', IDP_DATABASE_URI: 'sqlite:one.db' };
-  const first = startProgram(t, SAAS, { cwd, env });
-  await first.url();
+  const env = { DATABASE_URI: 'sqlite:one.db', IDP_DATABASE_URI: 'sqlite:one.db' };
+  const app = await saasApp(t, { databaseUri: `sqlite:${cwd}/one.db` });
   const refused = /the store belongs to saas-backend/;
-  const second = startProgram(t, IDP, { args: ['serve'], cwd, env });
+  const second = start(t, IDP, env, cwd);
   t.equal(await second.ended(), 1);
   t.match(second.lines.join('\n'), refused);
   t.match((await doctor(t, IDP, env, cwd)).text, refused);
-  t.equal(await first.terminate(), 0);
+  await app.close();
   t.same((await doctor(t, SAAS, env, cwd)).problems, []);
 });
 
-t.test('the doctor reports all problems at once with variable and remedy, and no secret', async (t) => {
-  const env = {
-    NODE_ENV: 'production',
-    LOG_LEVEL: 'loud',
-    JWT_ACCESS_SECRET: 'changeme-please',
-    EMAIL_TEMPLATE_DIR: '/no/such/folder',
-    JWT_REFRESH_SECRET_FILE: '/no/such/file',
-  };
-  const { problems, findings, text } = await doctor(t, SAAS, env);
-  for (const name of ['DATABASE_URI', 'PUBLIC_URL', 'LOG_LEVEL', 'JWT_ACCESS_SECRET', 'EMAIL_TEMPLATE_DIR']) {
-    t.ok(problems.includes(name), name);
-  }
-  t.ok(problems.includes('JWT_REFRESH_SECRET_FILE'));
-  for (const { remedy, about } of findings) t.match(remedy, /^Set /, about);
-  t.notMatch(text, /changeme/);
-  const idp = await doctor(t, IDP, { NODE_ENV: 'production', IDP_ED25519_SEED: '0'.repeat(64) });
-  for (const name of ['IDP_DATABASE_URI', 'IDP_PUBLIC_URL', 'IDP_ED25519_SEED']) {
-    t.ok(idp.problems.includes(name), name);
-  }
-  t.notMatch(idp.text, /0{64}/);
-});
-
 t.test('risky settings are warnings', async (t) => {
-  const cwd = temporaryFolder(t);
-  const { healthy, warnings, text } = await doctor(
-    t,
-    SAAS,
-    {
-      ...SAAS_PRODUCTION,
-      CORS_ORIGIN: '*',
-      PAYMENT_SECRET_KEY: 'sk_test_Qm3xT7',
-      DATABASE_URI: 'sqlite::memory:',
-    },
-    cwd,
-  );
+  const { healthy, warnings, text } = await doctor(t, SAAS, {
+    ...SAAS_PRODUCTION,
+    CORS_ORIGIN: '*',
+    PAYMENT_SECRET_KEY: 'sk_test_Qm3xT7',
+    DATABASE_URI: 'sqlite::memory:',
+  });
   t.ok(healthy);
   t.same(warnings.toSorted(), [
     'ADMIN_PASSWORD',
@@ -147,7 +141,6 @@ t.test('risky settings are warnings', async (t) => {
     IDP_PUBLIC_URL: 'https://id.example',
     IDP_ED25519_SEED: '5d9c1e8a70f3b264c6e1d8f05a9b3742e7160fca8d35b94c2e6f01a7d8c3b549',
     IDP_TRUSTED_EMAIL_DOMAINS: 'example.com',
-    IDP_PORT: '0',
   });
   t.same(idp.warnings.toSorted(), [
     'IDP_ADMIN_TOKEN',
@@ -161,8 +154,6 @@ t.test('risky settings are warnings', async (t) => {
   t.match(unused.text, /IDP_EMAIL_SMTP_URL","message":"is not set, so the other options/);
   const numbered = await doctor(t, IDP, { IDP_PASSKEYS: 'true', IDP_PUBLIC_URL: 'http://192.0.2.1:8080' });
   t.match(numbered.text, /IDP_PUBLIC_URL","message":"names an IP address, 192\.0\.2\.1, at which browsers/);
-  const used = { IDP_FROM_EMAIL: 'id@example.com', IDP_EMAIL_SMTP_URL: 'smtp://127.0.0.1:9' };
-  t.notMatch((await doctor(t, IDP, used)).text, /the other options of e-mail have no effect/);
 });
 
 t.test('key rotation: reports the waiting time and incomplete steps', async (t) => {
@@ -171,7 +162,6 @@ t.test('key rotation: reports the waiting time and incomplete steps', async (t) 
   ) as [string, string, string];
   const examine = (current: string, next?: string, previous?: string) =>
     doctor(t, IDP, {
-      IDP_PORT: '0',
       IDP_ED25519_SEED: current,
       ...(next && { IDP_ED25519_SEED_NEXT: next }),
       ...(previous && { IDP_ED25519_SEED_PREVIOUS: previous }),
@@ -207,7 +197,7 @@ t.test(
       string,
     ];
     const examine = (more: Record<string, string>) =>
-      doctor(t, IDP, { IDP_PORT: '0', IDP_DATABASE_URI: `sqlite:${cwd}/idp.db`, ...more });
+      doctor(t, IDP, { IDP_DATABASE_URI: `sqlite:${cwd}/idp.db`, ...more });
     const client = { redirectUris: [], postLogoutRedirectUris: [], principalKinds: [], createdAt: 0 };
     await clients.insert({ ...client, id: 'cid_plain', name: 'Plain' });
     t.notOk((await examine({})).warnings.includes('IDP_ES256_KEY'));
@@ -215,10 +205,7 @@ t.test(
     await clients.insert({ ...client, id: 'cid_nameless', name: '', idTokenAlg: 'ES256' });
     const without = await examine({});
     t.same([without.healthy, without.warnings], [true, ['IDP_ES256_KEY']]);
-    t.match(
-      without.text,
-      /nobody can sign in to .*Shop \(cid_shop\), cid_nameless|nobody can sign in to .*cid_nameless, Shop \(cid_shop\)/,
-    );
+    for (const name of ['Shop (cid_shop)', 'cid_nameless']) t.match(without.text, name);
     t.notMatch(without.text, /Plain|cid_plain/);
     t.same((await examine({ IDP_ES256_KEY: key })).warnings, []);
     const NEXT = 'IDP_ES256_KEY_NEXT';
@@ -236,7 +223,7 @@ t.test(
 
 t.test('the doctor and the start say which APIs admit those who sign up', async (t) => {
   const cwd = temporaryFolder(t);
-  const env = { IDP_PORT: '0', IDP_DATABASE_URI: `sqlite:${join(cwd, 'idp.db')}` };
+  const env = { IDP_DATABASE_URI: `sqlite:${join(cwd, 'idp.db')}` };
   const add = (uri: string, ...more: string[]) =>
     runProgram('idp', ['resource', 'add', uri, ...more], env, { cwd });
   t.same((await doctor(t, IDP, env, cwd)).warnings, [], 'without any');
@@ -250,9 +237,7 @@ t.test('the doctor and the start say which APIs admit those who sign up', async 
   const SAYS = /anyone who signs up gets access tokens with every scope for https:\/\/open\.example\.test/;
   t.match(open.text, SAYS);
   t.notMatch((await doctor(t, IDP, { ...env, IDP_DISABLE_SIGNUP: '1' }, cwd)).text, /signs up gets/);
-  const program = startProgram(t, IDP, { args: ['serve', '-port', '0'], cwd, env });
-  await program.url();
-  t.match(program.lines.join('\n'), SAYS);
+  await start(t, IDP, env, cwd).printed(SAYS);
 });
 
 t.test('the doctor reports usage and profiles that do not reach the payment provider', async (t) => {
@@ -279,7 +264,7 @@ t.test('the doctor reports usage and profiles that do not reach the payment prov
   await report('without a customer', { reportedAt: days(3), dueAt: now + HOUR });
   const customers = customerCollection(store);
   await customers.insert({ id: 'usr_1', customerId: 'cus_1', createdAt: 1 });
-  const env = { PORT: '0', DATABASE_URI: 'sqlite:app.db' };
+  const env = { DATABASE_URI: 'sqlite:app.db' };
   t.same((await doctor(t, SAAS, env, folder)).warnings, []);
 
   await report('failed', { status: 'failed', attempts: 9, reportedAt: days(40), endedAt: days(5) });
@@ -297,17 +282,12 @@ t.test('the doctor reports usage and profiles that do not reach the payment prov
   const messages = findings.filter(({ level }) => level === 'warning').map(({ message }) => message);
   t.match(messages, [/failed .*: 1$/, /more than a day ago .*: 2$/, /overdue .*: 3$/, /rejects: 1$/]);
   await store.close();
-
-  // Written by a version without these fields.
-  const old = await openDatabase(join(folder, 'old.db'));
-  old.exec('CREATE TABLE customers (id TEXT PRIMARY KEY NOT NULL, doc TEXT NOT NULL)');
-  old.close();
-  t.same((await doctor(t, SAAS, { ...env, DATABASE_URI: 'sqlite:old.db' }, folder)).warnings, []);
 });
 
-/** Files in a folder: some cannot be a store, one can. */
+/** Files in a folder: some cannot be a store, others can. */
 async function fillWithStores(folder: string): Promise<void> {
   writeFileSync(join(folder, 'text.db'), 'no database at all');
+  writeFileSync(join(folder, 'empty.db'), '');
   const make = async (name: string, sql: string) => {
     const db = await openDatabase(join(folder, name));
     db.exec(`PRAGMA journal_mode = DELETE; ${sql}`);
@@ -316,102 +296,93 @@ async function fillWithStores(folder: string): Promise<void> {
   await make('foreign.db', 'CREATE TABLE users (name); PRAGMA user_version = 0');
   await make('newer.db', 'PRAGMA user_version = 999');
   await make('good.db', '');
+  await make('damaged.db', 'CREATE TABLE things (id TEXT PRIMARY KEY NOT NULL, doc TEXT NOT NULL)');
+  // Behind the header: the page that lists the tables.
+  const descriptor = openSync(join(folder, 'damaged.db'), 'r+');
+  writeSync(descriptor, Buffer.alloc(3996, 0xff), 0, 3996, 100);
+  closeSync(descriptor);
   mkdirSync(join(folder, 'folder'));
   symlinkSync('/no/such/place', join(folder, 'link'));
 }
 
 t.test('the doctor and the start report the same for every store', async (t) => {
-  const bad: [uri: string, says: RegExp][] = [
-    ['sqlite:text.db', /file is not a database/],
-    ['sqlite:foreign.db', /belongs to another program/],
-    ['sqlite:newer.db', /newer version \(layout 999/],
-    ['sqlite:folder', /folder is a folder/],
-    ['sqlite:.', /is a folder/],
-    ['sqlite:text.db/app.db', /cannot create .*app\.db: ENOTDIR/],
-    ['sqlite:text.db/deep/below/app.db', /cannot create .*app\.db: ENOTDIR/],
-    ['sqlite:link/app.db', /cannot create .*app\.db: ENOENT/],
-    [`sqlite:${'x'.repeat(300)}/app.db`, /cannot create .*app\.db: ENAMETOOLONG/],
-    [`sqlite:${'x'.repeat(300)}.db`, /cannot create .*\.db: ENAMETOOLONG/],
-    ...(process.platform === 'linux'
-      ? ([
-          ['sqlite:/proc/app.db', /cannot create \/proc\/app\.db: E[A-Z]+/],
-          ['sqlite:/sys/deep/app.db', /cannot create \/sys\/deep\/app\.db: E[A-Z]+/],
-        ] as [string, RegExp][])
-      : []),
-    ['mongodb://user:geheim@127.0.0.1:1/app', /MongoDB: /],
+  const isLinux = process.platform === 'linux';
+  const bad: [path: string, says: RegExp, remedy?: RegExp][] = [
+    ['text.db', /file is not a database/, /Choose another file, or restore the last backup\./],
+    ['foreign.db', /belongs to another program/, /Choose another file/],
+    ['newer.db', /newer version \(layout 999/, /Install that version again, or restore the backup/],
+    ['damaged.db', /malformed/, /The file is damaged: restore the last backup\./],
+    ['folder', /folder is a folder/, /Choose a file in it, like sqlite:.*\/app\.db\./],
+    ['.', /is a folder/],
+    ['text.db/deep/below/app.db', /cannot create .*app\.db: ENOTDIR/, /Choose a file/],
+    ['link/app.db', /cannot create .*app\.db: ENOENT/],
+    [`${'x'.repeat(300)}/app.db`, /cannot create .*app\.db: ENAMETOOLONG/],
+    [`${'x'.repeat(300)}.db`, /cannot create .*\.db: ENAMETOOLONG/],
   ];
-  for (const [DATABASE_URI, says] of bad) {
-    const cwd = temporaryFolder(t);
-    await fillWithStores(cwd);
-    const env = { PORT: '0', LOG_LEVEL: 'silent', DATABASE_URI };
-    const found = await doctor(t, SAAS, env, cwd);
-    t.same(found.problems, ['DATABASE_URI'], DATABASE_URI);
-    const { message = '', remedy } = found.findings.find(({ level }) => level === 'problem') ?? {};
-    t.match(message, says);
-    const start = startProgram(t, SAAS, { args: ['serve'], cwd, env });
-    t.equal(await start.ended(), 1, DATABASE_URI);
-    t.equal(
-      start.lines.join('\n'),
-      `saas-backend cannot start: the store that DATABASE_URI names cannot be opened: ${message}. ${remedy}`,
-    );
-    t.notMatch(found.text + start.lines.join('\n'), /geheim/);
+  // Where even root cannot create a file, and where others cannot.
+  if (isLinux) {
+    bad.push(['/proc/app.db', /cannot create \/proc\/app\.db: E[A-Z]+/]);
+    bad.push(['/sys/deep/app.db', /cannot create \/sys\/deep\/app\.db: E[A-Z]+/]);
   }
+  if (process.getuid?.() !== 0) bad.push(['/saas-backend.db', /cannot create .* E(ACCES|ROFS)/]);
+  const cwd = temporaryFolder(t);
+  await fillWithStores(cwd);
+  const report = async (DATABASE_URI: string, says: RegExp) => {
+    const found = await doctor(t, SAAS, { DATABASE_URI }, cwd);
+    t.same(found.problems, ['DATABASE_URI'], DATABASE_URI);
+    const { message = '', remedy = '' } = found.findings.find(({ level }) => level === 'problem') ?? {};
+    t.match(message, says);
+    t.notMatch(found.text, /geheim/);
+    return { message, remedy };
+  };
+  for (const [path, says, does = /./] of bad) {
+    const { message, remedy } = await report(`sqlite:${path}`, says);
+    t.match(remedy, does);
+    const opened = openStore(`sqlite:${resolve(cwd, path)}`).then((store) => store.ready());
+    await t.rejects(opened, { name: 'StoreUnavailable', message, remedy }, path);
+  }
+  await report('mongodb://user:geheim@127.0.0.1:1/app', /MongoDB: /);
+  if (!isLinux) return;
+  await t.rejects(openStore('sqlite:/dev/full'), { message: /disk is full/, remedy: /Free up disk space/ });
 });
 
 t.test('the doctor finds stores that a start can open, and does not change them', async (t) => {
-  for (const [path, says] of [
-    ['good.db', /names a store that is there/],
-    ['new.db', /the first start creates it/],
-    ['folder/deep/new.db', /the first start creates it/],
-  ] as const) {
-    const cwd = temporaryFolder(t);
-    await fillWithStores(cwd);
-    const before = readFileSync(join(cwd, 'good.db'));
-    const found = await doctor(t, SAAS, { PORT: '0', DATABASE_URI: `sqlite:${path}` }, cwd);
-    t.same(found.problems, [], path);
-    t.match(found.text, says);
-    t.same(readFileSync(join(cwd, 'good.db')), before);
-  }
-});
-
-t.test(
-  'the doctor does not migrate a store of an earlier version or turn an empty file into one',
-  async (t) => {
-    const cwd = temporaryFolder(t);
-    const hash = `$2b$10$${'a'.repeat(53)}`;
-    const { DatabaseSync } = await loadDriver();
-    const earlier = new DatabaseSync(join(cwd, 'earlier.db'));
-    // Without the fields and indexes that were declared later.
-    earlier.exec(`
-    PRAGMA journal_mode = WAL;
+  const cwd = temporaryFolder(t);
+  await fillWithStores(cwd);
+  const { DatabaseSync } = await loadDriver();
+  const unlike = new DatabaseSync(join(cwd, 'unlike.db'));
+  // Without the fields and indexes that this version declares.
+  unlike.exec(`
     PRAGMA user_version = 1;
     CREATE TABLE users (id TEXT PRIMARY KEY NOT NULL, doc TEXT NOT NULL);
-    INSERT INTO users VALUES ('usr_1', '${JSON.stringify({ id: 'usr_1', passwordHash: hash })}');
+    CREATE TABLE customers (id TEXT PRIMARY KEY NOT NULL, doc TEXT NOT NULL);
+    INSERT INTO users VALUES ('usr_1', '${JSON.stringify({ id: 'usr_1', passwordHash: BCRYPT })}');
   `);
-    earlier.close();
-    writeFileSync(join(cwd, 'empty.db'), '');
-    for (const [file, counted] of [
-      ['earlier.db', ['imported passwords']],
-      ['empty.db', []],
-    ] as const) {
-      const before = readFileSync(join(cwd, file));
-      const found = await doctor(t, SAAS, { PORT: '0', DATABASE_URI: `sqlite:${file}` }, cwd);
-      t.same(found.problems, []);
-      t.same(found.warnings, counted);
-      t.ok(readFileSync(join(cwd, file)).equals(before), `${file} is as it was`);
-    }
-  },
-);
+  unlike.close();
+  for (const [path, says, warnings = []] of [
+    ['good.db', /names a store that is there/],
+    ['empty.db', /names a store that is there/],
+    ['unlike.db', /names a store that is there/, ['imported passwords']],
+    ['new.db', /the first start creates it \(SQLite 3\.\d+\.\d+ of \S+\)/],
+    ['folder/deep/new.db', /the first start creates it/],
+  ] as const) {
+    const contents = () => ['good.db', 'empty.db', 'unlike.db'].map((name) => readFileSync(join(cwd, name)));
+    const before = contents();
+    const found = await doctor(t, SAAS, { DATABASE_URI: `sqlite:${path}` }, cwd);
+    t.same([found.problems, found.warnings], [[], warnings], path);
+    t.match(found.text, says);
+    t.same(contents(), before, `${path}: as it was`);
+  }
+});
 
 t.test('development secrets that cannot be saved are a problem', async (t) => {
   const cwd = temporaryFolder(t);
   writeFileSync(join(cwd, 'data'), 'no folder');
-  const env = { PORT: '0', DATABASE_URI: 'sqlite::memory:' };
+  const env = { DATABASE_URI: 'sqlite::memory:' };
   const { findings, problems } = await doctor(t, SAAS, env, cwd);
   t.same(problems, ['JWT_ACCESS_SECRET, JWT_REFRESH_SECRET, ADMIN_PASSWORD']);
   t.match(findings.find(({ level }) => level === 'problem')?.message, /cannot save the values .*: ENOTDIR/);
-  const start = startProgram(t, SAAS, { args: ['serve'], cwd, env });
-  t.equal(await start.ended(), 1);
+  t.equal(await start(t, SAAS, env, cwd).ended(), 1);
 });
 
 /** A server that answers `/health` with this text. */
@@ -442,24 +413,21 @@ t.test('a port in use is a problem, unless the same program responds on it', asy
     t.same((await doctor(t, IDP, { IDP_PORT: port })).problems, ['IDP_PORT'], text);
   }
 
-  const cwd = temporaryFolder(t);
-  const saas = startProgram(t, SAAS, { args: ['-p', '0'], cwd });
-  const idp = startProgram(t, IDP, { args: ['serve', '-p', '0'], cwd });
-  const [{ port: saasPort }, { port: idpPort }] = [new URL(await saas.url()), new URL(await idp.url())];
+  const [saas, idp] = [await saasApp(t), await idpApp(t)];
+  const [{ port: saasPort }, { port: idpPort }] = [new URL(await saas.listen()), new URL(await idp.listen())];
   for (const found of [
-    await doctor(t, SAAS, { PORT: saasPort }, cwd),
-    await doctor(t, IDP, { IDP_PORT: idpPort }, cwd),
+    await doctor(t, SAAS, { PORT: saasPort }),
+    await doctor(t, IDP, { IDP_PORT: idpPort }),
   ]) {
     t.ok(found.healthy, found.text);
     t.match(found.text, /is already running/);
   }
-  t.same((await doctor(t, SAAS, { PORT: idpPort }, cwd)).problems, ['PORT'], 'the other program');
-  t.same((await doctor(t, IDP, { IDP_PORT: saasPort }, cwd)).problems, ['IDP_PORT'], 'the other program');
-  t.same([await saas.terminate(), await idp.terminate()], [0, 0]);
+  t.same((await doctor(t, SAAS, { PORT: idpPort })).problems, ['PORT'], 'the other program');
+  t.same((await doctor(t, IDP, { IDP_PORT: saasPort })).problems, ['IDP_PORT'], 'the other program');
 });
 
 t.test('an address that this machine does not have is a problem of the host option', async (t) => {
-  const { problems, text } = await doctor(t, SAAS, { PORT: '0', HOST: '192.0.2.1' });
+  const { problems, text } = await doctor(t, SAAS, { HOST: '192.0.2.1' });
   t.same(problems, ['HOST']);
   t.match(text, /192\.0\.2\.1 is not an address of this machine/);
 });
@@ -471,15 +439,9 @@ t.test('the start log and the doctor list the same publicly accessible features'
     IDP_PUBLIC_URL: 'https://id.example',
     IDP_ED25519_SEED: '5d9c1e8a70f3b264c6e1d8f05a9b3742e7160fca8d35b94c2e6f01a7d8c3b549',
     IDP_HOST: '127.0.0.1',
-    IDP_PORT: '0',
   };
   const saasEnv = { ...SAAS_PRODUCTION, DATABASE_URI: 'sqlite::memory:', HOST: '127.0.0.1' };
-  const cases: [
-    script: string,
-    env: Record<string, string>,
-    closed: Record<string, string>,
-    about: string,
-  ][] = [
+  for (const [product, env, closed, about] of [
     [IDP, idpEnv, { IDP_DISABLE_SIGNUP: '1' }, 'IDP_DISABLE_SIGNUP'],
     [
       SAAS,
@@ -487,64 +449,40 @@ t.test('the start log and the doctor list the same publicly accessible features'
       { BILLING_PRICES: 'price_1=pro' },
       'BILLING_PRICES',
     ],
-  ];
-  for (const [script, env, closed, about] of cases) {
-    for (const isOpen of [true, false]) {
-      const given = isOpen ? env : { ...env, ...closed };
-      const found = await doctor(t, script, given);
-      t.equal(found.warnings.includes(about), isOpen, about);
-      const { message, remedy } = found.findings.find((finding) => finding.about === about) ?? {};
-      const program = startProgram(t, script, {
-        args: ['serve', '--json'],
-        cwd: temporaryFolder(t),
-        env: given,
-      });
-      await program.url();
-      const log = program.lines.join('\n');
-      t.equal(log.includes(`${about} ${message}. ${remedy}`), isOpen, `${about} in the log`);
-      t.notMatch(log, /Qm3xT7|5d9c1e8a/);
-      t.equal(await program.terminate(), 0);
-    }
+  ] as const) {
+    t.notOk((await doctor(t, product, { ...env, ...closed })).warnings.includes(about), about);
+    const { findings } = await doctor(t, product, env);
+    const { message, remedy } = findings.find((finding) => finding.about === about) ?? {};
+    const program = start(t, product, env);
+    await program.url();
+    const log = program.lines.join('\n');
+    t.ok(log.includes(`${about} ${message}. ${remedy}`), `${about} in the log`);
+    t.notMatch(log, /Qm3xT7|5d9c1e8a/);
   }
 });
 
-t.test('the doctor prints readable lines', async (t) => {
-  const env = { PORT: '0', CORS_ORIGIN: '*' };
+t.test('foreign password hashes are counted by kind', async (t) => {
   const cwd = temporaryFolder(t);
-  mkdirSync(join(cwd, 'data'));
-  writeFileSync(join(cwd, 'data/saas-backend.secrets.json'), '["geheim"]');
-  const program = startProgram(t, SAAS, { args: ['doctor'], cwd, env });
-  t.equal(await program.ended(), 1);
-  const text = program.lines.join('\n');
-  t.match(text, /^ok +configuration is complete for development$/m);
-  t.match(text, /^warning +CORS_ORIGIN allows .*\n +→ List the origins/m);
-  t.match(
-    text,
-    /^problem +JWT_ACCESS_SECRET, .* cannot save the values .*\.json does not contain .*\n +→ Set them/m,
-  );
-  t.notMatch(text, 'geheim');
-  t.match(text, /^1 problem, 1 warning\.$/m);
-  t.notMatch(text, '\x1b');
-});
-
-t.test('foreign password hashes are counted by kind until their owners sign in', async (t) => {
-  const cwd = temporaryFolder(t);
-  const env = { ...SAAS_PRODUCTION, DATABASE_URI: 'sqlite:app.db', ADMIN_PASSWORD: 'b7d1f0c25e8a4396' };
-  const lines = [
-    { email: 'a@example.test', passwordHash: `$2b$10$${'a'.repeat(53)}` },
-    { email: 'b@example.test', passwordHash: `$2a$12$${'a'.repeat(53)}` },
-    { email: 'c@example.test', passwordHash: `$pbkdf2-sha256$1000$${'a'.repeat(22)}$${'a'.repeat(43)}` },
-    { email: 'd@example.test' },
-  ];
-  const run = (args: string[]) => startProgram(t, SAAS, { args, cwd, env }).ended();
-  const write = (some: object[]) =>
-    writeFileSync(join(cwd, 'users.ndjson'), some.map((line) => JSON.stringify(line)).join('\n'));
-  write(lines.slice(3));
-  t.equal(await run(['user', 'import', 'users.ndjson']), 0);
-  t.notOk((await doctor(t, SAAS, env, cwd)).warnings.includes('imported passwords'));
-  write(lines);
-  t.equal(await run(['user', 'import', 'users.ndjson']), 0);
-  const { healthy, findings } = await doctor(t, SAAS, env, cwd);
+  const store = await openStore(`sqlite:${join(cwd, 'app.db')}`);
+  t.teardown(() => store.close());
+  const users = userCollection(store);
+  const examine = () => doctor(t, SAAS, { DATABASE_URI: 'sqlite:app.db' }, cwd);
+  const insert = (id: string, passwordHash?: string) =>
+    users.insert({
+      id,
+      email: `${id}@example.test`,
+      createdAt: 1,
+      ...(passwordHash && { passwordHash }),
+    } as never);
+  await insert('without');
+  t.same((await examine()).warnings, []);
+  for (const [index, hash] of [
+    BCRYPT,
+    BCRYPT.replace('2b$10', '2a$12'),
+    `$pbkdf2-sha256$1000$${'a'.repeat(22)}$${'a'.repeat(43)}`,
+  ].entries())
+    await insert(`usr_${index}`, hash);
+  const { healthy, findings } = await examine();
   t.ok(healthy);
   t.match(
     findings.find(({ about }) => about === 'imported passwords'),
@@ -552,17 +490,9 @@ t.test('foreign password hashes are counted by kind until their owners sign in',
   );
 });
 
-/** What the doctor of saas-backend finds in this process, without the findings that are in order. */
-async function examineWith(t: Test, env: Record<string, string>): Promise<Finding[]> {
-  const before = { ...process.env };
-  Object.assign(process.env, { PORT: '0', DATABASE_URI: `sqlite:${temporaryFolder(t)}/app.db`, ...env });
-  try {
-    return (await examineSaas()).filter(({ level }) => level !== 'ok');
-  } finally {
-    for (const name of Object.keys(process.env)) if (!(name in before)) delete process.env[name];
-    Object.assign(process.env, before);
-  }
-}
+/** The findings of saas-backend that are not in order. */
+const examineWith = async (t: Test, env: Record<string, string>) =>
+  (await doctor(t, SAAS, env)).findings.filter(({ level }) => level !== 'ok');
 
 const levels = (findings: Finding[]) => findings.map(({ level, about }) => `${level} ${about}`);
 

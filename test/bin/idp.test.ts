@@ -253,40 +253,21 @@ t.test('principals: created, rotated, invited, disabled and enabled', async (t) 
   );
 });
 
-t.test(
-  'a person who forgot the password gets a link, and the old password works until it is used',
-  async (t) => {
-    const { idp, type } = await both(t);
-    const client = await idp.createClient();
-    const human = await idp.makeHuman();
-    const token = (await idp.redeem(client, await idp.codeFor(client, human))).body.access_token;
-    const reset = async () =>
-      new URL((await type(['principal', 'reset', human.handle, '--json'])).json.reset_url).pathname;
-    const [first, path] = [await reset(), await reset()];
-    t.equal((await idp.authorize(client, human)).status, 302, 'nothing has changed yet');
-    t.equal((await idp.userinfo(token)).status, 200);
-    t.equal((await idp.request('GET', first)).status, 404, 'a newer link ends the older');
-    t.match(await idp.request('GET', path), { status: 200, text: /Choose a new password/ });
-
-    const renewed = { ...human, password: 'another sentence' };
-    const answer = await idp.request('POST', path, { body: { password: renewed.password } });
-    t.match(answer, { status: 201, body: { sub: human.sub, handle: human.handle, kind: 'human' } });
-    t.equal((await idp.authorize(client, human)).status, 401);
-    t.equal((await idp.authorize(client, renewed)).status, 302);
-    t.equal((await idp.userinfo(token)).status, 401, 'what was given out before is worth nothing');
-    t.equal((await idp.request('POST', path, { body: { password: PASSWORD } })).status, 410);
-
-    const unused = await reset();
-    await type(['principal', 'disable', human.handle]);
-    t.equal((await idp.request('POST', unused, { body: { password: PASSWORD } })).status, 404);
-    t.match(await type(['principal', 'reset', human.handle]), {
-      code: 1,
-      err: /is disabled\. Enable the account first/,
-    });
-    const agent = await idp.mintAgent();
-    t.match(await type(['principal', 'reset', agent.handle]), { code: 1, err: /idp agent rotate/ });
-  },
-);
+t.test('a person who forgot the password gets a link; agents and disabled people do not', async (t) => {
+  const { idp, type } = await both(t);
+  const client = await idp.createClient();
+  const human = await idp.makeHuman();
+  const reset = () => type(['principal', 'reset', human.handle, '--json']);
+  const path = new URL((await reset()).json.reset_url).pathname;
+  t.equal((await idp.authorize(client, human)).status, 302, 'nothing has changed yet');
+  const password = 'another sentence';
+  t.equal((await idp.request('POST', path, { body: { password } })).status, 201);
+  t.equal((await idp.authorize(client, { ...human, password })).status, 302);
+  await type(['principal', 'disable', human.handle]);
+  t.match(await reset(), { code: 1, err: /is disabled\. Enable the account first/ });
+  const agent = await idp.mintAgent();
+  t.match(await type(['principal', 'reset', agent.handle]), { code: 1, err: /idp agent rotate/ });
+});
 
 t.test('in development links point to the address where the server last listened', async (t) => {
   const { type, cwd } = commandLine(t);
@@ -330,19 +311,13 @@ t.test('failures print one sentence, invalid arguments the usage', async (t) => 
       /--password-stdin or IDP_LOGIN_PASSWORD is missing/,
     ],
   ];
-  await Promise.all(
-    failing.map(async ([args, reason]) => {
-      t.match(await type(args), { code: 1, out: '', err: reason }, args.join(' '));
-    }),
-  );
-  await Promise.all(
-    wrong.map(async ([args, reason]) => {
-      const { code, err } = await type(args);
-      t.equal(code, 2, args.join(' '));
-      t.match(err, reason);
-      t.match(err, /Usage/);
-    }),
-  );
+  for (const [args, err] of failing) t.match(await type(args), { code: 1, out: '', err }, args.join(' '));
+  for (const [args, reason] of wrong) {
+    const { code, err } = await type(args);
+    t.equal(code, 2, args.join(' '));
+    t.match(err, reason);
+    t.match(err, /Usage/);
+  }
   const broken = { IDP_DATABASE_URI: 'sqlite:/dev/null/x', IDP_PUBLIC_URL: 'http://localhost' };
   t.match(await type(['principal', 'list'], { more: broken }), {
     code: 1,
@@ -388,7 +363,6 @@ t.test('operators: granted, revoked, invited and listed on the host', async (t) 
   t.match(await type(['operator', 'revoke']), { code: 2, err: /missing required argument/ });
   t.match((await type(['operator', 'revoke', human.handle, '--json'])).json, { operator: false });
   t.match(await type(['operator', 'list']), { code: 0, err: 'There are no operators.' });
-  t.match((await type(['operator', 'grant', '--help'])).out, /Examples:\n {2}idp operator grant/);
 
   const invited = (await type(['operator', 'invite', 'ada@example.test', '--name', 'Ada', '--json'])).json;
   t.match(await type(['operator', 'grant', 'ada@example.test']), { code: 1, err: /idp operator invite ada/ });

@@ -19,16 +19,14 @@ import { addResource, FILES } from '../kit/resources.js';
 
 /** `idp login` as an agent runs it. */
 
+/** A provider that commands reach, with the time of this machine. */
+const REACHABLE = { env: false, publicUrl: undefined as never, ed25519Seed: SEED } as const;
+
 const REAL = { clock: systemClock, random: systemRandom };
 
 t.test('an agent logs in without a browser, and its tokens are readable only by its user', async (t) => {
   const line = commandLine(t);
-  const server = await idpApp(t, {
-    env: false,
-    clock: fakeClock(Date.now()),
-    publicUrl: undefined as never,
-    ed25519Seed: SEED,
-  });
+  const server = await idpApp(t, { ...REACHABLE, clock: fakeClock(Date.now()) });
   const issuer = (await server.listen()).replace('127.0.0.1', 'localhost');
   const native = await server.createClient({ redirect_uris: 'http://127.0.0.1/callback', public: true });
   const web = await server.createClient();
@@ -80,6 +78,14 @@ t.test('an agent logs in without a browser, and its tokens are readable only by 
   writeFileSync(cache, JSON.stringify({ ...stale, expires_at: Math.floor(Date.now() / 1000) + 30 }));
   const renewed = (await line.type([...cached, '--scope', 'openid'], { more })).json;
   t.not(renewed.access_token, stale.access_token);
+  await addResource(t, server);
+  const forApi = ['login', '--resource', FILES, '--scope', 'openid files:read', '--cache', 'api.json'];
+  const { out } = await line.type(forApi, { more });
+  t.match(claimsOf(out.trim()), { aud: FILES, sub: agent.sub, scope: 'files:read' });
+  t.equal((await line.type(forApi, { more })).out, out, 'from the cache');
+  t.match((await line.type(['login', '--cache', 'api.json'], { more })).out, /^(?!at_)/, 'but an id_token');
+  const unknown = await line.type(['login', '--resource', 'https://other.example.test'], { more });
+  t.match(unknown, { code: 1, out: '', err: /^idp login: invalid_target: resource is not registered/ });
   writeFileSync(cache, 'no JSON');
   t.match(await line.type(cached, { more }), { code: 1, err: /is not a token cache/ });
 
@@ -183,35 +189,6 @@ t.test(
     t.ok(withPassword.every((line) => line === `/authorize ${basic('scout', 'the password')}`));
   },
 );
-
-/** A provider that commands reach, with the time of this machine. */
-const REACHABLE = { env: false, publicUrl: undefined as never, ed25519Seed: SEED } as const;
-
-t.test('idp login --resource prints an access token for the API', async (t) => {
-  const line = commandLine(t);
-  const idp = await idpApp(t, { ...REACHABLE, clock: fakeClock(Date.now()) });
-  const issuer = (await idp.listen()).replace('127.0.0.1', 'localhost');
-  await addResource(t, idp);
-  const client = await idp.createClient({ redirect_uris: 'http://127.0.0.1/callback', public: true });
-  const agent = await idp.mintAgent();
-  const more = {
-    IDP_LOGIN_ISSUER: issuer,
-    IDP_LOGIN_CLIENT_ID: client.id,
-    IDP_LOGIN_HANDLE: agent.handle,
-    IDP_LOGIN_PASSWORD: agent.password,
-  };
-  const args = ['login', '--resource', FILES, '--scope', 'openid files:read', '--cache', 'tokens.json'];
-  const { code, out, err } = await line.type(args, { more });
-  t.match({ code, err }, { code: 0, err: '' });
-  t.match(claimsOf(out.trim()), { aud: FILES, sub: agent.sub, scope: 'files:read' });
-  t.equal((await line.type(args, { more })).out, out, 'from the cache');
-  t.match(await line.type(['login', '--cache', 'tokens.json'], { more }), {
-    code: 0,
-    out: /^(?!at_)/,
-  });
-  const unknown = await line.type(['login', '--resource', 'https://other.example.test'], { more });
-  t.match(unknown, { code: 1, out: '', err: /^idp login: invalid_target: resource is not registered/ });
-});
 
 t.test('idp login --device waits for the person, more slowly when the provider says so', async (t) => {
   const { idp, client, human } = await deviceApp(t, { ...REACHABLE, clock: fakeClock(Date.now()) });

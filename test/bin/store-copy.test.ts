@@ -14,6 +14,7 @@ import { declareIdpCollections } from '../../src/idp/collections.js';
 import { userCollection } from '../../src/saas/auth/store.js';
 import { declareSaasCollections } from '../../src/saas/collections.js';
 import { onMongod } from '../core/storage/mongod.js';
+import { runProgram } from '../kit/command-line.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
@@ -24,23 +25,18 @@ const SAAS = compiled('bin/saas-backend.js');
 const IDP = compiled('bin/idp.js');
 const ACCOUNT = { email: 'ada@example.test', password: 'correct horse battery staple' };
 
-interface Run {
-  code: number | null;
-  out: string;
-  err: string;
-}
-
+/** As a process of its own, which can be killed. */
 function startCopy(cwd: string, args: string[], env: Record<string, string> = {}) {
   const options = { cwd, env: { PATH: process.env['PATH'], ...env } };
   const child = spawn(process.execPath, [SAAS, 'store', 'copy', ...args], options);
   const ended = Promise.all([text(child.stdout), text(child.stderr), once(child, 'close')]).then(
-    ([out, err, [code]]): Run => ({ code, out, err }),
+    ([out, err, [code]]) => ({ code: code as number | null, out, err }),
   );
   return { child, ended };
 }
 
-const copy = (cwd: string, args: string[], env?: Record<string, string>): Promise<Run> =>
-  startCopy(cwd, args, env).ended;
+const copy = (cwd: string, args: string[], env: Record<string, string> = {}) =>
+  runProgram('saas-backend', ['store', 'copy', ...args], env, { cwd });
 
 async function post(url: string, path: string, body: object) {
   const answer = await fetch(`${url}/api${path}`, {
@@ -159,10 +155,6 @@ t.test('a copy on another SQLite file continues sessions and accepts passwords',
 });
 
 await onMongod((server) => {
-  t.test('a copy from SQLite to MongoDB continues sessions and accepts passwords', async (t) => {
-    await moves(t, `sqlite:${join(temporaryFolder(t), 'from.db')}`, server.fresh(t));
-  });
-
   t.test('the plan of docs/storage.md moves a running service from SQLite to MongoDB', async (t) => {
     const from = `sqlite:${join(temporaryFolder(t), 'from.db')}`;
     await followsPlan(t, from, server.fresh(t), server.fresh(t));
@@ -304,7 +296,7 @@ await onMongod((server) => {
 t.test('of two commands with one target, one copies', async (t) => {
   const cwd = temporaryFolder(t);
   await fill(`sqlite:${join(cwd, 'from.db')}`, 5000);
-  const both = await Promise.all([1, 2].map(() => copy(cwd, ['sqlite:from.db', 'sqlite:to.db'])));
+  const both = await Promise.all([1, 2].map(() => startCopy(cwd, ['sqlite:from.db', 'sqlite:to.db']).ended));
   t.strictSame(both.map(({ code }) => code).sort(), [0, 1]);
   const refused = both.find(({ code }) => code === 1);
   t.match(refused?.err, /another command is copying into the target\. Wait|the target is in use/);

@@ -1,83 +1,13 @@
-import { closeSync, openSync, readdirSync, writeFileSync, writeSync } from 'node:fs';
+import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { CommandLine } from '../../bin/command.js';
 import type { CommandModule, Program } from '../../bin/program.js';
-import { openStore } from '../../src/core/storage/open.js';
-import { openDatabase } from '../../src/core/storage/sqlite/store.js';
-import { compiled, startProgram } from '../kit/process.js';
+import { runProgram } from '../kit/command-line.js';
+import { compiled } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
-/** Starts the programs on stores that cannot be used. */
-
-const SAAS = compiled('bin/saas-backend.js');
-const IDP = compiled('bin/idp.js');
-
-async function says(t: Test, path: string, reason: RegExp): Promise<void> {
-  const env = { DATABASE_URI: `sqlite:${path}`, LOG_LEVEL: 'silent' };
-  const program = startProgram(t, SAAS, { args: ['-p', '0'], cwd: temporaryFolder(t), env });
-  t.equal(await program.ended(), 1, path);
-  t.equal(program.lines.length, 1, 'one line, and no stack');
-  t.match(program.lines[0], /^saas-backend cannot start: /);
-  t.match(program.lines[0], reason);
-}
-
-t.test('a file that cannot be created is reported with its cause', async (t) => {
-  const file = join(temporaryFolder(t), 'file');
-  writeFileSync(file, '');
-  await says(
-    t,
-    `${file}/app.db`,
-    /DATABASE_URI names cannot be opened: cannot create .* ENOTDIR\. Choose a file/,
-  );
-});
-
-t.test(
-  'folders in which even root cannot create a file are reported',
-  { skip: process.platform !== 'linux' },
-  async (t) => {
-    await says(t, '/proc/x/y', /cannot create \/proc\/x\/y: ENOENT\. Choose a file/);
-    await says(t, '/sys/app.db', /cannot create \/sys\/app\.db: E[A-Z]+\. Choose a file/);
-  },
-);
-
-t.test('a folder without permission is reported', { skip: process.getuid?.() === 0 }, async (t) => {
-  await says(t, '/saas-backend.db', /cannot create .* E(ACCES|ROFS)\. Choose a file/);
-});
-
-t.test('a full disk is reported', { skip: process.platform !== 'linux' }, async (t) => {
-  await says(t, '/dev/full', /disk is full\. Free up disk space/);
-});
-
-t.test('a folder, a text file and a damaged database are reported as such', async (t) => {
-  const folder = temporaryFolder(t);
-  await says(t, folder, /is a folder\. Choose a file in it, like sqlite:.*\/app\.db\./);
-
-  const text = join(folder, 'notes.txt');
-  writeFileSync(text, 'these are my notes, and no database at all');
-  await says(t, text, /file is not a database\. Choose another file, or restore the last backup\./);
-
-  const damaged = join(folder, 'damaged.db');
-  const store = await openStore(`sqlite:${damaged}`);
-  store.collection('things');
-  await store.ready();
-  await store.close();
-  // Behind the header: the page that lists the tables.
-  const descriptor = openSync(damaged, 'r+');
-  writeSync(descriptor, Buffer.alloc(3996, 0xff), 0, 3996, 100);
-  closeSync(descriptor);
-  await says(t, damaged, /malformed\. The file is damaged: restore the last backup\./);
-});
-
-t.test('a file of a newer version or of another program is reported as such', async (t) => {
-  const file = join(temporaryFolder(t), 'app.db');
-  const db = await openDatabase(file);
-  db.exec('PRAGMA user_version = 999');
-  await says(t, file, /written by a newer version .*\. Install that version again, or restore the backup/);
-  db.exec('PRAGMA user_version = 0; CREATE TABLE users (name)');
-  await says(t, file, /belongs to another program\. Choose another file/);
-  db.close();
-});
+/** Commands on stores that do not exist. Stores that cannot be opened: `doctor.test.ts`. */
 
 /** Command lines of both programs that require an existing store. */
 const OF_WHAT_EXISTS: Record<string, string[]> = {
@@ -154,52 +84,46 @@ t.test('commands that require a store report a mistyped file and do not create i
 
   const cases = Object.entries(OF_WHAT_EXISTS).flatMap(([name, args]) => {
     const typed = [...name.split(' '), ...args];
-    if (/^(billing|user) /.test(name)) return [[SAAS, typed] as const];
-    return name === 'backup' || name.startsWith('audit ')
-      ? [[SAAS, typed] as const, [IDP, typed] as const]
-      : [[IDP, typed] as const];
+    if (/^(billing|user) /.test(name)) return [['saas-backend', typed] as const];
+    const ofBoth = name === 'backup' || name.startsWith('audit ');
+    return [['idp', typed] as const, ...(ofBoth ? [['saas-backend', typed] as const] : [])];
   });
   const stores = ['sqlite:typo/app.db', 'sqlite:typo.db', 'sqlite::memory:'];
-  await Promise.all(
-    cases.map(async ([script, args], index) => {
-      const uri = stores[index % stores.length] as string;
-      const cwd = temporaryFolder(t);
-      const program = startProgram(t, script, {
-        args,
-        cwd,
-        env: { DATABASE_URI: uri, IDP_DATABASE_URI: uri },
-      });
-      t.equal(await program.ended(), 1, `${args}`);
-      t.equal(program.lines.length, 1, 'one line');
-      const reason = uri.includes('typo')
-        ? /DATABASE_URI names: there is no file \/.*typo.*\.db\. Use an existing store file, or start/
-        : /DATABASE_URI names: an in-memory store is lost when its program stops\. Use a SQLite file\.$/;
-      t.match(program.lines[0], reason);
-      t.same(readdirSync(cwd), [], 'nothing is made');
-    }),
-  );
-});
-
-t.test('without a variable, development names the default path of the store', async (t) => {
   const cwd = temporaryFolder(t);
-  const program = startProgram(t, IDP, { args: ['principal', 'list'], cwd });
-  t.equal(await program.ended(), 1);
-  t.match(program.lines, [/there is no file \/.*\/data\/idp\.db\. Use an existing/]);
-  t.same(readdirSync(cwd), []);
+  for (const [index, [program, args]] of cases.entries()) {
+    const uri = stores[index % stores.length] as string;
+    const { code, err } = await runProgram(
+      program,
+      args,
+      { DATABASE_URI: uri, IDP_DATABASE_URI: uri },
+      { cwd },
+    );
+    t.equal(code, 1, `${args}`);
+    t.match(
+      err,
+      uri.includes('typo')
+        ? /^.*DATABASE_URI names: there is no file \/.*typo.*\.db\. Use an existing store file, or start.*\n$/
+        : /^.*DATABASE_URI names: an in-memory store is lost when its program stops\. Use a SQLite file\.\n$/,
+    );
+    t.same(readdirSync(cwd), [], 'nothing is made');
+  }
 });
 
-t.test('a name that no file can have is reported', async (t) => {
+t.test('a path that no store file can have is reported in one sentence', async (t) => {
   const cwd = temporaryFolder(t);
   writeFileSync(join(cwd, 'file'), '');
-  for (const [path, reason] of [
-    ['file/idp.db', /there is no file .*file\/idp\.db\. Use an existing store file/],
-    ['.', / is a folder\. Choose a file in it, like sqlite:/],
-    ['x'.repeat(300), /there is no file .*x \(ENAMETOOLONG\)\. Use an existing store file/],
+  for (const [env, reason] of [
+    [{}, /there is no file \/.*\/data\/idp\.db\. Use an existing.*\n$/],
+    [
+      { IDP_DATABASE_URI: 'sqlite:file/idp.db' },
+      /there is no file .*file\/idp\.db\. Use an existing store file.*\n$/,
+    ],
+    [{ IDP_DATABASE_URI: 'sqlite:.' }, / is a folder\. Choose a file in it, like sqlite:.*\n$/],
+    [
+      { IDP_DATABASE_URI: `sqlite:${'x'.repeat(300)}` },
+      /there is no file .*x \(ENAMETOOLONG\)\. Use an existing.*\n$/,
+    ],
   ] as const) {
-    const env = { IDP_DATABASE_URI: `sqlite:${path}` };
-    const program = startProgram(t, IDP, { args: ['principal', 'list'], cwd, env });
-    t.equal(await program.ended(), 1);
-    t.equal(program.lines.length, 1, 'one line, and no stack');
-    t.match(program.lines[0], reason);
+    t.match(await runProgram('idp', ['principal', 'list'], env, { cwd }), { code: 1, err: reason });
   }
 });

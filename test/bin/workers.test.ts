@@ -3,7 +3,6 @@ import { connect, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { restartDelay } from '../../bin/workers.js';
 import { basic } from '../kit/app.js';
-import { ADMIN_TOKEN } from '../kit/idp.js';
 import { parseMetrics } from '../kit/metrics.js';
 import { compiled, type Program, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
@@ -61,45 +60,44 @@ async function openRequest(t: Test, url: string): Promise<Socket> {
   return socket;
 }
 
-for (const [name, script] of [
-  ['saas-backend', SAAS],
-  ['idp', IDP],
-] as const) {
-  t.test(`${name}: workers share a port, and one that is killed is replaced`, async (t) => {
-    const { program, url } = await startWorkers(t, script, ['--json']);
-    const ready = program.lines.filter((line) => line.startsWith('{"program"'));
-    t.match(
-      ready.map((line) => JSON.parse(line)),
-      [{ program: name, url, pid: program.pid }],
-    );
-    const [first = 0, second = 0, ...others] = listening(program);
-    t.ok(others.length === 0 && first !== second && ![first, second].includes(program.pid));
+t.test('workers share a port, and one that is killed or stopped is replaced', async (t) => {
+  const { program, url } = await startWorkers(t, IDP, ['--json']);
+  const ready = program.lines.filter((line) => line.startsWith('{"program"'));
+  t.match(
+    ready.map((line) => JSON.parse(line)),
+    [{ program: 'idp', url, pid: program.pid }],
+  );
+  const [first = 0, second = 0, ...others] = listening(program);
+  t.ok(others.length === 0 && first !== second && ![first, second].includes(program.pid));
 
-    const request = async () =>
-      t.equal((await fetch(`${url}/health`, { headers: { connection: 'close' } })).status, 200);
-    const hasServed = (worker: number) =>
-      logOf(program).some(({ pid, msg }) => pid === worker && msg === 'request completed');
-    const bothServe = async (workers: number[]) => {
-      await request();
-      return workers.every(hasServed);
-    };
-    await waitUntil('both workers serve', () => bothServe([first, second]));
-
-    process.kill(second, 'SIGKILL');
-    await program.printed(/"msg":"a worker ended unexpectedly and will be replaced"/);
-    t.match(
-      logOf(program).find(({ worker }) => worker !== undefined),
-      { pid: program.pid, worker: second, signal: 'SIGKILL', code: null, restartMs: 250 },
-    );
+  const request = async () =>
+    t.equal((await fetch(`${url}/health`, { headers: { connection: 'close' } })).status, 200);
+  const hasServed = (worker: number) =>
+    logOf(program).some(({ pid, msg }) => pid === worker && msg === 'request completed');
+  const bothServe = async (workers: number[]) => {
     await request();
-    await waitUntil('a third worker', () => listening(program).length === 3);
-    const third = listening(program)[2] ?? 0;
-    await waitUntil('the third worker serves', () => bothServe([first, third]));
+    return workers.every(hasServed);
+  };
+  await waitUntil('both workers serve', () => bothServe([first, second]));
 
-    t.equal(await program.terminate(), 0);
-    t.notOk([first, third].some(isRunning), 'no worker outlives the program');
-  });
-}
+  process.kill(second, 'SIGKILL');
+  await program.printed(/"msg":"a worker ended unexpectedly and will be replaced"/);
+  t.match(
+    logOf(program).find(({ worker }) => worker !== undefined),
+    { pid: program.pid, worker: second, signal: 'SIGKILL', code: null, restartMs: 250 },
+  );
+  await request();
+  await waitUntil('a third worker', () => listening(program).length === 3);
+  const third = listening(program)[2] ?? 0;
+  await waitUntil('the third worker serves', () => bothServe([first, third]));
+
+  process.kill(first, 'SIGTERM');
+  await program.printed(/"worker":\d+,"code":0.*"msg":"a worker was stopped and will be replaced"/);
+  await waitUntil('a fourth worker', () => listening(program).length === 4);
+  const fourth = listening(program)[3] ?? 0;
+  t.equal(await program.terminate(), 0);
+  t.notOk([third, fourth].some(isRunning), 'no worker outlives the program');
+});
 
 t.test('a stop waits for the requests of every worker, whichever process receives the signal', async (t) => {
   const { program, url } = await startWorkers(t, SAAS);
@@ -145,15 +143,6 @@ t.test('workers end with a primary that is killed', async (t) => {
   await waitUntil('the workers have ended', () => !workers.some(isRunning));
 });
 
-t.test('a worker that is stopped alone is replaced', async (t) => {
-  const { program } = await startWorkers(t, SAAS);
-  const [first = 0] = listening(program);
-  process.kill(first, 'SIGTERM');
-  await program.printed(/"worker":\d+,"code":0.*"msg":"a worker was stopped and will be replaced"/);
-  await waitUntil('a third worker', () => listening(program).length === 3);
-  t.equal(await program.terminate(), 0);
-});
-
 t.test('a start that fails is reported once, with the exit code of a server without workers', async (t) => {
   const run = async (env: Record<string, string>) => {
     const args = ['--workers', '3', '-p', '0'];
@@ -178,72 +167,58 @@ t.test('workers that end at their start are replaced at growing intervals of up 
   );
 });
 
-for (const { name, script, authorization, env } of [
-  {
-    name: 'saas-backend',
-    script: SAAS,
-    authorization: basic('admin', 'a password of the operator'),
-    env: { METRICS: 'true', ADMIN_PASSWORD: 'a password of the operator' },
-  },
-  {
-    name: 'idp',
-    script: IDP,
-    authorization: `Bearer ${ADMIN_TOKEN}`,
-    env: { IDP_METRICS: 'true', IDP_ADMIN_TOKEN: ADMIN_TOKEN },
-  },
-]) {
-  t.test(`${name}: every worker responds with the metrics of all workers`, async (t) => {
-    const { program, url } = await startWorkers(t, script, ['--json'], env);
-    const prefix = name.replace('-', '_');
-    const headers = { authorization, connection: 'close' };
-    const scrape = async () => {
-      const response = await fetch(`${url}/metrics`, { headers });
-      t.equal(response.status, 200);
-      return parseMetrics(await response.text());
-    };
-    const health = async () => {
-      const metrics = await scrape();
-      return metrics.sum(`${prefix}_http_requests_total`, { route: '/health', status: '200' });
-    };
-    const [first = 0, second = 0] = listening(program);
-    const served = (worker: number, route: string) =>
-      program.lines.filter((line) => line.includes(`"pid":${worker}`) && line.includes(`"${route}"`)).length;
-    const REQUESTS = 40;
-    for (let count = 0; count < REQUESTS; count++) {
-      await fetch(`${url}/health`, { headers: { connection: 'close' } });
-    }
-    await waitUntil(
-      'both workers have served',
-      () => served(first, '/health') > 0 && served(second, '/health') > 0,
-    );
-    while (served(first, '/metrics') === 0 || served(second, '/metrics') === 0)
-      t.equal(await health(), REQUESTS);
+t.test('every worker responds with the metrics of all workers', async (t) => {
+  const password = 'a password of the operator';
+  const env = { METRICS: 'true', ADMIN_PASSWORD: password };
+  const { program, url } = await startWorkers(t, SAAS, ['--json'], env);
+  const headers = { authorization: basic('admin', password), connection: 'close' };
+  const scrape = async () => {
+    const response = await fetch(`${url}/metrics`, { headers });
+    t.equal(response.status, 200);
+    return parseMetrics(await response.text());
+  };
+  const health = async () => {
     const metrics = await scrape();
-    t.ok(metrics.sum('process_resident_memory_bytes') > 0);
-    t.ok(metrics.sum(`${prefix}_job_lag_seconds`) >= 0);
-
-    // A worker that does not respond: the latest values count.
-    process.kill(second, 'SIGSTOP');
-    await waitUntil('the other worker responds', async () => {
-      const response = await fetch(`${url}/metrics`, { headers, signal: AbortSignal.timeout(5000) }).catch(
-        () => null,
-      );
-      if (!response) return false;
-      const text = await response.text();
-      t.equal(
-        parseMetrics(text).sum(`${prefix}_http_requests_total`, { route: '/health', status: '200' }),
-        REQUESTS,
-      );
-      return true;
-    });
-    // A worker that ends, also while the others wait for it.
-    const pending = fetch(`${url}/metrics`, { headers }).then((response) => response.text());
-    process.kill(second, 'SIGKILL');
-    const texts = await Promise.all([pending.catch(() => null), program.printed(/"msg":"a worker ended/)]);
-    if (texts[0] !== null) parseMetrics(texts[0]);
-    t.equal(await health(), REQUESTS, 'the sum does not decrease');
-    await waitUntil('a third worker', () => listening(program).length === 3);
+    return metrics.sum('saas_backend_http_requests_total', { route: '/health', status: '200' });
+  };
+  const [first = 0, second = 0] = listening(program);
+  const served = (worker: number, route: string) =>
+    program.lines.filter((line) => line.includes(`"pid":${worker}`) && line.includes(`"${route}"`)).length;
+  const REQUESTS = 40;
+  for (let count = 0; count < REQUESTS; count++) {
+    await fetch(`${url}/health`, { headers: { connection: 'close' } });
+  }
+  await waitUntil(
+    'both workers have served',
+    () => served(first, '/health') > 0 && served(second, '/health') > 0,
+  );
+  while (served(first, '/metrics') === 0 || served(second, '/metrics') === 0)
     t.equal(await health(), REQUESTS);
-    t.equal(await program.terminate(), 0);
+  const metrics = await scrape();
+  t.ok(metrics.sum('process_resident_memory_bytes') > 0);
+  t.ok(metrics.sum('saas_backend_job_lag_seconds') >= 0);
+
+  // A worker that does not respond: the latest values count.
+  process.kill(second, 'SIGSTOP');
+  await waitUntil('the other worker responds', async () => {
+    const response = await fetch(`${url}/metrics`, { headers, signal: AbortSignal.timeout(5000) }).catch(
+      () => null,
+    );
+    if (!response) return false;
+    const text = await response.text();
+    t.equal(
+      parseMetrics(text).sum('saas_backend_http_requests_total', { route: '/health', status: '200' }),
+      REQUESTS,
+    );
+    return true;
   });
-}
+  // A worker that ends, also while the others wait for it.
+  const pending = fetch(`${url}/metrics`, { headers }).then((response) => response.text());
+  process.kill(second, 'SIGKILL');
+  const texts = await Promise.all([pending.catch(() => null), program.printed(/"msg":"a worker ended/)]);
+  if (texts[0] !== null) parseMetrics(texts[0]);
+  t.equal(await health(), REQUESTS, 'the sum does not decrease');
+  await waitUntil('a third worker', () => listening(program).length === 3);
+  t.equal(await health(), REQUESTS);
+  t.equal(await program.terminate(), 0);
+});

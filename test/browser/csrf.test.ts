@@ -106,9 +106,10 @@ async function signIn(context: BrowserContext, origin: string): Promise<void> {
 }
 
 await onChromium((browser) => {
-  for (const { site, host, withLinks } of [
-    { site: 'another site', host: 'localhost', withLinks: true },
-    { site: 'another origin of the same site', host: '127.0.0.1', withLinks: false },
+  for (const { site, host, share } of [
+    { site: 'another site', host: 'localhost', share: 1 },
+    // What differs is one header: some of the paths are enough.
+    { site: 'another origin of the same site', host: '127.0.0.1', share: 5 },
   ]) {
     t.test(`a page of ${site} changes nothing in the admin area with the cached credentials`, async (t) => {
       const { port, reached, paths, state } = await operated(t);
@@ -124,9 +125,12 @@ await onChromium((browser) => {
       reached.length = 0;
 
       const page = await context.newPage();
-      const posts = paths('POST');
-      const gets = paths('GET');
-      t.ok(posts.length > 20 && gets.length > 20, `${posts.length} actions, ${gets.length} pages and lists`);
+      const some = (method: string) => paths(method).filter((_, index) => index % share === 0);
+      const [posts, gets] = [some('POST'), some('GET')];
+      t.ok(
+        posts.length > 20 / share && gets.length > 20 / share,
+        `${posts.length} actions, ${gets.length} pages`,
+      );
       const changes = {
         name: 'Taken over',
         confirm: 'ada@example.test',
@@ -145,7 +149,7 @@ await onChromium((browser) => {
       }
       await page.goto(attacker);
       await page.evaluate(sendRequests(target, posts, gets, JSON.stringify(changes)));
-      for (const path of withLinks ? [...gets, ...posts] : []) {
+      for (const path of [...gets, ...posts]) {
         // The browser saves these instead of showing them.
         if (!path.endsWith('.csv')) await visit(followLink(target + path));
       }

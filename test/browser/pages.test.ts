@@ -7,7 +7,7 @@ import t, { type Test } from 'tap';
 import { onChromium } from '../kit/chromium.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { mailedApp } from '../saas/auth/kit.js';
-import { authorizeUrl, fillSignIn, reachableIdp, refusalsOf, serveElsewhere } from './kit.js';
+import { authorizeUrl, reachableIdp, refusalsOf, serveElsewhere } from './kit.js';
 import { planTour } from './tour.js';
 import { openUserPages } from './user-tour.js';
 
@@ -230,26 +230,5 @@ await onChromium((browser) => {
     t.equal(await page.title(), 'Sign in – Ada’s');
     t.same(requests, []);
     t.same(refusals, [], 'and needs nothing that the policy does not allow');
-  });
-
-  t.test('a brand colour of low contrast is adjusted in light and dark mode', async (t) => {
-    for (const brandAccent of ['#fd0', '#0b1f4b']) {
-      const { idp, origin } = await reachableIdp(t, { brandAccent });
-      const client = await idp.createClient({ redirect_uris: `${origin}/health` });
-      const { handle } = await idp.makeHuman();
-      const context = await browser.newContext({ bypassCSP: true });
-      t.teardown(() => context.close());
-      const page = await context.newPage();
-      await page.goto(authorizeUrl(origin, client));
-      await fillSignIn(page, handle);
-      await Promise.all([page.waitForURL(/\/health/), page.keyboard.press('Enter')]);
-      await page.goto(authorizeUrl(origin, client, { prompt: 'consent' }));
-      await page.evaluate(AXE);
-      for (const colorScheme of ['light', 'dark'] as const) {
-        await page.emulateMedia({ colorScheme });
-        const ids = await page.evaluate('axe.run().then(({ violations }) => violations.map(({ id }) => id))');
-        t.same(ids, [], `${brandAccent}, ${colorScheme}`);
-      }
-    }
   });
 });

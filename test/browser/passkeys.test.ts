@@ -269,18 +269,6 @@ await onChromium((browser) => {
     t.match(await arrive(page, () => button(page).click()), { acr: 'mfa' });
   });
 
-  t.test('a passkey signs in to the account page', async (t) => {
-    const { origin, enter, add, signOut, human } = await setUp(t);
-    const { page } = await openDevice(t, browser);
-    await enter(page);
-    await add(page);
-    await signOut(page);
-    await page.goto(`${origin}/account`);
-    await page.waitForURL(`${origin}/account`);
-    await page.getByRole('heading', { name: 'Your account', exact: true }).waitFor();
-    t.match(await page.locator('main').innerText(), human.handle);
-  });
-
   t.test('a person signs up with a passkey, under the user name that was typed', async (t) => {
     const { origin, signOut } = await setUp(t);
     const { page, devtools, authenticator, refusals } = await openDevice(t, browser);

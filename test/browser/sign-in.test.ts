@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Browser, Page } from 'playwright-core';
 import t, { type Test } from 'tap';
-import { basic, PASSWORD } from '../kit/app.js';
+import { basic } from '../kit/app.js';
 import { onChromium } from '../kit/chromium.js';
 import { claimsOf, codeIn, type IdpApp, idpApp } from '../kit/idp.js';
 import {
@@ -68,63 +68,6 @@ await onChromium((browser) => {
     }
   });
 
-  t.test('a wrong password is reported on the form, and the person can try again', async (t) => {
-    const { idp, origin } = await reachableIdp(t);
-    const app = await serveElsewhere(t, (_request, response) => response.end('arrived'));
-    const client = await idp.createClient({ redirect_uris: `${app.url}/cb` });
-    await idp.makeHuman({ handle: 'ada' });
-    const { page } = await open(t, browser, false);
-    await page.goto(authorizeUrl(origin, client));
-    t.equal(await focused(page), 'handle', 'the first thing to fill in');
-    await fillSignIn(page, 'ada', 'not the password');
-    const [response] = await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
-    t.equal(response?.status(), 401);
-    t.equal(response?.headers()['www-authenticate'], undefined);
-    t.match(await page.title(), /^Error: /);
-    const alert = page.getByRole('alert');
-    t.match(await alert.innerText(), 'incorrect');
-    const password = page.getByLabel('Password');
-    t.equal(await focused(page), 'password');
-    t.equal(await password.getAttribute('aria-describedby'), await alert.getAttribute('id'));
-    t.equal(await page.getByLabel('E-mail or user name').inputValue(), 'ada');
-    t.equal(await password.inputValue(), '');
-    await page.keyboard.type(PASSWORD);
-    const arrived = await arrival(page, `${app.url}/cb`, `${app.url}/cb`, () => page.keyboard.press('Enter'));
-    await expectAnswer(t, idp, client, arrived);
-  });
-
-  t.test('a signed-in person is asked for consent once by each application and may decline', async (t) => {
-    const { idp, origin } = await reachableIdp(t);
-    const app = await serveElsewhere(t, (_request, response) => response.end('arrived'));
-    const cb = `${app.url}/cb`;
-    const [first, second] = [
-      await idp.createClient({ redirect_uris: cb }),
-      await idp.createClient({ redirect_uris: cb, name: 'Second' }),
-    ];
-    const human = await idp.makeHuman();
-    const { page } = await open(t, browser, true);
-    await page.goto(authorizeUrl(origin, first));
-    await fillSignIn(page, human.handle);
-    await arrival(page, cb, cb, submit);
-
-    await page.goto(authorizeUrl(origin, second));
-    t.match(await page.locator('main').innerText(), `Signed in as ${human.handle}`);
-    const deny = () => page.getByRole('button', { name: 'Deny' }).click();
-    const denied = new URL(await arrival(page, cb, cb, deny)).searchParams;
-    t.equal(denied.get('error'), 'access_denied');
-    t.equal(denied.get('state'), STATE);
-    t.equal(denied.get('iss'), origin);
-
-    const silent = () => page.goto(authorizeUrl(origin, first));
-    await expectAnswer(t, idp, first, await arrival(page, cb, cb, silent));
-    await page.goto(authorizeUrl(origin, first, { prompt: 'login', login_hint: human.handle }));
-    t.equal(await focused(page), 'password', 'the hint has filled in the rest');
-    await page.goto(authorizeUrl(origin, second));
-    await page.getByRole('link', { name: 'Use another account' }).click();
-    await fillSignIn(page, human.handle);
-    await expectAnswer(t, idp, second, await arrival(page, cb, cb, submit));
-  });
-
   t.test('an application receives the answer as a form, with and without scripts', async (t) => {
     const posts: { type: string | undefined; form: URLSearchParams }[] = [];
     const app = await serveElsewhere(t, async (request, response) => {
@@ -175,81 +118,6 @@ await onChromium((browser) => {
     t.equal(await popup.evaluate('window.opener?.document.title'), 'app');
   });
 
-  t.test('a person signs out at the provider and at the request of an application', async (t) => {
-    const { idp, origin } = await reachableIdp(t);
-    const app = await serveElsewhere(t, (_request, response) => response.end('arrived'));
-    const cb = `${app.url}/cb`;
-    const out = `${app.url}/out`;
-    const client = await idp.createClient({ redirect_uris: cb, post_logout_redirect_uris: [out] });
-    const human = await idp.makeHuman();
-    const { page } = await open(t, browser, false);
-    const signIn = async () => {
-      await page.goto(authorizeUrl(origin, client));
-      await fillSignIn(page, human.handle);
-      return arrival(page, cb, cb, submit);
-    };
-    await signIn();
-    await page.goto(`${origin}/logout`);
-    t.match(await page.locator('main').innerText(), human.handle);
-    await page.getByRole('button', { name: 'Sign out' }).click();
-    t.match(await page.locator('h1').innerText(), 'You are signed out');
-
-    const { body } = await idp.redeem(client, codeIn(await signIn()));
-    const wish = new URLSearchParams({
-      id_token_hint: body.id_token,
-      post_logout_redirect_uri: out,
-      state: STATE,
-    });
-    const end = () => page.goto(`${origin}/logout?${wish}`);
-    t.equal(new URL(await arrival(page, out, out, end)).searchParams.get('state'), STATE);
-    await signIn();
-  });
-
-  t.test('a person accepts an invitation and later changes the password', async (t) => {
-    const { idp, origin } = await reachableIdp(t);
-    const app = await serveElsewhere(t, (_request, response) => response.end('arrived'));
-    const cb = `${app.url}/cb`;
-    const client = await idp.createClient({ redirect_uris: cb });
-    const { invite_url: url } = (await idp.admin('POST', '/v1/invites', { handle: 'grace' })).body;
-    const { page } = await open(t, browser, false);
-    await page.goto(url);
-    t.match(await page.locator('main').innerText(), 'grace');
-    const choose = async (password: string, again: string) => {
-      await page.getByLabel('Password', { exact: true }).fill(password);
-      await page.getByLabel('Confirm password').fill(again);
-      await submit(page);
-    };
-    await choose(PASSWORD, `${PASSWORD}!`);
-    t.match(await page.getByRole('alert').innerText(), 'do not match');
-    t.equal(await focused(page), 'password');
-    await choose(PASSWORD, PASSWORD);
-    t.match(await page.locator('h1').innerText(), 'Password set');
-    t.equal((await page.goto(url))?.status(), 410);
-    t.match(await page.locator('h1').innerText(), 'Link expired');
-
-    const signIn = async (password: string) => {
-      await page.goto(authorizeUrl(origin, client));
-      await fillSignIn(page, 'grace', password);
-      return expectAnswer(t, idp, client, await arrival(page, cb, cb, submit));
-    };
-    await signIn(PASSWORD);
-    const change = async (current: string, next: string, again = next) => {
-      await page.getByLabel('Current password').fill(current);
-      await page.getByLabel('New password', { exact: true }).fill(next);
-      await page.getByLabel('Confirm new password').fill(again);
-      await submit(page);
-    };
-    const next = 'another long sentence of mine';
-    await page.goto(`${origin}/account/password`);
-    await change('not the password', next);
-    t.equal(await focused(page), 'current');
-    await change(PASSWORD, next, PASSWORD);
-    t.equal(await focused(page), 'password');
-    await change(PASSWORD, next);
-    t.match(await page.locator('h1').innerText(), 'Password changed');
-    await signIn(next);
-  });
-
   t.test('Basic credentials sent by a browser are refused, and browsers are never challenged', async (t) => {
     const { idp, origin } = await reachableIdp(t);
     const client = await idp.createClient();
@@ -273,12 +141,6 @@ await onChromium((browser) => {
 type Client = Awaited<ReturnType<IdpApp['createClient']>>;
 
 const submit = (page: Page) => page.locator('button').first().click();
-
-async function focused(page: Page): Promise<string> {
-  // The page receives the focus shortly after it is loaded.
-  await page.locator(':focus').waitFor();
-  return page.evaluate<string>('document.activeElement.id');
-}
 
 function goOn(response: ServerResponse, location: string): void {
   response.writeHead(302, { location }).end();

@@ -1,7 +1,7 @@
 import type { Page } from 'playwright-core';
 import type { Test } from 'tap';
 import { agentLinkCollection, linkId, linkOwner } from '../../src/saas/agents/store.js';
-import { PASSWORD, type SaasApp, saasApp, storeOf } from '../kit/app.js';
+import { PASSWORD, type SaasApp, storeOf } from '../kit/app.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
 import { mailedApp, VERIFY } from '../saas/auth/kit.js';
 import { KEY, provider as paymentProvider } from '../saas/billing/kit.js';
@@ -53,9 +53,6 @@ const originOf = async (app: SaasApp) => (await app.listen()).replace('127.0.0.1
 /** The pages for users of saas-backend. */
 export async function stopsOfUserPages(t: Test, email: string, name: string): Promise<Stop[]> {
   const { app, account, subscribe, connectAgents } = await openUserPages(t, email, name);
-  const closed = await saasApp(t, HERE);
-  await closed.admin('PATCH', '/admin/api/settings', { version: 0, allowRegistration: false });
-  const closedOrigin = await originOf(closed);
   const known = { [EMAIL_LABEL]: email, Password: PASSWORD };
   const added = { [EMAIL_LABEL]: 'new@example.test', 'Confirm password': PASSWORD, Password: PASSWORD };
   let secret = '';
@@ -66,7 +63,6 @@ export async function stopsOfUserPages(t: Test, email: string, name: string): Pr
     stop('user-sign-up', 200, open(`${account}/sign-up`)),
     stop('user-sign-up-taken', 409, send({ ...added, [EMAIL_LABEL]: email })),
     stop('user-sign-up-differ', 422, send({ ...added, 'Confirm password': 'another' })),
-    stop('user-sign-up-closed', 403, open(`${closedOrigin}/account/sign-up`)),
     stop('user-sign-up-passkey', 200, async (page) => {
       await page.goto(`${account}/sign-up`);
       await page.getByLabel(EMAIL_LABEL, { exact: true }).fill('new@example.test');

@@ -81,19 +81,6 @@ for (const [name, together] of Object.entries(WAYS)) {
   });
 }
 
-t.test('the plugins work in a host whose plugins have decorated requests, replies and itself', async (t) => {
-  const host = fastify();
-  t.teardown(() => host.close());
-  for (const name of ['user', 'session', 'jwtVerify']) host.decorateRequest(name, null);
-  host.decorateReply('jwtSign' as string, null);
-  for (const name of ['jwt', 'mongo']) host.decorate(name, {});
-  await saasFirst(t)(host);
-  await host.ready();
-  const payload = { email: 'ada@example.test', password: PASSWORD };
-  const { statusCode } = await host.inject({ method: 'POST', url: '/api/auth/register', payload });
-  t.equal(statusCode, 201);
-});
-
 t.test('a schema that a host adds after us does not change how our requests are validated', async (t) => {
   const host = fastify();
   t.teardown(() => host.close());
@@ -581,40 +568,17 @@ t.test('below a prefix of the host, every link of the pages for users leads to o
   t.match(readMail(await next()).text, `${origin}/below/me/sign-in/code/enter`);
 });
 
-t.test('in development, e-mails link to the port that the host listens at', async (t) => {
-  const { url: emailSmtpUrl, next } = await mailSink(t);
-  const host = fastify();
-  t.teardown(() => host.close());
-  const { publicUrl: _, ...options } = saasPluginOptions(t, { emailSmtpUrl });
-  await host.register(saasBackend, options);
-  const base = await host.listen({ port: 0, host: '127.0.0.1' });
-  const headers = json;
-  const post = (path: string, body: object) =>
-    fetch(`${base}/api/auth/${path}`, { method: 'POST', headers, body: JSON.stringify(body) });
-  await post('register', { email: 'ada@example.test', password: PASSWORD });
-  await next();
-  await post('forgot-password', { email: 'ada@example.test' });
-  const { port } = new URL(base);
-  t.match(readMail(await next()).text, `http://localhost:${port}/api/auth/reset-password?token=`);
-});
-
 t.test('a listener for an unknown event is refused with the nearest name', async (t) => {
   const host = fastify();
   t.teardown(() => host.close());
   await host.register(saasBackend, saasPluginOptions(t));
   const { events } = host.saas;
-  const wrong: [name: unknown, says: RegExp][] = [
+  for (const [name, message] of [
     ['user.registred', /no event 'user\.registred'\. Did you mean 'user\.registered'\?/],
-    ['subscription.update', /Did you mean 'subscription\.updated'\?/],
-    ['invoice_paid', /Did you mean 'invoice\.paid'\?/],
     ['toString', /no event 'toString'\. The events are: user\.registered, /],
-    [undefined, /no event 'undefined'/],
-  ];
-  for (const method of ['on', 'once', 'off'] as const) {
-    for (const [name, message] of wrong) {
-      t.throws(() => events[method](name as 'user.registered', () => {}), { name: 'TypeError', message });
-    }
-    t.doesNotThrow(() => events[method]('user.registered', () => {}));
+  ] as [never, RegExp][]) {
+    for (const method of ['on', 'once', 'off'] as const)
+      t.throws(() => events[method](name, () => {}), { name: 'TypeError', message });
   }
 });
 

@@ -7,19 +7,16 @@ import fastify from 'fastify';
 import t, { type Test } from 'tap';
 import {
   AppError,
-  createIdentityServer,
   createServer,
   type SaasMiddlewareServer,
   type SaasRequest,
   saasBackend,
 } from '../../src/index.js';
-import { type Answer, PASSWORD, parseJson, SECRETS, testOptions } from '../kit/app.js';
+import { type Answer, PASSWORD, parseJson, testOptions } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { saasPluginOptions } from '../kit/host.js';
-import { idpOptions } from '../kit/idp.js';
 import { listen } from '../kit/listener.js';
 import { mailSink, readMail } from '../kit/mail.js';
-import { signWebhook } from '../kit/sign-webhook.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
 /** Routes of applications built without Fastify, behind our guards. */
@@ -130,32 +127,6 @@ t.test('Express: guards apply before the first request to our paths, and set req
   t.equal((await call(`${base}/mine`, accessToken)).status, 401);
 });
 
-t.test('a guarded route opens with a paid subscription and closes with its end', async (t) => {
-  const backend = start(t);
-  const app = express();
-  app.use(backend.middleware);
-  app.get('/pro', backend.requireEntitled('pro'), (_request, response) => void response.send('pro'));
-  const base = await listen(t, app);
-  const { accessToken, user } = (await call(`${base}/api/auth/register`, undefined, ADA)).body.data;
-  const tell = async (type: string, status: string) => {
-    const object = { id: 'sub_1', status, metadata: { userId: user.id, plan: 'pro' } };
-    const body = JSON.stringify({ type: `customer.subscription.${type}`, data: { object } });
-    const signature = signWebhook(body, SECRETS.paymentWebhookSecret, Date.now());
-    const headers = { 'content-type': 'application/json', 'payment-signature': signature };
-    const { status: answered } = await fetch(`${base}/api/billing/webhook`, {
-      method: 'POST',
-      headers,
-      body,
-    });
-    t.equal(answered, 200);
-  };
-  t.equal((await call(`${base}/pro`, accessToken)).status, 403);
-  await tell('created', 'active');
-  t.equal((await call(`${base}/pro`, accessToken)).status, 200);
-  await tell('deleted', 'canceled');
-  t.equal((await call(`${base}/pro`, accessToken)).status, 403);
-});
-
 t.test('node:http: a guard calls its callback for requests that it lets pass', async (t) => {
   const backend = start(t);
   const base = await listen(t, (request: SaasRequest, response) => {
@@ -260,11 +231,13 @@ t.test('guards answer 503 after stop, and a failed start is passed to the host a
   const broken = start(t, { databaseUri: `sqlite:${temporaryFolder(t)}` });
   const host = express();
   host.get('/mine', broken.requireUser, (_request, response) => void response.send('mine'));
+  host.use(broken.middleware);
   host.use((error: Error, _request: express.Request, response: express.Response, _next: unknown) => {
     response.status(500).send(error.name);
   });
   const second = await listen(t, host);
-  t.match(await call(`${second}/mine`), { status: 500, text: 'StoreUnavailable' });
+  for (const path of ['/mine', '/api/health'])
+    t.match(await call(second + path), { status: 500, text: 'StoreUnavailable' });
   await t.rejects(broken.authenticate({}), { name: 'StoreUnavailable' });
 });
 
@@ -288,15 +261,3 @@ t.test('in development, e-mails link to the port of the server that mounts the m
   const other = await listen(t, app);
   t.equal((await call(`${other}/mine`, accessToken)).text, ADA.email);
 });
-
-t.test(
-  'in development, the issuer of a mounted provider has the port of the server that mounts it',
-  async (t) => {
-    const { publicUrl: _, ...options } = idpOptions(temporaryFolder(t));
-    const idp = createIdentityServer({ ...options, middleware: true });
-    t.teardown(() => idp.stop());
-    const base = await listen(t, express().use(idp.middleware));
-    const { body } = await call(`${base}/.well-known/openid-configuration`);
-    t.equal(body.issuer, `http://localhost:${new URL(base).port}`);
-  },
-);

@@ -1,9 +1,6 @@
-import { once } from 'node:events';
-import { createServer as createHttpServer, request as httpRequest } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { request as httpRequest } from 'node:http';
 import { join } from 'node:path';
 import cors from '@fastify/cors';
-import express from 'express';
 import fastify from 'fastify';
 import t, { type Test } from 'tap';
 import { createIdentityServer, createServer, identityProvider, saasBackend } from '../../src/index.js';
@@ -91,32 +88,6 @@ t.test('our body limits apply even if the host accepts more', async (t) => {
   t.equal(await post('/v1/agents', 15 * 1024), 400);
   t.equal(await post('/token', 65 * 1024), 413);
   t.equal(await post('/api/auth/login', 17 * 1024), 413);
-});
-
-t.test('forms that Express has parsed reach the token endpoint intact', async (t) => {
-  const server = createIdentityServer({ ...idpOptions(temporaryFolder(t)), middleware: true });
-  t.teardown(() => server.stop());
-  const app = express();
-  app.use(express.urlencoded({ extended: true }), express.json(), server.middleware);
-  const listener = createHttpServer(app).listen(0, '127.0.0.1');
-  await once(listener, 'listening');
-  t.teardown(() => listener.close());
-  const url = `http://127.0.0.1:${(listener.address() as AddressInfo).port}`;
-
-  const registered = await fetch(`${url}/v1/clients`, {
-    method: 'POST',
-    headers: { ...admin, 'content-type': 'application/json' },
-    body: JSON.stringify({ redirect_uris: 'https://app.example.test/cb' }),
-  });
-  const { client_id: id, client_secret: secret } = (await registered.json()) as Record<string, string>;
-  const form = {
-    client_id: id ?? '',
-    client_secret: secret ?? '',
-    grant_type: 'authorization_code',
-    code: 'ac_x',
-  };
-  const answer = await fetch(`${url}/token`, { method: 'POST', body: new URLSearchParams(form) });
-  t.equal(((await answer.json()) as { error: string }).error, 'invalid_grant');
 });
 
 t.test('behind a Unix socket, where clients have no address, all routes work', async (t: Test) => {

@@ -14,7 +14,10 @@ import { ADMIN_TOKEN } from '../kit/idp.js';
 import { type LossyMongo, lossyMongo } from '../kit/lossy-mongo.js';
 import { waitUntil } from '../kit/wait.js';
 
-/** Links and password changes that take effect in MongoDB, while the response is lost and the client gets a 503. */
+/**
+ * Links and password changes that take effect in MongoDB, while the response is lost and the client gets a 503. Every order, loss and
+ * crash: `test/saas/auth/links-outage.test.ts`.
+ */
 
 const NEW = 'a different sentence entirely';
 
@@ -157,29 +160,6 @@ await onMongod((server) => {
     t.equal(code(await post(path, { token, password: NEW })), 'INVALID_TOKEN', 'the answered link is used');
   });
 
-  t.test('a reset whose later steps fail is completed by a repetition', async (t) => {
-    const account = await accountWithLinks(t, server);
-    const { post, link, unanswered, events } = account;
-    const token = await link('reset');
-    await unanswered(
-      t,
-      '/api/auth/reset-password',
-      { token, password: NEW },
-      { collection: 'saas_knownSources' },
-    );
-    t.same(events.includes('session.revoked'), false);
-    t.equal((await post('/api/auth/reset-password', { token, password: NEW })).status, 200);
-    t.ok(events.includes('session.revoked'));
-  });
-
-  t.test('an answer is not withheld because the end of the repetitions is unknown', async (t) => {
-    const { post, link, lossy } = await accountWithLinks(t, server);
-    const token = await link('unlock');
-    lossy.lose('saas_users', 2);
-    t.equal((await post('/api/auth/unlock', { token })).status, 200);
-    t.equal(code(await post('/api/auth/unlock', { token })), 'INVALID_TOKEN');
-  });
-
   t.test('guesses at the password of an unanswered reset are limited', async (t) => {
     const account = await accountWithLinks(t, server);
     const { post, link, unanswered } = account;
@@ -233,22 +213,6 @@ await onMongod((server) => {
     t.match(repeated, { status: 200, body: { message: 'Your address has been confirmed.' } });
     t.same(events, ['user.verified']);
     t.equal(code(await post(path, { token, password: PASSWORD })), 'INVALID_TOKEN', 'the link is used');
-  });
-
-  t.test('an unanswered change of the address with a new password is repeated', async (t) => {
-    const account = await accountWithLinks(t, server);
-    const { post, link, unanswered, storedUser, events, login } = account;
-    const path = '/api/auth/verify-email';
-    const newEmail = 'new@example.test';
-    const token = await link('change', { newEmail });
-    await unanswered(t, path, { token, password: NEW });
-    t.match(await storedUser(), { email: newEmail, emailVersion: 1, passwordVersion: 2 });
-    const repeated = await post(path, { token, password: NEW }, { at: 1 });
-    t.match(repeated, { status: 200, body: { message: /confirmed and your password has been changed/ } });
-    t.same(events.sort(), ['session.revoked', 'user.verified']);
-    t.match(await storedUser(), { email: newEmail, emailVersion: 1, passwordVersion: 2 });
-    t.equal(await login(NEW, newEmail), 200);
-    t.equal(code(await post(path, { token, password: NEW })), 'INVALID_TOKEN', 'the link is used');
   });
 
   t.test('an unanswered change of the password is repeated by the same session only', async (t) => {

@@ -1,39 +1,61 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
+import { type ChildProcess, fork } from 'node:child_process';
 import { join } from 'node:path';
-import { text } from 'node:stream/consumers';
 import type { Test } from 'tap';
+import { parseJson } from './app.js';
+import type { Command, Result } from './command-runner.js';
 import { compiled } from './process.js';
 import { temporaryFolder } from './tmp.js';
 
 /** The result of a command. */
 export interface Typed {
-  code: number | null;
+  code: number;
   out: string;
   err: string;
+  /** What a command prints as one line of JSON. */
   // biome-ignore lint/suspicious/noExplicitAny: tests assert its content
   json: any;
 }
 
-/** Runs a program until it ends, with no environment but `PATH` and the given variables. */
+let runner: ChildProcess | undefined;
+let count = 0;
+const waiting = new Map<number, { resolve(result: Result): void; reject(error: Error): void }>();
+
+/** The process that runs the commands of this test file. */
+function startRunner(): ChildProcess {
+  const child = fork(compiled('test/kit/command-runner.js'), {
+    stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    execArgv: [],
+  });
+  child.on('message', ({ id, result }: { id: number; result: Result }) => {
+    waiting.get(id)?.resolve(result);
+    waiting.delete(id);
+    // It does not keep this process running while it has nothing to do.
+    if (waiting.size === 0) child.channel?.unref();
+  });
+  child.once('exit', (code) => {
+    for (const { reject } of waiting.values()) reject(new Error(`the commands ended with ${code}`));
+  });
+  child.unref();
+  return child;
+}
+
+/** Runs a command to its end, with no environment but `PATH` and the given variables. */
 export async function runProgram(
-  program: 'idp' | 'saas-backend',
+  program: Command['program'],
   args: string[],
   env: Record<string, string>,
-  { cwd, stdin }: { cwd?: string; stdin?: string } = {},
+  { cwd = process.cwd(), stdin = '' }: { cwd?: string; stdin?: string } = {},
 ): Promise<Typed> {
-  const child = spawn(process.execPath, [compiled(`bin/${program}.js`), ...args], {
-    ...(cwd !== undefined && { cwd }),
-    env: { PATH: process.env['PATH'], ...env },
+  runner ??= startRunner();
+  const { channel } = runner;
+  const command: Command = { program, args, env: { PATH: process.env['PATH'], ...env }, cwd, stdin };
+  const result = await new Promise<Result>((resolve, reject) => {
+    const id = ++count;
+    waiting.set(id, { resolve, reject });
+    channel?.ref();
+    runner?.send({ id, command });
   });
-  if (stdin !== undefined) child.stdin.end(stdin);
-  const [out, err, [code]] = await Promise.all([
-    text(child.stdout),
-    text(child.stderr),
-    once(child, 'close'),
-  ]);
-  const json = args.includes('--json') && code === 0 ? JSON.parse(out) : undefined;
-  return { code: code as number | null, out, err, json };
+  return { ...result, json: args.includes('--json') ? parseJson(result.out) : undefined };
 }
 
 /** A command on its own store, or on that of a server. */

@@ -49,12 +49,6 @@ t.test('the package is small', async (t) => {
   t.ok(consumer.bytes < 100 * 2 ** 20);
 });
 
-t.test('both programs print their version', async (t) => {
-  for (const name of ['saas-backend', 'idp']) {
-    t.match((await run(consumer.bin(name), ['--version'])).stdout, /^\d+\.\d+\.\d+\n$/);
-  }
-});
-
 t.test('both plugins load as an ECMAScript module and by require', async (t) => {
   const body = `
     const app = Fastify();

@@ -21,7 +21,6 @@ import { type Walk, walker } from './browser.js';
  */
 
 const REDIRECT_URI = 'https://www.certification.openid.net/test/a/idp/callback';
-export const LOGGED_OUT = 'https://www.certification.openid.net/test/a/idp/post_logout_redirect';
 
 /** The result of one authorization. */
 export interface Flow {
@@ -52,8 +51,6 @@ export interface Suite {
   /** A complete authorization, with the checks common to all modules. */
   flow(more?: Parameters, client?: RegisteredClient): Promise<Flow>;
   userinfo(accessToken: string): Promise<Record<string, unknown>>;
-  /** Opens the logout endpoint and follows the documented steps. */
-  logout(more: Parameters): Promise<Walk>;
 }
 
 interface Visit extends Walk {
@@ -68,8 +65,7 @@ interface Visit extends Walk {
  */
 export async function suite(t: Test): Promise<(module: Test) => Suite> {
   const idp = await idpApp(t, { limits: true });
-  const register = () =>
-    idp.createClient({ redirect_uris: REDIRECT_URI, post_logout_redirect_uris: LOGGED_OUT });
+  const register = () => idp.createClient({ redirect_uris: REDIRECT_URI });
   const [client, client2, post] = [await register(), await register(), await register()];
   const human = await idp.makeHuman({ handle: 'person@example.com', name: 'Person' });
   const origin = await idp.listen();
@@ -148,11 +144,6 @@ function visit(
       t.equal(status, 200);
       t.match(headers['content-type'], /^application\/json/);
       return body;
-    },
-
-    async logout(more) {
-      const url = `${origin}${pathOf(metadata['end_session_endpoint'] as string)}?${search(more)}`;
-      return walk(url, await browser.open(url));
     },
   };
 }

@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { createListedAudit } from '../../../src/core/ops/audit.js';
@@ -23,25 +22,6 @@ import {
 const MEBIBYTE = 2 ** 20;
 const SKIP = !KNOWS_MEMORY && 'the memory of a process cannot be asked for';
 
-/** Opens that many keep-alive connections, sends a request on each, and leaves them open. */
-async function holdOpen(t: Test, target: Target, count: number): Promise<Socket[]> {
-  const sockets: Socket[] = [];
-  t.teardown(() => {
-    for (const socket of sockets) socket.destroy();
-  });
-  const open = async () => {
-    const socket = target.open();
-    sockets.push(socket);
-    socket.write(HEALTH);
-    await Promise.race([once(socket, 'data'), once(socket, 'close')]);
-    socket.resume();
-  };
-  for (let opened = 0; opened < count; opened += 100) {
-    await Promise.all(Array.from({ length: Math.min(100, count - opened) }, open));
-  }
-  return sockets;
-}
-
 async function isServed(t: Test, target: Target): Promise<void> {
   for (let count = 0; count < 20; count++) t.match(await target.tell(HEALTH), /^HTTP\/1\.1 200 /);
 }
@@ -54,25 +34,6 @@ async function register(target: Target): Promise<{ id: string; token: string }> 
   });
   const { data } = (await response.json()) as { data: { accessToken: string; user: { id: string } } };
   return { id: data.user.id, token: data.accessToken };
-}
-
-for (const name of PROGRAMS) {
-  t.test(`${name}: idle connections of one address do not block other clients`, async (t) => {
-    const target = await startTarget(t, name);
-    const sockets = await holdOpen(t, target, sizeOf(2000, 17_000));
-    await isServed(t, target);
-    const open = sockets.filter((socket) => !socket.destroyed).length;
-    t.ok(open <= 1024, `${open} of ${sockets.length} are still open`);
-  });
-
-  t.test(`${name}: connections do not exhaust a low limit of file descriptors`, async (t) => {
-    const limit = name === 'idp' ? 'IDP_MAX_CONNECTIONS_PER_ADDRESS' : 'MAX_CONNECTIONS_PER_ADDRESS';
-    const target = await startTarget(t, name, { [limit]: '16384' }, 512);
-    const sockets = await holdOpen(t, target, 1200);
-    await isServed(t, target);
-    const open = sockets.filter((socket) => !socket.destroyed).length;
-    t.ok(open <= 256, `${open} of ${sockets.length} are still open`);
-  });
 }
 
 t.test('a token in differently padded headers uses the memory of one', async (t) => {

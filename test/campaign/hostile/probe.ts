@@ -8,8 +8,6 @@ let look = 0;
 process.on('SIGWINCH', () => {
   const inherited: string[] = [];
   for (const name in {}) inherited.push(name);
-  const { user, system } = process.cpuUsage();
-  const total = (user + system) / 1000;
-  const measured = { look: ++look, longest: stalls.longest(), total, inherited };
+  const measured = { look: ++look, longest: stalls.longest(), inherited };
   process.stdout.write(`probe ${JSON.stringify(measured)}\n`);
 });

@@ -23,8 +23,6 @@ export interface Target {
 export interface Probe {
   /** The most processor time between two turns of the event loop, in milliseconds. */
   longest: number;
-  /** Of the program since its start, in milliseconds. */
-  total: number;
   /** Additional properties of Object.prototype; there should be none. */
   inherited: string[];
 }

@@ -111,17 +111,6 @@ t.test('every threat of test/threats.md has a mitigation and tests that exist', 
   }
 });
 
-t.test('a decision has a date and at most three lines', async (t) => {
-  const decisions = pagesForMakers()
-    .filter((page) => /^docs\/decisions\/(?!README|dependencies)/.test(page))
-    .flatMap((page) => readPage(page).match(/^- .+(?:\n {2}.+)*/gm) ?? []);
-  t.ok(decisions.length > 100);
-  t.strictSame(
-    decisions.filter((text) => !/^- \*\*.+\.\*\* \(\d{4}-\d\d-\d\d\)(\n {2}.+){1,2}$/.test(text)),
-    [],
-  );
-});
-
 t.test('a link of the built site to a missing page, file or heading fails the build', async (t) => {
   const { findBrokenLinks } = await import(pathToFileURL(join(ROOT, 'website/links.mjs')).href);
   const folder = temporaryFolder(t);
