@@ -65,12 +65,16 @@ export interface SaasApp {
   /** The SQLite file. */
   readonly file: string;
   request(method: string, path: string, call?: Call): Promise<Answer>;
+  /** Sends JSON to a path below `/api`. */
+  post(path: string, body?: object, more?: Omit<Call, 'body'>): Promise<Answer>;
+  /** The status of `GET /auth/me` with this access token. */
+  me(account: Pick<Account, 'accessToken'>): Promise<number>;
   /** A request of the operator, with the header that a write of the admin area needs. */
   admin(method: string, path: string, body?: unknown): Promise<Answer>;
   /** Listens on a free port of 127.0.0.1 and returns the address. */
   listen(): Promise<string>;
   /** Registers a new user. */
-  signUp(more?: { email?: string; name?: string }): Promise<Account>;
+  signUp(more?: { email?: string; name?: string; emailVerified?: boolean }): Promise<Account>;
   close(): Promise<void>;
 }
 
@@ -89,6 +93,9 @@ export function testOptions(folder: string) {
     ...SECRETS,
   } as const satisfies CreateServerOptions;
 }
+
+/** The code of an error. */
+export const errorOf = ({ body }: Pick<Answer, 'body'>): string | undefined => body?.error?.code;
 
 /** A complete backend on its own store; closes itself after the test. */
 export async function saasApp(
@@ -117,15 +124,18 @@ export async function saasApp(
     random,
     file: join(folder, 'saas.db'),
     request,
+    post: (path, body, more) => request('POST', `/api${path}`, { ...more, body }),
+    me: async ({ accessToken: token }) => (await request('GET', '/api/auth/me', { token })).status,
     admin: (method, path, body) =>
       request(method, path, { headers: ADMIN, ...(body !== undefined && { body }) }),
     listen: async () => (await server.start()).url,
-    async signUp({ email = `person${++people}@example.test`, ...more } = {}) {
+    async signUp({ email = `person${++people}@example.test`, emailVerified = false, ...more } = {}) {
       const answer = await request('POST', '/api/auth/register', {
         body: { email, password: PASSWORD, ...more },
       });
       if (answer.status !== 201) throw new Error(`registration answered ${answer.status}: ${answer.text}`);
       const { user, accessToken, refreshToken } = answer.body.data;
+      if (emailVerified) await server.fastify.saas.users.update({ id: user.id }, { emailVerified });
       return { email, password: PASSWORD, id: user.id, accessToken, refreshToken };
     },
     close: () => server.stop(),

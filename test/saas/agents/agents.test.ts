@@ -1,12 +1,12 @@
 import t from 'tap';
 import { MINUTE } from '../../../src/core/kernel/clock.js';
-import { auditOf, basic, storeOf } from '../../kit/app.js';
+import { auditOf, basic, errorOf, storeOf } from '../../kit/app.js';
 import { asserted, assertion } from '../../kit/client-keys.js';
 import { authorizePath, codeIn, search } from '../../kit/idp.js';
 import { mailSink, readMail } from '../../kit/mail.js';
 import { FILES } from '../../kit/resources.js';
 import { waitUntil } from '../../kit/wait.js';
-import { API, agentWorld, errorOf, SITE } from './kit.js';
+import { API, agentWorld, SITE } from './kit.js';
 
 /** Agents of an identity provider act for users of saas-backend. */
 
@@ -151,18 +151,11 @@ t.test(
     const { idp, client, agent, browser, delegate, me, signUp, link } = await agentWorld(t);
     const ada = await signUp();
     await link(ada);
-    const opaque = idp.redeem(
-      client,
-      codeIn(
-        (
-          await browser.submit(
-            await browser.open((await idp.listen()) + authorizePath(client, { scope: 'openid profile' })),
-            { decision: 'allow' },
-          )
-        ).location,
-      ),
+    const page = await browser.open(
+      (await idp.listen()) + authorizePath(client, { scope: 'openid profile' }),
     );
-    const { access_token: opaqueToken, id_token: idToken } = (await opaque).body;
+    const code = codeIn((await browser.submit(page, { decision: 'allow' })).location);
+    const { access_token: opaqueToken, id_token: idToken } = (await idp.redeem(client, code)).body;
     const own = await idp.request('POST', '/token', {
       form: search({
         ...{ grant_type: 'client_credentials', resource: API, scope: 'profile:read', client_id: agent.sub },

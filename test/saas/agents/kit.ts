@@ -1,8 +1,7 @@
 import type { Test } from 'tap';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
-import { userCollection } from '../../../src/saas/auth/store.js';
 import type { CreateServerOptions } from '../../../src/saas/server.js';
-import { type Account, type Answer, type SaasApp, saasApp, storeOf } from '../../kit/app.js';
+import { type Account, type Answer, type SaasApp, saasApp } from '../../kit/app.js';
 import { fakeClock } from '../../kit/clock.js';
 import { delegationWorld } from '../../kit/delegations.js';
 import {
@@ -50,16 +49,10 @@ export async function agentWorld(t: Test, options: Omit<CreateServerOptions, 'cl
   const delegate = (scope: string, more: Parameters = {}) =>
     world.delegate({ resource: API, scope, ...more });
   /** A signed-up user with a verified address. */
-  const signUp = () => verified(t, app);
+  const signUp = () => app.signUp({ emailVerified: true });
   const site = siteOf(app, { idp, origin, issuer, linkClient });
   const link = (account: Account, human: Credentials = world.human) => site.link(account, human);
   return { ...world, ...site, app, clock, origin, issuer, resource, linkClient, delegate, signUp, link };
-}
-
-export async function verified(t: Test, app: SaasApp): Promise<Account> {
-  const account = await app.signUp();
-  await userCollection(await storeOf(t, app)).updateOne({ id: account.id }, { set: { emailVerified: true } });
-  return account;
 }
 
 /** What browsers and programs do at the application. */
@@ -89,11 +82,11 @@ function siteOf(
     if (ticket === null) throw new Error(`there is no ticket in ${headers['location']} ${text}`);
     return ticket;
   };
-  const connect = (account: Account, ticket: string, codeVerifier = VERIFIER): Promise<Answer> =>
-    app.request('POST', '/api/user/agent-account', {
-      token: account.accessToken,
-      body: { ticket, codeVerifier },
-    });
+  const connect = (
+    { accessToken: token }: Account,
+    ticket: string,
+    codeVerifier = VERIFIER,
+  ): Promise<Answer> => app.post('/user/agent-account', { ticket, codeVerifier }, { token });
   return {
     begin,
     signInAt,
@@ -110,5 +103,3 @@ function siteOf(
     call: (token: string, path: string, method = 'GET') => app.request(method, path, { token }),
   };
 }
-
-export const errorOf = ({ body }: Answer): string | undefined => body?.error?.code;

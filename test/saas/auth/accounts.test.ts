@@ -1,11 +1,10 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
-import { openStore } from '../../../src/core/storage/open.js';
 import { sessionCollection, userCollection } from '../../../src/saas/auth/store.js';
-import { customerCollection, paymentCollection } from '../../../src/saas/billing/store.js';
+import { customerCollection } from '../../../src/saas/billing/store.js';
 import { mailCollection } from '../../../src/shared/email/store.js';
-import { auditOf, basic, CHEAP, PASSWORD, SECRETS, storeOf } from '../../kit/app.js';
+import { auditOf, basic, PASSWORD, SECRETS, storeOf } from '../../kit/app.js';
 import { waitUntil } from '../../kit/wait.js';
 import { CHANGED, type MailedApp, MOVED, mailedApp, RESET, VERIFY, WELCOME } from './kit.js';
 
@@ -120,14 +119,9 @@ t.test('where addresses must be confirmed, no answer reveals which are registere
   t.equal(toTaken.status, 202);
   t.same(toTaken.body, toFree.body);
   await app.close();
-  const store = await openStore(`sqlite:${app.file}`);
-  t.teardown(() => store.close());
-  const { items } = await mailCollection(store).page({ sort: 'id', limit: 100 });
-  t.equal(
-    items.filter(({ to }) => to === 'eve@example.test').length,
-    1,
-    'nothing is sent to the owner of a taken address on behalf of others',
-  );
+  const { items } = await mailCollection(await storeOf(t, app)).page({ sort: 'id', limit: 100 });
+  const toEve = items.filter(({ to }) => to === 'eve@example.test');
+  t.equal(toEve.length, 1, 'nothing is sent to the owner of a taken address on behalf of others');
 });
 
 t.test(
@@ -152,55 +146,56 @@ t.test(
 
 t.test('an e-mail field takes one plain address, and the answer reveals no internals', async (t) => {
   const app = await mailedApp(t);
-  const register = (email: string) => app.post('/auth/register', { email, password: PASSWORD });
-  for (const email of [
-    'a＠evil.test',
-    'victim@exam\u200bple.com',
-    'victim@example.com.',
-    'a@example.com,b@example.com',
-    '"quoted"@example.com',
-    'péter@example.com',
-    'a@bücher.example',
-    'a@b@example.com',
-    'a @example.com',
-    'a@example.com\r\nBcc: b@example.com',
-    `${'a'.repeat(65)}@example.com`,
-  ]) {
-    t.equal((await register(email)).status, 400, JSON.stringify(email));
+  const register = (more: object) =>
+    app.post('/auth/register', { email: 'Victim@Example.com', password: PASSWORD, ...more });
+  const wrong: [string, string[]][] = [
+    [
+      'email',
+      [
+        ...['a＠evil.test', 'victim@exam\u200bple.com', 'victim@example.com.', 'a@example.com,b@example.com'],
+        ...[
+          '"quoted"@example.com',
+          'péter@example.com',
+          'a@bücher.example',
+          'a@b@example.com',
+          'a @example.com',
+        ],
+        ...['a@example.com\r\nBcc: b@example.com', 'a@example', '@example.com', 'a..b@example.com', ''],
+        ...[`${'a'.repeat(65)}@example.com`, `a@${'b.'.repeat(130)}test`],
+      ],
+    ],
+    ['name', ['a\0b', 'a\r\nb', '\u202ecod.exe', '\ud800', 'a'.repeat(201)]],
+    ['password', ['short', 'x'.repeat(1025), '\ud800 lone surrogate', 'ü'.repeat(3)]],
+    ['fullName', ['Ada']],
+  ];
+  for (const [path, values] of wrong) {
+    for (const value of values) {
+      const answer = await register({ [path]: value });
+      t.match(answer, { status: 400, body: { error: { details: [{ path }] } } }, JSON.stringify(value));
+    }
   }
-  const { status, body } = await register('Victim@Example.com');
+  t.equal(await userCollection(await storeOf(t, app)).count(), 0, 'nothing was stored');
+  const { status, body } = await register({});
   t.equal(status, 201);
   t.same(Object.keys(body.data).sort(), ['accessToken', 'expiresIn', 'refreshToken', 'user']);
   const shown = ['createdAt', 'email', 'emailVerified', 'id', 'name', 'subscription'];
   t.same(Object.keys(body.data.user).sort(), shown);
   t.equal(body.data.user.email, 'victim@example.com');
-  t.equal((await register('VICTIM@example.COM')).status, 409);
+  t.equal((await register({ email: 'VICTIM@example.COM' })).status, 409);
 });
 
 t.test('registration can be closed, and maintenance closes everything but the admin area', async (t) => {
-  const app = await mailedApp(t);
+  const app = await mailedApp(t, { emailLogin: true });
   const account = await app.signUp();
   const set = async (body: object) =>
     t.equal((await app.admin('PATCH', '/admin/api/settings', body)).status, 200);
   await set({ allowRegistration: false, version: 0 });
-  for (const more of [{}, { name: 'x' }]) {
-    const answer = await app.post('/auth/register', {
-      email: 'new@example.test',
-      password: PASSWORD,
-      ...more,
-    });
-    t.match(answer, { status: 403, body: { error: { code: 'REGISTRATION_DISABLED' } } });
-  }
-  for (const path of ['/auth/register/', '/AUTH/register', '//auth/register', '/auth/%72egister/']) {
-    t.equal((await app.post(path, { email: 'new@example.test', password: PASSWORD })).status, 404, path);
-  }
+  const answer = await app.post('/auth/register', { email: 'new@example.test', password: PASSWORD });
+  t.match(answer, { status: 403, body: { error: { code: 'REGISTRATION_DISABLED' } } });
   await set({ maintenanceMode: true, version: 1 });
   const closed = [
-    '/auth/login',
-    '/auth/forgot-password',
-    '/auth/reset-password',
-    '/auth/verify-email',
-    '/user/delete',
+    ...['/auth/login', '/auth/forgot-password', '/auth/reset-password', '/auth/verify-email', '/user/delete'],
+    ...['/auth/email-login', '/auth/email-login/redeem'],
   ];
   for (const path of closed) t.equal((await app.post(path, {})).status, 503, path);
   const page = await app.request('GET', '/api/auth/reset-password?token=x');
@@ -273,7 +268,7 @@ t.test('changing the password requires the current one and ends all other sessio
   const account = await app.signUp();
   const { email, accessToken: token, id } = account;
   const other = (await app.post('/auth/login', { email, password: PASSWORD })).body.data;
-  const change = (body: object, more = { token }) => app.post('/user/password', body, more);
+  const change = (body: object) => app.post('/user/password', body, { token });
   t.equal(
     (await change({ currentPassword: 'wrong', newPassword: NEW })).body.error.code,
     'INVALID_CREDENTIALS',
@@ -290,12 +285,7 @@ t.test('changing the password requires the current one and ends all other sessio
   t.match(received.at(-1), { name: 'session.revoked', event: { userId: id, scope: 'others' } });
   t.strictSame((await app.mail(CHANGED)).to, [email]);
   t.ok((await eventsOf(t, app)).includes('password.changed'));
-  for (let count = 0; count < 10; count++) {
-    await app.request('POST', '/api/user/password', {
-      body: { currentPassword: 'wrong', newPassword: NEW },
-      token,
-    });
-  }
+  for (let count = 0; count < 10; count++) await change({ currentPassword: 'wrong', newPassword: NEW });
   t.equal((await change({ currentPassword: NEW, newPassword: PASSWORD })).status, 429, 'as at the login');
 });
 
@@ -306,19 +296,33 @@ t.test(
       env: { NODE_ENV: 'production' },
       publicUrl: 'https://app.example.test',
     });
-    const { email, accessToken: token } = await app.signUp();
-    for (const weak of ['password1', email, 'iloveyou']) {
-      const body = { currentPassword: PASSWORD, newPassword: weak };
-      t.match(await app.post('/user/password', body, { token }), {
-        status: 422,
-        body: { error: { code: 'WEAK_PASSWORD' } },
-      });
-    }
+    await app.admin('PATCH', '/admin/api/settings', { siteName: 'Wonderful Site', version: 0 });
+    const email = 'ada.lovelace@example.test';
+    const refused = (path: string) => ({
+      status: 422,
+      body: { error: { code: 'WEAK_PASSWORD', details: [{ path }] } },
+    });
+    for (const password of [
+      ...['password', 'PASSWORD', 'qwertyuiop', 'Iloveyou', 'trustno1', '1234567890'],
+      ...[email, 'Ada.Lovelace@Example.TEST', 'ada.lovelace', 'ADA.LOVELACE', 'wonderful site'],
+    ])
+      t.match(await app.post('/auth/register', { email, password }), refused('password'), password);
+    const registered = await app.post('/auth/register', { email, password: 'lovelace, ada' });
+    t.equal(registered.status, 201);
+    const change = { currentPassword: 'lovelace, ada', newPassword: email };
+    const { accessToken: token } = registered.body.data;
+    t.match(await app.post('/user/password', change, { token }), refused('newPassword'));
     await app.post('/auth/forgot-password', { email });
     const link = await app.tokenIn(RESET);
     const reset = (password: string) => app.post('/auth/reset-password', { token: link, password });
-    t.equal((await reset('password1')).status, 422);
+    t.match(await reset('password1'), refused('password'));
     t.equal((await reset(NEW)).status, 200);
+
+    const warnings: string[] = [];
+    const development = await mailedApp(t);
+    development.server.fastify.log.warn = ((line: string) => warnings.push(line)) as never;
+    t.equal((await development.post('/auth/register', { email, password: 'password' })).status, 201);
+    t.match(warnings, [/password/], 'development only warns');
   },
 );
 
@@ -399,88 +403,6 @@ t.test('sessions are listed and revoked one by one, each only by its owner', asy
   t.same((await list(mine.accessToken)).length, 1);
   await userCollection(await storeOf(t, app)).updateOne({ id: mine.id }, { set: { suspendedAt: 1 } });
   t.equal(await app.me(mine), 401, 'a suspension holds at once');
-});
-
-t.test('an export holds everything about the caller and no secret', async (t) => {
-  const app = await mailedApp(t);
-  const { email, id, accessToken: token } = await app.signUp({ name: 'Ada' });
-  const other = await app.signUp();
-  const store = await storeOf(t, app);
-  await customerCollection(store).insert({ id, customerId: 'cus_1', createdAt: app.clock.now() });
-  const times = ['profileChangedAt', 'registrationRepeatedAt'];
-  const set = Object.fromEntries(times.map((name) => [name, app.clock.now()]));
-  await userCollection(store).updateOne({ id }, { set });
-  app.clock.advance(1000);
-  await app.post('/user/email', { email: 'new@example.test', password: PASSWORD }, { token });
-  await app.mail(VERIFY);
-  const answer = await app.request('GET', '/api/user/export', { token });
-  t.equal(answer.status, 200);
-  const { data } = answer.body;
-  t.match(data, {
-    exportedAt: /^2040-/,
-    user: { id, email, name: 'Ada', newEmail: 'new@example.test' },
-    sessions: [{ id: /^ses_/, createdAt: /^2040-/, authenticatedAt: /^2040-/, amr: ['pwd'] }],
-    billing: { customer: { customerId: 'cus_1' } },
-    audit: [{ event: 'email.change-asked', ip: '127.0.0.1' }, { event: 'user.registered' }],
-    mails: [
-      { template: 'confirm-address-change', to: 'new@example.test' },
-      { template: 'welcome', to: email },
-    ],
-  });
-  for (const name of times) t.match(data.user[name], /^2040-/, name);
-  t.notMatch(answer.text, /argon2|passwordHash|Hash|currentId|token=|link/);
-  t.notMatch(answer.text, other.id);
-});
-
-t.test('an export holds every payment, however many there are', async (t) => {
-  const app = await mailedApp(t);
-  const [{ id, accessToken: token }, other] = [await app.signUp(), await app.signUp()];
-  const payments = paymentCollection(await storeOf(t, app));
-  const payment = (userId: string, index: number) => {
-    // Several of the same second; the newest is not stored last.
-    const at = app.clock.now() - (index % 400) * 1000;
-    return {
-      id: `in_${index}`,
-      userId,
-      status: 'paid' as const,
-      amount: index + 1,
-      at,
-      reportedBy: {},
-      rev: 1,
-    };
-  };
-  const inserted = Array.from({ length: 1201 }, (_, index) => payment(id, index));
-  await Promise.all([...inserted, payment(other.id, 9999)].map((one) => payments.insert(one)));
-  const { status, body } = await app.request('GET', '/api/user/export', { token });
-  t.equal(status, 200);
-  const exported: { id: string; at: string }[] = body.data.billing.payments;
-  t.equal(exported.length, inserted.length);
-  t.same(new Set(exported.map((one) => one.id)), new Set(inserted.map((one) => one.id)), 'each once');
-  const times = exported.map(({ at }) => at);
-  t.same(times, times.toSorted().reverse(), 'the newest first');
-});
-
-t.test('an address that moves to another account does not expose e-mails of its former owner', async (t) => {
-  const app = await mailedApp(t);
-  const { email, id, accessToken: token } = await app.signUp();
-  await app.post('/user/email', { email: 'new@example.test', password: PASSWORD }, { token });
-  const link = await app.tokenIn(VERIFY);
-  t.equal((await app.post('/auth/verify-email', { token: link }, { token })).status, 200);
-  const next = await app.signUp({ email });
-  await app.mail(WELCOME);
-  const mailsOf = async (owner: { accessToken: string }) => {
-    const { body } = await app.request('GET', '/api/user/export', { token: owner.accessToken });
-    const mails: { template: string; to: string }[] = body.data.mails;
-    return mails.map(({ template, to }) => `${template} ${to}`).sort();
-  };
-  t.same(await mailsOf(next), [`welcome ${email}`]);
-  const mine = ['confirm-address-change new@example.test', `email-changed ${email}`, `welcome ${email}`];
-  t.same(await mailsOf({ accessToken: token }), mine);
-
-  await app.post('/user/delete', { password: PASSWORD }, { token: next.accessToken });
-  t.same(await mailsOf({ accessToken: token }), mine, 'the notice survives who has the address now');
-  await app.post('/user/delete', { password: PASSWORD }, { token });
-  t.equal(await mailCollection(await storeOf(t, app)).count({ userId: id }), 0);
 });
 
 t.test('an error in one event listener does not affect the request or other listeners', async (t) => {
@@ -600,18 +522,11 @@ t.test(
 t.test('the purge removes expired documents and nothing else', async (t) => {
   const app = await mailedApp(t);
   const { email, accessToken } = await app.signUp();
-  await app.post('/auth/login', { email, password: 'wrong' });
-  const store = await storeOf(t, app);
-  const sessions = sessionCollection(store);
+  const sessions = sessionCollection(await storeOf(t, app));
   app.clock.advance(8 * DAY);
   t.equal(await app.me({ accessToken }), 401, 'it has ended before it is purged');
-  const next = await mailedApp(t, {
-    databaseUri: `sqlite:${app.file}`,
-    clock: app.clock,
-    random: app.random,
-    hashing: CHEAP,
-    sink: app.sink,
-  });
+  const { clock, random, sink } = app;
+  const next = await mailedApp(t, { databaseUri: `sqlite:${app.file}`, clock, random, sink });
   const fresh = (await next.post('/auth/login', { email, password: PASSWORD })).body.data;
   await waitUntil('the purge', async () => (await sessions.count()) === 1);
   t.equal(await next.me(fresh), 200);
@@ -640,16 +555,6 @@ t.test(
     t.match((await app.mail(RESET)).text, /Ada/, 'a confirmed one does');
   },
 );
-
-t.test('unknown fields of a registration are refused by name, as those of the profile', async (t) => {
-  const app = await mailedApp(t);
-  const body = { email: 'ada@example.test', password: PASSWORD, fullName: 'Ada' };
-  const refused = await app.request('POST', '/api/auth/register', { body });
-  t.match(refused, {
-    status: 400,
-    body: { error: { details: [{ path: 'fullName', message: /allowed fields: email, password, name/ }] } },
-  });
-});
 
 t.test('spaces around an address and a name are ignored, in requests and in code', async (t) => {
   const app = await mailedApp(t);
@@ -684,9 +589,8 @@ t.test('every way in which an account is created or changed has its event', asyn
   t.same(take(), ['user.updated bob@example.test Robert'], 'none without a change');
 
   const { accessToken: token } = await app.signUp({ email: 'ada@example.test', name: 'Ada' });
-  const rename = (name: string) => app.request('PATCH', '/api/user/profile', { token, body: { name } });
-  t.equal((await rename('Ada L')).status, 200);
-  t.equal((await rename('Ada L')).status, 200);
+  for (const _ of ['once', 'twice'])
+    await app.request('PATCH', '/api/user/profile', { token, body: { name: 'Ada L' } });
   t.same(take(), ['user.registered ada@example.test Ada', 'user.updated ada@example.test Ada L']);
   await app.post('/user/email', { email: 'lovelace@example.test', password: PASSWORD }, { token });
   const link = { token: await app.tokenIn(VERIFY), password: PASSWORD };

@@ -1,6 +1,7 @@
 import t from 'tap';
 import { userCollection } from '../../../src/saas/auth/store.js';
-import { auditOf, PASSWORD, storeOf } from '../../kit/app.js';
+import { auditOf, errorOf, PASSWORD, storeOf } from '../../kit/app.js';
+import { sentence } from '../../kit/sentences.js';
 import { CHANGED, type MailedApp, mailedApp, RESET, VERIFY } from './kit.js';
 
 /** A link proves access to a mailbox. The password or a session proves that its reader created the account. */
@@ -9,11 +10,7 @@ const NEW = 'a different sentence entirely';
 const VICTIM = 'victim@example.test';
 
 const verify = (app: MailedApp, token: string, password?: string, bearer?: string) =>
-  app.post(
-    '/auth/verify-email',
-    { token, ...(password !== undefined && { password }) },
-    bearer === undefined ? {} : { token: bearer },
-  );
+  app.post('/auth/verify-email', { token, password }, bearer === undefined ? {} : { token: bearer });
 
 const login = async (app: MailedApp, email: string, password: string) =>
   (await app.post('/auth/login', { email, password })).status;
@@ -31,18 +28,15 @@ t.test(
     const attacker = { email: VICTIM, password: PASSWORD };
     t.equal((await app.post('/auth/register', attacker)).status, 202);
     const link = await app.tokenIn(VERIFY);
-    const missing = await verify(app, link);
-    t.match(missing, {
-      status: 400,
-      body: { error: { code: 'VALIDATION_ERROR', details: [{ path: 'password', message: /required/ }] } },
-    });
-    t.equal((await verify(app, link, 'short')).body.error?.code, 'VALIDATION_ERROR');
+    const needed = { status: 400, body: { error: { details: [{ path: 'password' }] } } };
+    t.match(await verify(app, link), needed);
+    t.equal(errorOf(await verify(app, link, 'short')), 'VALIDATION_ERROR');
     t.equal(await login(app, VICTIM, PASSWORD), 403, 'a refusal confirms nothing');
-    t.match(await verify(app, link, NEW), { status: 200, body: { message: /password has been changed/ } });
+    t.equal((await verify(app, link, NEW)).status, 200);
     t.equal(await login(app, VICTIM, PASSWORD), 401);
     t.equal(await login(app, VICTIM, NEW), 200);
     t.strictSame((await app.mail(CHANGED)).to, [VICTIM]);
-    t.equal((await verify(app, link, PASSWORD)).body.error?.code, 'INVALID_TOKEN', 'the link works once');
+    t.equal(errorOf(await verify(app, link, PASSWORD)), 'INVALID_TOKEN', 'the link works once');
     const records = await auditOf(await storeOf(t, app));
     t.same(
       records.map(({ event }) => event).filter((event) => /^(email|password)/.test(event)),
@@ -55,10 +49,7 @@ t.test('a required confirmation with the password set at registration keeps it',
   const app = await mailedApp(t, { requireEmailVerification: true });
   await app.post('/auth/register', { email: VICTIM, password: PASSWORD });
   const link = await app.tokenIn(VERIFY);
-  t.match(await verify(app, link, PASSWORD), {
-    status: 200,
-    body: { message: 'Your address has been confirmed.' },
-  });
+  t.equal((await verify(app, link, PASSWORD)).status, 200);
   t.equal(await login(app, VICTIM, PASSWORD), 200);
   const user = await userCollection(await storeOf(t, app)).findOne({ email: VICTIM });
   t.equal(user?.passwordVersion, 1);
@@ -107,7 +98,7 @@ t.test('a session proves only its own account, and only until it ends', async (t
   const stranger = await app.signUp();
   const link = await linkFor(app, account.email);
   const by = async ({ accessToken }: { accessToken: string }) =>
-    (await verify(app, link, undefined, accessToken)).body.error?.code;
+    errorOf(await verify(app, link, undefined, accessToken));
   t.equal(await by(stranger), 'VALIDATION_ERROR');
   await app.post('/auth/logout', { scope: 'global' }, { token: account.accessToken });
   t.equal(await by(account), 'UNAUTHENTICATED');
@@ -127,8 +118,8 @@ t.test(
       return app.tokenIn(VERIFY);
     };
     const link = await move();
-    t.equal((await verify(app, link)).body.error?.code, 'VALIDATION_ERROR');
-    t.match(await verify(app, link, NEW), { status: 200, body: { message: /password has been changed/ } });
+    t.equal(errorOf(await verify(app, link)), 'VALIDATION_ERROR');
+    t.equal((await verify(app, link, NEW)).status, 200);
     t.equal(await app.me(attacker), 401);
     t.equal(await login(app, VICTIM, PASSWORD), 401);
     t.equal(await login(app, VICTIM, NEW), 200);
@@ -150,7 +141,7 @@ t.test('a suspended account is not confirmed', async (t) => {
   const users = userCollection(await storeOf(t, app));
   await users.updateOne({ id }, { set: { suspendedAt: 1 } });
   for (const password of [PASSWORD, NEW])
-    t.equal((await verify(app, link, password)).body.error?.code, 'INVALID_TOKEN');
+    t.equal(errorOf(await verify(app, link, password)), 'INVALID_TOKEN');
   t.match(await users.findOne({ id }), { emailVerified: false, passwordVersion: 1 });
 });
 
@@ -164,20 +155,16 @@ t.test(
     t.equal(page.status, 200);
     t.notMatch(page.text, /<script/);
     t.match(page.text, `name="token" value="${link}"`);
-    t.match(page.text, /<input id="password" name="password" type="password"/);
     const submit = (password: string) =>
       app.request('POST', '/api/auth/verify-email', {
         body: new URLSearchParams({ token: link, password }).toString(),
         headers: { 'content-type': 'application/x-www-form-urlencoded' },
       });
     const short = await submit('short');
-    t.equal(short.status, 400);
-    t.match(short.text, /<form[\s\S]*role="alert"[\s\S]*The password is too short[\s\S]*aria-invalid="true"/);
+    t.match(short, { status: 400, text: sentence('password.short') });
     t.match(short.text, `value="${link}"`);
-    const confirmed = await submit(NEW);
-    t.equal(confirmed.status, 200);
-    t.match(confirmed.text, /Your address has been confirmed and your password has been changed/);
-    t.match((await submit(NEW)).text, /invalid or has expired/);
+    t.equal((await submit(NEW)).status, 200);
+    t.equal((await submit(NEW)).status, 400);
     t.equal(await login(app, VICTIM, NEW), 200);
   },
 );
@@ -188,7 +175,7 @@ t.test('production refuses a common password before revealing whether it is the 
   const passwordHash = '$2b$04$......................5zTzvmG0eLEXfzOB8JSfZbFLDnXbSpe';
   await app.server.fastify.saas.users.create({ email: VICTIM, passwordHash });
   const link = await linkFor(app, VICTIM);
-  t.equal((await verify(app, link, common)).body.error?.code, 'WEAK_PASSWORD');
+  t.equal(errorOf(await verify(app, link, common)), 'WEAK_PASSWORD');
   t.equal((await verify(app, link, NEW)).status, 200);
 });
 
@@ -201,7 +188,7 @@ t.test('a password reset by e-mail cancels a pending change of address', async (
   await app.post('/auth/forgot-password', { email: VICTIM });
   const reset = await app.tokenIn(RESET);
   t.equal((await app.post('/auth/reset-password', { token: reset, password: NEW })).status, 200);
-  t.equal((await verify(app, pending, PASSWORD)).body.error?.code, 'INVALID_TOKEN');
+  t.equal(errorOf(await verify(app, pending, PASSWORD)), 'INVALID_TOKEN');
   t.equal(await login(app, VICTIM, NEW), 200, 'the address is still the one that was recovered');
 });
 
@@ -215,7 +202,7 @@ t.test('the link that changes an address expires after a day', async (t) => {
   const end = stored?.changeExpiresAt ?? 0;
   t.ok(Math.abs(end - now - 24 * 60 * 60_000) < 60_000);
   app.clock.set(end);
-  t.equal((await verify(app, link, PASSWORD)).body.error?.code, 'INVALID_TOKEN');
+  t.equal(errorOf(await verify(app, link, PASSWORD)), 'INVALID_TOKEN');
   app.clock.set(end - 1);
   t.equal((await verify(app, link, PASSWORD)).status, 200);
   t.equal(await login(app, email, PASSWORD), 401, 'the account has the new address');

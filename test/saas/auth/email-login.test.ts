@@ -4,8 +4,8 @@ import { userCollection } from '../../../src/saas/auth/store.js';
 import { identityCollection } from '../../../src/saas/login-providers/store.js';
 import type { CreateServerOptions } from '../../../src/saas/server.js';
 import { factorCollection } from '../../../src/shared/factors/store.js';
-import { auditOf, copiedCode, PASSWORD, saasApp, storeOf } from '../../kit/app.js';
-import { codeAt, FACTOR_KEY } from '../../kit/factors.js';
+import { type Answer, auditOf, copiedCode, errorOf, PASSWORD, saasApp, storeOf } from '../../kit/app.js';
+import { FACTOR_KEY, setUpFactor } from '../../kit/factors.js';
 import { waitUntil } from '../../kit/wait.js';
 import { type MailedApp, mailedApp, RESET } from './kit.js';
 
@@ -15,7 +15,6 @@ const MINUTE = 60_000;
 const CODE = /^Your code to sign in/;
 const EMAIL = 'ada@example.test';
 
-type Answer = Awaited<ReturnType<MailedApp['post']>>;
 type Options = Parameters<typeof mailedApp>[1];
 
 async function codeApp(t: Test, options: Options = {}) {
@@ -48,21 +47,15 @@ async function codeApp(t: Test, options: Options = {}) {
   };
 }
 
-const errorOf = ({ body }: Answer): string | undefined => body.error?.code;
 /** A code that is not the given one. */
 const wrong = (code: string) => code.replace(/.$/, (last) => (last === '7' ? '8' : '7'));
 
 /** A user with a verified address. */
-async function verified(t: Test, app: MailedApp, email = EMAIL) {
-  const account = await app.signUp({ email });
-  const users = userCollection(await storeOf(t, app));
-  await users.updateOne({ id: account.id }, { set: { emailVerified: true } });
-  return account;
-}
+const verified = (app: MailedApp, email = EMAIL) => app.signUp({ email, emailVerified: true });
 
 t.test('a mailed code signs in once, with the login token of its request', async (t) => {
   const app = await codeApp(t);
-  const account = await verified(t, app);
+  const account = await verified(app);
   const asked = await app.ask('Ada@Example.test');
   t.match(asked, { status: 202, body: { success: true, data: { expiresIn: 600 } } });
   const { loginToken } = asked.body.data;
@@ -90,8 +83,8 @@ t.test('a mailed code signs in once, with the login token of its request', async
 
 t.test('nothing reveals whether an address has an account, not even wrong codes', async (t) => {
   const app = await codeApp(t);
-  await verified(t, app, 'known@example.test');
-  const suspended = await verified(t, app, 'suspended@example.test');
+  await verified(app, 'known@example.test');
+  const suspended = await verified(app, 'suspended@example.test');
   await app.server.fastify.saas.users.suspend({ id: suspended.id });
   const settings = await app.admin('GET', '/admin/api/settings');
   const closed = { allowRegistration: false, version: settings.body.data.version };
@@ -103,23 +96,13 @@ t.test('nothing reveals whether an address has an account, not even wrong codes'
     const asked = await app.ask(`${name}@example.test`);
     const { loginToken } = asked.body.data;
     await waitUntil('the request is stored', async () => (await codes.count()) > seen.length);
-    const answers = [asked.status];
-    for (let count = 0; count < 7; count++) {
-      const { status, body } = await app.redeem(loginToken, 'ABCD-EFGH');
-      answers.push(status, body.message);
-    }
+    const answers: unknown[] = [asked.status];
+    for (let count = 0; count < 7; count++) answers.push(errorOf(await app.redeem(loginToken, 'ABCD-EFGH')));
     seen.push(answers);
   }
   t.same(seen[1], seen[0]);
   t.same(seen[2], seen[0]);
-  t.match(seen[0]?.slice(-6), [
-    401,
-    /^The code is incorrect/,
-    401,
-    /^The code has expired/,
-    401,
-    /^The code has/,
-  ]);
+  t.same(seen[0]?.slice(-3), ['INVALID_CODE', 'CODE_EXPIRED', 'CODE_EXPIRED']);
   await app.codeMail();
   t.same(await app.mailsTo('suspended@example.test'), ['welcome']);
   t.same(await app.mailsTo('unknown@example.test'), []);
@@ -127,7 +110,7 @@ t.test('nothing reveals whether an address has an account, not even wrong codes'
 
 t.test('a code works only in the browser that requested it', async (t) => {
   const app = await codeApp(t);
-  await verified(t, app);
+  await verified(app);
   const { loginToken: ofEve } = (await app.ask('eve@example.test')).body.data;
   await app.codeMail();
   const { loginToken, code } = await app.codeFor();
@@ -142,11 +125,10 @@ t.test('a code works only in the browser that requested it', async (t) => {
 
 t.test('the link is harmless for mail scanners, and says where the request came from', async (t) => {
   const app = await codeApp(t, { emailLoginUrlRelative: 'enter-code?lang=en' });
-  await verified(t, app);
+  await verified(app);
   const headers = { 'user-agent': 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0' };
-  const asked = await app.request('POST', '/api/auth/email-login', {
-    ...{ body: { email: EMAIL }, headers, from: '203.0.113.7' },
-  });
+  const source = { headers, from: '203.0.113.7' };
+  const asked = await app.post('/auth/email-login', { email: EMAIL }, source);
   const { text, code } = await app.codeMail();
   const plain = code.replace('-', '');
   t.ok(text.includes(`http://app.example.test/enter-code?lang=en&code=${plain}\n`), text);
@@ -158,9 +140,7 @@ t.test('the link is harmless for mail scanners, and says where the request came 
   }
   t.equal((await app.redeem(asked.body.data.loginToken, plain)).status, 200);
 
-  await app.request('POST', '/api/auth/email-login', {
-    ...{ body: { email: 'stranger@example.test' }, headers, from: '203.0.113.7' },
-  });
+  await app.post('/auth/email-login', { email: 'stranger@example.test' }, source);
   t.notMatch((await app.codeMail()).text, /203\.0\.113|Firefox/, 'a mistyped address discloses nothing');
 });
 
@@ -175,7 +155,7 @@ t.test('without a page of the application, the mail contains the code alone', as
 
 t.test('five wrong codes end a request, also if they are sent at once', async (t) => {
   const app = await codeApp(t);
-  await verified(t, app);
+  await verified(app);
   const { loginToken, code } = await app.codeFor();
   const answers = await Promise.all(
     Array.from({ length: 30 }, (_, number) => app.redeem(loginToken, `ABCD-EF${number + 10}`)),
@@ -191,17 +171,9 @@ t.test('five wrong codes end a request, also if they are sent at once', async (t
   t.equal((await app.redeem(again.loginToken, again.code)).status, 200, 'the fifth one is right');
 });
 
-t.test('of parallel requests with the right code, one signs in', async (t) => {
-  const app = await codeApp(t);
-  const { loginToken, code } = await app.codeFor();
-  const answers = await Promise.all(Array.from({ length: 50 }, () => app.redeem(loginToken, code)));
-  t.equal(answers.filter(({ status }) => status === 200).length, 1);
-  t.equal(answers.filter((answer) => errorOf(answer) === 'CODE_EXPIRED').length, 49);
-});
-
 t.test('a code expires after ten minutes, also if the clock is set back', async (t) => {
   const app = await codeApp(t);
-  await verified(t, app);
+  await verified(app);
   const first = await app.codeFor();
   app.clock.advance(10 * MINUTE);
   t.equal(errorOf(await app.redeem(first.loginToken, first.code)), 'CODE_EXPIRED');
@@ -215,7 +187,7 @@ t.test('a code expires after ten minutes, also if the clock is set back', async 
 
 t.test('a code ends with whatever ends all sessions', async (t) => {
   const app = await codeApp(t);
-  const account = await verified(t, app);
+  const account = await verified(app);
   const users = userCollection(await storeOf(t, app));
   const { saas } = app.server.fastify;
   let password = PASSWORD;
@@ -262,7 +234,7 @@ t.test('a code ends with whatever ends all sessions', async (t) => {
 
 t.test('requests of strangers end no code of the owner, and use up no mail of known locations', async (t) => {
   const app = await codeApp(t, { limits: true });
-  await verified(t, app);
+  await verified(app);
   const { loginToken, code } = await app.codeFor();
   for (let count = 0; count < 9; count++) {
     t.equal((await app.ask(EMAIL, `203.0.113.${count}`)).status, 202);
@@ -284,16 +256,10 @@ t.test('an account that a stranger registered belongs to the owner of the addres
   await userCollection(store).updateOne({ id: stranger.id }, { set: { verifyHash: 'x'.repeat(43) } });
   // Both need a verified address today; neither may outlast the stranger.
   const now = app.clock.now();
-  const factor = {
-    lastStep: 0,
-    recovery: [],
-    confirmedAt: now,
-    secret: 'v1.x',
-    version: 1,
-    rev: 1,
-    updatedAt: now,
-  };
-  await factorCollection(store).insert({ id: stranger.id, ...factor });
+  await factorCollection(store).insert({
+    ...{ id: stranger.id, secret: 'v1.x', version: 1, lastStep: 0, recovery: [], rev: 1 },
+    ...{ confirmedAt: now, updatedAt: now },
+  });
   await identityCollection(store).insert({
     ...{ id: 'x'.repeat(43), userId: stranger.id, provider: 'acme' },
     ...{ issuer: 'https://acme.example.test', subject: 'eve', createdAt: now },
@@ -332,10 +298,8 @@ t.test('an account that a stranger registered belongs to the owner of the addres
 
 t.test('a code is the first factor: the second one is demanded', async (t) => {
   const app = await codeApp(t, { factorEncryptionKey: FACTOR_KEY });
-  const { accessToken: token } = await verified(t, app);
-  const { secret } = (await app.request('POST', '/api/user/second-factor/begin', { token })).body.data;
-  const now = () => codeAt(secret, app.clock.now());
-  t.equal((await app.post('/user/second-factor/confirm', { code: now() }, { token })).status, 200);
+  const { accessToken: token } = await verified(app);
+  const factor = await setUpFactor(app, token);
   const { loginToken, code } = await app.codeFor();
   const demanded = await app.redeem(loginToken, code);
   t.match(demanded, { status: 401, body: { error: { code: 'SECOND_FACTOR_REQUIRED' } } });
@@ -343,7 +307,7 @@ t.test('a code is the first factor: the second one is demanded', async (t) => {
   app.clock.advance(MINUTE);
   t.equal(errorOf(await app.redeem(loginToken, code)), 'CODE_EXPIRED', 'for good');
   const { challenge } = demanded.body.error;
-  const signedIn = await app.post('/auth/second-factor', { challenge, code: now() });
+  const signedIn = await app.post('/auth/second-factor', { challenge, code: factor.code() });
   t.equal(signedIn.status, 200, signedIn.text);
   t.same((await app.sessionOf(signedIn)).session.amr, ['otp', 'mfa']);
 });
@@ -384,10 +348,7 @@ t.test('the host rejects a new account for a mailed code, which is then used', a
   });
   const { loginToken, code } = await app.codeFor();
   const rejected = await app.redeem(loginToken, code);
-  t.match(rejected, {
-    status: 403,
-    body: { error: { code: 'REGISTRATION_REJECTED', reason: 'NOT_INVITED' } },
-  });
+  t.equal(errorOf(rejected), 'REGISTRATION_REJECTED');
   t.equal(await userCollection(await storeOf(t, app)).count(), 0);
   rejects = false;
   t.equal(errorOf(await app.redeem(loginToken, code)), 'CODE_EXPIRED');
@@ -413,25 +374,9 @@ t.test('with required confirmation, a code confirms the address of a registratio
   t.match((await app.mail(/^Welcome/)).to, [EMAIL]);
 });
 
-t.test('maintenance mode stops sign-in by e-mail', async (t) => {
-  const app = await codeApp(t);
-  await verified(t, app);
-  const { loginToken, code } = await app.codeFor();
-  const turn = async (maintenanceMode: boolean) => {
-    const { version } = (await app.admin('GET', '/admin/api/settings')).body.data;
-    await app.admin('PATCH', '/admin/api/settings', { maintenanceMode, version });
-    app.clock.advance(5000);
-  };
-  await turn(true);
-  t.equal(errorOf(await app.ask(EMAIL)), 'MAINTENANCE');
-  t.equal(errorOf(await app.redeem(loginToken, code)), 'MAINTENANCE');
-  await turn(false);
-  t.equal((await app.redeem(loginToken, code)).status, 200);
-});
-
 t.test('requests are limited by client, and mails by address', async (t) => {
   const app = await codeApp(t, { limits: true });
-  await verified(t, app);
+  await verified(app);
   const statuses = [];
   for (let count = 0; count < 4; count++) statuses.push((await app.ask(EMAIL, '203.0.113.1')).status);
   t.same(statuses, [202, 202, 202, 429]);
@@ -457,7 +402,7 @@ t.test('requests are limited by client, and mails by address', async (t) => {
 
 t.test('the location of a sign-in with a code is known to the account', async (t) => {
   const app = await codeApp(t, { limits: true });
-  await verified(t, app);
+  await verified(app);
   const sources = (await storeOf(t, app)).collection('knownSources');
   await waitUntil('the location of the registration is known', async () => (await sources.count()) === 1);
   const { loginToken, code } = await app.codeFor();

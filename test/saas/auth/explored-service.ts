@@ -3,7 +3,7 @@ import type { Clock } from '../../../src/core/kernel/clock.js';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
 import { createUnknownWrites, type UnknownWritesRegistry } from '../../../src/core/ops/unknown-writes.js';
 import { createAccountData, createSignInMethods } from '../../../src/core/server/contributions.js';
-import { nullIfTaken, type Store } from '../../../src/core/storage/collection.js';
+import { nullIfTaken, type Store, StoreUnavailable } from '../../../src/core/storage/collection.js';
 import { createAccountMails } from '../../../src/saas/auth/mails.js';
 import { type AuthService, createAuthService } from '../../../src/saas/auth/service.js';
 import type { SessionTokens } from '../../../src/saas/auth/sessions/tokens.js';
@@ -41,6 +41,7 @@ function readClaims(text: string) {
 
 interface Mail {
   id: string;
+  versionField: string;
   reaches: number;
 }
 
@@ -52,6 +53,24 @@ export const unknownWritesOn = (clock: Clock): UnknownWritesRegistry =>
     clock: { now: clock.now, every: () => () => undefined },
     log: { error: () => undefined },
   });
+
+/** Repeats a request while its answer is 503, after an outage at whose end the processes settle what is unknown. */
+export async function untilAnswered<T>(
+  request: () => Promise<T>,
+  settleAll: () => Promise<unknown>,
+  pass: () => Promise<void> = async () => undefined,
+): Promise<T> {
+  for (;;) {
+    try {
+      return await request();
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable)) throw error;
+    }
+    await pass();
+    // Again, because the write that settles may remain unanswered as well.
+    for (let times = 0; times < 2; times++) await settleAll();
+  }
+}
 
 /** The service of one process on its view of the store. */
 export function serviceOn(
@@ -119,8 +138,8 @@ export const storedMails = (store: Store) =>
     outbox: {
       async put({ key, sendCondition }) {
         if (!sendCondition) return;
-        const reaches = sendCondition.minVersion;
-        await mailsOf(store).insert({ id: key, reaches }).catch(nullIfTaken);
+        const { versionField, minVersion: reaches } = sendCondition;
+        await mailsOf(store).insert({ id: key, versionField, reaches }).catch(nullIfTaken);
       },
     },
     pages,

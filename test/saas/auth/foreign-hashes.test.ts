@@ -1,11 +1,9 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import argon2 from 'argon2';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { createPasswords } from '../../../src/core/passwords/hasher.js';
-import { openStore } from '../../../src/core/storage/open.js';
 import { createForeignHashes, foreignHashCollection } from '../../../src/saas/auth/import/foreign-hashes.js';
 import { userCollection } from '../../../src/saas/auth/store.js';
-import { type Mongod, onMongod } from '../../core/storage/mongod.js';
 import { CHEAP, PASSWORD, type SaasApp, saasApp, storeOf } from '../../kit/app.js';
 import { countedRandom } from '../../kit/random.js';
 
@@ -43,7 +41,8 @@ const login = async (app: SaasApp, email: string, password: string) =>
 
 const emailOf = (name: string) => `${name.toLowerCase()}@example.test`;
 
-async function equalWork(t: Test, app: SaasApp): Promise<void> {
+t.test('a wrong password costs the same hashing work for every account', async (t) => {
+  const app = await saasApp(t);
   const { create } = app.server.fastify.saas.users;
   await app.signUp({ email: 'own@example.test' });
   await create({ email: 'none@example.test' });
@@ -80,16 +79,6 @@ async function equalWork(t: Test, app: SaasApp): Promise<void> {
       .sort(),
   );
   t.same(await fail(emailOf('bcrypt4')), rest, 'of accounts that were rehashed, too');
-}
-
-t.test('a wrong password costs the same hashing work for every account', async (t) =>
-  equalWork(t, await saasApp(t)),
-);
-
-await onMongod((server: Mongod) => {
-  t.test('a wrong password costs the same hashing work for every account on MongoDB', async (t) =>
-    equalWork(t, await saasApp(t, { databaseUri: server.fresh(t) })),
-  );
 });
 
 t.test('a new password or the deletion of the account ends the extra hashing work', async (t) => {
@@ -134,60 +123,41 @@ t.test('signed-in owners do not wait for the imported hashes of other accounts',
   t.same(work, { own: 1 });
 });
 
-async function recount(t: Test, databaseUri: string): Promise<void> {
-  const store = await openStore(databaseUri);
-  t.teardown(() => store.close());
-  const users = userCollection(store);
-  const documents = foreignHashCollection(store);
-  const app = await saasApp(t, { databaseUri });
-  const { create } = app.server.fastify.saas.users;
-  // More than one batch, of hashes that were not counted.
-  for (let count = 0; count < 205; count++) {
-    const { id } = await create({ email: `old-${count}@example.test` });
-    await users.updateOne(
-      { id },
-      { set: { passwordHash: count % 2 ? (HASHES['pbkdf2'] as string) : BCRYPT_4 } },
-    );
-  }
-  const { id: own } = await app.signUp();
-  await documents.insert({
-    id: own,
-    family: 'bcrypt',
-    cost: 2 ** 14,
-    decoy: BCRYPT_4.replace('$04$', '$14$'),
-    createdAt: 1,
-  });
-  const gone = { family: 'bcrypt', cost: 2 ** 14, decoy: BCRYPT_4 };
-  await documents.insert({ id: 'usr_gone', ...gone, createdAt: app.clock.now() - HOUR - 1 });
-  await documents.insert({
-    id: 'usr_coming',
-    ...gone,
-    family: 'coming',
-    createdAt: app.clock.now() - HOUR,
-  });
-  const passwords = createPasswords(countedRandom(), CHEAP);
-  const hashes = createForeignHashes({ documents, users, passwords, clock: app.clock });
-  for (const _ of ['once', 'twice'])
-    await hashes.reconcileJob.run({ term: 1, signal: new AbortController().signal });
-  t.ok(await documents.deleteOne({ id: 'usr_coming' }), 'an import may be about to store its user');
-  t.equal(await documents.count(), 205);
-  t.same(
-    (await hashes.decoys()).map((decoy) => passwords.foreignWork(decoy)?.cost),
-    [1000, 16],
-    'neither who is gone nor who has another hash counts',
-  );
-}
-
 t.test(
   'a recount finds imported hashes that were not counted and drops those that no account has',
-  async (t) => recount(t, `sqlite:${t.testdir()}/store.db`),
+  async (t) => {
+    const app = await saasApp(t);
+    const store = await storeOf(t, app);
+    const users = userCollection(store);
+    const documents = foreignHashCollection(store);
+    const { create } = app.server.fastify.saas.users;
+    // More than one batch, of hashes that were not counted.
+    for (let count = 0; count < 205; count++) {
+      const { id } = await create({ email: `old-${count}@example.test` });
+      await users.updateOne(
+        { id },
+        { set: { passwordHash: count % 2 ? (HASHES['pbkdf2'] as string) : BCRYPT_4 } },
+      );
+    }
+    const { id: own } = await app.signUp();
+    const gone = { family: 'bcrypt', cost: 2 ** 14, decoy: BCRYPT_4 };
+    const past = app.clock.now() - HOUR;
+    await documents.insert({ ...gone, id: own, decoy: BCRYPT_4.replace('$04$', '$14$'), createdAt: 1 });
+    await documents.insert({ ...gone, id: 'usr_gone', createdAt: past - 1 });
+    await documents.insert({ ...gone, id: 'usr_coming', family: 'coming', createdAt: past });
+    const passwords = createPasswords(countedRandom(), CHEAP);
+    const hashes = createForeignHashes({ documents, users, passwords, clock: app.clock });
+    for (const _ of ['once', 'twice'])
+      await hashes.reconcileJob.run({ term: 1, signal: new AbortController().signal });
+    t.ok(await documents.deleteOne({ id: 'usr_coming' }), 'an import may be about to store its user');
+    t.equal(await documents.count(), 205);
+    t.same(
+      (await hashes.decoys()).map((decoy) => passwords.foreignWork(decoy)?.cost),
+      [1000, 16],
+      'neither who is gone nor who has another hash counts',
+    );
+  },
 );
-
-await onMongod((server: Mongod) => {
-  t.test('a recount finds imported hashes that were not counted on MongoDB', async (t) =>
-    recount(t, server.fresh(t)),
-  );
-});
 
 t.test('a disconnected client costs no further hashing work', async (t) => {
   const passwords = createPasswords(countedRandom(), CHEAP);

@@ -1,10 +1,9 @@
 import t, { type Test } from 'tap';
-import { ConfigurationError } from '../../../src/core/config/configuration-error.js';
 import type { SaasHooks } from '../../../src/index.js';
 import { sessionCollection, userCollection } from '../../../src/saas/auth/store.js';
 import { createServer } from '../../../src/saas/server.js';
 import { PASSWORD, type SaasApp, saasApp, storeOf, testOptions } from '../../kit/app.js';
-import { codeAt, FACTOR_KEY } from '../../kit/factors.js';
+import { FACTOR_KEY, setUpFactor } from '../../kit/factors.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 
 /** The option `hooks`. Registrations by other ways than passwords are tested with these ways. */
@@ -24,6 +23,10 @@ async function counts(t: Test, app: SaasApp): Promise<{ users: number; sessions:
 }
 
 const never = () => new Promise<never>(() => {});
+const rejects = () => Promise.reject(new Error('kanarienvogel'));
+const throws = () => {
+  throw new Error('kanarienvogel');
+};
 const REJECTION = { reason: 'INVITATION_REQUIRED', message: 'Ask your company for an invitation.' };
 
 t.test('the host rejects a registration before anything is stored', async (t) => {
@@ -77,14 +80,8 @@ t.test('a hook that rejects does not reveal which addresses have an account', as
 
 t.test('a registration fails without a trace if its hook throws, hangs or answers nonsense', async (t) => {
   const answers: [SaasHooks['beforeRegister'], number, string][] = [
-    [() => Promise.reject(new Error('kanarienvogel')), 500, 'INTERNAL'],
-    [
-      () => {
-        throw new Error('kanarienvogel');
-      },
-      500,
-      'INTERNAL',
-    ],
+    [rejects, 500, 'INTERNAL'],
+    [throws, 500, 'INTERNAL'],
     [never, 503, 'NOT_READY'],
     [(() => false) as never, 500, 'INTERNAL'],
     [() => ({ reason: 'lower case', message: 'x' }), 500, 'INTERNAL'],
@@ -132,43 +129,26 @@ t.test('the host learns of every sign-in after its session exists', async (t) =>
   const ada = await app.signUp();
   const browser = 'Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:140.0) Gecko/20100101 Firefox/140.0';
   const login = (headers: Record<string, string> = {}) =>
-    app.request('POST', '/api/auth/login', { body: { email: ada.email, password: ada.password }, headers });
+    app.post('/auth/login', { email: ada.email, password: ada.password }, { headers });
   await login({ 'user-agent': browser });
   t.match(logins, [
     { user: { id: ada.id }, method: 'password', secondFactor: false, registered: true, ip: '127.0.0.1' },
     { registered: false, browser: 'Firefox', system: 'Windows', session: { amr: ['pwd'] } },
   ]);
-  const token = ada.accessToken;
   await app.server.fastify.saas.users.update({ id: ada.id }, { emailVerified: true });
-  const begun = await app.request('POST', '/api/user/second-factor/begin', { token });
-  const secret = begun.body.data.secret.replaceAll(' ', '');
-  const code = () => codeAt(secret, app.clock.now());
-  const confirmed = await app.request('POST', '/api/user/second-factor/confirm', {
-    token,
-    body: { code: code() },
-  });
-  t.equal(confirmed.status, 200, confirmed.text);
+  const { code } = await setUpFactor(app, ada.accessToken);
   app.clock.advance(60_000);
   const { challenge } = (await login()).body.error;
   t.equal(logins.length, 2, 'not before the second factor');
-  const done = await app.request('POST', '/api/auth/second-factor', { body: { challenge, code: code() } });
+  const done = await app.post('/auth/second-factor', { challenge, code: code() });
   t.equal(done.status, 200, done.text);
   t.match(logins[2], { method: 'password', secondFactor: true });
 });
 
 t.test('a sign-in succeeds even if its hook throws or hangs', async (t) => {
-  const failing: SaasHooks['afterLogin'][] = [
-    () => Promise.reject(new Error('no')),
-    () => {
-      throw new Error('no');
-    },
-    never,
-  ];
-  for (const afterLogin of failing) {
-    const app = await hooked(t, { ...(afterLogin && { afterLogin }), timeoutMs: 20 });
-    const ada = await app.signUp();
-    const me = await app.request('GET', '/api/auth/me', { token: ada.accessToken });
-    t.equal(me.status, 200);
+  for (const afterLogin of [rejects, throws, never]) {
+    const app = await hooked(t, { afterLogin, timeoutMs: 20 });
+    t.equal(await app.me(await app.signUp()), 200);
   }
 });
 
@@ -184,13 +164,11 @@ t.test('the host adds claims to the access tokens of sign-ins and refreshes', as
   const ada = await app.signUp();
   t.match(claimsIn(ada), { sub: ada.id, 'https://app.example.test/role': 'reader', list: [1, { a: null }] });
   role = 'writer';
-  const refreshed = await app.request('POST', '/api/auth/refresh', {
-    body: { refreshToken: ada.refreshToken },
-  });
+  const refresh = () => app.post('/auth/refresh', { refreshToken: ada.refreshToken });
+  const refreshed = await refresh();
   t.match(claimsIn(refreshed.body.data), { 'https://app.example.test/role': 'writer' });
-  t.equal((await app.request('GET', '/api/auth/me', { token: refreshed.body.data.accessToken })).status, 200);
-  const again = await app.request('POST', '/api/auth/refresh', { body: { refreshToken: ada.refreshToken } });
-  t.match(claimsIn(again.body.data), { list: [1, { a: null }] }, 'a repetition has them, too');
+  t.equal(await app.me(refreshed.body.data), 200);
+  t.match(claimsIn((await refresh()).body.data), { list: [1, { a: null }] }, 'a repetition has them, too');
   t.same(
     subjects,
     ['login', 'refresh', 'refresh'].map((reason) => ({ email: ada.email, reason, hasSession: true })),
@@ -223,20 +201,13 @@ t.test('claims never replace those of the session, and have a maximum size', asy
     'admin',
   ];
   for (claims of wrong) {
-    const answer = await app.request('POST', '/api/auth/login', {
-      body: { email: ada.email, password: ada.password },
-    });
-    t.match(
-      answer,
-      { status: 500, body: { error: { code: 'INTERNAL' } } },
-      JSON.stringify(claims === circular || claims),
-    );
+    const answer = await app.post('/auth/login', { email: ada.email, password: ada.password });
+    const name = JSON.stringify(claims === circular || claims);
+    t.match(answer, { status: 500, body: { error: { code: 'INTERNAL' } } }, name);
   }
   t.equal((await counts(t, app)).sessions, 2, 'no further session has started');
   claims = { scopes: ['a'] };
-  const refreshed = await app.request('POST', '/api/auth/refresh', {
-    body: { refreshToken: ada.refreshToken },
-  });
+  const refreshed = await app.post('/auth/refresh', { refreshToken: ada.refreshToken });
   t.match(claimsIn(refreshed.body.data), { sub: ada.id, scopes: ['a'] });
 });
 
@@ -244,9 +215,8 @@ t.test('a refresh whose claims fail does not use up its token', async (t) => {
   let compute: SaasHooks['accessTokenClaims'] = () => ({});
   const app = await hooked(t, { accessTokenClaims: (subject) => compute?.(subject) ?? {}, timeoutMs: 20 });
   const ada = await app.signUp();
-  const refresh = (refreshToken: string) =>
-    app.request('POST', '/api/auth/refresh', { body: { refreshToken } });
-  for (compute of [never, () => Promise.reject(new Error('no'))]) {
+  const refresh = (refreshToken: string) => app.post('/auth/refresh', { refreshToken });
+  for (compute of [never, rejects]) {
     const failed = await refresh(ada.refreshToken);
     t.match(failed, { status: 503, body: { error: { code: 'NOT_READY' } } });
     t.ok(failed.headers['retry-after']);
@@ -266,7 +236,7 @@ t.test('a refresh whose claims fail does not use up its token', async (t) => {
 });
 
 t.test('a registration whose claims fail stores no account', async (t) => {
-  const app = await hooked(t, { accessTokenClaims: () => Promise.reject(new Error('no')) });
+  const app = await hooked(t, { accessTokenClaims: rejects });
   t.match(await register(app), { status: 503, body: { error: { code: 'NOT_READY' } } });
   t.same(await counts(t, app), { users: 0, sessions: 0 });
 });
@@ -280,13 +250,8 @@ t.test('the server does not start with hooks that are none', (t) => {
     [7, /'hooks' must be an object/],
   ];
   for (const [hooks, expected] of wrong) {
-    try {
-      createServer({ ...testOptions(temporaryFolder(t)), hooks: hooks as never });
-      t.fail(String(expected));
-    } catch (error) {
-      t.ok(error instanceof ConfigurationError);
-      t.match((error as Error).message, expected);
-    }
+    const start = () => createServer({ ...testOptions(temporaryFolder(t)), hooks: hooks as never });
+    t.throws(start, { name: 'ConfigurationError', message: expected });
   }
   t.end();
 });

@@ -1,5 +1,5 @@
 import type { Test } from 'tap';
-import { type Account, type SaasApp, saasApp } from '../../kit/app.js';
+import { type SaasApp, saasApp } from '../../kit/app.js';
 import type { FakeClock } from '../../kit/clock.js';
 import { type MailSink, mailSink, readMail } from '../../kit/mail.js';
 
@@ -12,9 +12,6 @@ export interface MailedApp extends SaasApp {
   mail(subject: RegExp): Promise<ArrivedMail>;
   /** The token of the next link of a kind. */
   tokenIn(subject: RegExp): Promise<string>;
-  post(path: string, body: object, more?: { token?: string; from?: string }): ReturnType<SaasApp['request']>;
-  /** The status of `GET /auth/me` with this access token. */
-  me(account: Pick<Account, 'accessToken'>): Promise<number>;
 }
 
 export interface ArrivedMail {
@@ -46,8 +43,6 @@ export async function mailedApp(
     nextMail,
     mail,
     tokenIn: async (subject) => (await mail(subject)).token,
-    post: (path, body, more = {}) => app.request('POST', `/api${path}`, { body, ...more }),
-    me: async ({ accessToken: token }) => (await app.request('GET', '/api/auth/me', { token })).status,
   };
 }
 

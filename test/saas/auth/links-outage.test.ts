@@ -2,7 +2,7 @@ import t from 'tap';
 import { addressBlock } from '../../../src/core/kernel/addresses.js';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
 import type { UnknownWritesRegistry } from '../../../src/core/ops/unknown-writes.js';
-import { nullIfTaken, type Store, StoreUnavailable } from '../../../src/core/storage/collection.js';
+import { nullIfTaken, type Store } from '../../../src/core/storage/collection.js';
 import type { AuthService } from '../../../src/saas/auth/service.js';
 import type { Identity } from '../../../src/saas/auth/sessions/sessions.js';
 import { type UserDocument, userCollection } from '../../../src/saas/auth/store.js';
@@ -15,12 +15,14 @@ import {
   holds,
   insist,
   linkOf,
+  mailsOf,
   NOW,
   ORIGIN,
   serviceOn,
   storedMails,
   setup as twoAccounts,
   unknownWritesOn,
+  untilAnswered,
 } from './explored-service.js';
 
 /**
@@ -193,17 +195,7 @@ function accountWith({ given }: Pick<Flow, 'given'>) {
       await userCollection(store).updateOne({ id: ADA }, { set: given });
     },
     /** Repeats the request while the answer is 503, each time at another process. */
-    repeating: (use: Use) => async (store: Store) => {
-      for (;;) {
-        try {
-          return await use(processOn(store));
-        } catch (error) {
-          if (!(error instanceof StoreUnavailable)) throw error;
-        }
-        // Again, because the write that settles may remain unanswered as well.
-        for (let times = 0; times < 2; times++) await settleAll();
-      }
-    },
+    repeating: (use: Use) => (store: Store) => untilAnswered(() => use(processOn(store)), settleAll),
     settleAll,
   };
 }
@@ -215,6 +207,16 @@ const attempt = (use: Promise<unknown>): Promise<string> =>
     () => 'done',
     (error: { code?: string }) => error.code ?? String(error),
   );
+
+/** Each new password is reported by a mail. */
+async function insistOnMails(store: Store): Promise<void> {
+  const { passwordVersion } = await userIn(store);
+  const { items } = await mailsOf(store).page({ sort: 'id', limit: 10 });
+  const sent = items.filter(
+    ({ versionField, reaches }) => versionField === 'passwordVersion' && passwordVersion >= reaches,
+  ).length;
+  insist(sent === passwordVersion - 1, `${sent} mails of ${passwordVersion - 1} changes`);
+}
 
 function insistOn(user: UserDocument, expected: Partial<UserDocument>): void {
   for (const [field, value] of Object.entries(expected)) {
@@ -228,10 +230,8 @@ for (const [name, flow] of Object.entries(FLOWS)) {
 
   t.test(`${name} without an answer is repeated with success, and everything is completed`, async (t) => {
     const { clock, begin, setup, processOn, repeating, events, settleAll } = accountWith(flow);
-    const succeeds: Scenario['check'] = async (_store, results) =>
-      insist(codes(results).join() === 'done', codes(results).join());
     const check: Scenario['check'] = async (store, results) => {
-      await succeeds(store, results);
+      insist(codes(results).join() === 'done', codes(results).join());
       const user = await userIn(store);
       insistOn(user, expected);
       for (const event of flow.events) insist(events().includes(event), `no ${event}`);
@@ -245,32 +245,14 @@ for (const [name, flow] of Object.entries(FLOWS)) {
       }
       insistOn(await userIn(store), expected);
     };
-    const scenario: Scenario = { begin, setup, actors: [repeating(use)], losses: 2, check };
-    holds(t, await explore(scenario));
-
-    /** Does not store that the request has no answer yet. */
-    const forgetful = (store: Store): Store => ({
-      ...store,
-      collection: ((...args: Parameters<Store['collection']>) => {
-        const actual = store.collection(...args);
-        const updateOne = (where: never, { set, ...change }: { set?: { unansweredSince?: unknown } }) => {
-          const { unansweredSince: _, ...rest } = set ?? {};
-          return actual.updateOne(where, { ...change, ...(set && { set: rest }) } as never);
-        };
-        return { ...actual, updateOne };
-      }) as Store['collection'],
-    });
-    const wrong = await explore({
-      ...scenario,
-      actors: [(store) => repeating(use)(forgetful(store))],
-      check: succeeds,
-    });
-    t.equal(wrong.failure?.reason, rejection, 'a use that leaves no mark is found out');
+    holds(t, await explore({ begin, setup, actors: [repeating(use)], losses: 2, check }));
   });
 
   t.test(`${name} is completed by a repetition, whenever its process crashes`, async (t) => {
     const { clock, begin, setup, processOn, events } = accountWith(flow);
     const check: Scenario['check'] = async (store, [result]) => {
+      // Before any repetition: the mail is stored before the change.
+      await insistOnMails(store);
       if (!result) {
         clock.advance(AFTER_CRASH_MS);
         const code = await attempt(use(processOn(store)));
@@ -278,6 +260,7 @@ for (const [name, flow] of Object.entries(FLOWS)) {
         insist(code === 'done', code);
       }
       insistOn(await userIn(store), expected);
+      await insistOnMails(store);
       for (const event of flow.events) insist(events().includes(event), `no ${event}`);
     };
     const actors = [(store: Store) => use(processOn(store))];
@@ -295,6 +278,7 @@ for (const [name, flow] of Object.entries(FLOWS)) {
       insist(outcomes.filter((code) => code === 'done').length === 1, outcomes.join());
       if (outcomes[0] === 'done') insistOn(await userIn(store), expected);
       else insist((await userIn(store)).passwordHash !== 'hash of new', 'both');
+      await insistOnMails(store);
       const trusted = await trustedIn(store).count();
       insist(trusted <= 1, `${trusted} addresses are trusted`);
       await settleAll();
@@ -305,3 +289,26 @@ for (const [name, flow] of Object.entries(FLOWS)) {
     holds(t, await explore({ begin, setup, actors: [repeating(use), repeating(other)], losses: 1, check }));
   });
 }
+
+/** Does not store that the request has no answer yet. */
+const forgetful = (store: Store): Store => ({
+  ...store,
+  collection: ((...args: Parameters<Store['collection']>) => {
+    const actual = store.collection(...args);
+    const updateOne = (where: never, { set, ...change }: { set?: { unansweredSince?: unknown } }) => {
+      const { unansweredSince: _, ...rest } = set ?? {};
+      return actual.updateOne(where, { ...change, ...(set && { set: rest }) } as never);
+    };
+    return { ...actual, updateOne };
+  }) as Store['collection'],
+});
+
+t.test('a use that leaves no mark is found out', async (t) => {
+  const flow = FLOWS['a reset'] as Flow;
+  const { begin, setup, repeating } = accountWith(flow);
+  const actors = [(store: Store) => repeating(flow.use)(forgetful(store))];
+  const check: Scenario['check'] = async (_store, results) =>
+    insist(codes(results).join() === 'done', codes(results).join());
+  const { failure } = await explore({ begin, setup, actors, losses: 2, check });
+  t.equal(failure?.reason, flow.rejection);
+});

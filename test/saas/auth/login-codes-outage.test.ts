@@ -3,7 +3,7 @@ import { createSealed } from '../../../src/core/kernel/sealed.js';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
 import type { UnknownWritesRegistry } from '../../../src/core/ops/unknown-writes.js';
 import { createSignInMethods } from '../../../src/core/server/contributions.js';
-import { type Store, StoreUnavailable } from '../../../src/core/storage/collection.js';
+import type { Store } from '../../../src/core/storage/collection.js';
 import {
   createEmailLogin,
   type EmailLogin,
@@ -32,6 +32,7 @@ import {
   serviceOn,
   setup as twoAccounts,
   unknownWritesOn,
+  untilAnswered,
 } from './explored-service.js';
 
 /** Mailed codes in every order of the calls to the store, with every lost response and every crash. */
@@ -79,17 +80,12 @@ const redeem =
   (store: Store) =>
     processOn(store, seed).redeem({ ...GIVEN, code }, ORIGIN);
 
-/** Repeats the request while the answer is 503, each time at another process. */
-const repeating = (seed: string) => async (store: Store) => {
-  for (let attempt = 1; ; attempt++) {
-    try {
-      return await redeem(`${seed} ${attempt}`)(store);
-    } catch (error) {
-      if (!(error instanceof StoreUnavailable)) throw error;
-    }
-    // Again, because the write that settles may remain unanswered as well.
-    for (let times = 0; times < 2; times++) await Promise.all(registries.map((one) => one.settleAll()));
-  }
+const settleAll = () => Promise.all(registries.map((one) => one.settleAll()));
+
+/** Each attempt reaches another process. */
+const repeating = (seed: string) => (store: Store) => {
+  let attempt = 0;
+  return untilAnswered(() => redeem(`${seed} ${++attempt}`)(store), settleAll);
 };
 
 const begin = () => {
@@ -158,7 +154,7 @@ for (const [name, { account, events: expected }] of Object.entries(ACCOUNTS)) {
       async check(store, results) {
         insist(codes(results).join() === 'done', codes(results).join());
         await check(store);
-        await Promise.all(registries.map((one) => one.settleAll()));
+        await settleAll();
         clock.advance(AFTER_CRASH_MS);
         const late = await Promise.allSettled([redeem('late')(store)]);
         insist(codes(late).join() === 'CODE_EXPIRED', `after the answer: ${codes(late)}`);

@@ -46,7 +46,7 @@ export default [
   {
     name: 'a mailed code works several times', file: 'saas/auth/sign-in/email-login.ts', in: 'useCode',
     replace: 'usedLinkHash: null,', by: '',
-    tests: [['saas/auth/email-login', 'of parallel requests with the right code, one signs in']],
+    tests: [['saas/auth/login-codes-outage', 'of two requests with a code for']],
   },
   {
     name: 'wrong codes reveal which addresses have an account', file: 'saas/auth/sign-in/email-login.ts', in: 'sendCode',

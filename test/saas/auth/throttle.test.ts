@@ -4,6 +4,7 @@ import { userCollection } from '../../../src/saas/auth/store.js';
 import { mailCollection } from '../../../src/shared/email/store.js';
 import { type Answer, auditOf, basic, PASSWORD, type SaasApp, saasApp, storeOf } from '../../kit/app.js';
 import { comparable } from '../../kit/idp.js';
+import { waitUntil } from '../../kit/wait.js';
 import { type MailedApp, mailedApp, RESET, UNLOCK, VERIFY, WELCOME } from './kit.js';
 
 const MINUTE = 60_000;
@@ -71,18 +72,6 @@ t.test(
   },
 );
 
-t.test('guesses from one address never lock out the owner at another', async (t) => {
-  const app = await saasApp(t);
-  const { email } = await app.signUp();
-  let fresh = 0;
-  for (let guesses = 0; guesses < 60; guesses++) {
-    const { status, headers } = await login(app, email, WRONG, '198.51.100.1');
-    if (status === 429) app.clock.advance(Number(headers['retry-after']) * 1000);
-    const answer = await login(app, email, PASSWORD, `192.0.2.${fresh++}`);
-    t.equal(answer.status, 200);
-  }
-});
-
 t.test(
   "when many addresses have exhausted an account's limit, its owner signs in by an e-mailed link",
   async (t) => {
@@ -129,102 +118,60 @@ t.test(
   },
 );
 
+const NEW = 'a different sentence entirely';
+
 t.test('a new password or a new address voids the sign-in link', async (t) => {
-  const linkAfter = async (change: (app: MailedApp, token: string) => Promise<void>) => {
+  const changes: Record<string, (app: MailedApp, token: string) => Promise<Answer>> = {
+    'a new password': (app, token) =>
+      app.post('/user/password', { currentPassword: PASSWORD, newPassword: NEW }, { token }),
+    async 'a new address'(app, token) {
+      await app.post('/user/email', { email: 'new@example.test', password: PASSWORD }, { token });
+      return app.post('/auth/verify-email', { token: await app.tokenIn(VERIFY), password: PASSWORD });
+    },
+  };
+  for (const [name, change] of Object.entries(changes)) {
     const app = await mailedApp(t);
     const { email, accessToken } = await app.signUp();
     await attack(app, email);
-    const link = await app.tokenIn(UNLOCK);
-    await change(app, accessToken);
-    return (await app.post('/auth/unlock', { token: link })).status;
-  };
-  const keep = async () => undefined;
-  t.equal(await linkAfter(keep), 200, 'a link is valid until then');
-
-  const newPassword = async (app: MailedApp, token: string) => {
-    const body = { currentPassword: PASSWORD, newPassword: 'a different sentence entirely' };
-    t.equal((await app.post('/user/password', body, { token })).status, 200);
-  };
-  t.equal(await linkAfter(newPassword), 400, 'a new password');
-
-  const newAddress = async (app: MailedApp, token: string) => {
-    const body = { email: 'new@example.test', password: PASSWORD };
-    t.equal((await app.post('/user/email', body, { token })).status, 202);
-    const verification = { token: await app.tokenIn(VERIFY), password: PASSWORD };
-    t.equal((await app.post('/auth/verify-email', verification)).status, 200);
-  };
-  t.equal(await linkAfter(newAddress), 400, 'a new address');
+    const token = await app.tokenIn(UNLOCK);
+    t.equal((await change(app, accessToken)).status, 200, name);
+    t.equal((await app.post('/auth/unlock', { token })).status, 400, name);
+  }
 });
 
 t.test('a new password forgets the addresses known under an earlier password', async (t) => {
-  const NEW = 'a different sentence entirely';
-  /** Signs in with the first password from many addresses, which later no longer count as the owner's. */
-  const check = async (name: string, makeNew: (app: MailedApp) => Promise<string>, options = {}) => {
-    const app = await mailedApp(t, options);
-    const from = (index: number) => `198.51.100.${index}`;
-    const email = await makeNew({
-      ...app,
-      tokenIn: async (subject) => {
-        await tally(70, (index) => login(app, VICTIM, PASSWORD, from(index)));
-        return app.tokenIn(subject);
-      },
-    });
-    t.same(await tally(70, (index) => login(app, email, WRONG, from(index))), { 401: 60, 429: 10 }, name);
-    t.equal((await login(app, email, NEW, '203.0.113.7')).status, 200, `${name}: the place of the owner is`);
-  };
   const owner = { from: '203.0.113.7' };
-  const register = (app: MailedApp) => app.post('/auth/register', { email: VICTIM, password: PASSWORD });
-
-  await check(
-    'a registration that is taken over',
-    async (app) => {
-      await register(app);
-      const token = await app.tokenIn(VERIFY);
-      t.equal((await app.post('/auth/verify-email', { token, password: NEW }, owner)).status, 200);
-      return VICTIM;
+  const link = async (app: MailedApp, path: string, subject: RegExp) => {
+    await app.post(path, { email: VICTIM });
+    return { token: await app.tokenIn(subject), password: NEW };
+  };
+  const renewals: Record<string, (app: MailedApp, token: string) => Promise<Answer>> = {
+    'a registration that is taken over': async (app) =>
+      app.post('/auth/verify-email', await link(app, '/auth/resend-verification', VERIFY), owner),
+    'a reset': async (app) =>
+      app.post('/auth/reset-password', await link(app, '/auth/forgot-password', RESET), owner),
+    'a change of the password': (app, token) =>
+      app.post('/user/password', { currentPassword: PASSWORD, newPassword: NEW }, { token, ...owner }),
+    async 'an account after an earlier one'(app, token) {
+      await app.post('/user/delete', { password: PASSWORD }, { token });
+      return app.post('/auth/register', { email: VICTIM, password: NEW }, owner);
     },
-    { requireEmailVerification: true },
-  );
-  await check('a reset', async (app) => {
-    await register(app);
-    await app.post('/auth/forgot-password', { email: VICTIM });
-    const token = await app.tokenIn(RESET);
-    t.equal((await app.post('/auth/reset-password', { token, password: NEW }, owner)).status, 200);
-    return VICTIM;
-  });
-  await check('a change of the password', async (app) => {
-    const { accessToken: token } = (await register(app)).body.data;
-    await app.tokenIn(WELCOME);
-    const change = { currentPassword: PASSWORD, newPassword: NEW };
-    t.equal((await app.post('/user/password', change, { token, ...owner })).status, 200);
-    return VICTIM;
-  });
-  await check('an account after an earlier one', async (app) => {
-    const { accessToken: token } = (await register(app)).body.data;
-    await app.tokenIn(WELCOME);
-    t.equal((await app.post('/user/delete', { password: PASSWORD }, { token, ...owner })).status, 200);
-    const again = { email: VICTIM, password: NEW };
-    t.equal((await app.post('/auth/register', again, owner)).status, 201);
-    await app.mail(WELCOME);
-    return VICTIM;
-  });
-});
-
-t.test('concurrent logins with the right password from a new address are never refused', async (t) => {
-  const app = await saasApp(t);
-  const { email } = await app.signUp();
-  const answers = await Promise.all(
-    Array.from({ length: 30 }, () => login(app, email, PASSWORD, '203.0.113.7')),
-  );
-  t.same(new Set(answers.map(({ status }) => status)), new Set([200]));
-});
-
-t.test('refusals are summarised in the audit log instead of adding a record each', async (t) => {
-  const app = await saasApp(t);
-  const { email } = await app.signUp();
-  await tally(500, () => login(app, email, WRONG));
-  const records = await auditOf(await storeOf(t, app));
-  t.ok(records.length < 15, `${records.length} records`);
+  };
+  for (const [name, renew] of Object.entries(renewals)) {
+    const app = await mailedApp(t);
+    const sources = (await storeOf(t, app)).collection<{ id: string }>('knownSources');
+    const known = async () => (await sources.page({ sort: 'id', limit: 9 })).items.map(({ id }) => id);
+    const { accessToken } = await app.signUp({ email: VICTIM });
+    await waitUntil('the place of the registration', async () => (await known()).length === 1);
+    for (const index of [1, 2]) await login(app, VICTIM, PASSWORD, `198.51.100.${index}`);
+    const before = await known();
+    t.equal(before.length, 3, name);
+    t.ok((await renew(app, accessToken)).status < 300, name);
+    await waitUntil(`${name}: the place of the owner alone`, async () => {
+      const [only = '', ...others] = await known();
+      return only !== '' && others.length === 0 && !before.includes(only);
+    });
+  }
 });
 
 t.test('neither headers nor another address of the same /64 change how a client is counted', async (t) => {
@@ -243,14 +190,6 @@ t.test('neither headers nor another address of the same /64 change how a client 
   );
   t.same(mapped, { 401: 30, 429: 10 });
   t.equal((await login(app, 'x@example.test', WRONG, '2001:db8:1:3::1')).status, 401);
-
-  const proxied = await saasApp(t, { trustProxy: ['10.1.0.0/16'] });
-  const behind = await tally(40, (index) =>
-    login(proxied, `${index}@example.test`, WRONG, '10.1.0.1', {
-      'x-forwarded-for': `10.0.0.${index}, 203.0.113.7`,
-    }),
-  );
-  t.same(behind, { 401: 30, 429: 10 }, 'a trusted proxy names the last hop before it');
 });
 
 t.test('an address may attempt 30 logins a minute, successful or not', async (t) => {
@@ -333,39 +272,6 @@ t.test('ten wrong credentials a minute close the admin area to that address', as
   app.clock.advance(MINUTE);
   t.same(await tally(50, () => visit(basic())), { 200: 50 });
 });
-
-t.test(
-  "production refuses common passwords, the user's address and the site's name as passwords",
-  async (t) => {
-    const app = await saasApp(t, PRODUCTION);
-    await app.admin('PATCH', '/admin/api/settings', { siteName: 'Wonderful Site', version: 0 });
-    const email = 'ada.lovelace@example.test';
-    const register = (password: string) =>
-      app.request('POST', '/api/auth/register', { body: { email, password } });
-    for (const password of [
-      ...['password', 'PASSWORD', 'qwertyuiop', 'Iloveyou', 'trustno1', '1234567890'],
-      ...[email, 'Ada.Lovelace@Example.TEST', 'ada.lovelace', 'ADA.LOVELACE', 'wonderful site'],
-    ]) {
-      const { status, body } = await register(password);
-      t.match({ status, body }, { status: 422, body: { error: { code: 'WEAK_PASSWORD' } } }, password);
-      t.match(body.error.details, [{ path: 'password', message: /^is / }]);
-    }
-    const { status, body } = await register('lovelace, ada');
-    t.equal(status, 201);
-    const change = await app.request('POST', '/api/user/password', {
-      body: { currentPassword: 'lovelace, ada', newPassword: 'password' },
-      token: body.data.accessToken,
-    });
-    t.match(change, { status: 422, body: { error: { details: [{ path: 'newPassword' }] } } });
-
-    const lines: string[] = [];
-    const development = await saasApp(t);
-    development.server.fastify.log.warn = ((line: string) => lines.push(line)) as never;
-    const person = { email: 'ada@example.test', password: 'password' };
-    t.equal((await development.request('POST', '/api/auth/register', { body: person })).status, 201);
-    t.same(lines, ['A new password is one of the most common passwords. Production rejects it.']);
-  },
-);
 
 const register = (app: SaasApp, number: number, headers = {}, from = '203.0.113.1') =>
   app.request('POST', '/api/auth/register', {

@@ -166,6 +166,11 @@ export async function fakeGitHub(t: Test) {
   return github;
 }
 
+/** The ticket with which a browser returns to the application. */
+export function ticketIn({ headers: { location = '' } }: Answer): string {
+  return new URL(location).searchParams.get('ticket') ?? `none: ${location}`;
+}
+
 /** A browser and the application in it. */
 export function visitor(app: SaasApp, provider = 'acme') {
   let cookies: Record<string, string> = {};
@@ -186,12 +191,15 @@ export function visitor(app: SaasApp, provider = 'acme') {
     forget: () => {
       cookies = {};
     },
+    /** The answer to a request of a sign-in. */
+    async start(more: Record<string, string> = {}): Promise<Answer> {
+      const query = new URLSearchParams({ returnTo: '/welcome', codeChallenge: sha256(VERIFIER), ...more });
+      const headers = { cookie: cookie() };
+      return remember(await app.request('GET', `/api/auth/login/${provider}?${query}`, { headers }));
+    },
     /** Where the application sends the browser. */
     async begin(more: Record<string, string> = {}): Promise<string> {
-      const query = new URLSearchParams({ returnTo: '/welcome', codeChallenge: sha256(VERIFIER), ...more });
-      const answer = remember(
-        await app.request('GET', `/api/auth/login/${provider}?${query}`, { headers: { cookie: cookie() } }),
-      );
+      const answer = await self.start(more);
       if (answer.status !== 303) throw new Error(`${answer.status} ${answer.text}`);
       return answer.headers['location'] ?? '';
     },
@@ -212,11 +220,18 @@ export function visitor(app: SaasApp, provider = 'acme') {
     },
     /** The whole way through a provider, to the ticket. */
     async ticket(visit: (url: string) => URL | Promise<URL>, more?: Record<string, string>): Promise<string> {
-      const { headers } = await self.finish(await visit(await self.begin(more)));
-      return new URL(headers['location'] ?? '').searchParams.get('ticket') ?? `none: ${headers['location']}`;
+      return ticketIn(await self.finish(await visit(await self.begin(more))));
     },
     exchange: (ticket: string, codeVerifier = VERIFIER) =>
-      app.request('POST', '/api/auth/exchange', { body: { ticket, codeVerifier } }),
+      app.post('/auth/exchange', { ticket, codeVerifier }),
+    /** Signs in through a provider. */
+    signIn: async (
+      visit: (url: string) => URL | Promise<URL>,
+      more?: Record<string, string>,
+    ): Promise<Answer> => self.exchange(await self.ticket(visit, more)),
+    /** Connects a provider to the account of an access token. */
+    connect: ({ accessToken: token }: { accessToken: string }, ticket: string): Promise<Answer> =>
+      app.post('/user/identities', { ticket, codeVerifier: VERIFIER }, { token }),
   };
   return self;
 }

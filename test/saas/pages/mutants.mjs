@@ -19,6 +19,6 @@ export default [
   {
     name: 'a connection is completed in any session', file: 'saas/pages/providers.ts', in: 'connectionPages',
     replace: '&& begun.session === session.id', by: '',
-    tests: [['saas/pages/user-pages', 'a connection is completed in the session that has begun it']],
+    tests: [['saas/pages/providers', 'a connection is completed in the session that has begun it']],
   },
 ];

@@ -1,63 +1,15 @@
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { Agent, type Page } from '../../kit/agent.js';
-import { basic, PASSWORD, type SaasApp, saasApp } from '../../kit/app.js';
+import { type Account, basic, PASSWORD, saasApp } from '../../kit/app.js';
 import { optionsIn, SoftwareAuthenticator } from '../../kit/authenticator.js';
 import { codeAt, FACTOR_KEY } from '../../kit/factors.js';
 import { parseMetrics } from '../../kit/metrics.js';
 import { sentence } from '../../kit/sentences.js';
 import { mailedApp, RESET, VERIFY } from '../auth/kit.js';
 import { KEY, provider as paymentProvider } from '../billing/kit.js';
-import { CLIENT, fakeProvider } from '../login-providers/kit.js';
+import { EMAIL, HERE, headerOf, isAt, MINUTE, signIn, signUp, titleOf, visit, visitNew } from './kit.js';
 
-/** The pages for users of saas-backend, in a browser without scripts. */
-
-const EMAIL = 'ada@example.test';
 const OTHER_PASSWORD = 'another horse battery staple';
-const MINUTE = 60_000;
-
-type Options = Parameters<typeof saasApp>[1];
-
-interface Visit {
-  app: SaasApp;
-  browser: Agent;
-  origin: string;
-  /** Opens a page below `/account`. */
-  get(path?: string): Promise<Page>;
-  /** Opens a page and submits its first form, or the one with this action. */
-  fill(path: string, fields: Record<string, string>, action?: string): Promise<Page>;
-}
-
-const origins = new WeakMap<SaasApp, Promise<string>>();
-
-/** A new browser. */
-async function visit(app: SaasApp): Promise<Visit> {
-  const listening = origins.get(app) ?? app.listen();
-  origins.set(app, listening);
-  // The name that the server assumes without a public URL.
-  const origin = (await listening).replace('127.0.0.1', 'localhost');
-  const browser = new Agent({ origin });
-  const get = (path = '') => browser.open(`${origin}/account${path}`);
-  return {
-    ...{ app, browser, origin, get },
-    fill: async (path, fields, action) => browser.submit(await get(path), fields, action),
-  };
-}
-
-/** Without a public URL, the address is that of the test. */
-const HERE = { publicUrl: undefined, accountPages: true } as unknown as NonNullable<Options>;
-
-async function visitNew(t: Test, options: Options = {}): Promise<Visit> {
-  return visit(await saasApp(t, { ...HERE, ...options }));
-}
-
-const signUp = (visitor: Visit, email = EMAIL, more = {}) =>
-  visitor.fill('/sign-up', { email, name: 'Ada', password: PASSWORD, password_confirm: PASSWORD, ...more });
-
-const signIn = (visitor: Visit, password = PASSWORD, path = '/sign-in') =>
-  visitor.fill(path, { email: EMAIL, password });
-
-const titleOf = ({ body }: Page) => /<h1>([^<]*)<\/h1>/.exec(body)?.[1] ?? '';
-const isAt = (page: Page, path: string) => new URL(page.url).pathname === path;
 
 t.test('without the option there are no pages', async (t) => {
   const app = await saasApp(t);
@@ -247,26 +199,21 @@ t.test('sessions are listed with their devices, and end one by one or all at onc
   const visitor = await visitNew(t);
   await signUp(visitor);
   const firefox = { 'user-agent': 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0' };
-  const login = async () => {
-    const body = { email: EMAIL, password: PASSWORD };
-    const answer = await visitor.app.request('POST', '/api/auth/login', { body, headers: firefox });
-    return answer.body.data.accessToken;
-  };
-  const me = async (token: string) => (await visitor.app.request('GET', '/api/auth/me', { token })).status;
-  const token = await login();
+  const login = async (): Promise<Account> =>
+    (await visitor.app.post('/auth/login', { email: EMAIL, password: PASSWORD }, { headers: firefox })).body
+      .data;
+  const first = await login();
   const page = await visitor.get();
   t.match(page.body, /Firefox on Linux/);
-  const listed = await visitor.app.request('GET', '/api/auth/sessions', { token });
+  const listed = await visitor.app.request('GET', '/api/auth/sessions', { token: first.accessToken });
   t.match(listed.body.data.sessions[0], { browser: 'Firefox', system: 'Linux', place: '127.0.0.1' });
-  t.match(
-    (await visitor.browser.submit(page, {}, '/sessions/end')).body,
-    sentence('account.done.session-ended'),
-  );
-  t.equal(await me(token), 401);
-  const tokens = [await login(), await login()];
+  const ended = await visitor.browser.submit(page, {}, '/sessions/end');
+  t.match(ended.body, sentence('account.done.session-ended'));
+  t.equal(await visitor.app.me(first), 401);
+  const others = [await login(), await login()];
   const done = await visitor.fill('', {}, '/sessions/end-others');
   t.match(done.body, sentence('account.done.sessions-ended'));
-  for (const one of tokens) t.equal(await me(one), 401);
+  for (const one of others) t.equal(await visitor.app.me(one), 401);
 });
 
 t.test('a user changes the name, the password and the address', async (t) => {
@@ -275,22 +222,14 @@ t.test('a user changes the name, the password and the address', async (t) => {
   await signUp(visitor);
   t.match((await visitor.fill('', { name: 'Countess' }, '/name')).body, /value="Countess"/);
 
-  const wrong = await visitor.fill('/password', {
-    ...{ current_password: 'x', password: OTHER_PASSWORD, password_confirm: OTHER_PASSWORD },
-  });
+  const change = (current: string, password: string) =>
+    visitor.fill('/password', { current_password: current, password, password_confirm: password });
+  const wrong = await change('x', OTHER_PASSWORD);
   t.match([wrong.status, wrong.body], [401, sentence('account-password.wrong')]);
-  const short = await visitor.fill('/password', {
-    ...{ current_password: PASSWORD, password: 'x', password_confirm: 'x' },
-  });
+  const short = await change(PASSWORD, 'x');
   t.match([short.status, short.body], [422, sentence('password.short')]);
-  const changed = await visitor.fill('/password', {
-    ...{ current_password: PASSWORD, password: OTHER_PASSWORD, password_confirm: OTHER_PASSWORD },
-  });
-  t.match(
-    [changed.status, changed.body],
-    [200, sentence('account.done.password-changed')],
-    'this session goes on',
-  );
+  const changed = await change(PASSWORD, OTHER_PASSWORD);
+  t.match([changed.status, changed.body], [200, sentence('account.done.password-changed')]);
 
   const same = await visitor.fill('/address', { email: EMAIL, password: OTHER_PASSWORD });
   t.match([same.status, same.body], [422, sentence('user-address.same')]);
@@ -315,10 +254,9 @@ t.test('an address that must be confirmed is confirmed first', async (t) => {
   );
   const early = await signIn(visitor);
   t.match([early.status, titleOf(early)], [403, sentence('user-unverified.title')]);
+  await app.tokenIn(VERIFY);
   const token = await app.tokenIn(VERIFY);
-  t.ok(token);
-  const second = await app.tokenIn(VERIFY);
-  t.equal((await app.post('/auth/verify-email', { token: second, password: PASSWORD })).status, 200);
+  t.equal((await app.post('/auth/verify-email', { token, password: PASSWORD })).status, 200);
   t.match(titleOf(await signIn(visitor)), sentence('account.title'));
 });
 
@@ -334,26 +272,23 @@ t.test('a forgotten password is replaced by a mailed link', async (t) => {
   t.ok(await app.tokenIn(RESET));
 });
 
-t.test('a second factor is set up, asked for, and removed', async (t) => {
+const secretIn = ({ body }: Page) => /<code class="wrap" dir="ltr">([^<]*)/.exec(body)?.[1] ?? '';
+
+t.test('a second factor is set up and asked for, also to confirm a sign-in', async (t) => {
   const app = await mailedApp(t, { ...HERE, factorEncryptionKey: FACTOR_KEY });
   const visitor = await visit(app);
   await signUp(visitor);
   const first = await visitor.get('/second-factor');
   t.notMatch(first.body, /second-factor\/begin/, 'not before the address is confirmed');
-  const account = await visitor.get();
-  t.notMatch(account.body, /was mailed/, 'a registration mails no link');
-  t.match(
-    (await visitor.browser.submit(account, {}, '/verification')).body,
-    sentence('account.done.link-sent'),
-  );
+  const sent = await visitor.fill('', {}, '/verification');
+  t.match(sent.body, sentence('account.done.link-sent'));
   const token = await app.tokenIn(VERIFY);
   await app.post('/auth/verify-email', { token, password: PASSWORD });
 
   const begun = await visitor.fill('/second-factor', {}, '/begin');
-  const secret = (/<code class="wrap" dir="ltr">([^<]*)/.exec(begun.body)?.[1] ?? '').replaceAll(' ', '');
-  const codes = await visitor.browser.submit(begun, { code: codeAt(secret, app.clock.now()) }, '/confirm');
+  const code = () => codeAt(secretIn(begun), app.clock.now());
+  const codes = await visitor.browser.submit(begun, { code: code() }, '/confirm');
   t.match(titleOf(codes), sentence('account-recovery-codes.title'));
-  const recovery = [...codes.body.matchAll(/<li><code>([^<]*)/g)].map(([, code]) => code ?? '');
 
   const other = await visit(app);
   const step = await signIn(other, PASSWORD, '/sign-in?return_to=%2Faccount%2Fsign-out');
@@ -362,21 +297,16 @@ t.test('a second factor is set up, asked for, and removed', async (t) => {
   const wrong = await other.browser.submit(step, { code: '000000' });
   t.match([wrong.status, wrong.body], [401, sentence('second-factor.wrong')]);
   app.clock.advance(MINUTE);
-  const done = await other.browser.submit(wrong, { code: codeAt(secret, app.clock.now()) });
+  const done = await other.browser.submit(wrong, { code: code() });
   t.ok(isAt(done, '/account/sign-out'), 'the destination survives the step');
 
   app.clock.advance(11 * MINUTE);
   const late = await visitor.get('/second-factor');
   t.equal(late.status, 401, 'a recent sign-in is needed');
   const again = await visitor.browser.submit(late, { email: EMAIL, password: PASSWORD });
-  const manage = await visitor.browser.submit(again, { code: recovery[0] ?? '' });
-  t.ok(isAt(manage, '/account/second-factor'));
-  const removed = await visitor.browser.submit(
-    manage,
-    { password: PASSWORD, code: recovery[1] ?? '' },
-    '/remove',
-  );
-  t.match(removed.body, sentence('account.done.factor-removed'));
+  t.ok(isAt(await visitor.browser.submit(again, { code: code() }), '/account/second-factor'));
+  const removed = await visitor.fill('/second-factor', { password: PASSWORD, code: '000000' }, '/remove');
+  t.equal(removed.status, 401, 'a code is needed');
 });
 
 t.test('a required second factor is set up at sign-in', async (t) => {
@@ -390,156 +320,12 @@ t.test('a required second factor is set up at sign-in', async (t) => {
   await app.post('/auth/verify-email', { token, password: PASSWORD });
   const step = await signIn(visitor);
   t.match(titleOf(step), sentence('second-factor-enrolment.title'));
-  const secret = (/<code class="wrap" dir="ltr">([^<]*)/.exec(step.body)?.[1] ?? '').replaceAll(' ', '');
   const wrong = await visitor.browser.submit(step, { code: '000000' });
-  t.match([wrong.status, wrong.body], [401, new RegExp(secret.slice(0, 4))], 'the same secret');
-  const codes = await visitor.browser.submit(wrong, { code: codeAt(secret, app.clock.now()) });
+  t.same([wrong.status, secretIn(wrong)], [401, secretIn(step)], 'the same secret');
+  const codes = await visitor.browser.submit(wrong, { code: codeAt(secretIn(step), app.clock.now()) });
   t.match(titleOf(codes), sentence('account-recovery-codes.title'));
   t.match(titleOf(await visitor.get()), sentence('account.title'));
 });
-
-t.test('sign-ins that are abandoned at a provider do not lock the browser out', async (t) => {
-  const provider = await fakeProvider(t);
-  const visitor = await visitNew(t, { login: { acme: { issuer: provider.url, ...CLIENT } } });
-  const { app, browser, origin } = visitor;
-  for (let count = 0; count < 40; count++) {
-    const begun = await browser.follow(await browser.get(`${origin}/account/sign-in/with/acme`));
-    t.equal(begun.status, 303, `sign-in ${count + 1}`);
-    app.clock.advance(1000);
-  }
-  t.equal((await visitor.get('/sign-in')).status, 200);
-});
-
-t.test('an account of another provider signs in, is connected and disconnected', async (t) => {
-  const provider = await fakeProvider(t);
-  const visitor = await visitNew(t, { login: { acme: { issuer: provider.url, ...CLIENT, label: 'Acme' } } });
-  const { app, browser } = visitor;
-  const away = async (page: Page) => browser.open(provider.visit(page.location ?? page.url).href);
-  const start = async () => browser.follow(await browser.get(`${visitor.origin}/account/sign-in/with/acme`));
-
-  t.match((await visitor.get('/sign-in')).body, /Continue with Acme/);
-  const registered = await away(await start());
-  t.match([titleOf(registered), registered.body], [sentence('account.title'), /ada@example\.test/]);
-  await visitor.fill('/sign-out', {});
-  t.match(titleOf(await away(await start())), sentence('account.title'));
-  const last = await visitor.fill('/providers', {}, '/disconnect');
-  t.match([last.status, last.body], [409, sentence('user-providers.last')]);
-  await visitor.fill('/sign-out', {});
-
-  const grace = await app.signUp({ email: 'grace@example.test' });
-  provider.person = { sub: 'grace-1', email: 'grace@example.test', email_verified: true };
-  const taken = await away(await start());
-  t.match(
-    [taken.status, taken.body],
-    [409, sentence('user-sign-in.account-exists')],
-    'no account is taken over by its address',
-  );
-  await visitor.fill('/sign-in', { email: grace.email, password: PASSWORD });
-  const connecting = await visitor.fill('/providers', {}, '/connect');
-  const connected = await away(connecting);
-  t.match([connected.url, connected.body], [/\/account\/providers/, sentence('user-providers.connected')]);
-  t.match(
-    (await visitor.fill('/providers', {}, '/disconnect')).body,
-    sentence('user-providers.disconnected'),
-  );
-
-  const denied = await start();
-  const callback = provider.visit(denied.location ?? denied.url);
-  callback.searchParams.delete('code');
-  callback.searchParams.set('error', 'access_denied');
-  const cancelled = await browser.open(callback.href);
-  t.match([cancelled.status, cancelled.body], [401, sentence('user-sign-in.cancelled')]);
-  const foreign = await visit(app);
-  const stray = await foreign.browser.open(`${visitor.origin}/account/sign-in/return?ticket=v1.x`);
-  t.match(
-    [stray.status, stray.body],
-    [401, sentence('user-sign-in.expired')],
-    'a response that this browser did not ask for',
-  );
-});
-
-t.test(
-  'a connection is completed in the session that has begun it, and while its sign-in is recent',
-  async (t) => {
-    const provider = await fakeProvider(t);
-    const visitor = await visitNew(t, {
-      login: { acme: { issuer: provider.url, ...CLIENT, label: 'Acme' } },
-      limits: false,
-    });
-    const { app, browser, origin } = visitor;
-    const [ada, eve] = [await app.signUp({ email: EMAIL }), await app.signUp({ email: 'eve@example.test' })];
-    const connections = async ({ accessToken: token }: { accessToken: string }) =>
-      (await app.request('GET', '/api/user/identities', { token })).body.data.identities.length;
-    /** The address of the callback. */
-    const begin = async () => {
-      const away = await visitor.fill('/providers', {}, '/connect');
-      return provider.visit(away.location ?? away.url).href;
-    };
-    provider.person = { ...provider.person, email: EMAIL };
-
-    await signIn(visitor);
-    const begunByAda = await begin();
-    await visitor.fill('/sign-out', {});
-    await visitor.fill('/sign-in', { email: eve.email, password: PASSWORD });
-    const ended = await browser.open(begunByAda);
-    t.match([ended.url, ended.body], [/done=cancelled/, /No account was connected/], 'begun by another user');
-    t.equal(await connections(eve), 0);
-
-    await visitor.fill('/sign-out', {});
-    await signIn(visitor);
-    const session = await browser.open(
-      await begin().then(async (callback) => {
-        await visitor.fill('/sign-out', {});
-        await signIn(visitor);
-        return callback;
-      }),
-    );
-    t.match(session.url, /done=cancelled/, 'begun in another session of the same user');
-
-    app.clock.advance(9 * MINUTE);
-    const late = await begin();
-    app.clock.advance(2 * MINUTE);
-    const again = await browser.open(late);
-    t.match([again.status, titleOf(again)], [401, 'Sign in'], 'the sign-in is no longer recent');
-    t.equal(await connections(ada), 0);
-
-    await signIn(visitor, PASSWORD, '/providers');
-    const back = await browser.get(await begin());
-    const { searchParams } = new URL(back.location ?? '');
-    const forged = Buffer.from(
-      JSON.stringify({ purpose: 'connection', codeVerifier: 'v'.repeat(43) }),
-    ).toString('base64url');
-    const cookies = { ...browser.cookies('/account'), 'saas-page-login': forged };
-    const stray = await app.request('GET', `/account/providers/return?${searchParams}`, {
-      headers: {
-        accept: 'text/html',
-        cookie: Object.entries(cookies)
-          .map(([name, value]) => `${name}=${value}`)
-          .join('; '),
-      },
-    });
-    t.match(stray.headers['location'], /done=cancelled/, 'a cookie that these pages have not set');
-    t.notMatch(
-      Buffer.from(browser.cookies('/account')['saas-page-login'] ?? '', 'base64url').toString(),
-      /connection/,
-      'the state cannot be read',
-    );
-    const connected = await browser.open(back.location ?? '');
-    t.match([connected.url, connected.body], [/done=connected/, /The account is connected/]);
-    t.ok(connected.url.startsWith(origin));
-
-    app.clock.advance(11 * MINUTE);
-    const closed = await visitor.get('/providers');
-    t.equal(closed.status, 401);
-    t.match(closed.body, /Acme/);
-    const link = `${origin}/account/sign-in/with/acme?return_to=%2Faccount%2Fproviders`;
-    const begun = await browser.follow(await browser.get(link));
-    const { prompt, max_age } = Object.fromEntries(new URL(begun.location ?? '').searchParams);
-    t.match([prompt, max_age], ['login', '600'], 'the provider asks the person again');
-    const renewed = await browser.open(provider.visit(begun.location ?? '').href);
-    t.match([renewed.status, titleOf(renewed)], [200, 'Sign-in with other accounts']);
-  },
-);
 
 t.test('the account is exported and deleted', async (t) => {
   const visitor = await visitNew(t);
@@ -570,7 +356,8 @@ t.test('a user buys, changes, cancels and resumes a plan', async (t) => {
   t.match([page.status, page.body], [200, sentence('user-billing.no-plan')]);
   t.match(page.body, sentence('user-billing.no-invoices'));
   const { users } = app.server.fastify.saas;
-  const owner = { id: (await me(app)).id };
+  const login = await app.post('/auth/login', { email: EMAIL, password: PASSWORD });
+  const owner = { id: login.body.data.user.id };
   await users.grant(owner, { plan: 'pro', until: app.clock.now() + 86_400_000 });
   const granted = await visitor.get('/billing');
   t.match(granted.body, sentence('user-billing.ends'));
@@ -585,9 +372,8 @@ t.test('a user buys, changes, cancels and resumes a plan', async (t) => {
   );
   t.equal(api.sessions.size, 1);
 
-  const { id } = await me(app);
   const customer = String([...api.sessions.values()][0]?.['customer']);
-  Object.assign(api.world.subscribe(customer, id, true), {
+  Object.assign(api.world.subscribe(customer, owner.id, true), {
     ...{ status: 'active', price: 'price_pro', quantity: 1, trialEnd: null },
   });
   const order = api.calls.find(({ path, method }) => path === '/v1/checkout/sessions' && method === 'POST');
@@ -598,15 +384,13 @@ t.test('a user buys, changes, cancels and resumes a plan', async (t) => {
   api.fault = () => ({ status: 500, body: '{}' });
   t.equal((await visitor.get(returned)).status, 200, 'an outage, which the webhook makes up for');
   api.fault = () => undefined;
-  const foreign = await visitor.get('/billing?checkout=success&session_id=cs_foreign');
-  t.match([foreign.status, foreign.body], [200, sentence('user-billing.no-plan')]);
-  const unknown = await visitor.get('/billing?checkout=success&session_id={CHECKOUT_SESSION_ID}');
-  t.match([unknown.status, unknown.body], [200, sentence('user-billing.no-plan')], 'no ID');
+  for (const session of ['cs_foreign', '{CHECKOUT_SESSION_ID}']) {
+    const foreign = await visitor.get(`/billing?checkout=success&session_id=${session}`);
+    t.match([foreign.status, foreign.body], [200, sentence('user-billing.no-plan')], session);
+  }
   const calls = api.calls.length;
-  const cookie = Object.entries(visitor.browser.cookies()).map((pair) => pair.join('='));
-  const { status } = await app.request('HEAD', `/account${returned}`, {
-    headers: { cookie: cookie.join('; ') },
-  });
+  const headers = { cookie: headerOf(visitor.browser.cookies()) };
+  const { status } = await app.request('HEAD', `/account${returned}`, { headers });
   t.same([status, api.calls.length], [405, calls], 'HEAD fetches nothing');
   const subscribed = await visitor.get(returned);
   t.match(subscribed.body, sentence('user-billing.renews'), 'before any webhook arrives');
@@ -632,17 +416,9 @@ t.test('a user buys, changes, cancels and resumes a plan', async (t) => {
   );
   const ended = api.calls.length;
   api.fault = () => 'hang';
-  const late = await app.request('GET', `/account${returned}`, { headers: { cookie: cookie.join('; ') } });
+  const late = await app.request('GET', `/account${returned}`, { headers });
   t.same([late.status, api.calls.length], [303, ended + 1], 'before the call is given up and repeated');
 });
-
-/** The user of the tests at the API. */
-async function me(app: SaasApp): Promise<{ id: string; token: string }> {
-  const { body } = await app.request('POST', '/api/auth/login', {
-    body: { email: EMAIL, password: PASSWORD },
-  });
-  return { id: body.data.user.id, token: body.data.accessToken };
-}
 
 t.test('a mailed code signs in, in the browser that asked for it', async (t) => {
   const app = await mailedApp(t, { ...HERE, emailLogin: true });
@@ -670,33 +446,26 @@ t.test('a mailed code signs in, in the browser that asked for it', async (t) => 
   t.match([spent.status, titleOf(spent)], [401, sentence('user-code-request.title')], 'without the cookie');
 });
 
-t.test('a passkey creates an account, signs in, and is added to and removed from an account', async (t) => {
+t.test('a passkey creates an account and signs in', async (t) => {
   const app = await mailedApp(t, { ...HERE, passkeys: true });
   const visitor = await visit(app);
   const { browser, origin } = visitor;
   const authenticator = new SoftwareAuthenticator(origin);
-  const next = () => app.clock.advance(1);
   const form = (await visitor.get('/sign-up')).form();
-  const typed = { ...form.fields, email: EMAIL, name: 'Ada', password: '', password_confirm: '' };
-  const post = (fields: Record<string, string>) =>
+  const post = (more: object) =>
     app.request('POST', '/account/sign-up/passkey', {
-      body: String(new URLSearchParams(fields)),
+      body: String(new URLSearchParams({ ...form.fields, email: EMAIL, name: 'Ada', ...more })),
       headers: { 'content-type': 'application/x-www-form-urlencoded', accept: 'text/html', origin },
     });
-  t.match(await post({ ...typed, email: 'ada' }), {
-    status: 422,
-    text: sentence('user-sign-up.email-invalid'),
-  });
-  const begun = await post(typed);
+  const invalid = { status: 422, text: sentence('user-sign-up.email-invalid') };
+  t.match(await post({ email: 'ada' }), invalid);
+  const begun = await post({});
   t.match([begun.status, begun.text], [200, sentence('user-sign-up-passkey.title')]);
   const ceremony = /name="ceremony" value="([^"]*)"/.exec(begun.text)?.[1] ?? '';
+  const action = `${origin}/account/sign-up/passkey/finish`;
   const step: Page = {
     ...(await visitor.get('/sign-up')),
-    form: () => ({
-      method: 'post',
-      action: `${origin}/account/sign-up/passkey/finish`,
-      fields: { ceremony },
-    }),
+    form: () => ({ method: 'post', action, fields: { ceremony } }),
   };
   const nothing = await browser.submit(step, { credential: 'x' });
   t.match([nothing.status, titleOf(nothing)], [400, sentence('user-sign-up.title')]);
@@ -705,27 +474,19 @@ t.test('a passkey creates an account, signs in, and is added to and removed from
   t.match((await visitor.get('/password')).body, sentence('account-password.none'));
   await visitor.fill('/sign-out', {});
 
-  next();
-  const page = await visitor.get('/sign-in');
-  t.match(page.body, /autocomplete="username webauthn"/);
+  app.clock.advance(1);
+  const query = '?return_to=%2Faccount%2Fpasskeys';
+  const page = await visitor.get(`/sign-in${query}`);
   t.match(page.headers.get('content-security-policy'), /script-src 'sha256-/);
-  const wrong = await browser.submit(page, { credential: '{}' }, '/passkey');
+  const wrong = await browser.submit(page, { credential: '{}' }, `/passkey${query}`);
   t.match([wrong.status, wrong.body], [401, sentence('sign-in.passkey-wrong')]);
-  next();
-  const fresh = await visitor.get('/sign-in?return_to=%2Faccount%2Fpasskeys');
+  app.clock.advance(1);
+  const fresh = await visitor.get(`/sign-in${query}`);
   const credential = authenticator.get(optionsIn(fresh.body));
-  const signedIn = await browser.submit(fresh, { credential }, 'passkey?return_to=%2Faccount%2Fpasskeys');
+  const signedIn = await browser.submit(fresh, { credential }, `/passkey${query}`);
   t.ok(isAt(signedIn, '/account/passkeys'));
-  const replayed = await (await visit(app)).browser.submit(
-    fresh,
-    { credential },
-    'passkey?return_to=%2Faccount%2Fpasskeys',
-  );
-  t.equal(replayed.status, 401, 'a response works once');
-
-  t.match(signedIn.body, /Confirm your|confirm/, 'no further one before the address is confirmed');
   const kept = await browser.submit(signedIn, {}, '/remove');
-  t.match([kept.status, kept.body], [422, /last|only/], 'the last one stays without another way to sign in');
+  t.equal(kept.status, 422, 'the last one stays without another way to sign in');
 });
 
 t.test('maintenance mode closes the pages, and says so', async (t) => {
