@@ -106,8 +106,7 @@ export const SECTIONS = [
     tests: list(`
       campaign/kills campaign/login-code-kills
       idp/oidc/kills
-      idp/provisioning/acceptance idp/provisioning/mailed-link-races
-      saas/webhooks/kills`),
+      idp/provisioning/acceptance idp/provisioning/mailed-link-races`),
     repeats: list('shared/factors/explore core/storage/mongodb core/storage/sqlite'),
   },
   {
@@ -128,8 +127,7 @@ export const SECTIONS = [
       saas/auth/account-races
       idp/oidc/delegation-races idp/oidc/device-races idp/oidc/identity-assertion-races idp/oidc/single-use
       idp/console/races
-      shared/passkeys/processes
-      saas/webhooks/processes`),
+      shared/passkeys/processes`),
   },
   {
     name: 'outages',
