@@ -54,14 +54,14 @@ t.test('every event of an account reaches an endpoint, with what listeners get a
   const { secret } = await add(app, hook.url);
   const heard: { id: string }[] = [];
   const { events } = app.server.fastify.saas;
-  for (const name of [
+  const names = [
     'user.registered',
     'session.revoked',
     'user.suspended',
     'user.unsuspended',
     'user.deleted',
-  ] as const)
-    events.on(name, (event) => void heard.push(event));
+  ] as const;
+  for (const name of names) events.on(name, (event) => void heard.push(event));
   const ada = await app.signUp();
   const bob = await app.signUp();
   const logout = { body: { refreshToken: ada.refreshToken, scope: 'local' } };
@@ -92,15 +92,16 @@ t.test('every event of an account reaches an endpoint, with what listeners get a
   );
   for (const request of hook.received) verify(request, secret);
   const sent = hook.received.map(({ body, headers }) => body + JSON.stringify(headers)).join();
+  const { adminUsername: _, ...secrets } = SECRETS;
   for (const hidden of [
     PASSWORD,
     ada.accessToken,
     ada.refreshToken,
     accessToken,
     secret,
-    ...Object.values(SECRETS),
+    ...Object.values(secrets),
   ])
-    if (hidden !== SECRETS.adminUsername) t.notOk(sent.includes(hidden));
+    t.notOk(sent.includes(hidden));
   t.notMatch(sent, /hash|\$argon2|token/i);
 });
 
@@ -238,8 +239,6 @@ t.test('the overview names endpoints that fail or were disabled for it', async (
     async () => (await data(app, `endpoints/${endpointId}`)).state === 'failing',
   );
   t.same(await named(), ['failing-endpoints']);
-  const page = await app.admin('GET', '/admin/');
-  t.match(page.text, /href="[^"]*endpoints">Endpoints of webhooks whose last attempt failed: 1</);
   hook.state.answer = (_, response) => response.writeHead(410).end();
   await act(app, `endpoints/${endpointId}/test`);
   await waitUntil('the end', async () => (await data(app, `endpoints/${endpointId}`)).state === 'disabled');
