@@ -62,7 +62,9 @@ const profileOf = async (app: SaasApp, { accessToken: token }: Account): Promise
 t.test('what names our user links the customer and releases the events waiting for it', async (t) => {
   const { app, deliver, subscription } = await shop(t);
   const customer = (userId?: string) => ({
-    ...{ id: 'cus_1', object: 'customer', email: 'person1@example.test' },
+    id: 'cus_1',
+    object: 'customer',
+    email: 'person1@example.test',
     metadata: userId === undefined ? {} : { userId },
   });
   t.equal(await deliver(subscriptionEvent('created', 0, sub('cus_1'))), 'unmatched');

@@ -406,7 +406,9 @@ t.test('each change sends one e-mail and emits one event', async (t) => {
     at: '2040-01-01T00:00:00.000Z',
     userId: ada.id,
     subscriptionId: 'sub_1',
-    ...{ status: 'trialing', plan: 'pro', entitled: true },
+    status: 'trialing',
+    plan: 'pro',
+    entitled: true,
   });
   t.match(received.at(-1), { status: 'canceled', plan: 'pro', entitled: false });
   const last = { invoiceId: 'in_1', attempt: 3, isLastAttempt: true, amount: 2900, currency: 'eur' };

@@ -16,8 +16,12 @@ t.test('a subscription is followed from checkout to its end', async (t) => {
   const { api, deliver, buyer, subscribe, subscription } = await shop(t);
   const ada = await buyer();
   const more = {
-    ...{ scheduledChange: null, collectionPause: null, discounts: [], granted: null },
-    ...{ features: [], limits: {} },
+    scheduledChange: null,
+    collectionPause: null,
+    discounts: [],
+    granted: null,
+    features: [],
+    limits: {},
   };
   t.same(await subscription(ada), {
     status: 'none',
@@ -283,10 +287,8 @@ t.test(
     t.equal(await deliver(active), 'duplicate');
     t.match(await subscription(ada), { status: 'none' });
 
-    const metadata = { userId: ada.id };
-    api.sessions.set('cs_late', {
-      ...{ id: 'cs_late', customer: 'cus_late', client_reference_id: ada.id, metadata },
-    });
+    const references = { client_reference_id: ada.id, metadata: { userId: ada.id } };
+    api.sessions.set('cs_late', { id: 'cs_late', customer: 'cus_late', ...references });
     const eve = await app.signUp();
     const sync = (account: typeof ada, sessionId: string) => post(account, '/billing/sync', { sessionId });
     t.equal((await sync(eve, 'cs_late')).status, 404, "another user's session");

@@ -70,11 +70,15 @@ t.test('events without an effect are ignored whatever they contain, and are not 
     'an unknown type': { type: 'price.created', data: { object: { id: 'price_1' } } },
     'an unknown type without an object': { type: 'x' },
     'an object without an ID': {
-      ...{ id: 'evt_1', object: 'event', type: 'invoice.upcoming' },
+      id: 'evt_1',
+      object: 'event',
+      type: 'invoice.upcoming',
       data: { object: { object: 'invoice', customer: 'cus_1', lines: { data: [] } } },
     },
     'a thin event': {
-      ...{ id: 'evt_4', object: 'v2.core.event', type: 'v1.billing.meter.error_report_triggered' },
+      id: 'evt_4',
+      object: 'v2.core.event',
+      type: 'v1.billing.meter.error_report_triggered',
       related_object: { id: 'mtr_1', type: 'billing.meter' },
     },
     'a thin event of a known type': { id: 'evt_5', object: 'v2.core.event', type },
