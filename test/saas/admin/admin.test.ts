@@ -124,11 +124,11 @@ t.test('a request without operator credentials is answered 401 with a challenge 
     t.equal(answer.headers['cache-control'], 'no-store');
   }
   await app.close();
-  const records = await auditOf(await storeOf(t, app));
+  const records = (await auditOf(await storeOf(t, app))).filter(({ event }) => event === 'admin.refused');
   t.equal(records.length, 11, 'ten records and a summary');
   const attempts = records.reduce((sum, { count = 1 }) => sum + count, 0);
   t.equal(attempts, refused.length - 1, 'a visit without credentials is no attempt');
-  t.match(records.at(-1), { event: 'admin.refused', ip: '127.0.0.1', at: app.clock.now() });
+  t.match(records.at(-1), { ip: '127.0.0.1', at: app.clock.now() });
   t.notMatch(JSON.stringify(records), password.split(':')[1] as string);
 });
 
