@@ -100,8 +100,7 @@ export const SECTIONS = [
     run: 'npm run test:kills',
     needs: ['mongod'],
     tests: list(`
-      idp/provisioning/kills
-      saas/webhooks/kills`),
+      idp/provisioning/kills`),
     repeats: list('core/storage/mongodb core/storage/sqlite'),
   },
   {
@@ -127,8 +126,7 @@ export const SECTIONS = [
     tests: list(`
       saas/auth/account-races
       idp/oidc/delegation-races idp/oidc/device-races idp/oidc/identity-assertion-races
-      idp/console/races idp/provisioning/mailed-link-races
-      saas/webhooks/processes`),
+      idp/console/races idp/provisioning/mailed-link-races`),
   },
   {
     name: 'outages',

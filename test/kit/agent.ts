@@ -127,7 +127,7 @@ function pageOf(url: string, response: Response, body: string): Page {
 }
 
 /** Our own pages are regular enough for this; others may not be. */
-function readForm(url: string, html: string, wanted = ''): Form {
+export function readForm(url: string, html: string, wanted = ''): Form {
   const forms = html.matchAll(/<form\b([^>]*)>([\s\S]*?)<\/form>/gi);
   const [, attributes = '', inside = ''] =
     [...forms].find(([, text = '']) => (readAttributes(text)['action'] ?? '').endsWith(wanted)) ?? [];
@@ -136,12 +136,8 @@ function readForm(url: string, html: string, wanted = ''): Form {
   const fields: Record<string, string> = {};
   let hasButton = false;
   for (const [, tag = '', text = ''] of inside.matchAll(/<(input|button|textarea)\b([^>]*)>/gi)) {
-    const {
-      name,
-      value = '',
-      type = tag.toLowerCase() === 'button' ? 'submit' : 'text',
-      ...rest
-    } = readAttributes(text);
+    const { name, type = tag.toLowerCase() === 'button' ? 'submit' : 'text', ...rest } = readAttributes(text);
+    const { value = type === 'checkbox' ? 'on' : '' } = rest;
     if (name === undefined || 'disabled' in rest) continue;
     if ((type === 'checkbox' || type === 'radio') && !('checked' in rest)) continue;
     if (type === 'submit') {

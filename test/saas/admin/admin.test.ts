@@ -47,11 +47,9 @@ t.test('the overview estimates large numbers and says so', async (t) => {
   t.match(small, '1 in total, most on ');
 
   for (let from = 0; from < 12_000; from += 1000) {
-    const copies = Array.from({ length: 1000 }, (_, index) => `${from + index}`);
-    await Promise.all(
-      copies.map((name) =>
-        users.insert({ ...first, id: `${first.id}_${name}`, email: `${name}@example.test` }),
-      ),
+    const names = Array.from({ length: 1000 }, (_, index) => `${from + index}`);
+    await users.insertMany(
+      names.map((name) => ({ ...first, id: `${first.id}_${name}`, email: `${name}@example.test` })),
     );
   }
   app.clock.advance(11 * 60_000);
@@ -82,6 +80,12 @@ t.test('a request without operator credentials is answered 401 with a challenge 
   const app = await saasApp(t);
   const encoded = (text: string | Buffer) => `Basic ${Buffer.from(text).toString('base64')}`;
   const { adminUsername: name, adminPassword: password } = SECRETS;
+  const { accessToken } = await app.signUp();
+  t.equal(
+    (await app.request('GET', '/api/auth/me', { headers: ADMIN })).status,
+    401,
+    'nor the other way round',
+  );
   const refused: (string | undefined)[] = [
     undefined,
     '',
@@ -91,6 +95,7 @@ t.test('a request without operator credentials is answered 401 with a challenge 
     'Basic =',
     `Basic ${'A'.repeat(9000)}`,
     'Bearer x',
+    `Bearer ${accessToken}`,
     `Bearer ${Buffer.from(`${name}:${password}`).toString('base64')}`,
     `${encoded(`${name}:${password}`)} ${encoded('x:y')}`,
     encoded(name),
@@ -119,11 +124,11 @@ t.test('a request without operator credentials is answered 401 with a challenge 
     t.equal(answer.headers['cache-control'], 'no-store');
   }
   await app.close();
-  const records = await auditOf(await storeOf(t, app));
+  const records = (await auditOf(await storeOf(t, app))).filter(({ event }) => event === 'admin.refused');
   t.equal(records.length, 11, 'ten records and a summary');
   const attempts = records.reduce((sum, { count = 1 }) => sum + count, 0);
   t.equal(attempts, refused.length - 1, 'a visit without credentials is no attempt');
-  t.match(records.at(-1), { event: 'admin.refused', ip: '127.0.0.1', at: app.clock.now() });
+  t.match(records.at(-1), { ip: '127.0.0.1', at: app.clock.now() });
   t.notMatch(JSON.stringify(records), password.split(':')[1] as string);
 });
 
@@ -169,14 +174,6 @@ t.test('credentials that a browser sends by itself are not enough for a change',
   for (const method of ['POST', 'PUT', 'DELETE']) t.equal((await patch(WRITE, method)).status, 405);
   t.equal((await app.request('GET', SETTINGS, { headers: ADMIN })).body.data.version, 0, 'nothing changed');
   t.equal((await patch({ ...WRITE, 'sec-fetch-site': 'same-origin' })).status, 200);
-});
-
-t.test('the admin area refuses Bearer tokens, and the API refuses Basic credentials', async (t) => {
-  const app = await saasApp(t);
-  const { accessToken: token } = await app.signUp();
-  t.equal((await app.request('GET', '/admin', { token })).status, 401);
-  t.equal((await app.request('GET', SETTINGS, { token })).status, 401);
-  t.equal((await app.request('GET', '/api/auth/me', { headers: ADMIN })).status, 401);
 });
 
 t.test('the admin area can be moved or disabled', async (t) => {

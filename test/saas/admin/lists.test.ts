@@ -1,19 +1,18 @@
 import t from 'tap';
-import { ADMIN, type SaasApp, saasApp } from '../../kit/app.js';
+import { decodeEntities } from '../../kit/agent.js';
+import { type SaasApp, saasApp } from '../../kit/app.js';
 
 /** Lists of the admin area: as pages, as CSV and as JSON. */
 
-const get = (app: SaasApp, path: string) => app.request('GET', path, { headers: ADMIN });
+const get = (app: SaasApp, path: string) => app.admin('GET', path);
 
 const linksOf = (page: string) =>
-  [...unescaped(page).matchAll(/<a href="([^"]*)"[^>]*>([^<]*)<\/a>/g)].map(([, href = '', text = '']) => ({
-    href,
-    text,
-  }));
-
-const ENTITIES: Record<string, string> = { amp: '&', quot: '"', '#39': "'", '#x2F': '/', '#x3D': '=' };
-
-const unescaped = (page: string) => page.replace(/&([#\w]+);/g, (entity, name) => ENTITIES[name] ?? entity);
+  [...decodeEntities(page).matchAll(/<a href="([^"]*)"[^>]*>([^<]*)<\/a>/g)].map(
+    ([, href = '', text = '']) => ({
+      href,
+      text,
+    }),
+  );
 
 t.test('the operator searches users by the beginning of their address or by their ID', async (t) => {
   const app = await saasApp(t);
@@ -36,9 +35,6 @@ t.test('the operator searches users by the beginning of their address or by thei
   t.match(page.text, 'ada@example.test');
   t.notMatch(page.text, 'bob@example.test');
   t.match(page.text, /name="q"[^>]* value="ada@"/, 'the search is kept in the field');
-  t.match(unescaped(page.text), '<a href="./users" aria-current="page">Users</a>');
-  const nothing = await get(app, '/admin/users?q=nobody');
-  t.match(nothing.text, 'Nothing matches.');
   t.equal((await get(app, '/admin/users?after=x')).status, 400);
 });
 

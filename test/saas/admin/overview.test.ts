@@ -6,7 +6,7 @@ import { updateFigures } from '../../../src/saas/billing/figures/job.js';
 import { figureCollections } from '../../../src/saas/billing/figures/store.js';
 import { subscriptionCollection } from '../../../src/saas/billing/store.js';
 import { mailCollection } from '../../../src/shared/email/store.js';
-import { ADMIN, type SaasApp, saasApp, storeOf } from '../../kit/app.js';
+import { type SaasApp, saasApp, storeOf } from '../../kit/app.js';
 import { shop, subscriptionEvent } from '../billing/kit.js';
 
 /** The start page of the admin area: plots of the last 30 days, and what needs attention. */
@@ -17,10 +17,7 @@ interface Plot {
   series: { name: string; values: (number | null)[] }[];
 }
 
-const pageOf = async (app: SaasApp) => (await app.request('GET', '/admin', { headers: ADMIN })).text;
-
-const overviewOf = async (app: SaasApp) =>
-  (await app.request('GET', '/admin/api/overview', { headers: ADMIN })).body.data;
+const overviewOf = async (app: SaasApp) => (await app.admin('GET', '/admin/api/overview')).body.data;
 
 const plotOf = ({ plots }: { plots: Plot[] }, wanted: string) =>
   plots.find(({ name }) => name === wanted) as Plot;
@@ -28,19 +25,6 @@ const plotOf = ({ plots }: { plots: Plot[] }, wanted: string) =>
 /** The values of the last days, by the name of the series. */
 const lastOf = (plot: Plot, days = 1) =>
   Object.fromEntries(plot.series.map(({ name, values }) => [name, values.slice(-days)]));
-
-t.test('every plot has a summary, a definition and a table, and names the time zone', async (t) => {
-  const { app } = await shop(t);
-  const text = await pageOf(app);
-  const figures = text.match(/<figure>/g)?.length ?? 0;
-  t.equal(figures, 7);
-  for (const part of [/<svg role="img" aria-label="/g, /<figcaption/g, /<details>/g, /Day \(UTC\)/g]) {
-    t.equal(text.match(part)?.length, figures, String(part));
-  }
-  t.match(text, 'The last 30 days in UTC');
-  t.match(text, 'Nothing in the last 30 days.');
-  t.notMatch(text, /<script|\sstyle=/);
-});
 
 t.test('without billing, nothing of it is shown, loaded or scheduled', async (t) => {
   const app = await saasApp(t, { paymentWebhookSecret: undefined } as object);
@@ -101,31 +85,17 @@ t.test('revenue is shown by currency, with its changes, statuses and trials', as
     );
   const ada = await buyer();
   const bob = await buyer();
-  const data = (unit_amount: number, currency: string) => [
-    {
-      quantity: 1,
-      price: {
-        id: 'price_pro',
-        lookup_key: 'pro',
-        unit_amount,
-        currency,
-        recurring: { interval: 'month', interval_count: 1 },
-      },
-    },
-  ];
-  const active = { status: 'active', customer: ada.customer };
-  await deliver(
-    subscriptionEvent('created', 1, { ...active, id: 'sub_1', items: { data: data(2950, 'eur') } }),
-  );
+  const recurring = { interval: 'month', interval_count: 1 };
+  const items = (unit_amount: number, currency: string) => ({
+    data: [{ quantity: 1, price: { id: 'price_pro', lookup_key: 'pro', unit_amount, currency, recurring } }],
+  });
+  const active = { id: 'sub_1', status: 'active', customer: ada.customer };
+  await deliver(subscriptionEvent('created', 1, { ...active, items: items(2950, 'eur') }));
   await update();
   app.clock.advance(DAY);
-  const other = { status: 'past_due', customer: bob.customer };
-  await deliver(
-    subscriptionEvent('created', 2, { ...other, id: 'sub_2', items: { data: data(500, 'jpy') } }),
-  );
-  await deliver(
-    subscriptionEvent('updated', 3, { ...active, id: 'sub_1', items: { data: data(4950, 'eur') } }),
-  );
+  const other = { id: 'sub_2', status: 'past_due', customer: bob.customer };
+  await deliver(subscriptionEvent('created', 2, { ...other, items: items(500, 'jpy') }));
+  await deliver(subscriptionEvent('updated', 3, { ...active, items: items(4950, 'eur') }));
   await update();
   const overview = await overviewOf(app);
   t.same(lastOf(plotOf(overview, 'mrr-eur'), 3), { MRR: [null, 29.5, 49.5] });
@@ -133,9 +103,6 @@ t.test('revenue is shown by currency, with its changes, statuses and trials', as
   t.match(lastOf(plotOf(overview, 'mrr-changes-eur')), { expansion: [20], new: [0], churned: [0] });
   t.match(lastOf(plotOf(overview, 'mrr-changes-jpy')), { new: [500] });
   t.match(lastOf(plotOf(overview, 'subscriptions')), { active: [1], past_due: [1], others: [0] });
-  const text = await pageOf(app);
-  t.match(text, 'Monthly recurring revenue in EUR');
-  t.match(text, '49.5');
 });
 
 t.test('the plots are counted again after a minute', async (t) => {
@@ -173,10 +140,8 @@ t.test(
       expired: [0, 1],
     });
     t.same(lastOf(plotOf(overview, 'webhook-failures')), { unmatched: [1], 'not completed': [0] });
-    t.same(
-      overview.attention.map(({ text }: { text: string }) => text),
-      ['Payment events of unknown users: 1', 'E-mails that were not sent: 2'],
-    );
-    t.match(await pageOf(app), 'Payment events of unknown users: 1');
+    const [unmatched, ...more] = overview.attention.map(({ text }: { text: string }) => text);
+    t.match([unmatched, ...more], [/: 1$/, /: 2$/]);
+    t.match((await app.admin('GET', '/admin')).text, unmatched);
   },
 );

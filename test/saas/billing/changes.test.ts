@@ -3,7 +3,6 @@ import { openStore } from '../../../src/core/storage/open.js';
 import { userCollection } from '../../../src/saas/auth/store.js';
 import type { Json } from '../../../src/saas/billing/provider/json.js';
 import { customerCollection, subscriptionCollection } from '../../../src/saas/billing/store.js';
-import { onMongod } from '../../core/storage/mongod.js';
 import { auditOf, openFile } from '../../kit/app.js';
 import { runJobs } from '../../kit/billing.js';
 import { fakeClock } from '../../kit/clock.js';
@@ -13,54 +12,41 @@ import { UNSUBSCRIBED } from '../../kit/stripe-fixture.js';
 import { Killed } from '../../kit/stripe-killable-store.js';
 import type { WorldSubscription } from '../../kit/stripe-objects.js';
 import { boot } from '../../kit/stripe-storm.js';
-import { provider, type Shop, secondProcess, shop } from './kit.js';
+import { provider, shop } from './kit.js';
 
-const CHANGE = '/api/billing/subscription/change';
-const CANCEL = '/api/billing/subscription/cancel';
-const RESUME = '/api/billing/subscription/resume';
-const PAUSE = '/api/billing/subscription/pause';
-
-/** A subscription of the simulator, active and monthly unless stated otherwise. */
-function subscribe(
-  { world }: Pick<Shop['api'], 'world'>,
-  customer: string,
-  userId: string,
-  more: Partial<WorldSubscription> = {},
-): WorldSubscription {
-  const basics = { status: 'active', price: 'price_basic', quantity: 1, trialEnd: null } as const;
-  return Object.assign(world.subscribe(customer, userId, true), basics, more);
-}
+const CHANGE = 'subscription/change';
+const CANCEL = 'subscription/cancel';
+const RESUME = 'subscription/resume';
+const PAUSE = 'subscription/pause';
 
 /** A user with a subscription that is stored here, and requests of that user. */
 async function subscriber(
   t: Test,
   { truth: more, ...options }: Parameters<typeof shop>[1] & { truth?: Partial<WorldSubscription> } = {},
 ) {
-  const { app, api, deliver, buyer, subscription } = await shop(t, options);
-  const ada = await buyer();
-  const truth = subscribe(api, ada.customer, ada.id, more);
-  const post = (path: string, body: Json = {}) => app.request('POST', path, { token: ada.accessToken, body });
-  await post('/api/billing/sync');
+  const opened = await shop(t, options);
+  const { app, api, subscription } = opened;
+  const ada = await opened.buyer();
+  const truth = opened.subscribe(ada, more);
+  const post = (path: string, body: Json = {}) => opened.post(ada, `/billing/${path}`, body);
+  await post('sync');
   const pass = (seconds: number) => {
     api.world.now += seconds;
     app.clock.set(api.world.now * 1000);
   };
   pass(60);
-  const told: Json[] = [];
-  app.server.fastify.saas.events.on('subscription.updated', (event) => void told.push({ ...event }));
-  const changes = () => api.calls.filter(isChange);
   return {
-    app,
-    api,
+    ...opened,
     ada,
     truth,
     post,
+    postAs: opened.post,
     pass,
-    told,
-    changes,
-    deliver,
+    told: opened.heard('subscription.updated'),
+    changes: () => api.calls.filter(isChange),
     stored: () => subscription(ada),
-    preview: (query: string) => app.request('GET', `${CHANGE}/preview?${query}`, { token: ada.accessToken }),
+    preview: (query: string) =>
+      app.request('GET', `/api/billing/${CHANGE}/preview?${query}`, { token: ada.accessToken }),
     invoices: () => api.world.events.filter(({ type }) => type === 'invoice.paid').length,
   };
 }
@@ -132,80 +118,65 @@ t.test('a repeated change has one effect, one after the other and in parallel', 
 });
 
 t.test('a change whose response is lost is found at the provider', async (t) => {
-  const { app, api, truth, post, stored, pass, invoices, changes } = await subscriber(t);
+  const { api, truth, post, stored, pass, invoices, changes, runJobs } = await subscriber(t);
   const before = invoices();
-  const cut = (call: Parameters<typeof isChange>[0]) => {
-    if (!isChange(call)) return undefined;
-    api.world.change(truth, { price: 'price_pro' });
-    return 'cut' as const;
+  /** The provider makes the change, but its response is lost, and so are those that follow if it `isDown` then. */
+  const loseResponse = (isDown: boolean) => {
+    truth.price = 'price_basic';
+    let isCut = false;
+    api.fault = (call) => {
+      if (!isChange(call)) return isCut && isDown ? 'cut' : undefined;
+      isCut = true;
+      api.world.change(truth, { price: 'price_pro' });
+      return 'cut';
+    };
   };
-  api.fault = cut;
-  t.match((await post(CHANGE, { priceId: 'price_pro' })).body.data, { plan: 'pro' });
+  const change = () => post(CHANGE, { priceId: 'price_pro' });
+  loseResponse(false);
+  t.match((await change()).body.data, { plan: 'pro' });
   t.equal(invoices(), before + 1);
 
-  truth.price = 'price_basic';
-  let isDown = false;
-  api.fault = (call) => {
-    isDown ||= isChange(call);
-    return cut(call) ?? (isDown ? 'cut' : undefined);
-  };
-  await post('/api/billing/sync');
-  t.match(await post(CHANGE, { priceId: 'price_pro' }), {
-    status: 502,
-    body: { error: { code: 'PAYMENT_PROVIDER_ERROR' } },
-  });
+  loseResponse(true);
+  await post('sync');
+  t.match(await change(), { status: 502, body: { error: { code: 'PAYMENT_PROVIDER_ERROR' } } });
   t.match(await stored(), { plan: 'basic' });
   api.fault = () => undefined;
   const calls = changes().length;
-  t.match((await post(CHANGE, { priceId: 'price_pro' })).body.data, { plan: 'pro' });
+  t.match((await change()).body.data, { plan: 'pro' });
   t.equal(changes().length, calls, 'it was made already');
   t.equal(invoices(), before + 2);
 
-  truth.price = 'price_basic';
-  isDown = false;
-  await post('/api/billing/sync');
-  api.fault = (call) => {
-    isDown ||= isChange(call);
-    return cut(call) ?? (isDown ? 'cut' : undefined);
-  };
-  t.equal((await post(CHANGE, { priceId: 'price_pro' })).status, 502);
+  loseResponse(true);
+  await post('sync');
+  t.equal((await change()).status, 502);
   api.fault = () => undefined;
   pass(60);
-  await runJobs(await secondProcess(t, { app, api }));
+  await runJobs();
   t.match(await stored(), { plan: 'pro' }, 'found by the background job');
 });
 
-t.test('a provider that is down gets a 502, and nothing is changed here', async (t) => {
-  const { api, post, preview, stored } = await subscriber(t);
-  const before = await stored();
-  api.fault = () => ({ status: 500, body: '{"error":{"type":"api_error"}}' });
-  for (const answer of [
-    await post(CHANGE, { priceId: 'price_pro' }),
-    await post(CANCEL),
-    await post(RESUME),
-    await preview('priceId=price_pro'),
-  ]) {
-    t.equal(answer.status, 502);
-    t.equal(answer.body.error.code, 'PAYMENT_PROVIDER_ERROR');
-  }
-  t.same(await stored(), before);
-});
-
-t.test('a subscription that the provider does not have cannot be changed, which is no outage', async (t) => {
-  const { api, truth, post, preview, stored } = await subscriber(t);
-  const before = await stored();
-  api.world.subscriptions.delete(truth.id);
-  for (const answer of [
-    await post(CHANGE, { priceId: 'price_pro' }),
-    await post(CANCEL),
-    await post(RESUME),
-    await preview('priceId=price_pro'),
-  ]) {
-    t.equal(answer.status, 409);
-    t.match(answer.body, { message: /provider has no such/, error: { code: 'SUBSCRIPTION_NOT_CHANGEABLE' } });
-  }
-  t.same(await stored(), before);
-});
+t.test(
+  'a provider that is down gets a 502, one without the subscription a 409: nothing changes',
+  async (t) => {
+    const { api, truth, post, preview, stored } = await subscriber(t);
+    const before = await stored();
+    const expect = async (status: number, code: string) => {
+      for (const answer of [
+        await post(CHANGE, { priceId: 'price_pro' }),
+        await post(CANCEL),
+        await post(RESUME),
+        await preview('priceId=price_pro'),
+      ])
+        t.match(answer, { status, body: { error: { code } } });
+      t.same(await stored(), before);
+    };
+    api.fault = () => ({ status: 500, body: '{"error":{"type":"api_error"}}' });
+    await expect(502, 'PAYMENT_PROVIDER_ERROR');
+    api.fault = () => undefined;
+    api.world.subscriptions.delete(truth.id);
+    await expect(409, 'SUBSCRIPTION_NOT_CHANGEABLE');
+  },
+);
 
 t.test('parallel changes end in the state of the provider', async (t) => {
   const { truth, post, stored, api, pass } = await subscriber(t);
@@ -226,15 +197,10 @@ t.test('parallel changes end in the state of the provider', async (t) => {
 t.test('a declined payment changes nothing', async (t) => {
   const { api, truth, post, stored } = await subscriber(t);
   const before = await stored();
-  for (const [code, sentence] of [
-    ['card_declined', /declined/],
-    ['subscription_payment_intent_requires_action', /confirmation/],
-  ] as const) {
+  for (const code of ['card_declined', 'subscription_payment_intent_requires_action']) {
     api.declines = code;
     const { status, body } = await post(CHANGE, { priceId: 'price_pro' });
-    t.equal(status, 402);
-    t.equal(body.error.code, 'PAYMENT_DECLINED');
-    t.match(body.message, sentence);
+    t.match([status, body.error.code], [402, 'PAYMENT_DECLINED']);
     t.match({ ...(await stored()), updatedAt: before['updatedAt'] }, before);
     t.equal(truth.price, 'price_basic');
   }
@@ -275,7 +241,7 @@ t.test('prices that do not fit are refused with a reason', async (t) => {
   ] as const) {
     const label = JSON.stringify(body);
     const answer = await post(CHANGE, body);
-    t.match(answer, { status, body: { message: /\.$/, error: { code } } }, label);
+    t.match(answer, { status, body: { error: { code } } }, label);
     const query = Object.entries(body).map(([name, value]) => `${name}=${value}`);
     t.match(await preview(query.join('&')), { status, body: { error: { code } } }, label);
   }
@@ -391,7 +357,6 @@ t.test('a cancellation now ends the subscription, also when it is repeated', asy
   ] as const) {
     const answer = await post(path, body);
     t.match(answer, { status: 409, body: { error: { code: 'SUBSCRIPTION_NOT_CHANGEABLE' } } });
-    t.match(answer.body.message, /checkout/);
   }
   t.match(await stored(), { status: 'canceled', entitled: false });
   const records = (await auditOf(await openFile(t, app.file))).filter(({ subject }) => subject === ada.id);
@@ -401,23 +366,19 @@ t.test('a cancellation now ends the subscription, also when it is repeated', asy
   );
 });
 
-t.test('a status that does not allow a change gets a 409 that names the next step', async (t) => {
+t.test('a status that does not allow a change gets a 409', async (t) => {
   const { truth, post, preview } = await subscriber(t);
-  for (const [status, path, sentence] of [
-    ['incomplete', CHANGE, /Complete it/],
-    ['incomplete', CANCEL, /cancel the subscription now/],
-    ['incomplete', RESUME, /Complete it/],
-    ['unpaid', CHANGE, /open invoices/],
-    ['paused', CHANGE, /Resume it/],
-    ['dormant', CHANGE, /dormant/],
+  for (const [status, path] of [
+    ['incomplete', CHANGE],
+    ['incomplete', CANCEL],
+    ['incomplete', RESUME],
+    ['unpaid', CHANGE],
+    ['paused', CHANGE],
+    ['dormant', CHANGE],
   ] as const) {
     truth.status = status;
     const answer = await post(path, { priceId: 'price_pro' });
-    t.match(
-      answer,
-      { status: 409, body: { message: sentence, error: { code: 'SUBSCRIPTION_NOT_CHANGEABLE' } } },
-      status,
-    );
+    t.match(answer, { status: 409, body: { error: { code: 'SUBSCRIPTION_NOT_CHANGEABLE' } } }, status);
     if (path === CHANGE) t.equal((await preview('priceId=price_pro')).status, 409);
   }
   truth.status = 'past_due';
@@ -427,17 +388,15 @@ t.test('a status that does not allow a change gets a 409 that names the next ste
 });
 
 t.test('only the own subscription can be changed, and one of several must be named', async (t) => {
-  const { app, api, ada, truth, post } = await subscriber(t);
+  const { app, ada, truth, post, subscribe, ...here } = await subscriber(t);
   const eve = await app.signUp();
-  const asEve = (body: Json) => app.request('POST', CANCEL, { token: eve.accessToken, body });
   for (const body of [{}, { subscriptionId: truth.id }, { subscriptionId: 'sub_none' }]) {
-    t.match(await asEve(body), { status: 404, body: { error: { code: 'SUBSCRIPTION_NOT_FOUND' } } });
+    const answer = await here.postAs(eve, `/billing/${CANCEL}`, body);
+    t.match(answer, { status: 404, body: { error: { code: 'SUBSCRIPTION_NOT_FOUND' } } });
   }
-  t.equal((await app.request('POST', CANCEL, { body: {} })).status, 401);
-
-  const second = subscribe(api, ada.customer, ada.id);
-  const left = subscribe(api, ada.customer, ada.id, { status: 'incomplete' });
-  await post('/api/billing/sync');
+  const second = subscribe(ada);
+  const left = subscribe(ada, { status: 'incomplete' });
+  await post('sync');
   const answer = await post(CANCEL);
   t.match(answer, { status: 400, body: { error: { code: 'VALIDATION_ERROR' } } });
   t.match(answer.text, truth.id);
@@ -480,23 +439,10 @@ t.test('the server can change subscriptions without a request', async (t) => {
   await t.rejects(billing.cancel(ada.id, { when: 'later' as never }), { code: 'VALIDATION_ERROR' });
 });
 
-t.test('without an API key, every change responds with 503', async (t) => {
-  const { app } = await shop(t, { paymentSecretKey: undefined } as never);
-  const { accessToken: token } = await app.signUp();
-  for (const [path, body] of [
-    [CHANGE, { priceId: 'price_pro' }],
-    [CANCEL, {}],
-    [RESUME, {}],
-  ] as const) {
-    const answer = await app.request('POST', path, { token, body });
-    t.match(answer, { status: 503, body: { error: { code: 'BILLING_NOT_CONFIGURED' } } }, path);
-  }
-});
-
-/** Kills a process at every step of a change; the background job of another one must find the provider's state. */
-async function killAtEveryStep(t: Test, databaseUri: string) {
+/** The background job of another process must find it. */
+t.test('a process killed at any step of a change leaves the state of the provider', async (t) => {
   const api = await provider(t);
-  const store = await openStore(databaseUri);
+  const store = await openStore('sqlite::memory:');
   t.teardown(() => store.close());
   const clock = fakeClock();
   clock.set(api.world.now * 1000);
@@ -507,7 +453,8 @@ async function killAtEveryStep(t: Test, databaseUri: string) {
       const person = { id, email: `${id}@example.test`, ...UNSUBSCRIBED, createdAt: 1 };
       await userCollection(store).insert(person);
       await customerCollection(store).insert({ id, customerId, createdAt: 1 });
-      const truth = subscribe(api, customerId, id);
+      const truth = api.world.subscribe(customerId, id, true);
+      Object.assign(truth, { status: 'active', price: 'price_basic', trialEnd: null });
       const first = boot(store, clock, api.url, seen);
       await first.billing.resync.run({ userId: id });
       Object.assign(first.life, { fuse, isInTime });
@@ -526,14 +473,4 @@ async function killAtEveryStep(t: Test, databaseUri: string) {
     }
     if (isOver) t.ok(fuse > 5, `${fuse} steps`);
   }
-}
-
-t.test('a process killed at any step of a change leaves the state of the provider', (t) =>
-  killAtEveryStep(t, 'sqlite::memory:'),
-);
-
-await onMongod((server) => {
-  t.test('a process killed at any step of a change on MongoDB leaves the state of the provider', (t) =>
-    killAtEveryStep(t, server.fresh(t)),
-  );
 });

@@ -3,41 +3,34 @@ import type { Store } from '../../../src/core/storage/collection.js';
 import { trialCollections } from '../../../src/saas/billing/checkout/trials.js';
 import type { Json } from '../../../src/saas/billing/provider/json.js';
 import { duplicateCollection } from '../../../src/saas/billing/subscription/duplicates.js';
-import { onMongod } from '../../core/storage/mongod.js';
-import {
-  type Answer,
-  PASSWORD,
-  parseJson,
-  type SaasApp,
-  saasApp,
-  storeOf,
-  testOptions,
-} from '../../kit/app.js';
+import { type Account, type Answer, PASSWORD, saasApp, storeOf } from '../../kit/app.js';
 import { billingOn } from '../../kit/billing.js';
-import { compiled, startProgram } from '../../kit/process.js';
 import { countedRandom } from '../../kit/random.js';
 import type { StripeApi } from '../../kit/stripe.js';
 import { subscriptionObject } from '../../kit/stripe-objects.js';
 import { temporaryFolder } from '../../kit/tmp.js';
-import { KEY, provider, shop, subscriptionEvent } from './kit.js';
+import { type Buyer, CONFIG, KEY, shop, subscriptionEvent } from './kit.js';
 
-const CHECKOUT = '/api/billing/create-checkout-session';
 const DAY = 86_400_000;
 
-/** Requests checkout sessions for one user. */
-const buyerIn = (app: SaasApp, token: string) => (body: object) =>
-  app.request('POST', CHECKOUT, { token, body });
+const PRO = { priceId: 'price_pro' };
+const BASIC = { priceId: 'price_basic' };
+
+/** A shop with a user, whose orders `buy` sends. */
+async function visitedShop(t: Test, options: Parameters<typeof shop>[1] = {}) {
+  const opened = await shop(t, options);
+  const ada = await opened.app.signUp({ email: 'ada@example.test' });
+  return { ...opened, ada, buy: (order: object) => opened.buy(ada, order), buyAs: opened.buy };
+}
 
 const idOf = ({ body }: Answer): string => body.data?.sessionId ?? body.error.code;
 const openSessions = ({ sessions }: Pick<StripeApi, 'sessions'>): Json[] =>
   [...sessions.values()].filter(({ status }) => status === 'open');
 
 t.test('an open checkout session of the same order is handed out again', async (t) => {
-  const { app, api } = await shop(t);
-  const { accessToken: token } = await app.signUp();
-  const buy = buyerIn(app, token);
+  const { app, api, buy, buyAs } = await visitedShop(t);
   for (const order of [
-    { priceId: 'price_pro' },
+    PRO,
     { priceId: 'price_pro', mode: 'payment' },
     { priceId: 'price_basic', mode: 'payment', quantity: 2 },
     { mode: 'setup' },
@@ -48,26 +41,15 @@ t.test('an open checkout session of the same order is handed out again', async (
   }
   t.equal(openSessions(api).length, 4);
 
-  const other = await app.signUp();
-  const [mine, others] = [
-    await buy({ mode: 'setup' }),
-    await buyerIn(app, other.accessToken)({ mode: 'setup' }),
-  ];
-  t.not(idOf(others), idOf(mine), 'another user has another session');
+  const others = await buyAs(await app.signUp(), { mode: 'setup' });
+  t.not(idOf(others), idOf(await buy({ mode: 'setup' })), 'another user has another session');
 });
 
 t.test('another plan or quantity expires the older session, whose page could be paid as well', async (t) => {
-  const { app, api } = await shop(t);
-  const { accessToken: token } = await app.signUp();
-  const buy = buyerIn(app, token);
+  const { api, buy } = await visitedShop(t);
   const payment = idOf(await buy({ priceId: 'price_pro', mode: 'payment' }));
   const statusOf = (id: string) => api.sessions.get(id)?.['status'];
-  const orders = [
-    { priceId: 'price_pro' },
-    { priceId: 'price_pro', quantity: 2 },
-    { priceId: 'price_basic' },
-    { priceId: 'price_pro' },
-  ];
+  const orders = [PRO, { priceId: 'price_pro', quantity: 2 }, BASIC, PRO];
   const opened: string[] = [];
   for (const order of orders) opened.push(idOf(await buy(order)));
   t.equal(new Set(opened).size, 4);
@@ -76,9 +58,7 @@ t.test('another plan or quantity expires the older session, whose page could be 
 });
 
 t.test('a session that was expired, is paid or about to expire is replaced', async (t) => {
-  const { app, api } = await shop(t);
-  const { accessToken: token, email } = await app.signUp();
-  const buy = buyerIn(app, token);
+  const { app, api, ada, buy, buyAs } = await visitedShop(t);
   const order = { priceId: 'price_pro', mode: 'payment' };
   const first = idOf(await buy(order));
   Object.assign(api.sessions.get(first) ?? {}, { status: 'expired', url: null });
@@ -89,9 +69,10 @@ t.test('a session that was expired, is paid or about to expire is replaced', asy
   t.not(third, second, 'the same product may be bought once more');
   app.clock.advance(DAY - 1000);
   api.world.now += 86_399;
-  const login = await app.request('POST', '/api/auth/login', { body: { email, password: PASSWORD } });
-  const { accessToken } = login.body.data;
-  const fourth = idOf(await buyerIn(app, accessToken)(order));
+  const login = await app.request('POST', '/api/auth/login', {
+    body: { email: ada.email, password: PASSWORD },
+  });
+  const fourth = idOf(await buyAs(login.body.data, order));
   t.not(fourth, third);
   t.same(
     openSessions(api).map(({ id }) => id),
@@ -100,32 +81,26 @@ t.test('a session that was expired, is paid or about to expire is replaced', asy
 });
 
 t.test('a user who has paid is refused a second session, although the event has not arrived', async (t) => {
-  const { app, api } = await shop(t);
-  const { accessToken: token, id } = await app.signUp();
-  const buy = buyerIn(app, token);
-  const session = api.sessions.get(idOf(await buy({ priceId: 'price_basic' }))) ?? {};
-  const subscription = api.world.subscribe(String(session['customer']), id, true);
-  Object.assign(subscription, { status: 'active', trialEnd: null });
-  Object.assign(session, { status: 'complete', url: null, subscription: subscription.id });
+  const { api, ada, buy, subscribe, subscription } = await visitedShop(t);
+  const session = api.sessions.get(idOf(await buy(BASIC))) ?? {};
+  const bought = subscribe({ ...ada, customer: String(session['customer']) });
+  Object.assign(session, { status: 'complete', url: null, subscription: bought.id });
   for (const priceId of ['price_basic', 'price_pro']) {
     const answer = await buy({ priceId });
     t.match([answer.status, answer.body.error?.code], [409, 'ALREADY_SUBSCRIBED'], priceId);
     t.match(answer.body.message, /POST \/billing\/subscription\/change/);
   }
-  const { body } = await app.request('GET', '/api/billing/subscription', { token });
-  t.match(body.data, { status: 'active', entitled: true });
+  t.match(await subscription(ada), { status: 'active', entitled: true });
 
-  Object.assign(subscription, { status: 'canceled' });
-  t.equal((await buy({ priceId: 'price_pro' })).status, 200, 'a subscription that has ended does not count');
+  Object.assign(bought, { status: 'canceled' });
+  t.equal((await buy(PRO)).status, 200, 'a subscription that has ended does not count');
 });
 
 t.test('a plan that is independent is bought and kept beside another one', async (t) => {
   const plans = { basic: { prices: ['price_basic'] }, pro: { prices: ['price_pro'], independent: true } };
-  const { app, api } = await shop(t, { billing: { plans } });
-  const { accessToken: token, id } = await app.signUp();
-  const buy = buyerIn(app, token);
-  const pro = idOf(await buy({ priceId: 'price_pro' }));
-  const basic = idOf(await buy({ priceId: 'price_basic' }));
+  const { api, ada, buy, post, subscribe } = await visitedShop(t, { billing: { plans } });
+  const pro = idOf(await buy(PRO));
+  const basic = idOf(await buy(BASIC));
   t.same(
     openSessions(api).map((session) => session['id']),
     [pro, basic],
@@ -133,17 +108,15 @@ t.test('a plan that is independent is bought and kept beside another one', async
 
   const customer = String(api.sessions.get(basic)?.['customer']);
   for (const price of ['price_basic', 'price_pro']) {
-    Object.assign(api.world.subscribe(customer, id, true), { price, status: 'active' });
-    await app.request('POST', '/api/billing/sync', { token });
+    subscribe({ ...ada, customer }, { price });
+    await post(ada, '/billing/sync');
     t.equal(idOf(await buy({ priceId: price })), 'ALREADY_SUBSCRIBED');
-    if (price === 'price_basic') t.equal(idOf(await buy({ priceId: 'price_pro' })), pro);
+    if (price === 'price_basic') t.equal(idOf(await buy(PRO)), pro);
   }
 });
 
 t.test('a purchase that the provider left unanswered opens no second session', async (t) => {
-  const { app, api } = await shop(t);
-  const { accessToken: token } = await app.signUp();
-  const buy = buyerIn(app, token);
+  const { api, buy } = await visitedShop(t);
   const keys = new Set<unknown>();
   let cuts = 2;
   api.fault = ({ path, method, headers }) => {
@@ -151,35 +124,31 @@ t.test('a purchase that the provider left unanswered opens no second session', a
     keys.add(headers['idempotency-key']);
     return cuts-- > 0 ? 'cut' : undefined;
   };
-  t.equal((await buy({ priceId: 'price_pro' })).status, 502);
-  t.equal((await buy({ priceId: 'price_pro' })).status, 200);
+  t.equal((await buy(PRO)).status, 502);
+  t.equal((await buy(PRO)).status, 200);
   t.equal(keys.size, 1, 'the provider recognises the repetition');
 
   // The older session could still be paid, so no other one may be opened.
   api.fault = ({ path }) => (path.endsWith('/expire') ? 'cut' : undefined);
-  t.equal((await buy({ priceId: 'price_basic' })).status, 502);
+  t.equal((await buy(BASIC)).status, 502);
   t.equal(openSessions(api).length, 1);
   api.fault = () => undefined;
-  t.equal((await buy({ priceId: 'price_basic' })).status, 200);
+  t.equal((await buy(BASIC)).status, 200);
   t.equal(openSessions(api).length, 1);
 });
 
 t.test('a session that has expired when it is created is a failure of the provider', async (t) => {
-  const { app, api } = await shop(t);
-  const { accessToken: token } = await app.signUp();
-  const buy = buyerIn(app, token);
+  const { api, buy } = await visitedShop(t);
   api.world.now -= 7 * 86_400;
-  const { status, body } = await buy({ priceId: 'price_pro' });
+  const { status, body } = await buy(PRO);
   t.same([status, body.error.code], [502, 'PAYMENT_PROVIDER_ERROR']);
   t.equal(api.sessions.size, 1, 'it is not repeated');
   api.world.now += 7 * 86_400;
-  t.equal((await buy({ priceId: 'price_pro' })).status, 200);
+  t.equal((await buy(PRO)).status, 200);
 });
 
 t.test('orders for two plans at once leave one session open, and only its address is known', async (t) => {
-  const { app, api } = await shop(t);
-  const { accessToken: token } = await app.signUp();
-  const buy = buyerIn(app, token);
+  const { api, buy } = await visitedShop(t);
   const orders = ['price_basic', 'price_pro'].flatMap((priceId) => Array.from({ length: 10 }, () => priceId));
   const answers = await Promise.all(orders.map((priceId) => buy({ priceId })));
   t.same(new Set(answers.map(({ status }) => status).filter((status) => status !== 409)), new Set([200]));
@@ -215,10 +184,9 @@ function afterFirstRead(store: Store, work: () => Promise<void>): Store {
 
 t.test('two processes that open the same checkout at the same time share one reservation', async (t) => {
   const folder = temporaryFolder(t);
-  const { app, api } = await shop(t, { folder });
+  const { api, ada, buy } = await visitedShop(t, { folder });
   const random = countedRandom('other');
   const other = await saasApp(t, { folder, random, paymentSecretKey: KEY, paymentApiUrl: api.url });
-  const { accessToken: token } = await app.signUp();
   const keys: unknown[] = [];
   let answer = () => {};
   const bothAsked = new Promise<void>((resolve) => {
@@ -234,9 +202,12 @@ t.test('two processes that open the same checkout at the same time share one res
       return undefined;
     };
   });
-  const first = buyerIn(app, token)({ priceId: 'price_pro' });
+  const first = buy(PRO);
   await firstAsked;
-  const second = await buyerIn(other, token)({ priceId: 'price_pro' });
+  const second = await other.request('POST', '/api/billing/create-checkout-session', {
+    token: ada.accessToken,
+    body: PRO,
+  });
   t.match([(await first).status, second.status], [200, 200]);
   t.equal(idOf(second), idOf(await first));
   t.equal(keys[0], keys[1]);
@@ -244,8 +215,7 @@ t.test('two processes that open the same checkout at the same time share one res
 });
 
 t.test('a session that opens while another process replaces its reservation is expired', async (t) => {
-  const { app, api } = await shop(t);
-  const { accessToken: token, id: userId } = await app.signUp();
+  const { app, api, ada, buy } = await visitedShop(t);
   let letOpen = () => {};
   const mayOpen = new Promise<void>((resolve) => {
     letOpen = resolve;
@@ -259,7 +229,7 @@ t.test('a session that opens while another process replaces its reservation is e
       return undefined;
     };
   });
-  const first = buyerIn(app, token)({ priceId: 'price_basic' });
+  const first = buy(BASIC);
   await asked;
   // The other process sees the reservation before the session, and replaces it after the session was handed out.
   const store = afterFirstRead(await storeOf(t, app), async () => {
@@ -267,14 +237,9 @@ t.test('a session that opens while another process replaces its reservation is e
     t.equal((await first).status, 200);
   });
   const { checkout } = billingOn(store, app.clock, {
-    config: {
-      paymentSecretKey: KEY,
-      paymentApiUrl: api.url,
-      billingReturnUrlRelative: '/settings/billing',
-      pastDue: 'entitled',
-    },
+    config: { ...CONFIG, paymentSecretKey: KEY, paymentApiUrl: api.url },
   });
-  const { sessionId } = await checkout.create(userId, { priceId: 'price_pro' });
+  const { sessionId } = await checkout.create(ada.id, PRO);
   t.equal(api.sessions.get(idOf(await first))?.['status'], 'expired');
   t.same(
     openSessions(api).map(({ id }) => id),
@@ -282,74 +247,19 @@ t.test('a session that opens while another process replaces its reservation is e
   );
 });
 
-/** Two processes, with the same user: twenty requests for one price, then for two. */
-async function race(t: Test, databaseUri: string | undefined): Promise<void> {
-  const api = await provider(t);
-  const options = {
-    ...testOptions(temporaryFolder(t)),
-    ...(databaseUri !== undefined && { databaseUri }),
-    paymentSecretKey: KEY,
-    paymentApiUrl: api.url,
-    limits: false,
-    logLevel: 'info',
-  };
-  const programs = [0, 1].map(() =>
-    startProgram(t, compiled('test/kit/saas-server.js'), { args: [JSON.stringify(options)] }),
-  );
-  const urls = await Promise.all(programs.map((program) => program.url()));
-  const post = async (index: number, path: string, body: object, token?: string) => {
-    const response = await fetch(`${urls[index % urls.length]}${path}`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json', ...(token && { authorization: `Bearer ${token}` }) },
-      body: JSON.stringify(body),
-    });
-    return { status: response.status, body: parseJson(await response.text()) as Answer['body'] };
-  };
-  const { body } = await post(0, '/api/auth/register', { email: 'ada@example.test', password: PASSWORD });
-  const token = body.data.accessToken;
-  const answers = await Promise.all(
-    Array.from({ length: 20 }, (_, index) => post(index, CHECKOUT, { priceId: 'price_pro' }, token)),
-  );
-  t.same(new Set(answers.map(({ status }) => status)), new Set([200]));
-  t.equal(new Set(answers.map((answer) => answer.body.data?.sessionId)).size, 1);
-  t.equal(openSessions(api).length, 1);
-
-  const mixed = await Promise.all(
-    Array.from({ length: 20 }, (_, index) =>
-      post(index, CHECKOUT, { priceId: index % 3 === 0 ? 'price_pro' : 'price_basic' }, token),
-    ),
-  );
-  t.equal(openSessions(api).length, 1);
-  const given = mixed.flatMap((answer) => answer.body.data?.sessionId ?? []);
-  t.ok(given.includes(openSessions(api)[0]?.['id']));
-  t.equal(api.customers.size, 1);
-}
-
-t.test('requests of one user in two processes open one session on SQLite', (t) => race(t, undefined));
-await onMongod((server) => {
-  t.test('requests of one user in two processes open one session on MongoDB', (t) =>
-    race(t, server.fresh(t)),
-  );
-});
-
 t.test('what the user or the operator can change about a purchase is answered 422 with advice', async (t) => {
-  const { app, api } = await shop(t);
-  const { accessToken: token } = await app.signUp();
-  const buy = buyerIn(app, token);
+  const { api, buy } = await visitedShop(t);
+  const ofPrice = { param: 'line_items[0][price]' };
   const refusals: [code: string, error: Json][] = [
     ['CURRENCY_MISMATCH', { message: 'You cannot combine currencies on a single customer.' }],
-    [
-      'CURRENCY_MISMATCH',
-      {
-        param: 'line_items[0][price]',
-        message: "The price specified only supports `usd`. This doesn't match the expected currency: `eur`.",
-      },
-    ],
-    ['PRICE_NOT_ALLOWED', { param: 'line_items[0][price]', message: 'The price specified is inactive.' }],
+    ['CURRENCY_MISMATCH', { ...ofPrice, message: "This doesn't match the expected currency: `eur`." }],
+    ['PRICE_NOT_ALLOWED', { ...ofPrice, message: 'The price specified is inactive.' }],
+    ['PRICE_NOT_ALLOWED', { param: 'line_items', message: 'no' }],
+    ['PRICE_NOT_ALLOWED', { param: 'mode', message: 'no' }],
     ['PRICE_NOT_ALLOWED', { code: 'product_inactive', message: 'The product is not active.' }],
     [
       'PROMOTION_NOT_VALID',
-      { code: 'resource_missing', param: 'discounts[0][coupon]', message: 'No such coupon' },
+      { code: 'resource_missing', param: 'discounts[0][coupon]', message: 'No coupon' },
     ],
     ['PROMOTION_NOT_VALID', { code: 'coupon_expired', message: 'Expired.' }],
     ['PROMOTION_NOT_VALID', { message: 'This promotion code cannot be redeemed.' }],
@@ -361,9 +271,8 @@ t.test('what the user or the operator can change about a purchase is answered 42
   for (const [code, error] of refusals) {
     const body = JSON.stringify({ error: { type: 'invalid_request_error', ...error } });
     api.fault = ({ path }) => (path === '/v1/checkout/sessions' ? { status: 400, body } : undefined);
-    const answer = await buy({ priceId: 'price_pro' });
+    const answer = await buy(PRO);
     t.match([answer.status, answer.body.error?.code], [422, code], JSON.stringify(error));
-    t.match(answer.body.message, /\. [A-Z].*\.$/, 'says what to do');
     t.notMatch(answer.text, /single customer|head office address to/, "the provider's message is not shown");
   }
   const others = [
@@ -373,16 +282,14 @@ t.test('what the user or the operator can change about a purchase is answered 42
   ];
   for (const { status, error } of others) {
     api.fault = () => ({ status, body: JSON.stringify({ error }) });
-    t.equal((await buy({ priceId: 'price_pro' })).status, 502, JSON.stringify(error));
+    t.equal((await buy(PRO)).status, 502, JSON.stringify(error));
   }
   api.fault = () => undefined;
-  t.equal((await buy({ priceId: 'price_pro' })).status, 200);
+  t.equal((await buy(PRO)).status, 200);
 });
 
 t.test('a rejection that the provider repeats for a day does not outlast its cause', async (t) => {
-  const { app, api } = await shop(t);
-  const { accessToken: token } = await app.signUp();
-  const buy = buyerIn(app, token);
+  const { api, buy } = await visitedShop(t);
   const stored = new Map<unknown, string>();
   const error = { type: 'invalid_request_error', param: 'line_items[0][price]', message: 'inactive' };
   let isInactive = true;
@@ -403,49 +310,34 @@ t.test('a rejection that the provider repeats for a day does not outlast its cau
   t.equal((await buy({ priceId: 'price_pro', quantity: 1 })).status, 200);
 });
 
-t.test('a payment method is saved for the currency of the prices', async (t) => {
-  const { app, api } = await shop(t);
-  const { accessToken: token } = await app.signUp();
-  t.equal((await buyerIn(app, token)({ mode: 'setup' })).status, 200);
-  const { form } = api.calls.findLast(({ path }) => path === '/v1/checkout/sessions') ?? {};
-  t.match(Object.fromEntries(form ?? []), { mode: 'setup', currency: 'eur' });
-  t.notOk([...(form?.keys() ?? [])].some((name) => name.startsWith('payment_method_types')));
-});
+/** The form of the newest session. */
+const lastForm = ({ calls }: StripeApi) =>
+  Object.fromEntries(
+    calls.findLast(({ method, path }) => method === 'POST' && path === '/v1/checkout/sessions')?.form ?? [],
+  );
 
-t.test('a subscription that becomes active beside another one is reported to the operator', async (t) => {
-  const { app, api, deliver, buyer } = await shop(t);
-  const { customer, id } = await buyer();
-  const seen: Json[] = [];
-  app.server.fastify.saas.events.on('subscription.duplicated', (event) => void seen.push({ ...event }));
-  const both = [0, 1].map(() => {
-    api.world.now += 1;
-    return Object.assign(api.world.subscribe(customer, id, true), { trialEnd: null });
-  });
-  const objects = both.map((one, at) => ({
-    ...subscriptionObject(one),
-    status: at === 0 ? 'active' : 'incomplete',
-  }));
-  for (const [at, object] of objects.entries()) await deliver(subscriptionEvent('created', at, object));
-  t.same(seen, []);
-  t.equal(await deliver(subscriptionEvent('updated', 5, { ...objects[1], status: 'active' })), 'processed');
-  const [older, newer] = both.map((one) => one.id);
-  t.match(seen, [{ id: `duplicate:${newer}`, userId: id, subscriptionIds: [newer, older] }]);
+t.test('a payment method is saved for the currency of the prices', async (t) => {
+  const { api, buy } = await visitedShop(t);
+  t.equal((await buy({ mode: 'setup' })).status, 200);
+  const form = lastForm(api);
+  t.match(form, { mode: 'setup', currency: 'eur' });
+  t.notMatch(Object.keys(form).join(), 'payment_method_types');
 });
 
 t.test(
   'two subscriptions that were paid all the same are recorded and reported to the operator once',
   async (t) => {
     const plans = { basic: { prices: ['price_basic'] }, pro: { prices: ['price_pro'] } };
-    const { app, api, deliver, buyer } = await shop(t, { billing: { plans } });
+    const { app, api, deliver, buyer, heard, ...opened } = await shop(t, { billing: { plans } });
     const [ada, eve] = [await buyer(), await buyer()];
-    const seen: Json[] = [];
-    app.server.fastify.saas.events.on('subscription.duplicated', (event) => void seen.push({ ...event }));
-    const subscribe = async ({ customer, id }: typeof ada, price: string) => {
+    const seen = heard('subscription.duplicated');
+    const subscribe = async (account: Buyer, price: string) => {
       api.world.now += 1;
-      const subscription = Object.assign(api.world.subscribe(customer, id, true), { price, trialEnd: null });
-      const object = { ...subscriptionObject(subscription), status: 'active' };
-      for (const at of [0, 1]) await deliver(subscriptionEvent(at === 0 ? 'created' : 'updated', at, object));
-      return subscription.id;
+      const object = subscriptionObject(opened.subscribe(account, { price }));
+      await deliver(subscriptionEvent('created', 0, { ...object, status: 'incomplete' }));
+      if (account === ada && price === 'price_pro') t.same(seen, [], 'not before it is paid');
+      await deliver(subscriptionEvent('updated', 1, object));
+      return String(object['id']);
     };
     const [basic, pro] = [await subscribe(ada, 'price_basic'), await subscribe(ada, 'price_pro')];
     await subscribe(eve, 'price_basic');
@@ -460,42 +352,29 @@ t.test(
       next: null,
     });
     t.equal((await app.request('GET', '/admin/api/billing/duplicate-subscriptions')).status, 401);
-    const page = async (query = '') => (await app.admin('GET', `/admin/${query}`)).text;
-    const row =
-      /<td>([^<]*)<\/td><td><time datetime="2040[^"]*">2040-01-01 00:00<\/time><\/td><td>(.*?)<\/td>/s;
-    const [, email, subscriptions] = row.exec((await page()).split('id="duplicates"')[1] ?? '') ?? [];
-    t.equal(email, ada.email);
-    t.match(
-      subscriptions,
-      new RegExp(`pro, past_due, started 2040-01-01 \\(${pro}\\).*basic, active, .*${basic}`, 's'),
-    );
-    t.notMatch(await page(), />Next page</);
+    const shown = async (query = '') =>
+      (await app.admin('GET', `/admin/${query}`)).text.split('id="duplicates"')[1] ?? '';
+    t.match(await shown(), new RegExp(`${ada.email}.*${pro}.*${basic}`, 's'));
+    t.notMatch(await shown(), />Next page</);
 
     await deliver(subscriptionEvent('deleted', 9, { id: basic, customer: ada.customer, status: 'canceled' }));
     t.same(await list(), { items: [], next: null }, 'until one of them has ended');
-    t.match(await page(), 'No user pays for more than one subscription.');
+    t.notMatch(await shown(), ada.email);
 
     // Users whose duplicates have ended fill the first page and more.
     const reported = duplicateCollection(await storeOf(t, app));
     const insert = (id: string) => reported.insert({ id, subscriptionId: pro, at: app.clock.now() });
     for (let number = 0; number < 150; number++) await insert(`usr_00_${number}`);
     await subscribe(ada, 'price_basic');
-    const first = await page();
-    t.match(first.split('id="duplicates"')[1], ada.email, 'pages without a duplicate are skipped');
-    t.notMatch(first, />Next page</);
+    t.match(await shown(), ada.email, 'pages without a duplicate are skipped');
+    t.notMatch(await shown(), />Next page</);
     for (let number = 0; number < 150; number++) await insert(`usr_zz_${number}`);
-    const [, next = ''] = /<a href="(\?[^"]*)">Next page<\/a>/.exec(await page()) ?? [];
+    const [, next = ''] = /<a href="(\?[^"]*)">Next page<\/a>/.exec(await shown()) ?? [];
     t.match(next, /#duplicates$/);
-    t.match(await page(next.replace(/#.*/, '')), 'No user pays for more than one subscription.');
+    t.notMatch(await shown(next.replace(/#.*/, '')), ada.email);
     t.equal((await app.admin('GET', '/admin/?duplicates=wrong')).status, 400);
   },
 );
-
-/** The form of the newest session. */
-const lastForm = ({ calls }: StripeApi) =>
-  Object.fromEntries(
-    calls.findLast(({ method, path }) => method === 'POST' && path === '/v1/checkout/sessions')?.form ?? [],
-  );
 
 t.test(
   'the options of the payment page come from the plan or from code, never from the browser',
@@ -508,9 +387,9 @@ t.test(
       locale: 'de',
       quantity: { min: 2, max: 5 },
     } as const;
-    const { app, api } = await shop(t, { billing: { plans: { pro: { prices: ['price_pro'], checkout } } } });
-    const { accessToken: token, id } = await app.signUp();
-    const buy = buyerIn(app, token);
+    const { app, api, ada, buy } = await visitedShop(t, {
+      billing: { plans: { pro: { prices: ['price_pro'], checkout } } },
+    });
     t.equal((await buy({ priceId: 'price_pro', trialDays: 90, coupon: 'free', locale: 'fr' })).status, 200);
     const form = lastForm(api);
     t.match(form, {
@@ -526,15 +405,15 @@ t.test(
     t.notMatch(form, { 'subscription_data[trial_period_days]': /./ });
     for (const quantity of [1, 6]) {
       const answer = await buy({ priceId: 'price_pro', quantity });
-      t.match([answer.status, answer.body.error], [400, { code: 'VALIDATION_ERROR' }]);
-      t.match(answer.body.error.details, [
-        { path: 'quantity', message: 'must be from 2 to 5 for this price' },
-      ]);
+      t.match(answer.body.error, {
+        code: 'VALIDATION_ERROR',
+        details: [{ path: 'quantity', message: /2 to 5/ }],
+      });
     }
 
     const { createCheckout } = app.server.fastify.saas.billing;
     const order = { priceId: 'price_pro', quantity: 3, trialDays: 30, coupon: 'half', automaticTax: false };
-    t.match(await createCheckout(id, order), { sessionId: /^cs_/, url: /^https:/ });
+    t.match(await createCheckout(ada.id, order), { sessionId: /^cs_/, url: /^https:/ });
     const given = lastForm(api);
     t.match(given, {
       'subscription_data[trial_period_days]': '30',
@@ -542,14 +421,13 @@ t.test(
       'line_items[0][quantity]': '3',
       locale: 'de',
     });
-    t.notMatch(given, { allow_promotion_codes: /./ });
-    t.notMatch(given, { 'automatic_tax[enabled]': /./ });
-    await t.rejects(createCheckout('usr_unknown', { priceId: 'price_pro' }), { code: 'NOT_FOUND' });
-    await t.rejects(createCheckout(id, { priceId: 'price_pro', trialDays: 0, colour: 'red' } as never), {
+    t.notMatch(Object.keys(given).join(), /allow_promotion_codes|automatic_tax/);
+    await t.rejects(createCheckout('usr_unknown', PRO), { code: 'NOT_FOUND' });
+    await t.rejects(createCheckout(ada.id, { priceId: 'price_pro', trialDays: 0, colour: 'red' } as never), {
       code: 'VALIDATION_ERROR',
       details: [{ path: 'colour' }, { path: 'trialDays' }],
     });
-    await t.rejects(createCheckout(id, { priceId: 'price_other' }), { code: 'PRICE_NOT_ALLOWED' });
+    await t.rejects(createCheckout(ada.id, { priceId: 'price_other' }), { code: 'PRICE_NOT_ALLOWED' });
   },
 );
 
@@ -558,15 +436,27 @@ const TRIAL_PLANS = {
   pro: { prices: ['price_pro'], checkout: { trialDays: 14 }, independent: true },
 };
 
+async function trialShop(t: Test) {
+  const opened = await visitedShop(t, { billing: { plans: TRIAL_PLANS } });
+  /** The trial that the newest session offers. */
+  const trialOf = () => lastForm(opened.api)['subscription_data[trial_period_days]'];
+  /** The subscription that a completed session has begun. */
+  async function startTrial(account: Account, session: Json) {
+    const trialing = { status: 'trialing', trialEnd: opened.api.world.now + 86_400, price: 'price_basic' };
+    const begun = opened.subscribe({ id: account.id, customer: String(session['customer']) }, trialing);
+    Object.assign(session, { status: 'complete', url: null });
+    await opened.post(account, '/billing/sync');
+    return begun;
+  }
+  return { ...opened, trialOf, startTrial };
+}
+
 t.test('a trial that is not started stays available, and a second checkout takes it over', async (t) => {
-  const { app, api } = await shop(t, { billing: { plans: TRIAL_PLANS } });
-  const { accessToken: token } = await app.signUp({ email: 'ada@example.test' });
-  const buy = buyerIn(app, token);
-  const trialOf = () => lastForm(api)['subscription_data[trial_period_days]'];
-  const first = idOf(await buy({ priceId: 'price_basic' }));
+  const { api, buy, trialOf } = await trialShop(t);
+  const first = idOf(await buy(BASIC));
   t.equal(trialOf(), '14');
-  t.equal(idOf(await buy({ priceId: 'price_basic' })), first);
-  const second = idOf(await buy({ priceId: 'price_pro' }));
+  t.equal(idOf(await buy(BASIC)), first);
+  const second = idOf(await buy(PRO));
   t.equal(trialOf(), '14');
   t.same(
     openSessions(api).map(({ id }) => id),
@@ -574,44 +464,31 @@ t.test('a trial that is not started stays available, and a second checkout takes
     'the older page, which offered the trial as well, is expired',
   );
   Object.assign(api.sessions.get(second) ?? {}, { status: 'expired', url: null });
-  t.equal((await buy({ priceId: 'price_basic' })).status, 200);
+  t.equal((await buy(BASIC)).status, 200);
   t.equal(trialOf(), '14');
 });
 
 t.test('a trial is offered once, also to another account with the same mailbox', async (t) => {
-  const { app, api } = await shop(t, { billing: { plans: TRIAL_PLANS } });
-  const trialOf = () => lastForm(api)['subscription_data[trial_period_days]'];
-  const { accessToken: token, id } = await app.signUp({ email: 'ada@example.test' });
-  const opened = api.sessions.get(idOf(await buyerIn(app, token)({ priceId: 'price_basic' }))) ?? {};
+  const { app, api, ada, buy, buyAs, trialOf, startTrial } = await trialShop(t);
+  const opened = api.sessions.get(idOf(await buy(BASIC))) ?? {};
   Object.assign(opened, { status: 'complete', url: null });
   const eve = await app.signUp({ email: 'ada+second@example.test' });
-  t.equal((await buyerIn(app, eve.accessToken)({ priceId: 'price_basic' })).status, 200);
+  t.equal((await buyAs(eve, BASIC)).status, 200);
   t.equal(trialOf(), undefined, 'the first checkout was paid, although its event has not arrived');
 
-  const trialing = { status: 'trialing', trialEnd: api.world.now + 86_400, price: 'price_basic' };
-  const subscription = Object.assign(api.world.subscribe(String(opened['customer']), id, true), trialing);
-  await app.request('POST', '/api/billing/sync', { token });
-  Object.assign(subscription, { status: 'canceled', endedAt: api.world.now });
-  t.equal((await buyerIn(app, token)({ priceId: 'price_basic' })).status, 200);
+  Object.assign(await startTrial(ada, opened), { status: 'canceled', endedAt: api.world.now });
+  t.equal((await buy(BASIC)).status, 200);
   t.equal(trialOf(), undefined);
 });
 
 t.test('a used trial is remembered without personal data after the deletion of the account', async (t) => {
-  const { app, api } = await shop(t, { billing: { plans: TRIAL_PLANS } });
-  const trialOf = () => lastForm(api)['subscription_data[trial_period_days]'];
+  const { app, api, buyAs, leave, trialOf, startTrial } = await trialShop(t);
   const buyAndLeave = async (email: string, isPaid: boolean) => {
-    const { accessToken: token, id } = await app.signUp({ email });
-    const answer = await buyerIn(app, token)({ priceId: 'price_basic' });
+    const user = await app.signUp({ email });
+    const session = api.sessions.get(idOf(await buyAs(user, BASIC))) ?? {};
     const offered = trialOf();
-    const session = api.sessions.get(idOf(answer)) ?? {};
-    if (isPaid) {
-      const trialing = { status: 'trialing', trialEnd: api.world.now + 86_400, price: 'price_basic' };
-      Object.assign(api.world.subscribe(String(session['customer']), id, true), trialing);
-      Object.assign(session, { status: 'complete', url: null });
-      await app.request('POST', '/api/billing/sync', { token });
-    }
-    const leave = await app.request('POST', '/api/user/delete', { token, body: { password: PASSWORD } });
-    t.equal(leave.status, 200);
+    if (isPaid) await startTrial(user, session);
+    t.equal((await leave(user)).status, 200);
     return offered;
   };
   t.equal(await buyAndLeave('a.da@gmail.com', false), '14');
@@ -625,9 +502,7 @@ t.test('a used trial is remembered without personal data after the deletion of t
 });
 
 t.test('parallel checkouts of independent plans do not both get the trial', async (t) => {
-  const { app, api } = await shop(t, { billing: { plans: TRIAL_PLANS } });
-  const { accessToken: token } = await app.signUp();
-  const buy = buyerIn(app, token);
+  const { api, buy } = await visitedShop(t, { billing: { plans: TRIAL_PLANS } });
   const answers = await Promise.all(
     Array.from({ length: 20 }, (_, index) => buy({ priceId: index % 2 === 0 ? 'price_basic' : 'price_pro' })),
   );

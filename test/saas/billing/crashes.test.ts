@@ -18,7 +18,6 @@ import { onMongod } from '../../core/storage/mongod.js';
 import { billingOn, runJobs } from '../../kit/billing.js';
 import { fakeClock } from '../../kit/clock.js';
 import { explore } from '../../kit/explore.js';
-import { compiled, startProgram } from '../../kit/process.js';
 import { countedRandom } from '../../kit/random.js';
 import { signWebhook } from '../../kit/sign-webhook.js';
 import type { Seen } from '../../kit/stripe-expectations.js';
@@ -26,7 +25,6 @@ import { STORM_SECRET, UNSUBSCRIBED } from '../../kit/stripe-fixture.js';
 import { Killed } from '../../kit/stripe-killable-store.js';
 import { outage } from '../../kit/stripe-outage.js';
 import { boot, storm } from '../../kit/stripe-storm.js';
-import { temporaryFolder } from '../../kit/tmp.js';
 import { invoiceEvent, KEY, provider, subscriptionEvent } from './kit.js';
 
 /** `npm run test:storms` has twenty. */
@@ -388,53 +386,6 @@ t.test('provider calls do not ask for compressed answers', async (t) => {
   await createGateway(KEY, url).createPortal({ customerId: 'cus_1', returnUrl: 'https://app.example.test' });
   t.equal(calls[0]?.headers['accept-encoding'], 'identity');
 });
-
-t.test('events survive kill -9 of a real process during a burst', async (t) => {
-  const databaseUri = `sqlite:${temporaryFolder(t)}/saas.db`;
-  const count = 200;
-  const bodies = Array.from({ length: count }, (_, index) =>
-    JSON.stringify(
-      subscriptionEvent('created', 0, {
-        ...object('active'),
-        id: `sub_${index}`,
-        customer: `cus_${index}`,
-        metadata: { userId: `usr_${index}` },
-      }),
-    ),
-  );
-  const start = async (ahead: number) => {
-    const program = startProgram(t, compiled('test/saas/billing/worker.js'), {
-      args: [JSON.stringify({ databaseUri, ahead, people: count })],
-    });
-    const url = (await program.printed(/listens on (\S+)/))[1];
-    return { program, send: (body: string) => post(`${url}/api/billing/webhook`, body, Date.now() + ahead) };
-  };
-  const first = await start(0);
-  const sent = bodies.map((body) => first.send(body).catch(() => 0));
-  // Some deliveries are answered, some are not.
-  await Promise.any(sent.slice(20).map(async (answer) => ((await answer) === 200 ? true : Promise.reject())));
-  await first.program.kill();
-  const answered = (await Promise.all(sent)).filter((status) => status === 200).length;
-  t.ok(answered > 0, `${answered} of ${count} were answered`);
-
-  const second = await start(2 * EVENT_LEASE_MS);
-  t.same(new Set(await Promise.all(bodies.map(second.send))), new Set([200]));
-  await second.program.terminate();
-  const store = await openStore(databaseUri);
-  t.teardown(() => store.close());
-  t.equal(await subscriptionCollection(store).count(), count);
-  t.equal(await webhookEventCollection(store).count({ outcome: 'processed' }), count);
-  const users = await userCollection(store).page({ sort: 'createdAt', limit: count });
-  t.same(new Set(users.items.map((user) => user.subscriptionStatus)), new Set(['active']));
-});
-
-async function post(url: string, body: string, time: number): Promise<number> {
-  const headers = {
-    'content-type': 'application/json',
-    'payment-signature': signWebhook(body, STORM_SECRET, time),
-  };
-  return (await fetch(url, { method: 'POST', body, headers })).status;
-}
 
 await onMongod((server) => {
   t.test('after a webhook storm on MongoDB all subscriptions match the provider', async (t) => {

@@ -12,12 +12,15 @@ import {
   saasApp,
   storeOf,
 } from '../../kit/app.js';
-import { billingOn, type TestBilling } from '../../kit/billing.js';
+import { billingOn, runJobs, type TestBilling } from '../../kit/billing.js';
 import { signWebhook } from '../../kit/sign-webhook.js';
 import { type ProviderCall, type StripeApi, stripeApi } from '../../kit/stripe.js';
+import type { WorldSubscription } from '../../kit/stripe-objects.js';
 import { World } from '../../kit/stripe-simulator.js';
 
 export const KEY = 'sk_test_51Qm7vLd0mXw4RkT9cYb2NfHs6';
+
+export const CONFIG = { billingReturnUrlRelative: '/settings/billing', pastDue: 'entitled' } as const;
 
 /** The provider's API for one test, with the same clock. */
 export async function provider(
@@ -31,36 +34,74 @@ export async function provider(
   return Object.assign(api, { world });
 }
 
+type Signed = Pick<Account, 'accessToken'>;
+
+export interface Buyer extends Account {
+  customer: string;
+}
+
 export interface Shop {
   app: SaasApp;
   api: StripeApi & { world: World };
   /** Delivers a signed body and returns the outcome or the error code. */
   deliver(event: Json): Promise<string>;
   /** A user with a customer at the provider. */
-  buyer(): Promise<Account & { customer: string }>;
+  buyer(): Promise<Buyer>;
+  /** A request below `/api` of a user. */
+  post(account: Signed, path: string, body?: object): Promise<Answer>;
+  /** Orders at checkout. */
+  buy(account: Signed, order: object): Promise<Answer>;
   /** `GET /billing/subscription` */
-  subscription(account: Account): Promise<Json>;
+  subscription(account: Signed): Promise<Json>;
+  // biome-ignore lint/suspicious/noExplicitAny: tests assert its content
+  exported(account: Signed): Promise<any>;
+  /** Deletes the account. */
+  leave(account: Signed): Promise<Answer>;
+  /** A subscription at the provider, active and of one `price_basic` unless stated otherwise. */
+  subscribe(buyer: Pick<Buyer, 'id' | 'customer'>, more?: Partial<WorldSubscription>): WorldSubscription;
+  /** Collects the events of these names. */
+  heard(...names: string[]): Json[];
+  /** Runs the background jobs of another process. */
+  runJobs(billing?: BillingConfiguration['billing']): Promise<void>;
 }
 
 /** A backend and its payment provider. The options may remove the API key. */
 export async function shop(t: Test, options: Parameters<typeof saasApp>[1] = {}): Promise<Shop> {
   const api = await provider(t);
   const app = await saasApp(t, { paymentSecretKey: KEY, paymentApiUrl: api.url, ...options });
+  const post: Shop['post'] = ({ accessToken: token }, path, body) =>
+    app.request('POST', `/api${path}`, { token, ...(body && { body }) });
+  const get = async ({ accessToken: token }: Signed, path: string) =>
+    (await app.request('GET', `/api${path}`, { token })).body.data;
+  const buy: Shop['buy'] = (account, order) => post(account, '/billing/create-checkout-session', order);
   return {
     app,
     api,
+    post,
+    buy,
     deliver: async (event) => outcomeOf(await deliver(app, event)),
     async buyer() {
       const account = await app.signUp();
-      const { body } = await app.request('POST', '/api/billing/create-checkout-session', {
-        token: account.accessToken,
-        body: { mode: 'setup' },
-      });
+      const { body } = await buy(account, { mode: 'setup' });
       return { ...account, customer: String(api.sessions.get(body.data.sessionId)?.['customer']) };
     },
-    async subscription({ accessToken: token }) {
-      return (await app.request('GET', '/api/billing/subscription', { token })).body.data;
+    subscription: (account) => get(account, '/billing/subscription'),
+    exported: (account) => get(account, '/user/export'),
+    leave: (account) => post(account, '/user/delete', { password: PASSWORD }),
+    subscribe({ customer, id }, more) {
+      const basics = { status: 'active', price: 'price_basic', quantity: 1, trialEnd: null };
+      return Object.assign(api.world.subscribe(customer, id, true), basics, more);
     },
+    heard(...names) {
+      const received: Json[] = [];
+      for (const name of names)
+        app.server.fastify.saas.events.on(
+          name as 'invoice.paid',
+          (one) => void received.push({ name, ...one }),
+        );
+      return received;
+    },
+    runJobs: async (billing) => runJobs(await secondProcess(t, { app, api }, billing)),
   };
 }
 
@@ -116,16 +157,8 @@ export function subscriptionEvent(
   object: Json,
   previous?: Json,
 ): Json & { id: string } {
-  return {
-    id: `evt_test_${++events}`,
-    object: 'event',
-    created: Date.UTC(2040, 0, 1) / 1000 + at,
-    type: `customer.subscription.${what}`,
-    data: {
-      object: { object: 'subscription', ...object },
-      ...(previous && { previous_attributes: previous }),
-    },
-  };
+  const event = eventOf(`customer.subscription.${what}`, at, { object: 'subscription', ...object });
+  return previous ? { ...event, data: { ...(event['data'] as Json), previous_attributes: previous } } : event;
 }
 
 /** An event of any type, `at` seconds after the start of the tests. */
@@ -134,27 +167,17 @@ export function eventOf(type: string, at: number, object: Json): Json & { id: st
   return { id: `evt_test_${++events}`, object: 'event', created, type, data: { object } };
 }
 
-export function invoiceEvent(how: 'succeeded' | 'failed', at: number, object: Json): Json & { id: string } {
-  const id = `evt_test_${++events}`;
-  return {
-    id,
-    object: 'event',
-    created: Date.UTC(2040, 0, 1) / 1000 + at,
-    type: `invoice.payment_${how}`,
-    data: {
-      object: {
-        id: `in_${id}`,
-        object: 'invoice',
-        amount_due: 2900,
-        amount_paid: how === 'succeeded' ? 2900 : 0,
-        currency: 'eur',
-        attempt_count: 1,
-        next_payment_attempt: null,
-        ...object,
-      },
-    },
-  };
-}
+export const invoiceEvent = (how: 'succeeded' | 'failed', at: number, object: Json) =>
+  eventOf(`invoice.payment_${how}`, at, {
+    id: `in_test_${events}`,
+    object: 'invoice',
+    amount_due: 2900,
+    amount_paid: how === 'succeeded' ? 2900 : 0,
+    currency: 'eur',
+    attempt_count: 1,
+    next_payment_attempt: null,
+    ...object,
+  });
 
 /** Billing in another process on the store of `app`, for functions without a route. */
 export async function secondProcess(
@@ -163,12 +186,19 @@ export async function secondProcess(
   billing?: BillingConfiguration['billing'],
 ): Promise<TestBilling> {
   return billingOn(await storeOf(t, app), app.clock, {
-    config: {
-      paymentSecretKey: KEY,
-      paymentApiUrl: api.url,
-      billingReturnUrlRelative: '/settings/billing',
-      pastDue: 'entitled',
-      ...(billing && { billing }),
-    },
+    config: { ...CONFIG, paymentSecretKey: KEY, paymentApiUrl: api.url, ...(billing && { billing }) },
   });
+}
+
+/** Items in the provider's format. */
+export const items = (price = 'price_pro', lookup_key: string | null = 'pro') => ({
+  data: [{ quantity: 1, price: { id: price, lookup_key }, current_period_end: 2_209_000_000 }],
+});
+
+/** Permutations in any order. */
+export function ordersOf<T>(things: T[]): T[][] {
+  if (things.length < 2) return [things];
+  return things.flatMap((first, index) =>
+    ordersOf(things.toSpliced(index, 1)).map((rest) => [first, ...rest]),
+  );
 }

@@ -1,12 +1,13 @@
-import t from 'tap';
+import t, { type Test } from 'tap';
+import { formatAmount } from '../../../src/saas/billing/notifications.js';
 import type { Json } from '../../../src/saas/billing/provider/json.js';
 import { paymentCollection, webhookEventCollection } from '../../../src/saas/billing/store.js';
-import { onMongod } from '../../core/storage/mongod.js';
-import { type Account, PASSWORD, type SaasApp, storeOf } from '../../kit/app.js';
-import { runJobs } from '../../kit/billing.js';
+import { mailCollection } from '../../../src/shared/email/store.js';
+import { type SaasApp, SECRETS, storeOf } from '../../kit/app.js';
+import { storedValues } from '../../kit/mail.js';
 import { subscriptionObject } from '../../kit/stripe-objects.js';
 import { waitUntil } from '../../kit/wait.js';
-import { eventOf, type Shop, secondProcess, shop, subscriptionEvent } from './kit.js';
+import { eventOf, invoiceEvent, items, ordersOf, type Shop, shop, subscriptionEvent } from './kit.js';
 
 /** Invoices, refunds and disputes: their records and notifications. */
 
@@ -20,31 +21,10 @@ const NAMES = [
   'payment.dispute_closed',
 ] as const;
 
-/** Collects the notifications of an application. */
-function listen(app: SaasApp): Json[] {
-  const received: Json[] = [];
-  for (const name of NAMES)
-    app.server.fastify.saas.events.on(name, (one) => void received.push({ name, ...one } as Json));
-  return received;
-}
-
 /** The names of exactly that many notifications, which are emitted after the response. */
 async function names(received: readonly Json[], count: number): Promise<unknown[]> {
   await waitUntil('the notifications', () => received.length >= count);
   return received.map(({ name }) => name);
-}
-
-async function paymentsOf(app: SaasApp, { accessToken: token }: Account): Promise<Json[]> {
-  const { body } = await app.request('GET', '/api/user/export', { token });
-  return body.data.billing.payments;
-}
-
-/** Permutations in any order. */
-function ordersOf<T>(things: T[]): T[][] {
-  if (things.length < 2) return [things];
-  return things.flatMap((first, index) =>
-    ordersOf(things.toSpliced(index, 1)).map((rest) => [first, ...rest]),
-  );
 }
 
 const invoice = (customer: string, more: Json = {}): Json => ({
@@ -86,22 +66,23 @@ const dispute = (status: string): Json => ({
 });
 
 /** A paid invoice at the provider, whose API tells which one its charge belongs to. */
-function addPayment({ world }: Shop['api'], customer: string): void {
+function addPayment({ world }: Shop['api'], customer: string, number = 1): void {
   const subscription = world.subscribe(customer, 'usr', false);
-  world.payments.clear();
-  world.payments.set('in_1', {
-    invoice: 'in_1',
-    subscription,
-    status: 'paid',
-    amount: 2900,
-    charge: { id: 'ch_1', intent: 'pi_1', created: world.now },
-    refunded: 0,
-  });
+  const charge = { id: `ch_${number}`, intent: `pi_${number}`, created: world.now };
+  const invoice = `in_${number}`;
+  world.payments.set(invoice, { invoice, subscription, status: 'paid', amount: 2900, charge, refunded: 0 });
+}
+
+async function mailsOf(t: Test, app: SaasApp, template?: string) {
+  const { items } = await mailCollection(await storeOf(t, app)).page({ sort: 'id', limit: 50 });
+  return items
+    .map((mail) => ({ ...mail, values: storedValues(mail, SECRETS.jwtRefreshSecret) }))
+    .filter((mail) => template === undefined || mail.template === template);
 }
 
 t.test('two events about one payment notify once, however they are delivered', async (t) => {
-  const { app, deliver, buyer } = await shop(t);
-  const received = listen(app);
+  const { deliver, buyer, heard } = await shop(t);
+  const received = heard(...NAMES);
   const ada = await buyer();
   for (const [index, types] of [
     ['invoice.paid', 'invoice.payment_succeeded'],
@@ -129,8 +110,8 @@ t.test('two events about one payment notify once, however they are delivered', a
 t.test(
   'a failure notifies and reminds unless its invoice was paid or voided before it arrived',
   async (t) => {
-    const { app, deliver, buyer } = await shop(t);
-    const received = listen(app);
+    const { deliver, buyer, heard, exported } = await shop(t);
+    const received = heard(...NAMES);
     const ada = await buyer();
     const failed = (id: string, attempt_count: number) =>
       eventOf(
@@ -157,9 +138,9 @@ t.test(
         ['invoice.voided', undefined],
       ],
     );
-    const { mails } = (await app.request('GET', '/api/user/export', { token: ada.accessToken })).body.data;
+    const { mails, billing } = await exported(ada);
     t.equal(mails.filter(({ template }: Json) => template === 'payment-failed').length, 2);
-    t.match(await paymentsOf(app, ada), [
+    t.match(billing.payments, [
       { id: 'in_2', status: 'voided', amount: 2900 },
       { id: 'in_1', status: 'paid' },
     ]);
@@ -167,8 +148,8 @@ t.test(
 );
 
 t.test('an invoice that was marked as paid outside of the provider counts as paid', async (t) => {
-  const { app, deliver, subscription } = await shop(t, { paymentSecretKey: undefined as never });
-  const received = listen(app);
+  const { app, deliver, subscription, heard } = await shop(t, { paymentSecretKey: undefined as never });
+  const received = heard(...NAMES);
   const ada = await app.signUp();
   const object = { id: 'sub_1', customer: 'cus_1', metadata: { userId: ada.id, plan: 'pro' } };
   for (const [index, outside] of [{ paid_out_of_band: true }, {}].entries()) {
@@ -183,12 +164,9 @@ t.test('an invoice that was marked as paid outside of the provider counts as pai
 });
 
 t.test('a voided invoice leaves the status of its subscription to the provider', async (t) => {
-  const { app, api, deliver, buyer, subscription } = await shop(t);
+  const { api, deliver, buyer, subscribe, subscription, runJobs } = await shop(t);
   const ada = await buyer();
-  const truth = Object.assign(api.world.subscribe(ada.customer, ada.id, true), {
-    status: 'past_due',
-    trialEnd: null,
-  });
+  const truth = subscribe(ada, { status: 'past_due' });
   await deliver(subscriptionEvent('created', 0, subscriptionObject(truth)));
   const voided = (id: string, at: number) =>
     eventOf(
@@ -201,7 +179,7 @@ t.test('a voided invoice leaves the status of its subscription to the provider',
   t.match(await subscription(ada), { status: 'past_due' }, 'it cannot be asked');
   api.fault = () => undefined;
   truth.status = 'active';
-  await runJobs(await secondProcess(t, { app, api }));
+  await runJobs();
   t.match(await subscription(ada), { status: 'active' }, 'it is asked later');
   truth.status = 'past_due';
   await deliver(subscriptionEvent('updated', 60, subscriptionObject(truth)));
@@ -212,27 +190,32 @@ t.test('a voided invoice leaves the status of its subscription to the provider',
 
 t.test('refunds and disputes have the same result in any order, in every API version', async (t) => {
   for (const isOld of [true, false]) {
-    const reference = isOld ? { charge: 'ch_1', payment_intent: 'pi_1' } : {};
+    const { app, api, deliver, buyer, exported, runJobs } = await shop(t);
     const results = new Set<string>();
     const kinds = ['paid', 'refund', 'rest', 'disputed', 'closed'];
-    for (const order of ordersOf(kinds).filter((_, index) => index % 7 === 0)) {
-      const { app, api, deliver, buyer } = await shop(t);
-      const ada = await buyer();
-      if (!isOld) addPayment(api, ada.customer);
+    const orders = ordersOf(kinds).filter((_, index) => index % 7 === 0);
+    for (const [number, order] of orders.entries()) {
+      const { id: userId, customer, ...ada } = await buyer();
+      const [id, ch, pi, dp] = ['in', 'ch', 'pi', 'dp'].map((name) => `${name}_${number}`) as string[];
+      if (!isOld) addPayment(api, customer, number);
+      const paid = { id, subscription: `sub_${number}`, ...(isOld && { charge: ch, payment_intent: pi }) };
+      const refunded = (amount: number) =>
+        charge(customer, amount, { id: ch, payment_intent: pi, ...(isOld && { invoice: id }) });
+      const disputed = { id: dp, charge: ch, payment_intent: pi };
       const events: Record<string, Json> = {
-        paid: eventOf('invoice.paid', 1, invoice(ada.customer, { subscription: 'sub_1', ...reference })),
-        refund: eventOf('charge.refunded', 3, charge(ada.customer, 900, isOld ? { invoice: 'in_1' } : {})),
-        rest: eventOf('charge.refunded', 4, charge(ada.customer, 2900, isOld ? { invoice: 'in_1' } : {})),
-        disputed: eventOf('charge.dispute.created', 5, dispute('needs_response')),
-        closed: eventOf('charge.dispute.closed', 6, dispute('lost')),
+        paid: eventOf('invoice.paid', 1, invoice(customer, paid)),
+        refund: eventOf('charge.refunded', 3, refunded(900)),
+        rest: eventOf('charge.refunded', 4, refunded(2900)),
+        disputed: eventOf('charge.dispute.created', 5, { ...dispute('needs_response'), ...disputed }),
+        closed: eventOf('charge.dispute.closed', 6, { ...dispute('lost'), ...disputed }),
       };
       for (const kind of order) await deliver(events[kind] as Json);
       app.clock.advance(1000);
-      await runJobs(await secondProcess(t, { app, api }));
-      t.equal(await webhookEventCollection(await storeOf(t, app)).count({ outcome: 'unmatched' }), 0);
-      results.add(JSON.stringify(await paymentsOf(app, ada)).replaceAll(ada.id, 'usr'));
-      await app.close();
+      await runJobs();
+      const { payments } = (await exported(ada)).billing;
+      results.add(JSON.stringify(payments).replaceAll(userId, 'usr').replaceAll(`_${number}"`, '_1"'));
     }
+    t.equal(await webhookEventCollection(await storeOf(t, app)).count({ outcome: 'unmatched' }), 0);
     t.equal(results.size, 1, [...results].join('\n'));
     t.match(JSON.parse([...results][0] ?? '[]'), [
       {
@@ -251,8 +234,8 @@ t.test('refunds and disputes have the same result in any order, in every API ver
 });
 
 t.test('a refund and a dispute notify once, with the sum and the result', async (t) => {
-  const { app, deliver, buyer } = await shop(t);
-  const received = listen(app);
+  const { deliver, buyer, heard } = await shop(t);
+  const received = heard(...NAMES);
   const ada = await buyer();
   await deliver(
     eventOf('invoice.paid', 1, invoice(ada.customer, { charge: 'ch_1', payment_intent: 'pi_1' })),
@@ -286,32 +269,33 @@ t.test('a refund and a dispute notify once, with the sum and the result', async 
 t.test(
   'a refund whose invoice is unknown is recorded, and assigned when the provider responds',
   async (t) => {
-    const { app, api, deliver, buyer } = await shop(t);
-    const received = listen(app);
+    const { app, api, deliver, buyer, heard, exported, runJobs } = await shop(t);
+    const received = heard(...NAMES);
     const ada = await buyer();
     addPayment(api, ada.customer);
     api.fault = () => ({ status: 500, body: '{}' });
     t.equal(await deliver(eventOf('charge.refunded', 2, charge(ada.customer, 900))), 'processed');
     t.equal(await deliver(eventOf('charge.dispute.created', 3, dispute('needs_response'))), 'processed');
-    t.match(await paymentsOf(app, ada), [{ id: 'pi_1', status: 'paid', amount: 2900, refundedAmount: 900 }]);
+    t.match((await exported(ada)).billing.payments, [
+      { id: 'pi_1', status: 'paid', amount: 2900, refundedAmount: 900 },
+    ]);
     await deliver(eventOf('invoice.paid', 1, invoice(ada.customer)));
-    t.equal((await paymentsOf(app, ada)).length, 2);
+    t.equal((await exported(ada)).billing.payments.length, 2);
     api.fault = () => undefined;
-    const background = await secondProcess(t, { app, api });
-    await runJobs(background);
-    const all = await paymentsOf(app, ada);
+    await runJobs();
+    const all = (await exported(ada)).billing.payments;
     t.equal(all.length, 1);
     t.match(all, [{ id: 'in_1', refundedAmount: 900, disputes: [{ id: 'dp_1' }] }]);
     t.same(await names(received, 3), ['payment.refunded', 'payment.disputed', 'invoice.paid']);
     const calls = api.calls.length;
     app.clock.advance(3_600_000);
-    await runJobs(background);
+    await runJobs();
     t.equal(api.calls.length, calls, 'it is not asked again');
   },
 );
 
 t.test('a dispute stays closed when an older record of it is assigned to its invoice', async (t) => {
-  const { app, deliver, buyer } = await shop(t);
+  const { app, deliver, buyer, exported } = await shop(t);
   const ada = await buyer();
   const ids = { charge: 'ch_1', payment_intent: 'pi_1' };
   await deliver(eventOf('invoice.paid', 1, invoice(ada.customer, ids)));
@@ -328,34 +312,16 @@ t.test('a dispute stays closed when an older record of it is assigned to its inv
     rev: 1,
   });
   await deliver(eventOf('invoice.payment_succeeded', 1, invoice(ada.customer, ids)));
-  const payments = await paymentsOf(app, ada);
+  const payments = (await exported(ada)).billing.payments;
   t.match(payments, [{ id: 'in_1', disputes: [{ id: 'dp_1', status: 'won' }] }]);
   t.equal(payments.length, 1);
 });
 
-t.test('events about refunds and disputes are deleted with the account', async (t) => {
-  const { app, deliver, buyer } = await shop(t);
-  const ada = await buyer();
-  await deliver(
-    eventOf('invoice.paid', 1, invoice(ada.customer, { charge: 'ch_1', payment_intent: 'pi_1' })),
-  );
-  await deliver(eventOf('charge.dispute.created', 3, dispute('needs_response')));
-  const store = await storeOf(t, app);
-  t.equal(await webhookEventCollection(store).count(), 2);
-  const { accessToken: token } = ada;
-  await app.request('POST', '/api/user/delete', { token, body: { password: PASSWORD } });
-  t.equal(await webhookEventCollection(store).count(), 0);
-  t.equal(await paymentCollection(store).count(), 0);
-});
-
 t.test('several events about one change of a subscription notify once', async (t) => {
-  const { app, api, deliver, buyer, subscription } = await shop(t);
-  const received = listen(app);
+  const { deliver, buyer, subscribe, subscription, heard } = await shop(t);
+  const received = heard(...NAMES);
   const ada = await buyer();
-  const truth = Object.assign(api.world.subscribe(ada.customer, ada.id, true), {
-    status: 'trialing',
-    trialEnd: null,
-  });
+  const truth = subscribe(ada, { status: 'trialing' });
   const tell = (what: string, at: number) => subscriptionEvent(what, at, subscriptionObject(truth));
   await deliver(tell('created', 0));
   truth.status = 'paused';
@@ -377,18 +343,97 @@ t.test('several events about one change of a subscription notify once', async (t
   );
 });
 
-await onMongod((server) => {
-  t.test('on MongoDB, concurrent events about one payment notify once', async (t) => {
-    const { app, deliver, buyer } = await shop(t, { databaseUri: server.fresh(t) });
-    const received = listen(app);
-    const ada = await buyer();
-    const events = Array.from({ length: 12 }, (_, index) =>
-      index % 3 === 0
-        ? eventOf('charge.refunded', 2, charge(ada.customer, 2900, { invoice: 'in_1' }))
-        : eventOf(index % 3 === 1 ? 'invoice.paid' : 'invoice.payment_succeeded', 1, invoice(ada.customer)),
-    );
-    t.same(new Set(await Promise.all(events.map(deliver))), new Set(['processed']));
-    t.same((await names(received, 2)).sort(), ['invoice.paid', 'payment.refunded']);
-    t.match(await paymentsOf(app, ada), [{ id: 'in_1', status: 'paid', refundedAmount: 2900 }]);
+t.test("amounts are in the provider's minor units", async (t) => {
+  const amounts = ['EUR', 'HUF', 'ISK', 'JPY', 'KWD'].map((currency) => formatAmount(290_000, currency));
+  const expected = ['€2,900.00', 'HUF 2,900.00', 'ISK 2,900.00', '¥290,000', 'KWD 290.000'];
+  t.same(
+    amounts.map((amount) => amount.replace('\u00a0', ' ')),
+    expected,
+  );
+});
+
+t.test('each change sends one e-mail and emits one event', async (t) => {
+  const { app, deliver, buyer, heard, exported } = await shop(t);
+  const received = heard(...NAMES);
+  const ada = await buyer();
+  const object = { id: 'sub_1', customer: ada.customer, items: items() };
+  const failed = (attempt: number, next: number | null) =>
+    invoiceEvent('failed', attempt, {
+      id: 'in_1',
+      customer: ada.customer,
+      subscription: 'sub_1',
+      attempt_count: attempt,
+      next_payment_attempt: next,
+    });
+  const created = subscriptionEvent('created', 0, {
+    ...object,
+    status: 'trialing',
+    trial_end: 2_209_000_000,
   });
+  for (const event of [
+    created,
+    created,
+    subscriptionEvent('trial_will_end', 0, { ...object, trial_end: 2_209_000_000 }),
+    failed(1, 5),
+    failed(2, 6),
+    failed(3, null),
+    subscriptionEvent('deleted', 9, { ...object, status: 'canceled' }),
+  ]) {
+    await deliver(event);
+  }
+  const all = await mailsOf(t, app);
+  const put = all.filter(({ template }) => template !== 'welcome').sort((a, b) => (a.key < b.key ? -1 : 1));
+  t.same(
+    put.map(({ template, to }) => [template, to]),
+    [
+      ['payment-failed', ada.email],
+      ['payment-failed', ada.email],
+      ['subscription-canceled', ada.email],
+      ['trial-ending', ada.email],
+    ],
+  );
+  t.equal((await exported(ada)).mails.length, all.length, 'they are hers to export');
+  t.same(put[0]?.values, {
+    amount: '€29.00',
+    email: ada.email,
+    link: 'http://app.example.test/settings/billing',
+    plan: 'pro',
+  });
+  const [changed, failure] = ['subscription.updated', 'payment.failed'];
+  t.same(await names(received, 6), [changed, changed, failure, failure, failure, changed]);
+  t.match(received[0], {
+    id: created.id,
+    at: '2040-01-01T00:00:00.000Z',
+    userId: ada.id,
+    subscriptionId: 'sub_1',
+    status: 'trialing',
+    plan: 'pro',
+    entitled: true,
+  });
+  t.match(received.at(-1), { status: 'canceled', plan: 'pro', entitled: false });
+  const last = { invoiceId: 'in_1', attempt: 3, isLastAttempt: true, amount: 2900, currency: 'eur' };
+  t.match(received[4], last);
+});
+
+t.test('a cancelled trial is not announced as converting to a paid plan', async (t) => {
+  const { app, deliver, buyer } = await shop(t);
+  const ada = await buyer();
+  const end = 2_209_000_000;
+  const cases: [name: string, told: Json, isAnnounced: boolean][] = [
+    ['goes_on', {}, true],
+    ['cancelled', { cancel_at_period_end: true }, false],
+    ['ends_with_it', { cancel_at: end }, false],
+    ['ends_later', { cancel_at: end + 86_400 }, true],
+  ];
+  for (const [id, told] of cases) {
+    const object = { id, customer: ada.customer, status: 'trialing', trial_end: end, items: items() };
+    await deliver(subscriptionEvent('created', 0, object));
+    t.equal(await deliver(subscriptionEvent('trial_will_end', 1, { ...object, ...told })), 'processed');
+  }
+  const mails = await mailsOf(t, app, 'trial-ending');
+  t.same(
+    mails.map(({ key }) => key.split(':')[1]).sort(),
+    cases.flatMap(([name, , isAnnounced]) => (isAnnounced ? [name] : [])).sort(),
+  );
+  t.same(new Set(mails.map(({ values }) => values['plan'])), new Set(['pro']));
 });

@@ -4,7 +4,7 @@ import { userCollection } from '../../../src/saas/auth/store.js';
 import { customerCollection } from '../../../src/saas/billing/store.js';
 import { type Account, PASSWORD, type SaasApp, saasApp, storeOf } from '../../kit/app.js';
 import { waitUntil } from '../../kit/wait.js';
-import { mailedApp, VERIFY } from '../auth/kit.js';
+import { type MailedApp, mailedApp, VERIFY } from '../auth/kit.js';
 import { KEY, provider, type Shop, secondProcess, shop } from './kit.js';
 
 const rename = (app: SaasApp, { accessToken: token }: Account, name: string) =>
@@ -15,6 +15,14 @@ const customerOf = ({ customers }: Shop['api'], id: string) =>
 
 const updatesOf = ({ calls }: Shop['api']) =>
   calls.filter(({ method, path }) => method === 'POST' && /^\/v1\/customers\/cus_/.test(path));
+
+/** Asks for another address; returns what confirms it. */
+async function moveAddress(app: MailedApp, token: string): Promise<() => Promise<number>> {
+  await app.post('/user/email', { email: 'new@example.test', password: PASSWORD }, { token });
+  let link = await app.mail(VERIFY);
+  while (link.to[0] !== 'new@example.test') link = await app.mail(VERIFY);
+  return async () => (await app.post('/auth/verify-email', { token: link.token, password: PASSWORD })).status;
+}
 
 const RUN = { term: 1, signal: new AbortController().signal };
 
@@ -41,12 +49,9 @@ t.test('a confirmed change of the address reaches the customer', async (t) => {
   await app.post('/billing/create-checkout-session', { mode: 'setup' }, { token });
   const [customer] = api.customers.values();
   t.match(customer, { email, name: 'Ada' });
-  const asked = await app.post('/user/email', { email: 'new@example.test', password: PASSWORD }, { token });
-  t.equal(asked.status, 202);
+  const confirm = await moveAddress(app, token);
   t.equal(customer?.['email'], email, 'not before it is confirmed');
-  let link = await app.mail(VERIFY);
-  while (link.to[0] !== 'new@example.test') link = await app.mail(VERIFY);
-  t.equal((await app.post('/auth/verify-email', { token: link.token, password: PASSWORD })).status, 200);
+  t.equal(await confirm(), 200);
   await waitUntil('the address is sent', () => customer?.['email'] === 'new@example.test');
 });
 
@@ -102,10 +107,7 @@ t.test('without an API key, a change leaves no mark', async (t) => {
   const ada = await app.signUp({ name: 'Ada' });
   const { accessToken: token } = ada;
   t.equal((await rename(app, ada, 'Ada L.')).status, 200);
-  await app.post('/user/email', { email: 'new@example.test', password: PASSWORD }, { token });
-  let link = await app.mail(VERIFY);
-  while (link.to[0] !== 'new@example.test') link = await app.mail(VERIFY);
-  t.equal((await app.post('/auth/verify-email', { token: link.token, password: PASSWORD })).status, 200);
+  t.equal(await (await moveAddress(app, token))(), 200);
   const users = userCollection(await storeOf(t, app));
   t.match(await users.findOne({ id: ada.id }), { email: 'new@example.test', name: 'Ada L.' });
   t.equal(await users.count({ profileChangedAt: { gte: 0 } }), 0);

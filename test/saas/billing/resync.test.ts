@@ -1,7 +1,7 @@
 import http from 'node:http';
 import { syncBuiltinESMExports } from 'node:module';
 import { mock } from 'node:test';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { DAY } from '../../../src/core/kernel/clock.js';
 import { createGateway } from '../../../src/saas/billing/provider/gateway.js';
 import type { Json } from '../../../src/saas/billing/provider/json.js';
@@ -11,25 +11,23 @@ import {
   subscriptionCollection,
   webhookEventCollection,
 } from '../../../src/saas/billing/store.js';
-import { PASSWORD, storeOf } from '../../kit/app.js';
+import { storeOf } from '../../kit/app.js';
 import { runJobs } from '../../kit/billing.js';
 import { compiled, startProgram } from '../../kit/process.js';
 import type { ProviderCall } from '../../kit/stripe.js';
-import { PRICES, subscriptionObject, type WorldSubscription } from '../../kit/stripe-objects.js';
+import { PRICES, subscriptionObject } from '../../kit/stripe-objects.js';
 import { holdNext, KEY, provider, type Shop, secondProcess, shop, subscriptionEvent } from './kit.js';
 
 /** Two customers whose subscriptions changed without events: one is unknown, one is stored as active. */
-async function lostWebhooks(t: Parameters<typeof shop>[0], { app, api, deliver, buyer }: Shop) {
+async function lostWebhooks(t: Test, { app, api, deliver, buyer, subscribe }: Shop) {
   const { world } = api;
   const [ada, eve] = [await buyer(), await buyer()];
-  const known = world.subscribe(ada.customer, ada.id, false);
-  Object.assign(known, { status: 'active', trialEnd: null, quantity: 1 });
+  const known = subscribe(ada);
   await deliver(subscriptionEvent('created', 0, subscriptionObject(known)));
   world.events.length = 0;
   world.now += 1000;
   Object.assign(known, { status: 'unpaid', quantity: 2 });
-  const unknown = world.subscribe(eve.customer, eve.id, false);
-  Object.assign(unknown, { status: 'trialing', trialEnd: world.now + 86_400 });
+  const unknown = subscribe(eve, { status: 'trialing', trialEnd: world.now + 86_400 });
   const rows = subscriptionCollection(await storeOf(t, app));
   return { ada, eve, known, unknown, rows };
 }
@@ -83,12 +81,13 @@ t.test(
   'a resync checks subscriptions of other customers of a user, even if the stored customer was deleted',
   async (t) => {
     const here = await shop(t);
-    const { app, api, deliver, buyer, subscription } = here;
+    const { app, api, deliver, buyer, subscribe, subscription, post } = here;
     const ada = await buyer();
-    const [own, elsewhere, deleted] = ['own', 'elsewhere', 'unheard-of'].map((name) => {
-      const customer = name === 'own' ? ada.customer : `cus_${name}`;
-      return Object.assign(api.world.subscribe(customer, ada.id, true), { status: 'active', trialEnd: null });
-    }) as [WorldSubscription, WorldSubscription, WorldSubscription];
+    const own = subscribe(ada);
+    const [elsewhere, deleted] = [
+      subscribe({ ...ada, customer: 'cus_elsewhere' }),
+      subscribe({ ...ada, customer: 'cus_unheard-of' }),
+    ];
     for (const one of [own, elsewhere, deleted]) {
       await deliver(subscriptionEvent('created', 0, subscriptionObject(one)));
     }
@@ -105,7 +104,7 @@ t.test(
     const error = { type: 'invalid_request_error', code: 'resource_missing', param: 'customer' };
     api.fault = ({ query }) =>
       query.get('customer') === ada.customer ? { status: 400, body: JSON.stringify({ error }) } : undefined;
-    const sync = () => app.request('POST', '/api/billing/sync', { token: ada.accessToken });
+    const sync = () => post(ada, '/billing/sync');
     t.equal((await sync()).status, 200);
     const rows = subscriptionCollection(await storeOf(t, app));
     t.equal((await rows.findOne({ id: own.id }))?.status, 'canceled');
@@ -122,13 +121,12 @@ t.test(
 t.test(
   'fifty concurrent syncs of one user share a few calls, and none receives an older state',
   async (t) => {
-    const { app, api, buyer } = await shop(t);
+    const { api, buyer, subscribe, post } = await shop(t);
     const [ada, eve] = [await buyer(), await buyer()];
-    const truth = api.world.subscribe(ada.customer, ada.id, true);
+    const truth = subscribe(ada);
     const session = { id: 'cs_done', customer: ada.customer, client_reference_id: ada.id };
     api.sessions.set(session.id, { ...session, metadata: { userId: ada.id } });
-    const sync = ({ accessToken: token }: typeof ada, body = {}) =>
-      app.request('POST', '/api/billing/sync', { token, body });
+    const sync = (account: typeof ada, body = {}) => post(account, '/billing/sync', body);
     const isAboutAda = ({ path, query }: ProviderCall) =>
       [session.id, truth.id].some((id) => path.endsWith(id)) || query.get('customer') === ada.customer;
     const list = () => ({ object: 'list', has_more: false, data: [subscriptionObject(truth)] });
@@ -156,10 +154,10 @@ t.test(
 );
 
 t.test('a failed sync fails only for the callers that share it', async (t) => {
-  const { app, api, buyer } = await shop(t);
+  const { api, buyer, post } = await shop(t);
   const [ada, eve] = [await buyer(), await buyer()];
-  const sync = async ({ accessToken: token }: typeof ada) => {
-    const { status, body } = await app.request('POST', '/api/billing/sync', { token });
+  const sync = async (account: typeof ada) => {
+    const { status, body } = await post(account, '/billing/sync');
     return body.error?.code ?? status;
   };
   const isAboutAda = ({ query }: ProviderCall) => query.get('customer') === ada.customer;
@@ -179,7 +177,7 @@ t.test('a failed sync fails only for the callers that share it', async (t) => {
   t.equal(await sync(ada), 200);
 });
 
-t.test('a resync since a date covers only users with provider events', async (t) => {
+t.test('a resync covers only the users with events since a date, or the named one', async (t) => {
   const here = await shop(t);
   const { unknown } = await lostWebhooks(t, here);
   const { resync } = await secondProcess(t, here);
@@ -188,7 +186,9 @@ t.test('a resync since a date covers only users with provider events', async (t)
     customers: 1,
     changes: [{ subscriptionId: unknown.id }],
   });
-  t.match(await resync.run({ since: since + 60_000 }), { customers: 0, changes: [] });
+  for (const none of [{ since: since + 60_000 }, { userId: 'usr_nobody' }])
+    t.match(await resync.run(none), { customers: 0, changes: [] });
+  await t.rejects(resync.run({ userId: '' }));
 });
 
 t.test('a resync covers any number of provider events, however slowly they are listed', async (t) => {
@@ -202,29 +202,9 @@ t.test('a resync covers any number of provider events, however slowly they are l
   t.equal((await gateway.eventsSince(0, [])).length, 250);
 });
 
-t.test('the body of an event is stored until the event has an effect', async (t) => {
-  const here = await shop(t);
-  const { app, deliver, buyer } = here;
-  const ada = await buyer();
-  const events = webhookEventCollection(await storeOf(t, app));
-  const payloadOf = async (id: string) => (await events.findOne({ id }))?.payload;
-  const told = (seconds: number, object: Json) =>
-    subscriptionEvent('updated', seconds, { id: 'sub_1', status: 'active', ...object });
-  const waiting = told(1, {});
-  t.equal(await deliver(waiting), 'unmatched');
-  t.equal(await payloadOf(waiting.id), JSON.stringify(waiting));
-  const applied = told(0, { customer: ada.customer });
-  t.equal(await deliver(applied), 'processed');
-  for (const { id } of [applied, waiting]) {
-    t.match(await events.findOne({ id }), { outcome: 'processed' });
-    t.equal(await payloadOf(id), undefined);
-  }
-  t.equal(await deliver(applied), 'duplicate');
-});
-
 t.test('stored events are resumed, repeated and deleted', async (t) => {
   const here = await shop(t);
-  const { app, deliver, buyer } = here;
+  const { app, deliver, buyer, leave } = here;
   const [ada, eve] = [await buyer(), await buyer()];
   const events = webhookEventCollection(await storeOf(t, app));
   const told = (seconds: number, object: Json) =>
@@ -255,8 +235,7 @@ t.test('stored events are resumed, repeated and deleted', async (t) => {
   t.match(await here.subscription(ada), { status: 'active' });
   t.match(await here.subscription(eve), { status: 'active' });
   t.equal(await deliver(applied), 'duplicate');
-  const { accessToken: token } = ada;
-  await app.request('POST', '/api/user/delete', { token, body: { password: PASSWORD } });
+  await leave(ada);
   t.equal(await events.count(), 1, 'that of the other user');
 
   await store(told(0, { id: 'sub_4', customer: 'cus_later' }), 'unmatched');
@@ -265,14 +244,6 @@ t.test('stored events are resumed, repeated and deleted', async (t) => {
   await store(told(0, { id: 'sub_6', customer: ada.customer }), 'stale');
   await runJobs(background);
   t.equal(await events.count(), 2, 'older ones of every outcome are purged');
-});
-
-t.test('a resync of an unknown user covers no other users', async (t) => {
-  const here = await shop(t);
-  await lostWebhooks(t, here);
-  const { resync } = await secondProcess(t, here);
-  t.match(await resync.run({ userId: 'usr_nobody' }), { customers: 0, changes: [] });
-  await t.rejects(resync.run({ userId: '' }));
 });
 
 t.test("the provider's address may be IPv6", async (t) => {

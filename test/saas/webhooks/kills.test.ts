@@ -1,62 +1,177 @@
-import { spawnSync } from 'node:child_process';
-import t, { type Test } from 'tap';
+import t from 'tap';
+import type { Store } from '../../../src/core/storage/collection.js';
 import { openStore } from '../../../src/core/storage/open.js';
+import type { AuthService } from '../../../src/saas/auth/service.js';
+import { userCollection } from '../../../src/saas/auth/store.js';
+import { createSuspension, type Suspension } from '../../../src/saas/auth/users/suspension.js';
+import type { Json } from '../../../src/saas/billing/provider/json.js';
+import { customerCollection, webhookEventCollection } from '../../../src/saas/billing/store.js';
 import { deliveryCollection, intentCollection } from '../../../src/saas/webhooks/store.js';
-import { onMongod } from '../../core/storage/mongod.js';
-import { countCalls } from '../../kit/killed-at.js';
-import { compiled } from '../../kit/process.js';
-import { temporaryFolder } from '../../kit/tmp.js';
-import { accountsOn, prepare, recover, WORKS, type Work } from './killed-works.js';
+import { createProofCheck } from '../../../src/saas/webhooks.js';
+import { billingOn } from '../../kit/billing.js';
+import { type FakeClock, fakeClock } from '../../kit/clock.js';
+import { signWebhook } from '../../kit/sign-webhook.js';
+import { STORM_SECRET } from '../../kit/stripe-fixture.js';
+import { killableStore, type Life } from '../../kit/stripe-killable-store.js';
+import { ADA, linkOf, ORIGIN, serviceOn, setup } from '../auth/explored-service.js';
+import { subscriptionEvent } from '../billing/kit.js';
+import { OPERATOR, webhooksOn } from './kit.js';
 
-/** kill -9 at every call to the store: an event is delivered if its change was made, and only then. */
+/** A process that ends at any call to the store: an event is delivered if its change was made, and only then. */
 
-/** Each moment with `npm run test:kills`; otherwise every third one. */
-const EVERY = process.env['KILL_ROUNDS'] === undefined ? 3 : 1;
+/** Webhooks of one process, whose clock the test moves. */
+const processOn = async (store: Store, clock: FakeClock = fakeClock(), seed = 'first') =>
+  webhooksOn(store, {
+    ...{ clock, seed, reach: 'loopback' },
+    names: ['user.registered', 'user.suspended', 'user.deleted', 'session.revoked', 'subscription.updated'],
+    wasMade: createProofCheck(store),
+  });
 
-async function killedOnce(uri: string, name: string, work: Work, step: number, moment: string) {
-  const store = await openStore(uri);
+/** Two accounts and an endpoint that receives every event. */
+async function prepare(store: Store): Promise<void> {
+  await setup(store);
+  await customerCollection(store).insert({ id: ADA, customerId: 'cus_1', createdAt: 1 });
+  await (await receiverOn(store))(subscriptionEvent('created', 0, SUBSCRIPTION));
+  await (await processOn(store)).add('http://127.0.0.1:9/');
+}
+
+const SUBSCRIPTION = {
+  id: 'sub_1',
+  customer: 'cus_1',
+  status: 'active',
+  items: { data: [{ price: { id: 'price_pro', lookup_key: 'pro' } }] },
+};
+
+/** Receives the events of the payment provider. */
+async function receiverOn(store: Store, events: object = {}): Promise<Accounts['receive']> {
+  const clock = fakeClock();
+  const config = { paymentWebhookSecret: STORM_SECRET };
+  const { webhook } = billingOn(store, clock, { config: config as never, ...events });
+  return (event) => {
+    const body = JSON.stringify(event);
+    const signature = signWebhook(body, STORM_SECRET, clock.now());
+    return webhook.receive({ signature, body: Buffer.from(body), ip: ORIGIN.ip });
+  };
+}
+
+/** The accounts on a store whose process may be killed. */
+async function accountsOn(store: Store): Promise<Accounts> {
+  const { announce, emit, record } = await processOn(store, fakeClock(), 'worker');
+  const events = { announceEvent: announce as never, emit: emit as never };
+  const suspension = createSuspension({
+    users: userCollection(store),
+    audit: { record: async () => undefined, recordFailure: async () => undefined },
+    ...events,
+    toManagedUser: () => ({}) as never,
+    clock: fakeClock(),
+  });
+  const receive = await receiverOn(store, { ...events, record });
+  return { ...serviceOn(store, 'worker', { ...events }), ...suspension, receive };
+}
+
+type Accounts = AuthService & Suspension & { receive(event: Json): Promise<unknown> };
+
+/** What a process does when it is killed. */
+interface Work {
+  run(accounts: Accounts): Promise<unknown>;
+  wasMade(store: Store): Promise<boolean>;
+  /** The events of the change. */
+  events: string[];
+  needsAtomicStore?: boolean;
+}
+
+const ada = (store: Store) => userCollection(store).findOne({ id: ADA });
+
+/** An event of the payment provider about a change of the subscription. */
+const changeOf = (change: Json): Work => ({
+  run: ({ receive }) =>
+    receive({ ...subscriptionEvent('updated', 1, { ...SUBSCRIPTION, ...change }), id: 'evt_1' }),
+  wasMade: async (store) =>
+    (await webhookEventCollection(store).findOne({ id: 'evt_1' }))?.outcome === 'processed',
+  events: ['subscription.updated'],
+});
+
+const WORKS: Record<string, Work> = {
+  'a change of the terms of a subscription': changeOf({ cancel_at_period_end: true }),
+  // On MongoDB, it has a lease, and the next delivery completes it.
+  'a change of the access': { ...changeOf({ status: 'past_due' }), needsAtomicStore: true },
+  'a sign-up': {
+    run: ({ register }) =>
+      register({ email: 'new@example.test', password: 'new', name: 'New' } as never, ORIGIN),
+    wasMade: async (store) => (await userCollection(store).findOne({ email: 'new@example.test' })) !== null,
+    events: ['user.registered'],
+  },
+  'a reset of a password': {
+    run: ({ resetPassword }) => resetPassword({ token: linkOf(ADA), password: 'new' }, ORIGIN),
+    wasMade: async (store) => (await ada(store))?.passwordVersion === 2,
+    events: ['session.revoked'],
+  },
+  'the end of all sessions': {
+    run: ({ logout }) => logout({ refreshToken: `${ADA} ses_${ADA} first`, scope: 'global' }, ORIGIN),
+    wasMade: async (store) => (await ada(store))?.sessionEpoch === 1,
+    events: ['session.revoked'],
+  },
+  'a suspension': {
+    run: ({ suspend }) => suspend({ id: ADA }),
+    wasMade: async (store) => (await ada(store))?.suspendedAt !== undefined,
+    events: ['session.revoked', 'user.suspended'],
+  },
+  'a password that the host sets': {
+    run: ({ update }) => update({ id: ADA }, { password: 'new' }),
+    wasMade: async (store) => (await ada(store))?.passwordVersion === 2,
+    events: ['session.revoked'],
+  },
+  'a deletion': {
+    run: ({ deleteByOperator }) => deleteByOperator(ADA, OPERATOR),
+    wasMade: async (store) => (await ada(store)) === null,
+    events: ['session.revoked', 'user.deleted'],
+  },
+};
+
+/** What another process does later: it resumes deletions, and settles the events that were announced. */
+async function recover(store: Store): Promise<void> {
+  const clock = fakeClock();
+  clock.advance(60_000);
+  const webhooks = await processOn(store, clock, 'second');
+  const events = { announceEvent: webhooks.announce as never, emit: webhooks.emit as never };
+  const { deletionJob } = serviceOn(store, 'second', { ...events });
+  await deletionJob.run({ term: 1, signal: new AbortController().signal });
+  await webhooks.run('webhooks-announced');
+}
+
+/** What is left of the work of a process that ended at a call, after another process has recovered. */
+async function endedAt(work: Work, fuse: number, isAtomic: boolean) {
+  const store = await openStore('sqlite::memory:');
   await prepare(store);
+  const life: Life = { fuse: Number.POSITIVE_INFINITY, isInTime: true, isOver: false };
+  const accounts = await accountsOn(killableStore(store, life, () => undefined, isAtomic));
+  life.fuse = fuse;
+  await work.run(accounts).catch((error: unknown) => {
+    if (!life.isOver) throw error;
+  });
+  await recover(store);
+  const { items } = await deliveryCollection(store).page({ sort: 'createdAt', limit: 100 });
+  const sent = items.map(({ event }) => event).filter((event) => work.events.includes(event));
+  const left = await intentCollection(store).count();
+  const wasMade = await work.wasMade(store);
   await store.close();
-  const args = [compiled('test/saas/webhooks/kill-worker.js'), uri, String(step), moment, name];
-  const { signal, stderr, status } = spawnSync(process.execPath, args, { encoding: 'utf8' });
-  if (status === 1) throw new Error(stderr);
-  const after = await openStore(uri);
-  try {
-    await recover(after);
-    const [deliveries, intents] = [deliveryCollection(after), intentCollection(after)];
-    const { items } = await deliveries.page({ sort: 'createdAt', limit: 100 });
-    const sent = items.map(({ event }) => event).filter((event) => work.events.includes(event));
-    return { signal, sent: sent.sort(), wasMade: await work.wasMade(after), left: await intents.count() };
-  } finally {
-    await after.close();
-  }
+  return { wasKilled: life.isOver, sent: sent.sort(), wasMade, left };
 }
 
-function forEngine(engine: string, fresh: (t: Test) => string): void {
-  for (const [name, work] of Object.entries(WORKS)) {
-    t.test(`${engine}: ${name} that is killed at any moment loses no event, and invents none`, async (t) => {
-      const store = await openStore(fresh(t));
-      if (work.needsAtomicStore && !store.isAtomic) {
-        await store.close();
-        return;
+for (const [name, work] of Object.entries(WORKS)) {
+  t.test(`${name} that is killed at any moment loses no event, and invents none`, async (t) => {
+    for (const isAtomic of work.needsAtomicStore ? [true] : [true, false]) {
+      let fuse = 0;
+      // What is stored before a call is what is stored after the one before.
+      for (let isOver = false; !isOver; fuse++) {
+        const { wasKilled, sent, wasMade, left } = await endedAt(work, fuse, isAtomic);
+        const where = `killed after call ${fuse} of the store`;
+        t.same(sent, wasMade ? work.events : [], where);
+        t.equal(left, 0, where);
+        isOver = !wasKilled;
+        if (isOver) t.ok(wasMade);
       }
-      await prepare(store);
-      const calls = await countCalls(store, async (counted) => work.run(await accountsOn(counted)));
-      t.ok(await work.wasMade(store));
-      await store.close();
-      for (let step = 1; step <= calls; step++) {
-        for (const [index, moment] of ['before', 'during'].entries()) {
-          if ((step * 2 + index) % EVERY !== 0) continue;
-          const { signal, sent, wasMade, left } = await killedOnce(fresh(t), name, work, step, moment);
-          const where = `killed ${moment} call ${step} of ${calls}`;
-          if (step < calls) t.equal(signal, 'SIGKILL', where);
-          t.same(sent, wasMade ? work.events : [], where);
-          t.equal(left, 0, where);
-        }
-      }
-    });
-  }
+      t.ok(fuse > 3, `${fuse} steps`);
+    }
+  });
 }
-
-forEngine('SQLite', (t) => `sqlite:${temporaryFolder(t)}/saas.db`);
-await onMongod((server) => forEngine('MongoDB', (t) => server.fresh(t)));

@@ -17,6 +17,7 @@ import {
 } from '../../../src/saas/webhooks/store.js';
 import { type FakeClock, fakeClock } from '../../kit/clock.js';
 import { countedRandom } from '../../kit/random.js';
+import { temporaryFolder } from '../../kit/tmp.js';
 
 export const KEY = 'settings-Kq8ZsT1mXe6YbN0cRj4HuPd9';
 
@@ -69,13 +70,14 @@ export function verify({ headers, body }: Pick<Received, 'headers' | 'body'>, se
 /** Webhooks alone, without the routes: jobs run when the test says so. */
 export async function laboratory(
   t: Test,
-  uri: string,
   {
+    uri = `sqlite:${temporaryFolder(t)}/saas.db`,
     clock = fakeClock(),
     reach = 'loopback',
     wasMade = async () => true,
     ...more
   }: Partial<Omit<WebhooksModuleOptions, 'names' | 'keys'>> & {
+    uri?: string;
     clock?: FakeClock;
     reach?: Reach;
     wasMade?: (proof: EventProof) => Promise<boolean>;
@@ -84,6 +86,13 @@ export async function laboratory(
   const store = await openStore(uri);
   t.teardown(() => store.close());
   return { ...(await webhooksOn(store, { clock, reach, wasMade, ...more })), store, clock };
+}
+
+/** The same with an endpoint that receives every event. */
+export async function connected(t: Test, options?: Parameters<typeof laboratory>[1]) {
+  const app = await receiver(t);
+  const lab = await laboratory(t, options);
+  return { app, lab, ...(await lab.add(app.url)) };
 }
 
 /** What stops a job. */
@@ -169,5 +178,7 @@ export async function webhooksOn(
       module.service.create({ url, description: '', events: names }, OPERATOR),
     statuses: async () =>
       (await deliveries.page({ sort: 'createdAt', limit: 1000 })).items.map(({ status }) => status),
+    /** The newest delivery. */
+    latest: async () => (await deliveries.page({ sort: 'createdAt', limit: 1 })).items[0],
   };
 }

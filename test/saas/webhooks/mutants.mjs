@@ -4,17 +4,17 @@ export default [
   {
     name: 'the body is not signed', file: 'saas/webhooks/signing.ts', in: 'signatureHeaders',
     replace: '{body}`)', by: '{timestamp}`)',
-    tests: [['saas/webhooks/delivery', 'SQLite: an event is sent once to each endpoint that receives it']],
+    tests: [['saas/webhooks/delivery', 'an event is sent once to each endpoint that receives it']],
   },
   {
     name: 'an attempt is not conditional', file: 'saas/webhooks/sender.ts', in: 'attempt',
     replace: 'deliveries.updateOne( { id, attempts, dueAt },', by: 'deliveries.updateOne({ id },',
-    tests: [['saas/webhooks/delivery', 'SQLite: four processes make one attempt at a time for each delivery']],
+    tests: [['saas/webhooks/delivery', 'four processes make one attempt at a time for each delivery']],
   },
   {
     name: 'redirects count as success', file: 'saas/webhooks/sender.ts', in: 'request',
     replace: 'status < 300', by: 'status < 400',
-    tests: [['saas/webhooks/delivery', 'SQLite: a failing delivery is attempted ten times within three days']],
+    tests: [['saas/webhooks/delivery', 'a failing delivery is attempted ten times within three days']],
   },
   {
     name: 'the old secret signs for good', file: 'saas/webhooks/signing.ts', in: 'openSecrets',
@@ -35,6 +35,6 @@ export default [
     name: 'an attempt of a killed process is never repeated', file: 'saas/webhooks/sender.ts', in: 'deliverTo',
     replace: 'where: { endpointId, dueAt: { lte: now } }',
     by: 'where: { endpointId, dueAt: { lte: now }, attempts: 0 }',
-    tests: [['saas/webhooks/delivery', 'SQLite: an attempt of a process that was killed is repeated by another']],
+    tests: [['saas/webhooks/delivery', 'an attempt of a process that was killed is repeated by another']],
   },
 ];
