@@ -1,5 +1,5 @@
 import type { RequestSource } from '../../core/http/routes.js';
-import { type Session, toTimestamp, type User } from '../../core/http/schemas.js';
+import { type Session, toTimestamp, toTimestampOrNull, type User } from '../../core/http/schemas.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import type { Sealed } from '../../core/kernel/sealed.js';
 import { passkeyErrors } from './errors.js';
@@ -186,5 +186,5 @@ export const viewOf = ({ id, name, backedUp, createdAt, lastUsedAt }: PasskeyDoc
   name,
   backedUp,
   createdAt: toTimestamp(createdAt),
-  lastUsedAt: lastUsedAt === undefined ? null : toTimestamp(lastUsedAt),
+  lastUsedAt: toTimestampOrNull(lastUsedAt),
 });
