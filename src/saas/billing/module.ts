@@ -47,7 +47,7 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
   const subscription = createSubscriptionService(context, { ...writes, ...events });
   const changes = createSubscriptionChanges(context, { writer, subscription, sync });
   const catalog = createCatalog(context);
-  const ensureCustomer = createEnsureCustomer(context, processor);
+  const ensureCustomer = createEnsureCustomer(context, processor.replayUnmatched);
   const checkout = createCheckoutService(context, { ensureCustomer, catalog, trials, deletion, sync });
   const userApi = { service, checkout, subscription, catalog, changes, purchases };
 

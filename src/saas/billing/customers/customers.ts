@@ -4,7 +4,6 @@ import { nullIfTaken } from '../../../core/storage/collection.js';
 import { pagesOf } from '../../../core/storage/pages.js';
 import type { BillingContext } from '../context.js';
 import { billingErrors } from '../errors.js';
-import type { EventProcessor } from '../events/processor.js';
 import type { Gateway } from '../provider/gateway.js';
 import { profileChange } from './profile-sync.js';
 
@@ -48,7 +47,10 @@ export function createCustomerLinks({ customers, linkedCustomers, clock }: Billi
  */
 export type EnsureCustomer = ReturnType<typeof createEnsureCustomer>;
 
-export function createEnsureCustomer({ customers, users, clock }: BillingContext, processor: EventProcessor) {
+export function createEnsureCustomer(
+  { customers, users, clock }: BillingContext,
+  replayUnmatched: (about: string) => Promise<void>,
+) {
   const profileOf = async ({ id, email }: Pick<User, 'id' | 'email'>) =>
     (await users.find(id)) ?? { email, name: '' };
 
@@ -74,7 +76,7 @@ export function createEnsureCustomer({ customers, users, clock }: BillingContext
     if (current.email !== email || current.name !== name) {
       await customers.updateOne({ id }, profileChange(clock.now()));
     }
-    if (inserted) await processor.replayUnmatched(customerId);
+    if (inserted) await replayUnmatched(customerId);
     return stored.customerId;
   };
 }
