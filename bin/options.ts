@@ -1,8 +1,10 @@
 import { readFileSync } from 'node:fs';
-import { type Command, InvalidArgumentError } from 'commander';
-import { parseList } from '../src/core/config/options.js';
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import type { TObject, TProperties } from 'typebox';
+import { parseList, resolveOptions } from '../src/core/config/options.js';
 import { mustBe } from '../src/core/config/validation-messages.js';
 import { DisplayName, matchesSchema } from '../src/core/http/schemas.js';
+import { systemRandom } from '../src/core/kernel/secrets.js';
 import { withoutByteOrderMark } from '../src/core/kernel/text.js';
 import { KINDS, type Kind } from '../src/idp/provisioning/store.js';
 import type { AllowedResource } from '../src/idp/trust/store.js';
@@ -16,6 +18,16 @@ export function parseInteger(minimum: number, maximum: number, example: number):
     if (isInRange) return Number(text);
     throw new InvalidArgumentError(`Use a number from ${minimum} to ${maximum}, like ${example}.`);
   };
+}
+
+/** An option that is `yes` or `no`. */
+export const yesOrNo = (flag: string, description: string): Option =>
+  new Option(`${flag} <yes|no>`, description).choices(['yes', 'no']);
+
+/** The options that are given, and the environment variables for the others. */
+export function resolveFlags<P extends TProperties>(schema: TObject<P>, flags: Record<string, unknown>) {
+  const given = Object.fromEntries(Object.entries(flags).filter(([, value]) => value !== undefined));
+  return resolveOptions(schema, { program: 'idp', given, env: undefined, random: systemRandom }).values;
 }
 
 /** The display name, if one is given. It is free text, so the error message describes it and does not repeat it. */

@@ -33,6 +33,17 @@ export function noPrincipal(handle: string): never {
   return fail(1, `No principal has the handle ${handle}.`);
 }
 
+/** Runs `work` on the principal with a handle; the command fails without one. */
+export function withPrincipal(
+  program: Program,
+  handle: string,
+  work: (principal: PrincipalDocument, administration: ProvisioningAdministration) => Promise<void>,
+): Promise<void> {
+  return withProvisioning(program, { create: false }, async (administration) =>
+    work(await findPrincipal(administration, handle), administration),
+  );
+}
+
 /** All items of a paginated list. */
 export async function allPages<Item>(
   page: (after: string | undefined) => Promise<{ items: Item[]; next: string | null }>,

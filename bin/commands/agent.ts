@@ -5,7 +5,7 @@ import type { AgentKey, PrincipalDocument } from '../../src/idp/provisioning/sto
 import { type CommonOptions, examples } from '../command.js';
 import { displayName, readJson } from '../options.js';
 import type { Program } from '../program.js';
-import { COMMAND_SOURCE, findPrincipal, withProvisioning } from '../provisioning.js';
+import { COMMAND_SOURCE, withPrincipal, withProvisioning } from '../provisioning.js';
 import { answer, answerList, fail } from '../terminal.js';
 
 type MintOptions = CommonOptions & { name?: string; key?: string };
@@ -96,8 +96,7 @@ async function mint(program: Program, handle: string, options: MintOptions, comm
 }
 
 function rotate(program: Program, handle: string, options: CommonOptions): Promise<void> {
-  return withProvisioning(program, { create: false }, async (administration) => {
-    const agent = await findPrincipal(administration, handle);
+  return withPrincipal(program, handle, async (agent, administration) => {
     const password = await administration.principals.rotate(agent, COMMAND_SOURCE);
     if (password === null) refuse(agent);
     answer(options, { sub: agent.id, handle: agent.handle, password }, SHOWN_ONCE);
@@ -105,8 +104,7 @@ function rotate(program: Program, handle: string, options: CommonOptions): Promi
 }
 
 function addKey(program: Program, handle: string, jwk: unknown, options: CommonOptions): Promise<void> {
-  return withProvisioning(program, { create: false }, async (administration) => {
-    const agent = await findPrincipal(administration, handle);
+  return withPrincipal(program, handle, async (agent, administration) => {
     const key = await administration.agentKeys.add(agent, jwk, COMMAND_SOURCE);
     if (key === null) refuse(agent);
     answer(options, { sub: agent.id, ...viewOf(key) });
@@ -114,15 +112,13 @@ function addKey(program: Program, handle: string, jwk: unknown, options: CommonO
 }
 
 function listKeys(program: Program, handle: string, options: CommonOptions): Promise<void> {
-  return withProvisioning(program, { create: false }, async (administration) => {
-    const { keys = [] } = await findPrincipal(administration, handle);
+  return withPrincipal(program, handle, async ({ keys = [] }) => {
     answerList(options, 'keys', keys.map(viewOf), ['id', 'curve', 'added_at']);
   });
 }
 
 function removeKey(program: Program, handle: string, id: string, options: CommonOptions): Promise<void> {
-  return withProvisioning(program, { create: false }, async (administration) => {
-    const agent = await findPrincipal(administration, handle);
+  return withPrincipal(program, handle, async (agent, administration) => {
     const key = await administration.agentKeys.remove(agent, id, COMMAND_SOURCE);
     if (key === null) fail(1, `${agent.handle} has no key ${id}.`);
     answer(options, { sub: agent.id, ...viewOf(key) });

@@ -30,7 +30,7 @@ async function writeBackup(
   const since = performance.now();
   const progress = createProgress({ name: 'MiB', write: mebibytes });
   try {
-    await backup(name, file, (written, source) => progress.show(written, source));
+    await backup(name, file, progress.show);
   } catch (error) {
     if (error instanceof ConfigurationError) throw error;
     fail(1, `${name} cannot back up the store that ${storeVariable} names: ${sentences(error as Error)}`);

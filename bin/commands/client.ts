@@ -6,7 +6,7 @@ import { ID_TOKEN_ALGORITHMS, type IdTokenAlgorithm } from '../../src/idp/provis
 import { clientView } from '../../src/idp/provisioning/schemas.js';
 import { KINDS, type Kind } from '../../src/idp/provisioning/store.js';
 import { type CommonOptions, examples } from '../command.js';
-import { displayName, parseKinds } from '../options.js';
+import { displayName, parseKinds, yesOrNo } from '../options.js';
 import type { Program } from '../program.js';
 import { allPages, COMMAND_SOURCE, withProvisioning } from '../provisioning.js';
 import { answer, answerList, fail } from '../terminal.js';
@@ -73,24 +73,11 @@ export function define(group: Command, program: Program): void {
     .description('Change the given fields of an application')
     .argument('<client-id>')
     .option('--redirect-uris <uris>', 'New redirect URIs, separated by commas', parseList)
+    .addOption(yesOrNo('--trusted', 'Whether to skip consent for people who are signed in'))
     .addOption(
-      new Option('--trusted <yes|no>', 'Whether to skip consent for people who are signed in').choices([
-        'yes',
-        'no',
-      ]),
+      yesOrNo('--strict', 'Whether to require PKCE, and the sign-in form instead of HTTP Basic for people'),
     )
-    .addOption(
-      new Option(
-        '--strict <yes|no>',
-        'Whether to require PKCE, and the sign-in form instead of HTTP Basic for people',
-      ).choices(['yes', 'no']),
-    )
-    .addOption(
-      new Option('--device <yes|no>', 'Whether people may sign in on devices without a browser').choices([
-        'yes',
-        'no',
-      ]),
-    )
+    .addOption(yesOrNo('--device', 'Whether people may sign in on devices without a browser'))
     .addHelpText('after', examples('idp client update cid_… --name "My app" --trusted yes'))
     .action((clientId: string, options: UpdateOptions, command: Command) =>
       update(program, clientId, options, command),

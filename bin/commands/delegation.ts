@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { toTimestamp } from '../../src/core/http/schemas.js';
+import { toTimestamp, toTimestampOrNull } from '../../src/core/http/schemas.js';
 import type { ActiveDelegation } from '../../src/idp/oidc/delegations/service.js';
 import { type CommonOptions, examples } from '../command.js';
 import type { Program } from '../program.js';
@@ -48,5 +48,5 @@ const viewOf = ({ delegation, agent, person }: ActiveDelegation, { json }: Commo
   max_depth: delegation.maxDepth,
   created_at: toTimestamp(delegation.createdAt),
   expires_at: toTimestamp(delegation.expiresAt),
-  last_used_at: delegation.lastUsedAt === undefined ? null : toTimestamp(delegation.lastUsedAt),
+  last_used_at: toTimestampOrNull(delegation.lastUsedAt),
 });

@@ -1,13 +1,13 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { setTimeout } from 'node:timers/promises';
 import type { Command } from 'commander';
-import { resolveOptions } from '../../src/core/config/options.js';
 import { systemClock, toSeconds } from '../../src/core/kernel/clock.js';
 import { sha256, systemRandom } from '../../src/core/kernel/secrets.js';
 import { type DeviceCode, logInOnDevice } from '../../src/idp/device-login.js';
 import { logIn, loginSchema } from '../../src/idp/headless-login.js';
 import { LoginFailed, type LoginTokens } from '../../src/idp/provider-client.js';
 import { type CommonOptions, examples } from '../command.js';
+import { resolveFlags } from '../options.js';
 import { readPassword } from '../password.js';
 import { writeSecretFile } from '../secret-file.js';
 import { complain, fail, say } from '../terminal.js';
@@ -124,9 +124,7 @@ function readRequest(
   if (device && (handle !== undefined || passwordStdin))
     command.error('error: --device takes no handle and no password: the person signs in with a browser');
   const flags = { issuer, clientId, handle, redirectUri, scope, resource };
-  const given = Object.fromEntries(Object.entries(flags).filter(([, value]) => value !== undefined));
-  const source = { program: 'idp', given, env: undefined, random: systemRandom };
-  const { handle: named, ...values } = resolveOptions(loginSchema, source).values;
+  const { handle: named, ...values } = resolveFlags(loginSchema, flags);
   return {
     ...values,
     issuer: values.issuer ?? missing(command, '--issuer'),

@@ -4,7 +4,7 @@ import type { PrincipalDocument } from '../../src/idp/provisioning/store.js';
 import { type CommonOptions, examples } from '../command.js';
 import { displayName } from '../options.js';
 import type { Program } from '../program.js';
-import { allPages, COMMAND_SOURCE, findPrincipal, noPrincipal, withProvisioning } from '../provisioning.js';
+import { allPages, COMMAND_SOURCE, noPrincipal, withPrincipal, withProvisioning } from '../provisioning.js';
 import { answer, answerList, fail } from '../terminal.js';
 
 type InviteOptions = CommonOptions & { name?: string };
@@ -60,8 +60,7 @@ const viewOf = ({ handle, id, state, operatorSince }: PrincipalDocument) => ({
 });
 
 function grant(program: Program, handle: string, options: CommonOptions): Promise<void> {
-  return withProvisioning(program, { create: false }, async (administration) => {
-    const person = await findPrincipal(administration, handle);
+  return withPrincipal(program, handle, async (person, administration) => {
     if (person.kind === 'agent') fail(1, `${person.handle} is an agent. Only people can be operators.`);
     if (person.state !== 'active') fail(1, explainState(person));
     const operator = await administration.operators.grant(person.id, COMMAND_SOURCE);
@@ -77,8 +76,7 @@ function explainState({ handle, state }: PrincipalDocument): string {
 }
 
 function revoke(program: Program, handle: string, options: CommonOptions): Promise<void> {
-  return withProvisioning(program, { create: false }, async (administration) => {
-    const { id } = await findPrincipal(administration, handle);
+  return withPrincipal(program, handle, async ({ id }, administration) => {
     const person = await administration.operators.revoke(id, COMMAND_SOURCE);
     answer(options, viewOf(person ?? noPrincipal(handle)));
   });

@@ -3,7 +3,7 @@ import { toTimestamp } from '../../src/core/http/schemas.js';
 import { operatorView } from '../../src/idp/provisioning/schemas.js';
 import { type CommonOptions, examples } from '../command.js';
 import type { Program } from '../program.js';
-import { allPages, COMMAND_SOURCE, findPrincipal, noPrincipal, withProvisioning } from '../provisioning.js';
+import { allPages, COMMAND_SOURCE, noPrincipal, withPrincipal, withProvisioning } from '../provisioning.js';
 import { answer, answerList, fail } from '../terminal.js';
 
 const RESET = `Print a link with which a person who forgot the password chooses a new one. The link works once, for one \
@@ -67,8 +67,7 @@ function setState(
   handle: string,
   options: CommonOptions,
 ): Promise<void> {
-  return withProvisioning(program, { create: false }, async (administration) => {
-    const { id } = await findPrincipal(administration, handle);
+  return withPrincipal(program, handle, async ({ id }, administration) => {
     const principal = await administration.directory[verb](id, COMMAND_SOURCE);
     // Another process can delete the principal in the meantime.
     answer(options, operatorView(principal ?? noPrincipal(handle)));
@@ -76,8 +75,7 @@ function setState(
 }
 
 function resetPassword(program: Program, handle: string, options: CommonOptions): Promise<void> {
-  return withProvisioning(program, { create: false }, async (administration) => {
-    const person = await findPrincipal(administration, handle);
+  return withPrincipal(program, handle, async (person, administration) => {
     const link = await administration.links.reset(person, COMMAND_SOURCE);
     if (!link) fail(1, explainRefusal(person));
     answer(options, {
@@ -89,16 +87,14 @@ function resetPassword(program: Program, handle: string, options: CommonOptions)
 }
 
 function removeFactor(program: Program, handle: string, options: CommonOptions): Promise<void> {
-  return withProvisioning(program, { create: false }, async (administration) => {
-    const person = await findPrincipal(administration, handle);
+  return withPrincipal(program, handle, async (person, administration) => {
     if (!(await administration.removeFactor(person.id))) fail(1, `${person.handle} has no second factor.`);
     answer(options, { handle: person.handle, removed: true });
   });
 }
 
 function removePasskeys(program: Program, handle: string, options: CommonOptions): Promise<void> {
-  return withProvisioning(program, { create: false }, async (administration) => {
-    const person = await findPrincipal(administration, handle);
+  return withPrincipal(program, handle, async (person, administration) => {
     const removed = await administration.removePasskeys(person.id);
     if (removed === 0) fail(1, `${person.handle} has no passkey.`);
     answer(options, { handle: person.handle, removed });

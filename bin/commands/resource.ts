@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
 import { parseList } from '../../src/core/config/options.js';
 import {
   MAX_TOKEN_LIFETIME_SECONDS,
@@ -8,7 +8,7 @@ import {
 import { resourceView } from '../../src/idp/resources/schemas.js';
 import { KINDS, type Kind, type ResourceDocument } from '../../src/idp/resources/store.js';
 import { type CommonOptions, examples } from '../command.js';
-import { displayName, parseInteger, parseKinds } from '../options.js';
+import { displayName, parseInteger, parseKinds, yesOrNo } from '../options.js';
 import type { Program } from '../program.js';
 import { allPages, COMMAND_SOURCE, withProvisioning } from '../provisioning.js';
 import { answer, answerList, fail } from '../terminal.js';
@@ -92,18 +92,13 @@ function describe(command: Command): Command {
     )
     .option('--kinds <kinds>', 'Who may get a token: human, agent or both', parseKinds)
     .addOption(
-      new Option(
-        '--self-registered <yes|no>',
+      yesOrNo(
+        '--self-registered',
         'Whether people and agents that registered themselves get tokens; no by default',
-      ).choices(['yes', 'no']),
+      ),
     )
     .option('--sensitive <scopes>', 'Scopes that are marked as sensitive; empty for none', parseList)
-    .addOption(
-      new Option(
-        '--dpop <yes|no>',
-        'Whether its tokens work only with a key that the application proves',
-      ).choices(['yes', 'no']),
-    );
+    .addOption(yesOrNo('--dpop', 'Whether its tokens work only with a key that the application proves'));
 }
 
 /** A comma separates two scopes where the name of a scope follows it, and not a space. */

@@ -1,7 +1,5 @@
 import { type Command, Option } from 'commander';
-import { resolveOptions } from '../../src/core/config/options.js';
 import { systemClock } from '../../src/core/kernel/clock.js';
-import { systemRandom } from '../../src/core/kernel/secrets.js';
 import {
   type ExchangeOptions,
   exchangeSchema,
@@ -11,6 +9,7 @@ import {
 } from '../../src/idp/exchange-client.js';
 import { LoginFailed } from '../../src/idp/provider-client.js';
 import { type CommonOptions, examples } from '../command.js';
+import { resolveFlags } from '../options.js';
 import { readPassword } from '../password.js';
 import { readSecretFile, writeSecretFile } from '../secret-file.js';
 import { fail, say } from '../terminal.js';
@@ -84,10 +83,7 @@ async function exchange(options: TokenOptions, command: Command): Promise<void> 
 
 async function readRequest(options: TokenOptions, command: Command): Promise<ExchangeOptions> {
   const { issuer, client: clientId, resource, scope, delegation, subjectTokenStdin } = options;
-  const flags = { issuer, clientId, resource, scope };
-  const given = Object.fromEntries(Object.entries(flags).filter(([, value]) => value !== undefined));
-  const source = { program: 'idp', given, env: undefined, random: systemRandom };
-  const { values } = resolveOptions(exchangeSchema, source);
+  const values = resolveFlags(exchangeSchema, { issuer, clientId, resource, scope });
   const missing = (option: string): never => command.error(`error: ${option} is missing`);
   if (delegation !== undefined && subjectTokenStdin)
     command.error('error: use either --delegation or --subject-token-stdin');

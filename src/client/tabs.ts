@@ -36,6 +36,7 @@ const SETTLE_TIMEOUT_MS = 200;
 
 /** @param isShared whether other tabs have the same session */
 export function openTabs(name: string, isShared: boolean, onMessage: (message: object) => void): Tabs {
+  // The types of a browser are missing in the ones of Node.js.
   const {
     document,
     navigator,

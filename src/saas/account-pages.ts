@@ -5,7 +5,7 @@ import type { Pages } from '../core/http/pages.js';
 import type { FastifyTypebox } from '../core/http/routes.js';
 import { MINUTE } from '../core/kernel/clock.js';
 import { AppError } from '../core/kernel/errors.js';
-import type { AccountModuleOptions } from '../shared/account-pages/module.js';
+import type { AccountModuleOptions } from '../shared/account-pages/page.js';
 import type { AccountSources, Person } from '../shared/account-pages/service.js';
 import type { Identity } from './auth/sessions/sessions.js';
 import type { SaasBase } from './base.js';

@@ -9,18 +9,18 @@ import { foreignHashCollection } from './auth/import/foreign-hashes.js';
 import { activityCollection } from './auth/sessions/activity.js';
 import { loginCodeCollection } from './auth/sign-in/login-codes.js';
 import { sessionCollection, userCollection } from './auth/store.js';
-import { trialCollections } from './billing/checkout/trials.js';
 import { figureCollections } from './billing/figures/store.js';
 import { purchaseCollection } from './billing/purchases.js';
 import {
   checkoutCollection,
   customerCollection,
+  duplicateCollection,
   linkedCustomerCollection,
   paymentCollection,
   subscriptionCollection,
+  trialCollections,
   webhookEventCollection,
 } from './billing/store.js';
-import { duplicateCollection } from './billing/subscription/duplicates.js';
 import { usageCollection } from './billing/usage/reports.js';
 import { identityCollection, usedTicketCollection } from './login-providers/store.js';
 import { settingsCollection } from './settings/store.js';

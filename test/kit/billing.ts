@@ -3,11 +3,8 @@ import type { Job } from '../../src/core/ops/jobs.js';
 import { createAccountData } from '../../src/core/server/contributions.js';
 import type { Store } from '../../src/core/storage/collection.js';
 import { userCollection } from '../../src/saas/auth/store.js';
-import {
-  type BillingModule,
-  type BillingModuleOptions,
-  createBillingModule,
-} from '../../src/saas/billing/module.js';
+import type { BillingModuleOptions } from '../../src/saas/billing/context.js';
+import { type BillingModule, createBillingModule } from '../../src/saas/billing/module.js';
 import { billingUsers } from '../../src/saas/billing-users.js';
 import { eventSink } from './events.js';
 import { countedRandom } from './random.js';

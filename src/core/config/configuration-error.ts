@@ -32,27 +32,25 @@ export class ConfigurationError extends Error {
 }
 
 /**
- * Resolves several parts of a configuration and reports their problems together.
+ * Resolves two parts of a configuration and reports their problems together.
  *
  * @throws ConfigurationError with every problem
  */
-export function collectProblems<Parts extends readonly unknown[]>(
-  program: string,
-  ...parts: { [Index in keyof Parts]: () => Parts[Index] }
-): Parts {
-  // Keyed by text, because several parts report the same problem with NODE_ENV.
+export function collectProblems<A, B>(program: string, first: () => A, second: () => B): [A, B] {
+  // Keyed by text, because both parts report the same problem with NODE_ENV.
   const problems = new Map<string, Problem>();
-  const resolved = parts.map((resolve) => {
+  const attempt = <T>(resolve: () => T): [T] | [] => {
     try {
-      return resolve();
+      return [resolve()];
     } catch (error) {
       if (!(error instanceof ConfigurationError)) throw error;
       for (const problem of error.details) problems.set(formatProblem(problem), problem);
-      return undefined;
+      return [];
     }
-  });
-  if (problems.size > 0) throw new ConfigurationError(program, [...problems.values()]);
-  return resolved as unknown as Parts;
+  };
+  const resolved = [...attempt(first), ...attempt(second)];
+  if (resolved.length < 2) throw new ConfigurationError(program, [...problems.values()]);
+  return resolved as [A, B];
 }
 
 /** Collects the problems of a configuration. */

@@ -1,5 +1,5 @@
 import type { TObject } from 'typebox';
-import { type Annotated, isFromFile } from './options.js';
+import { type Annotated, isFromFile, optionsIn } from './options.js';
 
 /** One option in the documentation and `.env.example`. */
 export interface OptionRow {
@@ -16,7 +16,7 @@ export interface OptionRow {
 
 /** The options of a schema, in its order. */
 export function describeOptions(schema: TObject): OptionRow[] {
-  return (Object.entries(schema.properties) as unknown as [string, Annotated][]).map(([name, property]) => ({
+  return optionsIn(schema).map(([name, property]) => ({
     name,
     env: property.option.env,
     ...(property.option.fallbackEnv && { fallbackEnv: property.option.fallbackEnv }),

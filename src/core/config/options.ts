@@ -58,6 +58,10 @@ export function defineOptions<P extends TProperties>(properties: P): TObject<P> 
   return Type.Object(properties, { additionalProperties: false });
 }
 
+/** The options of a schema by name: each was annotated by `option`. */
+export const optionsIn = ({ properties }: TObject): [string, Annotated][] =>
+  Object.entries(properties) as [string, Annotated][];
+
 /** The sources of option values. */
 export interface Source {
   /** `saas-backend` or `idp`, for messages and the file of development secrets. */
@@ -112,7 +116,6 @@ export function resolveOptions<P extends TProperties>(
       'Set NODE_ENV=production.',
     );
   }
-  const properties = Object.entries(schema.properties) as unknown as [string, Annotated][];
   const values: Record<string, unknown> = {};
   const toGenerate: [name: string, env: string, make: (random: Random) => string][] = [];
 
@@ -130,7 +133,7 @@ export function resolveOptions<P extends TProperties>(
     const schemas = [schema, source.serverSchema];
     for (const [problem, remedy] of strayVariables(env, schemas, source)) report.warn(problem, remedy);
   }
-  for (const [name, property] of properties) {
+  for (const [name, property] of optionsIn(schema)) {
     const annotation = property.option;
     const value =
       readValue(name, property, source.given, env, report) ??
@@ -265,9 +268,7 @@ function strayVariables(
   schemas: readonly TObject[],
   { program, prefix }: Pick<Source, 'program' | 'prefix'>,
 ): [problem: string, remedy: string][] {
-  const annotations = schemas.flatMap(({ properties }) =>
-    (Object.values(properties) as unknown as Annotated[]).map(({ option }) => option),
-  );
+  const annotations = schemas.flatMap((schema) => optionsIn(schema).map(([, { option }]) => option));
   const names = annotations.flatMap(({ env: name, fallbackEnv }) => [name, fallbackEnv ?? name]);
   const files = annotations.filter(isFromFile).map(({ env: name }) => `${name}_FILE`);
   const known = new Set([...names, ...files]);

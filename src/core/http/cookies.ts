@@ -31,38 +31,32 @@ export function createCookie(plainName: string, publicUrl: () => string) {
 }
 
 /** A cookie for the state of what a browser has begun, which only this server reads and changes. */
-export interface SealedCookie<T> {
-  /** Null if there is none, or if it is forged or has expired. */
-  read(request: Pick<FastifyRequest, 'headers'>): T | null;
-  set(reply: FastifyReply, state: T): void;
-  clear(reply: FastifyReply): void;
-}
+export type SealedCookie<T extends object> = ReturnType<typeof createSealedCookie<T>>;
 
 /** As {@link createCookie}; the name separates its purpose from those of other cookies. */
 export function createSealedCookie<T extends object>(
   plainName: string,
   publicUrl: () => string,
   options: SealOptions,
-): SealedCookie<T> {
+) {
   const cookie = createCookie(plainName, publicUrl);
   const sealed = createSealed<T>(`cookie ${plainName}`, options);
   return {
-    read(request) {
+    /** Null if there is none, or if it is forged or has expired. */
+    read(request: Pick<FastifyRequest, 'headers'>): T | null {
       const text = cookie.read(request);
       return text === undefined ? null : sealed.open(text);
     },
-    set: (reply, state) => cookie.set(reply, sealed.seal(state), options.lifetimeMs / SECOND),
+    set: (reply: FastifyReply, state: T): void =>
+      cookie.set(reply, sealed.seal(state), options.lifetimeMs / SECOND),
     clear: cookie.clear,
   };
 }
 
-/** Cookies of one purpose, of which a browser can have several. */
-export type CookieGroup = ReturnType<typeof createCookieGroup>;
-
 /** With many cookies, servers would reject all requests of the browser. */
 const MAX_COOKIES = 3;
 
-/** @param plainName begins the names, which end with the ID */
+/** Cookies of one purpose, of which a browser can have several. @param plainName begins the names, which end with the ID */
 export function createCookieGroup(plainName: string, publicUrl: () => string) {
   const start = () => fullName(`${plainName}-`, publicUrl().startsWith('https:'));
   const of = (id: string): Cookie => createCookie(`${plainName}-${id}`, publicUrl);

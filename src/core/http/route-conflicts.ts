@@ -1,20 +1,18 @@
 import type { FastifyInstance, RouteOptions } from 'fastify';
 
 /** Detects routes that both the host and a plugin declare: Fastify's own error does not name the plugin or a remedy. */
-export interface RouteConflicts {
-  /** Must be called for each route of the plugin before Fastify adds it. @throws if the host has the same route */
-  add(route: RouteOptions & { routePath?: string }): void;
-}
+export type RouteConflicts = ReturnType<typeof watchRouteConflicts>;
 
 /** @param remedy advice for the host's developer, as a sentence */
-export function watchRouteConflicts(host: FastifyInstance, remedy: string): RouteConflicts {
+export function watchRouteConflicts(host: FastifyInstance, remedy: string) {
   const added = new Set<string>();
   // Also runs for the plugin's own routes, but before they are added to the set.
   host.addHook('onRoute', (route) => {
     for (const name of namesOf(route)) if (added.has(name)) throw conflict(name, remedy);
   });
   return {
-    add(route) {
+    /** Must be called for each route of the plugin before Fastify adds it. @throws if the host has the same route */
+    add(route: RouteOptions & { routePath?: string }): void {
       for (const name of namesOf(route)) {
         const [method = '', url = ''] = name.split(' ');
         if (host.hasRoute({ method: method as 'GET', url })) throw conflict(name, remedy);

@@ -83,6 +83,9 @@ export const isTimestamp = (schema: unknown): boolean =>
 /** Converts Unix time in milliseconds, as in documents, to a `Timestamp`. */
 export const toTimestamp = (milliseconds: number): string => new Date(milliseconds).toISOString();
 
+export const toTimestampOrNull = (milliseconds: number | undefined): string | null =>
+  milliseconds === undefined ? null : toTimestamp(milliseconds);
+
 /** In the query of a list: the `next` of the previous page. */
 export const After = Type.Optional(
   Type.String({ accepts: 'the next value of the previous page', maxLength: 1024 }),

@@ -3,11 +3,7 @@ import { createEncryption } from './encryption.js';
 import type { Random } from './secrets.js';
 
 /** Encrypted state that a client keeps and that is not stored: only this server reads or changes it. */
-export interface Sealed<T> {
-  seal(value: T): string;
-  /** Null if it is invalid or has expired. */
-  open(text: string): T | null;
-}
+export type Sealed<T extends object> = ReturnType<typeof createSealed<T>>;
 
 export interface SealOptions {
   /** The current secret first. */
@@ -21,12 +17,13 @@ export interface SealOptions {
 export function createSealed<T extends object>(
   purpose: string,
   { keys, lifetimeMs, clock, random }: SealOptions,
-): Sealed<T> {
+) {
   const encryption = createEncryption({ keys, purpose, unreadable: () => purpose, random });
   return {
-    seal: (value) =>
+    seal: (value: T): string =>
       encryption.encrypt(purpose, JSON.stringify({ ...value, expiresAt: clock.now() + lifetimeMs })),
-    open(text) {
+    /** Null if it is invalid or has expired. */
+    open(text: string): T | null {
       let opened: string;
       try {
         opened = encryption.decrypt(purpose, text);
@@ -34,8 +31,8 @@ export function createSealed<T extends object>(
         // Forged, or sealed with a secret that is not configured any more.
         return null;
       }
-      const { expiresAt, ...value } = JSON.parse(opened) as T & { expiresAt: number };
-      return isUnexpired(expiresAt, { now: clock.now(), life: lifetimeMs }) ? (value as unknown as T) : null;
+      const { expiresAt, ...value } = JSON.parse(opened);
+      return isUnexpired(expiresAt, { now: clock.now(), life: lifetimeMs }) ? value : null;
     },
   };
 }

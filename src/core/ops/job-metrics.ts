@@ -13,27 +13,15 @@ export const MAX_COUNTED_BACKLOG = 10_000;
 /** Exceeds the number of jobs. */
 const MAX_LEASES = 100;
 
-/** The part of a job that is measured. */
-interface MeasuredJob {
-  job: { countBacklog?(limit: number): Promise<number> };
-}
-
-export interface JobMeasurement {
+interface JobMeasurement {
   leases: Pick<Collection<{ id: string; dueAt: number }>, 'page'>;
   /** The jobs by name, which may be added later. */
-  entries: ReadonlyMap<string, MeasuredJob>;
+  entries: ReadonlyMap<string, { job: { countBacklog?(limit: number): Promise<number> } }>;
   clock: Clock;
 }
 
-export interface JobRecorder {
-  /** @param report what a purge has deleted */
-  // biome-ignore lint/suspicious/noConfusingVoidType: the runs of other jobs resolve with nothing
-  succeeded(job: string, report: { removed: number } | void): void;
-  failed(job: string): void;
-}
-
 /** Declares the metrics and returns what records the runs. */
-export function measureJobs(metrics: Metrics, { leases, entries, clock }: JobMeasurement): JobRecorder {
+export function measureJobs(metrics: Metrics, { leases, entries, clock }: JobMeasurement) {
   const countRun = metrics.counter({
     name: 'job_runs_total',
     help: 'Runs of background jobs by outcome: success or failure.',
@@ -77,24 +65,21 @@ export function measureJobs(metrics: Metrics, { leases, entries, clock }: JobMea
       labels: ['task'],
     },
     async () => {
-      const counts = [...entries].map(
-        async ([
-          job,
-          {
-            job: { countBacklog },
-          },
-        ]) =>
-          countBacklog ? [{ labels: { task: job }, value: await countBacklog(MAX_COUNTED_BACKLOG) }] : [],
-      );
+      const counts = [...entries].map(async ([task, { job }]) => {
+        const value = await job.countBacklog?.(MAX_COUNTED_BACKLOG);
+        return value === undefined ? [] : [{ labels: { task }, value }];
+      });
       return (await Promise.all(counts)).flat();
     },
   );
   return {
-    succeeded(job, report) {
+    /** @param report what a purge has deleted */
+    // biome-ignore lint/suspicious/noConfusingVoidType: the runs of other jobs resolve with nothing
+    succeeded(job: string, report: { removed: number } | void): void {
       countRun({ task: job, outcome: 'success' });
       if (report) countRemoved({ task: job }, report.removed);
       lastSuccess.set(job, clock.now());
     },
-    failed: (job) => countRun({ task: job, outcome: 'failure' }),
+    failed: (job: string): void => countRun({ task: job, outcome: 'failure' }),
   };
 }

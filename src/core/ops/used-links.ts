@@ -28,18 +28,7 @@ export interface LinkUse {
   unansweredSince: number;
 }
 
-export interface UsedLinks<T extends LinkOwner> {
-  begin(id: string, usedLinkHash: string): LinkUse;
-  /**
-   * Runs a request that uses a link or repeats the use. If it succeeds, the link cannot be used again. If it fails, the
-   * same request can be repeated.
-   */
-  complete<R>(use: LinkUse, request: () => Promise<R>): Promise<R>;
-  /** The owner, if the link was used by a request that has failed; `null` otherwise, and while that request is running. */
-  findUnanswered(use: LinkUse): Promise<T | null>;
-  /** The same, for uses that must not be completed twice: of concurrent repetitions, one gets the owner. */
-  takeOverUnanswered(use: LinkUse): Promise<T | null>;
-}
+export type UsedLinks<T extends LinkOwner> = ReturnType<typeof createUsedLinks<T>>;
 
 /** The part of a collection in use. */
 interface LinkOwners<T> {
@@ -57,7 +46,7 @@ const REQUEST_TIMEOUT_MS = 10 * SECOND;
 export function createUsedLinks<T extends LinkOwner>(
   owners: LinkOwners<T>,
   { unknownWrites, clock }: { unknownWrites: Pick<UnknownWritesRegistry, 'track'>; clock: Clock },
-): UsedLinks<T> {
+) {
   /** Failed requests. Allows the repetition if the use has taken effect and is their own. */
   const failed = unknownWrites.track<LinkUse>('used link', async (uses) => {
     const released = uses.map((use) => owners.updateOne({ ...use }, { set: { unansweredSince: 0 } }));
@@ -83,10 +72,18 @@ export function createUsedLinks<T extends LinkOwner>(
   };
 
   return {
-    begin: (id, usedLinkHash) => ({ id, usedLinkHash, unansweredSince: clock.now() }),
+    begin: (id: string, usedLinkHash: string): LinkUse => ({
+      id,
+      usedLinkHash,
+      unansweredSince: clock.now(),
+    }),
 
-    async complete(use, request) {
-      let result: Awaited<ReturnType<typeof request>>;
+    /**
+     * Runs a request that uses a link or repeats the use. If it succeeds, the link cannot be used again. If it fails, the
+     * same request can be repeated.
+     */
+    async complete<R>(use: LinkUse, request: () => Promise<R>): Promise<R> {
+      let result: R;
       try {
         result = await request();
       } catch (error) {
@@ -105,9 +102,13 @@ export function createUsedLinks<T extends LinkOwner>(
       return result;
     },
 
-    // A write that changes nothing, because a read does not see what the majority has not confirmed yet.
-    findUnanswered: (use) => changeUnanswered(use, { usedLinkHash: use.usedLinkHash }),
+    /**
+     * The owner, if the link was used by a request that has failed; `null` otherwise, and while that request is running. A write
+     * that changes nothing, because a read does not see what the majority has not confirmed yet.
+     */
+    findUnanswered: (use: LinkUse) => changeUnanswered(use, { usedLinkHash: use.usedLinkHash }),
 
-    takeOverUnanswered: (use) => changeUnanswered(use, { unansweredSince: use.unansweredSince }),
+    /** The same, for uses that must not be completed twice: of concurrent repetitions, one gets the owner. */
+    takeOverUnanswered: (use: LinkUse) => changeUnanswered(use, { unansweredSince: use.unansweredSince }),
   };
 }

@@ -1,6 +1,5 @@
 import { type Clock, DAY, isUnexpired, MINUTE, SECOND } from '../kernel/clock.js';
 import { sha256 } from '../kernel/secrets.js';
-import type { Job } from '../ops/jobs.js';
 import { createExpiryPurge } from '../ops/purge.js';
 import { Semaphore } from '../ops/semaphore.js';
 import { type Collection, nullIfTaken, type Page, type Store } from '../storage/collection.js';
@@ -56,24 +55,7 @@ export interface ReadOptions {
   notBefore?: number;
 }
 
-export interface Documents {
-  /** The copy in the store, without a request. */
-  find(uri: string): Promise<DocumentCopy | null>;
-  /** A fresh copy. @throws DocumentUnavailable, OVERLOADED, what `pay` throws */
-  read(uri: string, options: ReadOptions): Promise<DocumentCopy>;
-  /** Remembers that the copy has been used. */
-  markUsed(uri: string): Promise<void>;
-  /** Those that were used: the latest first, or in the order of their addresses with the beginning of one. */
-  listUsed(query: {
-    prefix?: string | undefined;
-    after?: string | undefined;
-    limit: number;
-  }): Promise<Page<DocumentCopy>>;
-  findById(id: string): Promise<DocumentCopy | null>;
-  /** `null` if there is none, or none in the other state. */
-  setBlocked(id: string, isBlocked: boolean): Promise<DocumentCopy | null>;
-  purge: Job;
-}
+export type Documents = ReturnType<typeof createDocuments>;
 
 const MAX_BYTES = 16 * 1024;
 
@@ -118,11 +100,12 @@ export function createDocuments(
     clock,
     onFailure,
   }: { send: SendRequest; clock: Clock; onFailure(uri: string, reason: string): void },
-): Documents {
+) {
   const failures = new Map<string, Failure>();
   const pending = new Map<string, Promise<DocumentCopy>>();
   const requests = new Semaphore(CONCURRENCY, MAX_QUEUE);
 
+  /** The copy in the store, without a request. */
   const find = (uri: string) => copies.findOne({ id: sha256(uri) });
 
   const save = async (
@@ -211,7 +194,8 @@ export function createDocuments(
   return {
     find,
 
-    async read(uri, options) {
+    /** A fresh copy. @throws DocumentUnavailable, OVERLOADED, what `pay` throws */
+    async read(uri: string, options: ReadOptions): Promise<DocumentCopy> {
       const { allowsStale = false, notBefore = 0 } = options;
       const copy = await find(uri);
       const now = clock.now();
@@ -230,7 +214,8 @@ export function createDocuments(
       });
     },
 
-    async markUsed(uri) {
+    /** Remembers that the copy has been used. */
+    async markUsed(uri: string): Promise<void> {
       const id = sha256(uri);
       const now = clock.now();
       const copy = await copies.findOne({ id });
@@ -241,7 +226,16 @@ export function createDocuments(
         await copies.updateOne({ id }, { set: { lastUsedAt: now } });
     },
 
-    listUsed({ prefix, after, limit }) {
+    /** Those that were used: the latest first, or in the order of their addresses with the beginning of one. */
+    listUsed({
+      prefix,
+      after,
+      limit,
+    }: {
+      prefix?: string | undefined;
+      after?: string | undefined;
+      limit: number;
+    }): Promise<Page<DocumentCopy>> {
       const usedAt = { gt: 0 };
       if (prefix === undefined)
         return readPage(copies, { where: { usedAt }, sort: 'usedAt', desc: true, after, limit });
@@ -249,9 +243,10 @@ export function createDocuments(
       return readPage(copies, { where: { usedAt, uri }, sort: 'uri', after, limit });
     },
 
-    findById: (id) => copies.findOne({ id }),
+    findById: (id: string) => copies.findOne({ id }),
 
-    setBlocked(id, isBlocked) {
+    /** `null` if there is none, or none in the other state. */
+    setBlocked(id: string, isBlocked: boolean): Promise<DocumentCopy | null> {
       const now = clock.now();
       return isBlocked
         ? copies.updateOne({ id, blockedAt: null }, { set: { blockedAt: now, expiresAt: NEVER } })

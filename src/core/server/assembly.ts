@@ -78,14 +78,10 @@ const STOP_TIMEOUT_MS = 8 * SECOND;
 
 /** Creates a server. Nothing runs before `start` or the first request of the middleware. */
 export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | MiddlewareServer<Values> {
-  const { server, configuration, mountPoints } = assembly;
-  const { lifecycle, publicUrl } = assembly.hostContext;
-  const rules: ResponseRules = {
-    ...responseRules(assembly.hostContext),
-    renderError: assembly.renderError,
-  };
+  const { server, configuration, mountPoints, hostContext, renderError } = assembly;
+  const rules: ResponseRules = { ...responseRules(hostContext), renderError };
   const app = createHardened(assembly, rules);
-  assumePortOf(app, publicUrl);
+  assumePortOf(app, hostContext.publicUrl);
   const unlistedProxy = detectUnlistedProxy(app, assembly.proxyVariable, server.values.trustProxy);
   // Not encapsulated, so that routes that are added to `app` have the plugin's decorator.
   const plugin = fp(async (root: FastifyInstance) => {
@@ -112,7 +108,12 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
     );
   });
   app.register(plugin);
+  const base = { fastify: app, configuration, ...createLifecycle(app, assembly) };
+  return mountPoints ? { ...base, middleware: createMiddleware(app, mountPoints, assembly) } : base;
+}
 
+/** The start and the stop of a server, each of which may be called during the other. */
+function createLifecycle(app: FastifyInstance, { server, hostContext: { lifecycle } }: Assembly<unknown>) {
   const { maxConnections, maxConnectionsPerAddress, trustProxy } = server.values;
   const connections = trackConnections(app.server, {
     total: connectionLimit(maxConnections),
@@ -145,8 +146,7 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
     const { port } = app.server.address() as AddressInfo;
     return { url: `http://${urlHost(host)}:${port}`, port };
   };
-  const base = { fastify: app, configuration, start, stop, close: stop };
-  return mountPoints ? { ...base, middleware: createMiddleware(app, mountPoints, assembly) } : base;
+  return { start, stop, close: stop };
 }
 
 function createMiddleware(

@@ -1,9 +1,8 @@
-import { defineOptions, resolveOptions } from '../config/options.js';
-import { systemRandom } from '../kernel/secrets.js';
 import { auditRetentionOption, createAudit, createListedAudit } from '../ops/audit.js';
 import { openExistingStore } from '../storage/open.js';
+import { resolveStore } from './backup.js';
 import { createCommandContext } from './module-context.js';
-import { storeOptions } from './options.js';
+import type { storeOptions } from './options.js';
 
 const AUDITS = {
   'saas-backend': { createAudit: createListedAudit, retention: auditRetentionOption('AUDIT_RETENTION_DAYS') },
@@ -37,10 +36,7 @@ export async function purgeAudit(
   { days: given, warn, onProgress = () => {}, signal }: AuditPurge,
 ): Promise<AuditPurgeReport> {
   const { createAudit: create, retention } = AUDITS[program];
-  const { values, production } = resolveOptions(
-    defineOptions({ databaseUri: storeOptions[program], auditRetentionDays: retention }),
-    { program, given: {}, env: undefined, random: systemRandom },
-  );
+  const { values, production } = resolveStore(program, { auditRetentionDays: retention });
   const days = given ?? values.auditRetentionDays;
   const store = await openExistingStore(values.databaseUri);
   try {

@@ -1,13 +1,12 @@
 import { setTimeout } from 'node:timers/promises';
-import { defineOptions, resolveOptions } from '../config/options.js';
 import { SECOND, systemClock } from '../kernel/clock.js';
-import { systemRandom } from '../kernel/secrets.js';
 import type { AuditRecord } from '../ops/audit.js';
 import { type AuditRange, followAudit, readAudit } from '../ops/audit-reader.js';
 import type { Collection } from '../storage/collection.js';
 import { existingFile } from '../storage/existing.js';
 import { readCollection } from '../storage/inspect.js';
-import { storeOptions } from './options.js';
+import { resolveStore } from './backup.js';
+import type { storeOptions } from './options.js';
 
 export interface AuditReading extends AuditRange {
   /** Absent: no limit. With `follow`, the number of records to begin with. */
@@ -30,15 +29,11 @@ export async function readAuditOf(
   { follow, limit, signal, ...range }: AuditReading,
   show: (records: AuditRecord[]) => void,
 ): Promise<void> {
-  const { values } = resolveOptions(defineOptions({ databaseUri: storeOptions[program] }), {
-    program,
-    given: {},
-    env: undefined,
-    random: systemRandom,
-  });
-  const { databaseUri: uri } = values;
+  const { databaseUri: uri } = resolveStore(program, {}).values;
   if (uri.startsWith('sqlite:')) existingFile(uri);
   await readCollection(uri, 'audit', async (records: Pick<Collection<AuditRecord>, 'page'>) => {
+    // An abort ends the pause by a rejection, and the caller by its condition.
+    const pause = () => setTimeout(ROUND_MS, undefined, { signal }).catch(() => undefined);
     const pages = follow
       ? followAudit(records, { ...range, last: limit ?? LAST_RECORDS, signal, pause, clock: systemClock })
       : readAudit(records, range, limit ?? Number.POSITIVE_INFINITY);
@@ -47,9 +42,4 @@ export async function readAuditOf(
       show(page);
     }
   });
-
-  async function pause(): Promise<void> {
-    // An abort ends the pause by a rejection, and the caller by its condition.
-    await setTimeout(ROUND_MS, undefined, { signal }).catch(() => undefined);
-  }
 }

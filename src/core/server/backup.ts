@@ -1,7 +1,21 @@
+import type { TProperties } from 'typebox';
 import { defineOptions, resolveOptions } from '../config/options.js';
 import { systemRandom } from '../kernel/secrets.js';
 import { type BackupProgress, backupStore } from '../storage/backup.js';
 import { storeOptions } from './options.js';
+
+/**
+ * The store of a program, and other options that its command needs: no secret is required or generated.
+ *
+ * @throws ConfigurationError
+ */
+export const resolveStore = <P extends TProperties>(program: keyof typeof storeOptions, more: P) =>
+  resolveOptions(defineOptions({ databaseUri: storeOptions[program], ...more }), {
+    program,
+    given: {},
+    env: undefined,
+    random: systemRandom,
+  });
 
 /**
  * Copies the store of a program, which may be running, to a new file.
@@ -13,11 +27,5 @@ export async function backup(
   file: string,
   onProgress: BackupProgress = () => {},
 ): Promise<void> {
-  const source = { program, given: {}, env: undefined, random: systemRandom };
-  // A backup needs no option except the URI of the store, and must not require or generate secrets.
-  const { databaseUri } = resolveOptions(
-    defineOptions({ databaseUri: storeOptions[program] }),
-    source,
-  ).values;
-  await backupStore(databaseUri, file, onProgress);
+  await backupStore(resolveStore(program, {}).values.databaseUri, file, onProgress);
 }

@@ -31,27 +31,12 @@ interface Source {
   idle: Set<Connection>;
 }
 
-/** The open connections of a server. */
-export interface TrackedConnections {
-  readonly count: number;
-  /**
-   * Accepts no further connections, and announces the end of each with its next response (`Connection: close`), so that requests
-   * on their way are still answered. Resolves after `timeoutMs`, or when all connections are closed.
-   */
-  announceEnd(timeoutMs: number): Promise<void>;
-  /**
-   * Closes idle connections immediately and all others after `timeoutMs`: a closing Node.js server waits for every connection and
-   * no longer checks its own timeouts.
-   */
-  end(timeoutMs: number): void;
-}
-
 /**
  * Limits the connections of a server: at the limit, a new connection replaces the one that has been idle longest, or is
  * rejected if none is idle. It never interrupts requests in progress. Those of one connection are processed one after
  * another (`RequestQueues`).
  */
-export function trackConnections(server: Server, limits: ConnectionLimits): TrackedConnections {
+export function trackConnections(server: Server, limits: ConnectionLimits) {
   const connections = new Connections(limits);
   // Fastify's, which would process all pipelined requests at once.
   const [handle] = server.listeners('request') as [RequestListener];
@@ -111,7 +96,11 @@ export function trackConnections(server: Server, limits: ConnectionLimits): Trac
       return connections.count;
     },
 
-    async announceEnd(timeoutMs) {
+    /**
+     * Accepts no further connections, and announces the end of each with its next response (`Connection: close`), so that requests
+     * on their way are still answered. Resolves after `timeoutMs`, or when all connections are closed.
+     */
+    async announceEnd(timeoutMs: number): Promise<void> {
       isClosing = true;
       // The method of `node:http` would also destroy connections on which the next request is on its way. In Bun there is no other.
       if (server.listening && server instanceof NetServer) NetServer.prototype.close.call(server);
@@ -128,7 +117,11 @@ export function trackConnections(server: Server, limits: ConnectionLimits): Trac
       });
     },
 
-    end(timeoutMs) {
+    /**
+     * Closes idle connections immediately and all others after `timeoutMs`: a closing Node.js server waits for every connection and
+     * no longer checks its own timeouts.
+     */
+    end(timeoutMs: number): void {
       isClosing = true;
       for (const { socket, latest } of connections.all()) {
         if (!latest || latest.closed) socket.destroy();

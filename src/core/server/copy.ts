@@ -164,6 +164,7 @@ function declared(
     ...store,
     collection<T extends Document>(name: string, declaration: Parameters<typeof store.collection<T>>[1]) {
       const collection = store.collection<T>(name, declaration);
+      // Of other fields than the ID, a copy knows nothing.
       found.push([name, collection as unknown as Collection<Document>]);
       return collection;
     },

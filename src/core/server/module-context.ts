@@ -2,50 +2,21 @@ import type { FastifyInstance } from 'fastify';
 import { type Clock, HOUR, SECOND, systemClock } from '../kernel/clock.js';
 import { type Random, systemRandom } from '../kernel/secrets.js';
 import type { AuditDependencies, AuditLog } from '../ops/audit.js';
-import { type BackgroundTasks, createBackgroundTasks } from '../ops/background-tasks.js';
-import { createJobs, type JobLog, type Jobs } from '../ops/jobs.js';
+import { createBackgroundTasks } from '../ops/background-tasks.js';
+import { createJobs, type JobLog } from '../ops/jobs.js';
 import type { Metrics } from '../ops/metrics.js';
-import { createUnknownWrites, type UnknownWritesRegistry } from '../ops/unknown-writes.js';
+import { createUnknownWrites } from '../ops/unknown-writes.js';
 import type { HashingCost } from '../passwords/argon2.js';
-import { createPasswordPolicy, type PasswordPolicy } from '../passwords/common.js';
-import { createPasswords, hashingLoad, type Passwords } from '../passwords/hasher.js';
+import { createPasswordPolicy } from '../passwords/common.js';
+import { createPasswords, hashingLoad } from '../passwords/hasher.js';
 import type { Store } from '../storage/collection.js';
 import type { Rates } from '../throttle/limits.js';
-import { createThrottle, type Throttle } from '../throttle/throttle.js';
+import { createThrottle } from '../throttle/throttle.js';
 import { watchClock } from './clock-check.js';
-import {
-  type AccountData,
-  createAccountData,
-  createSignInMethods,
-  createVersions,
-  type SignInMethods,
-  type Versions,
-} from './contributions.js';
+import { createAccountData, createSignInMethods, createVersions } from './contributions.js';
 
 /** The services that every module uses. A server or a command creates it once. */
-export interface ModuleContext<A extends AuditLog = AuditLog> {
-  store: Store;
-  clock: Clock;
-  random: Random;
-  log: JobLog;
-  audit: A;
-  throttle: Throttle;
-  passwords: Passwords;
-  passwordPolicy: PasswordPolicy;
-  /** Modules add their jobs, which run in a server only. */
-  jobs: Jobs;
-  /** Modules add what they store about an account, for its export and its deletion. */
-  accountData: AccountData;
-  /** Modules add what gives access to an account. */
-  signInMethods: SignInMethods;
-  /** Modules add the versions that their mails wait for. */
-  versions: Versions;
-  backgroundTasks: BackgroundTasks;
-  /** Writes that failed without a known outcome. */
-  unknownWrites: UnknownWritesRegistry;
-  /** Absent if metrics are disabled. */
-  metrics?: Metrics | undefined;
-}
+export type ModuleContext<A extends AuditLog = AuditLog> = ReturnType<typeof createModuleContext<A>>;
 
 export interface ModuleContextOptions<A extends AuditLog> {
   production: boolean;
@@ -79,7 +50,7 @@ export function createModuleContext<A extends AuditLog>(
     retryAudit = true,
     metrics,
   }: ModuleContextOptions<A>,
-): ModuleContext<A> {
+) {
   const unknownWrites = createUnknownWrites({ clock, log });
   if (metrics) measureHashing(metrics);
   const audit = createAudit(store, { clock, random, log, ...(retryAudit && { unknownWrites }) });
@@ -100,13 +71,19 @@ export function createModuleContext<A extends AuditLog>(
     }),
     passwords: createPasswords(random, hashing),
     passwordPolicy: createPasswordPolicy(production, (message) => log.warn(message)),
+    /** Modules add their jobs, which run in a server only. */
     jobs: createJobs(store, { clock, random, log, metrics }),
+    /** Modules add what they store about an account, for its export and its deletion. */
     accountData: createAccountData(),
+    /** Modules add what gives access to an account. */
     signInMethods: createSignInMethods(),
+    /** Modules add the versions that their mails wait for. */
     versions: createVersions(),
     backgroundTasks: createBackgroundTasks(log),
+    /** Writes that failed without a known outcome. */
     unknownWrites,
-    metrics,
+    /** Absent if metrics are disabled. */
+    ...(metrics && { metrics }),
   };
 }
 
@@ -157,17 +134,15 @@ export function followLifecycle(
 export function createCommandContext<A extends AuditLog>(
   store: Store,
   {
-    production,
     warn,
-    createAudit,
-  }: Pick<ModuleContextOptions<A>, 'production' | 'createAudit'> & { warn: (message: string) => void },
+    ...options
+  }: { warn: (message: string) => void } & Pick<ModuleContextOptions<A>, 'production' | 'createAudit'>,
 ): ModuleContext<A> {
   return createModuleContext(store, {
-    production,
+    ...options,
     clock: systemClock,
     random: systemRandom,
     log: commandLog(warn),
-    createAudit,
     limits: false,
     // A command ends before the store responds again.
     retryAudit: false,

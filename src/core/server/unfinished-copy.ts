@@ -21,16 +21,7 @@ export interface CopyPosition {
 }
 
 /** The right of one command to write to the target. */
-export interface UnfinishedCopy {
-  /** Where an interrupted command stopped; `null` if this command has begun the copy. */
-  readonly previous: CopyPosition | null;
-  /** Must precede every batch of writes. @throws StoreUnavailable if another command has taken over */
-  mayWrite(): Promise<void>;
-  /** Stores how far the copy has come. @throws StoreUnavailable if another command has taken over */
-  record(position: Required<CopyPosition> | Pick<CopyPosition, 'collection'>): Promise<void>;
-  /** Opens the target to programs. @throws StoreUnavailable if another command has taken over or a program has started */
-  finish(): Promise<void>;
-}
+export type UnfinishedCopy = ReturnType<typeof ownedCopy>;
 
 const MARKER_ID = 'store-copy';
 
@@ -123,7 +114,7 @@ function ownedCopy(
   leases: Collection<CopyMarker>,
   { term }: CopyMarker,
   { previous, now }: { previous: CopyPosition | null; now: () => number },
-): UnfinishedCopy {
+) {
   const own = { id: MARKER_ID, term };
   let renewedAt = performance.now();
   const renew = async (position: CopyPosition = {}): Promise<void> => {
@@ -136,12 +127,16 @@ function ownedCopy(
     renewedAt = since;
   };
   return {
+    /** Where an interrupted command stopped; `null` if this command has begun the copy. */
     previous,
+    /** Stores how far the copy has come. @throws StoreUnavailable if another command has taken over */
     record: renew,
+    /** Must precede every batch of writes. @throws StoreUnavailable if another command has taken over */
     async mayWrite() {
       // Also after a pause of the process, which another command may have taken for its end.
       if (performance.now() - renewedAt >= RENEWAL_MS) await renew();
     },
+    /** Opens the target to programs. @throws StoreUnavailable if another command has taken over or a program has started */
     async finish() {
       const { items } = await leases.page({ sort: 'id', limit: 2 });
       if (items.some(({ id }) => id !== MARKER_ID)) {

@@ -2,7 +2,6 @@ import { addressBlock, addressNetwork, EXEMPT_CALLER, isLoopbackAddress } from '
 import { type Clock, MINUTE } from '../kernel/clock.js';
 import { AppError } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
-import type { RunReport } from '../ops/jobs.js';
 import type { Metrics } from '../ops/metrics.js';
 import { countEach, countExpired, purgeEach, purgeExpired } from '../ops/purge.js';
 import { KeyedSemaphore } from '../ops/semaphore.js';
@@ -16,43 +15,7 @@ export type { SecretKind } from './guesses.js';
 export { fixedWindow, type Limit } from './limits.js';
 
 /** Rate limits. All errors are 429. */
-export interface Throttle {
-  /** Counts a request in this process and returns an error if it exceeds the limit. */
-  countRequest(ip: string): AppError | undefined;
-  /** The same for the requests of an agent for a person, from any address. */
-  countRequestOf(key: string, ip: string): AppError | undefined;
-  /** Counts an event of the address block of `ip` and, if it leads to e-mails, of its IPv6 /48. @throws RATE_LIMITED */
-  count(limit: Limit, ip: string): Promise<void>;
-  /** Counts an event of `key`, from any address. @throws RATE_LIMITED */
-  countKey(limit: Limit, key: string, ip: string): Promise<void>;
-  /** As `countKey`, but returns `false` instead of throwing RATE_LIMITED. */
-  tryCountKey(limit: Limit, key: string, ip: string): Promise<boolean>;
-  /**
-   * Evaluates a guess at the secret of an account; `evaluate` returns `null` for a wrong one.
-   * @param perAddress limits the failures of the address block at all accounts together
-   * @throws RATE_LIMITED, for passwords whether or not the password is correct
-   */
-  attempt<T>(
-    guess: Omit<Guess, 'perAddress'> & { perAddress?: Limit },
-    evaluate: () => Promise<T | null>,
-  ): Promise<T | null>;
-  /** The same for the operator's secret, limited by address only, so that attackers cannot lock the operator out. */
-  attemptAsOperator<T>(ip: string, evaluate: () => Promise<T | null>): Promise<T | null>;
-  /**
-   * The same for a route that has to respond while the store fails: attempts are then limited in this process.
-   */
-  attemptAsOperatorInOutage<T>(ip: string, evaluate: () => Promise<T | null>): Promise<T | null>;
-  /** Trusts the address block of the owner, proven by registration or an e-mailed link. */
-  trust(account: string, ip: string): Promise<void>;
-  /** The same after a change of the owner or the password, which revokes the trust in all other blocks. */
-  trustOnly(account: string, ip: string): Promise<void>;
-  /** Whether the account trusts the address block: it was signed in to from there within 30 days. */
-  isTrusted(account: string, ip: string): Promise<boolean>;
-  /** Deletes expired counters. */
-  purge(signal: AbortSignal): Promise<RunReport>;
-  /** Counts them, up to `limit` of each kind. */
-  countExpired(limit: number): Promise<number>;
-}
+export type Throttle = ReturnType<typeof createThrottle>;
 
 export interface ThrottleOptions {
   clock: Clock;
@@ -75,7 +38,7 @@ const OPERATOR_IN_OUTAGE = { most: 60, window: MINUTE, blocks: 50_000 };
 const REQUESTS = { window: MINUTE, blocks: 50_000 };
 const DEFAULT_REQUESTS = 300;
 
-export function createThrottle(store: Store, options: ThrottleOptions): Throttle {
+export function createThrottle(store: Store, options: ThrottleOptions) {
   const { clock, audit, secret, production, limits, rates } = options;
   const countRefusal = options.metrics?.counter({
     name: 'throttle_refusals_total',
@@ -90,21 +53,11 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
   const countByKey = createRequestCount(requests, clock, (key) => key);
   const countInOutage = createRequestCount(OPERATOR_IN_OUTAGE, clock);
   const operators = new KeyedSemaphore(1, 1024);
-  const purge = (signal: AbortSignal) => {
-    const until = { now: clock.now(), signal };
-    return purgeEach([
-      () => purgeExpired(counters.documents, until),
-      () => purgeExpired(guesses.sources, until),
-    ]);
-  };
-  const countAll = (limit: number) =>
-    countEach(
-      [counters.documents, guesses.sources].map((documents) => countExpired(documents, clock.now(), limit)),
-    );
-  if (limits === false) return { ...UNLIMITED, purge, countExpired: countAll };
+  const isOff = limits === false;
 
   /** Loopback addresses are exempt during development. */
-  const isLimited = (ip: string): boolean => limits === true || production || !isLoopbackAddress(ip);
+  const isLimited = (ip: string): boolean =>
+    !isOff && (limits === true || production || !isLoopbackAddress(ip));
   /** Whether limits per address apply. */
   const isAddressLimited = (ip: string): boolean => ip !== EXEMPT_CALLER && isLimited(ip);
   /** By name: derived once for each limit. */
@@ -121,7 +74,9 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
     ip,
   });
 
-  const attemptAsOperator: Throttle['attemptAsOperator'] = (ip, evaluate) => {
+  /** As `attempt` for the operator's secret, limited by address only, so that attackers cannot lock the operator out. */
+  const attemptAsOperator = <T>(ip: string, evaluate: () => Promise<T | null>): Promise<T | null> => {
+    if (isOff) return evaluate();
     const counted = byBlock(OPERATOR, ip);
     return operators.run(counted.key, async () => {
       await counters.check([counted]);
@@ -132,19 +87,22 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
   };
 
   return {
-    countRequest(ip) {
+    /** Counts a request in this process and returns an error if it exceeds the limit. */
+    countRequest(ip: string): AppError | undefined {
       const rejection = isAddressLimited(ip) ? countRequest(ip) : undefined;
       if (rejection) onRefusal?.('requests');
       return rejection;
     },
 
-    countRequestOf(key, ip) {
+    /** The same for the requests of an agent for a person, from any address. */
+    countRequestOf(key: string, ip: string): AppError | undefined {
       const rejection = isLimited(ip) ? countByKey(key) : undefined;
       if (rejection) onRefusal?.('requests');
       return rejection;
     },
 
-    async count(limit, ip) {
+    /** Counts an event of the address block of `ip` and, if it leads to e-mails, of its IPv6 /48. @throws RATE_LIMITED */
+    async count(limit: Limit, ip: string): Promise<void> {
       if (!isAddressLimited(ip)) return;
       const counted = byBlock(limit, ip);
       await counters.count(counted);
@@ -154,11 +112,13 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
       if (network) await counters.count({ limit: ofNetwork, key: network, ip });
     },
 
-    async countKey(limit, key, ip) {
+    /** Counts an event of `key`, from any address. @throws RATE_LIMITED */
+    async countKey(limit: Limit, key: string, ip: string): Promise<void> {
       if (isLimited(ip)) await counters.count({ limit, key, ip });
     },
 
-    async tryCountKey(limit, key, ip) {
+    /** As `countKey`, but returns `false` instead of throwing RATE_LIMITED. */
+    async tryCountKey(limit: Limit, key: string, ip: string): Promise<boolean> {
       if (!isLimited(ip)) return true;
       return counters.count({ limit, key, ip }).then(
         () => true,
@@ -169,14 +129,25 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
       );
     },
 
-    attempt({ perAddress, ...guess }, evaluate) {
+    /**
+     * Evaluates a guess at the secret of an account; `evaluate` returns `null` for a wrong one.
+     * @param guess.perAddress limits the failures of the address block at all accounts together
+     * @throws RATE_LIMITED, for passwords whether or not the password is correct
+     */
+    attempt<T>(
+      { perAddress, ...guess }: Omit<Guess, 'perAddress'> & { perAddress?: Limit },
+      evaluate: () => Promise<T | null>,
+    ): Promise<T | null> {
+      if (isOff) return evaluate();
       const bound = perAddress && isAddressLimited(guess.ip) ? byBlock(perAddress, guess.ip) : undefined;
       return guesses.attempt({ perAddress: bound, ...guess }, evaluate);
     },
 
     attemptAsOperator,
 
-    async attemptAsOperatorInOutage(ip, evaluate) {
+    /** The same for a route that has to respond while the store fails: attempts are then limited in this process. */
+    async attemptAsOperatorInOutage<T>(ip: string, evaluate: () => Promise<T | null>): Promise<T | null> {
+      if (isOff) return evaluate();
       try {
         return await attemptAsOperator(ip, evaluate);
       } catch (error) {
@@ -191,24 +162,33 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
       return evaluate();
     },
 
-    trust: guesses.trust,
-    trustOnly: guesses.trustOnly,
-    isTrusted: guesses.isTrusted,
-    purge,
-    countExpired: countAll,
+    /** Trusts the address block of the owner, proven by registration or an e-mailed link. */
+    async trust(account: string, ip: string): Promise<void> {
+      if (!isOff) await guesses.trust(account, ip);
+    },
+
+    /** The same after a change of the owner or the password, which revokes the trust in all other blocks. */
+    async trustOnly(account: string, ip: string): Promise<void> {
+      if (!isOff) await guesses.trustOnly(account, ip);
+    },
+
+    /** Whether the account trusts the address block: it was signed in to from there within 30 days. */
+    isTrusted: async (account: string, ip: string): Promise<boolean> =>
+      !isOff && (await guesses.isTrusted(account, ip)),
+
+    /** Deletes expired counters. */
+    purge(signal: AbortSignal) {
+      const until = { now: clock.now(), signal };
+      return purgeEach([
+        () => purgeExpired(counters.documents, until),
+        () => purgeExpired(guesses.sources, until),
+      ]);
+    },
+
+    /** Counts them, up to `limit` of each kind. */
+    countExpired: (limit: number) =>
+      countEach(
+        [counters.documents, guesses.sources].map((documents) => countExpired(documents, clock.now(), limit)),
+      ),
   };
 }
-
-const UNLIMITED: Omit<Throttle, 'purge' | 'countExpired'> = {
-  countRequest: () => undefined,
-  countRequestOf: () => undefined,
-  count: async () => undefined,
-  countKey: async () => undefined,
-  tryCountKey: async () => true,
-  attempt: (_guess, evaluate) => evaluate(),
-  attemptAsOperator: (_ip, evaluate) => evaluate(),
-  attemptAsOperatorInOutage: (_ip, evaluate) => evaluate(),
-  trust: async () => undefined,
-  trustOnly: async () => undefined,
-  isTrusted: async () => false,
-};

@@ -1,47 +1,19 @@
-import type { Collection } from '../../core/storage/collection.js';
 import { pagesOf } from '../../core/storage/pages.js';
 import type { Trials } from './checkout/trials.js';
+import type { BillingContext } from './context.js';
 import type { CustomerLinks } from './customers/customers.js';
 import { billingErrors, isCustomerMissing } from './errors.js';
-import type { Gateway } from './provider/gateway.js';
-import type { Purchases } from './purchases.js';
-import {
-  type Checkouts,
-  type Customers,
-  type LinkedCustomers,
-  listSubscriptions,
-  type Payments,
-  type Subscriptions,
-  type WebhookEvents,
-} from './store.js';
-import type { DuplicateDocument } from './subscription/duplicates.js';
-import type { UsageReports } from './usage/reports.js';
-import type { BillingUsers } from './users.js';
+import { listSubscriptions } from './store.js';
 
 /** Deletes the billing data of a deleted account. Invoices and customers remain at the provider. */
 export type BillingDeletion = ReturnType<typeof createBillingDeletion>;
 
-export type DeleteIfUserIsGone = BillingDeletion['deleteIfUserIsGone'];
-
-export interface BillingDeletionDependencies {
-  customers: Customers;
-  linkedCustomers: LinkedCustomers;
-  links: Pick<CustomerLinks, 'list'>;
-  purchases: Purchases;
-  checkouts: Checkouts;
-  duplicates: Collection<DuplicateDocument>;
-  trials: Pick<Trials, 'settle' | 'forget'>;
-  subscriptions: Subscriptions;
-  payments: Payments;
-  usage: UsageReports;
-  events: WebhookEvents;
-  users: Pick<BillingUsers, 'find'>;
-  gateway: Pick<Gateway, 'cancelSubscriptions'> | undefined;
-}
-
-export function createBillingDeletion(deps: BillingDeletionDependencies) {
-  const { customers, linkedCustomers, links, checkouts, duplicates, trials } = deps;
-  const { subscriptions, payments, purchases, usage, events, users, gateway } = deps;
+export function createBillingDeletion(
+  context: BillingContext,
+  { links, trials }: { links: CustomerLinks; trials: Trials },
+) {
+  const { customers, linkedCustomers, checkouts, duplicates, users, gateway } = context;
+  const { subscriptions, payments, purchases, usage, events } = context;
 
   const deleteEvents = async (ids: readonly (string | undefined)[]): Promise<void> => {
     const about = ids.filter((id) => id !== undefined);

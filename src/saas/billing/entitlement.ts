@@ -2,16 +2,11 @@ import type { SubscriptionStatus, SubscriptionSummary } from '../../core/http/sc
 import { type Clock, DAY } from '../../core/kernel/clock.js';
 import type { Write } from '../../core/storage/collection.js';
 import { pagesOf } from '../../core/storage/pages.js';
+import type { BillingContext } from './context.js';
+import type { PastDue } from './options.js';
 import { type Plans, UNKNOWN_PLAN } from './plans/plans.js';
-import { findPaymentOf, type PurchaseDocument, type Purchases } from './purchases.js';
-import {
-  type HeldSubscription,
-  isReturned,
-  listSubscriptions,
-  type Payments,
-  type SubscriptionDocument,
-  type Subscriptions,
-} from './store.js';
+import { findPaymentOf, type PurchaseDocument } from './purchases.js';
+import { type HeldSubscription, isReturned, listSubscriptions, type SubscriptionDocument } from './store.js';
 import {
   ACCESS_TERMS,
   type AccessTerms,
@@ -25,27 +20,23 @@ import {
  * user's record, so that reading a user needs no further query.
  */
 
-/** How long a past-due subscription keeps access: without limit, for a number of days, or not at all. */
-export type PastDue = 'entitled' | 'denied' | number;
-
-export interface EntitlementContext {
-  pastDue: PastDue;
-  now: number;
-}
-
 /** The source of a user's access. */
-export type Entitlement<T> = { grant: PlanGrant } | { subscription: T };
+type Entitlement<T> = { grant: PlanGrant } | { subscription: T };
 
 /** The summary of a user without subscription and grant. */
 export const NO_SUBSCRIPTION = { status: 'none', plan: 'free' } as const;
 
 /** Whether a subscription grants access to its plan at `now`. An unknown status or plan does not. */
 export function isEntitled(
-  subscription: Pick<SubscriptionDocument, 'status' | 'plan' | 'trialEnd' | 'pastDueSince'>,
+  {
+    status,
+    plan,
+    trialEnd,
+    pastDueSince = 0,
+  }: Pick<SubscriptionDocument, 'status' | 'plan' | 'trialEnd' | 'pastDueSince'>,
   pastDue: PastDue,
   now: number,
 ): boolean {
-  const { status, plan, trialEnd, pastDueSince = 0 } = subscription;
   if (plan === UNKNOWN_PLAN) return false;
   switch (status) {
     case 'active':
@@ -59,11 +50,9 @@ export function isEntitled(
   }
 }
 
-/** Whether a subscription with this status grants access at some time, under some setting. */
-const isEntitlingStatus = (status: string): boolean => ['active', 'trialing', 'past_due'].includes(status);
-
-const mayEntitle = ({ status, plan }: Pick<AccessTerms, 'status' | 'plan'>): boolean =>
-  isEntitlingStatus(status) && plan !== UNKNOWN_PLAN;
+/** Whether a subscription grants access at some time, under some setting. */
+const mayEntitle = ({ status, plan }: AccessTerms): boolean =>
+  ['active', 'trialing', 'past_due'].includes(status) && plan !== UNKNOWN_PLAN;
 
 /** The subscription to show for a user: the best one that may grant access, so that no unknown plan hides it. */
 export const selectShown = <T extends AccessTerms>(all: readonly T[]): T | undefined =>
@@ -75,7 +64,7 @@ export const isInForce = ({ until }: PlanGrant, now: number): boolean => until =
 export function findEntitlement<T extends AccessTerms>(
   held: readonly T[],
   grant: PlanGrant | undefined,
-  { pastDue, now }: EntitlementContext,
+  { pastDue, now }: { pastDue: PastDue; now: number },
   plan?: string,
 ): Entitlement<T> | null {
   const isRequested = (one: { plan: string }) => plan === undefined || one.plan === plan;
@@ -89,7 +78,7 @@ export function findEntitlement<T extends AccessTerms>(
 export function listEntitledPlans(
   subscriptions: readonly SubscriptionDocument[],
   grant: PlanGrant | undefined,
-  { pastDue, now }: EntitlementContext,
+  { pastDue, now }: { pastDue: PastDue; now: number },
   configured: Plans['configured'],
 ): Set<string> {
   const entitled = subscriptions.filter((one) => isEntitled(one, pastDue, now));
@@ -105,18 +94,14 @@ export type Projector = ReturnType<typeof createProjector>;
 /** @param report called with every subscription of a user, before or after the record is written */
 export function createProjector(
   listHeld: ListHeld,
-  { projection }: Pick<BillingUsers, 'projection'>,
+  { projection }: BillingUsers,
   report: (userId: string, all: SubscriptionDocument[]) => Promise<void>,
 ) {
   const projectionOf = (all: HeldSubscription[]): Projection => {
     const { status, plan } = selectShown(all) ?? NO_SUBSCRIPTION;
     return { status, plan, held: all.filter(mayEntitle).map(accessTermsOf) };
   };
-  const reportAll = (userId: string, all: HeldSubscription[]) =>
-    report(
-      userId,
-      all.filter(({ isPurchase }) => !isPurchase),
-    );
+  const withoutPurchases = (all: HeldSubscription[]) => all.filter(({ isPurchase }) => !isPurchase);
 
   return {
     /** Writes a user's subscriptions to the user's record. */
@@ -126,7 +111,8 @@ export function createProjector(
         if (revision === null) return;
         const all = await listHeld(userId);
         // Written even if nothing differs: a new revision makes writes that are based on older subscriptions fail.
-        if (await projection.write(userId, revision, projectionOf(all))) return reportAll(userId, all);
+        if (await projection.write(userId, revision, projectionOf(all)))
+          return report(userId, withoutPurchases(all));
       }
     },
 
@@ -140,7 +126,7 @@ export function createProjector(
       if (revision === null) return null;
       const all = (await listHeld(userId)).map((one) => (one.id === id ? changed : one));
       // Before the write, after which nothing repeats it.
-      await reportAll(userId, all);
+      await report(userId, withoutPurchases(all));
       return projection.writing(userId, revision, projectionOf(all));
     },
   };
@@ -176,10 +162,8 @@ export interface SubscriptionRecord {
 }
 
 /** `User.subscription` at this moment. Trials, grace periods and grants end without a write to the record. */
-export type SummaryOf = (record: SubscriptionRecord) => SubscriptionSummary;
-
-export function createSummaryOf({ pastDue, clock }: { pastDue: PastDue; clock: Clock }): SummaryOf {
-  return ({ subscriptionStatus, subscriptionsHeld = [], grant }) => {
+export function createSummaryOf({ pastDue, clock }: { pastDue: PastDue; clock: Clock }) {
+  return ({ subscriptionStatus, subscriptionsHeld = [], grant }: SubscriptionRecord): SubscriptionSummary => {
     const entitlement = findEntitlement(subscriptionsHeld, grant, { pastDue, now: clock.now() });
     const status = subscriptionStatus as SubscriptionStatus;
     if (!entitlement) return { status, plan: NO_SUBSCRIPTION.plan, entitled: false };
@@ -216,19 +200,10 @@ function rankOf({ status }: Rankable): number {
 }
 
 /** Every subscription of a user, and as active ones the paid purchases of plans that are sold once. */
-export type ListHeld = (userId: string) => Promise<HeldSubscription[]>;
+export type ListHeld = ReturnType<typeof createListHeld>;
 
-export interface ListHeldDependencies {
-  subscriptions: Subscriptions;
-  purchases: Purchases;
-  payments: Payments;
-  plans: Pick<Plans, 'hasPurchases' | 'isPurchase'>;
-}
-
-export function createListHeld(deps: ListHeldDependencies): ListHeld {
-  const { subscriptions, purchases, payments, plans } = deps;
-
-  return async (userId) => {
+export function createListHeld({ subscriptions, purchases, payments, plans }: BillingContext) {
+  return async (userId: string): Promise<HeldSubscription[]> => {
     const all: HeldSubscription[] = await listSubscriptions(subscriptions, userId);
     if (!plans.hasPurchases) return all;
     for await (const page of pagesOf(purchases, { where: { userId }, sort: 'at', desc: true })) {

@@ -1,10 +1,10 @@
 import { toTimestamp } from '../../core/http/schemas.js';
-import type { Clock } from '../../core/kernel/clock.js';
 import { type ErrorDetail, httpErrors } from '../../core/kernel/errors.js';
-import { type Audit, auditActor, type Operator } from '../../core/ops/audit.js';
+import { auditActor, type Operator } from '../../core/ops/audit.js';
+import type { BillingContext } from './context.js';
 import { NO_SUBSCRIPTION } from './entitlement.js';
 import { type KnownPlans, UNKNOWN_PLAN } from './plans/plans.js';
-import type { BillingUsers, PlanGrant } from './users.js';
+import type { PlanGrant } from './users.js';
 
 /** Plans that the operator gives to users, with or without a payment provider. */
 export type Grants = ReturnType<typeof createGrants>;
@@ -17,17 +17,10 @@ export interface GivenPlan {
   until?: number;
 }
 
-export interface GrantDependencies {
-  users: Pick<BillingUsers, 'grants'>;
-  plans: Pick<KnownPlans, 'names'>;
-  audit: Audit;
-  clock: Clock;
-}
-
 /** As in BILLING_PRICES. */
 const PLAN = /^[\w .-]{1,100}$/;
 
-export function createGrants({ users, plans, audit, clock }: GrantDependencies) {
+export function createGrants({ users, plans, audit, clock }: BillingContext) {
   const write = async (userId: string, grant: PlanGrant | null) => {
     const written = await users.grants.write(userId, grant);
     if (!written) throw httpErrors.NOT_FOUND({ message: 'The user was not found.' });

@@ -1,211 +1,121 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import { withLeadingSlash } from '../../core/config/public-url.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
-import type { ModuleContext } from '../../core/server/module-context.js';
+import type { Jobs } from '../../core/ops/jobs.js';
+import { createExpiryPurge } from '../../core/ops/purge.js';
 import { createBillingDeletion } from './account-deletion.js';
-import { createCheckoutPurge, createOpenCheckouts } from './checkout/open-checkouts.js';
 import { createCheckoutService } from './checkout/service.js';
 import { createTrials } from './checkout/trials.js';
-import { billingCollections } from './collections.js';
+import {
+  type BillingContext,
+  type BillingModuleContext,
+  type BillingModuleOptions,
+  createBillingContext,
+} from './context.js';
 import { createCustomerLinks, createEnsureCustomer } from './customers/customers.js';
 import { createProfileSync } from './customers/profile-sync.js';
 import { createListHeld, createProjector, createSummaryOf } from './entitlement.js';
-import type { Wait } from './events/leases.js';
 import { createBillingEvents } from './events/module.js';
 import { webhookPlugin } from './events/webhook.js';
 import { createBillingFigures, createFigureJob } from './figures/service.js';
 import { createGrants } from './grants.js';
-import {
-  type AnnounceNotification,
-  type BillingOutbox,
-  createEnqueueMail,
-  type Emit,
-} from './notifications.js';
-import { type BillingConfiguration, mayBeLiveKey } from './options.js';
 import { createCatalog } from './plans/catalog.js';
-import { createPlans } from './plans/plans.js';
 import { billingAdminPlugin, billingPlugin } from './plugin.js';
-import { createDashboardUrl } from './provider/dashboard.js';
-import { createGateway } from './provider/gateway.js';
 import { createPurchaseList } from './purchases.js';
-import { createBillingJobs, createResync } from './reconcile.js';
+import { type BillingJobDependencies, createBillingJobs, createResync } from './reconcile.js';
 import { createRecords } from './records.js';
 import { createBillingService } from './service.js';
 import { createSubscriptionChanges } from './subscription/changes.js';
-import { createSubscriptionDetails } from './subscription/details.js';
 import { createDuplicates } from './subscription/duplicates.js';
 import { createSubscriptionService } from './subscription/service.js';
 import { createSubscriptionSync } from './subscription/sync.js';
 import { createSubscriptionWriter } from './subscription/writer.js';
 import { createReportUsage } from './usage/reports.js';
 import { createUsageJobs } from './usage/sender.js';
-import type { BillingUsers } from './users.js';
 
 /** Subscriptions, payments and grants. The payment provider is the source of truth; the store contains a copy. */
 export type BillingModule = ReturnType<typeof createBillingModule>;
 
-export interface BillingModuleOptions {
-  config: BillingConfiguration;
-  users: BillingUsers;
-  outbox: BillingOutbox;
-  emit: Emit;
-  /** Gives a notification to webhooks before the step that prevents its repetition. Default: there are none. */
-  record?: Emit;
-  announceEvent: AnnounceNotification;
-  publicUrl(): string;
-  /** Whether `resync` processes unmatched events. Default: true. A command leaves them to the server and its listeners. */
-  replayEvents?: boolean;
-  /** Pauses between two checks of an event in progress. Default: a timer. */
-  wait?: Wait;
-}
+export function createBillingModule(product: BillingModuleContext, options: BillingModuleOptions) {
+  const context = createBillingContext(product, options);
+  const { config, gateway } = context;
+  const writes = createSubscriptionWrites(context);
+  const { trials, deletion, duplicates, writer, sync } = writes;
+  const events = createBillingEvents(context, writes);
+  const { processor } = events;
 
-export function createBillingModule(
-  context: Pick<
-    ModuleContext,
-    'store' | 'clock' | 'random' | 'log' | 'audit' | 'jobs' | 'metrics' | 'accountData'
-  >,
-  {
-    config,
-    users,
-    outbox,
-    emit,
-    record = async () => undefined,
-    announceEvent,
-    publicUrl,
-    replayEvents = true,
-    wait = sleep,
-  }: BillingModuleOptions,
-) {
-  const { store, clock, random, log, audit, jobs, metrics } = context;
-  const { paymentSecretKey: key, billingReturnUrlRelative: returnPath, pastDue } = config;
-  const gateway = key === undefined ? undefined : createGateway(key, config.paymentApiUrl);
-  const plans = createPlans(config, (priceId) =>
-    log.warn({ priceId }, `purchased price ${priceId} has no configured plan; no access granted`),
-  );
-  const collections = billingCollections(store);
-  const dashboardUrl = createDashboardUrl(key, config.paymentApiUrl);
-  const base = {
-    ...collections,
-    dashboardUrl,
-    gateway,
-    plans,
-    users,
-    emit,
-    record,
-    announceEvent,
-    pastDue,
-    audit,
-    clock,
-    random,
-    log,
-  };
+  const purchases = createPurchaseList(context);
+  const service = createBillingService(context, purchases);
+  const subscription = createSubscriptionService(context, { ...writes, ...events });
+  const changes = createSubscriptionChanges(context, { writer, subscription, sync });
+  const catalog = createCatalog(context);
+  const ensureCustomer = createEnsureCustomer(context, processor.replayUnmatched);
+  const checkout = createCheckoutService(context, { ensureCustomer, catalog, trials, deletion, sync });
+  const userApi = { service, checkout, subscription, catalog, changes, purchases };
 
-  const links = createCustomerLinks(base);
-  const trials = createTrials(base);
-  const deletion = createBillingDeletion({ ...base, links, trials });
-  const listHeld = createListHeld(base);
-  const duplicates = createDuplicates(base);
-  const projector = createProjector(listHeld, users, duplicates.report);
-  const writer = createSubscriptionWriter(collections.subscriptions, clock);
-  const { deleteIfUserIsGone } = deletion;
-  const writes = { ...base, links, projector, writer, deleteIfUserIsGone };
-
-  const billingUrl = () => publicUrl() + withLeadingSlash(returnPath);
-  const events = createBillingEvents({
-    ...writes,
-    store,
-    secrets: webhookSecretsOf(config),
-    ignoresTestEvents: mayBeLiveKey(key),
-    enqueueMail: createEnqueueMail({ ...base, outbox, billingUrl }),
-    wait,
-    metrics,
-  });
-  const { processor, eventLog } = events;
-  const sync = gateway && createSubscriptionSync({ ...writes, gateway });
-  const shared = { ...writes, ...events, sync, publicUrl, returnPath };
-
-  const purchases = createPurchaseList(base);
-  const service = createBillingService({ ...shared, purchases });
-  const details = createSubscriptionDetails(base);
-  const subscription = createSubscriptionService({ ...shared, listHeld, details });
-  const changes = createSubscriptionChanges({ ...shared, subscription });
-  const catalog = createCatalog(base);
-  const checkout = createCheckoutService({
-    ...shared,
-    catalog,
-    ensureCustomer: createEnsureCustomer(shared),
-    openCheckouts: gateway && createOpenCheckouts({ ...base, gateway }),
-    trials,
-  });
-
-  context.accountData.add({
+  product.accountData.add({
     section: { name: 'billing', read: service.recordsOf },
     close: deletion.cancelSubscriptions,
     delete: deletion.deleteBillingData,
   });
-
-  const { reconcile, retryUnmatched, purge } = createBillingJobs(shared);
-  jobs.add('billing-reconcile', reconcile);
-  jobs.add('billing-retry-unmatched', retryUnmatched);
-  jobs.add('billing-event-purge', purge);
-  if (gateway) {
-    const usageJobs = createUsageJobs({ ...base, reports: collections.usage, gateway });
-    jobs.add('billing-usage', usageJobs.send);
-    jobs.add('billing-usage-purge', usageJobs.purge);
-    jobs.add('customer-profiles', createProfileSync({ ...base, gateway }));
-    jobs.add('checkout-purge', createCheckoutPurge(base));
-  }
-
-  const isConfigured = key !== undefined || webhookSecretsOf(config).length > 0;
-  if (isConfigured) jobs.add('billing-figures', createFigureJob({ ...base }));
+  const isConfigured = gateway !== undefined || context.webhookSecrets.length > 0;
+  if (isConfigured) product.jobs.add('billing-figures', createFigureJob(context));
+  addJobs(product.jobs, context, { ...events, sync });
 
   return {
-    service,
-    checkout,
-    subscription,
-    catalog,
-    changes,
-    reportUsage: createReportUsage({
-      ...base,
-      reports: collections.usage,
-      isConfigured: gateway !== undefined,
-    }),
-    summaryOf: createSummaryOf(base),
-    grants: createGrants(base),
-    plans,
+    ...userApi,
+    reportUsage: createReportUsage(context),
+    summaryOf: createSummaryOf(context),
+    grants: createGrants(context),
+    plans: context.plans,
     deletion,
     webhook: events.webhook,
-    webhookEvents: collections.events,
-    /** For the operator. */
-    eventLog,
-    records: createRecords(base),
-    purchases,
+    webhookEvents: context.events,
+    eventLog: events.eventLog,
+    records: createRecords(context),
     /** Absent if neither an API key nor a webhook secret is configured. */
-    figures: isConfigured ? createBillingFigures(base) : undefined,
+    figures: isConfigured ? createBillingFigures(context) : undefined,
     duplicates,
-    resync: createResync({
-      ...shared,
-      replayUnmatched: replayEvents ? processor.replayUnmatched : undefined,
-    }),
+    resync: createResync(
+      context,
+      sync,
+      options.replayEvents === false ? undefined : processor.replayUnmatched,
+    ),
     /** Sends changed addresses and names to the provider soon. */
-    sendProfiles: gateway ? () => void jobs.runNow('customer-profiles') : () => undefined,
+    sendProfiles: gateway ? () => void product.jobs.runNow('customer-profiles') : () => undefined,
     /** The routes for users. */
     plugin: (fastify: FastifyTypebox) =>
-      billingPlugin(fastify, {
-        service,
-        checkout,
-        subscription,
-        catalog,
-        changes,
-        purchases,
-        allowPause: config.billingAllowPause === true,
-      }),
+      billingPlugin(fastify, { ...userApi, allowPause: config.billingAllowPause === true }),
     /** The routes for the operator. */
-    adminPlugin: (fastify: FastifyTypebox) => billingAdminPlugin(fastify, { duplicates }),
+    adminPlugin: (fastify: FastifyTypebox) => billingAdminPlugin(fastify, duplicates),
     /** The route for the provider. In a separate context, because it replaces the body parser. */
-    webhookPlugin: (fastify: FastifyTypebox) => webhookPlugin(fastify, events),
+    webhookPlugin: (fastify: FastifyTypebox) => webhookPlugin(fastify, events.webhook),
   };
 }
 
-const webhookSecretsOf = (config: BillingConfiguration): string[] =>
-  [config.paymentWebhookSecret, config.paymentWebhookSecretPrevious].filter((secret) => secret !== undefined);
+/** What writes subscriptions, their customers and the access that they give. */
+function createSubscriptionWrites(context: BillingContext) {
+  const links = createCustomerLinks(context);
+  const trials = createTrials(context);
+  const deletion = createBillingDeletion(context, { links, trials });
+  const listHeld = createListHeld(context);
+  const duplicates = createDuplicates(context);
+  const projector = createProjector(listHeld, context.users, duplicates.report);
+  const writer = createSubscriptionWriter(context);
+  const { gateway } = context;
+  /** Absent while no API key is configured. */
+  const sync = gateway && createSubscriptionSync(context, { gateway, writer, projector, deletion });
+  return { links, trials, deletion, listHeld, duplicates, projector, writer, sync };
+}
+
+function addJobs(jobs: Jobs, context: BillingContext, deps: BillingJobDependencies): void {
+  const { reconcile, retryUnmatched, purge } = createBillingJobs(context, deps);
+  jobs.add('billing-reconcile', reconcile);
+  jobs.add('billing-retry-unmatched', retryUnmatched);
+  jobs.add('billing-event-purge', purge);
+  const { gateway, checkouts, clock } = context;
+  if (!gateway) return;
+  const usage = createUsageJobs({ ...context, reports: context.usage, gateway });
+  jobs.add('billing-usage', usage.send);
+  jobs.add('billing-usage-purge', usage.purge);
+  jobs.add('customer-profiles', createProfileSync(context, gateway));
+  jobs.add('checkout-purge', createExpiryPurge(checkouts, clock));
+}

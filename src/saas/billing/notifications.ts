@@ -126,20 +126,7 @@ export type BillingOutbox = Pick<Outbox, 'put'>;
  * Enqueues the mail for an event. Its key identifies the fact instead of the event, so that repeated events of one fact
  * queue one mail.
  */
-export type EnqueueMail = (
-  event: BillingEvent,
-  userId: string,
-  subscription: SubscriptionDocument | undefined,
-) => Promise<void>;
-
-export interface MailDependencies {
-  users: Pick<BillingUsers, 'find'>;
-  plans: Pick<Plans, 'nameOf'>;
-  outbox: BillingOutbox;
-  /** The page on which users manage their subscription. */
-  billingUrl(): string;
-  clock: Clock;
-}
+export type EnqueueMail = ReturnType<typeof createEnqueueMail>;
 
 /** How long after the event a mail is still sent. */
 const MAIL_LIFETIME_MS = 3 * DAY;
@@ -148,10 +135,16 @@ export function createEnqueueMail({
   users,
   plans,
   outbox,
-  billingUrl,
+  returnUrl,
   clock,
-}: MailDependencies): EnqueueMail {
-  return async (event, userId, subscription) => {
+}: {
+  users: BillingUsers;
+  plans: Plans;
+  outbox: BillingOutbox;
+  returnUrl(): string;
+  clock: Clock;
+}) {
+  return async (event: BillingEvent, userId: string, subscription: SubscriptionDocument | undefined) => {
     const mail = mailFor(event);
     if (!mail) return;
     const user = await users.find(userId);
@@ -165,7 +158,7 @@ export function createEnqueueMail({
       values: {
         ...mail.values,
         email: user.email,
-        link: billingUrl(),
+        link: returnUrl(),
         ...(plan !== undefined && { plan: plans.nameOf(plan) }),
         // As in mails about accounts: a stranger may have registered the address with an advertisement as the name.
         ...(user.name !== '' && user.emailVerified && { name: user.name }),

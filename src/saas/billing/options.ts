@@ -79,6 +79,9 @@ export const billingOptions = {
 
 export type BillingConfiguration = Static<TObject<typeof billingOptions>>;
 
+/** How long a past-due subscription keeps access: without limit, for a number of days, or not at all. */
+export type PastDue = BillingConfiguration['pastDue'];
+
 /** The price and the plan of a `price=plan` pair. */
 export function splitPair(pair: string): [priceId: string, plan: string] {
   const equals = pair.indexOf('=');

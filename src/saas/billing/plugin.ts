@@ -49,9 +49,13 @@ export interface BillingPluginOptions {
 }
 
 /** The routes for users: buying, reading and managing subscriptions. */
-export async function billingPlugin(fastify: FastifyTypebox, deps: BillingPluginOptions): Promise<void> {
-  const { service, checkout, subscription, catalog, changes, purchases, allowPause } = deps;
+export async function billingPlugin(fastify: FastifyTypebox, options: BillingPluginOptions): Promise<void> {
+  addHostedPages(fastify, options);
+  addReading(fastify, options);
+  addChanges(fastify, options);
+}
 
+function addHostedPages(fastify: FastifyTypebox, { checkout, service }: BillingPluginOptions): void {
   // For people only: both answers are addresses at which anyone who has them acts as the person at the payment provider.
   fastify.post(
     '/billing/create-checkout-session',
@@ -72,7 +76,12 @@ export async function billingPlugin(fastify: FastifyTypebox, deps: BillingPlugin
     },
     async (request) => ok(await service.portal(request.saas.user, request.body.returnPath)),
   );
+}
 
+function addReading(
+  fastify: FastifyTypebox,
+  { subscription, catalog, purchases }: BillingPluginOptions,
+): void {
   fastify.get(
     '/billing/subscription',
     {
@@ -127,7 +136,9 @@ export async function billingPlugin(fastify: FastifyTypebox, deps: BillingPlugin
     },
     async () => ok(await catalog.plans()),
   );
+}
 
+function addChanges(fastify: FastifyTypebox, { changes, allowPause }: BillingPluginOptions): void {
   /** A route that changes the user's subscription. */
   const postChange = <Body extends TSchema>(
     path: string,
@@ -181,10 +192,7 @@ export async function billingPlugin(fastify: FastifyTypebox, deps: BillingPlugin
 }
 
 /** The routes for the operator. */
-export async function billingAdminPlugin(
-  fastify: FastifyTypebox,
-  { duplicates }: { duplicates: Duplicates },
-): Promise<void> {
+export async function billingAdminPlugin(fastify: FastifyTypebox, duplicates: Duplicates): Promise<void> {
   fastify.get(
     '/api/billing/duplicate-subscriptions',
     {

@@ -1,44 +1,32 @@
-import { type Clock, DAY, MINUTE, SECOND } from '../../core/kernel/clock.js';
-import type { Job, JobLog } from '../../core/ops/jobs.js';
+import { DAY, MINUTE, SECOND } from '../../core/kernel/clock.js';
+import type { Job } from '../../core/ops/jobs.js';
 import { countEach, purgeEach, purgeMatching } from '../../core/ops/purge.js';
 import { pagesOf } from '../../core/storage/pages.js';
+import type { BillingContext } from './context.js';
 import { billingErrors, isSubscriptionMissing } from './errors.js';
 import type { ChargeRecorder } from './events/charges.js';
 import { expiredLeases } from './events/leases.js';
 import type { EventProcessor } from './events/processor.js';
 import { HANDLED_EVENT_TYPES, parseEvent } from './events/provider-objects.js';
 import type { PurchaseRecorder } from './events/purchases.js';
-import type { Gateway } from './provider/gateway.js';
 import { asText, type Json } from './provider/json.js';
-import type { PurchaseDocument, Purchases } from './purchases.js';
+import type { PurchaseDocument } from './purchases.js';
 import {
   type CustomerDocument,
-  type Customers,
   EVENT_OUTCOMES,
   type PaymentDocument,
-  type Payments,
   type SubscriptionDocument,
-  type Subscriptions,
   type WebhookEventDocument,
   type WebhookEvents,
 } from './store.js';
 import type { SubscriptionSync, SyncedSubscription } from './subscription/sync.js';
 
-/** The background jobs of billing. */
-export type BillingJobs = ReturnType<typeof createBillingJobs>;
-
 export interface BillingJobDependencies {
-  events: WebhookEvents;
-  subscriptions: Subscriptions;
-  payments: Payments;
   processor: EventProcessor;
-  purchases: Purchases;
-  charges: Pick<ChargeRecorder, 'attribute'>;
-  purchaseRecorder: Pick<PurchaseRecorder, 'fetchItems'>;
+  charges: ChargeRecorder;
+  purchaseRecorder: PurchaseRecorder;
   /** Absent while no API key is configured. */
   sync: SubscriptionSync | undefined;
-  clock: Clock;
-  log: Pick<JobLog, 'warn'>;
 }
 
 /** Records that lack something only the provider knows. */
@@ -69,8 +57,10 @@ const RETRY_UNANSWERED_MS = 15 * SECOND;
 /** When to retry a subscription that does not exist at the provider. */
 const RETRY_MISSING_MS = 15 * MINUTE;
 
-export function createBillingJobs(deps: BillingJobDependencies) {
-  const { events, subscriptions, payments, purchases, processor, sync, clock, log } = deps;
+/** The background jobs of billing. */
+export function createBillingJobs(context: BillingContext, deps: BillingJobDependencies) {
+  const { events, subscriptions, payments, purchases, clock, log } = context;
+  const { processor, sync } = deps;
 
   /** Processes every matching event; a failure does not stop the others. */
   const resumeAll = async (
@@ -230,21 +220,17 @@ export interface ResyncChange {
   fields: string[];
 }
 
-export interface ResyncDependencies {
-  customers: Customers;
-  /** Both absent while no API key is configured. */
-  gateway: Gateway | undefined;
-  sync: SubscriptionSync | undefined;
-  /** Processes the unmatched events of a customer; absent if the background jobs of a server do this. */
-  replayUnmatched: ((customerId: string) => Promise<void>) | undefined;
-}
-
 /** Those that change subscriptions. The provider accepts at most 20 types. */
 const SYNCED_EVENT_TYPES = [...HANDLED_EVENT_TYPES].filter((type) =>
   /^(customer\.subscription|invoice)\./.test(type),
 );
 
-export function createResync({ customers, gateway, sync, replayUnmatched }: ResyncDependencies) {
+/** @param replayUnmatched processes the unmatched events of a customer; absent if the background jobs of a server do this */
+export function createResync(
+  { customers, gateway }: BillingContext,
+  sync: SubscriptionSync | undefined,
+  replayUnmatched: ((customerId: string) => Promise<void>) | undefined,
+) {
   const listCustomers = async (filter: {
     customerIds?: Set<string>;
     userId?: string;

@@ -1,10 +1,10 @@
 import { type Static, Type } from 'typebox';
-import { Timestamp, toTimestamp } from '../../core/http/schemas.js';
+import { Timestamp, toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
 import type { Collection, Page, Where } from '../../core/storage/collection.js';
 import { readPage } from '../../core/storage/pages.js';
+import type { BillingContext } from './context.js';
 import type { DashboardUrl } from './provider/dashboard.js';
-import type { Customers, PaymentDocument, Payments, SubscriptionDocument, Subscriptions } from './store.js';
-import type { BillingUsers } from './users.js';
+import type { PaymentDocument, SubscriptionDocument } from './store.js';
 
 /** Subscriptions and payments of all users, for the operator. */
 export type BillingRecords = ReturnType<typeof createRecords>;
@@ -67,21 +67,7 @@ export type PaymentRecord = Static<typeof PaymentRecord>;
 
 export const billingRecordSchemas = { subscription: SubscriptionRecord, payment: PaymentRecord };
 
-export interface RecordDependencies {
-  subscriptions: Subscriptions;
-  payments: Payments;
-  customers: Customers;
-  users: Pick<BillingUsers, 'find'>;
-  dashboardUrl: DashboardUrl;
-}
-
-export function createRecords({
-  subscriptions,
-  payments,
-  customers,
-  users,
-  dashboardUrl,
-}: RecordDependencies) {
+export function createRecords({ subscriptions, payments, customers, users, dashboardUrl }: BillingContext) {
   /** A page whose records name the address of their user. */
   const read = async <T extends Owned, R>(
     collection: Pick<Collection<T>, 'page'>,
@@ -141,9 +127,9 @@ function subscriptionRecord(
     priceId: priceId ?? null,
     customerId: customerId ?? null,
     startedAt: toTimestamp(document.startedAt),
-    currentPeriodEnd: currentPeriodEnd === undefined ? null : toTimestamp(currentPeriodEnd),
+    currentPeriodEnd: toTimestampOrNull(currentPeriodEnd),
     cancelAtPeriodEnd,
-    endedAt: document.endedAt === undefined ? null : toTimestamp(document.endedAt),
+    endedAt: toTimestampOrNull(document.endedAt),
     cancellationReason: document.cancellationReason ?? null,
     updatedAt: toTimestamp(document.updatedAt),
     dashboardUrl: dashboardUrl(id, document.livemode),

@@ -1,21 +1,13 @@
-import { withLeadingSlash } from '../../core/config/public-url.js';
 import { toTimestamp, type User } from '../../core/http/schemas.js';
 import { invalidFields } from '../../core/kernel/errors.js';
 import { mapPages, pagesOf } from '../../core/storage/pages.js';
+import type { BillingContext } from './context.js';
 import { billingErrors } from './errors.js';
 import { returnPathProblem } from './options.js';
-import type { Gateway } from './provider/gateway.js';
 import type { PurchaseList } from './purchases.js';
 import type { Purchase } from './schemas.js';
-import {
-  type Customers,
-  listSubscriptions,
-  type PaymentDocument,
-  type Payments,
-  type SubscriptionDocument,
-  type Subscriptions,
-} from './store.js';
-import { listUsage, type UsageReports } from './usage/reports.js';
+import { listSubscriptions, type PaymentDocument, type SubscriptionDocument } from './store.js';
+import { listUsage } from './usage/reports.js';
 
 /** Managing and exporting purchases. */
 export type BillingService = ReturnType<typeof createBillingService>;
@@ -30,38 +22,21 @@ export interface BillingRecords {
   usage: AsyncIterable<Record<string, unknown>[]>;
 }
 
-export interface BillingServiceDependencies {
-  customers: Customers;
-  subscriptions: Subscriptions;
-  payments: Payments;
-  purchases: Pick<PurchaseList, 'all'>;
-  usage: UsageReports;
-  /** Absent while no API key is configured. */
-  gateway: Pick<Gateway, 'createPortal'> | undefined;
-  publicUrl(): string;
-  returnPath: string;
-}
-
-export function createBillingService(deps: BillingServiceDependencies) {
-  const { customers, subscriptions, payments, gateway, publicUrl } = deps;
-
-  const paymentsOf = (userId: string): BillingRecords['payments'] =>
-    mapPages(pagesOf(payments, { where: { userId }, sort: 'at', desc: true }), paymentRecord);
+export function createBillingService(context: BillingContext, purchases: PurchaseList) {
+  const { customers, subscriptions, payments, usage, gateway, config, returnUrl } = context;
 
   return {
     /**
      * Opens a session of the provider's customer portal.
      * @throws VALIDATION_ERROR, CUSTOMER_NOT_FOUND, PAYMENT_PROVIDER_ERROR, BILLING_NOT_CONFIGURED
      */
-    async portal(user: User, returnPath: string = deps.returnPath): Promise<{ url: string }> {
+    async portal(user: User, returnPath = config.billingReturnUrlRelative): Promise<{ url: string }> {
       const problem = returnPathProblem(returnPath);
       if (problem) throw invalidFields({ path: 'returnPath', message: problem });
       if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
       const customer = await customers.findOne({ id: user.id });
       if (!customer) throw billingErrors.CUSTOMER_NOT_FOUND();
-      const returnUrl = publicUrl() + withLeadingSlash(returnPath);
-      const { url } = await gateway.createPortal({ customerId: customer.customerId, returnUrl });
-      return { url };
+      return gateway.createPortal({ customerId: customer.customerId, returnUrl: returnUrl(returnPath) });
     },
 
     /** What is stored about a user, for export. */
@@ -73,9 +48,9 @@ export function createBillingService(deps: BillingServiceDependencies) {
       return {
         customer: customer && { customerId: customer.customerId, createdAt: toTimestamp(customer.createdAt) },
         subscriptions: all.map(({ rev, lastEvent, ...subscription }) => withTimestamps(subscription)),
-        payments: paymentsOf(userId),
-        purchases: deps.purchases.all(userId),
-        usage: listUsage(deps.usage, userId),
+        payments: mapPages(pagesOf(payments, { where: { userId }, sort: 'at', desc: true }), paymentRecord),
+        purchases: purchases.all(userId),
+        usage: listUsage(usage, userId),
       };
     },
   };

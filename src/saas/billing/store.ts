@@ -318,3 +318,35 @@ export async function writeRevision<T extends { id: string; rev: number; recheck
   const unset = isChecked ? ['recheckAt' as const] : [];
   return (await collection.updateOne({ id, rev: stored.rev }, { set, unset })) !== null;
 }
+
+/** The trial of a person, identified by the address. Once it was used, only the fingerprint and a time remain. */
+export interface TrialDocument {
+  /** HMAC of the normalized address. */
+  id: string;
+  userId?: string;
+  /** The checkout to which the trial belongs. */
+  checkoutId?: string;
+  /** Replaced by every write, for optimistic locking. */
+  rev: string;
+  usedAt?: number;
+}
+
+export const trialCollections = (store: Store) => ({
+  trials: store.collection<TrialDocument>('trials', { indexes: [['userId']], fields: ['rev'] }),
+  /** A random key of this installation. */
+  keys: store.collection<{ id: string; key: string }>('billing_keys'),
+});
+
+/** That the duplicate subscriptions of a user were reported. */
+export interface DuplicateDocument {
+  /** The user's ID. */
+  id: string;
+  /** The newest of the subscriptions in the last report. */
+  subscriptionId: string;
+  /** The same of every report; absent after the first one. */
+  reportedIds?: string[];
+  at: number;
+}
+
+export const duplicateCollection = (store: Store): Collection<DuplicateDocument> =>
+  store.collection<DuplicateDocument>('duplicate_subscriptions', { fields: ['subscriptionId'] });

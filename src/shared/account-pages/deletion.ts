@@ -1,23 +1,12 @@
 import type { FastifyRequest } from 'fastify';
 import { type Localized, message } from '../../core/http/messages.js';
-import type { Page, Pages } from '../../core/http/pages.js';
+import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
-import type { PersonGuard, SignIn } from './guard.js';
+import type { AccountOptions } from './page.js';
 import { DeletionBody } from './schemas.js';
-import type { AccountService, AccountSources } from './service.js';
-
-export interface DeletionOptions {
-  guard: PersonGuard;
-  service: Pick<AccountService, 'delete'>;
-  sources: { people: Pick<AccountSources['people'], 'reservesHandles'> };
-  signIn: Pick<SignIn, 'forgetSession'>;
-  pages: Pages;
-  /** The path of the account page, which includes what a proxy adds. */
-  path(): string;
-}
 
 /** The page on which a person deletes the account: the user name has to be typed, and the password. */
-export async function deletionPlugin(fastify: FastifyTypebox, options: DeletionOptions): Promise<void> {
+export async function deletionPlugin(fastify: FastifyTypebox, options: AccountOptions): Promise<void> {
   const { guard, service, signIn, pages, path } = options;
   const { reservesHandles } = options.sources.people;
   const config = access('recent-person', { page: true });

@@ -28,18 +28,17 @@ export interface SignIn {
 
 export type PersonGuard = ReturnType<typeof createPersonGuard>;
 
-/** Admits people by their session only: agents have none, and no token or password in a header opens these pages. */
 export interface PersonGuardOptions {
   signIn: SignIn;
   /** Further pages that a sign-in returns to, below the account page: `/address`. */
   furtherPages?: readonly string[];
   /** How old a sign-in may be for what cannot be undone, in milliseconds. Default: 15 minutes. */
   maxAuthenticationAge?: number;
-  clock: Clock;
 }
 
-export function createPersonGuard(options: PersonGuardOptions) {
-  const { signIn, furtherPages = [], maxAuthenticationAge = 15 * MINUTE, clock } = options;
+/** Admits people by their session only: agents have none, and no token or password in a header opens these pages. */
+export function createPersonGuard(options: PersonGuardOptions, clock: Clock) {
+  const { signIn, furtherPages = [], maxAuthenticationAge = 15 * MINUTE } = options;
   const known = [...PAGES, ...furtherPages];
   const admitted = new WeakMap<FastifyRequest, SignedIn>();
 
@@ -49,11 +48,7 @@ export function createPersonGuard(options: PersonGuardOptions) {
     return known.find((page) => path === page || path.startsWith(`${page}/`)) ?? '';
   };
 
-  const admit = async (
-    request: FastifyRequest,
-    reply: FastifyReply,
-    { within }: { within: number },
-  ): Promise<FastifyReply | undefined> => {
+  const admitWithin = (within: number) => async (request: FastifyRequest, reply: FastifyReply) => {
     const user = await signIn.userOf(request, reply);
     if (user && isRecent(user.session.authTime, { now: clock.now(), within })) {
       admitted.set(request, user);
@@ -75,16 +70,14 @@ export function createPersonGuard(options: PersonGuardOptions) {
     createFormTokens({ secret: `account ${personOf(request).token}`, clock });
 
   return {
-    guard: (request: FastifyRequest, reply: FastifyReply) =>
-      admit(request, reply, { within: Number.POSITIVE_INFINITY }),
+    guard: admitWithin(Number.POSITIVE_INFINITY),
     /** The same if the person has signed in recently. */
-    recentGuard: (request: FastifyRequest, reply: FastifyReply) =>
-      admit(request, reply, { within: maxAuthenticationAge }),
+    recentGuard: admitWithin(maxAuthenticationAge),
     personOf,
     formsOf,
     /** @throws login_rejected if no page of this session contained the form */
-    checkForm(request: FastifyRequest<{ Body: { form: string } }>) {
-      if (!formsOf(request).isValid(request.body.form)) {
+    checkForm(request: FastifyRequest) {
+      if (!formsOf(request).isValid((request.body as { form?: unknown }).form)) {
         throw accountErrors.login_rejected({ page: 'stale_form' });
       }
     },

@@ -1,30 +1,21 @@
-import type { FastifyTypebox, Guard } from '../../core/http/routes.js';
+import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
-import { createPersonGuard, type PersonGuard, type PersonGuardOptions } from './guard.js';
-import { type AccountPluginOptions, accountPlugin } from './plugin.js';
+import { createPersonGuard } from './guard.js';
+import type { AccountModuleOptions } from './page.js';
+import { accountPlugin } from './plugin.js';
 import { createAccountService } from './service.js';
 
 /** The pages on which people manage their own accounts. */
-export interface AccountModule {
-  /** The access levels of the routes below. */
-  guards: Record<'person' | 'recent-person', Guard>;
-  /** For further pages of the account. */
-  guard: PersonGuard;
-  plugin(fastify: FastifyTypebox): Promise<void>;
-}
+export type AccountModule = ReturnType<typeof createAccountModule>;
 
-export type AccountModuleOptions = Omit<AccountPluginOptions, 'guard' | 'service'> &
-  Pick<PersonGuardOptions, 'maxAuthenticationAge' | 'furtherPages'>;
-
-export function createAccountModule(
-  { clock }: Pick<ModuleContext, 'clock'>,
-  options: AccountModuleOptions,
-): AccountModule {
-  const guard = createPersonGuard({ ...options, clock });
+export function createAccountModule({ clock }: Pick<ModuleContext, 'clock'>, options: AccountModuleOptions) {
+  const guard = createPersonGuard(options, clock);
   const service = createAccountService(options.sources);
   return {
+    /** For further pages of the account. */
     guard,
+    /** The access levels of the routes below. */
     guards: { person: guard.guard, 'recent-person': guard.recentGuard },
-    plugin: (fastify) => accountPlugin(fastify, { ...options, guard, service }),
+    plugin: (fastify: FastifyTypebox) => accountPlugin(fastify, { ...options, guard, service }),
   };
 }

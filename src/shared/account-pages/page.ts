@@ -1,9 +1,10 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Static } from 'typebox';
 import { type Localized, longTime, message } from '../../core/http/messages.js';
 import type { Page, Pages } from '../../core/http/pages.js';
-import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
+import { access, type FastifyTypebox, type RequestSource, requestSource } from '../../core/http/routes.js';
 import { matchesSchema, OptionalName } from '../../core/http/schemas.js';
-import type { PersonGuard } from './guard.js';
+import type { PersonGuard, PersonGuardOptions, SignedIn } from './guard.js';
 import {
   AccountQuery,
   ApplicationBody,
@@ -16,11 +17,11 @@ import {
 } from './schemas.js';
 import type { AccountService, AccountSources, Application, Delegation, Session } from './service.js';
 
-export interface AccountPageOptions {
-  guard: PersonGuard;
-  service: AccountService;
+export interface AccountModuleOptions extends PersonGuardOptions {
   sources: AccountSources;
   pages: Pages;
+  /** Whether there are more pages than the one for the password. */
+  hasAccountPages: boolean;
   /** The path of the account page, which includes what a proxy adds. */
   path(): string;
   signOutHref(): string;
@@ -28,6 +29,12 @@ export interface AccountPageOptions {
   handleLabel?: Localized;
   /** Further sections of the page, each with a link to a page of its own. */
   sections?(): readonly Section[];
+}
+
+/** What all account pages use. */
+export interface AccountOptions extends AccountModuleOptions {
+  guard: PersonGuard;
+  service: AccountService;
 }
 
 export interface Section {
@@ -40,7 +47,7 @@ export interface Section {
 }
 
 /** The page on which people see their account, with the forms to change it. */
-export async function accountPagePlugin(fastify: FastifyTypebox, options: AccountPageOptions): Promise<void> {
+export async function accountPagePlugin(fastify: FastifyTypebox, options: AccountOptions): Promise<void> {
   const { guard, service, sources, pages, path } = options;
   const { people, sessions, applications, delegations, verification, factors, passkeys } = sources;
   const config = access('person', { page: true });
@@ -61,55 +68,34 @@ export async function accountPagePlugin(fastify: FastifyTypebox, options: Accoun
     return returnWith(reply, 'renamed');
   });
 
-  fastify.post(
-    '/sessions/end',
-    { config: recently, schema: { body: SessionBody } },
-    async (request, reply) => {
+  /** A form that ends something, which needs a recent sign-in. */
+  const addEnding = <Body extends typeof EmptyBody>(
+    url: string,
+    body: Body,
+    done: Notice,
+    end: (person: SignedIn, form: Static<Body>, source: RequestSource) => Promise<void>,
+  ) =>
+    fastify.post(url, { config: recently, schema: { body } }, async (request, reply) => {
+      const form = request.body as Static<Body>;
       guard.checkForm(request);
-      await sessions.end(guard.personOf(request).principal, request.body.sid, requestSource(request));
-      return returnWith(reply, 'session-ended');
-    },
+      await end(guard.personOf(request), form, requestSource(request));
+      return returnWith(reply, done);
+    });
+
+  addEnding('/sessions/end', SessionBody, 'session-ended', ({ principal }, { sid }, source) =>
+    sessions.end(principal, sid, source),
   );
-
-  fastify.post(
-    '/sessions/end-others',
-    { config: recently, schema: { body: EmptyBody } },
-    async (request, reply) => {
-      guard.checkForm(request);
-      const { principal, session } = guard.personOf(request);
-      await sessions.endOthers(principal, session, requestSource(request));
-      return returnWith(reply, 'sessions-ended');
-    },
+  addEnding('/sessions/end-others', EmptyBody, 'sessions-ended', ({ principal, session }, _form, source) =>
+    sessions.endOthers(principal, session, source),
   );
-
-  if (applications) {
-    fastify.post(
-      '/applications/disconnect',
-      { config: recently, schema: { body: ApplicationBody } },
-      async (request, reply) => {
-        guard.checkForm(request);
-        const { client_id: clientId } = request.body;
-        await applications.disconnect(guard.personOf(request).principal, clientId, requestSource(request));
-        return returnWith(reply, 'disconnected');
-      },
+  if (applications)
+    addEnding('/applications/disconnect', ApplicationBody, 'disconnected', ({ principal }, form, source) =>
+      applications.disconnect(principal, form.client_id, source),
     );
-  }
-
-  if (delegations) {
-    fastify.post(
-      '/delegations/end',
-      { config: recently, schema: { body: DelegationBody } },
-      async (request, reply) => {
-        guard.checkForm(request);
-        await delegations.end(
-          guard.personOf(request).principal,
-          request.body.delegation,
-          requestSource(request),
-        );
-        return returnWith(reply, 'delegation-ended');
-      },
+  if (delegations)
+    addEnding('/delegations/end', DelegationBody, 'delegation-ended', ({ principal }, form, source) =>
+      delegations.end(principal, form.delegation, source),
     );
-  }
 
   if (verification) {
     fastify.post('/verification', { config, schema: { body: EmptyBody } }, async (request, reply) => {

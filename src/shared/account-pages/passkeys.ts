@@ -1,10 +1,9 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Localized, longTime, message } from '../../core/http/messages.js';
-import type { Page, Pages } from '../../core/http/pages.js';
+import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { DisplayName, matchesSchema } from '../../core/http/schemas.js';
-import type { PersonGuard } from './guard.js';
-import { deviceOf } from './page.js';
+import { type AccountOptions, deviceOf } from './page.js';
 import {
   AccountQuery,
   type Notice,
@@ -15,14 +14,6 @@ import {
 } from './schemas.js';
 import type { Passkey, Passkeys } from './service.js';
 
-export interface PasskeysOptions {
-  guard: PersonGuard;
-  passkeys: Passkeys;
-  pages: Pages;
-  /** The path of the account page, which includes what a proxy adds. */
-  path(): string;
-}
-
 /** What is wrong with a form: the one that adds a passkey, or the one that names it. */
 interface Failure {
   problems: readonly Localized[];
@@ -31,7 +22,10 @@ interface Failure {
 }
 
 /** The page on which people add, name and remove passkeys. */
-export async function passkeysPlugin(fastify: FastifyTypebox, options: PasskeysOptions): Promise<void> {
+export async function passkeysPlugin(
+  fastify: FastifyTypebox,
+  options: AccountOptions & { passkeys: Passkeys },
+): Promise<void> {
   const { guard, passkeys, pages, path } = options;
   const config = access('recent-person', { page: true });
   const own = () => `${path()}/passkeys`;

@@ -1,29 +1,19 @@
 import type { FastifyRequest } from 'fastify';
 import { type Localized, message } from '../../core/http/messages.js';
-import type { Page, Pages } from '../../core/http/pages.js';
+import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { passwordSentences } from '../../core/passwords/problems.js';
-import type { PersonGuard, SignIn } from './guard.js';
+import type { AccountOptions } from './page.js';
 import { PasswordBody } from './schemas.js';
-import type { AccountSources } from './service.js';
-
-export interface PasswordOptions {
-  guard: PersonGuard;
-  people: Pick<AccountSources['people'], 'changePassword' | 'keepsSession'>;
-  signIn: Pick<SignIn, 'forgetSession'>;
-  pages: Pages;
-  /** The path of the account page, which includes what a proxy adds. */
-  path(): string;
-  hasAccountPages: boolean;
-}
 
 /** The errors of a new password that is not possible. */
 const PASSWORD_ERRORS = ['WEAK_PASSWORD', 'VALIDATION_ERROR'];
 
 /** The page on which a signed-in person changes the password. */
-export async function passwordPlugin(fastify: FastifyTypebox, options: PasswordOptions): Promise<void> {
-  const { guard, people, signIn, pages, path, hasAccountPages } = options;
+export async function passwordPlugin(fastify: FastifyTypebox, options: AccountOptions): Promise<void> {
+  const { guard, signIn, pages, path, hasAccountPages } = options;
+  const { people } = options.sources;
   const config = access('person', { page: true });
   const own = () => `${path()}/password`;
   const accountHref = () => (hasAccountPages ? path() : undefined);
@@ -64,10 +54,12 @@ export async function passwordPlugin(fastify: FastifyTypebox, options: PasswordO
     failure: { problems?: Localized[]; wrong?: { current?: true; password?: true } } = {},
   ): Page {
     const { handle, passkeyOnly } = guard.personOf(request).principal;
-    const resetHref = `${path()}/forgot-password`;
-    const form = guard.formsOf(request).issue();
     const view = {
-      ...{ action: own(), form, handle, accountHref: accountHref(), resetHref },
+      action: own(),
+      form: guard.formsOf(request).issue(),
+      handle,
+      accountHref: accountHref(),
+      resetHref: `${path()}/forgot-password`,
       hasPassword: !passkeyOnly,
       ...failure,
     };

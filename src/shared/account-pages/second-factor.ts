@@ -1,21 +1,10 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Localized, longTime, message } from '../../core/http/messages.js';
-import type { Page, Pages } from '../../core/http/pages.js';
+import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
-import type { PersonGuard } from './guard.js';
+import type { AccountOptions } from './page.js';
 import { CodeBody, EmptyBody, FactorRemovalBody } from './schemas.js';
-import type { AccountSources, AddressVerification, SecondFactors } from './service.js';
-
-export interface SecondFactorOptions {
-  guard: PersonGuard;
-  people: Pick<AccountSources['people'], 'provePassword'>;
-  factors: SecondFactors;
-  /** Absent without a mail server. */
-  verification: Pick<AddressVerification, 'isDue'> | undefined;
-  pages: Pages;
-  /** The path of the account page, which includes what a proxy adds. */
-  path(): string;
-}
+import type { SecondFactors } from './service.js';
 
 /** What is wrong with a form, and which one. */
 interface Failure {
@@ -26,9 +15,10 @@ interface Failure {
 /** The page on which people set up an authenticator app, get recovery codes and remove both. */
 export async function secondFactorPlugin(
   fastify: FastifyTypebox,
-  options: SecondFactorOptions,
+  options: AccountOptions & { factors: SecondFactors },
 ): Promise<void> {
-  const { guard, people, factors, verification, pages, path } = options;
+  const { guard, factors, pages, path } = options;
+  const { people, verification } = options.sources;
   const config = access('recent-person', { page: true });
   const own = () => `${path()}/second-factor`;
 

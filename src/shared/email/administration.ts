@@ -1,5 +1,5 @@
 import { type Static, Type } from 'typebox';
-import { Timestamp, toTimestamp } from '../../core/http/schemas.js';
+import { Timestamp, toTimestamp, toTimestampOrNull } from '../../core/http/schemas.js';
 import { type Clock, DAY } from '../../core/kernel/clock.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import { type Audit, auditActor, changeDetail, type Operator } from '../../core/ops/audit.js';
@@ -132,7 +132,6 @@ const isRetryable = ({ status, content, values }: MailDocument): boolean =>
 
 function view(mail: MailDocument): OutboxMail {
   const { id, template, to, userId = null, status, security, attempts, reason = null } = mail;
-  const time = (at: number | undefined) => (at === undefined ? null : toTimestamp(at));
   return {
     id,
     template,
@@ -143,8 +142,8 @@ function view(mail: MailDocument): OutboxMail {
     attempts,
     reason,
     createdAt: toTimestamp(mail.createdAt),
-    dueAt: time(mail.dueAt),
-    endedAt: time(mail.endedAt),
+    dueAt: toTimestampOrNull(mail.dueAt),
+    endedAt: toTimestampOrNull(mail.endedAt),
     expiresAt: toTimestamp(mail.expiresAt),
     canRetry: isRetryable(mail),
   };

@@ -2,9 +2,6 @@ import type { ModuleContext } from '../../core/server/module-context.js';
 import { createFactorService } from './service.js';
 import { type AnnounceFactor, FACTOR_VERSION, factorCollection, removeFactor } from './store.js';
 
-/** The second factors of accounts. */
-export type FactorModule = ReturnType<typeof createFactorModule>;
-
 export interface FactorModuleOptions {
   /** The encryption keys, the current one first. */
   keys: readonly [string, ...string[]];
@@ -14,6 +11,7 @@ export interface FactorModuleOptions {
   announce?: AnnounceFactor | undefined;
 }
 
+/** The second factors of accounts. */
 export function createFactorModule(context: ModuleContext, options: FactorModuleOptions) {
   const { store, audit, clock, accountData, signInMethods, versions } = context;
   const factors = factorCollection(store);

@@ -72,6 +72,7 @@ export async function verifyCreation(
   const { verifyRegistrationResponse } = await import('@simplewebauthn/server');
   const verification = await nullIfInvalid(
     verifyRegistrationResponse({
+      // Of the browser: `parseCredential` has checked the fields by name, which the type of the library cannot see.
       response: response as unknown as RegistrationResponseJSON,
       supportedAlgorithmIDs: ALGORITHMS,
       ...expectationsOf(rp, form),
@@ -123,6 +124,7 @@ export async function verifyAssertion(
   const { verifyAuthenticationResponse } = await import('@simplewebauthn/server');
   const verification = await nullIfInvalid(
     verifyAuthenticationResponse({
+      // As above.
       response: json as unknown as AuthenticationResponseJSON,
       // The library compares the counter before it verifies the signature.
       credential: { id, publicKey: Uint8Array.from(Buffer.from(publicKey, 'base64url')), counter: 0 },

@@ -1,5 +1,5 @@
 import type { RequestSource } from '../../core/http/routes.js';
-import { type Session, toTimestamp, type User } from '../../core/http/schemas.js';
+import { type Session, toTimestamp, toTimestampOrNull, type User } from '../../core/http/schemas.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import type { Sealed } from '../../core/kernel/sealed.js';
 import { passkeyErrors } from './errors.js';
@@ -48,42 +48,24 @@ export interface PasskeyCeremony {
   options: Record<string, unknown>;
 }
 
-interface Response {
+/** What the browser has made of a ceremony. */
+export interface CeremonyResponse {
   ceremony: string;
   credential: object;
 }
 
 /** Passkeys over a JSON API. The token of a ceremony is its form: the challenge is derived from it. */
-export interface PasskeyFlows<S> {
-  beginSignIn(): PasskeyCeremony;
-  /** @throws PASSKEY_EXPIRED, INVALID_PASSKEY, and those of `PasskeyAccounts.signIn` */
-  signIn(given: Response & { verificationToken?: string }, source: RequestSource): Promise<S>;
-  /** The same response for every address. */
-  beginSignUp(given: { email: string; name?: string }): PasskeyCeremony;
-  /** @throws PASSKEY_EXPIRED, PASSKEY_REJECTED, and those of `PasskeyAccounts.register` */
-  signUp(given: Response, locale: string | undefined, source: RequestSource): Promise<S | null>;
-  list(userId: string): Promise<PasskeyView[]>;
-  /** @throws EMAIL_NOT_VERIFIED, TOO_MANY_PASSKEYS */
-  beginAdding(identity: Holder): Promise<PasskeyCeremony>;
-  /** @throws EMAIL_NOT_VERIFIED, PASSKEY_EXPIRED, PASSKEY_REJECTED */
-  add(identity: Holder, given: Response & { name?: string }, source: RequestSource): Promise<PasskeyView>;
-  /** @throws NOT_FOUND */
-  rename(userId: string, id: string, name: string, source: RequestSource): Promise<void>;
-  /** @throws NOT_FOUND, LAST_LOGIN_METHOD, and those of `PasskeyAccounts.proveOwner` */
-  remove(identity: Holder, given: { id: string; password?: string }, source: RequestSource): Promise<void>;
-}
-
-export interface PasskeyFlowDependencies<U, S> {
-  service: PasskeyService;
-  accounts: PasskeyAccounts<U, S>;
-  ceremonies: Sealed<Ceremony>;
-}
+export type PasskeyFlows<S> = ReturnType<typeof createPasskeyFlows<unknown, S>>;
 
 export function createPasskeyFlows<U, S>({
   service,
   accounts,
   ceremonies,
-}: PasskeyFlowDependencies<U, S>): PasskeyFlows<S> {
+}: {
+  service: PasskeyService;
+  accounts: PasskeyAccounts<U, S>;
+  ceremonies: Sealed<Ceremony>;
+}) {
   /** @throws PASSKEY_EXPIRED */
   const open = <K extends Ceremony['kind']>(kind: K, form: string): Extract<Ceremony, { kind: K }> => {
     const ceremony = ceremonies.open(form);
@@ -102,12 +84,16 @@ export function createPasskeyFlows<U, S>({
   };
 
   return {
-    beginSignIn() {
+    beginSignIn(): PasskeyCeremony {
       const form = ceremonies.seal({ kind: 'sign-in' });
       return begun(form, service.requestOptions(form));
     },
 
-    async signIn({ ceremony: form, credential, verificationToken }, source) {
+    /** @throws PASSKEY_EXPIRED, INVALID_PASSKEY, and those of `PasskeyAccounts.signIn` */
+    async signIn(
+      { ceremony: form, credential, verificationToken }: CeremonyResponse & { verificationToken?: string },
+      source: RequestSource,
+    ): Promise<S> {
       open('sign-in', form);
       const signed = { form, credential: JSON.stringify(credential) };
       const user = await service.verify(signed, accounts.find, source);
@@ -115,7 +101,8 @@ export function createPasskeyFlows<U, S>({
       return accounts.signIn(user, verificationToken, source);
     },
 
-    beginSignUp({ email, name }) {
+    /** The same response for every address. */
+    beginSignUp({ email, name }: { email: string; name?: string }): PasskeyCeremony {
       const account = accounts.newId();
       const form = ceremonies.seal({ kind: 'sign-up', account, email, ...(name && { name }) });
       return begun(
@@ -124,7 +111,12 @@ export function createPasskeyFlows<U, S>({
       );
     },
 
-    async signUp({ ceremony: form, credential }, locale, source) {
+    /** @throws PASSKEY_EXPIRED, PASSKEY_REJECTED, and those of `PasskeyAccounts.register` */
+    async signUp(
+      { ceremony: form, credential }: CeremonyResponse,
+      locale: string | undefined,
+      source: RequestSource,
+    ): Promise<S | null> {
       const { account, email, name } = open('sign-up', form);
       const created = { form, credential: JSON.stringify(credential), name: nameOf(source) };
       const passkey = {
@@ -136,9 +128,10 @@ export function createPasskeyFlows<U, S>({
       return accounts.register({ id: account, email, name, locale }, passkey, source);
     },
 
-    list: async (userId) => (await service.list(userId)).map(viewOf),
+    list: async (userId: string): Promise<PasskeyView[]> => (await service.list(userId)).map(viewOf),
 
-    async beginAdding(identity) {
+    /** @throws EMAIL_NOT_VERIFIED, TOO_MANY_PASSKEYS */
+    async beginAdding(identity: Holder): Promise<PasskeyCeremony> {
       requireVerified(identity);
       const { id, email, name } = identity.user;
       const form = ceremonies.seal({ kind: 'add', account: id });
@@ -147,7 +140,12 @@ export function createPasskeyFlows<U, S>({
       return begun(form, options);
     },
 
-    async add(identity, { ceremony: form, credential, name }, source) {
+    /** @throws EMAIL_NOT_VERIFIED, PASSKEY_EXPIRED, PASSKEY_REJECTED */
+    async add(
+      identity: Holder,
+      { ceremony: form, credential, name }: CeremonyResponse & { name?: string },
+      source: RequestSource,
+    ): Promise<PasskeyView> {
       requireVerified(identity);
       const { account } = open('add', form);
       if (account !== identity.user.id) throw passkeyErrors.PASSKEY_EXPIRED();
@@ -162,11 +160,17 @@ export function createPasskeyFlows<U, S>({
       return viewOf(added);
     },
 
-    async rename(userId, id, name, source) {
+    /** @throws NOT_FOUND */
+    async rename(userId: string, id: string, name: string, source: RequestSource): Promise<void> {
       if (!(await service.rename(userId, id, name, source))) throw httpErrors.NOT_FOUND();
     },
 
-    async remove(identity, { id, password }, source) {
+    /** @throws NOT_FOUND, LAST_LOGIN_METHOD, and those of `PasskeyAccounts.proveOwner` */
+    async remove(
+      identity: Holder,
+      { id, password }: { id: string; password?: string },
+      source: RequestSource,
+    ): Promise<void> {
       const userId = identity.user.id;
       await accounts.proveOwner(identity, password, source);
       const rule = { keepsOne: true, hasOtherLogin: () => accounts.hasOtherLogin(userId) };
@@ -186,5 +190,5 @@ export const viewOf = ({ id, name, backedUp, createdAt, lastUsedAt }: PasskeyDoc
   name,
   backedUp,
   createdAt: toTimestamp(createdAt),
-  lastUsedAt: lastUsedAt === undefined ? null : toTimestamp(lastUsedAt),
+  lastUsedAt: toTimestampOrNull(lastUsedAt),
 });

@@ -1,4 +1,6 @@
 import { readFileSync } from 'node:fs';
+import type { TSchema } from 'typebox';
+import type { Messages } from '../../core/http/messages.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import { MINUTE } from '../../core/kernel/clock.js';
 import { packageFile } from '../../core/kernel/package-files.js';
@@ -6,19 +8,10 @@ import { createSealed } from '../../core/kernel/sealed.js';
 import { createExpiryPurge } from '../../core/ops/purge.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import { verifyAssertion, verifyCreation } from './ceremony.js';
-import {
-  type Ceremony,
-  createPasskeyFlows,
-  type PasskeyFlowDependencies,
-  type PasskeyFlows,
-  viewOf,
-} from './flows.js';
-import { type PasskeyPluginOptions, passkeyPlugin } from './plugin.js';
-import { createPasskeyService } from './service.js';
+import { type Ceremony, createPasskeyFlows, type PasskeyAccounts, viewOf } from './flows.js';
+import { passkeyPlugin } from './plugin.js';
+import { createPasskeyService, type PasskeyService } from './service.js';
 import { type AnnouncePasskey, passkeyCollection, usedChallengeCollection } from './store.js';
-
-/** The passkeys of accounts. */
-export type PasskeyModule = ReturnType<typeof createPasskeyModule>;
 
 export interface PasskeyModuleOptions {
   /** The public address, to whose host passkeys are bound. */
@@ -62,11 +55,14 @@ export function createPasskeyModule(
   return { service };
 }
 
-export interface PasskeyApiOptions<U, S>
-  extends Pick<PasskeyFlowDependencies<U, S>, 'service' | 'accounts'>,
-    Pick<PasskeyPluginOptions<S>, 'signInResponse' | 'messages'> {
+export interface PasskeyApiOptions<U, S> {
+  service: PasskeyService;
+  accounts: PasskeyAccounts<U, S>;
   /** The secrets that encrypt what the browser keeps, the current one first. */
   secrets: readonly string[];
+  /** The schema of the response to a sign-in. */
+  signInResponse: TSchema;
+  messages: Pick<Messages, 'negotiate'>;
 }
 
 const CEREMONY_MS = 10 * MINUTE;
@@ -75,11 +71,11 @@ const CEREMONY_MS = 10 * MINUTE;
 export function createPasskeyApi<U, S>(
   context: Pick<ModuleContext, 'clock' | 'random'>,
   { service, accounts, secrets: keys, ...options }: PasskeyApiOptions<U, S>,
-): { flows: PasskeyFlows<S>; plugin(fastify: FastifyTypebox): Promise<void> } {
+) {
   const sealing = { ...context, keys, lifetimeMs: CEREMONY_MS };
   const ceremonies = createSealed<Ceremony>('ceremonies of passkeys', sealing);
   const flows = createPasskeyFlows({ service, accounts, ceremonies });
-  return { flows, plugin: (fastify) => passkeyPlugin(fastify, { ...options, flows }) };
+  return { flows, plugin: (fastify: FastifyTypebox) => passkeyPlugin(fastify, { ...options, flows }) };
 }
 
 /** Whether browsers let pages of this origin use the passkeys of a host: at the host and below it, and not without https. */

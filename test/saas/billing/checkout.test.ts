@@ -1,8 +1,7 @@
 import t, { type Test } from 'tap';
 import type { Store } from '../../../src/core/storage/collection.js';
-import { trialCollections } from '../../../src/saas/billing/checkout/trials.js';
 import type { Json } from '../../../src/saas/billing/provider/json.js';
-import { duplicateCollection } from '../../../src/saas/billing/subscription/duplicates.js';
+import { duplicateCollection, trialCollections } from '../../../src/saas/billing/store.js';
 import { type Account, type Answer, PASSWORD, saasApp, storeOf } from '../../kit/app.js';
 import { billingOn } from '../../kit/billing.js';
 import { countedRandom } from '../../kit/random.js';

@@ -292,6 +292,32 @@ t.test('access that a crash has left half changed is repaired without a delivery
   }
 });
 
+t.test('a stored event whose type has no effect here is completed as ignored', async (t) => {
+  const store = await openStore('sqlite::memory:');
+  t.teardown(() => store.close());
+  const clock = fakeClock();
+  const events = webhookEventCollection(store);
+  const payload = JSON.stringify({
+    id: 'evt_1',
+    type: 'invoice.of_tomorrow',
+    data: { object: { id: 'in_1' } },
+  });
+  const stored = {
+    type: 'invoice.of_tomorrow',
+    objectId: 'in_1',
+    payload,
+    receivedAt: clock.now(),
+    attempts: 1,
+  };
+  await events.insert({ ...stored, id: 'evt_1', owner: 'a crashed worker', leaseUntil: clock.now() });
+  await events.insert({ ...stored, id: 'evt_2', outcome: 'unmatched' });
+  await runJobs(billingOn(store, clock, {}));
+  for (const id of ['evt_1', 'evt_2']) {
+    const { outcome, payload: left } = (await events.findOne({ id })) ?? {};
+    t.strictSame({ outcome, left }, { outcome: 'ignored', left: undefined });
+  }
+});
+
 t.test('a sync interrupted at any step is repaired', async (t) => {
   const api = await provider(t);
   const truth = api.world.subscribe('cus_1', 'usr_1', false);

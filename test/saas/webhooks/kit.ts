@@ -130,7 +130,6 @@ export async function webhooksOn(
         warn: (...record: unknown[]) => warnings.push(record),
         error: (...record: unknown[]) => warnings.push(record),
       } as never,
-      metrics: undefined,
       audit: {
         record: async (record: never) => void audit.push(record),
         recordFailure: async () => {},

@@ -20,6 +20,7 @@ let loading: Promise<Driver> | undefined;
 export function loadDriver(): Promise<Driver> {
   loading ??= chooseDriver(
     loadBuiltin(),
+    // Has the same interface with other types.
     async () => (await import('@photostructure/sqlite')).DatabaseSync as unknown as DatabaseClass,
   );
   return loading;

@@ -1,24 +1,13 @@
-import { type Clock, HOUR } from '../../../core/kernel/clock.js';
+import { HOUR } from '../../../core/kernel/clock.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
-import { newId, type Random, sha256 } from '../../../core/kernel/secrets.js';
-import type { Job } from '../../../core/ops/jobs.js';
-import { createExpiryPurge } from '../../../core/ops/purge.js';
+import { newId, sha256 } from '../../../core/kernel/secrets.js';
 import { nullIfTaken } from '../../../core/storage/collection.js';
+import type { BillingContext } from '../context.js';
 import { billingErrors, isPriceNotAllowed } from '../errors.js';
 import type { Checkout, CheckoutSessions, OpenSession } from '../provider/checkout-sessions.js';
 import { asObject, asText, type Json } from '../provider/json.js';
 import { malformed } from '../provider/responses.js';
-import type { CheckoutDocument, Checkouts } from '../store.js';
-
-/**
- * Keeps at most one checkout session open for each subject: the plans of which a user has one, a price that is bought
- * once, or the payment method. Any number of processes may open sessions at the same time.
- *
- * A process first reserves the subject in the store, then opens the session with the idempotency key of the reservation,
- * and stores its ID before the user gets its address. Processes with the same order share the reservation and therefore
- * the session. A session whose reservation was replaced never reaches a user.
- */
-export type OpenCheckouts = ReturnType<typeof createOpenCheckouts>;
+import type { CheckoutDocument } from '../store.js';
 
 export interface CheckoutSubject {
   userId: string;
@@ -32,13 +21,6 @@ export interface CheckoutSubject {
 export const checkoutIdOf = ({ userId, name }: Pick<CheckoutSubject, 'userId' | 'name'>): string =>
   `${userId}:${name}`;
 
-export interface OpenCheckoutDependencies {
-  checkouts: Checkouts;
-  gateway: CheckoutSessions;
-  clock: Clock;
-  random: Random;
-}
-
 /** Users get a session only if they have this time left to pay. */
 const MIN_REMAINING_MS = HOUR;
 
@@ -48,8 +30,15 @@ const RETENTION_MS = 25 * HOUR;
 /** Each attempt fails only if another process has changed the reservation in the meantime. */
 const MAX_ATTEMPTS = 10;
 
-export function createOpenCheckouts(deps: OpenCheckoutDependencies) {
-  const { checkouts, gateway, clock, random } = deps;
+/**
+ * Keeps at most one checkout session open for each subject: the plans of which a user has one, a price that is bought
+ * once, or the payment method. Any number of processes may open sessions at the same time.
+ *
+ * A process first reserves the subject in the store, then opens the session with the idempotency key of the reservation,
+ * and stores its ID before the user gets its address. Processes with the same order share the reservation and therefore
+ * the session. A session whose reservation was replaced never reaches a user.
+ */
+export function createOpenCheckouts({ checkouts, clock, random }: BillingContext, gateway: CheckoutSessions) {
   const isUsable = (expiresAt = Number.POSITIVE_INFINITY) => expiresAt > clock.now() + MIN_REMAINING_MS;
 
   /** Reserves the subject for an order; null if another process came first or has stored a session. */
@@ -146,9 +135,3 @@ async function createSession(
     throw error;
   });
 }
-
-/** Deletes what is stored about sessions that have expired. */
-export const createCheckoutPurge = ({
-  checkouts,
-  clock,
-}: Pick<OpenCheckoutDependencies, 'checkouts' | 'clock'>): Job => createExpiryPurge(checkouts, clock);

@@ -1,55 +1,42 @@
 import { problemsOf } from '../../../core/config/options.js';
-import { withLeadingSlash, withQuery } from '../../../core/config/public-url.js';
+import { withQuery } from '../../../core/config/public-url.js';
 import type { User } from '../../../core/http/schemas.js';
 import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
-import type { DeleteIfUserIsGone } from '../account-deletion.js';
+import type { BillingDeletion } from '../account-deletion.js';
+import type { BillingContext } from '../context.js';
 import type { EnsureCustomer } from '../customers/customers.js';
 import { billingErrors, isCustomerMissing, isProviderError } from '../errors.js';
 import type { Catalog } from '../plans/catalog.js';
-import { type Plans, UNKNOWN_PLAN } from '../plans/plans.js';
+import { UNKNOWN_PLAN } from '../plans/plans.js';
 import type { Checkout, CheckoutPageOptions } from '../provider/checkout-sessions.js';
-import type { Gateway } from '../provider/gateway.js';
 import { idOf } from '../provider/json.js';
 import { CheckoutOrder } from '../schemas.js';
-import { isTerminal, listSubscriptions, type SubscriptionDocument, type Subscriptions } from '../store.js';
+import { isTerminal, listSubscriptions, type SubscriptionDocument } from '../store.js';
 import type { SubscriptionSync } from '../subscription/sync.js';
-import type { BillingUsers } from '../users.js';
 import {
   type CheckoutSubject,
   checkoutIdOf,
   checkoutReplaced,
-  type OpenCheckouts,
+  createOpenCheckouts,
 } from './open-checkouts.js';
 import type { Trials } from './trials.js';
 
 /** Sends users to the provider's payment page. */
 export type CheckoutService = ReturnType<typeof createCheckoutService>;
 
-/** What a browser may choose. */
-export interface Order {
-  priceId?: string;
-  mode: Checkout['mode'];
-  quantity?: number;
-}
-
 export interface CheckoutDependencies {
-  subscriptions: Subscriptions;
-  users: Pick<BillingUsers, 'find'>;
   ensureCustomer: EnsureCustomer;
-  catalog: Pick<Catalog, 'plans'>;
+  catalog: Catalog;
   trials: Trials;
-  plans: Plans;
-  deleteIfUserIsGone: DeleteIfUserIsGone;
-  /** These are absent while no API key is configured. */
-  gateway: Gateway | undefined;
-  openCheckouts: OpenCheckouts | undefined;
+  deletion: BillingDeletion;
+  /** Absent while no API key is configured. */
   sync: SubscriptionSync | undefined;
-  publicUrl(): string;
-  returnPath: string;
 }
 
-export function createCheckoutService(deps: CheckoutDependencies) {
-  const { subscriptions, users, ensureCustomer, plans, publicUrl, sync } = deps;
+export function createCheckoutService(context: BillingContext, deps: CheckoutDependencies) {
+  const { subscriptions, users, plans, gateway, returnUrl } = context;
+  const { ensureCustomer, catalog, trials, deletion, sync } = deps;
+  const openCheckouts = gateway && createOpenCheckouts(context, gateway);
 
   /** The state at the provider, or the stored one if the provider does not respond. */
   const refresh = async (stored: SubscriptionDocument): Promise<SubscriptionDocument> => {
@@ -74,7 +61,7 @@ export function createCheckoutService(deps: CheckoutDependencies) {
 
   const familyOf = (price: string) => plans.familyOf(plans.configured?.get(price) ?? UNKNOWN_PLAN);
 
-  const subjectOf = (userId: string, mode: Order['mode'], price: string | undefined): CheckoutSubject => {
+  const subjectOf = (userId: string, mode: Checkout['mode'], price: string | undefined): CheckoutSubject => {
     const onPaid = async () => undefined;
     if (price === undefined) return { userId, name: mode, onPaid };
     if (mode === 'payment') return { userId, name: `${mode}:${price}`, onPaid };
@@ -93,13 +80,13 @@ export function createCheckoutService(deps: CheckoutDependencies) {
   /** A concurrent deletion may have expired the open sessions already, so a later one must not be returned. */
   const refuseIfClosed = async (userId: string): Promise<void> => {
     if ((await users.find(userId))?.isOpen) return;
-    await deps.deleteIfUserIsGone(userId);
+    await deletion.deleteIfUserIsGone(userId);
     throw httpErrors.UNAUTHENTICATED();
   };
 
   /** The currency of the first price, in which users are likely to pay later. */
   const setupCurrency = async (): Promise<string> =>
-    (await deps.catalog.plans()).find(({ currency }) => currency !== null)?.currency ?? DEFAULT_CURRENCY;
+    (await catalog.plans()).find(({ currency }) => currency !== null)?.currency ?? DEFAULT_CURRENCY;
 
   /** The quantity of an order within the bounds of its plan: the lowest one if none is given. */
   const quantityWithin = (price: string, quantity: number | undefined): number | undefined => {
@@ -119,7 +106,7 @@ export function createCheckoutService(deps: CheckoutDependencies) {
     const { quantity: _bounds, ...ofPlan } = plans.checkoutOf(priceId ?? '');
     const { trialDays, ...options } = { ...ofPlan, ...given };
     if (trialDays === undefined || mode !== 'subscription') return options;
-    return (await deps.trials.claim(user, checkoutId)) ? { ...options, trialDays } : options;
+    return (await trials.claim(user, checkoutId)) ? { ...options, trialDays } : options;
   };
 
   /**
@@ -135,7 +122,6 @@ export function createCheckoutService(deps: CheckoutDependencies) {
     const { mode = 'subscription', priceId } = order;
     if (mode !== 'setup' && priceId === undefined)
       throw invalidFields({ path: 'priceId', message: 'is required' });
-    const { gateway, openCheckouts } = deps;
     if (!gateway || !openCheckouts) throw billingErrors.BILLING_NOT_CONFIGURED();
     const price = mode === 'setup' ? undefined : priceId;
     if (price && !plans.isForSale(price)) throw billingErrors.PRICE_NOT_ALLOWED();
@@ -144,7 +130,7 @@ export function createCheckoutService(deps: CheckoutDependencies) {
     const subject = subjectOf(user.id, mode, price);
     const checkoutId = checkoutIdOf(subject);
     const options = await pageOptions(user, { ...order, mode }, checkoutId);
-    const returnUrl = publicUrl() + withLeadingSlash(deps.returnPath);
+    const page = returnUrl();
     const checkout = {
       ...options,
       userId: user.id,
@@ -152,8 +138,8 @@ export function createCheckoutService(deps: CheckoutDependencies) {
       ...(price && { item: { price, ...(quantity !== undefined && { quantity }) } }),
       ...(mode === 'setup' && { currency: await setupCurrency() }),
       // Not encoded, because the provider replaces the placeholder.
-      successUrl: withQuery(returnUrl, 'checkout=success&session_id={CHECKOUT_SESSION_ID}'),
-      cancelUrl: withQuery(returnUrl, 'checkout=cancelled'),
+      successUrl: withQuery(page, 'checkout=success&session_id={CHECKOUT_SESSION_ID}'),
+      cancelUrl: withQuery(page, 'checkout=cancelled'),
     };
     const openFor = (customerId: string) => openCheckouts.open(subject, { ...checkout, customerId });
     try {
@@ -164,8 +150,7 @@ export function createCheckoutService(deps: CheckoutDependencies) {
           throw isCustomerMissing(cause) ? billingErrors.PAYMENT_PROVIDER_ERROR({ cause }) : cause;
         });
       });
-      const keepsTrial =
-        options.trialDays === undefined || (await deps.trials.confirm(user.email, checkoutId));
+      const keepsTrial = options.trialDays === undefined || (await trials.confirm(user.email, checkoutId));
       if (keepsTrial) return opened;
       await gateway.expireCheckout(opened.sessionId);
       throw checkoutReplaced();

@@ -1,10 +1,8 @@
 import { createHmac } from 'node:crypto';
-import type { Clock } from '../../../core/kernel/clock.js';
-import { newId, newToken, type Random } from '../../../core/kernel/secrets.js';
-import { type Collection, nullIfTaken, type Store } from '../../../core/storage/collection.js';
-import type { CheckoutSessions } from '../provider/checkout-sessions.js';
-import { type Checkouts, listSubscriptions, type Subscriptions } from '../store.js';
-import type { BillingUsers } from '../users.js';
+import { newId, newToken } from '../../../core/kernel/secrets.js';
+import { nullIfTaken } from '../../../core/storage/collection.js';
+import type { BillingContext } from '../context.js';
+import { listSubscriptions, type TrialDocument } from '../store.js';
 
 /**
  * One trial for each person, also in parallel checkouts and after the deletion of an account. A trial belongs to one
@@ -12,48 +10,8 @@ import type { BillingUsers } from '../users.js';
  */
 export type Trials = ReturnType<typeof createTrials>;
 
-/** The trial of a person, identified by the address. Once it was used, only the fingerprint and a time remain. */
-export interface TrialDocument {
-  /** HMAC of the normalized address. */
-  id: string;
-  userId?: string;
-  /** The checkout to which the trial belongs. */
-  checkoutId?: string;
-  /** Replaced by every write, for optimistic locking. */
-  rev: string;
-  usedAt?: number;
-}
-
-/** A random key of this installation. */
-export interface KeyDocument {
-  id: string;
-  key: string;
-}
-
-export interface TrialCollections {
-  trials: Collection<TrialDocument>;
-  keys: Collection<KeyDocument>;
-}
-
-export function trialCollections(store: Store): TrialCollections {
-  return {
-    trials: store.collection<TrialDocument>('trials', { indexes: [['userId']], fields: ['rev'] }),
-    keys: store.collection<KeyDocument>('billing_keys'),
-  };
-}
-
-export interface TrialDependencies extends TrialCollections {
-  checkouts: Checkouts;
-  subscriptions: Subscriptions;
-  users: Pick<BillingUsers, 'find'>;
-  /** Absent while no API key is configured. */
-  gateway: Pick<CheckoutSessions, 'checkoutSession' | 'expireCheckout'> | undefined;
-  clock: Clock;
-  random: Random;
-}
-
-export function createTrials(deps: TrialDependencies) {
-  const { trials, keys, checkouts, subscriptions, users, gateway, clock, random } = deps;
+export function createTrials(context: BillingContext) {
+  const { trials, keys, checkouts, subscriptions, users, gateway, clock, random } = context;
   const newRev = () => newId('rev_', clock, random);
 
   let loadedKey: string | undefined;

@@ -1,26 +1,16 @@
 import type { User } from '../../../core/http/schemas.js';
-import type { Clock } from '../../../core/kernel/clock.js';
 import { sha256 } from '../../../core/kernel/secrets.js';
 import { nullIfTaken } from '../../../core/storage/collection.js';
 import { pagesOf } from '../../../core/storage/pages.js';
+import type { BillingContext } from '../context.js';
 import { billingErrors } from '../errors.js';
 import type { Gateway } from '../provider/gateway.js';
-import type { Customers, LinkedCustomers } from '../store.js';
-import type { BillingUsers } from '../users.js';
 import { profileChange } from './profile-sync.js';
 
 /** Which customer at the provider belongs to which user. A link never moves to another user. */
 export type CustomerLinks = ReturnType<typeof createCustomerLinks>;
 
-export function createCustomerLinks({
-  customers,
-  linkedCustomers,
-  clock,
-}: {
-  customers: Customers;
-  linkedCustomers: LinkedCustomers;
-  clock: Clock;
-}) {
+export function createCustomerLinks({ customers, linkedCustomers, clock }: BillingContext) {
   /** The user of a customer. */
   const findUser = async (customerId: string): Promise<string | null> =>
     (await customers.findOne({ customerId }))?.id ??
@@ -54,32 +44,18 @@ export function createCustomerLinks({
 
 /**
  * The customer of a user at the provider, created for the first purchase. Parallel first purchases create one customer.
- *
- * @param missing a customer that the provider no longer has, to be replaced
  */
-export type EnsureCustomer = (
-  user: Pick<User, 'id' | 'email'>,
-  gateway: Pick<Gateway, 'createCustomer'>,
-  missing?: string,
-) => Promise<string>;
+export type EnsureCustomer = ReturnType<typeof createEnsureCustomer>;
 
-export interface CustomerDependencies {
-  customers: Customers;
-  users: Pick<BillingUsers, 'find'>;
-  processor: { replayUnmatched(about: string): Promise<void> };
-  clock: Clock;
-}
-
-export function createEnsureCustomer({
-  customers,
-  users,
-  processor,
-  clock,
-}: CustomerDependencies): EnsureCustomer {
+export function createEnsureCustomer(
+  { customers, users, clock }: BillingContext,
+  replayUnmatched: (about: string) => Promise<void>,
+) {
   const profileOf = async ({ id, email }: Pick<User, 'id' | 'email'>) =>
     (await users.find(id)) ?? { email, name: '' };
 
-  return async (user, gateway, missing = '') => {
+  /** @param missing a customer that the provider no longer has, to be replaced */
+  return async (user: Pick<User, 'id' | 'email'>, gateway: Gateway, missing = ''): Promise<string> => {
     const { id } = user;
     if (missing !== '') await customers.deleteOne({ id, customerId: missing });
     const existing = await customers.findOne({ id });
@@ -100,7 +76,7 @@ export function createEnsureCustomer({
     if (current.email !== email || current.name !== name) {
       await customers.updateOne({ id }, profileChange(clock.now()));
     }
-    if (inserted) await processor.replayUnmatched(customerId);
+    if (inserted) await replayUnmatched(customerId);
     return stored.customerId;
   };
 }

@@ -1,18 +1,10 @@
-import { type Clock, HOUR, SECOND } from '../../../core/kernel/clock.js';
-import type { Job, JobLog } from '../../../core/ops/jobs.js';
+import { HOUR, SECOND } from '../../../core/kernel/clock.js';
+import type { Job } from '../../../core/ops/jobs.js';
 import type { Change } from '../../../core/storage/collection.js';
+import type { BillingContext } from '../context.js';
 import { isProviderError } from '../errors.js';
 import type { Gateway } from '../provider/gateway.js';
-import type { CustomerDocument, Customers } from '../store.js';
-import type { BillingUsers } from '../users.js';
-
-export interface ProfileSyncDependencies {
-  customers: Customers;
-  users: Pick<BillingUsers, 'find' | 'profileChanges'>;
-  gateway: Pick<Gateway, 'updateCustomer'>;
-  clock: Clock;
-  log: Pick<JobLog, 'warn'>;
-}
+import type { CustomerDocument } from '../store.js';
 
 const INTERVAL_SECONDS = 60;
 const PAGE_SIZE = 100;
@@ -28,7 +20,7 @@ const MAX_FAILURES_PER_RUN = 3;
  * Sends new addresses and names of users to their customers at the provider. Each change marks the user in the same
  * write, and the mark moves to the customer before it is removed: a crash at any point repeats a step and loses nothing.
  */
-export function createProfileSync({ customers, users, gateway, clock, log }: ProfileSyncDependencies): Job {
+export function createProfileSync({ customers, users, clock, log }: BillingContext, gateway: Gateway): Job {
   /** Marks the customers of changed users. Most users have none. */
   const collectChanges = async (signal: AbortSignal): Promise<void> => {
     for (let isMore = true; isMore && !signal.aborted; ) {

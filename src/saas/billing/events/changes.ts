@@ -1,8 +1,6 @@
-import type { Clock } from '../../../core/kernel/clock.js';
 import type { AnnouncedEvent, EventProof } from '../../../core/ops/events.js';
-import type { Store } from '../../../core/storage/collection.js';
-import { isEntitled, type PastDue, type Projector } from '../entitlement.js';
-import type { AnnounceNotification } from '../notifications.js';
+import type { BillingContext } from '../context.js';
+import { isEntitled, type Projector } from '../entitlement.js';
 import { type EventOutcome, PAYMENT_EVENT } from '../store.js';
 import { subscriptionNotification } from '../subscription/writer.js';
 import type { EventLeases } from './leases.js';
@@ -17,21 +15,16 @@ import type { PreparedChange, SubscriptionEvents } from './subscription-events.j
  *
  * On such a store, a crash after the first write leaves an event that is applied and not stored. The next delivery finds that out.
  */
-export type ProcessChange = (event: BillingEvent) => Promise<EventOutcome | null>;
+export type ProcessChange = ReturnType<typeof createProcessChange>;
 
-export interface ChangeDependencies {
-  subscriptionEvents: Pick<SubscriptionEvents, 'prepareChange'>;
-  leases: Pick<EventLeases, 'storing'>;
-  projector: Pick<Projector, 'projecting'>;
-  store: Pick<Store, 'writeAll' | 'isAtomic'>;
-  announceEvent: AnnounceNotification;
-  pastDue: PastDue;
-  clock: Clock;
-}
-
-export function createProcessChange(deps: ChangeDependencies): ProcessChange {
-  const { subscriptionEvents, leases, projector, store, announceEvent, pastDue, clock } = deps;
-
+export function createProcessChange(
+  { store, announceEvent, pastDue, clock }: BillingContext,
+  {
+    subscriptionEvents,
+    leases,
+    projector,
+  }: { subscriptionEvents: SubscriptionEvents; leases: EventLeases; projector: Projector },
+) {
   /** Before the writes, after which a delivery would not repeat it. */
   const announce = async (
     { id: eventId, created: at = clock.now() }: BillingEvent,
@@ -44,7 +37,7 @@ export function createProcessChange(deps: ChangeDependencies): ProcessChange {
     return announceEvent('subscription.updated', notification, proof);
   };
 
-  return async (event) => {
+  return async (event: BillingEvent): Promise<EventOutcome | null> => {
     const prepared = await subscriptionEvents.prepareChange(event);
     if (!prepared) return null;
     const { write, applied } = prepared;

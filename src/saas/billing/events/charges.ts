@@ -1,15 +1,8 @@
 import { toTimestamp } from '../../../core/http/schemas.js';
-import type { Clock } from '../../../core/kernel/clock.js';
+import type { BillingContext } from '../context.js';
 import { isProviderError } from '../errors.js';
 import type { PendingNotification } from '../notifications.js';
-import type { Gateway } from '../provider/gateway.js';
-import {
-  type Dispute,
-  isFullyRefunded,
-  type PaymentDocument,
-  type Payments,
-  writeRevision,
-} from '../store.js';
+import { type Dispute, isFullyRefunded, type PaymentDocument, writeRevision } from '../store.js';
 import {
   chargeIdsOf,
   isStub,
@@ -36,17 +29,8 @@ export interface LocatedCharge extends ChargeReference {
   isUnattributed: boolean;
 }
 
-export interface ChargeRecorderDependencies {
-  payments: Payments;
-  recorder: Pick<PaymentRecorder, 'record' | 'absorb'>;
-  /** Absent while no API key is configured. */
-  gateway: Pick<Gateway, 'charge'> | undefined;
-  clock: Clock;
-  log: { warn(entry: object, message: string): void };
-}
-
-export function createChargeRecorder(deps: ChargeRecorderDependencies) {
-  const { payments, recorder, gateway, clock, log } = deps;
+export function createChargeRecorder(context: BillingContext, recorder: PaymentRecorder) {
+  const { payments, gateway, clock, log } = context;
 
   /** The payment that a refund or a dispute is about, as far as it is stored. */
   const findPayment = async (reference: ChargeReference): Promise<PaymentDocument | null> => {

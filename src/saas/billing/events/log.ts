@@ -1,14 +1,13 @@
 import { type Static, Type } from 'typebox';
 import { Timestamp, toTimestamp } from '../../../core/http/schemas.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
-import { type Audit, auditActor, type Operator } from '../../../core/ops/audit.js';
+import { auditActor, type Operator } from '../../../core/ops/audit.js';
 import type { Page, Where } from '../../../core/storage/collection.js';
 import { readPage } from '../../../core/storage/pages.js';
+import type { BillingContext } from '../context.js';
 import { billingErrors } from '../errors.js';
 import type { DashboardUrl } from '../provider/dashboard.js';
-import type { Gateway } from '../provider/gateway.js';
-import type { EventOutcome, WebhookEventDocument, WebhookEvents } from '../store.js';
-import type { BillingUsers } from '../users.js';
+import type { EventOutcome, WebhookEventDocument } from '../store.js';
 import type { EventLeases } from './leases.js';
 import type { EventProcessor } from './processor.js';
 import { parseEvent } from './provider-objects.js';
@@ -38,19 +37,10 @@ export const EventRecord = Type.Object({
 });
 export type EventRecord = Static<typeof EventRecord>;
 
-export interface EventLogDependencies {
-  events: WebhookEvents;
-  leases: EventLeases;
-  processor: Pick<EventProcessor, 'process' | 'replayUnmatched'>;
-  users: Pick<BillingUsers, 'find'>;
-  gateway: Gateway | undefined;
-  dashboardUrl: DashboardUrl;
-  audit: Audit;
-}
-
-export function createEventLog(deps: EventLogDependencies) {
-  const { events, leases, processor, users, gateway, dashboardUrl, audit } = deps;
-
+export function createEventLog(
+  { events, users, gateway, dashboardUrl, audit }: BillingContext,
+  { leases, processor }: { leases: EventLeases; processor: EventProcessor },
+) {
   const read = async (id: string): Promise<WebhookEventDocument> => {
     const document = await events.findOne({ id });
     if (!document) throw httpErrors.NOT_FOUND({ message: 'There is no such event.' });

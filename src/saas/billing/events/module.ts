@@ -1,48 +1,46 @@
-import type { Random } from '../../../core/kernel/secrets.js';
-import type { WebhookEvents } from '../store.js';
-import { type ChangeDependencies, createProcessChange } from './changes.js';
-import { type ChargeRecorderDependencies, createChargeRecorder } from './charges.js';
-import { createEventLeases, type Wait } from './leases.js';
-import { createEventLog, type EventLogDependencies } from './log.js';
+import type { BillingDeletion } from '../account-deletion.js';
+import type { BillingContext } from '../context.js';
+import type { CustomerLinks } from '../customers/customers.js';
+import type { Projector } from '../entitlement.js';
+import { createEnqueueMail } from '../notifications.js';
+import type { SubscriptionWriter } from '../subscription/writer.js';
+import { createProcessChange } from './changes.js';
+import { createChargeRecorder } from './charges.js';
+import { createEventLeases } from './leases.js';
+import { createEventLog } from './log.js';
 import { createPaymentRecorder } from './payments.js';
-import { createEventProcessor, type EventProcessorDependencies } from './processor.js';
-import { createPurchaseRecorder, type PurchaseRecorderDependencies } from './purchases.js';
-import { createSubscriptionEvents, type SubscriptionEventsDependencies } from './subscription-events.js';
-import { createWebhook, type WebhookDependencies } from './webhook.js';
+import { createEventProcessor } from './processor.js';
+import { createPurchaseRecorder } from './purchases.js';
+import { createSubscriptionEvents } from './subscription-events.js';
+import { createWebhook } from './webhook.js';
 
 /** The processing of the provider's events: webhook, then processor, then what records each kind of object. */
-export type BillingEvents = ReturnType<typeof createBillingEvents>;
-
-type Recorders = 'recorder' | 'charges' | 'purchaseRecorder' | 'subscriptionEvents';
-
-export type BillingEventsDependencies = Omit<EventProcessorDependencies, Recorders | 'leases'> &
-  Omit<WebhookDependencies, 'processor' | 'processChange' | 'leases'> &
-  Omit<ChangeDependencies, Recorders | 'leases'> &
-  Omit<ChargeRecorderDependencies, 'recorder'> &
-  Omit<PurchaseRecorderDependencies, 'recorder'> &
-  Omit<EventLogDependencies, 'processor' | 'leases'> &
-  SubscriptionEventsDependencies & { events: WebhookEvents; random: Random; wait: Wait };
-
-export function createBillingEvents(deps: BillingEventsDependencies) {
-  const leases = createEventLeases(deps.events, deps);
-  const recorder = createPaymentRecorder(deps);
-  const charges = createChargeRecorder({ ...deps, recorder });
-  const purchaseRecorder = createPurchaseRecorder({ ...deps, recorder });
-  const subscriptionEvents = createSubscriptionEvents(deps);
-  const processChange = createProcessChange({ ...deps, leases, subscriptionEvents });
-  const processor = createEventProcessor({
+export function createBillingEvents(
+  context: BillingContext,
+  deps: { links: CustomerLinks; deletion: BillingDeletion; projector: Projector; writer: SubscriptionWriter },
+) {
+  const { projector } = deps;
+  const leases = createEventLeases(context.events, context);
+  const recorder = createPaymentRecorder(context, projector);
+  const charges = createChargeRecorder(context, recorder);
+  const purchaseRecorder = createPurchaseRecorder(context, { recorder, projector });
+  const subscriptionEvents = createSubscriptionEvents(context, deps.writer);
+  const processChange = createProcessChange(context, { subscriptionEvents, leases, projector });
+  const processor = createEventProcessor(context, {
     ...deps,
     leases,
+    subscriptionEvents,
     recorder,
     charges,
     purchaseRecorder,
-    subscriptionEvents,
+    enqueueMail: createEnqueueMail(context),
   });
   return {
-    webhook: createWebhook({ ...deps, leases, processChange, processor }),
+    webhook: createWebhook(context, { leases, processChange, processor }),
     processor,
     charges,
     purchaseRecorder,
-    eventLog: createEventLog({ ...deps, leases, processor }),
+    /** For the operator. */
+    eventLog: createEventLog(context, { leases, processor }),
   };
 }

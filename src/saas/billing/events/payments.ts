@@ -1,9 +1,9 @@
 import { toTimestamp } from '../../../core/http/schemas.js';
-import type { Clock } from '../../../core/kernel/clock.js';
+import type { BillingContext } from '../context.js';
 import type { Projector } from '../entitlement.js';
 import type { PendingNotification } from '../notifications.js';
 import type { PurchaseDocument } from '../purchases.js';
-import { type Dispute, type PaymentDocument, type Payments, writeRevision } from '../store.js';
+import { type Dispute, type PaymentDocument, writeRevision } from '../store.js';
 import { type BillingEvent, type InvoiceDetails, readInvoice } from './provider-objects.js';
 
 /**
@@ -22,15 +22,7 @@ export interface PaymentFact {
   merge(stored: PaymentDocument | null): PaymentFields | null;
 }
 
-export interface PaymentRecorderDependencies {
-  payments: Payments;
-  projector: Projector;
-  clock: Clock;
-}
-
-export function createPaymentRecorder(deps: PaymentRecorderDependencies) {
-  const { payments, projector, clock } = deps;
-
+export function createPaymentRecorder({ payments, clock }: BillingContext, projector: Projector) {
   /** Stores a fact. `isReporter`: whether this event is the one that notifies about it. */
   const record = async (
     { id, userId }: Pick<PaymentDocument, 'id' | 'userId'>,

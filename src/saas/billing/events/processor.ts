@@ -1,19 +1,10 @@
-import type { Clock } from '../../../core/kernel/clock.js';
-import type { DeleteIfUserIsGone } from '../account-deletion.js';
+import type { BillingDeletion } from '../account-deletion.js';
+import type { BillingContext } from '../context.js';
 import type { CustomerLinks } from '../customers/customers.js';
-import { isEntitled, type PastDue, type Projector } from '../entitlement.js';
-import type { Emit, EnqueueMail, PendingNotification } from '../notifications.js';
-import {
-  type Customers,
-  type EventOutcome,
-  listSubscriptions,
-  type Payments,
-  type Subscriptions,
-  type WebhookEventDocument,
-  type WebhookEvents,
-} from '../store.js';
+import { isEntitled, type Projector } from '../entitlement.js';
+import type { EnqueueMail, PendingNotification } from '../notifications.js';
+import { type EventOutcome, listSubscriptions, type WebhookEventDocument } from '../store.js';
 import { subscriptionNotification } from '../subscription/writer.js';
-import type { BillingUsers } from '../users.js';
 import type { ChargeRecorder, LocatedCharge } from './charges.js';
 import type { EventLease, EventLeases } from './leases.js';
 import type { PaymentRecorder } from './payments.js';
@@ -38,23 +29,14 @@ export type EventProcessor = ReturnType<typeof createEventProcessor>;
 
 export interface EventProcessorDependencies {
   leases: EventLeases;
-  events: WebhookEvents;
-  payments: Payments;
-  subscriptions: Subscriptions;
-  customers: Customers;
-  users: Pick<BillingUsers, 'find'>;
-  deleteIfUserIsGone: DeleteIfUserIsGone;
+  deletion: BillingDeletion;
   subscriptionEvents: SubscriptionEvents;
-  recorder: Pick<PaymentRecorder, 'recordInvoice'>;
-  charges: Pick<ChargeRecorder, 'findPayment' | 'lookUp' | 'record'>;
+  recorder: PaymentRecorder;
+  charges: ChargeRecorder;
   purchaseRecorder: PurchaseRecorder;
   links: CustomerLinks;
   projector: Projector;
   enqueueMail: EnqueueMail;
-  emit: Emit;
-  record: Emit;
-  pastDue: PastDue;
-  clock: Clock;
 }
 
 const PAGE_SIZE = 50;
@@ -73,23 +55,11 @@ const NOT_APPLICABLE: AppliedEvent = { outcome: 'processed', isProjected: true }
  */
 const OBSOLETE: AppliedEvent = { outcome: 'stale', isProjected: false };
 
-export function createEventProcessor(deps: EventProcessorDependencies) {
-  const {
-    leases,
-    events,
-    payments,
-    recorder,
-    charges,
-    subscriptionEvents,
-    projector,
-    enqueueMail,
-    emit,
-    record,
-    clock,
-    links,
-  } = deps;
-  const findOwner = createOwnerLookup(deps);
-  const concernsLiveData = createLiveDataCheck(deps);
+export function createEventProcessor(context: BillingContext, deps: EventProcessorDependencies) {
+  const { events, payments, pastDue, emit, record, clock } = context;
+  const { leases, recorder, charges, subscriptionEvents, projector, enqueueMail, links } = deps;
+  const findOwner = createOwnerLookup(context, { links, charges });
+  const concernsLiveData = createLiveDataCheck(context);
 
   const assignedOwner = async (event: BillingEvent, userId: string): Promise<EventOwner | null> => {
     if (event.customerId !== undefined) await links.link(userId, event.customerId);
@@ -122,7 +92,7 @@ export function createEventProcessor(deps: EventProcessorDependencies) {
     if (payment) notifications.push(payment);
     // If the user was deleted concurrently, the data inserted above must be deleted as well.
     const isLink = isSession(event) || isCustomer(event);
-    if ((change === 'inserted' || isPayment || isLink) && (await deps.deleteIfUserIsGone(userId))) {
+    if ((change === 'inserted' || isPayment || isLink) && (await deps.deletion.deleteIfUserIsGone(userId))) {
       return { outcome: 'unmatched', notifications: [] };
     }
     // Only failed payments, deleted subscriptions and ending trials queue a mail.
@@ -140,7 +110,7 @@ export function createEventProcessor(deps: EventProcessorDependencies) {
     { change, subscription }: AppliedEvent,
   ): PendingNotification[] => {
     if (change === undefined || !subscription) return [];
-    const entitled = isEntitled(subscription, deps.pastDue, clock.now());
+    const entitled = isEntitled(subscription, pastDue, clock.now());
     const notification = subscriptionNotification(event.id, subscription, { at: timeOf(event), entitled });
     return [(emit) => emit('subscription.updated', notification)];
   };
@@ -199,13 +169,17 @@ export function createEventProcessor(deps: EventProcessorDependencies) {
   /** Processes one stored event; null if another worker has the lease. */
   const resume = async (document: WebhookEventDocument): Promise<EventOutcome | null> => {
     const { payload, receivedAt, outcome } = document;
-    const parsed = payload === undefined ? null : parseEvent(payload, document.id);
-    // Completed since it was read, or of a type that only a newer version handles.
-    if (!parsed) return null;
-    const event = { ...parsed, receivedAt };
-    if (outcome === 'unmatched') return retryUnmatched(event);
+    // Completed since it was read.
+    if (payload === undefined) return null;
+    const parsed = parseEvent(payload, document.id);
+    const event = parsed && { ...parsed, receivedAt };
+    if (event && outcome === 'unmatched') return retryUnmatched(event);
     const lease = await leases.reacquire(document);
-    return lease && process(lease, event);
+    if (!lease) return null;
+    if (event) return process(lease, event);
+    // Stored by a version that handles its type: otherwise it would be read again in every run.
+    await leases.complete(lease, 'ignored');
+    return 'ignored';
   };
 
   /** Processes the unmatched events of a customer, or of a subscription if they contain no customer. */
@@ -222,11 +196,6 @@ export function createEventProcessor(deps: EventProcessorDependencies) {
   return { process, retryUnmatched, replayUnmatched, resume };
 }
 
-type OwnerLookupDependencies = Pick<
-  EventProcessorDependencies,
-  'subscriptions' | 'links' | 'users' | 'charges'
->;
-
 interface EventOwner extends SubscriptionOwner {
   /** The charge that a refund or a dispute is about. */
   charge?: LocatedCharge;
@@ -236,9 +205,10 @@ interface EventOwner extends SubscriptionOwner {
  * Finds the user of an event by the subscription, else by the customer, else by the user ID that checkout wrote into the
  * metadata, else by the reference of a checkout session, which the buyer may have chosen. Never by the e-mail address, because anyone can enter any address at the provider.
  */
-function createOwnerLookup(deps: OwnerLookupDependencies) {
-  const { subscriptions, links, users, charges } = deps;
-
+function createOwnerLookup(
+  { subscriptions, users }: BillingContext,
+  { links, charges }: { links: CustomerLinks; charges: ChargeRecorder },
+) {
   const findOwner = async (event: BillingEvent): Promise<EventOwner | null> => {
     const { subscriptionId, customerId, metadataUserId, referenceUserId } = event;
     const subscription = subscriptionId && (await subscriptions.findOne({ id: subscriptionId }));
@@ -272,25 +242,15 @@ function createOwnerLookup(deps: OwnerLookupDependencies) {
  * have no effect: anyone with access to the test mode can create them without a payment, for any user. Events of live
  * mode, and events that state no mode, are always applied.
  */
-function createLiveDataCheck({
-  subscriptions,
-  customers,
-}: Pick<EventProcessorDependencies, 'subscriptions' | 'customers'>) {
-  const userOf = async ({
-    customerId,
-    metadataUserId,
-    referenceUserId,
-  }: BillingEvent): Promise<string | undefined> => {
-    const customer = customerId === undefined ? null : await customers.findOne({ customerId });
-    return customer?.id ?? metadataUserId ?? referenceUserId;
-  };
-
+function createLiveDataCheck({ subscriptions, customers }: BillingContext) {
   return async (event: BillingEvent): Promise<boolean> => {
     if (event.livemode !== false) return false;
-    const { subscriptionId: id } = event;
+    const { subscriptionId: id, customerId, metadataUserId, referenceUserId } = event;
     const subscription = id === undefined ? null : await subscriptions.findOne({ id });
     if (subscription?.livemode !== undefined) return subscription.livemode;
-    const userId = subscription?.userId ?? (await userOf(event));
+    const customer =
+      subscription || customerId === undefined ? null : await customers.findOne({ customerId });
+    const userId = subscription?.userId ?? customer?.id ?? metadataUserId ?? referenceUserId;
     if (userId === undefined) return false;
     const all = await listSubscriptions(subscriptions, userId);
     return all.some(({ livemode }) => livemode === true);

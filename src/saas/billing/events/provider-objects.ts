@@ -1,5 +1,5 @@
 import { httpErrors } from '../../../core/kernel/errors.js';
-import { asInteger, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
+import { asInteger, asList, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
 import type { Dispute } from '../store.js';
 
 /** An event of the provider. Only its type and the ID of its object are always present. */
@@ -125,9 +125,8 @@ const isIdentifier = (value: unknown): value is string =>
 
 function requireIdentifiers(values: Record<string, unknown>): void {
   const wrong = Object.keys(values).filter((path) => !isIdentifier(values[path]));
-  if (wrong.length === 0) return;
   const details = wrong.map((path) => ({ path, message: 'must be a string of 1 to 255 characters' }));
-  throw httpErrors.VALIDATION_ERROR({ details });
+  if (details.length > 0) throw httpErrors.VALIDATION_ERROR({ details });
 }
 
 /** The invoice of an event. */
@@ -167,16 +166,13 @@ export function paidAmountOf({ type, object }: Pick<BillingEvent, 'type' | 'obje
 }
 
 function paymentOf(invoice: Json): Pick<InvoiceDetails, 'paymentIntentId' | 'chargeId'> {
-  const payments = asObject(invoice['payments'])['data'];
-  const paid = (Array.isArray(payments) ? payments : []).map(asObject).find(isPaidPayment);
+  const paid = asList(asObject(invoice['payments'])['data']).find(({ status }) => status === 'paid');
   const payment = asObject(paid?.['payment']);
   return {
     paymentIntentId: idOf(invoice['payment_intent']) ?? idOf(payment['payment_intent']),
     chargeId: idOf(invoice['charge']) ?? idOf(payment['charge']),
   };
 }
-
-const isPaidPayment = ({ status }: Json): boolean => status === 'paid';
 
 /** What identifies the payment that a refund or a dispute is about. */
 export interface ChargeReference {

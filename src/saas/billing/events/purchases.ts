@@ -1,29 +1,17 @@
 import { toTimestamp } from '../../../core/http/schemas.js';
-import type { Clock } from '../../../core/kernel/clock.js';
+import type { BillingContext } from '../context.js';
 import type { Projector } from '../entitlement.js';
 import { isProviderError } from '../errors.js';
 import type { PendingNotification } from '../notifications.js';
-import { type Plans, UNKNOWN_PLAN } from '../plans/plans.js';
-import type { Gateway } from '../provider/gateway.js';
+import { UNKNOWN_PLAN } from '../plans/plans.js';
 import { asInteger, asObject, asText, idOf, type Json } from '../provider/json.js';
-import type { PurchaseDocument, PurchasedItem, Purchases } from '../purchases.js';
+import type { PurchaseDocument, PurchasedItem } from '../purchases.js';
 import { writeRevision } from '../store.js';
 import type { PaymentRecorder } from './payments.js';
 import { asCurrency } from './provider-objects.js';
 
 /** Records the checkout sessions of one-time purchases. The result does not depend on the order of the events. */
 export type PurchaseRecorder = ReturnType<typeof createPurchaseRecorder>;
-
-export interface PurchaseRecorderDependencies {
-  purchases: Purchases;
-  recorder: Pick<PaymentRecorder, 'recordPurchase'>;
-  projector: Projector;
-  plans: Plans;
-  /** Absent while no API key is configured. */
-  gateway: Pick<Gateway, 'lineItems'> | undefined;
-  clock: Clock;
-  log: { warn(entry: object, message: string): void };
-}
 
 /** What a session says about its purchase. */
 type SessionDetails = Pick<PurchaseDocument, 'id' | 'status' | 'amount' | 'currency' | 'paymentId'>;
@@ -33,9 +21,10 @@ type Items = Pick<PurchaseDocument, 'items' | 'plan'>;
 /** The more is known about a payment, the higher. */
 const PROGRESS: Record<PurchaseDocument['status'], number> = { pending: 0, failed: 1, paid: 2 };
 
-export function createPurchaseRecorder(deps: PurchaseRecorderDependencies) {
-  const { purchases, recorder, projector, plans, gateway, clock, log } = deps;
-
+export function createPurchaseRecorder(
+  { purchases, plans, gateway, clock, log }: BillingContext,
+  { recorder, projector }: { recorder: PaymentRecorder; projector: Projector },
+) {
   /** The items of a session, which its events do not contain. */
   const fetch = async (id: string): Promise<Items | 'missing' | 'unanswered'> => {
     if (!gateway) return 'missing';

@@ -1,10 +1,10 @@
 import type { Write } from '../../../core/storage/collection.js';
+import type { BillingContext } from '../context.js';
 import { haveSameProjection } from '../entitlement.js';
 import { subscriptionNotFound } from '../errors.js';
 import type { Plans } from '../plans/plans.js';
-import type { Gateway } from '../provider/gateway.js';
 import { lacksItems } from '../provider/responses.js';
-import { type EventOutcome, isTerminal, type SubscriptionDocument, type Subscriptions } from '../store.js';
+import { type EventOutcome, isTerminal, type SubscriptionDocument } from '../store.js';
 import { readSnapshot, type Snapshot } from '../subscription/snapshot.js';
 import {
   estimatePastDueSince,
@@ -41,20 +41,11 @@ export interface PreparedChange {
   applied: AppliedEvent & { subscription: SubscriptionDocument };
 }
 
-export interface SubscriptionEventsDependencies {
-  subscriptions: Subscriptions;
-  writer: SubscriptionWriter;
-  plans: Plans;
-  /** Absent while no API key is configured. */
-  gateway: Gateway | undefined;
-  log: { warn(entry: object, message: string): void };
-}
-
 /** Why an event changes no terms. `deferred`: a later sync decides. */
 type Unchanged = 'repeated' | 'stale' | 'deferred';
 
-export function createSubscriptionEvents(deps: SubscriptionEventsDependencies) {
-  const { subscriptions, writer, plans, gateway, log } = deps;
+export function createSubscriptionEvents(context: BillingContext, writer: SubscriptionWriter) {
+  const { subscriptions, plans, gateway, log } = context;
 
   /** Whether only the provider has all items. Without an API key, those of the event must do. */
   const isPartial = ({ object }: BillingEvent): boolean => gateway !== undefined && lacksItems(object);

@@ -2,11 +2,11 @@ import { createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'no
 import type { IncomingMessage } from 'node:http';
 import { access, type FastifyTypebox, requestSource } from '../../../core/http/routes.js';
 import { ok } from '../../../core/http/schemas.js';
-import { type Clock, toSeconds } from '../../../core/kernel/clock.js';
+import { toSeconds } from '../../../core/kernel/clock.js';
 import { AppError } from '../../../core/kernel/errors.js';
-import type { Audit } from '../../../core/ops/audit.js';
-import type { Metrics } from '../../../core/ops/metrics.js';
+import type { BillingContext } from '../context.js';
 import { billingErrors } from '../errors.js';
+import { mayBeLiveKey } from '../options.js';
 import { WebhookAnswer } from '../schemas.js';
 import type { EventOutcome } from '../store.js';
 import type { ProcessChange } from './changes.js';
@@ -17,70 +17,65 @@ import { parseEvent } from './provider-objects.js';
 /** `duplicate`: it was completed by an earlier delivery. */
 export type WebhookOutcome = EventOutcome | 'duplicate';
 
-export interface Webhook {
-  /**
-   * Verifies and processes one delivery of an event.
-   * @throws BILLING_NOT_CONFIGURED, INVALID_SIGNATURE, INVALID_JSON, VALIDATION_ERROR, EVENT_IN_PROGRESS
-   */
-  receive(delivery: { signature: string | undefined; body: Buffer; ip: string }): Promise<WebhookOutcome>;
+/** One delivery of an event. */
+export interface Delivery {
+  signature: string | undefined;
+  body: Buffer;
+  ip: string;
 }
 
-export interface WebhookDependencies {
-  /** The provider may sign with any of them. Without secrets, every delivery is rejected. */
-  secrets: readonly string[];
-  leases: EventLeases;
-  processChange: ProcessChange;
-  processor: EventProcessor;
-  /** Whether the events of the provider's test mode have no effect. */
-  ignoresTestEvents: boolean;
-  audit: Audit;
-  clock: Clock;
-  metrics?: Metrics | undefined;
-}
+export type Webhook = ReturnType<typeof createWebhook>;
 
-export function createWebhook(deps: WebhookDependencies): Webhook {
-  const { secrets, leases, processChange, processor, ignoresTestEvents, audit, clock, metrics } = deps;
+export function createWebhook(
+  { webhookSecrets: secrets, config, audit, clock, metrics }: BillingContext,
+  {
+    leases,
+    processChange,
+    processor,
+  }: { leases: EventLeases; processChange: ProcessChange; processor: EventProcessor },
+) {
   const verifier = createSignatureVerifier(secrets);
-
-  const webhook: Webhook = {
-    async receive({ signature, body, ip }) {
-      if (secrets.length === 0) throw billingErrors.BILLING_NOT_CONFIGURED();
-      const matched = verifier.verify(signature, body, clock.now());
-      if (!matched) {
-        // Requests without a signature are common scans and are not audited.
-        if (signature !== undefined) await audit.recordFailure({ event: 'webhook.rejected', ip });
-        throw billingErrors.INVALID_SIGNATURE();
-      }
-      const payload = body.toString('utf8');
-      const event = parseEvent(payload, matched);
-      // Not stored: its repetition is ignored again, and the events of others are not kept.
-      if (!event || (ignoresTestEvents && event.livemode === false)) return 'ignored';
-      const outcome = await processChange(event);
-      if (outcome) return outcome;
-      const lease = await leases.acquire(event, payload);
-      if (lease === 'unmatched') return (await processor.retryUnmatched(event)) ?? 'duplicate';
-      if (typeof lease === 'string') return 'duplicate';
-      return processor.process(lease, event);
-    },
-  };
-  return metrics ? countDeliveries(webhook, metrics) : webhook;
-}
-
-function countDeliveries(webhook: Webhook, metrics: Metrics): Webhook {
-  const count = metrics.counter({
+  // The events of the provider's test mode have no effect.
+  const ignoresTestEvents = mayBeLiveKey(config.paymentSecretKey);
+  const count = metrics?.counter({
     name: 'webhook_events_total',
     help: 'Deliveries of payment events by outcome.',
     labels: ['outcome'],
   });
+
+  const process = async ({ signature, body, ip }: Delivery): Promise<WebhookOutcome> => {
+    if (secrets.length === 0) throw billingErrors.BILLING_NOT_CONFIGURED();
+    const matched = verifier.verify(signature, body, clock.now());
+    if (!matched) {
+      // Requests without a signature are common scans and are not audited.
+      if (signature !== undefined) await audit.recordFailure({ event: 'webhook.rejected', ip });
+      throw billingErrors.INVALID_SIGNATURE();
+    }
+    const payload = body.toString('utf8');
+    const event = parseEvent(payload, matched);
+    // Not stored: its repetition is ignored again, and the events of others are not kept.
+    if (!event || (ignoresTestEvents && event.livemode === false)) return 'ignored';
+    const outcome = await processChange(event);
+    if (outcome) return outcome;
+    const lease = await leases.acquire(event, payload);
+    if (lease === 'unmatched') return (await processor.retryUnmatched(event)) ?? 'duplicate';
+    if (typeof lease === 'string') return 'duplicate';
+    return processor.process(lease, event);
+  };
+
   return {
-    async receive(delivery) {
+    /**
+     * Verifies and processes one delivery of an event.
+     * @throws BILLING_NOT_CONFIGURED, INVALID_SIGNATURE, INVALID_JSON, VALIDATION_ERROR, EVENT_IN_PROGRESS
+     */
+    async receive(delivery: Delivery): Promise<WebhookOutcome> {
       try {
-        const outcome = await webhook.receive(delivery);
-        count({ outcome });
+        const outcome = await process(delivery);
+        count?.({ outcome });
         return outcome;
       } catch (error) {
         const isRejected = error instanceof AppError && error.statusCode === 400;
-        count({ outcome: isRejected ? 'rejected' : 'failed' });
+        count?.({ outcome: isRejected ? 'rejected' : 'failed' });
         throw error;
       }
     },
@@ -136,10 +131,7 @@ function parseSignatureHeader(header: string | undefined): { time: string; signa
 const BODY_LIMIT = 512 * 1024;
 
 /** The route for the provider's events, whose signature covers the bytes of the body. */
-export async function webhookPlugin(
-  fastify: FastifyTypebox,
-  { webhook }: { webhook: Webhook },
-): Promise<void> {
+export async function webhookPlugin(fastify: FastifyTypebox, webhook: Webhook): Promise<void> {
   fastify.removeContentTypeParser('application/json');
   fastify.addContentTypeParser(
     'application/json',

@@ -1,20 +1,13 @@
 import { HOUR, SECOND, timesOf } from '../../../core/kernel/clock.js';
 import type { Job } from '../../../core/ops/jobs.js';
-import type { Payments, WebhookEvents } from '../store.js';
+import type { BillingContext } from '../context.js';
 import type { FigureDependencies } from './job.js';
 import { type DailyFigures, MOVEMENTS } from './store.js';
 
 /** Figures about subscriptions, payments and events per day, for the operator. */
 export type BillingFigures = ReturnType<typeof createBillingFigures>;
 
-export function createBillingFigures({
-  dailyFigures,
-  payments,
-  events,
-}: Pick<FigureDependencies, 'dailyFigures'> & {
-  payments: Payments;
-  events: WebhookEvents;
-}) {
+export function createBillingFigures({ dailyFigures, payments, events }: BillingContext) {
   return {
     /** The movements of the MRR, in the order of their presentation. */
     movements: MOVEMENTS,

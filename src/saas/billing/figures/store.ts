@@ -1,4 +1,4 @@
-import type { Collection, Store } from '../../../core/storage/collection.js';
+import type { Store } from '../../../core/storage/collection.js';
 import type { Amounts } from './amounts.js';
 
 /** Daily figures about subscriptions, and the state from which a job derives them. Days are ISO 8601 in UTC. */
@@ -68,13 +68,9 @@ export interface ProgressDocument {
   isDone: boolean;
 }
 
-export interface FigureCollections {
-  dailyFigures: Collection<DailyFigures>;
-  revenue: Collection<RevenueDocument>;
-  figureProgress: Collection<ProgressDocument>;
-}
+export type FigureCollections = ReturnType<typeof figureCollections>;
 
-export const figureCollections = (store: Store): FigureCollections => ({
+export const figureCollections = (store: Store) => ({
   dailyFigures: store.collection<DailyFigures>('billing_figures'),
   revenue: store.collection<RevenueDocument>('billing_revenue', { indexes: [['userId']] }),
   figureProgress: store.collection<ProgressDocument>('billing_figure_progress', { fields: ['term'] }),

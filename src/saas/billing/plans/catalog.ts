@@ -1,25 +1,17 @@
 import { toTimestamp } from '../../../core/http/schemas.js';
-import type { Clock } from '../../../core/kernel/clock.js';
+import type { BillingContext } from '../context.js';
 import { billingErrors, isCustomerMissing } from '../errors.js';
 import type { Gateway } from '../provider/gateway.js';
 import { asInteger, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
 import { createResponseCache } from '../provider/response-cache.js';
 import type { Invoice, Plan } from '../schemas.js';
-import type { Customers } from '../store.js';
 import { FREE_PLAN } from './options.js';
 import type { Plans } from './plans.js';
 
 /** The prices for sale and the invoices of users, as stored by the provider. */
 export type Catalog = ReturnType<typeof createCatalog>;
 
-export interface CatalogDependencies {
-  customers: Customers;
-  plans: Plans;
-  gateway: Gateway | undefined;
-  clock: Clock;
-}
-
-export function createCatalog({ customers, plans, gateway, clock }: CatalogDependencies) {
+export function createCatalog({ customers, plans, gateway, clock }: BillingContext) {
   // The plans are public, and each request must not cause a call to the provider.
   const cached = createResponseCache<Plan[]>(clock);
 

@@ -167,6 +167,8 @@ export function createGateway(
       );
       return found && asObject(found);
     },
+
+    /** Null if the provider has no such price. */
     async price(id: string): Promise<Json | null> {
       const found = await call(
         (stripe) => stripe.prices.retrieve(id, { expand: ['currency_options'] }).catch(nullIfMissing),
@@ -175,10 +177,17 @@ export function createGateway(
       return found && asObject(requireId(found, id));
     },
 
-    changeSubscription: (id: string, change: SubscriptionChange): Promise<{ object: Json; asOf: number }> =>
+    /**
+     * Every change states the result and not the difference, so that a repeated one has no further effect. `asOf`: the
+     * provider's time of the response.
+     * @throws PAYMENT_DECLINED, PRICE_NOT_ALLOWED, CURRENCY_MISMATCH, SUBSCRIPTION_NOT_CHANGEABLE
+     */
+    changeSubscription: (id: string, change: SubscriptionChange) =>
       changeSubscription(call, id, change, timeouts.callMs),
+    /** The invoice that a change would cause now. @throws the same */
+    previewChange: (id: string, item: ItemChange) => previewChange(call, id, item),
+    /** Does not throw: the outcome decides whether the event may be sent again. */
     createMeterEvent: (event: MeterEvent) => createMeterEvent(call, event),
-    previewChange: (id: string, item: ItemChange): Promise<Json> => previewChange(call, id, item),
 
     /** Every subscription of a customer, ended ones included. */
     async subscriptionsOf(customer: string): Promise<{ objects: Json[]; asOf: number }> {

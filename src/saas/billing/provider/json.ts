@@ -5,6 +5,8 @@ export type Json = Record<string, unknown>;
 export const asObject = (value: unknown): Json =>
   typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Json) : {};
 
+export const asList = (value: unknown): Json[] => (Array.isArray(value) ? value : []).map(asObject);
+
 /** A non-empty string that every storage engine accepts. */
 export function asText(value: unknown): string | undefined {
   const isText = typeof value === 'string' && value !== '' && value.length <= 255;

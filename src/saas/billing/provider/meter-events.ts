@@ -27,11 +27,6 @@ export interface MeterEventResult {
   reason?: string;
 }
 
-export interface MeterEventCalls {
-  /** Does not throw: the outcome decides whether the event may be sent again. */
-  createMeterEvent(event: MeterEvent): Promise<MeterEventResult>;
-}
-
 /** The SDK does not repeat the request: the outbox does, and knows about every attempt. */
 const OPTIONS = { maxNetworkRetries: 0 };
 

@@ -34,19 +34,6 @@ export type SubscriptionChange =
         | 'resume';
     };
 
-export interface SubscriptionChangeCalls {
-  /** Null if the provider has no such price. */
-  price(id: string): Promise<Json | null>;
-  /**
-   * Every change states the result and not the difference, so that a repeated one has no further effect. `asOf`: the
-   * provider's time of the response.
-   * @throws PAYMENT_DECLINED, PRICE_NOT_ALLOWED, CURRENCY_MISMATCH, SUBSCRIPTION_NOT_CHANGEABLE
-   */
-  changeSubscription(id: string, change: SubscriptionChange): Promise<{ object: Json; asOf: number }>;
-  /** The invoice that a change would cause now. @throws the same */
-  previewChange(id: string, item: ItemChange): Promise<Json>;
-}
-
 /** Differences are charged now instead of with the next invoice, and credits reduce the next invoices. */
 const PRORATION = 'always_invoice';
 

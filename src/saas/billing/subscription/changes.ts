@@ -1,15 +1,14 @@
 import type { ActingProgram } from '../../../core/http/identity.js';
-import { toTimestamp } from '../../../core/http/schemas.js';
+import { toTimestamp, toTimestampOrNull } from '../../../core/http/schemas.js';
 import { invalidFields } from '../../../core/kernel/errors.js';
-import type { Audit } from '../../../core/ops/audit.js';
+import type { BillingContext } from '../context.js';
 import { selectBest } from '../entitlement.js';
 import { billingErrors, isPaymentDeclined } from '../errors.js';
-import type { Plans } from '../plans/plans.js';
 import type { Gateway } from '../provider/gateway.js';
-import { asInteger, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
+import { asInteger, asList, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
 import type { ItemChange, SubscriptionChange } from '../provider/subscription-changes.js';
 import type { ChangePreview, Subscription } from '../schemas.js';
-import { isTerminal, listSubscriptions, type SubscriptionDocument, type Subscriptions } from '../store.js';
+import { isTerminal, listSubscriptions, type SubscriptionDocument } from '../store.js';
 import {
   CANCELLABLE_LATER,
   endsWithPeriod,
@@ -59,13 +58,9 @@ export interface Cancellation extends Target {
 }
 
 export interface SubscriptionChangeDependencies {
-  subscriptions: Subscriptions;
   writer: SubscriptionWriter;
-  plans: Plans;
-  subscription: Pick<SubscriptionService, 'current'>;
-  audit: Audit;
-  /** Both absent while no API key is configured. */
-  gateway: Gateway | undefined;
+  subscription: SubscriptionService;
+  /** Absent while no API key is configured. */
   sync: SubscriptionSync | undefined;
 }
 
@@ -82,11 +77,11 @@ const SYNC_DELAY_MS = 30_000;
 const MISSING =
   'The payment provider has no such subscription, so it cannot be changed. Contact the support of this site.';
 
-export function createSubscriptionChanges(deps: SubscriptionChangeDependencies) {
-  const { subscriptions, writer, plans, audit } = deps;
-
-  const provider = (): { gateway: Gateway; sync: SubscriptionSync } => {
-    const { gateway, sync } = deps;
+export function createSubscriptionChanges(
+  { subscriptions, plans, audit, gateway }: BillingContext,
+  { writer, subscription: service, sync }: SubscriptionChangeDependencies,
+) {
+  const provider = () => {
     if (!gateway || !sync) throw billingErrors.BILLING_NOT_CONFIGURED();
     return { gateway, sync };
   };
@@ -165,7 +160,7 @@ export function createSubscriptionChanges(deps: SubscriptionChangeDependencies) 
       });
     }
     if (made.size === 0) await sync.apply(stored, state);
-    return deps.subscription.current(userId);
+    return service.current(userId);
   };
 
   /** The change of the main item to an order; null if nothing differs. */
@@ -324,8 +319,7 @@ const shownItem = (item: Json): string =>
  * @param periodEnd the end of the present period; absent if no further one follows
  */
 function previewView(subscription: Json, invoice: Json | null, periodEnd: number | undefined): ChangePreview {
-  const { data } = asObject(invoice?.['lines']);
-  const lines = (Array.isArray(data) ? data : []).map(asObject);
+  const lines = asList(asObject(invoice?.['lines'])['data']);
   const ends = lines.flatMap((line) => asTime(asObject(line['period'])['end']) ?? []);
   return {
     amountDue: asInteger(invoice?.['amount_due']) ?? 0,
@@ -338,12 +332,11 @@ function previewView(subscription: Json, invoice: Json | null, periodEnd: number
 
 function lineView(line: Json): ChangePreview['lines'][number] {
   const period = asObject(line['period']);
-  const [start, end] = [asTime(period['start']), asTime(period['end'])];
   return {
     description: asText(line['description']) ?? null,
     amount: asInteger(line['amount']) ?? 0,
     quantity: asInteger(line['quantity']) ?? null,
-    periodStart: start === undefined ? null : toTimestamp(start),
-    periodEnd: end === undefined ? null : toTimestamp(end),
+    periodStart: toTimestampOrNull(asTime(period['start'])),
+    periodEnd: toTimestampOrNull(asTime(period['end'])),
   };
 }

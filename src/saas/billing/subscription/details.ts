@@ -1,13 +1,10 @@
-import { toTimestamp } from '../../../core/http/schemas.js';
-import type { Clock } from '../../../core/kernel/clock.js';
-import type { JobLog } from '../../../core/ops/jobs.js';
-import type { Plans } from '../plans/plans.js';
-import type { Gateway } from '../provider/gateway.js';
-import { asInteger, asObject, asText, asTime, type Json } from '../provider/json.js';
+import { toTimestampOrNull } from '../../../core/http/schemas.js';
+import type { BillingContext } from '../context.js';
+import { asInteger, asList, asObject, asText, asTime, type Json } from '../provider/json.js';
 import { createResponseCache } from '../provider/response-cache.js';
 import type { NextInvoice, Subscription } from '../schemas.js';
 import { isTerminal, type SubscriptionDocument, type SubscriptionItem } from '../store.js';
-import { asList, readItems } from './snapshot.js';
+import { readItems } from './snapshot.js';
 
 /**
  * What is shown about a subscription beyond its access. Most of it is stored; schedules, discounts and the next invoice
@@ -28,21 +25,9 @@ export const NO_DETAILS: DescribedSubscription = {
   discounts: [],
 };
 
-export interface SubscriptionDetailsDependencies {
-  /** Absent while no API key is configured. */
-  gateway: Pick<Gateway, 'expandedSubscription' | 'upcomingInvoice'> | undefined;
-  plans: Pick<Plans, 'configured'>;
-  clock: Clock;
-  log: Pick<JobLog, 'warn'>;
-}
-
-const time = (milliseconds: number | null | undefined) =>
-  milliseconds == null ? null : toTimestamp(milliseconds);
-
-export function createSubscriptionDetails(deps: SubscriptionDetailsDependencies) {
-  const { gateway, plans, clock, log } = deps;
+export function createSubscriptionDetails({ gateway, plans, clock, log }: BillingContext) {
   const expanded = createResponseCache<Json | null>(clock);
-  const upcoming = createResponseCache<UpcomingInvoice | null>(clock);
+  const upcoming = createResponseCache<Json | null>(clock);
 
   /** Null instead of a failure. The key contains the revision, so that a change is visible at once. */
   const fetchIfAvailable = async <T>(
@@ -80,11 +65,16 @@ export function createSubscriptionDetails(deps: SubscriptionDetailsDependencies)
     const { pendingUpdate } = subscription;
     if (pendingUpdate) {
       const items = itemViews(pendingUpdate.items, subscription);
-      return { reason: 'pending_payment', at: null, expiresAt: time(pendingUpdate.expiresAt), items };
+      return {
+        reason: 'pending_payment',
+        at: null,
+        expiresAt: toTimestampOrNull(pendingUpdate.expiresAt),
+        items,
+      };
     }
     if (!next) return null;
     const items = itemViews(next.items, subscription);
-    return { reason: 'schedule', at: time(next.at), expiresAt: null, items };
+    return { reason: 'schedule', at: toTimestampOrNull(next.at), expiresAt: null, items };
   };
 
   return {
@@ -93,17 +83,16 @@ export function createSubscriptionDetails(deps: SubscriptionDetailsDependencies)
       const { status, collectionPause: pause, scheduleId, discountIds } = subscription;
       const isNeeded = !isTerminal(status) && (scheduleId !== undefined || discountIds !== undefined);
       const object = isNeeded ? await fetchExpanded(subscription) : null;
-      const discounts = object && readDiscounts(object);
       return {
         items: itemViews(subscription.items, subscription),
         scheduledChange: scheduledChangeOf(
           subscription,
           object && readNextPhase(asObject(object['schedule']), clock.now()),
         ),
-        collectionPause: pause ? { behavior: pause.behavior, resumesAt: time(pause.resumesAt) } : null,
-        discounts: isNeeded
-          ? (discounts?.map(({ endsAt, ...terms }) => ({ ...terms, endsAt: time(endsAt) })) ?? null)
-          : [],
+        collectionPause: pause
+          ? { behavior: pause.behavior, resumesAt: toTimestampOrNull(pause.resumesAt) }
+          : null,
+        discounts: isNeeded ? object && readDiscounts(object) : [],
       };
     },
 
@@ -111,14 +100,9 @@ export function createSubscriptionDetails(deps: SubscriptionDetailsDependencies)
     async nextInvoice(subscription: SubscriptionDocument): Promise<NextInvoice | null> {
       if (isTerminal(subscription.status)) return null;
       const invoice = await fetchIfAvailable(subscription, 'the next invoice', async (key) =>
-        gateway
-          ? upcoming(key, async () => {
-              const found = await gateway.upcomingInvoice(subscription.id);
-              return found && readUpcomingInvoice(found);
-            })
-          : null,
+        gateway ? upcoming(key, () => gateway.upcomingInvoice(subscription.id)) : null,
       );
-      return invoice && { amount: invoice.amount, currency: invoice.currency, date: time(invoice.at) };
+      return invoice && readNextInvoice(invoice);
     },
   };
 }
@@ -143,46 +127,23 @@ function readNextPhase(schedule: Json, now: number): ScheduledPhase | null {
     : null;
 }
 
-/** A discount with its coupon. */
-interface DiscountTerms {
-  name: string | null;
-  /** A number from 0 to 100, possibly with decimals. */
-  percentOff: number | null;
-  /** In the currency's smallest unit. */
-  amountOff: number | null;
-  currency: string | null;
-  /** Absent: as long as the subscription. */
-  endsAt?: number;
-}
-
 /** The expanded discounts of a subscription. */
-function readDiscounts(subscription: Json): DiscountTerms[] {
+function readDiscounts(subscription: Json): NonNullable<Subscription['discounts']> {
   return asList(subscription['discounts']).map((discount) => {
     const coupon = asObject(asObject(discount['source'])['coupon'] ?? discount['coupon']);
     const percentOff = coupon['percent_off'];
-    const endsAt = asTime(discount['end']);
     return {
       name: asText(coupon['name']) ?? null,
       percentOff: typeof percentOff === 'number' ? percentOff : null,
       amountOff: asInteger(coupon['amount_off']) ?? null,
       currency: asText(coupon['currency']) ?? null,
-      ...(endsAt !== undefined && { endsAt }),
+      endsAt: toTimestampOrNull(asTime(discount['end'])),
     };
   });
 }
 
-/** An invoice that the provider will create. */
-interface UpcomingInvoice {
-  amount: number | null;
-  currency: string | null;
-  /** When it is charged, or created if the customer pays it later. */
-  at: number | null;
-}
-
-function readUpcomingInvoice(invoice: Json): UpcomingInvoice {
-  return {
-    amount: asInteger(invoice['amount_due']) ?? null,
-    currency: asText(invoice['currency']) ?? null,
-    at: asTime(invoice['next_payment_attempt']) ?? asTime(invoice['period_end']) ?? null,
-  };
-}
+const readNextInvoice = (invoice: Json): NextInvoice => ({
+  amount: asInteger(invoice['amount_due']) ?? null,
+  currency: asText(invoice['currency']) ?? null,
+  date: toTimestampOrNull(asTime(invoice['next_payment_attempt']) ?? asTime(invoice['period_end'])),
+});

@@ -1,15 +1,10 @@
 import { toTimestamp } from '../../../core/http/schemas.js';
-import type { Clock } from '../../../core/kernel/clock.js';
-import type { JobLog } from '../../../core/ops/jobs.js';
-import type { Collection, Store } from '../../../core/storage/collection.js';
 import { nullIfTaken } from '../../../core/storage/collection.js';
 import { readPage } from '../../../core/storage/pages.js';
-import { isEntitled, type PastDue } from '../entitlement.js';
-import type { Emit } from '../notifications.js';
-import type { Plans } from '../plans/plans.js';
+import type { BillingContext } from '../context.js';
+import { isEntitled } from '../entitlement.js';
 import type { DuplicateSubscriptions } from '../schemas.js';
-import { listSubscriptions, type SubscriptionDocument, type Subscriptions } from '../store.js';
-import type { BillingUsers } from '../users.js';
+import { listSubscriptions, type SubscriptionDocument } from '../store.js';
 
 /**
  * Users who pay for more than one subscription of a family, for example through two Payment Links. Each of them gives
@@ -17,34 +12,8 @@ import type { BillingUsers } from '../users.js';
  */
 export type Duplicates = ReturnType<typeof createDuplicates>;
 
-/** That the duplicate subscriptions of a user were reported. */
-export interface DuplicateDocument {
-  /** The user's ID. */
-  id: string;
-  /** The newest of the subscriptions in the last report. */
-  subscriptionId: string;
-  /** The same of every report; absent after the first one. */
-  reportedIds?: string[];
-  at: number;
-}
-
-export function duplicateCollection(store: Store): Collection<DuplicateDocument> {
-  return store.collection<DuplicateDocument>('duplicate_subscriptions', { fields: ['subscriptionId'] });
-}
-
-export interface DuplicateDependencies {
-  duplicates: Collection<DuplicateDocument>;
-  subscriptions: Subscriptions;
-  users: Pick<BillingUsers, 'find'>;
-  plans: Pick<Plans, 'familyOf'>;
-  pastDue: PastDue;
-  emit: Emit;
-  clock: Clock;
-  log: Pick<JobLog, 'warn'>;
-}
-
-export function createDuplicates(deps: DuplicateDependencies) {
-  const { duplicates, subscriptions, users, plans, pastDue, emit, clock, log } = deps;
+export function createDuplicates(context: BillingContext) {
+  const { duplicates, subscriptions, users, plans, pastDue, emit, clock, log } = context;
 
   /** The subscriptions that share their family with another one, the newest first. */
   const duplicatesAmong = (all: readonly SubscriptionDocument[]): SubscriptionDocument[] => {

@@ -1,7 +1,12 @@
-import { type SubscriptionStatus, toTimestamp, type User } from '../../../core/http/schemas.js';
-import type { Clock } from '../../../core/kernel/clock.js';
+import {
+  type SubscriptionStatus,
+  toTimestamp,
+  toTimestampOrNull,
+  type User,
+} from '../../../core/http/schemas.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
-import type { DeleteIfUserIsGone } from '../account-deletion.js';
+import type { BillingDeletion } from '../account-deletion.js';
+import type { BillingContext } from '../context.js';
 import type { CustomerLinks } from '../customers/customers.js';
 import {
   findEntitlement,
@@ -9,21 +14,19 @@ import {
   type ListHeld,
   listEntitledPlans,
   NO_SUBSCRIPTION,
-  type PastDue,
   selectShown,
 } from '../entitlement.js';
 import { billingErrors } from '../errors.js';
 import type { EventProcessor } from '../events/processor.js';
 import type { PurchaseRecorder } from '../events/purchases.js';
-import type { Emit } from '../notifications.js';
 import { FREE_PLAN } from '../plans/options.js';
-import type { Benefits, Plans } from '../plans/plans.js';
+import type { Benefits } from '../plans/plans.js';
 import type { Gateway } from '../provider/gateway.js';
 import { asObject, asText, idOf, type Json } from '../provider/json.js';
 import type { Subscription } from '../schemas.js';
 import type { SubscriptionDocument } from '../store.js';
-import type { BillingUsers, PlanGrant } from '../users.js';
-import { type DescribedSubscription, NO_DETAILS, type SubscriptionDetails } from './details.js';
+import type { PlanGrant } from '../users.js';
+import { createSubscriptionDetails, type DescribedSubscription, NO_DETAILS } from './details.js';
 import { createCoalescer, type SubscriptionSync } from './sync.js';
 
 /** A user's current subscription and access. */
@@ -31,29 +34,23 @@ export type SubscriptionService = ReturnType<typeof createSubscriptionService>;
 
 export interface SubscriptionServiceDependencies {
   links: CustomerLinks;
+  deletion: BillingDeletion;
   listHeld: ListHeld;
-  purchaseRecorder: Pick<PurchaseRecorder, 'recordSession'>;
-  emit: Emit;
-  users: Pick<BillingUsers, 'find'>;
-  processor: Pick<EventProcessor, 'replayUnmatched'>;
-  deleteIfUserIsGone: DeleteIfUserIsGone;
-  /** Both absent while no API key is configured. */
-  gateway: Gateway | undefined;
+  purchaseRecorder: PurchaseRecorder;
+  processor: EventProcessor;
+  /** Absent while no API key is configured. */
   sync: SubscriptionSync | undefined;
-  plans: Plans;
-  details: SubscriptionDetails;
-  pastDue: PastDue;
-  clock: Clock;
 }
 
-export function createSubscriptionService(deps: SubscriptionServiceDependencies) {
-  const { links, listHeld, purchaseRecorder, users, emit, processor, gateway } = deps;
-  const { sync, plans, details, pastDue, clock } = deps;
+export function createSubscriptionService(context: BillingContext, deps: SubscriptionServiceDependencies) {
+  const { users, emit, gateway, plans, pastDue, clock } = context;
+  const { links, deletion, listHeld, purchaseRecorder, processor, sync } = deps;
+  const details = createSubscriptionDetails(context);
 
-  const context = () => ({ pastDue, now: clock.now() });
+  const rules = () => ({ pastDue, now: clock.now() });
   const sourcesOf = async (userId: string) => {
     const [all, user] = await Promise.all([listHeld(userId), users.find(userId)]);
-    const entitledPlans = listEntitledPlans(all, user?.grant, context(), plans.configured);
+    const entitledPlans = listEntitledPlans(all, user?.grant, rules(), plans.configured);
     const benefits = plans.benefitsOf(user ? [FREE_PLAN, ...entitledPlans] : []);
     return { all, grant: user?.grant, entitledPlans, benefits };
   };
@@ -67,7 +64,7 @@ export function createSubscriptionService(deps: SubscriptionServiceDependencies)
     { withNextInvoice = false }: { withNextInvoice?: boolean } = {},
   ): Promise<Subscription> => {
     const { all, grant, benefits } = await sourcesOf(userId);
-    const entitlement = findEntitlement(all, grant, context());
+    const entitlement = findEntitlement(all, grant, rules());
     const isGranted = entitlement !== null && 'grant' in entitlement;
     const best = entitlement && 'subscription' in entitlement ? entitlement.subscription : selectShown(all);
     const shown = isGranted ? undefined : best;
@@ -104,7 +101,7 @@ export function createSubscriptionService(deps: SubscriptionServiceDependencies)
       const notify = await purchaseRecorder.recordSession(session, source);
       await notify?.(emit);
     }
-    await deps.deleteIfUserIsGone(userId);
+    await deletion.deleteIfUserIsGone(userId);
   };
 
   const findCustomers = async (from: Gateway, userId: string): Promise<string[]> => {
@@ -112,7 +109,7 @@ export function createSubscriptionService(deps: SubscriptionServiceDependencies)
     if (stored.length > 0) return stored;
     for (const customerId of await searchAtATime(userId, () => from.customersOf(userId)))
       await links.link(userId, customerId);
-    await deps.deleteIfUserIsGone(userId);
+    await deletion.deleteIfUserIsGone(userId);
     return links.list(userId);
   };
 
@@ -184,13 +181,10 @@ const NONE: SubscriptionView = {
   updatedAt: null,
 };
 
-const time = (milliseconds: number | undefined) =>
-  milliseconds === undefined ? null : toTimestamp(milliseconds);
-
 const grantView = ({ plan, since, until }: PlanGrant) => ({
   plan,
   since: toTimestamp(since),
-  until: time(until),
+  until: toTimestampOrNull(until),
 });
 
 /** JSON has no infinity: there, null is unlimited. */
@@ -208,7 +202,7 @@ function grantedSubscription({ plan, since, until }: PlanGrant): SubscriptionVie
     plan,
     entitled: true,
     currentPeriodStart: toTimestamp(since),
-    currentPeriodEnd: time(until),
+    currentPeriodEnd: toTimestampOrNull(until),
     updatedAt: toTimestamp(since),
   };
 }
@@ -220,13 +214,13 @@ function subscriptionView(subscription: SubscriptionDocument, entitled: boolean)
     entitled,
     priceId: subscription.priceId ?? null,
     quantity: subscription.quantity ?? null,
-    currentPeriodStart: time(subscription.currentPeriodStart),
-    currentPeriodEnd: time(subscription.currentPeriodEnd),
-    trialEnd: time(subscription.trialEnd),
+    currentPeriodStart: toTimestampOrNull(subscription.currentPeriodStart),
+    currentPeriodEnd: toTimestampOrNull(subscription.currentPeriodEnd),
+    trialEnd: toTimestampOrNull(subscription.trialEnd),
     cancelAtPeriodEnd: subscription.cancelAtPeriodEnd,
-    cancelAt: time(subscription.cancelAt),
-    canceledAt: time(subscription.canceledAt),
-    endedAt: time(subscription.endedAt),
-    updatedAt: time(subscription.updatedAt),
+    cancelAt: toTimestampOrNull(subscription.cancelAt),
+    canceledAt: toTimestampOrNull(subscription.canceledAt),
+    endedAt: toTimestampOrNull(subscription.endedAt),
+    updatedAt: toTimestampOrNull(subscription.updatedAt),
   };
 }

@@ -1,5 +1,5 @@
 import { type PlanSource, type Plans, UNKNOWN_PLAN } from '../plans/plans.js';
-import { asInteger, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
+import { asInteger, asList, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
 import type { ItemPrice, SubscriptionItem, SubscriptionTerms } from '../store.js';
 
 /** A subscription as the provider sent it. A field that was not sent is absent; one that was cleared is `null`. */
@@ -43,21 +43,21 @@ export function readSnapshot(subscription: Json, plans: Plans, stored: StoredPla
     ...readDetails(subscription),
     livemode: asFlag(subscription['livemode']),
   };
-  return pickFields(snapshot, (value) => value !== undefined);
+  return pickFields<Snapshot>(snapshot, (value) => value !== undefined);
 }
 
 /** The fields whose values pass. `Object.fromEntries` takes three times as long, several times for each event. */
-export function pickFields(fields: object, passes: (value: unknown) => boolean): Record<string, unknown> {
-  const all = fields as Record<string, unknown>;
-  const picked: Record<string, unknown> = {};
-  for (const name of Object.keys(all)) if (passes(all[name])) picked[name] = all[name];
-  return picked;
+export function pickFields<T>(
+  fields: { [K in keyof T]: T[K] | null | undefined },
+  passes: (value: unknown) => boolean,
+): T {
+  const picked: Partial<T> = {};
+  for (const name of Object.keys(fields) as (keyof T)[])
+    if (passes(fields[name])) picked[name] = fields[name] as T[keyof T];
+  return picked as T;
 }
 
-function itemsOf(subscription: Json): Json[] {
-  const data = asObject(subscription['items'])['data'];
-  return (Array.isArray(data) ? data : []).map(asObject);
-}
+const itemsOf = (subscription: Json): Json[] => asList(asObject(subscription['items'])['data']);
 
 /** What decides on the plan of a subscription that is stored already. */
 type StoredPlan = Pick<SubscriptionTerms, 'plan' | 'priceId' | 'isPlanFromMetadata'>;
@@ -137,7 +137,7 @@ function planOf(
 }
 
 const nullable = <T>(value: unknown, read: (value: unknown) => T): T | null | undefined =>
-  value === undefined ? undefined : value === null ? null : read(value);
+  value === undefined || value === null ? value : read(value);
 
 const asFlag = (value: unknown): boolean | undefined => (typeof value === 'boolean' ? value : undefined);
 
@@ -156,17 +156,12 @@ function readDetails(subscription: Json): { [K in keyof Details]: Details[K] | n
   const data = asObject(subscription['items'])['data'];
   return {
     items: data === undefined ? undefined : readPricedItems(data),
-    pendingUpdate: ifSet(subscription['pending_update'], readPendingUpdate),
-    collectionPause: ifSet(subscription['pause_collection'], readPause),
-    scheduleId: ifSet(subscription['schedule'], idOf),
+    pendingUpdate: nullable(subscription['pending_update'], readPendingUpdate),
+    collectionPause: nullable(subscription['pause_collection'], readPause),
+    scheduleId: nullable(subscription['schedule'], idOf),
     discountIds: readDiscountIds(subscription),
   };
 }
-
-const ifSet = <T>(value: unknown, read: (value: unknown) => T): T | null | undefined =>
-  value === undefined || value === null ? value : read(value);
-
-export const asList = (value: unknown): Json[] => (Array.isArray(value) ? value : []).map(asObject);
 
 /** The items of a subscription, of a pending update or of a phase of a schedule; `null` if there are none. */
 export function readItems(data: unknown): SubscriptionItem[] | null {
@@ -175,8 +170,7 @@ export function readItems(data: unknown): SubscriptionItem[] | null {
 }
 
 function readItem(item: Json): SubscriptionItem[] {
-  // Earlier API versions call a price a plan.
-  const priceId = idOf(item['price']) ?? idOf(item['plan']);
+  const priceId = priceIdOf(item);
   const quantity = asInteger(item['quantity']);
   return priceId === undefined ? [] : [{ priceId, ...(quantity !== undefined && { quantity }) }];
 }

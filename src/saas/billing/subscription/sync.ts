@@ -1,13 +1,11 @@
 import type { ActingProgram } from '../../../core/http/identity.js';
-import type { Clock } from '../../../core/kernel/clock.js';
-import type { DeleteIfUserIsGone } from '../account-deletion.js';
-import { haveSameProjection, isEntitled, type PastDue, type Projector } from '../entitlement.js';
+import type { BillingDeletion } from '../account-deletion.js';
+import type { BillingContext } from '../context.js';
+import { haveSameProjection, isEntitled, type Projector } from '../entitlement.js';
 import { isCustomerMissing, subscriptionNotFound } from '../errors.js';
-import type { Emit } from '../notifications.js';
-import type { Plans } from '../plans/plans.js';
 import type { Gateway } from '../provider/gateway.js';
 import { idOf, type Json } from '../provider/json.js';
-import { isTerminal, listSubscriptions, type SubscriptionDocument, type Subscriptions } from '../store.js';
+import { isTerminal, listSubscriptions, type SubscriptionDocument } from '../store.js';
 import { readSnapshot } from './snapshot.js';
 import {
   changedFields,
@@ -40,19 +38,15 @@ export interface FetchedSubscription {
 
 export interface SubscriptionSyncDependencies {
   gateway: Gateway;
-  subscriptions: Subscriptions;
   writer: SubscriptionWriter;
-  plans: Plans;
   projector: Projector;
-  deleteIfUserIsGone: DeleteIfUserIsGone;
-  emit: Emit;
-  pastDue: PastDue;
-  clock: Clock;
+  deletion: BillingDeletion;
 }
 
-export function createSubscriptionSync(deps: SubscriptionSyncDependencies) {
-  const { gateway, subscriptions, writer, plans, projector, emit, clock } = deps;
-
+export function createSubscriptionSync(
+  { subscriptions, plans, emit, pastDue, clock }: BillingContext,
+  { gateway, writer, projector, deletion }: SubscriptionSyncDependencies,
+) {
   const updateOf = (stored: SubscriptionDocument | null, object: Json, at: number) => {
     const snapshot = readSnapshot(object, plans, stored);
     return { snapshot, at, ...estimatePastDueSince(stored, snapshot, at), isUncertain: false };
@@ -72,13 +66,14 @@ export function createSubscriptionSync(deps: SubscriptionSyncDependencies) {
     const after = await writer.write(stored, merged);
     if (!after) return null;
     // If the user was deleted concurrently, the data inserted above must be deleted as well.
-    if (!stored && (await deps.deleteIfUserIsGone(after.userId))) return { id: after.id, after, fields: [] };
+    if (!stored && (await deletion.deleteIfUserIsGone(after.userId)))
+      return { id: after.id, after, fields: [] };
     await projector.project(after.userId);
     if (needsProjection) await writer.scheduleReconcile(after);
     const fields = changedFields(stored, after);
     if (fields.length > 0) {
       const now = clock.now();
-      const entitled = isEntitled(after, deps.pastDue, now);
+      const entitled = isEntitled(after, pastDue, now);
       const details = { at: now, entitled, ...(actor && { actor }) };
       const id = `refresh:${after.id}:${after.rev}`;
       await emit('subscription.updated', subscriptionNotification(id, after, details));

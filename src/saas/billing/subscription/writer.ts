@@ -1,12 +1,13 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { ActingProgram } from '../../../core/http/identity.js';
 import { type SubscriptionStatus, toTimestamp } from '../../../core/http/schemas.js';
-import { type Clock, DAY } from '../../../core/kernel/clock.js';
+import { DAY } from '../../../core/kernel/clock.js';
 import { nullIfTaken, type Write } from '../../../core/storage/collection.js';
 import { changeTo } from '../../../core/storage/semantics.js';
+import type { BillingContext } from '../context.js';
 import type { BillingNotifications } from '../notifications.js';
 import { UNKNOWN_PLAN } from '../plans/plans.js';
-import { isTerminal, type SubscriptionDocument, type Subscriptions } from '../store.js';
+import { isTerminal, type SubscriptionDocument } from '../store.js';
 import { pickFields, type Snapshot } from './snapshot.js';
 
 /** Merges a newer state of a subscription with the stored one, and writes the result. */
@@ -37,7 +38,7 @@ export type SubscriptionWriter = ReturnType<typeof createSubscriptionWriter>;
 /** How long after the end of a period a sync runs if no event has arrived. */
 const RECONCILE_DELAY_MS = DAY;
 
-export function createSubscriptionWriter(subscriptions: Subscriptions, clock: Clock) {
+export function createSubscriptionWriter({ subscriptions, clock }: BillingContext) {
   return {
     /** The stored subscription with an update. */
     merge: (
@@ -107,7 +108,7 @@ function merge(
     createdAt: stored?.createdAt ?? now,
     updatedAt: now,
   });
-  const merged = pickFields(document, (value) => value != null) as unknown as SubscriptionDocument;
+  const merged = pickFields<SubscriptionDocument>(document, (value) => value != null);
   if (!stored || isChanged(stored, merged)) return merged;
   // The event that changed the terms may have been interrupted, and its repetition notifies about them.
   const lastEvent = stored.lastEvent ?? eventId;

@@ -10,6 +10,7 @@ import {
 } from '../../../core/storage/collection.js';
 import { mapPages, pagesOf } from '../../../core/storage/pages.js';
 import { billingErrors } from '../errors.js';
+import type { Gateway } from '../provider/gateway.js';
 import type { BillingUsers } from '../users.js';
 
 /**
@@ -108,24 +109,21 @@ export function listUsage(reports: UsageReports, userId: string): AsyncIterable<
  * @param key identifies the usage, for example the ID of a request
  * @throws BILLING_NOT_CONFIGURED, VALIDATION_ERROR, NOT_FOUND; USAGE_KEY_REUSED if the key has another quantity
  */
-export type ReportUsage = (userId: string, meter: string, quantity: number, key: string) => Promise<void>;
-
-export interface ReportUsageDependencies {
-  reports: UsageReports;
-  users: Pick<BillingUsers, 'find'>;
-  /** Whether there is an API key. */
-  isConfigured: boolean;
-  clock: Clock;
-}
+export type ReportUsage = ReturnType<typeof createReportUsage>;
 
 export function createReportUsage({
-  reports,
+  usage: reports,
   users,
-  isConfigured,
+  gateway,
   clock,
-}: ReportUsageDependencies): ReportUsage {
-  return async (userId, meter, quantity, key) => {
-    if (!isConfigured) throw billingErrors.BILLING_NOT_CONFIGURED();
+}: {
+  usage: UsageReports;
+  users: BillingUsers;
+  gateway: Gateway | undefined;
+  clock: Clock;
+}) {
+  return async (userId: string, meter: string, quantity: number, key: string): Promise<void> => {
+    if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
     requireUsage(userId, meter, quantity, key);
     const now = clock.now();
     const id = `use_${sha256(JSON.stringify([userId, meter, key]))}`;

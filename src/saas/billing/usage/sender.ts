@@ -13,8 +13,6 @@ import type { UsageDocument, UsageReports } from './reports.js';
  * that time the attempt is repeated, and afterwards the report fails instead of being counted twice.
  */
 
-export type UsageJobs = ReturnType<typeof createUsageJobs>;
-
 export interface UsageSenderDependencies {
   reports: UsageReports;
   customers: Customers;

@@ -1,0 +1,96 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { withLeadingSlash } from '../../core/config/public-url.js';
+import type { ModuleContext } from '../../core/server/module-context.js';
+import type { Wait } from './events/leases.js';
+import { figureCollections } from './figures/store.js';
+import type { AnnounceNotification, BillingOutbox, Emit } from './notifications.js';
+import type { BillingConfiguration } from './options.js';
+import { createPlans } from './plans/plans.js';
+import { createDashboardUrl } from './provider/dashboard.js';
+import { createGateway } from './provider/gateway.js';
+import { purchaseCollection } from './purchases.js';
+import {
+  checkoutCollection,
+  customerCollection,
+  duplicateCollection,
+  linkedCustomerCollection,
+  paymentCollection,
+  subscriptionCollection,
+  trialCollections,
+  webhookEventCollection,
+} from './store.js';
+import { usageCollection } from './usage/reports.js';
+import type { BillingUsers } from './users.js';
+
+export interface BillingModuleOptions {
+  config: BillingConfiguration;
+  users: BillingUsers;
+  outbox: BillingOutbox;
+  emit: Emit;
+  /** Gives a notification to webhooks before the step that prevents its repetition. Default: there are none. */
+  record?: Emit;
+  announceEvent: AnnounceNotification;
+  publicUrl(): string;
+  /** Whether `resync` processes unmatched events. Default: true. A command leaves them to the server and its listeners. */
+  replayEvents?: boolean;
+  /** Pauses between two checks of an event in progress. Default: a timer. */
+  wait?: Wait;
+}
+
+/** The services of the product that billing uses. */
+export type BillingModuleContext = Pick<
+  ModuleContext,
+  'store' | 'clock' | 'random' | 'log' | 'audit' | 'jobs' | 'metrics' | 'accountData'
+>;
+
+/** What the services of billing have in common. */
+export type BillingContext = ReturnType<typeof createBillingContext>;
+
+export function createBillingContext(
+  { store, clock, random, log, audit, metrics }: BillingModuleContext,
+  options: BillingModuleOptions,
+) {
+  const { config, users, outbox, emit, record = async () => undefined, announceEvent, publicUrl } = options;
+  const { paymentSecretKey: key, paymentApiUrl, pastDue } = config;
+  return {
+    store,
+    // Without an API key nothing is added to checkouts and usage, but the deletion of an account removes what was stored
+    // while a key was configured.
+    ...trialCollections(store),
+    ...figureCollections(store),
+    events: webhookEventCollection(store),
+    customers: customerCollection(store),
+    linkedCustomers: linkedCustomerCollection(store),
+    checkouts: checkoutCollection(store),
+    subscriptions: subscriptionCollection(store),
+    duplicates: duplicateCollection(store),
+    payments: paymentCollection(store),
+    purchases: purchaseCollection(store),
+    usage: usageCollection(store),
+    clock,
+    random,
+    log,
+    audit,
+    metrics,
+    config,
+    pastDue,
+    users,
+    outbox,
+    emit,
+    record,
+    announceEvent,
+    plans: createPlans(config, (priceId) =>
+      log.warn({ priceId }, `purchased price ${priceId} has no configured plan; no access granted`),
+    ),
+    /** Absent while no API key is configured. */
+    gateway: key === undefined ? undefined : createGateway(key, paymentApiUrl),
+    dashboardUrl: createDashboardUrl(key, paymentApiUrl),
+    /** A page of the application to which users return. */
+    returnUrl: (path = config.billingReturnUrlRelative) => publicUrl() + withLeadingSlash(path),
+    /** The provider may sign with any of them. Without secrets, every delivery is rejected. */
+    webhookSecrets: [config.paymentWebhookSecret, config.paymentWebhookSecretPrevious].filter(
+      (secret) => secret !== undefined,
+    ),
+    wait: options.wait ?? sleep,
+  };
+}
