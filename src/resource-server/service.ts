@@ -10,7 +10,7 @@ import { type Clock, SECOND, systemClock, toSeconds } from '../core/kernel/clock
 import { type AccessClaims, type AccessToken, accessTokenOf } from './access-token.js';
 import { challengeOf, ResourceError, type ResourceErrorCode } from './errors.js';
 import { createIssuerSource, type Fetch, type Issuer } from './issuer.js';
-import { type DescribedResource, metadataOf, metadataUrl } from './metadata.js';
+import { type DescribedResource, metadataOf, metadataUrl, type ResourceMetadata } from './metadata.js';
 import { followRevocations, type Revocations } from './revocations.js';
 
 /** Which access tokens an API accepts. */
@@ -55,7 +55,26 @@ export interface ProtectedRequest {
 }
 
 /** Verifies the access tokens of an API, in any framework. */
-export type ResourceServer = ReturnType<typeof createResourceServer>;
+export interface ResourceServer {
+  /** What the API publishes about itself (RFC 9728). */
+  metadata: ResourceMetadata;
+  /** Where to serve the metadata, from the root of the host. */
+  metadataPath: string;
+  /** Reads the issuer's metadata and its list of revoked tokens, so that the first request does not wait for them. */
+  ready(): Promise<void>;
+  /**
+   * @param request of `fetch`, or its parts
+   * @throws ResourceError with the status and the headers of the answer
+   */
+  verify(request: ProtectedRequest | Request, demands?: TokenDemands): Promise<AccessToken>;
+  /**
+   * Demands more of a verified token, for instance once the body of the request says what it asks for.
+   * @throws ResourceError
+   */
+  require(token: AccessToken, demands: TokenDemands): void;
+  /** Ends the requests in the background. */
+  close(): void;
+}
 
 /** The clocks of issuer and resource server may differ by this much. */
 const SKEW_S = 5;
@@ -64,7 +83,7 @@ const SKEW_S = 5;
  * Accepts the access tokens that an issuer has made for one resource (RFC 9068).
  * @throws ConfigurationError naming every problem
  */
-export function createResourceServer(options: ResourceServerOptions) {
+export function createResourceServer(options: ResourceServerOptions): ResourceServer {
   requireValid(options);
   const { issuer, resource, requireDpop = false, maxRevocationSilence = 30, onFailure = () => {} } = options;
   const { clock = systemClock, fetch = globalThis.fetch } = options;
@@ -150,10 +169,6 @@ export function createResourceServer(options: ResourceServerOptions) {
       throw refuse('invalid_token', 'The access token is bound to another key.', { scheme });
   };
 
-  /**
-   * Demands more of a verified token, for instance once the body of the request says what it asks for.
-   * @throws ResourceError
-   */
   const requireDemands = (token: AccessToken, { scopes = [], acr, maxAge }: TokenDemands) => {
     const scheme = token.claims['cnf'] === undefined ? 'Bearer' : 'DPoP';
     const missing = scopes.filter((scope) => !token.scopes.includes(scope));
@@ -175,18 +190,11 @@ export function createResourceServer(options: ResourceServerOptions) {
   const metadata = metadataOf(options, requireDpop);
 
   return {
-    /** What the API publishes about itself (RFC 9728). */
     metadata,
-    /** Where to serve the metadata, from the root of the host. */
     metadataPath: metadataPath(resource),
-    /** Reads the issuer's metadata and its list of revoked tokens, so that the first request does not wait for them. */
     ready: async () => void (await connect()),
 
-    /**
-     * @param request of `fetch`, or its parts
-     * @throws ResourceError with the status and the headers of the answer
-     */
-    async verify(received: ProtectedRequest | Request, demands: TokenDemands = {}): Promise<AccessToken> {
+    async verify(received, demands = {}) {
       const request = received instanceof Request ? partsOf(received) : received;
       const scope = demands.scopes?.join(' ');
       const [header] = request.authorization;
@@ -209,7 +217,6 @@ export function createResourceServer(options: ResourceServerOptions) {
 
     require: requireDemands,
 
-    /** Ends the requests in the background. */
     close: () => revocations?.stop(),
   };
 }

@@ -15,7 +15,10 @@ export const PROOF_LIFETIME_MS = MINUTE;
 const AHEAD_MS = 10 * SECOND;
 
 /** Remembers which proofs were used. Several processes need a shared one. */
-export type ReplayCache = ReturnType<typeof createMemoryReplayCache>;
+export interface ReplayCache {
+  /** Returns whether `key` was unknown, and remembers it until `expiresAt` (milliseconds since 1970). */
+  claim(key: string, expiresAt: number): Promise<boolean>;
+}
 
 export interface ProofRequest {
   /** Every `DPoP` header of the request: exactly one is valid. */
@@ -136,11 +139,10 @@ const MAX_REMEMBERED = 100_000;
 /**
  * For one process. When it is full, proofs are refused until the oldest expire: forgetting one would allow its replay.
  */
-export function createMemoryReplayCache(clock: Clock) {
+export function createMemoryReplayCache(clock: Clock): ReplayCache {
   const known = new Map<string, number>();
   return {
-    /** Returns whether `key` was unknown, and remembers it until `expiresAt` (milliseconds since 1970). */
-    async claim(key: string, expiresAt: number): Promise<boolean> {
+    async claim(key, expiresAt) {
       const now = clock.now();
       // In the order of insertion, which is nearly that of expiry.
       for (const [oldest, expiry] of known) {
