@@ -49,7 +49,9 @@ async function serve(
   const { log } = server.fastify;
   // A second signal ends the process at once; those of workers are handled by the primary.
   const skip = workers ? [...STOP_SIGNALS] : [];
+  let isStopping = false;
   const closing = stopGracefully({ logger: log, skip }, async ({ err, signal }) => {
+    isStopping = true;
     if (err) log.fatal({ err }, 'stopping after an uncaught error');
     else log.info({ signal }, 'stopping');
     await server.stop();
@@ -69,6 +71,8 @@ async function serve(
     if (workers) workers.announce({ logLevel: log.level, text });
     else if (text !== null) say(text);
   } catch (error) {
+    // A stop during the start closes the store that the start still uses.
+    if (isStopping) return;
     closing.uninstall();
     log.debug({ err: error }, 'start failed');
     await server.stop().catch(() => undefined);
