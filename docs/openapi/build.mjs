@@ -18,7 +18,10 @@ export function buildDocument(product, routes) {
   const missing = [...known]
     .filter(([key, route]) => !described.has(key) && !isPage(route))
     .map(([key]) => key);
-  if (missing.length > 0) throw new Error(`docs/openapi does not describe:\n${missing.join('\n')}`);
+  if (missing.length > 0)
+    throw new Error(
+      `docs/openapi does not describe:\n${missing.join('\n')}\nAdd each with an id and a summary to a group of docs/openapi/api.mjs or admin-api.mjs.`,
+    );
   const stale = [...described.keys()].filter((key) => !known.has(key));
   if (stale.length > 0)
     throw new Error(`docs/openapi describes routes that do not exist:\n${stale.join('\n')}`);
