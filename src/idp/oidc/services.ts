@@ -110,7 +110,7 @@ function createShared(context: OidcContext, options: OidcModuleOptions) {
     ...options,
     ...granted,
     grants: grantCollection(store),
-    sessions: sessionCollection(store),
+    sessionDocuments: sessionCollection(store),
     usedAssertions,
     seeds,
     keys,
