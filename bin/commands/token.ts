@@ -6,8 +6,8 @@ import {
   exchangeToken,
   TOKEN_TYPES,
   typeOf,
-} from '../../src/idp/exchange-client.js';
-import { LoginFailed } from '../../src/idp/provider-client.js';
+} from '../clients/exchange-client.js';
+import { LoginFailed } from '../clients/provider-client.js';
 import { type CommonOptions, examples } from '../command.js';
 import { resolveFlags } from '../options.js';
 import { readPassword } from '../password.js';

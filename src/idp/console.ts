@@ -9,6 +9,8 @@ import type { ProvisioningModule } from './provisioning/module.js';
 import type { RegistrationModule } from './registration/module.js';
 import type { ResourceService } from './resources/service.js';
 
+export type IdpConsole = ReturnType<typeof createConsole>;
+
 export interface ConsoleDependencies {
   provisioning: ProvisioningModule;
   oidc: OidcModule;

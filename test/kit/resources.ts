@@ -59,13 +59,13 @@ export function resourcesIn(
 ) {
   const resources = resourceCollection(store);
   const revocations = createRevocations({
-    revocations: revocationCollection(store),
+    revocationDocuments: revocationCollection(store),
     resources: { hasAny: async () => true },
     findPrincipal: async () => null,
     clock,
   });
   const delegations = createDelegations({
-    ...{ delegations: delegationCollection(store), directory: { findPrincipal: async () => null } },
+    ...{ delegationDocuments: delegationCollection(store), directory: { findPrincipal: async () => null } },
     ...{ revocations, audit, clock, random },
   });
   const endResource: EndResource = async (identifier, change, by) => {

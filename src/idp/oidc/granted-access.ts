@@ -27,17 +27,12 @@ export function createGrantedAccess(
   const notices = logoutNoticeCollection(store);
   const revocationDocuments = revocationCollection(store);
   const delegationDocuments = delegationCollection(store);
-  const revocations = createRevocations({
-    revocations: revocationDocuments,
-    resources,
-    findPrincipal,
-    clock,
-  });
+  const revocations = createRevocations({ revocationDocuments, resources, findPrincipal, clock });
   let opened: Promise<Delegations> | undefined;
   const delegations = (): Promise<Delegations> => {
     opened ??= import('./delegations/service.js').then(({ createDelegations }) =>
       createDelegations({
-        delegations: delegationDocuments,
+        delegationDocuments,
         directory: { findPrincipal },
         revocations,
         audit,

@@ -2,12 +2,7 @@ import { createExpiryPurge } from '../../core/ops/purge.js';
 import { createOrphanPurge } from './delegations/orphans.js';
 import { createPurges } from './purge.js';
 import type { OidcServices } from './services.js';
-import {
-  consentCollection,
-  pushedRequestCollection,
-  sessionCollection,
-  usedProofCollection,
-} from './store.js';
+import { consentCollection, pushedRequestCollection, usedProofCollection } from './store.js';
 
 /** Notices counted at a scrape. */
 const MAX_COUNTED = 10_000;
@@ -15,11 +10,11 @@ const MAX_COUNTED = 10_000;
 /** Adds the jobs of OpenID Connect: they remove what has expired, and notify applications of ended sessions. */
 export function addJobs(services: OidcServices): void {
   const { store, clock, jobs, metrics, directory, resources, grants, usedAssertions } = services;
-  const { backchannel, delegations, delegationDocuments, revocationDocuments } = services;
+  const { backchannel, delegations, delegationDocuments, revocationDocuments, sessionDocuments } = services;
   const purges = createPurges({
     grants,
-    sessions: sessionCollection(store),
-    consents: consentCollection(store),
+    sessionDocuments,
+    consentDocuments: consentCollection(store),
     directory,
     clock,
   });

@@ -23,8 +23,8 @@ import {
 
 export interface PurgeDependencies {
   grants: Grants;
-  sessions: Sessions;
-  consents: Consents;
+  sessionDocuments: Sessions;
+  consentDocuments: Consents;
   directory: Pick<Directory, 'findClient' | 'isDeleted'>;
   clock: Clock;
 }
@@ -33,12 +33,15 @@ type Run = (lease: Pick<Lease, 'signal'>) => Promise<RunReport>;
 
 /** The jobs by their names. */
 export function createPurges(deps: PurgeDependencies): Record<string, Job> {
-  const { grants, sessions, consents, directory, clock } = deps;
+  const { grants, sessionDocuments, consentDocuments, directory, clock } = deps;
   return {
     // Every sign-in creates a grant, so they are removed continuously.
     'grant-purge': { everySeconds: MINUTE / SECOND, run: createGrantPurge(grants, directory, clock) },
-    'session-purge': createExpiryPurge(sessions, clock),
-    'consent-purge': { everySeconds: HOUR / SECOND, run: createConsentPurge(consents, directory, clock) },
+    'session-purge': createExpiryPurge(sessionDocuments, clock),
+    'consent-purge': {
+      everySeconds: HOUR / SECOND,
+      run: createConsentPurge(consentDocuments, directory, clock),
+    },
   };
 }
 

@@ -72,8 +72,8 @@ export function createRefusals({ directory, assertions, audit, log }: RefusalDep
       // A page of another site has sent it from the browser of a visitor, who is no application.
       if (isSimpleCrossSite(request.headers)) return;
       const fields = (request.method === 'GET' ? request.query : request.body) as Record<string, unknown>;
-      // Refresh tokens expire every day.
-      if (error.code === 'invalid_grant' && fields?.['grant_type'] !== 'authorization_code') return;
+      // Not a fault of the application: every idle session ends in a refused refresh.
+      if (error.code === 'invalid_grant' && fields?.['grant_type'] === 'refresh_token') return;
       const field = (name: string) => {
         const value = fields?.[name];
         return typeof value === 'string' && value !== '' ? value : undefined;

@@ -29,7 +29,7 @@ import {
   usedAssertionCollection,
   usedProofCollection,
 } from './store.js';
-import { createGrantTypes } from './tokens/grants.js';
+import { createGrantTypes } from './tokens/grant-types.js';
 import { createTokenService, type TokenService } from './tokens/service.js';
 
 /** The services of every module, and those of the product that OpenID Connect uses. */
@@ -110,7 +110,7 @@ function createShared(context: OidcContext, options: OidcModuleOptions) {
     ...options,
     ...granted,
     grants: grantCollection(store),
-    sessions: sessionCollection(store),
+    sessionDocuments: sessionCollection(store),
     usedAssertions,
     seeds,
     keys,

@@ -16,7 +16,7 @@ export interface SignedInUser {
 export type SessionService = ReturnType<typeof createSessionService>;
 
 export interface SessionDependencies {
-  sessions: Sessions;
+  sessionDocuments: Sessions;
   directory: Pick<Directory, 'findPrincipal'>;
   /** Called when a session is replaced or ends, so that applications are notified. */
   sessionHooks: {
@@ -34,21 +34,21 @@ export const MAX_SESSION_LIFETIME_MS = 12 * HOUR;
 const MAX_LISTED = 100;
 
 export function createSessionService(deps: SessionDependencies) {
-  const { sessions, directory, sessionHooks, clock, random } = deps;
+  const { sessionDocuments, directory, sessionHooks, clock, random } = deps;
 
   const expiry = (createdAt: number): number =>
     Math.min(clock.now() + IDLE_LIFETIME_MS, createdAt + MAX_SESSION_LIFETIME_MS);
 
   const findSession = async (token: string | undefined): Promise<SessionDocument | null> => {
     const id = token === undefined ? undefined : sessionIdOf(token);
-    const session = token === undefined || id === undefined ? null : await sessions.findOne({ id });
+    const session = token === undefined || id === undefined ? null : await sessionDocuments.findOne({ id });
     return session && isSecretOf(token ?? '', session.tokenHash) ? session : null;
   };
 
   /** Ends the session with this `sid` of an id_token. Returns whether it existed. */
   const end = async (sid: string): Promise<boolean> => {
     if (!isSessionId(sid)) return false;
-    return (await sessionHooks.endSession(sid, () => sessions.deleteOne({ id: sid }))) !== null;
+    return (await sessionHooks.endSession(sid, () => sessionDocuments.deleteOne({ id: sid }))) !== null;
   };
 
   return {
@@ -83,14 +83,14 @@ export function createSessionService(deps: SessionDependencies) {
         expiresAt: expiry(now),
       };
       const ended = await findSession(previous);
-      const endPrevious = () => ended && sessions.deleteOne({ id: ended.id });
+      const endPrevious = () => ended && sessionDocuments.deleteOne({ id: ended.id });
       if (ended && ended.sub === sub) {
-        await sessions.insert(session);
+        await sessionDocuments.insert(session);
         await sessionHooks.continueIn(session, ended);
         await endPrevious();
       } else {
         await Promise.all([
-          sessions.insert(session),
+          sessionDocuments.insert(session),
           ended && sessionHooks.endSession(ended.id, async () => endPrevious()),
         ]);
       }
@@ -99,7 +99,12 @@ export function createSessionService(deps: SessionDependencies) {
 
     /** The valid sessions of a user, the newest first, up to a hundred. */
     async list({ id: sub, epoch }: Pick<Principal, 'id' | 'epoch'>): Promise<SessionDocument[]> {
-      const { items } = await sessions.page({ where: { sub }, sort: 'id', desc: true, limit: MAX_LISTED });
+      const { items } = await sessionDocuments.page({
+        where: { sub },
+        sort: 'id',
+        desc: true,
+        limit: MAX_LISTED,
+      });
       const now = clock.now();
       return items.filter(
         (session) =>
@@ -109,21 +114,21 @@ export function createSessionService(deps: SessionDependencies) {
 
     /** Extends a session by an hour when it is used. */
     async extend({ id, createdAt }: SessionDocument) {
-      await sessions.updateOne({ id }, { set: { expiresAt: expiry(createdAt) } });
+      await sessionDocuments.updateOne({ id }, { set: { expiresAt: expiry(createdAt) } });
     },
 
     end,
 
     /** The same for a session of this user only. */
     async endOwn(sub: string, sid: string): Promise<boolean> {
-      const session = isSessionId(sid) ? await sessions.findOne({ id: sid }) : null;
+      const session = isSessionId(sid) ? await sessionDocuments.findOne({ id: sid }) : null;
       return session?.sub === sub && (await end(sid));
     },
 
     /** Ends all sessions of the user except this one. */
     async endOthers(sub: string, current: string) {
       for (;;) {
-        const { items } = await sessions.page({ where: { sub }, sort: 'id', limit: MAX_LISTED });
+        const { items } = await sessionDocuments.page({ where: { sub }, sort: 'id', limit: MAX_LISTED });
         const others = items.filter(({ id }) => id !== current);
         if (others.length === 0) return;
         await Promise.all(others.map(({ id }) => end(id)));
@@ -132,7 +137,7 @@ export function createSessionService(deps: SessionDependencies) {
 
     /** Removes all sessions of a user who is deleted. */
     async forget(sub: string) {
-      await sessions.deleteMany({ sub });
+      await sessionDocuments.deleteMany({ sub });
     },
   };
 }

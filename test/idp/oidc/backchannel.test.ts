@@ -229,7 +229,7 @@ async function laboratory(t: Test) {
     await store.ready();
     const service = createBackchannelLogout({
       notices,
-      sessions: {
+      sessionDocuments: {
         async findOne(where) {
           const found = await sessions.findOne(where);
           await looked();

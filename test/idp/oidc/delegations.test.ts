@@ -266,6 +266,22 @@ t.test(
   },
 );
 
+t.test('the audit names the application whose exchange was refused, and why', async (t) => {
+  const { idp, client, delegate, exchange } = await delegationWorld(t);
+  const { delegation_token: token } = await delegate();
+  await exchange(token, {}, await agentWithKey(t, idp));
+  await exchange(`dt_${'x'.repeat(75)}`);
+  const refused = (await auditOf(await idpStore(t, idp))).filter(({ event }) => event === 'client.refused');
+  t.match(
+    refused,
+    ['actor_token does not prove the agent of the delegation.', /invalid, expired/].map((detail) => ({
+      subject: client.id,
+      detail,
+    })),
+  );
+  t.equal(refused.length, 2);
+});
+
 t.test('a repetition gets the same answer, and later reuse ends the delegation', async (t) => {
   const { idp, delegate, exchange } = await delegationWorld(t);
   const first = await delegate();

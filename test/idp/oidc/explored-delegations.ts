@@ -45,16 +45,16 @@ export function processOn(store: Store, seed: string) {
         : { id, kind: 'human', handle: id, updatedAt: 0 },
   } as never;
   const revocations = createRevocations({
-    ...{ revocations: revocationCollection(store), resources, clock },
+    ...{ revocationDocuments: revocationCollection(store), resources, clock },
     findPrincipal: async () => null,
   });
   const audit = { record: async () => undefined, recordFailure: async () => undefined };
   const delegations = createDelegations({
-    ...{ delegations: delegationCollection(store), directory, revocations, audit, clock, random },
+    ...{ delegationDocuments: delegationCollection(store), directory, revocations, audit, clock, random },
   });
   const unknownWrites = unknownWritesOn(clock);
   const tokens = createTokenService({
-    ...{ grants: grantCollection(store), sessions: sessionCollection(store), resources, revocations },
+    ...{ grants: grantCollection(store), sessionDocuments: sessionCollection(store), resources, revocations },
     ...{ directory, audit, clock, random, unknownWrites },
     consents: { find: async () => ({ scopes: [], resources: [], revocations: 0, isConnected: false }) },
     delegations: async () => delegations,

@@ -28,7 +28,9 @@ export const CLIENT = {
 export function flowOn(store: Store, seed: string) {
   const clock = fakeClock();
   const deps = {
-    ...{ grants: grantCollection(store), sessions: sessionCollection(store), resources: NO_RESOURCES },
+    grants: grantCollection(store),
+    sessionDocuments: sessionCollection(store),
+    resources: NO_RESOURCES,
     consents: createConsentService(consentCollection(store), clock),
     directory: {
       findClient: async () => CLIENT,
@@ -44,7 +46,7 @@ export function flowOn(store: Store, seed: string) {
     ...NO_DELEGATIONS,
     seeds: [SEED],
     revocations: createRevocations({
-      ...{ revocations: revocationCollection(store), resources: NO_RESOURCES, clock },
+      ...{ revocationDocuments: revocationCollection(store), resources: NO_RESOURCES, clock },
       findPrincipal: deps.directory.findPrincipal,
     }),
     unknownWrites: unknownWritesOn(clock),

@@ -30,10 +30,10 @@ function familyInOutage() {
     const tokens = createTokenService({
       ...NO_DELEGATIONS,
       grants: grantCollection(store),
-      sessions: sessionCollection(store),
+      sessionDocuments: sessionCollection(store),
       resources: NO_RESOURCES,
       revocations: createRevocations({
-        revocations: revocationCollection(store),
+        revocationDocuments: revocationCollection(store),
         resources: NO_RESOURCES,
         findPrincipal: async () => null,
         clock,

@@ -29,8 +29,8 @@ const NEVER = new AbortController().signal;
 function collectionsOf(store: Store) {
   return {
     grants: grantCollection(store),
-    sessions: sessionCollection(store),
-    consents: consentCollection(store),
+    sessionDocuments: sessionCollection(store),
+    consentDocuments: consentCollection(store),
   };
 }
 
@@ -216,7 +216,7 @@ t.test('token families alive at the first purge are checked again later', async 
 
 t.test('sessions are removed once they have expired, not before', async (t) => {
   const idp = await idpApp(t);
-  const { sessions, purge } = await purgerOf(t, idp);
+  const { sessionDocuments: sessions, purge } = await purgerOf(t, idp);
   const [client, human] = [await idp.createClient(), await idp.makeHuman()];
   const { browser, page } = await idp.visit(client);
   await browser.submit(page, { handle: human.handle, password: human.password });
@@ -236,7 +236,7 @@ t.test('consents are removed with their application or person, and no others', a
   const store = await openStore('sqlite::memory:');
   t.teardown(() => store.close());
   const clock = fakeClock();
-  const { consents, gone, purge } = purgerOn(store, clock);
+  const { consentDocuments: consents, gone, purge } = purgerOn(store, clock);
   const service = createConsentService(consents, clock);
   const people = Array.from({ length: 150 }, (_, person) => `u_${person}`);
   for (const client of ['cid_old', 'cid_new', 'cid_other']) {
@@ -260,7 +260,7 @@ t.test('consents are removed with their application or person, and no others', a
 t.test('the purge removes consents of deleted principals and keeps those of disabled ones', async (t) => {
   const idp = await idpApp(t);
   const store = await idpStore(t, idp);
-  const { consents } = collectionsOf(store);
+  const { consentDocuments: consents } = collectionsOf(store);
   const service = createConsentService(consents, idp.clock);
   const client = await idp.createClient();
   const [away, lockedOut, deleted] = [await idp.makeHuman(), await idp.makeHuman(), await idp.mintAgent()];

@@ -235,7 +235,7 @@ t.test(
   async (t) => {
     const idp = await idpApp(t);
     const revocations = createRevocations({
-      revocations: revocationCollection(await idpStore(t, idp)),
+      revocationDocuments: revocationCollection(await idpStore(t, idp)),
       resources: { hasAny: async () => true },
       findPrincipal: async () => ({ epoch: 4 }),
       clock: idp.clock,

@@ -104,7 +104,7 @@ function processOn(store: Store, seed = 'a') {
   const directory = { findPrincipal: principals.find, findClient: async () => CLIENT, isDeleted } as never;
   const consents = createConsentService(consentCollection(store), clock);
   const sessions = createSessionService({
-    sessions: sessionCollection(store),
+    sessionDocuments: sessionCollection(store),
     directory,
     sessionHooks: { continueIn: async () => undefined, endSession: (_, change) => change() },
     ...shared,
@@ -115,10 +115,10 @@ function processOn(store: Store, seed = 'a') {
     ...shared,
     ...NO_DELEGATIONS,
     grants,
-    sessions: sessionCollection(store),
+    sessionDocuments: sessionCollection(store),
     resources: NO_RESOURCES,
     revocations: createRevocations({
-      revocations: revocationCollection(store),
+      revocationDocuments: revocationCollection(store),
       resources: NO_RESOURCES,
       findPrincipal: async () => null,
       clock,

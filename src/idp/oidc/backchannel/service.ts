@@ -46,7 +46,7 @@ export interface LogoutFailure {
 
 export interface BackchannelDependencies {
   notices: LogoutNotices;
-  sessions: Pick<Sessions, 'findOne'>;
+  sessionDocuments: Pick<Sessions, 'findOne'>;
   directory: Pick<Directory, 'findClient' | 'findPrincipal'>;
   keys: Pick<Keys, 'sign'>;
   post: PostLogoutToken;
@@ -115,11 +115,11 @@ const failureOf = (notice: LogoutNoticeDocument): LogoutFailure => ({
 const EVENTS = { 'http://schemas.openid.net/event/backchannel-logout': {} };
 
 export function createBackchannelLogout(deps: BackchannelDependencies) {
-  const { notices, sessions, directory, keys, post, issuer, wake, audit, clock, random, log } = deps;
+  const { notices, sessionDocuments, directory, keys, post, issuer, wake, audit, clock, random, log } = deps;
 
   /** Whether the session of a notice has ended, and not only expired. */
   const hasEnded = async ({ session, sub, epoch }: LogoutNoticeDocument): Promise<boolean> => {
-    if (!(await sessions.findOne({ id: session }))) return true;
+    if (!(await sessionDocuments.findOne({ id: session }))) return true;
     const principal: Principal | null = await directory.findPrincipal(sub);
     return principal === null || principal.epoch !== epoch;
   };
@@ -244,7 +244,7 @@ export function createBackchannelLogout(deps: BackchannelDependencies) {
       const isNew = (await notices.insert(notice).then(() => true, nullIfTaken)) !== null;
       if (!isNew) await notices.updateOne({ id, expiresAt: { lt: expiresAt - DAY } }, { set: { expiresAt } });
       // A concurrent end of the session either finds the notice or is found here.
-      if (isNew && !(await sessions.findOne({ id: session })))
+      if (isNew && !(await sessionDocuments.findOne({ id: session })))
         await announceEnd({ session }, async () => {}, deps);
     },
 

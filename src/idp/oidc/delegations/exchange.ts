@@ -50,11 +50,14 @@ export async function exchangeTokens(
     throw oidcErrors.unauthorized_client({
       message: 'The token of a delegation is used by the client that it was issued to.',
     });
-  return { ...(await exchangeHandle(client, { ...request, subjectToken: token }, ip, deps)), ...issued };
+  return {
+    ...(await exchangeDelegationToken(client, { ...request, subjectToken: token }, ip, deps)),
+    ...issued,
+  };
 }
 
 /** The token of a delegation rotates as refresh tokens do, with the same answer to a repetition. */
-async function exchangeHandle(
+async function exchangeDelegationToken(
   client: Client,
   request: ExchangeRequest & { subjectToken: string },
   ip: string,

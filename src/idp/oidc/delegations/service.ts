@@ -41,7 +41,7 @@ export interface ActiveDelegation {
 }
 
 export interface DelegationDependencies {
-  delegations: DelegationCollection;
+  delegationDocuments: DelegationCollection;
   directory: Pick<Directory, 'findPrincipal'>;
   revocations: Revocations;
   audit: Pick<Audit, 'record'>;
@@ -50,7 +50,7 @@ export interface DelegationDependencies {
 }
 
 export function createDelegations(deps: DelegationDependencies) {
-  const { delegations, directory, revocations, audit, clock, random } = deps;
+  const { delegationDocuments, directory, revocations, audit, clock, random } = deps;
 
   const activate = async (delegation: DelegationDocument | null): Promise<ActiveDelegation | null> => {
     if (!delegation || delegation.revokedAt !== undefined) return null;
@@ -67,7 +67,7 @@ export function createDelegations(deps: DelegationDependencies) {
   const endStored = async (delegation: DelegationDocument, by: EndedBy): Promise<boolean> => {
     const { id } = delegation;
     const isEnded = await revocations.end('delegation', id, () =>
-      delegations.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } }),
+      delegationDocuments.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } }),
     );
     if (isEnded) await recordEnd(delegation, by);
     return isEnded;
@@ -90,11 +90,13 @@ export function createDelegations(deps: DelegationDependencies) {
       const { resource } = terms;
       const parties = sha256(JSON.stringify([person.id, agent.id, resource]));
       for (;;) {
-        const earlier = await delegations.findOne({ parties });
+        const earlier = await delegationDocuments.findOne({ parties });
         // A new id, because what was ended under the earlier one remains revoked.
         const replaced =
           earlier &&
-          (await revocations.end('delegation', earlier.id, () => delegations.deleteOne({ id: earlier.id })));
+          (await revocations.end('delegation', earlier.id, () =>
+            delegationDocuments.deleteOne({ id: earlier.id }),
+          ));
         if (replaced && (await activate(replaced))) await recordEnd(replaced, { ip });
         const now = clock.now();
         const given: DelegationDocument = {
@@ -110,7 +112,7 @@ export function createDelegations(deps: DelegationDependencies) {
           expiresAt: now + Math.min(lifetimeMs, MAX_LIFETIME_MS),
         };
         // Another request may have given one in between, which this one replaces.
-        const isStored = await delegations.insert(given).then(() => true, nullIfTaken);
+        const isStored = await delegationDocuments.insert(given).then(() => true, nullIfTaken);
         if (!isStored) continue;
         await audit.record({ event: 'delegation.given', subject: person.id, ip, detail: traceOf(given) });
         return given;
@@ -118,33 +120,36 @@ export function createDelegations(deps: DelegationDependencies) {
     },
 
     /** The delegation while it is valid: not ended, not expired, and both parties as they were when it was given. */
-    find: async (id: string) => activate(await delegations.findOne({ id })),
+    find: async (id: string) => activate(await delegationDocuments.findOne({ id })),
 
     async recordUse(id: string) {
-      await delegations.changeOne({ id, revokedAt: null }, { set: { lastUsedAt: clock.now() } });
+      await delegationDocuments.changeOne({ id, revokedAt: null }, { set: { lastUsedAt: clock.now() } });
     },
 
     /** Ends it with everything that was issued for it. Returns whether it was valid. */
     async end(id: string, by: EndedBy): Promise<boolean> {
-      const stored = await delegations.findOne({ id });
+      const stored = await delegationDocuments.findOne({ id });
       return stored?.revokedAt === undefined && stored !== null && endStored(stored, by);
     },
 
     /** The same for the person who gave it. */
     async endOwn(person: string, id: string, by: EndedBy): Promise<boolean> {
-      const stored = await delegations.findOne({ id });
+      const stored = await delegationDocuments.findOne({ id });
       return stored?.person === person && stored.revokedAt === undefined && endStored(stored, by);
     },
 
     /** Ends all of a client or a resource that is removed. */
     async endAll(of: { clientId: string } | { resource: string }, by: EndedBy) {
-      for await (const items of pagesOf(delegations, { where: { ...of, revokedAt: null }, sort: 'id' }))
+      for await (const items of pagesOf(delegationDocuments, {
+        where: { ...of, revokedAt: null },
+        sort: 'id',
+      }))
         for (const one of items) await endStored(one, by);
     },
 
     /** The valid ones that a person has given, or that an agent has got; the latest first. */
     async list(of: { person: string } | { agent: string }): Promise<ActiveDelegation[]> {
-      const { items } = await delegations.page({
+      const { items } = await delegationDocuments.page({
         where: { ...of, revokedAt: null },
         sort: 'id',
         desc: true,
@@ -156,7 +161,7 @@ export function createDelegations(deps: DelegationDependencies) {
 
     /** All valid ones. */
     async page(after?: string): Promise<Page<ActiveDelegation>> {
-      const { items, next } = await delegations.page({
+      const { items, next } = await delegationDocuments.page({
         where: { revokedAt: null },
         sort: 'id',
         limit: MAX_LISTED,

@@ -27,7 +27,7 @@ export interface IdentityAssertionDependencies extends OwnerDependencies, Signin
   /** Which other providers are trusted. */
   trust: TrustService;
   grants: Grants;
-  sessions: Sessions;
+  sessionDocuments: Sessions;
   usedAssertions: UsedAssertions;
   consents: ConsentService;
   resources: Resources;
@@ -131,13 +131,13 @@ async function readIdToken(
   token: string,
   deps: IdentityAssertionDependencies,
 ): Promise<Subject> {
-  const { keys, issuer, clock, grants, sessions } = deps;
+  const { keys, issuer, clock, grants, sessionDocuments } = deps;
   const { iss, aud, exp, txn } = (await keys.verify(token)) ?? {};
   const isOwn = iss === issuer() && aud === client.id && typeof txn === 'string' && typeof exp === 'number';
   const life = TOKEN_LIFETIME_SECONDS * SECOND;
   if (!isOwn || !isUnexpired(exp * SECOND, { now: clock.now(), life })) throw refuse();
   const grant = await grants.findOne({ id: txn });
-  const isOver = grant?.sid !== undefined && (await sessions.findOne({ id: grant.sid })) === null;
+  const isOver = grant?.sid !== undefined && (await sessionDocuments.findOne({ id: grant.sid })) === null;
   return isOver ? Promise.reject(refuse()) : withOwner(client, grant, deps);
 }
 

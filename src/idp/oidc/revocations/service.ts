@@ -45,7 +45,7 @@ export interface Generation {
 export type Revocations = ReturnType<typeof createRevocations>;
 
 export interface RevocationDependencies {
-  revocations: RevocationCollection;
+  revocationDocuments: RevocationCollection;
   /** Without resources, no token can be verified without the provider. */
   resources: { hasAny(): Promise<boolean> };
   /** The active principal. */
@@ -53,17 +53,20 @@ export interface RevocationDependencies {
   clock: Clock;
 }
 
-export function createRevocations({ revocations, resources, findPrincipal, clock }: RevocationDependencies) {
+export function createRevocations(deps: RevocationDependencies) {
+  const { revocationDocuments, resources, findPrincipal, clock } = deps;
   const record = async (kind: RevocationKind, value: string, valid?: number): Promise<void> => {
     const id = revocationKey(kind, value);
     const now = clock.now();
     const times = { revokedAt: now, expiresAt: now + RETENTION_MS };
     const generation = valid === undefined ? {} : { valid };
-    const isNew = await revocations.insert({ id, ...generation, ...times }).then(() => true, nullIfTaken);
+    const isNew = await revocationDocuments
+      .insert({ id, ...generation, ...times })
+      .then(() => true, nullIfTaken);
     if (isNew) return;
     // What is revoked for good, or up to a later generation, remains so.
-    if (valid === undefined) await revocations.updateOne({ id }, { set: times, unset: ['valid'] });
-    else await revocations.updateOne({ id, valid: { lte: valid } }, { set: { ...times, valid } });
+    if (valid === undefined) await revocationDocuments.updateOne({ id }, { set: times, unset: ['valid'] });
+    else await revocationDocuments.updateOne({ id, valid: { lte: valid } }, { set: { ...times, valid } });
   };
 
   return {
@@ -107,7 +110,7 @@ export function createRevocations({ revocations, resources, findPrincipal, clock
     /** Whether a token with these claims is revoked. */
     async includes(claims: RevocableClaims): Promise<boolean> {
       const keys = revocationKeysOf(claims).map(([key]) => key);
-      const { items } = await revocations.page({
+      const { items } = await revocationDocuments.page({
         where: { id: { in: keys } },
         sort: 'id',
         limit: keys.length,

@@ -28,7 +28,7 @@ export interface OwnerDependencies {
 /** What the token service is created with. */
 export interface TokenServiceDependencies extends SigningDependencies, OwnerDependencies {
   grants: Grants;
-  sessions: Sessions;
+  sessionDocuments: Sessions;
   resources: Resources;
   revocations: Revocations;
   directory: Pick<Directory, 'findPrincipal' | 'findClient'>;

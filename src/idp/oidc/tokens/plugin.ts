@@ -9,7 +9,7 @@ import type { ResourceServer } from '../resources.js';
 import { AnyForm, IntrospectionResponse, TokenResponseBody } from '../schemas.js';
 import type { OidcServices } from '../services.js';
 import { type AgentClient, authenticateClientOrAgent, isAgent } from './agents.js';
-import type { Grant, GrantRequest } from './grants.js';
+import type { GrantType, GrantTypeRequest } from './grant-types.js';
 import type { TokenResponse } from './issuance.js';
 import { provenBy, readCredentials, readProof, readResources } from './request.js';
 
@@ -32,19 +32,19 @@ export async function tokensPlugin(fastify: FastifyTypebox, services: OidcServic
     async (request, reply) => {
       const credentials = readCredentials(request);
       const { body: fields, ip } = credentials;
-      const grant = await grantTypes.find(fields);
-      // Read at the same time; what was found is not used unless its client has authenticated.
-      const [client, found = null] = await Promise.all([
-        (grant?.agents ? authenticateClientOrAgent : authenticateClient)(credentials, services),
-        grant?.find?.(fields),
+      const grantType = await grantTypes.find(fields);
+      // Read at the same time; the grant is not used unless its client has authenticated.
+      const [client, grant = null] = await Promise.all([
+        (grantType?.agents ? authenticateClientOrAgent : authenticateClient)(credentials, services),
+        grantType?.findGrant?.(fields),
       ]);
       if (!fields['grant_type']) throw oidcErrors.invalid_request({ message: 'grant_type is missing.' });
-      if (!grant) throw oidcErrors.unsupported_grant_type();
-      const respond = handlerOf(grant, client, services);
+      if (!grantType) throw oidcErrors.unsupported_grant_type();
+      const respond = handlerOf(grantType, client, services);
       reply.header('pragma', 'no-cache');
       const resources = readResources(request.body);
       const prove = await readProof(request, reply, '/token', services);
-      const response = await respond({ fields, resources, prove, found, ip });
+      const response = await respond({ fields, resources, prove, grant, ip });
       if (!isAgent(client)) await directory.recordUse(client);
       return response;
     },
@@ -60,10 +60,10 @@ export async function tokensPlugin(fastify: FastifyTypebox, services: OidcServic
 
 /** What answers the request of this client. @throws unauthorized_client */
 function handlerOf(
-  { agents, clients, needsSigningKey }: Grant,
+  { agents, clients, needsSigningKey }: GrantType,
   client: Client | AgentClient,
   { keys }: OidcServices,
-): (request: GrantRequest) => Promise<TokenResponse> {
+): (request: GrantTypeRequest) => Promise<TokenResponse> {
   const respond = isAgent(client) ? agents?.bind(null, client) : clients?.bind(null, client);
   if (!respond)
     throw oidcErrors.unauthorized_client({

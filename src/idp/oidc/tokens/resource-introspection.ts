@@ -17,7 +17,7 @@ export async function findAccessTokenFor(
     deps.grants.findOne({ id: claims.txn }),
   ]);
   if (isRevoked || !grant || grant.revokedAt !== undefined) return null;
-  if (claims.sid !== undefined && !(await deps.sessions.findOne({ id: claims.sid }))) return null;
+  if (claims.sid !== undefined && !(await deps.sessionDocuments.findOne({ id: claims.sid }))) return null;
   // Each agent of a chain, as it was when it got the token; findOwner checks the delegation.
   if (claims.act && !(await areUnchanged(claims.act, deps))) return null;
   // An agent may be its own client.

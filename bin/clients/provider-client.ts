@@ -1,5 +1,5 @@
 import { createRemoteJWKSet, jwtVerify } from 'jose';
-import { isLoopback } from '../core/config/public-url.js';
+import { isLoopback } from '../../src/core/config/public-url.js';
 
 /** Requests to an identity provider, for the commands that are clients of one. */
 

@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
-import { defineOptions, option } from '../core/config/options.js';
-import type { Clock } from '../core/kernel/clock.js';
-import { newToken, type Random, sha256 } from '../core/kernel/secrets.js';
+import { defineOptions, option } from '../../src/core/config/options.js';
+import type { Clock } from '../../src/core/kernel/clock.js';
+import { newToken, type Random, sha256 } from '../../src/core/kernel/secrets.js';
 import {
   discover,
   failureOf,

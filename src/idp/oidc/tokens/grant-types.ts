@@ -14,19 +14,19 @@ import type { TokenService } from './service.js';
 type Fields = Readonly<Record<string, string>>;
 
 /** A request whose client has authenticated. */
-export interface GrantRequest {
+export interface GrantTypeRequest {
   fields: Fields;
   resources: readonly string[];
   prove: Prove | undefined;
-  /** What `find` has found. */
-  found: GrantDocument | null;
+  /** What `findGrant` has found. */
+  grant: GrantDocument | null;
   ip: string;
 }
 
-type Handler<Caller> = (caller: Caller, request: GrantRequest) => Promise<TokenResponse>;
+type Handler<Caller> = (caller: Caller, request: GrantTypeRequest) => Promise<TokenResponse>;
 
 /** What a grant type does, and for whom. */
-export interface Grant {
+export interface GrantType {
   clients?: Handler<Client>;
   /** For agents that are their own clients. */
   agents?: Handler<AgentClient>;
@@ -35,10 +35,10 @@ export interface Grant {
   /** Refused to clients whose id_tokens no key can sign, before anything is used up. */
   needsSigningKey?: true;
   /** Reads what the request names while the client authenticates. */
-  find?(fields: Fields): Promise<GrantDocument | null>;
+  findGrant?(fields: Fields): Promise<GrantDocument | null>;
 }
 
-export interface GrantDependencies {
+export interface GrantTypeDependencies {
   tokens: TokenService;
   resources: Resources;
   /** Absent if the device flow is not enabled. */
@@ -47,16 +47,16 @@ export interface GrantDependencies {
   identityAssertions: IdentityAssertions | undefined;
 }
 
-/** The grants of the token endpoint. */
-export function createGrantTypes(deps: GrantDependencies) {
+/** The grant types of the token endpoint. */
+export function createGrantTypes(deps: GrantTypeDependencies) {
   const { tokens, resources, device, identityAssertions: { issue, redeem } = {} } = deps;
   const exchange: Handler<Client | AgentClient> = (caller, { fields, resources, prove, ip }) =>
     tokens.exchange(caller, exchangeRequest(fields, resources, prove), ip);
-  const grants: Record<string, Grant | undefined> = {
+  const grantTypes: Record<string, GrantType | undefined> = {
     authorization_code: {
       needsSigningKey: true,
-      find: ({ code }) => tokens.findByCode(code),
-      clients: (client, { fields, found: grant, resources, prove, ip }) => {
+      findGrant: ({ code }) => tokens.findByCode(code),
+      clients: (client, { fields, grant, resources, prove, ip }) => {
         const { code, redirect_uri: redirectUri, code_verifier: verifier } = fields;
         const { actor_token: actorToken, actor_token_type: actorTokenType } = fields;
         const actor = { actorToken, actorTokenType };
@@ -73,6 +73,10 @@ export function createGrantTypes(deps: GrantDependencies) {
       agents: (agent, { fields: { scope }, resources, prove, ip }) =>
         tokens.issueToAgent(agent, { resources, scope, prove }, ip),
     },
+    // Three exchanges, told apart by subject_token_type. Each is recorded in the audit; only the first changes a grant.
+    // - the token of a delegation: ../delegations/exchange.ts, which rotates it as a refresh does
+    // - access_token or jwt: ../delegations/chain.ts, which hands it on to another agent
+    // - id_token or refresh_token, if an assertion is requested: `assertion` below, ../identity-assertions/issue.ts
     [TOKEN_EXCHANGE]: { needsResource: true, clients: exchange, agents: exchange },
     [JWT_BEARER]: redeem && {
       needsSigningKey: true,
@@ -86,25 +90,25 @@ export function createGrantTypes(deps: GrantDependencies) {
     },
   };
   /** Token exchange for the assertion that another authorization server accepts. */
-  const assertion: Grant | undefined = issue && {
+  const assertion: GrantType | undefined = issue && {
     clients: (client, { fields, resources, prove, ip }) =>
       issue(client, exchangeRequest(fields, resources, prove), ip),
   };
 
   return {
-    /** The grant of a request; `undefined` if it is not supported. */
-    async find(fields: Fields): Promise<Grant | undefined> {
-      const { grant_type: type = '', requested_token_type: requested } = fields;
-      if (type === TOKEN_EXCHANGE && requested === ASSERTION_TOKEN && assertion) return assertion;
-      const grant = Object.hasOwn(grants, type) ? grants[type] : undefined;
-      return grant?.needsResource && !(await resources.hasAny()) ? undefined : grant;
+    /** The grant type of a request; `undefined` if it is not supported. */
+    async find(fields: Fields): Promise<GrantType | undefined> {
+      const { grant_type: name = '', requested_token_type: requested } = fields;
+      if (name === TOKEN_EXCHANGE && requested === ASSERTION_TOKEN && assertion) return assertion;
+      const type = Object.hasOwn(grantTypes, name) ? grantTypes[name] : undefined;
+      return type?.needsResource && !(await resources.hasAny()) ? undefined : type;
     },
 
-    /** The names of the grants that the provider supports, with or without a resource. */
+    /** The names of the grant types that the provider supports, with or without a resource. */
     supported: (hasResources: boolean): string[] =>
-      Object.entries(grants).flatMap(([type, grant]) => {
-        const isSupported = !grant?.needsResource || hasResources || (type === TOKEN_EXCHANGE && assertion);
-        return grant && isSupported ? [type] : [];
+      Object.entries(grantTypes).flatMap(([name, type]) => {
+        const isSupported = !type?.needsResource || hasResources || (name === TOKEN_EXCHANGE && assertion);
+        return type && isSupported ? [name] : [];
       }),
   };
 }

@@ -1,5 +1,5 @@
-import { type Clock, SECOND } from '../core/kernel/clock.js';
-import { DEVICE_GRANT } from './oidc/tokens/request.js';
+import { type Clock, SECOND } from '../../src/core/kernel/clock.js';
+import { DEVICE_GRANT } from '../../src/idp/oidc/tokens/request.js';
 import {
   discover,
   LoginFailed,

@@ -1,10 +1,10 @@
 import { decodeProtectedHeader } from 'jose';
 import { Type } from 'typebox';
-import { defineOptions, option } from '../core/config/options.js';
-import type { Clock } from '../core/kernel/clock.js';
-import { ACCESS_TOKEN, JWT } from './oidc/delegations/actor.js';
-import { DELEGATION_TOKEN } from './oidc/delegations/exchange.js';
-import { TOKEN_EXCHANGE } from './oidc/tokens/request.js';
+import { defineOptions, option } from '../../src/core/config/options.js';
+import type { Clock } from '../../src/core/kernel/clock.js';
+import { ACCESS_TOKEN, JWT } from '../../src/idp/oidc/delegations/actor.js';
+import { DELEGATION_TOKEN } from '../../src/idp/oidc/delegations/exchange.js';
+import { TOKEN_EXCHANGE } from '../../src/idp/oidc/tokens/request.js';
 import { type ClientOptions, discover, type LoginTokens, loginTokens, post } from './provider-client.js';
 
 /** A client of token exchange (RFC 8693), with which an agent acts for a person. */
