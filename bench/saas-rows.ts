@@ -32,7 +32,7 @@ export interface Account {
 }
 
 /** Reads the session and its user from the store each time. */
-export function me(least = 0.7): Row {
+export function me(least = 0.9): Row {
   return async (bench) => {
     const compared = await compareAnew(bench, async () => {
       const { url } = await serve(bench, 'saas-backend');
@@ -52,7 +52,7 @@ export function me(least = 0.7): Row {
 const REFRESHERS = 64;
 
 /** Sessions that each refresh with their latest token. */
-export function refresh(least = 0.3): Row {
+export function refresh(least = 0.27): Row {
   return async (bench) => {
     const compared = await compareAnew(bench, async () => {
       const { measure } = await refreshers(bench);

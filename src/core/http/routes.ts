@@ -272,7 +272,15 @@ function beginResponse(rules: PluginRules, route: RouteOptions): onRequestHookHa
   };
 }
 
-/** Adds the guard of its access level to every route, so that the documented access is the enforced one. */
+/**
+ * Adds the guard of its access level to every route, so that the documented access is the enforced one. Before the
+ * handler run, in this order:
+ *
+ * 1. `onRequest`: the hooks of the host; CORS; {@link beginResponse}; the maintenance mode, by {@link prependHook}; `identifyCaller`;
+ *    the request limit; the guard; then what the route and other `onRoute` hooks add.
+ * 2. `preParsing`: `readBody`; then the parser of the body.
+ * 3. `preValidation`: {@link resumeBudget}; `readBody`; what the route and other `onRoute` hooks add; then the schema.
+ */
 function guardRoutes(fastify: FastifyTypebox, rules: PluginRules, conflicts: RouteConflicts): void {
   const { guards, bodyLimit, isPlugin } = rules;
   fastify.addHook('onRoute', (route: AddedRoute) => {

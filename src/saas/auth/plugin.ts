@@ -71,6 +71,7 @@ async function sessionRoutes(fastify: FastifyTypebox, options: AuthPluginOptions
     },
   );
 
+  // With `Session-Mode: cookie`, browser-sessions.ts moves the refresh token into a cookie, as on every route that issues one.
   fastify.post(
     '/auth/login',
     { ...open, schema: { body: LoginBody, response: { 200: SignInAnswer } } },
