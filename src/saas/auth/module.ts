@@ -204,6 +204,8 @@ function createService(context: ModuleContext, sessions: Sessions, options: Auth
       access: tokenKinds.accessTokens,
       refresh: tokenKinds.refreshTokens,
       accessTtl: config.accessTokenTtl,
+      refreshTtl: config.refreshTokenTtl,
+      sessionMaxAge: config.sessionMaxAge,
       issuer,
     }),
     mails: options.mails,
@@ -218,8 +220,6 @@ function createService(context: ModuleContext, sessions: Sessions, options: Auth
       createChallenges({ tokens: secondFactor.challengeTokens, issuer, clock: context.clock }),
     createEmailLogin: options.emailLogin?.create,
     verificationRequired: config.requireEmailVerification,
-    refreshTtl: config.refreshTokenTtl,
     refreshReuseWindow: config.refreshTokenReuseWindow,
-    sessionMaxAge: config.sessionMaxAge,
   });
 }

@@ -11,7 +11,8 @@ import { authErrors } from '../errors.js';
 import { proofOfEpoch, proofOfRevocation } from '../events.js';
 import type { TokenSubject } from '../hooks.js';
 import { isSessionValid, type SessionDocument, toSessionView, type UserDocument } from '../store.js';
-import { createRefresh, type IssuedTokens } from './refresh.js';
+import { createRefresh } from './refresh.js';
+import type { IssuedTokens } from './tokens.js';
 
 /** A person with a session. */
 export type Identity = PersonIdentity;
@@ -45,7 +46,7 @@ export function createSessionService(deps: SessionDependencies) {
   const claimsOf = async (user: UserDocument, sessionId: string, reason: TokenSubject['reason']) =>
     accessTokenClaims?.({ user: deps.presentUser(user), sessionId, reason });
 
-  const { refresh, issueTokens, expiry } = createRefresh({
+  const refresh = createRefresh({
     ...deps,
     findValidSession,
     ...(accessTokenClaims && { claimsOf: (user, sessionId) => claimsOf(user, sessionId, 'refresh') }),
@@ -118,7 +119,7 @@ export function createSessionService(deps: SessionDependencies) {
         currentId: sha256(refreshId),
         rotatedAt: now,
         createdAt: now,
-        expiresAt: expiry(now),
+        expiresAt: tokens.refreshExpiry(now),
         ...(authenticatedAt !== undefined && { authenticatedAt: Math.min(authenticatedAt, now) }),
         ...(amr && { amr }),
         ...deviceOf(source),
@@ -126,7 +127,7 @@ export function createSessionService(deps: SessionDependencies) {
       // Before the session is stored, because without the claims there is none.
       const claims = accessTokenClaims && (await claimsOf(user, session.id, 'login'));
       await sessions.insert(session);
-      const signedIn = { user: deps.presentUser(user), ...issueTokens(session, refreshId, claims) };
+      const signedIn = { user: deps.presentUser(user), ...tokens.issue(session, refreshId, claims) };
       return { session, signedIn };
     },
 
