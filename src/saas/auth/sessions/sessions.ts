@@ -1,4 +1,4 @@
-import type { PersonIdentity } from '../../../core/http/identity.js';
+import type { Identity } from '../../../core/http/identity.js';
 import { deviceOf, type SessionSource } from '../../../core/http/request-details.js';
 import type { RequestSource } from '../../../core/http/routes.js';
 import type { User } from '../../../core/http/schemas.js';
@@ -13,9 +13,6 @@ import type { TokenSubject } from '../hooks.js';
 import { isSessionValid, type SessionDocument, toSessionView, type UserDocument } from '../store.js';
 import { createRefresh } from './refresh.js';
 import type { IssuedTokens } from './tokens.js';
-
-/** A person with a session. */
-export type Identity = PersonIdentity;
 
 export type SessionService = ReturnType<typeof createSessionService>;
 

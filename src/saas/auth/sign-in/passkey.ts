@@ -1,9 +1,9 @@
+import type { Identity } from '../../../core/http/identity.js';
 import type { RequestSource } from '../../../core/http/routes.js';
 import { AppError, httpErrors } from '../../../core/kernel/errors.js';
 import { newId } from '../../../core/kernel/secrets.js';
 import type { AuthDependencies } from '../dependencies.js';
 import type { Verification } from '../links/verification.js';
-import type { Identity } from '../sessions/sessions.js';
 import {
   isDisabled,
   isSessionValid,
