@@ -4,10 +4,10 @@ import { DAY, HOUR } from '../src/core/kernel/clock.js';
 import { listedAuditCollection } from '../src/core/ops/audit.js';
 import type { Collection, Store } from '../src/core/storage/collection.js';
 import {
+  type PaymentEventDocument,
   paymentCollection,
+  paymentEventCollection,
   subscriptionCollection,
-  type WebhookEventDocument,
-  webhookEventCollection,
 } from '../src/saas/billing/store.js';
 import { mailCollection } from '../src/shared/email/store.js';
 import { id } from './size-row.js';
@@ -78,8 +78,8 @@ export const RECORD_KINDS: readonly RecordKind[] = [
   },
   {
     name: 'payment events',
-    collection: webhookEventCollection as RecordKind['collection'],
-    make: (index, _userId, at): WebhookEventDocument => ({
+    collection: paymentEventCollection as RecordKind['collection'],
+    make: (index, _userId, at): PaymentEventDocument => ({
       id: id('evt_'),
       type: 'customer.subscription.updated',
       objectId: id('sub_'),

@@ -141,7 +141,7 @@ const MEANINGS = {
 export function eventsPage(note, table) {
   const all = [
     ...eventsOf('src/saas/auth/events.d.ts', 'AuthEvents'),
-    ...eventsOf('src/saas/billing/notifications.d.ts', 'BillingNotifications'),
+    ...eventsOf('src/saas/billing/notifications.d.ts', 'BillingEvents'),
     ...eventsOf('src/saas/agents/schemas.d.ts', 'AgentEvents'),
   ];
   const rows = all.map(({ name, comment, fields }) => {

@@ -1,5 +1,6 @@
 export { ConfigurationError } from './core/config/configuration-error.js';
 export type { RequestHeaders } from './core/http/authorization.js';
+export type { Identity } from './core/http/identity.js';
 export type { Session, SubscriptionStatus, SubscriptionSummary, User } from './core/http/schemas.js';
 // The star lets hosts add their types to the interface under the name of the package.
 export type * from './core/http/user-metadata.js';
@@ -20,7 +21,6 @@ export type {
   SaasHooks,
   TokenSubject,
 } from './saas/auth/hooks.js';
-export type { Identity } from './saas/auth/sessions/sessions.js';
 export type { OperatedSession } from './saas/auth/users/administration.js';
 export type { UserFilter, UserPage, UserPageQuery } from './saas/auth/users/user-lists.js';
 export type { UserChange } from './saas/auth/users/user-update.js';

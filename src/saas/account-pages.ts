@@ -1,5 +1,6 @@
 import { createHmac } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
+import type { Identity } from '../core/http/identity.js';
 import { message } from '../core/http/messages.js';
 import type { Pages } from '../core/http/pages.js';
 import type { FastifyTypebox } from '../core/http/routes.js';
@@ -7,7 +8,6 @@ import { MINUTE } from '../core/kernel/clock.js';
 import { AppError } from '../core/kernel/errors.js';
 import type { AccountModuleOptions } from '../shared/account-pages/page.js';
 import type { AccountSources, Person } from '../shared/account-pages/service.js';
-import type { Identity } from './auth/sessions/sessions.js';
 import type { SaasBase } from './base.js';
 import { formatAmount } from './billing/notifications.js';
 import type { SaasModules } from './modules.js';
@@ -165,7 +165,7 @@ function sourcesOf(modules: SaasModules, identityOf: IdentityOf, script: string)
     verification: {
       isDue: (person) => !identityOf(person).user.emailVerified,
       async sendAgain(id, source) {
-        const user = await users.users.findOne({ id });
+        const user = await users.userDocuments.findOne({ id });
         if (!user || user.emailVerified) return false;
         await service.resendVerification(user.email, source);
         return true;
@@ -217,7 +217,7 @@ function peopleOf(
       return (await deleted.then(done, wrong)) ?? false;
     },
     async isDeleted(id) {
-      const user = await users.users.findOne({ id });
+      const user = await users.userDocuments.findOne({ id });
       return user === null || user.deletingAt !== undefined;
     },
   };

@@ -23,7 +23,7 @@ export function createAdminArea(base: SaasBase, modules: SaasModules) {
     overview: {
       users: users.directory,
       sessions: auth.sessions,
-      webhookEvents: billing.webhookEvents,
+      paymentEvents: billing.paymentEvents,
       activity: auth.activity,
       mails: email.service,
       billing: billing.figures,

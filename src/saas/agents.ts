@@ -86,8 +86,8 @@ export async function openAgents(
   };
 }
 
-async function findActiveUser({ users, presentUser }: UsersModule, id: string) {
-  const user = await users.findOne({ id });
+async function findActiveUser({ userDocuments, presentUser }: UsersModule, id: string) {
+  const user = await userDocuments.findOne({ id });
   if (!user || user.deletingAt !== undefined) return null;
   if (isDisabled(user)) throw authErrors.ACCOUNT_SUSPENDED();
   return presentUser(user);

@@ -17,9 +17,9 @@ import {
   duplicateCollection,
   linkedCustomerCollection,
   paymentCollection,
+  paymentEventCollection,
   subscriptionCollection,
   trialCollections,
-  webhookEventCollection,
 } from './billing/store.js';
 import { usageCollection } from './billing/usage/reports.js';
 import { identityCollection, usedTicketCollection } from './login-providers/store.js';
@@ -54,7 +54,7 @@ export function declareSaasCollections(store: Store): void {
     loginCodeCollection,
     agentLinkCollection,
     usedAgentProofCollection,
-    webhookEventCollection,
+    paymentEventCollection,
     endpointCollection,
     deliveryCollection,
     intentCollection,

@@ -1,8 +1,7 @@
 import { authorizationIn, type RequestHeaders } from '../core/http/authorization.js';
-import type { RequestIdentity } from '../core/http/identity.js';
+import type { Identity, RequestIdentity } from '../core/http/identity.js';
 import type { SubscriptionSummary } from '../core/http/schemas.js';
-import type { Subscription } from '../core/ops/events.js';
-import type { Identity } from './auth/sessions/sessions.js';
+import type { Listeners } from '../core/ops/events.js';
 import type { RecentAuthOptions } from './auth/sign-in/recent-auth.js';
 import type { SaasBase } from './base.js';
 import { NO_SUBSCRIPTION } from './billing/entitlement.js';
@@ -66,7 +65,7 @@ export interface SaasDecorator {
   /** The settings of the option `customSettings`. */
   readonly settings: Readonly<SettingsApi>;
   /** Each event is emitted once, after its commit, in the process that committed it. Webhooks get the same events: docs/webhooks.md. */
-  readonly events: Readonly<Subscription<SaasEvents>>;
+  readonly events: Readonly<Listeners<SaasEvents>>;
 }
 
 /** `fastify.saas.billing`: purchases and changes on behalf of a user. `pause` does not need BILLING_ALLOW_PAUSE. */
@@ -131,7 +130,7 @@ export function createDecorator(
     users: createUserApi({ users, auth, grants: billing.grants }),
     billing: Object.freeze({
       async get(userId: string) {
-        const user = await users.users.findOne({ id: userId });
+        const user = await users.userDocuments.findOne({ id: userId });
         return user ? billing.summaryOf(user) : { ...NO_SUBSCRIPTION, entitled: false };
       },
       createCheckout: billing.checkout.create,

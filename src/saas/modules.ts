@@ -5,7 +5,7 @@ import type { SaasAgents } from './agents.js';
 import type { AuthModule, UsersModule } from './auth/module.js';
 import type { BillingModule } from './billing/module.js';
 import type { SaasEventBus } from './events.js';
-import type { FederationModule } from './login-providers/module.js';
+import type { LoginProvidersModule } from './login-providers/module.js';
 import type { SettingsModule } from './settings/module.js';
 import type { SaasPasskeys, SaasSecondFactors } from './sign-in-methods.js';
 import type { WebhooksModule } from './webhooks/module.js';
@@ -22,7 +22,7 @@ export interface SaasModules {
   users: UsersModule;
   auth: AuthModule;
   secondFactors: SaasSecondFactors | undefined;
-  loginProviders: FederationModule | undefined;
+  loginProviders: LoginProvidersModule | undefined;
   passkeys: SaasPasskeys | undefined;
   agents: SaasAgents | undefined;
 }

@@ -61,8 +61,8 @@ export async function openLoginProviders(
   contributeIdentities(context);
   const { login: providers } = values;
   if (providers === undefined || Object.keys(providers).length === 0) return undefined;
-  const { createFederationModule } = await import('./login-providers/module.js');
-  return createFederationModule(context, {
+  const { createLoginProvidersModule } = await import('./login-providers/module.js');
+  return createLoginProvidersModule(context, {
     providers,
     accounts: {
       ...auth.service.federated,

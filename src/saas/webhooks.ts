@@ -3,7 +3,7 @@ import type { Store } from '../core/storage/collection.js';
 import { agentLinkCollection } from './agents/store.js';
 import { sessionCollection, userCollection } from './auth/store.js';
 import type { SaasBase } from './base.js';
-import { PAYMENT_EVENT, webhookEventCollection } from './billing/store.js';
+import { PAYMENT_EVENT, paymentEventCollection } from './billing/store.js';
 import { usageCollection } from './billing/usage/reports.js';
 import { EVENT_NAMES } from './events.js';
 import type { WebhooksModule } from './webhooks/module.js';
@@ -15,7 +15,7 @@ export function createProofCheck(store: Store): (proof: EventProof) => Promise<b
     session: sessionCollection(store),
     'agent-link': agentLinkCollection(store),
     usage: usageCollection(store),
-    [PAYMENT_EVENT]: webhookEventCollection(store),
+    [PAYMENT_EVENT]: paymentEventCollection(store),
   };
   return async (proof) => {
     const document = await documents[proof.of]?.findOne({ id: proof.id });

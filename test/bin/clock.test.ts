@@ -6,7 +6,7 @@ import { DAY, HOUR, MINUTE } from '../../src/core/kernel/clock.js';
 import { createJobs } from '../../src/core/ops/jobs.js';
 import { openStore } from '../../src/core/storage/open.js';
 import { createEventLeases } from '../../src/saas/billing/events/leases.js';
-import { webhookEventCollection } from '../../src/saas/billing/store.js';
+import { paymentEventCollection } from '../../src/saas/billing/store.js';
 import { saasApp } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { idpApp } from '../kit/idp.js';
@@ -59,7 +59,7 @@ for (const [name, jump] of Object.entries(JUMPS)) {
     const store = await openStore('sqlite::memory:');
     t.teardown(() => store.close());
     const clock = fakeClock();
-    const events = webhookEventCollection(store);
+    const events = paymentEventCollection(store);
     const leases = createEventLeases(events, { clock, random: countedRandom(), wait: async () => {} });
     const event = { id: 'evt_1', type: 'x', objectId: 'o', object: {}, previous: {} };
     const lost = await leases.acquire(event, '{}');

@@ -5,9 +5,9 @@ import { createSummaryOf } from '../../src/saas/billing/entitlement.js';
 import { purchaseCollection } from '../../src/saas/billing/purchases.js';
 import {
   paymentCollection,
+  paymentEventCollection,
   type SubscriptionDocument,
   subscriptionCollection,
-  webhookEventCollection,
 } from '../../src/saas/billing/store.js';
 import { PRICES, type WorldSubscription } from './stripe-objects.js';
 import { amountOf } from './stripe-purchases.js';
@@ -191,7 +191,7 @@ async function wrongPayments(world: World, store: Store): Promise<string[]> {
 }
 
 async function unfinishedEvents(store: Store): Promise<string[]> {
-  const events = webhookEventCollection(store);
+  const events = paymentEventCollection(store);
   const [open, unmatched] = await Promise.all([
     events.count({ outcome: null }),
     events.count({ outcome: 'unmatched' }),

@@ -219,7 +219,7 @@ export function boot(
         if (!seen.mails.has(mail.key)) seen.mails.set(mail.key, mail.to);
       },
     },
-    async record(name, { id }) {
+    async recordForWebhooks(name, { id }) {
       if (life.isOver) throw new Killed();
       seen.recorded?.add(`${name} ${id}`);
     },

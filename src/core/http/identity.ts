@@ -4,7 +4,7 @@ import type { Session, User } from './schemas.js';
 /** For whom a request is made: a person with a session, or with an access token of a program that acts for them. */
 
 /** A person with a session. */
-export interface PersonIdentity {
+export interface Identity {
   /** The person. */
   user: User;
   /** Their session. */
@@ -41,7 +41,7 @@ export interface Actor {
   via: string[];
 }
 
-export type RequestIdentity = PersonIdentity | TokenIdentity;
+export type RequestIdentity = Identity | TokenIdentity;
 
 /**
  * The person of a route that admits no agents, and their session. The guard has refused all others already; this keeps a
@@ -49,7 +49,7 @@ export type RequestIdentity = PersonIdentity | TokenIdentity;
  *
  * @throws FORBIDDEN
  */
-export function personOf(identity: RequestIdentity): PersonIdentity {
+export function personOf(identity: RequestIdentity): Identity {
   if (identity.session === null) throw peopleOnly();
   return identity;
 }

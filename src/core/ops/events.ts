@@ -86,7 +86,7 @@ export interface EventOutbox {
 type Listener<Payload> = (event: Readonly<EventMetadata & Payload>) => unknown;
 
 /** Listeners of events by name. */
-export interface Subscription<Events> {
+export interface Listeners<Events> {
   /** Calls the listener with every event. */
   on<Name extends keyof Events & string>(name: Name, listener: Listener<Events[Name]>): void;
   /** Calls the listener with the next event only. */
@@ -95,6 +95,12 @@ export interface Subscription<Events> {
   off<Name extends keyof Events & string>(name: Name, listener: Listener<Events[Name]>): void;
 }
 
+/**
+ * A crash must not lose an event that webhooks send, so its change decides which function is called:
+ * - `announce` before a change that nothing repeats, and `emit` of its result afterwards
+ * - `record` before the step that prevents the repetition of a change, and `emit` with the same `id` after it
+ * - `emit` alone after a change whose repetition emits the event again, with the same `id`
+ */
 export interface Emitter<Events> {
   emit: Emit<Events>;
   announce: Announce<Events>;
@@ -102,7 +108,7 @@ export interface Emitter<Events> {
    * Gives an event with an ID of its own to the outbox only, before the step that prevents its repetition. @throws StoreUnavailable
    */
   record: Emit<Events>;
-  events: Readonly<Subscription<Events>>;
+  events: Readonly<Listeners<Events>>;
 }
 
 /**
@@ -183,7 +189,7 @@ export function createEvents<Events>({
       await outbox?.put(name, create(payload));
     },
 
-    events: Object.freeze<Subscription<Events>>({
+    events: Object.freeze<Listeners<Events>>({
       on(name, listener) {
         check(name);
         emitter.on(name, listener);

@@ -19,7 +19,7 @@ import { growingDelay, type Limit, leakyBucket } from './limits.js';
 const DELAY = { free: 10, first: MINUTE, longest: 4 * HOUR };
 
 /**
- * Per account, shared by all blocks from which it has not been signed in to: at most 60 + 24 · 60 / 36 = 100 guesses in
+ * Per account, shared by all unknown blocks (`KnownSource`): at most 60 + 24 · 60 / 36 = 100 guesses in
  * any 24 hours, which one block cannot use up.
  */
 const BUDGET = leakyBucket('guesses.account', { burst: 60, interval: 36 * MINUTE });
@@ -58,7 +58,11 @@ export interface Guess {
 
 export type Guesses = ReturnType<typeof createGuesses>;
 
-/** An address block from which an account has been signed in to. */
+/**
+ * An address block from which the right password of an account was given, or a mailed link of it was opened. A password that is
+ * right need not be guessed, so a suspension, an unverified address or a missing second factor makes no difference; codes of a
+ * second factor are guesses at an account of their own.
+ */
 interface KnownSource {
   /** HMAC of the account and the address block. */
   id: string;
@@ -110,7 +114,7 @@ export function createGuesses(
     return known && known.expiresAt > clock.now() ? known.expiresAt : 0;
   };
 
-  /** Trusts the address block of the owner, proven by registration or an e-mailed link. */
+  /** Trusts the address block of the owner, proven by the password, a registration or an e-mailed link. */
   const trust = async (account: string, ip: string): Promise<void> => {
     const id = sourceId(account, ip);
     const known = { account: accountId(account), expiresAt: clock.now() + TRUST_MS };

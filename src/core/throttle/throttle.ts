@@ -162,7 +162,7 @@ export function createThrottle(store: Store, options: ThrottleOptions) {
       return evaluate();
     },
 
-    /** Trusts the address block of the owner, proven by registration or an e-mailed link. */
+    /** Trusts the address block of the owner, proven by a registration or an e-mailed link; a right password does it in `attempt`. */
     async trust(account: string, ip: string): Promise<void> {
       if (!isOff) await guesses.trust(account, ip);
     },
@@ -172,7 +172,7 @@ export function createThrottle(store: Store, options: ThrottleOptions) {
       if (!isOff) await guesses.trustOnly(account, ip);
     },
 
-    /** Whether the account trusts the address block: it was signed in to from there within 30 days. */
+    /** Whether the account trusts the address block: its password or a mailed link of it was used there within 30 days. */
     isTrusted: async (account: string, ip: string): Promise<boolean> =>
       !isOff && (await guesses.isTrusted(account, ip)),
 

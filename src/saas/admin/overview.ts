@@ -8,7 +8,7 @@ import type { Estimate } from '../../core/storage/collection.js';
 import { type Console, rootOf } from '../../shared/console-kit/console.js';
 import { toMinute } from '../../shared/console-kit/lists.js';
 import type { Sessions } from '../auth/store.js';
-import type { WebhookEvents } from '../billing/store.js';
+import type { PaymentEvents } from '../billing/store.js';
 import type { Duplicates } from '../billing/subscription/duplicates.js';
 import type { SettingsService } from '../settings/service.js';
 import type { EndpointService } from '../webhooks/service.js';
@@ -17,7 +17,7 @@ import { createTrends, REFRESH_SECONDS, type TrendSources, type Trends } from '.
 
 export interface OverviewSources extends TrendSources {
   sessions: Sessions;
-  webhookEvents: WebhookEvents;
+  paymentEvents: PaymentEvents;
   duplicates: Duplicates;
   /** Absent if webhooks are not enabled. */
   endpoints: EndpointService | undefined;
@@ -98,7 +98,7 @@ async function readFigures(
   const [users, sessions, paymentEvents, trends, duplicates, endpoints] = await Promise.all([
     sources.users.estimate(),
     sources.sessions.estimate(),
-    sources.webhookEvents.estimate(),
+    sources.paymentEvents.estimate(),
     trendsOf(),
     readDuplicates(sources.duplicates, after),
     sources.endpoints?.countProblems(),

@@ -30,10 +30,6 @@ export interface SessionDependencies {
   unknownWrites: UnknownWritesRegistry;
   clock: Clock;
   random: Random;
-  /** Seconds. */
-  refreshTtl: number;
-  /** Seconds. */
-  sessionMaxAge: number;
   /** How long the previous refresh token still returns the same successor, for parallel requests and lost responses; seconds. */
   refreshReuseWindow: number;
 }

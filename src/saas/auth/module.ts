@@ -73,7 +73,7 @@ export function createUsersModule(
   const directory = createUserDirectory(dependencies);
   context.jobs.add('foreign-hashes', foreignHashes.reconcileJob);
   return {
-    users,
+    userDocuments: users,
     directory,
     lists: createUserLists(users, directory.toManagedUser),
     suspension: createSuspension({ ...dependencies, toManagedUser: directory.toManagedUser }),
@@ -145,7 +145,7 @@ export interface AuthModuleOptions {
 export function createAuthModule(context: ModuleContext<ListedAudit>, options: AuthModuleOptions) {
   const { store, throttle, jobs, clock, signInMethods } = context;
   const { config, publicUrl, secondFactor, emailLogin, pages, messages } = options;
-  const { users, presentUser } = options.users;
+  const { userDocuments: users, presentUser } = options.users;
   const sessions = sessionCollection(store);
   const service = createService(context, sessions, options);
   const exportAccount = createAccountExport({ ...context, users, sessions, presentUser });
@@ -189,7 +189,7 @@ export function createAuthModule(context: ModuleContext<ListedAudit>, options: A
 
 function createService(context: ModuleContext, sessions: Sessions, options: AuthModuleOptions) {
   const { config, tokenKinds, secondFactor, publicUrl } = options;
-  const { users, foreignHashes, presentUser, profileMark, profileChanged } = options.users;
+  const { userDocuments: users, foreignHashes, presentUser, profileMark, profileChanged } = options.users;
   const issuer = publicUrl.get;
   return createAuthService({
     ...context,
@@ -204,6 +204,8 @@ function createService(context: ModuleContext, sessions: Sessions, options: Auth
       access: tokenKinds.accessTokens,
       refresh: tokenKinds.refreshTokens,
       accessTtl: config.accessTokenTtl,
+      refreshTtl: config.refreshTokenTtl,
+      sessionMaxAge: config.sessionMaxAge,
       issuer,
     }),
     mails: options.mails,
@@ -218,8 +220,6 @@ function createService(context: ModuleContext, sessions: Sessions, options: Auth
       createChallenges({ tokens: secondFactor.challengeTokens, issuer, clock: context.clock }),
     createEmailLogin: options.emailLogin?.create,
     verificationRequired: config.requireEmailVerification,
-    refreshTtl: config.refreshTokenTtl,
     refreshReuseWindow: config.refreshTokenReuseWindow,
-    sessionMaxAge: config.sessionMaxAge,
   });
 }

@@ -13,11 +13,11 @@ export function createBillingDeletion(
   { links, trials }: { links: CustomerLinks; trials: Trials },
 ) {
   const { customers, linkedCustomers, checkouts, duplicates, users, gateway } = context;
-  const { subscriptions, payments, purchases, usage, events } = context;
+  const { subscriptions, payments, purchases, usage, paymentEvents } = context;
 
   const deleteEvents = async (ids: readonly (string | undefined)[]): Promise<void> => {
     const about = ids.filter((id) => id !== undefined);
-    if (about.length > 0) await events.deleteMany({ about: { in: about } });
+    if (about.length > 0) await paymentEvents.deleteMany({ about: { in: about } });
   };
 
   /** Deletes what is stored about a user. */

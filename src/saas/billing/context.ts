@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { withLeadingSlash } from '../../core/config/public-url.js';
+import type { Announce, Emit } from '../../core/ops/events.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Wait } from './events/leases.js';
 import { figureCollections } from './figures/store.js';
-import type { AnnounceNotification, BillingOutbox, Emit } from './notifications.js';
+import type { BillingEvents, BillingOutbox } from './notifications.js';
 import type { BillingConfiguration } from './options.js';
 import { createPlans } from './plans/plans.js';
 import { createDashboardUrl } from './provider/dashboard.js';
@@ -15,9 +16,9 @@ import {
   duplicateCollection,
   linkedCustomerCollection,
   paymentCollection,
+  paymentEventCollection,
   subscriptionCollection,
   trialCollections,
-  webhookEventCollection,
 } from './store.js';
 import { usageCollection } from './usage/reports.js';
 import type { BillingUsers } from './users.js';
@@ -26,10 +27,10 @@ export interface BillingModuleOptions {
   config: BillingConfiguration;
   users: BillingUsers;
   outbox: BillingOutbox;
-  emit: Emit;
-  /** Gives a notification to webhooks before the step that prevents its repetition. Default: there are none. */
-  record?: Emit;
-  announceEvent: AnnounceNotification;
+  emit: Emit<BillingEvents>;
+  /** Stores an event for webhooks before the step that prevents its repetition. Default: there are none. */
+  recordForWebhooks?: Emit<BillingEvents>;
+  announceEvent: Announce<BillingEvents>;
   publicUrl(): string;
   /** Whether `resync` processes unmatched events. Default: true. A command leaves them to the server and its listeners. */
   replayEvents?: boolean;
@@ -50,7 +51,8 @@ export function createBillingContext(
   { store, clock, random, log, audit, metrics }: BillingModuleContext,
   options: BillingModuleOptions,
 ) {
-  const { config, users, outbox, emit, record = async () => undefined, announceEvent, publicUrl } = options;
+  const { config, users, outbox, emit, announceEvent, publicUrl } = options;
+  const { recordForWebhooks = async () => undefined } = options;
   const { paymentSecretKey: key, paymentApiUrl, pastDue } = config;
   return {
     store,
@@ -58,7 +60,7 @@ export function createBillingContext(
     // while a key was configured.
     ...trialCollections(store),
     ...figureCollections(store),
-    events: webhookEventCollection(store),
+    paymentEvents: paymentEventCollection(store),
     customers: customerCollection(store),
     linkedCustomers: linkedCustomerCollection(store),
     checkouts: checkoutCollection(store),
@@ -77,7 +79,7 @@ export function createBillingContext(
     users,
     outbox,
     emit,
-    record,
+    recordForWebhooks,
     announceEvent,
     plans: createPlans(config, (priceId) =>
       log.warn({ priceId }, `purchased price ${priceId} has no configured plan; no access granted`),

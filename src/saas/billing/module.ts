@@ -13,16 +13,17 @@ import {
 import { createCustomerLinks, createEnsureCustomer } from './customers/customers.js';
 import { createProfileSync } from './customers/profile-sync.js';
 import { createListHeld, createProjector, createSummaryOf } from './entitlement.js';
-import { createBillingEvents } from './events/module.js';
+import { createPaymentEvents } from './events/module.js';
 import { webhookPlugin } from './events/webhook.js';
+import { createBillingExport } from './export.js';
 import { createBillingFigures, createFigureJob } from './figures/service.js';
 import { createGrants } from './grants.js';
 import { createCatalog } from './plans/catalog.js';
 import { billingAdminPlugin, billingPlugin } from './plugin.js';
+import { createOpenPortal } from './portal.js';
 import { createPurchaseList } from './purchases.js';
 import { type BillingJobDependencies, createBillingJobs, createResync } from './reconcile.js';
 import { createRecords } from './records.js';
-import { createBillingService } from './service.js';
 import { createSubscriptionChanges } from './subscription/changes.js';
 import { createDuplicates } from './subscription/duplicates.js';
 import { createSubscriptionService } from './subscription/service.js';
@@ -39,20 +40,26 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
   const { config, gateway } = context;
   const writes = createSubscriptionWrites(context);
   const { trials, deletion, duplicates, writer, sync } = writes;
-  const events = createBillingEvents(context, writes);
+  const events = createPaymentEvents(context, writes);
   const { processor } = events;
 
   const purchases = createPurchaseList(context);
-  const service = createBillingService(context, purchases);
   const subscription = createSubscriptionService(context, { ...writes, ...events });
   const changes = createSubscriptionChanges(context, { writer, subscription, sync });
   const catalog = createCatalog(context);
   const ensureCustomer = createEnsureCustomer(context, processor.replayUnmatched);
   const checkout = createCheckoutService(context, { ensureCustomer, catalog, trials, deletion, sync });
-  const userApi = { service, checkout, subscription, catalog, changes, purchases };
+  const userApi = {
+    openPortal: createOpenPortal(context),
+    checkout,
+    subscription,
+    catalog,
+    changes,
+    purchases,
+  };
 
   product.accountData.add({
-    section: { name: 'billing', read: service.recordsOf },
+    section: { name: 'billing', read: createBillingExport(context, purchases) },
     close: deletion.cancelSubscriptions,
     delete: deletion.deleteBillingData,
   });
@@ -68,7 +75,7 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
     plans: context.plans,
     deletion,
     webhook: events.webhook,
-    webhookEvents: context.events,
+    paymentEvents: context.paymentEvents,
     eventLog: events.eventLog,
     records: createRecords(context),
     /** Absent if neither an API key nor a webhook secret is configured. */

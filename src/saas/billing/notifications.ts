@@ -2,16 +2,16 @@ import type { ActingProgram } from '../../core/http/identity.js';
 import { type Catalogue, longDate } from '../../core/http/messages.js';
 import type { SubscriptionStatus } from '../../core/http/schemas.js';
 import { type Clock, DAY } from '../../core/kernel/clock.js';
-import type { Announce } from '../../core/ops/events.js';
+import type { Emit } from '../../core/ops/events.js';
 import type { Mail, Outbox } from '../../shared/email/outbox.js';
-import { type BillingEvent, type InvoiceDetails, readInvoice } from './events/provider-objects.js';
+import { type InvoiceDetails, type PaymentEvent, readInvoice } from './events/provider-objects.js';
 import { type Plans, UNKNOWN_PLAN } from './plans/plans.js';
 import { asTime, type Json } from './provider/json.js';
 import type { SubscriptionDocument } from './store.js';
 import type { BillingUsers } from './users.js';
 
 /** What integrators receive as events, once the change is stored. */
-export interface BillingNotifications {
+export interface BillingEvents {
   /** A subscription has another status, plan or end. */
   'subscription.updated': Notification & {
     subscriptionId: string;
@@ -50,7 +50,7 @@ export interface BillingNotifications {
   'usage.failed': Notification & { meter: string; quantity: number; key: string; reason: string };
 }
 
-export const BILLING_NOTIFICATIONS: Record<keyof BillingNotifications, true> = {
+export const BILLING_EVENTS: Record<keyof BillingEvents, true> = {
   'subscription.updated': true,
   'subscription.duplicated': true,
   'invoice.paid': true,
@@ -109,16 +109,8 @@ interface DisputeNotification {
   disputedAmount?: number;
 }
 
-export type Emit = <Name extends keyof BillingNotifications>(
-  name: Name,
-  notification: BillingNotifications[Name],
-) => Promise<void>;
-
 /** A notification that is recorded before the outcome of its event is stored, and emitted after that. */
-export type PendingNotification = (emit: Emit) => Promise<void>;
-
-/** Announces a notification before its change. */
-export type AnnounceNotification = Announce<BillingNotifications>;
+export type PendingNotification = (emit: Emit<BillingEvents>) => Promise<void>;
 
 export type BillingOutbox = Pick<Outbox, 'put'>;
 
@@ -144,7 +136,7 @@ export function createEnqueueMail({
   returnUrl(): string;
   clock: Clock;
 }) {
-  return async (event: BillingEvent, userId: string, subscription: SubscriptionDocument | undefined) => {
+  return async (event: PaymentEvent, userId: string, subscription: SubscriptionDocument | undefined) => {
     const mail = mailFor(event);
     if (!mail) return;
     const user = await users.find(userId);
@@ -172,7 +164,7 @@ export function createEnqueueMail({
 type MailContent = Pick<Mail, 'key' | 'template' | 'values'>;
 
 /** Null for all other events, such as `customer.subscription.updated`. */
-function mailFor(event: BillingEvent): MailContent | null {
+function mailFor(event: PaymentEvent): MailContent | null {
   switch (event.type) {
     case 'invoice.payment_failed':
       return paymentFailedMail(readInvoice(event));

@@ -5,6 +5,7 @@ import { After, Envelope, ok } from '../../core/http/schemas.js';
 import { httpErrors } from '../../core/kernel/errors.js';
 import type { CheckoutService } from './checkout/service.js';
 import type { Catalog } from './plans/catalog.js';
+import type { OpenPortal } from './portal.js';
 import type { PurchaseList } from './purchases.js';
 import {
   CancelBody,
@@ -26,7 +27,6 @@ import {
   SyncBody,
   TargetBody,
 } from './schemas.js';
-import type { BillingService } from './service.js';
 import type { SubscriptionChanges } from './subscription/changes.js';
 import type { Duplicates } from './subscription/duplicates.js';
 import type { SubscriptionService } from './subscription/service.js';
@@ -38,7 +38,7 @@ const PROVIDER_TIMEOUT_MS = 10_000;
 const CHANGE_TIMEOUT_MS = 20_000;
 
 export interface BillingPluginOptions {
-  service: BillingService;
+  openPortal: OpenPortal;
   checkout: CheckoutService;
   subscription: SubscriptionService;
   catalog: Catalog;
@@ -55,7 +55,7 @@ export async function billingPlugin(fastify: FastifyTypebox, options: BillingPlu
   addChanges(fastify, options);
 }
 
-function addHostedPages(fastify: FastifyTypebox, { checkout, service }: BillingPluginOptions): void {
+function addHostedPages(fastify: FastifyTypebox, { checkout, openPortal }: BillingPluginOptions): void {
   // For people only: both answers are addresses at which anyone who has them acts as the person at the payment provider.
   fastify.post(
     '/billing/create-checkout-session',
@@ -74,7 +74,7 @@ function addHostedPages(fastify: FastifyTypebox, { checkout, service }: BillingP
       handlerTimeout: PROVIDER_TIMEOUT_MS,
       schema: { body: PortalBody, response: { 200: PortalAnswer } },
     },
-    async (request) => ok(await service.portal(request.saas.user, request.body.returnPath)),
+    async (request) => ok(await openPortal(request.saas.user, request.body.returnPath)),
   );
 }
 

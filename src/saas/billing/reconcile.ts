@@ -8,16 +8,16 @@ import type { ChargeRecorder } from './events/charges.js';
 import { expiredLeases } from './events/leases.js';
 import type { EventProcessor } from './events/processor.js';
 import { HANDLED_EVENT_TYPES, parseEvent } from './events/provider-objects.js';
-import type { PurchaseRecorder } from './events/purchases.js';
+import type { PurchaseRecorder } from './events/purchase-recorder.js';
 import { asText, type Json } from './provider/json.js';
 import type { PurchaseDocument } from './purchases.js';
 import {
   type CustomerDocument,
   EVENT_OUTCOMES,
   type PaymentDocument,
+  type PaymentEventDocument,
+  type PaymentEvents,
   type SubscriptionDocument,
-  type WebhookEventDocument,
-  type WebhookEvents,
 } from './store.js';
 import type { SubscriptionSync, SyncedSubscription } from './subscription/sync.js';
 
@@ -59,24 +59,24 @@ const RETRY_MISSING_MS = 15 * MINUTE;
 
 /** The background jobs of billing. */
 export function createBillingJobs(context: BillingContext, deps: BillingJobDependencies) {
-  const { events, subscriptions, payments, purchases, clock, log } = context;
+  const { paymentEvents, subscriptions, payments, purchases, clock, log } = context;
   const { processor, sync } = deps;
 
   /** Processes every matching event; a failure does not stop the others. */
   const resumeAll = async (
-    where: Parameters<WebhookEvents['page']>[0]['where'] & object,
+    where: Parameters<PaymentEvents['page']>[0]['where'] & object,
     signal: AbortSignal,
   ): Promise<void> => {
     const query = { where, sort: 'receivedAt', limit: PAGE_SIZE } as const;
     for (let after: { after?: string } = {}; !signal.aborted; ) {
-      const page = await events.page({ ...query, ...after });
+      const page = await paymentEvents.page({ ...query, ...after });
       for (const document of page.items) if (!signal.aborted) await resume(document);
       if (page.next === null) return;
       after = { after: page.next };
     }
   };
 
-  const resume = async (document: WebhookEventDocument): Promise<void> => {
+  const resume = async (document: PaymentEventDocument): Promise<void> => {
     try {
       await processor.resume(document);
     } catch (err) {
@@ -178,9 +178,11 @@ export function createBillingJobs(context: BillingContext, deps: BillingJobDepen
       everySeconds: RETRY_INTERVAL_SECONDS,
       run: ({ signal }) =>
         purgeEach(
-          outdated().map((where) => () => purgeMatching(events, { where, sort: 'receivedAt', signal })),
+          outdated().map(
+            (where) => () => purgeMatching(paymentEvents, { where, sort: 'receivedAt', signal }),
+          ),
         ),
-      countBacklog: (limit) => countEach(outdated().map((where) => events.count(where, limit))),
+      countBacklog: (limit) => countEach(outdated().map((where) => paymentEvents.count(where, limit))),
     } satisfies Job,
   };
 }

@@ -3,7 +3,7 @@ import { type Collection, type Declaration, nullIfTaken, type Store } from '../.
 import { pagesOf } from '../../core/storage/pages.js';
 
 /** One event of the provider: a lease while it is processed, the record of its outcome afterwards. */
-export interface WebhookEventDocument {
+export interface PaymentEventDocument {
   /** The provider's event ID, else the signature that matched. Identifies repeated deliveries. */
   id: string;
   type: string;
@@ -23,7 +23,7 @@ export interface WebhookEventDocument {
   leaseUntil?: number;
   /** Absent until the event is completed. */
   outcome?: EventOutcome;
-  /** Whether it was stored with its effect (`events/changes.ts`), so that it proves the effect. */
+  /** Whether it was stored with its effect (`events/unleased-changes.ts`), so that it proves the effect. */
   isUnleased?: true;
 }
 
@@ -37,13 +37,13 @@ export type EventOutcome = (typeof EVENT_OUTCOMES)[number];
 
 export const EVENT_OUTCOMES = ['processed', 'stale', 'ignored', 'unmatched'] as const;
 
-export type WebhookEvents = Collection<WebhookEventDocument>;
+export type PaymentEvents = Collection<PaymentEventDocument>;
 
 /** The kind of these documents in proofs of events. */
 export const PAYMENT_EVENT = 'payment-event';
 
-export function webhookEventCollection(store: Store): WebhookEvents {
-  return store.collection<WebhookEventDocument>('webhook_events', {
+export function paymentEventCollection(store: Store): PaymentEvents {
+  return store.collection<PaymentEventDocument>('webhook_events', {
     indexes: [
       ['about', 'outcome', 'receivedAt'],
       ['outcome', 'receivedAt'],

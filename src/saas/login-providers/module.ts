@@ -13,9 +13,9 @@ import { identityCollection, usedTicketCollection } from './store.js';
 import { LIFETIME_MS, type PendingLogin, type Ticket } from './tickets.js';
 
 /** Sign-in with accounts of other providers. */
-export type FederationModule = ReturnType<typeof createFederationModule>;
+export type LoginProvidersModule = ReturnType<typeof createLoginProvidersModule>;
 
-export interface FederationModuleOptions {
+export interface LoginProvidersModuleOptions {
   providers: NonNullable<FederationConfiguration['login']>;
   accounts: FederatedAccounts;
   signInResponse: TSchema;
@@ -30,7 +30,7 @@ export interface FederationModuleOptions {
   messages: Messages;
 }
 
-export function createFederationModule(context: ModuleContext, options: FederationModuleOptions) {
+export function createLoginProvidersModule(context: ModuleContext, options: LoginProvidersModuleOptions) {
   const { clock, log } = context;
   const onRejected = (provider: string, err: unknown) =>
     log.warn({ provider, err }, 'the response of a sign-in provider was rejected');

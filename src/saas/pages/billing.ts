@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyRequest } from 'fastify';
+import type { Identity } from '../../core/http/identity.js';
 import { type Localized, longDate, message } from '../../core/http/messages.js';
 import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
 import type { PersonGuard } from '../../shared/account-pages/guard.js';
-import type { Identity } from '../auth/sessions/sessions.js';
 import type { BillingModule } from '../billing/module.js';
 import type { Invoice, Plan, Subscription } from '../billing/schemas.js';
 import type { PageContext } from './context.js';
@@ -122,7 +122,7 @@ export async function billingPagePlugin(fastify: FastifyTypebox, options: Billin
     const mode = plan?.interval === null ? 'payment' : 'subscription';
     return (await billing.checkout.open(user, { priceId, mode })).url;
   });
-  post('portal', EmptyBody, async ({ user }) => (await billing.service.portal(user, own())).url);
+  post('portal', EmptyBody, async ({ user }) => (await billing.openPortal(user, own())).url);
   post('change', PriceBody, async ({ user }, priceId, ip) => {
     await billing.changes.change(user.id, { priceId }, ip);
     return `${own()}?done=changed`;

@@ -1,11 +1,11 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Cookie, SealedCookie } from '../../core/http/cookies.js';
+import type { Identity } from '../../core/http/identity.js';
 import type { Messages } from '../../core/http/messages.js';
 import type { Pages } from '../../core/http/pages.js';
 import type { PasskeyFlows } from '../../shared/passkeys/flows.js';
 import type { AgentAccounts } from '../agents/service.js';
 import type { AuthService } from '../auth/service.js';
-import type { Identity } from '../auth/sessions/sessions.js';
 import type { SignedIn } from '../auth/sign-in/sign-in.js';
 import type { BillingModule } from '../billing/module.js';
 import type { formatAmount } from '../billing/notifications.js';

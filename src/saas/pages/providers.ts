@@ -1,11 +1,11 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Identity } from '../../core/http/identity.js';
 import { type Localized, longTime, message } from '../../core/http/messages.js';
 import type { Page } from '../../core/http/pages.js';
 import { access, type FastifyTypebox, type RequestSource, requestSource } from '../../core/http/routes.js';
 import { AppError } from '../../core/kernel/errors.js';
 import { newToken, type Random, sha256 } from '../../core/kernel/secrets.js';
 import type { PersonGuard } from '../../shared/account-pages/guard.js';
-import type { Identity } from '../auth/sessions/sessions.js';
 import type { Federation } from '../login-providers/service.js';
 import type { PageContext } from './context.js';
 import {

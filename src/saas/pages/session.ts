@@ -1,10 +1,10 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { isTrustedOrigin } from '../../core/http/browser.js';
 import type { Cookie } from '../../core/http/cookies.js';
+import type { Identity } from '../../core/http/identity.js';
 import { requestSource } from '../../core/http/routes.js';
 import { MINUTE } from '../../core/kernel/clock.js';
 import type { AuthService } from '../auth/service.js';
-import type { Identity } from '../auth/sessions/sessions.js';
 import type { SignedIn } from '../auth/sign-in/sign-in.js';
 import { userPageErrors } from './errors.js';
 

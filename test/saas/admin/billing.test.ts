@@ -1,5 +1,5 @@
 import t from 'tap';
-import { subscriptionCollection, webhookEventCollection } from '../../../src/saas/billing/store.js';
+import { paymentEventCollection, subscriptionCollection } from '../../../src/saas/billing/store.js';
 import { auditOf, type SaasApp, SECRETS, storeOf } from '../../kit/app.js';
 import { eventOf, items, shop, subscriptionEvent } from '../billing/kit.js';
 import { follow, sendForm, submit } from './kit.js';
@@ -124,7 +124,7 @@ t.test('a replayed event is applied again, and its body is not lost by a crash',
     by: SECRETS.adminUsername,
     detail: JSON.stringify({ id: event.id, before: 'processed', after: 'processed' }),
   });
-  const events = webhookEventCollection(store);
+  const events = paymentEventCollection(store);
   t.match(await events.findOne({ id: event.id }), { outcome: 'processed', attempts: 2 });
   await events.updateOne(
     { id: event.id },

@@ -28,8 +28,12 @@ export const TOKENS: SessionTokens = {
   accessTtl: 900,
   newRefreshId: () => 'first',
   nextRefreshId: (_sid, id) => `${id}+`,
-  signAccess: () => 'access',
-  signRefresh: ({ userId, id }, jti) => [userId, id, jti].join(' '),
+  refreshExpiry: (createdAt) => createdAt + 604_800_000,
+  issue: ({ userId, id }, jti) => ({
+    accessToken: 'access',
+    refreshToken: [userId, id, jti].join(' '),
+    expiresIn: 900,
+  }),
   verifyBearer: (text) => readClaims(text.replace('Bearer ', '')),
   verifyRefresh: (text) => readClaims(text),
 };
@@ -118,8 +122,6 @@ export function serviceOn(
     verificationRequired: false,
     siteName: async () => 'SaaS',
     profileChanged: () => undefined,
-    refreshTtl: 604_800,
-    sessionMaxAge: 2_592_000,
     refreshReuseWindow: 30,
     ...more,
   });

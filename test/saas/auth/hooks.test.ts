@@ -2,7 +2,7 @@ import t, { type Test } from 'tap';
 import type { SaasHooks } from '../../../src/index.js';
 import { sessionCollection, userCollection } from '../../../src/saas/auth/store.js';
 import { createServer } from '../../../src/saas/server.js';
-import { PASSWORD, type SaasApp, saasApp, storeOf, testOptions } from '../../kit/app.js';
+import { auditOf, PASSWORD, type SaasApp, saasApp, storeOf, testOptions } from '../../kit/app.js';
 import { FACTOR_KEY, setUpFactor } from '../../kit/factors.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 
@@ -239,6 +239,21 @@ t.test('a registration whose claims fail stores no account', async (t) => {
   const app = await hooked(t, { accessTokenClaims: rejects });
   t.match(await register(app), { status: 503, body: { error: { code: 'NOT_READY' } } });
   t.same(await counts(t, app), { users: 0, sessions: 0 });
+});
+
+t.test('a login whose claims fail starts no session and is not recorded as a success', async (t) => {
+  let compute: SaasHooks['accessTokenClaims'] = () => ({});
+  const app = await hooked(t, { accessTokenClaims: (subject) => compute?.(subject) ?? {}, timeoutMs: 20 });
+  const { email, password } = await app.signUp();
+  compute = rejects;
+  t.equal((await app.post('/auth/login', { email, password })).status, 503);
+  t.equal((await counts(t, app)).sessions, 1, 'that of the registration');
+  const successes = async () =>
+    (await auditOf(await storeOf(t, app))).filter(({ event }) => event === 'login.succeeded').length;
+  t.equal(await successes(), 0);
+  compute = () => ({});
+  t.equal((await app.post('/auth/login', { email, password })).status, 200);
+  t.equal(await successes(), 1);
 });
 
 t.test('the server does not start with hooks that are none', (t) => {

@@ -1,10 +1,10 @@
 import t from 'tap';
+import type { Identity } from '../../../src/core/http/identity.js';
 import { addressBlock } from '../../../src/core/kernel/addresses.js';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
 import type { UnknownWritesRegistry } from '../../../src/core/ops/unknown-writes.js';
 import { nullIfTaken, type Store } from '../../../src/core/storage/collection.js';
 import type { AuthService } from '../../../src/saas/auth/service.js';
-import type { Identity } from '../../../src/saas/auth/sessions/sessions.js';
 import { type UserDocument, userCollection } from '../../../src/saas/auth/store.js';
 import { fakeClock } from '../../kit/clock.js';
 import { eventSink } from '../../kit/events.js';

@@ -47,10 +47,11 @@ t.test('a suspension takes effect on the next request and permanently ends every
     await t.rejects(users.suspend(by), { code: 'NOT_FOUND' });
     await t.rejects(users.unsuspend(by), { code: 'NOT_FOUND' });
   }
-  const records = (await auditOf(await storeOf(t, app))).filter(({ event }) => /suspend/.test(event));
-  t.equal(records.length, 2, 'each once');
+  const records = (await auditOf(await storeOf(t, app))).filter(({ event }) => /suspend|failed/.test(event));
+  t.equal(records.length, 3, 'each once');
   t.match(records, [
     { event: 'user.suspended', subject: ada.id, ip: 'local' },
+    { event: 'login.failed', subject: ada.id, detail: 'ACCOUNT_SUSPENDED' },
     { event: 'user.unsuspended', subject: ada.id, ip: 'local' },
   ]);
 });

@@ -11,8 +11,8 @@ import type { Json } from '../../../src/saas/billing/provider/json.js';
 import {
   customerCollection,
   PAYMENT_EVENT,
+  paymentEventCollection,
   subscriptionCollection,
-  webhookEventCollection,
 } from '../../../src/saas/billing/store.js';
 import { onMongod } from '../../core/storage/mongod.js';
 import { billingOn, runJobs } from '../../kit/billing.js';
@@ -102,7 +102,7 @@ async function isKept(store: Store, { recorded, announced }: Seen, name: string)
   const proof = announced?.get(name);
   if (!proof) return false;
   t.equal(proof.of, PAYMENT_EVENT);
-  return provesChange(await webhookEventCollection(store).findOne({ id: proof.id }), proof);
+  return provesChange(await paymentEventCollection(store).findOne({ id: proof.id }), proof);
 }
 
 const crashAtAnyStep = (isAtomic: boolean) => async (t: Test) => {
@@ -126,7 +126,7 @@ const crashAtAnyStep = (isAtomic: boolean) => async (t: Test) => {
         t.match(await subscriptionCollection(store).findOne({ id: 'sub_1' }), { status, plan: 'pro' }, where);
         t.match(await userCollection(store).findOne({ id: 'usr_1' }), { subscriptionStatus: status }, where);
         t.equal(
-          await webhookEventCollection(store).count({ outcome: 'processed' }),
+          await paymentEventCollection(store).count({ outcome: 'processed' }),
           before.length + 1,
           where,
         );
@@ -237,7 +237,7 @@ t.test('in every interleaving of deliveries, with a crash of one, the newest eve
           : [stored?.status, stored?.cancelAtPeriodEnd];
         const found = [stored?.status, stored?.cancelAtPeriodEnd, user?.subscriptionStatus];
         if (found.join() !== [...expected, stored?.status].join()) throw new Error(`ended as ${found}`);
-        const open = await webhookEventCollection(store).count({ outcome: null });
+        const open = await paymentEventCollection(store).count({ outcome: null });
         if (open > 0) throw new Error(`${open} events are not completed`);
       },
     });
@@ -296,7 +296,7 @@ t.test('a stored event whose type has no effect here is completed as ignored', a
   const store = await openStore('sqlite::memory:');
   t.teardown(() => store.close());
   const clock = fakeClock();
-  const events = webhookEventCollection(store);
+  const events = paymentEventCollection(store);
   const payload = JSON.stringify({
     id: 'evt_1',
     type: 'invoice.of_tomorrow',
@@ -361,7 +361,7 @@ t.test('a repeated delivery waits for the one in progress, and gives up after a 
     waits++;
     return onWait();
   };
-  const leases = createEventLeases(webhookEventCollection(store), { clock, random: countedRandom(), wait });
+  const leases = createEventLeases(paymentEventCollection(store), { clock, random: countedRandom(), wait });
   const event = { id: 'evt_1', type: 'x', objectId: 'o', object: {}, previous: {} };
   const lease = await leases.acquire(event, '{}');
   if (typeof lease === 'string') throw new Error('it is claimed already');

@@ -3,8 +3,8 @@ import type { Json } from '../../../src/saas/billing/provider/json.js';
 import {
   customerCollection,
   paymentCollection,
+  paymentEventCollection,
   subscriptionCollection,
-  webhookEventCollection,
 } from '../../../src/saas/billing/store.js';
 import { usageCollection } from '../../../src/saas/billing/usage/reports.js';
 import { storeOf } from '../../kit/app.js';
@@ -99,9 +99,9 @@ t.test('stored events of a deleted user are removed, by whichever ID they name t
   ])
     await deliver(event);
   const store = await storeOf(t, app);
-  t.equal(await webhookEventCollection(store).count(), 5);
+  t.equal(await paymentEventCollection(store).count(), 5);
   t.equal((await leave(ada)).status, 200);
-  t.equal(await webhookEventCollection(store).count(), 0);
+  t.equal(await paymentEventCollection(store).count(), 0);
   t.equal(await paymentCollection(store).count(), 0);
 });
 

@@ -5,8 +5,8 @@ import {
   customerCollection,
   linkedCustomerCollection,
   paymentCollection,
+  paymentEventCollection,
   subscriptionCollection,
-  webhookEventCollection,
 } from '../../../src/saas/billing/store.js';
 import { type Account, type SaasApp, storeOf } from '../../kit/app.js';
 import { waitUntil } from '../../kit/wait.js';
@@ -108,7 +108,7 @@ t.test('a reference links no customer of another user and moves no link', async 
 
   await leave(ada);
   t.equal(await linkedCustomerCollection(store).count(), 0);
-  t.equal(await webhookEventCollection(store).count({ about: 'cus_eve' }), 0);
+  t.equal(await paymentEventCollection(store).count({ about: 'cus_eve' }), 0);
 });
 
 t.test('a sync and a deletion reach every linked customer, however many there are', async (t) => {
@@ -207,7 +207,7 @@ t.test('a one-time purchase is recorded, listed, exported and deleted', async (t
   const store = await storeOf(t, app);
   t.equal(await purchaseCollection(store).count(), 0);
   t.equal(await paymentCollection(store).count(), 0);
-  t.equal(await webhookEventCollection(store).count(), 0);
+  t.equal(await paymentEventCollection(store).count(), 0);
 });
 
 const disputeOf = (intent: string, status: string): Json => ({

@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap';
 import { formatAmount } from '../../../src/saas/billing/notifications.js';
 import type { Json } from '../../../src/saas/billing/provider/json.js';
-import { paymentCollection, webhookEventCollection } from '../../../src/saas/billing/store.js';
+import { paymentCollection, paymentEventCollection } from '../../../src/saas/billing/store.js';
 import { mailCollection } from '../../../src/shared/email/store.js';
 import { type SaasApp, SECRETS, storeOf } from '../../kit/app.js';
 import { storedValues } from '../../kit/mail.js';
@@ -215,7 +215,7 @@ t.test('refunds and disputes have the same result in any order, in every API ver
       const { payments } = (await exported(ada)).billing;
       results.add(JSON.stringify(payments).replaceAll(userId, 'usr').replaceAll(`_${number}"`, '_1"'));
     }
-    t.equal(await webhookEventCollection(await storeOf(t, app)).count({ outcome: 'unmatched' }), 0);
+    t.equal(await paymentEventCollection(await storeOf(t, app)).count({ outcome: 'unmatched' }), 0);
     t.equal(results.size, 1, [...results].join('\n'));
     t.match(JSON.parse([...results][0] ?? '[]'), [
       {

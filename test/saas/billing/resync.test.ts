@@ -8,8 +8,8 @@ import type { Json } from '../../../src/saas/billing/provider/json.js';
 import type { ResyncChange } from '../../../src/saas/billing/reconcile.js';
 import {
   type EventOutcome,
+  paymentEventCollection,
   subscriptionCollection,
-  webhookEventCollection,
 } from '../../../src/saas/billing/store.js';
 import { storeOf } from '../../kit/app.js';
 import { runJobs } from '../../kit/billing.js';
@@ -206,7 +206,7 @@ t.test('stored events are resumed, repeated and deleted', async (t) => {
   const here = await shop(t);
   const { app, deliver, buyer, leave } = here;
   const [ada, eve] = [await buyer(), await buyer()];
-  const events = webhookEventCollection(await storeOf(t, app));
+  const events = paymentEventCollection(await storeOf(t, app));
   const told = (seconds: number, object: Json) =>
     subscriptionEvent('updated', seconds, { status: 'active', ...object });
   const store = async (event: Json & { id: string }, outcome?: EventOutcome) => {

@@ -2,8 +2,8 @@ import t, { type Test } from 'tap';
 import type { Json } from '../../../src/saas/billing/provider/json.js';
 import {
   customerCollection,
+  paymentEventCollection,
   subscriptionCollection,
-  webhookEventCollection,
 } from '../../../src/saas/billing/store.js';
 import { type SaasApp, storeOf } from '../../kit/app.js';
 import { subscriptionObject, VERSIONS } from '../../kit/stripe-objects.js';
@@ -295,7 +295,7 @@ t.test(
     t.equal((await sync(ada, 'cs_unknown')).status, 404);
     t.equal((await sync(ada, '../customers')).status, 400);
     t.match((await sync(ada, 'cs_late')).body.data, { status: 'active', plan: 'pro', entitled: true });
-    const events = webhookEventCollection(await storeOf(t, app));
+    const events = paymentEventCollection(await storeOf(t, app));
     t.equal(await events.count({ outcome: 'unmatched' }), 0);
     t.match(await events.findOne({ id: active.id }), { outcome: 'processed', payload: undefined });
     t.match(await subscription(eve), { status: 'none' });

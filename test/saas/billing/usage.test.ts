@@ -2,7 +2,7 @@ import t, { type Test } from 'tap';
 import type { Store } from '../../../src/core/storage/collection.js';
 import { openStore } from '../../../src/core/storage/open.js';
 import { userCollection } from '../../../src/saas/auth/store.js';
-import type { BillingNotifications } from '../../../src/saas/billing/notifications.js';
+import type { BillingEvents } from '../../../src/saas/billing/notifications.js';
 import { customerCollection } from '../../../src/saas/billing/store.js';
 import { usageCollection } from '../../../src/saas/billing/usage/reports.js';
 import { saasApp, storeOf } from '../../kit/app.js';
@@ -35,11 +35,11 @@ async function usageFixture(t: Test) {
   const clock = fakeClock();
   clock.set(api.world.now * 1000);
   await insertBuyer(store, 'usr_1', 'cus_1');
-  const failed: BillingNotifications['usage.failed'][] = [];
+  const failed: BillingEvents['usage.failed'][] = [];
   const start = () =>
     billingOn(store, clock, {
       config: { ...CONFIG, paymentSecretKey: KEY, paymentApiUrl: api.url },
-      announceEvent: announcing((name: string, event: BillingNotifications['usage.failed']) => {
+      announceEvent: announcing((name: string, event: BillingEvents['usage.failed']) => {
         if (name === 'usage.failed') failed.push(event);
       }),
     });

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { statSync } from 'node:fs';
 import { request as httpRequest } from 'node:http';
 import t from 'tap';
-import { webhookEventCollection } from '../../../src/saas/billing/store.js';
+import { paymentEventCollection } from '../../../src/saas/billing/store.js';
 import { type Answer, auditOf, type SaasApp, SECRETS, saasApp, storeOf } from '../../kit/app.js';
 import { signWebhook, webhookDigest } from '../../kit/sign-webhook.js';
 import { outcomeOf } from './kit.js';
@@ -38,7 +38,7 @@ t.test('an event of an unknown customer is stored, and its repetition is a dupli
   t.equal(outcomeOf(await deliver(app, body)), 'duplicate', 'signed anew, the same event');
   t.equal(outcomeOf(await deliver(app, minimal({ id: 'evt_2' }))), 'unmatched');
 
-  const events = webhookEventCollection(await storeOf(t, app));
+  const events = paymentEventCollection(await storeOf(t, app));
   t.match(await events.findOne({ id: 'evt_1' }), { payload: body, objectId: 'sub_1', outcome: 'unmatched' });
   t.equal(await events.count(), 2);
 });
@@ -58,7 +58,7 @@ t.test('the body of an event is written to the store once', async (t) => {
   t.equal(outcomeOf(await deliver(app, body)), 'processed');
   const written = statSync(log).size - before;
   t.ok(written > filling.length && written < 1.9 * filling.length, `${written} bytes`);
-  const stored = await webhookEventCollection(await storeOf(t, app)).findOne({ id: 'evt_1' });
+  const stored = await paymentEventCollection(await storeOf(t, app)).findOne({ id: 'evt_1' });
   t.match(stored, { outcome: 'processed', objectId: 'sub_1' });
   t.equal(stored?.payload, undefined);
 });
@@ -93,7 +93,7 @@ t.test('events without an effect are ignored whatever they contain, and are not 
     }
   }
   t.equal(outcomeOf(await deliver(app, minimal({ account: null }))), 'unmatched', 'of this account');
-  t.equal(await webhookEventCollection(await storeOf(t, app)).count(), 1);
+  t.equal(await paymentEventCollection(await storeOf(t, app)).count(), 1);
 });
 
 t.test('a body without an ID is identified by its signature', async (t) => {
@@ -111,12 +111,12 @@ t.test('50 concurrent deliveries of one event are processed once', async (t) => 
   const outcomes = answers.map(outcomeOf);
   t.equal(outcomes.filter((outcome) => outcome === 'unmatched').length, 1);
   t.ok(outcomes.every((outcome) => ['unmatched', 'duplicate', 'EVENT_IN_PROGRESS'].includes(outcome)));
-  t.equal(await webhookEventCollection(await storeOf(t, app)).count(), 1);
+  t.equal(await paymentEventCollection(await storeOf(t, app)).count(), 1);
 });
 
 t.test('an event in progress stays with its worker until the lease ends', async (t) => {
   const app = await saasApp(t);
-  const events = webhookEventCollection(await storeOf(t, app));
+  const events = paymentEventCollection(await storeOf(t, app));
   const now = app.clock.now();
   await events.insert({
     id: 'evt_1',
@@ -186,7 +186,7 @@ t.test('invalid signature headers are answered 400', async (t) => {
   t.equal((await app.request('POST', PATH, { headers: { 'content-type': 'application/json' } })).status, 400);
 
   const store = await storeOf(t, app);
-  t.equal(await webhookEventCollection(store).count(), 0, 'nothing was stored');
+  t.equal(await paymentEventCollection(store).count(), 0, 'nothing was stored');
   t.match((await auditOf(store)).pop(), { event: 'webhook.rejected', ip: '127.0.0.1' });
 });
 
@@ -270,7 +270,7 @@ t.test('invalid bodies with valid signatures are answered 400 and store nothing'
     t.equal(answer.status, 400, body);
     t.equal(outcomeOf(answer), code);
   }
-  t.equal(await webhookEventCollection(await storeOf(t, app)).count(), 0);
+  t.equal(await paymentEventCollection(await storeOf(t, app)).count(), 0);
 });
 
 t.test('a webhook body is unencoded JSON of at most 512 KiB', async (t) => {

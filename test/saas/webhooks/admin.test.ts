@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import t, { type Test } from 'tap';
 import { AGENT_EVENTS } from '../../../src/saas/agents/schemas.js';
 import { AUTH_EVENTS } from '../../../src/saas/auth/events.js';
-import { BILLING_NOTIFICATIONS } from '../../../src/saas/billing/notifications.js';
+import { BILLING_EVENTS } from '../../../src/saas/billing/notifications.js';
 import {
   ADMIN,
   type Answer,
@@ -250,6 +250,6 @@ t.test('the overview names endpoints that fail or were disabled for it', async (
 
 t.test('every event is documented', async (t) => {
   const page = readFileSync(new URL('../../../../docs/webhooks.md', import.meta.url), 'utf8');
-  for (const name of Object.keys({ ...AUTH_EVENTS, ...BILLING_NOTIFICATIONS, ...AGENT_EVENTS }))
+  for (const name of Object.keys({ ...AUTH_EVENTS, ...BILLING_EVENTS, ...AGENT_EVENTS }))
     t.ok(page.includes(`\`${name}\``), name);
 });

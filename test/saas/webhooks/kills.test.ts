@@ -5,7 +5,7 @@ import type { AuthService } from '../../../src/saas/auth/service.js';
 import { userCollection } from '../../../src/saas/auth/store.js';
 import { createSuspension, type Suspension } from '../../../src/saas/auth/users/suspension.js';
 import type { Json } from '../../../src/saas/billing/provider/json.js';
-import { customerCollection, webhookEventCollection } from '../../../src/saas/billing/store.js';
+import { customerCollection, paymentEventCollection } from '../../../src/saas/billing/store.js';
 import { deliveryCollection, intentCollection } from '../../../src/saas/webhooks/store.js';
 import { createProofCheck } from '../../../src/saas/webhooks.js';
 import { billingOn } from '../../kit/billing.js';
@@ -87,7 +87,7 @@ const changeOf = (change: Json): Work => ({
   run: ({ receive }) =>
     receive({ ...subscriptionEvent('updated', 1, { ...SUBSCRIPTION, ...change }), id: 'evt_1' }),
   wasMade: async (store) =>
-    (await webhookEventCollection(store).findOne({ id: 'evt_1' }))?.outcome === 'processed',
+    (await paymentEventCollection(store).findOne({ id: 'evt_1' }))?.outcome === 'processed',
   events: ['subscription.updated'],
 });
 

@@ -46,7 +46,7 @@ export default [
   },
   {
     name: 'a suspended user signs in', file: 'saas/auth/sign-in/passkey.ts', in: 'signIn',
-    replace: 'if (isDisabled(user))', by: 'if (false)',
+    replace: 'await deps.rejectUnusable(user, source, mustBeVerified);', by: '',
     tests: [['shared/passkeys/api', 'a suspended user is refused, and a deleted one leaves nothing behind']],
   },
 ];

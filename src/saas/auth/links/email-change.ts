@@ -1,3 +1,4 @@
+import type { Identity } from '../../../core/http/identity.js';
 import { canonicalEmail } from '../../../core/http/mailboxes.js';
 import type { RequestSource } from '../../../core/http/routes.js';
 import { isUnexpired } from '../../../core/kernel/clock.js';
@@ -8,7 +9,6 @@ import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import { eventIdOf } from '../events.js';
 import { authLimits } from '../limits.js';
-import type { Identity } from '../sessions/sessions.js';
 import type { Credentials } from '../sign-in/credentials.js';
 import { requireRecent } from '../sign-in/recent-auth.js';
 import { ALL_LINK_FIELDS, type UserDocument } from '../store.js';

@@ -5,18 +5,10 @@ import { authErrors } from '../errors.js';
 import { proofOfRevocation } from '../events.js';
 import { isSessionValid, type SessionDocument, type UserDocument } from '../store.js';
 import { lastDayBefore } from './activity.js';
-import type { SessionClaims } from './tokens.js';
-
-export interface IssuedTokens {
-  accessToken: string;
-  refreshToken: string;
-  expiresIn: number;
-}
+import type { Claims, IssuedTokens, SessionClaims } from './tokens.js';
 
 /** The refresh tokens of sessions: each is exchanged once for its only successor. */
 export type Refresh = ReturnType<typeof createRefresh>;
-
-export type Claims = Readonly<Record<string, unknown>> | undefined;
 
 export interface RefreshDependencies extends SessionDependencies {
   /** The session and its user if the session is valid now. */
@@ -36,17 +28,6 @@ interface Rotation {
 export function createRefresh(deps: RefreshDependencies) {
   const { sessions, tokens, audit, announceEvent, clock } = deps;
   const reuseWindowMs = deps.refreshReuseWindow * SECOND;
-
-  /** When the refresh token expires that is issued now. @param createdAt of the session */
-  const expiry = (createdAt: number): number =>
-    Math.min(clock.now() + deps.refreshTtl * 1000, createdAt + deps.sessionMaxAge * 1000);
-
-  /** @param claims further ones of the access token */
-  const issueTokens = (session: SessionDocument, refreshId: string, claims?: Claims): IssuedTokens => ({
-    accessToken: tokens.signAccess(session, claims),
-    refreshToken: tokens.signRefresh(session, refreshId),
-    expiresIn: tokens.accessTtl,
-  });
 
   /**
    * Begins the window of a rotation again that took effect unnoticed, because its client repeats it when the store
@@ -69,7 +50,7 @@ export function createRefresh(deps: RefreshDependencies) {
   });
 
   /** Exchanges a refresh token for its only successor. @throws INVALID_REFRESH_TOKEN, REFRESH_TOKEN_REUSED */
-  const refresh = async (refreshToken: string, { ip }: { ip: string }): Promise<IssuedTokens> => {
+  return async function refresh(refreshToken: string, { ip }: { ip: string }): Promise<IssuedTokens> {
     const verified = tokens.verifyRefresh(refreshToken);
     const found = verified && !verified.isExpired ? await deps.findValidSession(verified.claims) : null;
     if (!verified || !found) throw authErrors.INVALID_REFRESH_TOKEN();
@@ -86,7 +67,7 @@ export function createRefresh(deps: RefreshDependencies) {
       currentId: next,
       rotatedAt: now,
       ...lastDayBefore(found.session.rotatedAt, now),
-      expiresAt: expiry(found.session.createdAt),
+      expiresAt: tokens.refreshExpiry(found.session.createdAt),
     };
     const isRotated = await sessions
       .changeOne(
@@ -102,13 +83,13 @@ export function createRefresh(deps: RefreshDependencies) {
     // Of a session that is not revoked, no other field that the tokens contain ever changes.
     const session = isRotated ? { ...found.session, ...change } : await sessions.findOne({ id });
     if (!session || !isSessionValid(user, session, now)) throw authErrors.INVALID_REFRESH_TOKEN();
-    if (isRotated) return issueTokens(session, nextId, claims);
+    if (isRotated) return tokens.issue(session, nextId, claims);
 
     // The token was used before. Within the window it returns the same successor; after that it is treated as stolen
     // (RFC 9700 §4.14.2).
     const isPrevious = session.previousId === presented;
     const inWindow = isPrevious && isRecent(session.rotatedAt, { now: clock.now(), within: reuseWindowMs });
-    if (inWindow) return issueTokens(session, nextId, claims);
+    if (inWindow) return tokens.issue(session, nextId, claims);
 
     const event = { userId: session.userId, scope: 'local', sessionId: id } as const;
     const announced = await announceEvent('session.revoked', event, proofOfRevocation(id));
@@ -119,6 +100,4 @@ export function createRefresh(deps: RefreshDependencies) {
     } else await announced.withdraw();
     throw authErrors.REFRESH_TOKEN_REUSED();
   };
-
-  return { refresh, issueTokens, expiry };
 }

@@ -1,4 +1,4 @@
-import type { PersonIdentity } from '../../../core/http/identity.js';
+import type { Identity } from '../../../core/http/identity.js';
 import { deviceOf, type SessionSource } from '../../../core/http/request-details.js';
 import type { RequestSource } from '../../../core/http/routes.js';
 import type { User } from '../../../core/http/schemas.js';
@@ -11,10 +11,8 @@ import { authErrors } from '../errors.js';
 import { proofOfEpoch, proofOfRevocation } from '../events.js';
 import type { TokenSubject } from '../hooks.js';
 import { isSessionValid, type SessionDocument, toSessionView, type UserDocument } from '../store.js';
-import { createRefresh, type IssuedTokens } from './refresh.js';
-
-/** A person with a session. */
-export type Identity = PersonIdentity;
+import { createRefresh } from './refresh.js';
+import type { IssuedTokens } from './tokens.js';
 
 export type SessionService = ReturnType<typeof createSessionService>;
 
@@ -45,7 +43,7 @@ export function createSessionService(deps: SessionDependencies) {
   const claimsOf = async (user: UserDocument, sessionId: string, reason: TokenSubject['reason']) =>
     accessTokenClaims?.({ user: deps.presentUser(user), sessionId, reason });
 
-  const { refresh, issueTokens, expiry } = createRefresh({
+  const refresh = createRefresh({
     ...deps,
     findValidSession,
     ...(accessTokenClaims && { claimsOf: (user, sessionId) => claimsOf(user, sessionId, 'refresh') }),
@@ -118,7 +116,7 @@ export function createSessionService(deps: SessionDependencies) {
         currentId: sha256(refreshId),
         rotatedAt: now,
         createdAt: now,
-        expiresAt: expiry(now),
+        expiresAt: tokens.refreshExpiry(now),
         ...(authenticatedAt !== undefined && { authenticatedAt: Math.min(authenticatedAt, now) }),
         ...(amr && { amr }),
         ...deviceOf(source),
@@ -126,7 +124,7 @@ export function createSessionService(deps: SessionDependencies) {
       // Before the session is stored, because without the claims there is none.
       const claims = accessTokenClaims && (await claimsOf(user, session.id, 'login'));
       await sessions.insert(session);
-      const signedIn = { user: deps.presentUser(user), ...issueTokens(session, refreshId, claims) };
+      const signedIn = { user: deps.presentUser(user), ...tokens.issue(session, refreshId, claims) };
       return { session, signedIn };
     },
 

@@ -1,4 +1,4 @@
-import { type Clock, toSeconds } from '../../../core/kernel/clock.js';
+import { type Clock, SECOND, toSeconds } from '../../../core/kernel/clock.js';
 import { newToken, type Random, sha256 } from '../../../core/kernel/secrets.js';
 import type { SessionDocument } from '../store.js';
 import type { TokenKind } from './jwt.js';
@@ -16,6 +16,16 @@ export interface VerifiedToken {
   isExpired: boolean;
 }
 
+/** The response to a login or a refresh. */
+export interface IssuedTokens {
+  accessToken: string;
+  refreshToken: string;
+  expiresIn: number;
+}
+
+/** Further claims of an access token. */
+export type Claims = Readonly<Record<string, unknown>> | undefined;
+
 /** Signs and verifies the two JSON Web Tokens of a session. */
 export type SessionTokens = ReturnType<typeof createSessionTokens>;
 
@@ -24,6 +34,10 @@ interface TokenOptions {
   refresh: TokenKind;
   /** Seconds. */
   accessTtl: number;
+  /** Seconds. */
+  refreshTtl: number;
+  /** Seconds. */
+  sessionMaxAge: number;
   /** PUBLIC_URL, which in development is unknown until the server listens. */
   issuer(): string;
   clock: Clock;
@@ -43,9 +57,48 @@ export function createSessionTokens(options: TokenOptions) {
   const validate = (token: ParsedToken | null): VerifiedToken | null =>
     token && validateToken(token, options.issuer(), toSeconds(clock.now()));
 
+  /** Signs an access token that is issued now. @param claims further ones, which never replace those of a session */
+  const signAccess = (session: SessionDocument, claims: Claims): string => {
+    const iat = toSeconds(clock.now());
+    return access.sign({
+      ...claims,
+      iss: options.issuer(),
+      aud: AUDIENCE.access,
+      sub: session.userId,
+      sid: session.id,
+      jti: newToken(random),
+      iat,
+      exp: iat + options.accessTtl,
+      token_use: 'access',
+    });
+  };
+
+  /** Signs the refresh token `id` of the session; the result is deterministic. */
+  const signRefresh = (session: SessionDocument, id: string): string =>
+    refresh.sign({
+      iss: options.issuer(),
+      aud: AUDIENCE.refresh,
+      sub: session.userId,
+      sid: session.id,
+      jti: id,
+      iat: toSeconds(session.rotatedAt),
+      exp: toSeconds(session.expiresAt),
+      auth_time: toSeconds(session.createdAt),
+      token_use: 'refresh',
+    });
+
   return {
     /** Lifetime of an access token in seconds. */
     accessTtl: options.accessTtl,
+    /** When the refresh token expires that is issued now. @param createdAt of the session */
+    refreshExpiry: (createdAt: number): number =>
+      Math.min(clock.now() + options.refreshTtl * SECOND, createdAt + options.sessionMaxAge * SECOND),
+    /** @param claims further ones of the access token, which never replace those of a session */
+    issue: (session: SessionDocument, refreshId: string, claims?: Claims): IssuedTokens => ({
+      accessToken: signAccess(session, claims),
+      refreshToken: signRefresh(session, refreshId),
+      expiresIn: options.accessTtl,
+    }),
     /** Returns the identifier of the first refresh token of a session. */
     newRefreshId: (): string => newToken(random),
     /**
@@ -53,37 +106,6 @@ export function createSessionTokens(options: TokenOptions) {
      * The store contains `sha256(id)` only, and an identifier is useless outside a signed token.
      */
     nextRefreshId: (sid: string, id: string): string => sha256(`${sid} after ${id}`),
-
-    /** Signs an access token that is issued now. @param claims further ones, which never replace those of a session */
-    signAccess(session: SessionDocument, claims?: Readonly<Record<string, unknown>>): string {
-      const iat = toSeconds(clock.now());
-      return access.sign({
-        ...claims,
-        iss: options.issuer(),
-        aud: AUDIENCE.access,
-        sub: session.userId,
-        sid: session.id,
-        jti: newToken(random),
-        iat,
-        exp: iat + options.accessTtl,
-        token_use: 'access',
-      });
-    },
-
-    /** Signs the refresh token `id` of the session; the result is deterministic. */
-    signRefresh(session: SessionDocument, id: string): string {
-      return refresh.sign({
-        iss: options.issuer(),
-        aud: AUDIENCE.refresh,
-        sub: session.userId,
-        sid: session.id,
-        jti: id,
-        iat: toSeconds(session.rotatedAt),
-        exp: toSeconds(session.expiresAt),
-        auth_time: toSeconds(session.createdAt),
-        token_use: 'refresh',
-      });
-    },
 
     /** Verifies the access token of an Authorization header (RFC 6750 §2.1); `null` for an invalid one. */
     verifyBearer: (authorization: string): VerifiedToken | null => validate(parseAccessToken(authorization)),

@@ -1,3 +1,4 @@
+import type { Identity } from '../../../core/http/identity.js';
 import { canonicalEmail } from '../../../core/http/mailboxes.js';
 import type { RequestSource } from '../../../core/http/routes.js';
 import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
@@ -5,7 +6,6 @@ import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import { authLimits } from '../limits.js';
 import type { Unlock } from '../links/unlock.js';
-import type { Identity } from '../sessions/sessions.js';
 import type { UserDocument } from '../store.js';
 import { requireRecent } from './recent-auth.js';
 

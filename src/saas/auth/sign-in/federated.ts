@@ -2,8 +2,7 @@ import { canonicalEmail } from '../../../core/http/mailboxes.js';
 import type { RequestSource } from '../../../core/http/routes.js';
 import { newId } from '../../../core/kernel/secrets.js';
 import type { AuthDependencies } from '../dependencies.js';
-import { authErrors } from '../errors.js';
-import { FIRST_FACTOR, isDisabled, newUserDocument, USER_ID_PREFIX } from '../store.js';
+import { FIRST_FACTOR, newUserDocument, USER_ID_PREFIX } from '../store.js';
 import type { SecondFactorStep } from './second-factor.js';
 import type { SignedIn, SignIn } from './sign-in.js';
 
@@ -35,7 +34,7 @@ export function createFederatedSignIn(deps: FederatedSignInDependencies) {
     ): Promise<SignedIn | null> {
       const user = await users.findOne({ id: userId });
       if (!user) return null;
-      if (isDisabled(user)) throw authErrors.ACCOUNT_SUSPENDED();
+      await deps.rejectUnusable(user, source, false);
       await deps.secondFactorStep?.demand(user, FIRST_FACTOR.federated, source);
       return deps.signIn(user, source, [FIRST_FACTOR.federated], authenticatedAt);
     },

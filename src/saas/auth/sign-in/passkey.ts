@@ -1,10 +1,9 @@
+import type { Identity } from '../../../core/http/identity.js';
 import type { RequestSource } from '../../../core/http/routes.js';
 import { AppError, httpErrors } from '../../../core/kernel/errors.js';
 import { newId } from '../../../core/kernel/secrets.js';
 import type { AuthDependencies } from '../dependencies.js';
-import { authErrors } from '../errors.js';
 import type { Verification } from '../links/verification.js';
-import type { Identity } from '../sessions/sessions.js';
 import {
   isDisabled,
   isSessionValid,
@@ -42,11 +41,10 @@ export function createPasskeySignIn(deps: PasskeySignInDependencies) {
       verificationToken: string | undefined,
       source: RequestSource,
     ): Promise<SignedIn> {
-      if (isDisabled(user)) throw authErrors.ACCOUNT_SUSPENDED();
-      if (verificationToken === undefined) {
-        if (deps.verificationRequired && !user.emailVerified) throw authErrors.EMAIL_NOT_VERIFIED();
-        return deps.signIn(user, source, PASSKEY);
-      }
+      // A link confirms the address.
+      const mustBeVerified = deps.verificationRequired && verificationToken === undefined;
+      await deps.rejectUnusable(user, source, mustBeVerified);
+      if (verificationToken === undefined) return deps.signIn(user, source, PASSKEY);
       await deps.verifyEmail({ token: verificationToken, signedIn: user.id }, source);
       const { sessionEpoch } = user;
       return deps.signIn({ ...user, ...(await find(user.id)), sessionEpoch }, source, PASSKEY);

@@ -1,7 +1,6 @@
 import type { RequestSource } from '../../../core/http/routes.js';
 import type { AuthDependencies } from '../dependencies.js';
-import { authErrors } from '../errors.js';
-import { FIRST_FACTOR, isDisabled } from '../store.js';
+import { FIRST_FACTOR } from '../store.js';
 import type { Credentials } from './credentials.js';
 import type { SecondFactorStep } from './second-factor.js';
 import type { SignedIn, SignIn } from './sign-in.js';
@@ -19,8 +18,7 @@ export function createPasswordLogin(deps: PasswordLoginDependencies) {
      */
     async login(input: { email: string; password: string }, source: RequestSource): Promise<SignedIn> {
       const { user, outdated } = await deps.credentials.verify(input, source, 'login.failed');
-      if (isDisabled(user)) throw authErrors.ACCOUNT_SUSPENDED();
-      if (deps.verificationRequired && !user.emailVerified) throw authErrors.EMAIL_NOT_VERIFIED();
+      await deps.rejectUnusable(user, source);
       if (outdated) {
         const passwordHash = await deps.passwords.hash(input.password, source.isDisconnected);
         // The condition on the version prevents the rehash from overwriting a new password.

@@ -1,10 +1,11 @@
+import type { Identity } from '../../../core/http/identity.js';
 import type { RequestSource } from '../../../core/http/routes.js';
 import type { Session } from '../../../core/http/schemas.js';
 import { AppError } from '../../../core/kernel/errors.js';
 import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import type { Unlock } from '../links/unlock.js';
-import type { Identity, SessionService } from '../sessions/sessions.js';
+import type { SessionService } from '../sessions/sessions.js';
 import { FIRST_FACTOR, SECOND_FACTOR, toSessionView } from '../store.js';
 import type { AccountService } from '../users/account.js';
 import type { Credentials } from './credentials.js';

@@ -1,6 +1,6 @@
+import type { Identity } from '../../../core/http/identity.js';
 import { type Clock, SECOND } from '../../../core/kernel/clock.js';
 import { authErrors } from '../errors.js';
-import type { Identity } from '../sessions/sessions.js';
 
 /** What a route requires of the sign-in. */
 export interface RecentAuthOptions {

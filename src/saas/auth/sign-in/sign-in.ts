@@ -8,9 +8,9 @@ import { authErrors } from '../errors.js';
 import { proofOfRegistration } from '../events.js';
 import type { LoginMethod } from '../hooks.js';
 import { authLimits } from '../limits.js';
-import type { IssuedTokens } from '../sessions/refresh.js';
 import type { SessionService } from '../sessions/sessions.js';
-import type { UserDocument } from '../store.js';
+import type { IssuedTokens } from '../sessions/tokens.js';
+import { isDisabled, type UserDocument } from '../store.js';
 
 /** What every way to sign in and to register ends with. `amr` says how; absent: by password. `authenticatedAt` says when; absent: now. */
 export type SignIn = ReturnType<typeof createSignIn>;
@@ -45,6 +45,25 @@ export function createSignIn(deps: AuthDependencies & { startSession: SessionSer
       await beforeRegister?.(person, method, source);
     },
 
+    /**
+     * Rejects an account that may not sign in although its password, passkey or provider was right, and records that.
+     * @throws ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED
+     */
+    async rejectUnusable(
+      user: UserDocument,
+      { ip }: SessionSource,
+      mustBeVerified: boolean = deps.verificationRequired,
+    ): Promise<void> {
+      const refusal = isDisabled(user)
+        ? authErrors.ACCOUNT_SUSPENDED()
+        : mustBeVerified && !user.emailVerified
+          ? authErrors.EMAIL_NOT_VERIFIED()
+          : undefined;
+      if (!refusal) return;
+      await audit.recordFailure({ event: 'login.failed', subject: user.id, ip, detail: refusal.code });
+      throw refusal;
+    },
+
     /** Starts a session and records it. */
     async signIn(
       user: UserDocument,
@@ -52,13 +71,12 @@ export function createSignIn(deps: AuthDependencies & { startSession: SessionSer
       amr?: readonly string[],
       authenticatedAt?: number,
     ): Promise<SignedIn> {
-      // Started together, so that both writes share one commit.
-      const record = { event: 'login.succeeded', subject: user.id, ip: source.ip };
-      const [{ session, signedIn }] = await Promise.all([
-        startSession(user, source, amr, authenticatedAt),
-        audit.record(record),
+      const { session, signedIn } = await startSession(user, source, amr, authenticatedAt);
+      // Recorded after the session is stored, because the hook for its claims or the store may fail.
+      await Promise.all([
+        audit.record({ event: 'login.succeeded', subject: user.id, ip: source.ip }),
+        afterLogin?.(signedIn.user, session, false, source),
       ]);
-      if (afterLogin) await afterLogin(signedIn.user, session, false, source);
       return signedIn;
     },
 

@@ -1,3 +1,4 @@
+import type { Identity } from '../../../core/http/identity.js';
 import type { RequestSource } from '../../../core/http/routes.js';
 import { toTimestamp } from '../../../core/http/schemas.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
@@ -9,7 +10,7 @@ import { eventIdOf, proofOfUse } from '../events.js';
 import { authLimits } from '../limits.js';
 import { RESET_LINK_TTL_MS } from '../links/link-tokens.js';
 import type { ListedSession } from '../schemas.js';
-import type { Identity, SessionService } from '../sessions/sessions.js';
+import type { SessionService } from '../sessions/sessions.js';
 import type { Credentials, PasswordRules } from '../sign-in/credentials.js';
 import {
   deviceIn,

@@ -1,3 +1,4 @@
+import type { Identity } from '../../../core/http/identity.js';
 import type { RequestSource } from '../../../core/http/routes.js';
 import { sha256 } from '../../../core/kernel/secrets.js';
 import { type AuditRecord, auditActor, type Operator } from '../../../core/ops/audit.js';
@@ -6,7 +7,6 @@ import { UNANSWERED_LINK_FIELDS } from '../../../core/ops/used-links.js';
 import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import { proofOfClosure } from '../events.js';
-import type { Identity } from '../sessions/sessions.js';
 import type { Credentials } from '../sign-in/credentials.js';
 import { ALL_LINK_FIELDS, type UserDocument, type Users } from '../store.js';
 import { userNotFound } from './users.js';

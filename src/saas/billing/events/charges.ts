@@ -13,8 +13,8 @@ import {
   type PaymentRecorder,
 } from './payments.js';
 import {
-  type BillingEvent,
   type ChargeReference,
+  type PaymentEvent,
   readCharge,
   readChargeReference,
   readDispute,
@@ -62,7 +62,7 @@ export function createChargeRecorder(context: BillingContext, recorder: PaymentR
     findPayment,
 
     /** The same with what the provider adds to it. */
-    async lookUp(event: BillingEvent): Promise<LocatedCharge> {
+    async lookUp(event: PaymentEvent): Promise<LocatedCharge> {
       const reference = readChargeReference(event);
       if (reference.invoiceId !== undefined) return { ...reference, isUnattributed: false };
       const fetched = await fetchCharge(reference.chargeId);
@@ -73,7 +73,7 @@ export function createChargeRecorder(context: BillingContext, recorder: PaymentR
 
     /** Null if another event reported the refund or the dispute. */
     async record(
-      event: BillingEvent,
+      event: PaymentEvent,
       userId: string,
       located: LocatedCharge,
       at: number,
@@ -117,7 +117,7 @@ export function createChargeRecorder(context: BillingContext, recorder: PaymentR
 
 /** `unattributed`: the fields of a payment whose invoice is unknown because the provider did not respond. */
 type ChargeFact = (
-  event: BillingEvent,
+  event: PaymentEvent,
   at: number,
   fields: { ids: PaymentFields; unattributed: PaymentFields },
 ) => PaymentFact;
@@ -182,7 +182,7 @@ function refundNotification(eventId: string, payment: PaymentDocument, at: numbe
 }
 
 function disputeNotification(
-  event: Pick<BillingEvent, 'id' | 'type'>,
+  event: Pick<PaymentEvent, 'id' | 'type'>,
   payment: PaymentDocument,
   { id: disputeId, status, reason, amount: disputedAmount }: Dispute,
   at: number,

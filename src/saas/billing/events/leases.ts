@@ -3,8 +3,8 @@ import { newToken, type Random } from '../../../core/kernel/secrets.js';
 import { nullIfTaken, type Write } from '../../../core/storage/collection.js';
 import { billingErrors } from '../errors.js';
 import { idOf } from '../provider/json.js';
-import type { EventOutcome, WebhookEventDocument, WebhookEvents } from '../store.js';
-import type { BillingEvent } from './provider-objects.js';
+import type { EventOutcome, PaymentEventDocument, PaymentEvents } from '../store.js';
+import type { PaymentEvent } from './provider-objects.js';
 
 /**
  * Exclusive processing of events. Inserting an event acquires its lease, storing its outcome completes it. The lease of
@@ -33,16 +33,16 @@ const POLL_INTERVAL_MS = 100;
 export type Wait = (milliseconds: number) => Promise<unknown>;
 
 export function createEventLeases(
-  events: WebhookEvents,
+  events: PaymentEvents,
   { clock, random, wait }: { clock: Clock; random: Random; wait: Wait },
 ) {
   // Each lease has its own owner, so that a worker that lost one cannot complete it, even within one process.
   const leaseOn = (id: string): EventLease => ({ id, owner: newToken(random) });
 
   const documentOf = (
-    event: BillingEvent,
-    state: Omit<WebhookEventDocument, 'id' | 'type' | 'objectId' | 'about' | 'receivedAt' | 'attempts'>,
-  ): WebhookEventDocument => {
+    event: PaymentEvent,
+    state: Omit<PaymentEventDocument, 'id' | 'type' | 'objectId' | 'about' | 'receivedAt' | 'attempts'>,
+  ): PaymentEventDocument => {
     const { id, type, objectId } = event;
     const about = subjectOf(event);
     const document = { id, type, objectId, ...state, receivedAt: clock.now(), attempts: 1 };
@@ -64,7 +64,7 @@ export function createEventLeases(
 
   return {
     /** The lease on a delivered event, or the outcome of its earlier delivery. @throws EVENT_IN_PROGRESS */
-    async acquire(event: BillingEvent, payload: string): Promise<EventLease | EventOutcome> {
+    async acquire(event: PaymentEvent, payload: string): Promise<EventLease | EventOutcome> {
       const own = leaseOn(event.id);
       const lock = { owner: own.owner, leaseUntil: clock.now() + EVENT_LEASE_MS };
       const document = documentOf(event, { payload, ...lock });
@@ -88,7 +88,7 @@ export function createEventLeases(
      * @param payload stored with it if the event has lost its own, so that a crash does not lose the event
      */
     async reacquire(
-      { id, outcome }: Pick<WebhookEventDocument, 'id' | 'outcome'>,
+      { id, outcome }: Pick<PaymentEventDocument, 'id' | 'outcome'>,
       payload?: string,
     ): Promise<EventLease | null> {
       if (outcome === undefined) return takeOver(id);
@@ -115,7 +115,7 @@ export function createEventLeases(
     },
 
     /** Stores a processed event that needed no lease, unless it is stored already. */
-    storing: (event: BillingEvent): Write =>
+    storing: (event: PaymentEvent): Write =>
       events.inserting(documentOf(event, { outcome: 'processed', isUnleased: true })),
 
     /** Ends the lease after a failure, so that the next delivery does not wait for its expiration. */
@@ -126,5 +126,5 @@ export function createEventLeases(
 }
 
 /** The customer of an event, else the subscription, else the payment: by it, the events of a user are found. */
-const subjectOf = ({ customerId, subscriptionId, object }: BillingEvent): string | undefined =>
+const subjectOf = ({ customerId, subscriptionId, object }: PaymentEvent): string | undefined =>
   customerId ?? subscriptionId ?? idOf(object['payment_intent']) ?? idOf(object['charge']);

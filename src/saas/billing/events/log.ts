@@ -7,7 +7,7 @@ import { readPage } from '../../../core/storage/pages.js';
 import type { BillingContext } from '../context.js';
 import { billingErrors } from '../errors.js';
 import type { DashboardUrl } from '../provider/dashboard.js';
-import type { EventOutcome, WebhookEventDocument } from '../store.js';
+import type { EventOutcome, PaymentEventDocument } from '../store.js';
 import type { EventLeases } from './leases.js';
 import type { EventProcessor } from './processor.js';
 import { parseEvent } from './provider-objects.js';
@@ -38,23 +38,23 @@ export const EventRecord = Type.Object({
 export type EventRecord = Static<typeof EventRecord>;
 
 export function createEventLog(
-  { events, users, gateway, dashboardUrl, audit }: BillingContext,
+  { paymentEvents, users, gateway, dashboardUrl, audit }: BillingContext,
   { leases, processor }: { leases: EventLeases; processor: EventProcessor },
 ) {
-  const read = async (id: string): Promise<WebhookEventDocument> => {
-    const document = await events.findOne({ id });
+  const read = async (id: string): Promise<PaymentEventDocument> => {
+    const document = await paymentEvents.findOne({ id });
     if (!document) throw httpErrors.NOT_FOUND({ message: 'There is no such event.' });
     return document;
   };
 
-  const payloadOf = async ({ id, payload }: WebhookEventDocument): Promise<string | null> => {
+  const payloadOf = async ({ id, payload }: PaymentEventDocument): Promise<string | null> => {
     if (payload !== undefined) return payload;
     // The specification's bodies have no ID; such events are stored under their signature.
     const found = id.startsWith('evt_') ? await gateway?.event(id) : null;
     return found ? JSON.stringify(found) : null;
   };
 
-  const process = async (document: WebhookEventDocument, assignedTo?: string): Promise<EventOutcome> => {
+  const process = async (document: PaymentEventDocument, assignedTo?: string): Promise<EventOutcome> => {
     const payload = await payloadOf(document);
     const event = payload === null ? null : parseEvent(payload, document.id);
     if (payload === null || !event) throw billingErrors.EVENT_BODY_UNAVAILABLE();
@@ -70,7 +70,7 @@ export function createEventLog(
     /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
     async list({ outcome, id, about, ...rest }: EventQuery): Promise<Page<EventRecord>> {
       const where = whereOf({ outcome, id, about });
-      const page = await readPage(events, { where, sort: 'receivedAt', desc: true, ...rest });
+      const page = await readPage(paymentEvents, { where, sort: 'receivedAt', desc: true, ...rest });
       return { ...page, items: page.items.map((document) => view(document, dashboardUrl)) };
     },
 
@@ -117,7 +117,7 @@ function whereOf({
   outcome,
   id,
   about,
-}: Pick<EventQuery, 'outcome' | 'id' | 'about'>): Where<WebhookEventDocument> {
+}: Pick<EventQuery, 'outcome' | 'id' | 'about'>): Where<PaymentEventDocument> {
   if (id !== undefined) return { id };
   const stored = outcome === 'pending' ? null : outcome;
   if (about !== undefined) return { about, ...(stored !== undefined && { outcome: stored }) };
@@ -125,7 +125,7 @@ function whereOf({
 }
 
 const view = (
-  { id, type, outcome, objectId, about, receivedAt, attempts }: WebhookEventDocument,
+  { id, type, outcome, objectId, about, receivedAt, attempts }: PaymentEventDocument,
   dashboardUrl: DashboardUrl,
 ): EventRecord => ({
   id,

@@ -4,7 +4,7 @@ import type { Projector } from '../entitlement.js';
 import type { PendingNotification } from '../notifications.js';
 import type { PurchaseDocument } from '../purchases.js';
 import { type Dispute, type PaymentDocument, writeRevision } from '../store.js';
-import { type BillingEvent, type InvoiceDetails, readInvoice } from './provider-objects.js';
+import { type InvoiceDetails, type PaymentEvent, readInvoice } from './provider-objects.js';
 
 /**
  * Records payments. The result does not depend on the order of the events: each states a fact, and merging facts is
@@ -73,7 +73,7 @@ export function createPaymentRecorder({ payments, clock }: BillingContext, proje
 
     /** Null if the invoice was recorded by another event, or is already paid or voided. */
     async recordInvoice(
-      event: BillingEvent,
+      event: PaymentEvent,
       userId: string,
       at: number,
     ): Promise<PendingNotification | null> {
@@ -187,7 +187,7 @@ export function mergeDisputes(stored: readonly Dispute[], others: readonly Dispu
 }
 
 function invoiceNotification(
-  event: Pick<BillingEvent, 'id' | 'type'>,
+  event: Pick<PaymentEvent, 'id' | 'type'>,
   userId: string,
   invoice: InvoiceDetails,
   at: number,

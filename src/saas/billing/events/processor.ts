@@ -3,27 +3,27 @@ import type { BillingContext } from '../context.js';
 import type { CustomerLinks } from '../customers/customers.js';
 import { isEntitled, type Projector } from '../entitlement.js';
 import type { EnqueueMail, PendingNotification } from '../notifications.js';
-import { type EventOutcome, listSubscriptions, type WebhookEventDocument } from '../store.js';
+import { type EventOutcome, listSubscriptions, type PaymentEventDocument } from '../store.js';
 import { subscriptionNotification } from '../subscription/writer.js';
 import type { ChargeRecorder, LocatedCharge } from './charges.js';
 import type { EventLease, EventLeases } from './leases.js';
 import type { PaymentRecorder } from './payments.js';
 import {
-  type BillingEvent,
   isCharge,
   isCustomer,
   isInvoice,
   isSession,
+  type PaymentEvent,
   parseEvent,
   readChargeReference,
 } from './provider-objects.js';
-import type { PurchaseRecorder } from './purchases.js';
+import type { PurchaseRecorder } from './purchase-recorder.js';
 import type { AppliedEvent, SubscriptionEvents, SubscriptionOwner } from './subscription-events.js';
 
 /**
  * Processes one leased event and stores its outcome. The order makes a crash harmless: the subscription first, then the
- * user's record, the payment and the mail, then the outcome, and listeners last. Every step before the outcome is
- * repeated by the next delivery and is idempotent.
+ * user's record, the payment and the mail, then the events for webhooks, then the outcome, and listeners last. Every step before
+ * the outcome is repeated by the next delivery and is idempotent.
  */
 export type EventProcessor = ReturnType<typeof createEventProcessor>;
 
@@ -56,17 +56,17 @@ const NOT_APPLICABLE: AppliedEvent = { outcome: 'processed', isProjected: true }
 const OBSOLETE: AppliedEvent = { outcome: 'stale', isProjected: false };
 
 export function createEventProcessor(context: BillingContext, deps: EventProcessorDependencies) {
-  const { events, payments, pastDue, emit, record, clock } = context;
+  const { paymentEvents, payments, pastDue, emit, recordForWebhooks, clock } = context;
   const { leases, recorder, charges, subscriptionEvents, projector, enqueueMail, links } = deps;
   const findOwner = createOwnerLookup(context, { links, charges });
   const concernsLiveData = createLiveDataCheck(context);
 
-  const assignedOwner = async (event: BillingEvent, userId: string): Promise<EventOwner | null> => {
+  const assignedOwner = async (event: PaymentEvent, userId: string): Promise<EventOwner | null> => {
     if (event.customerId !== undefined) await links.link(userId, event.customerId);
     return isCharge(event) ? findOwner(event) : { userId };
   };
 
-  const handle = async (event: BillingEvent, assignedTo?: string): Promise<HandledEvent> => {
+  const handle = async (event: PaymentEvent, assignedTo?: string): Promise<HandledEvent> => {
     if (await concernsLiveData(event)) return { outcome: 'ignored', notifications: [] };
     const known = await findOwner(event);
     const owner = known ?? (assignedTo === undefined ? null : await assignedOwner(event, assignedTo));
@@ -103,10 +103,10 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
     return { outcome: isPayment ? 'processed' : applied.outcome, notifications };
   };
 
-  const timeOf = ({ created = clock.now() }: BillingEvent): number => created;
+  const timeOf = ({ created = clock.now() }: PaymentEvent): number => created;
 
   const notificationsOf = (
-    event: BillingEvent,
+    event: PaymentEvent,
     { change, subscription }: AppliedEvent,
   ): PendingNotification[] => {
     if (change === undefined || !subscription) return [];
@@ -116,13 +116,13 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
   };
 
   /** Whether an event reports a failure of an invoice that has been paid or voided since. */
-  const isAlreadySettled = async ({ type, objectId }: BillingEvent): Promise<boolean> => {
+  const isAlreadySettled = async ({ type, objectId }: PaymentEvent): Promise<boolean> => {
     if (type !== 'invoice.payment_failed') return false;
     const stored = await payments.findOne({ id: objectId });
     return stored !== null && stored.status !== 'failed';
   };
 
-  const recordPayment = async (event: BillingEvent, { userId, charge }: EventOwner, at: number) => {
+  const recordPayment = async (event: PaymentEvent, { userId, charge }: EventOwner, at: number) => {
     const { id: eventId, type, object } = event;
     if (isSession(event)) return deps.purchaseRecorder.recordSession(object, { userId, eventId, type, at });
     if (!charge) return recorder.recordInvoice(event, userId, at);
@@ -138,13 +138,13 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
    */
   const process = async (
     lease: EventLease,
-    event: BillingEvent,
+    event: PaymentEvent,
     assignedTo?: string,
   ): Promise<EventOutcome> => {
     const handleAndRecord = async () => {
       const handled = await handle(event, assignedTo);
       // Before the outcome, after which a delivery would not repeat it.
-      for (const notify of handled.notifications) await notify(record);
+      for (const notify of handled.notifications) await notify(recordForWebhooks);
       return handled;
     };
     const { outcome, notifications } = await handleAndRecord().catch(async (error: unknown) => {
@@ -160,14 +160,14 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
   };
 
   /** Processes an unmatched event if its owner is known now; null otherwise. */
-  const retryUnmatched = async (event: BillingEvent): Promise<EventOutcome | null> => {
+  const retryUnmatched = async (event: PaymentEvent): Promise<EventOutcome | null> => {
     if ((await findOwner(event)) === null) return null;
     const lease = await leases.reacquire({ id: event.id, outcome: 'unmatched' });
     return lease && process(lease, event);
   };
 
   /** Processes one stored event; null if another worker has the lease. */
-  const resume = async (document: WebhookEventDocument): Promise<EventOutcome | null> => {
+  const resume = async (document: PaymentEventDocument): Promise<EventOutcome | null> => {
     const { payload, receivedAt, outcome } = document;
     // Completed since it was read.
     if (payload === undefined) return null;
@@ -185,11 +185,11 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
   /** Processes the unmatched events of a customer, or of a subscription if they contain no customer. */
   const replayUnmatched = async (about: string) => {
     const query = { where: { about, outcome: 'unmatched' }, sort: 'receivedAt', limit: PAGE_SIZE } as const;
-    let page = await events.page(query);
+    let page = await paymentEvents.page(query);
     for (;;) {
       for (const document of page.items) await resume(document);
       if (page.next === null) return;
-      page = await events.page({ ...query, after: page.next });
+      page = await paymentEvents.page({ ...query, after: page.next });
     }
   };
 
@@ -209,7 +209,7 @@ function createOwnerLookup(
   { subscriptions, users }: BillingContext,
   { links, charges }: { links: CustomerLinks; charges: ChargeRecorder },
 ) {
-  const findOwner = async (event: BillingEvent): Promise<EventOwner | null> => {
+  const findOwner = async (event: PaymentEvent): Promise<EventOwner | null> => {
     const { subscriptionId, customerId, metadataUserId, referenceUserId } = event;
     const subscription = subscriptionId && (await subscriptions.findOne({ id: subscriptionId }));
     if (subscription) return { userId: subscription.userId, subscription };
@@ -222,7 +222,7 @@ function createOwnerLookup(
   };
 
   /** By the payment; else by the customer, whom only the provider knows if the event is about a dispute. */
-  const findChargeOwner = async (event: BillingEvent): Promise<EventOwner | null> => {
+  const findChargeOwner = async (event: PaymentEvent): Promise<EventOwner | null> => {
     const charge = { ...readChargeReference(event), isUnattributed: false };
     const payment = await charges.findPayment(charge);
     if (payment) return { userId: payment.userId, charge };
@@ -234,7 +234,7 @@ function createOwnerLookup(
     return owner && { userId: owner.userId, charge: located };
   };
 
-  return (event: BillingEvent) => (isCharge(event) ? findChargeOwner(event) : findOwner(event));
+  return (event: PaymentEvent) => (isCharge(event) ? findChargeOwner(event) : findOwner(event));
 }
 
 /**
@@ -243,7 +243,7 @@ function createOwnerLookup(
  * mode, and events that state no mode, are always applied.
  */
 function createLiveDataCheck({ subscriptions, customers }: BillingContext) {
-  return async (event: BillingEvent): Promise<boolean> => {
+  return async (event: PaymentEvent): Promise<boolean> => {
     if (event.livemode !== false) return false;
     const { subscriptionId: id, customerId, metadataUserId, referenceUserId } = event;
     const subscription = id === undefined ? null : await subscriptions.findOne({ id });

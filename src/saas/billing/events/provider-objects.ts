@@ -3,7 +3,7 @@ import { asInteger, asList, asObject, asText, asTime, idOf, type Json } from '..
 import type { Dispute } from '../store.js';
 
 /** An event of the provider. Only its type and the ID of its object are always present. */
-export interface BillingEvent {
+export interface PaymentEvent {
   /** The provider's event ID, else the signature that matched. */
   id: string;
   type: string;
@@ -66,7 +66,7 @@ export const isCustomer = ({ type }: { type: string }): boolean =>
  * that has no effect here: its object is not read, because it may lack any field.
  * @throws INVALID_JSON, VALIDATION_ERROR
  */
-export function parseEvent(payload: string, signature: string): BillingEvent | null {
+export function parseEvent(payload: string, signature: string): PaymentEvent | null {
   const body = parseJson(payload);
   // The events of connected accounts are not about customers of this account.
   if (body['account'] != null) return null;
@@ -143,7 +143,7 @@ export interface InvoiceDetails {
   chargeId: string | undefined;
 }
 
-export function readInvoice(event: BillingEvent): InvoiceDetails {
+export function readInvoice(event: PaymentEvent): InvoiceDetails {
   const { type, objectId, subscriptionId, object } = event;
   const isPaid = type === 'invoice.paid' || type === 'invoice.payment_succeeded';
   return {
@@ -158,7 +158,7 @@ export function readInvoice(event: BillingEvent): InvoiceDetails {
 }
 
 /** The amount of a paid invoice. One that was marked as paid outside of the provider may have no paid amount. */
-export function paidAmountOf({ type, object }: Pick<BillingEvent, 'type' | 'object'>): number | undefined {
+export function paidAmountOf({ type, object }: Pick<PaymentEvent, 'type' | 'object'>): number | undefined {
   const paid = asInteger(object['amount_paid']);
   const isOutside =
     object['paid_out_of_band'] === true || (type === 'invoice.paid' && object['status'] === 'paid');
@@ -183,7 +183,7 @@ export interface ChargeReference {
   customerId: string | undefined;
 }
 
-export function readChargeReference({ type, objectId, object }: BillingEvent): ChargeReference {
+export function readChargeReference({ type, objectId, object }: PaymentEvent): ChargeReference {
   const isRefund = type === 'charge.refunded';
   const charge = isRefund ? object : asObject(object['charge']);
   return {
@@ -203,7 +203,7 @@ export interface ChargeDetails {
   at: number | undefined;
 }
 
-export function readCharge({ object }: BillingEvent): ChargeDetails {
+export function readCharge({ object }: PaymentEvent): ChargeDetails {
   const amount = asInteger(object['amount']);
   const isFull = object['refunded'] === true;
   return {
@@ -214,7 +214,7 @@ export function readCharge({ object }: BillingEvent): ChargeDetails {
   };
 }
 
-export function readDispute({ type, objectId, object }: BillingEvent, at: number): Dispute {
+export function readDispute({ type, objectId, object }: PaymentEvent, at: number): Dispute {
   const reason = asText(object['reason']);
   const amount = asInteger(object['amount']);
   return {

@@ -12,7 +12,7 @@ import {
   type SubscriptionUpdate,
   type SubscriptionWriter,
 } from '../subscription/writer.js';
-import { type BillingEvent, isInvoice, paidAmountOf } from './provider-objects.js';
+import { isInvoice, type PaymentEvent, paidAmountOf } from './provider-objects.js';
 
 /** What an event did to its subscription. */
 export interface AppliedEvent {
@@ -48,16 +48,16 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
   const { subscriptions, plans, gateway, log } = context;
 
   /** Whether only the provider has all items. Without an API key, those of the event must do. */
-  const isPartial = ({ object }: BillingEvent): boolean => gateway !== undefined && lacksItems(object);
+  const isPartial = ({ object }: PaymentEvent): boolean => gateway !== undefined && lacksItems(object);
 
   const prepareUpdate = (
-    event: BillingEvent,
+    event: PaymentEvent,
     stored: SubscriptionDocument | null,
   ): Promise<SubscriptionUpdate | Unchanged> =>
     isInvoice(event) ? updateFromInvoice(event, stored) : updateFromSubscription(event, stored);
 
   const updateFromSubscription = async (
-    event: BillingEvent,
+    event: PaymentEvent,
     stored: SubscriptionDocument | null,
   ): Promise<SubscriptionUpdate | Unchanged> => {
     const { order, update } = readUpdate(event, stored);
@@ -73,7 +73,7 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
 
   /** A newer event with all items. Only they are fetched: the rest of a response can be older than the event. */
   const updateWithAllItems = async (
-    event: BillingEvent,
+    event: PaymentEvent,
     stored: SubscriptionDocument | null,
   ): Promise<SubscriptionUpdate> => {
     const found = await fetchSubscription(event);
@@ -84,7 +84,7 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
 
   /** What an event says about its subscription, and whether it is newer than the stored state. */
   const readUpdate = (
-    event: BillingEvent,
+    event: PaymentEvent,
     stored: SubscriptionDocument | null,
   ): { order: EventOrder; update: SubscriptionUpdate } => {
     // Some of the items could name another plan than all.
@@ -101,7 +101,7 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
   };
 
   const updateFromInvoice = async (
-    event: BillingEvent,
+    event: PaymentEvent,
     stored: SubscriptionDocument | null,
   ): Promise<SubscriptionUpdate | Unchanged> => {
     const order = compareInvoiceEvent(stored, event);
@@ -124,7 +124,7 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
 
   /** The state at the provider; null if it cannot be fetched. */
   const updateFromProvider = async (
-    event: BillingEvent,
+    event: PaymentEvent,
     stored: SubscriptionDocument | null,
   ): Promise<SubscriptionUpdate | null> => {
     const found = await fetchSubscription(event);
@@ -139,7 +139,7 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
     return { snapshot, at, statusAt, ...began, eventId: event.id, isUncertain: false };
   };
 
-  const fetchSubscription = async ({ subscriptionId: id }: BillingEvent) => {
+  const fetchSubscription = async ({ subscriptionId: id }: PaymentEvent) => {
     if (!gateway || id === undefined) return null;
     try {
       const found = await gateway.subscription(id);
@@ -155,7 +155,7 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
   return {
     /** Applies an event to its subscription, retrying on concurrent writes. */
     async apply(
-      event: BillingEvent,
+      event: PaymentEvent,
       id: string,
       { userId, subscription: known }: SubscriptionOwner,
     ): Promise<AppliedEvent> {
@@ -180,7 +180,7 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
     },
 
     /** A change that is newer than the stored state. Null for every other event. */
-    async prepareChange(event: BillingEvent): Promise<PreparedChange | null> {
+    async prepareChange(event: PaymentEvent): Promise<PreparedChange | null> {
       const { type, subscriptionId: id, created, livemode } = event;
       // Without a time, a repetition would count as new. An event of test mode may have to be ignored.
       if (type !== 'customer.subscription.updated' || created === undefined || livemode === false)
@@ -223,7 +223,7 @@ const unchanged = (subscription: SubscriptionDocument | null): AppliedEvent => (
 
 /** The subscription in an event. A deleted subscription is canceled, regardless of its status. */
 function readEventSnapshot(
-  { type, object, created }: BillingEvent,
+  { type, object, created }: PaymentEvent,
   plans: Plans,
   stored: SubscriptionDocument | null,
 ): Snapshot {
@@ -237,10 +237,10 @@ function readEventSnapshot(
 }
 
 /** Whether an event says that payments fail since its time. */
-const reportsFailure = ({ type, object }: BillingEvent): boolean =>
+const reportsFailure = ({ type, object }: PaymentEvent): boolean =>
   type === 'invoice.payment_failed' || object['status'] === 'past_due';
 
-const timesOf = ({ created, receivedAt }: BillingEvent) => ({
+const timesOf = ({ created, receivedAt }: PaymentEvent) => ({
   ...(created !== undefined && { at: created }),
   ...(receivedAt !== undefined && { receivedAt }),
 });
@@ -263,7 +263,7 @@ type Stored = Pick<SubscriptionDocument, 'status' | 'at' | 'statusAt' | 'lastEve
 /** @param status the status in the event; absent if it has none */
 export function compareSubscriptionEvent(
   stored: Stored | null,
-  event: Pick<BillingEvent, 'id' | 'type' | 'created' | 'receivedAt'>,
+  event: Pick<PaymentEvent, 'id' | 'type' | 'created' | 'receivedAt'>,
   status: string | undefined,
 ): EventOrder {
   if (!stored) return 'apply';
@@ -283,7 +283,7 @@ export function compareSubscriptionEvent(
 /** An invoice reports a status indirectly: it changes the status only if the provider is unavailable. */
 export function compareInvoiceEvent(
   stored: Stored | null,
-  event: Pick<BillingEvent, 'id' | 'type' | 'created' | 'object'>,
+  event: Pick<PaymentEvent, 'id' | 'type' | 'created' | 'object'>,
 ): Exclude<EventOrder, 'apply'> {
   if (!stored) return 'uncertain';
   if (stored.lastEvent === event.id) return 'repeated';
@@ -298,7 +298,7 @@ const UNPAID = ['past_due', 'unpaid', 'incomplete'];
 /** The status that follows from an invoice alone. Nothing follows from a voided one: other invoices may be open. */
 export function statusAfterInvoice(
   status: string,
-  { type, object }: Pick<BillingEvent, 'type' | 'object'>,
+  { type, object }: Pick<PaymentEvent, 'type' | 'object'>,
 ): string {
   if (type === 'invoice.payment_failed') return ['active', 'trialing'].includes(status) ? 'past_due' : status;
   // An invoice with amount 0, such as that of a trial, does not prove a payment.
@@ -309,7 +309,7 @@ export function statusAfterInvoice(
 /** Whether an event without a time was received before the last applied update. */
 export const isOutdated = (
   { heardAt }: Pick<Stored, 'heardAt'>,
-  { created, receivedAt }: Pick<BillingEvent, 'created' | 'receivedAt'>,
+  { created, receivedAt }: Pick<PaymentEvent, 'created' | 'receivedAt'>,
 ): boolean => created === undefined && receivedAt !== undefined && receivedAt < heardAt;
 
 /** Whether an event of the same second probably follows the stored state, for use while the provider is unavailable. */

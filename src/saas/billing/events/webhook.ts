@@ -9,10 +9,10 @@ import { billingErrors } from '../errors.js';
 import { mayBeLiveKey } from '../options.js';
 import { WebhookAnswer } from '../schemas.js';
 import type { EventOutcome } from '../store.js';
-import type { ProcessChange } from './changes.js';
 import type { EventLeases } from './leases.js';
 import type { EventProcessor } from './processor.js';
 import { parseEvent } from './provider-objects.js';
+import type { ProcessChange } from './unleased-changes.js';
 
 /** `duplicate`: it was completed by an earlier delivery. */
 export type WebhookOutcome = EventOutcome | 'duplicate';

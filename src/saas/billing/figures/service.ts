@@ -7,7 +7,7 @@ import { type DailyFigures, MOVEMENTS } from './store.js';
 /** Figures about subscriptions, payments and events per day, for the operator. */
 export type BillingFigures = ReturnType<typeof createBillingFigures>;
 
-export function createBillingFigures({ dailyFigures, payments, events }: BillingContext) {
+export function createBillingFigures({ dailyFigures, payments, paymentEvents }: BillingContext) {
   return {
     /** The movements of the MRR, in the order of their presentation. */
     movements: MOVEMENTS,
@@ -29,7 +29,7 @@ export function createBillingFigures({ dailyFigures, payments, events }: Billing
       limit: number,
     ): Promise<{ unmatched: number[]; incomplete: number[] }> {
       const count = (outcome: 'unmatched' | null) =>
-        Promise.all(days.map((day) => events.count({ outcome, receivedAt: timesOf(day) }, limit)));
+        Promise.all(days.map((day) => paymentEvents.count({ outcome, receivedAt: timesOf(day) }, limit)));
       const [unmatched, incomplete] = await Promise.all([count('unmatched'), count(null)]);
       return { unmatched, incomplete };
     },

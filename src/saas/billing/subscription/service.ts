@@ -18,7 +18,7 @@ import {
 } from '../entitlement.js';
 import { billingErrors } from '../errors.js';
 import type { EventProcessor } from '../events/processor.js';
-import type { PurchaseRecorder } from '../events/purchases.js';
+import type { PurchaseRecorder } from '../events/purchase-recorder.js';
 import { FREE_PLAN } from '../plans/options.js';
 import type { Benefits } from '../plans/plans.js';
 import type { Gateway } from '../provider/gateway.js';

@@ -5,7 +5,7 @@ import { DAY } from '../../../core/kernel/clock.js';
 import { nullIfTaken, type Write } from '../../../core/storage/collection.js';
 import { changeTo } from '../../../core/storage/semantics.js';
 import type { BillingContext } from '../context.js';
-import type { BillingNotifications } from '../notifications.js';
+import type { BillingEvents } from '../notifications.js';
 import { UNKNOWN_PLAN } from '../plans/plans.js';
 import { isTerminal, type SubscriptionDocument } from '../store.js';
 import { pickFields, type Snapshot } from './snapshot.js';
@@ -183,7 +183,7 @@ export function subscriptionNotification(
   eventId: string,
   { id: subscriptionId, userId, plan, status }: SubscriptionDocument,
   { at, entitled, actor }: { at: number; entitled: boolean; actor?: ActingProgram },
-): BillingNotifications['subscription.updated'] {
+): BillingEvents['subscription.updated'] {
   return {
     id: eventId,
     at: toTimestamp(at),

@@ -1,8 +1,9 @@
 import { toTimestamp } from '../../../core/http/schemas.js';
 import { CLOCK_SKEW_MS, type Clock, DAY, HOUR, MINUTE, SECOND } from '../../../core/kernel/clock.js';
+import type { Announce } from '../../../core/ops/events.js';
 import type { Job, JobLog } from '../../../core/ops/jobs.js';
 import { purgeMatching } from '../../../core/ops/purge.js';
-import type { AnnounceNotification } from '../notifications.js';
+import type { BillingEvents } from '../notifications.js';
 import type { Gateway } from '../provider/gateway.js';
 import type { Customers } from '../store.js';
 import type { UsageDocument, UsageReports } from './reports.js';
@@ -17,7 +18,7 @@ export interface UsageSenderDependencies {
   reports: UsageReports;
   customers: Customers;
   gateway: Pick<Gateway, 'createMeterEvent'>;
-  announceEvent: AnnounceNotification;
+  announceEvent: Announce<BillingEvents>;
   clock: Clock;
   log: Pick<JobLog, 'error' | 'warn'>;
 }

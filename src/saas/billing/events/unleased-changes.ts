@@ -4,7 +4,7 @@ import { isEntitled, type Projector } from '../entitlement.js';
 import { type EventOutcome, PAYMENT_EVENT } from '../store.js';
 import { subscriptionNotification } from '../subscription/writer.js';
 import type { EventLeases } from './leases.js';
-import type { BillingEvent } from './provider-objects.js';
+import type { PaymentEvent } from './provider-objects.js';
 import type { PreparedChange, SubscriptionEvents } from './subscription-events.js';
 
 /**
@@ -27,7 +27,7 @@ export function createProcessChange(
 ) {
   /** Before the writes, after which a delivery would not repeat it. */
   const announce = async (
-    { id: eventId, created: at = clock.now() }: BillingEvent,
+    { id: eventId, created: at = clock.now() }: PaymentEvent,
     { change, subscription }: PreparedChange['applied'],
   ): Promise<AnnouncedEvent | undefined> => {
     if (change === undefined) return undefined;
@@ -37,7 +37,7 @@ export function createProcessChange(
     return announceEvent('subscription.updated', notification, proof);
   };
 
-  return async (event: BillingEvent): Promise<EventOutcome | null> => {
+  return async (event: PaymentEvent): Promise<EventOutcome | null> => {
     const prepared = await subscriptionEvents.prepareChange(event);
     if (!prepared) return null;
     const { write, applied } = prepared;

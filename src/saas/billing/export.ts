@@ -1,17 +1,12 @@
-import { toTimestamp, type User } from '../../core/http/schemas.js';
-import { invalidFields } from '../../core/kernel/errors.js';
+import { toTimestamp } from '../../core/http/schemas.js';
 import { mapPages, pagesOf } from '../../core/storage/pages.js';
 import type { BillingContext } from './context.js';
-import { billingErrors } from './errors.js';
-import { returnPathProblem } from './options.js';
 import type { PurchaseList } from './purchases.js';
 import type { Purchase } from './schemas.js';
 import { listSubscriptions, type PaymentDocument, type SubscriptionDocument } from './store.js';
 import { listUsage } from './usage/reports.js';
 
-/** Managing and exporting purchases. */
-export type BillingService = ReturnType<typeof createBillingService>;
-
+/** What is stored about a user, for export. */
 export interface BillingRecords {
   /** `null` before the first purchase. */
   customer: { customerId: string; createdAt: string } | null;
@@ -22,37 +17,22 @@ export interface BillingRecords {
   usage: AsyncIterable<Record<string, unknown>[]>;
 }
 
-export function createBillingService(context: BillingContext, purchases: PurchaseList) {
-  const { customers, subscriptions, payments, usage, gateway, config, returnUrl } = context;
-
-  return {
-    /**
-     * Opens a session of the provider's customer portal.
-     * @throws VALIDATION_ERROR, CUSTOMER_NOT_FOUND, PAYMENT_PROVIDER_ERROR, BILLING_NOT_CONFIGURED
-     */
-    async portal(user: User, returnPath = config.billingReturnUrlRelative): Promise<{ url: string }> {
-      const problem = returnPathProblem(returnPath);
-      if (problem) throw invalidFields({ path: 'returnPath', message: problem });
-      if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
-      const customer = await customers.findOne({ id: user.id });
-      if (!customer) throw billingErrors.CUSTOMER_NOT_FOUND();
-      return gateway.createPortal({ customerId: customer.customerId, returnUrl: returnUrl(returnPath) });
-    },
-
-    /** What is stored about a user, for export. */
-    async recordsOf(userId: string): Promise<BillingRecords> {
-      const [customer, all] = await Promise.all([
-        customers.findOne({ id: userId }),
-        listSubscriptions(subscriptions, userId),
-      ]);
-      return {
-        customer: customer && { customerId: customer.customerId, createdAt: toTimestamp(customer.createdAt) },
-        subscriptions: all.map(({ rev, lastEvent, ...subscription }) => withTimestamps(subscription)),
-        payments: mapPages(pagesOf(payments, { where: { userId }, sort: 'at', desc: true }), paymentRecord),
-        purchases: purchases.all(userId),
-        usage: listUsage(usage, userId),
-      };
-    },
+export function createBillingExport(
+  { customers, subscriptions, payments, usage }: BillingContext,
+  purchases: PurchaseList,
+) {
+  return async (userId: string): Promise<BillingRecords> => {
+    const [customer, all] = await Promise.all([
+      customers.findOne({ id: userId }),
+      listSubscriptions(subscriptions, userId),
+    ]);
+    return {
+      customer: customer && { customerId: customer.customerId, createdAt: toTimestamp(customer.createdAt) },
+      subscriptions: all.map(({ rev, lastEvent, ...subscription }) => withTimestamps(subscription)),
+      payments: mapPages(pagesOf(payments, { where: { userId }, sort: 'at', desc: true }), paymentRecord),
+      purchases: purchases.all(userId),
+      usage: listUsage(usage, userId),
+    };
   };
 }
 
