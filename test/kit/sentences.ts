@@ -6,12 +6,13 @@ const english = readSentences(BUILT_IN_FOLDER, 'en');
 const VALUE = /\{\{[#^].*?\{\{\/.*?\}\}|\{\{.*?\}\}/;
 
 /**
- * Matches a sentence of `templates/messages/en.json` in a page or mail, with any values: a test that names its key does not fail
- * when its words improve.
+ * Matches a sentence of `templates/messages/en.json` in a page or mail, with the given values and any others: a test that names
+ * its key does not fail when its words improve.
  */
-export function sentence(key: string): RegExp {
+export function sentence(key: string, values: Readonly<Record<string, string>> = {}): RegExp {
   const text = english[key];
   if (text === undefined) throw new Error(`There is no sentence '${key}'.`);
-  const parts = text.split(VALUE).map((part) => part.replaceAll(/[\\^$.|?+*()[\]{}]/g, '\\$&'));
+  const known = text.replaceAll(/\{\{(\w+)\}\}/g, (value, name) => values[name] ?? value);
+  const parts = known.split(VALUE).map((part) => part.replaceAll(/[\\^$.|?+*()[\]{}]/g, '\\$&'));
   return new RegExp(parts.join('.*?'));
 }

@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { SECRETS } from '../../kit/app.js';
 import { readMail } from '../../kit/mail.js';
+import { sentence } from '../../kit/sentences.js';
 import { signWebhook } from '../../kit/sign-webhook.js';
 import { type Account, bearer, register, signIn } from './saas-clients.js';
 import type { Client, Request, World } from './world.js';
@@ -105,6 +106,8 @@ async function checkSubscription(
   );
 }
 
+const CANCELED = sentence('mail.subscription-canceled.subject');
+
 /** Each end of a subscription was announced by one e-mail. A message that is sent again has the same Message-ID. */
 async function checkMails(world: World, account: Account, progress: Progress): Promise<void> {
   const { subscription, event, isAcknowledged } = progress;
@@ -112,7 +115,7 @@ async function checkMails(world: World, account: Account, progress: Progress): P
   const isUncertain = event === EVENTS && !isAcknowledged;
   const count = () => {
     const mails = world.mails.mails.filter(({ to }) => to.includes(account.email)).map(readMail);
-    const ends = mails.filter(({ headers }) => /was cancelled/.test(headers['subject'] ?? ''));
+    const ends = mails.filter(({ headers }) => CANCELED.test(headers['subject'] ?? ''));
     return new Set(ends.map(({ headers }) => headers['message-id'])).size;
   };
   const start = world.history.now();

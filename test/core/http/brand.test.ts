@@ -6,6 +6,7 @@ import { createIdentityServer, createServer } from '../../../src/index.js';
 import { saasApp, testOptions } from '../../kit/app.js';
 import { idpApp, idpOptions } from '../../kit/idp.js';
 import { readMail } from '../../kit/mail.js';
+import { sentence } from '../../kit/sentences.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 import { mailedApp } from '../../saas/auth/kit.js';
 
@@ -76,7 +77,8 @@ t.test('mails show the name and the colours of the brand', async (t) => {
   const app = await mailedApp(t, { brandName: 'Ada & Co', brandAccent: '#FD0' });
   await app.signUp();
   const { headers, html } = readMail(await app.sink.next());
-  t.match(headers, { subject: 'Welcome to Ada & Co', from: /^"?Ada & Co"? </ });
+  const subject = sentence('mail.welcome.subject', { siteName: 'Ada & Co' });
+  t.match(headers, { subject, from: /^"?Ada & Co"? </ });
   t.match(html, /background: #FD0; color: #000000;/);
   t.match(html, new RegExp(`color: ${legibleOn('#f4f5f7', '#FD0')};`));
   t.match(html, new RegExp(`\\.link \\{ color: ${legibleOn('#1c212a', '#FD0')} !important`));

@@ -5,6 +5,7 @@ import { mailCollection } from '../../../src/shared/email/store.js';
 import { MAIL_NAMES } from '../../../src/shared/email/templates.js';
 import { ADMIN, auditOf, PASSWORD, type SaasApp, SECRETS, saasApp, storeOf } from '../../kit/app.js';
 import { mailSink, readMail, smtpAnswer } from '../../kit/mail.js';
+import { sentence } from '../../kit/sentences.js';
 import { waitUntil } from '../../kit/wait.js';
 import { mailedApp, RESET, WELCOME } from '../auth/kit.js';
 import { follow, submit } from './kit.js';
@@ -149,7 +150,8 @@ t.test('the operator sends a test e-mail and reads its result', async (t) => {
   t.match((await follow(app, `/admin${path}`, sent)).text, 'accepted');
   const mail = await app.sink.next();
   t.strictSame(mail.to, ['operator@example.test']);
-  t.equal(readMail(mail).headers['subject'], 'Your trial of SaaS ends on 31 January 2030');
+  const subject = sentence('mail.trial-ending.subject', { siteName: 'SaaS', endsOn: '31 January 2030' });
+  t.match(readMail(mail).headers['subject'], subject);
   t.match(await act(app, path, { to: 'operator@example.test' }), {
     status: 200,
     body: { data: { outcome: 'sent' } },

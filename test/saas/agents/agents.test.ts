@@ -5,6 +5,7 @@ import { asserted, assertion } from '../../kit/client-keys.js';
 import { authorizePath, codeIn, search } from '../../kit/idp.js';
 import { mailSink, readMail } from '../../kit/mail.js';
 import { FILES } from '../../kit/resources.js';
+import { sentence } from '../../kit/sentences.js';
 import { waitUntil } from '../../kit/wait.js';
 import { API, agentWorld, SITE } from './kit.js';
 
@@ -258,12 +259,13 @@ t.test('the owner reads about a connection in a mail, the export and the audit',
   const ada = await signUp();
   await app.listen();
   await link(ada);
-  const subjects = () => mails.mails.map((mail) => readMail(mail).headers['subject'] ?? '');
-  await waitUntil('the mail', () => subjects().some((one) => one.startsWith('Agents can now act for you')));
+  const isMailed = (subject: RegExp) =>
+    mails.mails.some((mail) => subject.test(readMail(mail).headers['subject'] ?? ''));
+  await waitUntil('the mail', () => isMailed(sentence('mail.agents-connected.subject')));
   const exported = (await app.request('GET', '/api/user/export', { token: ada.accessToken })).body.data;
   t.match(exported.agentAccounts, [{ issuer, subject: human.sub, connectedAt: /^2/ }]);
   await app.request('DELETE', '/api/user/agent-account', { token: ada.accessToken });
-  await waitUntil('the mail', () => subjects().some((one) => one.startsWith('Agents can no longer act')));
+  await waitUntil('the mail', () => isMailed(sentence('mail.agents-disconnected.subject')));
   t.same(told, [
     { name: 'agents.connected', userId: ada.id, issuer },
     { name: 'agents.disconnected', userId: ada.id, issuer },

@@ -5,6 +5,7 @@ import { sessionCollection, userCollection } from '../../../src/saas/auth/store.
 import { customerCollection } from '../../../src/saas/billing/store.js';
 import { mailCollection } from '../../../src/shared/email/store.js';
 import { auditOf, basic, PASSWORD, SECRETS, storeOf } from '../../kit/app.js';
+import { sentence } from '../../kit/sentences.js';
 import { waitUntil } from '../../kit/wait.js';
 import { CHANGED, type MailedApp, MOVED, mailedApp, RESET, VERIFY, WELCOME } from './kit.js';
 
@@ -29,7 +30,7 @@ t.test('registration sends a welcome e-mail, and a verification link on request'
   const received = recordEvents(app);
   const { email, id, accessToken: token } = await app.signUp({ name: 'Ada' });
   const welcome = await app.nextMail();
-  t.match(welcome, { to: [email], subject: WELCOME, text: /Your account is ready/ });
+  t.match(welcome, { to: [email], subject: WELCOME, text: sentence('mail.welcome.text', { email }) });
   t.match(received, [{ name: 'user.registered', event: { id: /^evt_/, userId: id, user: { email } } }]);
 
   for (const address of ['nobody@example.test', email]) {
@@ -342,9 +343,11 @@ t.test(
     t.equal((await change('New@Example.test')).status, 202);
     const newer = await app.mail(VERIFY);
     t.strictSame(newer.to, ['new@example.test']);
-    t.equal(newer.subject, 'Confirm your new address for SaaS');
-    t.match(newer.text, 'new@example.test was entered as the new address of an account at SaaS.');
-    t.notMatch(newer.text, /IP address|person1@/, 'the new mailbox may belong to someone else');
+    t.match(newer.subject, sentence('mail.confirm-address-change.subject', { siteName: 'SaaS' }));
+    const shown = { email: 'new@example.test', siteName: 'SaaS' };
+    t.match(newer.text, sentence('mail.confirm-address-change.text', shown));
+    for (const detail of [sentence('mail.origin.address'), /person1@/])
+      t.notMatch(newer.text, detail, 'the new mailbox may belong to someone else');
     await app.post('/auth/forgot-password', { email });
     const reset = await app.tokenIn(RESET);
     const verify = async (given: string) =>
@@ -353,7 +356,8 @@ t.test(
     t.equal(await verify(newer.token), 200);
     t.equal(await verify(newer.token), 400);
     const notice = await app.mail(MOVED);
-    t.match(notice, { to: [email], text: /now has the address new@example.test instead of/ });
+    const changed = sentence('mail.email-changed.text', { newEmail: 'new@example.test', email });
+    t.match(notice, { to: [email], text: changed });
     t.equal((await app.post('/auth/reset-password', { token: reset, password: NEW })).status, 400);
     t.match((await app.request('GET', '/api/user/profile', { token })).body.data, {
       id,

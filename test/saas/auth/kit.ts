@@ -2,6 +2,7 @@ import type { Test } from 'tap';
 import { type SaasApp, saasApp } from '../../kit/app.js';
 import type { FakeClock } from '../../kit/clock.js';
 import { type MailSink, mailSink, readMail } from '../../kit/mail.js';
+import { sentence } from '../../kit/sentences.js';
 
 /** A backend whose e-mails are delivered. */
 export interface MailedApp extends SaasApp {
@@ -22,13 +23,15 @@ export interface ArrivedMail {
   token: string;
 }
 
-export const WELCOME = /^Welcome/;
-export const RESET = /^Choose a new password/;
-export const CHANGED = /^Your password/;
+export const WELCOME = sentence('mail.welcome.subject');
+export const RESET = sentence('mail.password-reset.subject');
+export const CHANGED = sentence('mail.password-changed.subject');
 /** Of a registration or of an address change. */
-export const VERIFY = /^Confirm your (new )?address/;
-export const UNLOCK = /^Sign in to .* from a new location/;
-export const MOVED = /^Your address/;
+export const VERIFY = new RegExp(
+  ['verify-email', 'confirm-address-change'].map((mail) => sentence(`mail.${mail}.subject`).source).join('|'),
+);
+export const UNLOCK = sentence('mail.unlock.subject');
+export const MOVED = sentence('mail.email-changed.subject');
 
 export async function mailedApp(
   t: Test,

@@ -4,6 +4,7 @@ import { userCollection } from '../../../src/saas/auth/store.js';
 import { mailCollection } from '../../../src/shared/email/store.js';
 import { type Answer, auditOf, basic, PASSWORD, type SaasApp, saasApp, storeOf } from '../../kit/app.js';
 import { comparable } from '../../kit/idp.js';
+import { sentence } from '../../kit/sentences.js';
 import { waitUntil } from '../../kit/wait.js';
 import { type MailedApp, mailedApp, RESET, UNLOCK, VERIFY, WELCOME } from './kit.js';
 
@@ -86,7 +87,7 @@ t.test(
     const mail = await app.mail(UNLOCK);
     t.same(mail.to, [email]);
     const page = await app.request('GET', `/api/auth/unlock?token=${mail.token}`, { from: '203.0.113.7' });
-    t.match(page, { status: 200, text: /Allow this device to sign in/ });
+    t.match(page, { status: 200, text: sentence('unlock.submit') });
     t.equal(
       (await login(app, email, PASSWORD, '203.0.113.7')).status,
       429,

@@ -238,7 +238,7 @@ t.test('a user changes the name, the password and the address', async (t) => {
   t.match(refused.body, /value="new@example\.test"/);
   const sent = await visitor.fill('/address', { email: 'new@example.test', password: OTHER_PASSWORD });
   t.match(sent.body, sentence('account.done.address-link-sent'));
-  const token = await app.tokenIn(/^Confirm your new address/);
+  const token = await app.tokenIn(sentence('mail.confirm-address-change.subject'));
   const confirmed = await app.post('/auth/verify-email', { token, password: OTHER_PASSWORD });
   t.equal(confirmed.status, 200);
   t.match((await visitor.get()).body, /new@example\.test/);
@@ -429,7 +429,7 @@ t.test('a mailed code signs in, in the browser that asked for it', async (t) => 
   t.match([invalid.status, invalid.body], [422, sentence('user-sign-up.email-invalid')]);
   const entering = await visitor.fill('/sign-in/code?return_to=%2Faccount%2Fsign-out', { email: EMAIL });
   t.match(titleOf(entering), sentence('user-code.title'));
-  const mail = await app.mail(/code/);
+  const mail = await app.mail(sentence('mail.login-code.subject'));
   const link = /(http:\S*sign-in\/code\/enter\S*)/.exec(mail.text)?.[1] ?? '';
 
   const elsewhere = await visit(app);

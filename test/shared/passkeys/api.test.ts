@@ -7,6 +7,7 @@ import { passkeyCollection } from '../../../src/shared/passkeys/store.js';
 import { ADMIN, auditOf, PASSWORD, type SaasApp, saasApp, storeOf } from '../../kit/app.js';
 import { type Deviation, SoftwareAuthenticator } from '../../kit/authenticator.js';
 import { codeAt, FACTOR_KEY } from '../../kit/factors.js';
+import { sentence } from '../../kit/sentences.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 import { type MailedApp, mailedApp, RESET, VERIFY } from '../../saas/auth/kit.js';
 
@@ -475,10 +476,13 @@ t.test('a user gets an e-mail when a passkey was added or removed', async (t) =>
   await verify(t, app, account.id);
   const authenticator = new SoftwareAuthenticator(ORIGIN);
   await add(app, account.accessToken, authenticator);
-  const added = await app.mail(/^A passkey was added/);
-  t.match(added, { to: [account.email], text: /has a new passkey/ });
+  const added = await app.mail(sentence('mail.passkey-added.subject'));
+  t.match(added, { to: [account.email], text: sentence('mail.passkey-added.text') });
   t.equal((await remove(app, account.accessToken, authenticator.name)).status, 200);
-  t.match((await app.mail(/was removed$/)).text, /can no longer be used to sign in/);
+  t.match(
+    (await app.mail(sentence('mail.passkey-removed.subject'))).text,
+    sentence('mail.passkey-removed.text'),
+  );
 });
 
 t.test('every new passkey is reported, whatever another user or an earlier one was called', async (t) => {
@@ -501,7 +505,7 @@ t.test('a mailed code gives the account to the owner of its address, without the
   const email = 'owner@example.test';
   const asked = await app.post('/auth/email-login', { email });
   const { loginToken } = asked.body.data;
-  const { text } = await app.mail(/^Your code to sign in/);
+  const { text } = await app.mail(sentence('mail.login-code.subject'));
   const code = /^[0-9A-Z]{4}-[0-9A-Z]{4}$/m.exec(text)?.[0] ?? '';
   const redeemed = await app.post('/auth/email-login/redeem', { loginToken, code });
   t.equal(redeemed.status, 200, redeemed.text);
