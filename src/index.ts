@@ -9,8 +9,9 @@ export { AppError } from './core/kernel/errors.js';
 export type { Random } from './core/kernel/secrets.js';
 export type { Middleware, MiddlewareServer, Server } from './core/server/assembly.js';
 export { backup } from './core/server/backup.js';
+export type { IdpDecorator } from './idp/decorator.js';
 export type { IdentityProviderOptions } from './idp/documented-options.js';
-export { type IdpDecorator, identityProvider } from './idp/plugin.js';
+export { identityProvider } from './idp/plugin.js';
 export { type CreateIdentityServerOptions, createIdentityServer } from './idp/server.js';
 export type {
   CompletedLogin,

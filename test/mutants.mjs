@@ -294,6 +294,7 @@ function declarationsOf(file, source, name) {
   };
   new Visitor({
     FunctionDeclaration: collect,
+    FunctionExpression: collect,
     ClassDeclaration: collect,
     VariableDeclarator: collect,
     MethodDefinition: collect,

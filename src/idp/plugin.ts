@@ -7,6 +7,7 @@ import { createAccount } from './account.js';
 import { type Appearance, createAppearance } from './appearance.js';
 import { createConsole } from './console.js';
 import { type IdpContext, openContext } from './context.js';
+import { createDecorator } from './decorator.js';
 import type { IdentityProviderOptions } from './documented-options.js';
 import { openEmail } from './email.js';
 import {
@@ -23,29 +24,10 @@ import { idpWarnings, idTokenAlgorithmsOf, type ResolvedIdp, resolveIdp, uriRule
 import { createPersonMails } from './provisioning/mails.js';
 import { createProvisioningModule } from './provisioning/module.js';
 import { createLastKnownAddress, findActive, principalCollection } from './provisioning/store.js';
-import { createDirectory, createPublicDocuments, openRegistration } from './registration.js';
+import { createDirectory, createPublicDocuments, openRegistration, openTrust } from './registration.js';
 import { createResourcesModule } from './resources/module.js';
-import { MAX_RESOURCES } from './resources/service.js';
-import { signUpWarnings } from './resources/warnings.js';
+import { logSignUpWarnings } from './resources/warnings.js';
 import { registerIdpRoutes } from './routes.js';
-import { subjectLinkCollection } from './trust/store.js';
-
-/** The host's `fastify.idp`. */
-export interface IdpDecorator {
-  /** The issuer, exactly as in every id_token. */
-  issuer(): string;
-  /**
-   * A link with which the first operator of the console chooses a user name and a password, once, within an hour; `null` if
-   * the store contains a principal or an earlier link is valid. Nothing calls it but `idp serve`.
-   */
-  createFirstOperatorLink(): Promise<{ url: string; expiresAt: number } | null>;
-}
-
-declare module 'fastify' {
-  interface FastifyInstance {
-    idp: IdpDecorator;
-  }
-}
 
 /** Creates the modules, mounts them on `fastify` and returns what they share. */
 export async function mountIdp(
@@ -76,12 +58,12 @@ export async function mountIdp(
   }
 
   const modules = await openModules(context);
-  const { firstOperator, guards } = modules.provisioning;
-  fastify.decorate('idp', Object.freeze({ issuer, createFirstOperatorLink: firstOperator.offer }));
+  const { guards } = modules.provisioning;
+  fastify.decorate('idp', createDecorator(issuer, modules.provisioning));
   await registerIdpRoutes(fastify, modules, { context, runtime, host, ownsItsPaths, isServer: !!server });
   // All collections are declared here, so a faulty store prevents the start.
   await context.store.ready();
-  await logSignUpWarnings(context, modules);
+  if (!config.values.disableSignup) await logSignUpWarnings(modules.resources.service, context.log);
   const { store, metrics } = context;
   return { store, metrics: metrics && { metrics, guard: guards.metrics } };
 }
@@ -144,24 +126,6 @@ async function openModules(context: IdpContext): Promise<IdpModules> {
   const console = createConsole(context, { ...shared, registration, email });
 
   return { provisioning, resources: resourcesModule, email, oidc, registration, account, console };
-}
-
-/** Loads which other providers are trusted, if identity assertions are enabled. */
-async function openTrust({ store, values, accountData }: IdpContext) {
-  const subjectLinks = subjectLinkCollection(store);
-  accountData.add({ delete: (sub) => subjectLinks.deleteMany({ principal: sub }) });
-  if (values.identityAssertions === 'off') return undefined;
-  const { createTrustService } = await import('./trust/service.js');
-  return createTrustService(store);
-}
-
-async function logSignUpWarnings({ values, log }: IdpContext, { resources }: IdpModules): Promise<void> {
-  if (values.disableSignup) return;
-  const { items } = await resources.service.list(undefined, MAX_RESOURCES);
-  for (const { level, about, message, remedy } of signUpWarnings(items)) {
-    if (level === 'warning') log.warn(`${about}: ${message}. ${remedy}`);
-    else log.info(`${about}: ${message}.`);
-  }
 }
 
 /**

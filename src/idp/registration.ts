@@ -8,6 +8,7 @@ import { documentUriProblem, logoutUriProblem, redirectUriProblem } from './prov
 import type { Clients, EndClient } from './provisioning/clients.js';
 import type { ProvisioningModule } from './provisioning/module.js';
 import type { RegistrationModule } from './registration/module.js';
+import { subjectLinkCollection } from './trust/store.js';
 
 /** The documents that clients and other providers publish, with their copies in the store. */
 export function createPublicDocuments({ store, clock, jobs, log, values }: IdpContext): Documents {
@@ -78,4 +79,13 @@ export function createDirectory(
       if (client.origin === 'metadata') await metadataClients?.recordUse(client.id);
     },
   };
+}
+
+/** Loads which other providers are trusted, if identity assertions are enabled. Links are deleted with their principal in any case. */
+export async function openTrust({ store, values, accountData }: IdpContext) {
+  const subjectLinks = subjectLinkCollection(store);
+  accountData.add({ delete: (sub) => subjectLinks.deleteMany({ principal: sub }) });
+  if (values.identityAssertions === 'off') return undefined;
+  const { createTrustService } = await import('./trust/service.js');
+  return createTrustService(store);
 }

@@ -1,4 +1,6 @@
+import type { JobLog } from '../../core/ops/jobs.js';
 import type { Finding } from '../../core/server/doctor.js';
+import { MAX_RESOURCES, type ResourceService } from './service.js';
 import type { ResourceDocument } from './store.js';
 
 /** What open sign-up means for the APIs, for the start log and `doctor`. */
@@ -33,4 +35,16 @@ export function signUpWarnings(
           },
         ]),
   ];
+}
+
+/** Logs at the start what open sign-up means for the APIs. */
+export async function logSignUpWarnings(
+  { list }: ResourceService,
+  log: Pick<JobLog, 'info' | 'warn'>,
+): Promise<void> {
+  const { items } = await list(undefined, MAX_RESOURCES);
+  for (const { level, about, message, remedy } of signUpWarnings(items)) {
+    if (level === 'warning') log.warn(`${about}: ${message}. ${remedy}`);
+    else log.info(`${about}: ${message}.`);
+  }
 }
