@@ -7,6 +7,7 @@ import { PAYMENT_EVENT, paymentEventCollection } from './billing/store.js';
 import { usageCollection } from './billing/usage/reports.js';
 import { EVENT_NAMES } from './events.js';
 import type { WebhooksModule } from './webhooks/module.js';
+import { contributeDeliveries } from './webhooks/personal-data.js';
 
 /** Whether the change of an announced event was made, by the document that it is about. */
 export function createProofCheck(store: Store): (proof: EventProof) => Promise<boolean> {
@@ -30,6 +31,7 @@ export async function openWebhooks({
   values,
 }: SaasBase): Promise<WebhooksModule | undefined> {
   const { webhooks, settingsEncryptionKey: key, settingsEncryptionKeyPrevious: previous } = values;
+  contributeDeliveries(context);
   if (!webhooks || key === undefined) return undefined;
   const { createWebhooksModule } = await import('./webhooks/module.js');
   return createWebhooksModule(context, {

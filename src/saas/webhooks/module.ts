@@ -64,10 +64,7 @@ export function createWebhooksModule(
   const outbox = createWebhookOutbox({ ...base, intents: intentCollection(store), wasMade });
   const service = createEndpointService({ ...base, names, reach });
   const personalData = createDeliveryPersonalData(base);
-  accountData.add({
-    section: { name: 'webhookDeliveries', read: personalData.listByUser },
-    delete: personalData.forget,
-  });
+  accountData.add({ section: { name: 'webhookDeliveries', read: personalData.listByUser } });
   jobs.add('webhooks', sender.jobs.send);
   jobs.add('webhooks-purge', sender.jobs.purge);
   jobs.add('webhooks-announced', outbox.settle);

@@ -1,11 +1,27 @@
 import { toTimestamp } from '../../core/http/schemas.js';
+import type { ModuleContext } from '../../core/server/module-context.js';
 import { firstPagesOf, pagesOf } from '../../core/storage/pages.js';
-import type { WebhookDependencies } from './store.js';
+import { deliveryCollection, endpointCollection, type WebhookDependencies } from './store.js';
+
+/** Deliveries lose what they contain about a user with the account, also if webhooks have been switched off since. */
+export function contributeDeliveries({
+  store,
+  accountData,
+}: Pick<ModuleContext, 'store' | 'accountData'>): void {
+  const personalData = createDeliveryPersonalData({
+    endpoints: endpointCollection(store),
+    deliveries: deliveryCollection(store),
+  });
+  accountData.add({ delete: personalData.forget });
+}
 
 const MAX_LISTED = 10_000;
 
 /** What deliveries contain about a user. */
-export function createDeliveryPersonalData({ endpoints, deliveries }: WebhookDependencies) {
+export function createDeliveryPersonalData({
+  endpoints,
+  deliveries,
+}: Pick<WebhookDependencies, 'endpoints' | 'deliveries'>) {
   return {
     /** For the export. */
     async *listByUser(userId: string) {
