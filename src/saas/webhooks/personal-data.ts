@@ -3,16 +3,18 @@ import type { ModuleContext } from '../../core/server/module-context.js';
 import { firstPagesOf, pagesOf } from '../../core/storage/pages.js';
 import { deliveryCollection, endpointCollection, type WebhookDependencies } from './store.js';
 
-/** Deliveries lose what they contain about a user with the account, also if webhooks have been switched off since. */
-export function contributeDeliveries({
-  store,
-  accountData,
-}: Pick<ModuleContext, 'store' | 'accountData'>): void {
-  const personalData = createDeliveryPersonalData({
-    endpoints: endpointCollection(store),
-    deliveries: deliveryCollection(store),
+/**
+ * Deliveries lose what they contain about a user with the account, also if webhooks have been switched off since. Their collections
+ * are declared at that time, so that a store without webhooks starts without them.
+ */
+export function contributeDeliveries({ store, accountData }: ModuleContext): void {
+  accountData.add({
+    delete: (userId) =>
+      createDeliveryPersonalData({
+        endpoints: endpointCollection(store),
+        deliveries: deliveryCollection(store),
+      }).forget(userId),
   });
-  accountData.add({ delete: personalData.forget });
 }
 
 const MAX_LISTED = 10_000;
