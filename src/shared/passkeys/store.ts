@@ -1,6 +1,6 @@
 import type { RequestSource } from '../../core/http/routes.js';
-import { sha256 } from '../../core/kernel/secrets.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
+import { createStoredChanges, type StoredChange } from '../../core/ops/stored-changes.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { Collection, Store } from '../../core/storage/collection.js';
 
@@ -45,15 +45,10 @@ export const usedChallengeCollection = (store: Store): UsedChallenges =>
 /** Who changes a passkey: the person, or the operator named by `by`. */
 export type ChangeSource = Pick<RequestSource, 'ip' | 'by' | 'browser' | 'acceptLanguage'>;
 
+const changes = createStoredChanges('passkey', 'added', 'removed');
+
 /** A new passkey or a removal, for the mail about it. */
-export interface PasskeyChange {
-  kind: 'added' | 'removed';
-  /** Identifies the mail: one for each change, also if a passkey is added again. */
-  key: string;
-  /** The change is stored once this field has reached the version. */
-  versionField: string;
-  version: number;
-}
+export type PasskeyChange = StoredChange & { kind: 'added' | 'removed' };
 
 /**
  * Enqueues the mail about a change, before the change and to be sent after it.
@@ -68,26 +63,15 @@ export type AnnouncePasskey = (
 
 export const changeOf = (
   kind: PasskeyChange['kind'],
-  { id, account, createdAt }: Pick<PasskeyDocument, 'id' | 'account' | 'createdAt'>,
-): PasskeyChange => ({
-  kind,
-  // With the account: someone else could otherwise replace the mail by naming the same passkey.
-  key: sha256(`${kind} ${account} ${id} ${createdAt}`),
-  versionField: `passkey-${kind} ${id}`,
-  version: kind === 'added' ? createdAt : createdAt + 1,
-});
+  passkey: Pick<PasskeyDocument, 'id' | 'account' | 'createdAt'>,
+): PasskeyChange => changes.of(kind, passkey.account, passkey);
 
 /** The current value of the `versionField` of a change; undefined for any other field. */
-export async function readPasskeyVersion(
+export const readPasskeyVersion = (
   passkeys: Pick<Passkeys, 'findOne'>,
   account: string,
   field: string,
-): Promise<number | undefined> {
-  const [, kind, id] = /^passkey-(added|removed) ([\w-]+)$/.exec(field) ?? [];
-  if (id === undefined) return undefined;
-  const found = await passkeys.findOne({ id, account });
-  return found?.createdAt ?? (kind === 'added' ? 0 : Number.MAX_SAFE_INTEGER);
-}
+): Promise<number | undefined> => changes.readVersion(field, (id) => passkeys.findOne({ id, account }));
 
 export interface RemovalDependencies {
   passkeys: Passkeys;

@@ -289,7 +289,7 @@ t.test('a revoked session stays revoked while its tokens are unexpired', async (
   const { sid } = claimsOf(cut.refreshToken);
   await sessions.updateOne({ id: sid }, { set: { expiresAt: app.clock.now() } });
   const before = await sessions.findOne({ id: sid });
-  await ended(cut.refreshToken, 'its time is over');
+  await ended(cut.refreshToken, 'it has expired');
   t.same(await sessions.findOne({ id: sid }), before, 'its end does not move');
 
   const person = await app.signUp();

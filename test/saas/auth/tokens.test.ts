@@ -254,7 +254,7 @@ t.test('the token cache is keyed by the token alone and bounded in bytes', async
     return token.startsWith('bad') ? null : { token };
   });
   for (const token of ['one', 'one', 'bad', 'bad']) read(token);
-  t.equal(reads, 3, 'what is no token of ours is not kept');
+  t.equal(reads, 3, 'an invalid token is not cached');
   const long = (index: number) => String(index).padStart(4096, '0');
   for (let index = 0; index < 4000; index++) read(long(index));
   reads = 0;

@@ -18,7 +18,7 @@ const NO_CUSTOMER = {
   body: '{"error":{"type":"invalid_request_error","code":"resource_missing","param":"customer"}}',
 };
 
-/** The customer that a request of ours is about. */
+/** The customer of a request to the provider. */
 const customerIn = ({ form, query }: ProviderCall) => form.get('customer') ?? query.get('customer') ?? '';
 
 t.test('without an API key, what calls the provider answers 401, then 400, then 503', async (t) => {

@@ -527,7 +527,7 @@ t.test('the e-mails of a process that ends while it sends them are sent by anoth
   const { put, stored, databaseUri, clock } = await outbox(t);
   const keys = [await put(), await put(), await put()];
   const { service: relay } = await processesOn(t, databaseUri, relayOn(t, sink.url, clock));
-  // It never hears of the outcome.
+  // It never receives the responses.
   void relay().catch(() => undefined);
   await waitUntil('all are on their way', () => sink.offered.length === 3);
   isStalled = false;
