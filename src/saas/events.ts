@@ -2,6 +2,7 @@ import {
   type Announce,
   createEvents,
   type Emit,
+  type EventOf,
   type EventOutbox,
   type Listeners,
 } from '../core/ops/events.js';
@@ -22,6 +23,7 @@ export interface SaasEventBus {
   events: Readonly<Listeners<SaasEvents>>;
   emit: Emit<AuthEvents> & Emit<BillingEvents>;
   recordForWebhooks: Emit<BillingEvents>;
+  event: EventOf<AuthEvents> & EventOf<BillingEvents> & EventOf<AgentEvents>;
   announceEvent: Announce<AuthEvents> & Announce<BillingEvents> & Announce<AgentEvents>;
 }
 
@@ -29,7 +31,7 @@ export function createEventBus(
   { clock, random, log }: ModuleContext,
   outbox: EventOutbox | undefined,
 ): SaasEventBus {
-  const { events, emit, record, announce } = createEvents<SaasEvents>({
+  const { events, emit, event, record, announce } = createEvents<SaasEvents>({
     names: NAMES,
     outbox,
     clock,
@@ -37,5 +39,5 @@ export function createEventBus(
     log,
   });
   // TypeScript does not infer that a function for all events accepts a subset of them.
-  return { events, emit, recordForWebhooks: record, announceEvent: announce } as SaasEventBus;
+  return { events, emit, event, recordForWebhooks: record, announceEvent: announce } as SaasEventBus;
 }

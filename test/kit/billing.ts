@@ -6,6 +6,7 @@ import { userCollection } from '../../src/saas/auth/store.js';
 import type { BillingModuleOptions } from '../../src/saas/billing/context.js';
 import { type BillingModule, createBillingModule } from '../../src/saas/billing/module.js';
 import { billingUsers } from '../../src/saas/billing-users.js';
+import { SILENT_AUDIT } from './effects.js';
 import { eventSink } from './events.js';
 import { countedRandom } from './random.js';
 
@@ -29,7 +30,7 @@ export function billingOn(
       clock,
       random: countedRandom(),
       log: { info() {}, warn() {}, error() {} } as never,
-      audit: { record: async () => {}, recordFailure: async () => {} } as never,
+      audit: SILENT_AUDIT as never,
       jobs: { add: (name: string, job: Job) => void jobs.set(name, job) } as never,
       accountData: createAccountData(),
     },

@@ -2,6 +2,7 @@ import { hash } from 'node:crypto';
 import {
   type Change,
   type Collection,
+  type Commit,
   type Declaration,
   type Store,
   StoreUnavailable,
@@ -9,7 +10,7 @@ import {
   type Where,
   type Write,
 } from '../../src/core/storage/collection.js';
-import { applyChange, changeTo, compare, matches } from '../../src/core/storage/semantics.js';
+import { applyChange, compare, matches } from '../../src/core/storage/semantics.js';
 
 /**
  * Explores every interleaving of the actors' storage calls and, optionally, a crash of one actor before any of
@@ -27,8 +28,6 @@ export interface Scenario {
   actors: ((store: Store) => Promise<unknown>)[];
   /** Whether one actor may crash before any of its calls. */
   crash?: boolean;
-  /** Whether `writeAll` is one step, as on SQLite. Default: true. */
-  isAtomic?: boolean;
   /** How many writes may fail with an unknown outcome: each with and without its effect. */
   losses?: number;
   /** Repairs the effects of a crash, after all actors are done. */
@@ -85,7 +84,7 @@ interface Branch {
 }
 
 /** Calls whose loss is explored. Those of the collection `time` only represent the passing of time. */
-const WRITES = /^(?!time\.).*\.(insert|updateOne|changeOne|deleteOne|writeAll)$/;
+const WRITES = /^(?!time\.).*\.(insert|updateOne|changeOne|deleteOne|commit)$/;
 
 export async function explore(scenario: Scenario): Promise<Exploration> {
   const initial: Documents = new Map();
@@ -152,7 +151,6 @@ async function begin(scenario: Scenario, initial: Documents) {
           if (isOver) resolve(perform());
           else if (actor !== gone) pending.push({ actor, name, docs, perform, resolve, reject });
         }),
-      scenario.isAtomic,
     );
     act(view).then(
       (value) => {
@@ -260,8 +258,6 @@ async function begin(scenario: Scenario, initial: Documents) {
 }
 
 interface MemoryWrite extends Write {
-  /** The collection and the method that makes it. */
-  call: string;
   docs: Collected;
   make(): boolean;
 }
@@ -274,13 +270,18 @@ const directStore = (documents: Documents) =>
 function memoryStore(
   documents: Documents,
   call: (name: string, docs: readonly Collected[], perform: () => unknown) => Promise<unknown>,
-  isAtomic = true,
 ): Store {
-  const makeAll = (writes: readonly MemoryWrite[]): boolean => {
+  const commit = (writes: readonly MemoryWrite[]): Commit => {
     const undo = remember(writes.map(({ docs }) => docs));
-    const areMade = writes.every(({ make }) => make());
-    if (!areMade) undo();
-    return areMade;
+    try {
+      const unmet = writes.find(({ make }) => !make());
+      if (!unmet) return { committed: true };
+      undo();
+      return { committed: false, unmet };
+    } catch (error) {
+      undo();
+      throw error;
+    }
   };
   return {
     collection: <T extends { id: string }>(name: string, { unique = [] }: Declaration<T> = {}) => {
@@ -306,8 +307,13 @@ function memoryStore(
         put(after);
         return after;
       };
+      const deleteFirst = (where: never): T | null => {
+        const found = all().find((doc) => matches(doc, where)) ?? null;
+        if (found) docs.delete(found.id);
+        return found;
+      };
       const steps: Record<
-        Exclude<keyof Collection<T>, 'inserting' | 'changing' | 'replacing'>,
+        Exclude<keyof Collection<T>, 'inserting' | 'ensuring' | 'changing' | 'deleting'>,
         (...args: never[]) => unknown
       > = {
         insert,
@@ -322,11 +328,7 @@ function memoryStore(
         findOne: (where: never) => structuredClone(all().find((doc) => matches(doc, where)) ?? null),
         updateOne: (where: never, change: never) => structuredClone(changeFirst(where, change)),
         changeOne: (where: never, change: never) => changeFirst(where, change) !== null,
-        deleteOne(where: never) {
-          const found = all().find((doc) => matches(doc, where)) ?? null;
-          if (found) docs.delete(found.id);
-          return structuredClone(found);
-        },
+        deleteOne: (where: never) => structuredClone(deleteFirst(where)),
         updateMany(where: never, change: never) {
           const found = all().filter((doc) => matches(doc, where));
           for (const doc of found) put(applyChange(doc, change));
@@ -349,33 +351,34 @@ function memoryStore(
         verb,
         (...args: never[]) => call(`${name}.${verb}`, [docs], () => step(...args)),
       ]);
-      const writing = (verb: string, make: () => boolean): MemoryWrite => ({
-        ...{ collection: name, call: `${name}.${verb}`, docs, make },
-      });
+      const writing = (make: () => boolean): MemoryWrite => ({ collection: name, docs, make });
       return {
         ...(Object.fromEntries(scheduled) as Collection<T>),
         inserting: (doc: T) =>
-          writing('insert', () => {
-            if (docs.has(doc.id)) return false;
-            put(doc);
+          writing(() => {
+            insert(doc);
+            return true;
+          }),
+        ensuring: (doc: T) =>
+          writing(() => {
+            const isThere = (other: T) =>
+              ['id', ...unique].some((field) => fieldOf(other, field) === fieldOf(doc, field));
+            if (!all().some(isThere)) put(doc);
             return true;
           }),
         changing: (where: Where<T>, change: Change<T>) =>
-          writing('changeOne', () => changeFirst(where as never, change as never) !== null),
-        replacing: (where: Where<T>, before: T, after: T) =>
-          writing('changeOne', () => changeFirst(where as never, changeTo(before, after) as never) !== null),
+          writing(() => changeFirst(where as never, change as never) !== null),
+        deleting: (where: Where<T>) => writing(() => deleteFirst(where as never) !== null),
       };
     },
-    isAtomic,
-    async writeAll(writes) {
+    async commit(writes) {
       const all = writes as MemoryWrite[];
       const docs = all.map((one) => one.docs);
-      if (isAtomic)
-        return (await call(`${all[0]?.collection}.writeAll`, docs, () => makeAll(all))) as boolean;
-      for (const one of all) if (!(await call(one.call, [one.docs], one.make))) return false;
-      return true;
+      return (await call(`${all[0]?.collection}.commit`, docs, () => commit(all))) as Commit;
     },
     ready: async () => undefined,
     close: async () => undefined,
   };
 }
+
+const fieldOf = (doc: object, field: string): unknown => (doc as Record<string, unknown>)[field];

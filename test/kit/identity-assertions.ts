@@ -7,6 +7,7 @@ import { TOKEN_EXCHANGE } from '../../src/idp/oidc/tokens/request.js';
 import { createTrustAdministration } from '../../src/idp/trust/administration.js';
 import type { Answer } from './app.js';
 import { clientKey, documentHost } from './client-keys.js';
+import { SILENT_AUDIT } from './effects.js';
 import {
   type IdpApp,
   type IdpAppOptions,
@@ -27,7 +28,7 @@ export const REFRESH_TOKEN = 'urn:ietf:params:oauth:token-type:refresh_token';
 /** What `idp trusted-issuer` and `idp audience` change. */
 export const trustIn = (store: Store, { clock, random }: Pick<IdpApp, 'clock' | 'random'>) =>
   createTrustAdministration(store, {
-    ...{ clock, random, audit: { record: async () => undefined, recordFailure: async () => undefined } },
+    ...{ clock, random, audit: SILENT_AUDIT },
     ownIssuer: () => 'https://id.example.test',
     allowHttp: true,
     isClient: async (id) => id !== 'cid_unknown',

@@ -1,5 +1,11 @@
 import type { Collection, Store } from '../../src/core/storage/collection.js';
 
+/** The methods that create a write for `Store.commit`, and call nothing. */
+type WriteMethod = 'inserting' | 'ensuring' | 'changing' | 'deleting';
+
+const isWrite = (name: string): name is WriteMethod =>
+  ['inserting', 'ensuring', 'changing', 'deleting'].includes(name);
+
 /**
  * A store that kills its process (-9) at one of its calls.
  *
@@ -42,7 +48,7 @@ export function withEachCall(
   const wrapped = <T extends { id: string }>(documents: Collection<T>, of: string): Collection<T> =>
     new Proxy(documents, {
       get: (target, name: keyof Collection<T>) => {
-        if (name === 'inserting' || name === 'changing' || name === 'replacing') return target[name];
+        if (isWrite(name)) return target[name];
         const method = target[name] as (...args: unknown[]) => Promise<unknown>;
         return (...args: unknown[]) => atCall(() => method.apply(target, args), `${of}.${name}`, args);
       },
@@ -50,6 +56,6 @@ export function withEachCall(
   return {
     ...store,
     collection: (name, declaration) => wrapped(store.collection(name, declaration), name),
-    writeAll: (writes) => atCall(() => store.writeAll(writes), 'writeAll', [writes]),
+    commit: (writes) => atCall(() => store.commit(writes), 'commit', [writes]),
   };
 }

@@ -15,6 +15,7 @@ import {
 } from '../../src/idp/resources/administration.js';
 import { resourceCollection } from '../../src/idp/resources/store.js';
 import { type Answer, basic } from './app.js';
+import { SILENT_AUDIT } from './effects.js';
 import { type IdpApp, idpStore, type RegisteredClient, search } from './idp.js';
 import { COMMAND_SOURCE } from './operator.js';
 
@@ -49,7 +50,7 @@ export const NO_DELEGATIONS = {
   assertions: { subjectOf: () => undefined, verify: async () => 'there is no key' },
 };
 
-const SILENT: Audit = { record: async () => undefined, recordFailure: async () => undefined };
+const SILENT: Audit = SILENT_AUDIT;
 
 /** The commands on a store, as another process runs them. */
 export function resourcesIn(

@@ -17,14 +17,8 @@ export class Killed extends Error {
 
 /**
  * @param onLostOutcome called for each event whose outcome was stored by the call that was interrupted
- * @param isAtomic whether the process can be killed only before or after all writes of a `writeAll`, not between them
  */
-export function killableStore(
-  store: Store,
-  life: Life,
-  onLostOutcome: (eventId: string) => void,
-  isAtomic = store.isAtomic,
-): Store {
+export function killableStore(store: Store, life: Life, onLostOutcome: (eventId: string) => void): Store {
   const inserted = new WeakMap<Write, object>();
   const watched = withEachCall(store, (call, name, args) => {
     const [collection, method = ''] = name.split('.');
@@ -34,7 +28,6 @@ export function killableStore(
     ...watched,
     ready: () => store.ready(),
     close: async () => {},
-    isAtomic,
     collection(name, declaration) {
       const documents = watched.collection(name, declaration);
       const inserting = (doc: never) => remembered(documents.inserting(doc), doc);
@@ -42,18 +35,13 @@ export function killableStore(
         get: (target, property) => (property === 'inserting' ? inserting : Reflect.get(target, property)),
       });
     },
-    async writeAll(writes) {
-      const make = (some: readonly Write[]) =>
-        untilKilled(
-          () => store.writeAll(some),
-          (isMade) => {
-            if (isMade) for (const write of some) reportLostOutcome('insert', [inserted.get(write)]);
-          },
-        );
-      if (isAtomic) return make(writes);
-      for (const write of writes) if (!(await make([write]))) return false;
-      return true;
-    },
+    commit: (writes) =>
+      untilKilled(
+        () => store.commit(writes),
+        ({ committed }) => {
+          if (committed) for (const write of writes) reportLostOutcome('insert', [inserted.get(write)]);
+        },
+      ),
   };
 
   async function untilKilled<R>(call: () => Promise<R>, onLost: (answer: R) => void): Promise<R> {

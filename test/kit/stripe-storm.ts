@@ -71,9 +71,7 @@ export async function storm(seed: number, size: StormSize, databaseUri?: string)
   const people: Person[] = [];
   let queue: Delivery[] = [];
   let published = 0;
-  // On either kind of store, a crash must be harmless.
-  const isAtomic = store.isAtomic && seed % 2 === 0;
-  const start = () => boot(store, clock, api.url, seen, isAtomic);
+  const start = () => boot(store, clock, api.url, seen);
   let { life, billing } = start();
 
   const publish = () => {
@@ -193,17 +191,15 @@ function happen(world: World, people: Person[], most: number): void {
 /**
  * A process on the store, until it is killed.
  * @param apiUrl of the provider; without one there is no key, either
- * @param isAtomic see `killableStore`
  */
 export function boot(
   store: Store,
   clock: FakeClock,
   apiUrl: string | undefined,
   seen: Seen,
-  isAtomic?: boolean,
 ): { life: Life; billing: TestBilling } {
   const life: Life = { fuse: Number.POSITIVE_INFINITY, isInTime: false, isOver: false };
-  const mine = killableStore(store, life, (id) => seen.possiblyLost.add(id), isAtomic);
+  const mine = killableStore(store, life, (id) => seen.possiblyLost.add(id));
   const emit = async (name: string, notification: { id: string }) =>
     void seen.notifications.push({ name, ...notification });
   const billing = billingOn(mine, clock, {

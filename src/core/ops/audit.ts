@@ -7,6 +7,7 @@ import { type Clock, DAY, every, MINUTE } from '../kernel/clock.js';
 import { idsUntil, newId, type Random } from '../kernel/secrets.js';
 import { type Collection, nullIfTaken, type Store, StoreUnavailable } from '../storage/collection.js';
 import { firstPagesOf } from '../storage/pages.js';
+import { type Effect, effectOf } from './commit.js';
 import { type FailedAttempt, FailureLog } from './failure-log.js';
 import type { RunReport } from './jobs.js';
 import { purgeCreatedBefore } from './purge.js';
@@ -94,6 +95,8 @@ export function actorOf({ ip, by }: { ip: string; by?: string | undefined }): Pi
 }
 
 export interface Audit {
+  /** The record of a change, for the commit of that change. */
+  entry(entry: Omit<AuditRecord, 'id' | 'at'>): Effect;
   /**
    * Resolves once the record is stored. Never rejects, because the event has happened: while the store does not respond, it
    * resolves earlier and the record is stored later. A record that is lost is logged.
@@ -179,8 +182,14 @@ function recordingIn(
     { lossMessage: LOSS_MESSAGE },
   );
 
+  const create = (entry: Omit<AuditRecord, 'id' | 'at'>): AuditRecord => ({
+    id: newId(AUDIT_ID_PREFIX, clock, random),
+    at: clock.now(),
+    ...entry,
+  });
+
   const record: Audit['record'] = async (entry) => {
-    const record = { id: newId(AUDIT_ID_PREFIX, clock, random), at: clock.now(), ...entry };
+    const record = create(entry);
     try {
       await insert(record);
     } catch (err) {
@@ -195,6 +204,8 @@ function recordingIn(
   };
 
   return {
+    entry: (entry) => effectOf(records.inserting(create(entry))),
+
     record,
 
     async recordFailure(attempt) {

@@ -3,6 +3,8 @@ import { toTimestamp } from '../http/schemas.js';
 import type { Clock } from '../kernel/clock.js';
 import { newId, type Random } from '../kernel/secrets.js';
 import { suggestion } from '../kernel/text.js';
+import type { Write } from '../storage/collection.js';
+import type { Effect } from './commit.js';
 import type { JobLog } from './jobs.js';
 
 /**
@@ -26,6 +28,15 @@ export type Emit<Events> = <Name extends keyof Events & string>(
   name: Name,
   payload: Events[Name] & { id?: string },
 ) => Promise<void>;
+
+/**
+ * An event of a change, for the commit of that change: webhooks get it with the change or not at all, listeners after it. An event that several
+ * commits may contain has an `id` of its own, and is delivered once.
+ */
+export type EventOf<Events> = <Name extends keyof Events & string>(
+  name: Name,
+  payload: Events[Name] & { id?: string },
+) => Promise<Effect>;
 
 /** An event of a change that is about to be made. */
 export interface AnnouncedEvent {
@@ -76,6 +87,10 @@ export type StoredEvent = EventMetadata & Readonly<Record<string, unknown>>;
 export interface EventOutbox {
   /** Stores an event; a repeated call with the same event has no effect. */
   put(name: string, event: StoredEvent): Promise<void>;
+  /** The writes that store an event, for the commit of its change. */
+  writesOf(name: string, event: StoredEvent): Promise<readonly Write[]>;
+  /** Called once they are stored. */
+  wake(): void;
   /** Stores an event before its change; false if nothing has to be kept. */
   announce(name: string, event: StoredEvent, proof: EventProof): Promise<boolean>;
   /** Removes an announced event. */
@@ -103,6 +118,7 @@ export interface Listeners<Events> {
  */
 export interface Emitter<Events> {
   emit: Emit<Events>;
+  event: EventOf<Events>;
   announce: Announce<Events>;
   /**
    * Gives an event with an ID of its own to the outbox only, before the step that prevents its repetition. @throws StoreUnavailable
@@ -166,6 +182,18 @@ export function createEvents<Events>({
 
   return {
     emit,
+
+    async event(name, payload) {
+      const event = create(payload);
+      const writes = (await outbox?.writesOf(name, event)) ?? [];
+      return {
+        writes,
+        afterCommit() {
+          publish(name, event);
+          if (writes.length > 0) outbox?.wake();
+        },
+      };
+    },
 
     async announce(name, payload, proof) {
       if (!outbox) return { emit: () => emit(name, payload), withdraw: async () => undefined };

@@ -3,6 +3,7 @@ import { type Clock, HOUR, SECOND, systemClock } from '../kernel/clock.js';
 import { type Random, systemRandom } from '../kernel/secrets.js';
 import type { AuditDependencies, AuditLog } from '../ops/audit.js';
 import { createBackgroundTasks } from '../ops/background-tasks.js';
+import { createCommit } from '../ops/commit.js';
 import { createJobs, type JobLog } from '../ops/jobs.js';
 import type { Metrics } from '../ops/metrics.js';
 import { createUnknownWrites } from '../ops/unknown-writes.js';
@@ -56,6 +57,7 @@ export function createModuleContext<A extends AuditLog>(
   const audit = createAudit(store, { clock, random, log, ...(retryAudit && { unknownWrites }) });
   return {
     store,
+    commit: createCommit(store),
     clock,
     random,
     log,

@@ -9,7 +9,7 @@ import {
   type Shape,
   shapeOf,
 } from './checks.js';
-import { type Collection, type Declaration, RefusedDocument, type Store } from './collection.js';
+import type { Collection, Declaration, Store } from './collection.js';
 
 /** Implemented by each engine. Its collections receive valid arguments only. */
 export interface Engine extends Omit<Store, 'collection'> {
@@ -31,8 +31,7 @@ export function checkedStore(engine: Engine): Store {
       return collection as Collection<T>;
     },
     // Every write comes from a checked collection.
-    writeAll: (writes) => engine.writeAll(writes),
-    isAtomic: engine.isAtomic,
+    commit: (writes) => engine.commit(writes),
     ...(engine.requestTimeoutMs !== undefined && { requestTimeoutMs: engine.requestTimeoutMs }),
     ...(engine.serverTime && { serverTime: engine.serverTime }),
     ready: () => engine.ready(),
@@ -112,16 +111,18 @@ function checkedCollection<T extends { id: string }>(shape: Shape, inner: Collec
       checkDocument(shape, doc);
       return inner.inserting(doc);
     },
+    ensuring(doc) {
+      checkDocument(shape, doc);
+      return inner.ensuring(doc);
+    },
     changing(where, change) {
       checkWhere(shape, where);
       checkChange(shape, change);
       return inner.changing(where, change);
     },
-    replacing(where, before, after) {
+    deleting(where) {
       checkWhere(shape, where);
-      checkDocument(shape, after);
-      if (before.id !== after.id) throw new RefusedDocument(`${shape.name}: field id cannot be changed`);
-      return inner.replacing(where, before, after);
+      return inner.deleting(where);
     },
   };
 }

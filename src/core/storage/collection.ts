@@ -1,7 +1,7 @@
 /**
  * The storage port, which every engine implements. Each call is one atomic operation on one document, except
- * `insertMany`, `updateMany`, `deleteMany` and `Store.writeAll`, which are series of them. `checks.ts` validates arguments before they reach an engine,
- * so that a missing value never matches every document.
+ * `insertMany`, `updateMany` and `deleteMany`, which are series of them, and `Store.commit`, which makes several writes or none. `checks.ts`
+ * validates arguments before they reach an engine, so that a missing value never matches every document.
  */
 
 /**
@@ -90,22 +90,24 @@ export interface Collection<T extends { id: string }> {
   count(where?: Where<T>, limit?: number): Promise<number>;
   /** The number of all documents, at a cost that does not grow with it. */
   estimate(): Promise<Estimate>;
-  /** An {@link insert} for `Store.writeAll`. */
+  /** An {@link insert}, for `Store.commit`. */
   inserting(doc: T): Write;
-  /** A {@link changeOne} for `Store.writeAll`. */
+  /** Inserts the document unless its id or the value of a unique field exists, for `Store.commit`: never unmet, never a violation. */
+  ensuring(doc: T): Write;
+  /** A {@link changeOne}, for `Store.commit`. */
   changing(where: Where<T>, change: Change<T>): Write;
-  /**
-   * Replaces the document `before`, which was read, for `Store.writeAll`, which SQLite does without reading it again. `where` must
-   * match no other document and no other state of it.
-   */
-  replacing(where: Where<T>, before: T, after: T): Write;
+  /** A {@link deleteOne}, for `Store.commit`. */
+  deleting(where: Where<T>): Write;
 }
 
-/** A write of one document that `Store.writeAll` makes. */
+/** A write of one document that `Store.commit` makes, with others or alone. */
 export interface Write {
   /** The name of its collection. */
   readonly collection: string;
 }
+
+/** The outcome of `Store.commit`. `unmet`: the first write for which there was no matching document. */
+export type Commit = { readonly committed: true } | { readonly committed: false; readonly unmet: Write };
 
 /** A number of documents. */
 export interface Estimate {
@@ -130,15 +132,12 @@ export interface Store {
   /** Declares a collection. Repeated declarations of a name must be equal. */
   collection<T extends { id: string }>(name: string, declaration?: Declaration<T>): Collection<T>;
   /**
-   * Makes several writes that belong together. False if one of them could not be made, because no document matches or because the
-   * id or a unique value exists: if `isAtomic`, none is made then, else those before it remain.
+   * Makes all writes or none, also if the process or the database is killed. A document may occur in one of them only. Conflicts with other
+   * commits are repeated.
+   *
+   * @throws UniqueViolation if the id or the value of a unique field exists; nothing is written then
    */
-  writeAll(writes: readonly Write[]): Promise<boolean>;
-  /**
-   * Whether `writeAll` makes all or none of its writes, also if the process is killed. Otherwise it makes one after another, in the
-   * given order.
-   */
-  readonly isAtomic: boolean;
+  commit(writes: readonly Write[]): Promise<Commit>;
   /** How long the calls of one request may wait in all (`request-budget.ts`). Absent: the calls are limited one by one. */
   readonly requestTimeoutMs?: number;
   /** The time of the database server (milliseconds). Absent if the database has no clock of its own. */

@@ -23,12 +23,11 @@ export function observeStore(inner: Store, observe: ObserveCall): Store {
   return {
     collection: (name, declaration) => observeCollection(name, inner.collection(name, declaration), observe),
     // Several collections share the duration: it is attributed to the first.
-    writeAll: (writes) =>
+    commit: (writes) =>
       measure(
-        () => inner.writeAll(writes),
-        (milliseconds) => observe(writes[0]?.collection ?? '', 'writeAll', milliseconds),
+        () => inner.commit(writes),
+        (milliseconds) => observe(writes[0]?.collection ?? '', 'commit', milliseconds),
       ),
-    isAtomic: inner.isAtomic,
     ...(inner.requestTimeoutMs !== undefined && { requestTimeoutMs: inner.requestTimeoutMs }),
     ...(inner.serverTime && { serverTime: inner.serverTime }),
     ready: () => inner.ready(),
@@ -47,8 +46,8 @@ function observeCollection<T extends { id: string }>(
     return (...parameters: unknown[]): Promise<unknown> => measure(() => call(...parameters), end);
   };
   const entries = OPERATIONS.map((operation) => [operation, measured(operation)]);
-  const { inserting, changing, replacing } = inner;
-  return { ...Object.fromEntries(entries), inserting, changing, replacing } as Collection<T>;
+  const { inserting, ensuring, changing, deleting } = inner;
+  return { ...Object.fromEntries(entries), inserting, ensuring, changing, deleting } as Collection<T>;
 }
 
 function measure<R>(call: () => Promise<R>, observe: (milliseconds: number) => void): Promise<R> {

@@ -2,7 +2,7 @@ import { type Clock, MINUTE, SECOND } from '../../core/kernel/clock.js';
 import { sha256 } from '../../core/kernel/secrets.js';
 import type { EventProof, StoredEvent } from '../../core/ops/events.js';
 import type { Job } from '../../core/ops/jobs.js';
-import { nullIfTaken } from '../../core/storage/collection.js';
+import { nullIfTaken, type Write } from '../../core/storage/collection.js';
 import { pagesOf } from '../../core/storage/pages.js';
 import type { Deliveries, DeliveryDocument, EndpointDocument, Endpoints, Intents } from './store.js';
 
@@ -85,6 +85,16 @@ export function createWebhookOutbox(deps: WebhookOutboxDependencies) {
 
   return {
     put: (name: string, event: StoredEvent) => deliver(name, event),
+
+    async writesOf(name: string, event: StoredEvent): Promise<readonly Write[]> {
+      const now = clock.now();
+      const receivers = await receiversOf(name);
+      return receivers.map(({ id }) =>
+        deliveries.ensuring(newDelivery(name, event, { endpointId: id, now })),
+      );
+    },
+
+    wake,
 
     async announce(name: string, event: StoredEvent, proof: EventProof): Promise<boolean> {
       if ((await receiversOf(name)).length === 0) return false;

@@ -1,6 +1,7 @@
 import type { Localized, Messages } from '../../core/http/messages.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { newId, type Random } from '../../core/kernel/secrets.js';
+import { type Effect, effectOf } from '../../core/ops/commit.js';
 import { nullIfTaken } from '../../core/storage/collection.js';
 import type { MailContent } from './content.js';
 import { isEmailAddress } from './schemas.js';
@@ -45,29 +46,50 @@ export interface OutboxOptions {
 
 export function createOutbox(options: OutboxOptions) {
   const { mails, content, messages, publicUrl, wake, clock, random } = options;
+  const documentOf = ({
+    key,
+    userId,
+    to,
+    template,
+    locale,
+    security,
+    sendCondition,
+    expiresAt,
+    ...mailed
+  }: Mail) => {
+    const values = localizeMailValues(mailed.values, messages.catalogue(locale));
+    validateValues(template, values);
+    if (values['link'] !== undefined) validateLink(values['link'], publicUrl());
+    if (!isEmailAddress(to)) throw new TypeError('A mail goes to exactly one address.');
+    if (!content && hasSecretLink(template))
+      throw new TypeError(`The link of '${template}' needs encryption.`);
+    const now = clock.now();
+    return {
+      ...(userId && { userId }),
+      to,
+      template,
+      ...(content ? { content: content.encrypt(key, values) } : { values }),
+      ...(locale !== undefined && { locale }),
+      security,
+      ...(sendCondition && { sendCondition }),
+      expiresAt,
+      status: 'queued' as const,
+      dueAt: now,
+      createdAt: now,
+    };
+  };
   return {
+    /** A mail about a change, for the commit of that change. It is enqueued once: one with the same key stays as it is. */
+    mail(mail: Mail): Effect {
+      const id = newId('mail_', clock, random);
+      const write = mails.ensuring({ id, key: mail.key, attempts: 0, ...documentOf(mail) });
+      return effectOf(write, wake);
+    },
+
     /** Enqueues a mail. It survives a crash once the promise resolves. */
-    async put({ key, userId, to, template, locale, security, sendCondition, expiresAt, ...mailed }: Mail) {
-      const values = localizeMailValues(mailed.values, messages.catalogue(locale));
-      validateValues(template, values);
-      if (values['link'] !== undefined) validateLink(values['link'], publicUrl());
-      if (!isEmailAddress(to)) throw new TypeError('A mail goes to exactly one address.');
-      if (!content && hasSecretLink(template))
-        throw new TypeError(`The link of '${template}' needs encryption.`);
-      const now = clock.now();
-      const mail = {
-        ...(userId && { userId }),
-        to,
-        template,
-        ...(content ? { content: content.encrypt(key, values) } : { values }),
-        ...(locale !== undefined && { locale }),
-        security,
-        ...(sendCondition && { sendCondition }),
-        expiresAt,
-        status: 'queued' as const,
-        dueAt: now,
-        createdAt: now,
-      };
+    async put(given: Mail) {
+      const { key } = given;
+      const mail = documentOf(given);
       const isInserted = await mails
         .insert({ id: newId('mail_', clock, random), key, attempts: 0, ...mail })
         .then(() => true, nullIfTaken);

@@ -52,16 +52,16 @@ const tasks: Record<string, () => Promise<void>> = {
     await Promise.all(Array.from({ length: 16 }, (_, number) => lane(number)));
   },
 
-  /** Makes series of two writes until it is killed, and reports each acknowledged one. */
-  async series() {
+  /** Commits two writes at a time until it is killed, and reports each acknowledged commit. */
+  async commits() {
     const lane = async (number: number): Promise<void> => {
       const group = `${process.pid}-${number}`;
       await all.insert(thing(group, { count: 0, open: true }));
       for (let count = 0; ; count++) {
         const id = `${group}-${count}`;
         const add = all.changing({ id: group, count }, { inc: { count: 1 } });
-        if (!(await store.writeAll([add, all.inserting(thing(id, { group }))])))
-          throw new Error(`${id} was not made`);
+        const { committed } = await store.commit([add, all.inserting(thing(id, { group }))]);
+        if (!committed) throw new Error(`${id} was not made`);
         process.send?.(id);
       }
     };

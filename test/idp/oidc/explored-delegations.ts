@@ -11,6 +11,7 @@ import type { TokenResponse } from '../../../src/idp/oidc/tokens/issuance.js';
 import { createTokenService } from '../../../src/idp/oidc/tokens/service.js';
 import { fakeClock } from '../../kit/clock.js';
 import { TYPES } from '../../kit/delegations.js';
+import { SILENT_AUDIT as audit } from '../../kit/effects.js';
 import { SEED } from '../../kit/idp.js';
 import { countedRandom } from '../../kit/random.js';
 import { FILES, FILES_INPUT, NO_RESOURCES } from '../../kit/resources.js';
@@ -48,7 +49,6 @@ export function processOn(store: Store, seed: string) {
     ...{ revocationDocuments: revocationCollection(store), resources, clock },
     findPrincipal: async () => null,
   });
-  const audit = { record: async () => undefined, recordFailure: async () => undefined };
   const delegations = createDelegations({
     ...{ delegationDocuments: delegationCollection(store), directory, revocations, audit, clock, random },
   });

@@ -9,6 +9,7 @@ import { createRevocations, revocationCollection } from '../../../src/idp/oidc/r
 import { consentCollection, grantCollection, sessionCollection } from '../../../src/idp/oidc/store.js';
 import { createTokenService } from '../../../src/idp/oidc/tokens/service.js';
 import { fakeClock } from '../../kit/clock.js';
+import { SILENT_AUDIT } from '../../kit/effects.js';
 import { SEED } from '../../kit/idp.js';
 import { countedRandom } from '../../kit/random.js';
 import { NO_DELEGATIONS, NO_RESOURCES } from '../../kit/resources.js';
@@ -38,7 +39,7 @@ export function flowOn(store: Store, seed: string) {
     } as unknown as Directory,
     seeds: [SEED] as const,
     reuseWindowMs: 30_000,
-    audit: { record: async () => undefined, recordFailure: async () => undefined },
+    audit: SILENT_AUDIT,
     ...{ clock, random: countedRandom(seed) },
   };
   const tokens = createTokenService({

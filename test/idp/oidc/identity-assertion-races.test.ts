@@ -8,6 +8,7 @@ import type { Resource } from '../../../src/idp/oidc/resources.js';
 import { consentCollection, grantCollection, usedAssertionCollection } from '../../../src/idp/oidc/store.js';
 import type { TokenResponse } from '../../../src/idp/oidc/tokens/issuance.js';
 import { fakeClock } from '../../kit/clock.js';
+import { SILENT_AUDIT } from '../../kit/effects.js';
 import { explore, type Scenario } from '../../kit/explore.js';
 import { countedRandom } from '../../kit/random.js';
 import { FILES, FILES_INPUT, NO_RESOURCES } from '../../kit/resources.js';
@@ -54,7 +55,7 @@ function processOn(store: Store, seed: string) {
         directory: { findPrincipal: async () => PERSON },
         resources: { ...NO_RESOURCES, find: async () => resource },
         consents: createConsentService(consentCollection(store), clock, (_access, _next, change) => change()),
-        audit: { record: async () => undefined, recordFailure: async () => undefined },
+        audit: SILENT_AUDIT,
         keys: { sign: async ({ jti }: { jti: string }) => jti } as never,
         claimsOf: () => ({}),
         issuer: () => 'https://id.example.test',

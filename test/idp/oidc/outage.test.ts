@@ -8,6 +8,7 @@ import { createRevocations, revocationCollection } from '../../../src/idp/oidc/r
 import { grantCollection, sessionCollection } from '../../../src/idp/oidc/store.js';
 import { createTokenService } from '../../../src/idp/oidc/tokens/service.js';
 import { fakeClock } from '../../kit/clock.js';
+import { SILENT_AUDIT } from '../../kit/effects.js';
 import { explore } from '../../kit/explore.js';
 import { SEED } from '../../kit/idp.js';
 import { countedRandom } from '../../kit/random.js';
@@ -46,7 +47,7 @@ function familyInOutage() {
       issuer: () => 'http://idp.example.test',
       seeds: [SEED],
       reuseWindowMs: 30_000,
-      audit: { record: async () => undefined, recordFailure: async () => undefined },
+      audit: SILENT_AUDIT,
       clock,
       random: countedRandom(),
     });

@@ -6,6 +6,7 @@ import { createPersonMails } from '../../../src/idp/provisioning/mails.js';
 import { createProvisioningModule } from '../../../src/idp/provisioning/module.js';
 import type { Outbox } from '../../../src/shared/email/outbox.js';
 import { type Answer, CHEAP } from '../../kit/app.js';
+import { NO_EFFECT } from '../../kit/effects.js';
 import { type IdpApp, type IdpAppOptions, ISSUER, idpApp, idpStore } from '../../kit/idp.js';
 import { type MailSink, mailSink } from '../../kit/mail.js';
 import { COMMAND_SOURCE } from '../../kit/operator.js';
@@ -57,7 +58,7 @@ export async function otherProcess(t: Test, idp: IdpApp) {
     endClient: (_, change) => change(),
     idTokenAlgorithms: ['EdDSA'],
     mails: createPersonMails({
-      outbox: { put, deleteByUser: async () => undefined },
+      outbox: { put, mail: () => NO_EFFECT, deleteByUser: async () => undefined },
       messages: createMessages(),
       clock: idp.clock,
     }),

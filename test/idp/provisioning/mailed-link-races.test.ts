@@ -10,6 +10,7 @@ import { createPrincipals } from '../../../src/idp/provisioning/principals.js';
 import { type PrincipalDocument, principalCollection } from '../../../src/idp/provisioning/store.js';
 import { createVerification, createVerificationMails } from '../../../src/idp/provisioning/verification.js';
 import { fakeClock } from '../../kit/clock.js';
+import { NO_EFFECT } from '../../kit/effects.js';
 import { explore, type Scenario } from '../../kit/explore.js';
 import { countedRandom } from '../../kit/random.js';
 import { codes, holds, insist, ORIGIN, unknownWritesOn } from '../../saas/auth/explored-service.js';
@@ -47,6 +48,7 @@ function domainOn(store: Store, seed: string) {
   const clock = fakeClock();
   const mails = createPersonMails({
     outbox: {
+      mail: () => NO_EFFECT,
       async put({ key, sendCondition }) {
         const { versionField = '', minVersion = 0 } = sendCondition ?? {};
         await mailsOf(store).insert({ id: key, versionField, minVersion }).catch(nullIfTaken);

@@ -12,6 +12,7 @@ import {
   subscriptionCollection,
 } from '../../../src/saas/billing/store.js';
 import { fakeClock } from '../../kit/clock.js';
+import { SILENT_AUDIT } from '../../kit/effects.js';
 import { announcing } from '../../kit/events.js';
 import { explore, type Scenario } from '../../kit/explore.js';
 import { signWebhook } from '../../kit/sign-webhook.js';
@@ -283,7 +284,7 @@ t.test('a suspension permanently ends sessions that exist, begin or change at th
   const suspensionOn = (store: Store, users = userCollection(store)) =>
     createSuspension({
       users,
-      audit: { record: async () => undefined, recordFailure: async () => undefined },
+      audit: SILENT_AUDIT,
       announceEvent: announcing(),
       toManagedUser: (user) => ({ ...viewUnsubscribed(user), suspendedAt: null, granted: null }),
       clock: fakeClock(),

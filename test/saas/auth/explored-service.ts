@@ -9,6 +9,7 @@ import { type AuthService, createAuthService } from '../../../src/saas/auth/serv
 import type { SessionTokens } from '../../../src/saas/auth/sessions/tokens.js';
 import { isSessionValid, sessionCollection, userCollection } from '../../../src/saas/auth/store.js';
 import { fakeClock } from '../../kit/clock.js';
+import { SILENT_AUDIT } from '../../kit/effects.js';
 import { eventSink } from '../../kit/events.js';
 import type { Exploration, Scenario } from '../../kit/explore.js';
 import { countedRandom } from '../../kit/random.js';
@@ -108,7 +109,7 @@ export function serviceOn(
       trustOnly: async () => undefined,
       isTrusted: async () => false,
     },
-    audit: { record: async () => undefined, recordFailure: async () => undefined },
+    audit: SILENT_AUDIT,
     presentUser: viewUnsubscribed,
     mails: silentMails,
     backgroundTasks: { run: () => undefined },

@@ -18,6 +18,7 @@ import {
 } from '../../../src/saas/auth/store.js';
 import { createSuspension } from '../../../src/saas/auth/users/suspension.js';
 import { fakeClock } from '../../kit/clock.js';
+import { SILENT_AUDIT } from '../../kit/effects.js';
 import { announcing, eventSink } from '../../kit/events.js';
 import { explore, type Scenario } from '../../kit/explore.js';
 import { countedRandom } from '../../kit/random.js';
@@ -241,7 +242,7 @@ t.test('no session of a code outlives a reset or a suspension at the same moment
   const suspend = (store: Store) =>
     createSuspension({
       users: userCollection(store),
-      audit: { record: async () => undefined, recordFailure: async () => undefined },
+      audit: SILENT_AUDIT,
       announceEvent: announcing(),
       toManagedUser: () => ({}) as never,
       clock,

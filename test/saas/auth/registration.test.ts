@@ -4,6 +4,7 @@ import { openStore } from '../../../src/core/storage/open.js';
 import type { AuthService } from '../../../src/saas/auth/service.js';
 import { userCollection } from '../../../src/saas/auth/store.js';
 import { fakeClock } from '../../kit/clock.js';
+import { SILENT_AUDIT } from '../../kit/effects.js';
 import { explore, type Scenario } from '../../kit/explore.js';
 import { withEachCall } from '../../kit/killed-at.js';
 import { temporaryFolder } from '../../kit/tmp.js';
@@ -45,7 +46,7 @@ async function listedStore(t: Test) {
       calls.push(name);
       return call();
     }),
-    audit: { record, recordFailure: record },
+    audit: { ...SILENT_AUDIT, record, recordFailure: record },
     /** The calls until the response, sorted. */
     async callsOf(request: () => Promise<unknown>) {
       calls.length = 0;
@@ -125,7 +126,7 @@ t.test(
       const recordFailure = async ({ subject = '' }: { subject?: string }) => void repeated.push(subject);
       const { service, settle } = unverifiedOn(store, seed, {
         users: { ...users, insert },
-        audit: { record, recordFailure },
+        audit: { ...SILENT_AUDIT, record, recordFailure },
       });
       await register(service, EMAIL);
       await settle();

@@ -5,6 +5,7 @@ import { importUsers } from '../../../src/saas/auth/import/import.js';
 import { toUserView, type UserDocument, userCollection } from '../../../src/saas/auth/store.js';
 import { auditOf, CHEAP, PASSWORD, saasApp, storeOf } from '../../kit/app.js';
 import { fakeClock } from '../../kit/clock.js';
+import { SILENT_AUDIT } from '../../kit/effects.js';
 import { countedRandom } from '../../kit/random.js';
 
 /** Accounts created by code. */
@@ -112,7 +113,7 @@ t.test('an import accepts a byte order mark and refuses other encodings', async 
       siteName: async () => 'SaaS',
       presentUser: (user) => toUserView(user, { status: 'none', plan: 'free', entitled: false }),
       announceEvent: async () => ({ emit: async () => {}, withdraw: async () => {} }),
-      audit: { record: async () => {}, recordFailure: async () => {} },
+      audit: SILENT_AUDIT,
       clock: fakeClock(),
       random: countedRandom(),
     },

@@ -10,6 +10,7 @@ import { LIFETIME_MS, type Ticket } from '../../../src/saas/login-providers/tick
 import { createPasskeyService } from '../../../src/shared/passkeys/service.js';
 import { passkeyCollection, usedChallengeCollection } from '../../../src/shared/passkeys/store.js';
 import { fakeClock } from '../../kit/clock.js';
+import { SILENT_AUDIT } from '../../kit/effects.js';
 import { explore, type Scenario } from '../../kit/explore.js';
 import { countedRandom } from '../../kit/random.js';
 import { ADA, codes, holds, insist, mailsOf, NOW, ORIGIN, serviceOn } from '../auth/explored-service.js';
@@ -145,7 +146,7 @@ function loginsOn(store: Store, seed: string) {
     usedChallenges: usedChallengeCollection(store),
     relyingParty: () => ({ id: 'app.test', origins: ['https://app.test'], name: 'Example' }),
     throttle: { attempt: (_guess, evaluate) => evaluate() },
-    audit: { record: async () => undefined, recordFailure: async () => undefined },
+    audit: SILENT_AUDIT,
     verifyCreation: async () => null,
     verifyAssertion: async () => null,
     clock,

@@ -15,6 +15,7 @@ import { createPrincipals } from '../../../src/idp/provisioning/principals.js';
 import { principalCollection } from '../../../src/idp/provisioning/store.js';
 import { createAccountService } from '../../../src/shared/account-pages/service.js';
 import { fakeClock } from '../../kit/clock.js';
+import { SILENT_AUDIT as audit } from '../../kit/effects.js';
 import { explore } from '../../kit/explore.js';
 import { SEED } from '../../kit/idp.js';
 import { countedRandom } from '../../kit/random.js';
@@ -81,7 +82,6 @@ async function setup(store: Store): Promise<void> {
 
 /** The services of one process on its view of the store; passwords, keys, limits and the audit are stubs. */
 function processOn(store: Store, seed = 'a') {
-  const audit = { record: async () => undefined, recordFailure: async () => undefined };
   const endSessions = <T>(_: string, change: () => Promise<T>) => change();
   const shared = { audit, clock, random: countedRandom(seed), endSessions };
   const collection = principalCollection(store);

@@ -3,6 +3,7 @@ import { nullIfTaken, type Store } from '../../../src/core/storage/collection.js
 import { createFactorService, type FactorService } from '../../../src/shared/factors/service.js';
 import { factorCollection, readFactorVersion } from '../../../src/shared/factors/store.js';
 import { fakeClock } from '../../kit/clock.js';
+import { SILENT_AUDIT } from '../../kit/effects.js';
 import { explore, type Scenario } from '../../kit/explore.js';
 import { codeAt, FACTOR_KEY } from '../../kit/factors.js';
 import { countedRandom } from '../../kit/random.js';
@@ -26,7 +27,7 @@ function serviceOn(store: Store, seed: string): FactorService {
     keys: [FACTOR_KEY],
     issuer: () => 'Example',
     throttle: { attempt: (_guess, evaluate) => evaluate(), trust: async () => undefined },
-    audit: { record: async () => undefined, recordFailure: async () => undefined },
+    audit: SILENT_AUDIT,
     async announce(kind, account, version) {
       const id = `${kind}:${account}:${version}`;
       await mailsOf(store).insert({ id, version }).catch(nullIfTaken);

@@ -8,6 +8,7 @@ import { factorCollection } from '../../../src/shared/factors/store.js';
 import { stepOfCode } from '../../../src/shared/factors/totp.js';
 import { onMongod } from '../../core/storage/mongod.js';
 import { fakeClock } from '../../kit/clock.js';
+import { SILENT_AUDIT } from '../../kit/effects.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 import { processesOn } from '../processes.js';
 
@@ -26,7 +27,7 @@ function serviceOn(store: Store, ...keys: [string, ...string[]]): FactorService 
     keys,
     issuer: () => 'Example',
     throttle: { attempt: (_guess, evaluate) => evaluate(), trust: async () => undefined },
-    audit: { record: async () => undefined, recordFailure: async () => undefined },
+    audit: SILENT_AUDIT,
     clock,
     random: systemRandom,
   });

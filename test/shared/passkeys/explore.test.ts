@@ -11,6 +11,7 @@ import {
   usedChallengeCollection,
 } from '../../../src/shared/passkeys/store.js';
 import { fakeClock } from '../../kit/clock.js';
+import { SILENT_AUDIT } from '../../kit/effects.js';
 import { explore, type Scenario } from '../../kit/explore.js';
 import { countedRandom } from '../../kit/random.js';
 import {
@@ -41,7 +42,7 @@ function serviceOn(store: Store, seed: string): PasskeyService {
     usedChallenges: usedChallengeCollection(store),
     relyingParty: () => ({ id: 'app.example.test', origins: [ORIGIN], name: 'Example' }),
     throttle: { attempt: (_guess, evaluate) => evaluate() },
-    audit: { record: async () => undefined, recordFailure: async () => undefined },
+    audit: SILENT_AUDIT,
     async announce({ versionField, version }) {
       await mailsOf(store).insert({ id: versionField, version }).catch(nullIfTaken);
     },

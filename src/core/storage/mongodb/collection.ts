@@ -6,6 +6,7 @@ import { type Call, DUPLICATE_KEY, type MongoCollection } from './connection.js'
 import { createInserts } from './inserts.js';
 import { createLookups } from './lookups.js';
 import {
+  and,
   type Bson,
   conditionAfter,
   countableConditions,
@@ -18,7 +19,6 @@ import {
   toUpdate,
 } from './query.js';
 import { createUpdates } from './updates.js';
-import { mongodbWrites } from './writes.js';
 
 /** Documents per step of `updateMany` and `deleteMany`. */
 const STEP_SIZE = 256;
@@ -31,7 +31,7 @@ export function mongodbCollection<T extends { id: string }>(
   shape: Shape,
   call: Call,
   read: Call = call,
-): Collection<T> {
+): Omit<Collection<T>, 'inserting' | 'ensuring' | 'changing' | 'deleting'> {
   const lookUps = new Map(['id', ...shape.unique].map((field) => [field, createLookups<T>(read, field)]));
   const insertStored = createInserts(call);
   const update = createUpdates(call);
@@ -62,8 +62,6 @@ export function mongodbCollection<T extends { id: string }>(
   };
   const insert = (doc: T) => insertStored(toStored(doc));
   return {
-    ...mongodbWrites<T>(shape.name, { insert, changeOne }),
-
     insert,
 
     insertMany(docs) {
@@ -177,11 +175,6 @@ async function forEachStep(
     handled += await call((collection) => step(collection, and({ _id: { $in: ids } }, filter)));
   }
   return handled;
-}
-
-/** A single condition stays unwrapped, because MongoDB has a fast path for filters by `_id`. */
-function and(first: Bson, ...others: Bson[]): Bson {
-  return others.length === 0 ? first : { $and: [first, ...others] };
 }
 
 function keys(fields: readonly string[], direction: 1 | -1 = 1): Record<string, 1 | -1> {

@@ -54,6 +54,11 @@ export function toFilter<T>(where: Where<T>): Bson {
   );
 }
 
+/** A single condition stays unwrapped, because MongoDB has a fast path for filters by `_id`. */
+export function and(first: Bson, ...others: Bson[]): Bson {
+  return others.length === 0 ? first : { $and: [first, ...others] };
+}
+
 function operatorsOf(condition: Value | null | Operators): unknown {
   if (condition === null || typeof condition !== 'object') return condition;
   return Object.fromEntries(Object.entries(condition).map(([operator, value]) => [`$${operator}`, value]));

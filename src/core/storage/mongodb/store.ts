@@ -16,7 +16,7 @@ import {
 } from './connection.js';
 import { CurrentReads } from './current-reads.js';
 import type { Stored } from './query.js';
-import { type MongodbWrite, writeInOrder } from './writes.js';
+import { commit, type MongodbWrite, mongodbWrites } from './writes.js';
 
 /** Version of the document layout. Increment it when older versions can no longer read the documents. */
 const SCHEMA_VERSION = 1;
@@ -85,7 +85,7 @@ export async function openMongodb(source: string | HostDatabase): Promise<Store>
   }
   const declared: (() => Promise<void>)[] = [];
   return checkedStore({
-    collection(shape) {
+    collection<T extends { id: string }>(shape: Shape): Collection<T> {
       const collection = db.collection<Stored>(prefix + shape.name, COLLECTION_OPTIONS);
       const indexed = indexBuilder(collection, shape);
       declared.push(indexed);
@@ -94,12 +94,12 @@ export async function openMongodb(source: string | HostDatabase): Promise<Store>
           await indexed();
           return translateUniqueViolation(shape.name, step(collection));
         });
-      return mongodbCollection(shape, call, (step) =>
+      const documents = mongodbCollection<T>(shape, call, (step) =>
         call((collection) => reads.read(() => step(collection))),
       );
+      return { ...documents, ...mongodbWrites<T>(shape.name, collection, { unique: shape.unique, indexed }) };
     },
-    writeAll: (writes) => writeInOrder(writes as readonly MongodbWrite[]),
-    isAtomic: false,
+    commit: (writes) => connection.call(() => commit(db.client, writes as readonly MongodbWrite[])),
     requestTimeoutMs: CALL_TIMEOUT_MS,
     serverTime: () => connection.call(() => readServerTime(db)),
     async ready() {

@@ -1,31 +1,109 @@
-/** Writes of several documents, one after another. */
-import { type Collection, nullIfTaken, type Write } from '../collection.js';
-import { changeTo } from '../semantics.js';
+/** Writes of several documents in one transaction. */
+import { performance } from 'node:perf_hooks';
+import type { mongodb } from '@fastify/mongodb';
+import { type Collection, type Commit, StoreUnavailable, type Write } from '../collection.js';
+import { applyChange } from '../semantics.js';
+import {
+  CALL_TIMEOUT_MS,
+  DUPLICATE_KEY,
+  type MongoCollection,
+  translateUniqueViolation,
+} from './connection.js';
+import { and, countableConditions, mongoField, toDocument, toFilter, toStored, toUpdate } from './query.js';
 
 /** A write of one document. */
 export interface MongodbWrite extends Write {
-  /** False if no document matches, or if the id or a unique value exists. */
-  make(): Promise<boolean>;
+  /** Resolves once the collection has its indexes, which a transaction cannot create. */
+  indexed(): Promise<void>;
+  /** Makes it. False if no document matches. */
+  make(session: mongodb.ClientSession): Promise<boolean>;
 }
 
 /** The part of a collection that creates writes. */
 export function mongodbWrites<T extends { id: string }>(
-  collection: string,
-  { insert, changeOne }: Pick<Collection<T>, 'insert' | 'changeOne'>,
-): Pick<Collection<T>, 'inserting' | 'changing' | 'replacing'> {
-  const writing = (make: () => Promise<boolean>): MongodbWrite => ({
-    collection,
-    make: async () => (await make().catch(nullIfTaken)) ?? false,
+  name: string,
+  collection: MongoCollection,
+  { unique, indexed }: { unique: readonly string[]; indexed(): Promise<void> },
+): Pick<Collection<T>, 'inserting' | 'ensuring' | 'changing' | 'deleting'> {
+  const writing = (make: MongodbWrite['make']): MongodbWrite => ({
+    collection: name,
+    indexed,
+    make: (session) => translateUniqueViolation(name, make(session)),
   });
   return {
-    inserting: (doc) => writing(() => insert(doc).then(() => true)),
-    changing: (where, change) => writing(() => changeOne(where, change)),
-    replacing: (where, before, after) => writing(() => changeOne(where, changeTo(before, after))),
+    inserting(doc) {
+      const stored = toStored(doc);
+      return writing(async (session) => (await collection.insertOne(stored, { session })).acknowledged);
+    },
+
+    ensuring(doc) {
+      const stored = toStored(doc);
+      const same = ['id', ...unique].map(mongoField).map((field) => ({ [field]: stored[field] }));
+      const options = { upsert: true };
+      return writing(async (session) => {
+        const update = collection.updateOne({ $or: same }, { $setOnInsert: stored }, { ...options, session });
+        return (await update.catch(repeatIfTaken)).acknowledged;
+      });
+    },
+
+    changing(where, change) {
+      const filter = toFilter(where);
+      const guards = countableConditions(change);
+      const update = toUpdate(change);
+      return writing(async (session) => {
+        const { matchedCount } = await collection.updateOne(and(filter, ...guards), update, { session });
+        if (matchedCount > 0 || guards.length === 0) return matchedCount > 0;
+        const uncounted = await collection.findOne(filter, { session });
+        if (uncounted) applyChange(toDocument<T>(uncounted), change);
+        return false;
+      });
+    },
+
+    deleting(where) {
+      const filter = toFilter(where);
+      return writing(async (session) => (await collection.deleteOne(filter, { session })).deletedCount > 0);
+    },
   };
 }
 
-/** Makes the writes in this order, up to the first that cannot be made. */
-export async function writeInOrder(writes: readonly MongodbWrite[]): Promise<boolean> {
-  for (const write of writes) if (!(await write.make())) return false;
-  return true;
+/** A concurrent transaction has inserted what `ensuring` did not find. */
+class Taken extends Error {}
+
+function repeatIfTaken(error: { code?: unknown }): never {
+  throw error.code === DUPLICATE_KEY ? new Taken() : error;
 }
+
+/**
+ * Makes all writes or none. The driver repeats the transaction after a conflict, and a commit whose response was lost: a transaction has a
+ * number, by which every later primary knows whether the majority has committed it.
+ */
+export async function commit(client: mongodb.MongoClient, writes: readonly MongodbWrite[]): Promise<Commit> {
+  for (const { indexed } of writes) await indexed();
+  const until = performance.now() + CALL_TIMEOUT_MS;
+  const makeAll = async (session: mongodb.ClientSession): Promise<Commit> => {
+    // The caller has been told that there was no response.
+    if (performance.now() >= until)
+      throw new StoreUnavailable('MongoDB: too many conflicts between transactions');
+    for (const write of writes) {
+      if (await write.make(session)) continue;
+      await session.abortTransaction();
+      return { committed: false, unmet: write };
+    }
+    return { committed: true };
+  };
+  for (;;) {
+    try {
+      return await client.withSession((session) =>
+        session.withTransaction(() => makeAll(session), TRANSACTION),
+      );
+    } catch (error) {
+      if (!(error instanceof Taken)) throw error;
+    }
+  }
+}
+
+const TRANSACTION: mongodb.TransactionOptions = {
+  readConcern: { level: 'snapshot' },
+  writeConcern: { w: 'majority', j: true, wtimeoutMS: CALL_TIMEOUT_MS },
+  readPreference: 'primary',
+};

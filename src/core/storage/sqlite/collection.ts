@@ -72,11 +72,8 @@ export function sqliteCollection<T extends { id: string }>(
     const found = connection.sql<{ doc: string }>(selectDoc(text)).get(...values);
     return found ? JSON.parse(found.doc) : null;
   };
-  const update = memoize((assignments) =>
-    memoize((where) => `UPDATE ${table} SET ${assignments} WHERE ${where}`),
-  );
-  /** Returns the number of written documents. */
-  const replace = (doc: T, after: T, clause: Clause): number => {
+  const update = memoize((assignments) => `UPDATE ${table} SET ${assignments} WHERE _rowid_ = ?`);
+  const writeDocument = ({ doc, row }: Found<T>, after: T): void => {
     let assignments = 'doc = ?';
     const values: (string | number | null)[] = [JSON.stringify(after)];
     for (const field of copied) {
@@ -86,16 +83,19 @@ export function sqliteCollection<T extends { id: string }>(
       assignments += `, ${quoteIdentifier(field)} = ?`;
       values.push(copy);
     }
-    return Number(connection.sql(update(assignments)(clause.text)).run(...values, ...clause.values).changes);
+    connection.sql(update(assignments)).run(...values, row);
   };
-  const writeDocument = ({ doc, row }: Found<T>, after: T): void =>
-    void replace(doc, after, { text: '_rowid_ = ?', values: [row] });
   const changeFirst = (clause: Clause, change: Change<T>): T | null => {
     const found = find(clause);
     if (!found) return null;
     const after = applyChange(found.doc, change);
     writeDocument(found, after);
     return after;
+  };
+  const deleteFirst = (clause: Clause): T | null => {
+    const doc = first(clause);
+    if (doc) connection.sql(remove).run(doc.id);
+    return doc;
   };
   const writing = (step: () => boolean): SqliteWrite => ({
     collection: shape.name,
@@ -148,11 +148,7 @@ export function sqliteCollection<T extends { id: string }>(
 
     deleteOne(where) {
       const clause = clauseOf(where);
-      return write(() => {
-        const doc = first(clause);
-        if (doc) connection.sql(remove).run(doc.id);
-        return doc;
-      });
+      return write(() => deleteFirst(clause));
     },
 
     async updateMany(where, change) {
@@ -232,14 +228,22 @@ export function sqliteCollection<T extends { id: string }>(
       });
     },
 
+    ensuring(doc) {
+      const row = rowOf(doc);
+      return writing(() => {
+        connection.sql(`${insert} ON CONFLICT DO NOTHING`).run(...row);
+        return true;
+      });
+    },
+
     changing(where, change) {
       const clause = clauseOf(where);
       return writing(() => changeFirst(clause, change) !== null);
     },
 
-    replacing(where, before, after) {
+    deleting(where) {
       const clause = clauseOf(where);
-      return writing(() => replace(before, after, clause) > 0);
+      return writing(() => deleteFirst(clause) !== null);
     },
   };
 }

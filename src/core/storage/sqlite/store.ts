@@ -9,7 +9,7 @@ import { Connection, type Database } from './connection.js';
 import { loadDriver } from './driver.js';
 import { isBusy, retryWhileBusy } from './errors.js';
 import { createDatabaseFile } from './file.js';
-import { type SqliteWrite, writeAll } from './writes.js';
+import { commit, type SqliteWrite } from './writes.js';
 
 /** Version of the file layout. Increment it when older versions can no longer read the file. */
 const SCHEMA_VERSION = 1;
@@ -112,8 +112,7 @@ export function createSqliteStore(
       tables.push(exists);
       return sqliteCollection(shape, connection, exists);
     },
-    writeAll: (writes) => writeAll(connection, writes as readonly SqliteWrite[]),
-    isAtomic: true,
+    commit: (writes) => commit(connection, writes as readonly SqliteWrite[]),
     async ready() {
       await Promise.all(tables.map((exists) => exists()));
       await writable();

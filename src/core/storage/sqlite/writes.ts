@@ -1,5 +1,5 @@
 /** Writes of several documents in one step of a transaction. */
-import { StoreUnavailable, UniqueViolation, type Write } from '../collection.js';
+import { type Commit, StoreUnavailable, type Write } from '../collection.js';
 import type { Connection } from './connection.js';
 import { toStoreError } from './errors.js';
 
@@ -12,7 +12,7 @@ export interface SqliteWrite extends Write {
 }
 
 /** Makes all writes or none. */
-export function writeAll(connection: Connection, writes: readonly SqliteWrite[]): Promise<boolean> {
+export function commit(connection: Connection, writes: readonly SqliteWrite[]): Promise<Commit> {
   const creating = writes.flatMap(({ exists }) => exists() ?? []);
   const write = () => connection.write(() => makeAll(connection, writes));
   // Synchronous once the tables exist: a call made before `close` must be queued before it.
@@ -20,25 +20,24 @@ export function writeAll(connection: Connection, writes: readonly SqliteWrite[])
 }
 
 /** A savepoint makes the writes atomic within the transaction, which they share with those of other calls. */
-function makeAll(connection: Connection, writes: readonly SqliteWrite[]): boolean {
+function makeAll(connection: Connection, writes: readonly SqliteWrite[]): Commit {
   const run = (text: string): void => void connection.sql(text).run();
   const undo = (): void => {
-    run('ROLLBACK TO "all writes"');
-    run('RELEASE "all writes"');
+    run('ROLLBACK TO "commit"');
+    run('RELEASE "commit"');
   };
-  run('SAVEPOINT "all writes"');
+  run('SAVEPOINT "commit"');
   try {
-    if (!writes.every(({ step }) => step())) {
+    const unmet = writes.find(({ step }) => !step());
+    if (unmet) {
       undo();
-      return false;
+      return { committed: false, unmet };
     }
   } catch (error) {
-    // The whole transaction ends, and perhaps the savepoint is gone already.
-    if (toStoreError(error) instanceof StoreUnavailable) throw error;
-    undo();
-    if (error instanceof UniqueViolation) return false;
+    // After an error of the store, the whole transaction ends, and perhaps the savepoint is gone already.
+    if (!(toStoreError(error) instanceof StoreUnavailable)) undo();
     throw error;
   }
-  run('RELEASE "all writes"');
-  return true;
+  run('RELEASE "commit"');
+  return { committed: true };
 }

@@ -1,4 +1,5 @@
 import type { AnnouncedEvent, EventProof } from '../../../core/ops/events.js';
+import { nullIfTaken } from '../../../core/storage/collection.js';
 import type { BillingContext } from '../context.js';
 import { isEntitled, type Projector } from '../entitlement.js';
 import { type EventOutcome, PAYMENT_EVENT } from '../store.js';
@@ -10,10 +11,7 @@ import type { PreparedChange, SubscriptionEvents } from './subscription-events.j
 /**
  * Processes a change of a stored subscription that is newer than the stored state, without a lease: its writes, of which the last
  * one stores the event with its outcome, are made together. Of two deliveries, one makes them and notifies. Null for every
- * other event, if a concurrent write came first, and for a change of the access on a store where a crash between the
- * writes would leave the user's record wrong: then the leased processing decides.
- *
- * On such a store, a crash after the first write leaves an event that is applied and not stored. The next delivery finds that out.
+ * other event, and if a concurrent write came first: then the leased processing decides.
  */
 export type ProcessChange = ReturnType<typeof createProcessChange>;
 
@@ -43,14 +41,15 @@ export function createProcessChange(
     const { write, applied } = prepared;
     const writes = [write, leases.storing(event)];
     if (!applied.isProjected) {
-      const projecting = store.isAtomic ? await projector.projecting(applied.subscription) : null;
+      const projecting = await projector.projecting(applied.subscription);
       if (!projecting) return null;
       writes.splice(1, 0, projecting);
     }
     const announced = await announce(event, applied);
     // An announcement without a change is not withdrawn, because it may be that of another delivery that is being processed; it is
     // dropped later.
-    if (!(await store.writeAll(writes))) return null;
+    const commit = await store.commit(writes).catch(nullIfTaken);
+    if (!commit?.committed) return null;
     await announced?.emit();
     return applied.outcome;
   };

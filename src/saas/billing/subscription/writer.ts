@@ -58,7 +58,7 @@ export function createSubscriptionWriter({ subscriptions, clock }: BillingContex
 
     /** The same write of a stored subscription, to be made together with others. */
     writing: (stored: SubscriptionDocument, merged: SubscriptionDocument): Write =>
-      subscriptions.replacing(stateOf(stored), stored, merged),
+      subscriptions.changing(stateOf(stored), changeTo(stored, merged)),
 
     /** Schedules a sync, at once or after a delay, and leaves the terms unchanged. */
     requestReconcile: (
