@@ -1,4 +1,4 @@
-/** Compiles into `dist`, unless no source has changed since the last time: most commands of `package.json` build first. */
+/** Compiles into `dist` what has changed since the last time: most commands of `package.json` build first. */
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -23,11 +23,15 @@ if (existsSync(STAMP) && readFileSync(STAMP, 'utf8') === state) {
   rmSync('dist/skipped', { recursive: true, force: true });
   console.log('dist is up to date');
 } else {
-  rmSync('dist', { recursive: true, force: true });
+  removeOutputsWithoutSource();
   console.log('Compiling bin, src, test and bench');
-  const { status } = spawnSync(process.execPath, ['node_modules/typescript/bin/tsc', '-p', '.'], {
-    stdio: 'inherit',
-  });
+  // Within `dist`, so that it is gone when the outputs are.
+  const incremental = ['--incremental', '--tsBuildInfoFile', 'dist/.tsbuildinfo'];
+  const { status } = spawnSync(
+    process.execPath,
+    ['node_modules/typescript/bin/tsc', '-p', '.', ...incremental],
+    { stdio: 'inherit' },
+  );
   // What the compiler printed is the last that is shown.
   if (status !== 0) process.exit(status ?? 1);
   // Pages load the client as one file. It imports no packages.
@@ -38,4 +42,14 @@ if (existsSync(STAMP) && readFileSync(STAMP, 'utf8') === state) {
   });
   // Last, so that a build that was interrupted is repeated.
   writeFileSync(STAMP, state);
+}
+
+/** The compiler leaves the outputs of sources that were removed or renamed. */
+function removeOutputsWithoutSource() {
+  if (!existsSync('dist')) return;
+  const known = new Set(sources.map((name) => name.replace(/\.ts$/, '')));
+  for (const name of readdirSync('dist', { recursive: true })) {
+    const [, source] = /^((?:bin|src|test|bench)[\\/].+?)\.(?:js|js\.map|d\.ts)$/.exec(name) ?? [];
+    if (source !== undefined && !known.has(source)) rmSync(join('dist', name));
+  }
 }
