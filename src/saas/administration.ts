@@ -123,6 +123,7 @@ function createModules(store: Store, { values, production, warn }: CommandOption
     users: documents,
     summaryOf: billing.summaryOf,
     siteName: settings.siteName,
+    event: events.event,
     announceEvent: events.announce,
   });
   return { users, billing };

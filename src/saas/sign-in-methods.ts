@@ -1,6 +1,6 @@
 import type { Messages } from '../core/http/messages.js';
 import { DAY } from '../core/kernel/clock.js';
-import { FACTOR_VERSION, refuseMissingKey } from '../shared/factors/store.js';
+import { refuseMissingKey } from '../shared/factors/store.js';
 import { contributePasskeys } from '../shared/passkeys/store.js';
 import type { ChangeMails } from './auth/mails.js';
 import type { AuthModule } from './auth/module.js';
@@ -27,8 +27,9 @@ export async function openSecondFactors(
   const { service } = createFactorModule(context, {
     keys: previous === undefined ? [key] : [key, previous],
     issuer,
-    announce: (kind, userId, version, source) =>
-      changeMails.secondFactor({ kind, versionField: FACTOR_VERSION, version }, userId, source),
+    announce: async (kind, userId, version, source) => {
+      await context.commit([await changeMails.secondFactor({ kind, version }, userId, source)]);
+    },
   });
   const isRequired = values.secondFactor === 'required';
   const graceMs = values.secondFactorGraceDays * DAY;
@@ -99,7 +100,9 @@ export async function openPasskeys(
     address: publicUrl,
     name,
     origins,
-    announce: changeMails.passkey,
+    announce: async (change, userId, source) => {
+      await context.commit([await changeMails.passkey(change, userId, source)]);
+    },
   });
   const { passkey, proveOwner } = auth.service;
   const hasOtherLogin = (userId: string) => context.signInMethods.hasOther('passkey', userId);

@@ -1,3 +1,4 @@
+import type { Effect } from '../../src/core/ops/commit.js';
 import type { AnnouncedEvent } from '../../src/core/ops/events.js';
 
 type EmitAny = (name: never, payload: never) => unknown;
@@ -16,5 +17,17 @@ export const emitting =
   async (name: string, payload: object): Promise<void> =>
     void emit(name as never, payload as never);
 
-/** Both functions of a module, which call `emit`. */
-export const eventSink = (emit?: EmitAny) => ({ emit: emitting(emit), announceEvent: announcing(emit) });
+/** The same for events that are part of a commit. */
+export const committing =
+  (emit: EmitAny = () => undefined) =>
+  async (name: string, payload: object): Promise<Effect> => ({
+    writes: [],
+    afterCommit: () => void emit(name as never, payload as never),
+  });
+
+/** The functions of a module, which call `emit`. */
+export const eventSink = (emit?: EmitAny) => ({
+  emit: emitting(emit),
+  event: committing(emit),
+  announceEvent: announcing(emit),
+});

@@ -5,11 +5,11 @@ import type { JobLog } from './jobs.js';
 export type BackgroundTasks = ReturnType<typeof createBackgroundTasks>;
 
 export function createBackgroundTasks(log: Pick<JobLog, 'error'>) {
-  const running = new Set<Promise<void>>();
+  const running = new Set<Promise<unknown>>();
   return {
     /** Starts a task after the response is sent. Its failure is logged and does not affect the request. */
-    run(what: string, work: () => Promise<void>) {
-      const done = new Promise<void>((resolve) => setImmediate(resolve))
+    run(what: string, work: () => Promise<unknown>) {
+      const done: Promise<unknown> = new Promise<void>((resolve) => setImmediate(resolve))
         .then(() => withoutBudget(work))
         .catch((err: unknown) => log.error({ err, work: what }, 'background task after a response failed'))
         .finally(() => running.delete(done));

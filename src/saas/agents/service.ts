@@ -94,11 +94,11 @@ export function createAgentAccounts(context: ModuleContext, options: AgentAccoun
     const link: AgentLink = { id, owner, userId, issuer, subject, createdAt: clock.now() };
     const existing = (await links.findOne({ id })) ?? (await linkOf(userId));
     if (!existing) {
-      await announce(linkChanges.of('connected', userId, link), userId, source);
       const proof = { of: 'agent-link', id, has: { userId } };
       const announced = await announceEvent('agents.connected', { userId, issuer }, proof);
       // The insertion decides between concurrent connections of the account, and of the user.
       if (await links.insert(link).then(() => true, nullIfTaken)) {
+        await context.commit([await announce(linkChanges.of('connected', userId, link), userId, source)]);
         await audit.record({ event: 'agents.connected', subject: userId, ip: source.ip, detail: issuer });
         await announced.emit();
         return viewOf(link);
@@ -170,10 +170,10 @@ export function createAgentAccounts(context: ModuleContext, options: AgentAccoun
     async disconnect(userId: string, source: RequestSource) {
       const link = await linkOf(userId);
       if (!link) return;
-      await announce(linkChanges.of('disconnected', userId, link), userId, source);
       const proof = { of: 'agent-link', id: link.id };
       const announced = await announceEvent('agents.disconnected', { userId, issuer }, proof);
       if (!(await links.deleteOne({ id: link.id, userId }))) return announced.withdraw();
+      await context.commit([await announce(linkChanges.of('disconnected', userId, link), userId, source)]);
       await audit.record({ event: 'agents.disconnected', subject: userId, ip: source.ip, detail: issuer });
       await announced.emit();
     },

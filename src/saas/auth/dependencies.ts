@@ -2,7 +2,8 @@ import type { Clock } from '../../core/kernel/clock.js';
 import type { Random } from '../../core/kernel/secrets.js';
 import type { Audit } from '../../core/ops/audit.js';
 import type { BackgroundTasks } from '../../core/ops/background-tasks.js';
-import type { Announce, Emit } from '../../core/ops/events.js';
+import type { CommitParts } from '../../core/ops/commit.js';
+import type { Announce, Emit, EventOf } from '../../core/ops/events.js';
 import type { UnknownWritesRegistry } from '../../core/ops/unknown-writes.js';
 import type { PasswordPolicy } from '../../core/passwords/common.js';
 import type { Passwords } from '../../core/passwords/hasher.js';
@@ -26,6 +27,8 @@ export interface SessionDependencies {
   /** Absent without the option. */
   hooks?: Hooks | undefined;
   audit: Audit;
+  commit: CommitParts;
+  event: EventOf<AuthEvents>;
   announceEvent: Announce<AuthEvents>;
   unknownWrites: UnknownWritesRegistry;
   clock: Clock;

@@ -2,14 +2,14 @@ import { withQuery } from '../../core/config/public-url.js';
 import { inHours, inMinutes } from '../../core/http/messages.js';
 import { type ReportedSource, requestDetails } from '../../core/http/request-details.js';
 import { type Clock, DAY, MINUTE } from '../../core/kernel/clock.js';
-import type { StoredChange } from '../../core/ops/stored-changes.js';
+import type { Effect } from '../../core/ops/commit.js';
 import type { Mail, Outbox } from '../../shared/email/outbox.js';
 import type { LinkToken } from './links/link-tokens.js';
 import { groupedCode, LOGIN_CODE_TTL_MS } from './sign-in/login-codes.js';
 import type { Users } from './store.js';
 
 /** The part of the e-mail outbox that this domain uses. */
-export type AccountOutbox = Pick<Outbox, 'put'>;
+export type AccountOutbox = Pick<Outbox, 'mail'>;
 
 /** Whose mail contains no name. */
 export interface Addressee {
@@ -23,11 +23,14 @@ export interface Recipient extends Addressee {
   emailVerified: boolean;
 }
 
-export interface Connection extends StoredChange {
-  kind: 'connected' | 'disconnected';
+/** A change about which the owner of an account gets a mail. */
+export interface NotifiedChange<Kind extends string> {
+  kind: Kind;
+  /** Identifies the mail: one for each change. */
+  key: string;
 }
 
-/** Enqueues the mails about accounts. */
+/** The mails about accounts, each for the commit of what it is about. */
 export type AccountMails = ReturnType<typeof createAccountMails>;
 
 export interface AccountMailOptions {
@@ -59,7 +62,7 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
     { token, hash, expiresAt }: LinkToken,
     values: Partial<Mail['values']>,
   ) =>
-    outbox.put({
+    outbox.mail({
       key: `${template}:${hash}`,
       userId: id,
       to: email,
@@ -70,15 +73,15 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
       expiresAt,
     });
 
-  /** A mail about a change of access, which is sent once the change is stored. */
+  /** A mail about a change of access. */
   const changed = (
     template: Mail['template'],
     recipient: Recipient,
-    { key, versionField, version }: StoredChange,
+    key: string,
     source: ReportedSource,
     more: { newEmail?: string; provider?: string } = {},
-  ): Promise<void> =>
-    outbox.put({
+  ): Effect =>
+    outbox.mail({
       key: `${template}:${key}`,
       userId: recipient.id,
       to: recipient.email,
@@ -86,7 +89,6 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
       template,
       values: { email: recipient.email, ...more, ...greeting(recipient), ...detailsOf(source) },
       security: true,
-      sendCondition: { userId: recipient.id, versionField, minVersion: version },
       expiresAt: inDays(7),
     });
 
@@ -127,7 +129,7 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
       { code, id: requestId, expiresAt }: { code: string; id: string; expiresAt: number },
       source: ReportedSource,
     ) =>
-      outbox.put({
+      outbox.mail({
         key: `login-code:${requestId}`,
         ...(id !== undefined && { userId: id }),
         to: email,
@@ -145,55 +147,43 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         expiresAt,
       }),
 
-    /** Enqueued before the change and sent once the password has this version. */
+    /** @param version of the password after the change */
     passwordChanged: (recipient: Recipient, version: number, source: ReportedSource) =>
-      changed(
-        'password-changed',
-        recipient,
-        { key: `${recipient.id}:${version}`, versionField: 'passwordVersion', version },
-        source,
-      ),
+      changed('password-changed', recipient, `${recipient.id}:${version}`, source),
 
-    /** To the old address; enqueued before the change and sent once the address has this version. */
+    /** To the old address. @param version of the address after the change */
     emailChanged: (recipient: Recipient, newEmail: string, version: number, source: ReportedSource) =>
-      changed(
-        'email-changed',
-        recipient,
-        { key: `${recipient.id}:${version}`, versionField: 'emailVersion', version },
-        source,
-        { newEmail },
-      ),
+      changed('email-changed', recipient, `${recipient.id}:${version}`, source, { newEmail }),
 
-    /** Enqueued before the change and sent once the factor has this version. */
+    /** @param version of the factor after the change */
     secondFactorChanged: (
       recipient: Recipient,
-      { kind, versionField, version }: { kind: 'added' | 'removed'; versionField: string; version: number },
+      { kind, version }: { kind: 'added' | 'removed'; version: number },
       source: ReportedSource,
-    ) => {
-      const change = { key: `${recipient.id}:${version}`, versionField, version };
-      return changed(`second-factor-${kind}`, recipient, change, source);
-    },
+    ) => changed(`second-factor-${kind}`, recipient, `${recipient.id}:${version}`, source),
 
-    /** Enqueued before the change and sent once it is stored. */
     passkeyChanged: (
       recipient: Recipient,
-      { kind, ...change }: StoredChange & { kind: 'added' | 'removed' },
+      { kind, key }: NotifiedChange<'added' | 'removed'>,
       source: ReportedSource,
-    ) => changed(`passkey-${kind}`, recipient, change, source),
+    ) => changed(`passkey-${kind}`, recipient, key, source),
 
-    /** The same about the account of an identity provider whose agents can act for the user. */
-    agentsChanged: (recipient: Recipient, { kind, ...change }: Connection, source: ReportedSource) =>
-      changed(`agents-${kind}`, recipient, change, source),
+    /** About the account of an identity provider whose agents can act for the user. */
+    agentsChanged: (
+      recipient: Recipient,
+      { kind, key }: NotifiedChange<'connected' | 'disconnected'>,
+      source: ReportedSource,
+    ) => changed(`agents-${kind}`, recipient, key, source),
 
-    /** The same about an account of another provider with which the user can sign in. */
+    /** About an account of another provider with which the user can sign in. */
     identityChanged: (
       recipient: Recipient,
-      { kind, provider, ...change }: Connection & { provider: string },
+      { kind, key, provider }: NotifiedChange<'connected' | 'disconnected'> & { provider: string },
       source: ReportedSource,
-    ) => changed(`identity-${kind}`, recipient, change, source, { provider }),
+    ) => changed(`identity-${kind}`, recipient, key, source, { provider }),
 
     welcome: (recipient: Recipient) =>
-      outbox.put({
+      outbox.mail({
         key: `welcome:${recipient.id}`,
         userId: recipient.id,
         to: recipient.email,
@@ -211,10 +201,10 @@ export type ChangeMails = ReturnType<typeof createChangeMails>;
 /** The mails about changes that other domains make, which know the ID of the user. */
 export function createChangeMails(users: Users, mails: AccountMails) {
   const mailed =
-    <C>(send: (recipient: Recipient, change: C, source: ReportedSource) => Promise<void>) =>
-    async (change: C, userId: string, source: ReportedSource): Promise<void> => {
+    <C>(mail: (recipient: Recipient, change: C, source: ReportedSource) => Effect) =>
+    async (change: C, userId: string, source: ReportedSource): Promise<Effect | undefined> => {
       const user = await users.findOne({ id: userId });
-      if (user) await send(user, change, source);
+      return user ? mail(user, change, source) : undefined;
     };
   return {
     secondFactor: mailed(mails.secondFactorChanged),

@@ -5,7 +5,7 @@ import type { Pages } from '../../core/http/pages.js';
 import type { FastifyTypebox } from '../../core/http/routes.js';
 import type { SubscriptionSummary } from '../../core/http/schemas.js';
 import type { ListedAudit } from '../../core/ops/audit.js';
-import type { Announce, Emit } from '../../core/ops/events.js';
+import type { Announce, Emit, EventOf } from '../../core/ops/events.js';
 import { createExpiryPurge } from '../../core/ops/purge.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
 import type { SecondFactors } from './dependencies.js';
@@ -41,6 +41,7 @@ export interface UsersModuleOptions {
   marksProfileChanges?: boolean;
   /** Called after an address or a name has changed, so that other systems receive it soon. */
   profileChanged?(): void;
+  event: EventOf<AuthEvents>;
   announceEvent: Announce<AuthEvents>;
 }
 
@@ -52,6 +53,7 @@ export function createUsersModule(
     siteName,
     marksProfileChanges = false,
     profileChanged = () => undefined,
+    event,
     announceEvent,
   }: UsersModuleOptions,
 ) {
@@ -68,6 +70,7 @@ export function createUsersModule(
     foreignHashes,
     profileMark,
     profileChanged,
+    event,
     announceEvent,
   };
   const directory = createUserDirectory(dependencies);
@@ -128,6 +131,7 @@ export interface AuthModuleOptions {
   registrationAllowed(): Promise<boolean>;
   siteName(): Promise<string>;
   emit: Emit<AuthEvents>;
+  event: EventOf<AuthEvents>;
   announceEvent: Announce<AuthEvents>;
   /** Absent if no encryption key is configured. */
   secondFactor?: { service: SecondFactors; challengeTokens: TokenKind } | undefined;
@@ -212,6 +216,7 @@ function createService(context: ModuleContext, sessions: Sessions, options: Auth
     registrationAllowed: options.registrationAllowed,
     siteName: options.siteName,
     emit: options.emit,
+    event: options.event,
     announceEvent: options.announceEvent,
     hooks: options.hooks,
     secondFactors: secondFactor?.service,

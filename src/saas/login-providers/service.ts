@@ -8,6 +8,7 @@ import { AppError, httpErrors } from '../../core/kernel/errors.js';
 import type { Sealed } from '../../core/kernel/sealed.js';
 import { newId, type Random, sha256 } from '../../core/kernel/secrets.js';
 import type { Audit } from '../../core/ops/audit.js';
+import type { CommitParts } from '../../core/ops/commit.js';
 import { createRemovalMarks } from '../../core/ops/removal-marks.js';
 import type { SingleUse } from '../../core/ops/single-use.js';
 import { nullIfTaken } from '../../core/storage/collection.js';
@@ -23,7 +24,7 @@ import { LIFETIME_MS, type PendingLogin, type Ticket } from './tickets.js';
 
 /** What the accounts of users do for a sign-in with a provider. */
 export interface FederatedAccounts extends FederatedSignIn {
-  /** Enqueues the mail about a change. */
+  /** The mail about a change. */
   announce: ChangeMails['identity'];
   /** Whether the user can sign in without a provider: by password, by e-mail or with a passkey that is not being removed. */
   hasOtherLogin(userId: string): Promise<boolean>;
@@ -49,6 +50,7 @@ export interface FederationDependencies {
   publicUrl(): string;
   /** The origins of applications, beside that of the public address. */
   origins: readonly string[];
+  commit: CommitParts;
   audit: Pick<Audit, 'record'>;
   clock: Clock;
   random: Random;
@@ -114,14 +116,14 @@ export function createFederation(deps: FederationDependencies) {
 
   const labelOf = (provider: string): string => providers.get(provider)?.label ?? provider;
 
-  const announce = (
+  const announce = async (
     kind: 'connected' | 'disconnected',
     document: IdentityDocument,
     source: RequestSource,
   ): Promise<void> => {
     const { userId, provider } = document;
     const change = { ...identityChanges.of(kind, userId, document), provider: labelOf(provider) };
-    return accounts.announce(change, userId, source);
+    await deps.commit([await accounts.announce(change, userId, source)]);
   };
 
   const view = ({ id, provider, email, createdAt }: IdentityDocument): IdentityView => ({
@@ -237,13 +239,15 @@ export function createFederation(deps: FederationDependencies) {
         if (!emailVerified && !isProven) throw federationErrors.EMAIL_NOT_VERIFIED();
         const document = documentOf(userId, ticket);
         const existing = await identities.findOne({ id: document.id });
-        if (!existing) await announce('connected', document, source);
         const inserted = existing
           ? null
           : await identities.insert(document).then(() => document, nullIfTaken);
         const found = inserted ?? existing ?? (await identities.findOne({ id: document.id }));
         if (found?.userId !== userId) throw federationErrors.IDENTITY_TAKEN();
-        if (inserted) await recordConnection(userId, ticket, source);
+        if (inserted) {
+          await announce('connected', inserted, source);
+          await recordConnection(userId, ticket, source);
+        }
         return view(found);
       }),
 
@@ -262,9 +266,9 @@ export function createFederation(deps: FederationDependencies) {
           await marks.clear(id, leaving);
           throw federationErrors.LAST_LOGIN_METHOD();
         }
-        await announce('disconnected', found, source);
         const removed = await identities.deleteOne({ id, userId, leaving });
         if (!removed) continue;
+        await announce('disconnected', removed, source);
         const { provider: detail } = removed;
         await audit.record({ event: 'identity.disconnected', subject: userId, ip: source.ip, detail });
         return;

@@ -203,8 +203,9 @@ export function createFactorService(deps: FactorDependencies) {
             ...{ secret: encryption.encrypt(account, secret), lastStep: step, ...sealed(account, codes) },
             ...{ confirmedAt: clock.now(), version },
           };
+          if (!(await change(found, confirmed, ['pending', 'pendingUntil']))) continue;
           await announce?.('added', account, version, source);
-          if (await change(found, confirmed, ['pending', 'pendingUntil'])) break;
+          break;
         }
         await audit.record({ event: 'factor.enrolled', subject: account, ip: source.ip });
         return codes;

@@ -59,7 +59,7 @@ export const readFactorVersion = async (factors: Factors, account: string): Prom
   (await factors.findOne({ id: account }))?.version ?? 0;
 
 /**
- * Enqueues the mail about a change of the factor of an account, before the change and to be sent after it.
+ * Enqueues the mail about a change of the factor of an account, after the change.
  *
  * @param version of the factor after the change
  * @param from absent if the operator makes the change
@@ -94,13 +94,14 @@ export async function removeFactor(
     const found = await factors.findOne({ id: account });
     if (found?.confirmedAt === undefined) return false;
     const { id, rev, version } = found;
-    await announce?.('removed', account, version + 1, source.by === undefined ? source : undefined);
     const removal: Change<FactorDocument> = {
       set: { recovery: [], version: version + 1, updatedAt: clock.now() },
       unset: ['secret', 'confirmedAt', 'pending', 'pendingUntil', 'recoveryKey'],
       inc: { rev: 1 },
     };
-    if (await factors.updateOne({ id, rev }, removal)) break;
+    if (!(await factors.updateOne({ id, rev }, removal))) continue;
+    await announce?.('removed', account, version + 1, source.by === undefined ? source : undefined);
+    break;
   }
   await audit.record({ event: 'factor.removed', subject: account, ...actorOf(source) });
   return true;

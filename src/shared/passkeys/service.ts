@@ -129,13 +129,13 @@ export function createPasskeyService(deps: PasskeyDependencies) {
       const created = await deps.verifyCreation(relyingParty(), form, credential);
       if (!created || !(await useChallenge(form))) return null;
       const passkey = { ...created, account, name, createdAt: clock.now() };
-      await announce?.(changeOf('added', passkey), account, source);
       if (!(await passkeys.insert(passkey).then(() => true, nullIfTaken))) return null;
       // Counted after the insertion, because others may be added at the same time.
       if ((await passkeys.count({ account }, MAX_PER_ACCOUNT + 1)) > MAX_PER_ACCOUNT) {
         await passkeys.deleteOne({ id: created.id });
         return null;
       }
+      await announce?.(changeOf('added', passkey), account, source);
       await audit.record({ event: 'passkey.added', subject: account, ip: source.ip });
       return passkey;
     },
@@ -198,8 +198,9 @@ export function createPasskeyService(deps: PasskeyDependencies) {
           await marks.clear(id, leaving);
           return 'last';
         }
+        if (!(await passkeys.deleteOne({ id, account, ...(leaving !== undefined && { leaving }) }))) continue;
         await announce?.(changeOf('removed', found), account, source.by === undefined ? source : undefined);
-        if (await passkeys.deleteOne({ id, account, ...(leaving !== undefined && { leaving }) })) break;
+        break;
       }
       await audit.record({ event: 'passkey.removed', subject: account, ...actorOf(source) });
       return 'removed';

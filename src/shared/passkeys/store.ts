@@ -88,14 +88,12 @@ export async function removePasskeys(
   source: ChangeSource,
   { passkeys, audit, announce }: RemovalDependencies,
 ): Promise<number> {
-  if (announce) {
-    const { items } = await passkeys.page({ where: { account }, sort: 'account', limit: 1 });
-    // One mail about all of them.
-    const [first] = items;
-    const by = source.by === undefined ? source : undefined;
-    if (first) await announce(changeOf('removed', first), account, by);
-  }
+  const { items } = await passkeys.page({ where: { account }, sort: 'account', limit: 1 });
   const removed = await passkeys.deleteMany({ account });
+  // One mail about all of them.
+  const [first] = items;
+  if (first && removed > 0)
+    await announce?.(changeOf('removed', first), account, source.by === undefined ? source : undefined);
   if (removed > 0) await audit.record({ event: 'passkey.removed', subject: account, ...actorOf(source) });
   return removed;
 }

@@ -114,7 +114,7 @@ t.test('a request for a link does the same work for every user name before its r
     findOne: recorded('find', null),
     updateOne: recorded('update', null),
   } as unknown as PrincipalCollection;
-  const tasks: (() => Promise<void>)[] = [];
+  const tasks: (() => Promise<unknown>)[] = [];
   const { forgotPassword } = createRecovery(principals, {
     mails: { passwordReset: recorded('mail') as never },
     throttle: { count: recorded('count') as never, tryCountKey: recorded('count key', true) as never },

@@ -1,15 +1,16 @@
 import type { Test } from 'tap';
 import type { Clock } from '../../../src/core/kernel/clock.js';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
+import { createCommit, effectOf } from '../../../src/core/ops/commit.js';
 import { createUnknownWrites, type UnknownWritesRegistry } from '../../../src/core/ops/unknown-writes.js';
 import { createAccountData, createSignInMethods } from '../../../src/core/server/contributions.js';
-import { nullIfTaken, type Store, StoreUnavailable } from '../../../src/core/storage/collection.js';
+import { type Store, StoreUnavailable } from '../../../src/core/storage/collection.js';
 import { createAccountMails } from '../../../src/saas/auth/mails.js';
 import { type AuthService, createAuthService } from '../../../src/saas/auth/service.js';
 import type { SessionTokens } from '../../../src/saas/auth/sessions/tokens.js';
 import { isSessionValid, sessionCollection, userCollection } from '../../../src/saas/auth/store.js';
 import { fakeClock } from '../../kit/clock.js';
-import { SILENT_AUDIT } from '../../kit/effects.js';
+import { NO_EFFECT, SILENT_AUDIT } from '../../kit/effects.js';
 import { eventSink } from '../../kit/events.js';
 import type { Exploration, Scenario } from '../../kit/explore.js';
 import { countedRandom } from '../../kit/random.js';
@@ -44,13 +45,8 @@ function readClaims(text: string) {
   return { claims: { sub, sid, jti }, isExpired: false };
 }
 
-interface Mail {
-  id: string;
-  versionField: string;
-  reaches: number;
-}
-
-export const mailsOf = (store: Store) => store.collection<Mail>('mails');
+/** By the keys of the mails. */
+export const mailsOf = (store: Store) => store.collection<{ id: string }>('mails');
 
 /** What a process remembers of writes without a known outcome; settled by the tests themselves. */
 export const unknownWritesOn = (clock: Clock): UnknownWritesRegistry =>
@@ -110,6 +106,7 @@ export function serviceOn(
       isTrusted: async () => false,
     },
     audit: SILENT_AUDIT,
+    commit: createCommit(store),
     presentUser: viewUnsubscribed,
     mails: silentMails,
     backgroundTasks: { run: () => undefined },
@@ -133,18 +130,11 @@ const pages = {
   verify: () => 'http://app.example.test/v',
   unlock: () => 'http://app.example.test/u',
 };
-const silentMails = createAccountMails({ outbox: { put: async () => undefined }, pages, clock: fakeClock() });
+const silentMails = createAccountMails({ outbox: { mail: () => NO_EFFECT }, pages, clock: fakeClock() });
 
-/** Notifications of changes are stored with their send condition, as in the outbox. */
 export const storedMails = (store: Store) =>
   createAccountMails({
-    outbox: {
-      async put({ key, sendCondition }) {
-        if (!sendCondition) return;
-        const { versionField, minVersion: reaches } = sendCondition;
-        await mailsOf(store).insert({ id: key, versionField, reaches }).catch(nullIfTaken);
-      },
-    },
+    outbox: { mail: ({ key }) => effectOf(mailsOf(store).ensuring({ id: key })) },
     pages,
     clock: fakeClock(),
   });

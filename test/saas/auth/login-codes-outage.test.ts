@@ -294,7 +294,7 @@ t.test('a stranger who registers the address at the same moment gets nothing', a
 t.test('a newer request leaves the older one in every order', async (t) => {
   const NEWER = 'n'.repeat(43);
   const newer = async (store: Store) => {
-    const tasks: Promise<void>[] = [];
+    const tasks: Promise<unknown>[] = [];
     await serviceOn(store, 'newer', {
       clock,
       random: countedRandom('newer'),

@@ -19,7 +19,7 @@ type ServiceOptions = NonNullable<Parameters<typeof serviceOn>[2]>;
 
 /** A service whose background tasks run when `settle` is called. */
 function unverifiedOn(store: Store, seed: string, more: ServiceOptions = {}) {
-  const tasks: (() => Promise<void>)[] = [];
+  const tasks: (() => Promise<unknown>)[] = [];
   const service = serviceOn(store, seed, {
     verificationRequired: true,
     backgroundTasks: { run: (_, work) => void tasks.push(work) },

@@ -1,6 +1,7 @@
 import t from 'tap';
 import { createSealed } from '../../../src/core/kernel/sealed.js';
 import { sha256 } from '../../../src/core/kernel/secrets.js';
+import { createCommit } from '../../../src/core/ops/commit.js';
 import { createSingleUse } from '../../../src/core/ops/single-use.js';
 import type { Store } from '../../../src/core/storage/collection.js';
 import { userCollection } from '../../../src/saas/auth/store.js';
@@ -50,6 +51,7 @@ function federationOn(store: Store, seed: string, hasOtherLogin = async () => fa
     callbackUrl: () => '',
     publicUrl: () => 'https://app.test',
     origins: [],
+    commit: createCommit(store),
     audit: { record: async () => undefined },
     clock,
     random: countedRandom(seed),

@@ -1,5 +1,6 @@
 import type { RequestSource } from '../../../core/http/routes.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
+import type { Effect } from '../../../core/ops/commit.js';
 import type { LinkUse, UsedLinks } from '../../../core/ops/used-links.js';
 import { PASSWORD_PROBLEMS } from '../../../core/passwords/problems.js';
 import type { Where } from '../../../core/storage/collection.js';
@@ -33,8 +34,8 @@ export interface Confirmation {
   /** The links that end with a confirmation by the holder of the account. */
   unset: readonly (typeof ALL_LINK_FIELDS)[number][];
   inc?: { emailVersion: number };
-  /** Enqueues the mails about the change, which are sent only after it is stored. */
-  enqueueNotices?(): Promise<void>;
+  /** The mail about the change. */
+  notice?: Effect;
 }
 
 export type ConfirmedUser = UserDocument & { usedLink: UsedLink };
@@ -99,7 +100,7 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
       confirmation: Confirmation,
       source: RequestSource,
     ): Promise<ConfirmedUser | null> {
-      const { kind, link, use, expiresAt, email, unset, inc, enqueueNotices } = confirmation;
+      const { kind, link, use, expiresAt, email, unset, inc, notice } = confirmation;
       const verified = await verifyProof(user, proof, email, source);
       const passwordChanged = 'passwordHash' in verified;
       const where = { ...link, id: user.id, suspendedAt: null };
@@ -113,8 +114,6 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
         unansweredSince: use.unansweredSince,
         ...(isChange && deps.profileMark()),
       };
-      // The mails and events are stored before the change and sent only after it, so a crash in between loses nothing.
-      await enqueueNotices?.();
       const event = { id: eventIdOf(use), userId: user.id };
       const wasUsed = proofOfUse(user.id, use.usedLinkHash);
       if (usedLink.addressVerified) {
@@ -130,9 +129,10 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
           { ...where, ...verified.precondition },
           { set, unset, ...(inc && { inc }) },
         );
-        return confirmed && { ...confirmed, usedLink };
+        if (!confirmed) return null;
+        await deps.commit([notice]);
+        return { ...confirmed, usedLink };
       }
-      await mails.passwordChanged(user, user.passwordVersion + 1, source);
       await deps.announceEvent('session.revoked', { ...event, scope: 'global' }, wasUsed);
       // A change of the address can still fail, and the account then keeps its owner.
       if (!isChange) await deps.signInMethods.remove(user.id, source);
@@ -142,6 +142,7 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
         inc: { ...inc, passwordVersion: 1, sessionEpoch: 1 },
       });
       if (!confirmed) return null;
+      await deps.commit([notice, mails.passwordChanged(user, user.passwordVersion + 1, source)]);
       await deps.foreignHashes.remove(user);
       return { ...confirmed, usedLink };
     },

@@ -61,7 +61,7 @@ export function createEmailChange(deps: EmailChangeDependencies) {
       await audit.record({ event: 'email.change-asked', subject: id, ip: source.ip });
       deps.backgroundTasks.run('e-mail change', async () => {
         if (!(await isTaken(newEmail)))
-          await mails.confirmAddressChange({ id, email: newEmail, locale: user.locale }, link);
+          await deps.commit([mails.confirmAddressChange({ id, email: newEmail, locale: user.locale }, link)]);
       });
     },
 
@@ -82,7 +82,7 @@ export function createEmailChange(deps: EmailChangeDependencies) {
         email: newEmail,
         unset: ALL_LINK_FIELDS,
         inc: { emailVersion: 1, profileVersion: 1 },
-        enqueueNotices: () => mails.emailChanged(user, newEmail, (user.emailVersion ?? 0) + 1, source),
+        notice: mails.emailChanged(user, newEmail, (user.emailVersion ?? 0) + 1, source),
       } as const;
       // The unique index decides when two accounts want the same address.
       return deps.confirmAddress(user, proof, change, source).catch((error: unknown) => {

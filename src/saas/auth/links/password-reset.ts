@@ -32,7 +32,7 @@ export function createPasswordReset(deps: PasswordResetDependencies) {
         unset: ['verifyHash', 'verifyExpiresAt'],
       },
     );
-    if (owner) await mails.passwordReset(owner, link, source);
+    if (owner) await deps.commit([mails.passwordReset(owner, link, source)]);
   };
 
   /** Sets the password and marks the link as used. `null` if the link is not valid. */
@@ -49,8 +49,6 @@ export function createPasswordReset(deps: PasswordResetDependencies) {
     if (resetHash !== usedLinkHash || !isValid) return null;
     await passwordRules.validateStrength(password, email);
     const passwordHash = await passwords.hash(password, source.isDisconnected);
-    // The mail is enqueued before the change and sent only after it, so a crash in between loses nothing.
-    await mails.passwordChanged(user, user.passwordVersion + 1, source);
     const addressVerified = !user.emailVerified;
     // Someone else may have registered the address. Nothing more is added before it is verified.
     if (addressVerified) await deps.signInMethods.remove(id, source);
@@ -70,7 +68,9 @@ export function createPasswordReset(deps: PasswordResetDependencies) {
         inc: { passwordVersion: 1, sessionEpoch: 1 },
       },
     );
-    if (changed) await deps.foreignHashes.remove(user);
+    if (!changed) return null;
+    await deps.commit([mails.passwordChanged(user, user.passwordVersion + 1, source)]);
+    await deps.foreignHashes.remove(user);
     return changed;
   };
 

@@ -75,7 +75,7 @@ export function createUnlock(deps: AuthDependencies & { usedLinks: UsedLinks<Use
           { id: user.id, email, suspendedAt: null },
           { set: { unlockHash: link.hash, unlockExpiresAt: link.expiresAt } },
         );
-        if (owner) await mails.unlock(owner, link, source);
+        if (owner) await deps.commit([mails.unlock(owner, link, source)]);
       });
       return UNLOCK_MESSAGE;
     },

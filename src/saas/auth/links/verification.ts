@@ -31,7 +31,7 @@ export function createVerification(deps: VerificationDependencies) {
       audit.record({ event: 'email.verified', subject: user.id, ip }),
       throttle.trustOnly(user.email, ip),
       // Without required verification, registration has sent the welcome mail already.
-      deps.verificationRequired ? mails.welcome(user) : undefined,
+      deps.verificationRequired ? deps.commit([mails.welcome(user)]) : undefined,
     ]);
     const event = { id: eventIdOf(user), userId: user.id, user: deps.presentUser(user) };
     await deps.emit('user.verified', event);
@@ -42,7 +42,7 @@ export function createVerification(deps: VerificationDependencies) {
     const link = newLinkToken(id, VERIFICATION_LINK_TTL_MS, deps);
     const set = { verifyHash: link.hash, verifyExpiresAt: link.expiresAt };
     if (await users.updateOne({ id, email, suspendedAt: null }, { set }))
-      await mails.verifyEmail({ id, email, locale }, link);
+      await deps.commit([mails.verifyEmail({ id, email, locale }, link)]);
   };
 
   /** Redeems a link; `null` if it is not valid. */

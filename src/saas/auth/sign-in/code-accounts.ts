@@ -40,7 +40,7 @@ export function createCodeAccounts(deps: CodeAccountDependencies) {
     });
     if (!signedIn) return null;
     deps.backgroundTasks.run('welcome', async () => {
-      await Promise.all([throttle.trustOnly(email, source.ip), mails.welcome(user)]);
+      await Promise.all([throttle.trustOnly(email, source.ip), deps.commit([mails.welcome(user)])]);
     });
     return signedIn;
   };
@@ -57,8 +57,6 @@ export function createCodeAccounts(deps: CodeAccountDependencies) {
     const { id, email, passwordHash, passwordVersion, sessionEpoch } = user;
     // Before the address is verified, so that a crash in between leaves nothing to the stranger.
     await deps.signInMethods.forget(id);
-    // Enqueued before the change and sent only after it, so a crash in between loses nothing.
-    if (passwordHash !== undefined) await mails.passwordChanged(user, passwordVersion + 1, source);
     const event = { id: eventIdOf(use), userId: id };
     const proof = proofOfUse(id, use.usedLinkHash);
     const verified = deps.presentUser({ ...user, emailVerified: true });
@@ -72,6 +70,8 @@ export function createCodeAccounts(deps: CodeAccountDependencies) {
         inc: { passwordVersion: 1, sessionEpoch: 1 },
       },
     );
+    if (taken && passwordHash !== undefined)
+      await deps.commit([mails.passwordChanged(user, passwordVersion + 1, source)]);
     if (taken) await deps.foreignHashes.remove(user);
     return taken;
   };

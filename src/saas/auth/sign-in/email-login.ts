@@ -73,7 +73,7 @@ export function createEmailLogin(deps: EmailLoginDependencies) {
     if (!isReceived) return;
     // The owner of a mistyped address must not receive the location of the sender.
     const reported = user?.emailVerified ? source : undefined;
-    await mails.loginCode(user ?? { email, locale }, { code, id, expiresAt }, reported);
+    await deps.commit([mails.loginCode(user ?? { email, locale }, { code, id, expiresAt }, reported)]);
   };
 
   /**

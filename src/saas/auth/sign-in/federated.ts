@@ -63,7 +63,7 @@ export function createFederatedSignIn(deps: FederatedSignInDependencies) {
     ): Promise<SignedIn> {
       const user = { ...newUserDocument({ ...given, emailVerified: true }, clock.now(), deps), id };
       const session = await deps.createAccount(user, source, [FIRST_FACTOR.federated], authenticatedAt);
-      deps.backgroundTasks.run('welcome', () => deps.mails.welcome(user));
+      deps.backgroundTasks.run('welcome', () => deps.commit([deps.mails.welcome(user)]));
       return session;
     },
   };

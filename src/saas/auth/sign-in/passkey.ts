@@ -75,7 +75,7 @@ export function createPasskeySignIn(deps: PasskeySignInDependencies) {
         if (error instanceof AppError) await passkey.remove();
         throw error;
       });
-      deps.backgroundTasks.run('welcome', () => deps.mails.welcome(user));
+      deps.backgroundTasks.run('welcome', () => deps.commit([deps.mails.welcome(user)]));
       return session;
     },
 

@@ -90,7 +90,7 @@ export function createRegistration(deps: RegistrationDependencies) {
       }
       const session = await createAccount(user, source);
       deps.backgroundTasks.run('welcome', async () => {
-        await Promise.all([throttle.trustOnly(user.email, source.ip), mails.welcome(user)]);
+        await Promise.all([throttle.trustOnly(user.email, source.ip), deps.commit([mails.welcome(user)])]);
       });
       return session;
     },

@@ -49,8 +49,6 @@ export function createAccountService(deps: AccountServiceDependencies) {
     const { id, email, passwordVersion, sessionEpoch } = user;
     await passwordRules.validateStrength(password, email, 'newPassword');
     const passwordHash = await passwords.hash(password, source.isDisconnected);
-    // The mail is enqueued before the change and sent only after it, so a crash in between loses nothing.
-    await mails.passwordChanged(user, passwordVersion + 1, source);
     const expiresAt = clock.now() + RESET_LINK_TTL_MS;
     const usedLink = { kind: 'password', expiresAt, passwordChanged: true, addressVerified: false } as const;
     await deps.announceEvent(
@@ -67,7 +65,9 @@ export function createAccountService(deps: AccountServiceDependencies) {
         inc: { passwordVersion: 1, sessionEpoch: 1 },
       },
     );
-    if (changed) await deps.foreignHashes.remove(user);
+    if (!changed) return null;
+    await deps.commit([mails.passwordChanged(user, passwordVersion + 1, source)]);
+    await deps.foreignHashes.remove(user);
     return changed;
   };
 

@@ -44,13 +44,14 @@ export function createUserUpdate(deps: UserUpdateDependencies) {
     return deps.passwords.hash(password);
   };
 
-  /** Enqueued before the change and sent only after it, so a crash in between loses nothing. */
-  const enqueueNotices = async (user: UserDocument, { set, inc }: UserWrite): Promise<void> => {
-    if (inc.emailVersion !== undefined && set.email !== undefined)
-      await mails.emailChanged(user, set.email, (user.emailVersion ?? 0) + 1, undefined);
-    if (inc.passwordVersion !== undefined)
-      await mails.passwordChanged(user, user.passwordVersion + 1, undefined);
-  };
+  const notices = (user: UserDocument, { set, inc }: UserWrite) => [
+    inc.emailVersion !== undefined && set.email !== undefined
+      ? mails.emailChanged(user, set.email, (user.emailVersion ?? 0) + 1, undefined)
+      : undefined,
+    inc.passwordVersion === undefined
+      ? undefined
+      : mails.passwordChanged(user, user.passwordVersion + 1, undefined),
+  ];
 
   /** A new password ends all sessions. */
   const announceEnd = async (
@@ -122,7 +123,6 @@ export function createUserUpdate(deps: UserUpdateDependencies) {
         if (!write) return user;
         if (write.set.email !== undefined && (await users.findOne({ email: write.set.email })))
           throw authErrors.EMAIL_TAKEN();
-        await enqueueNotices(user, write);
         const announced = [await announceEnd(user, write), await announceUpdate(user, write)];
         const withdraw = () => Promise.all(announced.map((event) => event?.withdraw()));
         const { where, ...applied } = write;
@@ -132,6 +132,7 @@ export function createUserUpdate(deps: UserUpdateDependencies) {
           throw authErrors.EMAIL_TAKEN();
         });
         if (written) {
+          await deps.commit(notices(user, write));
           await finish(user, written, write, operator, announced);
           return written;
         }
