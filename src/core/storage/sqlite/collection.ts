@@ -250,7 +250,7 @@ export function sqliteCollection<T extends { id: string }>(
 
 /** The declared fields, which the table copies beside the document. */
 function declaredColumns({ declared }: Shape): string[] {
-  return [...declared].filter((field) => field !== 'id');
+  return [...declared.keys()].filter((field) => field !== 'id');
 }
 
 /** Creates the table, or adds newly declared columns and indexes. Runs under the write lock. */
@@ -286,7 +286,7 @@ export function hasTable(connection: Connection, shape: Shape): boolean {
 /** Whether the table exists and has a column for every declared field. */
 export function hasColumns(connection: Connection, shape: Shape): boolean {
   const columns = namesIn(connection, 'table_info', shape);
-  return ['id', 'doc', ...shape.declared].every((field) => columns.has(field));
+  return ['id', 'doc', ...shape.declared.keys()].every((field) => columns.has(field));
 }
 
 function namesIn(connection: Connection, list: 'table_info' | 'index_list', shape: Shape): Set<string> {
