@@ -11,6 +11,7 @@ import {
   UniqueViolation,
   type Value,
 } from '../collection.js';
+import { indexesOf } from '../indexes.js';
 import { applyChange, cursorAfter, positionOf } from '../semantics.js';
 import type { Connection } from './connection.js';
 import { estimateRows } from './estimate.js';
@@ -270,7 +271,8 @@ export function createTable(connection: Connection, shape: Shape): void {
     for (const column of columns) run(`ALTER TABLE ${table} ADD COLUMN ${column}`);
     fillCopies(run, shape);
   }
-  for (const { name, kind, fields } of indexesOf(shape)) {
+  for (const { name, isUnique, fields } of indexesOf(shape)) {
+    const kind = isUnique ? 'UNIQUE INDEX' : 'INDEX';
     run(
       `CREATE ${kind} IF NOT EXISTS ${quoteIdentifier(name)} ON ${table} (${fields.map(quoteIdentifier).join(', ')})`,
     );
@@ -292,19 +294,6 @@ export function hasColumns(connection: Connection, shape: Shape): boolean {
 function namesIn(connection: Connection, list: 'table_info' | 'index_list', shape: Shape): Set<string> {
   const rows = connection.sql<{ name: string }>(`SELECT name FROM pragma_${list}(?)`).all(shape.name);
   return new Set(rows.map(({ name }) => name));
-}
-
-/** Field and collection names contain no dot or space, so these index names are unambiguous. */
-function indexesOf({ name, unique, indexes }: Shape) {
-  return [
-    ...unique.map((field) => ({ name: `${name}.${field} unique`, kind: 'UNIQUE INDEX', fields: [field] })),
-    // With the id at the end, the index has the order of `page`.
-    ...indexes.map((fields) => ({
-      name: `${name}.${fields.join('.')}`,
-      kind: 'INDEX',
-      fields: [...new Set([...fields, 'id'])],
-    })),
-  ];
 }
 
 /**
