@@ -34,6 +34,7 @@ async function build(size: number): Promise<void> {
     unique: ['handle'],
     indexes: [['createdAt']],
     fields: ['state'],
+    numbers: ['createdAt'],
   });
   const batch = Math.min(size, 5000);
   for (let from = 0; from < size; from += batch) {

@@ -302,7 +302,7 @@ async function expiredCount(): Promise<number> {
     uri,
     'sessions',
     (documents) => documents.count(where),
-    { fields: ['expiresAt'] },
+    { numbers: ['expiresAt'] },
   );
   return count ?? 0;
 }

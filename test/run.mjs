@@ -80,7 +80,8 @@ function temporaryFolder() {
   // Of runs that a signal has ended while their programs still wrote.
   for (const other of foldersOf(prefix)) if (!isRunning(other.slice(prefix.length))) remove(other);
   const folder = prefix + process.pid;
-  mkdirSync(folder, { mode: 0o700 });
+  // Other users cannot list it, but PostgreSQL, which root runs as another user, reaches its own folder.
+  mkdirSync(folder, { mode: 0o711 });
   process.once('exit', () => remove(folder));
   return { TMPDIR: folder };
 }

@@ -44,7 +44,8 @@ for (const [name, jump] of Object.entries(JUMPS)) {
       term: number;
       dueAt: number;
     }>('leases', {
-      fields: ['owner', 'until', 'term', 'dueAt'],
+      fields: ['owner'],
+      numbers: ['until', 'term', 'dueAt'],
     });
     await leases.updateOne({ id: 'work' }, { set: { until: clock.now() + jump + 30_000 } });
     const third = start('third');

@@ -30,7 +30,8 @@ export const LEASE_COLLECTION = 'leases';
 
 /** Its declaration. */
 export const LEASE_FIELDS = {
-  fields: ['owner', 'until', 'term', 'dueAt'],
+  fields: ['owner'],
+  numbers: ['until', 'term', 'dueAt'],
 } satisfies Declaration<LeaseDocument>;
 
 /** The lease under which a job runs. */

@@ -9,7 +9,7 @@ export interface UsedOnce {
 }
 
 export const usedOnceCollection = (store: Store, name: string): Collection<UsedOnce> =>
-  store.collection<UsedOnce>(name, { indexes: [['expiresAt']] });
+  store.collection<UsedOnce>(name, { indexes: [['expiresAt']], numbers: ['expiresAt'] });
 
 export type SingleUse = ReturnType<typeof createSingleUse>;
 

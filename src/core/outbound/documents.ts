@@ -28,7 +28,7 @@ export type DocumentCopies = Collection<DocumentCopy>;
 export const documentCollection = (store: Store): DocumentCopies =>
   store.collection<DocumentCopy>('documents', {
     indexes: [['expiresAt'], ['usedAt'], ['uri']],
-    fields: ['fetchedAt', 'lastUsedAt', 'blockedAt'],
+    numbers: ['expiresAt', 'usedAt', 'fetchedAt', 'lastUsedAt', 'blockedAt'],
   });
 
 /** The document cannot be read now. The reason is for the log only: it would tell a scanner what answers where. */

@@ -39,9 +39,10 @@ export function checkedStore(engine: Engine): Store {
   };
 }
 
-/** The properties in which two declarations of a collection must be equal; `fields` and `unique` are unordered. */
-function declarationKey<T>({ fields = [], unique = [], indexes = [] }: Declaration<T>): unknown[] {
-  return [[...fields].sort(), [...unique].sort(), indexes];
+/** The properties in which two declarations of a collection must be equal; only those of indexes are ordered. */
+function declarationKey<T>(declaration: Declaration<T>): unknown[] {
+  const { fields = [], numbers = [], booleans = [], unique = [], indexes = [] } = declaration;
+  return [...[fields, numbers, booleans, unique].map((some) => [...some].sort()), indexes];
 }
 
 // An invalid argument causes a rejection like any other error. The methods that requests call most pass the promise of the

@@ -1,13 +1,16 @@
 /** Validation of arguments for all engines. Messages name fields, never values, which may be secrets. */
 import { type Declaration, RefusedDocument, RefusedSelector } from './collection.js';
 
+/** The type of a declared field, which PostgreSQL needs for its column. */
+export type FieldType = 'string' | 'number' | 'boolean';
+
 /** A validated declaration. */
 export interface Shape {
   readonly name: string;
   readonly unique: readonly string[];
   readonly indexes: readonly (readonly string[])[];
-  /** Fields that a filter or sort may name. */
-  readonly declared: ReadonlySet<string>;
+  /** Fields that a filter or sort may name, and the type of their values. */
+  readonly declared: ReadonlyMap<string, FieldType>;
   /** Fields that are strings in every document: `id` and the unique ones. */
   readonly required: ReadonlySet<string>;
 }
@@ -22,10 +25,17 @@ const ACTIONS = new Set(['set', 'unset', 'inc']);
 export function shapeOf<T>(name: string, declaration: Declaration<T>): Shape {
   const unique: readonly string[] = declaration.unique ?? [];
   const indexes: readonly (readonly string[])[] = declaration.indexes ?? [];
+  const { fields = [], numbers = [], booleans = [] } = declaration;
   const required = new Set(['id', ...unique]);
-  const declared = new Set([...required, ...(declaration.fields ?? []), ...indexes.flat()]);
-  // `doc` is the column of the document in SQLite.
-  const bad = [name, ...declared].find((word) => !isFieldName(word)) ?? (declared.has('doc') ? 'doc' : null);
+  const strings = [...required, ...fields, ...indexes.flat()];
+  const declared = new Map<string, FieldType>([
+    ...strings.map((field) => [field, 'string'] as const),
+    ...numbers.map((field) => [field, 'number'] as const),
+    ...booleans.map((field) => [field, 'boolean'] as const),
+  ]);
+  // `doc` is the column of the document in SQL databases.
+  const bad =
+    [name, ...declared.keys()].find((word) => !isFieldName(word)) ?? (declared.has('doc') ? 'doc' : null);
   if (bad !== null) throw new TypeError(`${name}: ${JSON.stringify(bad)} cannot be declared`);
   return { name, unique, indexes, declared, required };
 }
@@ -40,27 +50,29 @@ export function checkWhere(shape: Shape, where: unknown): void {
 export function checkConditions(shape: Shape, where: unknown): asserts where is object {
   if (!isPlainObject(where)) throw new RefusedSelector(`${shape.name}: the filter is not a plain object`);
   for (const field of keysOf(where)) {
+    const type = shape.declared.get(field as string);
     const problem =
-      typeof field === 'symbol' || !shape.declared.has(field)
+      type === undefined
         ? 'is not declared'
-        : conditionProblem(where[field], shape.required.has(field));
+        : conditionProblem(where[field as string], type, shape.required.has(field as string));
     if (problem) throw new RefusedSelector(`${shape.name}: filter field ${String(field)} ${problem}`);
   }
 }
 
-function conditionProblem(condition: unknown, required: boolean): string | null {
+function conditionProblem(condition: unknown, type: FieldType, required: boolean): string | null {
   // A required field is never null, so a null condition is an error of the caller.
   if (condition === null) return required ? 'can never be null' : null;
-  if (!isPlainObject(condition)) return valueProblem(condition);
+  const problemOf = (value: unknown) => valueProblem(value, type);
+  if (!isPlainObject(condition)) return problemOf(condition);
   const operators = keysOf(condition);
   if (operators.length === 1 && operators[0] === 'in') {
     const values = condition['in'];
-    return Array.isArray(values) ? firstProblem(values, valueProblem) : 'has an `in` that is not an array';
+    return Array.isArray(values) ? firstProblem(values, problemOf) : 'has an `in` that is not an array';
   }
   if (operators.length === 0 || !operators.every((operator) => RANGE.has(operator as string))) {
     return 'has an operator other than in, or lt, lte, gt, gte';
   }
-  return firstProblem(Object.values(condition), valueProblem);
+  return firstProblem(Object.values(condition), problemOf);
 }
 
 /** Validates the bound of a count. */
@@ -97,9 +109,9 @@ function checkField(shape: Shape, field: string | symbol, value: unknown): void 
 }
 
 function fieldProblem(shape: Shape, field: string, value: unknown): string | null {
-  if (shape.required.has(field)) return typeof value === 'string' ? valueProblem(value) : 'must be a string';
-  if (shape.declared.has(field)) return value === null ? null : valueProblem(value);
-  return jsonProblem(value, 0);
+  const type = shape.declared.get(field);
+  if (type === undefined) return jsonProblem(value, 0);
+  return value === null && !shape.required.has(field) ? null : valueProblem(value, type);
 }
 
 /** Validates a change of at least one field. `updateMany` cannot set a unique field, which only one document can have. */
@@ -140,11 +152,11 @@ export function checkChange(shape: Shape, change: unknown, many = false): void {
   if (seen.size === 0) throw new RefusedDocument(`${shape.name}: the change is empty`);
 }
 
-/** Describes why a value is invalid in a declared field or filter; null if it is valid. */
-export function valueProblem(value: unknown): string | null {
-  if (typeof value === 'boolean') return null;
+/** Describes why a value is invalid in a declared field of this type or in a filter on it; null if it is valid. */
+export function valueProblem(value: unknown, type: FieldType): string | null {
+  if (typeof value !== type) return `is not a ${type}`;
   if (typeof value === 'number') return Number.isSafeInteger(value) ? null : 'is not a safe integer';
-  if (typeof value !== 'string') return 'is not a string, number or boolean';
+  if (typeof value !== 'string') return null;
   if (value === '') return 'is empty';
   // In SQLite, lone surrogates become U+FFFD and JSON strings end at U+0000, so different strings would become equal.
   return value.isWellFormed() && !value.includes('\0') ? null : 'is ill-formed';

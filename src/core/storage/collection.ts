@@ -6,7 +6,7 @@
 
 /**
  * A value of a declared field or filter. Strings are well-formed, non-empty and without U+0000; numbers are safe
- * integers, because engines round fractions differently. A field has one type in all documents.
+ * integers, because engines round fractions differently. A declared field has one type in all documents.
  */
 export type Value = string | number | boolean;
 
@@ -26,6 +26,16 @@ export type UniqueField<T> = {
 /** The fields of `T` that `inc` can change. */
 export type NumberField<T> = {
   [K in keyof T & string]-?: NonNullable<T[K]> extends number ? K : never;
+}[keyof T & string];
+
+/** The fields of `T` with strings. */
+export type StringField<T> = {
+  [K in keyof T & string]-?: NonNullable<T[K]> extends string ? K : never;
+}[keyof T & string];
+
+/** The fields of `T` with booleans. */
+export type BooleanField<T> = {
+  [K in keyof T & string]-?: NonNullable<T[K]> extends boolean ? K : never;
 }[keyof T & string];
 
 /** The optional fields of `T`, which `unset` can remove. */
@@ -119,10 +129,17 @@ export interface Estimate {
 /** Up to this number of documents, an estimate is exact. */
 export const EXACT_COUNT_LIMIT = 10_000;
 
-/** The fields of a collection that filters and sorting may use. */
+/**
+ * The fields of a collection that filters and sorting may use. Those with an index are in `unique` or `indexes`; the others are for
+ * conditions beside an id or an indexed field.
+ */
 export interface Declaration<T> {
-  /** Fields without an index, for conditions beside an id or an indexed field. */
-  fields?: readonly DeclaredField<T>[];
+  /** Fields with strings and without an index. */
+  fields?: readonly StringField<T>[];
+  /** Every declared field with numbers, whether or not it has an index. */
+  numbers?: readonly NumberField<T>[];
+  /** Every declared field with booleans, whether or not it has an index. */
+  booleans?: readonly BooleanField<T>[];
   unique?: readonly UniqueField<T>[];
   indexes?: readonly (readonly DeclaredField<T>[])[];
 }

@@ -2,6 +2,7 @@
 import type { Store } from './collection.js';
 import { existingFile } from './existing.js';
 import type { HostDatabase } from './host-database.js';
+import { isPostgresqlUri, postgresqlUriProblem } from './postgresql/source.js';
 import { openSqlite } from './sqlite/store.js';
 
 const MONGODB = /^mongodb(?:\+srv)?:\/\/[^/?#\s]+\/[^/?#\s]+/;
@@ -11,8 +12,9 @@ export function storeUriProblem(uri: string): string | null {
   if (MONGODB.test(uri)) return null;
   if (uri.startsWith('mongodb'))
     return 'a MongoDB URI names its hosts and its database: mongodb://host:27017/name';
+  if (isPostgresqlUri(uri)) return postgresqlUriProblem(uri);
   if (!uri.startsWith('sqlite:'))
-    return `a store URI begins with sqlite:, mongodb:// or mongodb+srv://, like sqlite:data/app.db${schemeOf(uri)}`;
+    return `a store URI begins with sqlite:, postgres://, mongodb:// or mongodb+srv://, like sqlite:data/app.db${schemeOf(uri)}`;
   const path = uri.slice('sqlite:'.length);
   if (path === '' || path.endsWith('/') || path.includes('\0'))
     return 'a SQLite URI names a file: sqlite:data/app.db';
@@ -40,6 +42,8 @@ export async function openStore(source: string | HostDatabase): Promise<Store> {
   if (typeof source === 'string' && source.startsWith('sqlite:')) {
     return openSqlite(source.slice('sqlite:'.length));
   }
+  if (typeof source === 'string' && isPostgresqlUri(source))
+    return (await import('./postgresql/store.js')).openPostgresql(source);
   return (await import('./mongodb/store.js')).openMongodb(source);
 }
 

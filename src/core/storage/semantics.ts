@@ -93,7 +93,7 @@ export function positionOf(shape: Shape, sort: string, desc: boolean, cursor: Cu
   }
   if (!Array.isArray(parts) || parts.length !== 4) throw invalid;
   const [cursorSort, cursorDesc, value, id] = parts;
-  if (cursorSort !== sort || cursorDesc !== desc || typeof id !== 'string' || valueProblem(id)) throw invalid;
-  if (value !== null && valueProblem(value)) throw invalid;
+  if (cursorSort !== sort || cursorDesc !== desc || valueProblem(id, 'string')) throw invalid;
+  if (value !== null && valueProblem(value, shape.declared.get(sort) ?? 'string')) throw invalid;
   return { value, id };
 }

@@ -64,7 +64,7 @@ export function createCounters(
   { clock, audit, onRefusal, pause = sleep }: CounterDependencies,
 ) {
   const documents = store.collection<CounterDocument>('throttles', {
-    fields: ['count', 'until', 'pending'],
+    numbers: ['count', 'until', 'pending', 'expiresAt'],
     indexes: [['expiresAt']],
   });
   const semaphores = new KeyedSemaphore(1, MAX_QUEUE);

@@ -96,6 +96,7 @@ export function createGuesses(
 ) {
   const sources = store.collection<KnownSource>('knownSources', {
     indexes: [['expiresAt'], ['account']],
+    numbers: ['expiresAt'],
   });
   const semaphores = new KeyedSemaphore(MAX_CONCURRENT, MAX_QUEUE);
   /** By source: reservations of correct guesses, each for a waiting guess. */

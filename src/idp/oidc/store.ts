@@ -161,33 +161,35 @@ export type Consents = Collection<ConsentDocument>;
 export type UsedAssertions = Collection<UsedDocument>;
 
 export const usedAssertionCollection = (store: Store): UsedAssertions =>
-  store.collection<UsedDocument>('usedAssertions', { indexes: [['expiresAt']] });
+  store.collection<UsedDocument>('usedAssertions', { indexes: [['expiresAt']], numbers: ['expiresAt'] });
 
 export type UsedProofs = Collection<UsedDocument>;
 
 export const usedProofCollection = (store: Store): UsedProofs =>
-  store.collection<UsedDocument>('usedProofs', { indexes: [['expiresAt']] });
+  store.collection<UsedDocument>('usedProofs', { indexes: [['expiresAt']], numbers: ['expiresAt'] });
 
 export type PushedRequests = Collection<PushedRequestDocument>;
 
 export const pushedRequestCollection = (store: Store): PushedRequests =>
   store.collection<PushedRequestDocument>('pushedRequests', {
     indexes: [['expiresAt']],
-    fields: ['clientId', 'openedAt', 'usedAt'],
+    fields: ['clientId'],
+    numbers: ['expiresAt', 'openedAt', 'usedAt'],
   });
 
 export function grantCollection(store: Store): Grants {
   return store.collection<GrantDocument>('grants', {
-    fields: ['codeExpiresAt', 'consumedAt', 'revokedAt', 'revision'],
+    numbers: ['codeExpiresAt', 'consumedAt', 'revokedAt', 'revision'],
   });
 }
 
 export function sessionCollection(store: Store): Sessions {
   return store.collection<SessionDocument>('sessions', {
     indexes: [['expiresAt'], ['sub']],
+    numbers: ['expiresAt'],
   });
 }
 
 export function consentCollection(store: Store): Consents {
-  return store.collection<ConsentDocument>('consents', { fields: ['revocations'] });
+  return store.collection<ConsentDocument>('consents', { numbers: ['revocations'] });
 }

@@ -30,7 +30,7 @@ export type FirstOperator = ReturnType<typeof createFirstOperator>;
 const ID = 'first-operator';
 
 export function setupCollection(store: Store): Collection<SetupDocument> {
-  return store.collection<SetupDocument>('setup', { fields: ['expiresAt'] });
+  return store.collection<SetupDocument>('setup', { numbers: ['expiresAt'] });
 }
 
 export function createFirstOperator(

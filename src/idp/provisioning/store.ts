@@ -130,10 +130,16 @@ export function principalCollection(store: Store): PrincipalCollection {
     unique: ['handle'],
     // The last three are for the lists of the console and of the operators.
     indexes: [['createdAt'], ['kind', 'handle'], ['state', 'handle'], ['operatorSince']],
-    fields: [
-      ...(['epoch', 'linkHash', 'linkExpiresAt', 'usedLinkHash', 'unansweredSince'] as const),
-      ...(['mailedLinkHash', 'mailedLinkExpiresAt', 'verifyHash', 'verifyExpiresAt'] as const),
-      ...(['operatorLinkHash', 'keyRevision'] as const),
+    fields: ['linkHash', 'usedLinkHash', 'mailedLinkHash', 'verifyHash', 'operatorLinkHash'],
+    numbers: [
+      'createdAt',
+      'operatorSince',
+      'epoch',
+      'linkExpiresAt',
+      'unansweredSince',
+      'mailedLinkExpiresAt',
+      'verifyExpiresAt',
+      'keyRevision',
     ],
   });
 }
@@ -156,6 +162,7 @@ export function clientCollection(store: Store): ClientCollection {
   return store.collection<ClientDocument>('clients', {
     indexes: [['createdAt'], ['expiresAt']],
     fields: ['secretHash'],
+    numbers: ['createdAt', 'expiresAt'],
   });
 }
 

@@ -18,5 +18,5 @@ export const registrationTokenCollection = (store: Store): RegistrationTokenColl
   store.collection<RegistrationTokenDocument>('registrationTokens', {
     unique: ['tokenHash'],
     indexes: [['expiresAt'], ['createdAt']],
-    fields: ['usesLeft'],
+    numbers: ['expiresAt', 'createdAt', 'usesLeft'],
   });

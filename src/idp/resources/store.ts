@@ -42,6 +42,7 @@ export type ResourceCollection = Collection<ResourceDocument>;
 export function resourceCollection(store: Store): ResourceCollection {
   return store.collection<ResourceDocument>('resources', {
     unique: ['identifier'],
-    fields: ['secretHash', 'revision'],
+    fields: ['secretHash'],
+    numbers: ['revision'],
   });
 }

@@ -20,7 +20,11 @@ export interface AgentLink {
 export type AgentLinks = Collection<AgentLink>;
 
 export const agentLinkCollection = (store: Store): AgentLinks =>
-  store.collection<AgentLink>('agentLinks', { unique: ['owner'], indexes: [['userId', 'createdAt']] });
+  store.collection<AgentLink>('agentLinks', {
+    unique: ['owner'],
+    indexes: [['userId', 'createdAt']],
+    numbers: ['createdAt'],
+  });
 
 export const linkId = (issuer: string, subject: string): string => sha256(JSON.stringify([issuer, subject]));
 export const linkOwner = (issuer: string, userId: string): string => sha256(JSON.stringify([issuer, userId]));

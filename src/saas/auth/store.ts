@@ -129,19 +129,20 @@ export function userCollection(store: Store): Users {
       ['emailVerified', 'createdAt'],
       ['subscriptionPlan', 'createdAt'],
     ],
-    fields: [
+    fields: ['resetHash', 'verifyHash', 'changeHash', 'unlockHash', 'usedLinkHash'],
+    numbers: [
+      'createdAt',
+      'deletingAt',
+      'profileChangedAt',
+      'suspendedAt',
       'passwordVersion',
       'sessionEpoch',
       'subscriptionRev',
       'metadataRev',
       'profileVersion',
-      'resetHash',
-      'verifyHash',
-      'changeHash',
-      'unlockHash',
-      'usedLinkHash',
       'unansweredSince',
     ],
+    booleans: ['emailVerified'],
   });
 }
 
@@ -220,7 +221,8 @@ export async function readUserVersion(
 export function sessionCollection(store: Store): Sessions {
   return store.collection<SessionDocument>('sessions', {
     indexes: [['userId', 'createdAt'], ['expiresAt']],
-    fields: ['currentId', 'revokedAt'],
+    fields: ['currentId'],
+    numbers: ['createdAt', 'expiresAt', 'revokedAt'],
   });
 }
 

@@ -42,7 +42,7 @@ export type Purchases = Collection<PurchaseDocument>;
 export function purchaseCollection(store: Store): Purchases {
   return store.collection<PurchaseDocument>('purchases', {
     indexes: [['userId', 'at'], ['recheckAt']],
-    fields: ['rev'],
+    numbers: ['at', 'recheckAt', 'rev'],
   });
 }
 

@@ -48,7 +48,8 @@ export function paymentEventCollection(store: Store): PaymentEvents {
       ['about', 'outcome', 'receivedAt'],
       ['outcome', 'receivedAt'],
     ],
-    fields: ['leaseUntil', 'owner'],
+    fields: ['owner'],
+    numbers: ['receivedAt', 'leaseUntil'],
   });
 }
 
@@ -76,6 +77,7 @@ export const CUSTOMER_COLLECTION = 'customers';
 export const CUSTOMER_FIELDS = {
   unique: ['customerId'],
   indexes: [['profileDueAt'], ['profileRejectedAt']],
+  numbers: ['profileDueAt', 'profileRejectedAt'],
 } satisfies Declaration<CustomerDocument>;
 
 export function customerCollection(store: Store): Customers {
@@ -106,6 +108,7 @@ export function checkoutCollection(store: Store): Checkouts {
   return store.collection<CheckoutDocument>('checkouts', {
     indexes: [['userId'], ['expiresAt']],
     fields: ['key', 'sessionId'],
+    numbers: ['expiresAt'],
   });
 }
 
@@ -214,7 +217,7 @@ export type Subscriptions = Collection<SubscriptionDocument>;
 export function subscriptionCollection(store: Store): Subscriptions {
   return store.collection<SubscriptionDocument>('subscriptions', {
     indexes: [['userId', 'startedAt'], ['status', 'startedAt'], ['startedAt'], ['recheckAt']],
-    fields: ['rev'],
+    numbers: ['startedAt', 'recheckAt', 'rev'],
   });
 }
 
@@ -289,7 +292,7 @@ export type Payments = Collection<PaymentDocument>;
 export function paymentCollection(store: Store): Payments {
   return store.collection<PaymentDocument>('payments', {
     indexes: [['userId', 'at'], ['status', 'at'], ['at'], ['paymentIntentId'], ['chargeId'], ['recheckAt']],
-    fields: ['rev'],
+    numbers: ['at', 'recheckAt', 'rev'],
   });
 }
 

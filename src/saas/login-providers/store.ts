@@ -24,6 +24,7 @@ export type Identities = Collection<IdentityDocument>;
 export const identityCollection = (store: Store): Identities =>
   store.collection<IdentityDocument>('identities', {
     fields: ['leaving'],
+    numbers: ['createdAt'],
     indexes: [['userId', 'createdAt']],
   });
 

@@ -29,9 +29,9 @@ export type CustomValue = string | number | boolean;
 const COLLECTION = 'settings';
 
 export function settingsCollection(store: Store): Collection<SettingsDocument> {
-  return store.collection<SettingsDocument>(COLLECTION, { fields: ['version'] });
+  return store.collection<SettingsDocument>(COLLECTION, { numbers: ['version'] });
 }
 
 export function customSettingsCollection(store: Store): Collection<CustomSettingsDocument> {
-  return store.collection<CustomSettingsDocument>(COLLECTION, { fields: ['version'] });
+  return store.collection<CustomSettingsDocument>(COLLECTION, { numbers: ['version'] });
 }

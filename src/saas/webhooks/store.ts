@@ -40,15 +40,15 @@ export type Endpoints = Collection<EndpointDocument>;
 export const endpointCollection = (store: Store): Endpoints =>
   store.collection<EndpointDocument>('webhook_endpoints', {
     indexes: [['createdAt']],
-    fields: [
+    fields: ['secret', 'previousSecret'],
+    numbers: [
+      'createdAt',
       'version',
       'disabledAt',
       'failingSince',
       'lastSuccessAt',
       'unanswered',
       'pausedUntil',
-      'secret',
-      'previousSecret',
     ],
   });
 
@@ -95,7 +95,8 @@ export const deliveryCollection = (store: Store): Deliveries =>
       ['createdAt'],
       ['dueAt'],
     ],
-    fields: ['attempts', 'event'],
+    fields: ['event'],
+    numbers: ['dueAt', 'createdAt', 'attempts'],
   });
 
 /** An event whose change was about to be made. */
@@ -113,7 +114,7 @@ export interface IntentDocument {
 export type Intents = Collection<IntentDocument>;
 
 export const intentCollection = (store: Store): Intents =>
-  store.collection<IntentDocument>('webhook_intents', { indexes: [['createdAt']] });
+  store.collection<IntentDocument>('webhook_intents', { indexes: [['createdAt']], numbers: ['createdAt'] });
 
 /** What the services of this domain share. */
 export interface WebhookDependencies {

@@ -68,6 +68,6 @@ export function mailCollection(store: Store): Mails {
   return store.collection<MailDocument>('mails', {
     unique: ['key'],
     indexes: [['dueAt'], ['endedAt'], ['status', 'endedAt'], ['userId', 'id']],
-    fields: ['attempts'],
+    numbers: ['dueAt', 'endedAt', 'attempts'],
   });
 }

@@ -33,7 +33,7 @@ export interface FactorDocument {
 export type Factors = Collection<FactorDocument>;
 
 export const factorCollection = (store: Store): Factors =>
-  store.collection<FactorDocument>('factors', { fields: ['lastStep', 'rev', 'confirmedAt'] });
+  store.collection<FactorDocument>('factors', { numbers: ['lastStep', 'rev', 'confirmedAt'] });
 
 /**
  * Prevents a start without the encryption key, after which a password alone would open accounts that have a second factor.

@@ -29,7 +29,11 @@ export interface PasskeyDocument {
 export type Passkeys = Collection<PasskeyDocument>;
 
 export const passkeyCollection = (store: Store): Passkeys =>
-  store.collection<PasskeyDocument>('passkeys', { fields: ['counter', 'leaving'], indexes: [['account']] });
+  store.collection<PasskeyDocument>('passkeys', {
+    fields: ['leaving'],
+    numbers: ['counter'],
+    indexes: [['account']],
+  });
 
 /** A challenge that was answered: none is accepted twice. */
 export interface UsedChallengeDocument {
@@ -40,7 +44,10 @@ export interface UsedChallengeDocument {
 export type UsedChallenges = Collection<UsedChallengeDocument>;
 
 export const usedChallengeCollection = (store: Store): UsedChallenges =>
-  store.collection<UsedChallengeDocument>('usedChallenges', { indexes: [['expiresAt']] });
+  store.collection<UsedChallengeDocument>('usedChallenges', {
+    indexes: [['expiresAt']],
+    numbers: ['expiresAt'],
+  });
 
 /** Who changes a passkey: the person, or the operator named by `by`. */
 export type ChangeSource = Pick<RequestSource, 'ip' | 'by' | 'browser' | 'acceptLanguage'>;

@@ -19,7 +19,8 @@ interface Line {
 
 const leasesOf = (store: Store) =>
   store.collection<{ id: string; until: number; term: number; owner: string; dueAt: number }>('leases', {
-    fields: ['owner', 'until', 'term', 'dueAt'],
+    fields: ['owner'],
+    numbers: ['until', 'term', 'dueAt'],
   });
 
 /** A store and the jobs of any number of processes on it. */
@@ -95,7 +96,9 @@ t.test('of processes that run a job at the same time, one does at a time', async
 
 t.test('after the lease another process takes over, and writes of the first are refused', async (t) => {
   const { store, clock, newJobs } = await laboratory(t);
-  const effects = store.collection<{ id: string; term: number; by: string }>('effects', { fields: ['term'] });
+  const effects = store.collection<{ id: string; term: number; by: string }>('effects', {
+    numbers: ['term'],
+  });
   await effects.insert({ id: 'one', term: 0, by: 'nobody' });
   const apply = (term: number, by: string) =>
     effects.updateOne({ id: 'one', term: { lt: term } }, { set: { term, by } });

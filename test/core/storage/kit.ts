@@ -23,6 +23,8 @@ export interface Thing {
 export const DECLARATION = {
   unique: ['email'],
   indexes: [['at'], ['group', 'at'], ['open'], ['count']],
+  numbers: ['at', 'count'],
+  booleans: ['open'],
 } as const;
 
 /** The collection that these tests use. */

@@ -2,8 +2,9 @@
 import { performance } from 'node:perf_hooks';
 import { setImmediate as endOfTurn } from 'node:timers/promises';
 import { CallBatcher } from '../call-batcher.js';
+import { waitFor } from '../calls.js';
 import { withoutBudget } from '../request-budget.js';
-import { waitFor } from './connection.js';
+import { timeoutError } from './connection.js';
 
 /** Items per command, so that a large answer does not delay the first ones. */
 const MAX_ITEMS = 64;
@@ -80,5 +81,5 @@ export function createBatches<T, R, P>(
         },
         reject,
       });
-    });
+    }, timeoutError);
 }

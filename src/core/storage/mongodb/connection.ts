@@ -1,7 +1,7 @@
-/** Calls to one MongoDB deployment: with a timeout, tracked until they end, with translated errors. */
+/** Calls to one MongoDB deployment, with translated errors. */
 import type { mongodb } from '@fastify/mongodb';
+import { noResponse, RunningCalls, waitFor } from '../calls.js';
 import { StoreUnavailable, UniqueViolation } from '../collection.js';
-import { currentBudget } from '../request-budget.js';
 import type { Stored } from './query.js';
 
 /** The driver's collection type. */
@@ -10,14 +10,10 @@ export type MongoCollection = mongodb.Collection<Stored>;
 /** Runs one call of the port on a collection that has its indexes. */
 export type Call = <R>(step: (collection: MongoCollection) => Promise<R>) => Promise<R>;
 
-/** A call fails after this time, even if the driver is still trying. */
-export const CALL_TIMEOUT_MS = 5000;
-
 /** Tracks running calls and releases the connection after the last one. */
 export class Connection {
   readonly #release: () => Promise<void>;
-  readonly #calls = new Set<Promise<unknown>>();
-  #closing: Promise<void> | undefined;
+  readonly #calls = new RunningCalls();
 
   /** @param release called after the last call has ended */
   constructor(release: () => Promise<void>) {
@@ -25,65 +21,21 @@ export class Connection {
   }
 
   /** Runs a step with the call timeout, within the budget of the request. */
-  async call<R>(step: () => Promise<R>): Promise<R> {
-    if (this.#closing) throw new StoreUnavailable('the store is closed');
-    const call = waitFor<R>((resolve, reject) => void step().then(resolve, reject));
-    this.#calls.add(call);
-    try {
-      return await call;
-    } catch (error) {
-      throw toStoreError(error);
-    } finally {
-      this.#calls.delete(call);
-    }
+  call<R>(step: () => Promise<R>): Promise<R> {
+    return this.#calls.run(
+      () => waitFor<R>((resolve, reject) => void step().then(resolve, reject), timeoutError),
+      toStoreError,
+    );
   }
 
   /** Waits for running calls, then releases the connection. */
   close(): Promise<void> {
-    this.#closing ??= Promise.allSettled(this.#calls).then(this.#release);
-    return this.#closing;
+    return this.#calls.close(this.#release);
   }
 }
 
-/**
- * Waits until `begin` has called one of its functions or, at the latest, until the end of the request's budget (without a
- * request: the call timeout). A call of a request without any time left is not sent. One promise and one timer, because
- * every call of a request waits here.
- */
-export function waitFor<R>(
-  begin: (resolve: (result: R) => void, reject: (error: unknown) => void) => void,
-): Promise<R> {
-  const budget = currentBudget();
-  const timeoutMs = budget ? budget.leftMs() : CALL_TIMEOUT_MS;
-  if (timeoutMs <= 0) return Promise.reject(noResponse(false));
-  return new Promise((resolve, reject) => {
-    const endWait = budget?.beginWait();
-    const timer = setTimeout(() => {
-      endWait?.();
-      budget?.spend();
-      reject(noResponse(true));
-    }, timeoutMs);
-    const end = () => {
-      clearTimeout(timer);
-      endWait?.();
-    };
-    begin(
-      (result) => {
-        end();
-        resolve(result);
-      },
-      (error) => {
-        end();
-        reject(error);
-      },
-    );
-  });
-}
-
-const noResponse = (mayHaveTakenEffect: boolean) =>
-  new StoreUnavailable(`MongoDB: no response within ${CALL_TIMEOUT_MS / 1000} seconds`, {
-    mayHaveTakenEffect,
-  });
+/** The error of a call without a response: what was sent may still take effect. */
+export const timeoutError = (hasBegun: boolean) => noResponse('MongoDB', hasBegun);
 
 /**
  * Converts driver errors to StoreUnavailable; and socket errors (such as `EPIPE` when the server has just closed the

@@ -2,18 +2,13 @@
 import { performance } from 'node:perf_hooks';
 import mongodbPlugin, { type mongodb } from '@fastify/mongodb';
 import fastify from 'fastify';
+import { CALL_TIMEOUT_MS } from '../calls.js';
 import { checkedStore } from '../checked-store.js';
 import type { Shape } from '../checks.js';
 import { type Collection, type Store, StoreUnavailable } from '../collection.js';
 import type { HostDatabase } from '../host-database.js';
 import { createIndexes, mongodbCollection } from './collection.js';
-import {
-  CALL_TIMEOUT_MS,
-  type Call,
-  Connection,
-  type MongoCollection,
-  translateUniqueViolation,
-} from './connection.js';
+import { type Call, Connection, type MongoCollection, translateUniqueViolation } from './connection.js';
 import { CurrentReads } from './current-reads.js';
 import type { Stored } from './query.js';
 import { commit, type MongodbWrite, mongodbWrites } from './writes.js';

@@ -1,14 +1,10 @@
 /** Writes of several documents in one transaction. */
 import { performance } from 'node:perf_hooks';
 import type { mongodb } from '@fastify/mongodb';
+import { CALL_TIMEOUT_MS } from '../calls.js';
 import { type Collection, type Commit, StoreUnavailable, type Write } from '../collection.js';
 import { applyChange } from '../semantics.js';
-import {
-  CALL_TIMEOUT_MS,
-  DUPLICATE_KEY,
-  type MongoCollection,
-  translateUniqueViolation,
-} from './connection.js';
+import { DUPLICATE_KEY, type MongoCollection, translateUniqueViolation } from './connection.js';
 import { and, countableConditions, mongoField, toDocument, toFilter, toStored, toUpdate } from './query.js';
 
 /** A write of one document. */

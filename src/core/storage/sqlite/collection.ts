@@ -11,6 +11,7 @@ import {
   UniqueViolation,
   type Value,
 } from '../collection.js';
+import { indexesOf } from '../indexes.js';
 import { applyChange, cursorAfter, positionOf } from '../semantics.js';
 import type { Connection } from './connection.js';
 import { estimateRows } from './estimate.js';
@@ -250,7 +251,7 @@ export function sqliteCollection<T extends { id: string }>(
 
 /** The declared fields, which the table copies beside the document. */
 function declaredColumns({ declared }: Shape): string[] {
-  return [...declared].filter((field) => field !== 'id');
+  return [...declared.keys()].filter((field) => field !== 'id');
 }
 
 /** Creates the table, or adds newly declared columns and indexes. Runs under the write lock. */
@@ -270,7 +271,8 @@ export function createTable(connection: Connection, shape: Shape): void {
     for (const column of columns) run(`ALTER TABLE ${table} ADD COLUMN ${column}`);
     fillCopies(run, shape);
   }
-  for (const { name, kind, fields } of indexesOf(shape)) {
+  for (const { name, isUnique, fields } of indexesOf(shape)) {
+    const kind = isUnique ? 'UNIQUE INDEX' : 'INDEX';
     run(
       `CREATE ${kind} IF NOT EXISTS ${quoteIdentifier(name)} ON ${table} (${fields.map(quoteIdentifier).join(', ')})`,
     );
@@ -286,25 +288,12 @@ export function hasTable(connection: Connection, shape: Shape): boolean {
 /** Whether the table exists and has a column for every declared field. */
 export function hasColumns(connection: Connection, shape: Shape): boolean {
   const columns = namesIn(connection, 'table_info', shape);
-  return ['id', 'doc', ...shape.declared].every((field) => columns.has(field));
+  return ['id', 'doc', ...shape.declared.keys()].every((field) => columns.has(field));
 }
 
 function namesIn(connection: Connection, list: 'table_info' | 'index_list', shape: Shape): Set<string> {
   const rows = connection.sql<{ name: string }>(`SELECT name FROM pragma_${list}(?)`).all(shape.name);
   return new Set(rows.map(({ name }) => name));
-}
-
-/** Field and collection names contain no dot or space, so these index names are unambiguous. */
-function indexesOf({ name, unique, indexes }: Shape) {
-  return [
-    ...unique.map((field) => ({ name: `${name}.${field} unique`, kind: 'UNIQUE INDEX', fields: [field] })),
-    // With the id at the end, the index has the order of `page`.
-    ...indexes.map((fields) => ({
-      name: `${name}.${fields.join('.')}`,
-      kind: 'INDEX',
-      fields: [...new Set([...fields, 'id'])],
-    })),
-  ];
 }
 
 /**

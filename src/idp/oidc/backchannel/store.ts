@@ -35,7 +35,8 @@ export type LogoutNotices = Collection<LogoutNoticeDocument>;
 export function logoutNoticeCollection(store: Store): LogoutNotices {
   return store.collection<LogoutNoticeDocument>('logout_notices', {
     indexes: [['session'], ['sub'], ['dueAt'], ['expiresAt'], ['failingSince']],
-    fields: ['attempts', 'clientId'],
+    fields: ['clientId'],
+    numbers: ['dueAt', 'expiresAt', 'failingSince', 'attempts'],
   });
 }
 

@@ -42,5 +42,5 @@ export const delegationCollection = (store: Store): DelegationCollection =>
   store.collection<DelegationDocument>('delegations', {
     unique: ['parties'],
     indexes: [['expiresAt'], ['person'], ['agent'], ['clientId'], ['resource']],
-    fields: ['revokedAt'],
+    numbers: ['expiresAt', 'revokedAt'],
   });

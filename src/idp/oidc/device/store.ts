@@ -47,5 +47,6 @@ export const deviceRequestCollection = (store: Store): DeviceRequests =>
   store.collection<DeviceRequestDocument>('deviceRequests', {
     unique: ['userCodeHash'],
     indexes: [['expiresAt']],
-    fields: ['state', 'polledAt', 'interval'],
+    fields: ['state'],
+    numbers: ['expiresAt', 'polledAt', 'interval'],
   });

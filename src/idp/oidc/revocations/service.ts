@@ -27,7 +27,7 @@ export type RevocationCollection = Collection<RevocationDocument>;
 export function revocationCollection(store: Store): RevocationCollection {
   return store.collection<RevocationDocument>('tokenRevocations', {
     indexes: [['expiresAt'], ['revokedAt']],
-    fields: ['valid'],
+    numbers: ['expiresAt', 'revokedAt', 'valid'],
   });
 }
 

@@ -21,7 +21,10 @@ export interface ForeignHashDocument {
 export type ForeignHashCollection = Collection<ForeignHashDocument>;
 
 export function foreignHashCollection(store: Store): ForeignHashCollection {
-  return store.collection<ForeignHashDocument>('foreignHashes', { indexes: [['family', 'cost']] });
+  return store.collection<ForeignHashDocument>('foreignHashes', {
+    indexes: [['family', 'cost']],
+    numbers: ['cost'],
+  });
 }
 
 type HashOwner = Pick<UserDocument, 'id' | 'passwordHash'>;

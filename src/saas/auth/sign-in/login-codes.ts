@@ -26,7 +26,8 @@ export type LoginCodes = Collection<LoginCodeDocument>;
 export const loginCodeCollection = (store: Store): LoginCodes =>
   store.collection<LoginCodeDocument>('loginCodes', {
     indexes: [['expiresAt']],
-    fields: ['attemptsLeft', 'usedLinkHash', 'unansweredSince'],
+    fields: ['usedLinkHash'],
+    numbers: ['expiresAt', 'attemptsLeft', 'unansweredSince'],
   });
 
 export const LOGIN_CODE_TTL_MS = 10 * MINUTE;

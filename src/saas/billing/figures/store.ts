@@ -73,5 +73,5 @@ export type FigureCollections = ReturnType<typeof figureCollections>;
 export const figureCollections = (store: Store) => ({
   dailyFigures: store.collection<DailyFigures>('billing_figures'),
   revenue: store.collection<RevenueDocument>('billing_revenue', { indexes: [['userId']] }),
-  figureProgress: store.collection<ProgressDocument>('billing_figure_progress', { fields: ['term'] }),
+  figureProgress: store.collection<ProgressDocument>('billing_figure_progress', { numbers: ['term'] }),
 });

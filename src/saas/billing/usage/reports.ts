@@ -53,7 +53,7 @@ export const USAGE_COLLECTION = 'usage';
 /** The names of the fields in filters. */
 export const USAGE_FIELDS = {
   indexes: [['dueAt'], ['userId', 'reportedAt'], ['endedAt'], ['status', 'reportedAt']],
-  fields: ['attempts'],
+  numbers: ['dueAt', 'reportedAt', 'endedAt', 'attempts'],
 } satisfies Declaration<UsageDocument>;
 
 export function usageCollection(store: Store): UsageReports {

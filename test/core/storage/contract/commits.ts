@@ -12,7 +12,7 @@ import {
 import { openStore } from '../../../../src/core/storage/open.js';
 import { begin, type Fresh, startWorker, type Thing, thing, things } from '../kit.js';
 
-const notes = (store: Store) => store.collection<{ id: string; at?: number }>('notes', { fields: ['at'] });
+const notes = (store: Store) => store.collection<{ id: string; at?: number }>('notes', { numbers: ['at'] });
 
 const COMMITS = 100;
 

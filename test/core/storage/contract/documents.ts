@@ -238,7 +238,7 @@ export function documents(t: Test, fresh: Fresh): void {
     t.equal(store.collection<Thing>('later'), before);
     t.throws(() => store.collection<Thing>('later', DECLARATION), /already declared with other/);
     t.throws(
-      () => store.collection<Thing>('later', { fields: ['at'] }),
+      () => store.collection<Thing>('later', { numbers: ['at'] }),
       /already declared with other fields/,
     );
     const last = before.insert(thing('2', { at: 6 }));

@@ -61,6 +61,12 @@ export function refusals(t: Test, fresh: Fresh): void {
         ...lost.map((value) => ({ gt: value })),
         ...lost.map((value) => ({ in: [value] })),
       ].map((group) => ({ id: '1', group })),
+      { id: '1', at: '1' },
+      { id: '1', at: { gt: '1' } },
+      { id: '1', group: 1 },
+      { id: '1', group: { in: ['1', 1] } },
+      { id: '1', open: 1 },
+      { id: '1', at: true },
     ];
     const calls: Record<string, (where: Where<Thing>) => Promise<unknown>> = {
       findOne: (where) => all.findOne(where),
@@ -120,7 +126,9 @@ export function refusals(t: Test, fresh: Fresh): void {
       { id: '1', email: 'a', 'a.b': 1 },
       { id: '1', email: 'a', constructor: 1 },
       { id: '1', email: 'a', [Symbol('s')]: 1 },
-      ...[...nested, ...held, 0.5].map((group) => ({ id: '1', email: 'a', group })),
+      { id: '1', email: 'a', at: '1' },
+      { id: '1', email: 'a', open: 'true' },
+      ...[...nested, ...held, 1, 0.5, true].map((group) => ({ id: '1', email: 'a', group })),
       ...nested
         .flatMap((value) => [value, [value], { value }])
         .map((free) => ({ id: '1', email: 'a', free })),
@@ -159,6 +167,8 @@ export function refusals(t: Test, fresh: Fresh): void {
       { inc: { count: undefined } },
       { inc: { count: Number.MAX_SAFE_INTEGER } },
       { inc: { group: 1 } },
+      { set: { count: '2' } },
+      { set: { open: 1 } },
       { set: JSON.parse('{"__proto__":{"a":1}}') },
       { unset: ['__proto__'] },
       { set: { 'a.b': 1 } },

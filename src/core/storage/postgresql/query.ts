@@ -1,0 +1,154 @@
+/** Translates documents, filters, changes and page positions to SQL. */
+import type { FieldType } from '../checks.js';
+import type { Change, Value, Where } from '../collection.js';
+import { conditionsOf, type Operators, type Position } from '../semantics.js';
+import { UNCOUNTABLE, UNMET } from './errors.js';
+import type { Row, Statement } from './pipeline.js';
+
+/** A part of an SQL text with `?` for each of its values. Other text contains no question mark. */
+export interface Clause {
+  text: string;
+  values: readonly (string | null)[];
+}
+
+const COMPARISON = { lt: '<', lte: '<=', gt: '>', gte: '>=' } as const;
+
+/** The type of the column of a declared field. Strings are compared by their bytes, whatever the collation of the database is. */
+export const COLUMN_TYPES: Record<FieldType, string> = {
+  string: 'text COLLATE "C"',
+  number: 'bigint',
+  boolean: 'boolean',
+};
+
+/** Every document. */
+export const ALL: Clause = { text: 'TRUE', values: [] };
+
+/** Quotes a checked name. */
+export function quoteIdentifier(name: string): string {
+  return `"${name}"`;
+}
+
+/** Joins clauses and other text to a statement with numbered values. */
+export function statement(text: string, ...parts: Clause[]): Statement {
+  let number = 0;
+  let part = 0;
+  const joined = text.replace(/\{\}/g, () => parts[part++]?.text ?? '');
+  return {
+    text: joined.replace(/\?/g, () => `$${++number}`),
+    values: parts.flatMap(({ values }) => values),
+  };
+}
+
+/** A statement that ends its transaction unless the given one, which returns its rows, affects one. */
+export function expectingOne({ text, values }: Statement, subject: string): Statement {
+  // The conversion depends on the count: PostgreSQL would otherwise evaluate it in advance.
+  return {
+    text: `WITH made AS (${text}) SELECT CASE count(*) WHEN 1 THEN 1 ELSE ('${UNMET} ${subject}: ' || count(*))::int END FROM made`,
+    values,
+  };
+}
+
+/** Translates a checked filter. Equality with null includes absence, as the port requires: a generated column is null in both cases. */
+export function clauseOf<T>(where: Where<T>): Clause {
+  const clauses = conditionsOf(where).map(conditionClause);
+  return clauses.length === 0 ? ALL : clauses.reduce(and);
+}
+
+function conditionClause([field, condition]: [string, Value | null | Operators]): Clause {
+  const column = quoteIdentifier(field);
+  if (condition === null) return { text: `${column} IS NULL`, values: [] };
+  if (typeof condition !== 'object') return { text: `${column} = ?`, values: [String(condition)] };
+  // One parameter for any number of values.
+  if (condition.in) return { text: `${column} = ANY(?)`, values: [arrayLiteral(condition.in)] };
+  return Object.entries(condition)
+    .map(
+      ([operator, value]): Clause => ({
+        text: `${column} ${COMPARISON[operator as keyof typeof COMPARISON]} ?`,
+        values: [String(value)],
+      }),
+    )
+    .reduce(and);
+}
+
+/** The conditions that select what follows a position, in order. NULL sorts before every value and compares with none. */
+export function conditionsAfter(sort: string, desc: boolean, { value, id }: Position): Clause[] {
+  const column = quoteIdentifier(sort);
+  const than = desc ? '<' : '>';
+  const nulls = { text: `${column} IS NULL`, values: [] };
+  const rest = desc ? [] : [{ text: `${column} IS NOT NULL`, values: [] }];
+  if (value === null) return [and(nulls, { text: `id ${than} ?`, values: [id] }), ...rest];
+  const values = { text: `(${column}, id) ${than} (?, ?)`, values: [String(value), id] };
+  return desc ? [values, nulls] : [values];
+}
+
+/** The conjunction of two clauses. */
+export function and(a: Clause, b: Clause): Clause {
+  return { text: `${a.text} AND ${b.text}`, values: [...a.values, ...b.values] };
+}
+
+/** An array of values as text. */
+export function arrayLiteral(values: readonly Value[]): string {
+  return `{${values.map((value) => `"${String(value).replace(/["\\]/g, '\\$&')}"`).join(',')}}`;
+}
+
+/** The document after a checked change, computed from its current state, so that concurrent changes are not lost. */
+export function changedDocument<T>({ set = {}, unset = [], inc = {} }: Change<T>): Clause {
+  let text = 'doc';
+  const values: string[] = [];
+  if (Object.keys(set).length > 0) {
+    text = `${text} || ?::jsonb`;
+    values.push(JSON.stringify(encoded(set)));
+  }
+  if (unset.length > 0) {
+    text = `(${text}) - ?::text[]`;
+    values.push(arrayLiteral(unset));
+  }
+  for (const [field, amount] of Object.entries(inc as Record<string, number>)) {
+    text = `(${text}) || jsonb_build_object('${field}', ${sumOf(field)})`;
+    values.push(String(amount));
+  }
+  return { text, values };
+}
+
+/** Like `applyChange`: an absent field counts as 0, and what is no number or leads to no safe integer is refused. */
+function sumOf(field: string): string {
+  const before = `CASE coalesce(jsonb_typeof(doc->'${field}'), 'absent') WHEN 'absent' THEN 0 WHEN 'number' THEN (doc->>'${field}')::numeric END`;
+  // The conversion depends on the sum: PostgreSQL would otherwise evaluate it in advance.
+  const refusal = `('${UNCOUNTABLE} ${field}: ' || coalesce(sum::text, 'no number'))::bigint`;
+  return (
+    `(SELECT CASE WHEN sum = trunc(sum) AND abs(sum) <= ${Number.MAX_SAFE_INTEGER} THEN sum ELSE ${refusal} END ` +
+    `FROM (SELECT ${before} + ?::numeric AS sum) AS sums)`
+  );
+}
+
+/** The id and the rest of a document, as it is stored. */
+export function toStored<T extends { id: string }>({ id, ...fields }: T): [id: string, doc: string] {
+  return [id, JSON.stringify(encoded(fields))];
+}
+
+/** Decodes the columns `id` and `doc`. */
+export function toDocument<T>([id, doc]: Row): T {
+  const document: Record<string, unknown> = { id, ...JSON.parse(doc as string) };
+  for (const [field, value] of Object.entries(document)) {
+    if (typeof value === 'object' && value !== null) {
+      document[field] = JSON.parse((value as { json: string }).json);
+    }
+  }
+  return document as T;
+}
+
+/**
+ * Keeps nested values as JSON text within the document: jsonb would sort their keys, and it cannot store U+0000. They are never
+ * queried. A view reads them by `(doc->'field'->>'json')::json`.
+ */
+function encoded(fields: object): Record<string, unknown> {
+  const entries = Object.entries(fields).map(([field, value]) => [
+    field,
+    isKeptAsText(value) ? { json: JSON.stringify(value) } : value,
+  ]);
+  return Object.fromEntries(entries);
+}
+
+function isKeptAsText(value: unknown): boolean {
+  return typeof value === 'string' ? value.includes('\0') : typeof value === 'object' && value !== null;
+}

@@ -1,0 +1,147 @@
+/** The tables of a schema: what is there, and the statements that create what is missing. */
+import type { Shape } from '../checks.js';
+import { StoreUnavailable } from '../collection.js';
+import { indexesOf } from '../indexes.js';
+import type { Connection, Send } from './connection.js';
+import { isServerError } from './errors.js';
+import { COLUMN_TYPES, quoteIdentifier } from './query.js';
+
+/** Names of collections cannot begin with an underscore. */
+export const LAYOUT_TABLE = '_layout';
+export const MARKER_TABLE = '_commits';
+
+/** PostgreSQL cuts longer names. */
+const MAX_NAME_BYTES = 63;
+
+const INSUFFICIENT_PRIVILEGE = '42501';
+
+/** Tables of this engine itself. */
+const OWN_TABLES: Record<string, string> = {
+  [LAYOUT_TABLE]: 'id text PRIMARY KEY, version integer NOT NULL',
+  [MARKER_TABLE]: 'lane text PRIMARY KEY, marker text NOT NULL, at timestamptz NOT NULL DEFAULT now()',
+};
+
+/** The names of the tables in a schema, with their columns and indexes; `null` if there is no such schema. */
+export type Tables = ReadonlyMap<string, { columns: ReadonlySet<string>; indexes: ReadonlySet<string> }>;
+
+/** The quoted name of a table. */
+export function tableName(schema: string, name: string): string {
+  return `${quoteIdentifier(schema)}.${quoteIdentifier(name)}`;
+}
+
+/** Reads the catalog. */
+export async function readTables(send: Send, schema: string): Promise<Tables | null> {
+  const text = `SELECT coalesce(c.relname, ''),
+      (SELECT json_agg(attname) FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped),
+      (SELECT json_agg(i.relname) FROM pg_index JOIN pg_class AS i ON i.oid = indexrelid WHERE indrelid = c.oid AND indisvalid)
+    FROM pg_namespace AS n LEFT JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relkind IN ('r', 'p')
+    WHERE nspname = $1`;
+  const [rows = []] = await send({ text, values: [schema] });
+  if (rows.length === 0) return null;
+  const namesOf = (list: string | null | undefined) => new Set<string>(JSON.parse(list ?? '[]'));
+  return new Map(
+    rows.map(([name, columns, indexes]) => [
+      name as string,
+      { columns: namesOf(columns), indexes: namesOf(indexes) },
+    ]),
+  );
+}
+
+/** Whether the table exists and has a column for every declared field. */
+export function hasColumns(tables: Tables | null, { name, declared }: Shape): boolean {
+  const columns = tables?.get(name)?.columns;
+  return columns !== undefined && ['doc', ...declared.keys()].every((field) => columns.has(field));
+}
+
+/** The statements that create what the catalog does not show. Each can be repeated. */
+export function missingDefinitions(
+  schema: string,
+  tables: Tables | null,
+  shapes: readonly Shape[],
+): string[] {
+  return [
+    ...(tables ? [] : [`CREATE SCHEMA IF NOT EXISTS ${quoteIdentifier(schema)}`]),
+    ...Object.entries(OWN_TABLES)
+      .filter(([name]) => !tables?.has(name))
+      .map(([name, columns]) => `CREATE TABLE IF NOT EXISTS ${tableName(schema, name)} (${columns})`),
+    ...shapes.flatMap((shape) => definitionsOf(schema, tables, shape)),
+  ];
+}
+
+function definitionsOf(schema: string, tables: Tables | null, shape: Shape): string[] {
+  const table = tableName(schema, shape.name);
+  const present = tables?.get(shape.name);
+  const columns = [...shape.declared]
+    .filter(([field]) => field !== 'id' && !present?.columns.has(field))
+    .map(
+      ([field, type]) =>
+        `${quoteIdentifier(field)} ${COLUMN_TYPES[type]} GENERATED ALWAYS AS ((doc->>'${field}')${type === 'string' ? '' : `::${COLUMN_TYPES[type]}`}) STORED`,
+    );
+  const definitions: string[] = [];
+  if (!present) {
+    // The key is named like an index, so that a violation tells the collection and the field.
+    const key = checkedName(`${shape.name}.id`);
+    const all = ['id text COLLATE "C" NOT NULL', 'doc jsonb NOT NULL', ...columns];
+    definitions.push(
+      `CREATE TABLE IF NOT EXISTS ${table} (${all.join(', ')}, CONSTRAINT ${key} PRIMARY KEY (id))`,
+    );
+  } else if (columns.length > 0) {
+    // In one statement, because PostgreSQL rewrites the table.
+    const added = columns.map((column) => `ADD COLUMN IF NOT EXISTS ${column}`);
+    definitions.push(`ALTER TABLE ${table} ${added.join(', ')}`);
+  }
+  for (const { name, isUnique, fields } of indexesOf(shape)) {
+    if (present?.indexes.has(name)) continue;
+    // In the order of `page`. Required fields are never null, and their order is the default.
+    const keys = fields.map((field) =>
+      shape.required.has(field) ? quoteIdentifier(field) : `${quoteIdentifier(field)} NULLS FIRST`,
+    );
+    definitions.push(
+      `CREATE ${isUnique ? 'UNIQUE INDEX' : 'INDEX'} IF NOT EXISTS ${checkedName(name)} ON ${table} (${keys.join(', ')})`,
+    );
+  }
+  return definitions;
+}
+
+function checkedName(name: string): string {
+  if (Buffer.byteLength(name) <= MAX_NAME_BYTES) return quoteIdentifier(name);
+  throw new TypeError(`${name} is longer than ${MAX_NAME_BYTES} bytes, which PostgreSQL would cut`);
+}
+
+/**
+ * Creates what is missing in one transaction, while no other process of this schema does. Nothing is executed if all is there, so
+ * that the user of a program need not be allowed to create tables.
+ *
+ * @throws StoreUnavailable with the SQL to run if the user may not create them
+ */
+export async function createMissing(
+  connection: Connection,
+  schema: string,
+  shapes: readonly Shape[],
+): Promise<void> {
+  await connection.migrate(async (read, send) => {
+    const tables = await read((limited) => readTables(limited, schema));
+    const definitions = missingDefinitions(schema, tables, shapes);
+    if (definitions.length === 0) return;
+    const lock = 'SELECT pg_advisory_xact_lock(hashtextextended($1, 0))';
+    try {
+      await send(
+        { text: lock, values: [`schema ${schema}`] },
+        ...definitions.map((text) => ({ text, values: [] })),
+      );
+    } catch (error) {
+      throw isForbidden(error) ? forbidden(error, definitions) : error;
+    }
+  });
+}
+
+function isForbidden(error: unknown): error is StoreUnavailable {
+  const { cause } = error as Error;
+  return isServerError(cause) && cause.code === INSUFFICIENT_PRIVILEGE;
+}
+
+function forbidden({ message, cause }: StoreUnavailable, definitions: readonly string[]): StoreUnavailable {
+  const sql = definitions.map((text) => `${text};`).join('\n');
+  const remedy = `Let a user who may create tables run this SQL, and grant the user of the URI access to them:\n${sql}`;
+  return new StoreUnavailable(message, { cause, remedy });
+}

@@ -1,0 +1,72 @@
+/** Where a PostgreSQL store is: a URI, or a pool and a schema of the host. */
+import type { Pool } from 'pg';
+import { CALL_TIMEOUT_MS } from '../calls.js';
+
+/** The pool of a host, and the schema of this store there. */
+export interface HostPool {
+  pool: Pool;
+  schema: string;
+}
+
+/** A pool, the schema, and what ends the pool if it is not the host's. */
+export interface Source extends HostPool {
+  release(): Promise<void>;
+}
+
+const URI = /^postgres(?:ql)?:\/\/[^/?#\s]*\/[^/?#\s]+/;
+
+/** What the URI may contain beside the parameters of the driver: the schema, and the largest number of connections. */
+const SCHEMA = 'schema';
+const CONNECTIONS = 'connection_limit';
+const DEFAULT_SCHEMA = 'public';
+const DEFAULT_CONNECTIONS = 10;
+const MAX_CONNECTIONS = 1000;
+
+/** Longer than the pauses between requests of a small installation: each connection costs several round trips. */
+const IDLE_TIMEOUT_MS = 60_000;
+
+export function isPostgresqlUri(uri: string): boolean {
+  return /^postgres(?:ql)?:/.test(uri);
+}
+
+/** Describes why a URI is invalid, without the URI; null if it is valid. */
+export function postgresqlUriProblem(uri: string): string | null {
+  const parsed = URI.test(uri) ? URL.parse(uri) : null;
+  if (!parsed || (parsed.hostname === '' && !parsed.searchParams.has('host')))
+    return 'a PostgreSQL URI names its host and its database: postgres://host:5432/name';
+  const schema = parsed.searchParams.get(SCHEMA);
+  if (schema !== null && !/^[a-z_][a-z0-9_]{0,62}$/.test(schema))
+    return 'its schema consists of lower-case letters, digits and _, and does not begin with a digit';
+  const connections = parsed.searchParams.get(CONNECTIONS);
+  if (connections !== null && !(/^\d{1,4}$/.test(connections) && isCount(Number(connections))))
+    return `its connection_limit is a number from 1 to ${MAX_CONNECTIONS}`;
+  return null;
+}
+
+const isCount = (count: number): boolean => count >= 1 && count <= MAX_CONNECTIONS;
+
+/** The URI with a schema, if it names none. */
+export function withSchema(uri: string, schema: string): string {
+  const parsed = new URL(uri);
+  if (!parsed.searchParams.has(SCHEMA)) parsed.searchParams.set(SCHEMA, schema);
+  return parsed.href;
+}
+
+/** Creates the pool of a URI, or uses the host's. Connects later. */
+export async function openSource(source: string | HostPool): Promise<Source> {
+  if (typeof source !== 'string') return { ...source, release: async () => {} };
+  const { searchParams, href } = new URL(source);
+  const schema = searchParams.get(SCHEMA) ?? DEFAULT_SCHEMA;
+  const { default: pg } = await import('pg');
+  const pool = new pg.Pool({
+    connectionString: href,
+    max: Number(searchParams.get(CONNECTIONS) ?? DEFAULT_CONNECTIONS),
+    connectionTimeoutMillis: CALL_TIMEOUT_MS - 500,
+    idleTimeoutMillis: IDLE_TIMEOUT_MS,
+    keepAlive: true,
+    fallback_application_name: 'saas-backend',
+  });
+  // The pool has removed the unused connection that was lost; the next call opens another one.
+  pool.on('error', () => {});
+  return { pool, schema, release: () => pool.end() };
+}

@@ -1,0 +1,220 @@
+/** The engine for PostgreSQL 14 and later: a schema in a database. */
+import { performance } from 'node:perf_hooks';
+import { systemRandom } from '../../kernel/secrets.js';
+import { CALL_TIMEOUT_MS } from '../calls.js';
+import { checkedStore } from '../checked-store.js';
+import type { Shape } from '../checks.js';
+import { type Collection, type Store, StoreUnavailable } from '../collection.js';
+import { postgresqlCollection } from './collection.js';
+import { createCommits, type PostgresqlWrite } from './commits.js';
+import { Connection, type Send } from './connection.js';
+import { isStarting } from './errors.js';
+import {
+  createMissing,
+  hasColumns,
+  LAYOUT_TABLE,
+  MARKER_TABLE,
+  missingDefinitions,
+  readTables,
+  tableName,
+} from './schema.js';
+import { type HostPool, openSource } from './source.js';
+
+/** Version of the layout of the tables. Increment it when older versions can no longer read them. */
+const SCHEMA_VERSION = 1;
+
+const MIN_SERVER_VERSION = 14;
+
+/** How long the start waits while the server starts, or while a standby becomes the primary. */
+const MAX_START_MS = 30_000;
+
+/** Opens the schema of a URI, or one in the database of a host's pool, and creates it. */
+export async function openPostgresql(source: string | HostPool): Promise<Store> {
+  const { connection, schema } = await connect(source);
+  try {
+    await createMissing(connection, schema, []);
+    await connection.write((send) => writeSchemaVersion(send, schema));
+  } catch (error) {
+    await connection.close();
+    throw error;
+  }
+  const declared: Shape[] = [];
+  const create = createTables(connection, schema);
+  const processId = systemRandom.bytes(16).toString('hex');
+  const commit = createCommits(connection, tableName(schema, MARKER_TABLE), processId);
+  return checkedStore({
+    collection(shape) {
+      declared.push(shape);
+      return postgresqlCollection(shape, tableName(schema, shape.name), connection, () => create([shape]));
+    },
+    commit: (writes) => commit(writes as readonly PostgresqlWrite[]),
+    requestTimeoutMs: CALL_TIMEOUT_MS,
+    serverTime: () => connection.read(readServerTime),
+    async ready() {
+      await create(declared);
+      await connection.write((send) => probe(send, schema));
+    },
+    close: () => connection.close(),
+  });
+}
+
+/** Describes a server and schema, without changing them. @throws the error of opening it, if it is known by then */
+export async function inspectPostgresql(uri: string): Promise<string> {
+  return withConnection(uri, async (connection, schema) => {
+    const version = await connection.read(checkServer);
+    const tables = await connection.read((send) => readTables(send, schema));
+    const missing = missingDefinitions(schema, tables, []);
+    if (missing.length === 0) await connection.read((send) => readSchemaVersion(send, schema));
+    else await connection.read((send) => checkPrivileges(send, schema, missing));
+    const state = missing.length === 0 ? '' : '; the first start creates its tables';
+    return `answers: PostgreSQL ${version}, schema ${schema}${state}`;
+  });
+}
+
+/** The time of the server. */
+export function postgresqlTime(uri: string): Promise<number> {
+  return withConnection(uri, (connection) => connection.read(readServerTime));
+}
+
+/**
+ * Reads a collection of any version, without creating tables, columns or indexes.
+ *
+ * @returns the result of `read`; `null` if the collection or one of its fields does not exist
+ */
+export function readPostgresqlCollection<T extends { id: string }, R>(
+  uri: string,
+  shape: Shape,
+  read: (documents: Pick<Collection<T>, 'page' | 'count'>) => Promise<R>,
+): Promise<R | null> {
+  return withConnection(uri, async (connection, schema) => {
+    const tables = await connection.read((send) => readTables(send, schema));
+    if (!hasColumns(tables, shape)) return null;
+    return read(postgresqlCollection<T>(shape, tableName(schema, shape.name), connection, () => undefined));
+  });
+}
+
+/** The names of the tables of a schema. */
+export function postgresqlCollectionNames(uri: string): Promise<string[]> {
+  return withConnection(uri, async (connection, schema) => {
+    const tables = await connection.read((send) => readTables(send, schema));
+    return [...(tables?.keys() ?? [])];
+  });
+}
+
+/** Waits until the server has started, and checks it. */
+async function connect(source: string | HostPool): Promise<{ connection: Connection; schema: string }> {
+  const { pool, schema, release } = await openSource(source);
+  const connection = new Connection(pool, release);
+  const until = performance.now() + MAX_START_MS;
+  for (;;) {
+    try {
+      await connection.read(checkServer);
+      return { connection, schema };
+    } catch (error) {
+      // Each attempt has lasted as long as a call may.
+      if (isStarting(error) && performance.now() < until) continue;
+      await connection.close();
+      throw error;
+    }
+  }
+}
+
+async function withConnection<R>(
+  uri: string,
+  step: (connection: Connection, schema: string) => Promise<R>,
+): Promise<R> {
+  const { connection, schema } = await connect(uri);
+  try {
+    return await step(connection, schema);
+  } finally {
+    await connection.close();
+  }
+}
+
+/** Returns the version of the server. */
+async function checkServer(send: Send): Promise<string> {
+  const text = "SELECT current_setting('server_version'), current_setting('server_version_num')::int / 10000";
+  const [[[version = '', major] = []] = []] = await send({ text, values: [] });
+  if (Number(major) < MIN_SERVER_VERSION)
+    throw new Error(`PostgreSQL ${MIN_SERVER_VERSION} or later is required`);
+  return version as string;
+}
+
+async function readServerTime(send: Send): Promise<number> {
+  const text = 'SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint';
+  const [[[time] = []] = []] = await send({ text, values: [] });
+  return Number(time);
+}
+
+/** Creates tables once, at their first use; after a failure, the next use tries again. */
+function createTables(
+  connection: Connection,
+  schema: string,
+): (shapes: readonly Shape[]) => Promise<void> | undefined {
+  const present = new Set<string>();
+  const creating = new Map<string, Promise<void>>();
+  return (shapes) => {
+    const missing = shapes.filter(({ name }) => !present.has(name));
+    if (missing.length === 0) return undefined;
+    const started = missing.filter(({ name }) => !creating.has(name));
+    if (started.length > 0) {
+      const created = createMissing(connection, schema, started)
+        .then(() => {
+          for (const { name } of started) present.add(name);
+        })
+        .finally(() => {
+          for (const { name } of started) creating.delete(name);
+        });
+      for (const { name } of started) creating.set(name, created);
+    }
+    return Promise.all(missing.map(({ name }) => creating.get(name))).then(() => undefined);
+  };
+}
+
+/** Also forgets the markers of processes that have ended long ago. */
+async function writeSchemaVersion(send: Send, schema: string): Promise<void> {
+  const [[[version] = []] = []] = await send(
+    {
+      text: `INSERT INTO ${tableName(schema, LAYOUT_TABLE)} AS layout (id, version) VALUES ('layout', $1)
+        ON CONFLICT (id) DO UPDATE SET version = greatest(layout.version, $1) RETURNING version`,
+      values: [String(SCHEMA_VERSION)],
+    },
+    {
+      text: `DELETE FROM ${tableName(schema, MARKER_TABLE)} WHERE at < now() - interval '7 days'`,
+      values: [],
+    },
+  );
+  checkSchemaVersion(schema, Number(version));
+}
+
+async function readSchemaVersion(send: Send, schema: string): Promise<void> {
+  const text = `SELECT version FROM ${tableName(schema, LAYOUT_TABLE)}`;
+  const [[[version] = []] = []] = await send({ text, values: [] });
+  checkSchemaVersion(schema, Number(version ?? SCHEMA_VERSION));
+}
+
+/** Fails if the database is read-only, although nothing is written, or if a newer version has changed the layout since the start. */
+async function probe(send: Send, schema: string): Promise<void> {
+  const text = `UPDATE ${tableName(schema, LAYOUT_TABLE)} SET version = version WHERE false`;
+  await send({ text, values: [] });
+  await readSchemaVersion(send, schema);
+}
+
+/** @throws StoreUnavailable if the user may not create what is missing */
+async function checkPrivileges(send: Send, schema: string, missing: readonly string[]): Promise<void> {
+  const text = `SELECT CASE WHEN to_regnamespace($1) IS NULL
+    THEN has_database_privilege(current_database(), 'CREATE') ELSE has_schema_privilege($1, 'CREATE') END`;
+  const [[[isAllowed] = []] = []] = await send({ text, values: [schema] });
+  if (isAllowed === 't') return;
+  throw new StoreUnavailable(`PostgreSQL: the user may not create tables in the schema ${schema}`, {
+    remedy: `Let a user who may create them run this SQL:\n${missing.map((one) => `${one};`).join('\n')}`,
+  });
+}
+
+function checkSchemaVersion(schema: string, version: number): void {
+  if (version <= SCHEMA_VERSION) return;
+  throw new StoreUnavailable(
+    `the schema ${schema} was written by a newer version (layout ${version}, this one reads ${SCHEMA_VERSION})`,
+    { remedy: 'Install that version again, or restore the backup made before it.' },
+  );
+}
