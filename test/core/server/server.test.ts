@@ -103,10 +103,10 @@ t.test('requests that are on their way at a stop are answered, and told to close
     }),
   );
   const stopped = server.stop();
-  for (const { ask, closed } of clients) {
-    t.match(await ask(), /^HTTP\/1.1 200 [\s\S]*connection: close/i);
-    await closed;
-  }
+  // All are sent at once, before the server stops to wait for them.
+  const responses = await Promise.all(clients.map(({ ask }) => ask()));
+  for (const response of responses) t.match(response, /^HTTP\/1.1 200 [\s\S]*connection: close/i);
+  await Promise.all(clients.map(({ closed }) => closed));
   await stopped;
 });
 
