@@ -141,11 +141,8 @@ export async function principalActionsPlugin(
       if (!session) throw httpErrors.NOT_FOUND();
       return { id: sub, sid };
     },
-    run: async ({ id, sid }, _, { name, ip }) => {
-      if (await sessions.end(sid)) {
-        await audit.record({ event: 'session.ended', subject: id, by: name, ip, detail: sid });
-      }
-    },
+    run: ({ id, sid }, _, { name, ip }) =>
+      sessions.end(sid, audit.entry({ event: 'session.ended', subject: id, by: name, ip, detail: sid })),
     done: 'The session has ended.',
     returnTo,
   });
