@@ -29,7 +29,7 @@ export interface GrantedAccessOptions {
  * that it is built before them; commands use it beside a server.
  */
 export function createGrantedAccess(
-  context: ModuleContext,
+  context: Pick<ModuleContext, 'store' | 'commit' | 'audit' | 'backgroundTasks' | 'clock' | 'random'>,
   { resources, findPrincipal, wake }: GrantedAccessOptions,
 ) {
   const { store, backgroundTasks, clock, random } = context;

@@ -118,7 +118,7 @@ export function createBackchannelLogout(deps: BackchannelDependencies) {
   const { commit, audit, clock, random, log } = deps;
 
   /** Makes the notices of ended sessions due, or lets them wait for the session that continues theirs. */
-  const spreadEnd = async ({
+  const enqueueNotices = async ({
     session,
     continuedBy,
     sub,
@@ -141,11 +141,11 @@ export function createBackchannelLogout(deps: BackchannelDependencies) {
     }
   };
 
-  const spreadEnds = async (signal: AbortSignal): Promise<void> => {
+  const enqueueAll = async (signal: AbortSignal): Promise<void> => {
     for (let isMore = true; isMore && !signal.aborted; ) {
       const { items } = await endedSessions.page({ sort: 'id', limit: BATCH_SIZE });
       for (const ended of items) {
-        await spreadEnd(ended);
+        await enqueueNotices(ended);
         await endedSessions.deleteOne({ id: ended.id });
       }
       isMore = items.length === BATCH_SIZE;
@@ -278,7 +278,7 @@ export function createBackchannelLogout(deps: BackchannelDependencies) {
               isMore = items.length === BATCH_SIZE;
             }
           };
-          await spreadEnds(signal);
+          await enqueueAll(signal);
           await deliverAll({ lte: clock.now() });
           // Due implausibly late: scheduled by a clock that has been set back since.
           await deliverAll({ gt: clock.now() + MAX_BACKOFF_MS + CLOCK_SKEW_MS });
