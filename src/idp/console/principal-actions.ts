@@ -41,9 +41,9 @@ export async function principalActionsPlugin(
     return found;
   };
   const returnTo = ({ id }: { id: string }) => `principals/${id}`;
-  const needed = <T>(result: T | null): T => {
+  const needed = <T>(result: T | null | false): T => {
     // It has changed since the form was shown.
-    if (result === null) throw httpErrors.VERSION_CONFLICT();
+    if (result === null || result === false) throw httpErrors.VERSION_CONFLICT();
     return result;
   };
   const register = <Target, Result>(action: Action<Target, TextForm, Result>): Promise<void> =>

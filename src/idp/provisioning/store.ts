@@ -1,4 +1,5 @@
 import type { PublicJwk } from '../../core/kernel/public-jwk.js';
+import type { Effect } from '../../core/ops/commit.js';
 import { type Collection, nullIfTaken, type Store } from '../../core/storage/collection.js';
 
 export const KINDS = ['agent', 'human'] as const;
@@ -31,8 +32,6 @@ export interface PrincipalDocument {
   passkeyOnly?: true;
   /** Incremented to invalidate all codes, tokens and sessions issued before. */
   epoch?: number;
-  /** Incremented when a human replaces the password. */
-  passwordVersion?: number;
   /** SHA-256 of the link that sets a password: an invitation or a reset. */
   linkHash?: string;
   linkExpiresAt?: number;
@@ -44,12 +43,9 @@ export interface PrincipalDocument {
   verifyExpiresAt?: number;
   /** When a link that was mailed to the handle was used. */
   emailVerifiedAt?: number;
-  /** SHA-256 of the last used link. */
+  /** SHA-256 of the last used link. Until its expiry, the request that has used it can be repeated. */
   usedLinkHash?: string;
-  /** Present until a request with this link has been answered with success. */
-  usedLink?: { expiresAt: number; isInvitation: boolean; isVerification?: true };
-  /** When the request began that has used it; 0 if that has failed. */
-  unansweredSince?: number;
+  usedLink?: UsedLink;
   /** Present when the principal was invited, so that the operator chose the handle. */
   invitedAt?: number;
   /** Present when the operator created the agent. */
@@ -62,6 +58,12 @@ export interface PrincipalDocument {
   operatorLinkHash?: string;
   createdAt: number;
   updatedAt: number;
+}
+
+export interface UsedLink {
+  /** `setup`: to make the first operator. */
+  purpose: 'setup' | 'invitation' | 'reset' | 'verification';
+  expiresAt: number;
 }
 
 export interface AgentKey {
@@ -81,6 +83,9 @@ export const PASSWORD_LINK_FIELDS = [
 
 /** The fields to unset where the address must not be verified any more, or is. */
 export const VERIFICATION_FIELDS = ['verifyHash', 'verifyExpiresAt'] as const;
+
+/** The fields to unset where the use of a link must not be repeated any more. */
+export const USED_LINK_FIELDS = ['usedLinkHash', 'usedLink'] as const;
 
 /** The fields to unset where a principal must not remain or become an operator. */
 export const OPERATOR_FIELDS = ['operatorSince', 'operatorLinkHash'] as const;
@@ -132,23 +137,16 @@ export function principalCollection(store: Store): PrincipalCollection {
     indexes: [['createdAt'], ['kind', 'handle'], ['state', 'handle'], ['operatorSince']],
     fields: ['linkHash', 'usedLinkHash', 'mailedLinkHash', 'verifyHash', 'operatorLinkHash'],
     numbers: [
-      'createdAt',
-      'operatorSince',
-      'epoch',
-      'linkExpiresAt',
-      'unansweredSince',
-      'mailedLinkExpiresAt',
-      'verifyExpiresAt',
-      'keyRevision',
+      ...(['createdAt', 'operatorSince', 'epoch', 'keyRevision'] as const),
+      ...(['linkExpiresAt', 'mailedLinkExpiresAt', 'verifyExpiresAt'] as const),
     ],
   });
 }
 
-/** Runs a change that ends all sessions of a principal, so that the applications are notified. */
-export type EndSessions = <T extends { epoch?: number } | null>(
-  sub: string,
-  change: () => Promise<T>,
-) => Promise<T>;
+/**
+ * What ends with the sessions of a principal, for the commit that increments its epoch. The epoch of `principal` is a condition of that commit.
+ */
+export type EndSessions = (principal: Pick<PrincipalDocument, 'id' | 'epoch'>) => Promise<Effect>;
 
 /** Finds the active principal of a `sub`, else `null`. */
 export const findActive =
@@ -157,6 +155,16 @@ export const findActive =
     const principal = await principals.findOne({ id: sub });
     return principal?.state === 'active' ? principal : null;
   };
+
+/**
+ * The principal that has used this link. A write that changes nothing, because a read does not see what the majority has not confirmed
+ * yet.
+ */
+export const findLinkUser = (
+  principals: Pick<PrincipalCollection, 'updateOne'>,
+  id: string,
+  usedLinkHash: string,
+): Promise<PrincipalDocument | null> => principals.updateOne({ id, usedLinkHash }, { set: { usedLinkHash } });
 
 export function clientCollection(store: Store): ClientCollection {
   return store.collection<ClientDocument>('clients', {

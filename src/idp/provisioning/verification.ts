@@ -2,8 +2,7 @@ import { mailboxOf } from '../../core/http/mailboxes.js';
 import type { RequestSource } from '../../core/http/routes.js';
 import type { Clock } from '../../core/kernel/clock.js';
 import { isSecretOf, type Random, sha256, UNUSED_HASH } from '../../core/kernel/secrets.js';
-import type { UnknownWritesRegistry } from '../../core/ops/unknown-writes.js';
-import { createUsedLinks } from '../../core/ops/used-links.js';
+import type { Effect } from '../../core/ops/commit.js';
 import type { Throttle } from '../../core/throttle/throttle.js';
 import { provisioningErrors } from './errors.js';
 import { newLinkToken } from './first-operator.js';
@@ -11,7 +10,12 @@ import { MAIL_REQUESTS, mailsTo } from './limits.js';
 import { findLinkOwner, principalIdOf } from './links.js';
 import { type PersonMails, VERIFICATION_LINK_LIFETIME_MS } from './mails.js';
 import type { Dependencies, Principals } from './principals.js';
-import { type PrincipalCollection, type PrincipalDocument, VERIFICATION_FIELDS } from './store.js';
+import {
+  findLinkUser,
+  type PrincipalCollection,
+  type PrincipalDocument,
+  VERIFICATION_FIELDS,
+} from './store.js';
 
 /** Who signed in to a session. */
 export type SignedIn = Pick<PrincipalDocument, 'id' | 'epoch'>;
@@ -28,33 +32,39 @@ export interface AccountProof {
  */
 export type AddressVerification = ReturnType<typeof createVerification>;
 
-export interface VerificationMailDependencies {
+export interface VerificationLinkDependencies {
   mails: Pick<PersonMails, 'verifyAddress'>;
   issuer(): string;
   clock: Clock;
   random: Random;
 }
 
-/** Sends a link to people who have an e-mail address that is not verified. */
-export type VerifyAddress = (person: PrincipalDocument, source: RequestSource) => Promise<void>;
+/** A link that verifies an address. */
+export interface VerificationLink {
+  /** The fields of the person. */
+  stored: Required<Pick<PrincipalDocument, 'verifyHash' | 'verifyExpiresAt'>>;
+  /** For the commit that stores them. */
+  mail: Effect | undefined;
+}
+
+/** A link for a person with an e-mail address that is not verified; undefined for others. */
+export type NewVerification = (
+  person: PrincipalDocument,
+  source: RequestSource,
+) => VerificationLink | undefined;
 
 /** The first link of a person who has signed up, and every later one. */
-export const createVerificationMails =
-  (
-    principals: PrincipalCollection,
-    { mails, issuer, clock, random }: VerificationMailDependencies,
-  ): VerifyAddress =>
-  async (person, source) => {
-    if (!isDue(person)) return;
+export const createVerificationLinks =
+  ({ mails, issuer, clock, random }: VerificationLinkDependencies): NewVerification =>
+  (person, source) => {
+    if (!isDue(person)) return undefined;
     const token = newLinkToken(person.id, random);
     const expiresAt = clock.now() + VERIFICATION_LINK_LIFETIME_MS;
     const hash = sha256(token);
-    const stored = await principals.updateOne(
-      { id: person.id, kind: 'human', state: 'active' },
-      { set: { verifyHash: hash, verifyExpiresAt: expiresAt } },
-    );
-    if (!stored) return;
-    await mails.verifyAddress(stored, { url: `${issuer()}/verify/${token}`, hash, expiresAt }, source);
+    return {
+      stored: { verifyHash: hash, verifyExpiresAt: expiresAt },
+      mail: mails.verifyAddress(person, { url: `${issuer()}/verify/${token}`, hash, expiresAt }, source),
+    };
   };
 
 /** Whether the person has an e-mail address that is not verified. */
@@ -66,20 +76,25 @@ const isDue = ({
   kind === 'human' && emailVerifiedAt === undefined && mailboxOf(handle) !== undefined;
 
 export interface VerificationDependencies extends Dependencies {
-  verifyAddress: VerifyAddress;
+  newVerification: NewVerification;
   authenticate: Principals['authenticate'];
   throttle: Pick<Throttle, 'count' | 'countKey'>;
-  unknownWrites: Pick<UnknownWritesRegistry, 'track'>;
 }
 
 const VERIFICATIONS = mailsTo('verify');
 
 export function createVerification(principals: PrincipalCollection, deps: VerificationDependencies) {
-  const { verifyAddress, authenticate, throttle, audit, clock } = deps;
-  const usedLinks = createUsedLinks(principals, deps);
+  const { newVerification, authenticate, throttle, commit, audit, clock } = deps;
 
-  /** The person whom a link is about. Does not use it. @throws link_unknown, link_spent */
-  const look = async (token: string): Promise<PrincipalDocument> => {
+  /**
+   * The person whom a link is about. Does not use it.
+   * @param isSubmitted whether the link may be used, because the request may be a repetition
+   * @throws link_unknown, link_spent
+   */
+  const look = async (
+    token: string,
+    isSubmitted: boolean,
+  ): Promise<{ person: PrincipalDocument; isUsed: boolean }> => {
     const id = principalIdOf(token);
     const person = id === undefined ? null : await findLinkOwner(principals, id);
     // Compares both hashes in every case, so that the duration reveals no more than the status.
@@ -87,9 +102,10 @@ export function createVerification(principals: PrincipalCollection, deps: Verifi
     const isUsed = isSecretOf(token, person?.usedLinkHash ?? UNUSED_HASH);
     if (!person || !(isCurrent || isUsed)) throw provisioningErrors.link_unknown();
     const { verifyExpiresAt, usedLink } = person;
-    const expiresAt = (isCurrent ? verifyExpiresAt : usedLink?.isVerification && usedLink.expiresAt) ?? 0;
+    const isRepeatable = isSubmitted && usedLink?.purpose === 'verification';
+    const expiresAt = (isCurrent ? verifyExpiresAt : isRepeatable ? usedLink.expiresAt : 0) ?? 0;
     if (expiresAt <= clock.now()) throw provisioningErrors.link_spent();
-    return person;
+    return { person, isUsed: !isCurrent };
   };
 
   /** The holder of the account, as of now. @throws invalid_credentials, RATE_LIMITED, OVERLOADED */
@@ -117,25 +133,30 @@ export function createVerification(principals: PrincipalCollection, deps: Verifi
       if (person?.state !== 'active' || !isDue(person)) return false;
       await throttle.count(MAIL_REQUESTS, source.ip);
       await throttle.countKey(VERIFICATIONS, person.handle, source.ip);
-      await verifyAddress(person, source);
-      return true;
+      const link = newVerification(person, source);
+      if (!link) return false;
+      const { committed } = await commit([
+        principals.changing({ id: sub, kind: 'human', state: 'active' }, { set: link.stored }),
+        link.mail,
+      ]);
+      return committed;
     },
 
     look,
 
     /**
-     * Verifies the address, once. The link remains valid when the proof is rejected. A repetition of a request that has failed
-     * after that succeeds with a valid proof.
+     * Verifies the address, once. The link remains valid when the proof is rejected. A repetition of the request succeeds with a
+     * valid proof.
      * @throws link_unknown, link_spent, invalid_credentials, RATE_LIMITED, OVERLOADED
      */
     async verify(token: string, proof: AccountProof, source: RequestSource) {
-      const person = await look(token);
+      const { person, isUsed } = await look(token, true);
       const { id, epoch } = await prove(person, proof, source);
-      const use = usedLinks.begin(id, sha256(token));
-      await usedLinks.complete(use, async () => {
-        const { usedLinkHash, unansweredSince } = use;
-        const now = clock.now();
-        const verified = await principals.updateOne(
+      if (isUsed) return;
+      const usedLinkHash = sha256(token);
+      const now = clock.now();
+      const { committed } = await commit([
+        principals.changing(
           {
             id,
             kind: 'human',
@@ -148,18 +169,16 @@ export function createVerification(principals: PrincipalCollection, deps: Verifi
             set: {
               emailVerifiedAt: now,
               usedLinkHash,
-              usedLink: { expiresAt: person.verifyExpiresAt ?? 0, isInvitation: false, isVerification: true },
-              unansweredSince,
+              usedLink: { purpose: 'verification', expiresAt: person.verifyExpiresAt ?? 0 },
               updatedAt: now,
             },
             unset: VERIFICATION_FIELDS,
           },
-        );
-        if (!verified && !(await usedLinks.findUnanswered(use))?.usedLink?.isVerification) {
-          throw provisioningErrors.link_spent();
-        }
-        await audit.record({ event: 'email.verified', subject: id, ip: source.ip });
-      });
+        ),
+        audit.entry({ event: 'email.verified', subject: id, ip: source.ip }),
+      ]);
+      if (!committed && !(await findLinkUser(principals, id, usedLinkHash)))
+        throw provisioningErrors.link_spent();
     },
   };
 }
