@@ -475,7 +475,7 @@ t.test('a run without anything to tell reads an empty collection and two ranges 
         (target, name) =>
         (...given: [{ where?: object }]) => {
           calls.push([name, given[0].where]);
-          return Reflect.get(target, name)(...given);
+          return (Reflect.get(target, name) as (...args: unknown[]) => unknown)(...given);
         },
     });
   const notices = observed(logoutNoticeCollection(store));
