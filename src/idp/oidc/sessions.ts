@@ -85,19 +85,17 @@ export function createSessionService(deps: SessionDependencies) {
         expiresAt: expiry(now),
       };
       // The same user continues in the new session.
-      const leave = ({ id: left, sub: owner }: SessionDocument) =>
-        owner === sub ? continueSession(left, id) : endSession(left);
-      let ended = await findSession(previous);
-      const start = async () =>
-        commit([
+      const leave = (left: SessionDocument) =>
+        left.sub === sub ? continueSession(left.id, id) : endSession(left.id);
+      for (let left = await findSession(previous); ; left = null) {
+        const { committed } = await commit([
           sessionDocuments.inserting(session),
-          ended ? sessionDocuments.deleting({ id: ended.id }) : undefined,
-          ended ? await leave(ended) : undefined,
+          ...(left ? [sessionDocuments.deleting({ id: left.id }), await leave(left)] : []),
           record,
         ]);
-      // The previous one may have ended since it was read.
-      for (; !(await start()).committed; ended = null);
-      return { token, session };
+        if (committed) return { token, session };
+        // The previous one has ended since it was read.
+      }
     },
 
     /** The valid sessions of a user, the newest first, up to a hundred. */

@@ -5,6 +5,8 @@ import { createUnknownWrites } from '../../../src/core/ops/unknown-writes.js';
 import type { Store } from '../../../src/core/storage/collection.js';
 import { createAccountSources } from '../../../src/idp/account.js';
 import { createAuthorization } from '../../../src/idp/oidc/authorize/service.js';
+import { createBackchannelLogout } from '../../../src/idp/oidc/backchannel/service.js';
+import { logoutNoticeCollection } from '../../../src/idp/oidc/backchannel/store.js';
 import { covers } from '../../../src/idp/oidc/consents.js';
 import { newRefreshToken } from '../../../src/idp/oidc/grant-tokens.js';
 import { createSessionService } from '../../../src/idp/oidc/sessions.js';
@@ -32,6 +34,8 @@ const CLIENT = {
   redirectUris: ['https://app.example.test/cb'],
   principalKinds: ['human'],
 };
+/** The same, and it is notified of ended sessions. */
+const TOLD_CLIENT = { ...CLIENT, backchannelLogoutUri: 'https://app.example.test/out' } as never;
 const GRANT_ID = `gr_${'1'.repeat(32)}`;
 const REFRESH = newRefreshToken(GRANT_ID, countedRandom(), SEED);
 /** The session in which the person uses the account page. */
@@ -123,6 +127,15 @@ function processOn(store: Store, seed = 'a') {
     seeds: [SEED],
     reuseWindowMs: 30_000,
   });
+  const backchannel = createBackchannelLogout({
+    ...shared,
+    sessionDocuments: sessionCollection(store),
+    directory: { findClient: async () => TOLD_CLIENT },
+    keys: { sign: async () => 'logout token' },
+    post: async () => 200,
+    issuer: () => 'https://id.example.test',
+    log: { warn: () => undefined },
+  });
   const authorization = createAuthorization({
     ...shared,
     ...NO_DELEGATIONS,
@@ -132,7 +145,7 @@ function processOn(store: Store, seed = 'a') {
     directory,
     interactionTokens: {} as never,
     sessions,
-    backchannel: { notice: async () => undefined },
+    backchannel,
     readHint: async () => null,
     issuer: () => 'https://id.example.test',
   });
@@ -154,6 +167,7 @@ function processOn(store: Store, seed = 'a') {
     ownSessions: sources.sessions,
     consents,
     sessions,
+    backchannel,
     refresh: () => tokens.refresh(CLIENT as never, { token: REFRESH, scope: undefined }, FROM.ip),
     async redeem(code: string) {
       const grant = await tokens.findByCode(code);
@@ -161,14 +175,14 @@ function processOn(store: Store, seed = 'a') {
       return tokens.redeem(CLIENT as never, redemption, FROM.ip);
     },
     /** A sign-in without a page, as /authorize makes it; `null` where it would ask. */
-    async signInSilently(): Promise<string | null> {
+    async signInSilently(client: object = CLIENT): Promise<string | null> {
       const principal = await principals.find(SUB);
       const session = await sessionCollection(store).findOne({ id: OTHER });
       const consent = await consents.find(SUB, CLIENT.id);
       if (!principal || !session || principal.epoch !== session.epoch || !covers(consent, 'openid'))
         return null;
       const request = {
-        client: CLIENT,
+        client,
         redirectUri: CLIENT.redirectUris[0],
         scope: 'openid',
         parameters: {},
@@ -331,3 +345,29 @@ t.test('in every interleaving, a session that was ended is not renewed', async (
     t.ok(orders > 3, `${orders} orders`);
   }
 });
+
+t.test(
+  'in every interleaving, an application that gets a code is notified of the end of its session',
+  async (t) => {
+    const { failure, orders } = await explore({
+      setup,
+      actors: [
+        (store) => processOn(store, 'a').ownSessions.end(PERSON, OTHER, FROM),
+        (store) => processOn(store, 'b').signInSilently(TOLD_CLIENT),
+      ],
+      crash: true,
+      async check(store, [, signedIn]) {
+        const isNotified = typeof resultOf(signedIn) === 'string';
+        const notices = logoutNoticeCollection(store);
+        if (isNotified) insist((await notices.count()) === 1, 'there is no notice');
+        const { jobs } = processOn(store, 'c').backchannel;
+        await jobs.send.run({ term: 1, signal: new AbortController().signal });
+        const hasEnded = (await sessionCollection(store).findOne({ id: OTHER })) === null;
+        if (hasEnded) insist((await notices.count()) === 0, 'a notice is not sent');
+        else if (isNotified) insist((await notices.count()) === 1, 'a notice is sent too early');
+      },
+    });
+    t.equal(failure, undefined, failure?.calls.join(', ') ?? 'in every order');
+    t.ok(orders > 3, `${orders} orders`);
+  },
+);
