@@ -15,7 +15,6 @@ import {
   type PrincipalCollection,
   type PrincipalDocument,
   type PrincipalState,
-  USED_LINK_FIELDS,
   VERIFICATION_FIELDS,
 } from './store.js';
 
@@ -36,9 +35,9 @@ export type PrincipalDirectory = ReturnType<typeof createDirectory>;
 const ENDING_FIELDS = [
   ...PASSWORD_LINK_FIELDS,
   ...VERIFICATION_FIELDS,
-  ...USED_LINK_FIELDS,
   ...OPERATOR_FIELDS,
-];
+  'usedLink',
+] as const;
 
 /** Sorts after every handle with the same prefix, and is not part of any. */
 const LAST_CHARACTER = '\u{10ffff}';

@@ -84,7 +84,7 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
         : await Promise.all([findLinkOwner(principals, id), firstOperator.look(token)]);
     const isCurrent = isSecretOf(token, principal?.linkHash ?? UNUSED_HASH);
     const isMailed = isSecretOf(token, principal?.mailedLinkHash ?? UNUSED_HASH);
-    const isUsed = isSecretOf(token, principal?.usedLinkHash ?? UNUSED_HASH);
+    const isUsed = isSecretOf(token, principal?.usedLink?.hash ?? UNUSED_HASH);
     if (!principal && setup) {
       if (setup.hasExpired) throw provisioningErrors.link_spent();
       return { isInvitation: true, isUsed: false, expiresAt: setup.expiresAt };
@@ -109,27 +109,26 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
   const useLink = async (
     principal: PrincipalDocument,
     { isInvitation, expiresAt }: LinkTarget,
-    usedLinkHash: string,
+    hash: string,
     password: string,
     source: RequestSource,
   ): Promise<PrincipalDocument | null> => {
     const { id, handle, epoch, operatorLinkHash } = principal;
-    const isMailed = principal.mailedLinkHash === usedLinkHash;
+    const isMailed = principal.mailedLinkHash === hash;
     // Someone else may have signed up with the address. The name of a stranger is not greeted in later e-mails.
     const changesOwner = isMailed && (principal.emailVerifiedAt ?? principal.invitedAt) === undefined;
-    const becomesOperator = operatorLinkHash === usedLinkHash;
+    const becomesOperator = operatorLinkHash === hash;
     await passwordPolicy.validate(password, [handle]);
     const passwordHash = await passwords.hash(password, source.isDisconnected);
     const now = clock.now();
     const current = isMailed
-      ? { mailedLinkHash: usedLinkHash, mailedLinkExpiresAt: { gt: now } }
-      : { linkHash: usedLinkHash, linkExpiresAt: { gt: now } };
+      ? { mailedLinkHash: hash, mailedLinkExpiresAt: { gt: now } }
+      : { linkHash: hash, linkExpiresAt: { gt: now } };
     const use: Change<PrincipalDocument> = {
       set: {
         state: 'active',
         passwordHash,
-        usedLinkHash,
-        usedLink: { purpose: isInvitation ? 'invitation' : 'reset', expiresAt },
+        usedLink: { hash, purpose: isInvitation ? 'invitation' : 'reset', expiresAt },
         updatedAt: now,
         ...(becomesOperator && { operatorSince: now }),
         ...(isMailed && { emailVerifiedAt: now }),
@@ -153,7 +152,7 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
           state: isInvitation ? 'invited' : 'active',
           epoch: epoch ?? null,
           ...current,
-          ...(becomesOperator && { operatorLinkHash: usedLinkHash }),
+          ...(becomesOperator && { operatorLinkHash: hash }),
         },
         use,
       ),
@@ -175,7 +174,7 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
   const useFirstLink = async (
     id: string,
     { expiresAt }: LinkTarget,
-    usedLinkHash: string,
+    hash: string,
     { handle = '', password }: Choice,
     source: RequestSource,
   ): Promise<PrincipalDocument | null> => {
@@ -190,8 +189,7 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
       kind: 'human',
       state: 'active',
       passwordHash,
-      usedLinkHash,
-      usedLink: { purpose: 'setup', expiresAt },
+      usedLink: { hash, purpose: 'setup', expiresAt },
       operatorSince: now,
       createdAt: now,
       updatedAt: now,
@@ -201,12 +199,12 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
 
   /** Whether a request repeats the one that has used the link. */
   const isRepetition = async (
-    { usedLinkHash = '', usedLink, ...user }: PrincipalDocument,
+    { usedLink, ...user }: PrincipalDocument,
     { handle, password }: Choice,
     { ip, isDisconnected }: RequestSource,
   ): Promise<boolean> => {
-    if (usedLink?.purpose === 'setup' && canonicalForm(handle ?? '') !== user.handle) return false;
-    if (!(await throttle.tryCountKey(REPETITIONS, usedLinkHash, ip))) return false;
+    if (!usedLink || (usedLink.purpose === 'setup' && canonicalForm(handle ?? '') !== user.handle)) return false;
+    if (!(await throttle.tryCountKey(REPETITIONS, usedLink.hash, ip))) return false;
     return (await passwords.verify(user.passwordHash ?? null, password, isDisconnected)).ok;
   };
 

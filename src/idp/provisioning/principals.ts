@@ -23,7 +23,6 @@ import {
   PASSWORD_LINK_FIELDS,
   type PrincipalCollection,
   type PrincipalDocument,
-  USED_LINK_FIELDS,
 } from './store.js';
 import type { NewVerification } from './verification.js';
 
@@ -290,7 +289,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
           {
             set: { passwordHash, updatedAt: clock.now() },
             // A reset link is no longer needed.
-            unset: [...PASSWORD_LINK_FIELDS, ...USED_LINK_FIELDS],
+            unset: [...PASSWORD_LINK_FIELDS, 'usedLink'],
             inc: { epoch: 1 },
           },
         ),

@@ -43,8 +43,7 @@ export interface PrincipalDocument {
   verifyExpiresAt?: number;
   /** When a link that was mailed to the handle was used. */
   emailVerifiedAt?: number;
-  /** SHA-256 of the last used link. Until its expiry, the request that has used it can be repeated. */
-  usedLinkHash?: string;
+  /** The last used link. Until its expiry, the request that has used it can be repeated. */
   usedLink?: UsedLink;
   /** Present when the principal was invited, so that the operator chose the handle. */
   invitedAt?: number;
@@ -61,6 +60,8 @@ export interface PrincipalDocument {
 }
 
 export interface UsedLink {
+  /** SHA-256 of its token. */
+  hash: string;
   /** `setup`: to make the first operator. */
   purpose: 'setup' | 'invitation' | 'reset' | 'verification';
   expiresAt: number;
@@ -83,9 +84,6 @@ export const PASSWORD_LINK_FIELDS = [
 
 /** The fields to unset where the address must not be verified any more, or is. */
 export const VERIFICATION_FIELDS = ['verifyHash', 'verifyExpiresAt'] as const;
-
-/** The fields to unset where the use of a link must not be repeated any more. */
-export const USED_LINK_FIELDS = ['usedLinkHash', 'usedLink'] as const;
 
 /** The fields to unset where a principal must not remain or become an operator. */
 export const OPERATOR_FIELDS = ['operatorSince', 'operatorLinkHash'] as const;
@@ -135,7 +133,7 @@ export function principalCollection(store: Store): PrincipalCollection {
     unique: ['handle'],
     // The last three are for the lists of the console and of the operators.
     indexes: [['createdAt'], ['kind', 'handle'], ['state', 'handle'], ['operatorSince']],
-    fields: ['linkHash', 'usedLinkHash', 'mailedLinkHash', 'verifyHash', 'operatorLinkHash'],
+    fields: ['linkHash', 'mailedLinkHash', 'verifyHash', 'operatorLinkHash'],
     numbers: [
       ...(['createdAt', 'operatorSince', 'epoch', 'keyRevision'] as const),
       ...(['linkExpiresAt', 'mailedLinkExpiresAt', 'verifyExpiresAt'] as const),
@@ -157,14 +155,17 @@ export const findActive =
   };
 
 /**
- * The principal that has used this link. A write that changes nothing, because a read does not see what the majority has not confirmed
- * yet.
+ * The principal that has used this link; `null` if another link was used. It is a write that changes nothing, because a read does not see
+ * what the majority has not confirmed yet.
  */
-export const findLinkUser = (
+export async function findLinkUser(
   principals: Pick<PrincipalCollection, 'updateOne'>,
   id: string,
-  usedLinkHash: string,
-): Promise<PrincipalDocument | null> => principals.updateOne({ id, usedLinkHash }, { set: { usedLinkHash } });
+  hash: string,
+): Promise<PrincipalDocument | null> {
+  const user = await principals.updateOne({ id, state: 'active' }, { set: { state: 'active' } });
+  return user?.usedLink?.hash === hash ? user : null;
+}
 
 export function clientCollection(store: Store): ClientCollection {
   return store.collection<ClientDocument>('clients', {

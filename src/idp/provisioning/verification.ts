@@ -99,7 +99,7 @@ export function createVerification(principals: PrincipalCollection, deps: Verifi
     const person = id === undefined ? null : await findLinkOwner(principals, id);
     // Compares both hashes in every case, so that the duration reveals no more than the status.
     const isCurrent = isSecretOf(token, person?.verifyHash ?? UNUSED_HASH);
-    const isUsed = isSecretOf(token, person?.usedLinkHash ?? UNUSED_HASH);
+    const isUsed = isSecretOf(token, person?.usedLink?.hash ?? UNUSED_HASH);
     if (!person || !(isCurrent || isUsed)) throw provisioningErrors.link_unknown();
     const { verifyExpiresAt, usedLink } = person;
     const isRepeatable = isSubmitted && usedLink?.purpose === 'verification';
@@ -153,7 +153,7 @@ export function createVerification(principals: PrincipalCollection, deps: Verifi
       const { person, isUsed } = await look(token, true);
       const { id, epoch } = await prove(person, proof, source);
       if (isUsed) return;
-      const usedLinkHash = sha256(token);
+      const hash = sha256(token);
       const now = clock.now();
       const { committed } = await commit([
         principals.changing(
@@ -162,14 +162,13 @@ export function createVerification(principals: PrincipalCollection, deps: Verifi
             kind: 'human',
             state: 'active',
             epoch: epoch ?? null,
-            verifyHash: usedLinkHash,
+            verifyHash: hash,
             verifyExpiresAt: { gt: now },
           },
           {
             set: {
               emailVerifiedAt: now,
-              usedLinkHash,
-              usedLink: { purpose: 'verification', expiresAt: person.verifyExpiresAt ?? 0 },
+              usedLink: { hash, purpose: 'verification', expiresAt: person.verifyExpiresAt ?? 0 },
               updatedAt: now,
             },
             unset: VERIFICATION_FIELDS,
@@ -177,7 +176,7 @@ export function createVerification(principals: PrincipalCollection, deps: Verifi
         ),
         audit.entry({ event: 'email.verified', subject: id, ip: source.ip }),
       ]);
-      if (!committed && !(await findLinkUser(principals, id, usedLinkHash)))
+      if (!committed && !(await findLinkUser(principals, id, hash)))
         throw provisioningErrors.link_spent();
     },
   };
