@@ -175,9 +175,7 @@ export function createDirectory(
     /** The same for a human, invited or not. */
     deleteHuman: (sub: string, source: RequestSource): Promise<boolean> => removeKind(sub, 'human', source),
     /** The same at the request of the human, unless the credentials have changed since `person` was read. */
-    deleteSelf: (
-      person: Pick<PrincipalDocument, 'id' | 'epoch'>,
-      source: RequestSource,
-    ): Promise<boolean> => remove({ ...person, kind: 'human', state: 'active' }, source),
+    deleteSelf: (person: Pick<PrincipalDocument, 'id' | 'epoch'>, source: RequestSource): Promise<boolean> =>
+      remove({ ...person, kind: 'human', state: 'active' }, source),
   };
 }

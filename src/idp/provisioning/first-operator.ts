@@ -37,12 +37,7 @@ export function setupCollection(store: Store): Collection<SetupDocument> {
 export function createFirstOperator(
   setup: Collection<SetupDocument>,
   principals: PrincipalCollection,
-  {
-    commit,
-    clock,
-    random,
-    issuer,
-  }: { commit: CommitParts; clock: Clock; random: Random; issuer(): string },
+  { commit, clock, random, issuer }: { commit: CommitParts; clock: Clock; random: Random; issuer(): string },
 ) {
   return {
     /**

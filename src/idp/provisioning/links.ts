@@ -203,7 +203,8 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
     { handle, password }: Choice,
     { ip, isDisconnected }: RequestSource,
   ): Promise<boolean> => {
-    if (!usedLink || (usedLink.purpose === 'setup' && canonicalForm(handle ?? '') !== user.handle)) return false;
+    if (!usedLink || (usedLink.purpose === 'setup' && canonicalForm(handle ?? '') !== user.handle))
+      return false;
     if (!(await throttle.tryCountKey(REPETITIONS, usedLink.hash, ip))) return false;
     return (await passwords.verify(user.passwordHash ?? null, password, isDisconnected)).ok;
   };

@@ -176,8 +176,7 @@ export function createVerification(principals: PrincipalCollection, deps: Verifi
         ),
         audit.entry({ event: 'email.verified', subject: id, ip: source.ip }),
       ]);
-      if (!committed && !(await findLinkUser(principals, id, hash)))
-        throw provisioningErrors.link_spent();
+      if (!committed && !(await findLinkUser(principals, id, hash))) throw provisioningErrors.link_spent();
     },
   };
 }

@@ -106,7 +106,9 @@ t.test('the expired link of the first operator is of no account that exists', as
   const idp = await idpApp(t);
   const store = await idpStore(t, idp);
   const look = async () => ({ expiresAt: 1, hasExpired: true });
-  const links = linksOn(store, principalCollection(store), idp, { firstOperator: { ...NO_FIRST_OPERATOR, look } });
+  const links = linksOn(store, principalCollection(store), idp, {
+    firstOperator: { ...NO_FIRST_OPERATOR, look },
+  });
   const { body } = await idp.admin('POST', '/v1/invites', { handle: HANDLE });
   const [id, secret] = [body.invite_url.split('/').at(-1).slice(0, -43), 'x'.repeat(43)];
   await t.rejects(links.look(id + secret, false), { code: 'link_unknown' });
