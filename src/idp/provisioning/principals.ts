@@ -24,7 +24,7 @@ import {
   type PrincipalCollection,
   type PrincipalDocument,
 } from './store.js';
-import type { NewVerification } from './verification.js';
+import type { NewVerification } from './verification-links.js';
 
 /** Prefix of generated passwords, which a chosen password must not have. */
 const GENERATED_PREFIX = 'agp_';

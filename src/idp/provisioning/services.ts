@@ -11,7 +11,8 @@ import { createOperatorRoles } from './operators.js';
 import { createPrincipals } from './principals.js';
 import { createRecovery } from './recovery.js';
 import { clientCollection, type EndSessions, principalCollection } from './store.js';
-import { createVerification, createVerificationLinks, type SignedIn } from './verification.js';
+import { createVerification, type SignedIn } from './verification.js';
+import { createVerificationLinks } from './verification-links.js';
 
 export interface ProvisioningModuleOptions {
   issuer(): string;

@@ -1,14 +1,9 @@
-import { mailboxOf } from '../../core/http/mailboxes.js';
 import type { RequestSource } from '../../core/http/routes.js';
-import type { Clock } from '../../core/kernel/clock.js';
-import { isSecretOf, type Random, sha256, UNUSED_HASH } from '../../core/kernel/secrets.js';
-import type { Effect } from '../../core/ops/commit.js';
+import { isSecretOf, sha256, UNUSED_HASH } from '../../core/kernel/secrets.js';
 import type { Throttle } from '../../core/throttle/throttle.js';
 import { provisioningErrors } from './errors.js';
-import { newLinkToken } from './first-operator.js';
 import { MAIL_REQUESTS, mailsTo } from './limits.js';
 import { findLinkOwner, principalIdOf } from './links.js';
-import { type PersonMails, VERIFICATION_LINK_LIFETIME_MS } from './mails.js';
 import type { Dependencies, Principals } from './principals.js';
 import {
   findLinkUser,
@@ -16,6 +11,7 @@ import {
   type PrincipalDocument,
   VERIFICATION_FIELDS,
 } from './store.js';
+import { isDue, type NewVerification } from './verification-links.js';
 
 /** Who signed in to a session. */
 export type SignedIn = Pick<PrincipalDocument, 'id' | 'epoch'>;
@@ -31,49 +27,6 @@ export interface AccountProof {
  * account, because otherwise anyone could sign up with the address of another person and wait for the click.
  */
 export type AddressVerification = ReturnType<typeof createVerification>;
-
-export interface VerificationLinkDependencies {
-  mails: Pick<PersonMails, 'verifyAddress'>;
-  issuer(): string;
-  clock: Clock;
-  random: Random;
-}
-
-/** A link that verifies an address. */
-export interface VerificationLink {
-  /** The fields of the person. */
-  stored: Required<Pick<PrincipalDocument, 'verifyHash' | 'verifyExpiresAt'>>;
-  /** For the commit that stores them. */
-  mail: Effect | undefined;
-}
-
-/** A link for a person with an e-mail address that is not verified; undefined for others. */
-export type NewVerification = (
-  person: PrincipalDocument,
-  source: RequestSource,
-) => VerificationLink | undefined;
-
-/** The first link of a person who has signed up, and every later one. */
-export const createVerificationLinks =
-  ({ mails, issuer, clock, random }: VerificationLinkDependencies): NewVerification =>
-  (person, source) => {
-    if (!isDue(person)) return undefined;
-    const token = newLinkToken(person.id, random);
-    const expiresAt = clock.now() + VERIFICATION_LINK_LIFETIME_MS;
-    const hash = sha256(token);
-    return {
-      stored: { verifyHash: hash, verifyExpiresAt: expiresAt },
-      mail: mails.verifyAddress(person, { url: `${issuer()}/verify/${token}`, hash, expiresAt }, source),
-    };
-  };
-
-/** Whether the person has an e-mail address that is not verified. */
-const isDue = ({
-  kind,
-  handle,
-  emailVerifiedAt,
-}: Pick<PrincipalDocument, 'kind' | 'handle' | 'emailVerifiedAt'>): boolean =>
-  kind === 'human' && emailVerifiedAt === undefined && mailboxOf(handle) !== undefined;
 
 export interface VerificationDependencies extends Dependencies {
   newVerification: NewVerification;
