@@ -1,5 +1,5 @@
 import type { Audit } from '../../src/core/ops/audit.js';
-import { type Effect, NO_EFFECT } from '../../src/core/ops/commit.js';
+import { NO_EFFECT } from '../../src/core/ops/commit.js';
 
 export { NO_EFFECT };
 

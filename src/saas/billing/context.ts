@@ -23,7 +23,7 @@ import {
   trialCollections,
 } from './store.js';
 import { usageCollection } from './usage/reports.js';
-import type { BillingUsers } from './users.js';
+import type { BillingUser, BillingUsers } from './users.js';
 
 export interface BillingModuleOptions {
   config: BillingConfiguration;
@@ -55,11 +55,25 @@ export function createBillingContext(
 ) {
   const { config, users, outbox, event, publicUrl } = options;
   const { paymentSecretKey: key, paymentApiUrl, pastDue } = config;
+  /** Commits what was derived from stored data. False if a concurrent write came first, after which the caller reads again. */
+  const tryCommit = async (parts: readonly CommitPart[]): Promise<boolean> =>
+    (await commit(parts).catch(nullIfTaken))?.committed === true;
   return {
     commit,
-    /** Commits what was derived from stored data. False if a concurrent write came first, after which the caller reads again. */
-    async tryCommit(parts: readonly CommitPart[]): Promise<boolean> {
-      return (await commit(parts).catch(nullIfTaken))?.committed === true;
+    tryCommit,
+    /**
+     * Commits what `derive` reads and changes for a user, again after each concurrent write. Nothing if it returns null, or if the user
+     * does not exist or is being deleted.
+     */
+    async commitForUser(
+      userId: string,
+      derive: (user: BillingUser) => Promise<readonly CommitPart[] | null>,
+    ): Promise<void> {
+      for (;;) {
+        const user = await users.find(userId);
+        const parts = user && !user.isBeingDeleted ? await derive(user) : null;
+        if (!parts || (await tryCommit(parts))) return;
+      }
     },
     // Without an API key nothing is added to checkouts and usage, but the deletion of an account removes what was stored
     // while a key was configured.

@@ -97,7 +97,11 @@ export function listEntitledPlans(
 
 export type Projector = ReturnType<typeof createProjector>;
 
-export function createProjector({ users, tryCommit }: BillingContext, listHeld: ListHeld, duplicates: Duplicates) {
+export function createProjector(
+  { users, commitForUser }: BillingContext,
+  listHeld: ListHeld,
+  duplicates: Duplicates,
+) {
   const projectionOf = (all: HeldSubscription[]): Projection => {
     const { status, plan } = selectShown(all) ?? NO_SUBSCRIPTION;
     return { status, plan, held: all.filter(mayEntitle).map(accessTermsOf) };
@@ -120,12 +124,7 @@ export function createProjector({ users, tryCommit }: BillingContext, listHeld: 
     projecting,
 
     /** Writes the record again, for example after a change of the options. */
-    async project(userId: string) {
-      for (;;) {
-        const user = await users.find(userId);
-        if (!user || user.isBeingDeleted || (await tryCommit(await projecting(user)))) return;
-      }
-    },
+    project: (userId: string) => commitForUser(userId, (user) => projecting(user)),
   };
 }
 

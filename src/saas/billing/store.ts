@@ -43,7 +43,7 @@ export function paymentEventCollection(store: Store): PaymentEvents {
       ['about', 'outcome', 'receivedAt'],
       ['outcome', 'receivedAt'],
     ],
-    numbers: ['receivedAt', 'leaseUntil', 'attempts'],
+    numbers: ['receivedAt', 'attempts'],
   });
 }
 

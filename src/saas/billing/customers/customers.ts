@@ -10,7 +10,13 @@ import { profileChange } from './profile-sync.js';
 /** Which customer at the provider belongs to which user. A link never moves to another user. */
 export type CustomerLinks = ReturnType<typeof createCustomerLinks>;
 
-export function createCustomerLinks({ customers, linkedCustomers, users, tryCommit, clock }: BillingContext) {
+export function createCustomerLinks({
+  customers,
+  linkedCustomers,
+  users,
+  commitForUser,
+  clock,
+}: BillingContext) {
   /** The user of a customer. */
   const findUser = async (customerId: string): Promise<string | null> =>
     (await customers.findOne({ customerId }))?.id ??
@@ -31,13 +37,11 @@ export function createCustomerLinks({ customers, linkedCustomers, users, tryComm
     linking,
 
     /** Does nothing if the customer belongs to a user already, or if the user is being deleted. */
-    async link(userId: string, customerId: string): Promise<void> {
-      for (;;) {
-        const user = await users.find(userId);
-        const link = user && !user.isBeingDeleted && (await linking(userId, customerId));
-        if (!link || (await tryCommit([link, users.locking(user)]))) return;
-      }
-    },
+    link: (userId: string, customerId: string): Promise<void> =>
+      commitForUser(userId, async (user) => {
+        const link = await linking(userId, customerId);
+        return link ? [link, users.locking(user)] : null;
+      }),
 
     /** Every customer of a user; the one for the next checkout first. */
     async list(userId: string): Promise<string[]> {

@@ -37,7 +37,7 @@ export function createChargeRecorder(
   context: BillingContext,
   { recorder, projector }: { recorder: PaymentRecorder; projector: Projector },
 ) {
-  const { payments, users, event: eventOf, tryCommit, gateway, clock, log } = context;
+  const { payments, event: eventOf, commitForUser, gateway, clock, log } = context;
 
   /** The payment that a refund or a dispute is about, as far as it is stored. */
   const findPayment = async (reference: ChargeReference): Promise<PaymentDocument | null> => {
@@ -69,10 +69,10 @@ export function createChargeRecorder(
     findPayment,
 
     /** The same with what the provider adds to it. */
-    async lookUp(event: PaymentEvent, beforeCall: () => Promise<void>): Promise<LocatedCharge> {
+    async lookUp(event: PaymentEvent): Promise<LocatedCharge> {
       const reference = readChargeReference(event);
       if (reference.invoiceId !== undefined) return { ...reference, isUnattributed: false };
-      if (gateway) await beforeCall();
+      if (gateway) await event.beforeCall?.();
       const fetched = await fetchCharge(reference.chargeId);
       const known = Object.entries(reference).filter(([, value]) => value !== undefined);
       if (typeof fetched === 'string') return { ...reference, isUnattributed: true };
@@ -101,24 +101,20 @@ export function createChargeRecorder(
     },
 
     /** Asks the provider again which invoice a charge belongs to. */
-    async attribute({ id, userId }: PaymentDocument): Promise<'done' | 'missing' | 'unanswered'> {
-      for (;;) {
-        const user = await users.find(userId);
+    async attribute({ id, userId, chargeId }: PaymentDocument): Promise<'done' | 'missing' | 'unanswered'> {
+      const fetched = await fetchCharge(chargeId ?? id);
+      if (typeof fetched === 'string') return fetched;
+      const { invoiceId = id, paymentIntentId } = fetched;
+      await commitForUser(userId, async (user) => {
         const payment = await payments.findOne({ id });
-        if (!user || !payment) return 'done';
-        const fetched = await fetchCharge(payment.chargeId ?? id);
-        if (typeof fetched === 'string') return fetched;
-        const { invoiceId, paymentIntentId } = fetched;
-        const ids = { paymentIntentId, chargeId: payment.chargeId };
-        const moved =
-          invoiceId === undefined || invoiceId === id
-            ? null
-            : await recorder.move(payment, invoiceId, chargeIdsOf({ id: invoiceId, ...ids }));
-        const parts = moved
+        if (!payment) return null;
+        const ids = chargeIdsOf({ id: invoiceId, paymentIntentId, chargeId: payment.chargeId });
+        const moved = invoiceId === id ? null : await recorder.move(payment, invoiceId, ids);
+        return moved
           ? [...moved.parts, ...(await projector.projecting(user, { payment: moved.payment }))]
           : [payments.changing({ id, rev: payment.rev }, { unset: ['recheckAt'], inc: { rev: 1 } })];
-        if (user.isBeingDeleted || (await tryCommit(parts))) return 'done';
-      }
+      });
+      return 'done';
     },
   };
 }

@@ -31,10 +31,6 @@ export class EventTaken extends Error {
 /** How long a worker may process an event before another one takes over. */
 export const EVENT_LEASE_MS = 30_000;
 
-/** Filters for `leaseUntil`: leases that have expired, and those set by a clock that was later set back. */
-export const expiredLeases = (now: number) =>
-  [{ lte: now }, { gt: now + EVENT_LEASE_MS + CLOCK_SKEW_MS }] as const;
-
 /** How long a repeated delivery waits for the one in progress. */
 const WAIT_TIMEOUT_MS = 5_000;
 const POLL_INTERVAL_MS = 100;
@@ -60,6 +56,7 @@ export function createEventLeases(events: PaymentEvents, { clock, wait }: { cloc
     outcome: outcome ?? null,
   });
 
+  /** A lease that ends implausibly late was set by a clock that has been set back since. */
   const isInProgress = ({ outcome, leaseUntil = 0 }: PaymentEventDocument): boolean =>
     outcome === undefined &&
     leaseUntil > clock.now() &&

@@ -68,10 +68,9 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
   const mailFor = createMailFor(context);
 
   const handle = async (received: ReceivedEvent, assignedTo?: string): Promise<HandledEvent> => {
-    const { event } = received;
-    const beforeCall = () => leases.acquire(received);
+    const event = { ...received.event, beforeCall: () => leases.acquire(received) };
     if (await concernsLiveData(event)) return { outcome: 'ignored', parts: [] };
-    const owner = await findOwner(event, beforeCall, assignedTo);
+    const owner = await findOwner(event, assignedTo);
     // Most customers are unknown until they buy, and each change of one is an event.
     if (!owner) return { outcome: isCustomer(event) ? 'ignored' : 'unmatched', parts: [] };
 
@@ -79,9 +78,9 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
     const find = () => users.find(owner.userId);
     // Read before the payments: by the revision, two events about one payment are committed one after the other.
     let user = isPayment || !owner.subscription ? await find() : undefined;
-    const applied = await applyToSubscription(event, owner, beforeCall);
+    const applied = await applyToSubscription(event, owner);
     const { change, subscription } = applied;
-    const recorded = isPayment ? await recordPayment(event, owner, beforeCall) : null;
+    const recorded = isPayment ? await recordPayment(event, owner) : null;
     const held = { ...(applied.isProjected && { subscription }), ...recorded?.held };
     const isProjected = Object.keys(held).length > 0;
     const sendsMail = mailContent(event) !== null && (!isPayment || recorded?.isFirst === true);
@@ -98,23 +97,19 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
     const updated = change && subscription && (await subscriptionUpdated(event, subscription));
     return {
       outcome: isPayment ? 'processed' : applied.outcome,
-      parts: [applied.write, owner.link, ...ofUser, ...(recorded?.parts ?? []), mail, updated],
+      parts: [applied.write, updated, owner.link, ...ofUser, ...(recorded?.parts ?? []), mail],
       releases: change === 'inserted' || owner.link ? [event.subscriptionId, event.customerId] : [],
     };
   };
 
   const timeOf = ({ created = clock.now() }: PaymentEvent): number => created;
 
-  const applyToSubscription = async (
-    event: PaymentEvent,
-    owner: EventOwner,
-    beforeCall: () => Promise<void>,
-  ): Promise<AppliedEvent> => {
+  const applyToSubscription = async (event: PaymentEvent, owner: EventOwner): Promise<AppliedEvent> => {
     const { type, subscriptionId } = event;
     const isApplicable = !isSession(event) && type !== 'customer.subscription.trial_will_end';
     if (subscriptionId === undefined || !isApplicable) return NOT_APPLICABLE;
     if (await isAlreadySettled(event)) return OBSOLETE;
-    return subscriptionEvents.prepare(event, subscriptionId, owner, beforeCall);
+    return subscriptionEvents.prepare(event, subscriptionId, owner);
   };
 
   /** Whether an event reports a failure of an invoice that has been paid or voided since. */
@@ -127,9 +122,8 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
   const recordPayment = async (
     event: PaymentEvent,
     { userId, charge }: EventOwner,
-    beforeCall: () => Promise<void>,
   ): Promise<RecordedPayment | null> => {
-    const { id: eventId, type, object } = event;
+    const { id: eventId, type, object, beforeCall } = event;
     const at = timeOf(event);
     if (isSession(event)) return purchaseRecorder.record(object, { userId, eventId, type, at, beforeCall });
     return charge ? charges.record(event, userId, charge, at) : recorder.recordInvoice(event, userId, at);
@@ -190,7 +184,7 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
   const resume = async (stored: PaymentEventDocument): Promise<EventOutcome | null> => {
     const { id, payload, receivedAt } = stored;
     // Completed since it was read.
-    if (payload === undefined) return null;
+    if (payload === undefined || leases.isInProgress(stored)) return null;
     const event = parseEvent(payload, id);
     try {
       if (event) return await process({ event: { ...event, receivedAt }, payload, stored });
@@ -268,25 +262,21 @@ function createOwnerLookup(
   };
 
   /** By the payment; else by the customer, whom only the provider knows if the event is about a dispute. */
-  const findChargeOwner = async (
-    event: PaymentEvent,
-    beforeCall: () => Promise<void>,
-    assignedTo?: string,
-  ): Promise<EventOwner | null> => {
+  const findChargeOwner = async (event: PaymentEvent, assignedTo?: string): Promise<EventOwner | null> => {
     const charge = { ...readChargeReference(event), isUnattributed: false };
     const payment = await charges.findPayment(charge);
     if (payment) return { userId: payment.userId, charge };
     const known = event.customerId === undefined ? null : await findOwner(event, assignedTo);
     if (!known && event.customerId !== undefined) return null;
-    const located = await charges.lookUp(event, beforeCall);
+    const located = await charges.lookUp(event);
     const customerId = located.customerId ?? event.customerId;
     const owner =
       known ?? (await findOwner({ ...event, ...(customerId !== undefined && { customerId }) }, assignedTo));
     return owner && { ...owner, charge: located };
   };
 
-  return (event: PaymentEvent, beforeCall: () => Promise<void>, assignedTo?: string) =>
-    isCharge(event) ? findChargeOwner(event, beforeCall, assignedTo) : findOwner(event, assignedTo);
+  return (event: PaymentEvent, assignedTo?: string) =>
+    isCharge(event) ? findChargeOwner(event, assignedTo) : findOwner(event, assignedTo);
 }
 
 /**

@@ -8,7 +8,7 @@ import { asInteger, asObject, asText, idOf, type Json } from '../provider/json.j
 import type { PurchaseDocument, PurchasedItem } from '../purchases.js';
 import { writingRevision } from '../store.js';
 import type { PaymentRecorder, RecordedPayment } from './payments.js';
-import { asCurrency } from './provider-objects.js';
+import { asCurrency, type PaymentEvent } from './provider-objects.js';
 
 /** Records the checkout sessions of one-time purchases. The result does not depend on the order of the events. */
 export type PurchaseRecorder = ReturnType<typeof createPurchaseRecorder>;
@@ -23,14 +23,14 @@ export interface SessionSource {
   eventId: string;
   type?: string;
   at: number;
-  beforeCall?: () => Promise<void>;
+  beforeCall?: PaymentEvent['beforeCall'] | undefined;
 }
 
 /** The more is known about a payment, the higher. */
 const PROGRESS: Record<PurchaseDocument['status'], number> = { pending: 0, failed: 1, paid: 2 };
 
 export function createPurchaseRecorder(
-  { purchases, users, plans, event, tryCommit, gateway, clock, log }: BillingContext,
+  { purchases, plans, event, commitForUser, gateway, clock, log }: BillingContext,
   { recorder, projector }: { recorder: PaymentRecorder; projector: Projector },
 ) {
   /** The items of a session, which its events do not contain. */
@@ -129,17 +129,17 @@ export function createPurchaseRecorder(
 
     /** Fetches the items of a purchase again. */
     async fetchItems({ id, userId }: PurchaseDocument): Promise<'done' | 'missing' | 'unanswered'> {
-      for (;;) {
-        const user = await users.find(userId);
+      const fetched = await fetch(id);
+      if (typeof fetched === 'string') return fetched;
+      await commitForUser(userId, async (user) => {
         const stored = await purchases.findOne({ id });
-        if (!user || user.isBeingDeleted || !stored) return 'done';
-        const fetched = await fetch(id);
-        if (typeof fetched === 'string') return fetched;
+        if (!stored) return null;
         const { recheckAt: _, ...rest } = stored;
         const purchase = { ...rest, ...fetched, rev: stored.rev + 1 };
         const projection = await projector.projecting(user, { purchase });
-        if (await tryCommit([writingRevision(purchases, stored, purchase), ...projection])) return 'done';
-      }
+        return [writingRevision(purchases, stored, purchase), ...projection];
+      });
+      return 'done';
     },
   };
 }

@@ -37,9 +37,6 @@ export type SubscriptionEvents = ReturnType<typeof createSubscriptionEvents>;
 /** Why an event changes no terms. `deferred`: a later sync decides. */
 type Unchanged = 'stale' | 'deferred';
 
-/** Called before each call to the provider. */
-type BeforeCall = () => Promise<void>;
-
 export function createSubscriptionEvents(context: BillingContext, writer: SubscriptionWriter) {
   const { plans, gateway, log } = context;
 
@@ -49,13 +46,11 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
   const updateFromSubscription = async (
     event: PaymentEvent,
     stored: SubscriptionDocument | null,
-    beforeCall: BeforeCall,
   ): Promise<SubscriptionUpdate | Unchanged> => {
     const { order, update } = readUpdate(event, stored);
     if (order === 'stale') return order;
-    if (order === 'apply' || !stored)
-      return isPartial(event) ? updateWithAllItems(event, stored, beforeCall) : update;
-    const fetched = await updateFromProvider(event, stored, beforeCall);
+    if (order === 'apply' || !stored) return isPartial(event) ? updateWithAllItems(event, stored) : update;
+    const fetched = await updateFromProvider(event, stored);
     if (fetched) return fetched;
     if (isOutdated(stored, event)) return 'deferred';
     const { status } = update.snapshot;
@@ -67,9 +62,8 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
   const updateWithAllItems = async (
     event: PaymentEvent,
     stored: SubscriptionDocument | null,
-    beforeCall: BeforeCall,
   ): Promise<SubscriptionUpdate> => {
-    const found = await fetchSubscription(event, beforeCall);
+    const found = await fetchSubscription(event);
     if (!found) return { ...readUpdate(event, stored).update, isUncertain: true };
     const object = { ...event.object, items: found.object['items'] };
     return readUpdate({ ...event, object }, stored).update;
@@ -96,10 +90,9 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
   const updateFromInvoice = async (
     event: PaymentEvent,
     stored: SubscriptionDocument | null,
-    beforeCall: BeforeCall,
   ): Promise<SubscriptionUpdate | Unchanged> => {
     if (compareInvoiceEvent(stored, event) === 'stale') return 'stale';
-    const fetched = await updateFromProvider(event, stored, beforeCall);
+    const fetched = await updateFromProvider(event, stored);
     if (fetched) return fetched;
     // An invoice does not describe its subscription, whose own event is still to come.
     if (!stored) return 'stale';
@@ -118,9 +111,8 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
   const updateFromProvider = async (
     event: PaymentEvent,
     stored: SubscriptionDocument | null,
-    beforeCall: BeforeCall,
   ): Promise<SubscriptionUpdate | null> => {
-    const found = await fetchSubscription(event, beforeCall);
+    const found = await fetchSubscription(event);
     if (!found) return null;
     const { created = 0 } = event;
     const statusAt = Math.max(found.asOf, created);
@@ -132,9 +124,10 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
     return { snapshot, at, statusAt, ...began, isUncertain: false };
   };
 
-  const fetchSubscription = async ({ subscriptionId: id }: PaymentEvent, beforeCall: BeforeCall) => {
+  const fetchSubscription = async (event: PaymentEvent) => {
+    const { subscriptionId: id } = event;
     if (!gateway || id === undefined) return null;
-    await beforeCall();
+    await event.beforeCall?.();
     try {
       const found = await gateway.subscription(id);
       if (!found) throw subscriptionNotFound();
@@ -151,11 +144,11 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
     async prepare(
       event: PaymentEvent,
       id: string,
-      { userId, subscription: stored = null }: { userId: string; subscription?: SubscriptionDocument | null },
-      beforeCall: BeforeCall,
+      { userId, subscription: known }: SubscriptionOwner,
     ): Promise<AppliedEvent> {
+      const stored = known ?? null;
       const read = isInvoice(event) ? updateFromInvoice : updateFromSubscription;
-      const update = await read(event, stored, beforeCall);
+      const update = await read(event, stored);
       if (update === 'stale' || update === 'deferred') {
         const write = update === 'deferred' && stored ? writer.requestingReconcile(stored) : undefined;
         return {

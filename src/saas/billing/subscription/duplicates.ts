@@ -56,7 +56,10 @@ export function createDuplicates(context: BillingContext) {
         {
           writes: [],
           afterCommit: () =>
-            log.warn({ userId: id, subscriptions: subscriptionIds }, 'a user pays for more than one subscription'),
+            log.warn(
+              { userId: id, subscriptions: subscriptionIds },
+              'a user pays for more than one subscription',
+            ),
         },
       ];
     },

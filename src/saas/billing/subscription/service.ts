@@ -43,7 +43,7 @@ export interface SubscriptionServiceDependencies {
 }
 
 export function createSubscriptionService(context: BillingContext, deps: SubscriptionServiceDependencies) {
-  const { users, tryCommit, gateway, plans, pastDue, clock } = context;
+  const { users, commitForUser, gateway, plans, pastDue, clock } = context;
   const { links, projector, listHeld, purchaseRecorder, processor, sync } = deps;
   const details = createSubscriptionDetails(context);
 
@@ -98,13 +98,10 @@ export function createSubscriptionService(context: BillingContext, deps: Subscri
     if (customerId !== undefined) await links.link(userId, customerId);
     if (session['status'] !== 'complete') return;
     const source = { userId, eventId: `refresh:${session['id']}`, at: clock.now() };
-    for (;;) {
-      const user = await users.find(userId);
-      const recorded = user && !user.isBeingDeleted && (await purchaseRecorder.record(session, source));
-      if (!recorded) return;
-      const projection = await projector.projecting(user, recorded.held);
-      if (await tryCommit([...projection, ...recorded.parts])) return;
-    }
+    await commitForUser(userId, async (user) => {
+      const recorded = await purchaseRecorder.record(session, source);
+      return recorded && [...recorded.parts, ...(await projector.projecting(user, recorded.held))];
+    });
   };
 
   const findCustomers = async (from: Gateway, userId: string): Promise<string[]> => {
