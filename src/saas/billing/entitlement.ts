@@ -12,7 +12,6 @@ import {
   type PaymentDocument,
   type SubscriptionDocument,
 } from './store.js';
-import type { Duplicates } from './subscription/duplicates.js';
 import {
   ACCESS_TERMS,
   type AccessTerms,
@@ -100,7 +99,7 @@ export type Projector = ReturnType<typeof createProjector>;
 export function createProjector(
   { users, commitForUser }: BillingContext,
   listHeld: ListHeld,
-  duplicates: Duplicates,
+  reportDuplicates: (userId: string, all: readonly SubscriptionDocument[]) => Promise<CommitPart[]>,
 ) {
   const projectionOf = (all: HeldSubscription[]): Projection => {
     const { status, plan } = selectShown(all) ?? NO_SUBSCRIPTION;
@@ -116,7 +115,7 @@ export function createProjector(
     const withoutPurchases = all.filter(({ isPurchase }) => !isPurchase);
     return [
       users.projecting(user, projectionOf(all)),
-      ...(await duplicates.reporting(user.id, withoutPurchases)),
+      ...(await reportDuplicates(user.id, withoutPurchases)),
     ];
   };
 

@@ -105,7 +105,7 @@ function createSubscriptionWrites(context: BillingContext) {
   const trials = createTrials(context);
   const listHeld = createListHeld(context);
   const duplicates = createDuplicates(context);
-  const projector = createProjector(context, listHeld, duplicates);
+  const projector = createProjector(context, listHeld, duplicates.reporting);
   const writer = createSubscriptionWriter(context);
   const { gateway } = context;
   /** Absent while no API key is configured. */

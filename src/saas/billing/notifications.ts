@@ -1,11 +1,10 @@
 import type { ActingProgram } from '../../core/http/identity.js';
 import { type Catalogue, longDate } from '../../core/http/messages.js';
 import type { SubscriptionStatus } from '../../core/http/schemas.js';
-import { DAY } from '../../core/kernel/clock.js';
+import { type Clock, DAY } from '../../core/kernel/clock.js';
 import type { Mail, Outbox } from '../../shared/email/outbox.js';
-import type { BillingContext } from './context.js';
 import { type InvoiceDetails, type PaymentEvent, readInvoice } from './events/provider-objects.js';
-import { UNKNOWN_PLAN } from './plans/plans.js';
+import { type Plans, UNKNOWN_PLAN } from './plans/plans.js';
 import { asTime, type Json } from './provider/json.js';
 import type { SubscriptionDocument } from './store.js';
 import type { BillingUser } from './users.js';
@@ -118,7 +117,17 @@ const MAIL_LIFETIME_MS = 3 * DAY;
  * The mail for an event, for the commit of the event. Its key identifies the fact instead of the event, so that several events of one
  * fact queue one mail.
  */
-export function createMailFor({ plans, outbox, returnUrl, clock }: BillingContext) {
+export function createMailFor({
+  plans,
+  outbox,
+  returnUrl,
+  clock,
+}: {
+  plans: Plans;
+  outbox: BillingOutbox;
+  returnUrl(): string;
+  clock: Clock;
+}) {
   return (event: PaymentEvent, user: BillingUser, subscription: SubscriptionDocument | undefined) => {
     const mail = mailContent(event);
     if (!mail) return undefined;
