@@ -57,8 +57,8 @@ export default [
   {
     name: 'usage that is refused as a duplicate is sent under another identifier',
     file: 'saas/billing/usage/sender.ts', in: 'send',
-    replace: 'const event = { identifier: id,',
-    by: 'const event = { identifier: id.slice(0, 60) + leased.attempts,',
+    replace: 'const usage = { identifier: id,',
+    by: 'const usage = { identifier: id.slice(0, 60) + leased.attempts,',
     tests: [['saas/billing/usage', 'usage whose response was lost is confirmed and not counted again']],
   },
   {
