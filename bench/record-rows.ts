@@ -86,8 +86,6 @@ export const RECORD_KINDS: readonly RecordKind[] = [
       about: id('cus_'),
       receivedAt: at,
       attempts: 1,
-      owner: id('own_'),
-      leaseUntil: at,
       outcome: isRare(index) ? 'unmatched' : 'processed',
     }),
   },

@@ -1,6 +1,7 @@
 import { defineOptions, resolveOptions } from '../core/config/options.js';
 import { systemRandom as random } from '../core/kernel/secrets.js';
 import { createListedAudit } from '../core/ops/audit.js';
+import { NO_EFFECT } from '../core/ops/commit.js';
 import { createEvents } from '../core/ops/events.js';
 import { createCommandContext } from '../core/server/module-context.js';
 import type { Store } from '../core/storage/collection.js';
@@ -96,8 +97,6 @@ interface CommandOptions {
 
 function createModules(store: Store, { values, production, warn }: CommandOptions) {
   const context = createCommandContext(store, { production, warn, createAudit: createListedAudit });
-  const emit = async () => undefined;
-  const announceEvent = async () => ({ emit, withdraw: emit });
   const documents = userCollection(store);
   const settings = createSettingsModule(context, { operator: 'cli' });
   const billing = createBillingModule(context, {
@@ -105,9 +104,8 @@ function createModules(store: Store, { values, production, warn }: CommandOption
     users: billingUsers(documents),
     // The server processes the events of the provider, because a command sends no mail.
     replayEvents: false,
-    outbox: { put: async () => undefined },
-    emit,
-    announceEvent,
+    outbox: { mail: () => NO_EFFECT },
+    event: async () => NO_EFFECT,
     publicUrl: () => '',
   });
   const outbox = createWebhookOutbox({

@@ -1,34 +1,22 @@
 import type { Change, Where } from '../core/storage/collection.js';
 import { isDisabled, type UserDocument, type Users } from './auth/store.js';
-import type { BillingUsers, Projection } from './billing/users.js';
-
-/** The condition and the change of a projection. */
-function projectionWrite(
-  id: string,
-  revision: number,
-  { status, plan, held }: Projection,
-): [Where<UserDocument>, Change<UserDocument>] {
-  return [
-    { id, subscriptionRev: revision === 0 ? null : revision },
-    {
-      set: {
-        subscriptionStatus: status,
-        subscriptionPlan: plan,
-        subscriptionsHeld: held,
-      },
-      inc: { subscriptionRev: 1 },
-    },
-  ];
-}
+import type { BillingUsers } from './billing/users.js';
 
 /** Adapts the users' records for billing. */
 export function billingUsers(users: Users): BillingUsers {
+  const writing = ({ id, rev }: { id: string; rev?: number }, set: Change<UserDocument>['set'] = {}) => {
+    const where: Where<UserDocument> = { id, deletingAt: null };
+    if (rev !== undefined) where.subscriptionRev = rev === 0 ? null : rev;
+    return users.changing(where, { set, inc: { subscriptionRev: 1 } });
+  };
   return {
     async find(id) {
       const user = await users.findOne({ id });
       if (!user) return null;
-      const { email, name = '', emailVerified, locale, grant } = user;
-      return { email, name, emailVerified, locale, isOpen: !isDisabled(user), ...(grant && { grant }) };
+      const { email, name = '', emailVerified, locale, grant, subscriptionRev: rev = 0, deletingAt } = user;
+      const isBeingDeleted = deletingAt !== undefined;
+      const isOpen = !isDisabled(user);
+      return { id, rev, email, name, emailVerified, locale, isOpen, isBeingDeleted, ...(grant && { grant }) };
     },
 
     profileChanges: {
@@ -42,22 +30,11 @@ export function billingUsers(users: Users): BillingUsers {
       },
     },
 
-    projection: {
-      async revision(userId) {
-        const user = await users.findOne({ id: userId });
-        return user && (user.subscriptionRev ?? 0);
-      },
-      write: (...projected) => users.changeOne(...projectionWrite(...projected)),
-      writing: (...projected) => users.changing(...projectionWrite(...projected)),
-    },
+    projecting: (user, { status, plan, held }) =>
+      writing(user, { subscriptionStatus: status, subscriptionPlan: plan, subscriptionsHeld: held }),
+    locking: (user) => writing(user),
 
-    grants: {
-      async write(id, grant) {
-        const before = await users.findOne({ id });
-        const change = grant ? { set: { grant } } : { unset: ['grant' as const] };
-        const written = before && (await users.updateOne({ id, deletingAt: null }, change));
-        return written && { before: before.grant };
-      },
-    },
+    granting: (id, grant) =>
+      users.changing({ id, deletingAt: null }, grant ? { set: { grant } } : { unset: ['grant'] }),
   };
 }

@@ -21,17 +21,16 @@ export const EVENT_NAMES: readonly string[] = Object.keys(NAMES);
 /** The events of all domains, for each of them. */
 export interface SaasEventBus {
   events: Readonly<Listeners<SaasEvents>>;
-  emit: Emit<AuthEvents> & Emit<BillingEvents>;
-  recordForWebhooks: Emit<BillingEvents>;
+  emit: Emit<AuthEvents>;
   event: EventOf<AuthEvents> & EventOf<BillingEvents> & EventOf<AgentEvents>;
-  announceEvent: Announce<AuthEvents> & Announce<BillingEvents> & Announce<AgentEvents>;
+  announceEvent: Announce<AuthEvents> & Announce<AgentEvents>;
 }
 
 export function createEventBus(
   { clock, random, log }: ModuleContext,
   outbox: EventOutbox | undefined,
 ): SaasEventBus {
-  const { events, emit, event, record, announce } = createEvents<SaasEvents>({
+  const { events, emit, event, announce } = createEvents<SaasEvents>({
     names: NAMES,
     outbox,
     clock,
@@ -39,5 +38,5 @@ export function createEventBus(
     log,
   });
   // TypeScript does not infer that a function for all events accepts a subset of them.
-  return { events, emit, event, recordForWebhooks: record, announceEvent: announce } as SaasEventBus;
+  return { events, emit, event, announceEvent: announce } as SaasEventBus;
 }

@@ -3,8 +3,6 @@ import type { Store } from '../core/storage/collection.js';
 import { agentLinkCollection } from './agents/store.js';
 import { sessionCollection, userCollection } from './auth/store.js';
 import type { SaasBase } from './base.js';
-import { PAYMENT_EVENT, paymentEventCollection } from './billing/store.js';
-import { usageCollection } from './billing/usage/reports.js';
 import { EVENT_NAMES } from './events.js';
 import type { WebhooksModule } from './webhooks/module.js';
 import { contributeDeliveries } from './webhooks/personal-data.js';
@@ -15,8 +13,6 @@ export function createProofCheck(store: Store): (proof: EventProof) => Promise<b
     user: userCollection(store),
     session: sessionCollection(store),
     'agent-link': agentLinkCollection(store),
-    usage: usageCollection(store),
-    [PAYMENT_EVENT]: paymentEventCollection(store),
   };
   return async (proof) => {
     const document = await documents[proof.of]?.findOne({ id: proof.id });

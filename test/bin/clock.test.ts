@@ -5,7 +5,7 @@ import t from 'tap';
 import { DAY, HOUR, MINUTE } from '../../src/core/kernel/clock.js';
 import { createJobs } from '../../src/core/ops/jobs.js';
 import { openStore } from '../../src/core/storage/open.js';
-import { createEventLeases } from '../../src/saas/billing/events/leases.js';
+import { createEventLeases, type ReceivedEvent } from '../../src/saas/billing/events/leases.js';
 import { paymentEventCollection } from '../../src/saas/billing/store.js';
 import { saasApp } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
@@ -61,15 +61,15 @@ for (const [name, jump] of Object.entries(JUMPS)) {
     t.teardown(() => store.close());
     const clock = fakeClock();
     const events = paymentEventCollection(store);
-    const leases = createEventLeases(events, { clock, random: countedRandom(), wait: async () => {} });
+    const leases = createEventLeases(events, { clock, wait: async () => {} });
     const event = { id: 'evt_1', type: 'x', objectId: 'o', object: {}, previous: {} };
-    const lost = await leases.acquire(event, '{}');
-    if (typeof lost === 'string') throw new Error('it is claimed already');
+    const lost = { event, payload: '{}', stored: null };
+    await leases.acquire(lost);
     clock.advance(-jump);
-    const lease = await leases.acquire(event, '{}');
-    if (typeof lease === 'string') throw new Error('it is finished already');
-    t.equal(await leases.complete(lost, 'processed'), false, 'not by the one who lost it');
-    t.equal(await leases.complete(lease, 'processed'), true);
+    const stored = await leases.settled(event.id);
+    const complete = (received: ReceivedEvent) => store.commit([leases.completing(received, 'processed')]);
+    t.match(await complete({ event, payload: '{}', stored }), { committed: true });
+    t.match(await complete(lost), { committed: false }, 'not by the one who lost it');
   });
 
   t.test(`an e-mail is sent once after the clock is set back by a ${name}`, async (t) => {

@@ -1,4 +1,5 @@
 import type { Clock } from '../../src/core/kernel/clock.js';
+import { createCommit } from '../../src/core/ops/commit.js';
 import type { Job } from '../../src/core/ops/jobs.js';
 import { createAccountData } from '../../src/core/server/contributions.js';
 import type { Store } from '../../src/core/storage/collection.js';
@@ -6,8 +7,8 @@ import { userCollection } from '../../src/saas/auth/store.js';
 import type { BillingModuleOptions } from '../../src/saas/billing/context.js';
 import { type BillingModule, createBillingModule } from '../../src/saas/billing/module.js';
 import { billingUsers } from '../../src/saas/billing-users.js';
-import { SILENT_AUDIT } from './effects.js';
-import { eventSink } from './events.js';
+import { NO_EFFECT, SILENT_AUDIT } from './effects.js';
+import { committing } from './events.js';
 import { countedRandom } from './random.js';
 
 /** Billing without HTTP, with its jobs, which run only on request. */
@@ -27,6 +28,7 @@ export function billingOn(
   const billing = createBillingModule(
     {
       store,
+      commit: createCommit(store),
       clock,
       random: countedRandom(),
       log: { info() {}, warn() {}, error() {} } as never,
@@ -37,8 +39,8 @@ export function billingOn(
     {
       config: { billingReturnUrlRelative: '/settings/billing', pastDue: 'entitled', ...config },
       users: billingUsers(userCollection(store)),
-      outbox: { put: async () => {} },
-      ...eventSink(options.emit),
+      outbox: { mail: () => NO_EFFECT },
+      event: committing(),
       publicUrl: () => 'https://app.example.test',
       wait: async () => {},
       ...options,

@@ -1,8 +1,7 @@
 import type { Audit } from '../../src/core/ops/audit.js';
-import type { Effect } from '../../src/core/ops/commit.js';
+import { NO_EFFECT } from '../../src/core/ops/commit.js';
 
-/** For parts of a test that store nothing of what follows from a change. */
-export const NO_EFFECT: Effect = { writes: [], afterCommit: () => undefined };
+export { NO_EFFECT };
 
 /** An audit that stores nothing. */
 export const SILENT_AUDIT: Audit = {

@@ -4,7 +4,7 @@ import type { TestBilling } from './billing.js';
 import { fakeClock } from './clock.js';
 import { signWebhook } from './sign-webhook.js';
 import { stripeApi } from './stripe.js';
-import type { Person, Seen } from './stripe-expectations.js';
+import type { Person } from './stripe-expectations.js';
 import { World } from './stripe-simulator.js';
 import { viewUnsubscribed } from './users.js';
 
@@ -32,13 +32,12 @@ export async function openStripeFixture(seed: number, databaseUri = 'sqlite::mem
   const clock = fakeClock(START * 1000);
   const api = await stripeApi(world);
   const store = await openStore(databaseUri);
-  const seen: Seen = { mails: new Map(), notifications: [], possiblyLost: new Set() };
   return {
     world,
     clock,
     api,
     store,
-    seen,
+    told: { count: 0 },
     async close() {
       await store.close();
       await api.close();

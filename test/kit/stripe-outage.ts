@@ -41,9 +41,9 @@ const DOWN: readonly Fault[] = [
 /** @param databaseUri of an empty database; in memory if absent */
 export async function outage(seed: number, databaseUri?: string): Promise<OutageResult> {
   const fixture = await openStripeFixture(seed, databaseUri);
-  const { world, clock, api, store, seen } = fixture;
+  const { world, clock, api, store, told } = fixture;
   const { dice } = world;
-  const { billing } = boot(store, clock, api.url, seen);
+  const { billing } = boot(store, clock, api.url, told);
   const people: Person[] = [];
   for (let count = 60 + dice.whole(31), number = 0; number < count; number++)
     people.push(await checkOut(billing, fixture, await insertUser(fixture, number)));

@@ -1,11 +1,18 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { AppError } from '../../src/core/kernel/errors.js';
+import { effectOf } from '../../src/core/ops/commit.js';
 import type { Store } from '../../src/core/storage/collection.js';
 import type { Json } from '../../src/saas/billing/provider/json.js';
 import { billingOn, runJobs, type TestBilling } from './billing.js';
 import type { FakeClock } from './clock.js';
 import type { Fault } from './stripe.js';
-import { type Person, type Seen, stormProblems, wrongSubscriptions } from './stripe-expectations.js';
+import {
+  type Person,
+  stormProblems,
+  toldEvents,
+  toldMails,
+  wrongSubscriptions,
+} from './stripe-expectations.js';
 import {
   checkOut,
   insertUser,
@@ -64,14 +71,14 @@ interface Delivery {
 /** @param databaseUri of an empty database; in memory if absent */
 export async function storm(seed: number, size: StormSize, databaseUri?: string): Promise<StormResult> {
   const fixture = await openStripeFixture(seed, databaseUri);
-  const { world, clock, api, store, seen } = fixture;
+  const { world, clock, api, store, told } = fixture;
   const { dice } = world;
   const result = { events: 0, deliveries: 0, forged: 0, kills: 0, calls: 0, uncertain: 0 };
   const problems: string[] = [];
   const people: Person[] = [];
   let queue: Delivery[] = [];
   let published = 0;
-  const start = () => boot(store, clock, api.url, seen);
+  const start = () => boot(store, clock, api.url, told);
   let { life, billing } = start();
 
   const publish = () => {
@@ -153,7 +160,7 @@ export async function storm(seed: number, size: StormSize, databaseUri?: string)
     // Users known only by a checkout session come back from checkout in the end; others need no help.
     for (const person of people) if (person.isLate) await sync(person);
     await settle();
-    problems.push(...(await stormProblems(world, store, people, seen)));
+    problems.push(...(await stormProblems(world, store, people)));
     return { ...result, events: world.events.length, calls: api.calls.length, problems };
 
     async function settle() {
@@ -189,19 +196,19 @@ function happen(world: World, people: Person[], most: number): void {
 }
 
 /**
- * A process on the store, until it is killed.
+ * A process on the store, until it is killed. Its events and e-mails are documents of the store (`stripe-expectations.ts`).
  * @param apiUrl of the provider; without one there is no key, either
+ * @param told how many events the processes on the store have had
  */
 export function boot(
   store: Store,
   clock: FakeClock,
   apiUrl: string | undefined,
-  seen: Seen,
+  told = { count: 0 },
 ): { life: Life; billing: TestBilling } {
   const life: Life = { fuse: Number.POSITIVE_INFINITY, isInTime: false, isOver: false };
-  const mine = killableStore(store, life, (id) => seen.possiblyLost.add(id));
-  const emit = async (name: string, notification: { id: string }) =>
-    void seen.notifications.push({ name, ...notification });
+  const mine = killableStore(store, life);
+  const [events, mails] = [toldEvents(mine), toldMails(mine)];
   const billing = billingOn(mine, clock, {
     config: {
       ...(apiUrl !== undefined && { paymentSecretKey: 'sk_test_storm', paymentApiUrl: apiUrl }),
@@ -209,22 +216,9 @@ export function boot(
       billingReturnUrlRelative: '/settings/billing',
       pastDue: 'entitled',
     },
-    outbox: {
-      async put(mail) {
-        if (life.isOver) throw new Killed();
-        if (!seen.mails.has(mail.key)) seen.mails.set(mail.key, mail.to);
-      },
-    },
-    async recordForWebhooks(name, { id }) {
-      if (life.isOver) throw new Killed();
-      seen.recorded?.add(`${name} ${id}`);
-    },
-    async announceEvent(name, notification, proof) {
-      if (life.isOver) throw new Killed();
-      seen.announced?.set(`${name} ${notification.id}`, proof);
-      return { emit: () => emit(name, notification as { id: string }), withdraw: async () => undefined };
-    },
-    emit,
+    outbox: { mail: ({ key: id, to }) => effectOf(mails.ensuring({ id, to })) },
+    event: async (name, payload) =>
+      effectOf(events.inserting({ id: String(++told.count), name, payload: { ...payload } as never })),
     wait: () => turn(),
   });
   return { life, billing };

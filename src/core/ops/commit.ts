@@ -12,6 +12,9 @@ export const effectOf = (write: Write, afterCommit: () => void = () => undefined
   afterCommit,
 });
 
+/** For a part that is not configured. */
+export const NO_EFFECT: Effect = { writes: [], afterCommit: () => undefined };
+
 /**
  * Makes writes that belong together, with what follows from them: all or nothing. Parts that are undefined are left out.
  *

@@ -12,7 +12,7 @@ export function createBillingDeletion(
   context: BillingContext,
   { links, trials }: { links: CustomerLinks; trials: Trials },
 ) {
-  const { customers, linkedCustomers, checkouts, duplicates, users, gateway } = context;
+  const { customers, linkedCustomers, checkouts, duplicates, gateway } = context;
   const { subscriptions, payments, purchases, usage, paymentEvents } = context;
 
   const deleteEvents = async (ids: readonly (string | undefined)[]): Promise<void> => {
@@ -20,7 +20,7 @@ export function createBillingDeletion(
     if (about.length > 0) await paymentEvents.deleteMany({ about: { in: about } });
   };
 
-  /** Deletes what is stored about a user. */
+  /** Deletes what is stored about a user. Once the deletion of the account has begun, nothing is inserted any more. */
   const deleteBillingData = async (userId: string): Promise<void> => {
     const customerIds = await links.list(userId);
     const all = await listSubscriptions(subscriptions, userId);
@@ -50,13 +50,6 @@ export function createBillingDeletion(
 
   return {
     deleteBillingData,
-
-    /** Deletes data that was written while its user was deleted. True if the user does not exist. */
-    async deleteIfUserIsGone(userId: string) {
-      if (await users.find(userId)) return false;
-      await deleteBillingData(userId);
-      return true;
-    },
 
     /**
      * Cancels every subscription at the provider, so that the user is not charged again. Does nothing without a customer

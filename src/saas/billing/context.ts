@@ -1,7 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { withLeadingSlash } from '../../core/config/public-url.js';
-import type { Announce, Emit } from '../../core/ops/events.js';
+import type { CommitParts } from '../../core/ops/commit.js';
+import type { EventOf } from '../../core/ops/events.js';
 import type { ModuleContext } from '../../core/server/module-context.js';
+import { nullIfTaken } from '../../core/storage/collection.js';
 import type { Wait } from './events/leases.js';
 import { figureCollections } from './figures/store.js';
 import type { BillingEvents, BillingOutbox } from './notifications.js';
@@ -21,16 +23,13 @@ import {
   trialCollections,
 } from './store.js';
 import { usageCollection } from './usage/reports.js';
-import type { BillingUsers } from './users.js';
+import type { BillingUser, BillingUsers } from './users.js';
 
 export interface BillingModuleOptions {
   config: BillingConfiguration;
   users: BillingUsers;
   outbox: BillingOutbox;
-  emit: Emit<BillingEvents>;
-  /** Stores an event for webhooks before the step that prevents its repetition. Default: there are none. */
-  recordForWebhooks?: Emit<BillingEvents>;
-  announceEvent: Announce<BillingEvents>;
+  event: EventOf<BillingEvents>;
   publicUrl(): string;
   /** Whether `resync` processes unmatched events. Default: true. A command leaves them to the server and its listeners. */
   replayEvents?: boolean;
@@ -41,21 +40,41 @@ export interface BillingModuleOptions {
 /** The services of the product that billing uses. */
 export type BillingModuleContext = Pick<
   ModuleContext,
-  'store' | 'clock' | 'random' | 'log' | 'audit' | 'jobs' | 'metrics' | 'accountData'
+  'store' | 'commit' | 'clock' | 'random' | 'log' | 'audit' | 'jobs' | 'metrics' | 'accountData'
 >;
+
+/** Writes and effects that are made in one commit. */
+export type CommitPart = Parameters<CommitParts>[0][number];
 
 /** What the services of billing have in common. */
 export type BillingContext = ReturnType<typeof createBillingContext>;
 
 export function createBillingContext(
-  { store, clock, random, log, audit, metrics }: BillingModuleContext,
+  { store, commit, clock, random, log, audit, metrics }: BillingModuleContext,
   options: BillingModuleOptions,
 ) {
-  const { config, users, outbox, emit, announceEvent, publicUrl } = options;
-  const { recordForWebhooks = async () => undefined } = options;
+  const { config, users, outbox, event, publicUrl } = options;
   const { paymentSecretKey: key, paymentApiUrl, pastDue } = config;
+  /** Commits what was derived from stored data. False if a concurrent write came first, after which the caller reads again. */
+  const tryCommit = async (parts: readonly CommitPart[]): Promise<boolean> =>
+    (await commit(parts).catch(nullIfTaken))?.committed === true;
   return {
-    store,
+    commit,
+    tryCommit,
+    /**
+     * Commits what `derive` reads and changes for a user, again after each concurrent write. Nothing if it returns null, or if the user
+     * does not exist or is being deleted.
+     */
+    async commitForUser(
+      userId: string,
+      derive: (user: BillingUser) => Promise<readonly CommitPart[] | null>,
+    ): Promise<void> {
+      for (;;) {
+        const user = await users.find(userId);
+        const parts = user && !user.isBeingDeleted ? await derive(user) : null;
+        if (!parts || (await tryCommit(parts))) return;
+      }
+    },
     // Without an API key nothing is added to checkouts and usage, but the deletion of an account removes what was stored
     // while a key was configured.
     ...trialCollections(store),
@@ -78,9 +97,7 @@ export function createBillingContext(
     pastDue,
     users,
     outbox,
-    emit,
-    recordForWebhooks,
-    announceEvent,
+    event,
     plans: createPlans(config, (priceId) =>
       log.warn({ priceId }, `purchased price ${priceId} has no configured plan; no access granted`),
     ),

@@ -1,16 +1,21 @@
 import type { SubscriptionStatus, SubscriptionSummary } from '../../core/http/schemas.js';
 import { type Clock, DAY } from '../../core/kernel/clock.js';
-import type { Write } from '../../core/storage/collection.js';
 import { pagesOf } from '../../core/storage/pages.js';
-import type { BillingContext } from './context.js';
+import type { BillingContext, CommitPart } from './context.js';
 import type { PastDue } from './options.js';
 import { type Plans, UNKNOWN_PLAN } from './plans/plans.js';
-import { findPaymentOf, type PurchaseDocument } from './purchases.js';
-import { type HeldSubscription, isReturned, listSubscriptions, type SubscriptionDocument } from './store.js';
+import { findPaymentOf, isPaymentOf, type PurchaseDocument } from './purchases.js';
+import {
+  type HeldSubscription,
+  isReturned,
+  listSubscriptions,
+  type PaymentDocument,
+  type SubscriptionDocument,
+} from './store.js';
 import {
   ACCESS_TERMS,
   type AccessTerms,
-  type BillingUsers,
+  type BillingUser,
   type PlanGrant,
   type Projection,
 } from './users.js';
@@ -91,44 +96,34 @@ export function listEntitledPlans(
 
 export type Projector = ReturnType<typeof createProjector>;
 
-/** @param report called with every subscription of a user, before or after the record is written */
 export function createProjector(
+  { users, commitForUser }: BillingContext,
   listHeld: ListHeld,
-  { projection }: BillingUsers,
-  report: (userId: string, all: SubscriptionDocument[]) => Promise<void>,
+  reportDuplicates: (userId: string, all: readonly SubscriptionDocument[]) => Promise<CommitPart[]>,
 ) {
   const projectionOf = (all: HeldSubscription[]): Projection => {
     const { status, plan } = selectShown(all) ?? NO_SUBSCRIPTION;
     return { status, plan, held: all.filter(mayEntitle).map(accessTermsOf) };
   };
-  const withoutPurchases = (all: HeldSubscription[]) => all.filter(({ isPurchase }) => !isPurchase);
+
+  /**
+   * The user's record after a change, for the commit of that change: two changes of a user are made one after the other.
+   * @param user as read before what the change was derived from
+   */
+  const projecting = async (user: BillingUser, changed?: HeldChanges): Promise<CommitPart[]> => {
+    const all = await listHeld(user.id, changed);
+    const withoutPurchases = all.filter(({ isPurchase }) => !isPurchase);
+    return [
+      users.projecting(user, projectionOf(all)),
+      ...(await reportDuplicates(user.id, withoutPurchases)),
+    ];
+  };
 
   return {
-    /** Writes a user's subscriptions to the user's record. */
-    async project(userId: string) {
-      for (;;) {
-        const revision = await projection.revision(userId);
-        if (revision === null) return;
-        const all = await listHeld(userId);
-        // Written even if nothing differs: a new revision makes writes that are based on older subscriptions fail.
-        if (await projection.write(userId, revision, projectionOf(all)))
-          return report(userId, withoutPurchases(all));
-      }
-    },
+    projecting,
 
-    /**
-     * The write of the record that is made together with that of one subscription. Null if the user does not exist. It cannot be made
-     * if the record was written meanwhile, which every other write of a subscription does after it.
-     */
-    async projecting(changed: SubscriptionDocument): Promise<Write | null> {
-      const { id, userId } = changed;
-      const revision = await projection.revision(userId);
-      if (revision === null) return null;
-      const all = (await listHeld(userId)).map((one) => (one.id === id ? changed : one));
-      // Before the write, after which nothing repeats it.
-      await report(userId, withoutPurchases(all));
-      return projection.writing(userId, revision, projectionOf(all));
-    },
+    /** Writes the record again, for example after a change of the options. */
+    project: (userId: string) => commitForUser(userId, (user) => projecting(user)),
   };
 }
 
@@ -202,20 +197,33 @@ function rankOf({ status }: Rankable): number {
 /** Every subscription of a user, and as active ones the paid purchases of plans that are sold once. */
 export type ListHeld = ReturnType<typeof createListHeld>;
 
+/** What a commit changes of the documents that give access. */
+export interface HeldChanges {
+  subscription?: SubscriptionDocument | undefined;
+  purchase?: PurchaseDocument | undefined;
+  payment?: PaymentDocument | undefined;
+}
+
 export function createListHeld({ subscriptions, purchases, payments, plans }: BillingContext) {
-  return async (userId: string): Promise<HeldSubscription[]> => {
-    const all: HeldSubscription[] = await listSubscriptions(subscriptions, userId);
+  /** @param changed replaces what is stored */
+  return async (userId: string, changed: HeldChanges = {}): Promise<HeldSubscription[]> => {
+    const { subscription, purchase: bought, payment: paid } = changed;
+    const all: HeldSubscription[] = withChanged(await listSubscriptions(subscriptions, userId), subscription);
     if (!plans.hasPurchases) return all;
-    for await (const page of pagesOf(purchases, { where: { userId }, sort: 'at', desc: true })) {
-      for (const purchase of page) {
-        if (purchase.status !== 'paid' || !plans.isPurchase(purchase.plan)) continue;
-        const payment = await findPaymentOf(payments, purchase);
-        if (!payment || !isReturned(payment)) all.push(heldPurchase(purchase));
-      }
+    const stored: PurchaseDocument[] = [];
+    for await (const page of pagesOf(purchases, { where: { userId }, sort: 'at', desc: true }))
+      stored.push(...page);
+    for (const purchase of withChanged(stored, bought)) {
+      if (purchase.status !== 'paid' || !plans.isPurchase(purchase.plan)) continue;
+      const payment = paid && isPaymentOf(purchase, paid) ? paid : await findPaymentOf(payments, purchase);
+      if (!payment || !isReturned(payment)) all.push(heldPurchase(purchase));
     }
     return all;
   };
 }
+
+const withChanged = <T extends { id: string }>(stored: T[], changed: T | undefined): T[] =>
+  changed ? [...stored.filter(({ id }) => id !== changed.id), changed] : stored;
 
 /** A purchase as a subscription without an end. */
 function heldPurchase({ id, userId, plan, items, at, rev, createdAt }: PurchaseDocument): HeldSubscription {

@@ -28,7 +28,7 @@ export function createBillingExport(
     ]);
     return {
       customer: customer && { customerId: customer.customerId, createdAt: toTimestamp(customer.createdAt) },
-      subscriptions: all.map(({ rev, lastEvent, ...subscription }) => withTimestamps(subscription)),
+      subscriptions: all.map(({ rev, ...subscription }) => withTimestamps(subscription)),
       payments: mapPages(pagesOf(payments, { where: { userId }, sort: 'at', desc: true }), paymentRecord),
       purchases: purchases.all(userId),
       usage: listUsage(usage, userId),

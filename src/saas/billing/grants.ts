@@ -1,6 +1,7 @@
 import { toTimestamp } from '../../core/http/schemas.js';
 import { type ErrorDetail, httpErrors } from '../../core/kernel/errors.js';
 import { auditActor, type Operator } from '../../core/ops/audit.js';
+import type { Effect } from '../../core/ops/commit.js';
 import type { BillingContext } from './context.js';
 import { NO_SUBSCRIPTION } from './entitlement.js';
 import { type KnownPlans, UNKNOWN_PLAN } from './plans/plans.js';
@@ -20,11 +21,18 @@ export interface GivenPlan {
 /** As in BILLING_PRICES. */
 const PLAN = /^[\w .-]{1,100}$/;
 
-export function createGrants({ users, plans, audit, clock }: BillingContext) {
-  const write = async (userId: string, grant: PlanGrant | null) => {
-    const written = await users.grants.write(userId, grant);
-    if (!written) throw httpErrors.NOT_FOUND({ message: 'The user was not found.' });
-    return written;
+export function createGrants({ users, plans, audit, commit, clock }: BillingContext) {
+  const notFound = () => httpErrors.NOT_FOUND({ message: 'The user was not found.' });
+
+  const find = async (userId: string) => {
+    const user = await users.find(userId);
+    if (!user) throw notFound();
+    return user;
+  };
+
+  const write = async (userId: string, grant: PlanGrant | null, record: Effect) => {
+    const { committed } = await commit([users.granting(userId, grant), record]);
+    if (!committed) throw notFound();
   };
 
   return {
@@ -34,18 +42,20 @@ export function createGrants({ users, plans, audit, clock }: BillingContext) {
       const details = problemsOf(given, now, plans.names);
       if (details.length > 0) throw httpErrors.VALIDATION_ERROR({ details });
       const { plan, until } = given;
-      const { before } = await write(userId, { plan, since: now, ...(until !== undefined && { until }) });
+      const { grant: before } = await find(userId);
       const previous = before === undefined ? '' : `, before: ${describe(before)}`;
       const detail = describe(given) + previous;
-      await audit.record({ event: 'plan.granted', subject: userId, ...auditActor(operator), detail });
+      const record = audit.entry({ event: 'plan.granted', subject: userId, ...auditActor(operator), detail });
+      await write(userId, { plan, since: now, ...(until !== undefined && { until }) }, record);
     },
 
     /** Does nothing without a grant. @throws NOT_FOUND */
     async revoke(userId: string, operator?: Operator) {
-      const { before } = await write(userId, null);
-      if (!before) return;
-      const detail = describe(before);
-      await audit.record({ event: 'plan.revoked', subject: userId, ...auditActor(operator), detail });
+      const { grant } = await find(userId);
+      if (!grant) return;
+      const by = auditActor(operator);
+      const record = audit.entry({ event: 'plan.revoked', subject: userId, ...by, detail: describe(grant) });
+      await write(userId, null, record);
     },
   };
 }

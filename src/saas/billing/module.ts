@@ -39,7 +39,8 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
   const context = createBillingContext(product, options);
   const { config, gateway } = context;
   const writes = createSubscriptionWrites(context);
-  const { trials, deletion, duplicates, writer, sync } = writes;
+  const { links, trials, duplicates, writer, sync } = writes;
+  const deletion = createBillingDeletion(context, { links, trials });
   const events = createPaymentEvents(context, writes);
   const { processor } = events;
 
@@ -48,7 +49,7 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
   const changes = createSubscriptionChanges(context, { writer, subscription, sync });
   const catalog = createCatalog(context);
   const ensureCustomer = createEnsureCustomer(context, processor.replayUnmatched);
-  const checkout = createCheckoutService(context, { ensureCustomer, catalog, trials, deletion, sync });
+  const checkout = createCheckoutService(context, { ensureCustomer, catalog, trials, sync });
   const userApi = {
     openPortal: createOpenPortal(context),
     checkout,
@@ -102,15 +103,14 @@ export function createBillingModule(product: BillingModuleContext, options: Bill
 function createSubscriptionWrites(context: BillingContext) {
   const links = createCustomerLinks(context);
   const trials = createTrials(context);
-  const deletion = createBillingDeletion(context, { links, trials });
   const listHeld = createListHeld(context);
   const duplicates = createDuplicates(context);
-  const projector = createProjector(listHeld, context.users, duplicates.report);
+  const projector = createProjector(context, listHeld, duplicates.reporting);
   const writer = createSubscriptionWriter(context);
   const { gateway } = context;
   /** Absent while no API key is configured. */
-  const sync = gateway && createSubscriptionSync(context, { gateway, writer, projector, deletion });
-  return { links, trials, deletion, listHeld, duplicates, projector, writer, sync };
+  const sync = gateway && createSubscriptionSync(context, { gateway, writer, projector });
+  return { links, trials, listHeld, duplicates, projector, writer, sync };
 }
 
 function addJobs(jobs: Jobs, context: BillingContext, deps: BillingJobDependencies): void {

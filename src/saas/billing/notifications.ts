@@ -2,13 +2,12 @@ import type { ActingProgram } from '../../core/http/identity.js';
 import { type Catalogue, longDate } from '../../core/http/messages.js';
 import type { SubscriptionStatus } from '../../core/http/schemas.js';
 import { type Clock, DAY } from '../../core/kernel/clock.js';
-import type { Emit } from '../../core/ops/events.js';
 import type { Mail, Outbox } from '../../shared/email/outbox.js';
 import { type InvoiceDetails, type PaymentEvent, readInvoice } from './events/provider-objects.js';
 import { type Plans, UNKNOWN_PLAN } from './plans/plans.js';
 import { asTime, type Json } from './provider/json.js';
 import type { SubscriptionDocument } from './store.js';
-import type { BillingUsers } from './users.js';
+import type { BillingUser } from './users.js';
 
 /** What integrators receive as events, once the change is stored. */
 export interface BillingEvents {
@@ -65,7 +64,7 @@ export const BILLING_EVENTS: Record<keyof BillingEvents, true> = {
 
 /** What all notifications have. */
 interface Notification {
-  /** The same for repeated notifications. */
+  /** That of the provider's event, if it reports one. */
   id: string;
   /** ISO 8601: the provider's time, if known. */
   at: string;
@@ -109,42 +108,33 @@ interface DisputeNotification {
   disputedAmount?: number;
 }
 
-/** A notification that is recorded before the outcome of its event is stored, and emitted after that. */
-export type PendingNotification = (emit: Emit<BillingEvents>) => Promise<void>;
-
-export type BillingOutbox = Pick<Outbox, 'put'>;
-
-/**
- * Enqueues the mail for an event. Its key identifies the fact instead of the event, so that repeated events of one fact
- * queue one mail.
- */
-export type EnqueueMail = ReturnType<typeof createEnqueueMail>;
+export type BillingOutbox = Pick<Outbox, 'mail'>;
 
 /** How long after the event a mail is still sent. */
 const MAIL_LIFETIME_MS = 3 * DAY;
 
-export function createEnqueueMail({
-  users,
+/**
+ * The mail for an event, for the commit of the event. Its key identifies the fact instead of the event, so that several events of one
+ * fact queue one mail.
+ */
+export function createMailFor({
   plans,
   outbox,
   returnUrl,
   clock,
 }: {
-  users: BillingUsers;
   plans: Plans;
   outbox: BillingOutbox;
   returnUrl(): string;
   clock: Clock;
 }) {
-  return async (event: PaymentEvent, userId: string, subscription: SubscriptionDocument | undefined) => {
-    const mail = mailFor(event);
-    if (!mail) return;
-    const user = await users.find(userId);
-    if (!user) return;
+  return (event: PaymentEvent, user: BillingUser, subscription: SubscriptionDocument | undefined) => {
+    const mail = mailContent(event);
+    if (!mail) return undefined;
     const plan = subscription?.plan === UNKNOWN_PLAN ? undefined : subscription?.plan;
-    await outbox.put({
+    return outbox.mail({
       ...mail,
-      userId,
+      userId: user.id,
       to: user.email,
       locale: user.locale,
       values: {
@@ -164,7 +154,7 @@ export function createEnqueueMail({
 type MailContent = Pick<Mail, 'key' | 'template' | 'values'>;
 
 /** Null for all other events, such as `customer.subscription.updated`. */
-function mailFor(event: PaymentEvent): MailContent | null {
+export function mailContent(event: PaymentEvent): MailContent | null {
   switch (event.type) {
     case 'invoice.payment_failed':
       return paymentFailedMail(readInvoice(event));

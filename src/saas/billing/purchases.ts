@@ -23,8 +23,6 @@ export interface PurchaseDocument {
   paymentId: string;
   /** The provider's time of the payment, or of the purchase while it is not paid. */
   at: number;
-  /** The event that reported the payment first: another event about it notifies no one again. */
-  reportedBy?: string;
   /** When to fetch the items again. */
   recheckAt?: number;
   /** Incremented by every write, for optimistic locking. */
@@ -55,6 +53,11 @@ export const findPaymentOf = async (
   { paymentId }: PurchaseDocument,
 ): Promise<PaymentDocument | null> =>
   (await payments.findOne({ id: paymentId })) ?? payments.findOne({ paymentIntentId: paymentId });
+
+export const isPaymentOf = (
+  { paymentId }: PurchaseDocument,
+  { id, paymentIntentId }: PaymentDocument,
+): boolean => id === paymentId || paymentIntentId === paymentId;
 
 export function createPurchaseList({ purchases, payments }: { purchases: Purchases; payments: Payments }) {
   const view = async (purchase: PurchaseDocument): Promise<Purchase> =>

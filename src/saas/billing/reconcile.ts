@@ -5,7 +5,6 @@ import { pagesOf } from '../../core/storage/pages.js';
 import type { BillingContext } from './context.js';
 import { billingErrors, isSubscriptionMissing } from './errors.js';
 import type { ChargeRecorder } from './events/charges.js';
-import { expiredLeases } from './events/leases.js';
 import type { EventProcessor } from './events/processor.js';
 import { HANDLED_EVENT_TYPES, parseEvent } from './events/provider-objects.js';
 import type { PurchaseRecorder } from './events/purchase-recorder.js';
@@ -159,8 +158,7 @@ export function createBillingJobs(context: BillingContext, deps: BillingJobDepen
     reconcile: {
       everySeconds: RECONCILE_INTERVAL_SECONDS,
       async run({ signal }) {
-        for (const leaseUntil of expiredLeases(clock.now()))
-          await resumeAll({ outcome: null, leaseUntil }, signal);
+        await resumeAll({ outcome: null }, signal);
         await syncAllDue(signal);
         await completeDue(duePayments, deps.charges.attribute, signal);
         await completeDue(duePurchases, deps.purchaseRecorder.fetchItems, signal);

@@ -1,8 +1,9 @@
 import { isDeepStrictEqual } from 'node:util';
-import { type Collection, type Declaration, nullIfTaken, type Store } from '../../core/storage/collection.js';
+import type { Collection, Declaration, Store, Where, Write } from '../../core/storage/collection.js';
 import { pagesOf } from '../../core/storage/pages.js';
+import { changeTo } from '../../core/storage/semantics.js';
 
-/** One event of the provider: a lease while it is processed, the record of its outcome afterwards. */
+/** One event of the provider: the record of its outcome, or its lease while the provider is asked about it. */
 export interface PaymentEventDocument {
   /** The provider's event ID, else the signature that matched. Identifies repeated deliveries. */
   id: string;
@@ -12,19 +13,16 @@ export interface PaymentEventDocument {
   /** The provider's customer, else the subscription, else the payment. Used to find the events of a user. */
   about?: string;
   /**
-   * The verified body, so that an interrupted or unmatched event can be applied later. Removed with any other outcome,
-   * which would otherwise write it a second time.
+   * The verified body, so that an interrupted or unmatched event can be applied later. Absent with any other outcome.
    */
   payload?: string;
   receivedAt: number;
+  /** Incremented when another worker processes it, for optimistic locking. */
   attempts: number;
-  /** The owner of the lease; an expired lease may be taken over. Both are absent if the event needed none. */
-  owner?: string;
+  /** Until when its worker has the lease. Absent if the event was stored with its outcome. */
   leaseUntil?: number;
   /** Absent until the event is completed. */
   outcome?: EventOutcome;
-  /** Whether it was stored with its effect (`events/unleased-changes.ts`), so that it proves the effect. */
-  isUnleased?: true;
 }
 
 /**
@@ -39,17 +37,13 @@ export const EVENT_OUTCOMES = ['processed', 'stale', 'ignored', 'unmatched'] as 
 
 export type PaymentEvents = Collection<PaymentEventDocument>;
 
-/** The kind of these documents in proofs of events. */
-export const PAYMENT_EVENT = 'payment-event';
-
 export function paymentEventCollection(store: Store): PaymentEvents {
   return store.collection<PaymentEventDocument>('webhook_events', {
     indexes: [
       ['about', 'outcome', 'receivedAt'],
       ['outcome', 'receivedAt'],
     ],
-    fields: ['owner'],
-    numbers: ['receivedAt', 'leaseUntil'],
+    numbers: ['receivedAt', 'attempts'],
   });
 }
 
@@ -193,8 +187,6 @@ export interface SubscriptionDocument extends SubscriptionTerms {
   at: number;
   /** The same for the status, which invoices change as well. */
   statusAt: number;
-  /** The last applied event, to detect its repetition after a crash. */
-  lastEvent?: string;
   /** When the last applied update was received: used to detect older events without a time. */
   heardAt: number;
   /** Time of the next sync: at once while uncertain, else after the end of the period. */
@@ -296,30 +288,19 @@ export function paymentCollection(store: Store): Payments {
   });
 }
 
-/** What `writeRevision` needs of a collection. */
-interface RevisionStore<T> {
-  insert(document: T): Promise<void>;
-  updateOne(
-    where: { id: string; rev: number },
-    change: { set: Omit<T, 'id'>; unset: 'recheckAt'[] },
-  ): Promise<T | null>;
-}
-
 /**
- * Inserts a document, or writes it if the revision is still the one that was read: false if a concurrent write came
- * first. Skips a write that would only increment the revision.
+ * Inserts a document, or writes it if the revision is still the one that was read, for a commit. Undefined for a write that would only
+ * increment the revision.
  */
-export async function writeRevision<T extends { id: string; rev: number; recheckAt?: number }>(
-  collection: RevisionStore<T>,
+export function writingRevision<T extends { id: string; rev: number }>(
+  collection: Collection<T>,
   stored: T | null,
   document: T,
-): Promise<boolean> {
-  if (!stored) return (await collection.insert(document).then(() => true, nullIfTaken)) !== null;
-  if (isDeepStrictEqual({ ...document, rev: stored.rev }, stored)) return true;
-  const { id, ...set } = document;
-  const isChecked = stored.recheckAt !== undefined && document.recheckAt === undefined;
-  const unset = isChecked ? ['recheckAt' as const] : [];
-  return (await collection.updateOne({ id, rev: stored.rev }, { set, unset })) !== null;
+): Write | undefined {
+  if (!stored) return collection.inserting(document);
+  if (isDeepStrictEqual({ ...document, rev: stored.rev }, stored)) return undefined;
+  const { id, rev } = stored;
+  return collection.changing({ id, rev } as Where<T>, changeTo(stored, document));
 }
 
 /** The trial of a person, identified by the address. Once it was used, only the fingerprint and a time remain. */
@@ -346,8 +327,8 @@ export interface DuplicateDocument {
   id: string;
   /** The newest of the subscriptions in the last report. */
   subscriptionId: string;
-  /** The same of every report; absent after the first one. */
-  reportedIds?: string[];
+  /** The same of every report. */
+  reportedIds: string[];
   at: number;
 }
 

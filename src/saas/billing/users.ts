@@ -10,21 +10,21 @@ export interface BillingUsers {
     /** Removes a user from the list, unless there was another change. */
     acknowledge(userId: string, changedAt: number): Promise<void>;
   };
-  projection: {
-    /** The number of projections written so far; null if the user does not exist. */
-    revision(userId: string): Promise<number | null>;
-    /** Writes if the revision is still the given one, and increments it. */
-    write(userId: string, revision: number, projection: Projection): Promise<boolean>;
-    /** The same write, to be made together with others. */
-    writing(userId: string, revision: number, projection: Projection): Write;
-  };
-  grants: {
-    /** Writes or removes the grant and returns the previous one; `null` if the user does not exist. */
-    write(userId: string, grant: PlanGrant | null): Promise<{ before: PlanGrant | undefined } | null>;
-  };
+  /**
+   * Writes the projection if the revision is still the one that was read. Unmet, as the other writes, if the user does not exist or is
+   * being deleted: nothing can be inserted after the deletion has begun.
+   */
+  projecting(user: BillingUser, projection: Projection): Write;
+  /** For a commit that inserts data of a user without a change of the projection. With a user as it was read, only if the revision is the same. */
+  locking(user: Pick<BillingUser, 'id'> & { rev?: number }): Write;
+  /** Writes or removes the grant. */
+  granting(userId: string, grant: PlanGrant | null): Write;
 }
 
 export interface BillingUser {
+  id: string;
+  /** Incremented by every commit about the user's subscriptions, purchases and payments, for optimistic locking. */
+  rev: number;
   email: string;
   /** Empty if not provided. */
   name: string;
@@ -33,6 +33,7 @@ export interface BillingUser {
   locale?: string | undefined;
   /** Whether the account is neither suspended nor being deleted. */
   isOpen: boolean;
+  isBeingDeleted: boolean;
   grant?: PlanGrant;
 }
 

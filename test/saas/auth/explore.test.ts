@@ -355,8 +355,7 @@ t.test(
 
 t.test('a deletion during webhook deliveries leaves no billing data', async (t) => {
   const billingFor = (store: Store) => {
-    const seen = { mails: new Map(), notifications: [], possiblyLost: new Set<string>() };
-    return boot(store, fakeClock(), undefined, seen).billing;
+    return boot(store, fakeClock(), undefined).billing;
   };
   const object = { customer: 'cus_1', status: 'active', subscription: 'sub_1' };
   const deliverEvent = (type: string, id: string) => (store: Store) => {

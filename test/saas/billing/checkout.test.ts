@@ -362,7 +362,8 @@ t.test(
 
     // Users whose duplicates have ended fill the first page and more.
     const reported = duplicateCollection(await storeOf(t, app));
-    const insert = (id: string) => reported.insert({ id, subscriptionId: pro, at: app.clock.now() });
+    const insert = (id: string) =>
+      reported.insert({ id, subscriptionId: pro, reportedIds: [pro], at: app.clock.now() });
     for (let number = 0; number < 150; number++) await insert(`usr_00_${number}`);
     await subscribe(ada, 'price_basic');
     t.match(await shown(), ada.email, 'pages without a duplicate are skipped');

@@ -219,7 +219,6 @@ t.test('stored events are resumed, repeated and deleted', async (t) => {
       ...((outcome ?? 'unmatched') === 'unmatched' && { payload: JSON.stringify(event) }),
       receivedAt: app.clock.now(),
       attempts: 1,
-      owner: 'another process',
       leaseUntil: app.clock.now() - 1,
       ...(outcome && { outcome }),
     });

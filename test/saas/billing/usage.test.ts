@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap';
+import { createCommit } from '../../../src/core/ops/commit.js';
 import type { Store } from '../../../src/core/storage/collection.js';
 import { openStore } from '../../../src/core/storage/open.js';
 import { userCollection } from '../../../src/saas/auth/store.js';
@@ -8,9 +9,8 @@ import { usageCollection } from '../../../src/saas/billing/usage/reports.js';
 import { saasApp, storeOf } from '../../kit/app.js';
 import { billingOn, type TestBilling } from '../../kit/billing.js';
 import { fakeClock } from '../../kit/clock.js';
-import { announcing } from '../../kit/events.js';
+import { committing } from '../../kit/events.js';
 import type { Fault } from '../../kit/stripe.js';
-import type { Seen } from '../../kit/stripe-expectations.js';
 import { UNSUBSCRIBED } from '../../kit/stripe-fixture.js';
 import { boot } from '../../kit/stripe-storm.js';
 import { CONFIG, KEY, provider, secondProcess, shop } from './kit.js';
@@ -39,7 +39,7 @@ async function usageFixture(t: Test) {
   const start = () =>
     billingOn(store, clock, {
       config: { ...CONFIG, paymentSecretKey: KEY, paymentApiUrl: api.url },
-      announceEvent: announcing((name: string, event: BillingEvents['usage.failed']) => {
+      event: committing((name: string, event: BillingEvents['usage.failed']) => {
         if (name === 'usage.failed') failed.push(event);
       }),
     });
@@ -226,7 +226,8 @@ t.test('old reports are deleted', async (t) => {
     reports,
     customers: customerCollection(store),
     gateway: { createMeterEvent: async () => ({ outcome: 'accepted' }) },
-    announceEvent: announcing(),
+    commit: createCommit(store),
+    event: committing(),
     clock,
     log: { error() {}, warn() {} },
   });
@@ -243,12 +244,11 @@ t.test('old reports are deleted', async (t) => {
 /** At every step of a report and its delivery; the application repeats the report. */
 t.test('usage is counted once if the process is killed at any step', async (t) => {
   const { api, store, clock } = await usageFixture(t);
-  const seen: Seen = { mails: new Map(), notifications: [], possiblyLost: new Set() };
   for (let fuse = 0, isOver = false; !isOver; fuse++) {
     for (const isInTime of [false, true]) {
       const key = `req_${fuse}_${isInTime}`;
       const before = api.meterEvents.length;
-      const first = boot(store, clock, api.url, seen);
+      const first = boot(store, clock, api.url);
       Object.assign(first.life, { fuse, isInTime });
       const work = async () => {
         await first.billing.reportUsage('usr_1', 'requests', 1, key);
@@ -258,7 +258,7 @@ t.test('usage is counted once if the process is killed at any step', async (t) =
         if (!first.life.isOver) throw error;
       });
       isOver = !first.life.isOver;
-      const second = boot(store, clock, api.url, seen).billing;
+      const second = boot(store, clock, api.url).billing;
       await second.reportUsage('usr_1', 'requests', 1, key);
       for (let run = 0; run < 3; run++) {
         api.world.now += 120;

@@ -43,7 +43,7 @@ t.test('an event of an unknown customer is stored, and its repetition is a dupli
   t.equal(await events.count(), 2);
 });
 
-t.test('the body of an event is written to the store once', async (t) => {
+t.test('the body of an event is not stored with its effect', async (t) => {
   const app = await saasApp(t);
   const { id } = await app.signUp();
   const filling = 'x'.repeat(400_000);
@@ -57,7 +57,7 @@ t.test('the body of an event is written to the store once', async (t) => {
   const before = statSync(log).size;
   t.equal(outcomeOf(await deliver(app, body)), 'processed');
   const written = statSync(log).size - before;
-  t.ok(written > filling.length && written < 1.9 * filling.length, `${written} bytes`);
+  t.ok(written < filling.length / 2, `${written} bytes`);
   const stored = await paymentEventCollection(await storeOf(t, app)).findOne({ id: 'evt_1' });
   t.match(stored, { outcome: 'processed', objectId: 'sub_1' });
   t.equal(stored?.payload, undefined);
@@ -125,7 +125,6 @@ t.test('an event in progress stays with its worker until the lease ends', async 
     payload: minimal(),
     receivedAt: now,
     attempts: 1,
-    owner: 'another process',
     leaseUntil: now + 30_000,
   });
   const busy = await deliver(app, minimal({ id: 'evt_1' }));

@@ -57,7 +57,7 @@ async function receiverOn(store: Store, events: object = {}): Promise<Accounts['
 
 /** The accounts on a store whose process may be killed. */
 async function accountsOn(store: Store): Promise<Accounts> {
-  const { announce, emit, record } = await processOn(store, fakeClock(), 'worker');
+  const { announce, emit, event } = await processOn(store, fakeClock(), 'worker');
   const events = { announceEvent: announce as never, emit: emit as never };
   const suspension = createSuspension({
     users: userCollection(store),
@@ -66,7 +66,7 @@ async function accountsOn(store: Store): Promise<Accounts> {
     toManagedUser: () => ({}) as never,
     clock: fakeClock(),
   });
-  const receive = await receiverOn(store, { ...events, record });
+  const receive = await receiverOn(store, { event });
   return { ...serviceOn(store, 'worker', { ...events }), ...suspension, receive };
 }
 
@@ -143,7 +143,7 @@ async function endedAt(work: Work, fuse: number) {
   const store = await openStore('sqlite::memory:');
   await prepare(store);
   const life: Life = { fuse: Number.POSITIVE_INFINITY, isInTime: true, isOver: false };
-  const accounts = await accountsOn(killableStore(store, life, () => undefined));
+  const accounts = await accountsOn(killableStore(store, life));
   life.fuse = fuse;
   await work.run(accounts).catch((error: unknown) => {
     if (!life.isOver) throw error;

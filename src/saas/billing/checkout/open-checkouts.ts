@@ -1,7 +1,6 @@
 import { HOUR } from '../../../core/kernel/clock.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
 import { newId, sha256 } from '../../../core/kernel/secrets.js';
-import { nullIfTaken } from '../../../core/storage/collection.js';
 import type { BillingContext } from '../context.js';
 import { billingErrors, isPriceNotAllowed } from '../errors.js';
 import type { Checkout, CheckoutSessions, OpenSession } from '../provider/checkout-sessions.js';
@@ -38,7 +37,10 @@ const MAX_ATTEMPTS = 10;
  * and stores its ID before the user gets its address. Processes with the same order share the reservation and therefore
  * the session. A session whose reservation was replaced never reaches a user.
  */
-export function createOpenCheckouts({ checkouts, clock, random }: BillingContext, gateway: CheckoutSessions) {
+export function createOpenCheckouts(
+  { checkouts, users, tryCommit, clock, random }: BillingContext,
+  gateway: CheckoutSessions,
+) {
   const isUsable = (expiresAt = Number.POSITIVE_INFINITY) => expiresAt > clock.now() + MIN_REMAINING_MS;
 
   /** Reserves the subject for an order; null if another process came first or has stored a session. */
@@ -55,7 +57,11 @@ export function createOpenCheckouts({ checkouts, clock, random }: BillingContext
       return checkouts.updateOne(unchanged, { set, unset: ['sessionId'] });
     }
     const reservation = { ...subject, ...set };
-    return checkouts.insert(reservation).then(() => reservation, nullIfTaken);
+    const isReserved = await tryCommit([
+      checkouts.inserting(reservation),
+      users.locking({ id: subject.userId }),
+    ]);
+    return isReserved ? reservation : null;
   };
 
   /** The address of the stored session if it is still open for the same order; otherwise the session is ended. */

@@ -2,7 +2,6 @@ import { problemsOf } from '../../../core/config/options.js';
 import { withQuery } from '../../../core/config/public-url.js';
 import type { User } from '../../../core/http/schemas.js';
 import { httpErrors, invalidFields } from '../../../core/kernel/errors.js';
-import type { BillingDeletion } from '../account-deletion.js';
 import type { BillingContext } from '../context.js';
 import type { EnsureCustomer } from '../customers/customers.js';
 import { billingErrors, isCustomerMissing, isProviderError } from '../errors.js';
@@ -28,14 +27,13 @@ export interface CheckoutDependencies {
   ensureCustomer: EnsureCustomer;
   catalog: Catalog;
   trials: Trials;
-  deletion: BillingDeletion;
   /** Absent while no API key is configured. */
   sync: SubscriptionSync | undefined;
 }
 
 export function createCheckoutService(context: BillingContext, deps: CheckoutDependencies) {
   const { subscriptions, users, plans, gateway, returnUrl } = context;
-  const { ensureCustomer, catalog, trials, deletion, sync } = deps;
+  const { ensureCustomer, catalog, trials, sync } = deps;
   const openCheckouts = gateway && createOpenCheckouts(context, gateway);
 
   /** The state at the provider, or the stored one if the provider does not respond. */
@@ -79,9 +77,7 @@ export function createCheckoutService(context: BillingContext, deps: CheckoutDep
 
   /** A concurrent deletion may have expired the open sessions already, so a later one must not be returned. */
   const refuseIfClosed = async (userId: string): Promise<void> => {
-    if ((await users.find(userId))?.isOpen) return;
-    await deletion.deleteIfUserIsGone(userId);
-    throw httpErrors.UNAUTHENTICATED();
+    if (!(await users.find(userId))?.isOpen) throw httpErrors.UNAUTHENTICATED();
   };
 
   /** The currency of the first price, in which users are likely to pay later. */

@@ -11,7 +11,7 @@ import { listSubscriptions, type TrialDocument } from '../store.js';
 export type Trials = ReturnType<typeof createTrials>;
 
 export function createTrials(context: BillingContext) {
-  const { trials, keys, checkouts, subscriptions, users, gateway, clock, random } = context;
+  const { trials, keys, checkouts, subscriptions, users, commit, gateway, clock, random } = context;
   const newRev = () => newId('rev_', clock, random);
 
   let loadedKey: string | undefined;
@@ -53,16 +53,22 @@ export function createTrials(context: BillingContext) {
       const id = await fingerprintOf(email);
       for (;;) {
         const known = await trials.findOne({ id });
-        const claimed = { userId, checkoutId, rev: newRev() };
-        if (!known) {
-          if (await trials.insert({ id, ...claimed }).then(() => true, nullIfTaken)) return true;
+        if (known?.usedAt !== undefined) return false;
+        const isOwn = known?.checkoutId === checkoutId;
+        if (known && (await isUsed(known, isOwn))) {
+          if (await markUsed(known)) return false;
           continue;
         }
-        if (known.usedAt !== undefined) return false;
-        const isOwn = known.checkoutId === checkoutId;
-        if (await isUsed(known, isOwn)) {
-          if (await markUsed(known)) return false;
-        } else if (isOwn || (await trials.updateOne({ id, rev: known.rev }, { set: claimed }))) return true;
+        if (isOwn) return true;
+        const claimed = { userId, checkoutId, rev: newRev() };
+        const claiming = known
+          ? trials.changing({ id, rev: known.rev }, { set: claimed })
+          : trials.inserting({ id, ...claimed });
+        const locking = users.locking({ id: userId });
+        const outcome = await commit([claiming, locking]).catch(nullIfTaken);
+        if (outcome?.committed) return true;
+        // The account is being deleted.
+        if (outcome?.unmet === locking) return false;
       }
     },
 

@@ -1,6 +1,6 @@
 import type { User } from '../../../core/http/schemas.js';
 import { sha256 } from '../../../core/kernel/secrets.js';
-import { nullIfTaken } from '../../../core/storage/collection.js';
+import type { Write } from '../../../core/storage/collection.js';
 import { pagesOf } from '../../../core/storage/pages.js';
 import type { BillingContext } from '../context.js';
 import { billingErrors } from '../errors.js';
@@ -10,26 +10,38 @@ import { profileChange } from './profile-sync.js';
 /** Which customer at the provider belongs to which user. A link never moves to another user. */
 export type CustomerLinks = ReturnType<typeof createCustomerLinks>;
 
-export function createCustomerLinks({ customers, linkedCustomers, clock }: BillingContext) {
+export function createCustomerLinks({
+  customers,
+  linkedCustomers,
+  users,
+  commitForUser,
+  clock,
+}: BillingContext) {
   /** The user of a customer. */
   const findUser = async (customerId: string): Promise<string | null> =>
     (await customers.findOne({ customerId }))?.id ??
     (await linkedCustomers.findOne({ id: customerId }))?.userId ??
     null;
 
+  /** The write that links a customer to a user, for a commit that locks the user. Undefined if the customer belongs to a user already. */
+  const linking = async (userId: string, customerId: string): Promise<Write | undefined> => {
+    if ((await findUser(customerId)) !== null) return undefined;
+    const createdAt = clock.now();
+    return (await customers.findOne({ id: userId }))
+      ? linkedCustomers.inserting({ id: customerId, userId, createdAt })
+      : customers.inserting({ id: userId, customerId, createdAt });
+  };
+
   return {
     findUser,
+    linking,
 
-    /** Does nothing if the customer belongs to a user already. */
-    async link(userId: string, customerId: string) {
-      if ((await findUser(customerId)) !== null) return;
-      const createdAt = clock.now();
-      const inserted = await customers
-        .insert({ id: userId, customerId, createdAt })
-        .then(() => true, nullIfTaken);
-      if (inserted || (await findUser(customerId)) !== null) return;
-      await linkedCustomers.insert({ id: customerId, userId, createdAt }).catch(nullIfTaken);
-    },
+    /** Does nothing if the customer belongs to a user already, or if the user is being deleted. */
+    link: (userId: string, customerId: string): Promise<void> =>
+      commitForUser(userId, async (user) => {
+        const link = await linking(userId, customerId);
+        return link ? [link, users.locking(user)] : null;
+      }),
 
     /** Every customer of a user; the one for the next checkout first. */
     async list(userId: string): Promise<string[]> {
@@ -48,7 +60,7 @@ export function createCustomerLinks({ customers, linkedCustomers, clock }: Billi
 export type EnsureCustomer = ReturnType<typeof createEnsureCustomer>;
 
 export function createEnsureCustomer(
-  { customers, users, clock }: BillingContext,
+  { customers, users, tryCommit, clock }: BillingContext,
   replayUnmatched: (about: string) => Promise<void>,
 ) {
   const profileOf = async ({ id, email }: Pick<User, 'id' | 'email'>) =>
@@ -65,10 +77,10 @@ export function createEnsureCustomer(
     const key = `customer-${id}-${sha256(email + name + missing).slice(0, 16)}`;
     const { id: customerId } = await gateway.createCustomer({ email, name, userId: id }, key);
     const customer = { id, customerId, createdAt: clock.now() };
-    const inserted = await customers.insert(customer).then(() => customer, nullIfTaken);
-    const stored = inserted ?? (await customers.findOne({ id }));
+    const isInserted = await tryCommit([customers.inserting(customer), users.locking({ id })]);
+    const stored = isInserted ? customer : await customers.findOne({ id });
     if (!stored) {
-      const cause = new Error('The customer belongs to another user.');
+      const cause = new Error('The customer belongs to another user, or the account was deleted meanwhile.');
       throw billingErrors.PAYMENT_PROVIDER_ERROR({ cause });
     }
     const current = await profileOf(user);
@@ -76,7 +88,7 @@ export function createEnsureCustomer(
     if (current.email !== email || current.name !== name) {
       await customers.updateOne({ id }, profileChange(clock.now()));
     }
-    if (inserted) await replayUnmatched(customerId);
+    if (isInserted) await replayUnmatched(customerId);
     return stored.customerId;
   };
 }

@@ -1,8 +1,11 @@
 import { toTimestamp } from '../../../core/http/schemas.js';
+import type { Effect } from '../../../core/ops/commit.js';
+import type { EventOf } from '../../../core/ops/events.js';
 import type { BillingContext } from '../context.js';
+import type { Projector } from '../entitlement.js';
 import { isProviderError } from '../errors.js';
-import type { PendingNotification } from '../notifications.js';
-import { type Dispute, isFullyRefunded, type PaymentDocument, writeRevision } from '../store.js';
+import type { BillingEvents } from '../notifications.js';
+import { isFullyRefunded, type PaymentDocument } from '../store.js';
 import {
   chargeIdsOf,
   isStub,
@@ -11,6 +14,7 @@ import {
   type PaymentFact,
   type PaymentFields,
   type PaymentRecorder,
+  type RecordedPayment,
 } from './payments.js';
 import {
   type ChargeReference,
@@ -29,8 +33,11 @@ export interface LocatedCharge extends ChargeReference {
   isUnattributed: boolean;
 }
 
-export function createChargeRecorder(context: BillingContext, recorder: PaymentRecorder) {
-  const { payments, gateway, clock, log } = context;
+export function createChargeRecorder(
+  context: BillingContext,
+  { recorder, projector }: { recorder: PaymentRecorder; projector: Projector },
+) {
+  const { payments, event: eventOf, commitForUser, gateway, clock, log } = context;
 
   /** The payment that a refund or a dispute is about, as far as it is stored. */
   const findPayment = async (reference: ChargeReference): Promise<PaymentDocument | null> => {
@@ -65,19 +72,20 @@ export function createChargeRecorder(context: BillingContext, recorder: PaymentR
     async lookUp(event: PaymentEvent): Promise<LocatedCharge> {
       const reference = readChargeReference(event);
       if (reference.invoiceId !== undefined) return { ...reference, isUnattributed: false };
+      if (gateway) await event.beforeCall?.();
       const fetched = await fetchCharge(reference.chargeId);
       const known = Object.entries(reference).filter(([, value]) => value !== undefined);
       if (typeof fetched === 'string') return { ...reference, isUnattributed: true };
       return { ...reference, ...fetched, ...Object.fromEntries(known), isUnattributed: false };
     },
 
-    /** Null if another event reported the refund or the dispute. */
+    /** Null if the event states no refund and no dispute. */
     async record(
       event: PaymentEvent,
       userId: string,
       located: LocatedCharge,
       at: number,
-    ): Promise<PendingNotification | null> {
+    ): Promise<RecordedPayment | null> {
       const { invoiceId, paymentIntentId, chargeId, isUnattributed } = located;
       const stored = await findPayment(located);
       const id = stored?.id ?? invoiceId ?? paymentIntentId ?? chargeId ?? event.objectId;
@@ -85,31 +93,27 @@ export function createChargeRecorder(context: BillingContext, recorder: PaymentR
       const unattributed = isUnattributed ? { recheckAt: clock.now() } : {};
       const fact = CHARGE_FACTS[event.type]?.(event, at, { ids, unattributed });
       if (!fact) return null;
-      const { payment, isReporter } = await recorder.record({ id, userId }, event.id, fact);
-      // The event of the invoice may have stored these IDs after they were looked up.
-      const invoice = paymentIntentId !== undefined && (await payments.findOne({ paymentIntentId }));
-      if (invoice) await recorder.absorb(id, invoice.id, {});
-      if (!isReporter) return null;
-      return event.type === 'charge.refunded'
-        ? refundNotification(event.id, payment, at)
-        : disputeNotification(event, payment, readDispute(event, at), at);
+      const { payment, isFirst, write } = recorder.record(stored, { id, userId }, event.id, fact);
+      const notify = event.type === 'charge.refunded' ? refundEvent : disputeEvent;
+      const notification = isFirst ? await notify(eventOf, event, payment, at) : undefined;
+      // A full refund or a lost dispute ends the access that a purchase gives.
+      return { parts: [write, notification], isFirst, held: { payment } };
     },
 
     /** Asks the provider again which invoice a charge belongs to. */
-    async attribute(payment: PaymentDocument): Promise<'done' | 'missing' | 'unanswered'> {
-      const fetched = await fetchCharge(payment.chargeId ?? payment.id);
+    async attribute({ id, userId, chargeId }: PaymentDocument): Promise<'done' | 'missing' | 'unanswered'> {
+      const fetched = await fetchCharge(chargeId ?? id);
       if (typeof fetched === 'string') return fetched;
-      if (fetched.invoiceId !== undefined && fetched.invoiceId !== payment.id) {
-        const { invoiceId: id, paymentIntentId } = fetched;
-        await recorder.absorb(
-          payment.id,
-          id,
-          chargeIdsOf({ id, paymentIntentId, chargeId: payment.chargeId }),
-        );
-      } else {
-        const { recheckAt: _, ...rest } = payment;
-        await writeRevision(payments, payment, { ...rest, rev: payment.rev + 1 });
-      }
+      const { invoiceId = id, paymentIntentId } = fetched;
+      await commitForUser(userId, async (user) => {
+        const payment = await payments.findOne({ id });
+        if (!payment) return null;
+        const ids = chargeIdsOf({ id: invoiceId, paymentIntentId, chargeId: payment.chargeId });
+        const moved = invoiceId === id ? null : await recorder.move(payment, invoiceId, ids);
+        return moved
+          ? [...moved.parts, ...(await projector.projecting(user, { payment: moved.payment }))]
+          : [payments.changing({ id, rev: payment.rev }, { unset: ['recheckAt'], inc: { rev: 1 } })];
+      });
       return 'done';
     },
   };
@@ -174,26 +178,31 @@ function paymentNotification(eventId: string, payment: PaymentDocument, at: numb
   };
 }
 
-function refundNotification(eventId: string, payment: PaymentDocument, at: number): PendingNotification {
+type ChargeEvent = (
+  eventOf: EventOf<BillingEvents>,
+  event: PaymentEvent,
+  payment: PaymentDocument,
+  at: number,
+) => Promise<Effect>;
+
+const refundEvent: ChargeEvent = (eventOf, { id }, payment, at) => {
   const { refundedAmount = 0 } = payment;
   const isFullRefund = isFullyRefunded(payment);
-  const notification = { ...paymentNotification(eventId, payment, at), refundedAmount, isFullRefund };
-  return (emit) => emit('payment.refunded', notification);
-}
+  return eventOf('payment.refunded', {
+    ...paymentNotification(id, payment, at),
+    refundedAmount,
+    isFullRefund,
+  });
+};
 
-function disputeNotification(
-  event: Pick<PaymentEvent, 'id' | 'type'>,
-  payment: PaymentDocument,
-  { id: disputeId, status, reason, amount: disputedAmount }: Dispute,
-  at: number,
-): PendingNotification {
-  const name = event.type === 'charge.dispute.closed' ? 'payment.dispute_closed' : 'payment.disputed';
-  const notification = {
+const disputeEvent: ChargeEvent = (eventOf, event, payment, at) => {
+  const { id: disputeId, status, reason, amount: disputedAmount } = readDispute(event, at);
+  const isClosed = event.type === 'charge.dispute.closed';
+  return eventOf(isClosed ? 'payment.dispute_closed' : 'payment.disputed', {
     ...paymentNotification(event.id, payment, at),
     disputeId,
     status,
     ...(reason !== undefined && { reason }),
     ...(disputedAmount !== undefined && { disputedAmount }),
-  };
-  return (emit) => emit(name, notification);
-}
+  });
+};

@@ -8,8 +8,8 @@ import type { BillingContext } from '../context.js';
 import { billingErrors } from '../errors.js';
 import type { DashboardUrl } from '../provider/dashboard.js';
 import type { EventOutcome, PaymentEventDocument } from '../store.js';
-import type { EventLeases } from './leases.js';
-import type { EventProcessor } from './processor.js';
+import { type EventLeases, EventTaken } from './leases.js';
+import type { EventProcessor, ProcessOptions } from './processor.js';
 import { parseEvent } from './provider-objects.js';
 
 /** The received events of the provider, for the operator. */
@@ -54,17 +54,19 @@ export function createEventLog(
     return found ? JSON.stringify(found) : null;
   };
 
-  const process = async (document: PaymentEventDocument, assignedTo?: string): Promise<EventOutcome> => {
-    const payload = await payloadOf(document);
-    const event = payload === null ? null : parseEvent(payload, document.id);
+  const process = async (stored: PaymentEventDocument, options: ProcessOptions): Promise<EventOutcome> => {
+    const payload = await payloadOf(stored);
+    const event = payload === null ? null : parseEvent(payload, stored.id);
     if (payload === null || !event) throw billingErrors.EVENT_BODY_UNAVAILABLE();
-    const lease = await leases.reacquire(document, payload);
-    if (!lease) throw billingErrors.EVENT_IN_PROGRESS();
-    return processor.process(lease, { ...event, receivedAt: document.receivedAt }, assignedTo);
+    if (leases.isInProgress(stored)) throw billingErrors.EVENT_IN_PROGRESS();
+    const received = { event: { ...event, receivedAt: stored.receivedAt }, payload, stored };
+    return processor.process(received, options).catch((error: unknown) => {
+      throw error instanceof EventTaken ? billingErrors.EVENT_IN_PROGRESS() : error;
+    });
   };
 
   const record = (event: 'webhook.replayed' | 'webhook.assigned', by: Operator, detail: object) =>
-    audit.record({ event, ...auditActor(by), detail: JSON.stringify(detail) });
+    audit.entry({ event, ...auditActor(by), detail: JSON.stringify(detail) });
 
   return {
     /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
@@ -90,9 +92,8 @@ export function createEventLog(
      */
     async replay(id: string, by: Operator): Promise<EventOutcome> {
       const document = await read(id);
-      const outcome = await process(document);
-      await record('webhook.replayed', by, { id, before: document.outcome ?? 'pending', after: outcome });
-      return outcome;
+      const before = document.outcome ?? 'pending';
+      return process(document, { record: (after) => record('webhook.replayed', by, { id, before, after }) });
     },
 
     /**
@@ -104,8 +105,11 @@ export function createEventLog(
       const document = await read(id);
       if (document.outcome !== 'unmatched') throw billingErrors.EVENT_ALREADY_MATCHED();
       if (!(await users.find(userId))) throw httpErrors.NOT_FOUND({ message: 'There is no such user.' });
-      const outcome = await process(document, userId);
-      await record('webhook.assigned', by, { id, userId, before: document.outcome, after: outcome });
+      const before = document.outcome;
+      const outcome = await process(document, {
+        assignedTo: userId,
+        record: (after) => record('webhook.assigned', by, { id, userId, before, after }),
+      });
       if (document.about !== undefined) await processor.replayUnmatched(document.about);
       return outcome;
     },

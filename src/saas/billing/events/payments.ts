@@ -1,9 +1,11 @@
 import { toTimestamp } from '../../../core/http/schemas.js';
-import type { BillingContext } from '../context.js';
-import type { Projector } from '../entitlement.js';
-import type { PendingNotification } from '../notifications.js';
+import type { Effect } from '../../../core/ops/commit.js';
+import type { EventOf } from '../../../core/ops/events.js';
+import type { BillingContext, CommitPart } from '../context.js';
+import type { HeldChanges } from '../entitlement.js';
+import type { BillingEvents } from '../notifications.js';
 import type { PurchaseDocument } from '../purchases.js';
-import { type Dispute, type PaymentDocument, writeRevision } from '../store.js';
+import { type Dispute, type PaymentDocument, writingRevision } from '../store.js';
 import { type InvoiceDetails, type PaymentEvent, readInvoice } from './provider-objects.js';
 
 /**
@@ -22,84 +24,121 @@ export interface PaymentFact {
   merge(stored: PaymentDocument | null): PaymentFields | null;
 }
 
-export function createPaymentRecorder({ payments, clock }: BillingContext, projector: Projector) {
-  /** Stores a fact. `isReporter`: whether this event is the one that notifies about it. */
-  const record = async (
+/** A payment, purchase or refund that an event records, for the commit of the event. */
+export interface RecordedPayment {
+  parts: CommitPart[];
+  /** Whether no event has recorded the fact before, so that this one notifies. */
+  isFirst: boolean;
+  /** What it changes of the documents that give access. Absent if nothing. */
+  held?: HeldChanges;
+}
+
+export function createPaymentRecorder({ payments, event: eventOf, clock }: BillingContext) {
+  const withFact = (
+    stored: PaymentDocument | null,
     { id, userId }: Pick<PaymentDocument, 'id' | 'userId'>,
     eventId: string,
     fact: PaymentFact,
-  ): Promise<{ payment: PaymentDocument; isReporter: boolean }> => {
-    for (;;) {
-      const stored = await payments.findOne({ id });
-      const fields = fact.merge(stored);
-      if (fields === null && stored) return { payment: stored, isReporter: false };
-      const reporter = stored?.reportedBy[fact.name] ?? eventId;
-      const reportedBy = { ...stored?.reportedBy, [fact.name]: reporter };
-      const written = { reportedBy, rev: (stored?.rev ?? 0) + 1 };
-      const base = stored ?? { id, userId, status: 'paid' as const, at: clock.now(), ...written };
-      const payment = withFields(base, { ...fields, ...written });
-      if (await writeRevision(payments, stored, payment))
-        return { payment, isReporter: reporter === eventId };
-    }
+  ): { payment: PaymentDocument; isFirst: boolean } => {
+    const fields = fact.merge(stored);
+    if (fields === null && stored) return { payment: stored, isFirst: false };
+    const isFirst = stored?.reportedBy[fact.name] === undefined;
+    const reportedBy = { ...stored?.reportedBy, ...(isFirst && { [fact.name]: eventId }) };
+    const written = { reportedBy, rev: (stored?.rev ?? 0) + 1 };
+    const base = stored ?? { id, userId, status: 'paid' as const, at: clock.now(), ...written };
+    return { payment: withFields(base, { ...fields, ...written }), isFirst };
   };
 
-  /**
-   * Moves refunds and disputes to the payment of their invoice. They were recorded before it was known which invoice
-   * they belong to.
-   */
-  const absorb = async (strayId: string, id: string, chargeIds: PaymentFields) => {
-    for (;;) {
-      const stray = await payments.findOne({ id: strayId });
-      const stored = await payments.findOne({ id });
-      if (!stray || stray.id === id || (stored && stored.userId !== stray.userId)) return;
-      const { recheckAt: _, ...rest } = stray;
-      const merged = withFields(stored ?? { ...rest, id }, {
-        ...chargeIds,
-        ...(stored && mergeRefund(stored, stray)),
-        ...mergeDisputes(stored?.disputes ?? [], stray.disputes ?? []),
-        reportedBy: { ...stray.reportedBy, ...stored?.reportedBy },
-        rev: (stored?.rev ?? 0) + 1,
-      });
-      if (!(await writeRevision(payments, stored, merged))) continue;
-      // What was moved can end the access that a purchase gives.
-      await projector.project(merged.userId);
-      if (await payments.deleteOne({ id: strayId, rev: stray.rev })) return;
+  /** The refunds and disputes of an invoice that were recorded before it was known. */
+  const straysOf = async (invoice: InvoiceDetails, userId: string): Promise<PaymentDocument[]> => {
+    const strays: PaymentDocument[] = [];
+    for (const id of [invoice.paymentIntentId, invoice.chargeId]) {
+      const stray = id === undefined || id === invoice.id ? null : await payments.findOne({ id });
+      if (stray?.userId === userId) strays.push(stray);
     }
+    return strays;
   };
+
+  const deleting = ({ id, rev }: PaymentDocument) => payments.deleting({ id, rev });
 
   return {
-    record,
-    absorb,
-
-    /** Null if the invoice was recorded by another event, or is already paid or voided. */
-    async recordInvoice(
-      event: PaymentEvent,
-      userId: string,
-      at: number,
-    ): Promise<PendingNotification | null> {
-      const invoice = readInvoice(event);
-      const fact = INVOICE_FACTS[event.type]?.(invoice, at, event.id);
-      // An invoice with amount 0, such as that of a trial, is no payment.
-      if (!fact || (invoice.amount === 0 && event.type !== 'invoice.payment_failed')) return null;
-      const { isReporter } = await record({ id: invoice.id, userId }, event.id, fact);
-      const { paymentIntentId, chargeId } = invoice;
-      for (const strayId of [paymentIntentId, chargeId])
-        if (strayId !== undefined) await absorb(strayId, invoice.id, chargeIdsOf(invoice));
-      return isReporter ? invoiceNotification(event, userId, invoice, at) : null;
+    /** A payment with a fact, and the write of it. */
+    record(
+      stored: PaymentDocument | null,
+      key: Pick<PaymentDocument, 'id' | 'userId'>,
+      eventId: string,
+      fact: PaymentFact,
+    ) {
+      const { payment, isFirst } = withFact(stored, key, eventId, fact);
+      return { payment, isFirst, write: writingRevision(payments, stored, payment) };
     },
 
-    /** Records the payment of a one-time purchase, unless nothing was paid. */
-    async recordPurchase({ paymentId, userId, amount, currency, at }: PurchaseDocument, eventId: string) {
-      if (amount === 0) return;
-      const payment = { at, ...(amount !== undefined && { amount }), ...(currency && { currency }) };
-      await record({ id: paymentId, userId }, eventId, {
+    /** Moves a refund or a dispute to the payment of its invoice. Null if that is the payment of another user. */
+    async move(
+      stray: PaymentDocument,
+      invoiceId: string,
+      chargeIds: PaymentFields,
+    ): Promise<{ payment: PaymentDocument; parts: CommitPart[] } | null> {
+      const stored = await payments.findOne({ id: invoiceId });
+      if (stored && stored.userId !== stray.userId) return null;
+      const { recheckAt: _, ...rest } = stray;
+      const payment = absorb(stored ?? { ...rest, id: invoiceId, rev: 0 }, stray, chargeIds);
+      return { payment, parts: [writingRevision(payments, stored, payment), deleting(stray)] };
+    },
+
+    /** Null if the event states no payment. */
+    async recordInvoice(event: PaymentEvent, userId: string, at: number): Promise<RecordedPayment | null> {
+      const invoice = readInvoice(event);
+      const fact = INVOICE_FACTS[event.type]?.(invoice, at);
+      // An invoice with amount 0, such as that of a trial, is no payment.
+      if (!fact || (invoice.amount === 0 && event.type !== 'invoice.payment_failed')) return null;
+      const stored = await payments.findOne({ id: invoice.id });
+      const { payment: paid, isFirst } = withFact(stored, { id: invoice.id, userId }, event.id, fact);
+      const strays = await straysOf(invoice, paid.userId);
+      const payment = strays.reduce((merged, stray) => absorb(merged, stray, chargeIdsOf(invoice)), paid);
+      return {
+        parts: [
+          writingRevision(payments, stored, { ...payment, rev: (stored?.rev ?? 0) + 1 }),
+          ...strays.map(deleting),
+          isFirst ? await invoiceEvent(eventOf, event, { userId, invoice, at }) : undefined,
+        ],
+        isFirst,
+        // What was moved can end the access that a purchase gives.
+        ...(strays.length > 0 && { held: { payment } }),
+      };
+    },
+
+    /** The payment of a one-time purchase; null if nothing was paid. */
+    async recordPurchase(
+      { paymentId: id, userId, amount, currency, at }: PurchaseDocument,
+      eventId: string,
+    ): Promise<{ payment: PaymentDocument; write: CommitPart } | null> {
+      if (amount === 0) return null;
+      const paid = { at, ...(amount !== undefined && { amount }), ...(currency && { currency }) };
+      const stored = await payments.findOne({ id });
+      const { payment } = withFact(stored, { id, userId }, eventId, {
         name: 'purchased',
         // The event of an invoice, if there is one, describes the payment as well.
-        merge: (stored) => (stored && !isStub(stored) ? {} : { status: 'paid', ...payment }),
+        merge: (known) => (known && !isStub(known) ? {} : { status: 'paid', ...paid }),
       });
+      return { payment, write: writingRevision(payments, stored, payment) };
     },
   };
 }
+
+/** A payment with the refunds and disputes of another record of it. */
+const absorb = (
+  payment: PaymentDocument,
+  stray: PaymentDocument,
+  chargeIds: PaymentFields,
+): PaymentDocument =>
+  withFields(payment, {
+    ...chargeIds,
+    ...mergeRefund(payment, stray),
+    ...mergeDisputes(payment.disputes ?? [], stray.disputes ?? []),
+    reportedBy: { ...stray.reportedBy, ...payment.reportedBy },
+    rev: payment.rev + 1,
+  });
 
 /** Without fields that are undefined, which the store rejects. */
 function withFields(base: PaymentDocument, fields: Partial<PaymentDocument>): PaymentDocument {
@@ -138,7 +177,7 @@ const paid = (invoice: InvoiceDetails, at: number): PaymentFact => ({
   merge: (stored) => ({ ...fieldsOf(invoice), status: 'paid', at: earliest(stored, 'paid', at) }),
 });
 
-type InvoiceFact = (invoice: InvoiceDetails, at: number, eventId: string) => PaymentFact;
+type InvoiceFact = (invoice: InvoiceDetails, at: number) => PaymentFact;
 
 const INVOICE_FACTS: Partial<Record<string, InvoiceFact>> = {
   'invoice.paid': paid,
@@ -186,15 +225,14 @@ export function mergeDisputes(stored: readonly Dispute[], others: readonly Dispu
   return disputes.length > 0 ? { disputes } : {};
 }
 
-function invoiceNotification(
-  event: Pick<PaymentEvent, 'id' | 'type'>,
-  userId: string,
-  invoice: InvoiceDetails,
-  at: number,
-): PendingNotification {
+function invoiceEvent(
+  eventOf: EventOf<BillingEvents>,
+  { id, type }: PaymentEvent,
+  { userId, invoice, at }: { userId: string; invoice: InvoiceDetails; at: number },
+): Promise<Effect> {
   const { id: invoiceId, subscriptionId, amount, currency, attempt, isLastAttempt } = invoice;
   const notification = {
-    id: event.id,
+    id,
     at: toTimestamp(at),
     userId,
     invoiceId,
@@ -202,8 +240,7 @@ function invoiceNotification(
     ...(amount !== undefined && { amount }),
     ...(currency !== undefined && { currency }),
   };
-  if (event.type === 'invoice.payment_failed')
-    return (emit) => emit('payment.failed', { ...notification, attempt, isLastAttempt });
-  const name = event.type === 'invoice.voided' ? 'invoice.voided' : 'invoice.paid';
-  return (emit) => emit(name, notification);
+  if (type === 'invoice.payment_failed')
+    return eventOf('payment.failed', { ...notification, attempt, isLastAttempt });
+  return eventOf(type === 'invoice.voided' ? 'invoice.voided' : 'invoice.paid', notification);
 }

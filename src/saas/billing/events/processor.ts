@@ -1,13 +1,14 @@
-import type { BillingDeletion } from '../account-deletion.js';
-import type { BillingContext } from '../context.js';
+import type { Effect } from '../../../core/ops/commit.js';
+import { UniqueViolation, type Write } from '../../../core/storage/collection.js';
+import type { BillingContext, CommitPart } from '../context.js';
 import type { CustomerLinks } from '../customers/customers.js';
 import { isEntitled, type Projector } from '../entitlement.js';
-import type { EnqueueMail, PendingNotification } from '../notifications.js';
+import { createMailFor, mailContent } from '../notifications.js';
 import { type EventOutcome, listSubscriptions, type PaymentEventDocument } from '../store.js';
 import { subscriptionNotification } from '../subscription/writer.js';
 import type { ChargeRecorder, LocatedCharge } from './charges.js';
-import type { EventLease, EventLeases } from './leases.js';
-import type { PaymentRecorder } from './payments.js';
+import { type EventLeases, EventTaken, type ReceivedEvent } from './leases.js';
+import type { PaymentRecorder, RecordedPayment } from './payments.js';
 import {
   isCharge,
   isCustomer,
@@ -21,98 +22,94 @@ import type { PurchaseRecorder } from './purchase-recorder.js';
 import type { AppliedEvent, SubscriptionEvents, SubscriptionOwner } from './subscription-events.js';
 
 /**
- * Processes one leased event and stores its outcome. The order makes a crash harmless: the subscription first, then the
- * user's record, the payment and the mail, then the events for webhooks, then the outcome, and listeners last. Every step before
- * the outcome is repeated by the next delivery and is idempotent.
+ * Processes events: reads what they are about, merges, and commits all of it with the outcome of the event: the subscription, the user's
+ * record, the payment, the mail and what webhooks deliver. After a concurrent write it begins again.
  */
 export type EventProcessor = ReturnType<typeof createEventProcessor>;
 
 export interface EventProcessorDependencies {
   leases: EventLeases;
-  deletion: BillingDeletion;
   subscriptionEvents: SubscriptionEvents;
   recorder: PaymentRecorder;
   charges: ChargeRecorder;
   purchaseRecorder: PurchaseRecorder;
   links: CustomerLinks;
   projector: Projector;
-  enqueueMail: EnqueueMail;
 }
 
 const PAGE_SIZE = 50;
 
+/** What an event leads to, before it is committed. */
 interface HandledEvent {
   outcome: EventOutcome;
-  notifications: PendingNotification[];
+  parts: CommitPart[];
+  /** The customer and the subscription whose unmatched events have an owner after it. */
+  releases?: (string | undefined)[];
+}
+
+export interface ProcessOptions {
+  /** The user to whom the operator assigns the event, if no other is known. */
+  assignedTo?: string;
+  /** The record of the operator's request. */
+  record?(outcome: EventOutcome): Effect;
 }
 
 /** An event without a subscription, or `trial_will_end`, which only queues a mail. */
-const NOT_APPLICABLE: AppliedEvent = { outcome: 'processed', isProjected: true };
+const NOT_APPLICABLE: AppliedEvent = { outcome: 'processed', isProjected: false };
 
-/**
- * A failed payment whose invoice was paid or voided before the event arrived. An earlier, interrupted delivery may have applied
- * it.
- */
+/** A failed payment whose invoice was paid or voided before the event arrived. */
 const OBSOLETE: AppliedEvent = { outcome: 'stale', isProjected: false };
 
 export function createEventProcessor(context: BillingContext, deps: EventProcessorDependencies) {
-  const { paymentEvents, payments, pastDue, emit, recordForWebhooks, clock } = context;
-  const { leases, recorder, charges, subscriptionEvents, projector, enqueueMail, links } = deps;
+  const { paymentEvents, payments, users, pastDue, event: eventOf, commit, clock } = context;
+  const { leases, recorder, charges, purchaseRecorder, subscriptionEvents, projector, links } = deps;
   const findOwner = createOwnerLookup(context, { links, charges });
   const concernsLiveData = createLiveDataCheck(context);
+  const mailFor = createMailFor(context);
 
-  const assignedOwner = async (event: PaymentEvent, userId: string): Promise<EventOwner | null> => {
-    if (event.customerId !== undefined) await links.link(userId, event.customerId);
-    return isCharge(event) ? findOwner(event) : { userId };
-  };
-
-  const handle = async (event: PaymentEvent, assignedTo?: string): Promise<HandledEvent> => {
-    if (await concernsLiveData(event)) return { outcome: 'ignored', notifications: [] };
-    const known = await findOwner(event);
-    const owner = known ?? (assignedTo === undefined ? null : await assignedOwner(event, assignedTo));
+  const handle = async (received: ReceivedEvent, assignedTo?: string): Promise<HandledEvent> => {
+    const event = { ...received.event, beforeCall: () => leases.acquire(received) };
+    if (await concernsLiveData(event)) return { outcome: 'ignored', parts: [] };
+    const owner = await findOwner(event, assignedTo);
     // Most customers are unknown until they buy, and each change of one is an event.
-    if (!owner) return { outcome: isCustomer(event) ? 'ignored' : 'unmatched', notifications: [] };
-    const { userId } = owner;
-    const { subscriptionId, customerId } = event;
-    const isApplicable =
-      subscriptionId !== undefined &&
-      !isSession(event) &&
-      event.type !== 'customer.subscription.trial_will_end';
-    const isObsolete = await isAlreadySettled(event);
-    const applied = isObsolete
-      ? OBSOLETE
-      : isApplicable
-        ? await subscriptionEvents.apply(event, subscriptionId, owner)
-        : NOT_APPLICABLE;
-    const { change, isProjected, subscription } = applied;
-    if (!isProjected) await projector.project(userId);
-    const notifications = notificationsOf(event, applied);
+    if (!owner) return { outcome: isCustomer(event) ? 'ignored' : 'unmatched', parts: [] };
+
     const isPayment = isInvoice(event) || isCharge(event) || isSession(event);
-    const payment = isPayment && (await recordPayment(event, owner, timeOf(event)));
-    if (payment) notifications.push(payment);
-    // If the user was deleted concurrently, the data inserted above must be deleted as well.
-    const isLink = isSession(event) || isCustomer(event);
-    if ((change === 'inserted' || isPayment || isLink) && (await deps.deletion.deleteIfUserIsGone(userId))) {
-      return { outcome: 'unmatched', notifications: [] };
-    }
-    // Only failed payments, deleted subscriptions and ending trials queue a mail.
-    if (payment || !isPayment) await enqueueMail(event, userId, subscription ?? owner.subscription);
-    if (change === 'inserted' || change === 'repeated' || isLink) {
-      for (const about of [subscriptionId, customerId]) if (about !== undefined) await replayUnmatched(about);
-    }
-    return { outcome: isPayment ? 'processed' : applied.outcome, notifications };
+    const find = () => users.find(owner.userId);
+    // Read before the payments: by the revision, two events about one payment are committed one after the other.
+    let user = isPayment || !owner.subscription ? await find() : undefined;
+    const applied = await applyToSubscription(event, owner);
+    const { change, subscription } = applied;
+    const recorded = isPayment ? await recordPayment(event, owner) : null;
+    const held = { ...(applied.isProjected && { subscription }), ...recorded?.held };
+    const isProjected = Object.keys(held).length > 0;
+    const sendsMail = mailContent(event) !== null && (!isPayment || recorded?.isFirst === true);
+    if (user === undefined && (isProjected || sendsMail)) user = await find();
+    if (user === null || user?.isBeingDeleted) return { outcome: 'unmatched', parts: [] };
+
+    const isLocked = isPayment || sendsMail || owner.link !== undefined;
+    const ofUser = !user
+      ? []
+      : isProjected
+        ? await projector.projecting(user, held)
+        : [isLocked ? users.locking(user) : undefined];
+    const mail = user && sendsMail ? mailFor(event, user, subscription ?? owner.subscription) : undefined;
+    const updated = change && subscription && (await subscriptionUpdated(event, subscription));
+    return {
+      outcome: isPayment ? 'processed' : applied.outcome,
+      parts: [applied.write, updated, owner.link, ...ofUser, ...(recorded?.parts ?? []), mail],
+      releases: change === 'inserted' || owner.link ? [event.subscriptionId, event.customerId] : [],
+    };
   };
 
   const timeOf = ({ created = clock.now() }: PaymentEvent): number => created;
 
-  const notificationsOf = (
-    event: PaymentEvent,
-    { change, subscription }: AppliedEvent,
-  ): PendingNotification[] => {
-    if (change === undefined || !subscription) return [];
-    const entitled = isEntitled(subscription, pastDue, clock.now());
-    const notification = subscriptionNotification(event.id, subscription, { at: timeOf(event), entitled });
-    return [(emit) => emit('subscription.updated', notification)];
+  const applyToSubscription = async (event: PaymentEvent, owner: EventOwner): Promise<AppliedEvent> => {
+    const { type, subscriptionId } = event;
+    const isApplicable = !isSession(event) && type !== 'customer.subscription.trial_will_end';
+    if (subscriptionId === undefined || !isApplicable) return NOT_APPLICABLE;
+    if (await isAlreadySettled(event)) return OBSOLETE;
+    return subscriptionEvents.prepare(event, subscriptionId, owner);
   };
 
   /** Whether an event reports a failure of an invoice that has been paid or voided since. */
@@ -122,64 +119,82 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
     return stored !== null && stored.status !== 'failed';
   };
 
-  const recordPayment = async (event: PaymentEvent, { userId, charge }: EventOwner, at: number) => {
-    const { id: eventId, type, object } = event;
-    if (isSession(event)) return deps.purchaseRecorder.recordSession(object, { userId, eventId, type, at });
-    if (!charge) return recorder.recordInvoice(event, userId, at);
-    const notification = await charges.record(event, userId, charge, at);
-    // A full refund or a lost dispute ends the access that a purchase gives.
-    await projector.project(userId);
-    return notification;
-  };
-
-  /**
-   * Processes a leased event. Releases the lease on failure.
-   * @param assignedTo the user to whom the operator assigns it, if no other is known
-   */
-  const process = async (
-    lease: EventLease,
+  const recordPayment = async (
     event: PaymentEvent,
-    assignedTo?: string,
+    { userId, charge }: EventOwner,
+  ): Promise<RecordedPayment | null> => {
+    const { id: eventId, type, object, beforeCall } = event;
+    const at = timeOf(event);
+    if (isSession(event)) return purchaseRecorder.record(object, { userId, eventId, type, at, beforeCall });
+    return charge ? charges.record(event, userId, charge, at) : recorder.recordInvoice(event, userId, at);
+  };
+
+  const subscriptionUpdated = (
+    event: PaymentEvent,
+    subscription: NonNullable<AppliedEvent['subscription']>,
+  ): Promise<Effect> => {
+    const entitled = isEntitled(subscription, pastDue, clock.now());
+    const details = { at: timeOf(event), entitled };
+    return eventOf('subscription.updated', subscriptionNotification(event.id, subscription, details));
+  };
+
+  /** Commits an event with what it leads to. False if a concurrent write came first. @throws EventTaken */
+  const complete = async (
+    received: ReceivedEvent,
+    { outcome, parts }: HandledEvent,
+    record: Effect | undefined,
+  ): Promise<boolean> => {
+    const own = leases.completing(received, outcome);
+    try {
+      const result = await commit([own, ...parts, record]);
+      if (!result.committed && result.unmet === own) throw new EventTaken();
+      return result.committed;
+    } catch (error) {
+      if (!(error instanceof UniqueViolation)) throw error;
+      if (error.collection === own.collection) throw new EventTaken();
+      return false;
+    }
+  };
+
+  /** @throws EventTaken */
+  const process = async (
+    received: ReceivedEvent,
+    { assignedTo, record }: ProcessOptions = {},
   ): Promise<EventOutcome> => {
-    const handleAndRecord = async () => {
-      const handled = await handle(event, assignedTo);
-      // Before the outcome, after which a delivery would not repeat it.
-      for (const notify of handled.notifications) await notify(recordForWebhooks);
-      return handled;
-    };
-    const { outcome, notifications } = await handleAndRecord().catch(async (error: unknown) => {
-      await leases.release(lease);
+    try {
+      for (;;) {
+        const handled = await handle(received, assignedTo);
+        const { outcome, releases = [] } = handled;
+        const isRetry = received.stored?.outcome === 'unmatched';
+        if (outcome === 'unmatched' && isRetry && !record) return outcome;
+        if (!(await complete(received, handled, record?.(outcome)))) continue;
+        for (const about of releases) if (about !== undefined) await replayUnmatched(about);
+        if (outcome !== 'unmatched' || isRetry) return outcome;
+        // The owner may have become known between the lookup and the commit, before a replay finds the event.
+        const stored = await paymentEvents.findOne({ id: received.event.id });
+        return stored?.outcome === 'unmatched' ? await process({ ...received, stored }) : outcome;
+      }
+    } catch (error) {
+      await leases.release(received);
       throw error;
-    });
-    const isCompleted = await leases.complete(lease, outcome);
-    if (!isCompleted) return outcome;
-    for (const notify of notifications) await notify(emit);
-    // The owner may have become known between the lookup and the storing of the outcome, before a replay finds the
-    // event.
-    return outcome === 'unmatched' ? ((await retryUnmatched(event)) ?? outcome) : outcome;
+    }
   };
 
-  /** Processes an unmatched event if its owner is known now; null otherwise. */
-  const retryUnmatched = async (event: PaymentEvent): Promise<EventOutcome | null> => {
-    if ((await findOwner(event)) === null) return null;
-    const lease = await leases.reacquire({ id: event.id, outcome: 'unmatched' });
-    return lease && process(lease, event);
-  };
-
-  /** Processes one stored event; null if another worker has the lease. */
-  const resume = async (document: PaymentEventDocument): Promise<EventOutcome | null> => {
-    const { payload, receivedAt, outcome } = document;
+  /** Processes a stored event; null if another worker does. */
+  const resume = async (stored: PaymentEventDocument): Promise<EventOutcome | null> => {
+    const { id, payload, receivedAt } = stored;
     // Completed since it was read.
-    if (payload === undefined) return null;
-    const parsed = parseEvent(payload, document.id);
-    const event = parsed && { ...parsed, receivedAt };
-    if (event && outcome === 'unmatched') return retryUnmatched(event);
-    const lease = await leases.reacquire(document);
-    if (!lease) return null;
-    if (event) return process(lease, event);
-    // Stored by a version that handles its type: otherwise it would be read again in every run.
-    await leases.complete(lease, 'ignored');
-    return 'ignored';
+    if (payload === undefined || leases.isInProgress(stored)) return null;
+    const event = parseEvent(payload, id);
+    try {
+      if (event) return await process({ event: { ...event, receivedAt }, payload, stored });
+      // Stored by a version that handles its type: otherwise it would be read again in every run.
+      await leases.ignore(stored);
+      return 'ignored';
+    } catch (error) {
+      if (error instanceof EventTaken) return null;
+      throw error;
+    }
   };
 
   /** Processes the unmatched events of a customer, or of a subscription if they contain no customer. */
@@ -193,10 +208,31 @@ export function createEventProcessor(context: BillingContext, deps: EventProcess
     }
   };
 
-  return { process, retryUnmatched, replayUnmatched, resume };
+  return {
+    process,
+    resume,
+    replayUnmatched,
+
+    /** Processes a delivered event, unless an earlier delivery has completed it. @throws EVENT_IN_PROGRESS */
+    async receive(event: PaymentEvent, payload: string): Promise<EventOutcome | 'duplicate'> {
+      for (let stored: PaymentEventDocument | null = null; ; ) {
+        const isRetry: boolean = stored?.outcome === 'unmatched';
+        try {
+          const outcome = await process({ event, payload, stored });
+          return outcome === 'unmatched' && isRetry ? 'duplicate' : outcome;
+        } catch (error) {
+          if (!(error instanceof EventTaken)) throw error;
+        }
+        stored = await leases.settled(event.id);
+        if (stored?.outcome !== undefined && stored.outcome !== 'unmatched') return 'duplicate';
+      }
+    },
+  };
 }
 
 interface EventOwner extends SubscriptionOwner {
+  /** Links the customer of the event to the user. */
+  link?: Write;
   /** The charge that a refund or a dispute is about. */
   charge?: LocatedCharge;
 }
@@ -209,32 +245,38 @@ function createOwnerLookup(
   { subscriptions, users }: BillingContext,
   { links, charges }: { links: CustomerLinks; charges: ChargeRecorder },
 ) {
-  const findOwner = async (event: PaymentEvent): Promise<EventOwner | null> => {
+  const linkedOwner = async (userId: string, customerId: string | undefined): Promise<EventOwner> => {
+    const link = customerId === undefined ? undefined : await links.linking(userId, customerId);
+    return { userId, ...(link && { link }) };
+  };
+
+  const findOwner = async (event: PaymentEvent, assignedTo?: string): Promise<EventOwner | null> => {
     const { subscriptionId, customerId, metadataUserId, referenceUserId } = event;
     const subscription = subscriptionId && (await subscriptions.findOne({ id: subscriptionId }));
     if (subscription) return { userId: subscription.userId, subscription };
     const linked = customerId === undefined ? null : await links.findUser(customerId);
     if (linked !== null) return { userId: linked };
-    const userId = metadataUserId ?? referenceUserId;
-    if (userId === undefined || !(await users.find(userId))) return null;
-    if (customerId !== undefined) await links.link(userId, customerId);
-    return { userId };
+    const named = metadataUserId ?? referenceUserId;
+    const userId = named !== undefined && (await users.find(named)) ? named : assignedTo;
+    return userId === undefined ? null : linkedOwner(userId, customerId);
   };
 
   /** By the payment; else by the customer, whom only the provider knows if the event is about a dispute. */
-  const findChargeOwner = async (event: PaymentEvent): Promise<EventOwner | null> => {
+  const findChargeOwner = async (event: PaymentEvent, assignedTo?: string): Promise<EventOwner | null> => {
     const charge = { ...readChargeReference(event), isUnattributed: false };
     const payment = await charges.findPayment(charge);
     if (payment) return { userId: payment.userId, charge };
-    const known = event.customerId === undefined ? null : await findOwner(event);
+    const known = event.customerId === undefined ? null : await findOwner(event, assignedTo);
     if (!known && event.customerId !== undefined) return null;
     const located = await charges.lookUp(event);
-    const { customerId } = located;
-    const owner = known ?? (await findOwner({ ...event, ...(customerId !== undefined && { customerId }) }));
-    return owner && { userId: owner.userId, charge: located };
+    const customerId = located.customerId ?? event.customerId;
+    const owner =
+      known ?? (await findOwner({ ...event, ...(customerId !== undefined && { customerId }) }, assignedTo));
+    return owner && { ...owner, charge: located };
   };
 
-  return (event: PaymentEvent) => (isCharge(event) ? findChargeOwner(event) : findOwner(event));
+  return (event: PaymentEvent, assignedTo?: string) =>
+    isCharge(event) ? findChargeOwner(event, assignedTo) : findOwner(event, assignedTo);
 }
 
 /**

@@ -23,6 +23,8 @@ export interface PaymentEvent {
   metadataUserId?: string;
   /** The `client_reference_id` of a checkout session, which the buyer chooses in the address of a Payment Link. */
   referenceUserId?: string;
+  /** Called before the provider is asked about it. */
+  beforeCall?(): Promise<void>;
 }
 
 /** The event types that have an effect here. */

@@ -2,13 +2,13 @@ import { toTimestamp } from '../../../core/http/schemas.js';
 import type { BillingContext } from '../context.js';
 import type { Projector } from '../entitlement.js';
 import { isProviderError } from '../errors.js';
-import type { PendingNotification } from '../notifications.js';
+import type { BillingEvents } from '../notifications.js';
 import { UNKNOWN_PLAN } from '../plans/plans.js';
 import { asInteger, asObject, asText, idOf, type Json } from '../provider/json.js';
 import type { PurchaseDocument, PurchasedItem } from '../purchases.js';
-import { writeRevision } from '../store.js';
-import type { PaymentRecorder } from './payments.js';
-import { asCurrency } from './provider-objects.js';
+import { writingRevision } from '../store.js';
+import type { PaymentRecorder, RecordedPayment } from './payments.js';
+import { asCurrency, type PaymentEvent } from './provider-objects.js';
 
 /** Records the checkout sessions of one-time purchases. The result does not depend on the order of the events. */
 export type PurchaseRecorder = ReturnType<typeof createPurchaseRecorder>;
@@ -18,11 +18,19 @@ type SessionDetails = Pick<PurchaseDocument, 'id' | 'status' | 'amount' | 'curre
 
 type Items = Pick<PurchaseDocument, 'items' | 'plan'>;
 
+export interface SessionSource {
+  userId: string;
+  eventId: string;
+  type?: string;
+  at: number;
+  beforeCall?: PaymentEvent['beforeCall'] | undefined;
+}
+
 /** The more is known about a payment, the higher. */
 const PROGRESS: Record<PurchaseDocument['status'], number> = { pending: 0, failed: 1, paid: 2 };
 
 export function createPurchaseRecorder(
-  { purchases, plans, gateway, clock, log }: BillingContext,
+  { purchases, plans, event, commitForUser, gateway, clock, log }: BillingContext,
   { recorder, projector }: { recorder: PaymentRecorder; projector: Projector },
 ) {
   /** The items of a session, which its events do not contain. */
@@ -64,11 +72,16 @@ export function createPurchaseRecorder(
     return { items, plan: found ?? metadataPlan ?? UNKNOWN_PLAN };
   };
 
-  const itemsOf = async (session: Json, stored: PurchaseDocument | null) => {
+  const itemsOf = async (
+    session: Json,
+    stored: PurchaseDocument | null,
+    beforeCall: SessionSource['beforeCall'],
+  ) => {
     if (stored && stored.items.length > 0) return { items: stored.items, plan: stored.plan };
     const included = asObject(session['line_items'])['data'];
     const plan = asText(asObject(session['metadata'])['plan']);
     if (Array.isArray(included)) return readItems(included.map(asObject), plan);
+    if (gateway) await beforeCall?.();
     const fetched = await fetch(String(session['id']));
     if (typeof fetched !== 'string') return fetched;
     return { items: [], plan: plan ?? UNKNOWN_PLAN, ...(gateway && { recheckAt: clock.now() }) };
@@ -76,47 +89,56 @@ export function createPurchaseRecorder(
 
   return {
     /**
-     * Null if another event reported the payment, or if nothing was paid.
+     * Null unless the session is a one-time purchase.
      * @param eventId the event that contains the session, or another name for the source of the session
      * @param type of the event; absent for a session that was fetched
+     * @param beforeCall called before a call to the provider
      */
-    async recordSession(
+    async record(
       session: Json,
-      { userId, eventId, type, at }: { userId: string; eventId: string; type?: string; at: number },
-    ): Promise<PendingNotification | null> {
+      { userId, eventId, type, at, beforeCall }: SessionSource,
+    ): Promise<RecordedPayment | null> {
       if (session['mode'] !== 'payment') return null;
       const details = readSession(session, type);
-      for (;;) {
-        const stored = await purchases.findOne({ id: details.id });
-        const { recheckAt: _, ...kept } = stored ?? { createdAt: clock.now(), rev: 0, at };
-        const isOlder = stored !== null && PROGRESS[stored.status] > PROGRESS[details.status];
-        const isSame = stored?.status === details.status;
-        const isPaid = (isOlder ? stored.status : details.status) === 'paid';
-        const reporter = stored?.reportedBy ?? (isPaid ? eventId : undefined);
-        const purchase: PurchaseDocument = {
-          ...kept,
-          ...details,
-          ...(await itemsOf(session, stored)),
-          userId: stored?.userId ?? userId,
-          status: isOlder ? stored.status : details.status,
-          at: isOlder ? stored.at : isSame ? Math.min(stored.at, at) : at,
-          ...(reporter !== undefined && { reportedBy: reporter }),
-          rev: kept.rev + 1,
-        };
-        if (!(await writeRevision(purchases, stored, purchase))) continue;
-        if (isPaid) await recorder.recordPurchase(purchase, eventId);
-        await projector.project(purchase.userId);
-        return isPaid && reporter === eventId ? purchaseNotification(eventId, purchase) : null;
-      }
+      const stored = await purchases.findOne({ id: details.id });
+      const { recheckAt: _, ...kept } = stored ?? { createdAt: clock.now(), rev: 0, at };
+      const isOlder = stored !== null && PROGRESS[stored.status] > PROGRESS[details.status];
+      const isSame = stored?.status === details.status;
+      const purchase: PurchaseDocument = {
+        ...kept,
+        ...details,
+        ...(await itemsOf(session, stored, beforeCall)),
+        userId: stored?.userId ?? userId,
+        status: isOlder ? stored.status : details.status,
+        at: isOlder ? stored.at : isSame ? Math.min(stored.at, at) : at,
+        rev: kept.rev + 1,
+      };
+      const isPaid = purchase.status === 'paid';
+      const isFirst = isPaid && stored?.status !== 'paid';
+      const paid = isPaid ? await recorder.recordPurchase(purchase, eventId) : null;
+      return {
+        parts: [
+          writingRevision(purchases, stored, purchase),
+          paid?.write,
+          isFirst ? await event('purchase.completed', purchaseNotification(eventId, purchase)) : undefined,
+        ],
+        isFirst,
+        held: { purchase, payment: paid?.payment },
+      };
     },
 
     /** Fetches the items of a purchase again. */
-    async fetchItems(purchase: PurchaseDocument): Promise<'done' | 'missing' | 'unanswered'> {
-      const fetched = await fetch(purchase.id);
+    async fetchItems({ id, userId }: PurchaseDocument): Promise<'done' | 'missing' | 'unanswered'> {
+      const fetched = await fetch(id);
       if (typeof fetched === 'string') return fetched;
-      const { recheckAt: _, ...rest } = purchase;
-      if (await writeRevision(purchases, purchase, { ...rest, ...fetched, rev: purchase.rev + 1 }))
-        await projector.project(purchase.userId);
+      await commitForUser(userId, async (user) => {
+        const stored = await purchases.findOne({ id });
+        if (!stored) return null;
+        const { recheckAt: _, ...rest } = stored;
+        const purchase = { ...rest, ...fetched, rev: stored.rev + 1 };
+        const projection = await projector.projecting(user, { purchase });
+        return [writingRevision(purchases, stored, purchase), ...projection];
+      });
       return 'done';
     },
   };
@@ -143,19 +165,16 @@ function readSession(session: Json, type: string | undefined): SessionDetails {
   };
 }
 
-function purchaseNotification(
+const purchaseNotification = (
   eventId: string,
   { id: purchaseId, userId, plan, items, amount, currency, at }: PurchaseDocument,
-): PendingNotification {
-  const notification = {
-    id: eventId,
-    at: toTimestamp(at),
-    userId,
-    purchaseId,
-    plan,
-    items,
-    ...(amount !== undefined && { amount }),
-    ...(currency !== undefined && { currency }),
-  };
-  return (emit) => emit('purchase.completed', notification);
-}
+): BillingEvents['purchase.completed'] => ({
+  id: eventId,
+  at: toTimestamp(at),
+  userId,
+  purchaseId,
+  plan,
+  items,
+  ...(amount !== undefined && { amount }),
+  ...(currency !== undefined && { currency }),
+});

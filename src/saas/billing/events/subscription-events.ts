@@ -14,54 +14,41 @@ import {
 } from '../subscription/writer.js';
 import { isInvoice, type PaymentEvent, paidAmountOf } from './provider-objects.js';
 
-/** What an event did to its subscription. */
+/** What an event changes of its subscription. */
 export interface AppliedEvent {
   outcome: Extract<EventOutcome, 'processed' | 'stale'>;
-  /** Absent if the terms are unchanged. `repeated`: applied by an earlier, interrupted delivery. */
-  change?: 'inserted' | 'updated' | 'repeated';
-  /** Whether the user's record reflects this event already. */
+  /** Absent if the terms are unchanged. */
+  change?: 'inserted' | 'updated';
+  /** Whether the user's record changes with it. */
   isProjected: boolean;
-  /** The current state; absent if it is not stored. */
+  /** The state after the event; absent if it is not stored. */
   subscription?: SubscriptionDocument;
+  write?: Write;
 }
 
 export interface SubscriptionOwner {
   userId: string;
-  /** The stored subscription, if it identified the owner. */
+  /** The stored subscription that the event is about. */
   subscription?: SubscriptionDocument;
 }
 
 export type SubscriptionEvents = ReturnType<typeof createSubscriptionEvents>;
 
-/** A change of a subscription before it is written. */
-export interface PreparedChange {
-  /** Made if the stored state is still the same. */
-  write: Write;
-  /** The result of the write. */
-  applied: AppliedEvent & { subscription: SubscriptionDocument };
-}
-
 /** Why an event changes no terms. `deferred`: a later sync decides. */
-type Unchanged = 'repeated' | 'stale' | 'deferred';
+type Unchanged = 'stale' | 'deferred';
 
 export function createSubscriptionEvents(context: BillingContext, writer: SubscriptionWriter) {
-  const { subscriptions, plans, gateway, log } = context;
+  const { plans, gateway, log } = context;
 
   /** Whether only the provider has all items. Without an API key, those of the event must do. */
   const isPartial = ({ object }: PaymentEvent): boolean => gateway !== undefined && lacksItems(object);
-
-  const prepareUpdate = (
-    event: PaymentEvent,
-    stored: SubscriptionDocument | null,
-  ): Promise<SubscriptionUpdate | Unchanged> =>
-    isInvoice(event) ? updateFromInvoice(event, stored) : updateFromSubscription(event, stored);
 
   const updateFromSubscription = async (
     event: PaymentEvent,
     stored: SubscriptionDocument | null,
   ): Promise<SubscriptionUpdate | Unchanged> => {
     const { order, update } = readUpdate(event, stored);
-    if (order === 'repeated' || order === 'stale') return order;
+    if (order === 'stale') return order;
     if (order === 'apply' || !stored) return isPartial(event) ? updateWithAllItems(event, stored) : update;
     const fetched = await updateFromProvider(event, stored);
     if (fetched) return fetched;
@@ -91,7 +78,7 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
     const object = isPartial(event) ? { ...event.object, items: undefined } : event.object;
     const snapshot = readEventSnapshot({ ...event, object }, plans, stored);
     const order = compareSubscriptionEvent(stored, event, snapshot.status ?? undefined);
-    const update = { snapshot, eventId: event.id, ...timesOf(event), isUncertain: false };
+    const update = { snapshot, ...timesOf(event), isUncertain: false };
     const isOlder = stored && event.created !== undefined && event.created < stored.statusAt;
     const keepsStatus = order === 'apply' && isOlder && event.type !== 'customer.subscription.deleted';
     // A status that was derived from an invoice without a request to the provider remains uncertain.
@@ -104,8 +91,7 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
     event: PaymentEvent,
     stored: SubscriptionDocument | null,
   ): Promise<SubscriptionUpdate | Unchanged> => {
-    const order = compareInvoiceEvent(stored, event);
-    if (order !== 'uncertain') return order;
+    if (compareInvoiceEvent(stored, event) === 'stale') return 'stale';
     const fetched = await updateFromProvider(event, stored);
     if (fetched) return fetched;
     // An invoice does not describe its subscription, whose own event is still to come.
@@ -117,7 +103,6 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
     return {
       snapshot: { status },
       ...(event.created !== undefined && { statusAt: event.created }),
-      eventId: event.id,
       isUncertain: true,
     };
   };
@@ -136,11 +121,13 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
     const snapshot = readSnapshot(found.object, plans, stored);
     const failure = reportsFailure(event) && event.created !== undefined && { pastDueSince: event.created };
     const began = failure || estimatePastDueSince(stored, snapshot, statusAt);
-    return { snapshot, at, statusAt, ...began, eventId: event.id, isUncertain: false };
+    return { snapshot, at, statusAt, ...began, isUncertain: false };
   };
 
-  const fetchSubscription = async ({ subscriptionId: id }: PaymentEvent) => {
+  const fetchSubscription = async (event: PaymentEvent) => {
+    const { subscriptionId: id } = event;
     if (!gateway || id === undefined) return null;
+    await event.beforeCall?.();
     try {
       const found = await gateway.subscription(id);
       if (!found) throw subscriptionNotFound();
@@ -153,73 +140,36 @@ export function createSubscriptionEvents(context: BillingContext, writer: Subscr
   };
 
   return {
-    /** Applies an event to its subscription, retrying on concurrent writes. */
-    async apply(
+    /** What an event changes of its subscription, for the commit of the event. */
+    async prepare(
       event: PaymentEvent,
       id: string,
       { userId, subscription: known }: SubscriptionOwner,
     ): Promise<AppliedEvent> {
-      for (let first = known; ; first = undefined) {
-        const stored = first ?? (await subscriptions.findOne({ id }));
-        const update = await prepareUpdate(event, stored);
-        // The delivery that applied it may have been interrupted before it updated the user's record.
-        if (update === 'stale') return unchanged(stored);
-        if (update === 'repeated') return { ...unchanged(stored), outcome: 'processed', change: 'repeated' };
-        if (update === 'deferred') {
-          const marked = stored && (await writer.requestReconcile(stored));
-          if (marked) return unchanged(marked);
-          continue;
-        }
-        const subscription = await writer.write(stored, writer.merge(stored, { id, userId }, update));
-        // A concurrent write came first: compare again.
-        if (!subscription) continue;
-        return stored
-          ? updated(stored, subscription)
-          : { outcome: 'processed', subscription, change: 'inserted', isProjected: false };
+      const stored = known ?? null;
+      const read = isInvoice(event) ? updateFromInvoice : updateFromSubscription;
+      const update = await read(event, stored);
+      if (update === 'stale' || update === 'deferred') {
+        const write = update === 'deferred' && stored ? writer.requestingReconcile(stored) : undefined;
+        return {
+          outcome: 'stale',
+          isProjected: false,
+          ...(stored && { subscription: stored }),
+          ...(write && { write }),
+        };
       }
-    },
-
-    /** A change that is newer than the stored state. Null for every other event. */
-    async prepareChange(event: PaymentEvent): Promise<PreparedChange | null> {
-      const { type, subscriptionId: id, created, livemode } = event;
-      // Without a time, a repetition would count as new. An event of test mode may have to be ignored.
-      if (type !== 'customer.subscription.updated' || created === undefined || livemode === false)
-        return null;
-      const stored = id === undefined ? null : await subscriptions.findOne({ id });
-      if (!stored) return null;
-      const { order, update } = readUpdate(event, stored);
-      if (order !== 'apply' || isPartial(event)) return null;
-      const merged = writer.merge(stored, stored, update);
-      return { write: writer.writing(stored, merged), applied: updated(stored, merged) };
+      const subscription = writer.merge(stored, { id, userId }, update);
+      const change = !stored ? 'inserted' : isChanged(stored, subscription) ? 'updated' : undefined;
+      return {
+        outcome: 'processed',
+        subscription,
+        write: writer.writing(stored, subscription),
+        ...(change && { change }),
+        isProjected: !stored || !haveSameProjection(stored, subscription),
+      };
     },
   };
 }
-
-function updated(
-  stored: SubscriptionDocument,
-  subscription: SubscriptionDocument,
-): PreparedChange['applied'] {
-  // Several events can report one change, such as `updated` and `paused`.
-  return {
-    outcome: 'processed',
-    subscription,
-    ...(isChanged(stored, subscription) && { change: 'updated' }),
-    isProjected: isProjectedAfter(stored, subscription),
-  };
-}
-
-/**
- * Whether the user's record needs no write after a change. The delivery of an event, or its repetition, updates the
- * record; a sync may have been interrupted.
- */
-const isProjectedAfter = (stored: SubscriptionDocument, subscription: SubscriptionDocument): boolean =>
-  stored.lastEvent !== undefined && haveSameProjection(stored, subscription);
-
-const unchanged = (subscription: SubscriptionDocument | null): AppliedEvent => ({
-  outcome: 'stale',
-  isProjected: false,
-  ...(subscription && { subscription }),
-});
 
 /** The subscription in an event. A deleted subscription is canceled, regardless of its status. */
 function readEventSnapshot(
@@ -252,22 +202,20 @@ function omit(snapshot: Snapshot, field: keyof Snapshot): Snapshot {
 
 /**
  * - `apply`: newer than the stored state
- * - `repeated`: applied before, by a delivery that was interrupted
  * - `stale`: older than the stored state
  * - `uncertain`: only the provider knows
  */
-export type EventOrder = 'apply' | 'repeated' | 'stale' | 'uncertain';
+export type EventOrder = 'apply' | 'stale' | 'uncertain';
 
-type Stored = Pick<SubscriptionDocument, 'status' | 'at' | 'statusAt' | 'lastEvent' | 'heardAt'>;
+type Stored = Pick<SubscriptionDocument, 'status' | 'at' | 'statusAt' | 'heardAt'>;
 
 /** @param status the status in the event; absent if it has none */
 export function compareSubscriptionEvent(
   stored: Stored | null,
-  event: Pick<PaymentEvent, 'id' | 'type' | 'created' | 'receivedAt'>,
+  event: Pick<PaymentEvent, 'type' | 'created' | 'receivedAt'>,
   status: string | undefined,
 ): EventOrder {
   if (!stored) return 'apply';
-  if (stored.lastEvent === event.id) return 'repeated';
   if (isTerminal(stored.status)) return 'stale';
   // A deletion is always the last event.
   if (event.type === 'customer.subscription.deleted') return 'apply';
@@ -283,10 +231,9 @@ export function compareSubscriptionEvent(
 /** An invoice reports a status indirectly: it changes the status only if the provider is unavailable. */
 export function compareInvoiceEvent(
   stored: Stored | null,
-  event: Pick<PaymentEvent, 'id' | 'type' | 'created' | 'object'>,
+  event: Pick<PaymentEvent, 'type' | 'created' | 'object'>,
 ): Exclude<EventOrder, 'apply'> {
   if (!stored) return 'uncertain';
-  if (stored.lastEvent === event.id) return 'repeated';
   const isVoided = event.type === 'invoice.voided' && UNPAID.includes(stored.status);
   const contradicts = isVoided || statusAfterInvoice(stored.status, event) !== stored.status;
   if (!contradicts || (event.created !== undefined && event.created < stored.statusAt)) return 'stale';

@@ -9,10 +9,8 @@ import { billingErrors } from '../errors.js';
 import { mayBeLiveKey } from '../options.js';
 import { WebhookAnswer } from '../schemas.js';
 import type { EventOutcome } from '../store.js';
-import type { EventLeases } from './leases.js';
 import type { EventProcessor } from './processor.js';
 import { parseEvent } from './provider-objects.js';
-import type { ProcessChange } from './unleased-changes.js';
 
 /** `duplicate`: it was completed by an earlier delivery. */
 export type WebhookOutcome = EventOutcome | 'duplicate';
@@ -28,11 +26,7 @@ export type Webhook = ReturnType<typeof createWebhook>;
 
 export function createWebhook(
   { webhookSecrets: secrets, config, audit, clock, metrics }: BillingContext,
-  {
-    leases,
-    processChange,
-    processor,
-  }: { leases: EventLeases; processChange: ProcessChange; processor: EventProcessor },
+  processor: EventProcessor,
 ) {
   const verifier = createSignatureVerifier(secrets);
   // The events of the provider's test mode have no effect.
@@ -55,12 +49,7 @@ export function createWebhook(
     const event = parseEvent(payload, matched);
     // Not stored: its repetition is ignored again, and the events of others are not kept.
     if (!event || (ignoresTestEvents && event.livemode === false)) return 'ignored';
-    const outcome = await processChange(event);
-    if (outcome) return outcome;
-    const lease = await leases.acquire(event, payload);
-    if (lease === 'unmatched') return (await processor.retryUnmatched(event)) ?? 'duplicate';
-    if (typeof lease === 'string') return 'duplicate';
-    return processor.process(lease, event);
+    return processor.receive(event, payload);
   };
 
   return {

@@ -150,14 +150,9 @@ export function createSubscriptionChanges(
         throw error;
       });
       made.add(change.kind);
-      stored = (await sync.apply(marked, state, actor)).after;
-      await audit.record({
-        event,
-        subject: userId,
-        ip,
-        ...(actor && { actor }),
-        detail: `${id} ${detail}`.trim(),
-      });
+      const by = { ip, ...(actor && { actor }) };
+      const record = audit.entry({ event, subject: userId, ...by, detail: `${id} ${detail}`.trim() });
+      stored = (await sync.apply(marked, state, { actor, record })).after;
     }
     if (made.size === 0) await sync.apply(stored, state);
     return service.current(userId);

@@ -1,7 +1,6 @@
 import { toTimestamp } from '../../../core/http/schemas.js';
-import { nullIfTaken } from '../../../core/storage/collection.js';
 import { readPage } from '../../../core/storage/pages.js';
-import type { BillingContext } from '../context.js';
+import type { BillingContext, CommitPart } from '../context.js';
 import { isEntitled } from '../entitlement.js';
 import type { DuplicateSubscriptions } from '../schemas.js';
 import { listSubscriptions, type SubscriptionDocument } from '../store.js';
@@ -13,7 +12,7 @@ import { listSubscriptions, type SubscriptionDocument } from '../store.js';
 export type Duplicates = ReturnType<typeof createDuplicates>;
 
 export function createDuplicates(context: BillingContext) {
-  const { duplicates, subscriptions, users, plans, pastDue, emit, clock, log } = context;
+  const { duplicates, subscriptions, users, plans, pastDue, event, clock, log } = context;
 
   /** The subscriptions that share their family with another one, the newest first. */
   const duplicatesAmong = (all: readonly SubscriptionDocument[]): SubscriptionDocument[] => {
@@ -27,37 +26,42 @@ export function createDuplicates(context: BillingContext) {
       .toSorted((a, b) => b.startedAt - a.startedAt || (b.id > a.id ? 1 : -1));
   };
 
-  /** Whether this is the first report about these subscriptions, in any process. */
-  const record = async (id: string, subscriptionId: string): Promise<boolean> => {
-    const known = await duplicates.findOne({ id });
-    const reported = known ? (known.reportedIds ?? [known.subscriptionId]) : [];
-    // A subscription can be the newest again, after a newer one was unpaid for a while.
-    if (reported.includes(subscriptionId)) return false;
-    const at = clock.now();
-    const written = known
-      ? duplicates.updateOne(
-          { id, subscriptionId: known.subscriptionId },
-          { set: { subscriptionId, reportedIds: [...reported, subscriptionId], at } },
-        )
-      : duplicates.insert({ id, subscriptionId, at }).then(() => true, nullIfTaken);
-    return (await written) !== null;
-  };
-
   return {
-    /** Reports a duplicate to the operator, once for each subscription that is added. */
-    async report(userId: string, all: readonly SubscriptionDocument[]) {
+    /**
+     * The report of a duplicate to the operator, once for each subscription that is added. For a commit that writes the user's record, by
+     * which the reports of a user are made one after the other.
+     */
+    async reporting(id: string, all: readonly SubscriptionDocument[]): Promise<CommitPart[]> {
       const found = duplicatesAmong(all);
       const [newest] = found;
-      if (!newest || !(await record(userId, newest.id))) return;
-      const subscriptionIds = found.map(({ id }) => id);
-      log.warn({ userId, subscriptions: subscriptionIds }, 'a user pays for more than one subscription');
-      await emit('subscription.duplicated', {
-        id: `duplicate:${newest.id}`,
-        at: toTimestamp(clock.now()),
-        userId,
-        subscriptionIds,
-        plans: found.map(({ plan }) => plan),
-      });
+      if (!newest) return [];
+      const known = await duplicates.findOne({ id });
+      const reported = known?.reportedIds ?? [];
+      // A subscription can be the newest again, after a newer one was unpaid for a while.
+      if (reported.includes(newest.id)) return [];
+      const at = clock.now();
+      const set = { subscriptionId: newest.id, reportedIds: [...reported, newest.id], at };
+      const subscriptionIds = found.map((one) => one.id);
+      return [
+        known
+          ? duplicates.changing({ id, subscriptionId: known.subscriptionId }, { set })
+          : duplicates.inserting({ id, ...set }),
+        await event('subscription.duplicated', {
+          id: `duplicate:${newest.id}`,
+          at: toTimestamp(at),
+          userId: id,
+          subscriptionIds,
+          plans: found.map(({ plan }) => plan),
+        }),
+        {
+          writes: [],
+          afterCommit: () =>
+            log.warn(
+              { userId: id, subscriptions: subscriptionIds },
+              'a user pays for more than one subscription',
+            ),
+        },
+      ];
     },
 
     /** The users who have duplicates now, a page at a time. @throws VALIDATION_ERROR for an invalid `after` */

@@ -5,7 +5,6 @@ import {
   type User,
 } from '../../../core/http/schemas.js';
 import { httpErrors } from '../../../core/kernel/errors.js';
-import type { BillingDeletion } from '../account-deletion.js';
 import type { BillingContext } from '../context.js';
 import type { CustomerLinks } from '../customers/customers.js';
 import {
@@ -14,6 +13,7 @@ import {
   type ListHeld,
   listEntitledPlans,
   NO_SUBSCRIPTION,
+  type Projector,
   selectShown,
 } from '../entitlement.js';
 import { billingErrors } from '../errors.js';
@@ -34,7 +34,7 @@ export type SubscriptionService = ReturnType<typeof createSubscriptionService>;
 
 export interface SubscriptionServiceDependencies {
   links: CustomerLinks;
-  deletion: BillingDeletion;
+  projector: Projector;
   listHeld: ListHeld;
   purchaseRecorder: PurchaseRecorder;
   processor: EventProcessor;
@@ -43,8 +43,8 @@ export interface SubscriptionServiceDependencies {
 }
 
 export function createSubscriptionService(context: BillingContext, deps: SubscriptionServiceDependencies) {
-  const { users, emit, gateway, plans, pastDue, clock } = context;
-  const { links, deletion, listHeld, purchaseRecorder, processor, sync } = deps;
+  const { users, commitForUser, gateway, plans, pastDue, clock } = context;
+  const { links, projector, listHeld, purchaseRecorder, processor, sync } = deps;
   const details = createSubscriptionDetails(context);
 
   const rules = () => ({ pastDue, now: clock.now() });
@@ -96,12 +96,12 @@ export function createSubscriptionService(context: BillingContext, deps: Subscri
     const linked = customerId === undefined ? null : await links.findUser(customerId);
     if (linked !== null && linked !== userId) return;
     if (customerId !== undefined) await links.link(userId, customerId);
-    if (session['status'] === 'complete') {
-      const source = { userId, eventId: `refresh:${session['id']}`, at: clock.now() };
-      const notify = await purchaseRecorder.recordSession(session, source);
-      await notify?.(emit);
-    }
-    await deletion.deleteIfUserIsGone(userId);
+    if (session['status'] !== 'complete') return;
+    const source = { userId, eventId: `refresh:${session['id']}`, at: clock.now() };
+    await commitForUser(userId, async (user) => {
+      const recorded = await purchaseRecorder.record(session, source);
+      return recorded && [...recorded.parts, ...(await projector.projecting(user, recorded.held))];
+    });
   };
 
   const findCustomers = async (from: Gateway, userId: string): Promise<string[]> => {
@@ -109,7 +109,6 @@ export function createSubscriptionService(context: BillingContext, deps: Subscri
     if (stored.length > 0) return stored;
     for (const customerId of await searchAtATime(userId, () => from.customersOf(userId)))
       await links.link(userId, customerId);
-    await deletion.deleteIfUserIsGone(userId);
     return links.list(userId);
   };
 

@@ -1,6 +1,5 @@
 import type { ActingProgram } from '../../../core/http/identity.js';
-import type { BillingDeletion } from '../account-deletion.js';
-import type { BillingContext } from '../context.js';
+import type { BillingContext, CommitPart } from '../context.js';
 import { haveSameProjection, isEntitled, type Projector } from '../entitlement.js';
 import { isCustomerMissing, subscriptionNotFound } from '../errors.js';
 import type { Gateway } from '../provider/gateway.js';
@@ -36,20 +35,28 @@ export interface FetchedSubscription {
   asOf: number;
 }
 
+/** A change that was made at the provider for a user. */
+export interface SyncedChange {
+  /** The program that has made it, for the event. */
+  actor?: ActingProgram | undefined;
+  /** The record of the audit, which is stored with the new state. */
+  record?: CommitPart;
+}
+
 export interface SubscriptionSyncDependencies {
   gateway: Gateway;
   writer: SubscriptionWriter;
   projector: Projector;
-  deletion: BillingDeletion;
 }
 
 export function createSubscriptionSync(
-  { subscriptions, plans, emit, pastDue, clock }: BillingContext,
-  { gateway, writer, projector, deletion }: SubscriptionSyncDependencies,
+  { subscriptions, users, plans, event, commit, tryCommit, pastDue, clock }: BillingContext,
+  { gateway, writer, projector }: SubscriptionSyncDependencies,
 ) {
   const updateOf = (stored: SubscriptionDocument | null, object: Json, at: number) => {
     const snapshot = readSnapshot(object, plans, stored);
-    return { snapshot, at, ...estimatePastDueSince(stored, snapshot, at), isUncertain: false };
+    const since = estimatePastDueSince(stored, snapshot, at);
+    return { snapshot, at, statusAt: at, ...since, isUncertain: false };
   };
 
   /** Writes a state that was fetched after `stored` was read; null if a concurrent write came first. */
@@ -57,27 +64,26 @@ export function createSubscriptionSync(
     stored: SubscriptionDocument | null,
     key: SubscriptionKey,
     { object, asOf: at }: FetchedSubscription,
-    actor?: ActingProgram,
+    { actor, record }: SyncedChange = {},
   ): Promise<SyncedSubscription | null> => {
-    const update = { ...updateOf(stored, object, at), statusAt: at };
-    const needsProjection = !stored || !haveSameProjection(stored, writer.merge(stored, key, update));
-    // Uncertain until the user's record is written as well: after a crash, only the background job repeats this.
-    const merged = writer.merge(stored, key, { ...update, isUncertain: needsProjection });
-    const after = await writer.write(stored, merged);
-    if (!after) return null;
-    // If the user was deleted concurrently, the data inserted above must be deleted as well.
-    if (!stored && (await deletion.deleteIfUserIsGone(after.userId)))
-      return { id: after.id, after, fields: [] };
-    await projector.project(after.userId);
-    if (needsProjection) await writer.scheduleReconcile(after);
+    const after = writer.merge(stored, key, updateOf(stored, object, at));
     const fields = changedFields(stored, after);
+    const parts: CommitPart[] = [writer.writing(stored, after), record];
+    if (!stored || !haveSameProjection(stored, after)) {
+      const user = await users.find(after.userId);
+      if (!user || user.isBeingDeleted) {
+        if (record) await commit([record]);
+        return { id: after.id, after, fields: [] };
+      }
+      parts.push(...(await projector.projecting(user, { subscription: after })));
+    }
     if (fields.length > 0) {
       const now = clock.now();
-      const entitled = isEntitled(after, pastDue, now);
-      const details = { at: now, entitled, ...(actor && { actor }) };
+      const details = { at: now, entitled: isEntitled(after, pastDue, now), ...(actor && { actor }) };
       const id = `refresh:${after.id}:${after.rev}`;
-      await emit('subscription.updated', subscriptionNotification(id, after, details));
+      parts.push(await event('subscription.updated', subscriptionNotification(id, after, details)));
     }
+    if (!(await tryCommit(parts))) return null;
     return { id: after.id, ...(stored && { before: stored }), after, fields };
   };
 
@@ -86,8 +92,7 @@ export function createSubscriptionSync(
     key: SubscriptionKey,
     { object, asOf: at }: FetchedSubscription,
   ): SyncedSubscription => {
-    const update = updateOf(stored, object, at);
-    const after = writer.merge(stored, key, update);
+    const after = writer.merge(stored, key, updateOf(stored, object, at));
     return { id: key.id, ...(stored && { before: stored }), after, fields: changedFields(stored, after) };
   };
 
@@ -123,16 +128,15 @@ export function createSubscriptionSync(
     return current;
   };
 
-  const runOne = async (id: string, userId: string): Promise<SyncedSubscription> => {
+  const runOne = async (id: string, userId: string, change?: SyncedChange): Promise<SyncedSubscription> => {
     for (;;) {
       const stored = await subscriptions.findOne({ id });
       if (stored && isTerminal(stored.status)) {
-        await projector.project(stored.userId);
-        if (stored.recheckAt !== undefined) await writer.scheduleReconcile(stored);
+        if (change?.record) await commit([change.record]);
         return { id, before: stored, after: stored, fields: [] };
       }
       const key = { id, userId: stored?.userId ?? userId };
-      const synced = await write(stored, key, await fetchOne(id));
+      const synced = await write(stored, key, await fetchOne(id), change);
       if (synced) return synced;
     }
   };
@@ -171,15 +175,14 @@ export function createSubscriptionSync(
     /**
      * Stores a state that was fetched, or confirmed by a change, after `stored` was read. Syncs if there was a concurrent
      * write, because the state may be older than that one.
-     * @param actor the program that has made the change for the user, for the event
      * @throws PAYMENT_PROVIDER_ERROR
      */
     apply: async (
       stored: SubscriptionDocument,
       fetched: FetchedSubscription,
-      actor?: ActingProgram,
+      change?: SyncedChange,
     ): Promise<SyncedSubscription> =>
-      (await write(stored, stored, fetched, actor)) ?? syncOne(stored.id, stored.userId),
+      (await write(stored, stored, fetched, change)) ?? runOne(stored.id, stored.userId, change),
 
     /**
      * Syncs every subscription of some customers of a user, and those of the user that belong to other customers, such as

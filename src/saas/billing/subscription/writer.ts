@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { ActingProgram } from '../../../core/http/identity.js';
 import { type SubscriptionStatus, toTimestamp } from '../../../core/http/schemas.js';
 import { DAY } from '../../../core/kernel/clock.js';
-import { nullIfTaken, type Write } from '../../../core/storage/collection.js';
+import type { Change, Write } from '../../../core/storage/collection.js';
 import { changeTo } from '../../../core/storage/semantics.js';
 import type { BillingContext } from '../context.js';
 import type { BillingEvents } from '../notifications.js';
@@ -23,7 +23,6 @@ export interface SubscriptionUpdate {
   receivedAt?: number;
   /** The provider's time at which payments began to fail, if it is not that of the status. */
   pastDueSince?: number;
-  eventId?: string;
   /** Whether a sync is needed as soon as possible; `unchanged` keeps the stored value. */
   isUncertain: boolean | 'unchanged';
 }
@@ -39,6 +38,10 @@ export type SubscriptionWriter = ReturnType<typeof createSubscriptionWriter>;
 const RECONCILE_DELAY_MS = DAY;
 
 export function createSubscriptionWriter({ subscriptions, clock }: BillingContext) {
+  const reconcileAfter = (delayMs: number): Change<SubscriptionDocument> => ({
+    set: { recheckAt: clock.now() + delayMs },
+    inc: { rev: 1 },
+  });
   return {
     /** The stored subscription with an update. */
     merge: (
@@ -47,32 +50,19 @@ export function createSubscriptionWriter({ subscriptions, clock }: BillingContex
       update: SubscriptionUpdate,
     ): SubscriptionDocument => merge(stored, key, update, clock.now()),
 
-    /** Writes a merged document if the revision is still the one that was read; null if a concurrent write came first. */
-    async write(
-      stored: SubscriptionDocument | null,
-      merged: SubscriptionDocument,
-    ): Promise<SubscriptionDocument | null> {
-      if (!stored) return subscriptions.insert(merged).then(() => merged, nullIfTaken);
-      return subscriptions.updateOne(stateOf(stored), changeTo(stored, merged));
-    },
+    /** The write of a merged document, made if the revision is still the one that was read. */
+    writing: (stored: SubscriptionDocument | null, merged: SubscriptionDocument): Write =>
+      stored
+        ? subscriptions.changing(stateOf(stored), changeTo(stored, merged))
+        : subscriptions.inserting(merged),
 
-    /** The same write of a stored subscription, to be made together with others. */
-    writing: (stored: SubscriptionDocument, merged: SubscriptionDocument): Write =>
-      subscriptions.changing(stateOf(stored), changeTo(stored, merged)),
+    /** Schedules a sync after a delay, and leaves the terms unchanged. Null if a concurrent write came first. */
+    requestReconcile: (stored: SubscriptionDocument, delayMs: number): Promise<SubscriptionDocument | null> =>
+      subscriptions.updateOne(stateOf(stored), reconcileAfter(delayMs)),
 
-    /** Schedules a sync, at once or after a delay, and leaves the terms unchanged. */
-    requestReconcile: (
-      { id, rev }: SubscriptionDocument,
-      delayMs: number = 0,
-    ): Promise<SubscriptionDocument | null> =>
-      subscriptions.updateOne({ id, rev }, { set: { recheckAt: clock.now() + delayMs }, inc: { rev: 1 } }),
-
-    /** Restores the regular sync time. */
-    scheduleReconcile(stored: SubscriptionDocument): Promise<SubscriptionDocument | null> {
-      const recheckAt = reconcileTimeOf(stored, clock.now());
-      const change = recheckAt === undefined ? { unset: ['recheckAt' as const] } : { set: { recheckAt } };
-      return subscriptions.updateOne({ id: stored.id, rev: stored.rev }, { ...change, inc: { rev: 1 } });
-    },
+    /** The same at once, for a commit. */
+    requestingReconcile: (stored: SubscriptionDocument): Write =>
+      subscriptions.changing(stateOf(stored), reconcileAfter(0)),
   };
 }
 
@@ -86,21 +76,21 @@ function merge(
   update: SubscriptionUpdate,
   now: number,
 ): SubscriptionDocument {
-  const { snapshot, isUncertain, eventId } = update;
+  const { snapshot, isUncertain } = update;
   const at = Math.max(stored?.at ?? 0, update.at ?? 0);
   const statusAt = Math.max(stored?.statusAt ?? 0, update.statusAt ?? 0, at);
   const terms = Object.assign({ startedAt: now }, INITIAL_TERMS, stored, snapshot);
   const isPastDue = terms.status === 'past_due';
   const beganAt = update.pastDueSince ?? (update.statusAt || update.at || update.receivedAt || now);
   const planned = reconcileTimeOf(terms, now);
+  const reconcileAt = isUncertain === true ? now : earliest(isUncertain && stored?.recheckAt, planned);
   const document = Object.assign(terms, {
     id,
     userId: stored?.userId ?? userId,
     cancelAtPeriodEnd: terms.cancelAtPeriodEnd === true,
     items: terms.items ?? [],
     pastDueSince: isPastDue ? (stored?.pastDueSince ?? beganAt) : undefined,
-    recheckAt: isUncertain === true ? now : earliest(isUncertain && stored?.recheckAt, planned),
-    lastEvent: eventId,
+    recheckAt: isTerminal(terms.status) ? undefined : reconcileAt,
     heardAt: Math.max(stored?.heardAt ?? 0, update.receivedAt ?? now),
     at,
     statusAt,
@@ -108,16 +98,12 @@ function merge(
     createdAt: stored?.createdAt ?? now,
     updatedAt: now,
   });
-  const merged = pickFields<SubscriptionDocument>(document, (value) => value != null);
-  if (!stored || isChanged(stored, merged)) return merged;
-  // The event that changed the terms may have been interrupted, and its repetition notifies about them.
-  const lastEvent = stored.lastEvent ?? eventId;
-  return lastEvent === undefined ? merged : { ...merged, lastEvent };
+  return pickFields<SubscriptionDocument>(document, (value) => value != null);
 }
 
 /** Fields for internal use, which are not terms of the subscription at the provider. */
 const INTERNAL_FIELDS = new Set(
-  'at statusAt lastEvent heardAt recheckAt rev updatedAt createdAt livemode isPlanFromMetadata'.split(' '),
+  'at statusAt heardAt recheckAt rev updatedAt createdAt livemode isPlanFromMetadata'.split(' '),
 );
 
 /** These fields repeat parts of the items. */

@@ -1,6 +1,7 @@
 import { toTimestamp } from '../../../core/http/schemas.js';
 import { CLOCK_SKEW_MS, type Clock, DAY, HOUR, MINUTE, SECOND } from '../../../core/kernel/clock.js';
-import type { Announce } from '../../../core/ops/events.js';
+import type { CommitParts } from '../../../core/ops/commit.js';
+import type { EventOf } from '../../../core/ops/events.js';
 import type { Job, JobLog } from '../../../core/ops/jobs.js';
 import { purgeMatching } from '../../../core/ops/purge.js';
 import type { BillingEvents } from '../notifications.js';
@@ -18,7 +19,8 @@ export interface UsageSenderDependencies {
   reports: UsageReports;
   customers: Customers;
   gateway: Pick<Gateway, 'createMeterEvent'>;
-  announceEvent: Announce<BillingEvents>;
+  commit: CommitParts;
+  event: EventOf<BillingEvents>;
   clock: Clock;
   log: Pick<JobLog, 'error' | 'warn'>;
 }
@@ -49,7 +51,7 @@ const WAIT_FOR_CUSTOMER_MS = HOUR;
 const RETENTION_MS = 90 * DAY;
 
 export function createUsageJobs(deps: UsageSenderDependencies) {
-  const { reports, customers, gateway, announceEvent, clock, log } = deps;
+  const { reports, customers, gateway, commit, event, clock, log } = deps;
 
   /** Whether a report may be sent now. If not, it has failed or is no longer due. */
   const checkDue = async (report: UsageDocument): Promise<boolean> => {
@@ -68,18 +70,18 @@ export function createUsageJobs(deps: UsageSenderDependencies) {
     const { id, attempts, userId, meter, quantity, key } = report;
     const endedAt = clock.now();
     const notification = { id, at: toTimestamp(endedAt), userId, meter, quantity, key, reason };
-    const proof = { of: 'usage', id, has: { status: 'failed' } };
-    const announced = await announceEvent('usage.failed', notification, proof);
-    const failed = await reports.updateOne(
-      { id, attempts },
-      { set: { status: 'failed', reason, endedAt }, unset: ['dueAt', 'unconfirmedSince'] },
-    );
-    if (!failed) return;
+    const failed = await commit([
+      reports.changing(
+        { id, attempts },
+        { set: { status: 'failed', reason, endedAt }, unset: ['dueAt', 'unconfirmedSince'] },
+      ),
+      await event('usage.failed', notification),
+    ]);
+    if (!failed.committed) return;
     log.error(
       { userId, meter, quantity, key, reason },
       'usage could not be reported to the payment provider',
     );
-    await announced.emit();
   };
 
   /** Sends one report. Returns whether the provider is available. */
@@ -95,8 +97,8 @@ export function createUsageJobs(deps: UsageSenderDependencies) {
       },
     );
     if (!leased) return true;
-    const event = { identifier: id, meter, customerId, quantity, at: reportedAt };
-    const { outcome, reason = outcome } = await gateway.createMeterEvent(event);
+    const usage = { identifier: id, meter, customerId, quantity, at: reportedAt };
+    const { outcome, reason = outcome } = await gateway.createMeterEvent(usage);
     const own = { id, attempts: leased.attempts };
     if (outcome === 'accepted') {
       await reports.updateOne(own, {
