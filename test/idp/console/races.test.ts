@@ -6,7 +6,6 @@ import { PASSWORD } from '../../kit/app.js';
 import { fakeClock } from '../../kit/clock.js';
 import { type IdpApp, idpApp } from '../../kit/idp.js';
 import { COMMAND_SOURCE, enterConsole, rolesOf } from '../../kit/operator.js';
-import { countedRandom } from '../../kit/random.js';
 import { temporaryFolder } from '../../kit/tmp.js';
 
 /** Two processes while operators are made and removed. */
@@ -21,8 +20,6 @@ async function providers(t: Test, uri: string, count = 2): Promise<IdpApp[]> {
     apps.push(
       await idpApp(t, {
         ...{ databaseUri: uri, clock, limits: false, publicUrl: undefined },
-        // So that two processes never choose the same ID.
-        random: countedRandom(`process ${index}`),
         folder: temporaryFolder(t),
       }),
     );
