@@ -25,10 +25,6 @@ const MAX_CONNECTIONS = 1000;
 /** Longer than the pauses between requests of a small installation: each connection costs several round trips. */
 const IDLE_TIMEOUT_MS = 60_000;
 
-export function isPostgresqlUri(uri: string): boolean {
-  return /^postgres(?:ql)?:/.test(uri);
-}
-
 /** Describes why a URI is invalid, without the URI; null if it is valid. */
 export function postgresqlUriProblem(uri: string): string | null {
   const parsed = URI.test(uri) ? URL.parse(uri) : null;
@@ -44,6 +40,13 @@ export function postgresqlUriProblem(uri: string): string | null {
 }
 
 const isCount = (count: number): boolean => count >= 1 && count <= MAX_CONNECTIONS;
+
+/** The server, the database and the schema of a valid URI. */
+export function postgresqlPlace(uri: string): string {
+  const { hostname, port, pathname, searchParams } = new URL(uri);
+  const [host, service] = [searchParams.get('host') ?? hostname, searchParams.get('port') ?? port];
+  return `postgres://${host}:${service || 5432}${pathname}/${searchParams.get(SCHEMA) ?? DEFAULT_SCHEMA}`;
+}
 
 /** The URI with a schema, if it names none. */
 export function withSchema(uri: string, schema: string): string {
