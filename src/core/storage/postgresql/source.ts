@@ -27,7 +27,7 @@ const IDLE_TIMEOUT_MS = 60_000;
 
 /** Describes why a URI is invalid, without the URI; null if it is valid. */
 export function postgresqlUriProblem(uri: string): string | null {
-  const parsed = URI.test(uri) ? URL.parse(uri) : null;
+  const parsed = URI.test(uri) && URL.canParse(uri) ? new URL(uri) : null;
   if (!parsed || (parsed.hostname === '' && !parsed.searchParams.has('host')))
     return 'a PostgreSQL URI names its host and its database: postgres://host:5432/name';
   const schema = parsed.searchParams.get(SCHEMA);
@@ -48,11 +48,10 @@ export function postgresqlPlace(uri: string): string {
   return `postgres://${host}:${service || 5432}${pathname}/${searchParams.get(SCHEMA) ?? DEFAULT_SCHEMA}`;
 }
 
-/** The URI with a schema, if it names none. */
+/** Adds the schema to a PostgreSQL URI that names none. Others remain as they are. */
 export function withSchema(uri: string, schema: string): string {
-  const parsed = new URL(uri);
-  if (!parsed.searchParams.has(SCHEMA)) parsed.searchParams.set(SCHEMA, schema);
-  return parsed.href;
+  if (postgresqlUriProblem(uri) !== null || new URL(uri).searchParams.has(SCHEMA)) return uri;
+  return `${uri}${uri.includes('?') ? '&' : '?'}${SCHEMA}=${schema}`;
 }
 
 /** Creates the pool of a URI, or uses the host's. Connects later. */
