@@ -116,8 +116,19 @@ function hasRoom(folder) {
 async function startMongod() {
   const { MONGOMS_SYSTEM_BINARY, TEST_MONGODB_URI } = process.env;
   if (!MONGOMS_SYSTEM_BINARY || TEST_MONGODB_URI || files.length === 1) return async () => {};
-  const worker = new Worker(new URL('mongod-worker.mjs', import.meta.url));
-  [process.env.SHARED_MONGODB_URI] = await once(worker, 'message');
+  return startServer('mongod-worker.mjs', 'SHARED_MONGODB_URI');
+}
+
+/** For the stores of the products; see `test/kit/engine.ts`. */
+async function startPostgres() {
+  const { TEST_ENGINES, TEST_POSTGRESQL_URI } = process.env;
+  if (TEST_ENGINES !== 'postgresql' || TEST_POSTGRESQL_URI) return async () => {};
+  return startServer('postgres-worker.mjs', 'SHARED_POSTGRESQL_URI');
+}
+
+async function startServer(script, variable) {
+  const worker = new Worker(new URL(script, import.meta.url));
+  [process.env[variable]] = await once(worker, 'message');
   return async () => {
     worker.postMessage('stop');
     await once(worker, 'message');
@@ -180,13 +191,13 @@ process.once('exit', () => running.forEach(endGroup));
 for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => process.exit(1));
 
 const report = new Report(files.length);
-const stopMongod = await startMongod();
+const stopServers = await Promise.all([startMongod(), startPostgres()]);
 await Promise.all(
   Array.from({ length: Math.min(JOBS, files.length) }, async () => {
     while (queue.length > 0) await runProcess(report);
   }),
 );
-await stopMongod();
+await Promise.all(stopServers.map((stop) => stop()));
 const { results, failed } = report.summarize();
 writeMeasured(results);
 if (values.results) writeFileSync(values.results, JSON.stringify(results));

@@ -2,6 +2,7 @@ import { performance } from 'node:perf_hooks';
 import type { Command } from 'commander';
 import { readVariable } from '../../src/core/config/options.js';
 import { copyStore } from '../../src/core/server/copy.js';
+import { storeUriOf } from '../../src/core/server/options.js';
 import { storeUriProblem } from '../../src/core/storage/open.js';
 import { type CommonOptions, examples } from '../command.js';
 import type { Program } from '../program.js';
@@ -44,7 +45,7 @@ async function copy(
   { json, stopped }: CopyOptions,
 ): Promise<void> {
   const since = performance.now();
-  const uris = { from: uriOf('from', from), to: uriOf('to', to) };
+  const uris = { from: uriOf(name, 'from', from), to: uriOf(name, 'to', to) };
   const progress = {
     copied: createProgress({ name: 'documents copied', write: rounded }),
     verified: createProgress({ name: 'documents verified', write: rounded }),
@@ -70,13 +71,13 @@ async function copy(
 }
 
 /** Messages contain the name of the argument only, because its value may be a password. */
-function uriOf(argument: string, given: string): string {
+function uriOf(product: Program['name'], argument: string, given: string): string {
   const isVariable = /^[A-Z][A-Z0-9_]*$/.test(given);
   const uri = isVariable ? readVariable(given) : given;
   if (!uri) fail(2, `error: argument '${argument}': the environment variable ${given} is not set.`);
   const problem = storeUriProblem(uri);
   if (problem !== null) fail(2, `error: argument '${argument}' is not a valid store URI: ${problem}.`);
-  return uri;
+  return storeUriOf(product, uri);
 }
 
 function rounded(count: number): string {

@@ -1,5 +1,6 @@
 import { createRequire } from 'node:module';
 import type { Resolved } from '../core/config/options.js';
+import { engineOf } from '../core/storage/engines.js';
 import type { Installation } from './admin/help.js';
 import type { SaasConfiguration } from './options.js';
 
@@ -18,7 +19,7 @@ export function describeInstallation({ values, production }: Resolved<SaasConfig
     version: createRequire(import.meta.url)('saas-backend/package.json').version,
     node: process.versions.node,
     environment: production ? 'production' : 'development',
-    store: values.databaseUri.startsWith('sqlite:') ? 'SQLite' : 'MongoDB',
+    store: engineOf(values.databaseUri).name,
     parts: partsOf(values),
     commands: Object.entries(COMMANDS).map(([command, purpose]) => ({ command, purpose })),
   };

@@ -7,6 +7,7 @@ import type { Store } from '../../src/core/storage/collection.js';
 import { openStore } from '../../src/core/storage/open.js';
 import { type CreateServerOptions, createServer } from '../../src/saas/server.js';
 import { type FakeClock, fakeClock } from './clock.js';
+import { storeIn } from './engine.js';
 import { checkAnswers, saasPaths } from './openapi.js';
 import { type CountedRandom, countedRandom } from './random.js';
 import { readRows } from './sqlite.js';
@@ -62,6 +63,7 @@ export interface SaasApp {
   readonly server: Server;
   readonly clock: FakeClock;
   readonly random: CountedRandom;
+  readonly databaseUri: string;
   /** The SQLite file. */
   readonly file: string;
   request(method: string, path: string, call?: Call): Promise<Answer>;
@@ -82,7 +84,7 @@ export interface SaasApp {
 export function testOptions(folder: string) {
   return {
     env: false,
-    databaseUri: `sqlite:${join(folder, 'saas.db')}`,
+    databaseUri: storeIn(folder, 'saas'),
     publicUrl: 'http://app.example.test',
     hashing: CHEAP,
     host: '127.0.0.1',
@@ -122,6 +124,7 @@ export async function saasApp(
     server,
     clock,
     random,
+    databaseUri: given.databaseUri ?? storeIn(folder, 'saas'),
     file: join(folder, 'saas.db'),
     request,
     post: (path, body, more) => request('POST', `/api${path}`, { ...more, body }),
@@ -144,15 +147,20 @@ export async function saasApp(
 
 /** The application's store through a separate connection, as another process would open it. */
 export async function storeOf(t: Test, app: SaasApp): Promise<Store> {
-  return openFile(t, app.file);
+  return app.databaseUri.startsWith('sqlite:') ? openFile(t, app.file) : openAt(t, app.databaseUri);
 }
 
 const files = new WeakMap<Store, string>();
 
 /** A store in an SQLite file, until the end of the test. */
 export async function openFile(t: Test, file: string): Promise<Store> {
-  const store = await openStore(`sqlite:${file}`);
+  const store = await openAt(t, `sqlite:${file}`);
   files.set(store, file);
+  return store;
+}
+
+async function openAt(t: Test, uri: string): Promise<Store> {
+  const store = await openStore(uri);
   t.teardown(() => store.close());
   return store;
 }

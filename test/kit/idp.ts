@@ -8,6 +8,7 @@ import { type CreateIdentityServerOptions, createIdentityServer } from '../../sr
 import { Agent, decodeEntities, type Page } from './agent.js';
 import { type Answer, basic, type Call, CHEAP, openFile, PASSWORD, parseJson } from './app.js';
 import { type FakeClock, fakeClock } from './clock.js';
+import { storeIn } from './engine.js';
 import { checkAnswers, idpPaths } from './openapi.js';
 import { type CountedRandom, countedRandom } from './random.js';
 import { temporaryFolder } from './tmp.js';
@@ -71,7 +72,7 @@ export interface IdpApp {
 export function idpOptions(folder: string) {
   return {
     env: false,
-    databaseUri: `sqlite:${join(folder, 'idp.db')}`,
+    databaseUri: storeIn(folder, 'idp'),
     publicUrl: ISSUER,
     adminToken: ADMIN_TOKEN,
     ed25519Seed: SEED,

@@ -40,6 +40,8 @@ export interface Annotation<T = unknown> {
   development?: T;
   /** Generates a value outside production, which is saved in `./data`. */
   generate?: (random: Random) => string;
+  /** Adds to a value what it leaves open. */
+  complete?: (value: T) => T;
   /** Describes why a value is invalid. */
   check?: (value: T) => string | undefined;
   /** Describes why a value is unsafe: an error in production, otherwise a warning. */
@@ -139,7 +141,7 @@ export function resolveOptions<P extends TProperties>(
       readValue(name, property, source.given, env, report) ??
       (production ? undefined : annotation.development);
     if (value !== undefined) {
-      values[name] = value;
+      values[name] = annotation.complete?.(value) ?? value;
       checkValue(annotation, value, report);
     } else if (annotation.required === 'production' && production) {
       report.refuse(`${annotation.env} is not set. ${annotation.doc}`);

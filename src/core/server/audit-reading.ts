@@ -3,7 +3,7 @@ import { SECOND, systemClock } from '../kernel/clock.js';
 import type { AuditRecord } from '../ops/audit.js';
 import { type AuditRange, followAudit, readAudit } from '../ops/audit-reader.js';
 import type { Collection } from '../storage/collection.js';
-import { existingFile } from '../storage/existing.js';
+import { requireExisting } from '../storage/existing.js';
 import { readCollection } from '../storage/inspect.js';
 import { resolveStore } from './backup.js';
 import type { storeOptions } from './options.js';
@@ -30,7 +30,7 @@ export async function readAuditOf(
   show: (records: AuditRecord[]) => void,
 ): Promise<void> {
   const { databaseUri: uri } = resolveStore(program, {}).values;
-  if (uri.startsWith('sqlite:')) existingFile(uri);
+  requireExisting(uri);
   await readCollection(uri, 'audit', async (records: Pick<Collection<AuditRecord>, 'page'>) => {
     // An abort ends the pause by a rejection, and the caller by its condition.
     const pause = () => setTimeout(ROUND_MS, undefined, { signal }).catch(() => undefined);

@@ -1,11 +1,10 @@
 /** Copies a store to an empty one of any engine. */
 import { createHash } from 'node:crypto';
-import { realpathSync } from 'node:fs';
-import { resolve } from 'node:path';
 import { systemClock } from '../kernel/clock.js';
 import { LEASE_COLLECTION, LEASE_FIELDS, type LeaseDocument } from '../ops/jobs.js';
 import { type Collection, type Store, StoreUnavailable, UniqueViolation } from '../storage/collection.js';
-import { existingFile } from '../storage/existing.js';
+import { engineOf } from '../storage/engines.js';
+import { requireExisting } from '../storage/existing.js';
 import { collectionNames, inspectStore, readCollection } from '../storage/inspect.js';
 import { openStore } from '../storage/open.js';
 import { pagesOf } from '../storage/pages.js';
@@ -93,12 +92,12 @@ export async function copyStore({
 
 /** Checks that both stores can take part. Returns what identifies the source. */
 async function inspectStores(from: string, to: string): Promise<string> {
-  if (from.startsWith('sqlite:')) existingFile(from);
+  requireExisting(from);
   await inspectStore(from);
   await rejectUnfinishedSource(from);
   if (to === 'sqlite::memory:') {
     throw new StoreUnavailable('an in-memory store is lost when the command ends', {
-      remedy: 'Choose a file or a MongoDB database as the target.',
+      remedy: 'Choose a file or the database of a server as the target.',
     });
   }
   const owner = identityOf(from);
@@ -110,27 +109,9 @@ async function inspectStores(from: string, to: string): Promise<string> {
   return owner;
 }
 
-/** A hash of the file, or of the hosts and the database: the same for another user, password or option. */
+/** A hash of the file, or of the server and the database. */
 function identityOf(uri: string): string {
-  const path = resolve(uri.slice('sqlite:'.length));
-  const place = uri.startsWith('sqlite:') ? `sqlite:${realPath(path)}` : mongodbPlace(uri);
-  return createHash('sha256').update(place).digest('hex');
-}
-
-function mongodbPlace(uri: string): string {
-  const [, scheme = '', hosts = '', database = ''] =
-    /^(mongodb[^:]*):\/\/(?:[^/@]*@)?([^/@]*)\/([^?]*)/.exec(uri) ?? [];
-  return `${scheme}://${hosts.toLowerCase().split(',').sort().join(',')}/${database}`;
-}
-
-/** The path without symbolic links, also of a file that does not exist yet. */
-function realPath(path: string): string {
-  try {
-    return realpathSync(path);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-    return path;
-  }
+  return createHash('sha256').update(engineOf(uri).placeOf(uri)).digest('hex');
 }
 
 /** When a program last held a lease of the store. Programs that stop gracefully set the ends of their leases to 0. */

@@ -4,7 +4,9 @@ import { defineOptions, option, parseList, type Resolved, resolveOptions } from 
 import { formatValue } from '../config/validation-messages.js';
 import { coverAllPublicAddresses, isNetwork } from '../kernel/networks.js';
 import { type Random, systemRandom } from '../kernel/secrets.js';
+import type { Product } from '../ops/health.js';
 import { invalidStoreUri } from '../storage/open.js';
+import { withSchema } from '../storage/postgresql/source.js';
 
 /** Options of the servers and of the stores. In a host, the host configures its own server. */
 
@@ -143,18 +145,24 @@ export const idpServerSchema = serverSchema({
   defaultPort: 8080,
 });
 
-const storeOption = (env: string, development: string) =>
+const storeOption = (product: Product, env: string, development: string) =>
   option(Type.String(), {
     env,
-    doc: 'Database URI: sqlite:<path>, sqlite::memory:, mongodb://<hosts>/<name> or mongodb+srv://<host>/<name>.',
+    doc: 'Database URI: sqlite:<path>, sqlite::memory:, postgres://<host>/<name>, mongodb://<hosts>/<name> or mongodb+srv://<host>/<name>.',
     secret: true,
     development,
     required: 'production',
     check: invalidStoreUri,
+    complete: (uri) => storeUriOf(product, uri),
   });
 
 /** The store option of each product. */
 export const storeOptions = {
-  'saas-backend': storeOption('DATABASE_URI', 'sqlite:./data/saas-backend.db'),
-  idp: storeOption('IDP_DATABASE_URI', 'sqlite:./data/idp.db'),
+  'saas-backend': storeOption('saas-backend', 'DATABASE_URI', 'sqlite:./data/saas-backend.db'),
+  idp: storeOption('idp', 'IDP_DATABASE_URI', 'sqlite:./data/idp.db'),
 };
+
+/** Both products have collections of the same names: in PostgreSQL, each has a schema of its own unless the URI names one. */
+export function storeUriOf(product: Product, uri: string): string {
+  return withSchema(uri, product === 'idp' ? 'idp' : 'saas');
+}

@@ -1,11 +1,16 @@
 /** Backup of a store to one file. */
 import { resolve } from 'node:path';
 import { StoreUnavailable } from './collection.js';
+import { engineOf } from './engines.js';
 import { existingFile } from './existing.js';
-import { storeUriProblem } from './open.js';
 import type { BackupProgress } from './sqlite/backup.js';
 
 export type { BackupProgress };
+
+const TOOLS = {
+  MongoDB: 'mongodump --uri=<URI> --gzip --archive=',
+  PostgreSQL: 'pg_dump --dbname=<URI without schema> --schema=<schema> --format=custom --file=',
+};
 
 /**
  * Copies a store, which may be in use, to a new file. The copy contains every write acknowledged before the call.
@@ -13,11 +18,10 @@ export type { BackupProgress };
  * @throws StoreUnavailable if the store does not exist or the file cannot be created
  */
 export async function backupStore(uri: string, file: string, onProgress: BackupProgress): Promise<void> {
-  const problem = storeUriProblem(uri);
-  if (problem) throw new TypeError(problem);
-  if (!uri.startsWith('sqlite:')) {
-    const remedy = `Run: mongodump --uri=<URI> --gzip --archive=${file}`;
-    throw new StoreUnavailable('MongoDB brings its own tool for backups', { remedy });
+  const { name } = engineOf(uri);
+  if (name !== 'SQLite') {
+    const remedy = `Run: ${TOOLS[name]}${file}`;
+    throw new StoreUnavailable(`${name} brings its own tool for backups`, { remedy });
   }
   const source = existingFile(uri);
   const { backupSqlite } = await import('./sqlite/backup.js');

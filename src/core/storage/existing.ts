@@ -29,6 +29,11 @@ export function existingFile(uri: string): string {
   throw new StoreUnavailable(`there is no file ${file}`, { remedy });
 }
 
+/** @throws StoreUnavailable if the URI names a SQLite file that does not exist. Servers report a missing database themselves. */
+export function requireExisting(uri: string): void {
+  if (uri.startsWith('sqlite:')) existingFile(uri);
+}
+
 /** The file that opening a store would create; `null` if it would create none. */
 export function missingFile(uri: string): string | null {
   if (uri === MEMORY || !uri.startsWith('sqlite:')) return null;

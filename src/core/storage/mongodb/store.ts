@@ -6,6 +6,7 @@ import { CALL_TIMEOUT_MS } from '../calls.js';
 import { checkedStore } from '../checked-store.js';
 import type { Shape } from '../checks.js';
 import { type Collection, type Store, StoreUnavailable } from '../collection.js';
+import type { EngineModule } from '../engine-module.js';
 import type { HostDatabase } from '../host-database.js';
 import { createIndexes, mongodbCollection } from './collection.js';
 import { type Call, Connection, type MongoCollection, translateUniqueViolation } from './connection.js';
@@ -110,7 +111,7 @@ export async function openMongodb(source: string | HostDatabase): Promise<Store>
 }
 
 /** Checks whether a database can be opened, without changing it. @throws the error of opening it */
-export async function inspectMongodb(uri: string): Promise<void> {
+async function inspectMongodb(uri: string): Promise<string> {
   const { db, release } = await connect(uri);
   const connection = new Connection(release);
   try {
@@ -121,13 +122,14 @@ export async function inspectMongodb(uri: string): Promise<void> {
         await writeSchemaVersion(db, '', session).finally(() => session.abortTransaction());
       }),
     );
+    return 'answers';
   } finally {
     await connection.close();
   }
 }
 
 /** The time of the server. */
-export async function mongodbTime(uri: string): Promise<number> {
+async function mongodbTime(uri: string): Promise<number> {
   const { db, release } = await connect(uri);
   const connection = new Connection(release);
   try {
@@ -143,7 +145,7 @@ async function readServerTime(db: mongodb.Db): Promise<number> {
 }
 
 /** Reads a collection of any version, without creating collections or indexes. A missing collection is empty. */
-export async function readMongodbCollection<T extends { id: string }, R>(
+async function readMongodbCollection<T extends { id: string }, R>(
   uri: string,
   shape: Shape,
   read: (documents: Pick<Collection<T>, 'page' | 'count'>) => Promise<R>,
@@ -159,7 +161,7 @@ export async function readMongodbCollection<T extends { id: string }, R>(
 }
 
 /** The names of the collections of a database. */
-export async function mongodbCollectionNames(uri: string): Promise<string[]> {
+async function mongodbCollectionNames(uri: string): Promise<string[]> {
   const { db, release } = await connect(uri);
   const connection = new Connection(release);
   try {
@@ -170,6 +172,14 @@ export async function mongodbCollectionNames(uri: string): Promise<string[]> {
     await connection.close();
   }
 }
+
+export const engine: EngineModule = {
+  open: openMongodb,
+  inspect: inspectMongodb,
+  serverTime: mongodbTime,
+  readCollection: readMongodbCollection,
+  collectionNames: mongodbCollectionNames,
+};
 
 /**
  * @fastify/mongodb decorates its instance, and the host may have registered it, too: a separate instance avoids the

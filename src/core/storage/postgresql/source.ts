@@ -25,13 +25,9 @@ const MAX_CONNECTIONS = 1000;
 /** Longer than the pauses between requests of a small installation: each connection costs several round trips. */
 const IDLE_TIMEOUT_MS = 60_000;
 
-export function isPostgresqlUri(uri: string): boolean {
-  return /^postgres(?:ql)?:/.test(uri);
-}
-
 /** Describes why a URI is invalid, without the URI; null if it is valid. */
 export function postgresqlUriProblem(uri: string): string | null {
-  const parsed = URI.test(uri) ? URL.parse(uri) : null;
+  const parsed = URI.test(uri) && URL.canParse(uri) ? new URL(uri) : null;
   if (!parsed || (parsed.hostname === '' && !parsed.searchParams.has('host')))
     return 'a PostgreSQL URI names its host and its database: postgres://host:5432/name';
   const schema = parsed.searchParams.get(SCHEMA);
@@ -45,11 +41,17 @@ export function postgresqlUriProblem(uri: string): string | null {
 
 const isCount = (count: number): boolean => count >= 1 && count <= MAX_CONNECTIONS;
 
-/** The URI with a schema, if it names none. */
+/** The server, the database and the schema of a valid URI. */
+export function postgresqlPlace(uri: string): string {
+  const { hostname, port, pathname, searchParams } = new URL(uri);
+  const [host, service] = [searchParams.get('host') ?? hostname, searchParams.get('port') ?? port];
+  return `postgres://${host}:${service || 5432}${pathname}/${searchParams.get(SCHEMA) ?? DEFAULT_SCHEMA}`;
+}
+
+/** Adds the schema to a PostgreSQL URI that names none. Others remain as they are. */
 export function withSchema(uri: string, schema: string): string {
-  const parsed = new URL(uri);
-  if (!parsed.searchParams.has(SCHEMA)) parsed.searchParams.set(SCHEMA, schema);
-  return parsed.href;
+  if (postgresqlUriProblem(uri) !== null || new URL(uri).searchParams.has(SCHEMA)) return uri;
+  return `${uri}${uri.includes('?') ? '&' : '?'}${SCHEMA}=${schema}`;
 }
 
 /** Creates the pool of a URI, or uses the host's. Connects later. */

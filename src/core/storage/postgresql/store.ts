@@ -5,6 +5,7 @@ import { CALL_TIMEOUT_MS } from '../calls.js';
 import { checkedStore } from '../checked-store.js';
 import type { Shape } from '../checks.js';
 import { type Collection, type Store, StoreUnavailable } from '../collection.js';
+import type { EngineModule } from '../engine-module.js';
 import { postgresqlCollection } from './collection.js';
 import { createCommits, type PostgresqlWrite } from './commits.js';
 import { Connection, type Send } from './connection.js';
@@ -59,7 +60,7 @@ export async function openPostgresql(source: string | HostPool): Promise<Store> 
 }
 
 /** Describes a server and schema, without changing them. @throws the error of opening it, if it is known by then */
-export async function inspectPostgresql(uri: string): Promise<string> {
+async function inspectPostgresql(uri: string): Promise<string> {
   return withConnection(uri, async (connection, schema) => {
     const version = await connection.read(checkServer);
     const tables = await connection.read((send) => readTables(send, schema));
@@ -72,7 +73,7 @@ export async function inspectPostgresql(uri: string): Promise<string> {
 }
 
 /** The time of the server. */
-export function postgresqlTime(uri: string): Promise<number> {
+function postgresqlTime(uri: string): Promise<number> {
   return withConnection(uri, (connection) => connection.read(readServerTime));
 }
 
@@ -81,7 +82,7 @@ export function postgresqlTime(uri: string): Promise<number> {
  *
  * @returns the result of `read`; `null` if the collection or one of its fields does not exist
  */
-export function readPostgresqlCollection<T extends { id: string }, R>(
+function readPostgresqlCollection<T extends { id: string }, R>(
   uri: string,
   shape: Shape,
   read: (documents: Pick<Collection<T>, 'page' | 'count'>) => Promise<R>,
@@ -94,12 +95,20 @@ export function readPostgresqlCollection<T extends { id: string }, R>(
 }
 
 /** The names of the tables of a schema. */
-export function postgresqlCollectionNames(uri: string): Promise<string[]> {
+function postgresqlCollectionNames(uri: string): Promise<string[]> {
   return withConnection(uri, async (connection, schema) => {
     const tables = await connection.read((send) => readTables(send, schema));
     return [...(tables?.keys() ?? [])];
   });
 }
+
+export const engine: EngineModule = {
+  open: openPostgresql,
+  inspect: inspectPostgresql,
+  serverTime: postgresqlTime,
+  readCollection: readPostgresqlCollection,
+  collectionNames: postgresqlCollectionNames,
+};
 
 /** Waits until the server has started, and checks it. */
 async function connect(source: string | HostPool): Promise<{ connection: Connection; schema: string }> {
