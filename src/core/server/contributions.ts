@@ -11,7 +11,7 @@ export interface AccountDataPart {
   section?: { name: string; read(account: string): Promise<unknown> | AsyncIterable<unknown[]> };
   /** Ends what costs the person money, before anything is deleted. Idempotent. */
   close?(account: string): Promise<void>;
-  /** Idempotent: it is called before and after the deletion of the account, because requests may be under way. */
+  /** Deletes it before the account. Idempotent, because a deletion that was interrupted is repeated. */
   delete?(account: string): Promise<unknown>;
 }
 

@@ -27,7 +27,7 @@ import { type PresentUser, type Sessions, sessionCollection, toUserView, type Us
 import { createAccountExport, createSendExport } from './users/export.js';
 import { createSuspension } from './users/suspension.js';
 import { createUserLists } from './users/user-lists.js';
-import { createUserDirectory } from './users/users.js';
+import { createStoreUser, createUserDirectory } from './users/users.js';
 
 /** Users, without sessions and HTTP: what the other domains and the command line need. */
 export type UsersModule = ReturnType<typeof createUsersModule>;
@@ -42,7 +42,6 @@ export interface UsersModuleOptions {
   /** Called after an address or a name has changed, so that other systems receive it soon. */
   profileChanged?(): void;
   event: EventOf<AuthEvents>;
-  announceEvent: Announce<AuthEvents>;
 }
 
 export function createUsersModule(
@@ -54,7 +53,6 @@ export function createUsersModule(
     marksProfileChanges = false,
     profileChanged = () => undefined,
     event,
-    announceEvent,
   }: UsersModuleOptions,
 ) {
   const { store, clock } = context;
@@ -71,9 +69,10 @@ export function createUsersModule(
     profileMark,
     profileChanged,
     event,
-    announceEvent,
   };
-  const directory = createUserDirectory(dependencies);
+  const newUsers = { ...dependencies, storeUser: createStoreUser(dependencies) };
+  const directory = createUserDirectory(newUsers);
+  context.accountData.add({ delete: foreignHashes.forget });
   context.jobs.add('foreign-hashes', foreignHashes.reconcileJob);
   return {
     userDocuments: users,
@@ -86,7 +85,7 @@ export function createUsersModule(
     /** Called after an address or a name has changed, so that other systems receive it soon. */
     profileChanged,
     import: (input: AsyncIterable<Uint8Array>, options: ImportOptions): Promise<ImportReport> =>
-      importUsers(input, options, dependencies),
+      importUsers(input, options, newUsers),
   };
 }
 

@@ -32,8 +32,8 @@ export interface AuthServiceOptions extends AuthDependencies {
 export function createAuthService(deps: AuthServiceOptions) {
   const { secondFactors, challenges } = deps;
   const usedLinks = createUsedLinks(deps.users, deps);
-  const { startSession, revokeSession, ...sessions } = createSessionService(deps);
-  const signing = createSignIn({ ...deps, startSession });
+  const { newSession, revocation, revokeSession, ...sessions } = createSessionService(deps);
+  const signing = createSignIn({ ...deps, newSession });
   const { unlock, offerUnlock } = createUnlock({ ...deps, usedLinks });
   const credentials = createCredentials({ ...deps, offerUnlock });
   const passwordRules = createPasswordRules(deps);
@@ -65,7 +65,7 @@ export function createAuthService(deps: AuthServiceOptions) {
     register,
     ...account,
     ...createAccountDeletion({ ...deps, credentials }),
-    ...createReauthentication({ ...deps, ...account, startSession, credentials, offerUnlock }),
+    ...createReauthentication({ ...deps, newSession, revocation, credentials, offerUnlock }),
     ...createPasswordLogin({ ...deps, ...signing, credentials, secondFactorStep }),
     /** For sign-in with other providers. */
     federated: createFederatedSignIn({ ...deps, ...signing, secondFactorStep }),

@@ -39,9 +39,7 @@ export function createCodeAccounts(deps: CodeAccountDependencies) {
       throw error;
     });
     if (!signedIn) return null;
-    deps.backgroundTasks.run('welcome', async () => {
-      await Promise.all([throttle.trustOnly(email, source.ip), deps.commit([mails.welcome(user)])]);
-    });
+    deps.backgroundTasks.run('trust', () => throttle.trustOnly(email, source.ip));
     return signedIn;
   };
 

@@ -62,9 +62,7 @@ export function createFederatedSignIn(deps: FederatedSignInDependencies) {
       source: RequestSource,
     ): Promise<SignedIn> {
       const user = { ...newUserDocument({ ...given, emailVerified: true }, clock.now(), deps), id };
-      const session = await deps.createAccount(user, source, [FIRST_FACTOR.federated], authenticatedAt);
-      deps.backgroundTasks.run('welcome', () => deps.commit([deps.mails.welcome(user)]));
-      return session;
+      return deps.createAccount(user, source, [FIRST_FACTOR.federated], authenticatedAt);
     },
   };
 }

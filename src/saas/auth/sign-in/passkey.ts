@@ -70,13 +70,11 @@ export function createPasskeySignIn(deps: PasskeySignInDependencies) {
         if (!isNew) deps.backgroundTasks.run('registration', passkey.remove);
         return null;
       }
-      const session = await deps.createAccount(user, source, PASSKEY).catch(async (error: unknown) => {
+      return deps.createAccount(user, source, PASSKEY).catch(async (error: unknown) => {
         // The address has an account, or a hook has failed. After an outage of the store, this account may exist.
         if (error instanceof AppError) await passkey.remove();
         throw error;
       });
-      deps.backgroundTasks.run('welcome', () => deps.commit([deps.mails.welcome(user)]));
-      return session;
     },
 
     /** @throws UNAUTHENTICATED if the session has ended since it was read */
