@@ -27,23 +27,17 @@ export function createAccountDeletion(deps: AuthDependencies & { credentials: Cr
   /** The steps that follow `deletingAt`. */
   const completeDeletion = async (id: string, actor: Actor): Promise<void> => {
     await accountData.close(id);
-    for (;;) {
-      const user = await users.findOne({ id });
-      if (!user) return;
-      const { subscriptionRev = null } = user;
-      await Promise.all([
-        accountData.delete(id),
-        signInMethods.forget(id),
-        sessions.deleteMany({ userId: id }),
-      ]);
-      const { committed } = await commit([
-        // Billing data that was stored meanwhile has changed the revision, and is deleted, too.
-        users.deleting({ id, deletingAt: { gt: 0 }, subscriptionRev }),
-        await event('user.deleted', { userId: id }),
-        audit.entry({ event: 'user.deleted', subject: id, ...actor }),
-      ]);
-      if (committed) return;
-    }
+    // Nothing is stored about a closed account any more, but sessions of sign-ins that are under way: those are invalid, and purged.
+    await Promise.all([
+      accountData.delete(id),
+      signInMethods.forget(id),
+      sessions.deleteMany({ userId: id }),
+    ]);
+    await commit([
+      users.deleting({ id, deletingAt: { gt: 0 } }),
+      await event('user.deleted', { userId: id }),
+      audit.entry({ event: 'user.deleted', subject: id, ...actor }),
+    ]);
   };
 
   /** Disables an account that matches. False if there is none. */
