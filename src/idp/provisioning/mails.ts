@@ -3,6 +3,7 @@ import { inHours, type Messages } from '../../core/http/messages.js';
 import { requestDetails } from '../../core/http/request-details.js';
 import type { RequestSource } from '../../core/http/routes.js';
 import { type Clock, DAY, HOUR } from '../../core/kernel/clock.js';
+import type { Effect } from '../../core/ops/commit.js';
 import type { Outbox } from '../../shared/email/outbox.js';
 import type { PrincipalCollection, PrincipalDocument } from './store.js';
 
@@ -16,7 +17,7 @@ export interface MailedLink {
 
 type Recipient = Pick<
   PrincipalDocument,
-  'id' | 'handle' | 'name' | 'passwordVersion' | 'invitedAt' | 'emailVerifiedAt'
+  'id' | 'handle' | 'name' | 'passwordVersion' | 'signInRevision' | 'invitedAt' | 'emailVerifiedAt'
 >;
 
 /** Where a request came from, and the language of its answer. */
@@ -100,6 +101,26 @@ export function createPersonMails({ outbox, messages, clock }: MailDependencies 
       expiresAt: clock.now() + 7 * DAY,
     });
 
+  /** The mail about a change that increments the revision. */
+  const changed = (
+    person: Recipient,
+    source: MailOrigin | undefined,
+    template: PersonMail['template'],
+  ): Effect | undefined => {
+    const to = mailboxOf(person.handle);
+    if (to === undefined) return undefined;
+    return outbox.mail({
+      key: `${template}:${person.id}:${person.signInRevision ?? 0}`,
+      userId: person.id,
+      to,
+      template,
+      values: { email: person.handle, ...greetingOf(person), ...requestDetails(source, clock.now()) },
+      locale: messages.negotiate({ headers: { 'accept-language': source?.acceptLanguage } }),
+      security: true,
+      expiresAt: clock.now() + 7 * DAY,
+    });
+  };
+
   return {
     passwordReset: (person: Recipient, { url, hash, expiresAt }: MailedLink, source: RequestSource) =>
       put(person, source, {
@@ -131,24 +152,12 @@ export function createPersonMails({ outbox, messages, clock }: MailDependencies 
       return putChange(person, source, 'password-changed', key, { versionField: 'passwordVersion', version });
     },
 
-    /** Enqueued before the change and sent once the factor has this version. @param source absent for the operator */
-    secondFactorChanged: (
-      person: Recipient,
-      { kind, ...change }: Change & { kind: 'added' | 'removed' },
-      source: MailOrigin | undefined,
-    ) => {
-      const template = `second-factor-${kind}` as const;
-      return putChange(person, source, template, `${template}:${person.id}:${change.version}`, change);
-    },
+    /** @param source absent for the operator */
+    secondFactorChanged: (person: Recipient, kind: 'added' | 'removed', source: MailOrigin | undefined) =>
+      changed(person, source, `second-factor-${kind}`),
 
-    /** Enqueued before the change and sent once it is stored. @param source absent for the operator */
-    passkeyChanged: (
-      person: Recipient,
-      { kind, key, ...change }: Change & { kind: 'added' | 'removed'; key: string },
-      source: MailOrigin | undefined,
-    ) => {
-      const template = `passkey-${kind}` as const;
-      return putChange(person, source, template, `${template}:${key}`, change);
-    },
+    /** @param source absent for the operator */
+    passkeyChanged: (person: Recipient, kind: 'added' | 'removed', source: MailOrigin | undefined) =>
+      changed(person, source, `passkey-${kind}`),
   };
 }

@@ -4,6 +4,7 @@ import type { Clock } from '../../core/kernel/clock.js';
 import { invalidFields } from '../../core/kernel/errors.js';
 import { isSecretOf, newId, newToken, type Random, sha256, UNUSED_HASH } from '../../core/kernel/secrets.js';
 import { type Audit, actorOf } from '../../core/ops/audit.js';
+import type { CommitPart, CommitParts } from '../../core/ops/commit.js';
 import { UNANSWERED_LINK_FIELDS } from '../../core/ops/used-links.js';
 import { type PasswordPolicy, passwordErrors } from '../../core/passwords/common.js';
 import type { Passwords } from '../../core/passwords/hasher.js';
@@ -44,6 +45,7 @@ export const idOfSignUp = (form: string): string =>
 export type Principals = ReturnType<typeof createPrincipals>;
 
 export interface Dependencies {
+  commit: CommitParts;
   audit: Pick<Audit, 'record'>;
   clock: Clock;
   random: Random;
@@ -70,6 +72,7 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       'kind' | 'passwordHash' | 'secretHash' | 'keys' | 'mintedAt' | 'vouchedAt' | 'passkeyOnly'
     >,
     id = newId(PRINCIPAL, clock, random),
+    others: readonly CommitPart[] = [],
   ): Promise<PrincipalDocument> => {
     const now = clock.now();
     const principal: PrincipalDocument = {
@@ -81,8 +84,9 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
       updatedAt: now,
       ...rest,
     };
-    await principals.insert(principal).catch((error: unknown) => {
-      throw error instanceof UniqueViolation ? provisioningErrors.handle_taken() : error;
+    await deps.commit([principals.inserting(principal), ...others]).catch((error: unknown) => {
+      const isHandleTaken = error instanceof UniqueViolation && error.field === 'handle';
+      throw isHandleTaken ? provisioningErrors.handle_taken() : error;
     });
     return principal;
   };
@@ -164,16 +168,18 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
     /**
      * Creates a person without a password, who signs in with a passkey.
      * @param id by `idOfSignUp`
-     * @throws handle_taken, VALIDATION_ERROR, RATE_LIMITED
+     * @param passkey what is stored in the same commit
+     * @throws UniqueViolation for the passkey, handle_taken, VALIDATION_ERROR, RATE_LIMITED
      */
     async registerWithPasskey(
       { id, handle, name }: { id: string; handle: string; name?: string },
+      passkey: readonly CommitPart[],
       source: RequestSource,
     ): Promise<PrincipalDocument> {
       const canonical = canonicalHandle(handle);
       await throttle.count(REGISTRATIONS, source.ip);
       const rest = { kind: 'human', passkeyOnly: true } as const;
-      return welcome(await create({ handle: canonical, name }, rest, id), source);
+      return welcome(await create({ handle: canonical, name }, rest, id, passkey), source);
     },
 
     /**

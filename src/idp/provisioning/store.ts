@@ -33,6 +33,8 @@ export interface PrincipalDocument {
   epoch?: number;
   /** Incremented when a human replaces the password. */
   passwordVersion?: number;
+  /** Incremented by every change of passkeys and of the second factor. */
+  signInRevision?: number;
   /** SHA-256 of the link that sets a password: an invitation or a reset. */
   linkHash?: string;
   linkExpiresAt?: number;
@@ -140,6 +142,7 @@ export function principalCollection(store: Store): PrincipalCollection {
       'mailedLinkExpiresAt',
       'verifyExpiresAt',
       'keyRevision',
+      'signInRevision',
     ],
   });
 }

@@ -13,7 +13,7 @@ import type { AuthEvents } from './events.js';
 import type { Hooks } from './hooks.js';
 import { createForeignHashes, foreignHashCollection } from './import/foreign-hashes.js';
 import { type ImportOptions, type ImportReport, importUsers } from './import/import.js';
-import { type AccountMails, type AccountOutbox, createAccountMails, createChangeMails } from './mails.js';
+import { type AccountMails, type AccountOutbox, createAccountMails } from './mails.js';
 import { authPlugin } from './plugin.js';
 import type { AuthConfiguration } from './schemas.js';
 import { createAuthService } from './service.js';
@@ -91,7 +91,6 @@ export function createUsersModule(
 
 export interface AccountMailsModuleOptions {
   config: AuthConfiguration;
-  users: Users;
   outbox: AccountOutbox;
   publicUrl(): string;
   /** The public path under which the pages are mounted. */
@@ -101,7 +100,7 @@ export interface AccountMailsModuleOptions {
 /** The mails about accounts. */
 export function createAccountMailsModule(
   { clock }: ModuleContext,
-  { config, users, outbox, publicUrl, mountedAt }: AccountMailsModuleOptions,
+  { config, outbox, publicUrl, mountedAt }: AccountMailsModuleOptions,
 ) {
   const pageUrl = (configured: string | undefined, own: string) => () =>
     publicUrl() + (configured === undefined ? `${mountedAt()}${own}` : withLeadingSlash(configured));
@@ -116,7 +115,7 @@ export function createAccountMailsModule(
     },
     clock,
   });
-  return { mails /** For the other domains. */, changeMails: createChangeMails(users, mails) };
+  return { mails };
 }
 
 /** Registration, login, sessions and account management. */

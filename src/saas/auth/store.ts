@@ -32,6 +32,8 @@ export interface UserDocument {
   /** Incremented to end sessions: those of an earlier epoch are invalid, except `keptSession`. */
   sessionEpoch: number;
   keptSession?: string;
+  /** Incremented by every change of what gives access to the account beside the password; absent before the first. */
+  signInRevision?: number;
   /** SHA-256 of the newest token that resets the password. */
   resetHash?: string;
   resetExpiresAt?: number;
@@ -137,6 +139,7 @@ export function userCollection(store: Store): Users {
       'suspendedAt',
       'passwordVersion',
       'sessionEpoch',
+      'signInRevision',
       'subscriptionRev',
       'metadataRev',
       'profileVersion',

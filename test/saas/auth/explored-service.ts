@@ -111,7 +111,7 @@ export function serviceOn(
     mails: silentMails,
     backgroundTasks: { run: () => undefined },
     accountData: createAccountData(),
-    signInMethods: createSignInMethods(),
+    signInMethods: createSignInMethods(createCommit(store)),
     ...eventSink(),
     unknownWrites: unknownWritesOn(clock),
     clock,
@@ -130,7 +130,11 @@ const pages = {
   verify: () => 'http://app.example.test/v',
   unlock: () => 'http://app.example.test/u',
 };
-const silentMails = createAccountMails({ outbox: { mail: () => NO_EFFECT }, pages, clock: fakeClock() });
+export const silentMails = createAccountMails({
+  outbox: { mail: () => NO_EFFECT },
+  pages,
+  clock: fakeClock(),
+});
 
 export const storedMails = (store: Store) =>
   createAccountMails({

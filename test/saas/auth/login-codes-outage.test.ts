@@ -60,8 +60,13 @@ let events: string[] = [];
 function processOn(store: Store, seed: string): EmailLogin {
   const unknownWrites = unknownWritesOn(clock);
   registries.push(unknownWrites);
-  const signInMethods = createSignInMethods();
-  signInMethods.add('passkey', { forget: (id) => credentialsIn(store).deleteOne({ id }) });
+  const signInMethods = createSignInMethods(createCommit(store));
+  signInMethods.add('passkey', {
+    async removal(id) {
+      const credentials = credentialsIn(store);
+      return (await credentials.findOne({ id })) ? [credentials.deleting({ id })] : [];
+    },
+  });
   const { emailLogin } = serviceOn(store, seed, {
     clock,
     signInMethods,

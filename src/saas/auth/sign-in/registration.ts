@@ -1,5 +1,6 @@
 import { canonicalEmail } from '../../../core/http/mailboxes.js';
 import type { RequestSource } from '../../../core/http/routes.js';
+import type { CommitPart } from '../../../core/ops/commit.js';
 import { nullIfTaken } from '../../../core/storage/collection.js';
 import type { Limit } from '../../../core/throttle/limits.js';
 import type { AuthDependencies } from '../dependencies.js';
@@ -25,9 +26,15 @@ export function createRegistration(deps: RegistrationDependencies) {
   /**
    * Stores a user who has to verify the address first. The calls of the store before the response are the same whether or not the
    * account exists; the rest is done after it. Of concurrent registrations of a new address, all but one are refused by its unique
-   * field. False if the account exists.
+   * field.
+   *
+   * @param others what is stored in the commit of the user
    */
-  const registerUnverified = async (user: UserDocument, source: RequestSource): Promise<boolean> => {
+  const registerUnverified = async (
+    user: UserDocument,
+    source: RequestSource,
+    others: readonly CommitPart[] = [],
+  ): Promise<void> => {
     const { ip } = source;
     const findExisting = () => users.findOne({ email: user.email });
     const [found, effects] = await Promise.all([findExisting(), registered(user, source)]);
@@ -39,7 +46,7 @@ export function createRegistration(deps: RegistrationDependencies) {
             users.changing({ id: found.id }, { set: { registrationRepeatedAt: clock.now() } }),
             audit.entry({ ...repeated, subject: found.id }),
           ]
-        : [users.inserting(user), ...effects],
+        : [users.inserting(user), ...effects, ...others],
     ).then(() => !found, nullIfTaken);
     const { reset, verify } = authLimits.mailTo;
     const mayMail = (limit: Limit) => throttle.tryCountKey(limit, user.email, ip);
@@ -56,7 +63,6 @@ export function createRegistration(deps: RegistrationDependencies) {
       // password.
       if (!isDisabled(existing) && (await mayMail(reset))) await deps.sendReset(existing, source);
     });
-    return isNew === true;
   };
 
   return {

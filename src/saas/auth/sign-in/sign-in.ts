@@ -1,8 +1,8 @@
 import type { SessionSource } from '../../../core/http/request-details.js';
 import type { RequestSource } from '../../../core/http/routes.js';
 import type { User } from '../../../core/http/schemas.js';
-import type { Effect } from '../../../core/ops/commit.js';
-import { UniqueViolation, type Write } from '../../../core/storage/collection.js';
+import type { CommitPart, Effect } from '../../../core/ops/commit.js';
+import { UniqueViolation } from '../../../core/storage/collection.js';
 import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
 import type { LoginMethod } from '../hooks.js';
@@ -81,14 +81,14 @@ export function createSignIn(deps: AuthDependencies & { newSession: SessionServi
     /**
      * Stores a new user with the first session.
      * @param others what is stored in the same commit
-     * @throws EMAIL_TAKEN
+     * @throws EMAIL_TAKEN; UniqueViolation for the others
      */
     async createAccount(
       user: UserDocument,
       source: SessionSource,
       amr?: readonly string[],
       authenticatedAt?: number,
-      others: readonly (Write | Effect)[] = [],
+      others: readonly CommitPart[] = [],
     ): Promise<SignedIn> {
       const { session, signedIn } = await newSession(user, source, amr, authenticatedAt);
       const parts = [users.inserting(user), sessions.inserting(session), deps.mails.welcome(user), ...others];

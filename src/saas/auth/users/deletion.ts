@@ -99,9 +99,7 @@ export function createAccountDeletion(deps: AuthDependencies & { credentials: Cr
           });
           for (const { id } of page.items) {
             if (signal.aborted) return;
-            await completeDeletion(id, { ip: 'background' }).catch((error: unknown) =>
-              failures.push(error),
-            );
+            await completeDeletion(id, { ip: 'background' }).catch((error: unknown) => failures.push(error));
           }
           after = page.next ?? undefined;
         } while (after !== undefined);

@@ -150,7 +150,8 @@ export function createUserDirectory(
             },
           ),
           await deps.event('user.updated', { userId: id, user: after }),
-          operator && deps.audit.entry({ event: 'user.renamed', subject: id, ...auditActor(operator), detail }),
+          operator &&
+            deps.audit.entry({ event: 'user.renamed', subject: id, ...auditActor(operator), detail }),
         ]);
         if (!committed) continue;
         deps.profileChanged();
