@@ -27,13 +27,13 @@ export default [
     tests: [['saas/auth/second-factor', 'routes can require a recent proof of the user, and a second factor']],
   },
   {
-    name: 'the link of a change never expires', file: 'saas/auth/links/email-change.ts', in: 'confirmEmailChange',
-    replace: '|| !isValid', by: '',
+    name: 'the link of a change never expires', file: 'saas/auth/links/confirm-address.ts', in: 'confirmationBy',
+    replace: ' && isValid(changeExpiresAt)', by: '',
     tests: [['saas/auth/confirmation', 'the link that changes an address expires after a day']],
   },
   {
     name: 'a confirmation from elsewhere keeps sessions', file: 'saas/auth/links/confirm-address.ts',
-    in: 'confirmAddress',
+    in: 'useLink',
     replace: 'passwordVersion: 1, sessionEpoch: 1', by: 'passwordVersion: 1',
     tests: [['saas/auth/confirmation', 'a later confirmation from another browser ends the sessions and links']],
   },

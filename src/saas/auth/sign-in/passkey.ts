@@ -4,7 +4,7 @@ import { httpErrors } from '../../../core/kernel/errors.js';
 import { newId } from '../../../core/kernel/secrets.js';
 import type { CommitPart } from '../../../core/ops/commit.js';
 import type { AuthDependencies } from '../dependencies.js';
-import type { Verification } from '../links/verification.js';
+import type { AddressConfirmation } from '../links/confirm-address.js';
 import {
   isDisabled,
   isSessionValid,
@@ -18,7 +18,7 @@ import type { SignedIn, SignIn } from './sign-in.js';
 
 export interface PasskeySignInDependencies extends AuthDependencies, SignIn {
   registerUnverified: Registration['registerUnverified'];
-  verifyEmail: Verification['verifyEmail'];
+  verifyEmail: AddressConfirmation['verifyEmail'];
 }
 
 /** Sign-in and registration of users with passkeys, which are stored elsewhere. A passkey needs no second factor. */

@@ -2,7 +2,6 @@ import type { Identity } from '../../../core/http/identity.js';
 import type { RequestSource } from '../../../core/http/routes.js';
 import { type AuditRecord, auditActor, type Operator } from '../../../core/ops/audit.js';
 import type { Job } from '../../../core/ops/jobs.js';
-import { UNANSWERED_LINK_FIELDS } from '../../../core/ops/used-links.js';
 import type { Where } from '../../../core/storage/collection.js';
 import type { AuthDependencies } from '../dependencies.js';
 import { authErrors } from '../errors.js';
@@ -47,7 +46,7 @@ export function createAccountDeletion(deps: AuthDependencies & { credentials: Cr
     const { committed } = await commit([
       users.changing(where, {
         set: { suspendedAt: now, deletingAt: now },
-        unset: [...ALL_LINK_FIELDS, ...UNANSWERED_LINK_FIELDS, 'keptSession'],
+        unset: [...ALL_LINK_FIELDS, 'usedLink', 'keptSession'],
         inc: { sessionEpoch: 1 },
       }),
       await event('session.revoked', { userId: id, scope: 'global' }),

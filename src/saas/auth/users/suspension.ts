@@ -2,7 +2,6 @@ import type { Clock } from '../../../core/kernel/clock.js';
 import { type Audit, auditActor, type Operator } from '../../../core/ops/audit.js';
 import type { CommitParts } from '../../../core/ops/commit.js';
 import type { EventOf } from '../../../core/ops/events.js';
-import { UNANSWERED_LINK_FIELDS } from '../../../core/ops/used-links.js';
 import type { Change } from '../../../core/storage/collection.js';
 import { applyChange } from '../../../core/storage/semantics.js';
 import type { AuthEvents } from '../events.js';
@@ -64,7 +63,7 @@ export function createSuspension(deps: SuspensionDependencies) {
         set: { suspendedAt: clock.now() },
         // The new epoch also ends sessions that a concurrent login starts with the user it read before this write.
         inc: { sessionEpoch: 1 },
-        unset: [...ALL_LINK_FIELDS, ...UNANSWERED_LINK_FIELDS, 'keptSession'],
+        unset: [...ALL_LINK_FIELDS, 'usedLink', 'keptSession'],
       };
       const changed = await change(user, 'suspended', update, operator);
       return toManagedUser(changed ?? (await findCurrent(user)));
