@@ -68,7 +68,8 @@ t.test('a known address takes the same calls of the store as a new one, and the 
   t.same(first, ['commit audit users', 'users.findOne']);
   await settle();
   t.same(await callsOf(once), first);
-  const both = () => Promise.all([register(service, 'two@example.test'), register(service, 'two@example.test')]);
+  const both = () =>
+    Promise.all([register(service, 'two@example.test'), register(service, 'two@example.test')]);
   t.same(await callsOf(both), [...first, ...first].sort());
   await settle();
   t.equal(await userCollection(listed).count({ email: 'two@example.test' }), 1);
@@ -100,32 +101,39 @@ t.test('with webhooks, too, a known address takes the same calls as a new one', 
   );
 });
 
-t.test('of two concurrent registrations one creates the account, in every interleaving with a deletion', async (t) => {
-  const recordsOf = (store: Store) =>
-    store.collection<{ id: string; event: string; subject: string }>('audit', { fields: ['event'] });
-  const registration = (seed: string) => async (store: Store) => {
-    const entry = ({ event, subject = '' }: { event: string; subject?: string }) =>
-      effectOf(recordsOf(store).inserting({ id: `${seed} ${event}`, event, subject }));
-    const { service, settle } = unverifiedOn(store, seed, { audit: { ...SILENT_AUDIT, entry } });
-    await register(service, EMAIL);
-    await settle();
-  };
-  const deletion = async (store: Store) => void (await userCollection(store).deleteOne({ email: EMAIL }));
-  const scenario: Scenario = {
-    async setup(store) {
-      await setup(store);
-      recordsOf(store);
-    },
-    actors: [registration('one'), registration('two'), deletion],
-    async check(store, results) {
-      insist(codes(results).join() === 'done,done,done', codes(results).join());
-      const user = await userCollection(store).findOne({ email: EMAIL });
-      const { items } = await recordsOf(store).page({ where: { event: 'user.registered' }, sort: 'id', limit: 9 });
-      const recorded = items.map(({ subject }) => subject);
-      insist(recorded.length > 0, 'no account');
-      insist(user === null || recorded.includes(user.id), 'not recorded');
-      insist(user === null || recorded.length === 1 || !recorded.every((id) => id === user.id), 'twice');
-    },
-  };
-  holds(t, await explore(scenario));
-});
+t.test(
+  'of two concurrent registrations one creates the account, in every interleaving with a deletion',
+  async (t) => {
+    const recordsOf = (store: Store) =>
+      store.collection<{ id: string; event: string; subject: string }>('audit', { fields: ['event'] });
+    const registration = (seed: string) => async (store: Store) => {
+      const entry = ({ event, subject = '' }: { event: string; subject?: string }) =>
+        effectOf(recordsOf(store).inserting({ id: `${seed} ${event}`, event, subject }));
+      const { service, settle } = unverifiedOn(store, seed, { audit: { ...SILENT_AUDIT, entry } });
+      await register(service, EMAIL);
+      await settle();
+    };
+    const deletion = async (store: Store) => void (await userCollection(store).deleteOne({ email: EMAIL }));
+    const scenario: Scenario = {
+      async setup(store) {
+        await setup(store);
+        recordsOf(store);
+      },
+      actors: [registration('one'), registration('two'), deletion],
+      async check(store, results) {
+        insist(codes(results).join() === 'done,done,done', codes(results).join());
+        const user = await userCollection(store).findOne({ email: EMAIL });
+        const { items } = await recordsOf(store).page({
+          where: { event: 'user.registered' },
+          sort: 'id',
+          limit: 9,
+        });
+        const recorded = items.map(({ subject }) => subject);
+        insist(recorded.length > 0, 'no account');
+        insist(user === null || recorded.includes(user.id), 'not recorded');
+        insist(user === null || recorded.length === 1 || !recorded.every((id) => id === user.id), 'twice');
+      },
+    };
+    holds(t, await explore(scenario));
+  },
+);

@@ -76,7 +76,8 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
     await passwordRules.validateStrength(password, email);
     const { ok } = await passwords.verify(user.passwordHash ?? null, password, isDisconnected);
     if (ok) return { precondition: { passwordVersion } };
-    return { precondition: {}, passwordHash: await passwords.hash(password, isDisconnected) };
+    const precondition = { signInRevision: user.signInRevision ?? null };
+    return { precondition, passwordHash: await passwords.hash(password, isDisconnected) };
   };
 
   const confirmationBy = (user: UserDocument, hash: string): Confirmation | null => {
@@ -95,6 +96,8 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
     mails.passwordChanged(user, user.passwordVersion + 1, source),
     audit.entry({ event: 'password.reset', subject: user.id, ip: source.ip }),
     await event('session.revoked', { userId: user.id, scope: 'global' }),
+    // The account has a new owner.
+    ...(await deps.signInMethods.removal(user.id, source)),
   ];
 
   /** What follows from a new address. */
@@ -127,8 +130,6 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
     const passwordChanged = passwordHash !== undefined;
     const isChange = kind === 'change';
     const confirmed = { ...user, email, emailVerified: true };
-    // A change of the address can still fail, and the account then keeps its owner.
-    if (passwordChanged && !isChange) await deps.signInMethods.remove(id, source);
     const outcome = await commit([
       users.changing(
         { id, [`${kind}Hash`]: hash, emailVerified, suspendedAt: null, ...precondition },
@@ -159,10 +160,7 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
       throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
     });
     if (!outcome.committed) return null;
-    if (passwordChanged) {
-      await deps.signInMethods.remove(id, source);
-      await deps.foreignHashes.remove(user);
-    }
+    if (passwordChanged) await deps.foreignHashes.remove(user);
     if (isChange) deps.profileChanged();
     return { passwordChanged };
   };

@@ -55,29 +55,32 @@ export function createPasswordReset(deps: PasswordResetDependencies) {
     passwordHash: string,
     source: RequestSource,
   ): Promise<boolean> => {
-    const { id, email, resetExpiresAt: expiresAt = 0 } = user;
-    const verified = { ...user, emailVerified: true };
-    // Someone else may have registered the address. Nothing more is added before it is verified.
-    if (!user.emailVerified) await deps.signInMethods.remove(id, source);
+    const { id, email, emailVerified, resetExpiresAt: expiresAt = 0 } = user;
     const { committed } = await commit([
       users.changing(
-        { id, email, emailVerified: user.emailVerified, resetHash: hash, suspendedAt: null },
+        {
+          ...{ id, email, emailVerified, resetHash: hash, suspendedAt: null },
+          signInRevision: user.signInRevision ?? null,
+        },
         {
           set: { passwordHash, emailVerified: true, usedLink: { kind: 'reset', hash, expiresAt } },
           unset: [...ALL_LINK_FIELDS, 'keptSession'],
           inc: { passwordVersion: 1, sessionEpoch: 1 },
         },
       ),
-      ...(user.emailVerified ? [] : await deps.verificationParts(verified, source)),
+      ...(emailVerified
+        ? []
+        : [
+            ...(await deps.verificationParts({ ...user, emailVerified: true }, source)),
+            // Someone else may have registered the address.
+            ...(await deps.signInMethods.removal(id, source)),
+          ]),
       mails.passwordChanged(user, user.passwordVersion + 1, source),
       audit.entry({ event: 'password.reset', subject: id, ip: source.ip }),
       await event('session.revoked', { userId: id, scope: 'global' }),
     ]);
-    if (!committed) return false;
-    // Again, because a request of the stranger may have been under way.
-    if (!user.emailVerified) await deps.signInMethods.remove(id, source);
-    await deps.foreignHashes.remove(user);
-    return true;
+    if (committed) await deps.foreignHashes.remove(user);
+    return committed;
   };
 
   return {
