@@ -1,12 +1,12 @@
 import type { Audit } from '../../src/core/ops/audit.js';
-import type { Effect } from '../../src/core/ops/commit.js';
+import { NO_EFFECT } from '../../src/core/ops/commit.js';
 
-/** For parts of a test that store nothing of what follows from a change. */
-export const NO_EFFECT: Effect = { writes: [], afterCommit: () => undefined };
+export { NO_EFFECT };
 
 /** An audit that stores nothing. */
 export const SILENT_AUDIT: Audit = {
   entry: () => NO_EFFECT,
   record: async () => undefined,
   recordFailure: async () => undefined,
+  failureEntry: () => NO_EFFECT,
 };

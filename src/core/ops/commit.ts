@@ -12,6 +12,7 @@ export const effectOf = (write: Write, afterCommit: () => void = () => undefined
   afterCommit,
 });
 
+export const NO_EFFECT: Effect = { writes: [], afterCommit: () => undefined };
 export type CommitPart = Write | Effect | undefined;
 
 /**

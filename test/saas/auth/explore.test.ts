@@ -269,9 +269,9 @@ t.test(
 
     const careless = (store: Store) => {
       const users = userCollection(store);
-      const changeOne: typeof users.changeOne = ({ sessionEpoch: _, ...where }, what) =>
-        users.changeOne(where, what);
-      return serviceOn(store, 'others', { users: { ...users, changeOne } }).logout(
+      const changing: typeof users.changing = ({ sessionEpoch: _, ...where }, what) =>
+        users.changing(where, what);
+      return serviceOn(store, 'others', { users: { ...users, changing } }).logout(
         { refreshToken: `${ADA} ses_${ADA} first`, scope: 'others' },
         ORIGIN,
       );
@@ -312,8 +312,8 @@ t.test('a suspension permanently ends sessions that exist, begin or change at th
 
   const careless = (store: Store) => {
     const users = userCollection(store);
-    const updateOne: typeof users.updateOne = (where, { inc: _, ...what }) => users.updateOne(where, what);
-    return suspensionOn(store, { ...users, updateOne }).suspend({ id: ADA });
+    const changing: typeof users.changing = (where, { inc: _, ...what }) => users.changing(where, what);
+    return suspensionOn(store, { ...users, changing }).suspend({ id: ADA });
   };
   const wrong = await explore({ setup, actors: [careless, login], check });
   t.match(wrong.failure?.reason, /alive again/, 'a suspension that ends no sessions is found out');

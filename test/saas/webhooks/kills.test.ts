@@ -171,6 +171,6 @@ for (const [name, work] of Object.entries(WORKS)) {
       isOver = !wasKilled;
       if (isOver) t.ok(wasMade);
     }
-    t.ok(fuse > 3, `${fuse} steps`);
+    t.ok(fuse > 2, `${fuse} steps`);
   });
 }

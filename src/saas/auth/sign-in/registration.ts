@@ -44,7 +44,7 @@ export function createRegistration(deps: RegistrationDependencies) {
         ? [
             // Only so that a known address takes the same writes.
             users.changing({ id: found.id }, { set: { registrationRepeatedAt: clock.now() } }),
-            audit.entry({ ...repeated, subject: found.id }),
+            audit.failureEntry({ ...repeated, subject: found.id }),
           ]
         : [users.inserting(user), ...effects, ...others],
     ).then(() => !found, nullIfTaken);
