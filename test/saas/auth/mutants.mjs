@@ -50,7 +50,7 @@ export default [
   },
   {
     name: 'wrong codes reveal which addresses have an account', file: 'saas/auth/sign-in/email-login.ts', in: 'sendCode',
-    replace: 'await codes.insert({', by: 'if (user) await codes.insert({',
+    replace: 'await deps.commit([', by: 'if (user) await deps.commit([',
     tests: [['saas/auth/email-login', 'nothing reveals whether an address has an account, not even wrong codes']],
   },
   {

@@ -134,7 +134,7 @@ export function createUserDirectory(
       const name = given.trim();
       for (;;) {
         const before = await users.findOne({ id });
-        if (!before) throw httpErrors.UNAUTHENTICATED();
+        if (!before || before.deletingAt !== undefined) throw httpErrors.UNAUTHENTICATED();
         const { name: former = '', profileVersion } = before;
         const { name: _, ...nameless } = before;
         const after = presentUser(name === '' ? nameless : { ...before, name });
@@ -143,7 +143,7 @@ export function createUserDirectory(
         const detail = changeDetail({ name: before.name }, { name: name || undefined });
         const { committed } = await deps.commit([
           users.changing(
-            { id, profileVersion: profileVersion ?? null },
+            { id, profileVersion: profileVersion ?? null, deletingAt: null },
             {
               ...(name === '' ? { set: mark, unset: ['name'] } : { set: { ...mark, name } }),
               inc: { profileVersion: 1 },
