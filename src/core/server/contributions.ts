@@ -76,7 +76,7 @@ export function createSignInMethods(commit: CommitParts) {
   const removeAll = async (account: string, source?: RequestSource): Promise<void> => {
     for (;;) {
       const parts = await removal(account, source);
-      if (parts.length === 0 || (await commit(parts)).committed) return;
+      if (parts.every((part) => part === undefined) || (await commit(parts)).committed) return;
     }
   };
 

@@ -91,8 +91,8 @@ export function createSignIn(deps: AuthDependencies & { newSession: SessionServi
       others: readonly CommitPart[] = [],
     ): Promise<SignedIn> {
       const { session, signedIn } = await newSession(user, source, amr, authenticatedAt);
-      const parts = [users.inserting(user), sessions.inserting(session), deps.mails.welcome(user), ...others];
-      await commit([...parts, ...(await registered(user, source))]).catch((error: unknown) => {
+      const parts = [users.inserting(user), sessions.inserting(session), deps.mails.welcome(user)];
+      await commit([...parts, ...(await registered(user, source)), ...others]).catch((error: unknown) => {
         if (error instanceof UniqueViolation && error.field === 'email') throw authErrors.EMAIL_TAKEN();
         throw error;
       });
